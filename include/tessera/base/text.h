@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small helpers for text, hashing and integers that every module uses.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera {
+
+/// The items joined by `separator`.
+std::string join(const std::vector<std::string>& items, std::string_view separator);
+/// The numbers in decimal joined by `separator`: {1,2} -> "1,2".
+std::string join(const std::vector<std::int64_t>& items, std::string_view separator);
+/// The parts of `text` between separators; an empty text has no parts.
+std::vector<std::string> split(std::string_view text, char separator);
+/// `text` without blanks at both ends.
+std::string_view trim(std::string_view text);
+/// C-escaped in double quotes; unquote is its inverse (Error if malformed).
+std::string quote(std::string_view text);
+std::string unquote(std::string_view text);
+
+/// Mixes `value` into `seed` (splitmix finaliser); order matters.
+constexpr std::size_t hash_mix(std::size_t seed, std::size_t value) {
+  std::size_t x = seed * 0x9E3779B97F4A7C15ULL + value + 0x632BE59BD9B4E019ULL;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+  return x ^ (x >> 31);
+}
+/// A hash of the bytes that is the same in every process.
+std::size_t hash_bytes(const void* data, std::size_t size);
+inline std::size_t hash_text(std::string_view text) { return hash_bytes(text.data(), text.size()); }
+
+/// ceil(a / b) for a >= 0, b > 0.
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+/// The product of the numbers; 1 for none.
+std::int64_t product(const std::vector<std::int64_t>& numbers);
+
+/// ssize as int: most of our indices are int.
+template <class C>
+constexpr int isize(const C& c) {
+  return static_cast<int>(c.size());
+}
+/// `vec[i]` with a signed index: keeps -Wsign-conversion out of arithmetic on dims.
+template <class C, class I>
+constexpr decltype(auto) at(C&& c, I i) {
+  return c[static_cast<std::size_t>(i)];
+}
+
+}  // namespace tessera

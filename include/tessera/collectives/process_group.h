@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that communicate. A group is made once per set of mesh axes; members are ordered. Buffers are raw bytes: collectives
+// move memory, they know nothing of programs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/sharding/sharding.h"
+#include "tessera/tensor/dtype.h"
+
+namespace tessera {
+
+/// A running collective; owns what it needs and keeps the buffers' owner alive. wait() throws what went wrong.
+class PendingOperation {
+ public:
+  virtual ~PendingOperation() = default;
+  virtual void wait() = 0;
+  virtual bool test() = 0;
+};
+template <class T>
+class Pending {
+ public:
+  Pending(std::unique_ptr<PendingOperation> operation, T result)
+      : operation_(std::move(operation)), result_(std::move(result)) {}
+  /// Blocks until done; the destructor waits too.
+  T wait() {
+    if (operation_) operation_->wait();
+    operation_.reset();
+    return std::move(result_);
+  }
+  ~Pending() {
+    if (operation_) operation_->wait();
+  }
+  Pending(Pending&&) noexcept = default;
+  Pending& operator=(Pending&&) noexcept = default;
+
+ private:
+  std::unique_ptr<PendingOperation> operation_;
+  T result_;
+};
+
+/// Bytes this rank received and collectives it ran, by kind; what `tessera stats` predicts.
+struct TrafficCounters {
+  std::int64_t all_gather = 0;
+  std::int64_t reduce_scatter = 0;
+  std::int64_t all_reduce = 0;
+  std::int64_t all_to_all = 0;
+  std::int64_t permute = 0;
+  std::int64_t broadcast = 0;
+  std::int64_t mpi_payload = 0;  // of these, bytes that went through MPI rather than shared memory
+  std::int64_t calls = 0;
+  [[nodiscard]] std::int64_t total() const;
+};
+
+/// What a waiting rank says when it hangs: (sequence, "all_reduce %17 over {data}").
+struct CollectiveLabel {
+  std::int64_t sequence = 0;
+  std::string text;
+};
+
+class ProcessGroup {
+ public:
+  virtual ~ProcessGroup() = default;
+  [[nodiscard]] virtual int rank() const = 0;  // within the group
+  [[nodiscard]] virtual int size() const = 0;
+  /// "data of mesh<data=2, model=2>".
+  [[nodiscard]] virtual const std::string& name() const = 0;
+
+  /// Every member's `in` (equal sizes), joined in rank order into `out` (size * in bytes).
+  virtual void all_gather(std::span<const std::byte> in, std::span<std::byte> out) = 0;
+  /// `in` holds size() equal parts; out = reduction over members of part rank(). Reduces in rank order: same bits everywhere.
+  virtual void reduce_scatter(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op) = 0;
+  virtual void all_reduce(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op) = 0;
+  /// Part k of `in` goes to member k; part k of `out` came from member k.
+  virtual void all_to_all(std::span<const std::byte> in, std::span<std::byte> out) = 0;
+  /// (source, target) member pairs, each member at most once on a side; who is no target gets zeros.
+  virtual void permute(std::span<const std::byte> in, std::span<std::byte> out,
+                       const std::vector<std::pair<int, int>>& pairs) = 0;
+  virtual void broadcast(std::span<std::byte> data, int root) = 0;
+  virtual void barrier() = 0;
+
+  // Non-blocking forms; `T` owns the buffers. The default runs at once (cheap communication beats overlap on one node).
+  [[nodiscard]] virtual std::unique_ptr<PendingOperation> start_all_gather(std::span<const std::byte> in,
+                                                                           std::span<std::byte> out);
+  [[nodiscard]] virtual std::unique_ptr<PendingOperation> start_reduce_scatter(std::span<const std::byte> in,
+                                                                               std::span<std::byte> out, DType dtype,
+                                                                               Reduction op);
+  [[nodiscard]] virtual std::unique_ptr<PendingOperation> start_all_reduce(std::span<const std::byte> in,
+                                                                           std::span<std::byte> out, DType dtype,
+                                                                           Reduction op);
+
+  /// The sub-group that holds this rank, one of a partition of the group's members; collective over this group. Cached by `name`.
+  virtual std::shared_ptr<ProcessGroup> split(const std::vector<std::vector<int>>& groups, const std::string& name) = 0;
+
+  /// Says what the next collective is, for the watchdog's message.
+  virtual void label(CollectiveLabel label) = 0;
+  [[nodiscard]] virtual const TrafficCounters& traffic() const = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attributes of an instruction: a typed struct per op, whose fields are listed once. Print, parse, compare and hash follow.
+//
+//   struct DotAttributes {
+//     Dims lhs_contracting_dims, rhs_contracting_dims;
+//     template <class Self, class Visit> static void fields(Self& self, Visit&& visit) {
+//       visit("lhs_contracting_dims", self.lhs_contracting_dims, Presence::kAlways);
+//       visit("rhs_contracting_dims", self.rhs_contracting_dims, Presence::kAlways);
+//     }
+//     friend bool operator==(const DotAttributes&, const DotAttributes&) = default;
+//   };
+//
+// A field's type needs `std::string field_text(const T&)` and `void parse_field(std::string_view, T&)`, found by ADL or
+// among those below; the text is what stands behind `name=`. Hashing uses the text.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+#include "tessera/tensor/literal.h"
+
+namespace tessera {
+
+/// When a field is printed: always, or only when it differs from its default (T{} in a fresh struct).
+/// A kRequired field is always printed and it is an error if a text leaves it out.
+enum class Presence : std::uint8_t { kRequired, kAlways, kIfNotDefault };
+
+/// `name=text` as it stands in an HLO text.
+struct TextAttribute {
+  std::string name;
+  std::string text;
+  friend bool operator==(const TextAttribute&, const TextAttribute&) = default;
+};
+
+/// The attributes of one instruction while it is read: rows take what they know, the rest is kept verbatim.
+class AttributeReader {
+ public:
+  explicit AttributeReader(std::vector<TextAttribute> all) : all_(std::move(all)) {}
+  /// The text behind `name=`, removed from what is left; null when absent. Valid as long as the reader.
+  const std::string* take(std::string_view name);
+  /// What no one took, in order.
+  [[nodiscard]] std::vector<TextAttribute> rest() const;
+
+ private:
+  std::vector<TextAttribute> all_;
+  std::vector<bool> taken_;
+};
+
+class AttributesBase {
+ public:
+  virtual ~AttributesBase() = default;
+  [[nodiscard]] virtual std::vector<TextAttribute> texts() const = 0;
+  [[nodiscard]] virtual bool equals(const AttributesBase& other) const = 0;
+  [[nodiscard]] virtual std::size_t hash() const = 0;
+};
+/// Null for an op without attributes.
+using Attributes = std::shared_ptr<const AttributesBase>;
+
+std::string field_text(std::int64_t value);
+std::string field_text(bool value);
+std::string field_text(const Dims& value);                  // {1,2}
+std::string field_text(const std::string& value);           // "quoted"
+std::string field_text(const Literal& value);
+std::string field_text(const std::vector<bool>& value);      // {true,false}
+void parse_field(std::string_view text, std::int64_t& value);
+void parse_field(std::string_view text, int& value);
+void parse_field(std::string_view text, bool& value);        // true false 1 0
+void parse_field(std::string_view text, Dims& value);
+void parse_field(std::string_view text, std::string& value);
+void parse_field(std::string_view text, std::vector<bool>& value);
+
+/// For enums: a table of (value, word) shared by both directions.
+template <class E>
+struct EnumWord {
+  E value;
+  std::string_view word;
+};
+template <class E, std::size_t N>
+std::string enum_text(const EnumWord<E> (&words)[N], E value) {
+  for (const auto& row : words)
+    if (row.value == value) return std::string(row.word);
+  throw InternalError("enum value without a word");
+}
+template <class E, std::size_t N>
+E enum_value(const EnumWord<E> (&words)[N], std::string_view text) {
+  std::vector<std::string> known;
+  for (const auto& row : words) {
+    if (row.word == text) return row.value;
+    known.emplace_back(row.word);
+  }
+  fail("unknown value {}{}", text, suggest_name(text, known));
+}
+
+template <class T>
+class AttributesOf final : public AttributesBase {
+ public:
+  explicit AttributesOf(T v) : value(std::move(v)) {}
+  const T value;
+
+  [[nodiscard]] std::vector<TextAttribute> texts() const override {
+    std::vector<std::string> standard;  // the text of each field of a default struct
+    const T fresh{};
+    T::fields(fresh, [&](std::string_view, const auto& field, Presence) { standard.push_back(field_text(field)); });
+    std::vector<TextAttribute> out;
+    std::size_t next = 0;
+    T::fields(value, [&](std::string_view name, const auto& field, Presence presence) {
+      std::string text = field_text(field);
+      const bool is_default = text == standard[next++];
+      if (presence != Presence::kIfNotDefault || !is_default) out.push_back({std::string(name), std::move(text)});
+    });
+    return out;
+  }
+  [[nodiscard]] bool equals(const AttributesBase& other) const override {
+    const auto* same = dynamic_cast<const AttributesOf*>(&other);
+    return same != nullptr && same->value == value;
+  }
+  [[nodiscard]] std::size_t hash() const override {
+    std::size_t seed = 17;
+    T::fields(value, [&](std::string_view, const auto& field, Presence) {
+      seed = hash_mix(seed, hash_text(field_text(field)));
+    });
+    return seed;
+  }
+};
+
+template <class T>
+Attributes make_attributes(T value) {
+  return std::make_shared<const AttributesOf<T>>(std::move(value));
+}
+/// The struct within; InternalError when it is of another type.
+template <class T>
+const T& attributes_as(const Attributes& attributes) {
+  const auto* typed = dynamic_cast<const AttributesOf<T>*>(attributes.get());
+  ensure(typed != nullptr, "attributes of another type than asked for");
+  return typed->value;
+}
+template <class T>
+Attributes parse_attributes(AttributeReader& reader) {
+  T value{};
+  T::fields(value, [&](std::string_view name, auto& field, Presence presence) {
+    const std::string* text = reader.take(name);
+    require(text != nullptr || presence != Presence::kRequired, "attribute {} is missing", name);
+    if (text == nullptr) return;
+    try {
+      parse_field(*text, field);
+    } catch (Error& error) {
+      throw error.prefix(fmt::format("attribute {}: ", name));
+    }
+  });
+  return make_attributes(std::move(value));
+}
+bool equal(const Attributes& a, const Attributes& b);
+
+}  // namespace tessera

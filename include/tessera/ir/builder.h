@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only way to make a Program: infers types, checks operands, attaches names, notes and places.
+//
+//   ProgramBuilder program("mlp");
+//   Builder main = program.computation("main");
+//   Value x = main.parameter(0, type, "x");
+//   Value h = ops::dot(x, w, {...});
+//   ComputationId id = program.add(std::move(main), h);
+//   Program done = program.finish(id);
+#pragma once
+
+#include <source_location>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tessera/ir/op_def.h"
+#include "tessera/ir/program.h"
+
+namespace tessera {
+
+class Builder;
+class ProgramBuilder;
+
+/// A value of the computation that `builder` is building. Two words, no ownership.
+struct Value {
+  Builder* builder = nullptr;
+  Id id = -1;
+  [[nodiscard]] const Type& type() const;
+  [[nodiscard]] const Instruction& instruction() const;
+  [[nodiscard]] bool is_null() const { return builder == nullptr; }
+  friend bool operator==(const Value&, const Value&) = default;
+};
+
+/// What emit may be told besides op, operands and attributes.
+struct EmitOptions {
+  Type type{};  // declared type, for ops that cannot infer theirs (the empty tuple = none)
+  std::vector<ComputationId> called{};
+  ShardingRef sharding{};
+  NotesRef notes{};     // null: the builder's default notes
+  std::string name{};   // "" = made from the op's name; made unique when taken
+  std::vector<Id> control_predecessors{};
+};
+
+/// One computation under construction.
+class Builder {
+ public:
+  Builder(ProgramBuilder& program, std::string name) : program_(&program) { computation_.name = std::move(name); }
+  Builder(const Builder&) = delete;
+  Builder& operator=(const Builder&) = delete;
+  Builder(Builder&&) = default;  // Values hold the builder's address: move only before the first emit
+  Builder& operator=(Builder&&) = default;
+
+  /// Appends an instruction. Errors are prefixed by the op and followed by operands and place, as in error.h.
+  Value emit(const OpDef& op, const std::vector<Value>& operands, Attributes attributes = nullptr,
+             EmitOptions options = {});
+  /// Appends a finished instruction whose operands are ids of this computation: no inference, no checks but for ids.
+  /// What rewriters use to keep unchanged instructions cheap.
+  Value append(Instruction instruction);
+
+  [[nodiscard]] const Instruction& operator[](Id id) const { return computation_[id]; }
+  [[nodiscard]] const Computation& computation() const { return computation_; }
+  [[nodiscard]] Value value(Id id) { return {this, id}; }
+  [[nodiscard]] ProgramBuilder& program() { return *program_; }
+  void set_sharding(Value value, ShardingRef sharding);
+  void set_name(Value value, std::string_view name);
+  void set_notes(Value value, NotesRef notes);
+  /// Notes given to instructions emitted without their own (a source line, a unit).
+  NotesRef default_notes;
+
+ private:
+  friend class ProgramBuilder;
+  std::string unique_name(std::string_view wanted);
+  ProgramBuilder* program_;
+  Computation computation_;
+  std::unordered_map<std::string, int> names_;
+};
+
+/// A program under construction; owns finished computations.
+class ProgramBuilder {
+ public:
+  explicit ProgramBuilder(std::string name) { program_.name = std::move(name); }
+  /// Starts from a program's header and computations (ids stay valid).
+  explicit ProgramBuilder(const Program& from) : program_(from) {}
+  ProgramBuilder(const ProgramBuilder&) = delete;
+  ProgramBuilder& operator=(const ProgramBuilder&) = delete;
+
+  [[nodiscard]] Builder computation(std::string name) { return Builder(*this, std::move(name)); }
+  /// Ends a computation; its name is made unique.
+  ComputationId add(Builder&& builder, Value root);
+  ComputationId add(ComputationRef computation);
+  [[nodiscard]] Program finish(ComputationId entry);
+  /// Header and finished computations so far.
+  [[nodiscard]] Program& program() { return program_; }
+  [[nodiscard]] const Program& program() const { return program_; }
+
+ private:
+  Program program_;
+};
+
+/// Notes that hold a source line.
+NotesRef notes_at(std::source_location where);
+
+}  // namespace tessera

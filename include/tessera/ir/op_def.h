@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// An op is one file and one row: everything the framework knows about it. The rows live in src/ops; this is their shape.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/ir/program.h"
+
+namespace tessera {
+
+class Builder;
+struct Value;
+
+/// What a row's functions see of an instruction: also one that is about to be made.
+struct OpView {
+  const OpDef& op;
+  std::vector<Type> operands;
+  Type result;  // within infer: the declared type, or the empty tuple when none was given
+  Attributes attributes;
+  std::vector<ComputationRef> called;
+
+  template <class T>
+  [[nodiscard]] const T& as() const {
+    return attributes_as<T>(attributes);
+  }
+};
+OpView view_of(const Program& program, const Computation& computation, const Instruction& instruction);
+
+// ---- reference evaluation -------------------------------------------------------------------------------------------
+
+/// What evaluation offers a row: the operands, and a way to run the called computations.
+struct EvalContext {
+  const OpView& view;
+  std::span<const Literal> operands;
+  /// Runs called computation `which`.
+  std::function<Literal(int which, const std::vector<Literal>& arguments)> call;
+  std::int64_t partition = 0;
+  std::int64_t partition_count = 1;
+};
+
+/// A collective sees all devices at once: operands[device][i] in, one result per device out.
+struct CollectiveContext {
+  const OpView& view;
+  const std::vector<std::vector<Literal>>& operands;
+  std::function<Literal(int which, const std::vector<Literal>& arguments)> call;
+};
+
+// ---- gradient -------------------------------------------------------------------------------------------------------
+
+struct GradientContext;  // tessera/autodiff/gradient_context.h
+enum class GradientKind : std::uint8_t {
+  kNone,      // not differentiable: an error names the op when a gradient would have to pass
+  kZero,      // piecewise constant or integer-valued: nothing flows
+  kFunction,  // `gradient` below
+};
+
+// ---- factors --------------------------------------------------------------------------------------------------------
+
+/// An op as an einsum over factors; knows nothing of meshes (after Shardy's sharding rules).
+enum class FactorKind : std::uint8_t {
+  kPass,     // kept: sharding it shards the work
+  kReduce,   // absent from the result: sharding it leaves the result partial
+  kPermute,  // kept, but elements move along it (pad, slice, window, reverse, concat): needs halo or realignment
+  kBlocked,  // must be whole (sort dim, fft dim)
+};
+struct Factor {
+  std::int64_t size = 1;
+  FactorKind kind = FactorKind::kPass;
+  friend bool operator==(const Factor&, const Factor&) = default;
+};
+/// The factors of one dim, major to minor; several for a dim that reshape splits or merges; none for a size-1 dim.
+using DimFactors = std::vector<int>;
+/// One entry per dim of a leaf.
+using TensorFactors = std::vector<DimFactors>;
+
+struct FactorMap {
+  std::vector<Factor> factors;
+  std::vector<TensorFactors> operands;  // one per operand (arrays only; a tuple operand's leaves in order)
+  std::vector<TensorFactors> results;   // one per leaf of the result
+  Reduction reduction = Reduction::kSum;  // how a sharded kReduce factor leaves the result partial
+  bool reduction_known = true;            // false: the reducing computation is none of Reduction's; a kReduce factor acts as kBlocked
+  friend bool operator==(const FactorMap&, const FactorMap&) = default;
+
+  int add(std::int64_t size, FactorKind kind = FactorKind::kPass) {
+    factors.push_back({size, kind});
+    return static_cast<int>(factors.size()) - 1;
+  }
+  /// `([i,k],[k,j])->([i,j]) reduce{k}`; factors are named i, j, k, …
+  [[nodiscard]] std::string str() const;
+};
+
+/// What happens to a partial operand (Reduction r) when the others are whole.
+enum class Linearity : std::uint8_t {
+  kNone,           // the reduction must happen first
+  kLinear,         // f(sum x_i) = sum f(x_i) with the other operands whole (and replicated over the axis)
+  kJointlyLinear,  // linear when all operands so marked are partial over the same axes (add, select's branches)
+  kMonotone,       // passes min and max (and copies): f(max x_i) = max f(x_i)
+  kAny,            // moves elements only: passes every reduction (reshape, transpose, slice)
+};
+
+// ---- localize ---------------------------------------------------------------------------------------------------------
+
+struct LocalizeContext;  // tessera/ir/localize_context.h
+
+// ---- cost -------------------------------------------------------------------------------------------------------------
+
+/// Of one execution on the types in the view: floating-point operations.
+using FlopsFunction = double (*)(const OpView&);
+
+/// How generic code that follows data flow must treat the op. kPlain for nearly all.
+enum class Role : std::uint8_t {
+  kPlain,
+  kParameter,
+  kConstant,
+  kTuple,
+  kGetTupleElement,
+  kCall,
+  kWhile,
+  kConditional,
+  kOptBarrier,
+  kCopy,            // identity; with a sharding that differs from its operand's it is a reshard
+  kShardingMark,    // custom-call Sharding and its kin, decided by target
+  kCollective,
+  kPartitionId,
+};
+
+/// What stands between the parentheses in a text: operands, or a number (parameter), a literal (constant).
+enum class Payload : std::uint8_t { kOperands, kNumber, kLiteral };
+
+struct OpDef {
+  std::string_view name;
+  int min_operands = 0;
+  int max_operands = 0;  // -1: any number
+  Payload payload = Payload::kOperands;
+  Role role = Role::kPlain;
+  bool side_effect = false;
+  bool commutative = false;
+  bool elementwise = false;  // result and operands have the same dims (scalars of select and clamp aside)
+  /// The names of the attributes that name computations, in the order of Instruction::called: {"condition", "body"}. An
+  /// entry "branch_computations" or "called_computations" stands for a list `{a, b}`.
+  std::vector<std::string_view> called;
+
+  /// Reads the typed attributes; null when the op has none.
+  Attributes (*parse)(AttributeReader&) = nullptr;
+  /// The result type from operand types, attributes and called computations; view.result holds the declared type if one was
+  /// given (ops such as parameter and custom-call return it). Throws Error with the reason only; emit adds the context.
+  Type (*infer)(const OpView&) = nullptr;
+  /// True when a text may leave the result type out.
+  bool type_inferable = true;
+  Literal (*evaluate)(const EvalContext&) = nullptr;
+  std::vector<Literal> (*evaluate_collective)(const CollectiveContext&) = nullptr;
+
+  GradientKind gradient_kind = GradientKind::kNone;
+  /// d_operands from d_result; see gradient_context.h.
+  std::vector<Value> (*gradient)(GradientContext&) = nullptr;
+
+  FactorMap (*factors)(const OpView&) = nullptr;  // null: every dim of every operand and result needs replication
+  Linearity (*linearity)(const OpView&, int operand) = nullptr;  // null: kNone for every operand
+  /// Emits the per-device form where a value depends on position or attributes hold sizes; null: the generic form
+  /// (same op and attributes on local types).
+  Value (*localize)(LocalizeContext&) = nullptr;
+  FlopsFunction flops = nullptr;  // null: one per element of the result for elementwise ops, else 0
+};
+
+/// The table: rows in a fixed order, found by HLO name. Filled in src/ops/op_table.cpp.
+class OpTable {
+ public:
+  explicit OpTable(std::vector<const OpDef*> rows);
+  /// Null when no row has this name.
+  [[nodiscard]] const OpDef* find(std::string_view name) const;
+  /// Error with the nearest known name when no row has this one.
+  [[nodiscard]] const OpDef& get(std::string_view name) const;
+  [[nodiscard]] const std::vector<const OpDef*>& rows() const { return rows_; }
+
+ private:
+  std::vector<const OpDef*> rows_;
+  std::vector<std::pair<std::string_view, const OpDef*>> by_name_;  // sorted
+};
+
+}  // namespace tessera

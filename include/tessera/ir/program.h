@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program is a value: computations of instructions in SSA form, with HLO's opcodes, semantics and text.
+//
+//   HloModule mlp, num_partitions=2
+//   ENTRY %main (x: f32[128,64], w: f32[64,256]) -> f32[128,256] {
+//     %x = f32[128,64]{1,0} parameter(0), sharding={devices=[2,1]<=[2]}
+//     %w = f32[64,256]{1,0} parameter(1)
+//     ROOT %h = f32[128,256]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+//   }
+//
+// An instruction's operands come before it; the computations it calls come before the computation it is in.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/ir/attributes.h"
+#include "tessera/sharding/sharding.h"
+#include "tessera/tensor/type.h"
+
+namespace tessera {
+
+struct OpDef;
+
+/// An instruction's place in its computation.
+using Id = std::int32_t;
+/// A computation's place in its program.
+using ComputationId = std::int32_t;
+
+/// What does not change the value computed: where it came from and what else the text carried. Not part of hashes but for
+/// frontend_attributes.
+struct Notes {
+  std::string source_file;  // of metadata={…}
+  int source_line = 0;
+  std::string op_name;                                                   // metadata op_name
+  std::string op_type;                                                   // metadata op_type
+  std::vector<TextAttribute> metadata_rest;                              // other fields of metadata={…}, verbatim
+  std::vector<std::pair<std::string, std::string>> frontend_attributes;  // unquoted
+  std::vector<TextAttribute> other;                                      // attributes no row knows, verbatim
+  friend bool operator==(const Notes&, const Notes&) = default;
+};
+using NotesRef = std::shared_ptr<const Notes>;
+
+struct Instruction {
+  const OpDef* op = nullptr;
+  Type type;
+  std::vector<Id> operands;
+  std::vector<ComputationId> called;  // in the order of the op's called-computation attributes
+  std::vector<Id> control_predecessors;
+  Attributes attributes;  // null when the op has none
+  ShardingRef sharding;   // null = not annotated; one per leaf of type
+  NotesRef notes;         // null = none
+  std::string name;       // unique in its computation, without %
+
+  [[nodiscard]] const std::string* frontend_attribute(std::string_view key) const;
+  /// `train.cpp:41`, or "" when unknown.
+  [[nodiscard]] std::string source() const;
+};
+
+/// The notes with one frontend attribute set (or, with nullopt, removed).
+NotesRef with_frontend_attribute(const NotesRef& notes, std::string_view key, std::optional<std::string> value);
+
+struct Computation {
+  std::string name;
+  std::vector<Instruction> instructions;
+  std::vector<Id> parameters;  // parameters[k] is parameter(k)
+  Id root = -1;
+
+  [[nodiscard]] const Instruction& operator[](Id id) const { return instructions[static_cast<std::size_t>(id)]; }
+  [[nodiscard]] Id size() const { return static_cast<Id>(instructions.size()); }
+  [[nodiscard]] const Type& root_type() const { return (*this)[root].type; }
+  [[nodiscard]] std::vector<Type> parameter_types() const;
+  /// How often each value is an operand; the root counts once more.
+  [[nodiscard]] std::vector<int> use_counts() const;
+  /// The instructions that use each value, each once, in order.
+  [[nodiscard]] std::vector<std::vector<Id>> users() const;
+};
+using ComputationRef = std::shared_ptr<const Computation>;
+
+/// `{1}: (0, {}, may-alias)`: result leaf `output` may live in the buffer of parameter leaf `parameter_index`.
+struct Alias {
+  Dims output;
+  std::int64_t parameter = 0;
+  Dims parameter_index;
+  bool must = false;
+  friend bool operator==(const Alias&, const Alias&) = default;
+};
+
+struct Program {
+  std::string name = "module";
+  std::vector<ComputationRef> computations;  // callees first
+  ComputationId entry = -1;
+  std::int64_t num_partitions = 1;
+  std::int64_t replica_count = 1;
+  std::vector<Alias> aliases;
+  std::vector<Mesh> meshes;  // those the shardings name; the first is the default
+  bool partitioned = false;  // per-device program made by the partitioner (or marked so in its text)
+  std::vector<bool> propagate_to_parameters;  // allow_spmd_sharding_propagation_to_parameters; one entry = for all
+  std::vector<bool> propagate_to_output;
+  std::vector<std::pair<std::string, std::string>> frontend_attributes;
+  std::vector<TextAttribute> other;  // header attributes kept verbatim
+
+  [[nodiscard]] const Computation& operator[](ComputationId id) const {
+    return *computations[static_cast<std::size_t>(id)];
+  }
+  [[nodiscard]] const Computation& entry_computation() const { return (*this)[entry]; }
+  [[nodiscard]] std::size_t instruction_count() const;
+  /// Of everything that changes what is computed or where it lies: not of names, sources, or Notes::other.
+  [[nodiscard]] std::size_t hash() const;
+};
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// dot and reduce.
+#pragma once
+
+#include <optional>
+
+#include "tessera/ir/builder.h"
+
+namespace tessera {
+
+struct DotAttributes {
+  Dims lhs_batch_dims;
+  Dims lhs_contracting_dims;
+  Dims rhs_batch_dims;
+  Dims rhs_contracting_dims;
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("lhs_batch_dims", self.lhs_batch_dims, Presence::kIfNotDefault);
+    visit("lhs_contracting_dims", self.lhs_contracting_dims, Presence::kIfNotDefault);
+    visit("rhs_batch_dims", self.rhs_batch_dims, Presence::kIfNotDefault);
+    visit("rhs_contracting_dims", self.rhs_contracting_dims, Presence::kIfNotDefault);
+  }
+  friend bool operator==(const DotAttributes&, const DotAttributes&) = default;
+};
+
+/// The reduction that a two-parameter scalar computation performs, if it is one of Reduction's.
+std::optional<Reduction> reduction_of(const Computation& computation);
+/// The identity of a reduction in an element type: 0, 1, +inf or the largest integer, ….
+Literal reduction_identity(Reduction reduction, DType dtype);
+
+namespace ops {
+/// Result dims: batch, free of lhs, free of rhs. The element type is the operands'; `result` asks for another (f32 from bf16).
+Value dot(Value lhs, Value rhs, DotAttributes dims, std::optional<DType> result = std::nullopt);
+/// [.., m, k] x [k, n] over lhs's last dim and rhs's first.
+Value matmul(Value lhs, Value rhs);
+/// The scalar computation add, multiply, minimum, … of a reduction; shared within a program.
+ComputationId reduction_computation(ProgramBuilder& program, Reduction reduction, DType dtype);
+/// Over `dims`, from the reduction's identity.
+Value reduce(Value x, Reduction reduction, Dims dims);
+/// HLO's general form; several operands give a tuple.
+Value reduce(const std::vector<Value>& operands, const std::vector<Value>& inits, Dims dims, ComputationId computation);
+}  // namespace ops
+}  // namespace tessera

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// call, while, conditional, custom-call.
+#pragma once
+
+#include "tessera/ir/builder.h"
+
+namespace tessera {
+
+struct CustomCallAttributes {
+  std::string target;  // custom_call_target
+  bool has_side_effect = false;
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("custom_call_target", self.target, Presence::kRequired);
+    visit("custom_call_has_side_effect", self.has_side_effect, Presence::kIfNotDefault);
+  }
+  friend bool operator==(const CustomCallAttributes&, const CustomCallAttributes&) = default;
+};
+
+namespace ops {
+Value call(Builder& builder, const std::vector<Value>& operands, ComputationId computation);
+Value while_loop(Value init, ComputationId condition, ComputationId body);
+Value conditional(Value index, const std::vector<Value>& operands, const std::vector<ComputationId>& branches);
+Value custom_call(Builder& builder, std::string target, const std::vector<Value>& operands, Type type);
+/// custom-call Sharding: the identity, with a sharding that binds.
+Value sharding_mark(Value x, Sharding sharding);
+}  // namespace ops
+}  // namespace tessera

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reference evaluation of programs: obviously right, not fast. The oracle for everything else.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "tessera/ir/program.h"
+
+namespace tessera {
+
+struct EvaluateOptions {
+  std::int64_t partition = 0;
+  /// Loops stop with an Error after so many rounds (0 = no limit).
+  std::int64_t trip_limit = 0;
+  /// Called with every result before it is used (used to poison padding); may change it.
+  std::function<void(std::int64_t device, const Computation&, Id, Literal&)> observe;
+};
+
+/// Runs the entry on one device. Error (op, operands, source) when an argument does not fit its parameter.
+Literal evaluate(const Program& program, const std::vector<Literal>& arguments, const EvaluateOptions& options = {});
+
+/// Runs a per-device program on all its devices in lockstep: each instruction on every device before the next, so that a
+/// collective sees all operands at once. arguments[device][k] is parameter k. Loops run while the predicate holds, which must
+/// agree on all devices if the body holds a collective.
+std::vector<Literal> evaluate_lockstep(const Program& program, const std::vector<std::vector<Literal>>& arguments,
+                                       const EvaluateOptions& options = {});
+
+}  // namespace tessera

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// gather, scatter, dynamic-slice, dynamic-update-slice, sort, rng-bit-generator.
+#pragma once
+
+#include "tessera/ir/builder.h"
+
+namespace tessera {
+
+struct GatherAttributes {
+  Dims offset_dims;
+  Dims collapsed_slice_dims;
+  Dims start_index_map;
+  Dims operand_batching_dims;
+  Dims start_indices_batching_dims;
+  std::int64_t index_vector_dim = 0;
+  Dims slice_sizes;
+  bool indices_are_sorted = false;
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("offset_dims", self.offset_dims, Presence::kAlways);
+    visit("collapsed_slice_dims", self.collapsed_slice_dims, Presence::kAlways);
+    visit("start_index_map", self.start_index_map, Presence::kAlways);
+    visit("operand_batching_dims", self.operand_batching_dims, Presence::kIfNotDefault);
+    visit("start_indices_batching_dims", self.start_indices_batching_dims, Presence::kIfNotDefault);
+    visit("index_vector_dim", self.index_vector_dim, Presence::kRequired);
+    visit("slice_sizes", self.slice_sizes, Presence::kRequired);
+    visit("indices_are_sorted", self.indices_are_sorted, Presence::kIfNotDefault);
+  }
+  friend bool operator==(const GatherAttributes&, const GatherAttributes&) = default;
+};
+struct ScatterAttributes {
+  Dims update_window_dims;
+  Dims inserted_window_dims;
+  Dims scatter_dims_to_operand_dims;
+  Dims input_batching_dims;
+  Dims scatter_indices_batching_dims;
+  std::int64_t index_vector_dim = 0;
+  bool indices_are_sorted = false;
+  bool unique_indices = false;
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("update_window_dims", self.update_window_dims, Presence::kAlways);
+    visit("inserted_window_dims", self.inserted_window_dims, Presence::kAlways);
+    visit("scatter_dims_to_operand_dims", self.scatter_dims_to_operand_dims, Presence::kAlways);
+    visit("input_batching_dims", self.input_batching_dims, Presence::kIfNotDefault);
+    visit("scatter_indices_batching_dims", self.scatter_indices_batching_dims, Presence::kIfNotDefault);
+    visit("index_vector_dim", self.index_vector_dim, Presence::kRequired);
+    visit("indices_are_sorted", self.indices_are_sorted, Presence::kIfNotDefault);
+    visit("unique_indices", self.unique_indices, Presence::kIfNotDefault);
+  }
+  friend bool operator==(const ScatterAttributes&, const ScatterAttributes&) = default;
+};
+struct DynamicSliceAttributes {
+  Dims dynamic_slice_sizes;
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("dynamic_slice_sizes", self.dynamic_slice_sizes, Presence::kRequired);
+  }
+  friend bool operator==(const DynamicSliceAttributes&, const DynamicSliceAttributes&) = default;
+};
+struct SortAttributes {
+  Dims dimensions;
+  bool is_stable = false;
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("dimensions", self.dimensions, Presence::kAlways);
+    visit("is_stable", self.is_stable, Presence::kIfNotDefault);
+  }
+  friend bool operator==(const SortAttributes&, const SortAttributes&) = default;
+};
+enum class RngAlgorithm : std::uint8_t { kDefault, kThreeFry, kPhilox };
+struct RngBitGeneratorAttributes {
+  RngAlgorithm algorithm = RngAlgorithm::kDefault;
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("algorithm", self.algorithm, Presence::kRequired);
+  }
+  friend bool operator==(const RngBitGeneratorAttributes&, const RngBitGeneratorAttributes&) = default;
+};
+std::string field_text(RngAlgorithm value);
+void parse_field(std::string_view text, RngAlgorithm& value);
+
+namespace ops {
+Value gather(Value operand, Value start_indices, GatherAttributes attributes);
+/// Rows of a table: table[v, d...], ids[...] -> [ids..., d...]; out-of-range ids clamp, as HLO says.
+Value take_rows(Value table, Value ids);
+Value scatter(const std::vector<Value>& operands, Value indices, const std::vector<Value>& updates,
+              ScatterAttributes attributes, ComputationId combiner);
+Value dynamic_slice(Value x, const std::vector<Value>& starts, Dims sizes);
+Value dynamic_update_slice(Value x, Value update, const std::vector<Value>& starts);
+/// `comparator` takes 2 scalars per operand; several operands give a tuple.
+Value sort(const std::vector<Value>& operands, int dim, bool is_stable, ComputationId comparator);
+/// (new state, bits of `type`).
+Value rng_bit_generator(Value state, Type type, RngAlgorithm algorithm);
+/// Counter-based bits that shard like any elementwise op: u32 of `dims` from a key u32[2] and the *global* row-major element
+/// index, built of elementwise u32 ops over iotas (Philox 2x32-10 on (index, key)).
+Value random_bits(Value key, Dims dims);
+/// Uniform in [0, 1) of a float type, from random_bits.
+Value random_uniform(Value key, Dims dims, DType dtype);
+}  // namespace ops
+}  // namespace tessera

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops that make or move elements: parameter, constant, iota, broadcast, reshape, transpose, slice, pad, concatenate, reverse,
+// copy, tuple, get-tuple-element, opt-barrier, partition-id, replica-id, after-all.
+#pragma once
+
+#include "tessera/ir/builder.h"
+
+namespace tessera {
+
+struct ParameterAttributes {
+  std::int64_t number = 0;  // between the parentheses of the text
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("number", self.number, Presence::kRequired);
+  }
+  friend bool operator==(const ParameterAttributes&, const ParameterAttributes&) = default;
+};
+struct ConstantAttributes {
+  Literal value;  // between the parentheses of the text
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("value", self.value, Presence::kRequired);
+  }
+  friend bool operator==(const ConstantAttributes&, const ConstantAttributes&) = default;
+};
+void parse_field(std::string_view text, Literal& value);  // never used: the reader builds the literal from the declared type
+struct IotaAttributes {
+  std::int64_t iota_dimension = 0;
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("iota_dimension", self.iota_dimension, Presence::kAlways);
+  }
+  friend bool operator==(const IotaAttributes&, const IotaAttributes&) = default;
+};
+/// Of broadcast, transpose, reverse, concatenate.
+struct DimensionsAttributes {
+  Dims dimensions;
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("dimensions", self.dimensions, Presence::kAlways);
+  }
+  friend bool operator==(const DimensionsAttributes&, const DimensionsAttributes&) = default;
+};
+struct SliceRange {
+  std::int64_t start = 0;
+  std::int64_t limit = 0;
+  std::int64_t stride = 1;
+  friend bool operator==(const SliceRange&, const SliceRange&) = default;
+};
+struct SliceAttributes {
+  std::vector<SliceRange> slice;  // {[a:b], [a:b:s]}
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("slice", self.slice, Presence::kRequired);
+  }
+  friend bool operator==(const SliceAttributes&, const SliceAttributes&) = default;
+};
+struct PaddingDim {
+  std::int64_t low = 0;
+  std::int64_t high = 0;
+  std::int64_t interior = 0;
+  friend bool operator==(const PaddingDim&, const PaddingDim&) = default;
+};
+struct PadAttributes {
+  std::vector<PaddingDim> padding;  // lo_hi[_interior]x…
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("padding", self.padding, Presence::kRequired);
+  }
+  friend bool operator==(const PadAttributes&, const PadAttributes&) = default;
+};
+struct IndexAttributes {
+  std::int64_t index = 0;
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("index", self.index, Presence::kRequired);
+  }
+  friend bool operator==(const IndexAttributes&, const IndexAttributes&) = default;
+};
+std::string field_text(const std::vector<SliceRange>& value);
+std::string field_text(const std::vector<PaddingDim>& value);
+void parse_field(std::string_view text, std::vector<SliceRange>& value);
+void parse_field(std::string_view text, std::vector<PaddingDim>& value);
+
+namespace ops {
+Value parameter(Builder& builder, std::int64_t number, Type type, std::string name = {}, ShardingRef sharding = nullptr);
+Value constant(Builder& builder, Literal value);
+/// A scalar constant of any element type.
+Value scalar(Builder& builder, DType dtype, double value);
+Value iota(Builder& builder, Type type, int dim);
+/// Operand dim i becomes result dim dimensions[i].
+Value broadcast(Value x, Dims result_dims, Dims dimensions);
+/// A scalar to all elements of `dims`.
+Value splat(Value scalar, Dims dims);
+/// A constant of `type` whose elements are all `value`: a broadcast scalar.
+Value full(Builder& builder, const Type& type, double value);
+Value reshape(Value x, Dims dims);
+Value transpose(Value x, Dims permutation);
+Value slice(Value x, std::vector<SliceRange> ranges);
+/// x[.., start:limit, ..] along one dim.
+Value slice_dim(Value x, int dim, std::int64_t start, std::int64_t limit);
+Value pad(Value x, Value padding_value, std::vector<PaddingDim> padding);
+Value concatenate(const std::vector<Value>& parts, int dim);
+Value reverse(Value x, Dims dims);
+Value copy(Value x);
+Value tuple(Builder& builder, const std::vector<Value>& elements);
+Value get_tuple_element(Value tuple, int index);
+/// One value stays one value; several go through a tuple. Results in the order of `values`.
+std::vector<Value> opt_barrier(const std::vector<Value>& values);
+Value partition_id(Builder& builder);  // u32[]
+}  // namespace ops
+}  // namespace tessera

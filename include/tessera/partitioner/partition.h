@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The partitioner: a global program with some shardings -> the program every device runs.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tessera/ir/program.h"
+
+namespace tessera {
+
+struct PartitionOptions {
+  /// Fewer gathers kept alive: see docs. Names of passes to leave out (optimize-collectives, merge-duplicates, …).
+  std::vector<std::string> skip_passes;
+  /// Called with the program after each pass.
+  std::function<void(const std::string& pass, const Program&)> dump;
+};
+
+/// One inserted collective and why it is there.
+struct CollectiveNote {
+  std::string collective;   // name of the instruction in the partitioned program
+  std::string opcode;
+  std::string axes;         // data+fsdp
+  std::string reason;       // "operand 0 of dot %h must be whole over model: …"
+  std::string source;       // train.cpp:41
+  std::string from;         // sharding before, and who chose it
+  std::string to;           // sharding after, and who chose it
+  std::string remedy;       // the annotation that would remove it
+  std::int64_t bytes = 0;   // received by one device, times the trip count
+  double milliseconds = 0;  // modelled
+};
+
+struct Partitioned {
+  Program program;                      // per device, marked
+  Program global;                       // after propagation: every value with its sharding (frozen)
+  std::vector<CollectiveNote> notes;
+};
+
+/// Entry parameters and results keep canonical tilings. Errors: a sharding that does not fit, a program already partitioned.
+Partitioned partition(const Program& program, const PartitionOptions& options = {});
+
+/// `--annotate NAME=data+fsdp,-,model`: sets the sharding of a named value (entry parameters first, `computation/name`).
+Program annotate(const Program& program, const Mesh& mesh, const std::string& name, const std::string& spec);
+
+struct ProgramStats {
+  struct Kind {
+    std::string opcode;
+    std::int64_t count = 0;
+    std::int64_t bytes = 0;
+  };
+  std::int64_t num_partitions = 1;
+  std::vector<Kind> collectives;  // sorted by opcode
+  std::int64_t total_collective_bytes = 0;
+  double flops_per_device = 0;
+  std::int64_t peak_bytes_per_device = 0;
+};
+/// Counts as design.md says under `stats`: for any partitioned module.
+ProgramStats program_stats(const Program& program);
+
+}  // namespace tessera

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element types, spelled as HLO spells them: f32, bf16, s64, pred …
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+namespace tessera {
+
+enum class DType : std::uint8_t { kPred, kS8, kS16, kS32, kS64, kU8, kU16, kU32, kU64, kF16, kBF16, kF32, kF64 };
+inline constexpr int kDTypeCount = 13;
+
+/// 16 bits with f32's exponent; arithmetic happens in f32, conversion rounds to nearest even and keeps NaN.
+struct BFloat16 {
+  std::uint16_t bits = 0;
+  BFloat16() = default;
+  explicit BFloat16(float value) {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    const bool is_nan = (word & 0x7fffffffU) > 0x7f800000U;
+    bits = static_cast<std::uint16_t>(is_nan ? (word >> 16) | 0x40U : (word + 0x7fffU + ((word >> 16) & 1U)) >> 16);
+  }
+  explicit BFloat16(double value);  // rounds once
+  explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+  explicit operator double() const { return static_cast<double>(static_cast<float>(*this)); }
+};
+
+/// IEEE binary16.
+struct Float16 {
+  std::uint16_t bits = 0;
+  Float16() = default;
+  explicit Float16(float value) : Float16(static_cast<double>(value)) {}
+  explicit Float16(double value);  // rounds once
+  explicit operator float() const;
+  explicit operator double() const { return static_cast<double>(static_cast<float>(*this)); }
+};
+
+std::string_view dtype_name(DType dtype);
+/// Error naming the nearest known type unless `name` is one.
+DType dtype_from_name(std::string_view name);
+bool is_dtype_name(std::string_view name);
+/// Bytes per element; pred takes one.
+std::int64_t dtype_size(DType dtype);
+
+constexpr bool is_float(DType t) { return t >= DType::kF16; }
+constexpr bool is_signed_int(DType t) { return t >= DType::kS8 && t <= DType::kS64; }
+constexpr bool is_unsigned_int(DType t) { return t >= DType::kU8 && t <= DType::kU64; }
+constexpr bool is_integer(DType t) { return is_signed_int(t) || is_unsigned_int(t); }
+
+/// The C++ type that stores an element: bool, std::int8_t … BFloat16, float, double.
+template <class T>
+struct DTypeOf;
+#define TESSERA_DTYPE_OF(CPP, TAG)                 \
+  template <>                                      \
+  struct DTypeOf<CPP> {                            \
+    static constexpr DType value = DType::TAG;     \
+  }
+TESSERA_DTYPE_OF(bool, kPred);
+TESSERA_DTYPE_OF(std::int8_t, kS8);
+TESSERA_DTYPE_OF(std::int16_t, kS16);
+TESSERA_DTYPE_OF(std::int32_t, kS32);
+TESSERA_DTYPE_OF(std::int64_t, kS64);
+TESSERA_DTYPE_OF(std::uint8_t, kU8);
+TESSERA_DTYPE_OF(std::uint16_t, kU16);
+TESSERA_DTYPE_OF(std::uint32_t, kU32);
+TESSERA_DTYPE_OF(std::uint64_t, kU64);
+TESSERA_DTYPE_OF(Float16, kF16);
+TESSERA_DTYPE_OF(BFloat16, kBF16);
+TESSERA_DTYPE_OF(float, kF32);
+TESSERA_DTYPE_OF(double, kF64);
+#undef TESSERA_DTYPE_OF
+template <class T>
+inline constexpr DType kDTypeOf = DTypeOf<T>::value;
+
+/// Calls f.operator()<T>() with the C++ type of `dtype`.
+template <class F>
+decltype(auto) visit_dtype(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kPred: return f.template operator()<bool>();
+    case DType::kS8: return f.template operator()<std::int8_t>();
+    case DType::kS16: return f.template operator()<std::int16_t>();
+    case DType::kS32: return f.template operator()<std::int32_t>();
+    case DType::kS64: return f.template operator()<std::int64_t>();
+    case DType::kU8: return f.template operator()<std::uint8_t>();
+    case DType::kU16: return f.template operator()<std::uint16_t>();
+    case DType::kU32: return f.template operator()<std::uint32_t>();
+    case DType::kU64: return f.template operator()<std::uint64_t>();
+    case DType::kF16: return f.template operator()<Float16>();
+    case DType::kBF16: return f.template operator()<BFloat16>();
+    case DType::kF32: return f.template operator()<float>();
+    case DType::kF64: break;
+  }
+  return f.template operator()<double>();
+}
+
+}  // namespace tessera

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// A host value of any Type: an array in row-major order, or a tuple of values. Cheap to copy; the buffer is shared and
+// detached on write.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tessera/tensor/type.h"
+
+namespace tessera {
+
+class Literal {
+ public:
+  /// The empty tuple.
+  Literal() = default;
+  /// All zero (every leaf of a tuple).
+  explicit Literal(Type type);
+  static Literal tuple(std::vector<Literal> elements);
+  template <class T>
+  static Literal scalar(T value) {
+    return from<T>({}, {value});
+  }
+  /// InternalError unless values.size() is the product of dims.
+  template <class T>
+  static Literal from(Dims dims, const std::vector<T>& values) {
+    Literal out(Type::array(kDTypeOf<T>, std::move(dims)));
+    auto data = out.mutable_data<T>();
+    out.check_size(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) data[i] = values[i];
+    return out;
+  }
+
+  [[nodiscard]] const Type& type() const { return type_; }
+  [[nodiscard]] const std::vector<Literal>& elements() const { return elements_; }
+
+  [[nodiscard]] std::span<const std::byte> bytes() const;
+  [[nodiscard]] std::span<std::byte> mutable_bytes();
+
+  /// InternalError unless T is the element type.
+  template <class T>
+  [[nodiscard]] std::span<const T> data() const {
+    check_dtype(kDTypeOf<T>);
+    return {reinterpret_cast<const T*>(bytes().data()), static_cast<std::size_t>(type_.element_count())};
+  }
+  template <class T>
+  [[nodiscard]] std::span<T> mutable_data() {
+    check_dtype(kDTypeOf<T>);
+    return {reinterpret_cast<T*>(mutable_bytes().data()), static_cast<std::size_t>(type_.element_count())};
+  }
+
+  /// The same elements, in row-major order, under other dims of the same count.
+  [[nodiscard]] Literal reshaped(Dims dims) const;
+  /// The leaves of a tuple in pre-order; an array is its own leaf.
+  [[nodiscard]] std::vector<Literal> leaves() const;
+  /// Bitwise equality of type and content (NaN equals itself).
+  friend bool operator==(const Literal& a, const Literal& b);
+  [[nodiscard]] std::size_t hash() const;
+  /// HLO's literal text, without the type: `{{1, 2}, {3, 4}}`, `nan`, `true`.
+  [[nodiscard]] std::string str() const;
+
+ private:
+  void check_dtype(DType dtype) const;
+  void check_size(std::size_t count) const;
+  Type type_;
+  std::shared_ptr<std::vector<std::byte>> buffer_;
+  std::vector<Literal> elements_;
+};
+
+/// Element i (row-major) of an array as the widest type of its class; pred counts as unsigned.
+double element_as_double(const Literal& array, std::int64_t i);
+std::int64_t element_as_int(const Literal& array, std::int64_t i);
+/// A scalar of any element type holding `value` (integers truncate, pred is value != 0).
+Literal scalar_of(DType dtype, double value);
+
+}  // namespace tessera

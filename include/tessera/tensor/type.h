@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The type of a value: an array `f32[128,64]`, a tuple of types, or `token[]`. A Type is a cheap immutable handle.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/tensor/dtype.h"
+
+namespace tessera {
+
+using Dims = std::vector<std::int64_t>;
+
+class Type {
+ public:
+  /// The empty tuple `()`.
+  Type();
+  /// `layout` is minor-to-major; empty stands for the default, row-major. Error on a negative size.
+  static Type array(DType dtype, Dims dims, Dims layout = {});
+  static Type scalar(DType dtype) { return array(dtype, {}); }
+  static Type tuple(std::vector<Type> elements);
+  static Type token();
+
+  [[nodiscard]] bool is_array() const;
+  [[nodiscard]] bool is_tuple() const;
+  [[nodiscard]] bool is_token() const;
+
+  /// Of an array (InternalError otherwise).
+  [[nodiscard]] DType dtype() const;
+  [[nodiscard]] const Dims& dims() const;
+  [[nodiscard]] std::int64_t dim(int i) const;
+  [[nodiscard]] int ndim() const;
+  [[nodiscard]] const Dims& layout() const;
+  /// The number of elements; of a tuple, 0.
+  [[nodiscard]] std::int64_t element_count() const;
+
+  /// Of a tuple (InternalError otherwise).
+  [[nodiscard]] const std::vector<Type>& elements() const;
+
+  /// Bytes of all arrays within.
+  [[nodiscard]] std::int64_t byte_size() const;
+  /// The arrays and tokens within, in pre-order; an array has itself as its only leaf.
+  [[nodiscard]] std::vector<Type> leaves() const;
+  [[nodiscard]] int leaf_count() const;
+
+  /// The same array with other sizes or another element type (the layout is dropped when ndim changes).
+  [[nodiscard]] Type with_dims(Dims dims) const;
+  [[nodiscard]] Type with_dtype(DType dtype) const;
+
+  /// `f32[128,64]`, `(f32[], s32[2])`; with_layout adds `{1,0}` as XLA prints it.
+  [[nodiscard]] std::string str(bool with_layout = false) const;
+  [[nodiscard]] std::size_t hash() const;
+  /// Layouts do not count: two types are equal when they hold the same values.
+  friend bool operator==(const Type& a, const Type& b);
+
+ private:
+  struct Node;
+  explicit Type(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
+  std::shared_ptr<const Node> node_;
+};
+
+/// Row-major strides in elements: {3,4,5} -> {20,5,1}.
+Dims row_major_strides(const Dims& dims);
+
+/// Calls f(index) for every index of the box `dims` in row-major order; once with {} for no dims.
+template <class F>
+void for_each_index(const Dims& dims, F&& f) {
+  for (const auto size : dims)
+    if (size == 0) return;
+  Dims index(dims.size(), 0);
+  while (true) {
+    f(static_cast<const Dims&>(index));
+    std::size_t d = dims.size();
+    while (d > 0 && ++index[d - 1] == dims[d - 1]) index[--d] = 0;
+    if (d == 0) return;
+  }
+}
+
+}  // namespace tessera

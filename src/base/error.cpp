@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/base/error.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tessera/base/text.h"
+
+namespace tessera {
+namespace {
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substitution = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitution});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
+  for (const auto& candidate : known) {
+    const std::size_t distance = edit_distance(name, candidate);
+    if (distance >= best_distance) continue;
+    best_distance = distance;
+    best = candidate;
+  }
+  return best;
+}
+
+std::string suggest_name(std::string_view name, const std::vector<std::string>& known) {
+  if (const auto near = nearest_name(name, known); !near.empty()) return fmt::format("; did you mean \"{}\"?", near);
+  return known.empty() ? "; none is known" : "; known: " + join(known, ", ");
+}
+
+}  // namespace tessera

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/base/rank_context.h"
+
+namespace tessera {
+namespace {
+thread_local RankContext* current_context = nullptr;
+}  // namespace
+
+RankContext& RankContext::current() {
+  if (current_context != nullptr) return *current_context;
+  static thread_local RankContext alone(0, 1);
+  return alone;
+}
+
+RankContext* RankContext::exchange_current(RankContext* context) {
+  RankContext* previous = current_context;
+  current_context = context;
+  return previous;
+}
+
+}  // namespace tessera

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/base/text.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "tessera/base/error.h"
+
+namespace tessera {
+
+std::string join(const std::vector<std::string>& items, std::string_view separator) {
+  std::string out;
+  for (const auto& item : items) {
+    if (&item != items.data()) out += separator;
+    out += item;
+  }
+  return out;
+}
+
+std::string join(const std::vector<std::int64_t>& items, std::string_view separator) {
+  std::string out;
+  for (const auto& item : items) {
+    if (&item != items.data()) out += separator;
+    out += std::to_string(item);
+  }
+  return out;
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const auto end = text.find(separator);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+    if (text.empty()) parts.emplace_back();
+  }
+  return parts;
+}
+
+std::string_view trim(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  const auto first = text.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
+std::string quote(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (c == '\r') {
+      out += "\\r";
+    } else if (byte < 0x20) {
+      out += fmt::format("\\{:03o}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+namespace {
+
+bool is_octal(char c) { return c >= '0' && c <= '7'; }
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// Decodes the escape whose first character after the backslash is body[i]; leaves i on its last character.
+char decode_escape(std::string_view body, std::size_t& i) {
+  switch (body[i]) {
+    case 'n': return '\n';
+    case 't': return '\t';
+    case 'r': return '\r';
+    case 'x': {
+      int value = 0;
+      std::size_t digits = 0;
+      while (digits < 2 && i + 1 < body.size() && hex_digit(body[i + 1]) >= 0) {
+        value = value * 16 + hex_digit(body[++i]);
+        ++digits;
+      }
+      require(digits > 0, "escape \\x in a string needs hexadecimal digits");
+      return static_cast<char>(value);
+    }
+    default: break;
+  }
+  if (!is_octal(body[i])) return body[i];
+  int value = body[i] - '0';
+  for (int digits = 1; digits < 3 && i + 1 < body.size() && is_octal(body[i + 1]); ++digits)
+    value = value * 8 + (body[++i] - '0');
+  return static_cast<char>(value);
+}
+
+}  // namespace
+
+std::string unquote(std::string_view text) {
+  text = trim(text);
+  require(text.size() >= 2 && text.front() == '"' && text.back() == '"', "expected a string in double quotes, got {}",
+          text);
+  const std::string_view body = text.substr(1, text.size() - 2);
+  std::string out;
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    if (body[i] != '\\') {
+      out += body[i];
+      continue;
+    }
+    require(++i < body.size(), "string ends within an escape: {}", text);
+    out += decode_escape(body, i);
+  }
+  return out;
+}
+
+std::size_t hash_bytes(const void* data, std::size_t size) { return XXH3_64bits(data, size); }
+
+std::int64_t product(const std::vector<std::int64_t>& numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+}  // namespace tessera

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/ir/builder.h"
+
+#include "tessera/base/rank_context.h"
+
+namespace tessera {
+namespace {
+
+// The lines below a reason: every operand with type, sharding and place, then the place of the op itself.
+void add_context(Error& error, const OpDef& op, const std::vector<Value>& operands, const NotesRef& notes) {
+  error.prefix(fmt::format("{}: ", op.name));
+  for (int i = 0; i < isize(operands); ++i) {
+    const Instruction& operand = at(operands, i).instruction();
+    std::string line = fmt::format("  {:<4} %{}: {}", operands.size() == 2 ? (i == 0 ? "lhs" : "rhs") : fmt::format("#{}", i),
+                                   operand.name, operand.type.str());
+    if (operand.sharding && operand.sharding->size() == 1) line += " " + operand.sharding->front().str();
+    if (const auto source = operand.source(); !source.empty()) line += "    " + source;
+    error.note(line);
+  }
+  Instruction here;
+  here.notes = notes;
+  std::string line = "  at   " + (here.source().empty() ? std::string("unknown source") : here.source());
+  if (notes && !notes->op_name.empty()) line += " in " + notes->op_name;
+  const auto& context = RankContext::current();
+  error.note(line + fmt::format(", rank {} of {}", context.rank(), context.rank_count()));
+}
+
+std::vector<ComputationRef> called_computations(const Program& program, const std::vector<ComputationId>& ids) {
+  std::vector<ComputationRef> out;
+  for (const ComputationId id : ids) out.push_back(at(program.computations, id));
+  return out;
+}
+
+void check_arity(const OpDef& op, int count) {
+  if (op.max_operands < 0) {
+    require(count >= op.min_operands, "needs at least {} operands, got {}", op.min_operands, count);
+  } else if (op.min_operands == op.max_operands) {
+    require(count == op.min_operands, "takes {} operand{}, got {}", op.min_operands, op.min_operands == 1 ? "" : "s", count);
+  } else {
+    require(count >= op.min_operands && count <= op.max_operands, "takes {} to {} operands, got {}", op.min_operands,
+            op.max_operands, count);
+  }
+}
+
+}  // namespace
+
+const Type& Value::type() const { return instruction().type; }
+const Instruction& Value::instruction() const { return (*builder)[id]; }
+
+Value Builder::emit(const OpDef& op, const std::vector<Value>& operands, Attributes attributes, EmitOptions options) {
+  Instruction out;
+  out.op = &op;
+  out.notes = options.notes ? options.notes : default_notes;
+  OpView view{op, {}, options.type, attributes, called_computations(program_->program(), options.called)};
+  for (const Value& operand : operands) {
+    ensure(operand.builder == this, "{}: an operand belongs to another computation", op.name);
+    view.operands.push_back(operand.type());
+    out.operands.push_back(operand.id);
+  }
+  try {
+    check_arity(op, isize(operands));
+    out.type = op.infer != nullptr ? op.infer(view) : options.type;
+  } catch (InternalError&) {
+    throw;
+  } catch (Error& error) {
+    add_context(error, op, operands, out.notes);
+    throw;
+  }
+  out.attributes = std::move(attributes);
+  out.called = std::move(options.called);
+  out.control_predecessors = std::move(options.control_predecessors);
+  out.sharding = std::move(options.sharding);
+  out.name = options.name.empty() ? std::string(op.name) : std::move(options.name);
+  return append(std::move(out));
+}
+
+Value Builder::append(Instruction instruction) {
+  instruction.name = unique_name(instruction.name);
+  const auto id = static_cast<Id>(computation_.instructions.size());
+  for (const Id operand : instruction.operands)
+    ensure(operand >= 0 && operand < id, "%{}: operand {} is not defined before it", instruction.name, operand);
+  if (instruction.op->role == Role::kParameter) computation_.parameters.push_back(id);
+  computation_.instructions.push_back(std::move(instruction));
+  return {this, id};
+}
+
+void Builder::set_sharding(Value value, ShardingRef sharding) {
+  at(computation_.instructions, value.id).sharding = std::move(sharding);
+}
+void Builder::set_name(Value value, std::string_view name) {
+  auto& instruction = at(computation_.instructions, value.id);
+  if (instruction.name != name) instruction.name = unique_name(name);
+}
+void Builder::set_notes(Value value, NotesRef notes) {
+  at(computation_.instructions, value.id).notes = std::move(notes);
+}
+
+// The name itself when free, else name.1, name.2, …
+std::string Builder::unique_name(std::string_view wanted) {
+  std::string base(wanted.empty() ? "value" : wanted);
+  auto [entry, fresh] = names_.try_emplace(base, 0);
+  if (fresh) return base;
+  while (true) {
+    std::string name = fmt::format("{}.{}", base, ++entry->second);
+    if (names_.try_emplace(name, 0).second) return name;
+    entry = names_.find(base);
+  }
+}
+
+ComputationId ProgramBuilder::add(Builder&& builder, Value root) {
+  ensure(root.builder == &builder, "the root of a computation belongs to another one");
+  builder.computation_.root = root.id;
+  auto finished = std::make_shared<Computation>(std::move(builder.computation_));
+  int suffix = 0;
+  const std::string base = finished->name;
+  const auto taken = [&](const std::string& name) {
+    for (const auto& other : program_.computations)
+      if (other->name == name) return true;
+    return false;
+  };
+  while (taken(finished->name)) finished->name = fmt::format("{}.{}", base, ++suffix);
+  return add(ComputationRef(std::move(finished)));
+}
+
+ComputationId ProgramBuilder::add(ComputationRef computation) {
+  program_.computations.push_back(std::move(computation));
+  return static_cast<ComputationId>(program_.computations.size()) - 1;
+}
+
+Program ProgramBuilder::finish(ComputationId entry) {
+  program_.entry = entry;
+  return std::move(program_);
+}
+
+NotesRef notes_at(std::source_location where) {
+  auto notes = std::make_shared<Notes>();
+  std::string_view file = where.file_name();
+  if (const auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
+  notes->source_file = file;
+  notes->source_line = static_cast<int>(where.line());
+  return notes;
+}
+
+}  // namespace tessera

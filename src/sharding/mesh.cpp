@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/sharding/mesh.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+
+namespace tessera {
+
+struct Mesh::Node {
+  std::string name = "mesh";
+  std::vector<MeshAxis> axes;
+  std::vector<std::int64_t> device_order;  // empty: 0, 1, 2, …
+  std::vector<std::int64_t> position_of;   // inverse of device_order
+  std::vector<std::int64_t> strides;       // of each axis within a position
+  std::int64_t device_count = 1;
+  std::size_t hash = 0;
+};
+
+namespace {
+
+std::vector<std::string> axis_names(const std::vector<MeshAxis>& axes) {
+  std::vector<std::string> names;
+  for (const auto& axis : axes) names.push_back(axis.name);
+  return names;
+}
+
+void check_axes(const std::vector<MeshAxis>& axes) {
+  auto names = axis_names(axes);
+  for (const auto& axis : axes) {
+    require(!axis.name.empty(), "a mesh axis needs a name");
+    require(axis.size >= 1, "mesh axis \"{}\" has size {}; it must be at least 1", axis.name, axis.size);
+  }
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  require(twice == names.end(), "mesh axis \"{}\" is named twice", twice == names.end() ? "" : *twice);
+}
+
+}  // namespace
+
+Mesh::Mesh() : Mesh(std::vector<MeshAxis>{}) {}
+
+Mesh::Mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> device_order, std::string name) {
+  check_axes(axes);
+  auto node = std::make_shared<Node>();
+  node->strides.resize(axes.size());
+  for (int i = isize(axes) - 1; i >= 0; --i) {
+    at(node->strides, i) = node->device_count;
+    require(!__builtin_mul_overflow(node->device_count, at(axes, i).size, &node->device_count),
+            "a mesh of more devices than 64 bits count");
+    node->hash = hash_mix(hash_mix(node->hash, hash_text(at(axes, i).name)), static_cast<std::size_t>(at(axes, i).size));
+  }
+  if (!device_order.empty()) {
+    require(isize(device_order) == node->device_count, "the device order has {} entries, the mesh {} devices",
+            device_order.size(), node->device_count);
+    node->position_of.assign(device_order.size(), -1);
+    bool identity = true;
+    for (int p = 0; p < isize(device_order); ++p) {
+      const auto device = at(device_order, p);
+      require(device >= 0 && device < node->device_count, "device {} is not one of 0..{}", device, node->device_count - 1);
+      require(at(node->position_of, device) < 0, "device {} stands twice in the device order", device);
+      at(node->position_of, device) = p;
+      identity = identity && device == p;
+      node->hash = hash_mix(node->hash, static_cast<std::size_t>(device));
+    }
+    if (identity) node->position_of.clear();
+    if (!identity) node->device_order = std::move(device_order);
+  }
+  if (node->device_order.empty()) {  // an identity order hashes like none
+    node->hash = 0;
+    for (const auto& axis : axes)
+      node->hash = hash_mix(hash_mix(node->hash, hash_text(axis.name)), static_cast<std::size_t>(axis.size));
+  }
+  node->axes = std::move(axes);
+  node->name = std::move(name);
+  node_ = std::move(node);
+}
+
+Mesh Mesh::parse(std::string_view text, std::int64_t device_count) {
+  std::vector<MeshAxis> axes;
+  int rest = -1;
+  std::int64_t known = 1;
+  for (const auto& part : split(text, ',')) {
+    const auto equals = part.find('=');
+    require(equals != std::string::npos, "mesh \"{}\": expected axis=size, got \"{}\"", text, part);
+    MeshAxis axis{std::string(trim(std::string_view(part).substr(0, equals))), 0};
+    const auto number = trim(std::string_view(part).substr(equals + 1));
+    const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), axis.size);
+    require(code == std::errc() && end == number.data() + number.size() && (axis.size >= 1 || axis.size == -1),
+            "mesh \"{}\": size of axis \"{}\" must be a positive number or -1, got \"{}\"", text, axis.name, number);
+    if (axis.size == -1) {
+      require(rest < 0, "mesh \"{}\": only one axis may be -1", text);
+      rest = isize(axes);
+    } else {
+      require(!__builtin_mul_overflow(known, axis.size, &known), "mesh \"{}\": too many devices", text);
+    }
+    axes.push_back(std::move(axis));
+  }
+  require(!axes.empty(), "mesh \"{}\" has no axes; write for example data=2,model=2", text);
+  if (rest >= 0) {
+    require(device_count > 0 && device_count % known == 0,
+            "mesh \"{}\": {} devices cannot be shared out evenly over the other axes' {}", text, device_count, known);
+    at(axes, rest).size = device_count / known;
+    known = device_count;
+  }
+  require(device_count == 0 || known == device_count, "mesh \"{}\" has {} devices, but there are {} ranks", text, known,
+          device_count);
+  return Mesh(std::move(axes));
+}
+
+const std::string& Mesh::name() const { return node_->name; }
+const std::vector<MeshAxis>& Mesh::axes() const { return node_->axes; }
+int Mesh::axis_count() const { return isize(node_->axes); }
+std::int64_t Mesh::device_count() const { return node_->device_count; }
+const std::vector<std::int64_t>& Mesh::device_order() const { return node_->device_order; }
+
+std::int64_t Mesh::device_at(std::int64_t position) const {
+  return node_->device_order.empty() ? position : at(node_->device_order, position);
+}
+std::int64_t Mesh::position_of(std::int64_t device) const {
+  return node_->position_of.empty() ? device : at(node_->position_of, device);
+}
+
+bool Mesh::has_axis(std::string_view name) const {
+  return std::any_of(axes().begin(), axes().end(), [&](const MeshAxis& axis) { return axis.name == name; });
+}
+
+int Mesh::axis_index(std::string_view name) const {
+  for (int i = 0; i < axis_count(); ++i)
+    if (at(axes(), i).name == name) return i;
+  const auto near = nearest_name(name, axis_names(axes()));
+  fail("mesh has no axis \"{}\"; axes are {}{}", name, join(axis_names(axes()), ", "),
+       near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
+}
+
+AxisRef Mesh::whole_axis(int axis) const { return {axis, 1, at(axes(), axis).size}; }
+
+std::int64_t Mesh::coordinate(std::int64_t position, const AxisRef& ref) const {
+  const auto size = at(axes(), ref.axis).size;
+  const auto whole = position / at(node_->strides, ref.axis) % size;
+  return whole / (size / (ref.pre * ref.size)) % ref.size;
+}
+
+std::int64_t Mesh::coordinate(std::int64_t position, const std::vector<AxisRef>& refs) const {
+  std::int64_t out = 0;
+  for (const auto& ref : refs) out = out * ref.size + coordinate(position, ref);
+  return out;
+}
+
+std::vector<std::vector<std::int64_t>> Mesh::groups(const std::vector<AxisRef>& axes) const {
+  // A group's key is its first member's position: the position with the listed coordinates set to 0.
+  std::map<std::int64_t, std::vector<std::int64_t>> by_first;
+  const auto size = static_cast<std::size_t>(axes_size(axes));
+  for (std::int64_t position = 0; position < device_count(); ++position) {
+    std::int64_t first = position;
+    for (const auto& ref : axes) {
+      const auto rest = at(this->axes(), ref.axis).size / (ref.pre * ref.size);
+      first -= coordinate(position, ref) * rest * at(node_->strides, ref.axis);
+    }
+    auto& group = by_first[first];
+    group.resize(size);
+    at(group, coordinate(position, axes)) = device_at(position);
+  }
+  std::vector<std::vector<std::int64_t>> out;
+  for (auto& [first, group] : by_first) out.push_back(std::move(group));
+  return out;
+}
+
+std::string Mesh::axis_text(const AxisRef& ref) const {
+  const auto& axis = at(axes(), ref.axis);
+  if (ref.pre == 1 && ref.size == axis.size) return axis.name;
+  return fmt::format("{}:({}){}", axis.name, ref.pre, ref.size);
+}
+
+std::string Mesh::str() const {
+  std::vector<std::string> parts;
+  for (const auto& axis : axes()) parts.push_back(fmt::format("{}={}", axis.name, axis.size));
+  std::string text = fmt::format("mesh<{}>", join(parts, ", "));
+  if (!device_order().empty()) text += fmt::format(" devices=[{}]", join(device_order(), ","));
+  return text;
+}
+
+std::size_t Mesh::hash() const { return node_->hash; }
+
+bool operator==(const Mesh& a, const Mesh& b) {
+  if (a.node_ == b.node_) return true;
+  return a.node_->hash == b.node_->hash && a.axes() == b.axes() && a.device_order() == b.device_order();
+}
+
+std::int64_t axes_size(const std::vector<AxisRef>& axes) {
+  std::int64_t size = 1;
+  for (const auto& axis : axes) size *= axis.size;
+  return size;
+}
+
+}  // namespace tessera

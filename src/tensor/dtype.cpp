@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/tensor/dtype.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tessera/base/error.h"
+
+namespace tessera {
+namespace {
+
+struct Row {
+  std::string_view name;
+  std::int64_t size;
+};
+constexpr std::array<Row, kDTypeCount> kRows = {{{"pred", 1},
+                                                 {"s8", 1},
+                                                 {"s16", 2},
+                                                 {"s32", 4},
+                                                 {"s64", 8},
+                                                 {"u8", 1},
+                                                 {"u16", 2},
+                                                 {"u32", 4},
+                                                 {"u64", 8},
+                                                 {"f16", 2},
+                                                 {"bf16", 2},
+                                                 {"f32", 4},
+                                                 {"f64", 8}}};
+
+// Rounds a finite |value| to `mantissa_bits` + 1 significant bits, ties to even, with exponents below `min_exponent`
+// becoming subnormal: the one rounding both 16-bit types need.
+double round_to(double value, int mantissa_bits, int min_exponent) {
+  int exponent = 0;
+  std::frexp(value, &exponent);
+  const int unit = std::max(exponent - 1, min_exponent) - mantissa_bits;
+  return std::ldexp(std::nearbyint(std::ldexp(value, -unit)), unit);
+}
+
+std::vector<std::string> all_names() {
+  std::vector<std::string> names;
+  for (const auto& row : kRows) names.emplace_back(row.name);
+  return names;
+}
+
+}  // namespace
+
+BFloat16::BFloat16(double value) {
+  if (!std::isfinite(value) || value == 0.0) {
+    *this = BFloat16(static_cast<float>(value));
+    return;
+  }
+  *this = BFloat16(static_cast<float>(round_to(value, 7, -126)));
+}
+
+Float16::Float16(double value) {
+  const auto sign = static_cast<std::uint16_t>(std::signbit(value) ? 0x8000U : 0U);
+  if (std::isnan(value)) {
+    bits = static_cast<std::uint16_t>(sign | 0x7e00U);
+    return;
+  }
+  double magnitude = std::fabs(value);
+  if (std::isfinite(magnitude) && magnitude != 0.0) magnitude = round_to(magnitude, 10, -14);
+  if (magnitude > 65504.0) {
+    bits = static_cast<std::uint16_t>(sign | 0x7c00U);
+    return;
+  }
+  if (magnitude < std::ldexp(1.0, -14)) {  // subnormal: a multiple of 2^-24
+    bits = static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(std::ldexp(magnitude, 24)));
+    return;
+  }
+  int exponent = 0;
+  const double fraction = std::frexp(magnitude, &exponent);  // [0.5, 1)
+  const auto mantissa = static_cast<unsigned>(std::ldexp(fraction, 11)) & 0x3ffU;
+  bits = static_cast<std::uint16_t>(sign | (static_cast<unsigned>(exponent + 14) << 10) | mantissa);
+}
+
+Float16::operator float() const {
+  const int exponent = (bits >> 10) & 0x1f;
+  const auto mantissa = static_cast<float>(bits & 0x3ffU);
+  float magnitude = 0;
+  if (exponent == 0x1f)
+    magnitude = mantissa == 0 ? INFINITY : NAN;
+  else if (exponent == 0)
+    magnitude = std::ldexp(mantissa, -24);
+  else
+    magnitude = std::ldexp(mantissa + 1024.0F, exponent - 25);
+  return (bits & 0x8000U) != 0 ? -magnitude : magnitude;
+}
+
+std::string_view dtype_name(DType dtype) { return kRows[static_cast<std::size_t>(dtype)].name; }
+
+std::int64_t dtype_size(DType dtype) { return kRows[static_cast<std::size_t>(dtype)].size; }
+
+bool is_dtype_name(std::string_view name) {
+  return std::any_of(kRows.begin(), kRows.end(), [&](const Row& row) { return row.name == name; });
+}
+
+DType dtype_from_name(std::string_view name) {
+  const auto row = std::find_if(kRows.begin(), kRows.end(), [&](const Row& r) { return r.name == name; });
+  require(row != kRows.end(), "unknown element type \"{}\"{}", name, suggest_name(name, all_names()));
+  return static_cast<DType>(row - kRows.begin());
+}
+
+}  // namespace tessera

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/tensor/literal.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+
+namespace tessera {
+
+Literal::Literal(Type type) : type_(std::move(type)) {
+  if (type_.is_array()) buffer_ = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(type_.byte_size()));
+  if (!type_.is_tuple()) return;
+  for (const auto& element : type_.elements()) elements_.emplace_back(element);
+}
+
+Literal Literal::tuple(std::vector<Literal> elements) {
+  std::vector<Type> types;
+  for (const auto& element : elements) types.push_back(element.type());
+  Literal out;
+  out.type_ = Type::tuple(std::move(types));
+  out.elements_ = std::move(elements);
+  return out;
+}
+
+std::span<const std::byte> Literal::bytes() const {
+  if (!buffer_) return {};
+  return {buffer_->data(), buffer_->size()};
+}
+
+std::span<std::byte> Literal::mutable_bytes() {
+  if (!buffer_) return {};
+  if (buffer_.use_count() > 1) buffer_ = std::make_shared<std::vector<std::byte>>(*buffer_);
+  return {buffer_->data(), buffer_->size()};
+}
+
+Literal Literal::reshaped(Dims dims) const {
+  Literal out = *this;
+  out.type_ = Type::array(type_.dtype(), std::move(dims));
+  ensure(out.type_.element_count() == type_.element_count(), "cannot view {} as {}", type_.str(), out.type_.str());
+  return out;
+}
+
+std::vector<Literal> Literal::leaves() const {
+  if (!type_.is_tuple()) return {*this};
+  std::vector<Literal> out;
+  for (const auto& element : elements_) {
+    auto inner = element.leaves();
+    out.insert(out.end(), inner.begin(), inner.end());
+  }
+  return out;
+}
+
+bool operator==(const Literal& a, const Literal& b) {
+  if (!(a.type_ == b.type_) || a.elements_ != b.elements_) return false;
+  const auto x = a.bytes();
+  const auto y = b.bytes();
+  return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size()) == 0);
+}
+
+std::size_t Literal::hash() const {
+  std::size_t seed = hash_mix(type_.hash(), hash_bytes(bytes().data(), bytes().size()));
+  for (const auto& element : elements_) seed = hash_mix(seed, element.hash());
+  return seed;
+}
+
+void Literal::check_dtype(DType dtype) const {
+  ensure(type_.is_array() && type_.dtype() == dtype, "{} elements asked of {}", dtype_name(dtype), type_.str());
+}
+
+void Literal::check_size(std::size_t count) const {
+  ensure(static_cast<std::int64_t>(count) == type_.element_count(), "{} values given for {}", count, type_.str());
+}
+
+double element_as_double(const Literal& array, std::int64_t i) {
+  return visit_dtype(array.type().dtype(), [&]<class T>() { return static_cast<double>(at(array.data<T>(), i)); });
+}
+
+std::int64_t element_as_int(const Literal& array, std::int64_t i) {
+  return visit_dtype(array.type().dtype(), [&]<class T>() {
+    if constexpr (is_float(kDTypeOf<T>))
+      return static_cast<std::int64_t>(static_cast<double>(at(array.data<T>(), i)));
+    else
+      return static_cast<std::int64_t>(at(array.data<T>(), i));
+  });
+}
+
+Literal scalar_of(DType dtype, double value) {
+  return visit_dtype(dtype, [&]<class T>() {
+    if constexpr (kDTypeOf<T> == DType::kPred)
+      return Literal::scalar<bool>(value != 0);
+    else
+      return Literal::scalar<T>(static_cast<T>(value));
+  });
+}
+
+namespace {
+
+// Shortest decimal text that reads back to the same bits of T.
+template <class T>
+std::string element_text(T value) {
+  if constexpr (kDTypeOf<T> == DType::kPred) {
+    return value ? "true" : "false";
+  } else if constexpr (!is_float(kDTypeOf<T>)) {
+    return std::to_string(value);
+  } else {
+    const auto number = static_cast<double>(value);
+    if (std::isnan(number)) return std::signbit(number) ? "-nan" : "nan";
+    if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
+    if constexpr (kDTypeOf<T> == DType::kF64) return fmt::format("{}", number);
+    return fmt::format("{}", static_cast<float>(value));
+  }
+}
+
+template <class T>
+void print_dim(const Literal& array, int dim, std::int64_t& next, std::string& out) {
+  if (dim == array.type().ndim()) {
+    out += element_text(at(array.data<T>(), next++));
+    return;
+  }
+  out += '{';
+  for (std::int64_t i = 0; i < array.type().dim(dim); ++i) {
+    if (i > 0) out += dim + 1 == array.type().ndim() ? "," : ", ";
+    print_dim<T>(array, dim + 1, next, out);
+  }
+  out += '}';
+}
+
+}  // namespace
+
+std::string Literal::str() const {
+  std::string out;
+  if (type_.is_tuple()) {
+    std::vector<std::string> parts;
+    for (const auto& element : elements_) parts.push_back(element.str());
+    return "(" + join(parts, ", ") + ")";
+  }
+  if (!type_.is_array()) return out;
+  std::int64_t next = 0;
+  visit_dtype(type_.dtype(), [&]<class T>() { print_dim<T>(*this, 0, next, out); });
+  return out;
+}
+
+}  // namespace tessera

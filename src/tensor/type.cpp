@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/tensor/type.h"
+
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+
+namespace tessera {
+
+enum class TypeKind : std::uint8_t { kArray, kTuple, kToken };
+
+struct Type::Node {
+  TypeKind kind = TypeKind::kTuple;
+  DType dtype = DType::kPred;
+  Dims dims;
+  Dims layout;
+  std::vector<Type> elements;
+  std::int64_t element_count = 0;
+  std::int64_t byte_size = 0;
+  std::size_t hash = 0;
+};
+
+Type::Type() {
+  static const auto empty = std::make_shared<const Node>();
+  node_ = empty;
+}
+
+Type Type::array(DType dtype, Dims dims, Dims layout) {
+  auto node = std::make_shared<Node>();
+  node->kind = TypeKind::kArray;
+  node->dtype = dtype;
+  node->element_count = 1;
+  node->hash = hash_mix(1, static_cast<std::size_t>(dtype));
+  for (const auto size : dims) {
+    require(size >= 0, "{}[{}]: a dim may not be negative", dtype_name(dtype), join(dims, ","));
+    require(!__builtin_mul_overflow(node->element_count, size, &node->element_count),
+            "{}[{}]: more elements than 64 bits count", dtype_name(dtype), join(dims, ","));
+    node->hash = hash_mix(node->hash, static_cast<std::size_t>(size));
+  }
+  require(!__builtin_mul_overflow(node->element_count, dtype_size(dtype), &node->byte_size),
+          "{}[{}]: more bytes than 64 bits count", dtype_name(dtype), join(dims, ","));
+  bool row_major = true;
+  for (int i = 0; i < isize(layout); ++i) row_major = row_major && at(layout, i) == isize(layout) - 1 - i;
+  require(layout.empty() || layout.size() == dims.size(), "layout {{{}}} does not have one entry per dim of {}[{}]",
+          join(layout, ","), dtype_name(dtype), join(dims, ","));
+  if (!row_major) node->layout = std::move(layout);
+  node->dims = std::move(dims);
+  return Type(std::move(node));
+}
+
+Type Type::tuple(std::vector<Type> elements) {
+  auto node = std::make_shared<Node>();
+  node->hash = 2;
+  for (const auto& element : elements) {
+    node->hash = hash_mix(node->hash, element.hash());
+    node->byte_size += element.byte_size();
+  }
+  node->elements = std::move(elements);
+  return Type(std::move(node));
+}
+
+Type Type::token() {
+  static const auto token = [] {
+    auto node = std::make_shared<Node>();
+    node->kind = TypeKind::kToken;
+    node->hash = 3;
+    return node;
+  }();
+  return Type(token);
+}
+
+bool Type::is_array() const { return node_->kind == TypeKind::kArray; }
+bool Type::is_tuple() const { return node_->kind == TypeKind::kTuple; }
+bool Type::is_token() const { return node_->kind == TypeKind::kToken; }
+
+DType Type::dtype() const {
+  ensure(is_array(), "element type asked of {}", str());
+  return node_->dtype;
+}
+const Dims& Type::dims() const {
+  ensure(is_array(), "dims asked of {}", str());
+  return node_->dims;
+}
+std::int64_t Type::dim(int i) const {
+  ensure(i >= 0 && i < ndim(), "dim {} asked of {}", i, str());
+  return at(node_->dims, i);
+}
+int Type::ndim() const { return isize(dims()); }
+const Dims& Type::layout() const { return node_->layout; }
+std::int64_t Type::element_count() const { return node_->element_count; }
+const std::vector<Type>& Type::elements() const {
+  ensure(is_tuple(), "tuple elements asked of {}", str());
+  return node_->elements;
+}
+std::int64_t Type::byte_size() const { return node_->byte_size; }
+
+std::vector<Type> Type::leaves() const {
+  if (!is_tuple()) return {*this};
+  std::vector<Type> out;
+  for (const auto& element : elements()) {
+    auto inner = element.leaves();
+    out.insert(out.end(), inner.begin(), inner.end());
+  }
+  return out;
+}
+
+int Type::leaf_count() const {
+  if (!is_tuple()) return 1;
+  int count = 0;
+  for (const auto& element : elements()) count += element.leaf_count();
+  return count;
+}
+
+Type Type::with_dims(Dims dims) const {
+  const bool same_ndim = dims.size() == this->dims().size();
+  return array(dtype(), std::move(dims), same_ndim ? layout() : Dims{});
+}
+Type Type::with_dtype(DType dtype) const { return array(dtype, dims(), layout()); }
+
+std::string Type::str(bool with_layout) const {
+  if (is_token()) return "token[]";
+  if (is_array()) {
+    std::string out = fmt::format("{}[{}]", dtype_name(node_->dtype), join(node_->dims, ","));
+    if (!with_layout || node_->dims.empty()) return out;
+    Dims layout = node_->layout;
+    for (int i = isize(node_->dims); layout.size() < node_->dims.size();) layout.push_back(--i);
+    return out + fmt::format("{{{}}}", join(layout, ","));
+  }
+  std::vector<std::string> parts;
+  for (const auto& element : node_->elements) parts.push_back(element.str(with_layout));
+  return fmt::format("({})", join(parts, ", "));
+}
+
+std::size_t Type::hash() const { return node_->hash; }
+
+bool operator==(const Type& a, const Type& b) {
+  if (a.node_ == b.node_) return true;
+  if (a.node_->hash != b.node_->hash || a.node_->kind != b.node_->kind) return false;
+  return a.node_->dtype == b.node_->dtype && a.node_->dims == b.node_->dims && a.node_->elements == b.node_->elements;
+}
+
+Dims row_major_strides(const Dims& dims) {
+  Dims strides(dims.size(), 1);
+  for (int i = isize(dims) - 2; i >= 0; --i) at(strides, i) = at(strides, i + 1) * at(dims, i + 1);
+  return strides;
+}
+
+}  // namespace tessera
