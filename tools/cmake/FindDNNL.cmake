@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+# oneDNN: the target DNNL::dnnl. Debian's own package file asks for OpenCL headers that nothing here needs.
+find_path(DNNL_INCLUDE_DIR dnnl.hpp)
+find_library(DNNL_LIBRARY dnnl)
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(DNNL REQUIRED_VARS DNNL_LIBRARY DNNL_INCLUDE_DIR)
+if(DNNL_FOUND AND NOT TARGET DNNL::dnnl)
+  add_library(DNNL::dnnl UNKNOWN IMPORTED)
+  set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${DNNL_LIBRARY}
+                                              INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE_DIR})
+endif()
+mark_as_advanced(DNNL_INCLUDE_DIR DNNL_LIBRARY)
