@@ -46,6 +46,8 @@ class AttributeReader {
   const std::string* take(std::string_view name);
   /// What no one took, in order.
   [[nodiscard]] std::vector<TextAttribute> rest() const;
+  /// What stands between the parentheses of a row with Payload::kLiteral; null for others.
+  const Literal* literal = nullptr;
 
  private:
   std::vector<TextAttribute> all_;
