@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # tessera_test(NAME x SOURCES a_test.cpp … DEPS ops … [LABELS unit] [RANKS 1 2 4 6] [TIMEOUT 60])
 # One GoogleTest binary. Without RANKS it is one ctest entry; with RANKS one entry `x.np4` per count under mpirun, its main
-# then comes from tests/support (collective-aware).
+# then comes from tests/support (collective-aware). The target LABEL_tests builds all tests of a label.
+
+# mpirun as root, with more ranks than cores, where the kernel forbids single-copy; Open MPI leaks by itself.
+set(TESSERA_MPI_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+    OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS=detect_leaks=0)
+
 function(tessera_test)
   cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SOURCES;DEPS;LIBS;LABELS;RANKS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -10,14 +15,31 @@ function(tessera_test)
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
+  tessera_present_sources(${ARG_NAME} ARG_SOURCES)
+  foreach(dep ${ARG_DEPS})
+    if(NOT TARGET tessera::${dep})
+      message(NOTICE "${ARG_NAME}: left out, there is no module ${dep}")
+      return()
+    endif()
+  endforeach()
+  if(NOT ARG_SOURCES)
+    return()
+  endif()
   add_executable(${ARG_NAME} ${ARG_SOURCES})
   target_compile_options(${ARG_NAME} PRIVATE ${TESSERA_WARNINGS})
   foreach(dep ${ARG_DEPS})
     target_link_libraries(${ARG_NAME} PRIVATE tessera::${dep})
   endforeach()
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_LIBS} GTest::gtest)
-  target_include_directories(${ARG_NAME} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
-  set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_include_directories(${ARG_NAME} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  tessera_precompile(${ARG_NAME})
+  foreach(label ${ARG_LABELS})
+    if(NOT TARGET ${label}_tests)
+      add_custom_target(${label}_tests)
+    endif()
+    add_dependencies(${label}_tests ${ARG_NAME})
+  endforeach()
   if(NOT ARG_RANKS)
     target_link_libraries(${ARG_NAME} PRIVATE GTest::gtest_main)
     add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
@@ -29,6 +51,21 @@ function(tessera_test)
     add_test(NAME ${ARG_NAME}.np${ranks} COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks} $<TARGET_FILE:${ARG_NAME}>)
     set_tests_properties(${ARG_NAME}.np${ranks} PROPERTIES
       LABELS "mpi;np${ranks};${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ranks}
-      ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_mpi_yield_when_idle=1;OMPI_MCA_btl_vader_single_copy_mechanism=none;ASAN_OPTIONS=detect_leaks=0")
+      ENVIRONMENT "${TESSERA_MPI_ENVIRONMENT}")
   endforeach()
+endfunction()
+
+# tessera_script_test(NAME x COMMAND … [LABELS example] [RANKS n] [TIMEOUT 60]): a command that must exit with 0; with RANKS it
+# starts n ranks itself, and ctest leaves it the cores.
+function(tessera_script_test)
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT;RANKS" "COMMAND;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_test(NAME ${ARG_NAME} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+                       ENVIRONMENT "${TESSERA_MPI_ENVIRONMENT}")
+  if(ARG_RANKS)
+    set_tests_properties(${ARG_NAME} PROPERTIES PROCESSORS ${ARG_RANKS})
+  endif()
 endfunction()

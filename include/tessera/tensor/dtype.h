@@ -73,7 +73,7 @@ TESSERA_DTYPE_OF(double, kF64);
 template <class T>
 inline constexpr DType kDTypeOf = DTypeOf<T>::value;
 
-/// Calls f.operator()<T>() with the C++ type of `dtype`.
+/// Calls `f.operator()<T>()` with the C++ type of `dtype`.
 template <class F>
 decltype(auto) visit_dtype(DType dtype, F&& f) {
   switch (dtype) {

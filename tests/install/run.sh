@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# run.sh BUILD_DIR VERSION: install, then find_package (all and core alone) and pkg-config, each built and run.
+set -euo pipefail
+build=$1
+version=$2
+source=$(cd "$(dirname "$0")/consumer" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Elsewhere than it was configured for, then moved: nothing may hold an absolute path.
+cmake --install "$build" --prefix "$work/first" >/dev/null
+mv "$work/first" "$work/prefix"
+
+expect() { [ "$2" = "$3" ] || { echo "$1 printed '$2', expected '$3'"; exit 1; }; }
+
+cmake -S "$source" -B "$work/cmake" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$work/prefix" \
+  -DWANTED_VERSION="$version" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+cmake --build "$work/cmake" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+wanted="tessera $version: f32[4,6] on mesh<data=2, model=3>"
+expect "find_package, component core" "$("$work/cmake/consumer_core")" "$wanted"
+expect "find_package, everything" "$("$work/cmake/consumer_all")" "$wanted"
+
+pc=$(dirname "$(find "$work/prefix" -name tessera.pc)")
+export PKG_CONFIG_PATH=$pc
+expect "pkg-config --modversion" "$(pkg-config --modversion tessera)" "$version"
+# shellcheck disable=SC2046  # flags are words
+g++ -std=c++20 "$source/main.cpp" -o "$work/consumer_pc" $(pkg-config --cflags --libs tessera)
+expect "pkg-config" "$("$work/consumer_pc")" "$wanted"
+echo "installed, found by find_package and pkg-config, ran"

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Each check of the tree must complain about a tree that breaks its rule, and name the place."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
+
+
+def run(script, root):
+    result = subprocess.run([sys.executable, TOOLS / script, root], capture_output=True, text=True, check=False)
+    return result.returncode, result.stdout
+
+
+class Checks(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def write(self, path, text):
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def layer_complaint(self, path, include):
+        self.write(path, f"// SPDX-License-Identifier: Apache-2.0\n#include {include}\n")
+        code, text = run("check_layers.py", self.root)
+        self.assertEqual(code, 1, text)
+        self.assertIn(f"{path}:2:", text)
+        return text
+
+    def test_a_clean_tree_passes(self):
+        self.write("src/ir/a.cpp", '#include "tessera/base/error.h"\n#include <vector>\n')
+        self.write("collectives/mpi/group.cpp", "#include <mpi.h>\n")
+        self.write("examples/hello.cpp", '#include "tessera/tessera.h"\n')
+        self.assertEqual(run("check_layers.py", self.root)[0], 0)
+
+    def test_an_empty_tree_is_no_pass(self):
+        self.assertEqual(run("check_layers.py", self.root)[0], 1)
+        self.assertEqual(run("check_spdx.py", self.root)[0], 1)
+
+    def test_a_lower_layer_may_not_use_a_higher_one(self):
+        text = self.layer_complaint("src/ir/a.cpp", '"tessera/ops/op_table.h"')
+        self.assertIn("ir may not use ops", text)
+
+    def test_the_partitioner_sees_no_ranks(self):
+        self.layer_complaint("partitioner/a.cpp", '"tessera/collectives/process_group.h"')
+
+    def test_siblings_do_not_see_each_other(self):
+        self.layer_complaint("include/tessera/autodiff/a.h", '"tessera/passes/pass.h"')
+
+    def test_mpi_is_confined_to_its_folder(self):
+        self.layer_complaint("collectives/shared_memory/a.cpp", "<mpi.h>")
+
+    def test_public_headers_are_free_of_eigen_and_onednn(self):
+        self.layer_complaint("include/tessera/runtime/a.h", "<Eigen/Core>")
+        self.layer_complaint("include/tessera/runtime/b.h", '"oneapi/dnnl/dnnl.hpp"')
+
+    def test_a_module_outside_the_table_is_named(self):
+        self.write("src/extras/a.cpp", "")
+        self.assertIn("module extras", run("check_layers.py", self.root)[1])
+
+    def test_a_missing_licence_line_is_named(self):
+        self.write("src/ir/a.cpp", "int x;\n")
+        self.write("src/ir/b.cpp", "// SPDX-License-Identifier: Apache-2.0\n")
+        code, text = run("check_spdx.py", self.root)
+        self.assertEqual(code, 1)
+        self.assertIn("src/ir/a.cpp", text)
+        self.assertNotIn("src/ir/b.cpp", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

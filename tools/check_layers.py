@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks who includes whom against the table of layers in docs/architecture.md; prints each line that breaks it."""
+import pathlib
+import re
+import sys
+
+# module: what it may use directly. What those may use is allowed too.
+USES = {
+    "base": [],
+    "tensor": ["base"],
+    "sharding": ["tensor"],
+    "collectives": ["sharding"],
+    "ir": ["sharding"],
+    "ops": ["ir"],
+    "autodiff": ["ops"],
+    "passes": ["ops"],
+    "schedule": ["ops"],
+    "partitioner": ["passes", "schedule"],
+    "runtime": ["ops", "passes", "schedule", "collectives"],
+    "frontend": ["autodiff", "partitioner", "runtime"],
+    "nn": ["frontend"],
+    "optim": ["frontend"],
+    "data": ["frontend"],
+    "checkpoint": ["frontend"],
+    "fsdp": ["nn"],
+    "trainer": ["nn", "optim", "data", "checkpoint", "fsdp"],
+}
+
+# Libraries of one place: (what the include looks like, where it may stand).
+CONFINED = [
+    (re.compile(r"mpi(-ext)?\.h$"), ("collectives/mpi/",)),
+    (re.compile(r"(Eigen/|unsupported/Eigen/)"), ("src/", "tests/", "bench/")),
+    (re.compile(r"(oneapi/|dnnl)"), ("src/runtime/", "tests/runtime/", "bench/")),
+]
+
+SOURCE_ROOTS = ("include", "src", "partitioner", "collectives", "tools", "examples", "tests", "bench")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+COMMENT_LINE = re.compile(r"^\s*//")
+
+
+def allowed(module):
+    """Everything that `module` may include: itself and all that lies below it."""
+    seen, todo = set(), [module]
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo += USES[name]
+    return seen
+
+
+def module_of(path):
+    """The module that the file belongs to, or None for programs and tests, which may use all."""
+    parts = path.split("/")
+    if parts[0] == "include":
+        return parts[2] if len(parts) > 3 else None  # include/tessera/*.h gather modules
+    if parts[0] == "src":
+        return parts[1]
+    return parts[0] if parts[0] in ("partitioner", "collectives") else None
+
+
+def check_include(path, module, target):
+    """The complaint about `#include target` in the file `path`, or None."""
+    for pattern, places in CONFINED:
+        if pattern.match(target) and not path.startswith(places):
+            return f"{target} may be included only under {', '.join(places)}"
+    match = re.match(r"tessera/([a-z_0-9]+)/", target)
+    if match is None:
+        return f"module {module} may not include the header of all modules" if module and target == "tessera/tessera.h" else None
+    used = match.group(1)
+    if used not in USES:
+        return f"{target}: no module is called {used}"
+    if module and used not in allowed(module):
+        return f"{module} may not use {used}; it may use {', '.join(sorted(allowed(module)))}"
+    return None
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
+    complaints, files = [], 0
+    for base in SOURCE_ROOTS:
+        for file in sorted((root / base).rglob("*")):
+            if file.suffix not in (".h", ".cpp", ".inc"):
+                continue
+            files += 1
+            path = file.relative_to(root).as_posix()
+            module = module_of(path)
+            if module and module not in USES:
+                complaints.append(f"{path}: module {module} is not in the table of tools/check_layers.py")
+                continue
+            for number, line in enumerate(file.read_text().splitlines(), 1):
+                match = INCLUDE.match(line)
+                complaint = match and check_include(path, module, match.group(2))
+                if complaint:
+                    complaints.append(f"{path}:{number}: {complaint}")
+    print("\n".join(complaints) if complaints else f"layers: {files} files keep to the table")
+    return 1 if complaints or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

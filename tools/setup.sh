@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing of the Debian packages that Tessera needs. Quick when nothing is to do.
+#   tools/setup.sh [build|test|all]…   build: what the demo needs; test (default): that and the tests; all: linters too
+set -euo pipefail
+
+build=(g++ make cmake ninja-build pkg-config openmpi-bin libopenmpi-dev libdnnl-dev libeigen3-dev libfmt-dev
+       nlohmann-json3-dev libpcre2-dev zlib1g-dev libxxhash-dev libbenchmark-dev libgtest-dev libgmock-dev
+       bible-kjv bible-kjv-text)
+test=("${build[@]}" git python3 clang-format-16 doxygen dataset-fashion-mnist iproute2)
+all=("${test[@]}" clang-tidy-16)
+
+wanted=${1:-test}
+case $wanted in
+  build) packages=("${build[@]}") ;;
+  test) packages=("${test[@]}") ;;
+  all) packages=("${all[@]}") ;;
+  *) echo "usage: tools/setup.sh [build|test|all]" >&2; exit 2 ;;
+esac
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "setup: this is no Debian system; please install the equivalents of: ${packages[*]}" >&2
+  exit 0
+fi
+mapfile -t missing < <(comm -13 \
+  <(dpkg-query -W -f '${db:Status-Abbrev}|${Package}\n' "${packages[@]}" 2>/dev/null | sed -n 's/^ii *|//p' | sort -u) \
+  <(printf '%s\n' "${packages[@]}" | sort -u))
+if [ ${#missing[@]} -eq 0 ]; then
+  echo "setup: nothing to install"
+  exit 0
+fi
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "setup: needs root or sudo to install: ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+echo "setup: installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends --no-remove "${missing[@]}")
+# The package lists may be absent or old: one refresh, then one more try.
+if ! "${install[@]}" </dev/null >/dev/null 2>&1; then
+  "${as_root[@]}" apt-get -q update </dev/null
+  "${install[@]}" </dev/null
+fi
+echo "setup: done"

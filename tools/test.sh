@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing, builds and runs every test. Stops at the first failure.
+#   tools/test.sh          checks of the tree, release build and all tests, unit and conformance tests under ASan+UBSan
+#   tools/test.sh --all    all of that, every test under ASan+UBSan, TSan on ranks as threads, clang-tidy
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+all=no
+case ${1:-} in
+  "") ;;
+  --all) all=yes ;;
+  *) echo "usage: tools/test.sh [--all]" >&2; exit 2 ;;
+esac
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+jobs=$(nproc)
+table=""
+
+print_table() { printf '\n%s\n' "step                                     time"; printf '%b' "$table"; }
+
+# step NAME COMMAND…: runs the command and notes its time; a failure ends the script with a line that names the step.
+step() {
+  local name=$1 start=$SECONDS
+  shift
+  printf '\n==> %s\n' "$name"
+  if ! "$@"; then
+    print_table
+    printf '\nFAILED: %s (%s)\n' "$name" "$*"
+    exit 1
+  fi
+  local took=$((SECONDS - start))
+  table+=$(printf '%-36s %3d:%02d' "$name" $((took / 60)) $((took % 60)))'\n'
+}
+
+configure() {
+  local launcher=()
+  command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  cmake --preset "$1" "${launcher[@]}" >"build/$1.configure.log" 2>&1 || { cat "build/$1.configure.log"; return 1; }
+}
+build() { cmake --build --preset "$1" -j "$jobs" "${@:2}"; }
+
+mkdir -p build
+if [ $all = yes ]; then step "set-up" tools/setup.sh all; else step "set-up" tools/setup.sh test; fi
+step "layers" python3 tools/check_layers.py
+step "licences" python3 tools/check_spdx.py
+step "format" tools/check_format.sh
+
+step "configure release" configure release
+step "build release" build release
+step "tests" ctest --preset release -j "$jobs"
+
+step "configure asan" configure asan
+if [ $all = yes ]; then
+  step "build asan" build asan
+  step "tests under ASan+UBSan" ctest --preset asan -j "$jobs" -LE "install|repo|docs|bench"
+  step "configure tsan" configure tsan
+  step "build tsan" build tsan --target unit_tests conformance_tests
+  step "tests under TSan" ctest --preset tsan -j "$jobs" -L "unit|conformance"
+  step "configure tidy" configure tidy
+  step "clang-tidy" tools/run_clang_tidy.sh build/tidy
+else
+  step "build asan" build asan --target unit_tests conformance_tests
+  step "unit tests under ASan+UBSan" ctest --preset asan -j "$jobs" -L "unit|conformance"
+fi
+print_table
+printf '\nall tests passed\n'
