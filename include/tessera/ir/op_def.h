@@ -143,7 +143,7 @@ struct OpDef {
   bool elementwise = false;  // result and operands have the same dims (scalars of select and clamp aside)
   /// The names of the attributes that name computations, in the order of Instruction::called: {"condition", "body"}. An
   /// entry "branch_computations" or "called_computations" stands for a list `{a, b}`.
-  std::vector<std::string_view> called;
+  std::vector<std::string_view> called{};
 
   /// Reads the typed attributes; null when the op has none.
   Attributes (*parse)(AttributeReader&) = nullptr;

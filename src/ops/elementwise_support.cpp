@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elementwise_support.h"
+
+namespace tessera::rows {
+namespace {
+
+// "floating-point and integer", the classes an op takes.
+template <class Scalar>
+std::string classes(const Scalar& scalar) {
+  std::vector<std::string> names;
+  if (scalar.real != nullptr) names.emplace_back("floating-point");
+  if (scalar.integer != nullptr) names.emplace_back("integer");
+  if (scalar.integer == nullptr && scalar.natural != nullptr) names.emplace_back("unsigned");
+  if (scalar.pred != nullptr) names.emplace_back("pred");
+  return join(names, " or ");
+}
+
+template <class Scalar>
+void check_class(const Scalar& scalar, const Type& type) {
+  const DType t = type.dtype();
+  const bool taken = is_float(t)             ? scalar.real != nullptr
+                     : t == DType::kPred     ? scalar.pred != nullptr
+                     : is_unsigned_int(t)    ? scalar.natural != nullptr || scalar.integer != nullptr
+                                             : scalar.integer != nullptr;
+  require(taken, "takes {} elements, got {}", classes(scalar), type.str());
+}
+
+// f(elements of each operand..) for every element: widen, compute, narrow once.
+template <class Scalar, class... Operands>
+Literal map_elements(const Scalar& scalar, const Type& type, const Operands&... operands) {
+  Literal out(type);
+  visit_dtype(type.dtype(), [&]<class T>() {
+    auto to = out.mutable_data<T>();
+    const auto run = [&](auto&& f) {
+      const auto apply = [&](const auto&... from) {
+        for (std::size_t i = 0; i < to.size(); ++i) to[i] = f(from[i]...);
+      };
+      apply(operands.template data<T>()...);
+    };
+    if constexpr (kDTypeOf<T> == DType::kPred) {
+      run([&](auto... x) { return scalar.pred(x...); });
+    } else if constexpr (is_float(kDTypeOf<T>)) {
+      run([&](auto... x) { return static_cast<T>(scalar.real(static_cast<double>(x)...)); });
+    } else {
+      constexpr int kBits = static_cast<int>(8 * sizeof(T));
+      const bool natural = is_unsigned_int(kDTypeOf<T>) && scalar.natural != nullptr;
+      const auto f = natural ? scalar.natural : scalar.integer;
+      run([&](auto... x) { return static_cast<T>(f(static_cast<std::uint64_t>(x)..., kBits)); });
+    }
+  });
+  return out;
+}
+
+}  // namespace
+
+Type infer_unary(const OpView& view, const UnaryScalar& scalar) {
+  const Type& x = array_operand(view, 0);
+  check_class(scalar, x);
+  return declared_or(view, x);
+}
+Literal evaluate_unary(const EvalContext& context, const UnaryScalar& scalar) {
+  return map_elements(scalar, context.view.result, context.operands[0]);
+}
+
+void check_same_arrays(const OpView& view) {
+  const Type& lhs = array_operand(view, 0);
+  const Type& rhs = array_operand(view, 1);
+  require(lhs.dtype() == rhs.dtype(), "element types differ: lhs is {}, rhs is {}; convert one of them",
+          dtype_name(lhs.dtype()), dtype_name(rhs.dtype()));
+  require(lhs.dims() == rhs.dims(), "dims differ: lhs is {}, rhs is {}; broadcast is explicit", dims_text(lhs.dims()),
+          dims_text(rhs.dims()));
+}
+Type infer_binary(const OpView& view, const BinaryScalar& scalar) {
+  check_same_arrays(view);
+  check_class(scalar, view.operands[0]);
+  return declared_or(view, view.operands[0]);
+}
+Literal evaluate_binary(const EvalContext& context, const BinaryScalar& scalar) {
+  return map_elements(scalar, context.view.result, context.operands[0], context.operands[1]);
+}
+
+}  // namespace tessera::rows

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of elementwise ops from scalar functions. A function works on the widest type of its class of elements and the result
+// is rounded or cut to the element type once: f32 + - * / sqrt through double are correctly rounded, integers wrap.
+#pragma once
+
+#include "row_support.h"
+
+namespace tessera::rows {
+
+/// The lowest `bits` bits.
+constexpr std::uint64_t low_bits(std::uint64_t x, int bits) { return bits == 64 ? x : x & ((std::uint64_t{1} << bits) - 1); }
+
+/// One scalar function per class; a null one: the op does not take that class. Integers are passed sign-extended (signed) or
+/// zero-extended (unsigned) to 64 bits.
+struct UnaryScalar {
+  double (*real)(double) = nullptr;
+  std::uint64_t (*integer)(std::uint64_t, int bits) = nullptr;  // signed, and unsigned unless `natural` is given
+  std::uint64_t (*natural)(std::uint64_t, int bits) = nullptr;  // unsigned
+  bool (*pred)(bool) = nullptr;
+};
+struct BinaryScalar {
+  double (*real)(double, double) = nullptr;
+  std::uint64_t (*integer)(std::uint64_t, std::uint64_t, int bits) = nullptr;
+  std::uint64_t (*natural)(std::uint64_t, std::uint64_t, int bits) = nullptr;
+  bool (*pred)(bool, bool) = nullptr;
+};
+
+Type infer_unary(const OpView& view, const UnaryScalar& scalar);
+Literal evaluate_unary(const EvalContext& context, const UnaryScalar& scalar);
+Type infer_binary(const OpView& view, const BinaryScalar& scalar);
+Literal evaluate_binary(const EvalContext& context, const BinaryScalar& scalar);
+/// Two arrays of one element type and equal dims; Error otherwise.
+void check_same_arrays(const OpView& view);
+
+using GradientFunction = std::vector<Value> (*)(GradientContext&);
+using LinearityFunction = Linearity (*)(const OpView&, int);
+
+/// How a row of these families is differentiated: by a function, or not at all.
+struct ElementwiseGradient {
+  GradientKind kind;
+  GradientFunction function = nullptr;
+  ElementwiseGradient(GradientKind k) : kind(k) {}                                             // NOLINT: rows read better
+  ElementwiseGradient(GradientFunction f) : kind(GradientKind::kFunction), function(f) {}    // NOLINT
+};
+
+template <const UnaryScalar& kScalar>
+OpDef unary(std::string_view name, ElementwiseGradient gradient, LinearityFunction linearity = none) {
+  return {.name = name,
+          .min_operands = 1,
+          .max_operands = 1,
+          .elementwise = true,
+          .infer = [](const OpView& view) { return infer_unary(view, kScalar); },
+          .evaluate = [](const EvalContext& context) { return evaluate_unary(context, kScalar); },
+          .gradient_kind = gradient.kind,
+          .gradient = gradient.function,
+          .factors = elementwise_factors,
+          .linearity = linearity};
+}
+
+template <const BinaryScalar& kScalar>
+OpDef binary(std::string_view name, bool commutative, ElementwiseGradient gradient, LinearityFunction linearity = none) {
+  return {.name = name,
+          .min_operands = 2,
+          .max_operands = 2,
+          .commutative = commutative,
+          .elementwise = true,
+          .infer = [](const OpView& view) { return infer_binary(view, kScalar); },
+          .evaluate = [](const EvalContext& context) { return evaluate_binary(context, kScalar); },
+          .gradient_kind = gradient.kind,
+          .gradient = gradient.function,
+          .factors = elementwise_factors,
+          .linearity = linearity};
+}
+
+}  // namespace tessera::rows

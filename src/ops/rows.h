@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every row of the op table, by name. A row is defined in the file of its op and listed in op_table.cpp.
+#pragma once
+
+#include "tessera/ir/op_def.h"
+
+namespace tessera::rows {
+
+// unary.cpp
+extern const OpDef kNegate, kAbs, kSign, kNot, kExponential, kExponentialMinusOne, kLog, kLogPlusOne, kSqrt, kRsqrt, kCbrt,
+    kTanh, kTan, kSine, kCosine, kLogistic, kErf, kFloor, kCeil, kRoundNearestEven, kRoundNearestAfz, kIsFinite, kPopcnt,
+    kCountLeadingZeros;
+// binary.cpp
+extern const OpDef kAdd, kSubtract, kMultiply, kDivide, kRemainder, kPower, kMaximum, kMinimum, kAtan2, kAnd, kOr, kXor,
+    kShiftLeft, kShiftRightArithmetic, kShiftRightLogical;
+// compare.cpp, select_clamp.cpp, convert.cpp
+extern const OpDef kCompare, kSelect, kClamp, kConvert, kBitcastConvert;
+// parameter_constant.cpp, iota.cpp, broadcast.cpp, reshape.cpp, transpose.cpp
+extern const OpDef kParameter, kConstant, kIota, kBroadcast, kReshape, kTranspose;
+// slice.cpp, pad.cpp, concatenate.cpp, reverse.cpp
+extern const OpDef kSlice, kPad, kConcatenate, kReverse;
+// tuple.cpp, device_id.cpp
+extern const OpDef kCopy, kTuple, kGetTupleElement, kOptBarrier, kAfterAll, kPartitionId, kReplicaId;
+// dot.cpp, reduce.cpp
+extern const OpDef kDot, kReduce;
+
+// gather.cpp, scatter.cpp, dynamic_slice.cpp, sort.cpp, rng.cpp
+extern const OpDef kGather, kScatter, kDynamicSlice, kDynamicUpdateSlice, kSort, kRngBitGenerator;
+// control_flow.cpp, custom_call.cpp
+extern const OpDef kCall, kWhile, kConditional, kCustomCall;
+// collectives.cpp
+extern const OpDef kAllGather, kReduceScatter, kAllReduce, kAllToAll, kCollectivePermute, kCollectiveBroadcast;
+
+}  // namespace tessera::rows
