@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first line of a program: joins the job (MPI, or one rank without it), reads the environment, sets this rank's context.
+//
+//   int main(int argc, char** argv) {
+//     return tessera::launch(argc, argv, [](int argc, char** argv) {
+//       tessera::Runtime runtime(argc, argv);
+//       …
+//       return 0;
+//     });
+//   }
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "tessera/partitioner/partition.h"
+#include "tessera/sharding/mesh.h"
+
+namespace tessera {
+
+class Runtime {
+ public:
+  /// Without mpirun: one rank. Within launch() with --virtual_ranks: the virtual rank.
+  Runtime(int argc, char** argv);
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  [[nodiscard]] int rank() const;
+  [[nodiscard]] int rank_count() const;
+  [[nodiscard]] bool is_master() const { return rank() == 0; }
+};
+
+/// Runs `body` as each rank of the job. `--virtual_ranks N` (taken out of argv) makes N ranks as threads of this process.
+/// An exception is printed with its rank; the result is then 1.
+int launch(int argc, char** argv, const std::function<int(int, char**)>& body);
+
+/// The number of devices a program is partitioned for: ranks, or what plan_for_devices said.
+std::int64_t device_count();
+/// From now on nothing executes on this rank: variables stay without storage, programs are planned for `devices` devices.
+void plan_for_devices(std::int64_t devices);
+[[nodiscard]] bool is_planning();
+
+/// The mesh that unmarked programs, FSDP and loaders use. Error unless its size is device_count().
+void set_default_mesh(const Mesh& mesh);
+/// What was set, else `data` over all devices.
+Mesh default_mesh();
+
+/// The program that mark_step() would run now, partitioned but not executed.
+struct StepPlan {
+  Program global;           // as traced, with the shardings of inputs and results
+  Partitioned partitioned;  // program == global when there is one device
+};
+StepPlan plan_step();
+
+/// What the lazy layer did on this rank so far.
+struct LazyCounters {
+  std::int64_t recorded_ops = 0;
+  std::int64_t mark_steps = 0;
+  std::int64_t executions = 0;     // programs run
+  std::int64_t compilations = 0;   // programs partitioned and compiled
+  std::int64_t cached = 0;         // programs found compiled
+  std::int64_t forced_reads = 0;   // executions because a value was read
+};
+LazyCounters lazy_counters();
+
+}  // namespace tessera
