@@ -16,7 +16,8 @@ def source_files(root):
     if git.returncode == 0:
         names = git.stdout.decode().split("\0")
     else:
-        names = [p.relative_to(root).as_posix() for p in root.rglob("*") if "build" not in p.relative_to(root).parts]
+        builds = {p.parent for p in root.glob("**/CMakeCache.txt")}
+        names = [p.relative_to(root).as_posix() for p in root.rglob("*") if not builds.intersection(p.parents)]
     for name in names:
         path = root / name
         is_script = name.startswith((".ci/", "tools/")) and path.suffix == ""
