@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counters and timed metrics of a rank, reported as PyTorch/XLA's metrics_report() does.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera {
+
+/// How values of a metric are written.
+enum class MetricUnit : std::uint8_t { kNumber, kTime, kBytes };  // time in nanoseconds
+
+struct MetricSample {
+  std::int64_t timestamp_ns = 0;
+  double value = 0;
+};
+
+/// All samples counted and summed, the last few (XLA_METRICS_SAMPLES, 1024) kept.
+struct MetricData {
+  MetricUnit unit = MetricUnit::kTime;
+  std::int64_t total_samples = 0;
+  double accumulator = 0;
+  std::deque<MetricSample> samples;
+};
+
+class Metrics {
+ public:
+  void count(std::string_view counter, std::int64_t amount = 1);
+  void add_sample(std::string_view metric, MetricUnit unit, double value, std::optional<std::int64_t> timestamp_ns = {});
+
+  /// In alphabetical order; metrics without samples and counters that were cleared are not listed.
+  [[nodiscard]] std::vector<std::string> counter_names() const;
+  [[nodiscard]] std::vector<std::string> metric_names() const;
+  /// Nothing when never counted. TransferFromServerTime and its kin are accepted for TransferFromDeviceTime.
+  [[nodiscard]] std::optional<std::int64_t> counter_value(std::string_view name) const;
+  [[nodiscard]] std::optional<MetricData> metric_data(std::string_view name) const;
+  void clear_counters();
+  void clear_metrics();
+  void clear_all();
+
+  /// Every metric, then every counter.
+  [[nodiscard]] std::string report() const;
+  /// Those asked for; empty lists stand for the usual ones.
+  [[nodiscard]] std::string short_report(const std::vector<std::string>& counters, const std::vector<std::string>& metrics) const;
+  /// Ops that ran by reference evaluation: the counters `fallback::name`.
+  [[nodiscard]] std::vector<std::string> executed_fallback_ops() const;
+
+ private:
+  std::map<std::string, std::int64_t, std::less<>> counters_;
+  std::map<std::string, MetricData, std::less<>> metrics_;
+};
+
+/// Those of the current rank.
+Metrics& metrics();
+inline std::string metrics_report() { return metrics().report(); }
+std::string short_metrics_report(const std::vector<std::string>& counters = {}, const std::vector<std::string>& metrics = {});
+
+/// `04m22s555ms668.071us`: days to microseconds, leading zero units left out.
+std::string format_time(double nanoseconds);
+/// `1.25GB`, `512B`.
+std::string format_bytes(double bytes);
+
+/// Adds the time of a scope to a metric of the current rank.
+class TimedScope {
+ public:
+  explicit TimedScope(std::string_view metric) : metric_(metric), start_(std::chrono::steady_clock::now()) {}
+  ~TimedScope();
+  TimedScope(const TimedScope&) = delete;
+  TimedScope& operator=(const TimedScope&) = delete;
+
+ private:
+  std::string_view metric_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+/// Lines of advice after `steps` steps, as `pt-xla-profiler: CompileTime too frequent: 21 counts during 11 steps`.
+std::vector<std::string> performance_advice(const Metrics& metrics, std::int64_t steps);
+
+}  // namespace tessera

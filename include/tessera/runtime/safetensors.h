@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of named arrays in the safetensors format: 8 bytes of header length, a JSON header, raw little-endian data.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/tensor/literal.h"
+
+namespace tessera {
+
+struct SafetensorsFile {
+  std::vector<std::pair<std::string, Literal>> tensors;  // in the order of their data
+  std::map<std::string, std::string> metadata;
+
+  /// Null when no tensor has this name.
+  [[nodiscard]] const Literal* find(const std::string& name) const;
+};
+
+/// Errors name the file and what is wrong: too short, header not JSON, an unknown dtype, offsets that overlap, leave gaps or do
+/// not fit the shape.
+SafetensorsFile read_safetensors(const std::string& path);
+SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, const std::string& name = "<bytes>");
+
+void write_safetensors(const std::string& path, const SafetensorsFile& file);
+std::vector<std::byte> print_safetensors(const SafetensorsFile& file);
+
+}  // namespace tessera

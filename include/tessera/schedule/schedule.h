@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Program -> Schedule: in which order a rank runs the instructions of its program, which of them run fused, and where every
+// value lies. Pure: it knows nothing of kernels, ranks or time.
+//
+//   order     program order, improved: what makes memory (gathers, broadcasts) runs just before its first use, what frees
+//             memory (reduce-scatters, reductions) as soon as it can
+//   steps     what runs at once: one instruction, or a group of elementwise ones that goes over its elements tile by tile
+//   views     broadcasts, and transposes and slices where the reader can follow strides, are never computed: readers look
+//             through them
+//   buffers   tuples, reshapes, copies and barriers share their operand's; an elementwise result takes over the buffer of an
+//             operand that dies; a donated parameter's buffer takes the result it is paired with
+//   plan      an offset in one arena for every other buffer; buffers that live at the same time never overlap
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "tessera/ir/op_def.h"
+#include "tessera/ir/program.h"
+
+namespace tessera {
+
+using BufferId = std::int32_t;
+inline constexpr BufferId kNoBuffer = -1;
+/// Every buffer of the arena starts at a multiple of this.
+inline constexpr std::int64_t kBufferAlignment = 64;
+
+/// Elements of a buffer as an array: element i lies at offset + sum i[d] * strides[d] (in elements).
+struct View {
+  Dims dims;
+  Dims strides;
+  std::int64_t offset = 0;
+  friend bool operator==(const View&, const View&) = default;
+};
+
+/// Where a reader finds a leaf of a value.
+struct Access {
+  BufferId buffer = kNoBuffer;  // none: a token, or a value that exists only within its fused group
+  std::optional<View> view;     // none: the whole buffer, row-major
+};
+
+/// Where a buffer lies.
+enum class Place : std::uint8_t {
+  kArena,      // at `offset` of the arena
+  kParameter,  // the caller's: leaf `index` of the parameters (in pre-order over all parameters)
+  kResult,     // the caller's: leaf `index` of the root
+  kConstant,   // the literal of instruction `index`
+};
+struct Buffer {
+  Place place = Place::kArena;
+  std::int64_t bytes = 0;
+  std::int64_t offset = 0;
+  std::int32_t index = 0;
+  // The steps at which it is first written and last touched; parameters and constants live from -1.
+  std::int32_t first = 0;
+  std::int32_t last = 0;
+};
+
+/// What runs at once.
+struct Step {
+  std::vector<Id> instructions;  // in order; more than one only when fused
+  bool fused = false;            // elementwise, tile by tile (also a single one)
+  BufferId scratch = kNoBuffer;  // live during this step only
+};
+
+/// How leaf k of the root comes to the caller.
+enum class Delivery : std::uint8_t {
+  kDirect,   // its producer writes the caller's buffer
+  kInPlace,  // it already lies in the buffer of the parameter leaf it is paired with
+  kCopy,     // copied from `source` after the last step
+};
+struct Result {
+  Delivery delivery = Delivery::kDirect;
+  Access source;                    // of kCopy
+  std::int32_t parameter_leaf = -1; // of kInPlace
+  BufferId staging = kNoBuffer;     // of kCopy, when the target may still be the source of another copy: copy twice
+};
+
+struct Schedule;
+
+/// A computation that a while, conditional or call runs.
+struct NestedSchedule {
+  ComputationId computation = -1;
+  /// A while body: result leaf k belongs in the buffer of parameter leaf k.
+  bool in_place = false;
+  std::shared_ptr<const Schedule> schedule;
+};
+
+/// The plan of one computation.
+struct Schedule {
+  ComputationId computation = -1;
+  std::vector<Step> steps;
+  std::vector<Buffer> buffers;
+  std::vector<std::vector<Access>> access;  // [instruction][leaf]
+  std::vector<Result> results;              // one per leaf of the root
+  std::vector<std::vector<NestedSchedule>> nested;  // [instruction][called]; empty for ops whose callees are scalar functions
+  std::int64_t arena_bytes = 0;
+  /// Bytes of parameters, of results that take no parameter's buffer, and of constants.
+  std::int64_t parameter_bytes = 0;
+  std::int64_t result_bytes = 0;
+  std::int64_t constant_bytes = 0;
+  /// All of the above: what a rank needs to run the computation.
+  [[nodiscard]] std::int64_t peak_bytes() const {
+    return arena_bytes + parameter_bytes + result_bytes + constant_bytes;
+  }
+};
+
+struct ScheduleOptions {
+  bool reorder = true;
+  bool fuse = true;
+  bool look_through_views = true;
+};
+
+/// The plan of the entry computation, donation as in program.aliases.
+std::shared_ptr<const Schedule> make_schedule(const Program& program, const ScheduleOptions& options = {});
+
+/// Bytes a device needs at once to run a per-device program: make_schedule(program)->peak_bytes().
+std::int64_t peak_bytes(const Program& program);
+
+/// The order alone: a permutation of the instructions of a computation.
+std::vector<Id> order_instructions(const Program& program, const Computation& computation);
+
+/// Throws InternalError unless the plan is sound: operands are ready and unharmed when read, buffers that live at the same time
+/// do not overlap, everything lies within the arena.
+void verify_schedule(const Program& program, const Schedule& schedule);
+
+}  // namespace tessera

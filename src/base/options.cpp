@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/base/options.h"
+
+#include <charconv>
+#include <cstdlib>
+
+#include "tessera/base/error.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/base/text.h"
+
+extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX asks for it
+
+namespace tessera {
+namespace {
+
+using enum OptionType;
+
+constexpr OptionRow kTable[] = {
+    {"PJRT_DEVICE", kText, "CPU", "the backend; CPU is the only one"},
+    {"TESSERA_NUM_THREADS", kInteger, "1", "compute threads of a rank"},
+    {"TESSERA_DUMP_DIR", kText, "", "a folder for the program after every pass, as HLO text"},
+    {"TESSERA_SKIP_PASSES", kList, "", "names of passes to leave out, joined by commas"},
+    {"TESSERA_WATCHDOG_SECONDS", kInteger, "30", "how long a rank waits in a collective before it says so; 0 = for ever"},
+    {"TESSERA_NODE", kText, "", "the node a rank is on, instead of MPI's answer; in one process a list, one name a rank"},
+    {"TESSERA_FUSE", kFlag, "1", "0 runs every elementwise op by itself"},
+    {"TESSERA_ISA", kText, "", "generic, avx2 or avx512: the kernels to use, instead of the best the processor has"},
+    {"TESSERA_CACHE_DIR", kText, "", "a folder for compiled programs that outlive the process"},
+    {"TESSERA_DATA", kText, "", "a folder of data sets, looked into after the cache folder"},
+    {"TESSERA_LOG_LEVEL", kText, "info", "debug, info, warning or error"},
+    {"PT_XLA_DEBUG", kFlag, "0", "1 = PT_XLA_DEBUG_LEVEL 100"},
+    {"PT_XLA_DEBUG_LEVEL", kInteger, "0", "0 off; 1 advice and compilation analysis; 2 execution analysis too"},
+    {"PT_XLA_DEBUG_FILE", kText, "", "a file for the analysis, instead of standard error"},
+    {"XLA_METRICS_SAMPLES", kInteger, "1024", "samples kept per metric"},
+    {"XLA_METRICS_PERCENTILES", kText, "0.01:0.05:0.1:0.2:0.5:0.8:0.9:0.95:0.99", "the percentiles reported"},
+    {"XLA_METRICS_FILE", kText, "", "a file to which each step's metrics report is added"},
+};
+constexpr std::size_t kRows = std::size(kTable);
+
+std::size_t row_of(std::string_view name) {
+  std::vector<std::string> known;
+  for (std::size_t i = 0; i < kRows; ++i) {
+    if (kTable[i].name == name) return i;
+    known.emplace_back(kTable[i].name);
+  }
+  fail("unknown option {}{}", name, suggest_name(name, known));
+}
+
+bool is_integer_text(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool is_flag_text(std::string_view text) { return text == "0" || text == "1" || text == "true" || text == "false"; }
+
+void check(const OptionRow& row, std::string_view value) {
+  if (row.type == kInteger)
+    require(is_integer_text(value), "{}={}: must be an integer ({})", row.name, value, row.meaning);
+  if (row.type == kFlag) require(is_flag_text(value), "{}={}: must be 0 or 1 ({})", row.name, value, row.meaning);
+}
+
+}  // namespace
+
+Options::Options() {
+  for (const OptionRow& row : kTable) {
+    const std::string name(row.name);
+    const char* given = std::getenv(name.c_str());
+    if (given != nullptr) check(row, given);
+    values_.emplace_back(given != nullptr ? std::string_view(given) : row.standard);
+  }
+}
+
+void Options::set(std::string_view name, std::string_view value) {
+  const std::size_t row = row_of(name);
+  check(kTable[row], value);
+  values_[row] = value;
+}
+
+const std::string& Options::text(std::string_view name) const { return values_[row_of(name)]; }
+
+std::int64_t Options::integer(std::string_view name) const {
+  const std::size_t row = row_of(name);
+  ensure(kTable[row].type == kInteger, "option {} is not an integer", name);
+  std::int64_t value = 0;
+  std::from_chars(values_[row].data(), values_[row].data() + values_[row].size(), value);
+  return value;
+}
+
+bool Options::flag(std::string_view name) const {
+  const std::size_t row = row_of(name);
+  ensure(kTable[row].type == kFlag, "option {} is not a flag", name);
+  return values_[row] == "1" || values_[row] == "true";
+}
+
+std::vector<std::string> Options::list(std::string_view name) const { return split(text(name), ','); }
+
+std::string Options::str() const {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < kRows; ++i)
+    if (values_[i] != kTable[i].standard) parts.push_back(fmt::format("{}={}", kTable[i].name, values_[i]));
+  return join(parts, " ");
+}
+
+const std::vector<OptionRow>& Options::table() {
+  static const std::vector<OptionRow> rows(std::begin(kTable), std::end(kTable));
+  return rows;
+}
+
+Options& options() { return RankContext::current().get<Options>(); }
+
+std::vector<std::string> unknown_variables() {
+  std::vector<std::string> known;
+  for (const OptionRow& row : kTable) known.emplace_back(row.name);
+  std::vector<std::string> lines;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::string_view name = text.substr(0, text.find('='));
+    if (!name.starts_with("TESSERA_")) continue;
+    bool is_known = false;
+    for (const auto& row : known) is_known = is_known || row == name;
+    if (!is_known) lines.push_back(fmt::format("unknown environment variable {}{}", name, suggest_name(name, known)));
+  }
+  return lines;
+}
+
+std::int64_t debug_level() { return options().flag("PT_XLA_DEBUG") ? 100 : options().integer("PT_XLA_DEBUG_LEVEL"); }
+
+}  // namespace tessera
