@@ -107,6 +107,12 @@ std::string Builder::unique_name(std::string_view wanted) {
   }
 }
 
+Computation Builder::finish(Value root) && {
+  ensure(root.builder == this, "the root of a computation belongs to another one");
+  computation_.root = root.id;
+  return std::move(computation_);
+}
+
 ComputationId ProgramBuilder::add(Builder&& builder, Value root) {
   ensure(root.builder == &builder, "the root of a computation belongs to another one");
   builder.computation_.root = root.id;

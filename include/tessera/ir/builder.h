@@ -58,6 +58,8 @@ class Builder {
   /// What rewriters use to keep unchanged instructions cheap.
   Value append(Instruction instruction);
 
+  /// Ends the computation outside of a program: for rewriters that keep computation ids.
+  [[nodiscard]] Computation finish(Value root) &&;
   [[nodiscard]] const Instruction& operator[](Id id) const { return computation_[id]; }
   [[nodiscard]] const Computation& computation() const { return computation_; }
   [[nodiscard]] Value value(Id id) { return {this, id}; }

@@ -18,6 +18,7 @@ struct LocalizeContext {
   std::vector<Sharding> result_shardings;   // one per leaf of the result
   std::vector<Type> local_results;          // one per leaf of the result
   NotesRef notes;
+  std::vector<ComputationId> called;  // of the op, in the per-device program
   /// This device's first global index along `dim` of an array of `size` there, sharded so: an s32 scalar.
   std::function<Value(const Sharding&, int dim, std::int64_t size)> shard_start;
   /// This device's coordinate over the axes (major to minor): an s32 scalar.

@@ -164,6 +164,9 @@ struct OpDef {
   /// Emits the per-device form where a value depends on position or attributes hold sizes; null: the generic form
   /// (same op and attributes on local types).
   Value (*localize)(LocalizeContext&) = nullptr;
+  /// True when `localize` itself keeps padding out of kReduce factors; else the partitioner fills the padding of such operand
+  /// dims with the reduction's identity before.
+  bool masks_padding = false;
   FlopsFunction flops = nullptr;  // null: one per element of the result for elementwise ops, else 0
 };
 

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "insert_reshards.h"
+
+#include <algorithm>
+#include <map>
+
+#include "factor_sharding.h"
+#include "leaves.h"
+#include "partial.h"
+#include "propagate.h"
+#include "strategy.h"
+#include "tessera/base/text.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/ops/structural.h"
+#include "tessera/partitioner/plan_reshard.h"
+#include "tessera/sharding/placement.h"
+
+namespace tessera {
+namespace {
+
+const Sharding& sharding_of(Value leaf) { return leaf.instruction().sharding->front(); }
+
+// Who chose the sharding of a value, in words.
+std::string provenance(const Instruction& instruction) {
+  if (const auto* why = instruction.frontend_attribute(kWhyAttribute)) return *why;
+  return "annotated";
+}
+
+class Inserter {
+ public:
+  Inserter(const Program& program, ComputationId id, const std::vector<ComputationId>& new_ids, ProgramBuilder& out)
+      : program_(program),
+        old_(program[id]),
+        new_ids_(new_ids),
+        builder_(out.computation(old_.name)),
+        users_(old_.users()),
+        mesh_(program.meshes.empty() ? Mesh() : program.meshes.front()) {}
+
+  /// `root` null: the root keeps what the computation found; else one target per leaf.
+  Computation run(const Shardings* root) {
+    leaves_.resize(old_.instructions.size());
+    for (Id id = 0; id < old_.size(); ++id) at(leaves_, id) = rewrite(id);
+    LeafValues result = at(leaves_, old_.root);
+    for (int i = 0; root != nullptr && i < isize(result); ++i)
+      at(result, i) = reshard(at(result, i), at(*root, i).closed(), fmt::format("result {} of {}", i, old_.name));
+    for (auto& leaf : result) leaf = without_partial(leaf, fmt::format("the result of {}", old_.name));
+    Value value = put_together(builder_, old_.root_type(), result);
+    return std::move(builder_).finish(value);
+  }
+
+ private:
+  LeafValues rewrite(Id id) {
+    const auto& instruction = old_[id];
+    switch (instruction.op->role) {
+      case Role::kParameter: return parameter(instruction);
+      case Role::kTuple: return tuple(instruction);
+      case Role::kGetTupleElement:
+        return element_of(old_[instruction.operands[0]].type, index_of(instruction), at(leaves_, instruction.operands[0]));
+      case Role::kOptBarrier: return barrier(instruction);
+      case Role::kCopy:
+      case Role::kShardingMark: return mark(instruction);
+      case Role::kCall:
+      case Role::kWhile:
+      case Role::kConditional: return control_flow(instruction);
+      default: return plain(id);
+    }
+  }
+
+  Value append(const Instruction& like, const std::vector<Value>& operands, ShardingRef sharding) {
+    Instruction copy = like;
+    copy.operands.clear();
+    for (const Value& operand : operands) copy.operands.push_back(operand.id);
+    for (auto& called : copy.called) called = at(new_ids_, called);
+    copy.control_predecessors.clear();
+    copy.sharding = std::move(sharding);
+    return builder_.append(std::move(copy));
+  }
+
+  static Shardings closed(const Shardings& leaves) {
+    Shardings out;
+    for (const auto& leaf : leaves) out.push_back(leaf.closed().without_partial());
+    return out;
+  }
+
+  LeafValues parameter(const Instruction& instruction) {
+    return take_apart(append(instruction, {}, make_shardings(closed(*instruction.sharding))));
+  }
+
+  // The leaves, resharded where the tuple was annotated with shardings of its own.
+  LeafValues tuple(const Instruction& instruction) {
+    LeafValues out;
+    for (const Id operand : instruction.operands)
+      out.insert(out.end(), at(leaves_, operand).begin(), at(leaves_, operand).end());
+    return out;
+  }
+
+  LeafValues barrier(const Instruction& instruction) {
+    LeafValues operands = tuple(instruction);
+    LeafValues results = ops::opt_barrier(operands);
+    for (int i = 0; i < isize(results); ++i) {
+      builder_.set_sharding(at(results, i), at(operands, i).instruction().sharding);
+      builder_.set_notes(at(results, i), instruction.notes);
+    }
+    return results;
+  }
+
+  LeafValues mark(const Instruction& instruction) {
+    LeafValues out;
+    const auto& operands = at(leaves_, instruction.operands[0]);
+    for (int i = 0; i < isize(operands); ++i) {
+      const Value leaf = at(operands, i);
+      const Sharding target = at(*instruction.sharding, i).closed();
+      const bool wanted = instruction.op->role == Role::kShardingMark || !at(*instruction.sharding, i).dims.empty();
+      const bool derived = std::any_of(at(*instruction.sharding, i).dims.begin(), at(*instruction.sharding, i).dims.end(),
+                                       [](const DimSharding& d) { return d.open; });
+      if (!wanted || derived || !leaf.type().is_array()) {
+        out.push_back(leaf);
+        continue;
+      }
+      out.push_back(reshard(leaf, target, fmt::format("{} %{}", instruction.op->name, instruction.name), &instruction));
+    }
+    return out;
+  }
+
+  // Operands and results of a called computation lie as its parameters and the op's annotation say.
+  LeafValues control_flow(const Instruction& instruction) {
+    const bool is_while = instruction.op->role == Role::kWhile;
+    const bool is_call = instruction.op->role == Role::kCall;
+    std::vector<Value> operands;
+    for (int i = 0; i < isize(instruction.operands); ++i) {
+      LeafValues leaves = at(leaves_, at(instruction.operands, i));
+      Shardings wanted;
+      if (!is_while && !is_call && i == 0) {
+        wanted.push_back(Sharding::replicated(mesh_, 0));  // the branch index
+      } else {
+        const auto& callee = program_[at(instruction.called, is_while || is_call ? 0 : i - 1)];
+        const auto& parameter = callee[at(callee.parameters, is_call ? i : 0)];
+        wanted = closed(*parameter.sharding);
+      }
+      for (int leaf = 0; leaf < isize(leaves); ++leaf)
+        at(leaves, leaf) = reshard(at(leaves, leaf), at(wanted, leaf),
+                                   fmt::format("operand {} of {} %{}", i, instruction.op->name, instruction.name));
+      operands.push_back(put_together(builder_, old_[at(instruction.operands, i)].type, leaves));
+    }
+    return take_apart(append(instruction, operands, make_shardings(closed(*instruction.sharding))));
+  }
+
+  LeafValues plain(Id id) {
+    const auto& instruction = old_[id];
+    const OpView view = view_of(program_, old_, instruction);
+    const FactorMap map = factor_map(view);
+    std::vector<Value> operands;
+    for (const Id operand : instruction.operands)
+      operands.insert(operands.end(), at(leaves_, operand).begin(), at(leaves_, operand).end());
+
+    std::vector<Sharding> shardings;
+    for (const Value& operand : operands) shardings.push_back(sharding_of(operand));
+    const PartialChoice partial = choose_partial(view, shardings, defers(id));
+    StrategyRequest request{view, map, mesh_, shardings, *instruction.sharding, partial.axes};
+    const Strategy strategy = choose_strategy(request);
+
+    for (int i = 0; i < isize(operands); ++i) {
+      if (!at(operands, i).type().is_array()) continue;
+      Sharding needed = unproject(mesh_, map, at(map.operands, i), strategy);
+      if (at(partial.operand_is_partial, i)) {
+        needed.partial = partial.axes;
+        needed.reduction = partial.reduction;
+      }
+      at(operands, i) = reshard(at(operands, i), needed,
+                                fmt::format("operand {} of {} %{}", i, instruction.op->name, instruction.name));
+    }
+    Shardings results;
+    for (int i = 0; i < isize(map.results); ++i) {
+      results.push_back(computed_sharding(mesh_, map, i, strategy));
+      add_partial(results.back(), partial);
+    }
+    const Value value = append(instruction, operands, make_shardings(results));
+    return settle(id, take_apart(value));
+  }
+
+  static void add_partial(Sharding& result, const PartialChoice& partial) {
+    if (partial.axes.empty()) return;
+    result.partial.insert(result.partial.end(), partial.axes.begin(), partial.axes.end());
+    std::sort(result.partial.begin(), result.partial.end());
+    result.partial = merged(result.partial);
+    result.reduction = partial.reduction;
+  }
+
+  // Brings results to a sharding the program gave; reduces partial results that no user can take as they are.
+  LeafValues settle(Id id, LeafValues leaves) {
+    const auto& instruction = old_[id];
+    for (int i = 0; i < isize(leaves); ++i) {
+      Value& leaf = at(leaves, i);
+      if (!leaf.type().is_array()) continue;
+      const Sharding& wish = at(*instruction.sharding, i);
+      const bool open = std::any_of(wish.dims.begin(), wish.dims.end(), [](const DimSharding& d) { return d.open; });
+      const std::string by = fmt::format("the result of {} %{}", instruction.op->name, instruction.name);
+      if (!open && (!wish.dims.empty() || wish.kind != Sharding::Kind::kTiled)) {
+        leaf = reshard(leaf, wish.closed(), by);
+      } else if (sharding_of(leaf).is_partial() && (leaves.size() > 1 || !defers(id))) {
+        leaf = reduce(leaf, wish.closed().without_partial(), by);
+      }
+    }
+    return leaves;
+  }
+
+  // A partial value is left so when its only user (or all users, being the same mark) can take it.
+  bool defers(Id id) const {
+    const auto& users = at(users_, id);
+    if (id == old_.root || users.empty()) return false;
+    const auto is_mark = [&](Id user) {
+      const auto role = old_[user].op->role;
+      return role == Role::kShardingMark && old_[user].sharding->size() == 1;
+    };
+    if (std::all_of(users.begin(), users.end(), is_mark)) {
+      return std::all_of(users.begin(), users.end(),
+                         [&](Id user) { return old_[user].sharding->front() == old_[users.front()].sharding->front(); });
+    }
+    return users.size() == 1 && takes_partial(program_, old_, users.front(), id);
+  }
+
+  // The reduction at its cheapest: straight into the sharding propagation wants, or in place.
+  Value reduce(Value leaf, const Sharding& wish, const std::string& by) {
+    const Sharding& now = sharding_of(leaf);
+    const Sharding whole = now.without_partial();
+    const bool to_wish = reshard_bytes(leaf.type(), now, wish) < reshard_bytes(leaf.type(), now, whole);
+    return reshard(leaf, to_wish ? wish : whole, by);
+  }
+  Value without_partial(Value leaf, const std::string& by) {
+    if (!leaf.type().is_array() || !sharding_of(leaf).is_partial()) return leaf;
+    return reshard(leaf, sharding_of(leaf).without_partial(), by);
+  }
+
+  // A copy with another sharding; one per value and target.
+  Value reshard(Value leaf, const Sharding& target, const std::string& by, const Instruction* mark = nullptr) {
+    if (!leaf.type().is_array() || sharding_of(leaf) == target) return leaf;
+    if (same_placement(leaf.type(), sharding_of(leaf), target)) return renamed(leaf, target);
+    auto& made = copies_[leaf.id];
+    for (const auto& [sharding, value] : made)
+      if (sharding == target) return value;
+    const auto& source = leaf.instruction();
+    Instruction copy;
+    copy.op = copy_op_;
+    copy.type = leaf.type();
+    copy.operands = {leaf.id};
+    copy.sharding = make_sharding(target);
+    copy.name = source.name + ".reshard";
+    copy.notes = mark != nullptr && mark->notes ? mark->notes : source.notes;
+    copy.notes = with_frontend_attribute(copy.notes, kWhyAttribute, std::nullopt);
+    copy.notes = with_frontend_attribute(copy.notes, kReasonAttribute, fmt::format("{} must be {}", by, target.str()));
+    copy.notes = with_frontend_attribute(copy.notes, kFromAttribute,
+                                         fmt::format("%{} {} ({})", source.name, sharding_of(leaf).str(), provenance(source)));
+    copy.notes = with_frontend_attribute(copy.notes, kToAttribute, fmt::format("{} ({})", target.str(), by));
+    copy.notes = with_frontend_attribute(copy.notes, kRemedyAttribute,
+                                         fmt::format("annotate %{} with {}", source.name, target.str()));
+    Value value = builder_.append(std::move(copy));
+    made.emplace_back(target, value);
+    return value;
+  }
+
+  // The same placement said with other axes: a copy that localizes to nothing.
+  Value renamed(Value leaf, const Sharding& target) {
+    Instruction copy;
+    copy.op = copy_op_;
+    copy.type = leaf.type();
+    copy.operands = {leaf.id};
+    copy.sharding = make_sharding(target);
+    copy.name = leaf.instruction().name;
+    return builder_.append(std::move(copy));
+  }
+
+  const Program& program_;
+  const Computation& old_;
+  const std::vector<ComputationId>& new_ids_;
+  Builder builder_;
+  std::vector<std::vector<Id>> users_;
+  Mesh mesh_;
+  std::vector<LeafValues> leaves_;
+  std::map<Id, std::vector<std::pair<Sharding, Value>>> copies_;
+  const OpDef* copy_op_ = &op_table().get("copy");
+};
+
+// What the root of each partitioned computation must be: the loop state, the annotation of the op that calls it.
+std::vector<std::optional<Shardings>> root_targets(const Program& program, const std::vector<bool>& used) {
+  std::vector<std::optional<Shardings>> out(program.computations.size());
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    if (!at(used, c)) continue;
+    for (const auto& instruction : program[c].instructions) {
+      const auto role = instruction.op->role;
+      if (role == Role::kWhile) {
+        at(out, instruction.called[0]) = Shardings{Sharding::replicated(program.meshes.empty() ? Mesh() : program.meshes.front(), 0)};
+        at(out, instruction.called[1]) = *instruction.sharding;
+      } else if (role == Role::kCall || role == Role::kConditional) {
+        for (const ComputationId callee : instruction.called) at(out, callee) = *instruction.sharding;
+      }
+    }
+  }
+  for (auto& target : out)
+    if (target)
+      for (auto& leaf : *target) leaf = leaf.closed().without_partial();
+  return out;
+}
+
+// Entry results: what the program says of them, whole where it says nothing unless propagation may choose.
+Shardings entry_results(const Program& program) {
+  const auto& entry = program.entry_computation();
+  const auto& root = entry[entry.root];
+  Shardings out;
+  const auto leaves = root.type.leaves();
+  for (int i = 0; i < isize(leaves); ++i) {
+    const auto& sharding = at(*root.sharding, i);
+    const bool open = std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const DimSharding& d) { return d.open; });
+    const auto& allowed = program.propagate_to_output;
+    const bool free = allowed.size() == 1 ? allowed[0] : (i < isize(allowed) && allowed[static_cast<std::size_t>(i)]);
+    const int ndim = at(leaves, i).is_array() ? at(leaves, i).ndim() : 0;
+    const Mesh mesh = program.meshes.empty() ? Mesh() : program.meshes.front();
+    out.push_back(open && !free ? Sharding::replicated(mesh, ndim) : sharding.closed().without_partial());
+  }
+  return out;
+}
+
+}  // namespace
+
+Program insert_reshards(const Program& program) {
+  const auto used = partitioned_computations(program);
+  auto targets = root_targets(program, used);
+  at(targets, program.entry) = entry_results(program);
+  ProgramBuilder out(header_of(program));
+  std::vector<ComputationId> new_ids(program.computations.size(), -1);
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    if (!at(used, c)) {
+      auto copy = std::make_shared<Computation>(program[c]);
+      for (auto& instruction : copy->instructions)
+        for (auto& called : instruction.called) called = at(new_ids, called);
+      at(new_ids, c) = out.add(ComputationRef(std::move(copy)));
+      continue;
+    }
+    const auto& target = at(targets, c);
+    Computation done = Inserter(program, c, new_ids, out).run(target ? &*target : nullptr);
+    at(new_ids, c) = out.add(std::make_shared<const Computation>(std::move(done)));
+  }
+  return out.finish(at(new_ids, program.entry));
+}
+
+}  // namespace tessera

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes every op conflict-free: after this pass an instruction's operands and results agree on the axes of each of its factors,
+// and only `copy` changes a sharding. Still global shapes.
+//
+//   %h = dot(%x {data,-}, %w {data,-})   ->   %w.1 = copy(%w) {-,-}; %h = dot(%x, %w.1) {data,-}
+//
+// Sharding marks become copies. Tuples are taken apart where they are used and made again where an op needs one.
+#pragma once
+
+#include "tessera/ir/program.h"
+
+namespace tessera {
+
+/// Frontend attributes of an inserted copy: why it is there, who chose both sides, what would remove it.
+inline constexpr std::string_view kReasonAttribute = "tessera.reason";
+inline constexpr std::string_view kFromAttribute = "tessera.from";
+inline constexpr std::string_view kToAttribute = "tessera.to";
+inline constexpr std::string_view kRemedyAttribute = "tessera.remedy";
+
+/// Takes a program in which every value has a sharding (propagate).
+Program insert_reshards(const Program& program);
+
+}  // namespace tessera

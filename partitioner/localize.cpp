@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "localize.h"
+
+#include <algorithm>
+#include <map>
+
+#include "factor_sharding.h"
+#include "insert_reshards.h"
+#include "leaves.h"
+#include "propagate.h"
+#include "tessera/base/text.h"
+#include "tessera/ir/localize_context.h"
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/structural.h"
+#include "tessera/partitioner/plan_reshard.h"
+#include "tessera/sharding/placement.h"
+
+namespace tessera {
+namespace {
+
+class Localizer {
+ public:
+  Localizer(const Program& program, ComputationId id, const std::vector<ComputationId>& new_ids, ProgramBuilder& out,
+            std::int64_t& next_channel, const LocalizeOptions& options)
+      : program_(program),
+        old_(program[id]),
+        new_ids_(new_ids),
+        builder_(out.computation(old_.name)),
+        next_channel_(next_channel),
+        options_(options),
+        is_entry_(id == program.entry) {}
+
+  Computation run() {
+    leaves_.resize(old_.instructions.size());
+    for (Id id = 0; id < old_.size(); ++id) at(leaves_, id) = rewrite(id);
+    Value root = put_together(builder_, old_.root_type(), at(leaves_, old_.root));
+    if (is_entry_ && root.instruction().op->role != Role::kParameter) builder_.set_sharding(root, old_[old_.root].sharding);
+    return std::move(builder_).finish(root);
+  }
+
+ private:
+  LeafValues rewrite(Id id) {
+    const auto& instruction = old_[id];
+    switch (instruction.op->role) {
+      case Role::kParameter: return parameter(instruction);
+      case Role::kTuple: return operand_leaves(instruction);
+      case Role::kGetTupleElement:
+        return element_of(old_[instruction.operands[0]].type, index_of(instruction), at(leaves_, instruction.operands[0]));
+      case Role::kOptBarrier: return barrier(instruction);
+      case Role::kCopy:
+      case Role::kShardingMark: return copy(instruction);
+      case Role::kCall:
+      case Role::kWhile:
+      case Role::kConditional: return control_flow(instruction);
+      default: return plain(instruction);
+    }
+  }
+
+  LeafValues operand_leaves(const Instruction& instruction) const {
+    LeafValues out;
+    for (const Id operand : instruction.operands)
+      out.insert(out.end(), at(leaves_, operand).begin(), at(leaves_, operand).end());
+    return out;
+  }
+
+  LeafValues parameter(const Instruction& instruction) {
+    Instruction local = instruction;
+    local.type = shard_type(instruction.type, *instruction.sharding);
+    if (!is_entry_) local.sharding = nullptr;
+    return remember(instruction, take_apart_plain(builder_.append(std::move(local))));
+  }
+
+  // take_apart hands shardings on to the leaves; a per-device program has none but for entry parameters.
+  LeafValues take_apart_plain(Value value) {
+    const ShardingRef sharding = value.instruction().sharding;
+    builder_.set_sharding(value, nullptr);
+    LeafValues out = take_apart(value);
+    builder_.set_sharding(value, sharding);
+    return out;
+  }
+
+  LeafValues barrier(const Instruction& instruction) {
+    LeafValues out = ops::opt_barrier(operand_leaves(instruction));
+    for (Value& value : out) builder_.set_notes(value, instruction.notes);
+    return remember(instruction, std::move(out));
+  }
+
+  LeafValues copy(const Instruction& instruction) {
+    LeafValues out = operand_leaves(instruction);
+    const auto& from = *old_[instruction.operands[0]].sharding;
+    for (int i = 0; i < isize(out); ++i) {
+      const Type global = leaf_type(instruction.type, i);
+      if (!global.is_array()) continue;
+      const ReshardPlan plan = plan_reshard(global, at(from, i), at(*instruction.sharding, i));
+      if (plan.steps.empty()) continue;
+      builder_.default_notes = instruction.notes;
+      at(out, i) = ReshardEmitter{builder_, next_channel_, instruction.notes}.emit(at(out, i), plan);
+      builder_.default_notes = nullptr;
+    }
+    return remember(instruction, std::move(out));
+  }
+
+  static Type leaf_type(const Type& type, int leaf) { return at(type.leaves(), leaf); }
+
+  LeafValues control_flow(const Instruction& instruction) {
+    Instruction local = instruction;
+    for (int i = 0; i < isize(instruction.operands); ++i) {
+      const Id operand = at(instruction.operands, i);
+      at(local.operands, i) = put_together(builder_, old_[operand].type, at(leaves_, operand)).id;
+    }
+    for (auto& called : local.called) called = at(new_ids_, called);
+    local.type = shard_type(instruction.type, *instruction.sharding);
+    local.sharding = nullptr;
+    local.control_predecessors.clear();
+    return remember(instruction, take_apart(builder_.append(std::move(local))));
+  }
+
+  LeafValues plain(const Instruction& instruction) {
+    const OpView view = view_of(program_, old_, instruction);
+    const FactorMap map = factor_map(view);
+    LocalizeContext context{builder_, view, {}, {}, *instruction.sharding, {}, instruction.notes, {}, {}, {}};
+    for (const ComputationId called : instruction.called) context.called.push_back(at(new_ids_, called));
+    for (const Id operand : instruction.operands) {
+      context.operands.push_back(put_together(builder_, old_[operand].type, at(leaves_, operand)));
+      context.operand_shardings.push_back(old_[operand].sharding->front());
+    }
+    const auto leaves = instruction.type.leaves();
+    for (int i = 0; i < isize(leaves); ++i)
+      context.local_results.push_back(shard_type(at(leaves, i), at(*instruction.sharding, i)));
+    context.coordinate = [this](const std::vector<AxisRef>& axes) { return coordinate(axes); };
+    context.shard_start = [this](const Sharding& sharding, int dim, std::int64_t size) { return start(sharding, dim, size); };
+    builder_.default_notes = instruction.notes;
+    if (!instruction.op->masks_padding) mask_reduced(map, context);
+    const Value value = instruction.op->localize != nullptr ? instruction.op->localize(context) : generic(instruction, context);
+    builder_.default_notes = nullptr;
+    builder_.set_name(value, instruction.name);
+    LeafValues out = take_apart(value);
+    for (int i = 0; i < isize(out); ++i)
+      ensure(at(out, i).type() == at(context.local_results, i), "{} %{} {} localizes to {}, expected {}", instruction.op->name,
+             instruction.name, instruction.sharding->front().str(), at(out, i).type().str(), at(context.local_results, i).str());
+    return remember(instruction, std::move(out));
+  }
+
+  Value generic(const Instruction& instruction, const LocalizeContext& context) {
+    EmitOptions options;
+    options.type = instruction.type.is_tuple() ? Type::tuple(context.local_results) : context.local_result();
+    options.called = context.called;
+    options.notes = instruction.notes;
+    options.name = instruction.name;
+    return builder_.emit(*instruction.op, context.operands, instruction.attributes, std::move(options));
+  }
+
+  // Padding of unevenly sharded reduced dims is replaced by the reduction's identity (NaN * 0 is NaN: all operands).
+  void mask_reduced(const FactorMap& map, LocalizeContext& context) {
+    for (int i = 0; i < isize(context.operands) && i < isize(map.operands); ++i) {
+      const Type& global = at(context.view.operands, i);
+      if (!global.is_array()) continue;
+      const Sharding& sharding = at(context.operand_shardings, i);
+      std::vector<int> dims;
+      for (int d = 0; d < isize(at(map.operands, i)); ++d) {
+        const auto& factors = at(at(map.operands, i), d);
+        const bool reduces = factors.size() == 1 && at(map.factors, factors[0]).kind == FactorKind::kReduce;
+        if (reduces && global.dim(d) % sharding.tiles(d) != 0) dims.push_back(d);
+      }
+      if (dims.empty()) continue;
+      const Value fill = ops::constant(builder_, reduction_identity(map.reduction, global.dtype()));
+      at(context.operands, i) = emit_mask(builder_, at(context.operands, i), global, sharding, dims, fill);
+    }
+  }
+
+  Value coordinate(const std::vector<AxisRef>& axes) {
+    auto [found, fresh] = coordinates_.try_emplace(axes);
+    if (fresh) {
+      const NotesRef notes = std::exchange(builder_.default_notes, nullptr);
+      found->second = emit_coordinate(builder_, program_.meshes.front(), axes);
+      builder_.default_notes = notes;
+    }
+    return found->second;
+  }
+
+  Value start(const Sharding& sharding, int dim, std::int64_t size) {
+    const auto tiles = sharding.tiles(dim);
+    if (tiles == 1) return ops::scalar(builder_, DType::kS32, 0);
+    const auto length = static_cast<double>(ceil_div(size, tiles));
+    return ops::multiply(coordinate(at(sharding.dims, dim).axes), ops::scalar(builder_, DType::kS32, length));
+  }
+
+  // For tools: what each local value stands for.
+  LeafValues remember(const Instruction& instruction, LeafValues leaves) {
+    if (!options_.keep_shardings) return leaves;
+    for (int i = 0; i < isize(leaves); ++i) {
+      const Type global = leaf_type(instruction.type, i);
+      const Value value = at(leaves, i);
+      if (!global.is_array() || value.instruction().op->role == Role::kParameter) continue;
+      builder_.set_sharding(value, make_sharding(at(*instruction.sharding, i)));
+      builder_.set_notes(value, with_frontend_attribute(value.instruction().notes, kGlobalDimsAttribute, join(global.dims(), ",")));
+    }
+    return leaves;
+  }
+
+  const Program& program_;
+  const Computation& old_;
+  const std::vector<ComputationId>& new_ids_;
+  Builder builder_;
+  std::int64_t& next_channel_;
+  LocalizeOptions options_;
+  bool is_entry_;
+  std::vector<LeafValues> leaves_;
+  std::map<std::vector<AxisRef>, Value> coordinates_;
+};
+
+}  // namespace
+
+Program localize(const Program& program, const LocalizeOptions& options) {
+  const auto used = partitioned_computations(program);
+  Program header = header_of(program);
+  header.partitioned = true;
+  header.propagate_to_parameters.clear();
+  header.propagate_to_output.clear();
+  ProgramBuilder out(header);
+  std::vector<ComputationId> new_ids(program.computations.size(), -1);
+  std::int64_t next_channel = 1;
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    if (!at(used, c)) {
+      auto copy = std::make_shared<Computation>(program[c]);
+      for (auto& instruction : copy->instructions)
+        for (auto& called : instruction.called) called = at(new_ids, called);
+      at(new_ids, c) = out.add(ComputationRef(std::move(copy)));
+      continue;
+    }
+    Computation done = Localizer(program, c, new_ids, out, next_channel, options).run();
+    at(new_ids, c) = out.add(std::make_shared<const Computation>(std::move(done)));
+  }
+  return out.finish(at(new_ids, program.entry));
+}
+
+}  // namespace tessera

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Global program with every sharding settled -> the program one device runs: local shapes, copies become collectives.
+//
+//   %w.1 = f32[64,256] copy(%w {data,-}) {-,-}     ->   %w.1 = f32[64,256] all-gather(%w f32[32,256]), dimensions={0}
+#pragma once
+
+#include "tessera/ir/program.h"
+
+namespace tessera {
+
+/// On a local instruction that stands for a global value: the global dims, for tools that look at padding (check).
+inline constexpr std::string_view kGlobalDimsAttribute = "tessera.global_dims";
+
+struct LocalizeOptions {
+  /// Leave sharding and global dims on the local instructions.
+  bool keep_shardings = false;
+};
+Program localize(const Program& program, const LocalizeOptions& options = {});
+
+}  // namespace tessera

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "partial.h"
+
+#include <algorithm>
+
+#include "tessera/base/text.h"
+
+namespace tessera {
+namespace {
+
+Linearity linearity_of(const OpView& view, int operand) {
+  return view.op.linearity != nullptr ? view.op.linearity(view, operand) : Linearity::kNone;
+}
+
+bool passes(Linearity linearity, Reduction reduction) {
+  switch (linearity) {
+    case Linearity::kAny: return true;
+    case Linearity::kLinear:
+    case Linearity::kJointlyLinear: return reduction == Reduction::kSum;
+    case Linearity::kMonotone: return reduction == Reduction::kMin || reduction == Reduction::kMax;
+    case Linearity::kNone: break;
+  }
+  return false;
+}
+
+bool is_joint(Linearity linearity) { return linearity == Linearity::kJointlyLinear; }
+
+}  // namespace
+
+PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& operands, bool result_defers) {
+  PartialChoice out;
+  out.operand_is_partial.assign(operands.size(), false);
+  if (operands.size() != view.operands.size()) return out;  // tuple operands: reduce first
+  std::vector<int> partial;
+  for (int i = 0; i < isize(operands); ++i) {
+    if (!at(operands, i).is_partial()) continue;
+    if (!passes(linearity_of(view, i), at(operands, i).reduction)) return out;
+    partial.push_back(i);
+  }
+  if (partial.empty()) return out;
+  out.reduction = at(operands, partial.front()).reduction;
+  const bool joint = is_joint(linearity_of(view, partial.front())) ||
+                     (view.operands.size() > 1 && linearity_of(view, partial.front()) == Linearity::kAny);
+  for (const int i : partial) {
+    if (at(operands, i).reduction != out.reduction) return {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
+    for (const auto& axis : at(operands, i).partial)
+      if (!overlaps_any(out.axes, axis)) out.axes.push_back(axis);
+  }
+  std::sort(out.axes.begin(), out.axes.end());
+  if (!joint) {
+    // Linear in each operand alone: one partial operand only.
+    if (partial.size() > 1) return {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
+    at(out.operand_is_partial, partial.front()) = true;
+    return out;
+  }
+  const bool worth_it = partial.size() > 1 || result_defers;
+  if (!worth_it) return {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
+  for (int i = 0; i < isize(operands); ++i) {
+    const auto linearity = linearity_of(view, i);
+    at(out.operand_is_partial, i) = is_joint(linearity) || linearity == Linearity::kAny;
+  }
+  return out;
+}
+
+bool takes_partial(const Program& program, const Computation& computation, Id user, Id value) {
+  const auto& instruction = computation[user];
+  const auto role = instruction.op->role;
+  if (role == Role::kCopy || role == Role::kShardingMark) return true;
+  if (role != Role::kPlain) return false;
+  const OpView view = view_of(program, computation, instruction);
+  if (!view.result.is_array() || view.result.byte_size() > computation[value].type.byte_size()) return false;
+  int uses = 0;
+  for (int i = 0; i < isize(instruction.operands); ++i) {
+    if (at(instruction.operands, i) != value) continue;
+    ++uses;
+    if (!passes(linearity_of(view, i), Reduction::kSum)) return false;
+    if (is_joint(linearity_of(view, i))) continue;
+  }
+  return uses == 1 || is_joint(linearity_of(view, 0));
+}
+
+}  // namespace tessera

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sharding propagation: Program -> Program in which every value has a sharding.
+//
+//   %x {data,-}  %w {-,model}   %h = dot(%x, %w)          %h: {data,model}, why "from %x, %w through dot"
+//
+// By factors, in frontier rounds: all proposals of a round read the previous round, and a merge ordered by content decides, so
+// shuffling or renaming instructions changes nothing. Dims that a user closed never change; derived shardings stay open.
+#pragma once
+
+#include "tessera/ir/program.h"
+
+namespace tessera {
+
+/// Frontend attribute that says who chose a derived sharding.
+inline constexpr std::string_view kWhyAttribute = "tessera.why";
+/// An unshard of FSDP and the mark of its gradient: shardings do not pass.
+inline constexpr std::string_view kUnitAttribute = "tessera.unit";
+inline constexpr std::string_view kBarrierAttribute = "tessera.barrier";
+
+Program propagate(const Program& program);
+
+/// Computations that are partitioned: the entry and what call, while and conditional reach. Others run on scalars as they are.
+std::vector<bool> partitioned_computations(const Program& program);
+
+}  // namespace tessera

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "propagation_graph.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "factor_sharding.h"
+#include "leaves.h"
+#include "propagate.h"
+#include "tessera/base/text.h"
+
+namespace tessera {
+namespace {
+
+// Slots under construction: a union-find, because loops tie values of several computations together.
+class Slots {
+ public:
+  int add(const Type& type) {
+    types_.push_back(type);
+    parent_.push_back(isize(parent_));
+    given_.emplace_back();
+    return isize(parent_) - 1;
+  }
+  int find(int slot) {
+    while (at(parent_, slot) != slot) slot = at(parent_, slot) = at(parent_, at(parent_, slot));
+    return slot;
+  }
+  void unite(int a, int b) {
+    a = find(a);
+    b = find(b);
+    if (a == b) return;
+    at(parent_, std::max(a, b)) = std::min(a, b);
+    if (!at(given_, std::min(a, b))) at(given_, std::min(a, b)) = at(given_, std::max(a, b));
+  }
+  bool give(int slot, const Sharding& sharding) {
+    auto& given = at(given_, find(slot));
+    if (given && !(*given == sharding)) return false;
+    given = sharding;
+    return true;
+  }
+  [[nodiscard]] int size() const { return isize(parent_); }
+  [[nodiscard]] const Type& type(int slot) const { return at(types_, slot); }
+  [[nodiscard]] const std::optional<Sharding>& given(int slot) { return at(given_, find(slot)); }
+
+ private:
+  std::vector<Type> types_;
+  std::vector<int> parent_;
+  std::vector<std::optional<Sharding>> given_;
+};
+
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(const Program& program) : program_(program), used_(partitioned_computations(program)) {
+    if (!program.meshes.empty()) graph_.mesh = program.meshes.front();
+  }
+
+  PropagationGraph build() {
+    graph_.leaf_slots.resize(program_.computations.size());
+    for (ComputationId c = 0; c < isize(program_.computations); ++c)
+      if (at(used_, c)) add_computation(c);
+    freeze_entry_parameters();
+    finish_slots();
+    return std::move(graph_);
+  }
+
+ private:
+  void add_computation(ComputationId c) {
+    const auto& computation = program_[c];
+    auto& slots = at(graph_.leaf_slots, c);
+    slots.resize(computation.instructions.size());
+    for (Id id = 0; id < computation.size(); ++id) {
+      const auto& instruction = computation[id];
+      at(slots, id) = result_slots(c, instruction);
+      fix(instruction, at(slots, id));
+      connect(c, id);
+    }
+  }
+
+  std::vector<int> operand_slots(ComputationId c, const Instruction& instruction) const {
+    std::vector<int> out;
+    for (const Id operand : instruction.operands) {
+      const auto& more = at(at(graph_.leaf_slots, c), operand);
+      out.insert(out.end(), more.begin(), more.end());
+    }
+    return out;
+  }
+
+  // Values that merely pass leaves on share their operands' slots.
+  std::vector<int> result_slots(ComputationId c, const Instruction& instruction) {
+    const auto role = instruction.op->role;
+    if (role == Role::kTuple || role == Role::kOptBarrier) return operand_slots(c, instruction);
+    if (role == Role::kGetTupleElement) return element_slots(c, instruction);
+    std::vector<int> out;
+    for (const auto& leaf : instruction.type.leaves()) out.push_back(slots_.add(leaf));
+    if (role == Role::kWhile) {
+      for (const ComputationId callee : instruction.called)
+        for (int i = 0; i < isize(out); ++i) slots_.unite(at(out, i), at(parameter_slots(callee), i));
+    }
+    return out;
+  }
+
+  std::vector<int> element_slots(ComputationId c, const Instruction& instruction) const {
+    const auto& tuple = program_[c][instruction.operands[0]];
+    const auto index = index_of(instruction);
+    int first = 0;
+    for (int i = 0; i < index; ++i) first += at(tuple.type.elements(), i).leaf_count();
+    const auto& all = at(at(graph_.leaf_slots, c), instruction.operands[0]);
+    return {all.begin() + first, all.begin() + first + instruction.type.leaf_count()};
+  }
+
+  std::vector<int> parameter_slots(ComputationId callee) const {
+    std::vector<int> out;
+    for (const Id parameter : program_[callee].parameters) {
+      const auto& more = at(at(graph_.leaf_slots, callee), parameter);
+      out.insert(out.end(), more.begin(), more.end());
+    }
+    return out;
+  }
+  const std::vector<int>& root_slots(ComputationId callee) const {
+    return at(at(graph_.leaf_slots, callee), program_[callee].root);
+  }
+
+  void fix(const Instruction& instruction, const std::vector<int>& slots) {
+    if (!instruction.sharding) return;
+    for (int i = 0; i < isize(slots); ++i) {
+      const auto& sharding = at(*instruction.sharding, instruction.sharding->size() == 1 ? 0 : i);
+      if (sharding.kind == Sharding::Kind::kUnknown) continue;
+      slots_.give(at(slots, i), sharding);  // a tuple that disagrees with its element reshards when it is made
+    }
+  }
+
+  // The edges of one instruction.
+  void connect(ComputationId c, Id id) {
+    const auto& instruction = program_[c][id];
+    const auto& results = at(at(graph_.leaf_slots, c), id);
+    switch (instruction.op->role) {
+      case Role::kTuple:
+      case Role::kOptBarrier:
+      case Role::kGetTupleElement:
+      case Role::kParameter: return;
+      case Role::kCall: {
+        const auto callee = instruction.called.front();
+        add_identities(operand_slots(c, instruction), parameter_slots(callee), instruction);
+        add_identities(root_slots(callee), results, instruction);
+        return;
+      }
+      case Role::kWhile: {
+        add_identities(operand_slots(c, instruction), results, instruction);
+        add_identities(root_slots(instruction.called[1]), results, instruction);
+        return;
+      }
+      case Role::kConditional: {
+        for (int b = 0; b < isize(instruction.called); ++b) {
+          const auto callee = at(instruction.called, b);
+          add_identities(at(at(graph_.leaf_slots, c), at(instruction.operands, b + 1)), parameter_slots(callee), instruction);
+          add_identities(root_slots(callee), results, instruction);
+        }
+        return;
+      }
+      case Role::kCopy:
+      case Role::kShardingMark:
+        if (instruction.frontend_attribute(kUnitAttribute) != nullptr ||
+            instruction.frontend_attribute(kBarrierAttribute) != nullptr)
+          return;
+        break;
+      default: break;
+    }
+    const auto view = view_of(program_, program_[c], instruction);
+    add_edge(std::make_shared<const FactorMap>(factor_map(view)), operand_slots(c, instruction), results, instruction);
+  }
+
+  void add_identities(const std::vector<int>& from, const std::vector<int>& to, const Instruction& instruction) {
+    for (int i = 0; i < isize(from) && i < isize(to); ++i) {
+      const auto& type = slots_.type(at(from, i));
+      if (!type.is_array()) continue;
+      auto map = std::make_shared<FactorMap>();
+      TensorFactors tensor;
+      for (const auto size : type.dims()) tensor.push_back({map->add(size)});
+      map->operands = {tensor};
+      map->results = {tensor};
+      add_edge(std::move(map), {at(from, i)}, {at(to, i)}, instruction);
+    }
+  }
+
+  void add_edge(std::shared_ptr<const FactorMap> map, std::vector<int> operands, std::vector<int> results,
+                const Instruction& instruction) {
+    PropagationEdge edge;
+    edge.passes_all = std::all_of(map->factors.begin(), map->factors.end(),
+                                  [](const Factor& f) { return f.kind == FactorKind::kPass; });
+    std::vector<char> in_operand(map->factors.size(), 0);
+    for (const auto& tensor : map->operands)
+      for (const auto& dim : tensor)
+        for (const int f : dim) at(in_operand, f) = 1;
+    for (const auto& tensor : map->results)
+      for (const auto& dim : tensor)
+        for (const int f : dim) edge.broadcasts = edge.broadcasts || (at(in_operand, f) == 0 && !operands.empty());
+    edge.map = std::move(map);
+    edge.operands = std::move(operands);
+    edge.results = std::move(results);
+    edge.name = fmt::format("{} %{}", instruction.op->name, instruction.name);
+    graph_.edges.push_back(std::move(edge));
+  }
+
+  // Entry parameters without a sharding are whole unless the module lets propagation choose.
+  void freeze_entry_parameters() {
+    const auto& entry = program_.entry_computation();
+    for (int p = 0; p < isize(entry.parameters); ++p) {
+      const auto& allowed = program_.propagate_to_parameters;
+      const bool free = allowed.size() == 1 ? allowed[0] : (p < isize(allowed) && allowed[static_cast<std::size_t>(p)]);
+      if (free) continue;
+      for (const int slot : at(at(graph_.leaf_slots, program_.entry), at(entry.parameters, p)))
+        if (!slots_.given(slot))
+          slots_.give(slot, Sharding::replicated(graph_.mesh, slots_.type(slot).is_array() ? slots_.type(slot).ndim() : 0));
+    }
+  }
+
+  void finish_slots() {
+    for (int s = 0; s < slots_.size(); ++s) {
+      PropagationSlot slot;
+      slot.type = slots_.type(s);
+      const int ndim = slot.type.is_array() ? slot.type.ndim() : 0;
+      if (const auto& given = slots_.given(s)) {
+        slot.sharding = *given;
+        slot.fixed = true;
+        slot.open = given->is_tiled() && std::any_of(given->dims.begin(), given->dims.end(), [](const auto& d) { return d.open; });
+      } else {
+        slot.sharding = Sharding::replicated(graph_.mesh, ndim);
+        for (auto& dim : slot.sharding.dims) dim.open = true;
+        slot.open = ndim > 0;
+      }
+      graph_.slots.push_back(std::move(slot));
+    }
+    for (auto& computation : graph_.leaf_slots)
+      for (auto& value : computation)
+        for (auto& slot : value) slot = slots_.find(slot);
+    graph_.edges_of_slot.resize(graph_.slots.size());
+    for (int e = 0; e < isize(graph_.edges); ++e) {
+      auto& edge = at(graph_.edges, e);
+      for (auto* slots : {&edge.operands, &edge.results})
+        for (auto& slot : *slots) {
+          slot = slots_.find(slot);
+          at(graph_.edges_of_slot, slot).push_back(e);
+        }
+    }
+  }
+
+  const Program& program_;
+  std::vector<bool> used_;
+  Slots slots_;
+  PropagationGraph graph_;
+};
+
+}  // namespace
+
+std::vector<bool> partitioned_computations(const Program& program) {
+  std::vector<bool> used(program.computations.size(), false);
+  at(used, program.entry) = true;
+  for (ComputationId c = isize(program.computations) - 1; c >= 0; --c) {  // callers stand behind callees
+    if (!at(used, c)) continue;
+    for (const auto& instruction : program[c].instructions) {
+      const auto role = instruction.op->role;
+      if (role != Role::kCall && role != Role::kWhile && role != Role::kConditional) continue;
+      for (const ComputationId callee : instruction.called) at(used, callee) = true;
+    }
+  }
+  return used;
+}
+
+PropagationGraph build_propagation_graph(const Program& program) { return GraphBuilder(program).build(); }
+
+Program write_shardings(const Program& program, const PropagationGraph& graph) {
+  Program out = program;
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    if (at(graph.leaf_slots, c).empty()) continue;
+    auto computation = std::make_shared<Computation>(program[c]);
+    for (Id id = 0; id < computation->size(); ++id) {
+      auto& instruction = at(computation->instructions, id);
+      Shardings leaves;
+      for (const int slot : at(at(graph.leaf_slots, c), id)) {
+        leaves.push_back(at(graph.slots, slot).sharding);
+        const int why = at(graph.slots, slot).why_edge;
+        if (why >= 0)
+          instruction.notes = with_frontend_attribute(instruction.notes, kWhyAttribute, "through " + at(graph.edges, why).name);
+      }
+      // A tuple that was given shardings of its own keeps them: it reshards its elements.
+      if (instruction.sharding && instruction.sharding->size() == leaves.size() &&
+          instruction.sharding->front().kind != Sharding::Kind::kUnknown)
+        continue;
+      instruction.sharding = make_shardings(std::move(leaves));
+    }
+    at(out.computations, c) = std::move(computation);
+  }
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What propagation works on: slots (leaves of values that must lie alike) joined by edges (ops with their factors).
+// get-tuple-element, tuple and opt-barrier share slots with their operands; a while's result shares them with the parameters of
+// its body and condition; other data flow (initial values, body results, branch arguments) are identity edges.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/ir/op_def.h"
+
+namespace tessera {
+
+struct PropagationSlot {
+  Type type;
+  Sharding sharding;
+  bool fixed = false;   // given by the program: its text or API
+  bool open = true;     // some dim may still gain axes
+  int why_edge = -1;    // the edge through which the last axes came
+};
+
+struct PropagationEdge {
+  std::shared_ptr<const FactorMap> map;
+  std::vector<int> operands;
+  std::vector<int> results;
+  std::string name;         // "dot %h"
+  bool passes_all = false;  // every factor is kept: elementwise and moves
+  bool broadcasts = false;  // a result has factors no operand has
+};
+
+struct PropagationGraph {
+  Mesh mesh;
+  std::vector<PropagationSlot> slots;
+  std::vector<PropagationEdge> edges;
+  std::vector<std::vector<int>> edges_of_slot;
+  /// Slot of each leaf of each value of each computation (empty for computations that are not partitioned).
+  std::vector<std::vector<std::vector<int>>> leaf_slots;
+};
+
+PropagationGraph build_propagation_graph(const Program& program);
+/// The program with every value annotated: given shardings closed, derived ones open, each with its reason.
+Program write_shardings(const Program& program, const PropagationGraph& graph);
+
+}  // namespace tessera

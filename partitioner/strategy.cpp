@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tessera/base/text.h"
+#include "tessera/partitioner/plan_reshard.h"
+#include "tessera/sharding/placement.h"
+
+namespace tessera {
+namespace {
+
+struct Tensor {
+  const TensorFactors* factors;
+  Sharding sharding;
+  std::int64_t bytes;
+};
+
+std::vector<Tensor> tensors_of(const StrategyRequest& request) {
+  std::vector<Tensor> out;
+  const auto operand_types = operand_leaves(request.view);
+  for (int i = 0; i < isize(request.operands); ++i)
+    out.push_back({&at(request.map.operands, i), at(request.operands, i).without_partial(), at(operand_types, i).byte_size()});
+  const auto result_types = request.view.result.leaves();
+  for (int i = 0; i < isize(request.wishes); ++i)
+    out.push_back({&at(request.map.results, i), at(request.wishes, i).without_partial(), at(result_types, i).byte_size()});
+  return out;
+}
+
+Strategy without(Strategy strategy, const Axes& reserved) {
+  for (auto& axes : strategy) {
+    const auto clash = std::find_if(axes.begin(), axes.end(), [&](const AxisRef& a) { return overlaps_any(reserved, a); });
+    axes.erase(clash, axes.end());
+  }
+  return strategy;
+}
+
+Strategy merged_in_order(const StrategyRequest& request, const std::vector<Tensor>& tensors, const std::vector<int>& order) {
+  Strategy out(request.map.factors.size());
+  for (const int i : order) {
+    const auto& tensor = at(tensors, i);
+    if (!(tensor.sharding.mesh == request.mesh)) continue;
+    // Cut to what is legal alone first, so that an axis of a factor that must be whole is free for others.
+    merge_into(out, legal(request.map, project(request.map, *tensor.factors, tensor.sharding)));
+  }
+  return legal(request.map, without(std::move(out), request.reserved));
+}
+
+// Every order for up to three tensors; else each tensor first and the rest by size.
+std::vector<std::vector<int>> orders(const std::vector<Tensor>& tensors) {
+  std::vector<int> by_size(tensors.size());
+  std::iota(by_size.begin(), by_size.end(), 0);
+  std::vector<std::vector<int>> out;
+  if (tensors.size() <= 3) {
+    do out.push_back(by_size);
+    while (std::next_permutation(by_size.begin(), by_size.end()));
+    return out;
+  }
+  std::stable_sort(by_size.begin(), by_size.end(), [&](int a, int b) { return at(tensors, a).bytes > at(tensors, b).bytes; });
+  for (const int first : by_size) {
+    std::vector<int> order{first};
+    for (const int i : by_size)
+      if (i != first) order.push_back(i);
+    out.push_back(std::move(order));
+  }
+  return out;
+}
+
+double work_seconds(const StrategyRequest& request, const Strategy& strategy, const CostModel& cost) {
+  const double parallel = static_cast<double>(axes_size(all_axes(strategy)));
+  double flops = request.view.op.flops != nullptr ? request.view.op.flops(request.view) : 0;
+  double bytes = 0;
+  const auto add = [&](const std::vector<Type>& types, const std::vector<TensorFactors>& tensors) {
+    for (int i = 0; i < isize(tensors); ++i) {
+      const auto local = shard_type(at(types, i), unproject(request.mesh, request.map, at(tensors, i), strategy));
+      bytes += static_cast<double>(local.byte_size());
+    }
+  };
+  add(operand_leaves(request.view), request.map.operands);
+  add(request.view.result.leaves(), request.map.results);
+  return flops / parallel / cost.flops_per_second + bytes / cost.memory_bytes_per_second;
+}
+
+double seconds_of(const StrategyRequest& request, const Strategy& strategy, const CostModel& cost) {
+  double bytes = 0;
+  const auto types = operand_leaves(request.view);
+  for (int i = 0; i < isize(request.operands); ++i) {
+    Sharding needed = unproject(request.mesh, request.map, at(request.map.operands, i), strategy);
+    Sharding actual = at(request.operands, i);
+    if (actual.is_partial() && std::includes(request.reserved.begin(), request.reserved.end(), actual.partial.begin(),
+                                             actual.partial.end()))
+      actual = actual.without_partial();
+    bytes += static_cast<double>(reshard_bytes(at(types, i), actual, needed));
+  }
+  const auto results = request.view.result.leaves();
+  for (int i = 0; i < isize(request.wishes); ++i) {
+    if (!at(results, i).is_array()) continue;
+    const Sharding computed = computed_sharding(request.mesh, request.map, i, strategy);
+    std::int64_t more = reshard_bytes(at(results, i), computed, at(request.wishes, i).closed().without_partial());
+    if (computed.is_partial() && at(request.wishes, i).dims.size() > 0 && at(request.wishes, i).dims.front().open)
+      more = std::min(more, reshard_bytes(at(results, i), computed, computed.without_partial()));
+    bytes += static_cast<double>(more);
+  }
+  return bytes / cost.bytes_per_second + work_seconds(request, strategy, cost);
+}
+
+}  // namespace
+
+std::vector<Type> operand_leaves(const OpView& view) {
+  std::vector<Type> out;
+  for (const auto& operand : view.operands)
+    for (auto& leaf : operand.leaves()) out.push_back(std::move(leaf));
+  return out;
+}
+
+Sharding computed_sharding(const Mesh& mesh, const FactorMap& map, int result_leaf, const Strategy& strategy) {
+  Sharding out = unproject(mesh, map, at(map.results, result_leaf), strategy);
+  out.partial = axes_of_kind(map, strategy, FactorKind::kReduce);
+  std::sort(out.partial.begin(), out.partial.end());
+  out.partial = merged(out.partial);
+  if (out.is_partial()) out.reduction = map.reduction;
+  return out;
+}
+
+Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) {
+  const auto tensors = tensors_of(request);
+  std::vector<Strategy> candidates;
+  for (const auto& order : orders(tensors)) {
+    Strategy candidate = merged_in_order(request, tensors, order);
+    if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
+      candidates.push_back(std::move(candidate));
+  }
+  if (candidates.empty()) return Strategy(request.map.factors.size());
+  if (candidates.size() == 1) return candidates.front();
+  std::size_t best = 0;
+  double best_seconds = seconds_of(request, candidates[0], cost);
+  for (std::size_t i = 1; i < candidates.size(); ++i) {
+    const double seconds = seconds_of(request, candidates[i], cost);
+    if (seconds < best_seconds || (seconds == best_seconds && candidates[i] < candidates[best])) {
+      best = i;
+      best_seconds = seconds;
+    }
+  }
+  return candidates[best];
+}
+
+}  // namespace tessera

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// How one op is shared out: the axes of each factor, chosen by modelled cost of moving its operands, of its work per device and
+// of moving its result to where propagation wants it.
+#pragma once
+
+#include <vector>
+
+#include "factor_sharding.h"
+
+namespace tessera {
+
+/// What the cost model assumes of a machine; the default topology: equal links, no latency.
+struct CostModel {
+  double bytes_per_second = 1e10;
+  double flops_per_second = 1e11;
+  double memory_bytes_per_second = 2e10;
+};
+
+struct StrategyRequest {
+  const OpView& view;
+  const FactorMap& map;
+  const Mesh& mesh;
+  std::vector<Sharding> operands;  // as they are, one per operand leaf
+  std::vector<Sharding> wishes;    // one per result leaf: what propagation chose
+  /// Axes an operand stays partial over: no factor may use them.
+  Axes reserved;
+};
+
+Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost = {});
+
+/// Leaf types of the operands, in FactorMap order.
+std::vector<Type> operand_leaves(const OpView& view);
+/// The result's sharding under a strategy: partial over the axes of its reduce factors.
+Sharding computed_sharding(const Mesh& mesh, const FactorMap& map, int result_leaf, const Strategy& strategy);
+
+}  // namespace tessera
