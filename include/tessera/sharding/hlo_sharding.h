@@ -31,6 +31,10 @@ struct HloSharding {
 
 /// Reads `{...}`; one entry per leaf, more than one only for tuples. Errors quote the text.
 std::vector<HloSharding> parse_hlo_sharding(std::string_view text);
+/// The leaf a sharding in axes stands for, normalised as XLA normalises: replicated dims merged and sorted, iota form found.
+/// What HLO cannot say (reductions other than sum, open dims) is left out.
+HloSharding to_hlo(const Sharding& sharding);
+std::string hlo_sharding_text(const HloSharding& leaf);
 /// HLO's text of one leaf or of a tuple, normalised as XLA normalises (V2 where possible, replicated dims merged).
 std::string hlo_sharding_text(const Sharding& sharding);
 std::string hlo_sharding_text(const Shardings& leaves, bool is_tuple);
@@ -44,8 +48,11 @@ std::optional<Sharding> to_axes(const HloSharding& sharding, const Mesh& mesh, i
 std::vector<Sharding> to_axes(const std::vector<std::pair<HloSharding, int>>& shardings_and_ndims,
                               std::int64_t device_count, std::vector<Mesh>& known);
 
+/// True when Shardy's grammar has all of it: tiled, no manual axes, no reduction but sum.
+bool is_sdy_spelling(const Shardings& leaves);
 /// Shardy's text of a sharding and of the meshes (`{mesh = #sdy.mesh<["data"=2, "model"=4]>}`); what xla.sdy.sharding and
-/// xla.sdy.meshes carry. Partial axes print as `unreduced={..}` (other reductions than sum as `unreduced=max{..}`).
+/// xla.sdy.meshes carry. Partial axes print as `unreduced={..}` (other reductions than sum as `unreduced=max{..}`);
+/// ours alone: `manual={..}` behind, and `<@mesh, maximal=3>`, `<@mesh, manual>`, `<@mesh, unknown>`.
 std::string sdy_sharding_text(const Sharding& sharding);
 std::string sdy_shardings_text(const Shardings& leaves);  // #sdy.sharding_per_value<[<@mesh, ..>, ..]> for several
 std::vector<Sharding> parse_sdy_shardings(std::string_view text, const std::vector<Mesh>& meshes);

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// HloSharding <-> axes of a mesh: both are digits of the position.
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+#include "tessera/sharding/hlo_sharding.h"
+#include "tile_digits.h"
+
+namespace tessera {
+namespace {
+
+using Kind = HloSharding::Kind;
+
+// ---- from HLO to axes -------------------------------------------------------------------------------------------------
+
+// The leaf's array in positions of a device order (position_of empty: device = position), with the members of subgroups, whose
+// order says nothing, sorted by position.
+std::vector<std::int64_t> sorted_positions(const HloSharding& leaf, const std::vector<std::int64_t>& position_of) {
+  std::vector<std::int64_t> out = leaf.devices;
+  if (!position_of.empty())
+    for (auto& device : out) device = at(position_of, device);
+  const auto size = subgroup_sizes(leaf);
+  for (auto group = out.begin(); group != out.end(); group += size.replicated) std::sort(group, group + size.replicated);
+  // Blocks of `width` sorted by their first member, `count` at a time.
+  const auto sort_blocks = [](auto first, std::int64_t count, std::int64_t width, std::vector<std::int64_t>* order) {
+    std::vector<std::int64_t> own(static_cast<std::size_t>(count));
+    std::vector<std::int64_t>& by = order != nullptr ? *order : own;
+    if (order == nullptr || order->empty()) {
+      by.resize(static_cast<std::size_t>(count));
+      std::iota(by.begin(), by.end(), 0);
+      std::sort(by.begin(), by.end(), [&](auto a, auto b) { return first[a * width] < first[b * width]; });
+    }
+    std::vector<std::int64_t> sorted;
+    for (const auto block : by) sorted.insert(sorted.end(), first + block * width, first + (block + 1) * width);
+    std::copy(sorted.begin(), sorted.end(), first);
+  };
+  if (size.unreduced > 1)
+    for (auto group = out.begin(); group != out.end(); group += size.unreduced * size.replicated)
+      sort_blocks(group, size.unreduced, size.replicated, nullptr);
+  std::vector<std::int64_t> manual_order;  // one for all data tiles: a manual group is the same index in each
+  const auto width = size.unreduced * size.replicated;
+  if (size.manual > 1)
+    for (auto group = out.begin(); group != out.end(); group += size.manual * width)
+      sort_blocks(group, size.manual, width, &manual_order);
+  return out;
+}
+
+// The (sub-)axes that a digit of the position runs over, major to minor; null when it cuts an axis unevenly.
+std::optional<std::vector<AxisRef>> axes_of(const Mesh& mesh, const std::vector<std::int64_t>& strides, Digit digit) {
+  std::vector<AxisRef> out;
+  for (int axis = mesh.axis_count() - 1; axis >= 0 && digit.size > 1; --axis) {
+    const auto axis_size = at(mesh.axes(), axis).size;
+    const auto stride = at(strides, axis);
+    if (digit.stride >= stride * axis_size) continue;
+    if (digit.stride % stride != 0 || axis_size % (digit.stride / stride) != 0) return std::nullopt;
+    const auto rest = axis_size / (digit.stride / stride);  // of this axis from the digit's stride upwards
+    const auto size = std::min(rest, digit.size);
+    if (rest % size != 0 || digit.size % size != 0) return std::nullopt;
+    if (size > 1) out.push_back({axis, rest / size, size});
+    digit.stride *= size;
+    digit.size /= size;
+  }
+  if (digit.size > 1) return std::nullopt;
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+std::vector<std::int64_t> axis_strides(const Mesh& mesh) {
+  Dims sizes;
+  for (const auto& axis : mesh.axes()) sizes.push_back(axis.size);
+  return row_major_strides(sizes);
+}
+
+std::vector<std::int64_t> inverse(const std::vector<std::int64_t>& order) {
+  std::vector<std::int64_t> out(order.size());
+  for (int p = 0; p < isize(order); ++p) at(out, at(order, p)) = p;
+  return out;
+}
+
+std::optional<Sharding> tiled_to_axes(const HloSharding& leaf, const Mesh& mesh, int ndim) {
+  require(data_ndim(leaf) == ndim, "sharding {} has {} dims, the value {}", hlo_sharding_text(leaf), data_ndim(leaf), ndim);
+  if (isize(leaf.devices) != mesh.device_count()) return std::nullopt;
+  const auto digits = tile_digits(leaf.tile_dims, sorted_positions(leaf, inverse(mesh.device_order())));
+  if (!digits) return std::nullopt;
+  Sharding out = Sharding::replicated(mesh, ndim);
+  const auto strides = axis_strides(mesh);
+  for (int d = 0; d < isize(leaf.tile_dims); ++d) {
+    std::vector<AxisRef> axes;
+    for (const auto& digit : at(*digits, d)) {
+      const auto refs = axes_of(mesh, strides, digit);
+      if (!refs) return std::nullopt;
+      axes.insert(axes.end(), refs->begin(), refs->end());
+    }
+    if (d < ndim) {
+      at(out.dims, d).axes = std::move(axes);
+      continue;
+    }
+    const auto type = at(leaf.subgroup_types, d - ndim);
+    if (type == SubgroupType::kManual) out.manual = std::move(axes);
+    if (type == SubgroupType::kUnreduced) out.partial = std::move(axes);
+  }
+  std::sort(out.manual.begin(), out.manual.end());
+  std::sort(out.partial.begin(), out.partial.end());
+  return out;
+}
+
+// ---- meshes for texts that name none ------------------------------------------------------------------------------------
+
+// A mesh under construction: a device order and the strides at which some sharding cuts the position.
+struct MeshGroup {
+  std::vector<std::int64_t> order;        // empty: 0, 1, 2, …
+  std::vector<std::int64_t> position_of;  // its inverse
+  std::set<std::int64_t> cuts;
+
+  // False (and unchanged) when the sharding does not nest with those before.
+  bool add(const HloSharding& leaf) {
+    const auto digits = tile_digits(leaf.tile_dims, sorted_positions(leaf, position_of));
+    if (!digits) return false;
+    auto all = cuts;
+    for (const auto& dim : *digits)
+      for (const auto& digit : dim) all.insert({digit.stride, digit.stride * digit.size});
+    for (auto cut = all.begin(); std::next(cut) != all.end(); ++cut)
+      if (*std::next(cut) % *cut != 0) return false;
+    cuts = std::move(all);
+    return true;
+  }
+  [[nodiscard]] Mesh mesh(const std::string& name) const {
+    std::vector<MeshAxis> axes;
+    for (auto cut = cuts.rbegin(); std::next(cut) != cuts.rend(); ++cut)
+      axes.push_back({fmt::format("_{}", axes.size()), *cut / *std::next(cut)});
+    return Mesh(std::move(axes), order, name);
+  }
+};
+
+MeshGroup fresh_group(std::int64_t device_count, std::vector<std::int64_t> order = {}) {
+  MeshGroup out;
+  out.position_of = inverse(order);
+  out.order = std::move(order);
+  out.cuts = {1, device_count};
+  return out;
+}
+
+std::string unused_mesh_name(const std::vector<Mesh>& meshes) {
+  for (std::size_t k = 0;; ++k) {
+    const std::string name = k == 0 ? "mesh" : fmt::format("mesh_{}", k);
+    if (std::none_of(meshes.begin(), meshes.end(), [&](const Mesh& mesh) { return mesh.name() == name; })) return name;
+  }
+}
+
+// Meshes for shardings that nest in no single one: each joins the first that takes it, else begins its own.
+void add_meshes(const std::vector<HloSharding>& leaves, std::int64_t device_count, std::vector<Mesh>& known) {
+  std::vector<MeshGroup> groups;
+  for (const auto& leaf : leaves) {
+    if (std::any_of(groups.begin(), groups.end(), [&](MeshGroup& group) { return group.add(leaf); })) continue;
+    groups.push_back(fresh_group(device_count));
+    if (groups.back().add(leaf)) continue;
+    groups.back() = fresh_group(device_count, leaf.devices);
+    ensure(groups.back().add(leaf), "a sharding does not fit the mesh of its own device order");
+  }
+  for (const auto& group : groups) known.push_back(group.mesh(unused_mesh_name(known)));
+}
+
+std::vector<AxisRef> all_axes(const Mesh& mesh) {
+  std::vector<AxisRef> out;
+  for (int axis = 0; axis < mesh.axis_count(); ++axis)
+    if (at(mesh.axes(), axis).size > 1) out.push_back(mesh.whole_axis(axis));
+  return out;
+}
+
+// ---- from axes to HLO ---------------------------------------------------------------------------------------------------
+
+// Every mesh axis cut where some used part begins or ends, major to minor, as digits of the position.
+Digits mesh_pieces(const Sharding& sharding) {
+  const auto used = sharding.used_axes();
+  const auto strides = axis_strides(sharding.mesh);
+  Digits out;
+  for (int axis = 0; axis < sharding.mesh.axis_count(); ++axis) {
+    const auto size = at(sharding.mesh.axes(), axis).size;
+    std::set<std::int64_t> cuts = {1, size};  // products of the leading parts
+    for (const auto& ref : used)
+      if (ref.axis == axis) cuts.insert({ref.pre, ref.pre * ref.size});
+    for (auto cut = cuts.begin(); std::next(cut) != cuts.end(); ++cut) {
+      require(*std::next(cut) % *cut == 0 && size % *std::next(cut) == 0, "the parts of mesh axis \"{}\" used by {} do not nest",
+              at(sharding.mesh.axes(), axis).name, sharding.str());
+      out.push_back({size / *std::next(cut) * at(strides, axis), *std::next(cut) / *cut});
+    }
+  }
+  return out;
+}
+
+// Moves the pieces that the axes cover, in their order, out of `left`.
+Digits take_pieces(const Mesh& mesh, const std::vector<AxisRef>& axes, Digits& left) {
+  const auto strides = axis_strides(mesh);
+  Digits out;
+  for (const auto& ref : axes) {
+    const auto low = at(mesh.axes(), ref.axis).size / (ref.pre * ref.size) * at(strides, ref.axis);
+    const auto high = low * ref.size;
+    std::int64_t taken = 1;
+    for (auto piece = left.begin(); piece != left.end();) {
+      const bool inside = piece->stride >= low && piece->stride * piece->size <= high;
+      if (inside) out.push_back(*piece);
+      if (inside) taken *= piece->size;
+      piece = inside ? left.erase(piece) : piece + 1;
+    }
+    require(taken == ref.size, "a sharding uses mesh axis {} twice", mesh.axis_text(ref));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<Mesh> common_mesh(const std::vector<HloSharding>& shardings, std::int64_t device_count) {
+  const auto try_order = [&](std::vector<std::int64_t> order, const HloSharding** misfit) -> std::optional<Mesh> {
+    MeshGroup group = fresh_group(device_count, std::move(order));
+    for (const auto& leaf : shardings) {
+      if (leaf.kind != Kind::kTiled || group.add(leaf)) continue;
+      *misfit = &leaf;
+      return std::nullopt;
+    }
+    return group.mesh("mesh");
+  };
+  const HloSharding* misfit = nullptr;
+  if (auto mesh = try_order({}, &misfit)) return mesh;
+  return try_order(misfit->devices, &misfit);
+}
+
+std::optional<Sharding> to_axes(const HloSharding& sharding, const Mesh& mesh, int ndim) {
+  switch (sharding.kind) {
+    case Kind::kReplicated: return Sharding::replicated(mesh, ndim);
+    case Kind::kMaximal: return Sharding::maximal(mesh, sharding.device);
+    case Kind::kManual: return Sharding::manual_everywhere(mesh);
+    case Kind::kTiled: return tiled_to_axes(sharding, mesh, ndim);
+    case Kind::kUnknown: {
+      Sharding out;
+      out.kind = Sharding::Kind::kUnknown;
+      out.mesh = mesh;
+      return out;
+    }
+    case Kind::kUnreduced: break;
+  }
+  Sharding out = Sharding::replicated(mesh, ndim);
+  out.partial = all_axes(mesh);
+  return out;
+}
+
+std::vector<Sharding> to_axes(const std::vector<std::pair<HloSharding, int>>& shardings_and_ndims,
+                              std::int64_t device_count, std::vector<Mesh>& known) {
+  const auto find = [&](const HloSharding& leaf, int ndim) -> std::optional<Sharding> {
+    for (const auto& mesh : known)
+      if (auto found = to_axes(leaf, mesh, ndim)) return found;
+    return std::nullopt;
+  };
+  std::vector<std::optional<Sharding>> found(shardings_and_ndims.size());
+  std::vector<HloSharding> homeless;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto& [leaf, ndim] = shardings_and_ndims[i];
+    if (leaf.kind != Kind::kTiled) continue;
+    require(isize(leaf.devices) == device_count, "sharding {} is over {} devices, the module over {}", hlo_sharding_text(leaf),
+            leaf.devices.size(), device_count);
+    found[i] = find(leaf, ndim);
+    if (!found[i]) homeless.push_back(leaf);
+  }
+  if (!homeless.empty()) {
+    if (const auto mesh = common_mesh(homeless, device_count)) {
+      known.emplace_back(mesh->axes(), mesh->device_order(), unused_mesh_name(known));
+    } else {
+      add_meshes(homeless, device_count, known);
+    }
+  }
+  if (known.empty()) known.push_back(*common_mesh({}, device_count));
+  std::vector<Sharding> out;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (!found[i]) found[i] = find(shardings_and_ndims[i].first, shardings_and_ndims[i].second);
+    ensure(found[i].has_value(), "sharding {} fits no mesh", hlo_sharding_text(shardings_and_ndims[i].first));
+    out.push_back(std::move(*found[i]));
+  }
+  return out;
+}
+
+HloSharding to_hlo(const Sharding& sharding) {
+  HloSharding out;
+  if (sharding.kind == Sharding::Kind::kMaximal) {
+    out.kind = Kind::kMaximal;
+    out.device = sharding.device;
+    return out;
+  }
+  if (sharding.kind != Sharding::Kind::kTiled) {
+    out.kind = sharding.kind == Sharding::Kind::kManual ? Kind::kManual : Kind::kUnknown;
+    return out;
+  }
+  if (sharding.used_axes().empty()) return out;
+  Digits left = mesh_pieces(sharding);
+  std::vector<Digits> dims;
+  for (const auto& dim : sharding.dims) dims.push_back(take_pieces(sharding.mesh, dim.axes, left));
+  const auto add_subgroup = [&](SubgroupType type, Digits digits) {
+    dims.push_back(std::move(digits));
+    out.subgroup_types.push_back(type);
+  };
+  add_subgroup(SubgroupType::kManual, take_pieces(sharding.mesh, sharding.manual, left));
+  if (sharding.reduction == Reduction::kSum)
+    add_subgroup(SubgroupType::kUnreduced, take_pieces(sharding.mesh, sharding.partial, left));
+  add_subgroup(SubgroupType::kReplicated, std::move(left));
+  Dims sizes;
+  Digits order;
+  for (const auto& dim : dims) {
+    out.tile_dims.push_back(1);
+    for (const auto& digit : dim) {
+      out.tile_dims.back() *= digit.size;
+      sizes.push_back(digit.size);
+      order.push_back(digit);
+    }
+  }
+  out.kind = Kind::kTiled;
+  for_each_index(sizes, [&](const Dims& index) {
+    std::int64_t position = 0;
+    for (std::size_t k = 0; k < index.size(); ++k) position += index[k] * order[k].stride;
+    out.devices.push_back(sharding.mesh.device_at(position));
+  });
+  if (out.devices.size() == 1) return HloSharding{};
+  normalize(out);
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tile array seen as mixed-radix digits of the position: what V2 texts, meshes and axes have in common.
+//
+//   tile dims [4,2], positions 0,2,1,3,4,6,5,7 … -> dim 0: digits (stride 4, size 2)(1, 2), dim 1: (2, 2)
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tessera/sharding/hlo_sharding.h"
+
+namespace tessera {
+
+struct Digit {
+  std::int64_t stride = 1;
+  std::int64_t size = 1;
+  friend bool operator==(const Digit&, const Digit&) = default;
+};
+/// Major to minor.
+using Digits = std::vector<Digit>;
+
+/// The digits of each tile dim, each as large as it can be; null when the positions (a permutation, row-major over the tile
+/// dims) are not of that kind.
+std::optional<std::vector<Digits>> tile_digits(const std::vector<std::int64_t>& tile_dims,
+                                               const std::vector<std::int64_t>& positions);
+
+/// Normalises a kTiled leaf: size-1 subgroups dropped, types merged in XLA's order, replicas sorted, iota form found, kinds
+/// other than kTiled where they say the same. Expects devices to be a permutation of 0..n-1.
+void normalize(HloSharding& leaf);
+
+/// The subgroups' sizes of a normalised leaf (1 where absent) and the number of data tiles.
+struct SubgroupSizes {
+  std::int64_t data = 1;
+  std::int64_t manual = 1;
+  std::int64_t unreduced = 1;
+  std::int64_t replicated = 1;
+};
+SubgroupSizes subgroup_sizes(const HloSharding& leaf);
+int data_ndim(const HloSharding& leaf);
+
+}  // namespace tessera
