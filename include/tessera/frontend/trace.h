@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rank's trace: the computation that recorded ops go to, until mark_step cuts it. What nn, optim and fsdp are built on; users
+// need it only to write functions of their own:
+//
+//   Tensor double_of(Operand x) {
+//     return trace().record(x.where(), [&](Builder&) { Value v = trace().use(x.tensor()); return ops::add(v, v); });
+//   }
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tessera/frontend/tensor.h"
+#include "tessera/ir/builder.h"
+#include "tessera/runtime/buffer.h"
+
+namespace tessera {
+
+/// A value: data, recorded, or deferred. Several variables may hold one.
+struct Node {
+  Type type;
+  std::uint64_t order = 0;            // of creation on this rank
+  std::string name;                   // of the variable it was made for
+  std::optional<Sharding> sharding;   // how it lies or must lie; none: whole everywhere (data), or free (recorded)
+
+  DeviceArray shard;                  // data: this rank's part
+  std::optional<Literal> host;        // data: the whole value, the same on every rank
+  bool is_abstract = false;           // data without a value, for plans
+
+  Id id = -1;                         // recorded: in the trace of `epoch`
+  std::uint64_t epoch = 0;
+  std::shared_ptr<Node> replaces;     // recorded: the data whose memory it may take over
+
+  Initializer initializer;            // deferred
+
+  [[nodiscard]] bool has_data() const { return host.has_value() || !shard.is_null() || is_abstract; }
+  [[nodiscard]] bool is_deferred() const { return initializer != nullptr; }
+};
+
+/// How ops use a parameter of an FSDP unit: gathered, at the use.
+struct Unshard {
+  std::string unit;
+  Sharding gathered;
+  bool recompute = true;  // gather again for the backward pass
+};
+
+/// A variable.
+class TensorImpl {
+ public:
+  std::shared_ptr<Node> node;
+  std::string name;
+  bool requires_grad = false;
+  Tensor grad;
+  std::shared_ptr<const Unshard> unshard;
+  std::optional<DType> compute_dtype;           // uses see it converted
+  std::optional<Sharding> gradient_sharding;    // binds grad()
+  bool has_optimizer_state = false;
+};
+
+class Trace {
+ public:
+  Trace();
+  ~Trace();
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  /// Emits with `where` (and the module path and unit around it) in the notes; the result is a recorded tensor.
+  Tensor record(const std::source_location& where, const std::function<Value(Builder&)>& emit);
+  /// The value of a tensor as ops see it: converted and gathered where it is a parameter of a unit; gradients flow to it.
+  Value use(const Tensor& tensor);
+  /// The value as stored.
+  Value stored(const Tensor& tensor);
+  /// A tensor for a value of this trace; `sharding` binds the result of the step.
+  Tensor wrap(Value value, std::optional<Sharding> sharding = {}, std::string name = {});
+
+  [[nodiscard]] Builder& builder() { return *entry_; }
+  /// u32[2] for one random op: from seed and step (graph inputs) and the op's number in this step.
+  Value random_key();
+  /// A number that no variable of this rank had: for initial values.
+  std::uint64_t next_variable() { return ++variables_; }
+
+  [[nodiscard]] std::uint64_t seed() const { return seed_; }
+  void set_seed(std::uint64_t seed);
+
+  // ---- for the cut ----------------------------------------------------------------------------------------------------
+
+  /// A use of a variable that wants gradients, by its stored value.
+  struct Leaf {
+    std::weak_ptr<TensorImpl> variable;
+    std::uint64_t order = 0;
+    Id stored = -1;
+  };
+  [[nodiscard]] const std::vector<Leaf>& leaves() const { return leaves_; }
+  [[nodiscard]] const std::vector<std::shared_ptr<Node>>& inputs() const { return inputs_; }
+  /// The recorded nodes that a tensor still holds, in order of creation.
+  [[nodiscard]] std::vector<std::shared_ptr<Node>> live_nodes() const;
+  [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
+  /// The inputs' places in inputs(), by entry instruction.
+  [[nodiscard]] int input_index(Id parameter) const;
+  std::shared_ptr<Node> make_node(Type type, std::string name = {});
+  void register_deferred(const std::shared_ptr<Node>& node) { deferred_.push_back(node); }
+  /// Deferred nodes that a tensor still holds, in order of creation; forgets them.
+  std::vector<std::shared_ptr<Node>> take_deferred();
+  /// Lets go of all recorded ops and inputs; `next_step` moves the random state on.
+  void clear(bool next_step);
+
+  /// Module path and FSDP unit that recorded ops belong to.
+  struct Scope {
+    std::string path;
+    std::string unit;
+  };
+  void push_scope(Scope scope);
+  void pop_scope();
+  /// Notes for ops at `where` in the current scope.
+  NotesRef notes(const std::source_location& where);
+
+  std::int64_t recorded_ops = 0;
+
+ private:
+  void start();
+  Id id_of(const std::shared_ptr<Node>& node);
+  Id input_of(const std::shared_ptr<Node>& node);
+  Value gathered(const Tensor& tensor, Value stored);
+
+  std::unique_ptr<ProgramBuilder> program_;
+  std::unique_ptr<Builder> entry_;
+  std::vector<std::shared_ptr<Node>> inputs_;
+  std::unordered_map<const Node*, Id> input_ids_;
+  std::unordered_map<Id, int> input_indices_;
+  std::vector<std::weak_ptr<Node>> recorded_;
+  std::vector<std::weak_ptr<Node>> deferred_;
+  std::vector<Leaf> leaves_;
+  std::unordered_map<const Node*, Id> gathered_;  // by stored node: gathered once a trace
+  std::vector<Scope> scopes_;
+  std::unordered_map<std::size_t, NotesRef> notes_;
+  std::shared_ptr<Node> random_state_;
+  std::uint64_t random_ops_ = 0;
+  std::uint64_t step_ = 0;
+  std::uint64_t seed_ = 42;
+  std::uint64_t variables_ = 0;
+  std::uint64_t orders_ = 0;
+  std::uint64_t epoch_ = 1;
+};
+
+/// The current rank's.
+Trace& trace();
+
+/// Ops recorded within belong to the module at `path` and, unless empty, to the FSDP unit.
+class TraceScope {
+ public:
+  TraceScope(std::string path, std::string unit) { trace().push_scope({std::move(path), std::move(unit)}); }
+  ~TraceScope() { trace().pop_scope(); }
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+};
+
+}  // namespace tessera

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fully sharded data parallel: parameters, gradients and optimizer state live sharded; a unit's weights are gathered where they are
+// used. Nothing here communicates: units are shardings and marks that the partitioner turns into collectives.
+//
+//   FullyShardedDataParallel wrapped(model, {.mesh = mesh, .auto_wrap_policy = transformer_auto_wrap_policy({"GPT2Block"})});
+//   Tensor loss = wrapped(tokens, labels);
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/fsdp/wrap_policy.h"
+#include "tessera/nn/module.h"
+#include "tessera/sharding/mesh.h"
+
+namespace tessera {
+
+struct FsdpOptions {
+  /// None: the default mesh, or `fsdp` over all devices when none was set.
+  std::optional<Mesh> mesh{};
+  /// None: the repeated block.
+  WrapPolicy auto_wrap_policy{};
+  /// Gather again in the backward pass (ZeRO-3); false keeps gathered weights from forward to backward (ZeRO-2).
+  bool reshard_after_forward = true;
+  /// The root unit's own parameters stay gathered.
+  bool disable_reshard_on_root = true;
+  /// Parameters are used in this type (stored in their own).
+  std::optional<DType> compute_dtype{};
+  /// Shard over this axis; "": `fsdp`, else `data`.
+  std::string axis{};
+};
+
+/// What one unit holds.
+struct FsdpUnit {
+  std::string name;         // module path; "(root)" for the rest
+  std::string class_name;
+  std::vector<std::string> parameters;
+  std::int64_t elements = 0;
+  std::int64_t bytes = 0;            // gathered
+  std::int64_t bytes_per_device = 0; // stored
+};
+
+/// Makes units of `module`: marks parameters and modules. Errors: already wrapped, built after an optimizer, no such axis, a tied
+/// parameter in two units.
+std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options);
+/// A table of the units, sizes and totals.
+std::string unit_report(const std::vector<FsdpUnit>& units);
+
+template <class M>
+class FullyShardedDataParallel {
+ public:
+  explicit FullyShardedDataParallel(M& module, const FsdpOptions& options = {})
+      : module_(module), units_(fully_shard(module, options)) {}
+  template <class... Args>
+  auto operator()(Args&&... args) {
+    return module_(std::forward<Args>(args)...);
+  }
+  [[nodiscard]] M& module() { return module_; }
+  [[nodiscard]] std::vector<Tensor> parameters() const { return module_.parameters(); }
+  [[nodiscard]] const std::vector<FsdpUnit>& units() const { return units_; }
+  [[nodiscard]] std::string str() const { return module_.str() + unit_report(units_); }
+
+ private:
+  M& module_;
+  std::vector<FsdpUnit> units_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPT-2 under Hugging Face's names. Attention weights are [C, 3, H, D] so that heads can be sharded; files hold [C, 3C].
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "tessera/nn/layers.h"
+
+namespace tessera::nn {
+
+/// Hugging Face's GPT-2 configuration. Keys it does not use are kept and written back.
+struct GPT2Config {
+  std::int64_t vocab_size = 50257;
+  std::int64_t n_positions = 1024;
+  std::int64_t n_embd = 768;
+  std::int64_t n_layer = 12;
+  std::int64_t n_head = 12;
+  std::int64_t n_inner = 0;  // 0: 4 n_embd
+  std::string activation_function = "gelu_new";
+  double resid_pdrop = 0.1;
+  double embd_pdrop = 0.1;
+  double attn_pdrop = 0.1;
+  double layer_norm_epsilon = 1e-5;
+  double initializer_range = 0.02;
+  bool tie_word_embeddings = true;
+  DType dtype = DType::kF32;  // of parameters; not part of the file
+  std::string source_json;    // the file as read, for keys that nothing here uses
+
+  /// Errors: not JSON, a key of the wrong kind, n_embd not divisible by n_head, an activation that is unknown.
+  static GPT2Config from_json(const std::string& text);
+  static GPT2Config from_file(const std::string& path);
+  /// Everything that was read, with the values of the fields above.
+  [[nodiscard]] std::string to_json() const;
+  [[nodiscard]] std::int64_t inner() const { return n_inner == 0 ? 4 * n_embd : n_inner; }
+  void check() const;
+};
+
+/// Causal self-attention.
+class GPT2Attention : public Callable<GPT2Attention> {
+ public:
+  explicit GPT2Attention(const GPT2Config& config);
+  Tensor forward(const Tensor& x);  // [b, t, c] -> [b, t, c]
+  /// [C, 3, H, D] and [3, H, D].
+  [[nodiscard]] Tensor qkv_weight() const { return qkv_weight_; }
+  [[nodiscard]] Tensor qkv_bias() const { return qkv_bias_; }
+  [[nodiscard]] Conv1D& c_proj() { return c_proj_; }
+  [[nodiscard]] std::string_view class_name() const override { return "GPT2Attention"; }
+
+ private:
+  /// Holds c_attn.weight and c_attn.bias under their names.
+  class FusedProjection : public Module {
+   public:
+    FusedProjection(const GPT2Config& config, Tensor& weight, Tensor& bias);
+    [[nodiscard]] std::string_view class_name() const override { return "Conv1D"; }
+  };
+  std::int64_t heads_, head_size_;
+  Tensor qkv_weight_, qkv_bias_;
+  FusedProjection c_attn_;
+  Conv1D c_proj_;
+  Dropout attn_dropout_, resid_dropout_;
+};
+
+class GPT2MLP : public Callable<GPT2MLP> {
+ public:
+  explicit GPT2MLP(const GPT2Config& config);
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] Conv1D& c_fc() { return c_fc_; }
+  [[nodiscard]] Conv1D& c_proj() { return c_proj_; }
+  [[nodiscard]] std::string_view class_name() const override { return "GPT2MLP"; }
+
+ private:
+  Conv1D c_fc_, c_proj_;
+  std::string activation_;
+  Dropout dropout_;
+};
+
+class GPT2Block : public Callable<GPT2Block> {
+ public:
+  explicit GPT2Block(const GPT2Config& config);
+  Tensor forward(const Tensor& x);
+  [[nodiscard]] GPT2Attention& attn() { return attn_; }
+  [[nodiscard]] GPT2MLP& mlp() { return mlp_; }
+  [[nodiscard]] std::string_view class_name() const override { return "GPT2Block"; }
+
+ private:
+  LayerNorm ln_1_;
+  GPT2Attention attn_;
+  LayerNorm ln_2_;
+  GPT2MLP mlp_;
+};
+
+/// The blocks, embeddings and final norm: `transformer`.
+class GPT2Model : public Callable<GPT2Model> {
+ public:
+  explicit GPT2Model(const GPT2Config& config);
+  Tensor forward(const Tensor& tokens);  // s32 [b, t] -> [b, t, c]
+  [[nodiscard]] ModuleList<GPT2Block>& blocks() { return h_; }
+  [[nodiscard]] Embedding& wte() { return wte_; }
+  [[nodiscard]] Embedding& wpe() { return wpe_; }
+  [[nodiscard]] LayerNorm& ln_f() { return ln_f_; }
+  [[nodiscard]] std::string_view class_name() const override { return "GPT2Model"; }
+
+ private:
+  std::int64_t positions_;
+  Embedding wte_, wpe_;
+  Dropout drop_;
+  ModuleList<GPT2Block> h_;
+  LayerNorm ln_f_;
+};
+
+/// With the language-model head, tied to the token embedding unless the configuration says otherwise.
+class GPT2LMHeadModel : public Callable<GPT2LMHeadModel> {
+ public:
+  explicit GPT2LMHeadModel(const GPT2Config& config);
+  /// s32 [b, t] -> [b, t, vocabulary].
+  Tensor logits(const Tensor& tokens);
+  /// The mean cross entropy of predicting labels[.., i + 1] from tokens[.., ..i]; labels of -100 do not count.
+  Tensor forward(const Tensor& tokens, const Tensor& labels);
+  [[nodiscard]] GPT2Model& transformer() { return transformer_; }
+  [[nodiscard]] GPT2Block& block(int i) { return transformer_.blocks()[i]; }
+  [[nodiscard]] const GPT2Config& config() const { return config_; }
+  [[nodiscard]] Tensor head_weight() const { return head_weight_; }
+  [[nodiscard]] std::string_view class_name() const override { return "GPT2LMHeadModel"; }
+
+ private:
+  class Head : public Module {
+   public:
+    Head(const GPT2Config& config, const Embedding& embedding, Tensor& weight);
+    [[nodiscard]] std::string_view class_name() const override { return "Linear"; }
+  };
+  GPT2Config config_;
+  GPT2Model transformer_;
+  Tensor head_weight_;
+  Head lm_head_;
+};
+
+/// The usual column and row shardings over one axis: c_attn by heads, c_fc by columns, both c_proj by rows, wte by vocabulary.
+void shard_tensor_parallel(GPT2LMHeadModel& model, const Mesh& mesh, const std::string& axis);
+
+}  // namespace tessera::nn

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything a training program needs.
+#pragma once
+
+#include "tessera/frontend/functions.h"
+#include "tessera/frontend/mark_sharding.h"
+#include "tessera/frontend/runtime.h"
+#include "tessera/frontend/tensor.h"
+#include "tessera/fsdp/fsdp.h"
+#include "tessera/ir/text.h"
+#include "tessera/nn/gpt2.h"
+#include "tessera/nn/initializers.h"
+#include "tessera/nn/layers.h"
+#include "tessera/optim/optimizer.h"
+#include "tessera/optim/schedule.h"
+#include "tessera/runtime/metrics.h"
