@@ -11,10 +11,12 @@
 namespace tessera {
 
 struct PartitionOptions {
-  /// Fewer gathers kept alive: see docs. Names of passes to leave out (optimize-collectives, merge-duplicates, …).
+  /// Names of passes to leave out (merge-duplicates, …).
   std::vector<std::string> skip_passes;
   /// Called with the program after each pass.
   std::function<void(const std::string& pass, const Program&)> dump;
+  /// Leave shardings and global dims on the local instructions (check uses them to poison padding).
+  bool keep_shardings = false;
 };
 
 /// One inserted collective and why it is there.

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Does the partitioned program compute what the global one does? On seeded inputs, with padding poisoned before every use.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tessera/ir/program.h"
+#include "tessera/partitioner/partition.h"
+#include "tessera/tensor/literal.h"
+
+namespace tessera {
+
+/// Runs a per-device program on all its devices: arguments[device][parameter] in, one result per device out.
+using RunDevices =
+    std::function<std::vector<Literal>(const Program& program, const std::vector<std::vector<Literal>>& arguments)>;
+
+struct CheckOptions {
+  std::uint64_t seed = 0;
+  /// Loops stop after so many rounds on both sides; reported.
+  std::int64_t trip_limit = 1000;
+  /// How the partitioned program runs; null: reference evaluation in lockstep, with padding filled with NaN or extreme
+  /// integers behind every instruction.
+  RunDevices run;
+};
+
+struct CheckReport {
+  bool passed = false;
+  std::vector<std::string> failures;  // "result 0 f32[7,5] at [3,2]: expected 1.25, got nan (device 1)"
+  std::int64_t values_compared = 0;
+  double worst = 0;                   // largest difference as a share of its bound
+  int input_draws = 1;                // inputs are redrawn while most results are not finite
+};
+
+/// Partitions and compares. Integers must be equal; floats within a bound from dtype and magnitudes; NaN where NaN is due.
+CheckReport check_partition(const Program& program, const CheckOptions& options = {});
+
+/// Seeded arguments for a program's entry: floats around zero, indices also out of range.
+std::vector<Literal> seeded_arguments(const Program& program, std::uint64_t seed);
+
+}  // namespace tessera

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "tessera/base/text.h"
+#include "tessera/ir/op_def.h"
+#include "tessera/partitioner/partition.h"
+
+namespace tessera {
+namespace {
+
+std::vector<std::string> value_names(const Computation& computation, bool parameters_only) {
+  std::vector<std::string> names;
+  for (const auto& instruction : computation.instructions)
+    if (!parameters_only || instruction.op->role == Role::kParameter) names.push_back(instruction.name);
+  return names;
+}
+
+std::pair<ComputationId, Id> find_value(const Program& program, std::string_view name) {
+  if (name.starts_with('%')) name.remove_prefix(1);
+  ComputationId computation = program.entry;
+  if (const auto slash = name.find('/'); slash != std::string_view::npos) {
+    std::vector<std::string> known;
+    computation = -1;
+    for (ComputationId c = 0; c < isize(program.computations); ++c) {
+      known.push_back(program[c].name);
+      if (program[c].name == name.substr(0, slash)) computation = c;
+    }
+    require(computation >= 0, "no computation is named \"{}\"{}", name.substr(0, slash),
+            suggest_name(name.substr(0, slash), known));
+    name.remove_prefix(slash + 1);
+    if (name.starts_with('%')) name.remove_prefix(1);
+  }
+  const auto& instructions = program[computation].instructions;
+  const auto named = [&](const Instruction& instruction) { return instruction.name == name; };
+  auto found = std::find_if(instructions.begin(), instructions.end(), [&](const Instruction& instruction) {
+    return named(instruction) && instruction.op->role == Role::kParameter;
+  });
+  if (found == instructions.end()) found = std::find_if(instructions.begin(), instructions.end(), named);
+  const auto known = value_names(program[computation], instructions.size() > 40);
+  require(found != instructions.end(), "no value of {} is named \"{}\"{}", program[computation].name, name,
+          suggest_name(name, known));
+  return {computation, static_cast<Id>(found - instructions.begin())};
+}
+
+}  // namespace
+
+Program annotate(const Program& program, const Mesh& mesh, const std::string& name, const std::string& spec) {
+  Program out = program;
+  const bool known = std::find(out.meshes.begin(), out.meshes.end(), mesh) != out.meshes.end();
+  if (!known) out.meshes.insert(out.meshes.begin(), mesh);
+  out.num_partitions = mesh.device_count();
+  const auto [computation, id] = find_value(program, name);
+  auto changed = std::make_shared<Computation>(program[computation]);
+  auto& instruction = at(changed->instructions, id);
+  require(instruction.type.is_array(), "%{} is {}; only arrays can be annotated", instruction.name, instruction.type.str());
+  try {
+    instruction.sharding =
+        make_sharding(Sharding::from_spec(mesh, PartitionSpec::parse(spec), instruction.type.ndim()));
+  } catch (Error& error) {
+    throw error.note(fmt::format("  %{}: {}", instruction.name, instruction.type.str()));
+  }
+  at(out.computations, computation) = std::move(changed);
+  return out;
+}
+
+}  // namespace tessera

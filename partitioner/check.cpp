@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/partitioner/check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "leaves.h"
+#include "localize.h"
+#include "tessera/base/text.h"
+#include "tessera/ops/evaluate.h"
+#include "tessera/sharding/placement.h"
+
+namespace tessera {
+namespace {
+
+// splitmix64: the same draws on every machine.
+class Draws {
+ public:
+  explicit Draws(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() { return hash_mix(state_, ++count_); }
+  double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
+
+ private:
+  std::uint64_t state_;
+  std::uint64_t count_ = 0;
+};
+
+template <class T>
+T draw(Draws& draws) {
+  if constexpr (kDTypeOf<T> == DType::kPred) {
+    return (draws.next() & 1U) != 0;
+  } else if constexpr (is_float(kDTypeOf<T>)) {
+    return static_cast<T>(draws.uniform() * 2 - 1);
+  } else {
+    const auto small = static_cast<std::int64_t>(draws.next() % 12U) - (is_signed_int(kDTypeOf<T>) ? 3 : 0);
+    return static_cast<T>(small);
+  }
+}
+
+Literal draw_literal(const Type& type, Draws& draws) {
+  if (type.is_tuple()) {
+    std::vector<Literal> elements;
+    for (const auto& element : type.elements()) elements.push_back(draw_literal(element, draws));
+    return Literal::tuple(std::move(elements));
+  }
+  Literal out(type);
+  if (type.is_array())
+    visit_dtype(type.dtype(), [&]<class T>() {
+      for (auto& element : out.mutable_data<T>()) element = draw<T>(draws);
+    });
+  return out;
+}
+
+template <class T>
+T poison() {
+  if constexpr (kDTypeOf<T> == DType::kPred)
+    return true;
+  else if constexpr (is_float(kDTypeOf<T>))
+    return static_cast<T>(std::numeric_limits<double>::quiet_NaN());
+  else
+    return std::numeric_limits<T>::max();
+}
+
+// Overwrites what lies outside the device's interval of the global array.
+void poison_padding(Literal& local, const Type& global, const Sharding& sharding, std::int64_t device) {
+  if (!sharding.is_tiled() || is_even(global, sharding)) return;
+  const Placement placement = placement_of(global, sharding);
+  Dims sizes;
+  for (int d = 0; d < global.ndim(); ++d) sizes.push_back(placement.interval(device, d).size());
+  visit_dtype(global.dtype(), [&]<class T>() {
+    auto data = local.mutable_data<T>();
+    std::size_t i = 0;
+    for_each_index(local.type().dims(), [&](const Dims& index) {
+      bool inside = true;
+      for (std::size_t d = 0; d < index.size(); ++d) inside = inside && index[d] < sizes[d];
+      if (!inside) data[i] = poison<T>();
+      ++i;
+    });
+  });
+}
+
+Dims parse_dims(const std::string& text) {
+  Dims dims;
+  for (const auto& part : split(text, ',')) dims.push_back(std::stoll(part));
+  return dims;
+}
+
+void observe(std::int64_t device, const Computation& computation, Id id, Literal& value) {
+  const auto& instruction = computation[id];
+  const auto* dims = instruction.frontend_attribute(kGlobalDimsAttribute);
+  if (dims == nullptr || !instruction.sharding || !instruction.type.is_array()) return;
+  poison_padding(value, Type::array(instruction.type.dtype(), parse_dims(*dims)), instruction.sharding->front(), device);
+}
+
+// Leaf by leaf: the shards of each argument for one device, padding poisoned.
+Literal shard_of(const Literal& global, const Shardings& shardings, std::size_t& leaf, std::int64_t device) {
+  if (global.type().is_tuple()) {
+    std::vector<Literal> elements;
+    for (const auto& element : global.elements()) elements.push_back(shard_of(element, shardings, leaf, device));
+    return Literal::tuple(std::move(elements));
+  }
+  const Sharding& sharding = shardings[leaf++];
+  if (!global.type().is_array()) return global;
+  Literal local = take_shard(global, sharding, device);
+  poison_padding(local, global.type(), sharding, device);
+  return local;
+}
+
+double epsilon_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF16: return 0x1p-10;
+    case DType::kBF16: return 0x1p-7;
+    case DType::kF32: return 0x1p-23;
+    default: return 0x1p-52;
+  }
+}
+
+// The largest finite magnitude of the array: what sums within it may have gone through.
+double magnitude_of(const Literal& array) {
+  double most = 0;
+  for (std::int64_t i = 0; i < array.type().element_count(); ++i) {
+    const double value = std::fabs(element_as_double(array, i));
+    if (std::isfinite(value)) most = std::max(most, value);
+  }
+  return most;
+}
+
+// How far the difference is within its bound; above 1 is a failure.
+double share_of_bound(double expected, double actual, double magnitude, DType dtype) {
+  if (std::isnan(expected) || std::isnan(actual)) return std::isnan(expected) == std::isnan(actual) ? 0 : 2;
+  if (expected == actual) return 0;
+  if (std::isinf(expected) || std::isinf(actual)) return 2;
+  // Sums in another order: a few hundred roundings at the size of the largest value met.
+  const double bound = epsilon_of(dtype) * 256 * (std::fabs(expected) + magnitude + 0x1p-20);
+  return std::fabs(expected - actual) / bound;
+}
+
+std::string index_text(const Dims& dims, std::int64_t i) {
+  Dims index(dims.size());
+  for (int d = isize(dims) - 1; d >= 0; --d) {
+    at(index, d) = i % at(dims, d);
+    i /= at(dims, d);
+  }
+  return "[" + join(index, ",") + "]";
+}
+
+void compare(const Literal& expected, const Literal& actual, const std::string& what, CheckReport& report) {
+  const Type& type = expected.type();
+  const double magnitude = is_float(type.dtype()) ? magnitude_of(expected) : 0;
+  int shown = 0;
+  for (std::int64_t i = 0; i < type.element_count(); ++i) {
+    ++report.values_compared;
+    const double a = element_as_double(expected, i);
+    const double b = element_as_double(actual, i);
+    double share = 0;
+    if (is_float(type.dtype()))
+      share = share_of_bound(a, b, magnitude, type.dtype());
+    else if (element_as_int(expected, i) != element_as_int(actual, i))
+      share = 2;
+    report.worst = std::max(report.worst, share);
+    if (share <= 1 || ++shown > 3) continue;
+    report.failures.push_back(
+        fmt::format("{} {} at {}: expected {}, got {}", what, type.str(), index_text(type.dims(), i), a, b));
+  }
+  if (shown > 3) report.failures.push_back(fmt::format("{} {}: {} more elements differ", what, type.str(), shown - 3));
+}
+
+bool mostly_finite(const Literal& result) {
+  std::int64_t finite = 0;
+  std::int64_t all = 0;
+  for (const auto& leaf : result.leaves()) {
+    if (!leaf.type().is_array() || !is_float(leaf.type().dtype())) continue;
+    for (std::int64_t i = 0; i < leaf.type().element_count(); ++i) {
+      ++all;
+      finite += std::isfinite(element_as_double(leaf, i)) ? 1 : 0;
+    }
+  }
+  return all == 0 || finite * 2 >= all;
+}
+
+}  // namespace
+
+std::vector<Literal> seeded_arguments(const Program& program, std::uint64_t seed) {
+  Draws draws(seed);
+  std::vector<Literal> out;
+  for (const auto& type : program.entry_computation().parameter_types()) out.push_back(draw_literal(type, draws));
+  return out;
+}
+
+CheckReport check_partition(const Program& program, const CheckOptions& options) {
+  CheckReport report;
+  const Partitioned parts = partition(program, {.skip_passes = {}, .dump = nullptr, .keep_shardings = !options.run});
+  const EvaluateOptions plain{.partition = 0, .trip_limit = options.trip_limit, .observe = nullptr};
+  std::vector<Literal> arguments = seeded_arguments(program, options.seed);
+  Literal expected = evaluate(program, arguments, plain);
+  while (!mostly_finite(expected) && report.input_draws < 5) {
+    arguments = seeded_arguments(program, hash_mix(options.seed, static_cast<std::size_t>(report.input_draws++)));
+    expected = evaluate(program, arguments, plain);
+  }
+
+  const auto& global = parts.global.entry_computation();
+  const std::int64_t devices = program.num_partitions;
+  std::vector<std::vector<Literal>> shards(static_cast<std::size_t>(devices));
+  for (std::int64_t device = 0; device < devices; ++device)
+    for (int p = 0; p < isize(arguments); ++p) {
+      std::size_t leaf = 0;
+      at(shards, device).push_back(shard_of(at(arguments, p), *global[at(global.parameters, p)].sharding, leaf, device));
+    }
+  const EvaluateOptions poisoned{.partition = 0, .trip_limit = options.trip_limit, .observe = observe};
+  const auto results =
+      options.run ? options.run(parts.program, shards) : evaluate_lockstep(parts.program, shards, poisoned);
+
+  const auto expected_leaves = expected.leaves();
+  const auto& shardings = *global[global.root].sharding;
+  for (int leaf = 0; leaf < isize(expected_leaves); ++leaf) {
+    const auto& want = at(expected_leaves, leaf);
+    if (!want.type().is_array()) continue;
+    std::vector<Literal> pieces;
+    for (const auto& result : results) pieces.push_back(at(result.leaves(), leaf));
+    const std::string what = fmt::format("result {}", leaf);
+    compare(want, assemble(want.type(), at(shardings, leaf), pieces), what, report);
+    // Replicas must agree with the value, not only the first of them.
+    for (std::int64_t device = 0; device < devices; ++device) {
+      Literal due = take_shard(want, at(shardings, leaf), device);
+      if (!is_even(want.type(), at(shardings, leaf))) continue;
+      compare(due, at(pieces, device), fmt::format("{} on device {}", what, device), report);
+    }
+  }
+  report.passed = report.failures.empty();
+  return report;
+}
+
+}  // namespace tessera

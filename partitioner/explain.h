@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each collective of a partitioned program costs and why it is there, read from the attributes its copy left on it.
+#pragma once
+
+#include <vector>
+
+#include "tessera/partitioner/partition.h"
+
+namespace tessera {
+
+std::vector<CollectiveNote> collective_notes(const Program& program);
+
+/// Bytes one device receives when it runs a collective once (design.md, `stats`).
+std::int64_t collective_bytes(const Computation& computation, const Instruction& instruction, std::int64_t partitions);
+
+/// How often each computation runs per run of the entry: loops by their trip count where it is known (else once).
+std::vector<double> run_counts(const Program& program);
+
+}  // namespace tessera

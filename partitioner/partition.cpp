@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recipe: which passes, in which order.
+#include "tessera/partitioner/partition.h"
+
+#include <algorithm>
+
+#include "explain.h"
+#include "insert_reshards.h"
+#include "localize.h"
+#include "propagate.h"
+#include "tessera/base/text.h"
+#include "tessera/passes/pipeline.h"
+#include "tessera/passes/passes.h"
+
+namespace tessera {
+namespace {
+
+void check_input(const Program& program) {
+  require(!program.partitioned,
+          "{} is already partitioned (it carries the partitioner's mark); give the global program instead", program.name);
+  for (const auto& instruction : program.entry_computation().instructions)
+    require(instruction.op->role != Role::kCollective && instruction.op->role != Role::kPartitionId,
+            "{} %{} stands in a global program: collectives and partition-id belong to per-device programs", instruction.op->name,
+            instruction.name);
+}
+
+}  // namespace
+
+Partitioned partition(const Program& program, const PartitionOptions& options) {
+  check_input(program);
+  Partitioned out;
+  Pipeline pipeline("partition", {.skip = options.skip_passes, .dump = options.dump});
+  pipeline.add("propagate", [](const Program& p) { return propagate(p); })
+      .add("insert-reshards", [](const Program& p) { return insert_reshards(p); })
+      .add("record-global",
+           [&](const Program& p) {
+             out.global = p;
+             return p;
+           })
+      .add("localize", [&](const Program& p) { return localize(p, {.keep_shardings = options.keep_shardings}); })
+      .add("merge-duplicates", [](const Program& p) { return merge_duplicates(p); })
+      .add("remove-dead-code", [](const Program& p) { return remove_dead_code(p); });
+  out.program = pipeline.run(program);
+  out.notes = collective_notes(out.program);
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <map>
+
+#include "explain.h"
+#include "tessera/base/text.h"
+#include "tessera/partitioner/partition.h"
+#include "tessera/schedule/schedule.h"
+
+namespace tessera {
+namespace {
+
+double flops_of(const Program& program, const Computation& computation, const Instruction& instruction) {
+  const auto& op = *instruction.op;
+  if (op.flops != nullptr) return op.flops(view_of(program, computation, instruction));
+  return op.elementwise && instruction.type.is_array() ? static_cast<double>(instruction.type.element_count()) : 0;
+}
+
+}  // namespace
+
+ProgramStats program_stats(const Program& program) {
+  ProgramStats stats;
+  stats.num_partitions = program.num_partitions;
+  const auto counts = run_counts(program);
+  std::map<std::string, ProgramStats::Kind> kinds;
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    if (at(counts, c) == 0) continue;
+    for (const auto& instruction : program[c].instructions) {
+      stats.flops_per_device += flops_of(program, program[c], instruction) * at(counts, c);
+      if (instruction.op->role != Role::kCollective) continue;
+      auto& kind = kinds[std::string(instruction.op->name)];
+      kind.opcode = instruction.op->name;
+      ++kind.count;
+      kind.bytes += static_cast<std::int64_t>(
+          static_cast<double>(collective_bytes(program[c], instruction, program.num_partitions)) * at(counts, c));
+    }
+  }
+  for (auto& [name, kind] : kinds) {
+    stats.total_collective_bytes += kind.bytes;
+    stats.collectives.push_back(std::move(kind));
+  }
+  stats.peak_bytes_per_device = peak_bytes(program);
+  return stats;
+}
+
+}  // namespace tessera
