@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files, with errors that say which rank on which host could not do what.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+/// Error `rank 3 on host node7 cannot read data/train.txt: No such file or directory` unless it is a file that can be read.
+void check_readable(const std::string& path);
+/// The same as a value: "" when readable, else the error's text. For checks whose outcome the ranks compare first.
+std::string why_unreadable(const std::string& path);
+
+/// All bytes of a file; the error is that of check_readable.
+std::string read_file(const std::string& path);
+/// Writes a temporary file beside `path` and renames it: a reader sees the old content or the new, never half. Error naming rank
+/// and path.
+void write_file(const std::string& path, std::string_view content);
+/// Makes the folder and those above it. Error naming rank and path.
+void make_folder(const std::string& path);
+
+}  // namespace tessera

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/base/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "tessera/base/error.h"
+#include "tessera/base/rank_context.h"
+
+namespace tessera {
+namespace {
+
+std::string reason_text(int error) { return std::generic_category().message(error); }
+
+// "rank 3 on host node7", or "" in a job of one rank, where nobody asks which.
+std::string who() {
+  const RankContext& context = RankContext::current();
+  if (context.rank_count() == 1) return "cannot";
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
+  return fmt::format("rank {} on host {} cannot", context.rank(), host.data());
+}
+
+[[noreturn]] void fail_io(std::string_view verb, std::string_view path, int error) {
+  fail("{} {} {}: {}", who(), verb, path, reason_text(error));
+}
+
+// A file descriptor of a scope.
+class File {
+ public:
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  ~File() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  [[nodiscard]] int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+// Opens a regular file (or pipe) for reading; the error number, or 0 with `descriptor` set.
+int open_to_read(const std::string& path, int& descriptor) {
+  descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  if (descriptor < 0) return errno;
+  struct stat status {};
+  const bool is_folder = fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode);
+  return is_folder ? EISDIR : 0;
+}
+
+}  // namespace
+
+std::string why_unreadable(const std::string& path) {
+  int descriptor = -1;
+  const int error = open_to_read(path, descriptor);
+  const File file(descriptor);
+  return error == 0 ? "" : fmt::format("{} read {}: {}", who(), path, reason_text(error));
+}
+
+void check_readable(const std::string& path) {
+  const std::string reason = why_unreadable(path);
+  if (!reason.empty()) throw Error(reason);
+}
+
+std::string read_file(const std::string& path) {
+  int descriptor = -1;
+  const int error = open_to_read(path, descriptor);
+  const File file(descriptor);
+  if (error != 0) fail_io("read", path, error);
+  std::string out;
+  std::vector<char> chunk(1 << 16);
+  while (true) {
+    const ssize_t got = read(file.get(), chunk.data(), chunk.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_io("read", path, errno);
+    if (got == 0) return out;
+    out.append(chunk.data(), static_cast<std::size_t>(got));
+  }
+}
+
+void write_file(const std::string& path, std::string_view content) {
+  const std::string temporary = fmt::format("{}.tmp{}.{}", path, getpid(), RankContext::current().rank());
+  {
+    constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
+    const File file(open(temporary.c_str(), kFlags, 0666));  // NOLINT(cppcoreguidelines-pro-type-vararg)
+    if (file.get() < 0) fail_io("write", path, errno);
+    while (!content.empty()) {
+      const ssize_t put = write(file.get(), content.data(), content.size());
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) {
+        const int error = errno;
+        unlink(temporary.c_str());
+        fail_io("write", path, error);
+      }
+      content.remove_prefix(static_cast<std::size_t>(put));
+    }
+  }
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    unlink(temporary.c_str());
+    fail_io("write", path, error);
+  }
+}
+
+void make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) fail_io("make the folder", path, error.value());
+}
+
+}  // namespace tessera
