@@ -12,7 +12,8 @@ namespace {
 double flops_of(const Program& program, const Computation& computation, const Instruction& instruction) {
   const auto& op = *instruction.op;
   if (op.flops != nullptr) return op.flops(view_of(program, computation, instruction));
-  return op.elementwise && instruction.type.is_array() ? static_cast<double>(instruction.type.element_count()) : 0;
+  const bool counts = op.elementwise && instruction.type.is_array() && is_float(instruction.type.dtype());
+  return counts ? static_cast<double>(instruction.type.element_count()) : 0;
 }
 
 }  // namespace

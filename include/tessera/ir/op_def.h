@@ -167,7 +167,7 @@ struct OpDef {
   /// True when `localize` itself keeps padding out of kReduce factors; else the partitioner fills the padding of such operand
   /// dims with the reduction's identity before.
   bool masks_padding = false;
-  FlopsFunction flops = nullptr;  // null: one per element of the result for elementwise ops, else 0
+  FlopsFunction flops = nullptr;  // null: one per element of a floating-point result for elementwise ops, else 0
 };
 
 /// The table: rows in a fixed order, found by HLO name. Filled in src/ops/op_table.cpp.
