@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/sharding/placement.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+
+namespace tessera {
+namespace {
+
+// Axes without size 1, neighbours that continue each other merged: x:(1)2, x:(2)3 -> x:(1)6.
+std::vector<AxisRef> merged(const std::vector<AxisRef>& axes) {
+  std::vector<AxisRef> out;
+  for (const AxisRef& axis : axes) {
+    if (axis.size == 1) continue;
+    if (!out.empty() && out.back().axis == axis.axis && out.back().pre * out.back().size == axis.pre)
+      out.back().size *= axis.size;
+    else
+      out.push_back(axis);
+  }
+  return out;
+}
+
+std::vector<AxisRef> merged_set(std::vector<AxisRef> axes) {
+  std::sort(axes.begin(), axes.end());
+  return merged(axes);
+}
+
+bool same_axes(const Sharding& a, const Sharding& b) {
+  for (int d = 0; d < a.ndim(); ++d)
+    if (merged(at(a.dims, d).axes) != merged(at(b.dims, d).axes)) return false;
+  return merged_set(a.partial) == merged_set(b.partial) && merged_set(a.manual) == merged_set(b.manual);
+}
+
+// For every device, the first member of the group it belongs to: what makes two partitions into groups comparable.
+std::vector<std::int64_t> group_heads(const Mesh& mesh, const std::vector<AxisRef>& axes) {
+  std::vector<std::int64_t> heads(static_cast<std::size_t>(mesh.device_count()));
+  for (const auto& group : mesh.groups(axes)) {
+    const auto head = *std::min_element(group.begin(), group.end());
+    for (const auto device : group) at(heads, device) = head;
+  }
+  return heads;
+}
+
+bool same_intervals(const Type& global, const Sharding& a, const Sharding& b) {
+  const Placement pa = placement_of(global, a);
+  const Placement pb = placement_of(global, b);
+  const auto devices = a.mesh.device_count();
+  if (b.mesh.device_count() != devices) return a.is_replicated() && b.is_replicated();
+  for (int d = 0; d < global.ndim(); ++d) {
+    if (at(pa.dims, d).length != at(pb.dims, d).length) return false;
+    for (std::int64_t device = 0; device < devices; ++device)
+      if (!(pa.interval(device, d) == pb.interval(device, d))) return false;
+  }
+  return group_heads(a.mesh, a.partial) == group_heads(b.mesh, b.partial) &&
+         group_heads(a.mesh, a.manual) == group_heads(b.mesh, b.manual);
+}
+
+// Copies the box `sizes` at `from` of an array of `source_dims` to `to` of one of `target_dims`, row by row.
+struct BoxCopy {
+  const Dims& sizes;
+  const Dims& source_dims;
+  const Dims& from;
+  const Dims& target_dims;
+  const Dims& to;
+  std::int64_t element_size;
+
+  void run(std::span<const std::byte> source, std::span<std::byte> target) const {
+    const int ndim = isize(sizes);
+    if (product(sizes) == 0) return;
+    const Dims source_strides = row_major_strides(source_dims);
+    const Dims target_strides = row_major_strides(target_dims);
+    const auto row = static_cast<std::size_t>((ndim == 0 ? 1 : sizes.back()) * element_size);
+    Dims outer = sizes;
+    if (ndim > 0) outer.back() = 1;
+    for_each_index(outer, [&](const Dims& index) {
+      std::int64_t s = 0;
+      std::int64_t t = 0;
+      for (int d = 0; d < ndim; ++d) {
+        s += (at(from, d) + at(index, d)) * at(source_strides, d);
+        t += (at(to, d) + at(index, d)) * at(target_strides, d);
+      }
+      const auto part = source.subspan(static_cast<std::size_t>(s * element_size), row);
+      std::copy(part.begin(), part.end(), target.begin() + t * element_size);
+    });
+  }
+};
+
+struct Box {
+  Dims starts;
+  Dims sizes;
+};
+Box box_of(const Placement& placement, std::int64_t device) {
+  Box box;
+  for (int d = 0; d < isize(placement.dims); ++d) {
+    const Interval interval = placement.interval(device, d);
+    box.starts.push_back(interval.start);
+    box.sizes.push_back(interval.size());
+  }
+  return box;
+}
+
+Literal filled_box(const Literal& scalar, const Dims& dims) {
+  Literal out(Type::array(scalar.type().dtype(), dims));
+  const auto value = scalar.bytes();
+  const auto bytes = out.mutable_bytes();
+  for (std::size_t i = 0; i < bytes.size(); i += value.size())
+    std::copy(value.begin(), value.end(), bytes.begin() + static_cast<std::ptrdiff_t>(i));
+  return out;
+}
+
+template <class T>
+T identity_of(Reduction reduction) {
+  using Limits = std::numeric_limits<T>;
+  switch (reduction) {
+    case Reduction::kSum: return Limits::is_integer ? T{} : static_cast<T>(-0.0);
+    case Reduction::kProduct: return static_cast<T>(1);
+    case Reduction::kMin: return Limits::is_integer ? Limits::max() : Limits::infinity();
+    case Reduction::kMax: return Limits::is_integer ? Limits::lowest() : static_cast<T>(-Limits::infinity());
+    case Reduction::kAnd: return Limits::is_integer ? static_cast<T>(~std::uint64_t{0}) : T{};
+    case Reduction::kOr: break;
+  }
+  return T{};
+}
+
+}  // namespace
+
+DimPlacement DimPlacement::canonical(std::int64_t size, std::int64_t tiles) {
+  const auto length = ceil_div(size, tiles);
+  return {size, tiles, length, 0, length};
+}
+
+Interval DimPlacement::interval(std::int64_t tile) const {
+  const auto start = a * tile + b;
+  return {std::clamp(start, std::int64_t{0}, size), std::clamp(start + length, std::int64_t{0}, size)};
+}
+
+Interval Placement::interval(std::int64_t device, int dim) const {
+  const DimPlacement& place = at(dims, dim);
+  if (sharding.kind == Sharding::Kind::kMaximal) return {0, device == sharding.device ? place.size : 0};
+  if (!sharding.is_tiled()) return {0, place.size};
+  return place.interval(sharding.mesh.coordinate(sharding.mesh.position_of(device), at(sharding.dims, dim).axes));
+}
+
+Placement placement_of(const Type& global, const Sharding& sharding) {
+  Placement out{sharding, {}};
+  for (int d = 0; d < global.ndim(); ++d)
+    out.dims.push_back(DimPlacement::canonical(global.dim(d), sharding.is_tiled() ? sharding.tiles(d) : 1));
+  return out;
+}
+
+Type shard_type(const Type& global, const Sharding& sharding) {
+  if (!sharding.is_tiled()) return global;
+  if (global.is_tuple()) {
+    std::vector<Type> elements;
+    for (const Type& element : global.elements()) elements.push_back(shard_type(element, sharding));
+    return Type::tuple(std::move(elements));
+  }
+  if (!global.is_array()) return global;
+  ensure(sharding.ndim() == global.ndim(), "sharding {} does not fit {}", sharding.str(), global.str());
+  Dims dims = global.dims();
+  for (int d = 0; d < global.ndim(); ++d) at(dims, d) = ceil_div(at(dims, d), sharding.tiles(d));
+  return global.with_dims(std::move(dims));
+}
+
+namespace {
+Type shard_type_from(const Type& global, const Shardings& leaves, std::size_t& next) {
+  if (global.is_tuple()) {
+    std::vector<Type> elements;
+    for (const Type& element : global.elements()) elements.push_back(shard_type_from(element, leaves, next));
+    return Type::tuple(std::move(elements));
+  }
+  return shard_type(global, leaves[next++]);
+}
+}  // namespace
+
+Type shard_type(const Type& global, const Shardings& leaves) {
+  const int count = global.leaf_count();
+  if (isize(leaves) == 1 && count != 1) return shard_type(global, leaves.front());
+  ensure(isize(leaves) == count, "{} shardings for the {} leaves of {}", leaves.size(), count, global.str());
+  std::size_t next = 0;
+  return shard_type_from(global, leaves, next);
+}
+
+Literal reduction_identity(DType dtype, Reduction reduction) {
+  return visit_dtype(dtype, [&]<class T>() {
+    if constexpr (kDTypeOf<T> == DType::kPred)
+      return Literal::scalar<bool>(reduction == Reduction::kAnd || reduction == Reduction::kMin ||
+                                   reduction == Reduction::kProduct);
+    else if constexpr (kDTypeOf<T> == DType::kF16 || kDTypeOf<T> == DType::kBF16)
+      return Literal::scalar<T>(T(identity_of<float>(reduction)));
+    else
+      return Literal::scalar<T>(identity_of<T>(reduction));
+  });
+}
+
+Literal take_shard(const Literal& global, const Sharding& sharding, std::int64_t device, unsigned char fill) {
+  const Type local = shard_type(global.type(), sharding);
+  Literal out(local);
+  const auto bytes = out.mutable_bytes();
+  std::fill(bytes.begin(), bytes.end(), static_cast<std::byte>(fill));
+  const Placement placement = placement_of(global.type(), sharding);
+  const Box box = box_of(placement, device);
+  const Dims origin(box.sizes.size(), 0);
+  const auto element_size = dtype_size(local.dtype());
+  const bool holds_value =
+      !sharding.is_partial() || sharding.mesh.coordinate(sharding.mesh.position_of(device), sharding.partial) == 0;
+  if (holds_value) {
+    BoxCopy{box.sizes, global.type().dims(), box.starts, local.dims(), origin, element_size}.run(global.bytes(), bytes);
+  } else {
+    const Literal identity = filled_box(reduction_identity(local.dtype(), sharding.reduction), box.sizes);
+    BoxCopy{box.sizes, box.sizes, origin, local.dims(), origin, element_size}.run(identity.bytes(), bytes);
+  }
+  return out;
+}
+
+Literal assemble(const Type& global, const Sharding& sharding, const std::vector<Literal>& shards) {
+  ensure(!sharding.is_partial(), "a partial value {} cannot be assembled", sharding.str());
+  ensure(isize(shards) == sharding.mesh.device_count(), "{} shards for {} devices", shards.size(),
+         sharding.mesh.device_count());
+  const Type local = shard_type(global, sharding);
+  const Placement placement = placement_of(global, sharding);
+  Literal out(global);
+  std::vector<Dims> seen;
+  for (int device = 0; device < isize(shards); ++device) {
+    const Box box = box_of(placement, device);
+    if (product(box.sizes) == 0 || std::find(seen.begin(), seen.end(), box.starts) != seen.end()) continue;
+    seen.push_back(box.starts);
+    ensure(at(shards, device).type() == local, "device {} holds {}, its shard is {}", device,
+           at(shards, device).type().str(), local.str());
+    const Dims origin(box.sizes.size(), 0);
+    BoxCopy{box.sizes, local.dims(), origin, global.dims(), box.starts, dtype_size(global.dtype())}.run(
+        at(shards, device).bytes(), out.mutable_bytes());
+  }
+  return out;
+}
+
+bool same_placement(const Type& global, const Sharding& a, const Sharding& b) {
+  if (a.kind != b.kind) return false;
+  if (a.kind == Sharding::Kind::kMaximal) return a.device == b.device;
+  if (!a.is_tiled()) return true;
+  if (a.is_partial() != b.is_partial() || (a.is_partial() && a.reduction != b.reduction)) return false;
+  if (a.ndim() != b.ndim()) return false;
+  if (a.mesh == b.mesh && same_axes(a, b)) return true;
+  return global.is_array() && same_intervals(global, a, b);
+}
+
+bool is_even(const Type& global, const Sharding& sharding) {
+  if (!sharding.is_tiled()) return true;
+  for (int d = 0; d < global.ndim(); ++d)
+    if (global.dim(d) % sharding.tiles(d) != 0) return false;
+  return true;
+}
+
+void check_sharding(const Type& global, const Sharding& sharding) {
+  if (global.is_tuple()) {
+    for (const Type& leaf : global.leaves()) check_sharding(leaf, sharding);
+    return;
+  }
+  if (!global.is_array()) return;
+  if (sharding.kind == Sharding::Kind::kMaximal)
+    require(sharding.device >= 0 && sharding.device < sharding.mesh.device_count(),
+            "maximal device {} is not one of 0..{}", sharding.device, sharding.mesh.device_count() - 1);
+  if (!sharding.is_tiled()) return;
+  require(sharding.ndim() == global.ndim(), "sharding {} is for {} dim{}, {} has {}", sharding.str(), sharding.ndim(),
+          sharding.ndim() == 1 ? "" : "s", global.str(), global.ndim());
+  std::vector<AxisRef> used = sharding.used_axes();
+  for (const AxisRef& axis : used) {
+    require(axis.axis >= 0 && axis.axis < sharding.mesh.axis_count(), "sharding of {} uses axis {} of {}, which has {}",
+            global.str(), axis.axis, sharding.mesh.str(), sharding.mesh.axis_count());
+    const auto whole = at(sharding.mesh.axes(), axis.axis).size;
+    require(axis.pre >= 1 && axis.size >= 1 && whole % (axis.pre * axis.size) == 0,
+            "sharding of {} uses {}:({}){}, which is not a part of an axis of size {}", global.str(),
+            at(sharding.mesh.axes(), axis.axis).name, axis.pre, axis.size, whole);
+  }
+  std::erase_if(used, [](const AxisRef& axis) { return axis.size == 1; });
+  std::sort(used.begin(), used.end());
+  for (std::size_t i = 1; i < used.size(); ++i)
+    require(used[i - 1].axis != used[i].axis || used[i - 1].pre * used[i - 1].size <= used[i].pre,
+            "sharding {} uses axis \"{}\" twice", sharding.str(), at(sharding.mesh.axes(), used[i].axis).name);
+}
+
+}  // namespace tessera
