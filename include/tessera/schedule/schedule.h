@@ -78,6 +78,12 @@ struct Result {
   BufferId staging = kNoBuffer;     // of kCopy, when the target may still be the source of another copy: copy twice
 };
 
+struct ScheduleOptions {
+  bool reorder = true;
+  bool fuse = true;
+  bool look_through_views = true;
+};
+
 struct Schedule;
 
 /// A computation that a while, conditional or call runs.
@@ -91,6 +97,7 @@ struct NestedSchedule {
 /// The plan of one computation.
 struct Schedule {
   ComputationId computation = -1;
+  ScheduleOptions options;
   std::vector<Step> steps;
   std::vector<Buffer> buffers;
   std::vector<std::vector<Access>> access;  // [instruction][leaf]
@@ -105,12 +112,6 @@ struct Schedule {
   [[nodiscard]] std::int64_t peak_bytes() const {
     return arena_bytes + parameter_bytes + result_bytes + constant_bytes;
   }
-};
-
-struct ScheduleOptions {
-  bool reorder = true;
-  bool fuse = true;
-  bool look_through_views = true;
 };
 
 /// The plan of the entry computation, donation as in program.aliases.

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "flow.h"
+
+#include <algorithm>
+
+#include "tessera/ops/structural.h"
+#include "view.h"
+
+namespace tessera::schedule {
+
+int Flow::leaf_count(Id id) const {
+  const auto [first, last] = slot_range(id);
+  return last - first;
+}
+
+std::pair<int, int> Flow::slot_range(Id id) const {
+  const int first = at(first_slot, id);
+  return {first, id + 1 < isize(first_slot) ? at(first_slot, id + 1) : isize(slots)};
+}
+
+namespace {
+
+// Which values must lie in memory; the rest are read through views (or made again by each reader: iota).
+class Materialization {
+ public:
+  Materialization(const Flow& flow, bool look_through) : flow_(flow), computation_(*flow.computation) {
+    tentative_.resize(computation_.instructions.size());
+    needed_.assign(computation_.instructions.size(), !look_through);
+    if (!look_through) return;
+    for (Id id = 0; id < computation_.size(); ++id) set_tentative(id);
+    needed_[static_cast<std::size_t>(computation_.root)] = true;
+    for (Id id = computation_.size(); id-- > 0;) visit_operands(id);
+  }
+  [[nodiscard]] bool needed(Id id) const { return at(needed_, id); }
+
+ private:
+  // The view a value would be read through if every view below it were looked through.
+  void set_tentative(Id id) {
+    const OpKind kind = at(flow_.kinds, id);
+    if (kind != OpKind::kView && kind != OpKind::kReshape) return;
+    const Id operand = computation_[id].operands.front();
+    const View below = at(tentative_, operand).value_or(whole_view(computation_[operand].type.dims()));
+    if (kind == OpKind::kView)
+      at(tentative_, id) = apply_view_op(at(flow_.views, id), below);
+    else if (at(tentative_, operand) && computation_[id].type.dtype() == computation_[operand].type.dtype())
+      at(tentative_, id) = reshape_view(below, computation_[id].type.dims());
+  }
+
+  void visit_operands(Id id) {
+    const Instruction& reader = computation_[id];
+    for (const Id operand : reader.operands)
+      if (!can_look_through(id, operand)) at(needed_, operand) = true;
+  }
+
+  bool can_look_through(Id reader, Id operand) const {
+    if (at(flow_.kinds, operand) == OpKind::kIota) return at(flow_.kinds, reader) == OpKind::kElementwise;
+    switch (at(flow_.kinds, reader)) {
+      case OpKind::kView: return true;
+      case OpKind::kReshape:
+        // Without a view of its own it shares the operand's buffer; then the operand must have one.
+        return at(tentative_, reader).has_value() && !at(needed_, reader);
+      case OpKind::kElementwise: return !at(tentative_, operand) || worth_following(operand);
+      default: break;
+    }
+    return reads_strides(*computation_[reader].op) && !(at(tentative_, operand) && repeats(*at(tentative_, operand)));
+  }
+
+  // Tiles follow strides run by run: long runs or repeated elements are as good as a copy, short runs are not.
+  bool worth_following(Id operand) const {
+    constexpr std::int64_t kShortRun = 16;
+    const View& view = *at(tentative_, operand);
+    for (std::size_t d = view.dims.size(); d-- > 0;) {
+      if (view.dims[d] == 1) continue;
+      if (view.strides[d] == 0) return true;
+      return view.strides[d] == 1 && (view.dims[d] >= kShortRun || product(view.dims) == view.dims[d]);
+    }
+    return true;
+  }
+
+  const Flow& flow_;
+  const Computation& computation_;
+  std::vector<std::optional<View>> tentative_;
+  std::vector<bool> needed_;
+};
+
+class FlowBuilder {
+ public:
+  FlowBuilder(const Program& program, const Computation& computation, const ScheduleOptions& options) {
+    flow_.program = &program;
+    flow_.computation = &computation;
+    flow_.views.reserve(computation.instructions.size());
+    for (const Instruction& instruction : computation.instructions) {
+      flow_.views.push_back(view_of(program, computation, instruction));
+      flow_.kinds.push_back(kind_of(flow_.views.back()));
+    }
+    const Materialization materialization(flow_, options.look_through_views);
+    flow_.in_memory.assign(computation.instructions.size(), false);
+    for (Id id = 0; id < computation.size(); ++id) add_slots(id, materialization.needed(id));
+    flow_.consumers.resize(flow_.slots.size());
+    flow_.is_result.assign(flow_.slots.size(), false);
+    flow_.reads.resize(computation.instructions.size());
+    flow_.waits.resize(computation.instructions.size());
+    for (Id id = 0; id < computation.size(); ++id) add_reads(id);
+    const auto [first, last] = flow_.slot_range(computation.root);
+    for (int s = first; s < last; ++s) at(flow_.is_result, at(flow_.slots, s).origin) = true;
+  }
+  Flow take() { return std::move(flow_); }
+
+ private:
+  void add_slots(Id id, bool needed) {
+    const Instruction& instruction = (*flow_.computation)[id];
+    flow_.first_slot.push_back(isize(flow_.slots));
+    const std::vector<Type> leaves = instruction.type.leaves();
+    switch (at(flow_.kinds, id)) {
+      case OpKind::kAlias: return alias_leaves(id, leaves);
+      case OpKind::kReshape: return add_reshape(id);
+      case OpKind::kView:
+        if (!needed) return add_view(id);
+        break;
+      default: break;
+    }
+    const OpKind kind = at(flow_.kinds, id);
+    flow_.in_memory[static_cast<std::size_t>(id)] =
+        kind != OpKind::kParameter && kind != OpKind::kConstant && (kind != OpKind::kIota || needed);
+    for (int leaf = 0; leaf < isize(leaves); ++leaf)
+      flow_.slots.push_back({id, leaf, at(leaves, leaf), isize(flow_.slots), std::nullopt});
+  }
+
+  // The operands' slots one after the other, or for get-tuple-element a range of them.
+  void alias_leaves(Id id, const std::vector<Type>& leaves) {
+    const Instruction& instruction = (*flow_.computation)[id];
+    std::vector<int> sources;
+    for (const Id operand : instruction.operands) {
+      const auto [first, last] = flow_.slot_range(operand);
+      for (int s = first; s < last; ++s) sources.push_back(s);
+    }
+    int skipped = 0;
+    if (instruction.op->role == Role::kGetTupleElement) {
+      const auto& elements = (*flow_.computation)[instruction.operands.front()].type.elements();
+      const auto index = attributes_as<IndexAttributes>(instruction.attributes).index;
+      for (std::int64_t k = 0; k < index; ++k) skipped += at(elements, k).leaf_count();
+    }
+    for (int leaf = 0; leaf < isize(leaves); ++leaf) {
+      const Slot& source = at(flow_.slots, at(sources, skipped + leaf));
+      Slot slot{id, leaf, at(leaves, leaf), source.origin, source.view};
+      flow_.slots.push_back(std::move(slot));
+    }
+  }
+
+  void add_reshape(Id id) {
+    const Instruction& instruction = (*flow_.computation)[id];
+    const Slot operand = flow_.slot(instruction.operands.front());
+    Slot slot{id, 0, instruction.type, operand.origin, std::nullopt};
+    if (operand.view) {
+      slot.view = reshape_view(*operand.view, instruction.type.dims());
+      ensure(slot.view.has_value(), "%{}: reshape of a view that strides cannot say", instruction.name);
+    }
+    flow_.slots.push_back(std::move(slot));
+  }
+
+  void add_view(Id id) {
+    const Instruction& instruction = (*flow_.computation)[id];
+    const Slot operand = flow_.slot(instruction.operands.front());
+    View view = apply_view_op(at(flow_.views, id), operand.view.value_or(whole_view(operand.type.dims())));
+    Slot slot{id, 0, instruction.type, operand.origin, std::nullopt};
+    if (!is_whole(view) || instruction.type.byte_size() != at(flow_.slots, operand.origin).type.byte_size())
+      slot.view = std::move(view);
+    flow_.slots.push_back(std::move(slot));
+  }
+
+  void add_reads(Id id) {
+    const Instruction& instruction = (*flow_.computation)[id];
+    for (const Id before : instruction.control_predecessors) {
+      if (at(flow_.in_memory, before)) at(flow_.waits, id).push_back(before);
+      for (const Id further : at(flow_.waits, before))
+        if (!at(flow_.in_memory, before)) at(flow_.waits, id).push_back(further);
+    }
+    for (const Id operand : instruction.operands)  // a control edge into an alias holds for those who read it
+      if (!at(flow_.in_memory, operand))
+        for (const Id before : at(flow_.waits, operand)) at(flow_.waits, id).push_back(before);
+    if (!at(flow_.in_memory, id)) return;
+    auto& reads = at(flow_.reads, id);
+    for (const Id operand : instruction.operands) {
+      const auto [first, last] = flow_.slot_range(operand);
+      for (int s = first; s < last; ++s) {
+        const int origin = at(flow_.slots, s).origin;
+        if (flow_.is_remade(origin) || std::find(reads.begin(), reads.end(), origin) != reads.end()) continue;
+        reads.push_back(origin);
+        at(flow_.consumers, origin).push_back(id);
+      }
+    }
+  }
+
+  Flow flow_;
+};
+
+}  // namespace
+
+Flow analyze_flow(const Program& program, const Computation& computation, const ScheduleOptions& options) {
+  return FlowBuilder(program, computation, options).take();
+}
+
+}  // namespace tessera::schedule

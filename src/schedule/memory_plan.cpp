@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tessera/base/text.h"
+#include "tessera/schedule/schedule.h"
+
+namespace tessera::schedule {
+namespace {
+
+std::int64_t aligned(std::int64_t bytes) { return ceil_div(bytes, kBufferAlignment) * kBufferAlignment; }
+
+// The lowest offset of the tightest gap among the occupied ranges (sorted by offset) that holds `bytes`.
+std::int64_t tightest_gap(const std::vector<std::pair<std::int64_t, std::int64_t>>& occupied, std::int64_t bytes) {
+  std::int64_t best = -1;
+  std::int64_t best_size = 0;
+  std::int64_t end = 0;
+  for (const auto& [begin, stop] : occupied) {
+    const std::int64_t size = begin - end;
+    if (size >= bytes && (best < 0 || size < best_size)) {
+      best = end;
+      best_size = size;
+    }
+    end = std::max(end, stop);
+  }
+  return best < 0 ? end : best;
+}
+
+// Each interval in the given sequence into the tightest gap between those already placed that share a step with it.
+Placement place_in_sequence(const std::vector<Interval>& intervals, const std::vector<std::size_t>& sequence) {
+  Placement out{std::vector<std::int64_t>(intervals.size(), 0), 0};
+  std::vector<std::size_t> placed;  // by offset
+  std::vector<std::pair<std::int64_t, std::int64_t>> occupied;
+  for (const std::size_t i : sequence) {
+    const Interval& one = intervals[i];
+    const std::int64_t bytes = aligned(one.bytes);
+    if (bytes == 0) continue;
+    occupied.clear();
+    for (const std::size_t j : placed)
+      if (intervals[j].first <= one.last && one.first <= intervals[j].last)
+        occupied.emplace_back(out.offsets[j], out.offsets[j] + aligned(intervals[j].bytes));
+    out.offsets[i] = tightest_gap(occupied, bytes);
+    out.total = std::max(out.total, out.offsets[i] + bytes);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
+                                   [&](std::size_t a, std::size_t b) { return out.offsets[a] < out.offsets[b]; }),
+                  i);
+  }
+  return out;
+}
+
+// As a heap would at run time: a sweep over the steps with a set of live ranges.
+Placement place_by_time(const std::vector<Interval>& intervals) {
+  std::vector<std::size_t> sequence(intervals.size());
+  std::iota(sequence.begin(), sequence.end(), std::size_t{0});
+  std::stable_sort(sequence.begin(), sequence.end(), [&](std::size_t a, std::size_t b) {
+    return intervals[a].first != intervals[b].first ? intervals[a].first < intervals[b].first
+                                                    : intervals[a].bytes > intervals[b].bytes;
+  });
+  Placement out{std::vector<std::int64_t>(intervals.size(), 0), 0};
+  std::vector<std::size_t> live;  // by offset
+  std::vector<std::pair<std::int64_t, std::int64_t>> occupied;
+  for (const std::size_t i : sequence) {
+    const std::int64_t bytes = aligned(intervals[i].bytes);
+    if (bytes == 0) continue;
+    std::erase_if(live, [&](std::size_t j) { return intervals[j].last < intervals[i].first; });
+    occupied.clear();
+    for (const std::size_t j : live) occupied.emplace_back(out.offsets[j], out.offsets[j] + aligned(intervals[j].bytes));
+    out.offsets[i] = tightest_gap(occupied, bytes);
+    out.total = std::max(out.total, out.offsets[i] + bytes);
+    live.insert(std::upper_bound(live.begin(), live.end(), i,
+                                 [&](std::size_t a, std::size_t b) { return out.offsets[a] < out.offsets[b]; }),
+                i);
+  }
+  return out;
+}
+
+}  // namespace
+
+Placement place_intervals(const std::vector<Interval>& intervals) {
+  constexpr std::size_t kMany = 6000;  // the first way takes time quadratic in the number
+  Placement by_time = place_by_time(intervals);
+  if (intervals.size() > kMany) return by_time;
+  std::vector<std::size_t> sequence(intervals.size());
+  std::iota(sequence.begin(), sequence.end(), std::size_t{0});
+  std::stable_sort(sequence.begin(), sequence.end(),
+                   [&](std::size_t a, std::size_t b) { return intervals[a].bytes > intervals[b].bytes; });
+  Placement by_size = place_in_sequence(intervals, sequence);
+  return by_size.total <= by_time.total ? by_size : by_time;
+}
+
+}  // namespace tessera::schedule

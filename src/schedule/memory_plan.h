@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Offsets for buffers with known lives: an interval colouring.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace tessera::schedule {
+
+struct Interval {
+  std::int64_t bytes = 0;
+  std::int32_t first = 0;  // steps, both ends included
+  std::int32_t last = 0;
+};
+struct Placement {
+  std::vector<std::int64_t> offsets;  // multiples of kBufferAlignment
+  std::int64_t total = 0;
+};
+
+/// Intervals that share a step never overlap in memory. Large ones first, each into the tightest gap; in order of time where
+/// there are very many. The better of both.
+Placement place_intervals(const std::vector<Interval>& intervals);
+
+}  // namespace tessera::schedule

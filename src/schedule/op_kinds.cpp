@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "op_kinds.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace tessera::schedule {
+namespace {
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool same_dims(const OpView& view) {
+  return std::all_of(view.operands.begin(), view.operands.end(), [&](const Type& operand) {
+    return operand.is_array() && (operand.dims() == view.result.dims() || operand.ndim() == 0);
+  });
+}
+
+}  // namespace
+
+OpKind kind_of(const OpView& view) {
+  switch (view.op.role) {
+    case Role::kParameter: return OpKind::kParameter;
+    case Role::kConstant: return OpKind::kConstant;
+    case Role::kTuple:
+    case Role::kGetTupleElement:
+    case Role::kOptBarrier: return OpKind::kAlias;
+    case Role::kShardingMark:
+      // Only the identity forms: the row's role is that of every custom-call, its target decides.
+      return view.operands.size() == 1 && view.operands.front() == view.result ? OpKind::kAlias : OpKind::kPlain;
+    case Role::kCopy: return view.result.is_array() ? OpKind::kReshape : OpKind::kAlias;
+    default: break;
+  }
+  if (!view.result.is_array()) return OpKind::kPlain;
+  if (view.op.name == "reshape") return OpKind::kReshape;
+  if (view.op.name == "iota") return OpKind::kIota;
+  if (is_one_of(view.op.name, {"broadcast", "transpose", "slice", "reverse"})) return OpKind::kView;
+  if (view.op.elementwise && same_dims(view)) return OpKind::kElementwise;
+  if (view.op.name == "bitcast-convert") return OpKind::kReshape;
+  return OpKind::kPlain;
+}
+
+bool updates_operands(const OpDef& op) {
+  return op.role == Role::kWhile || is_one_of(op.name, {"dynamic-update-slice", "scatter"});
+}
+bool makes_memory(const OpDef& op) { return is_one_of(op.name, {"all-gather", "broadcast", "iota", "constant"}); }
+bool reads_strides(const OpDef& op) { return op.name == "dot"; }
+
+}  // namespace tessera::schedule

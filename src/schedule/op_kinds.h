@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the scheduler treats an op.
+#pragma once
+
+#include "tessera/ir/op_def.h"
+
+namespace tessera::schedule {
+
+enum class OpKind : std::uint8_t {
+  kPlain,
+  kParameter,
+  kConstant,
+  kIota,
+  kAlias,        // its leaves are its operands' leaves: tuple, get-tuple-element, opt-barrier, Sharding
+  kReshape,      // one array, the same bytes: reshape, copy, bitcast-convert between sizes
+  kView,         // one array read with other strides: broadcast, transpose, slice, reverse
+  kElementwise,  // may run tile by tile
+};
+OpKind kind_of(const OpView& view);
+
+/// May overwrite its first operand, leaf by leaf (dynamic-update-slice, scatter, while: result leaf k in operand leaf k).
+bool updates_operands(const OpDef& op);
+/// Makes memory from little: worth running late (all-gather, broadcast, iota).
+bool makes_memory(const OpDef& op);
+/// Reads operands through strides: dot (without zero strides).
+bool reads_strides(const OpDef& op);
+
+}  // namespace tessera::schedule

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "order.h"
+
+#include <algorithm>
+#include <deque>
+
+namespace tessera::schedule {
+namespace {
+
+class Orderer {
+ public:
+  explicit Orderer(const Flow& flow) : flow_(flow), computation_(*flow.computation) {
+    const std::size_t count = computation_.instructions.size();
+    emitted_.assign(count, false);
+    late_.assign(count, false);
+    readers_left_.resize(flow.slots.size());
+    for (std::size_t s = 0; s < flow.slots.size(); ++s) readers_left_[s] = isize(flow.consumers[s]);
+    for (Id id = 0; id < computation_.size(); ++id) at(late_, id) = is_late(id);
+  }
+
+  std::vector<Id> run() {
+    for (Id id = 0; id < computation_.size(); ++id) {
+      if (!at(flow_.in_memory, id) || at(late_, id)) continue;
+      emit(id);
+      emit_what_frees();
+    }
+    for (Id id = 0; id < computation_.size(); ++id)  // read by no one but the root
+      if (at(flow_.in_memory, id)) emit(id);
+    return std::move(order_);
+  }
+
+ private:
+  // Runs when first asked for: makes memory, or prepares what is late from what is always there.
+  bool is_late(Id id) const {
+    const OpDef& op = *computation_[id].op;
+    if (!at(flow_.in_memory, id) || op.side_effect) return false;
+    if (makes_memory(op)) return true;
+    if (at(flow_.kinds, id) != OpKind::kElementwise) return false;
+    const bool is_cast = op.name == "convert";
+    return std::all_of(at(flow_.reads, id).begin(), at(flow_.reads, id).end(), [&](int slot) {
+      const Id source = at(flow_.slots, slot).id;
+      const OpKind kind = at(flow_.kinds, source);
+      return at(late_, source) || kind == OpKind::kConstant || (is_cast && kind == OpKind::kParameter);
+    });
+  }
+
+  void emit(Id id) {
+    if (at(emitted_, id)) return;
+    at(emitted_, id) = true;
+    for (const Id before : at(flow_.waits, id)) emit(before);
+    for (const int slot : at(flow_.reads, id)) {
+      const Id source = at(flow_.slots, slot).id;
+      if (at(flow_.in_memory, source)) emit(source);
+    }
+    order_.push_back(id);
+    for (const int slot : at(flow_.reads, id)) --at(readers_left_, slot);
+    fresh_.push_back(id);
+  }
+
+  void emit_what_frees() {
+    while (!fresh_.empty()) {
+      const Id id = fresh_.front();
+      fresh_.pop_front();
+      const auto [first, last] = flow_.slot_range(id);
+      for (int s = first; s < last; ++s) try_readers(s);
+      for (const int s : at(flow_.reads, id))
+        if (at(readers_left_, s) == 1) try_readers(s);
+    }
+  }
+  void try_readers(int slot) {
+    if (at(flow_.is_result, slot)) return;
+    for (const Id reader : at(flow_.consumers, slot))
+      if (!at(emitted_, reader) && is_ready(reader) && frees(reader)) emit(reader);
+  }
+  bool is_ready(Id id) const {
+    const auto done = [&](Id other) { return !at(flow_.in_memory, other) || at(emitted_, other); };
+    return std::all_of(at(flow_.waits, id).begin(), at(flow_.waits, id).end(), done) &&
+           std::all_of(at(flow_.reads, id).begin(), at(flow_.reads, id).end(),
+                       [&](int slot) { return done(at(flow_.slots, slot).id); });
+  }
+  bool frees(Id id) const {
+    if (computation_[id].op->side_effect) return false;
+    std::int64_t freed = 0;
+    for (const int slot : at(flow_.reads, id)) {
+      const Slot& source = at(flow_.slots, slot);
+      if (at(flow_.in_memory, source.id) && at(readers_left_, slot) == 1 && !at(flow_.is_result, slot))
+        freed += source.type.byte_size();
+    }
+    return freed > 0 && freed >= computation_[id].type.byte_size();
+  }
+
+  const Flow& flow_;
+  const Computation& computation_;
+  std::vector<bool> emitted_;
+  std::vector<bool> late_;
+  std::vector<int> readers_left_;  // per origin slot
+  std::vector<Id> order_;
+  std::deque<Id> fresh_;
+};
+
+}  // namespace
+
+std::vector<Id> order_of(const Flow& flow, bool reorder) {
+  if (reorder) return Orderer(flow).run();
+  std::vector<Id> order;
+  for (Id id = 0; id < flow.computation->size(); ++id)
+    if (at(flow.in_memory, id)) order.push_back(id);
+  return order;
+}
+
+}  // namespace tessera::schedule
+
+namespace tessera {
+
+std::vector<Id> order_instructions(const Program& program, const Computation& computation) {
+  const auto flow = schedule::analyze_flow(program, computation, {});
+  std::vector<Id> order;
+  std::vector<bool> placed(computation.instructions.size(), false);
+  // What costs nothing goes before its first reader.
+  const auto place = [&](auto& self, Id id) -> void {
+    if (at(placed, id)) return;
+    at(placed, id) = true;
+    for (const Id before : computation[id].control_predecessors) self(self, before);
+    for (const Id operand : computation[id].operands) self(self, operand);
+    order.push_back(id);
+  };
+  for (const Id id : computation.parameters) place(place, id);
+  for (const Id id : schedule::order_of(flow, true)) place(place, id);
+  for (Id id = 0; id < computation.size(); ++id) place(place, id);
+  return order;
+}
+
+}  // namespace tessera

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/schedule/schedule.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "groups.h"
+#include "memory_plan.h"
+#include "order.h"
+#include "scratch.h"
+
+namespace tessera {
+namespace schedule {
+namespace {
+
+// The place of an array among the leaves of a type.
+int leaf_of(const Type& type, const Dims& path) {
+  int leaf = 0;
+  Type here = type;
+  for (const auto index : path) {
+    require(here.is_tuple() && index >= 0 && index < isize(here.elements()), "alias {{{}}} does not fit {}", join(path, ","),
+            type.str());
+    for (std::int64_t k = 0; k < index; ++k) leaf += at(here.elements(), k).leaf_count();
+    const Type next = at(here.elements(), index);
+    here = next;
+  }
+  require(!here.is_tuple(), "alias {{{}}} of {} names a tuple", join(path, ","), type.str());
+  return leaf;
+}
+
+using Memo = std::map<std::pair<ComputationId, bool>, std::shared_ptr<const Schedule>>;
+
+// Plans one computation.
+class Planner {
+ public:
+  Planner(const Program& program, ComputationId id, bool in_place, const ScheduleOptions& options, Memo& memo)
+      : program_(program),
+        computation_(program[id]),
+        flow_(analyze_flow(program, computation_, options)),
+        in_place_(in_place),
+        options_(options),
+        memo_(memo) {
+    out_.computation = id;
+    out_.options = options;
+  }
+
+  Schedule run() {
+    const auto groups = group_steps(flow_, order_of(flow_, options_.reorder), options_.fuse);
+    for (const auto& group : groups)
+      out_.steps.push_back({group, at(flow_.kinds, group.front()) == OpKind::kElementwise, kNoBuffer});
+    end_ = isize(out_.steps);
+    number_steps();
+    add_outside_buffers();
+    choose_targets();
+    plan_nested();
+    for (int t = 0; t < end_; ++t) plan_step(t);
+    deliver();
+    place();
+    fill_access();
+    return std::move(out_);
+  }
+
+ private:
+  void number_steps() {
+    step_of_.assign(computation_.instructions.size(), -1);
+    for (int t = 0; t < end_; ++t)
+      for (const Id id : at(out_.steps, t).instructions) at(step_of_, id) = t;
+    last_read_.assign(flow_.slots.size(), -1);
+    for (std::size_t s = 0; s < flow_.slots.size(); ++s) {
+      for (const Id reader : flow_.consumers[s]) last_read_[s] = std::max(last_read_[s], at(step_of_, reader));
+      if (flow_.is_result[s]) last_read_[s] = end_;
+    }
+    buffer_of_.assign(flow_.slots.size(), kNoBuffer);
+  }
+
+  void add_outside_buffers() {
+    for (const Id id : computation_.parameters) {
+      const auto [first, last] = flow_.slot_range(id);
+      for (int s = first; s < last; ++s) {
+        const std::int64_t bytes = at(flow_.slots, s).type.byte_size();
+        parameter_slots_.push_back(s);
+        out_.parameter_bytes += bytes;
+        at(buffer_of_, s) = isize(out_.buffers);
+        out_.buffers.push_back({Place::kParameter, bytes, 0, isize(parameter_slots_) - 1, -1, at(last_read_, s)});
+      }
+    }
+    for (Id id = 0; id < computation_.size(); ++id) {
+      if (at(flow_.kinds, id) != OpKind::kConstant) continue;
+      const auto [first, last] = flow_.slot_range(id);
+      if (first + 1 != last || at(last_read_, first) < 0) continue;
+      const std::int64_t bytes = computation_[id].type.byte_size();
+      out_.constant_bytes += bytes;
+      at(buffer_of_, first) = isize(out_.buffers);
+      out_.buffers.push_back({Place::kConstant, bytes, 0, id, -1, at(last_read_, first)});
+    }
+  }
+
+  // Which caller's buffer each result should be written to.
+  void choose_targets() {
+    const auto [first, last] = flow_.slot_range(computation_.root);
+    partner_.assign(static_cast<std::size_t>(last - first), -1);
+    if (in_place_) {
+      for (int k = 0; k < isize(partner_); ++k) at(partner_, k) = k;
+    } else if (out_.computation == program_.entry) {
+      for (const Alias& alias : program_.aliases) add_alias(alias);
+    }
+    result_leaf_.assign(flow_.slots.size(), -1);
+    for (int k = isize(partner_); k-- > 0;) {  // the first leaf wins, but one with a partner before one without
+      int& leaf = at(result_leaf_, at(flow_.slots, first + k).origin);
+      if (leaf < 0 || at(partner_, leaf) < 0 || at(partner_, k) >= 0) leaf = k;
+    }
+  }
+  void add_alias(const Alias& alias) {
+    require(alias.parameter >= 0 && alias.parameter < isize(computation_.parameters), "alias of parameter {}: there are {}",
+            alias.parameter, computation_.parameters.size());
+    int leaf = leaf_of(computation_[at(computation_.parameters, alias.parameter)].type, alias.parameter_index);
+    for (std::int64_t p = 0; p < alias.parameter; ++p) leaf += flow_.leaf_count(at(computation_.parameters, p));
+    const int result = leaf_of(computation_.root_type(), alias.output);
+    const Type& given = at(flow_.slots, at(parameter_slots_, leaf)).type;
+    const Type& made = flow_.slot(computation_.root, result).type;
+    require(given.byte_size() == made.byte_size(), "alias of result {} ({}) and parameter {} ({}): the sizes differ", result,
+            made.str(), alias.parameter, given.str());
+    require(std::find(partner_.begin(), partner_.end(), leaf) == partner_.end(), "parameter {} is aliased twice", alias.parameter);
+    at(partner_, result) = leaf;
+  }
+
+  void plan_nested() {
+    out_.nested.resize(computation_.instructions.size());
+    for (Id id = 0; id < computation_.size(); ++id) {
+      const Instruction& instruction = computation_[id];
+      const Role role = instruction.op->role;
+      if (role != Role::kWhile && role != Role::kCall && role != Role::kConditional) continue;
+      for (int k = 0; k < isize(instruction.called); ++k) {
+        const ComputationId callee = at(instruction.called, k);
+        const bool in_place = role == Role::kWhile && k == 1;
+        auto& memo = memo_[{callee, in_place}];
+        if (!memo) memo = std::make_shared<Schedule>(Planner(program_, callee, in_place, options_, memo_).run());
+        out_.constant_bytes += memo->constant_bytes;
+        at(out_.nested, id).push_back({callee, in_place, memo});
+      }
+    }
+  }
+
+  void plan_step(int t) {
+    Step& step = at(out_.steps, t);
+    for (const Id id : step.instructions) {
+      const auto [first, last] = flow_.slot_range(id);
+      for (int s = first; s < last; ++s)
+        if (at(flow_.slots, s).type.is_array() && needs_buffer(s, step)) give_buffer(s, t);
+    }
+    if (step.fused) return;
+    const Id id = step.instructions.front();
+    const std::int64_t scratch = scratch_bytes(at(flow_.views, id), at(out_.nested, id));
+    if (scratch == 0) return;
+    step.scratch = isize(out_.buffers);
+    out_.buffers.push_back({Place::kArena, scratch, 0, 0, t, t});
+  }
+
+  bool needs_buffer(int slot, const Step& step) const {
+    if (!step.fused || at(flow_.is_result, slot)) return true;
+    const auto& readers = at(flow_.consumers, slot);
+    return std::any_of(readers.begin(), readers.end(), [&](Id reader) {
+      return at(step_of_, reader) != at(step_of_, step.instructions.front());
+    });
+  }
+
+  void give_buffer(int slot, int t) {
+    const std::int64_t bytes = at(flow_.slots, slot).type.byte_size();
+    const int leaf = at(result_leaf_, slot);
+    const int until = std::max(at(last_read_, slot), t);
+    if (leaf >= 0 && at(partner_, leaf) >= 0) {
+      const int owner = at(parameter_slots_, at(partner_, leaf));
+      if (at(last_read_, owner) < t || (at(last_read_, owner) == t && may_overwrite(slot, owner, t)))
+        return take_over(slot, at(buffer_of_, owner), until);
+    }
+    if (leaf >= 0 && !in_place_) {
+      at(buffer_of_, slot) = isize(out_.buffers);
+      out_.buffers.push_back({Place::kResult, bytes, 0, leaf, t, end_});
+      return;
+    }
+    for (const int dying : candidates(slot, t)) {
+      const BufferId buffer = at(buffer_of_, dying);
+      if (at(out_.buffers, buffer).place != Place::kArena || at(last_read_, dying) != t) continue;
+      if (!taken_.insert({buffer, t}).second) continue;
+      return take_over(slot, buffer, until);
+    }
+    at(buffer_of_, slot) = isize(out_.buffers);
+    out_.buffers.push_back({Place::kArena, bytes, 0, 0, t, until});
+  }
+
+  void take_over(int slot, BufferId buffer, int until) {
+    at(buffer_of_, slot) = buffer;
+    at(out_.buffers, buffer).last = until;
+  }
+
+  // Origins that the step reads and that `slot` could be written over.
+  std::vector<int> candidates(int slot, int t) const {
+    std::vector<int> found;
+    for (const Id id : at(out_.steps, t).instructions)
+      for (const int origin : at(flow_.reads, id))
+        if (at(step_of_, at(flow_.slots, origin).id) != t && may_overwrite(slot, origin, t)) found.push_back(origin);
+    return found;
+  }
+
+  // Every read of `origin` in step t comes before `slot` is written there: element by element, or by the op's own promise.
+  bool may_overwrite(int slot, int origin, int t) const {
+    const Type& written = at(flow_.slots, slot).type;
+    if (written.byte_size() != at(flow_.slots, origin).type.byte_size()) return false;
+    const Step& step = at(out_.steps, t);
+    if (!step.fused) return op_overwrites(slot, origin);
+    for (const Id id : step.instructions)
+      for (const Id operand : computation_[id].operands) {
+        const Slot& read = flow_.slot(operand);
+        if (read.origin != origin) continue;
+        if (read.view || dtype_size(read.type.dtype()) != dtype_size(written.dtype())) return false;
+      }
+    return written.element_count() == computation_[step.instructions.front()].type.element_count();
+  }
+  bool op_overwrites(int slot, int origin) const {
+    const Slot& result = at(flow_.slots, slot);
+    if (!updates_operands(*computation_[result.id].op)) return false;
+    int leaf = 0;  // of the operands, one after the other
+    int reads = 0;
+    bool matches = false;
+    for (const Id operand : computation_[result.id].operands) {
+      const auto [first, last] = flow_.slot_range(operand);
+      for (int s = first; s < last; ++s, ++leaf) {
+        if (at(flow_.slots, s).origin != origin) continue;
+        ++reads;
+        matches = matches || (leaf == result.leaf && !at(flow_.slots, s).view);
+      }
+    }
+    return matches && reads == 1;
+  }
+
+  void deliver() {
+    const auto [first, last] = flow_.slot_range(computation_.root);
+    for (int k = 0; k < last - first; ++k) {
+      const int origin = at(flow_.slots, first + k).origin;
+      const BufferId buffer = at(buffer_of_, origin);
+      Result result;
+      const std::int64_t bytes = at(flow_.slots, first + k).type.byte_size();
+      if (buffer != kNoBuffer) {
+        const Buffer& home = at(out_.buffers, buffer);
+        if (home.place == Place::kParameter && at(partner_, k) == home.index) {
+          result.delivery = Delivery::kInPlace;
+          result.parameter_leaf = home.index;
+        } else if (home.place != Place::kResult || home.index != k) {
+          result.delivery = Delivery::kCopy;
+          result.source = {buffer, std::nullopt};
+          if (in_place_ && home.place == Place::kParameter) {
+            result.staging = isize(out_.buffers);
+            out_.buffers.push_back({Place::kArena, bytes, 0, 0, end_, end_});
+          }
+        }
+      }
+      if (result.delivery != Delivery::kInPlace) out_.result_bytes += bytes;
+      out_.results.push_back(std::move(result));
+    }
+  }
+
+  void place() {
+    std::vector<Interval> intervals;
+    std::vector<std::size_t> which;
+    for (std::size_t b = 0; b < out_.buffers.size(); ++b) {
+      if (out_.buffers[b].place != Place::kArena) continue;
+      intervals.push_back({out_.buffers[b].bytes, out_.buffers[b].first, out_.buffers[b].last});
+      which.push_back(b);
+    }
+    const Placement placement = place_intervals(intervals);
+    for (std::size_t i = 0; i < which.size(); ++i) out_.buffers[which[i]].offset = placement.offsets[i];
+    out_.arena_bytes = placement.total;
+  }
+
+  void fill_access() {
+    out_.access.resize(computation_.instructions.size());
+    for (const Slot& slot : flow_.slots) at(out_.access, slot.id).push_back({at(buffer_of_, slot.origin), slot.view});
+  }
+
+  const Program& program_;
+  const Computation& computation_;
+  const Flow flow_;
+  const bool in_place_;
+  const ScheduleOptions& options_;
+  Memo& memo_;
+  Schedule out_;
+  int end_ = 0;
+  std::vector<int> step_of_;
+  std::vector<int> last_read_;         // per origin slot; end_ for results
+  std::vector<BufferId> buffer_of_;    // per origin slot
+  std::vector<int> parameter_slots_;   // per parameter leaf
+  std::vector<int> partner_;           // per result leaf: the parameter leaf whose buffer it should take
+  std::vector<int> result_leaf_;       // per origin slot: the result leaf it is written for
+  std::set<std::pair<BufferId, int>> taken_;  // overwritten in a step
+};
+
+}  // namespace
+}  // namespace schedule
+
+std::shared_ptr<const Schedule> make_schedule(const Program& program, const ScheduleOptions& options) {
+  schedule::Memo memo;
+  return std::make_shared<Schedule>(schedule::Planner(program, program.entry, false, options, memo).run());
+}
+
+std::int64_t peak_bytes(const Program& program) { return make_schedule(program)->peak_bytes(); }
+
+}  // namespace tessera

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scratch.h"
+
+#include <algorithm>
+
+#include "tessera/ops/collectives.h"
+
+namespace tessera::schedule {
+
+bool parts_are_contiguous(const Dims& dims, std::int64_t dim) {
+  return std::all_of(dims.begin(), dims.begin() + dim, [](std::int64_t size) { return size == 1; });
+}
+
+namespace {
+
+std::int64_t collective_scratch(const OpView& view) {
+  const bool has_dims = view.op.name == "all-gather" || view.op.name == "reduce-scatter" || view.op.name == "all-to-all";
+  if (!has_dims) return 0;
+  const auto& attributes = view.as<CollectiveAttributes>();
+  std::int64_t most = 0;
+  if (attributes.dimensions.empty()) {  // all-to-all of a tuple: all parts packed, both ways
+    for (const Type& operand : view.operands) most += 2 * operand.byte_size();
+    return most;
+  }
+  const std::int64_t dim = attributes.dimensions.front();
+  const std::vector<Type> results = view.result.leaves();
+  for (std::size_t i = 0; i < view.operands.size(); ++i) {
+    if (parts_are_contiguous(view.operands[i].dims(), dim)) continue;
+    const std::int64_t operand = view.operands[i].byte_size();
+    const std::int64_t bytes = view.op.name == "all-gather"       ? results[i].byte_size()
+                               : view.op.name == "reduce-scatter" ? operand
+                                                                  : 2 * operand;
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+}  // namespace
+
+std::int64_t scratch_bytes(const OpView& view, const std::vector<NestedSchedule>& nested) {
+  if (view.op.role == Role::kCollective) return collective_scratch(view);
+  std::int64_t most = 0;
+  for (const auto& one : nested) most = std::max(most, one.schedule->arena_bytes);
+  return view.op.role == Role::kWhile ? kPredicateBytes + most : most;
+}
+
+}  // namespace tessera::schedule
