@@ -56,6 +56,7 @@ struct TrafficCounters {
   std::int64_t mpi_payload = 0;  // of these, bytes that went through MPI rather than shared memory
   std::int64_t calls = 0;
   [[nodiscard]] std::int64_t total() const;
+  TrafficCounters& operator+=(const TrafficCounters& other);
 };
 
 /// What a waiting rank says when it hangs: (sequence, "all_reduce %17 over {data}").
@@ -101,6 +102,8 @@ class ProcessGroup {
   /// Says what the next collective is, for the watchdog's message.
   virtual void label(CollectiveLabel label) = 0;
   [[nodiscard]] virtual const TrafficCounters& traffic() const = 0;
+  /// Of this rank over all groups that were split, directly or not, from the same world.
+  [[nodiscard]] virtual const TrafficCounters& rank_traffic() const = 0;
 };
 
 }  // namespace tessera

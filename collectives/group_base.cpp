@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "group_base.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "reduce.h"
+#include "tessera/base/text.h"
+
+namespace tessera::collectives {
+namespace {
+
+class Finished final : public PendingOperation {
+ public:
+  void wait() override {}
+  bool test() override { return true; }
+};
+
+bool reduces(Kind kind) { return kind == Kind::kReduceScatter || kind == Kind::kAllReduce; }
+
+// The sub-groups must tell every member exactly once where it belongs; returns this rank's.
+const std::vector<int>& own_group(const std::vector<std::vector<int>>& groups, int size, int rank,
+                                  const std::string& name) {
+  std::vector<int> seen(static_cast<std::size_t>(size), 0);
+  const std::vector<int>* own = nullptr;
+  for (const auto& group : groups) {
+    for (const int member : group) {
+      require(member >= 0 && member < size, "split {}: member {} is not in a group of {}", name, member, size);
+      require(++at(seen, member) == 1, "split {}: member {} is listed twice", name, member);
+      if (member == rank) own = &group;
+    }
+  }
+  for (int member = 0; member < size; ++member)
+    require(at(seen, member) == 1, "split {}: member {} is in no sub-group", name, member);
+  return *own;
+}
+
+std::size_t hash_groups(const std::vector<std::vector<int>>& groups, const std::string& name) {
+  std::size_t hash = hash_text(name);
+  for (const auto& group : groups) {
+    hash = hash_mix(hash, group.size());
+    for (const int member : group) hash = hash_mix(hash, static_cast<std::size_t>(member));
+  }
+  return hash;
+}
+
+// A group of one moves nothing but its own bytes.
+void run_alone(const Collective& call) {
+  if (call.kind == Kind::kBarrier || call.kind == Kind::kBroadcast || call.out.empty()) return;
+  if (call.kind == Kind::kPermute && call.pairs.empty()) {
+    std::memset(call.out.data(), 0, call.out.size());
+    return;
+  }
+  std::memmove(call.out.data(), call.in.data(), call.out.size());
+}
+
+}  // namespace
+
+std::string_view kind_name(Kind kind) {
+  static constexpr std::array<std::string_view, 8> kNames = {
+      "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "permute", "broadcast", "barrier", "split"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::size_t Collective::signature() const {
+  std::size_t hash = hash_mix(static_cast<std::size_t>(kind), in.size());
+  hash = hash_mix(hash, out.size());
+  hash = hash_mix(hash, static_cast<std::size_t>(dtype));
+  hash = hash_mix(hash, static_cast<std::size_t>(reduction));
+  hash = hash_mix(hash, static_cast<std::size_t>(root));
+  hash = hash_mix(hash, detail);
+  for (const auto& [source, target] : pairs)
+    hash = hash_mix(hash_mix(hash, static_cast<std::size_t>(source)), static_cast<std::size_t>(target));
+  hash = hash_mix(hash, static_cast<std::size_t>(number));
+  hash = hash_mix(hash, static_cast<std::size_t>(sequence));
+  return hash_mix(hash, hash_text(text));
+}
+
+std::string Collective::description() const {
+  std::string details;
+  if (reduces(kind)) details += fmt::format("{} {}, ", dtype_name(dtype), reduction_name(reduction));
+  if (kind == Kind::kBroadcast) details += fmt::format("from member {}, ", root);
+  if (kind == Kind::kPermute) {
+    details += "pairs";
+    for (const auto& [source, target] : pairs) details += fmt::format(" {}>{}", source, target);
+    details += ", ";
+  }
+  if (kind != Kind::kBarrier && kind != Kind::kSplit) details += fmt::format("{} bytes, ", in.size());
+  return fmt::format("{} ({}number {} of its group)", text, details, number);
+}
+
+std::string rank_list(const std::vector<int>& ranks) {
+  const std::vector<std::int64_t> numbers(ranks.begin(), ranks.end());
+  return (ranks.size() == 1 ? "rank " : "ranks ") + join(numbers, ", ");
+}
+
+std::string divergence_message(int rank, const std::string& description, int other,
+                               const std::string& other_description) {
+  return fmt::format("ranks diverge: rank {} is at {}, rank {} at {}", rank, description, other, other_description);
+}
+
+std::string waiting_message(int rank, int seconds, const std::string& text, const std::vector<int>& absent) {
+  const char* have = absent.size() == 1 ? "has" : "have";
+  return fmt::format("rank {} has waited {} s in {}; {} {} not arrived", rank, seconds, text, rank_list(absent), have);
+}
+
+double watchdog_seconds() {
+  const char* text = std::getenv("TESSERA_WATCHDOG_SECONDS");
+  if (text == nullptr || *text == '\0') return 30;
+  char* end = nullptr;
+  const double seconds = std::strtod(text, &end);
+  require(*end == '\0' && seconds > 0 && std::isfinite(seconds),
+          "TESSERA_WATCHDOG_SECONDS is \"{}\"; it takes a positive number of seconds", text);
+  return seconds;
+}
+
+Membership membership(const std::vector<int>& world_ranks, int world_rank, const std::string& name, std::int64_t id,
+                      bool counted) {
+  const auto place = std::find(world_ranks.begin(), world_ranks.end(), world_rank);
+  ensure(place != world_ranks.end(), "rank {} makes group {} of which it is no member", world_rank, name);
+  return {world_ranks, static_cast<int>(place - world_ranks.begin()), name, id, counted};
+}
+
+void GroupBase::count(std::int64_t TrafficCounters::*counter, std::int64_t bytes) {
+  traffic_.*counter += bytes;
+  ++traffic_.calls;
+  if (!members_.counted) return;
+  fabric_->traffic.*counter += bytes;
+  ++fabric_->traffic.calls;
+}
+
+void GroupBase::count_mpi(std::int64_t bytes) {
+  traffic_.mpi_payload += bytes;
+  fabric_->traffic.mpi_payload += bytes;
+}
+
+void GroupBase::prepare(Collective& call) {
+  call.number = ++number_;
+  if (label_) {
+    call.sequence = label_->sequence;
+    call.text = std::move(label_->text);
+    label_.reset();
+  }
+  if (call.text.empty()) call.text = fmt::format("{} over {}", kind_name(call.kind), name());
+}
+
+void GroupBase::execute(Collective call) {
+  prepare(call);
+  if (size() == 1) return run_alone(call);
+  run(call);
+}
+
+std::unique_ptr<PendingOperation> GroupBase::begin(Collective call) {
+  prepare(call);
+  if (size() > 1) return start(std::move(call));
+  run_alone(call);
+  return std::make_unique<Finished>();
+}
+
+std::unique_ptr<PendingOperation> GroupBase::start(Collective call) {
+  run(call);
+  return std::make_unique<Finished>();
+}
+
+Collective GroupBase::gather_call(std::span<const std::byte> in, std::span<std::byte> out) {
+  require(out.size() == in.size() * static_cast<std::size_t>(size()),
+          "all_gather over {}: out has {} bytes; {} members of {} bytes need {}", name(), out.size(), size(), in.size(),
+          in.size() * static_cast<std::size_t>(size()));
+  count(&TrafficCounters::all_gather, static_cast<std::int64_t>(out.size() - in.size()));
+  return {.kind = Kind::kAllGather, .in = in, .out = out};
+}
+
+Collective GroupBase::reduce_call(Kind kind, std::span<const std::byte> in, std::span<std::byte> out, DType dtype,
+                                  Reduction op) {
+  const std::size_t parts = kind == Kind::kReduceScatter ? static_cast<std::size_t>(size()) : 1;
+  require(in.size() == out.size() * parts, "{} over {}: in has {} bytes and out {}; in must have {}", kind_name(kind),
+          name(), in.size(), out.size(), out.size() * parts);
+  require(out.size() % static_cast<std::size_t>(dtype_size(dtype)) == 0, "{} over {}: {} bytes are no whole number of {}",
+          kind_name(kind), name(), out.size(), dtype_name(dtype));
+  require(can_reduce(dtype, op), "{} over {}: {} has no {}", kind_name(kind), name(), dtype_name(dtype),
+          reduction_name(op));
+  const auto bytes = static_cast<std::int64_t>(in.size());
+  if (kind == Kind::kReduceScatter)
+    count(&TrafficCounters::reduce_scatter, bytes - static_cast<std::int64_t>(out.size()));
+  else
+    count(&TrafficCounters::all_reduce, 2 * bytes * (size() - 1) / size());
+  return {.kind = kind, .in = in, .out = out, .dtype = dtype, .reduction = op};
+}
+
+void GroupBase::all_gather(std::span<const std::byte> in, std::span<std::byte> out) { execute(gather_call(in, out)); }
+
+void GroupBase::reduce_scatter(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op) {
+  execute(reduce_call(Kind::kReduceScatter, in, out, dtype, op));
+}
+
+void GroupBase::all_reduce(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op) {
+  execute(reduce_call(Kind::kAllReduce, in, out, dtype, op));
+}
+
+std::unique_ptr<PendingOperation> GroupBase::start_all_gather(std::span<const std::byte> in, std::span<std::byte> out) {
+  return begin(gather_call(in, out));
+}
+
+std::unique_ptr<PendingOperation> GroupBase::start_reduce_scatter(std::span<const std::byte> in,
+                                                                  std::span<std::byte> out, DType dtype, Reduction op) {
+  return begin(reduce_call(Kind::kReduceScatter, in, out, dtype, op));
+}
+
+std::unique_ptr<PendingOperation> GroupBase::start_all_reduce(std::span<const std::byte> in, std::span<std::byte> out,
+                                                              DType dtype, Reduction op) {
+  return begin(reduce_call(Kind::kAllReduce, in, out, dtype, op));
+}
+
+void GroupBase::all_to_all(std::span<const std::byte> in, std::span<std::byte> out) {
+  require(in.size() == out.size() && in.size() % static_cast<std::size_t>(size()) == 0,
+          "all_to_all over {}: in has {} bytes and out {}; both must be the same multiple of {}", name(), in.size(),
+          out.size(), size());
+  count(&TrafficCounters::all_to_all, static_cast<std::int64_t>(in.size()) / size() * (size() - 1));
+  execute({.kind = Kind::kAllToAll, .in = in, .out = out});
+}
+
+void GroupBase::permute(std::span<const std::byte> in, std::span<std::byte> out, const Pairs& pairs) {
+  require(in.size() == out.size(), "permute over {}: in has {} bytes, out {}", name(), in.size(), out.size());
+  std::vector<int> sources(static_cast<std::size_t>(size()), 0);
+  std::vector<int> targets(static_cast<std::size_t>(size()), 0);
+  for (const auto& [source, target] : pairs) {
+    for (const int member : {source, target})
+      require(member >= 0 && member < size(), "permute over {}: member {} is not in a group of {}", name(), member,
+              size());
+    require(++at(sources, source) == 1, "permute over {}: member {} is a source twice", name(), source);
+    require(++at(targets, target) == 1, "permute over {}: member {} is a target twice", name(), target);
+  }
+  count(&TrafficCounters::permute, at(targets, rank()) == 1 ? static_cast<std::int64_t>(in.size()) : 0);
+  execute({.kind = Kind::kPermute, .in = in, .out = out, .pairs = pairs});
+}
+
+void GroupBase::broadcast(std::span<std::byte> data, int root) {
+  require(root >= 0 && root < size(), "broadcast over {}: root {} is not in a group of {}", name(), root, size());
+  count(&TrafficCounters::broadcast, rank() == root ? 0 : static_cast<std::int64_t>(data.size()));
+  execute({.kind = Kind::kBroadcast, .in = data, .out = data, .root = root});
+}
+
+void GroupBase::barrier() { execute({.kind = Kind::kBarrier}); }
+
+std::shared_ptr<ProcessGroup> GroupBase::split(const std::vector<std::vector<int>>& groups, const std::string& name) {
+  const auto known = subgroups_.find(name);
+  if (known != subgroups_.end()) return known->second;
+  const auto& own = own_group(groups, size(), rank(), name);
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(size()));
+  execute({.kind = Kind::kSplit,
+           .in = std::as_bytes(std::span(&fabric_->next_id, 1)),
+           .out = std::as_writable_bytes(std::span(ids)),
+           .detail = hash_groups(groups, name)});
+  const std::int64_t id = *std::max_element(ids.begin(), ids.end());
+  fabric_->next_id = id + 1;
+  std::vector<int> world_ranks;
+  for (const int member : own) world_ranks.push_back(world_rank(member));
+  return subgroups_[name] = fabric_->make_group(world_ranks, name, id);
+}
+
+}  // namespace tessera::collectives

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every ProcessGroup has in common: it checks sizes, counts bytes, keeps the label of the next collective and caches
+// sub-groups. An implementation only moves the bytes of one Collective.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "tessera/base/error.h"
+#include "tessera/collectives/process_group.h"
+
+namespace tessera::collectives {
+
+enum class Kind : std::uint8_t {
+  kAllGather,
+  kReduceScatter,
+  kAllReduce,
+  kAllToAll,
+  kPermute,
+  kBroadcast,
+  kBarrier,
+  kSplit  // an all-gather of one number, checked like a collective
+};
+std::string_view kind_name(Kind kind);
+
+using Pairs = std::vector<std::pair<int, int>>;
+
+/// One call of a collective on one rank.
+struct Collective {
+  Kind kind = Kind::kBarrier;
+  std::span<const std::byte> in = {};
+  std::span<std::byte> out = {};
+  DType dtype = DType::kU8;
+  Reduction reduction = Reduction::kSum;
+  int root = 0;              // kBroadcast
+  Pairs pairs = {};          // kPermute
+  std::size_t detail = 0;    // a hash of what else must agree
+  std::int64_t number = 0;   // the how manyth of its group
+  std::int64_t sequence = 0;  // of the label
+  std::string text = {};     // "all_reduce %17 over {data}"
+
+  /// Equal on all members unless they diverge.
+  [[nodiscard]] std::size_t signature() const;
+  /// What a divergence says of it: `all_reduce %17 over {data} (f32 sum, 1024 bytes, number 12 of its group)`.
+  [[nodiscard]] std::string description() const;
+};
+
+/// `rank 2`, `ranks 1, 2`.
+std::string rank_list(const std::vector<int>& ranks);
+/// `ranks diverge: rank 2 is at …, rank 0 at …`.
+std::string divergence_message(int rank, const std::string& description, int other, const std::string& other_description);
+/// `rank 3 has waited 30 s in all_reduce %17 over {data}; ranks 1, 2 have not arrived`.
+std::string waiting_message(int rank, int seconds, const std::string& text, const std::vector<int>& absent);
+/// TESSERA_WATCHDOG_SECONDS, else 30. Error unless it is a positive number.
+double watchdog_seconds();
+
+/// Thrown where a rank stops only because another failed; never the first message of a job.
+class PeerFailed : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Makes groups; one per rank. Sub-groups of all groups that came from one world share it.
+class Fabric {
+ public:
+  virtual ~Fabric() = default;
+  /// Collective over `world_ranks` (this rank is one). `id` is the same on all members and new for this rank.
+  virtual std::shared_ptr<ProcessGroup> make_group(const std::vector<int>& world_ranks, const std::string& name,
+                                                   std::int64_t id) = 0;
+  std::int64_t next_id = 1;
+  int world_rank = 0;
+  TrafficCounters traffic;  // of all groups
+};
+
+/// Which members a group has, and who this rank is among them.
+struct Membership {
+  std::vector<int> world_ranks;
+  int rank = 0;
+  std::string name;
+  std::int64_t id = 0;
+  bool counted = true;  // false for the parts of a hierarchical group: the whole counts
+  [[nodiscard]] int size() const { return static_cast<int>(world_ranks.size()); }
+};
+Membership membership(const std::vector<int>& world_ranks, int world_rank, const std::string& name, std::int64_t id,
+                      bool counted = true);
+
+class GroupBase : public ProcessGroup {
+ public:
+  GroupBase(std::shared_ptr<Fabric> fabric, Membership members)
+      : fabric_(std::move(fabric)), members_(std::move(members)) {}
+
+  [[nodiscard]] int rank() const final { return members_.rank; }
+  [[nodiscard]] int size() const final { return members_.size(); }
+  [[nodiscard]] const std::string& name() const final { return members_.name; }
+
+  void all_gather(std::span<const std::byte> in, std::span<std::byte> out) final;
+  void reduce_scatter(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op) final;
+  void all_reduce(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op) final;
+  void all_to_all(std::span<const std::byte> in, std::span<std::byte> out) final;
+  void permute(std::span<const std::byte> in, std::span<std::byte> out, const Pairs& pairs) final;
+  void broadcast(std::span<std::byte> data, int root) final;
+  void barrier() final;
+  std::unique_ptr<PendingOperation> start_all_gather(std::span<const std::byte> in, std::span<std::byte> out) final;
+  std::unique_ptr<PendingOperation> start_reduce_scatter(std::span<const std::byte> in, std::span<std::byte> out,
+                                                         DType dtype, Reduction op) final;
+  std::unique_ptr<PendingOperation> start_all_reduce(std::span<const std::byte> in, std::span<std::byte> out,
+                                                     DType dtype, Reduction op) final;
+  std::shared_ptr<ProcessGroup> split(const std::vector<std::vector<int>>& groups, const std::string& name) final;
+  void label(CollectiveLabel label) final { label_ = std::move(label); }
+  [[nodiscard]] const TrafficCounters& traffic() const final { return traffic_; }
+  [[nodiscard]] const TrafficCounters& rank_traffic() const final { return fabric_->traffic; }
+
+ protected:
+  /// Moves the bytes; size() > 1. Counts the bytes it receives through MPI by count_mpi.
+  virtual void run(const Collective& call) = 0;
+  /// The same without waiting; the default runs at once.
+  virtual std::unique_ptr<PendingOperation> start(Collective call);
+
+  [[nodiscard]] const Membership& members() const { return members_; }
+  [[nodiscard]] int world_rank(int member) const { return members_.world_ranks[static_cast<std::size_t>(member)]; }
+  [[nodiscard]] Fabric& fabric() const { return *fabric_; }
+  [[nodiscard]] const std::shared_ptr<Fabric>& shared_fabric() const { return fabric_; }
+  void count_mpi(std::int64_t bytes);
+  /// The same where a part of this group has told the fabric.
+  void count_own_mpi(std::int64_t bytes) { traffic_.mpi_payload += bytes; }
+
+ private:
+  Collective gather_call(std::span<const std::byte> in, std::span<std::byte> out);
+  Collective reduce_call(Kind kind, std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op);
+  void prepare(Collective& call);
+  void execute(Collective call);
+  std::unique_ptr<PendingOperation> begin(Collective call);
+  void count(std::int64_t TrafficCounters::*counter, std::int64_t bytes);
+
+  std::shared_ptr<Fabric> fabric_;
+  Membership members_;
+  TrafficCounters traffic_;
+  std::optional<CollectiveLabel> label_;
+  std::int64_t number_ = 0;
+  std::map<std::string, std::shared_ptr<ProcessGroup>> subgroups_;
+};
+
+}  // namespace tessera::collectives

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "in_process/cluster.h"
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "tessera/base/text.h"
+
+namespace tessera::collectives {
+namespace {
+
+// Spinning helps only while every member has a core of its own.
+bool wait_shortly(const std::atomic<std::uint64_t>& generation, std::uint64_t old, std::size_t members) {
+  static const unsigned cores = std::thread::hardware_concurrency();
+  const int spins = members <= cores ? 2000 : 0;
+  for (int i = 0; i < spins; ++i)
+    if (generation.load(std::memory_order_acquire) != old) return true;
+  for (int i = 0; i < 4; ++i) {
+    if (generation.load(std::memory_order_acquire) != old) return true;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
+}  // namespace
+
+Cluster::Cluster(int size, std::function<int(int)> node_of)
+    : node_of_(std::move(node_of)),
+      ranks_(static_cast<std::size_t>(size)),
+      running_(size),
+      watchdog_seconds_(watchdog_seconds()) {}
+
+std::shared_ptr<Meeting> Cluster::meeting(std::int64_t id, const std::string& flavour,
+                                          const std::vector<int>& world_ranks) {
+  const Lock lock(mutex_);
+  auto& place = meetings_[{id, flavour, world_ranks}];
+  if (!place) {
+    place = std::make_shared<Meeting>();
+    place->world_ranks = world_ranks;
+    place->posts.resize(world_ranks.size());
+  }
+  return place;
+}
+
+void Cluster::throw_if_stopped(const Meeting& place, int rank) {
+  if (!place.broken.empty()) throw Error(place.broken);
+  if (failed_rank_ < 0) return;
+  at(ranks_, rank).stopped = true;
+  throw PeerFailed(fmt::format("stopped because rank {} failed", failed_rank_));
+}
+
+void Cluster::meet(Meeting& place, int member, const Collective& call) {
+  const int rank = at(place.world_ranks, member);
+  Lock lock(mutex_);
+  throw_if_stopped(place, rank);
+  at(place.posts, member) = {call.in.data(), call.out.data(), call.signature(), call.description(), call.text, true};
+  at(ranks_, rank).text = call.text;
+  const std::uint64_t generation = place.generation.load(std::memory_order_relaxed);
+  if (place.arrived + 1 == isize(place.world_ranks)) compare(place);
+  if (!arrive(lock, place, rank)) wait(lock, place, rank, generation, true);
+  if (place.generation.load(std::memory_order_relaxed) == generation) throw_if_stopped(place, rank);
+  if (!place.broken.empty()) throw Error(place.broken);
+}
+
+void Cluster::meet_again(Meeting& place, int member) {
+  const int rank = at(place.world_ranks, member);
+  Lock lock(mutex_);
+  at(place.posts, member).present = true;
+  const std::uint64_t generation = place.generation.load(std::memory_order_relaxed);
+  if (!arrive(lock, place, rank)) wait(lock, place, rank, generation, false);
+}
+
+// True if this was the last member to arrive; the others then go on.
+bool Cluster::arrive(Lock& lock, Meeting& place, int rank) {
+  if (++place.arrived == isize(place.world_ranks)) {
+    complete(place);
+    lock.unlock();
+    place.changed.notify_all();
+    lock.lock();
+    return true;
+  }
+  at(ranks_, rank).state = State::kWaiting;
+  at(ranks_, rank).place = &place;
+  --running_;
+  check_progress();
+  return false;
+}
+
+void Cluster::wait(Lock& lock, Meeting& place, int rank, std::uint64_t generation, bool may_stop) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  const auto interval = std::chrono::duration<double>(watchdog_seconds_);
+  lock.unlock();
+  const bool done = wait_shortly(place.generation, generation, place.world_ranks.size());
+  lock.lock();
+  if (done) return;
+  const auto released = [&] {
+    return place.generation.load(std::memory_order_acquire) != generation || (may_stop && failed_rank_ >= 0);
+  };
+  while (!place.changed.wait_for(lock, interval, released)) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begin).count();
+    std::fprintf(stderr, "%s\n",
+                 waiting_message(rank, static_cast<int>(seconds), at(ranks_, rank).text, absent(place)).c_str());
+  }
+}
+
+// Lets all members go on; the last to arrive calls it, or whoever breaks the meeting.
+void Cluster::complete(Meeting& place) {
+  place.arrived = 0;
+  for (auto& post : place.posts) post.present = false;
+  for (const int rank : place.world_ranks) {
+    auto& state = at(ranks_, rank);
+    if (state.state != State::kWaiting || state.place != &place) continue;
+    state.state = State::kRunning;
+    state.place = nullptr;
+    ++running_;
+  }
+  place.generation.fetch_add(1, std::memory_order_release);
+}
+
+void Cluster::compare(Meeting& place) const {
+  for (std::size_t member = 1; member < place.posts.size(); ++member) {
+    const auto& first = place.posts[0];
+    const auto& other = place.posts[member];
+    if (other.signature == first.signature) continue;
+    place.broken = divergence_message(place.world_ranks[member], other.description, place.world_ranks[0],
+                                      first.description);
+    return;
+  }
+}
+
+std::vector<int> Cluster::absent(const Meeting& place) const {
+  std::vector<int> ranks;
+  for (std::size_t member = 0; member < place.posts.size(); ++member)
+    if (!place.posts[member].present) ranks.push_back(place.world_ranks[member]);
+  return ranks;
+}
+
+// `rank 0 waits in all_reduce %3 over {data}; rank 1 has not arrived: it waits in barrier over {model}`
+std::string Cluster::absence(const Meeting& place) const {
+  std::string waiting;
+  for (std::size_t member = 0; member < place.posts.size() && waiting.empty(); ++member) {
+    if (!place.posts[member].present) continue;
+    const int rank = place.world_ranks[member];
+    waiting = fmt::format("rank {} waits in {}", rank, at(ranks_, rank).text);
+  }
+  std::vector<int> finished;
+  std::string elsewhere;
+  for (const int rank : absent(place)) {
+    if (at(ranks_, rank).state == State::kFinished)
+      finished.push_back(rank);
+    else if (at(ranks_, rank).state == State::kWaiting)
+      elsewhere += fmt::format("; rank {} has not arrived: it waits in {}", rank, at(ranks_, rank).text);
+  }
+  if (!finished.empty())
+    waiting += fmt::format("; {} {} finished without joining", rank_list(finished), finished.size() == 1 ? "has" : "have");
+  return waiting + elsewhere;
+}
+
+void Cluster::break_meeting(Meeting& place, const std::string& reason) {
+  place.broken = reason;
+  complete(place);
+  place.changed.notify_all();
+}
+
+// Breaks meetings that can never complete: a member has finished, or nobody runs.
+void Cluster::check_progress() {
+  std::vector<std::pair<Meeting*, std::string>> hopeless;
+  for (const auto& [key, place] : meetings_) {
+    if (place->arrived == 0) continue;
+    bool lost = running_ == 0;
+    for (const int rank : absent(*place)) lost = lost || at(ranks_, rank).state == State::kFinished;
+    if (lost) hopeless.emplace_back(place.get(), absence(*place));
+  }
+  for (const auto& [place, reason] : hopeless) break_meeting(*place, reason);
+}
+
+void Cluster::finish(int rank) {
+  const Lock lock(mutex_);
+  at(ranks_, rank).state = State::kFinished;
+  --running_;
+  if (failed_rank_ < 0) check_progress();
+}
+
+void Cluster::poison(int rank) {
+  const Lock lock(mutex_);
+  at(ranks_, rank).state = State::kFinished;
+  --running_;
+  if (failed_rank_ < 0) failed_rank_ = rank;
+  for (const auto& [key, place] : meetings_) place->changed.notify_all();
+}
+
+bool Cluster::was_stopped(int rank) const {
+  const Lock lock(mutex_);
+  return at(ranks_, rank).stopped;
+}
+
+}  // namespace tessera::collectives

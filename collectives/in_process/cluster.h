@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as threads of one process. The cluster knows what every rank does, so it sees at once when a collective can never
+// complete: a member has returned, or no rank is left that runs.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "group_base.h"
+
+namespace tessera::collectives {
+
+class Cluster;
+
+/// What the members of one group share.
+struct Meeting {
+  struct Post {
+    const std::byte* in = nullptr;
+    std::byte* out = nullptr;
+    std::size_t signature = 0;
+    std::string description;
+    std::string text;
+    bool present = false;
+  };
+  std::vector<int> world_ranks;
+  std::vector<Post> posts;          // per member; written under the cluster's lock, read between two meets
+  int arrived = 0;                  // guarded by the lock
+  std::string broken;               // guarded by the lock; once set, every meet throws it
+  std::atomic<std::uint64_t> generation{0};
+  std::condition_variable changed;
+};
+
+class Cluster {
+ public:
+  Cluster(int size, std::function<int(int)> node_of);
+
+  /// The meeting place of the members; the same object for all who ask with the same key.
+  std::shared_ptr<Meeting> meeting(std::int64_t id, const std::string& flavour, const std::vector<int>& world_ranks);
+
+  /// Waits for all members after posting `call`; the last to arrive compares the posts. Throws what went wrong.
+  void meet(Meeting& place, int member, const Collective& call);
+  /// Waits for members that are all in the same collective. Never throws: their buffers are in use by peers until all are here.
+  void meet_again(Meeting& place, int member);
+
+  /// The rank's function ended; waiting peers that need it fail.
+  void finish(int rank);
+  /// The rank's function threw: everybody stops.
+  void poison(int rank);
+  /// True if `rank` was only stopped by another's failure.
+  [[nodiscard]] bool was_stopped(int rank) const;
+
+  [[nodiscard]] int size() const { return static_cast<int>(ranks_.size()); }
+  [[nodiscard]] int node_of(int rank) const { return node_of_ ? node_of_(rank) : 0; }
+
+ private:
+  enum class State { kRunning, kWaiting, kFinished };
+  struct Rank {
+    State state = State::kRunning;
+    Meeting* place = nullptr;
+    std::string text;
+    bool stopped = false;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  void throw_if_stopped(const Meeting& place, int rank);
+  void complete(Meeting& place);
+  void compare(Meeting& place) const;
+  bool arrive(Lock& lock, Meeting& place, int rank);
+  void wait(Lock& lock, Meeting& place, int rank, std::uint64_t generation, bool may_stop);
+  void check_progress();
+  void break_meeting(Meeting& place, const std::string& reason);
+  [[nodiscard]] std::string absence(const Meeting& place) const;
+  [[nodiscard]] std::vector<int> absent(const Meeting& place) const;
+
+  mutable std::mutex mutex_;
+  std::function<int(int)> node_of_;
+  std::vector<Rank> ranks_;
+  int running_;
+  int failed_rank_ = -1;
+  double watchdog_seconds_;
+  std::map<std::tuple<std::int64_t, std::string, std::vector<int>>, std::shared_ptr<Meeting>> meetings_;
+};
+
+}  // namespace tessera::collectives

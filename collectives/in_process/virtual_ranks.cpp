@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/collectives/virtual_ranks.h"
+
+#include <exception>
+#include <numeric>
+#include <thread>
+
+#include "in_process/thread_group.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/base/text.h"
+
+namespace tessera {
+namespace {
+
+using collectives::Cluster;
+using collectives::ThreadFabric;
+
+std::shared_ptr<ProcessGroup> make_world_group(const std::shared_ptr<Cluster>& cluster, int rank) {
+  std::vector<int> all(static_cast<std::size_t>(cluster->size()));
+  std::iota(all.begin(), all.end(), 0);
+  return std::make_shared<ThreadFabric>(cluster, rank)->make_group(all, "world", 0);
+}
+
+std::exception_ptr run_rank(const std::shared_ptr<Cluster>& cluster, int rank,
+                            const std::function<void(ProcessGroup& world)>& fn) {
+  try {
+    RankContext context(rank, cluster->size());
+    const RankScope scope(context);
+    fn(*make_world_group(cluster, rank));
+  } catch (...) {
+    cluster->poison(rank);
+    return std::current_exception();
+  }
+  cluster->finish(rank);
+  return nullptr;
+}
+
+[[noreturn]] void rethrow_from(const std::exception_ptr& error, int rank, int count) {
+  const std::string prefix = count == 1 ? "" : fmt::format("rank {} of {}: ", rank, count);
+  try {
+    std::rethrow_exception(error);
+  } catch (Error& e) {
+    e.prefix(prefix);
+    throw;
+  } catch (const std::exception& e) {
+    throw Error(prefix + e.what());
+  } catch (...) {
+    throw Error(prefix + "an exception that is no std::exception");
+  }
+}
+
+}  // namespace
+
+void run_virtual_ranks(int count, const std::function<void(ProcessGroup& world)>& fn,
+                       const VirtualRankOptions& options) {
+  require(count >= 1, "{} virtual ranks; at least one is needed", count);
+  const auto cluster = std::make_shared<Cluster>(count, options.node_of);
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(count));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < count; ++rank)
+    threads.emplace_back([&, rank] { at(errors, rank) = run_rank(cluster, rank, fn); });
+  for (auto& thread : threads) thread.join();
+  for (const bool stopped : {false, true})  // a failure of its own before one that only followed
+    for (int rank = 0; rank < count; ++rank)
+      if (at(errors, rank) && cluster->was_stopped(rank) == stopped) rethrow_from(at(errors, rank), rank, count);
+}
+
+std::shared_ptr<ProcessGroup> make_single_rank_world() {
+  return make_world_group(std::make_shared<Cluster>(1, nullptr), 0);
+}
+
+}  // namespace tessera

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reduce.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+#include "tessera/base/error.h"
+
+namespace tessera::collectives {
+namespace {
+
+// A block of the accumulator stays in the L1 cache while all sources pass over it.
+constexpr std::size_t kBlockElements = 2048;
+
+// Wrapping arithmetic without undefined behaviour; small types do not promote to a type that could overflow.
+template <class T>
+T wrap_add(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
+  } else {
+    return a + b;
+  }
+}
+template <class T>
+T wrap_multiply(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::common_type_t<std::make_unsigned_t<T>, unsigned>;  // u16 * u16 would overflow int
+    return static_cast<T>(static_cast<U>(a) * static_cast<U>(b));
+  } else {
+    return a * b;
+  }
+}
+
+struct Sum {
+  template <class T>
+  static T apply(T a, T b) {
+    return wrap_add(a, b);
+  }
+};
+struct Product {
+  template <class T>
+  static T apply(T a, T b) {
+    return wrap_multiply(a, b);
+  }
+};
+struct Min {
+  template <class T>
+  static T apply(T a, T b) {
+    return a < b || a != a ? a : b;
+  }
+};
+struct Max {
+  template <class T>
+  static T apply(T a, T b) {
+    return a > b || a != a ? a : b;
+  }
+};
+struct And {
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+struct Or {
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+
+// f16 <-> f32 as plain integer arithmetic: branch-free, so that the loops vectorise.
+struct HalfBits {
+  static float widen(std::uint16_t half) {
+    const std::uint32_t shifted = (half & 0x7fffU) << 13;
+    const std::uint32_t exponent = shifted & 0x0f800000U;
+    std::uint32_t bits = shifted + ((127U - 15U) << 23);
+    bits += exponent == 0x0f800000U ? (128U - 16U) << 23 : 0U;  // Inf, NaN
+    const float subnormal = std::bit_cast<float>(shifted + ((127U - 14U) << 23)) - std::bit_cast<float>(113U << 23);
+    const std::uint32_t magnitude = exponent == 0 ? std::bit_cast<std::uint32_t>(subnormal) : bits;
+    return std::bit_cast<float>(magnitude | ((half & 0x8000U) << 16));
+  }
+  static std::uint16_t narrow(float value) {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t magnitude = word & 0x7fffffffU;
+    // The addition of 0.5 rounds a subnormal to a multiple of 2^-24, ties to even.
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
+    const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5F);
+    const std::uint32_t normal = (magnitude - (112U << 23) + 0xfffU + ((magnitude >> 13) & 1U)) >> 13;
+    std::uint32_t half = magnitude < (113U << 23) ? subnormal : normal;
+    half = magnitude >= 0x47800000U ? 0x7c00U : half;  // 2^16 and above
+    half = magnitude > 0x7f800000U ? 0x7e00U : half;
+    return static_cast<std::uint16_t>(half | ((word >> 16) & 0x8000U));
+  }
+};
+struct BrainBits {
+  static float widen(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+  static std::uint16_t narrow(float value) { return BFloat16(value).bits; }
+};
+
+template <class T, class Op>
+void reduce_block(std::span<const std::byte* const> sources, T* out, std::size_t offset, std::size_t count) {
+  std::array<T, kBlockElements> accumulator;
+  std::memcpy(accumulator.data(), sources[0] + offset, count * sizeof(T));
+  for (const std::byte* source : sources.subspan(1)) {
+    const T* from = reinterpret_cast<const T*>(source + offset);
+    for (std::size_t i = 0; i < count; ++i) accumulator[i] = Op::template apply<T>(accumulator[i], from[i]);
+  }
+  std::memcpy(out, accumulator.data(), count * sizeof(T));
+}
+
+template <class Bits, class Op>
+void reduce_block16(std::span<const std::byte* const> sources, std::uint16_t* out, std::size_t offset,
+                    std::size_t count) {
+  std::array<float, kBlockElements> accumulator;
+  const auto* first = reinterpret_cast<const std::uint16_t*>(sources[0] + offset);
+  for (std::size_t i = 0; i < count; ++i) accumulator[i] = Bits::widen(first[i]);
+  for (const std::byte* source : sources.subspan(1)) {
+    const auto* from = reinterpret_cast<const std::uint16_t*>(source + offset);
+    for (std::size_t i = 0; i < count; ++i)
+      accumulator[i] = Op::template apply<float>(accumulator[i], Bits::widen(from[i]));
+  }
+  for (std::size_t i = 0; i < count; ++i) out[i] = Bits::narrow(accumulator[i]);
+}
+
+template <class T, class Block>
+void for_blocks(std::byte* out, std::size_t bytes, Block&& block) {
+  const std::size_t count = bytes / sizeof(T);
+  for (std::size_t done = 0; done < count; done += kBlockElements)
+    block(reinterpret_cast<T*>(out) + done, done * sizeof(T), std::min(kBlockElements, count - done));
+}
+
+template <class T, class Op>
+void reduce_as(std::span<const std::byte* const> sources, std::byte* out, std::size_t bytes) {
+  if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>) {
+    using Bits = std::conditional_t<std::is_same_v<T, BFloat16>, BrainBits, HalfBits>;
+    for_blocks<std::uint16_t>(out, bytes, [&](std::uint16_t* to, std::size_t offset, std::size_t count) {
+      reduce_block16<Bits, Op>(sources, to, offset, count);
+    });
+  } else {
+    for_blocks<T>(out, bytes, [&](T* to, std::size_t offset, std::size_t count) {
+      reduce_block<T, Op>(sources, to, offset, count);
+    });
+  }
+}
+
+template <class T>
+void reduce_typed(std::span<const std::byte* const> sources, std::byte* out, std::size_t bytes, Reduction op) {
+  switch (op) {
+    case Reduction::kSum: return reduce_as<T, Sum>(sources, out, bytes);
+    case Reduction::kProduct: return reduce_as<T, Product>(sources, out, bytes);
+    case Reduction::kMin: return reduce_as<T, Min>(sources, out, bytes);
+    case Reduction::kMax: return reduce_as<T, Max>(sources, out, bytes);
+    case Reduction::kAnd:
+    case Reduction::kOr: break;
+  }
+  if constexpr (std::is_integral_v<T>) {
+    if (op == Reduction::kAnd) return reduce_as<T, And>(sources, out, bytes);
+    return reduce_as<T, Or>(sources, out, bytes);
+  } else {
+    ensure(false, "bitwise reduction of floats");
+  }
+}
+
+// A pred is one byte, 0 or 1: its sum and max are or, its product and min are and.
+Reduction pred_reduction(Reduction op) {
+  const bool is_or = op == Reduction::kSum || op == Reduction::kMax || op == Reduction::kOr;
+  return is_or ? Reduction::kOr : Reduction::kAnd;
+}
+
+}  // namespace
+
+bool can_reduce(DType dtype, Reduction op) {
+  return !is_float(dtype) || (op != Reduction::kAnd && op != Reduction::kOr);
+}
+
+void reduce_ordered(std::span<const std::byte* const> sources, std::byte* out, std::size_t bytes, DType dtype,
+                    Reduction op) {
+  if (bytes == 0) return;
+  if (sources.size() == 1) {
+    std::memmove(out, sources[0], bytes);
+    return;
+  }
+  if (dtype == DType::kPred) return reduce_typed<std::uint8_t>(sources, out, bytes, pred_reduction(op));
+  visit_dtype(dtype, [&]<class T>() {
+    if constexpr (!std::is_same_v<T, bool>) reduce_typed<T>(sources, out, bytes, op);
+  });
+}
+
+}  // namespace tessera::collectives

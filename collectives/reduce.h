@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reduction of several buffers, element by element, in the order given: ((s0 op s1) op s2) …. 16-bit floats accumulate in
+// f32 and round once. pred: sum and max mean or, product and min mean and. min and max keep NaN.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "tessera/sharding/sharding.h"
+#include "tessera/tensor/dtype.h"
+
+namespace tessera::collectives {
+
+/// False for bitwise reductions of floats.
+bool can_reduce(DType dtype, Reduction op);
+
+/// out[0, bytes) = the reduction of sources[k][0, bytes). `out` may be one of the sources, but no overlapping part of one.
+void reduce_ordered(std::span<const std::byte* const> sources, std::byte* out, std::size_t bytes, DType dtype,
+                    Reduction op);
+
+}  // namespace tessera::collectives

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every ProcessGroup must do, whatever it is made of. Each case runs on all ranks of `world` at once; expectations hold on
+// every rank.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tessera/collectives/process_group.h"
+
+namespace tessera::testing {
+
+struct SemanticsCase {
+  const char* name;
+  std::function<void(ProcessGroup& world)> run;
+};
+const std::vector<SemanticsCase>& semantics_cases();
+
+template <class T>
+std::span<const std::byte> bytes_of(const std::vector<T>& values) {
+  return std::as_bytes(std::span(values));
+}
+template <class T>
+std::span<std::byte> bytes_of(std::vector<T>& values) {
+  return std::as_writable_bytes(std::span(values));
+}
+
+}  // namespace tessera::testing
