@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//   %p = pred[4] compare(%a, %b), direction=LT
+#include <bit>
+
+#include "elementwise_support.h"
+#include "rows.h"
+#include "tessera/ops/elementwise.h"
+
+namespace tessera {
+namespace {
+
+constexpr EnumWord<CompareDirection> kDirections[] = {{CompareDirection::kEq, "EQ"}, {CompareDirection::kNe, "NE"},
+                                                      {CompareDirection::kLt, "LT"}, {CompareDirection::kLe, "LE"},
+                                                      {CompareDirection::kGt, "GT"}, {CompareDirection::kGe, "GE"}};
+constexpr EnumWord<CompareType> kTypes[] = {{CompareType::kDefault, "DEFAULT"},
+                                            {CompareType::kFloat, "FLOAT"},
+                                            {CompareType::kTotalOrder, "TOTALORDER"},
+                                            {CompareType::kSigned, "SIGNED"},
+                                            {CompareType::kUnsigned, "UNSIGNED"}};
+
+}  // namespace
+
+std::string field_text(CompareDirection value) { return enum_text(kDirections, value); }
+std::string field_text(CompareType value) { return enum_text(kTypes, value); }
+void parse_field(std::string_view text, CompareDirection& value) { value = enum_value(kDirections, text); }
+void parse_field(std::string_view text, CompareType& value) { value = enum_value(kTypes, text); }
+
+namespace rows {
+namespace {
+
+// -NaN < -inf < … < -0 < +0 < … < inf < NaN, as integers.
+std::int64_t total_order_key(double x) {
+  const auto bits = std::bit_cast<std::int64_t>(x);
+  return bits >= 0 ? bits : bits ^ std::int64_t{0x7fffffffffffffff};
+}
+
+Type infer(const OpView& view) {
+  check_same_arrays(view);
+  const Type& lhs = view.operands[0];
+  const CompareType type = view.as<CompareAttributes>().type;
+  const DType t = lhs.dtype();
+  const bool fits = type == CompareType::kDefault || (type == CompareType::kSigned && is_signed_int(t)) ||
+                    (type == CompareType::kUnsigned && (is_unsigned_int(t) || t == DType::kPred)) ||
+                    ((type == CompareType::kFloat || type == CompareType::kTotalOrder) && is_float(t));
+  require(fits, "type={} does not fit operands of {}", field_text(type), dtype_name(t));
+  return declared_or(view, lhs.with_dtype(DType::kPred));
+}
+
+template <class T>
+bool holds(CompareDirection direction, T a, T b) {
+  switch (direction) {
+    case CompareDirection::kEq: return a == b;
+    case CompareDirection::kNe: return a != b;
+    case CompareDirection::kLt: return a < b;
+    case CompareDirection::kLe: return a <= b;
+    case CompareDirection::kGt: return a > b;
+    case CompareDirection::kGe: break;
+  }
+  return a >= b;
+}
+
+Literal evaluate(const EvalContext& context) {
+  const auto& attributes = context.view.as<CompareAttributes>();
+  const bool total = attributes.type == CompareType::kTotalOrder;
+  Literal out(context.view.result);
+  auto to = out.mutable_data<bool>();
+  visit_dtype(context.operands[0].type().dtype(), [&]<class T>() {
+    const auto lhs = context.operands[0].data<T>();
+    const auto rhs = context.operands[1].data<T>();
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      if constexpr (is_float(kDTypeOf<T>)) {
+        const auto a = static_cast<double>(lhs[i]);
+        const auto b = static_cast<double>(rhs[i]);
+        to[i] = total ? holds(attributes.direction, total_order_key(a), total_order_key(b)) : holds(attributes.direction, a, b);
+      } else {
+        to[i] = holds(attributes.direction, lhs[i], rhs[i]);
+      }
+    }
+  });
+  return out;
+}
+
+}  // namespace
+
+const OpDef kCompare{
+    .name = "compare",
+    .min_operands = 2,
+    .max_operands = 2,
+    .elementwise = true,
+    .parse = parse_attributes<CompareAttributes>,
+    .infer = infer,
+    .evaluate = evaluate,
+    .gradient_kind = GradientKind::kZero,
+    .factors = elementwise_factors,
+};
+
+}  // namespace rows
+
+Value ops::compare(Value lhs, Value rhs, CompareDirection direction, CompareType type) {
+  return lhs.builder->emit(rows::kCompare, {lhs, rhs}, make_attributes(CompareAttributes{direction, type}));
+}
+
+}  // namespace tessera

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//   %y = s32[4] convert(%x)             float to integer cuts towards zero, saturates, NaN gives 0; the rest rounds once or wraps
+//   %b = u8[3,4] bitcast-convert(%w)    u32[3]: the same bytes; a narrower type adds a minor dim, a wider one takes it away
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "row_support.h"
+#include "rows.h"
+#include "tessera/autodiff/gradient_context.h"
+#include "tessera/ops/elementwise.h"
+
+namespace tessera {
+namespace rows {
+namespace {
+
+// ---- convert ----------------------------------------------------------------------------------------------------------------
+
+Type infer_convert(const OpView& view) {
+  const Type& x = array_operand(view, 0);
+  const Type& declared = declared_array(view);
+  require(x.dims() == declared.dims(), "dims differ: operand {}, declared result {}", x.str(), declared.str());
+  return declared;
+}
+
+// A double that rounds to any narrower float as `x` does: what 53 bits cannot hold becomes a sticky lowest bit.
+template <class From>
+double exact_enough(From x) {
+  if constexpr (sizeof(From) < 8) {
+    return static_cast<double>(x);
+  } else {
+    const bool negative = x < 0;
+    const std::uint64_t size = negative ? std::uint64_t{0} - static_cast<std::uint64_t>(x) : static_cast<std::uint64_t>(x);
+    if (size >> 53 == 0) return static_cast<double>(x);
+    const std::uint64_t sticky = (size >> 11) | static_cast<std::uint64_t>((size & 0x7ff) != 0);
+    return (negative ? -1.0 : 1.0) * std::ldexp(static_cast<double>(sticky), 11);
+  }
+}
+
+template <class To>
+To saturated(double x) {
+  if (std::isnan(x)) return 0;
+  // The largest integers of 64 bits are no doubles: compare with the power of two above.
+  const double above = std::ldexp(1.0, std::numeric_limits<To>::digits);
+  if (x >= above) return std::numeric_limits<To>::max();
+  if (x <= static_cast<double>(std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
+  return static_cast<To>(x);
+}
+
+template <class To, class From>
+To convert_element(From x) {
+  constexpr DType kTo = kDTypeOf<To>;
+  constexpr DType kFrom = kDTypeOf<From>;
+  if constexpr (kTo == kFrom) {
+    return x;
+  } else if constexpr (is_float(kFrom)) {
+    const auto value = static_cast<double>(x);
+    if constexpr (is_float(kTo)) return static_cast<To>(value);
+    else if constexpr (kTo == DType::kPred) return value != 0;
+    else return saturated<To>(value);
+  } else if constexpr (kTo == DType::kPred) {
+    return x != 0;
+  } else if constexpr (kTo == DType::kF64) {
+    return static_cast<double>(x);
+  } else if constexpr (is_float(kTo)) {
+    return static_cast<To>(exact_enough(x));
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+Literal evaluate_convert(const EvalContext& context) {
+  const Literal& x = context.operands[0];
+  Literal out(context.view.result);
+  visit_dtype(x.type().dtype(), [&]<class From>() {
+    const auto from = x.data<From>();
+    visit_dtype(out.type().dtype(), [&]<class To>() {
+      auto to = out.mutable_data<To>();
+      for (std::size_t i = 0; i < to.size(); ++i) to[i] = convert_element<To>(from[i]);
+    });
+  });
+  return out;
+}
+
+std::vector<Value> gradient_convert(GradientContext& c) {
+  const DType from = c.operand(0).type().dtype();
+  if (!is_float(from) || !is_float(c.view.result.dtype())) return {Value{}};
+  return {ops::convert(c.d_result(), from)};
+}
+
+// Widening keeps sums exact. Narrowing addends would round each: reduce first. Order is kept by all but wrapping conversions.
+Linearity convert_linearity(const OpView& view, int) {
+  const DType from = view.operands[0].dtype();
+  const DType to = view.result.dtype();
+  if (!is_float(from) || !is_float(to)) return Linearity::kNone;
+  const bool widens = from == to || to == DType::kF64 || (to == DType::kF32 && from != DType::kF64);
+  return widens ? Linearity::kLinear : Linearity::kMonotone;
+}
+
+// ---- bitcast-convert --------------------------------------------------------------------------------------------------------
+
+Type infer_bitcast(const OpView& view) {
+  const Type& x = array_operand(view, 0);
+  const Type& declared = declared_array(view);
+  require((x.dtype() == DType::kPred) == (declared.dtype() == DType::kPred), "pred has no bits to reinterpret: {} to {}",
+          x.str(), declared.str());
+  const std::int64_t from = dtype_size(x.dtype());
+  const std::int64_t to = dtype_size(declared.dtype());
+  Dims expected = x.dims();
+  if (from > to) expected.push_back(from / to);
+  if (from < to) {
+    require(x.ndim() > 0 && x.dims().back() == to / from, "{} bytes an element to {}: the last dim of {} must be {}", from, to,
+            x.str(), to / from);
+    expected.pop_back();
+  }
+  require(declared.dims() == expected, "{} reinterpreted as {} has dims {}, declared are {}", x.str(),
+          dtype_name(declared.dtype()), dims_text(expected), dims_text(declared.dims()));
+  return declared;
+}
+
+Literal evaluate_bitcast(const EvalContext& context) {
+  Literal out(context.view.result);
+  const auto from = context.operands[0].bytes();
+  if (!from.empty()) std::memcpy(out.mutable_bytes().data(), from.data(), from.size());
+  return out;
+}
+
+FactorMap bitcast_factors(const OpView& view) {
+  const Type& x = view.operands[0];
+  FactorMap map;
+  const bool result_is_longer = view.result.ndim() > x.ndim();
+  const TensorFactors shorter = add_factors(map, result_is_longer ? x : view.result);
+  TensorFactors longer = shorter;
+  if (x.ndim() != view.result.ndim())
+    longer.push_back({map.add((result_is_longer ? view.result : x).dims().back(), FactorKind::kBlocked)});
+  map.operands = {result_is_longer ? shorter : longer};
+  map.results = {result_is_longer ? longer : shorter};
+  return map;
+}
+
+}  // namespace
+
+const OpDef kConvert{
+    .name = "convert",
+    .min_operands = 1,
+    .max_operands = 1,
+    .elementwise = true,
+    .infer = infer_convert,
+    .type_inferable = false,
+    .evaluate = evaluate_convert,
+    .gradient_kind = GradientKind::kFunction,
+    .gradient = gradient_convert,
+    .factors = elementwise_factors,
+    .linearity = convert_linearity,
+    .localize = localize_declared,
+};
+
+const OpDef kBitcastConvert{
+    .name = "bitcast-convert",
+    .min_operands = 1,
+    .max_operands = 1,
+    .infer = infer_bitcast,
+    .type_inferable = false,
+    .evaluate = evaluate_bitcast,
+    .factors = bitcast_factors,
+    .localize = localize_declared,
+    .flops = no_flops,
+};
+
+}  // namespace rows
+
+Value ops::convert(Value x, DType to) {
+  if (x.type().is_array() && x.type().dtype() == to) return x;
+  return x.builder->emit(rows::kConvert, {x}, nullptr, {.type = x.type().is_array() ? x.type().with_dtype(to) : Type()});
+}
+Value ops::bitcast_convert(Value x, Type to) {
+  return x.builder->emit(rows::kBitcastConvert, {x}, nullptr, {.type = std::move(to)});
+}
+
+}  // namespace tessera
