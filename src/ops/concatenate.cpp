@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//   %c = f32[5,3] concatenate(%a, %b), dimensions={0}     %a f32[2,3], %b f32[3,3]
+#include "row_support.h"
+#include "rows.h"
+#include "tessera/autodiff/gradient_context.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace rows {
+namespace {
+
+std::int64_t joined_dim(const OpView& view) { return view.as<DimensionsAttributes>().dimensions.front(); }
+
+Type infer(const OpView& view) {
+  const Type& first = array_operand(view, 0);
+  const Dims& dimensions = view.as<DimensionsAttributes>().dimensions;
+  require(dimensions.size() == 1, "dimensions={} must name one dim", field_text(dimensions));
+  check_dim(dimensions[0], first.ndim(), "dimension");
+  Dims dims = first.dims();
+  for (int i = 1; i < isize(view.operands); ++i) {
+    const Type& part = array_operand(view, i);
+    require(part.dtype() == first.dtype(), "operand {} is {}, operand 0 is {}", i, part.str(), first.str());
+    require(part.ndim() == first.ndim(), "operand {} has {} dims, operand 0 has {}", i, part.ndim(), first.ndim());
+    for (int d = 0; d < first.ndim(); ++d)
+      require(d == dimensions[0] || part.dim(d) == first.dim(d), "dim {} of operand {} is {}, of operand 0 {}", d, i,
+              part.dim(d), first.dim(d));
+    at(dims, dimensions[0]) += at(part.dims(), dimensions[0]);
+  }
+  return declared_or(view, Type::array(first.dtype(), std::move(dims)));
+}
+
+Literal evaluate(const EvalContext& context) {
+  Literal out(context.view.result);
+  const auto dim = joined_dim(context.view);
+  StridedSide target{0, row_major_strides(out.type().dims())};
+  for (const Literal& part : context.operands) {
+    const Dims& dims = part.type().dims();
+    strided_copy(part, {0, row_major_strides(dims)}, out, target, dims);
+    target.offset += at(dims, dim) * at(target.strides, dim);
+  }
+  return out;
+}
+
+FactorMap factors(const OpView& view) {
+  FactorMap map;
+  map.results = {add_factors(map, view.result)};
+  at(map.factors, joined_dim(view)).kind = FactorKind::kPermute;
+  map.operands.assign(view.operands.size(), map.results.front());
+  return map;
+}
+
+std::vector<Value> gradient(GradientContext& c) {
+  std::vector<Value> out(c.operands.size());
+  const auto dim = static_cast<int>(joined_dim(c.view));
+  std::int64_t start = 0;
+  for (int i = 0; i < isize(c.operands); ++i) {
+    const std::int64_t limit = start + at(c.view.operands, i).dim(dim);
+    if (c.needs(i)) at(out, i) = ops::slice_dim(c.d_result(), dim, start, limit);
+    start = limit;
+  }
+  return out;
+}
+
+Linearity linearity(const OpView& view, int) {
+  return view.operands.size() == 1 ? Linearity::kAny : Linearity::kJointlyLinear;
+}
+
+}  // namespace
+
+const OpDef kConcatenate{
+    .name = "concatenate",
+    .min_operands = 1,
+    .max_operands = -1,
+    .parse = parse_attributes<DimensionsAttributes>,
+    .infer = infer,
+    .evaluate = evaluate,
+    .gradient_kind = GradientKind::kFunction,
+    .gradient = gradient,
+    .factors = factors,
+    .linearity = linearity,
+    .flops = no_flops,
+};
+
+}  // namespace rows
+
+Value ops::concatenate(const std::vector<Value>& parts, int dim) {
+  require(!parts.empty(), "concatenate: needs at least one part");
+  return parts.front().builder->emit(rows::kConcatenate, parts, make_attributes(DimensionsAttributes{{dim}}));
+}
+
+}  // namespace tessera

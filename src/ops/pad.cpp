@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//   %p = f32[6,3] pad(%x, %v), padding=1_1_1x0_0     low_high_interior; negative low and high cut
+#include <algorithm>
+
+#include "row_support.h"
+#include "rows.h"
+#include "tessera/autodiff/gradient_context.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+
+std::string field_text(const std::vector<PaddingDim>& value) {
+  std::vector<std::string> dims;
+  for (const auto& p : value)
+    dims.push_back(p.interior == 0 ? fmt::format("{}_{}", p.low, p.high) : fmt::format("{}_{}_{}", p.low, p.high, p.interior));
+  return join(dims, "x");
+}
+
+void parse_field(std::string_view text, std::vector<PaddingDim>& value) {
+  value.clear();
+  for (const auto& dim : split(trim(text), 'x')) {
+    const auto parts = split(dim, '_');
+    require(parts.size() == 2 || parts.size() == 3, "expected low_high or low_high_interior, got {}", dim);
+    PaddingDim p;
+    parse_field(parts[0], p.low);
+    parse_field(parts[1], p.high);
+    if (parts.size() == 3) parse_field(parts[2], p.interior);
+    value.push_back(p);
+  }
+}
+
+namespace rows {
+namespace {
+
+bool is_untouched(const PaddingDim& p) { return p == PaddingDim{}; }
+
+Type infer(const OpView& view) {
+  const Type& x = array_operand(view, 0);
+  const auto& padding = view.as<PadAttributes>().padding;
+  const Type& fill = scalar_operand(view, 1, "the padding value");
+  require(fill.dtype() == x.dtype(), "the padding value is {}, the operand {}", fill.str(), x.str());
+  require(isize(padding) == x.ndim(), "padding={} needs one entry per dim of {}", field_text(padding), x.str());
+  Dims dims;
+  for (int d = 0; d < x.ndim(); ++d) {
+    const PaddingDim& p = at(padding, d);
+    require(p.interior >= 0, "dim {}: interior padding {} is negative", d, p.interior);
+    const std::int64_t size = x.dim(d) + std::max<std::int64_t>(x.dim(d) - 1, 0) * p.interior + p.low + p.high;
+    require(size >= 0, "dim {}: padding {}_{}_{} leaves size {}", d, p.low, p.high, p.interior, size);
+    dims.push_back(size);
+  }
+  return declared_or(view, Type::array(x.dtype(), std::move(dims)));
+}
+
+Literal evaluate(const EvalContext& context) {
+  const Literal& x = context.operands[0];
+  Literal out = splat_literal(context.operands[1], context.view.result);
+  StridedSide source{0, row_major_strides(x.type().dims())};
+  StridedSide target{0, row_major_strides(out.type().dims())};
+  Dims box = x.type().dims();
+  for (std::size_t d = 0; d < box.size(); ++d) {
+    const PaddingDim& p = context.view.as<PadAttributes>().padding[d];
+    const std::int64_t step = p.interior + 1;
+    // Operand index i lands at low + i*step; those in [first, limit) land inside.
+    const std::int64_t first = p.low >= 0 ? 0 : ceil_div(-p.low, step);
+    const std::int64_t room = at(out.type().dims(), d) - p.low;
+    const std::int64_t limit = room <= 0 ? 0 : std::min(box[d], ceil_div(room, step));
+    box[d] = std::max<std::int64_t>(limit - first, 0);
+    source.offset += first * source.strides[d];
+    target.offset += (p.low + first * step) * target.strides[d];
+    target.strides[d] *= step;
+  }
+  strided_copy(x, source, out, target, box);
+  return out;
+}
+
+FactorMap factors(const OpView& view) {
+  FactorMap map;
+  TensorFactors tensor;
+  for (int d = 0; d < view.result.ndim(); ++d) {
+    const bool untouched = is_untouched(at(view.as<PadAttributes>().padding, d));
+    tensor.push_back({map.add(view.result.dim(d), untouched ? FactorKind::kPass : FactorKind::kPermute)});
+  }
+  map.operands = {tensor, {}};
+  map.results = {tensor};
+  return map;
+}
+
+// Undo low and high, then take every (interior+1)-th; what is left over went to the padding value.
+std::vector<Value> gradient(GradientContext& c) {
+  const Type& x = c.view.operands[0];
+  std::vector<PaddingDim> undone;
+  std::vector<SliceRange> ranges;
+  for (int d = 0; d < x.ndim(); ++d) {
+    const PaddingDim& p = at(c.view.as<PadAttributes>().padding, d);
+    undone.push_back({-p.low, -p.high, 0});
+    const std::int64_t spread = x.dim(d) + std::max<std::int64_t>(x.dim(d) - 1, 0) * p.interior;
+    ranges.push_back({0, spread, p.interior + 1});
+  }
+  const Value spread = ops::pad(c.d_result(), ops::scalar(c.builder, x.dtype(), 0), undone);
+  const Value d_x = ops::slice(spread, ranges);
+  return {d_x, c.needs(1) ? ops::subtract(sum_all(c.d_result()), sum_all(d_x)) : Value{}};
+}
+
+// A partial operand is padded by the value on one device of those that add up.
+Value localize(LocalizeContext& context) {
+  return emit_local(context, {context.operands[0], counted_once(context, context.operands[1])}, context.view.attributes);
+}
+
+Linearity linearity(const OpView&, int operand) { return operand == 0 ? Linearity::kAny : Linearity::kNone; }
+
+}  // namespace
+
+const OpDef kPad{
+    .name = "pad",
+    .min_operands = 2,
+    .max_operands = 2,
+    .parse = parse_attributes<PadAttributes>,
+    .infer = infer,
+    .evaluate = evaluate,
+    .gradient_kind = GradientKind::kFunction,
+    .gradient = gradient,
+    .factors = factors,
+    .linearity = linearity,
+    .localize = localize,
+    .flops = no_flops,
+};
+
+}  // namespace rows
+
+Value ops::pad(Value x, Value padding_value, std::vector<PaddingDim> padding) {
+  return x.builder->emit(rows::kPad, {x, padding_value}, make_attributes(PadAttributes{std::move(padding)}));
+}
+
+}  // namespace tessera

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//   %s = f32[2,3] slice(%x), slice={[1:5:2], [0:3]}     elements start, start+stride, … below limit
+#include "row_support.h"
+#include "rows.h"
+#include "tessera/autodiff/gradient_context.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+
+std::string field_text(const std::vector<SliceRange>& value) {
+  std::vector<std::string> ranges;
+  for (const auto& r : value)
+    ranges.push_back(r.stride == 1 ? fmt::format("[{}:{}]", r.start, r.limit)
+                                   : fmt::format("[{}:{}:{}]", r.start, r.limit, r.stride));
+  return "{" + join(ranges, ", ") + "}";
+}
+
+void parse_field(std::string_view text, std::vector<SliceRange>& value) {
+  value.clear();
+  text = trim(text);
+  require(text.size() >= 2 && text.front() == '{' && text.back() == '}', "expected {{[start:limit], ..}}, got {}", text);
+  for (const auto& item : split(trim(text.substr(1, text.size() - 2)), ',')) {
+    const std::string_view range = trim(item);
+    require(range.size() >= 2 && range.front() == '[' && range.back() == ']', "expected [start:limit:stride], got {}", range);
+    const auto parts = split(range.substr(1, range.size() - 2), ':');
+    require(parts.size() == 2 || parts.size() == 3, "expected [start:limit:stride], got {}", range);
+    SliceRange r;
+    parse_field(parts[0], r.start);
+    parse_field(parts[1], r.limit);
+    if (parts.size() == 3) parse_field(parts[2], r.stride);
+    value.push_back(r);
+  }
+}
+
+namespace rows {
+namespace {
+
+std::int64_t size_of(const SliceRange& r) { return ceil_div(r.limit - r.start, r.stride); }
+bool is_whole(const SliceRange& r, std::int64_t size) { return r.start == 0 && r.limit == size && r.stride == 1; }
+
+Type infer(const OpView& view) {
+  const Type& x = array_operand(view, 0);
+  const auto& ranges = view.as<SliceAttributes>().slice;
+  require(isize(ranges) == x.ndim(), "slice={} needs one range per dim of {}", field_text(ranges), x.str());
+  Dims dims;
+  for (int d = 0; d < x.ndim(); ++d) {
+    const SliceRange& r = at(ranges, d);
+    require(r.stride >= 1, "dim {}: stride {} must be at least 1", d, r.stride);
+    require(r.start >= 0 && r.start <= r.limit && r.limit <= x.dim(d), "dim {}: [{}:{}] does not lie within size {}", d,
+            r.start, r.limit, x.dim(d));
+    dims.push_back(size_of(r));
+  }
+  return declared_or(view, Type::array(x.dtype(), std::move(dims)));
+}
+
+Literal evaluate(const EvalContext& context) {
+  const Literal& x = context.operands[0];
+  StridedSide source{0, row_major_strides(x.type().dims())};
+  const auto& ranges = context.view.as<SliceAttributes>().slice;
+  for (std::size_t d = 0; d < ranges.size(); ++d) {
+    source.offset += ranges[d].start * source.strides[d];
+    source.strides[d] *= ranges[d].stride;
+  }
+  Literal out(context.view.result);
+  const Dims& dims = out.type().dims();
+  strided_copy(x, source, out, {0, row_major_strides(dims)}, dims);
+  return out;
+}
+
+FactorMap factors(const OpView& view) {
+  FactorMap map;
+  const Type& x = view.operands[0];
+  TensorFactors tensor;
+  for (int d = 0; d < x.ndim(); ++d) {
+    const bool whole = is_whole(at(view.as<SliceAttributes>().slice, d), x.dim(d));
+    tensor.push_back({map.add(x.dim(d), whole ? FactorKind::kPass : FactorKind::kPermute)});
+  }
+  map.operands = {tensor};
+  map.results = {tensor};
+  return map;
+}
+
+// Back into zeros: start before, stride - 1 between, the rest behind.
+std::vector<Value> gradient(GradientContext& c) {
+  const Type& x = c.view.operands[0];
+  if (c.view.result.element_count() == 0) return {ops::full(c.builder, x, 0)};
+  std::vector<PaddingDim> padding;
+  for (int d = 0; d < x.ndim(); ++d) {
+    const SliceRange& r = at(c.view.as<SliceAttributes>().slice, d);
+    const std::int64_t last = r.start + (size_of(r) - 1) * r.stride;
+    padding.push_back({r.start, x.dim(d) - last - 1, r.stride - 1});
+  }
+  return {ops::pad(c.d_result(), ops::scalar(c.builder, x.dtype(), 0), padding)};
+}
+
+// Whole ranges follow the local size; a dim that is cut is not sharded here.
+Value localize(LocalizeContext& context) {
+  auto ranges = context.view.as<SliceAttributes>().slice;
+  for (int d = 0; d < isize(ranges); ++d)
+    if (is_whole(at(ranges, d), context.view.operands[0].dim(d))) at(ranges, d).limit = context.operands[0].type().dim(d);
+  return emit_local(context, context.operands, make_attributes(SliceAttributes{std::move(ranges)}));
+}
+
+}  // namespace
+
+const OpDef kSlice{
+    .name = "slice",
+    .min_operands = 1,
+    .max_operands = 1,
+    .parse = parse_attributes<SliceAttributes>,
+    .infer = infer,
+    .evaluate = evaluate,
+    .gradient_kind = GradientKind::kFunction,
+    .gradient = gradient,
+    .factors = factors,
+    .linearity = passes_all,
+    .localize = localize,
+    .flops = no_flops,
+};
+
+}  // namespace rows
+
+Value ops::slice(Value x, std::vector<SliceRange> ranges) {
+  return x.builder->emit(rows::kSlice, {x}, make_attributes(SliceAttributes{std::move(ranges)}));
+}
+Value ops::slice_dim(Value x, int dim, std::int64_t start, std::int64_t limit) {
+  std::vector<SliceRange> ranges;
+  for (const auto size : x.type().dims()) ranges.push_back({0, size, 1});
+  require(dim >= 0 && dim < isize(ranges), "slice: dim {} is out of range for {}", dim, x.type().str());
+  at(ranges, dim) = {start, limit, 1};
+  return slice(x, std::move(ranges));
+}
+
+}  // namespace tessera
