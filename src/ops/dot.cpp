@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+//   %d = f32[2,8,5] dot(%a, %b), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}
+// %a f32[2,8,3], %b f32[2,3,5]. Result dims: batch, free of lhs, free of rhs.
+#include <algorithm>
+
+#include "row_support.h"
+#include "rows.h"
+#include "tessera/autodiff/gradient_context.h"
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace rows {
+namespace {
+
+// One operand's dims by what they do.
+struct DotSide {
+  Dims batch;
+  Dims contracting;
+  Dims free;  // ascending
+};
+DotSide side_of(const Type& type, const Dims& batch, const Dims& contracting) {
+  DotSide side{batch, contracting, {}};
+  for (int d = 0; d < type.ndim(); ++d)
+    if (!contains(batch, d) && !contains(contracting, d)) side.free.push_back(d);
+  return side;
+}
+DotSide lhs_side(const OpView& view) {
+  const auto& a = view.as<DotAttributes>();
+  return side_of(view.operands[0], a.lhs_batch_dims, a.lhs_contracting_dims);
+}
+DotSide rhs_side(const OpView& view) {
+  const auto& a = view.as<DotAttributes>();
+  return side_of(view.operands[1], a.rhs_batch_dims, a.rhs_contracting_dims);
+}
+
+Dims picked(const Dims& sizes, const Dims& dims) {
+  Dims out;
+  for (const auto d : dims) out.push_back(at(sizes, d));
+  return out;
+}
+
+// ---- infer ------------------------------------------------------------------------------------------------------------------
+
+void check_side(const Type& type, const Dims& batch, const Dims& contracting, std::string_view side) {
+  check_distinct_dims(batch, type.ndim(), fmt::format("{}_batch_dims", side));
+  check_distinct_dims(contracting, type.ndim(), fmt::format("{}_contracting_dims", side));
+  for (const auto d : batch) require(!contains(contracting, d), "{} dim {} is both batch and contracting", side, d);
+}
+
+void check_pairs(const OpView& view, const Dims& lhs, const Dims& rhs, std::string_view kind) {
+  require(lhs.size() == rhs.size(), "{} {} dims of lhs, {} of rhs", lhs.size(), kind, rhs.size());
+  for (std::size_t i = 0; i < lhs.size(); ++i) {
+    const auto a = at(view.operands[0].dims(), lhs[i]);
+    const auto b = at(view.operands[1].dims(), rhs[i]);
+    require(a == b, "{} sizes differ: lhs dim {} is {}, rhs dim {} is {}", kind, lhs[i], a, rhs[i], b);
+  }
+}
+
+Type infer(const OpView& view) {
+  const Type& lhs = array_operand(view, 0);
+  const Type& rhs = array_operand(view, 1);
+  const auto& a = view.as<DotAttributes>();
+  require(lhs.dtype() == rhs.dtype(), "element types differ: lhs is {}, rhs is {}; convert one of them",
+          dtype_name(lhs.dtype()), dtype_name(rhs.dtype()));
+  check_side(lhs, a.lhs_batch_dims, a.lhs_contracting_dims, "lhs");
+  check_side(rhs, a.rhs_batch_dims, a.rhs_contracting_dims, "rhs");
+  check_pairs(view, a.lhs_batch_dims, a.rhs_batch_dims, "batch");
+  check_pairs(view, a.lhs_contracting_dims, a.rhs_contracting_dims, "contracting");
+  Dims dims = picked(lhs.dims(), a.lhs_batch_dims);
+  for (const auto size : picked(lhs.dims(), lhs_side(view).free)) dims.push_back(size);
+  for (const auto size : picked(rhs.dims(), rhs_side(view).free)) dims.push_back(size);
+  // The declared element type may be another: f32 from bf16 operands.
+  const DType dtype = view.result.is_array() ? view.result.dtype() : lhs.dtype();
+  return declared_or(view, Type::array(dtype, std::move(dims)));
+}
+
+// ---- evaluation -------------------------------------------------------------------------------------------------------------
+
+// The elements as [batch, free, contracting], each dim group flattened.
+Literal arranged(const Literal& x, const DotSide& side) {
+  const Dims& sizes = x.type().dims();
+  const Dims own = row_major_strides(sizes);
+  Dims order = side.batch;
+  order.insert(order.end(), side.free.begin(), side.free.end());
+  order.insert(order.end(), side.contracting.begin(), side.contracting.end());
+  Literal out(Type::array(x.type().dtype(), picked(sizes, order)));
+  const Dims& box = out.type().dims();
+  strided_copy(x, {0, picked(own, order)}, out, {0, row_major_strides(box)}, box);
+  return out;
+}
+
+// Sums in double, 64-bit integers or or-of-ands; rounded once.
+template <class T>
+struct Accumulator {
+  using Wide = std::conditional_t<is_float(kDTypeOf<T>), double, std::uint64_t>;
+  static Wide sum(const Wide* a, const Wide* b, std::int64_t count) {
+    Wide total = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      if constexpr (kDTypeOf<T> == DType::kPred) total |= a[i] & b[i];
+      else total += a[i] * b[i];
+    }
+    return total;
+  }
+  static std::vector<Wide> widen(const Literal& x) {
+    std::vector<Wide> out;
+    out.reserve(static_cast<std::size_t>(x.type().element_count()));
+    for (const T value : x.data<T>()) out.push_back(static_cast<Wide>(value));
+    return out;
+  }
+};
+
+template <class To, class Wide>
+To narrowed(Wide x) {
+  if constexpr (kDTypeOf<To> == DType::kPred) return x != 0;
+  else if constexpr (is_float(kDTypeOf<To>)) return static_cast<To>(static_cast<double>(x));
+  else return static_cast<To>(x);
+}
+
+Literal evaluate(const EvalContext& context) {
+  const DotSide left = lhs_side(context.view);
+  const DotSide right = rhs_side(context.view);
+  const Literal lhs = arranged(context.operands[0], left);
+  const Literal rhs = arranged(context.operands[1], right);
+  const std::int64_t batch = product(picked(context.operands[0].type().dims(), left.batch));
+  const std::int64_t m = product(picked(context.operands[0].type().dims(), left.free));
+  const std::int64_t n = product(picked(context.operands[1].type().dims(), right.free));
+  const std::int64_t k = product(picked(context.operands[0].type().dims(), left.contracting));
+  Literal out(context.view.result);
+  visit_dtype(lhs.type().dtype(), [&]<class T>() {
+    const auto a = Accumulator<T>::widen(lhs);  // [b, m, k]
+    const auto b = Accumulator<T>::widen(rhs);  // [b, n, k]
+    visit_dtype(out.type().dtype(), [&]<class To>() {
+      auto to = out.mutable_data<To>();
+      for (std::int64_t i = 0; i < batch * m * n; ++i) {
+        const std::int64_t row = i / n;
+        const std::int64_t column = row / m * n + i % n;
+        at(to, i) = narrowed<To>(Accumulator<T>::sum(a.data() + row * k, b.data() + column * k, k));
+      }
+    });
+  });
+  return out;
+}
+
+// ---- factors ----------------------------------------------------------------------------------------------------------------
+
+FactorMap factors(const OpView& view) {
+  const DotSide left = lhs_side(view);
+  const DotSide right = rhs_side(view);
+  FactorMap map;
+  TensorFactors lhs(view.operands[0].dims().size());
+  TensorFactors rhs(view.operands[1].dims().size());
+  TensorFactors result;
+  for (std::size_t i = 0; i < left.batch.size(); ++i) {
+    const int factor = map.add(at(view.operands[0].dims(), left.batch[i]));
+    at(lhs, left.batch[i]) = at(rhs, right.batch[i]) = {factor};
+    result.push_back({factor});
+  }
+  const auto add_free = [&](const Type& type, const Dims& dims, TensorFactors& tensor) {
+    for (const auto d : dims) {
+      at(tensor, d) = {map.add(at(type.dims(), d))};
+      result.push_back(at(tensor, d));
+    }
+  };
+  add_free(view.operands[0], left.free, lhs);
+  add_free(view.operands[1], right.free, rhs);
+  for (std::size_t i = 0; i < left.contracting.size(); ++i) {
+    const int factor = map.add(at(view.operands[0].dims(), left.contracting[i]), FactorKind::kReduce);
+    at(lhs, left.contracting[i]) = at(rhs, right.contracting[i]) = {factor};
+  }
+  map.operands = {std::move(lhs), std::move(rhs)};
+  map.results = {std::move(result)};
+  return map;
+}
+
+double flops(const OpView& view) {
+  const auto k = product(picked(view.operands[0].dims(), view.as<DotAttributes>().lhs_contracting_dims));
+  return 2.0 * static_cast<double>(view.result.element_count()) * static_cast<double>(k);
+}
+
+// ---- gradient ---------------------------------------------------------------------------------------------------------------
+
+// d_own = d · other over other's free dims, which d has from `first` on; its dims come as [batch, free of own, contracting in
+// the order of other's dims] and are put back in own's order.
+Value gradient_of(Value d, const DotSide& own, const Value& other, const DotSide& theirs, std::int64_t first) {
+  DotAttributes dims;
+  for (std::int64_t i = 0; i < isize(own.batch); ++i) dims.lhs_batch_dims.push_back(i);
+  for (std::int64_t i = 0; i < isize(theirs.free); ++i) dims.lhs_contracting_dims.push_back(first + i);
+  dims.rhs_batch_dims = theirs.batch;
+  dims.rhs_contracting_dims = theirs.free;
+  const Value flow = ops::dot(ops::convert(d, other.type().dtype()), other, std::move(dims));
+  Dims come = own.batch;
+  come.insert(come.end(), own.free.begin(), own.free.end());
+  for (int dim = 0; dim < other.type().ndim(); ++dim) {
+    const auto found = std::find(theirs.contracting.begin(), theirs.contracting.end(), dim);
+    if (found != theirs.contracting.end()) come.push_back(at(own.contracting, found - theirs.contracting.begin()));
+  }
+  if (std::is_sorted(come.begin(), come.end())) return flow;
+  Dims permutation(come.size());
+  for (std::int64_t i = 0; i < isize(come); ++i) at(permutation, at(come, i)) = i;
+  return ops::transpose(flow, permutation);
+}
+
+std::vector<Value> gradient(GradientContext& c) {
+  const DotSide left = lhs_side(c.view);
+  const DotSide right = rhs_side(c.view);
+  const std::int64_t batch = isize(left.batch);
+  std::vector<Value> out(2);
+  if (c.needs(0)) out[0] = gradient_of(c.d_result(), left, c.operand(1), right, batch + isize(left.free));
+  if (c.needs(1)) out[1] = gradient_of(c.d_result(), right, c.operand(0), left, batch);
+  return out;
+}
+
+}  // namespace
+
+const OpDef kDot{
+    .name = "dot",
+    .min_operands = 2,
+    .max_operands = 2,
+    .parse = parse_attributes<DotAttributes>,
+    .infer = infer,
+    .evaluate = evaluate,
+    .gradient_kind = GradientKind::kFunction,
+    .gradient = gradient,
+    .factors = factors,
+    .linearity = linear,
+    .localize = localize_declared,
+    .flops = flops,
+};
+
+}  // namespace rows
+
+Value ops::dot(Value lhs, Value rhs, DotAttributes dims, std::optional<DType> result) {
+  Builder& builder = *lhs.builder;
+  EmitOptions options;
+  if (result) options.type = Type::scalar(*result);  // the dims are inferred
+  return builder.emit(rows::kDot, {lhs, rhs}, make_attributes(std::move(dims)), std::move(options));
+}
+Value ops::matmul(Value lhs, Value rhs) {
+  const int last = lhs.type().is_array() ? lhs.type().ndim() - 1 : 0;
+  return dot(lhs, rhs, {.lhs_batch_dims = {}, .lhs_contracting_dims = {last}, .rhs_batch_dims = {}, .rhs_contracting_dims = {0}});
+}
+
+}  // namespace tessera

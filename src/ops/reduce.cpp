@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+//   %s = f32[4] reduce(%x, %zero), dimensions={1}, to_apply=%sum
+//   %m = (f32[4], s32[4]) reduce(%x, %i, %low, %none), dimensions={1}, to_apply=%argmax      operands, then their inits
+#include <cmath>
+
+#include "row_support.h"
+#include "rows.h"
+#include "tessera/autodiff/gradient_context.h"
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace rows {
+namespace {
+
+int input_count(const OpView& view) { return isize(view.operands) / 2; }
+const Dims& reduced(const OpView& view) { return view.as<DimensionsAttributes>().dimensions; }
+
+Dims kept(const OpView& view) {
+  Dims out;
+  for (int d = 0; d < view.operands[0].ndim(); ++d)
+    if (!contains(reduced(view), d)) out.push_back(d);
+  return out;
+}
+
+std::optional<Reduction> known_reduction(const OpView& view) {
+  return input_count(view) == 1 ? reduction_of(*view.called[0]) : std::nullopt;
+}
+
+// ---- infer ------------------------------------------------------------------------------------------------------------------
+
+// (a.., b..) -> (a..) of the inputs' element types.
+void check_computation(const OpView& view) {
+  require(view.called.size() == 1, "needs one computation, to_apply");
+  const Computation& callee = *view.called[0];
+  const int n = input_count(view);
+  const auto parameters = callee.parameter_types();
+  require(isize(parameters) == 2 * n, "to_apply %{} takes {} parameters, {} are needed: one per operand and one per init",
+          callee.name, parameters.size(), 2 * n);
+  std::vector<Type> elements;
+  for (int i = 0; i < 2 * n; ++i) {
+    const Type element = Type::scalar(at(view.operands, i % n).dtype());
+    require(at(parameters, i) == element, "parameter {} of to_apply %{} is {}, the elements are {}", i, callee.name,
+            at(parameters, i).str(), element.str());
+    if (i < n) elements.push_back(element);
+  }
+  const Type result = n == 1 ? elements[0] : Type::tuple(elements);
+  require(callee.root_type() == result, "to_apply %{} returns {}, it must return {}", callee.name, callee.root_type().str(),
+          result.str());
+}
+
+Type infer(const OpView& view) {
+  const int n = input_count(view);
+  require(isize(view.operands) == 2 * n, "needs an init per operand, got {} operands in all", view.operands.size());
+  const Type& first = array_operand(view, 0);
+  check_distinct_dims(reduced(view), first.ndim(), "dimensions");
+  std::vector<Type> results;
+  for (int i = 0; i < n; ++i) {
+    const Type& x = array_operand(view, i);
+    require(x.dims() == first.dims(), "operand {} has dims {}, operand 0 has {}", i, dims_text(x.dims()),
+            dims_text(first.dims()));
+    const Type& init = scalar_operand(view, n + i, fmt::format("the init of operand {}", i));
+    require(init.dtype() == x.dtype(), "the init of operand {} is {}, its elements are {}", i, init.str(),
+            dtype_name(x.dtype()));
+    Dims dims;
+    for (const auto d : kept(view)) dims.push_back(at(x.dims(), d));
+    results.push_back(Type::array(x.dtype(), std::move(dims)));
+  }
+  check_computation(view);
+  return declared_or(view, n == 1 ? results[0] : Type::tuple(std::move(results)));
+}
+
+// ---- evaluation -------------------------------------------------------------------------------------------------------------
+
+// The elements as [kept.., reduced..]: each result element is made of one contiguous run.
+Literal arranged(const Literal& x, const OpView& view) {
+  Dims order = kept(view);
+  const Dims& last = reduced(view);
+  order.insert(order.end(), last.begin(), last.end());
+  Dims box;
+  Dims strides;
+  const Dims own = row_major_strides(x.type().dims());
+  for (const auto d : order) {
+    box.push_back(at(x.type().dims(), d));
+    strides.push_back(at(own, d));
+  }
+  Literal out(Type::array(x.type().dtype(), box));
+  strided_copy(x, {0, strides}, out, {0, row_major_strides(box)}, box);
+  return out;
+}
+
+template <class Wide>
+Wide combined(Reduction reduction, Wide a, Wide b) {
+  switch (reduction) {
+    case Reduction::kSum: return static_cast<Wide>(a + b);
+    case Reduction::kProduct: return static_cast<Wide>(a * b);
+    case Reduction::kMin:
+      if constexpr (std::is_same_v<Wide, double>)
+        if (std::isnan(a) || std::isnan(b)) return a + b;
+      return b < a ? b : a;
+    case Reduction::kMax:
+      if constexpr (std::is_same_v<Wide, double>)
+        if (std::isnan(a) || std::isnan(b)) return a + b;
+      return a < b ? b : a;
+    case Reduction::kAnd:
+      if constexpr (!std::is_same_v<Wide, double>) return a & b;
+      break;
+    case Reduction::kOr:
+      if constexpr (!std::is_same_v<Wide, double>) return a | b;
+      break;
+  }
+  throw InternalError("and, or of floating-point numbers");
+}
+
+// In double or 64 bits, rounded once.
+Literal reduce_known(const Literal& x, const Literal& init, const Type& result, Reduction reduction) {
+  Literal out(result);
+  visit_dtype(result.dtype(), [&]<class T>() {
+    using Integer = std::conditional_t<is_signed_int(kDTypeOf<T>), std::int64_t, std::uint64_t>;
+    using Wide = std::conditional_t<is_float(kDTypeOf<T>), double, Integer>;
+    const auto from = x.data<T>();
+    auto to = out.mutable_data<T>();
+    const std::size_t run = to.empty() ? 0 : from.size() / to.size();
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      auto total = static_cast<Wide>(init.data<T>()[0]);
+      for (std::size_t j = 0; j < run; ++j) {
+        const auto element = static_cast<Wide>(from[i * run + j]);
+        if constexpr (std::is_same_v<Wide, std::int64_t>) {  // wraps: work on the bits where signs do not matter
+          const bool wraps = reduction == Reduction::kSum || reduction == Reduction::kProduct;
+          total = wraps ? static_cast<Wide>(combined(reduction, static_cast<std::uint64_t>(total), static_cast<std::uint64_t>(element)))
+                        : combined(reduction, total, element);
+        } else {
+          total = combined(reduction, total, element);
+        }
+      }
+      to[i] = static_cast<T>(total);
+    }
+  });
+  return out;
+}
+
+Literal element(const Literal& array, std::size_t i) {
+  Literal out(Type::scalar(array.type().dtype()));
+  strided_copy(array, {static_cast<std::int64_t>(i), {}}, out, {0, {}}, {});
+  return out;
+}
+
+// Any computation: folded over each run in row-major order.
+Literal reduce_by_calls(const EvalContext& context, const std::vector<Literal>& inputs) {
+  const std::size_t n = inputs.size();
+  const std::vector<Type> types = context.view.result.leaves();
+  std::vector<Literal> out(types.begin(), types.end());
+  const auto count = static_cast<std::size_t>(types[0].element_count());
+  const auto total = static_cast<std::size_t>(inputs[0].type().element_count());
+  const std::size_t run = count == 0 ? 0 : total / count;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<Literal> state(context.operands.begin() + static_cast<std::ptrdiff_t>(n), context.operands.end());
+    for (std::size_t j = i * run; j < (i + 1) * run; ++j) {
+      for (const Literal& input : inputs) state.push_back(element(input, j));
+      state = context.call(0, state).leaves();
+    }
+    for (std::size_t k = 0; k < n; ++k) strided_copy(state[k], {0, {}}, out[k], {static_cast<std::int64_t>(i), {}}, {});
+  }
+  return n == 1 ? out[0] : Literal::tuple(std::move(out));
+}
+
+Literal evaluate(const EvalContext& context) {
+  const auto n = static_cast<std::size_t>(input_count(context.view));
+  std::vector<Literal> inputs;
+  for (std::size_t i = 0; i < n; ++i) inputs.push_back(arranged(context.operands[i], context.view));
+  if (const auto reduction = known_reduction(context.view))
+    return reduce_known(inputs[0], context.operands[1], context.view.result, *reduction);
+  return reduce_by_calls(context, inputs);
+}
+
+// ---- factors, linearity, localize -------------------------------------------------------------------------------------------
+
+FactorMap factors(const OpView& view) {
+  const auto n = static_cast<std::size_t>(input_count(view));
+  FactorMap map;
+  const TensorFactors input = add_factors(map, view.operands[0]);
+  for (const auto d : reduced(view)) at(map.factors, d).kind = FactorKind::kReduce;
+  TensorFactors result;
+  for (const auto d : kept(view)) result.push_back(at(input, d));
+  map.operands.assign(n, input);
+  map.operands.resize(2 * n);  // inits have no dims
+  map.results.assign(n, result);
+  const auto reduction = known_reduction(view);
+  map.reduction_known = reduction.has_value();
+  map.reduction = reduction.value_or(Reduction::kSum);
+  return map;
+}
+
+Linearity linearity(const OpView& view, int operand) {
+  return operand == 0 && known_reduction(view) == Reduction::kSum ? Linearity::kLinear : Linearity::kNone;
+}
+
+// Where the result is partial the init counts on one device only.
+Value localize(LocalizeContext& context) {
+  std::vector<Value> operands = context.operands;
+  if (operands.size() == 2) operands[1] = counted_once(context, operands[1]);
+  return emit_local(context, operands, context.view.attributes);
+}
+
+double flops(const OpView& view) {
+  return static_cast<double>(view.operands[0].element_count()) * input_count(view);
+}
+
+// ---- gradient ---------------------------------------------------------------------------------------------------------------
+
+std::vector<Value> gradient_extremum(GradientContext& c) {
+  const Value x = c.operand(0);
+  const Dims dims = kept(c.view);
+  const auto spread = [&](Value v) { return ops::broadcast(v, x.type().dims(), dims); };
+  const Value reached = ops::compare(x, spread(c.result), CompareDirection::kEq);
+  // Elements that tie share the gradient.
+  const Value ties = ops::reduce(ops::convert(reached, x.type().dtype()), Reduction::kSum, reduced(c.view));
+  const Value share = spread(ops::divide(c.d_result(), ties));
+  std::vector<Value> out{ops::select(reached, share, full_like(x, 0)), Value{}};
+  if (c.needs(1)) {
+    const Value init = ops::splat(c.operand(1), c.result.type().dims());
+    const Value won = ops::compare(c.result, init, CompareDirection::kEq);
+    out[1] = sum_all(ops::select(won, c.d_result(), full_like(c.d_result(), 0)));
+  }
+  return out;
+}
+
+std::vector<Value> gradient(GradientContext& c) {
+  const auto reduction = known_reduction(c.view);
+  require(reduction.has_value(), "reduce by %{} has no gradient; sum, min and max have", c.view.called[0]->name);
+  if (*reduction == Reduction::kMin || *reduction == Reduction::kMax) return gradient_extremum(c);
+  require(*reduction == Reduction::kSum, "reduce by {} has no gradient; sum, min and max have", reduction_name(*reduction));
+  return {c.needs(0) ? ops::broadcast(c.d_result(), c.view.operands[0].dims(), kept(c.view)) : Value{},
+          c.needs(1) ? sum_all(c.d_result()) : Value{}};
+}
+
+}  // namespace
+
+const OpDef kReduce{
+    .name = "reduce",
+    .min_operands = 2,
+    .max_operands = -1,
+    .called = {"to_apply"},
+    .parse = parse_attributes<DimensionsAttributes>,
+    .infer = infer,
+    .evaluate = evaluate,
+    .gradient_kind = GradientKind::kFunction,
+    .gradient = gradient,
+    .factors = factors,
+    .linearity = linearity,
+    .localize = localize,
+    .flops = flops,
+};
+
+}  // namespace rows
+
+Value ops::reduce(Value x, Reduction reduction, Dims dims) {
+  Builder& builder = *x.builder;
+  require(x.type().is_array(), "reduce: an array is needed, got {}", x.type().str());
+  const DType dtype = x.type().dtype();
+  const Value init = constant(builder, reduction_identity(reduction, dtype));
+  return reduce({x}, {init}, std::move(dims), reduction_computation(builder.program(), reduction, dtype));
+}
+Value ops::reduce(const std::vector<Value>& operands, const std::vector<Value>& inits, Dims dims, ComputationId computation) {
+  require(!operands.empty(), "reduce: needs at least one operand");
+  std::vector<Value> all = operands;
+  all.insert(all.end(), inits.begin(), inits.end());
+  return operands.front().builder->emit(rows::kReduce, all, make_attributes(DimensionsAttributes{std::move(dims)}),
+                                        {.called = {computation}});
+}
+
+}  // namespace tessera

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which reduction a scalar computation performs, its identity, and the computation of a reduction.
+#include <limits>
+
+#include "rows.h"
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace {
+
+struct ReductionRow {
+  const OpDef* op;
+  Reduction reduction;
+  Reduction of_pred;  // what the op is on pred
+};
+constexpr ReductionRow kReductions[] = {
+    {&rows::kAdd, Reduction::kSum, Reduction::kOr},          {&rows::kMultiply, Reduction::kProduct, Reduction::kAnd},
+    {&rows::kMinimum, Reduction::kMin, Reduction::kAnd},     {&rows::kMaximum, Reduction::kMax, Reduction::kOr},
+    {&rows::kAnd, Reduction::kAnd, Reduction::kAnd},         {&rows::kOr, Reduction::kOr, Reduction::kOr},
+};
+
+// The value below copies and float conversions (bf16 sums are often spelled through f32).
+Id behind_conversions(const Computation& computation, Id id) {
+  while (true) {
+    const Instruction& instruction = computation[id];
+    const bool converts = instruction.op == &rows::kConvert && is_float(instruction.type.dtype()) &&
+                          is_float(computation[instruction.operands[0]].type.dtype());
+    if (!converts && instruction.op != &rows::kCopy) return id;
+    id = instruction.operands[0];
+  }
+}
+
+template <class T>
+Literal identity(Reduction reduction) {
+  using Limits = std::numeric_limits<std::conditional_t<is_float(kDTypeOf<T>), double, T>>;
+  const auto scalar = [](auto value) { return Literal::scalar<T>(static_cast<T>(value)); };
+  switch (reduction) {
+    case Reduction::kSum:
+    case Reduction::kOr: return scalar_of(kDTypeOf<T>, 0);
+    case Reduction::kProduct: return scalar_of(kDTypeOf<T>, 1);
+    case Reduction::kMin:
+      if constexpr (is_float(kDTypeOf<T>)) return scalar(Limits::infinity());
+      else return scalar(Limits::max());
+    case Reduction::kMax:
+      if constexpr (is_float(kDTypeOf<T>)) return scalar(-Limits::infinity());
+      else return scalar(Limits::lowest());
+    case Reduction::kAnd: break;
+  }
+  if constexpr (is_float(kDTypeOf<T>)) throw InternalError("`and` has no identity among floating-point numbers");
+  else if constexpr (kDTypeOf<T> == DType::kPred) return scalar(true);
+  else return scalar(~std::uint64_t{0});
+}
+
+}  // namespace
+
+std::optional<Reduction> reduction_of(const Computation& computation) {
+  if (computation.parameters.size() != 2) return std::nullopt;
+  const Instruction& root = computation[behind_conversions(computation, computation.root)];
+  if (!root.type.is_array() || root.type.ndim() != 0 || root.operands.size() != 2) return std::nullopt;
+  const Id a = behind_conversions(computation, root.operands[0]);
+  const Id b = behind_conversions(computation, root.operands[1]);
+  const Id first = computation.parameters[0];
+  const Id second = computation.parameters[1];
+  if (!((a == first && b == second) || (a == second && b == first))) return std::nullopt;
+  for (const auto& row : kReductions)
+    if (row.op == root.op) return root.type.dtype() == DType::kPred ? row.of_pred : row.reduction;
+  return std::nullopt;
+}
+
+Literal reduction_identity(Reduction reduction, DType dtype) {
+  return visit_dtype(dtype, [&]<class T>() { return identity<T>(reduction); });
+}
+
+ComputationId ops::reduction_computation(ProgramBuilder& program, Reduction reduction, DType dtype) {
+  const auto& known = program.program().computations;
+  const Type scalar_type = Type::scalar(dtype);
+  const std::string name = fmt::format("{}_{}", reduction_name(reduction), dtype_name(dtype));
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    if (known[i]->name != name) continue;
+    const bool same = reduction_of(*known[i]).has_value() && known[i]->root_type() == scalar_type && known[i]->size() == 3;
+    if (same) return static_cast<ComputationId>(i);
+  }
+  Builder builder = program.computation(name);
+  const Value a = parameter(builder, 0, scalar_type, "a");
+  const Value b = parameter(builder, 1, scalar_type, "b");
+  for (const auto& row : kReductions)
+    if (row.reduction == reduction) return program.add(std::move(builder), builder.emit(*row.op, {a, b}));
+  throw InternalError("a reduction without an op");
+}
+
+}  // namespace tessera
