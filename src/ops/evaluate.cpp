@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// One evaluator for one device and for all in lockstep: a computation runs on a list of devices, instruction by instruction.
+// Calls, loops and branches are run here, so that a collective inside them still sees all devices at once.
+#include "tessera/ops/evaluate.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "tessera/ir/op_def.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace {
+
+using Devices = std::vector<std::int64_t>;
+/// What each device holds: [device][k].
+using PerDevice = std::vector<std::vector<Literal>>;
+
+/// What is worked out once per computation.
+struct Prepared {
+  std::vector<OpView> views;
+  std::vector<std::vector<Id>> last_uses;  // values no instruction behind this one reads
+  bool has_collective = false;             // here or in what is called
+};
+
+class Evaluator {
+ public:
+  Evaluator(const Program& program, const EvaluateOptions& options)
+      : program_(program), options_(options), prepared_(program.computations.size()) {}
+
+  std::vector<Literal> run(ComputationId id, const Devices& devices, PerDevice arguments);
+
+ private:
+  const Prepared& prepare(ComputationId id);
+  std::vector<Literal> step(ComputationId id, Id at_id, const Devices& devices, const PerDevice& operands);
+  std::vector<Literal> run_row(const Instruction& instruction, const OpView& view, const Devices& devices,
+                               const PerDevice& operands);
+  std::vector<Literal> run_collective(const Instruction& instruction, const OpView& view, const Devices& devices,
+                                      const PerDevice& operands);
+  std::vector<Literal> run_while(const Instruction& loop, const Devices& devices, std::vector<Literal> state);
+  std::vector<Literal> run_conditional(const Instruction& branch, const Devices& devices, const PerDevice& operands);
+  /// f(the device alone) for each, its results in one list.
+  template <class F>
+  static std::vector<Literal> one_by_one(const Devices& devices, F&& f);
+  bool calls_collective(const Instruction& instruction);
+
+  const Program& program_;
+  const EvaluateOptions& options_;
+  std::vector<std::optional<Prepared>> prepared_;
+};
+
+// `at %name, train.cpp:41` under an error raised by a row.
+[[noreturn]] void rethrow_at(Error& error, const Instruction& instruction) {
+  error.prefix(fmt::format("{}: ", instruction.op->name));
+  const std::string source = instruction.source();
+  throw error.note(fmt::format("  at   %{}: {}{}", instruction.name, instruction.type.str(),
+                               source.empty() ? "" : "    " + source));
+}
+
+const Prepared& Evaluator::prepare(ComputationId id) {
+  auto& slot = at(prepared_, id);
+  if (slot) return *slot;
+  const Computation& computation = program_[id];
+  Prepared out;
+  out.last_uses.resize(computation.instructions.size());
+  std::vector<bool> seen(computation.instructions.size(), false);
+  seen[static_cast<std::size_t>(computation.root)] = true;
+  for (Id i = computation.size() - 1; i >= 0; --i) {
+    for (const Id operand : computation[i].operands) {
+      if (!at(seen, operand)) at(out.last_uses, i).push_back(operand);
+      seen[static_cast<std::size_t>(operand)] = true;
+    }
+  }
+  for (const Instruction& instruction : computation.instructions) {
+    out.views.push_back(view_of(program_, computation, instruction));
+    out.has_collective |= instruction.op->evaluate_collective != nullptr || calls_collective(instruction);
+  }
+  slot = std::move(out);
+  return *slot;
+}
+
+bool Evaluator::calls_collective(const Instruction& instruction) {
+  const Role role = instruction.op->role;
+  if (role != Role::kCall && role != Role::kWhile && role != Role::kConditional) return false;
+  return std::any_of(instruction.called.begin(), instruction.called.end(),
+                     [&](ComputationId callee) { return prepare(callee).has_collective; });
+}
+
+std::vector<Literal> Evaluator::run(ComputationId id, const Devices& devices, PerDevice arguments) {
+  const Prepared& prepared = prepare(id);
+  const Computation& computation = program_[id];
+  std::vector<std::vector<Literal>> values(devices.size(), std::vector<Literal>(computation.instructions.size()));
+  PerDevice operands(devices.size());
+  for (Id i = 0; i < computation.size(); ++i) {
+    const Instruction& instruction = computation[i];
+    for (std::size_t k = 0; k < devices.size(); ++k) {
+      operands[k].clear();
+      if (instruction.op->role == Role::kParameter)
+        operands[k] = {at(arguments[k], attributes_as<ParameterAttributes>(instruction.attributes).number)};
+      for (const Id operand : instruction.operands) operands[k].push_back(at(values[k], operand));
+    }
+    auto results = step(id, i, devices, operands);
+    for (std::size_t k = 0; k < devices.size(); ++k) {
+      if (options_.observe) options_.observe(devices[k], computation, i, results[k]);
+      at(values[k], i) = std::move(results[k]);
+      for (const Id dead : at(prepared.last_uses, i)) at(values[k], dead) = Literal();
+    }
+  }
+  std::vector<Literal> out;
+  for (auto& row : values) out.push_back(std::move(at(row, computation.root)));
+  return out;
+}
+
+template <class F>
+std::vector<Literal> Evaluator::one_by_one(const Devices& devices, F&& f) {
+  std::vector<Literal> out;
+  for (std::size_t k = 0; k < devices.size(); ++k) out.push_back(f(Devices{devices[k]}, k).front());
+  return out;
+}
+
+std::vector<Literal> Evaluator::step(ComputationId id, Id at_id, const Devices& devices, const PerDevice& operands) {
+  const Instruction& instruction = program_[id][at_id];
+  const OpView& view = at(prepare(id).views, at_id);
+  switch (instruction.op->role) {
+    case Role::kParameter: {
+      std::vector<Literal> out;
+      for (const auto& row : operands) out.push_back(row.front());
+      return out;
+    }
+    case Role::kCall:
+      if (calls_collective(instruction)) return run(instruction.called[0], devices, operands);
+      return one_by_one(devices, [&](const Devices& one, std::size_t k) {
+        return run(instruction.called[0], one, {operands[k]});
+      });
+    case Role::kWhile: {
+      std::vector<Literal> state;
+      for (const auto& row : operands) state.push_back(row.front());
+      if (calls_collective(instruction)) return run_while(instruction, devices, std::move(state));
+      return one_by_one(devices, [&](const Devices& one, std::size_t k) { return run_while(instruction, one, {state[k]}); });
+    }
+    case Role::kConditional:
+      if (calls_collective(instruction)) return run_conditional(instruction, devices, operands);
+      return one_by_one(devices, [&](const Devices& one, std::size_t k) {
+        return run_conditional(instruction, one, {operands[k]});
+      });
+    default: break;
+  }
+  if (instruction.op->evaluate_collective != nullptr) return run_collective(instruction, view, devices, operands);
+  return run_row(instruction, view, devices, operands);
+}
+
+std::vector<Literal> Evaluator::run_row(const Instruction& instruction, const OpView& view, const Devices& devices,
+                                        const PerDevice& operands) {
+  std::vector<Literal> out;
+  try {
+    require(instruction.op->evaluate != nullptr, "has no reference evaluation");
+    for (std::size_t k = 0; k < devices.size(); ++k) {
+      const EvalContext context{view, operands[k],
+                                [&](int which, const std::vector<Literal>& arguments) {
+                                  return run(at(instruction.called, which), {devices[k]}, {arguments}).front();
+                                },
+                                devices[k], program_.num_partitions};
+      out.push_back(instruction.op->evaluate(context));
+    }
+  } catch (InternalError&) {
+    throw;
+  } catch (Error& error) {
+    rethrow_at(error, instruction);
+  }
+  return out;
+}
+
+std::vector<Literal> Evaluator::run_collective(const Instruction& instruction, const OpView& view, const Devices& devices,
+                                               const PerDevice& operands) {
+  try {
+    require(static_cast<std::int64_t>(devices.size()) == program_.num_partitions,
+            "a collective among {} devices meets {} of them; evaluate the program in lockstep", program_.num_partitions,
+            devices.size());
+    return instruction.op->evaluate_collective(
+        {view, operands, [&](int which, const std::vector<Literal>& arguments) {
+           return run(at(instruction.called, which), {devices.front()}, {arguments}).front();
+         }});
+  } catch (InternalError&) {
+    throw;
+  } catch (Error& error) {
+    rethrow_at(error, instruction);
+  }
+}
+
+// The same on all devices, or an Error that names two that differ.
+void require_agreement(const Instruction& instruction, const Devices& devices, const std::vector<std::int64_t>& choices) {
+  for (std::size_t k = 1; k < choices.size(); ++k)
+    require(choices[k] == choices[0],
+            "{} %{}: the predicate is {} on device {} but {} on device {}; it must agree, as a collective is inside",
+            instruction.op->name, instruction.name, choices[0], devices[0], choices[k], devices[k]);
+}
+
+PerDevice as_arguments(const std::vector<Literal>& state) {
+  PerDevice out;
+  for (const Literal& one : state) out.push_back({one});
+  return out;
+}
+
+std::vector<Literal> Evaluator::run_while(const Instruction& loop, const Devices& devices, std::vector<Literal> state) {
+  for (std::int64_t round = 0;; ++round) {
+    std::vector<std::int64_t> goes_on;
+    for (const Literal& predicate : run(loop.called[0], devices, as_arguments(state)))
+      goes_on.push_back(element_as_int(predicate, 0));
+    require_agreement(loop, devices, goes_on);
+    if (goes_on.front() == 0) return state;
+    require(options_.trip_limit == 0 || round < options_.trip_limit, "while %{}: still running after {} rounds, the trip limit",
+            loop.name, options_.trip_limit);
+    state = run(loop.called[1], devices, as_arguments(state));
+  }
+}
+
+// A pred takes the first branch when true; an index beyond the branches takes the last.
+std::vector<Literal> Evaluator::run_conditional(const Instruction& branch, const Devices& devices, const PerDevice& operands) {
+  const auto last = static_cast<std::int64_t>(branch.called.size()) - 1;
+  std::vector<std::int64_t> choices;
+  PerDevice arguments;
+  for (std::size_t k = 0; k < devices.size(); ++k) {
+    const Literal& selector = operands[k].front();
+    const std::int64_t index = element_as_int(selector, 0);
+    if (selector.type().dtype() == DType::kPred) choices.push_back(index != 0 ? 0 : 1);
+    else choices.push_back(index < 0 || index > last ? last : index);
+    arguments.push_back({at(operands[k], 1 + choices.back())});
+  }
+  require_agreement(branch, devices, choices);
+  return run(at(branch.called, choices.front()), devices, std::move(arguments));
+}
+
+void check_arguments(const Program& program, const std::vector<Literal>& arguments) {
+  const Computation& entry = program.entry_computation();
+  require(arguments.size() == entry.parameters.size(), "%{} takes {} arguments, got {}", entry.name, entry.parameters.size(),
+          arguments.size());
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const Instruction& parameter = entry[entry.parameters[i]];
+    const auto number = attributes_as<ParameterAttributes>(parameter.attributes).number;
+    if (at(arguments, number).type() == parameter.type) continue;
+    Error error(fmt::format("argument {} is {}, %{} is {}", number, at(arguments, number).type().str(), parameter.name,
+                            parameter.type.str()));
+    rethrow_at(error, parameter);
+  }
+}
+
+}  // namespace
+
+Literal evaluate(const Program& program, const std::vector<Literal>& arguments, const EvaluateOptions& options) {
+  check_arguments(program, arguments);
+  return Evaluator(program, options).run(program.entry, {options.partition}, {arguments}).front();
+}
+
+std::vector<Literal> evaluate_lockstep(const Program& program, const std::vector<std::vector<Literal>>& arguments,
+                                       const EvaluateOptions& options) {
+  require(static_cast<std::int64_t>(arguments.size()) == program.num_partitions,
+          "the program runs on {} devices, arguments are given for {}", program.num_partitions, arguments.size());
+  Devices devices;
+  for (const auto& one : arguments) {
+    check_arguments(program, one);
+    devices.push_back(isize(devices));
+  }
+  return Evaluator(program, options).run(program.entry, devices, arguments);
+}
+
+}  // namespace tessera
