@@ -20,6 +20,12 @@ const OpTable& op_table() {
       &kConvert, &kBitcastConvert,
       // Contraction.
       &kDot, &kReduce,
+      // Indexing, random numbers.
+      &kGather, &kScatter, &kDynamicSlice, &kDynamicUpdateSlice, &kSort, &kRngBitGenerator,
+      // Control flow, custom calls.
+      &kCall, &kWhile, &kConditional, &kCustomCall,
+      // Collectives.
+      &kAllGather, &kReduceScatter, &kAllReduce, &kAllToAll, &kCollectivePermute, &kCollectiveBroadcast,
   });
   return table;
 }

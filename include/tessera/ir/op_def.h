@@ -41,6 +41,7 @@ struct EvalContext {
   std::function<Literal(int which, const std::vector<Literal>& arguments)> call;
   std::int64_t partition = 0;
   std::int64_t partition_count = 1;
+  std::int64_t trip_limit = 0;  // a loop stops with an Error after so many rounds (0: no limit)
 };
 
 /// A collective sees all devices at once: operands[device][i] in, one result per device out.

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// call, while, conditional. Propagation, partitioning and differentiation follow data flow through them by Role.
+//
+//   %y = f32[8] call(%x), to_apply=%square
+//   %end = (s32[], f32[8]) while(%init), condition=%cond, body=%body
+//   %r = f32[8] conditional(pred[] %p, %a, %b), true_computation=%t, false_computation=%f
+//   %r = f32[8] conditional(s32[] %i, %a, %b, %c), branch_computations={%f0, %f1, %f2}
+#include "tessera/ops/control_flow.h"
+
+#include <algorithm>
+
+#include "row_support.h"
+#include "rows.h"
+
+namespace tessera {
+namespace rows {
+namespace {
+
+void check_parameters(const Computation& computation, const std::vector<Type>& arguments) {
+  require(computation.parameters.size() == arguments.size(), "%{} takes {} parameters, given {}", computation.name,
+          computation.parameters.size(), arguments.size());
+  const auto parameters = computation.parameter_types();
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    require(parameters[i] == arguments[i], "parameter {} of %{} is {}, given {}", i, computation.name, parameters[i].str(),
+            arguments[i].str());
+}
+
+void check_called(const OpView& view, std::size_t count) {
+  require(view.called.size() == count, "needs {} computation{}, got {}", count, count == 1 ? "" : "s", view.called.size());
+}
+
+std::vector<Literal> arguments_from(const EvalContext& context, std::size_t first, std::size_t count) {
+  const auto begin = context.operands.begin() + static_cast<std::ptrdiff_t>(first);
+  return {begin, begin + static_cast<std::ptrdiff_t>(count)};
+}
+
+// ---- call -----------------------------------------------------------------------------------------------------------------
+
+Type infer_call(const OpView& view) {
+  check_called(view, 1);
+  check_parameters(*view.called[0], view.operands);
+  return declared_or(view, view.called[0]->root_type());
+}
+Literal evaluate_call(const EvalContext& context) {
+  return context.call(0, arguments_from(context, 0, context.operands.size()));
+}
+
+// ---- while ----------------------------------------------------------------------------------------------------------------
+
+Type infer_while(const OpView& view) {
+  check_called(view, 2);
+  const Type& state = view.operands[0];
+  check_parameters(*view.called[0], {state});
+  check_parameters(*view.called[1], {state});
+  require(view.called[0]->root_type() == Type::scalar(DType::kPred), "the condition %{} must return pred[], returns {}",
+          view.called[0]->name, view.called[0]->root_type().str());
+  require(view.called[1]->root_type() == state, "the body %{} must return the loop's state {}, returns {}",
+          view.called[1]->name, state.str(), view.called[1]->root_type().str());
+  return declared_or(view, state);
+}
+Literal evaluate_while(const EvalContext& context) {
+  Literal state = context.operands[0];
+  for (std::int64_t round = 0; context.call(0, {state}).data<bool>()[0]; ++round) {
+    require(context.trip_limit == 0 || round < context.trip_limit, "the loop runs more than {} rounds", context.trip_limit);
+    state = context.call(1, {state});
+  }
+  return state;
+}
+
+// ---- conditional ------------------------------------------------------------------------------------------------------------
+
+Type infer_conditional(const OpView& view) {
+  const Type& index = scalar_operand(view, 0, "the branch index");
+  const bool by_pred = index.dtype() == DType::kPred;
+  require(by_pred || index.dtype() == DType::kS32, "the branch index must be pred[] or s32[], got {}", index.str());
+  require(!view.called.empty(), "needs at least one branch");
+  require(!by_pred || view.called.size() == 2, "needs two branches for a pred[], got {}", view.called.size());
+  require(view.operands.size() == view.called.size() + 1, "needs one operand per branch: {} branches, {} operands",
+          view.called.size(), view.operands.size() - 1);
+  for (std::size_t b = 0; b < view.called.size(); ++b) {
+    check_parameters(*view.called[b], {view.operands[b + 1]});
+    require(view.called[b]->root_type() == view.called[0]->root_type(), "branches return different types: %{} {}, %{} {}",
+            view.called[0]->name, view.called[0]->root_type().str(), view.called[b]->name,
+            view.called[b]->root_type().str());
+  }
+  return declared_or(view, view.called[0]->root_type());
+}
+Literal evaluate_conditional(const EvalContext& context) {
+  const Literal& index = context.operands[0];
+  const auto branches = static_cast<std::int64_t>(context.view.called.size());
+  std::int64_t branch = element_as_int(index, 0);
+  if (index.type().dtype() == DType::kPred) branch = branch != 0 ? 0 : 1;
+  if (branch < 0 || branch >= branches) branch = branches - 1;
+  return context.call(static_cast<int>(branch), arguments_from(context, static_cast<std::size_t>(branch) + 1, 1));
+}
+
+}  // namespace
+
+// Their gradients are made by autodiff, which differentiates the called computations.
+const OpDef kCall = {.name = "call",
+                     .max_operands = -1,
+                     .role = Role::kCall,
+                     .called = {"to_apply"},
+                     .infer = infer_call,
+                     .evaluate = evaluate_call,
+                     .gradient_kind = GradientKind::kFunction,
+                     .flops = no_flops};
+const OpDef kWhile = {.name = "while",
+                      .min_operands = 1,
+                      .max_operands = 1,
+                      .role = Role::kWhile,
+                      .called = {"condition", "body"},
+                      .infer = infer_while,
+                      .evaluate = evaluate_while,
+                      .gradient_kind = GradientKind::kFunction,
+                      .flops = no_flops};
+const OpDef kConditional = {.name = "conditional",
+                            .min_operands = 2,
+                            .max_operands = -1,
+                            .role = Role::kConditional,
+                            .called = {"true_computation", "false_computation", "branch_computations"},
+                            .infer = infer_conditional,
+                            .evaluate = evaluate_conditional,
+                            .gradient_kind = GradientKind::kFunction,
+                            .flops = no_flops};
+
+}  // namespace rows
+
+namespace ops {
+
+Value call(Builder& builder, const std::vector<Value>& operands, ComputationId computation) {
+  return builder.emit(rows::kCall, operands, nullptr, {.called = {computation}});
+}
+Value while_loop(Value init, ComputationId condition, ComputationId body) {
+  return init.builder->emit(rows::kWhile, {init}, nullptr, {.called = {condition, body}});
+}
+Value conditional(Value index, const std::vector<Value>& operands, const std::vector<ComputationId>& branches) {
+  std::vector<Value> all = {index};
+  all.insert(all.end(), operands.begin(), operands.end());
+  return index.builder->emit(rows::kConditional, all, nullptr, {.called = branches});
+}
+
+}  // namespace ops
+}  // namespace tessera

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// dynamic-slice and dynamic-update-slice: a window at computed start indices, which clamp so that it lies within the operand.
+//
+//   %row = f32[1,64] dynamic-slice(f32[8,64] %x, s32[] %i, s32[] %zero), dynamic_slice_sizes={1,64}
+//
+// On shards: whole dims pass; a dim of window size 1 may stay sharded: the owner reads (others add zero) or writes.
+#include <algorithm>
+
+#include "index_support.h"
+#include "rows.h"
+#include "tessera/autodiff/gradient_context.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace rows {
+namespace {
+
+void check_starts(const OpView& view, int first, int ndim) {
+  require(isize(view.operands) - first == ndim, "needs one start index per dim: {} has {}, got {}", view.operands[0].str(), ndim,
+          isize(view.operands) - first);
+  for (int i = first; i < isize(view.operands); ++i)
+    require(is_integer(scalar_operand(view, i, "a start index").dtype()), "a start index must be an integer, got {}",
+            at(view.operands, i).str());
+}
+
+// Where the window begins: an offset in elements.
+std::int64_t window_offset(const EvalContext& context, int first, const Dims& sizes) {
+  const Dims& dims = context.operands[0].type().dims();
+  const Dims strides = row_major_strides(dims);
+  std::int64_t offset = 0;
+  for (int d = 0; d < isize(dims); ++d) {
+    const std::int64_t start = index_value(context.operands[static_cast<std::size_t>(first + d)], 0);
+    offset += std::clamp<std::int64_t>(start, 0, at(dims, d) - at(sizes, d)) * at(strides, d);
+  }
+  return offset;
+}
+
+// Start indices for this shard, and whether the window's one-wide sharded dims are here (null: none is sharded).
+struct LocalStarts {
+  std::vector<Value> starts;
+  Value here;
+};
+LocalStarts local_starts(LocalizeContext& context, int first, const Dims& sizes) {
+  LocalStarts out{{context.operands.begin() + first, context.operands.end()}, {}};
+  const Type& global = context.view.operands[0];
+  const Type& local = context.operands[0].type();
+  for (int d = 0; d < global.ndim(); ++d) {
+    if (local.dim(d) == global.dim(d) || at(sizes, d) == global.dim(d)) continue;
+    ensure(at(sizes, d) == 1, "{}: dim {} is sharded, but its window is {} wide", context.view.op.name, d, at(sizes, d));
+    const Value start = ops::subtract(clamped_start(at(out.starts, d), 1, global.dim(d)), context.start_of_operand(0, d));
+    const Value here = within(start, ops::scalar(context.builder, DType::kS32, 0),
+                              ops::scalar(context.builder, DType::kS32, static_cast<double>(local.dim(d) - 1)));
+    out.here = out.here.is_null() ? here : ops::logical_and(out.here, here);
+    at(out.starts, d) = start;
+  }
+  return out;
+}
+
+// ---- dynamic-slice ------------------------------------------------------------------------------------------------------
+
+const Dims& slice_sizes(const OpView& view) { return view.as<DynamicSliceAttributes>().dynamic_slice_sizes; }
+
+Type infer_dynamic_slice(const OpView& view) {
+  const Type& x = array_operand(view, 0);
+  const Dims& sizes = slice_sizes(view);
+  require(isize(sizes) == x.ndim(), "dynamic_slice_sizes {} must have one entry per dim of {}", field_text(sizes), x.str());
+  check_starts(view, 1, x.ndim());
+  for (int d = 0; d < x.ndim(); ++d)
+    require(at(sizes, d) >= 0 && at(sizes, d) <= x.dim(d), "slice size {} of dim {} must be within 0 and {}", at(sizes, d), d,
+            x.dim(d));
+  return declared_or(view, Type::array(x.dtype(), sizes));
+}
+
+Literal evaluate_dynamic_slice(const EvalContext& context) {
+  const Dims& sizes = slice_sizes(context.view);
+  Literal out(context.view.result);
+  strided_copy(context.operands[0], {window_offset(context, 1, sizes), row_major_strides(context.operands[0].type().dims())},
+               out, {0, row_major_strides(sizes)}, sizes);
+  return out;
+}
+
+FactorMap dynamic_slice_factors(const OpView& view) {
+  const Type& x = view.operands[0];
+  const Dims& sizes = slice_sizes(view);
+  FactorMap map;
+  TensorFactors in(x.dims().size());
+  TensorFactors out(x.dims().size());
+  for (int d = 0; d < x.ndim(); ++d) {
+    if (x.dim(d) <= 1) continue;
+    const bool whole = at(sizes, d) == x.dim(d);
+    at(in, d) = {map.add(x.dim(d), whole ? FactorKind::kPass
+                                         : (at(sizes, d) == 1 ? FactorKind::kReduce : FactorKind::kBlocked))};
+    if (whole) at(out, d) = at(in, d);
+    else if (at(sizes, d) > 1) at(out, d) = {map.add(at(sizes, d), FactorKind::kBlocked)};
+  }
+  map.operands.assign(view.operands.size(), TensorFactors{});
+  map.operands[0] = std::move(in);
+  map.results = {std::move(out)};
+  map.reduction = x.dtype() == DType::kPred ? Reduction::kOr : Reduction::kSum;
+  return map;
+}
+
+Linearity dynamic_slice_linearity(const OpView&, int operand) { return operand == 0 ? Linearity::kAny : Linearity::kNone; }
+
+Value localize_dynamic_slice(LocalizeContext& context) {
+  const Value x = context.operands[0];
+  Dims sizes = slice_sizes(context.view);
+  const LocalStarts local = local_starts(context, 1, sizes);
+  for (int d = 0; d < isize(sizes); ++d)
+    if (at(sizes, d) == context.view.operands[0].dim(d)) at(sizes, d) = x.type().dim(d);  // its start clamps to 0
+  const Value out = ops::dynamic_slice(x, local.starts, sizes);
+  return local.here.is_null() ? out : ops::select(local.here, out, full_like(out, 0));
+}
+
+std::vector<Value> dynamic_slice_gradient(GradientContext& context) {
+  std::vector<Value> out(context.operands.size());
+  const std::vector<Value> starts(context.operands.begin() + 1, context.operands.end());
+  if (context.needs(0))
+    out[0] = ops::dynamic_update_slice(full_like(context.operand(0), 0), context.d_result(), starts);
+  return out;
+}
+
+// ---- dynamic-update-slice -----------------------------------------------------------------------------------------------
+
+Type infer_dynamic_update_slice(const OpView& view) {
+  const Type& x = array_operand(view, 0);
+  const Type& update = array_operand(view, 1);
+  require(x.dtype() == update.dtype(), "the update is {}, the operand {}", update.str(), x.str());
+  require(x.ndim() == update.ndim(), "the update {} must have as many dims as {}", update.str(), x.str());
+  for (int d = 0; d < x.ndim(); ++d)
+    require(update.dim(d) <= x.dim(d), "dim {} of the update is {}, larger than the operand's {}", d, update.dim(d), x.dim(d));
+  check_starts(view, 2, x.ndim());
+  return declared_or(view, x);
+}
+
+Literal evaluate_dynamic_update_slice(const EvalContext& context) {
+  Literal out = context.operands[0];
+  const Literal& update = context.operands[1];
+  const Dims& sizes = update.type().dims();
+  strided_copy(update, {0, row_major_strides(sizes)}, out,
+               {window_offset(context, 2, sizes), row_major_strides(out.type().dims())}, sizes);
+  return out;
+}
+
+FactorMap dynamic_update_slice_factors(const OpView& view) {
+  const Type& x = view.operands[0];
+  const Type& update = view.operands[1];
+  FactorMap map;
+  TensorFactors whole(x.dims().size());
+  TensorFactors part(x.dims().size());
+  for (int d = 0; d < x.ndim(); ++d) {
+    if (x.dim(d) <= 1) continue;
+    const bool same = update.dim(d) == x.dim(d);
+    at(whole, d) = {map.add(x.dim(d), same || update.dim(d) == 1 ? FactorKind::kPass : FactorKind::kBlocked)};
+    if (same) at(part, d) = at(whole, d);
+    else if (update.dim(d) > 1) at(part, d) = {map.add(update.dim(d), FactorKind::kBlocked)};
+  }
+  map.operands.assign(view.operands.size(), TensorFactors{});
+  map.operands[0] = whole;
+  map.operands[1] = std::move(part);
+  map.results = {std::move(whole)};
+  return map;
+}
+
+Linearity dynamic_update_slice_linearity(const OpView&, int operand) {
+  return operand < 2 ? Linearity::kJointlyLinear : Linearity::kNone;
+}
+
+Value localize_dynamic_update_slice(LocalizeContext& context) {
+  const Value x = context.operands[0];
+  Value update = context.operands[1];
+  const LocalStarts local = local_starts(context, 2, context.view.operands[1].dims());
+  if (!local.here.is_null())  // elsewhere, write what is there
+    update = ops::select(local.here, update, ops::dynamic_slice(x, local.starts, update.type().dims()));
+  return ops::dynamic_update_slice(x, update, local.starts);
+}
+
+std::vector<Value> dynamic_update_slice_gradient(GradientContext& context) {
+  std::vector<Value> out(context.operands.size());
+  const std::vector<Value> starts(context.operands.begin() + 2, context.operands.end());
+  const Value update = context.operand(1);
+  if (context.needs(0)) out[0] = ops::dynamic_update_slice(context.d_result(), full_like(update, 0), starts);
+  if (context.needs(1)) out[1] = ops::dynamic_slice(context.d_result(), starts, update.type().dims());
+  return out;
+}
+
+}  // namespace
+
+const OpDef kDynamicSlice = {.name = "dynamic-slice",
+                             .min_operands = 1,
+                             .max_operands = -1,
+                             .parse = parse_attributes<DynamicSliceAttributes>,
+                             .infer = infer_dynamic_slice,
+                             .evaluate = evaluate_dynamic_slice,
+                             .gradient_kind = GradientKind::kFunction,
+                             .gradient = dynamic_slice_gradient,
+                             .factors = dynamic_slice_factors,
+                             .linearity = dynamic_slice_linearity,
+                             .localize = localize_dynamic_slice,
+                             .flops = no_flops};
+
+const OpDef kDynamicUpdateSlice = {.name = "dynamic-update-slice",
+                                   .min_operands = 2,
+                                   .max_operands = -1,
+                                   .infer = infer_dynamic_update_slice,
+                                   .evaluate = evaluate_dynamic_update_slice,
+                                   .gradient_kind = GradientKind::kFunction,
+                                   .gradient = dynamic_update_slice_gradient,
+                                   .factors = dynamic_update_slice_factors,
+                                   .linearity = dynamic_update_slice_linearity,
+                                   .localize = localize_dynamic_update_slice,
+                                   .flops = no_flops};
+
+}  // namespace rows
+
+namespace ops {
+namespace {
+std::vector<Value> joined(std::vector<Value> first, const std::vector<Value>& rest) {
+  first.insert(first.end(), rest.begin(), rest.end());
+  return first;
+}
+}  // namespace
+
+Value dynamic_slice(Value x, const std::vector<Value>& starts, Dims sizes) {
+  return x.builder->emit(rows::kDynamicSlice, joined({x}, starts), make_attributes(DynamicSliceAttributes{std::move(sizes)}));
+}
+Value dynamic_update_slice(Value x, Value update, const std::vector<Value>& starts) {
+  return x.builder->emit(rows::kDynamicUpdateSlice, joined({x, update}, starts));
+}
+}  // namespace ops
+}  // namespace tessera
