@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/ir/builder.h"
 
+#include "emit_checks.h"
 #include "tessera/base/rank_context.h"
 
 namespace tessera {
@@ -9,14 +10,9 @@ namespace {
 // The lines below a reason: every operand with type, sharding and place, then the place of the op itself.
 void add_context(Error& error, const OpDef& op, const std::vector<Value>& operands, const NotesRef& notes) {
   error.prefix(fmt::format("{}: ", op.name));
-  for (int i = 0; i < isize(operands); ++i) {
-    const Instruction& operand = at(operands, i).instruction();
-    std::string line = fmt::format("  {:<4} %{}: {}", operands.size() == 2 ? (i == 0 ? "lhs" : "rhs") : fmt::format("#{}", i),
-                                   operand.name, operand.type.str());
-    if (operand.sharding && operand.sharding->size() == 1) line += " " + operand.sharding->front().str();
-    if (const auto source = operand.source(); !source.empty()) line += "    " + source;
-    error.note(line);
-  }
+  std::vector<const Instruction*> instructions;
+  for (const Value& operand : operands) instructions.push_back(&operand.instruction());
+  for (const auto& line : operand_lines(instructions)) error.note(line);
   Instruction here;
   here.notes = notes;
   std::string line = "  at   " + (here.source().empty() ? std::string("unknown source") : here.source());
@@ -29,17 +25,6 @@ std::vector<ComputationRef> called_computations(const Program& program, const st
   std::vector<ComputationRef> out;
   for (const ComputationId id : ids) out.push_back(at(program.computations, id));
   return out;
-}
-
-void check_arity(const OpDef& op, int count) {
-  if (op.max_operands < 0) {
-    require(count >= op.min_operands, "needs at least {} operands, got {}", op.min_operands, count);
-  } else if (op.min_operands == op.max_operands) {
-    require(count == op.min_operands, "takes {} operand{}, got {}", op.min_operands, op.min_operands == 1 ? "" : "s", count);
-  } else {
-    require(count >= op.min_operands && count <= op.max_operands, "takes {} to {} operands, got {}", op.min_operands,
-            op.max_operands, count);
-  }
 }
 
 }  // namespace

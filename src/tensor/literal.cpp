@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/tensor/literal.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -97,6 +98,18 @@ Literal scalar_of(DType dtype, double value) {
 
 namespace {
 
+// `nan`, or with the payload where it is not the quiet NaN's: `-nan(0x1)`.
+template <class T>
+std::string nan_text(T value) {
+  using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
+  constexpr int kMantissa = kDTypeOf<T> == DType::kF16 ? 10 : kDTypeOf<T> == DType::kBF16 ? 7 : sizeof(T) == 4 ? 23 : 52;
+  const auto bits = static_cast<std::uint64_t>(std::bit_cast<Bits>(value));
+  const std::uint64_t payload = bits & ((std::uint64_t{1} << kMantissa) - 1);
+  const bool negative = (bits >> (sizeof(T) * 8 - 1)) != 0;
+  if (payload == std::uint64_t{1} << (kMantissa - 1)) return negative ? "-nan" : "nan";
+  return fmt::format("{}nan(0x{:x})", negative ? "-" : "", payload);
+}
+
 // Shortest decimal text that reads back to the same bits of T.
 template <class T>
 std::string element_text(T value) {
@@ -106,7 +119,7 @@ std::string element_text(T value) {
     return std::to_string(value);
   } else {
     const auto number = static_cast<double>(value);
-    if (std::isnan(number)) return std::signbit(number) ? "-nan" : "nan";
+    if (std::isnan(number)) return nan_text(value);
     if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
     if constexpr (kDTypeOf<T> == DType::kF64) return fmt::format("{}", number);
     return fmt::format("{}", static_cast<float>(value));
@@ -137,6 +150,7 @@ std::string Literal::str() const {
     return "(" + join(parts, ", ") + ")";
   }
   if (!type_.is_array()) return out;
+  if (type_.element_count() == 0) return "{}";
   std::int64_t next = 0;
   visit_dtype(type_.dtype(), [&]<class T>() { print_dim<T>(*this, 0, next, out); });
   return out;

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What builder, reader and verifier say alike about an op and its operands.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tessera/ir/op_def.h"
+
+namespace tessera {
+
+/// Error unless the op takes this many operands.
+void check_arity(const OpDef& op, int count);
+/// `  lhs  %x: f32[128,64] {data,-}    train.cpp:40`, one line per operand.
+std::vector<std::string> operand_lines(const std::vector<const Instruction*>& operands);
+/// Error unless there is one sharding per leaf of the type, each on a mesh, with one entry per dim and no axis used twice.
+void check_shardings(const Type& type, const Shardings& leaves);
+
+}  // namespace tessera

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+// Computations and their instructions.
+#include <algorithm>
+
+#include "emit_checks.h"
+#include "tessera/base/text.h"
+#include "tessera/ir/text.h"
+#include "text_reader.h"
+
+namespace tessera {
+namespace {
+
+// `opcode(..)` and what stands around it, before attributes are understood.
+struct RawInstruction {
+  std::string name;
+  std::size_t position = 0;  // of the opcode
+  const OpDef* op = nullptr;
+  std::optional<Type> declared;
+  std::vector<Id> operands;
+  std::optional<std::int64_t> number;  // Payload::kNumber
+  std::optional<Literal> literal;      // Payload::kLiteral
+  std::vector<TextAttribute> attributes;
+  std::vector<std::size_t> positions;  // of the attributes
+};
+
+bool is_list_of_computations(std::string_view name) {
+  return name == "branch_computations" || name == "called_computations";
+}
+
+// A `{..}` list of names with or without %.
+std::vector<std::string> read_names(std::string_view text) {
+  TextCursor in(text);
+  std::vector<std::string> out;
+  const bool braces = in.take("{");
+  if (braces && in.take("}")) return out;
+  do {
+    in.take("%");
+    out.emplace_back(in.identifier("a name"));
+  } while (braces && in.take(","));
+  if (braces) in.expect("}", "behind the names");
+  if (!in.at_end()) in.fail_expected("the end of the names");
+  return out;
+}
+
+// `{op_type="x" op_name="y" source_file="z" source_line=3 …}`
+void read_metadata(std::string_view text, Notes& notes) {
+  TextCursor in(text);
+  in.expect("{", "before the metadata");
+  while (!in.take("}")) {
+    const std::string key(in.identifier("a field of the metadata"));
+    in.expect("=", fmt::format("behind {}", key));
+    if (key == "op_type") {
+      notes.op_type = in.quoted("a text");
+    } else if (key == "op_name") {
+      notes.op_name = in.quoted("a text");
+    } else if (key == "source_file") {
+      notes.source_file = in.quoted("a text");
+    } else if (key == "source_line") {
+      const auto line = in.integer("a line number");
+      if (line < 0 || line > 1'000'000'000) in.fail_expected("a line number");
+      notes.source_line = static_cast<int>(line);
+    } else {
+      notes.metadata_rest.push_back({key, in.value("a value")});
+    }
+    in.take(",");
+  }
+}
+
+class ComputationReader {
+ public:
+  explicit ComputationReader(ModuleState& state) : state_(state), in_(state.in) {}
+
+  void read() {
+    in_.skip_blanks();
+    const auto start = in_.position();
+    const bool is_entry = in_.take_word("ENTRY");
+    if (is_entry && state_.program.entry >= 0) in_.fail_at(start, "a second ENTRY computation");
+    in_.take("%");
+    in_.skip_blanks();
+    const auto place = in_.position();
+    const auto name = in_.identifier("a computation");
+    out_.name = name;
+    read_signature();
+    in_.expect("{", "before the instructions");
+    while (!in_.take("}")) read_instruction();
+    if (out_.instructions.empty()) in_.fail_at(place, fmt::format("computation %{} has no instructions", name));
+    if (out_.root < 0) out_.root = out_.size() - 1;
+    while (in_.take(",")) {  // execution_thread="main"
+      in_.identifier("an attribute");
+      in_.expect("=", "behind the name of an attribute");
+      in_.value("a value");
+    }
+    finish_names();
+    order_parameters(place);
+    check_signature();
+    const auto id = static_cast<ComputationId>(state_.program.computations.size());
+    if (!state_.computations.emplace(name, id).second) in_.fail_at(place, fmt::format("a second computation %{}", name));
+    state_.program.computations.push_back(std::make_shared<const Computation>(std::move(out_)));
+    if (is_entry) state_.program.entry = id;
+  }
+
+ private:
+  // `(x: f32[2], y: f32[]) -> f32[2]`, which may be absent.
+  void read_signature() {
+    if (!in_.take("(")) return;
+    has_signature_ = true;
+    if (!in_.take(")")) {
+      do {
+        in_.take("%");
+        in_.identifier("a parameter");
+        in_.expect(":", "behind the name of a parameter");
+        in_.skip_blanks();
+        signature_positions_.push_back(in_.position());
+        signature_.push_back(read_type(in_));
+      } while (in_.take(","));
+      in_.expect(")", "behind the parameters");
+    }
+    in_.expect("->", "behind the parameters");
+    in_.skip_blanks();
+    signature_positions_.push_back(in_.position());
+    signature_.push_back(read_type(in_, LayoutRule::kBodyMayFollow));
+  }
+
+  void check_signature() {
+    if (!has_signature_) return;
+    const auto types = out_.parameter_types();
+    if (types.size() + 1 != signature_.size())
+      in_.fail_at(signature_positions_.front(),
+                  fmt::format("%{} lists {} parameters, its body has {}", out_.name, signature_.size() - 1, types.size()));
+    for (std::size_t i = 0; i < types.size(); ++i)
+      if (!(types[i] == signature_[i]))
+        in_.fail_at(signature_positions_[i], fmt::format("parameter {} is listed as {}, the body says {}", i,
+                                                         signature_[i].str(), types[i].str()));
+    if (!(signature_.back() == out_.root_type()))
+      in_.fail_at(signature_positions_.back(), fmt::format("the result is listed as {}, the root %{} is {}",
+                                                           signature_.back().str(), out_[out_.root].name, out_.root_type().str()));
+  }
+
+  // parameters_[k] is where parameter(k) stands.
+  void order_parameters(std::size_t place) {
+    out_.parameters.resize(numbers_.size(), -1);
+    for (const auto& [number, id, position] : numbers_) {
+      if (number < 0 || number >= isize(numbers_))
+        in_.fail_at(position, fmt::format("parameter({}) in a computation of {} parameters", number, numbers_.size()));
+      if (at(out_.parameters, number) >= 0) in_.fail_at(position, fmt::format("a second parameter({})", number));
+      at(out_.parameters, number) = id;
+    }
+    ensure(out_.root < out_.size(), "root out of range at {}", place);
+  }
+
+  // Nested instructions get their names when all written ones are known.
+  void finish_names() {
+    std::unordered_map<std::string, int> taken;
+    if (nested_.empty()) return;
+    for (const auto& instruction : out_.instructions) taken.emplace(instruction.name, 0);
+    for (const Id id : nested_) {
+      const std::string base(at(out_.instructions, id).op->name);
+      std::string name = base;
+      while (!taken.try_emplace(name, 0).second) name = fmt::format("{}.{}", base, ++taken[base]);
+      at(out_.instructions, id).name = std::move(name);
+    }
+  }
+
+  void read_instruction() {
+    const bool is_root = in_.take_word("ROOT");
+    in_.take("%");
+    in_.skip_blanks();
+    const auto place = in_.position();
+    const auto name = in_.identifier("an instruction or \"}\"");
+    if (names_.contains(name)) in_.fail_at(place, fmt::format("a second %{} in this computation", name));
+    in_.expect("=", fmt::format("behind the name {}", name));
+    RawInstruction raw;
+    raw.name = name;
+    if (type_is_next(in_)) raw.declared = read_type(in_);
+    read_call(raw, 0);
+    read_attributes(raw);
+    const Id id = finish(std::move(raw));
+    names_.emplace(name, id);
+    if (!is_root) return;
+    if (out_.root >= 0) in_.fail_at(place, "a second ROOT in this computation");
+    out_.root = id;
+  }
+
+  // `opcode(..)`
+  void read_call(RawInstruction& raw, int depth) {
+    in_.skip_blanks();
+    raw.position = in_.position();
+    const auto opcode = in_.identifier("an op");
+    raw.op = state_.table.find(opcode);
+    if (raw.op == nullptr) with_place(in_, raw.position, [&] { return &state_.table.get(opcode); });
+    in_.expect("(", fmt::format("behind {}", opcode));
+    switch (raw.op->payload) {
+      case Payload::kNumber: raw.number = in_.integer(fmt::format("the number of the {}", opcode)); break;
+      case Payload::kLiteral:
+        if (!raw.declared) in_.fail_at(raw.position, fmt::format("{} needs a type before it", opcode));
+        raw.literal = read_literal(in_, *raw.declared);
+        break;
+      case Payload::kOperands:
+        if (in_.next_is(")")) break;
+        do {
+          raw.operands.push_back(read_operand(depth));
+        } while (in_.take(","));
+        break;
+    }
+    in_.expect(")", fmt::format("behind the operands of {}", opcode));
+  }
+
+  // `[type] name`, or a nested instruction `[type] opcode(..)`.
+  Id read_operand(int depth) {
+    std::optional<Type> declared;
+    in_.skip_blanks();
+    const auto type_place = in_.position();
+    if (!in_.next_is("%") && type_is_next(in_)) declared = read_type(in_);
+    in_.skip_blanks();
+    const auto place = in_.position();
+    const bool percent = in_.take("%");
+    const auto word = in_.identifier("an operand");
+    if (!percent && in_.next_is("(")) return read_nested(place, std::move(declared), depth);
+    const auto found = names_.find(word);
+    if (found == names_.end()) in_.fail_at(place, fmt::format("unknown value %{}{}", word, nearest_value(word)));
+    const Type& type = out_[found->second].type;
+    if (declared && !(*declared == type))
+      in_.fail_at(type_place, fmt::format("operand %{} is {}, the text says {}", word, type.str(), declared->str()));
+    return found->second;
+  }
+
+  Id read_nested(std::size_t place, std::optional<Type> declared, int depth) {
+    if (depth >= kDeepestNesting) in_.fail_at(place, fmt::format("instructions nested deeper than {}", kDeepestNesting));
+    in_.seek(place);
+    RawInstruction raw;
+    raw.declared = std::move(declared);
+    read_call(raw, depth + 1);
+    const Id id = finish(std::move(raw));
+    nested_.push_back(id);
+    return id;
+  }
+
+  std::string nearest_value(std::string_view name) const {
+    constexpr std::size_t kMostCandidates = 20000;  // edit distances are slow; an error should not be
+    if (names_.size() > kMostCandidates) return {};
+    std::vector<std::string> known;
+    for (const auto& [other, id] : names_) known.emplace_back(other);
+    std::sort(known.begin(), known.end());
+    const auto near = nearest_name(name, known);
+    return near.empty() ? "; operands come before their users" : fmt::format("; did you mean \"{}\"?", near);
+  }
+
+  void read_attributes(RawInstruction& raw) {
+    while (in_.take(",")) {
+      in_.skip_blanks();
+      raw.positions.push_back(in_.position());
+      std::string name(in_.identifier("an attribute"));
+      for (const auto& other : raw.attributes)
+        if (other.name == name) in_.fail_at(raw.positions.back(), fmt::format("attribute {} stands twice", name));
+      if (raw.attributes.size() == 1000) in_.fail_at(raw.positions.back(), "more than 1000 attributes");
+      in_.expect("=", fmt::format("behind {}", name));
+      raw.attributes.push_back({name, in_.value(fmt::format("the value of {}", name))});
+    }
+  }
+
+  Id finish(RawInstruction raw) {
+    const Id id = out_.size();
+    Instruction out;
+    out.op = raw.op;
+    out.name = std::move(raw.name);
+    out.operands = std::move(raw.operands);
+    PendingSharding sharding{static_cast<ComputationId>(state_.program.computations.size()), id, raw.position, {}, {}};
+    Notes notes;
+    std::vector<TextAttribute> own;
+    if (raw.number) own.push_back({"number", std::to_string(*raw.number)});
+    for (std::size_t i = 0; i < raw.attributes.size(); ++i)
+      with_place(in_, raw.positions[i], [&] { take_common(raw.attributes[i], raw.positions[i], out, notes, sharding, own); });
+    resolve_called(raw, out, own);
+    with_place(in_, raw.position, [&] { read_own_attributes(raw, std::move(own), out, notes); });
+    infer_type(raw, out);
+    if (raw.number) numbers_.push_back({*raw.number, id, raw.position});
+    if (!sharding.hlo.empty() || !sharding.sdy.empty()) state_.shardings.push_back(std::move(sharding));
+    if (!(notes == Notes{})) out.notes = std::make_shared<const Notes>(std::move(notes));
+    out_.instructions.push_back(std::move(out));
+    return id;
+  }
+
+  // The attributes every instruction takes; others go on to the row.
+  void take_common(TextAttribute& attribute, std::size_t position, Instruction& out, Notes& notes, PendingSharding& sharding,
+                   std::vector<TextAttribute>& own) {
+    if (attribute.name == "sharding") {
+      sharding.hlo = std::move(attribute.text);
+      sharding.position = position;
+    } else if (attribute.name == "metadata") {
+      read_metadata(attribute.text, notes);
+    } else if (attribute.name == "frontend_attributes") {
+      for (auto& [key, value] : read_frontend_attributes(attribute.text)) {
+        const bool own_key = key == kOwnShardingKey;
+        if (!own_key && key != kSdyShardingKey) {
+          notes.frontend_attributes.emplace_back(std::move(key), std::move(value));
+        } else if (own_key || sharding.sdy.empty()) {
+          sharding.sdy = std::move(value);
+          sharding.position = position;
+        }
+      }
+    } else if (attribute.name == "control-predecessors") {
+      for (const auto& name : read_names(attribute.text)) {
+        const auto found = names_.find(name);
+        require(found != names_.end(), "unknown value %{}{}", name, nearest_value(name));
+        out.control_predecessors.push_back(found->second);
+      }
+    } else {
+      own.push_back(std::move(attribute));
+    }
+  }
+
+  void resolve_called(const RawInstruction& raw, Instruction& out, std::vector<TextAttribute>& own) {
+    for (const auto name : raw.op->called) {
+      const auto found = std::find_if(own.begin(), own.end(), [&](const TextAttribute& a) { return a.name == name; });
+      if (found == own.end()) continue;
+      const std::string text = std::move(found->text);
+      own.erase(found);
+      std::size_t position = raw.position;
+      for (std::size_t i = 0; i < raw.positions.size(); ++i)
+        if (raw.attributes[i].name == name) position = raw.positions[i];
+      with_place(in_, position, [&] {
+        const auto names = read_names(text);
+        require(names.size() == 1 || is_list_of_computations(name), "{} names one computation, got {}", name, names.size());
+        for (const auto& callee : names) out.called.push_back(computation_named(callee));
+      });
+    }
+  }
+
+  ComputationId computation_named(const std::string& name) const {
+    const auto found = state_.computations.find(name);
+    if (found != state_.computations.end()) return found->second;
+    std::vector<std::string> known;
+    for (const auto& computation : state_.program.computations) known.push_back(computation->name);
+    const auto near = nearest_name(name, known);
+    fail("unknown computation %{}{}", name,
+         near.empty() ? "; computations come before their users" : fmt::format("; did you mean \"{}\"?", near));
+  }
+
+  static void read_own_attributes(const RawInstruction& raw, std::vector<TextAttribute> own, Instruction& out, Notes& notes) {
+    AttributeReader reader(std::move(own));
+    if (raw.literal) reader.literal = &*raw.literal;
+    try {
+      if (raw.op->parse != nullptr) out.attributes = raw.op->parse(reader);
+    } catch (Error& error) {
+      error.prefix(fmt::format("{}: ", raw.op->name));
+      throw;
+    }
+    notes.other = in_print_order(reader.rest());
+  }
+
+  void infer_type(const RawInstruction& raw, Instruction& out) {
+    const OpDef& op = *raw.op;
+    if (!raw.declared && !op.type_inferable) in_.fail_at(raw.position, fmt::format("{} needs a type before it", op.name));
+    OpView view{op, {}, raw.declared.value_or(Type()), out.attributes, {}};
+    std::vector<const Instruction*> operands;
+    for (const Id id : out.operands) {
+      operands.push_back(&out_[id]);
+      view.operands.push_back(operands.back()->type);
+    }
+    for (const ComputationId id : out.called) view.called.push_back(at(state_.program.computations, id));
+    with_place(in_, raw.position, [&] {
+      try {
+        check_arity(op, isize(operands));
+        out.type = op.infer != nullptr ? op.infer(view) : view.result;
+        require(!raw.declared || out.type == *raw.declared, "the text says {}, the operands give {}", view.result.str(),
+                out.type.str());
+      } catch (Error& error) {
+        error.prefix(fmt::format("{}: ", op.name));
+        for (const auto& line : operand_lines(operands)) error.note(line);
+        throw;
+      }
+    });
+    if (raw.declared) out.type = *raw.declared;  // keeps the layout
+  }
+
+  struct ParameterNumber {
+    std::int64_t number;
+    Id id;
+    std::size_t position;
+  };
+  ModuleState& state_;
+  TextCursor& in_;
+  Computation out_;
+  std::unordered_map<std::string_view, Id> names_;
+  std::vector<Id> nested_;
+  std::vector<ParameterNumber> numbers_;
+  bool has_signature_ = false;
+  std::vector<Type> signature_;  // the parameters', then the result's
+  std::vector<std::size_t> signature_positions_;
+};
+
+}  // namespace
+
+void read_computation(ModuleState& state) { ComputationReader(state).read(); }
+
+Program parse_program(std::string_view text, const OpTable& table, const ParseOptions& options) {
+  ModuleState state{TextCursor(text, options.file_name), table, {}, {}, {}};
+  const ModuleHeader header = read_header(state.in, state.program);
+  while (!state.in.at_end()) read_computation(state);
+  if (state.program.computations.empty()) state.in.fail_expected("a computation");
+  if (state.program.entry < 0) state.program.entry = static_cast<ComputationId>(state.program.computations.size()) - 1;
+  check_header(state.in, header, state.program);
+  attach_shardings(state, header);
+  return std::move(state.program);
+}
+
+}  // namespace tessera

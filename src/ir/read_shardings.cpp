@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sharding texts of a module, all at once, to axes of as few meshes as say them all.
+#include <algorithm>
+
+#include "emit_checks.h"
+#include "tessera/base/text.h"
+#include "tessera/sharding/hlo_sharding.h"
+#include "text_reader.h"
+
+namespace tessera {
+namespace {
+
+class ShardingAttacher {
+ public:
+  ShardingAttacher(ModuleState& state, const ModuleHeader& header) : state_(state), header_(header) {}
+
+  void run() {
+    Program& program = state_.program;
+    if (!header_.meshes.empty())
+      program.meshes =
+          with_place(state_.in, header_.meshes_position, [&] { return parse_sdy_meshes(header_.meshes); });
+    if (state_.shardings.empty() && program.meshes.empty()) return;
+    find_device_count();
+    for (const auto& item : state_.shardings) collect(item);
+    if (!leaves_.empty()) {
+      try {
+        converted_ = to_axes(leaves_, program.num_partitions, program.meshes);
+      } catch (const Error&) {
+        explain_failure();
+        throw;
+      }
+    }
+    attach_all();
+  }
+
+ private:
+  const std::vector<HloSharding>& parsed(const PendingSharding& item) {
+    auto& slot = parsed_[item.hlo];
+    if (slot.empty() && item.hlo != "{}")
+      slot = with_place(state_.in, item.position, [&] { return parse_hlo_sharding(item.hlo); });
+    return slot;
+  }
+
+  // num_partitions of the header, else what meshes or shardings say; all must agree.
+  void find_device_count() {
+    Program& program = state_.program;
+    std::int64_t count = header_.has_num_partitions ? program.num_partitions : 0;
+    const auto agree = [&](std::int64_t own, std::size_t position, std::string_view what) {
+      if (count == 0) count = own;
+      if (own != count)
+        state_.in.fail_at(position, fmt::format("{} is over {} devices, the module over {}", what, own, count));
+    };
+    for (const auto& mesh : program.meshes) agree(mesh.device_count(), header_.meshes_position, mesh.str());
+    std::int64_t highest = 0;
+    std::size_t highest_position = 0;
+    for (const auto& item : state_.shardings) {
+      if (!item.sdy.empty()) continue;
+      for (const auto& leaf : parsed(item)) {
+        if (leaf.kind == HloSharding::Kind::kTiled)
+          agree(static_cast<std::int64_t>(leaf.devices.size()), item.position, "this sharding");
+        if (leaf.device <= highest) continue;
+        highest = leaf.device;
+        highest_position = item.position;
+      }
+    }
+    if (count == 0) count = highest + 1;
+    if (highest >= count)
+      state_.in.fail_at(highest_position, fmt::format("device {} in a module over {} devices", highest, count));
+    if (count > (std::int64_t{1} << 20)) state_.in.fail_at(highest_position, "more than 2^20 devices");
+    program.num_partitions = count;
+  }
+
+  [[nodiscard]] const Type& type_of(const PendingSharding& item) const {
+    return state_.program[item.computation][item.instruction].type;
+  }
+
+  static int ndim_of(const Type& leaf) { return leaf.is_array() ? leaf.ndim() : 0; }
+
+  // One text leaf for each leaf of the type: a single sharding on a tuple counts for all.
+  template <class T>
+  static const T& leaf_of(const std::vector<T>& given, std::size_t leaf, std::size_t count, const Type& type) {
+    require(given.size() == count || given.size() == 1, "{} shardings for the {} leaves of {}", given.size(), count, type.str());
+    return given.size() == 1 ? given.front() : given[leaf];
+  }
+
+  // Notes which (text, ndim) pairs there are to convert.
+  void collect(const PendingSharding& item) {
+    if (!item.sdy.empty()) return;
+    const Type& type = type_of(item);
+    const auto types = type.leaves();
+    const auto& given = parsed(item);
+    with_place(state_.in, item.position, [&] {
+      for (std::size_t i = 0; i < types.size(); ++i) {
+        const HloSharding& leaf = leaf_of(given, i, types.size(), type);
+        const int ndim = ndim_of(types[i]);
+        if (leaf.kind == HloSharding::Kind::kTiled) {
+          const auto own = isize(leaf.tile_dims) - isize(leaf.subgroup_types);
+          require(own == ndim, "sharding {} has {} dim{}, {} has {}", hlo_sharding_text(leaf), own, own == 1 ? "" : "s",
+                  types[i].str(), ndim);
+        }
+        HloSharding bare = leaf;
+        bare.suffix.clear();
+        const auto [entry, fresh] = index_.try_emplace(key_of(bare, ndim), leaves_.size());
+        if (!fresh) continue;
+        leaves_.emplace_back(std::move(bare), ndim);
+        leaf_items_.push_back(&item);
+      }
+      require(types.empty() ? given.size() <= 1 : !given.empty(), "{} shardings for the {} leaves of {}", given.size(), types.size(),
+              type.str());
+    });
+  }
+
+  static std::string key_of(const HloSharding& bare, int ndim) { return fmt::format("{}{}", hlo_sharding_text(bare), ndim); }
+
+  // Converts one by one to find the text at fault.
+  void explain_failure() {
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      std::vector<Mesh> meshes = state_.program.meshes;
+      with_place(state_.in, leaf_items_[i]->position, [&] { to_axes({leaves_[i]}, state_.program.num_partitions, meshes); });
+    }
+  }
+
+  ShardingRef convert(const PendingSharding& item, std::string& suffix) {
+    const Type& type = type_of(item);
+    const auto types = type.leaves();
+    Shardings out;
+    if (!item.sdy.empty()) {
+      const auto given = parse_sdy_shardings(item.sdy, state_.program.meshes);
+      for (std::size_t i = 0; i < types.size(); ++i) out.push_back(leaf_of(given, i, types.size(), type));
+      for (const auto& leaf : out)
+        require(leaf.mesh.device_count() == state_.program.num_partitions, "{} has {} devices, the module {}", leaf.mesh.str(),
+                leaf.mesh.device_count(), state_.program.num_partitions);
+    } else {
+      const auto& given = parsed(item);
+      for (std::size_t i = 0; i < types.size(); ++i) {
+        HloSharding bare = leaf_of(given, i, types.size(), type);
+        if (types.size() == 1) suffix = bare.suffix;
+        bare.suffix.clear();
+        out.push_back(at(converted_, index_.at(key_of(bare, ndim_of(types[i])))));
+      }
+    }
+    check_shardings(type, out);
+    return make_shardings(std::move(out));
+  }
+
+  void attach_all() {
+    std::unordered_map<std::string, std::pair<ShardingRef, std::string>> made;  // by texts and type: equal ones share
+    for (std::size_t i = 0; i < state_.shardings.size();) {
+      const auto id = state_.shardings[i].computation;
+      auto computation = std::make_shared<Computation>(*at(state_.program.computations, id));
+      for (; i < state_.shardings.size() && state_.shardings[i].computation == id; ++i) {
+        const auto& item = state_.shardings[i];
+        Instruction& instruction = at(computation->instructions, item.instruction);
+        auto& [ref, suffix] = made[fmt::format("{}|{}|{}", item.hlo, item.sdy, instruction.type.str())];
+        if (!ref) ref = with_place(state_.in, item.position, [&, text = &suffix] { return convert(item, *text); });
+        instruction.sharding = ref;
+        if (!suffix.empty()) instruction.notes = with_frontend_attribute(instruction.notes, kShardingSuffixKey, suffix);
+      }
+      at(state_.program.computations, id) = std::move(computation);
+    }
+  }
+
+  ModuleState& state_;
+  const ModuleHeader& header_;
+  std::unordered_map<std::string, std::vector<HloSharding>> parsed_;
+  std::vector<std::pair<HloSharding, int>> leaves_;
+  std::vector<const PendingSharding*> leaf_items_;
+  std::unordered_map<std::string, std::size_t> index_;
+  std::vector<Sharding> converted_;
+};
+
+}  // namespace
+
+void attach_shardings(ModuleState& state, const ModuleHeader& header) { ShardingAttacher(state, header).run(); }
+
+}  // namespace tessera

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// `f32[2,3]{1,0:T(8,128)}`, `(f32[], (s32[2]{0}, token[]))`.
+#include <algorithm>
+
+#include "tessera/base/text.h"
+#include "text_reader.h"
+
+namespace tessera {
+namespace {
+
+Dims read_dims(TextCursor& in) {
+  Dims dims;
+  in.expect("[", "before the sizes");
+  if (in.take("]")) return dims;
+  do {
+    in.skip_blanks();
+    const auto place = in.position();
+    if (in.next_is("<=") || in.next_is("?")) in.fail_at(place, "sizes that are known only at run time are not supported");
+    dims.push_back(in.integer("a size"));
+    if (dims.back() < 0) in.fail_at(place, "a size may not be negative");
+  } while (in.take(","));
+  in.expect("]", "behind the sizes");
+  return dims;
+}
+
+// Behind `{`. Everything from `:` on describes tiles of other hardware and is dropped.
+Dims read_layout(TextCursor& in, int ndim) {
+  in.skip_blanks();
+  const auto place = in.position();
+  Dims layout;
+  if (!in.next_is(":") && !in.next_is("}")) {
+    do {
+      layout.push_back(in.integer("a dim of the layout"));
+    } while (in.take(","));
+  }
+  if (in.take(":")) {
+    while (!in.next_is("}") && !in.at_end()) {
+      if (!in.take(",")) in.value("\"}\" behind the layout");
+    }
+  }
+  in.expect("}", "behind the layout");
+  auto sorted = layout;
+  std::sort(sorted.begin(), sorted.end());
+  bool ordered = isize(layout) == ndim || layout.empty();
+  for (int i = 0; i < isize(sorted); ++i) ordered = ordered && at(sorted, i) == i;
+  if (!ordered) in.fail_at(place, fmt::format("the layout must order the {} dims, got {{{}}}", ndim, join(layout, ",")));
+  return layout;
+}
+
+bool layout_is_next(TextCursor& in, LayoutRule rule) {
+  if (!in.next_is("{")) return false;
+  if (rule == LayoutRule::kAnywhere) return true;
+  const auto place = in.position();
+  in.take("{");
+  const char next = in.peek();
+  in.seek(place);
+  return next == ':' || (next >= '0' && next <= '9');
+}
+
+Type read_array(TextCursor& in, LayoutRule rule) {
+  in.skip_blanks();
+  const auto place = in.position();
+  const auto name = in.identifier("a type such as f32[2,3]");
+  if (name == "token") {
+    in.expect("[", "behind token");
+    in.expect("]", "behind token[");
+    if (layout_is_next(in, rule) && in.take("{")) read_layout(in, 0);
+    return Type::token();
+  }
+  const auto dtype = with_place(in, place, [&] { return dtype_from_name(name); });
+  auto dims = read_dims(in);
+  Dims layout;
+  if (layout_is_next(in, rule) && in.take("{")) layout = read_layout(in, isize(dims));
+  return with_place(in, place, [&] { return Type::array(dtype, std::move(dims), std::move(layout)); });
+}
+
+Type read_nested(TextCursor& in, LayoutRule rule, int depth) {
+  if (!in.next_is("(")) return read_array(in, rule);
+  if (depth >= kDeepestNesting) in.fail_at(in.position(), fmt::format("types nested deeper than {}", kDeepestNesting));
+  in.take("(");
+  std::vector<Type> elements;
+  if (!in.take(")")) {
+    do {
+      elements.push_back(read_nested(in, LayoutRule::kAnywhere, depth + 1));
+    } while (in.take(","));
+    in.expect(")", "behind the types of a tuple");
+  }
+  return Type::tuple(std::move(elements));
+}
+
+}  // namespace
+
+Type read_type(TextCursor& in, LayoutRule rule) { return read_nested(in, rule, 0); }
+
+bool type_is_next(TextCursor& in) {
+  if (in.next_is("(")) return true;
+  const auto word = in.peek_identifier();
+  const auto end = in.position() + word.size();
+  return !word.empty() && end < in.text().size() && in.text()[end] == '[';
+}
+
+}  // namespace tessera

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of the HLO text reader.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "tessera/base/text_cursor.h"
+#include "tessera/ir/op_def.h"
+#include "tessera/ir/program.h"
+
+namespace tessera {
+
+/// Types nested deeper than this, and nested instructions, are an error: the reader is recursive.
+inline constexpr int kDeepestNesting = 100;
+
+/// Where a layout may stand: behind the result type of a computation's header, `{` may also open the body.
+enum class LayoutRule : std::uint8_t { kAnywhere, kBodyMayFollow };
+Type read_type(TextCursor& in, LayoutRule rule = LayoutRule::kAnywhere);
+/// True when a type comes next: `(` or a word followed by `[`.
+bool type_is_next(TextCursor& in);
+Literal read_literal(TextCursor& in, const Type& type);
+/// `{k="v",k2={raw}}`
+std::vector<std::pair<std::string, std::string>> read_frontend_attributes(std::string_view text);
+
+/// Runs f; an Error without a place gets that of `position`.
+template <class F>
+auto with_place(const TextCursor& in, std::size_t position, F&& f) {
+  try {
+    return f();
+  } catch (Error& error) {
+    throw Error(error.what()).prefix(in.place(position)).note(in.excerpt(position));
+  }
+}
+
+/// The sharding texts of an instruction; turned into axes when the whole module has been read.
+struct PendingSharding {
+  ComputationId computation = 0;
+  Id instruction = 0;
+  std::size_t position = 0;
+  std::string hlo;  // of sharding=; empty when absent
+  std::string sdy;  // of tessera.sharding or xla.sdy.sharding; empty when absent
+};
+
+/// What the header says that is only checked or used at the end.
+struct ModuleHeader {
+  std::size_t entry_layout_position = 0;
+  std::string entry_layout;  // empty when absent
+  std::size_t meshes_position = 0;
+  std::string meshes;
+  bool has_num_partitions = false;
+  std::size_t alias_position = 0;
+};
+ModuleHeader read_header(TextCursor& in, Program& program);
+/// Checks entry_computation_layout and input_output_alias against the entry computation.
+void check_header(const TextCursor& in, const ModuleHeader& header, const Program& program);
+/// The header attributes in the order in which they print.
+int header_order(std::string_view name);
+
+/// Notes::other in print order: backend_config last.
+std::vector<TextAttribute> in_print_order(std::vector<TextAttribute> other);
+
+/// State shared by the computations of a module.
+struct ModuleState {
+  TextCursor in;
+  const OpTable& table;
+  Program program;
+  std::unordered_map<std::string_view, ComputationId> computations;
+  std::vector<PendingSharding> shardings;
+};
+/// Reads `name (..) -> .. { .. }` and appends it to the program.
+void read_computation(ModuleState& state);
+void attach_shardings(ModuleState& state, const ModuleHeader& header);
+
+inline constexpr std::string_view kMeshesKey = "xla.sdy.meshes";
+inline constexpr std::string_view kSdyShardingKey = "xla.sdy.sharding";
+inline constexpr std::string_view kOwnShardingKey = "tessera.sharding";
+inline constexpr std::string_view kShardingSuffixKey = "tessera.sharding_suffix";  // ` shard_as 1` behind sharding={..}
+inline constexpr std::string_view kPartitionedKey = "tessera.partitioned";
+
+}  // namespace tessera

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Program -> HLO text, in XLA's print order.
+#include <algorithm>
+
+#include "sharding_texts.h"
+#include "tessera/base/text.h"
+#include "tessera/ir/text.h"
+#include "tessera/sharding/hlo_sharding.h"
+#include "text_reader.h"
+
+namespace tessera {
+namespace {
+
+std::string frontend_text(const std::vector<std::pair<std::string, std::string>>& list) {
+  std::vector<std::string> parts;
+  for (const auto& [key, value] : list) parts.push_back(fmt::format("{}={}", key, quote(value)));
+  return "{" + join(parts, ",") + "}";
+}
+
+bool xla_knows(std::string_view key) { return !key.starts_with("xla.sdy.") && !key.starts_with("tessera."); }
+
+std::string index_text(const Dims& index) { return "{" + join(index, ",") + "}"; }
+
+std::string aliases_text(const std::vector<Alias>& aliases) {
+  std::vector<std::string> parts;
+  for (const auto& alias : aliases)
+    parts.push_back(fmt::format("{}: ({}, {}, {})", index_text(alias.output), alias.parameter, index_text(alias.parameter_index),
+                                alias.must ? "must-alias" : "may-alias"));
+  return "{ " + join(parts, ", ") + " }";
+}
+
+std::string entry_layout_text(const Computation& entry) {
+  std::vector<std::string> types;
+  for (const auto& type : entry.parameter_types()) types.push_back(type.str(true));
+  return fmt::format("{{({})->{}}}", join(types, ", "), entry.root_type().str(true));
+}
+
+std::string bools_text(const std::vector<bool>& flags) { return field_text(flags); }
+
+// What stands between the parentheses for rows that carry a literal: field_text without the type.
+std::string literal_text(const Instruction& instruction, const std::string& text) {
+  const auto type = instruction.type.str();
+  return text.starts_with(type + " ") ? text.substr(type.size() + 1) : text;
+}
+
+std::string metadata_text(const Notes& notes) {
+  std::vector<std::string> parts;
+  if (!notes.op_type.empty()) parts.push_back("op_type=" + quote(notes.op_type));
+  if (!notes.op_name.empty()) parts.push_back("op_name=" + quote(notes.op_name));
+  if (!notes.source_file.empty()) parts.push_back("source_file=" + quote(notes.source_file));
+  if (notes.source_line != 0) parts.push_back(fmt::format("source_line={}", notes.source_line));
+  for (const auto& item : notes.metadata_rest) parts.push_back(item.name + "=" + item.text);
+  return join(parts, " ");
+}
+
+class Printer {
+ public:
+  Printer(const Program& program, const PrintOptions& options, ShardingTexts* shardings)
+      : program_(program), options_(options), shardings_(shardings) {}
+
+  std::string program() {
+    header();
+    for (ComputationId id = 0; id < isize(program_.computations); ++id) computation(id);
+    return std::move(out_);
+  }
+
+  std::string instruction(const Computation& computation, Id id) {
+    computation_ = &computation;
+    line(id);
+    return std::move(out_);
+  }
+
+ private:
+  void header() {
+    out_ += "HloModule " + program_.name;
+    std::vector<TextAttribute> all = program_.other;
+    if (!program_.aliases.empty()) all.push_back({"input_output_alias", aliases_text(program_.aliases)});
+    if (program_.entry >= 0) all.push_back({"entry_computation_layout", entry_layout_text(program_.entry_computation())});
+    if (!program_.propagate_to_parameters.empty())
+      all.push_back({"allow_spmd_sharding_propagation_to_parameters", bools_text(program_.propagate_to_parameters)});
+    if (!program_.propagate_to_output.empty())
+      all.push_back({"allow_spmd_sharding_propagation_to_output", bools_text(program_.propagate_to_output)});
+    if (program_.replica_count != 1) all.push_back({"replica_count", std::to_string(program_.replica_count)});
+    if (program_.num_partitions != 1) all.push_back({"num_partitions", std::to_string(program_.num_partitions)});
+    std::stable_sort(all.begin(), all.end(), [](const TextAttribute& a, const TextAttribute& b) {
+      return header_order(a.name) < header_order(b.name);
+    });
+    auto frontend = kept(program_.frontend_attributes);
+    if (!options_.for_xla) {
+      if (shardings_ != nullptr && !shardings_->meshes_text().empty())
+        frontend.emplace_back(kMeshesKey, shardings_->meshes_text());
+      if (program_.partitioned) frontend.emplace_back(kPartitionedKey, "true");
+    }
+    if (!frontend.empty()) all.push_back({"frontend_attributes", frontend_text(frontend)});
+    for (const auto& attribute : all) out_ += fmt::format(", {}={}", attribute.name, attribute.text);
+    out_ += "\n";
+  }
+
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> kept(
+      std::vector<std::pair<std::string, std::string>> list) const {
+    if (options_.for_xla) std::erase_if(list, [](const auto& item) { return !xla_knows(item.first); });
+    return list;
+  }
+
+  void computation(ComputationId id) {
+    computation_ = &program_[id];
+    out_ += id == program_.entry ? "\nENTRY %" : "\n%";
+    out_ += computation_->name + " (";
+    for (std::size_t k = 0; k < computation_->parameters.size(); ++k) {
+      const Instruction& parameter = (*computation_)[computation_->parameters[k]];
+      out_ += fmt::format("{}{}: {}", k == 0 ? "" : ", ", parameter.name, parameter.type.str());
+    }
+    out_ += fmt::format(") -> {} {{\n", computation_->root_type().str());
+    for (Id i = 0; i < computation_->size(); ++i) {
+      out_ += i == computation_->root ? "  ROOT " : "  ";
+      line(i);
+      out_ += '\n';
+    }
+    out_ += "}\n";
+  }
+
+  void line(Id id) {
+    const Instruction& instruction = (*computation_)[id];
+    out_ += fmt::format("%{} = {} {}(", instruction.name, instruction.type.str(true), instruction.op->name);
+    auto texts = instruction.attributes ? instruction.attributes->texts() : std::vector<TextAttribute>{};
+    payload(instruction, texts);
+    out_ += ')';
+    for (const auto& attribute : texts) add(attribute.name, attribute.text);
+    const auto other = instruction.notes ? in_print_order(instruction.notes->other) : std::vector<TextAttribute>{};
+    called(instruction);
+    for (const auto& attribute : other)
+      if (attribute.name != "backend_config") add(attribute.name, attribute.text);
+    annotations(instruction);
+    for (const auto& attribute : other)
+      if (attribute.name == "backend_config") add(attribute.name, attribute.text);
+  }
+
+  void add(std::string_view name, std::string_view text) {
+    out_ += ", ";
+    out_ += name;
+    out_ += '=';
+    out_ += text;
+  }
+
+  // Operands, or the first attribute where the row's payload is one; removes that from the texts.
+  void payload(const Instruction& instruction, std::vector<TextAttribute>& texts) {
+    if (instruction.op->payload == Payload::kOperands) {
+      for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
+        out_ += i == 0 ? "%" : ", %";
+        out_ += (*computation_)[instruction.operands[i]].name;
+      }
+      return;
+    }
+    ensure(!texts.empty(), "%{}: {} carries no attributes", instruction.name, instruction.op->name);
+    out_ += instruction.op->payload == Payload::kLiteral ? literal_text(instruction, texts.front().text) : texts.front().text;
+    texts.erase(texts.begin());
+  }
+
+  void called(const Instruction& instruction) {
+    if (instruction.called.empty()) return;
+    std::vector<std::string_view> single;
+    std::string_view list;
+    for (const auto name : instruction.op->called) {
+      if (name == "branch_computations" || name == "called_computations")
+        list = name;
+      else
+        single.push_back(name);
+    }
+    const auto name_of = [&](ComputationId id) { return "%" + program_[id].name; };
+    const bool predicate = !instruction.operands.empty() &&
+                           (*computation_)[instruction.operands[0]].type == Type::scalar(DType::kPred);
+    const bool as_list = !list.empty() && (single.empty() || single.size() != instruction.called.size() ||
+                                           (instruction.op->role == Role::kConditional && !predicate));
+    if (!as_list) {
+      ensure(instruction.called.size() <= single.size(), "%{}: {} computations called, {} attributes for them", instruction.name,
+             instruction.called.size(), single.size());
+      for (std::size_t k = 0; k < instruction.called.size(); ++k) add(single[k], name_of(instruction.called[k]));
+      return;
+    }
+    std::vector<std::string> names;
+    for (const ComputationId id : instruction.called) names.push_back(name_of(id));
+    add(list, "{" + join(names, ", ") + "}");
+  }
+
+  // Sharding, frontend attributes, control predecessors, metadata.
+  void annotations(const Instruction& instruction) {
+    auto frontend = instruction.notes ? instruction.notes->frontend_attributes
+                                      : std::vector<std::pair<std::string, std::string>>{};
+    if (instruction.sharding) {
+      std::string text = shardings_ != nullptr ? shardings_->hlo_text(instruction)
+                                               : hlo_sharding_text(*instruction.sharding, instruction.type.is_tuple());
+      const auto suffix = std::find_if(frontend.begin(), frontend.end(), [](const auto& a) { return a.first == kShardingSuffixKey; });
+      if (suffix != frontend.end() && instruction.sharding->size() == 1) {
+        add_suffix(text, suffix->second);
+        frontend.erase(suffix);
+      }
+      add("sharding", text);
+      if (shardings_ != nullptr && !options_.for_xla)
+        if (auto attribute = shardings_->attribute(instruction)) frontend.push_back(std::move(*attribute));
+    }
+    frontend = kept(std::move(frontend));
+    if (!frontend.empty()) add("frontend_attributes", frontend_text(frontend));
+    if (!instruction.control_predecessors.empty()) {
+      std::vector<std::string> names;
+      for (const Id id : instruction.control_predecessors) names.push_back("%" + (*computation_)[id].name);
+      add("control-predecessors", "{" + join(names, ", ") + "}");
+    }
+    if (!instruction.notes) return;
+    const auto metadata = metadata_text(*instruction.notes);
+    if (!metadata.empty()) add("metadata", "{" + metadata + "}");
+  }
+
+  // Before the brace that closes the leaf: a tuple of one leaf has two.
+  static void add_suffix(std::string& text, const std::string& suffix) {
+    const bool tuple = text.size() > 2 && text[1] == '{';
+    text.insert(text.size() - (tuple ? 2 : 1), suffix);
+  }
+
+  const Program& program_;
+  const PrintOptions& options_;
+  ShardingTexts* shardings_;
+  const Computation* computation_ = nullptr;
+  std::string out_;
+};
+
+}  // namespace
+
+std::vector<TextAttribute> in_print_order(std::vector<TextAttribute> other) {
+  std::stable_partition(other.begin(), other.end(), [](const TextAttribute& a) { return a.name != "backend_config"; });
+  return other;
+}
+
+std::string print_program(const Program& program, const PrintOptions& options) {
+  ShardingTexts shardings(program);
+  return Printer(program, options, &shardings).program();
+}
+
+std::string print_instruction(const Program& program, const Computation& computation, Id id) {
+  return Printer(program, {}, nullptr).instruction(computation, id);
+}
+
+}  // namespace tessera

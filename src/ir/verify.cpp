@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unordered_set>
+
+#include "emit_checks.h"
+#include "tessera/base/text.h"
+#include "tessera/base/text_cursor.h"
+#include "tessera/ir/text.h"
+
+namespace tessera {
+namespace {
+
+bool is_name(std::string_view name) {
+  return !name.empty() && TextCursor(name).peek_identifier() == name;
+}
+
+void verify_operands(const Computation& computation, Id id) {
+  const Instruction& instruction = computation[id];
+  for (const Id operand : instruction.operands) {
+    ensure(operand >= 0 && operand < computation.size(), "operand {} of {} instructions", operand, computation.size());
+    ensure(operand < id, "operand %{} is not defined before it", computation[operand].name);
+  }
+  for (const Id before : instruction.control_predecessors)
+    ensure(before >= 0 && before < id, "control predecessor {} is not defined before it", before);
+}
+
+void verify_type(const Program& program, const Computation& computation, const Instruction& instruction) {
+  OpView view = view_of(program, computation, instruction);
+  check_arity(*instruction.op, isize(view.operands));
+  if (instruction.op->infer == nullptr) return;
+  const Type inferred = instruction.op->infer(view);
+  ensure(inferred == instruction.type, "its type is {}, its operands give {}", instruction.type.str(), inferred.str());
+}
+
+void verify_instruction(const Program& program, ComputationId computation_id, const Computation& computation, Id id) {
+  const Instruction& instruction = computation[id];
+  ensure(instruction.op != nullptr, "no op");
+  verify_operands(computation, id);
+  for (const ComputationId called : instruction.called)
+    ensure(called >= 0 && called < computation_id, "calls computation {}, which does not come before", called);
+  verify_type(program, computation, instruction);
+  if (!instruction.sharding) return;
+  check_shardings(instruction.type, *instruction.sharding);
+  for (const auto& leaf : *instruction.sharding)
+    ensure(leaf.mesh.device_count() == program.num_partitions, "its sharding is on {}, the program is over {} devices",
+           leaf.mesh.str(), program.num_partitions);
+}
+
+void verify_parameters(const Computation& computation) {
+  std::unordered_set<Id> listed;
+  for (const Id id : computation.parameters) {
+    ensure(id >= 0 && id < computation.size() && computation[id].op->role == Role::kParameter, "parameter {} is none", id);
+    ensure(listed.insert(id).second, "%{} is listed as a parameter twice", computation[id].name);
+  }
+  for (Id id = 0; id < computation.size(); ++id)
+    ensure(computation[id].op->role != Role::kParameter || listed.contains(id), "%{} is not listed as a parameter",
+           computation[id].name);
+}
+
+void verify_computation(const Program& program, ComputationId computation_id) {
+  const Computation& computation = program[computation_id];
+  std::unordered_set<std::string_view> names;
+  for (Id id = 0; id < computation.size(); ++id) {
+    const Instruction& instruction = computation[id];
+    try {
+      ensure(is_name(instruction.name), "\"{}\" is not a name", instruction.name);
+      ensure(names.insert(instruction.name).second, "a second instruction of this name");
+      verify_instruction(program, computation_id, computation, id);
+    } catch (const Error& error) {
+      throw InternalError(fmt::format("%{} in %{}: {}", instruction.name, computation.name, error.what()));
+    }
+  }
+  ensure(computation.root >= 0 && computation.root < computation.size(), "%{} has no root", computation.name);
+  verify_parameters(computation);
+}
+
+void verify_program(const Program& program) {
+  std::unordered_set<std::string_view> names;
+  for (ComputationId id = 0; id < isize(program.computations); ++id) {
+    ensure(program.computations[static_cast<std::size_t>(id)] != nullptr, "computation {} is missing", id);
+    ensure(is_name(program[id].name), "computation name \"{}\" is not a name", program[id].name);
+    ensure(names.insert(program[id].name).second, "two computations are named %{}", program[id].name);
+    verify_computation(program, id);
+  }
+  ensure(program.entry >= 0 && program.entry < isize(program.computations), "the program has no entry computation");
+  ensure(is_name(program.name), "module name \"{}\" is not a name", program.name);
+  for (const auto& alias : program.aliases)
+    ensure(alias.parameter >= 0 && alias.parameter < isize(program.entry_computation().parameters),
+           "an alias names parameter {} of {}", alias.parameter, program.entry_computation().parameters.size());
+}
+
+}  // namespace
+
+void verify(const Program& program, std::string_view where) {
+  try {
+    verify_program(program);
+  } catch (const Error& error) {
+    throw InternalError(where.empty() ? std::string(error.what()) : fmt::format("{}: {}", where, error.what()));
+  }
+}
+
+}  // namespace tessera
