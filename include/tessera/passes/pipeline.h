@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A list of named passes, run in order. After each the program is verified and, on request, written to a file.
+//
+//   Program out = Pipeline("partition").add("propagate", propagate).add("localize", localize).run(in);
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tessera/ir/program.h"
+
+namespace tessera {
+
+/// A pass is a pure function.
+using Pass = std::function<Program(const Program&)>;
+
+struct PipelineOptions {
+  /// Passes to leave out, besides those of TESSERA_SKIP_PASSES (names joined by commas).
+  std::vector<std::string> skip{};
+  /// Called with the program after each pass.
+  std::function<void(const std::string& pass, const Program&)> dump{};
+  /// Where `<pipeline>/NN-pass.hlo` is written, only where a pass changed something; "" = TESSERA_DUMP_DIR, or nowhere.
+  std::string dump_directory{};
+};
+
+class Pipeline {
+ public:
+  explicit Pipeline(std::string name, PipelineOptions options = {});
+  Pipeline& add(std::string name, Pass pass);
+  /// Error: what the verifier says, prefixed `invalid program after pass 'localize': `; a pass to skip that does not exist.
+  Program run(const Program& program);
+  /// Seconds each pass took in the last run, in order.
+  [[nodiscard]] const std::vector<std::pair<std::string, double>>& seconds() const { return seconds_; }
+
+ private:
+  void write(int number, const std::string& pass, const Program& program) const;
+  std::string name_;
+  PipelineOptions options_;
+  std::vector<std::pair<std::string, Pass>> passes_;
+  std::vector<std::pair<std::string, double>> seconds_;
+};
+
+}  // namespace tessera
