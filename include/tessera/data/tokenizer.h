@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text <-> token ids.
+//
+//   auto tokenizer = make_tokenizer("bpe:1024", read_file("kjv.txt"));
+//   std::vector<std::int32_t> ids = tokenizer->encode("In the beginning");
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera::data {
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  /// Any bytes, also such that are no UTF-8; decode(encode(text)) == text.
+  [[nodiscard]] virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+  /// Error on an id outside [0, vocab_size).
+  [[nodiscard]] virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+  /// Ids are 0 .. vocab_size-1.
+  [[nodiscard]] virtual int vocab_size() const = 0;
+  /// The id that ends a document, where the vocabulary has one.
+  [[nodiscard]] virtual std::optional<std::int32_t> end_of_text() const = 0;
+  /// "bytes", "bpe:1024", or the file it was read from.
+  [[nodiscard]] virtual const std::string& name() const = 0;
+};
+
+/// One id a byte, 0..255; no end of text.
+class ByteTokenizer final : public Tokenizer {
+ public:
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override;
+  [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const override;
+  [[nodiscard]] int vocab_size() const override { return 256; }
+  [[nodiscard]] std::optional<std::int32_t> end_of_text() const override { return std::nullopt; }
+  [[nodiscard]] const std::string& name() const override { return name_; }
+
+ private:
+  std::string name_ = "bytes";
+};
+
+/// `bytes`; `bpe:N`, a byte-level BPE of at most N ids trained on `training_text`; else a path: GPT-2's vocab.bpe, a Hugging Face
+/// tokenizer.json, a merges.txt with its vocab.json beside it, or a folder that holds one of these. Errors name the path.
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text);
+
+}  // namespace tessera::data

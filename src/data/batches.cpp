@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/data/batches.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+
+namespace tessera::data {
+namespace {
+
+// Splitmix64: a stream of its own, because std::shuffle and the distributions differ between libraries.
+class Stream {
+ public:
+  Stream(std::uint64_t seed, std::int64_t epoch) : state_(hash_mix(seed, static_cast<std::size_t>(epoch))) {}
+  std::uint64_t next() {
+    state_ += 0x9E3779B97F4A7C15ULL;
+    std::uint64_t x = state_;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+    return x ^ (x >> 31);
+  }
+  // Uniform in [0, bound): draws that would favour small numbers are drawn again.
+  std::uint64_t below(std::uint64_t bound) {
+    const std::uint64_t unfair = -bound % bound;  // 2^64 mod bound
+    std::uint64_t x = next();
+    while (x < unfair) x = next();
+    return x % bound;
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> shuffled(std::int64_t count, std::uint64_t seed, std::int64_t epoch) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  Stream stream(seed, epoch);
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[stream.below(i)]);
+  return order;
+}
+
+SampleOrder::SampleOrder(std::int64_t sample_count, OrderOptions options)
+    : sample_count_(sample_count), options_(options) {
+  require(options.global_batch_size >= 1, "the global batch size must be at least 1, got {}",
+          options.global_batch_size);
+  require(sample_count >= 1, "the data holds no sample: it is shorter than one block");
+  require(samples_per_epoch() >= 1, "{} samples make no batch of {}, and the short one is dropped", sample_count,
+          options.global_batch_size);
+}
+
+std::int64_t SampleOrder::samples_per_epoch() const {
+  return options_.drop_last ? sample_count_ - sample_count_ % options_.global_batch_size : sample_count_;
+}
+
+std::int64_t SampleOrder::batches_per_epoch() const {
+  return ceil_div(samples_per_epoch(), options_.global_batch_size);
+}
+
+double SampleOrder::epochs() const { return static_cast<double>(position_) / static_cast<double>(samples_per_epoch()); }
+
+void SampleOrder::seek(std::int64_t position) {
+  require(position >= 0, "a loader's position must not be negative, got {}", position);
+  position_ = position;
+}
+
+std::vector<std::int64_t> SampleOrder::next() {
+  const std::int64_t epoch = position_ / samples_per_epoch();
+  const std::int64_t start = position_ % samples_per_epoch();
+  if (epoch != epoch_) {
+    order_ = options_.shuffle ? shuffled(sample_count_, options_.seed, epoch) : std::vector<std::int64_t>();
+    epoch_ = epoch;
+  }
+  const std::int64_t limit = std::min(start + options_.global_batch_size, samples_per_epoch());
+  std::vector<std::int64_t> out;
+  for (std::int64_t i = start; i < limit; ++i) out.push_back(options_.shuffle ? at(order_, i) : i);
+  position_ += limit - start;
+  return out;
+}
+
+namespace {
+
+// All filling.
+TokenBatch empty_batch(std::int64_t rows, std::int64_t columns) {
+  const auto count = static_cast<std::size_t>(rows * columns);
+  return {.rows = rows,
+          .columns = columns,
+          .real_rows = 0,
+          .tokens = std::vector<std::int32_t>(count, 0),
+          .labels = std::vector<std::int32_t>(count, kIgnoredLabel)};
+}
+
+}  // namespace
+
+TokenBatch make_batch(const BlockDataset& blocks, const std::vector<std::int64_t>& samples, std::int64_t rows) {
+  ensure(isize(samples) <= rows, "{} samples for a batch of {} rows", samples.size(), rows);
+  TokenBatch batch = empty_batch(rows, blocks.block_size());
+  for (const std::int64_t sample : samples) {
+    const auto block = blocks.block(sample);
+    const auto start = batch.real_rows++ * batch.columns;
+    std::copy(block.begin(), block.end(), batch.tokens.begin() + start);
+    std::copy(block.begin(), block.end(), batch.labels.begin() + start);
+  }
+  return batch;
+}
+
+TokenBatch take_rows(const TokenBatch& batch, std::int64_t shard, std::int64_t shard_count) {
+  ensure(shard >= 0 && shard < shard_count, "data shard {} of {}", shard, shard_count);
+  const std::int64_t length = ceil_div(batch.rows, shard_count);
+  const std::int64_t start = std::min(shard * length, batch.rows);
+  const std::int64_t limit = std::min(start + length, batch.rows);
+  TokenBatch out = empty_batch(length, batch.columns);
+  out.real_rows = std::clamp(batch.real_rows - start, std::int64_t{0}, limit - start);
+  const auto copy = [&](const std::vector<std::int32_t>& from, std::vector<std::int32_t>& to) {
+    std::copy(from.begin() + start * batch.columns, from.begin() + limit * batch.columns, to.begin());
+  };
+  copy(batch.tokens, out.tokens);
+  copy(batch.labels, out.labels);
+  return out;
+}
+
+}  // namespace tessera::data

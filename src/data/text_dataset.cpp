@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/data/text_dataset.h"
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+
+#include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/base/options.h"
+#include "tessera/base/text.h"
+
+namespace tessera::data {
+
+BlockDataset::BlockDataset(std::vector<std::int32_t> tokens, std::int64_t block_size)
+    : tokens_(std::move(tokens)), block_size_(block_size) {
+  require(block_size >= 2, "block_size must be at least 2, got {}", block_size);
+}
+
+std::span<const std::int32_t> BlockDataset::block(std::int64_t i) const {
+  ensure(i >= 0 && i < size(), "block {} of {}", i, size());
+  const std::span<const std::int32_t> all = tokens_;
+  return all.subspan(static_cast<std::size_t>(i * block_size_), static_cast<std::size_t>(block_size_));
+}
+
+std::pair<std::string_view, std::string_view> split_text(std::string_view text, double validation_percentage) {
+  require(validation_percentage >= 0 && validation_percentage < 100,
+          "validation_split_percentage must be in [0, 100), got {}", validation_percentage);
+  const double held_out = static_cast<double>(text.size()) * validation_percentage / 100;
+  std::size_t cut = text.size() - static_cast<std::size_t>(std::floor(held_out));
+  const auto continues_character = [&](std::size_t i) {
+    return (static_cast<unsigned char>(text[i]) & 0xC0U) == 0x80U;
+  };
+  while (cut < text.size() && continues_character(cut)) ++cut;
+  return {text.substr(0, cut), text.substr(cut)};
+}
+
+namespace {
+
+// The content of the first of `names` that the folder has; "" when it has none.
+std::string read_first(const std::filesystem::path& folder, const std::vector<std::string>& names) {
+  for (const auto& name : names) {
+    const std::string path = (folder / name).string();
+    if (std::filesystem::exists(path)) return read_file(path);
+  }
+  return {};
+}
+
+}  // namespace
+
+RawText read_wikitext(const std::string& folder) {
+  const std::vector<std::string> train = {"wiki.train.raw", "wiki.train.tokens", "train.txt"};
+  RawText out;
+  out.train = read_first(folder, train);
+  require(!out.train.empty(), "no training text in {}; looked for {}", folder, join(train, ", "));
+  out.validation = read_first(folder, {"wiki.valid.raw", "wiki.valid.tokens", "valid.txt"});
+  out.test = read_first(folder, {"wiki.test.raw", "wiki.test.tokens", "test.txt"});
+  return out;
+}
+
+std::string find_dataset_folder(const std::string& name, const std::string& config, const std::string& cache_dir) {
+  std::vector<std::string> roots;
+  if (!cache_dir.empty()) roots.push_back(cache_dir);
+  const std::string& shared = options().text("TESSERA_DATA");
+  if (!shared.empty()) roots.push_back(shared);
+  std::vector<std::string> looked;
+  for (const auto& root : roots) {
+    const std::filesystem::path base(root);
+    // wikitext-2-raw-v1 unpacks to wikitext-2-raw.
+    const std::string unpacked = config.ends_with("-v1") ? config.substr(0, config.size() - 3) : config;
+    for (const auto& folder :
+         {base / name / config, base / config, base / name / unpacked, base / unpacked, base / name}) {
+      const std::string path = folder.lexically_normal().string();
+      if (std::filesystem::is_directory(path) && folder.has_filename()) return path;
+      looked.push_back(path);
+    }
+  }
+  fail("no folder for dataset {}{}{}; looked for {}; unpack its raw text into one of these, or give --train_file", name,
+       config.empty() ? "" : " ", config,
+       looked.empty() ? "nothing, as neither --cache_dir nor TESSERA_DATA is set" : join(looked, ", "));
+}
+
+}  // namespace tessera::data

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/data/tokenizer.h"
+
+#include <charconv>
+#include <filesystem>
+
+#include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/data/bpe_tokenizer.h"
+
+namespace tessera::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The vocabulary file in a folder, in the order in which Hugging Face prefers them.
+std::string file_in_folder(const std::string& folder) {
+  for (const char* name : {"tokenizer.json", "merges.txt", "vocab.bpe"})
+    if (fs::exists(fs::path(folder) / name)) return (fs::path(folder) / name).string();
+  fail("no vocabulary in {}; looked for tokenizer.json, merges.txt and vocab.bpe", folder);
+}
+
+BpeTokenizer read_bpe(const std::string& given) {
+  const std::string path = fs::is_directory(given) ? file_in_folder(given) : given;
+  const fs::path file(path);
+  if (file.extension() == ".json") {
+    if (file.filename() != "vocab.json") return BpeTokenizer::from_tokenizer_json(read_file(path), path);
+    return BpeTokenizer::from_vocab_and_merges(read_file(path), read_file((file.parent_path() / "merges.txt").string()),
+                                               path);
+  }
+  const fs::path vocab = file.parent_path() / "vocab.json";
+  if (file.filename() == "merges.txt" && fs::exists(vocab))
+    return BpeTokenizer::from_vocab_and_merges(read_file(vocab.string()), read_file(path), path);
+  return BpeTokenizer::from_merges(read_file(path), path);
+}
+
+int parse_size(const std::string& spec) {
+  const char* first = spec.data() + 4;
+  const char* last = spec.data() + spec.size();
+  int size = 0;
+  const auto [end, error] = std::from_chars(first, last, size);
+  require(error == std::errc() && end == last,
+          "tokenizer {}: bpe: must be followed by the number of ids, as in bpe:1024", spec);
+  return size;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> ByteTokenizer::encode(std::string_view text) const {
+  std::vector<std::int32_t> out;
+  out.reserve(text.size());
+  for (const char c : text) out.push_back(static_cast<unsigned char>(c));
+  return out;
+}
+
+std::string ByteTokenizer::decode(std::span<const std::int32_t> ids) const {
+  std::string out;
+  out.reserve(ids.size());
+  for (const std::int32_t id : ids) {
+    require(id >= 0 && id < 256, "{}: id {} is not in 0..255", name_, id);
+    out += static_cast<char>(id);
+  }
+  return out;
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text) {
+  if (spec == "bytes") return std::make_unique<ByteTokenizer>();
+  if (spec.starts_with("bpe:"))
+    return std::make_unique<BpeTokenizer>(BpeTokenizer::train(training_text, parse_size(spec)));
+  const std::string reason = fs::is_directory(spec) ? "" : why_unreadable(spec);
+  require(reason.empty(), "tokenizer \"{}\" is neither bytes, nor bpe:N, nor a vocabulary file: {}", spec, reason);
+  return std::make_unique<BpeTokenizer>(read_bpe(spec));
+}
+
+}  // namespace tessera::data
