@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passes that know nothing of devices.
+#pragma once
+
+#include "tessera/ir/program.h"
+
+namespace tessera {
+
+/// Drops instructions whose value no one uses (parameters, side effects and collectives' peers stay) and computations no one
+/// calls.
+Program remove_dead_code(const Program& program);
+
+/// Computes equal values once: same op, operands, attributes, callees, type, sharding and frontend attributes but for what only
+/// explains (`tessera.why`, `.reason`, `.from`, `.to`, `.remedy`). Never ops with side effects.
+Program merge_duplicates(const Program& program);
+
+}  // namespace tessera

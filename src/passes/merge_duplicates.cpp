@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unordered_map>
+
+#include "tessera/base/text.h"
+#include "tessera/ir/op_def.h"
+#include "tessera/passes/passes.h"
+
+namespace tessera {
+namespace {
+
+bool explains_only(std::string_view key) {
+  return key == "tessera.why" || key == "tessera.reason" || key == "tessera.from" || key == "tessera.to" ||
+         key == "tessera.remedy";
+}
+
+using FrontendAttributes = std::vector<std::pair<std::string, std::string>>;
+FrontendAttributes binding_attributes(const Instruction& instruction) {
+  FrontendAttributes out;
+  if (!instruction.notes) return out;
+  for (const auto& item : instruction.notes->frontend_attributes)
+    if (!explains_only(item.first)) out.push_back(item);
+  return out;
+}
+
+// A collective's channel only tells collectives apart in the text.
+bool equal_attributes(const Instruction& a, const Instruction& b) {
+  if (a.op->role != Role::kCollective) return equal(a.attributes, b.attributes);
+  const auto without_channel = [](const Instruction& i) {
+    auto texts = i.attributes ? i.attributes->texts() : std::vector<TextAttribute>{};
+    std::erase_if(texts, [](const TextAttribute& t) { return t.name == "channel_id"; });
+    return texts;
+  };
+  return without_channel(a) == without_channel(b);
+}
+
+bool equal_shardings(const ShardingRef& a, const ShardingRef& b) { return a == b || (a && b && *a == *b); }
+
+bool equal_values(const Instruction& a, const Instruction& b) {
+  return a.op == b.op && a.operands == b.operands && a.type == b.type && a.called == b.called &&
+         a.control_predecessors == b.control_predecessors && equal_attributes(a, b) &&
+         equal_shardings(a.sharding, b.sharding) && binding_attributes(a) == binding_attributes(b);
+}
+
+std::size_t key_of(const Instruction& instruction) {
+  std::size_t key = hash_mix(hash_text(instruction.op->name), instruction.type.hash());
+  for (const Id operand : instruction.operands) key = hash_mix(key, static_cast<std::size_t>(operand));
+  if (instruction.operands.empty() && instruction.attributes) key = hash_mix(key, instruction.attributes->hash());
+  return key;
+}
+
+bool may_merge(const Instruction& instruction, const std::vector<char>& has_effect) {
+  if (instruction.op->side_effect || instruction.op->role == Role::kParameter) return false;
+  for (const ComputationId callee : instruction.called)
+    if (at(has_effect, callee) != 0) return false;
+  return true;
+}
+
+ComputationRef merged(const Computation& from, const std::vector<char>& has_effect) {
+  auto out = std::make_shared<Computation>(from);
+  std::vector<Id> same_as(from.instructions.size());
+  std::unordered_multimap<std::size_t, Id> seen;
+  for (Id id = 0; id < from.size(); ++id) {
+    auto& instruction = at(out->instructions, id);
+    for (Id& operand : instruction.operands) operand = at(same_as, operand);
+    at(same_as, id) = id;
+    if (!may_merge(instruction, has_effect)) continue;
+    const auto key = key_of(instruction);
+    const auto [begin, end] = seen.equal_range(key);
+    for (auto it = begin; it != end; ++it)
+      if (equal_values((*out)[it->second], instruction)) at(same_as, id) = it->second;
+    if (at(same_as, id) == id) seen.emplace(key, id);
+  }
+  out->root = at(same_as, from.root);
+  return out;
+}
+
+}  // namespace
+
+Program merge_duplicates(const Program& program) {
+  Program out = program;
+  std::vector<char> has_effect(program.computations.size(), 0);
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    for (const auto& instruction : program[c].instructions) {
+      if (instruction.op->side_effect) at(has_effect, c) = 1;
+      for (const ComputationId callee : instruction.called)
+        if (at(has_effect, callee) != 0) at(has_effect, c) = 1;
+    }
+    at(out.computations, c) = merged(program[c], has_effect);
+  }
+  return remove_dead_code(out);
+}
+
+}  // namespace tessera

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "tessera/base/text.h"
+#include "tessera/ir/op_def.h"
+#include "tessera/passes/passes.h"
+
+namespace tessera {
+namespace {
+
+// Instructions that must stay: what the root needs, side effects, parameters.
+std::vector<char> live_instructions(const Computation& computation, const std::vector<char>& has_effect) {
+  std::vector<char> live(computation.instructions.size(), 0);
+  for (Id id = computation.size() - 1; id >= 0; --id) {
+    const auto& instruction = computation[id];
+    bool keep = id == computation.root || instruction.op->side_effect || instruction.op->role == Role::kParameter;
+    for (const ComputationId callee : instruction.called) keep = keep || at(has_effect, callee) != 0;
+    if (!keep && at(live, id) == 0) continue;
+    at(live, id) = 1;
+    for (const Id operand : instruction.operands) at(live, operand) = 1;
+    for (const Id before : instruction.control_predecessors) at(live, before) = 1;
+  }
+  return live;
+}
+
+ComputationRef without_dead(const ComputationRef& from, const std::vector<char>& live) {
+  if (std::find(live.begin(), live.end(), 0) == live.end()) return from;
+  auto out = std::make_shared<Computation>();
+  out->name = from->name;
+  std::vector<Id> new_ids(live.size(), -1);
+  for (Id id = 0; id < from->size(); ++id) {
+    if (at(live, id) == 0) continue;
+    at(new_ids, id) = static_cast<Id>(out->instructions.size());
+    out->instructions.push_back((*from)[id]);
+    auto& copy = out->instructions.back();
+    for (Id& operand : copy.operands) operand = at(new_ids, operand);
+    for (Id& before : copy.control_predecessors) before = at(new_ids, before);
+  }
+  for (const Id parameter : from->parameters) out->parameters.push_back(at(new_ids, parameter));
+  out->root = at(new_ids, from->root);
+  return out;
+}
+
+// Drops computations that the entry does not reach and renumbers callees.
+Program without_uncalled(Program program) {
+  std::vector<char> called(program.computations.size(), 0);
+  at(called, program.entry) = 1;
+  for (ComputationId c = isize(program.computations) - 1; c >= 0; --c) {
+    if (at(called, c) == 0) continue;
+    for (const auto& instruction : program[c].instructions)
+      for (const ComputationId callee : instruction.called) at(called, callee) = 1;
+  }
+  if (std::find(called.begin(), called.end(), 0) == called.end()) return program;
+  std::vector<ComputationId> new_ids(called.size(), -1);
+  std::vector<ComputationRef> kept;
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    if (at(called, c) == 0) continue;
+    auto copy = std::make_shared<Computation>(program[c]);
+    for (auto& instruction : copy->instructions)
+      for (auto& callee : instruction.called) callee = at(new_ids, callee);
+    at(new_ids, c) = isize(kept);
+    kept.push_back(std::move(copy));
+  }
+  program.computations = std::move(kept);
+  program.entry = at(new_ids, program.entry);
+  return program;
+}
+
+}  // namespace
+
+Program remove_dead_code(const Program& program) {
+  Program out = program;
+  std::vector<char> has_effect(program.computations.size(), 0);
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {  // callees first
+    for (const auto& instruction : program[c].instructions) {
+      if (instruction.op->side_effect) at(has_effect, c) = 1;
+      for (const ComputationId callee : instruction.called)
+        if (at(has_effect, callee) != 0) at(has_effect, c) = 1;
+    }
+    at(out.computations, c) = without_dead(at(program.computations, c), live_instructions(program[c], has_effect));
+  }
+  return without_uncalled(std::move(out));
+}
+
+}  // namespace tessera
