@@ -15,6 +15,7 @@
 #include <memory>
 #include <string>
 
+#include "tessera/collectives/process_group.h"
 #include "tessera/partitioner/partition.h"
 #include "tessera/sharding/mesh.h"
 
@@ -36,6 +37,11 @@ class Runtime {
 /// Runs `body` as each rank of the job. `--virtual_ranks N` (taken out of argv) makes N ranks as threads of this process.
 /// An exception is printed with its rank; the result is then 1.
 int launch(int argc, char** argv, const std::function<int(int, char**)>& body);
+
+/// Makes `world` the ranks that this rank's programs run on: for code that makes ranks itself (run_virtual_ranks).
+void join_world(std::shared_ptr<ProcessGroup> world);
+/// The same for a group that outlives the rank's use of it.
+void join_world(ProcessGroup& world);
 
 /// The number of devices a program is partitioned for: ranks, or what plan_for_devices said.
 std::int64_t device_count();

@@ -112,7 +112,7 @@ class Tensor {
   void set_grad(Tensor grad);
   void zero_grad() { set_grad({}); }
   /// The value as stored, without gradient and without the gathering of an FSDP unit: what optimizers work on.
-  [[nodiscard]] Tensor detach() const;
+  [[nodiscard]] Tensor detach(std::source_location where = std::source_location::current()) const;
 
   // ---- variables ------------------------------------------------------------------------------------------------------
 

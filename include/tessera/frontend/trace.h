@@ -150,6 +150,9 @@ class Trace {
 /// The current rank's.
 Trace& trace();
 
+/// The variable's value as stored, without gradient or gathering and without an op: what updates of variables work on.
+Tensor stored_tensor(const Tensor& variable);
+
 /// Ops recorded within belong to the module at `path` and, unless empty, to the FSDP unit.
 class TraceScope {
  public:

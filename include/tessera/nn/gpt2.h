@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "tessera/base/text.h"
 #include "tessera/nn/layers.h"
 
 namespace tessera::nn {

@@ -20,7 +20,9 @@ struct ParameterGroup {
 
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
+  virtual ~Optimizer();
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
   /// Records the update of every parameter that has a gradient.
   void step(std::source_location where = std::source_location::current());
   void zero_grad();
@@ -44,7 +46,7 @@ class Optimizer {
   /// Updates parameter `index` (over all groups).
   virtual void update(int index, Tensor parameter, const Tensor& gradient, double weight_decay) = 0;
   /// A scalar input of the graph in `dtype`.
-  [[nodiscard]] static Tensor input(DType dtype, double value) { return Tensor::scalar(dtype, value); }
+  [[nodiscard]] static Tensor input(DType dtype, double value, const std::string& name);
   /// The element type of state: f64 for f64 parameters, else f32.
   [[nodiscard]] static DType state_dtype(const Tensor& parameter);
   std::vector<Tensor> make_state(const std::string& prefix) const;
@@ -73,6 +75,7 @@ class SGD : public Optimizer {
 
  private:
   SgdOptions options_;
+  Tensor rate(DType dtype);
   std::vector<Tensor> buffers_;
   std::vector<std::pair<DType, Tensor>> rates_;
 };
@@ -97,9 +100,9 @@ class AdamW : public Optimizer {
 
  private:
   struct StepInputs {
-    Tensor rate;          // learning rate
-    Tensor correction1;   // lr / (1 - beta1^t)
-    Tensor correction2;   // sqrt(1 - beta2^t)
+    Tensor rate;            // learning rate
+    Tensor corrected_rate;  // lr / (1 - beta1^t)
+    Tensor correction2;     // sqrt(1 - beta2^t)
   };
   StepInputs& inputs(DType dtype);
   AdamWOptions options_;

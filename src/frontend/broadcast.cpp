@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "broadcast.h"
+
+#include <algorithm>
+
+#include "tessera/frontend/trace.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+
+Dims broadcast_dims(const Dims& a, const Dims& b) {
+  Dims out(std::max(a.size(), b.size()));
+  const auto size = [](const Dims& dims, std::size_t from_end) {
+    return from_end < dims.size() ? dims[dims.size() - 1 - from_end] : std::int64_t{1};
+  };
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::int64_t x = size(a, i);
+    const std::int64_t y = size(b, i);
+    require(x == y || x == 1 || y == 1, "shapes [{}] and [{}] do not broadcast: sizes {} and {} at dim {} from the end", join(a, ","),
+            join(b, ","), x, y, i + 1);
+    out[out.size() - 1 - i] = x == 1 ? y : x;
+  }
+  return out;
+}
+
+Value broadcast_value(Value x, const Dims& dims) {
+  const Dims from = x.type().dims();
+  if (from == dims) return x;
+  require(broadcast_dims(from, dims) == dims, "{} does not broadcast to [{}]", x.type().str(), join(dims, ","));
+  const std::int64_t lead = isize(dims) - isize(from);
+  Dims kept;     // sizes that are not repeated
+  Dims places;   // their dims in the result
+  for (std::int64_t i = 0; i < isize(from); ++i) {
+    if (at(from, i) == 1 && at(dims, lead + i) != 1) continue;
+    kept.push_back(at(from, i));
+    places.push_back(lead + i);
+  }
+  if (kept != from) x = ops::reshape(x, std::move(kept));
+  return ops::broadcast(x, dims, std::move(places));
+}
+
+Value operand_value(const Operand& operand) {
+  if (operand.is_number()) return ops::scalar(trace().builder(), DType::kF32, operand.number());
+  return trace().use(operand.tensor());
+}
+
+OperandPair broadcast_operands(const Operand& lhs, const Operand& rhs) {
+  require(!lhs.is_number() || !rhs.is_number(), "one operand must be a tensor");
+  Builder& builder = trace().builder();
+  if (lhs.is_number()) {
+    const Value y = trace().use(rhs.tensor());
+    return {ops::full(builder, y.type(), lhs.number()), y};
+  }
+  const Value x = trace().use(lhs.tensor());
+  if (rhs.is_number()) return {x, ops::full(builder, x.type(), rhs.number())};
+  const Value y = trace().use(rhs.tensor());
+  require(x.type().dtype() == y.type().dtype(), "operands have element types {} and {}; convert one with .to()",
+          dtype_name(x.type().dtype()), dtype_name(y.type().dtype()));
+  const Dims dims = broadcast_dims(x.type().dims(), y.type().dims());
+  return {broadcast_value(x, dims), broadcast_value(y, dims)};
+}
+
+}  // namespace tessera

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that are about to run different things: found before anything runs, named on every rank.
+#include <algorithm>
+#include <cstring>
+
+#include "execute.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/base/text.h"
+#include "tessera/ir/text.h"
+
+namespace tessera {
+namespace {
+
+struct Ticket {
+  std::uint64_t kind = 0;
+  std::uint64_t hash = 0;
+  std::int64_t sequence = 0;
+  std::uint64_t text_size = 0;  // of the listing each rank would show
+  friend bool operator==(const Ticket& a, const Ticket& b) { return a.kind == b.kind && a.hash == b.hash && a.sequence == b.sequence; }
+};
+
+template <class T>
+std::vector<T> gather(ProcessGroup& world, const T& mine) {
+  std::vector<T> all(static_cast<std::size_t>(world.size()));
+  world.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  return all;
+}
+
+std::vector<std::string> gather_texts(ProcessGroup& world, const std::string& mine) {
+  const auto sizes = gather(world, static_cast<std::uint64_t>(mine.size()));
+  const std::size_t width = *std::max_element(sizes.begin(), sizes.end());
+  std::string padded = mine;
+  padded.resize(width);
+  std::string all(width * sizes.size(), '\0');
+  world.all_gather(std::as_bytes(std::span(padded)), std::as_writable_bytes(std::span(all)));
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < sizes.size(); ++i) out.push_back(all.substr(i * width, sizes[i]));
+  return out;
+}
+
+// The instruction as one line without names given by counting, so that one inserted op does not change all that follow.
+std::vector<std::string> listing(const Program& program) {
+  std::vector<std::string> lines;
+  const Computation& entry = program.entry_computation();
+  for (Id id = 0; id < entry.size(); ++id) {
+    std::string line = print_instruction(program, entry, id);
+    if (const auto at = line.find(", metadata="); at != std::string::npos) line.resize(at);
+    const auto source = entry[id].source();
+    lines.push_back(std::string(trim(line)) + (source.empty() ? "" : "    " + source));
+  }
+  return lines;
+}
+
+std::string rank_lines(const std::vector<std::string>& per_rank) {
+  std::string out;
+  for (std::size_t rank = 0; rank < per_rank.size(); ++rank) out += fmt::format("\n  rank {}: {}", rank, per_rank[rank]);
+  return out;
+}
+
+[[noreturn]] void fail_on_reasons(const std::vector<std::string>& reasons) {
+  fail(
+      "ranks do not do the same thing: a step, and the reading of a value that is not whole on every rank, need all ranks; read it on "
+      "every rank, or materialise it (mark_step) before one rank reads it{}",
+      rank_lines(reasons));
+}
+
+[[noreturn]] void fail_on_programs(ProcessGroup& world, const Program& program, const RunReason& reason) {
+  std::vector<std::vector<std::string>> lines;
+  for (const auto& text : gather_texts(world, join(listing(program), "\n"))) lines.push_back(split(text, '\n'));
+  std::size_t first = 0;
+  const auto line_of = [&](std::size_t rank) { return first < lines[rank].size() ? lines[rank][first] : std::string("(end)"); };
+  const auto all_equal = [&] {
+    for (std::size_t rank = 1; rank < lines.size(); ++rank)
+      if (line_of(rank) != line_of(0)) return false;
+    return true;
+  };
+  std::size_t longest = 0;
+  for (const auto& list : lines) longest = std::max(longest, list.size());
+  while (first < longest && all_equal()) ++first;
+  std::vector<std::string> shown;
+  for (std::size_t rank = 0; rank < lines.size(); ++rank) shown.push_back(line_of(rank));
+  fail("ranks traced different programs for {}; they part at instruction {}:{}", reason.text, first, rank_lines(shown));
+}
+
+}  // namespace
+
+void check_same_program(ProcessGroup& world, const Program& program, std::size_t hash, const RunReason& reason,
+                        std::int64_t sequence) {
+  world.label({sequence, reason.text + " (every rank must take part)"});
+  const Ticket mine{static_cast<std::uint64_t>(reason.kind), hash, sequence, 0};
+  const auto all = gather(world, mine);
+  const auto same = [&](auto&& field) {
+    return std::all_of(all.begin(), all.end(), [&](const Ticket& t) { return field(t) == field(all.front()); });
+  };
+  if (!same([](const Ticket& t) { return t.kind; })) fail_on_reasons(gather_texts(world, reason.text));
+  if (!same([](const Ticket& t) { return t.hash; })) fail_on_programs(world, program, reason);
+}
+
+}  // namespace tessera

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the trace to results: the program of some values is cut out, compared between ranks, partitioned, compiled, run.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tessera/collectives/process_group.h"
+#include "tessera/frontend/runtime.h"
+#include "tessera/frontend/trace.h"
+#include "tessera/runtime/executable.h"
+
+namespace tessera {
+
+/// A result that a program shall have.
+struct CutOutput {
+  Value value;
+  std::optional<Sharding> sharding;  // none: whole on every device
+  int takes_over = -1;               // the input (of the trace) whose memory it may use
+};
+/// The program of some values of a trace.
+struct Cut {
+  Program program;
+  std::vector<std::shared_ptr<Node>> inputs;  // by parameter number
+};
+Cut cut_program(Trace& trace, const std::vector<CutOutput>& outputs, const std::string& name);
+
+/// Why a program runs: in messages, and compared between ranks.
+struct RunReason {
+  enum class Kind : std::uint8_t { kMarkStep, kRead, kInitialize };
+  Kind kind = Kind::kMarkStep;
+  std::string text;  // "mark_step at train.cpp:41"
+};
+RunReason run_reason(RunReason::Kind kind, const std::source_location& where, const std::string& what = {});
+
+/// What a rank needs to run programs; one per RankContext.
+struct Session {
+  std::shared_ptr<ProcessGroup> world;
+  std::optional<Mesh> mesh;           // set_default_mesh
+  std::int64_t planned_devices = 0;   // plan_for_devices
+  std::int64_t sequence = 0;          // of executions
+  LazyCounters counters;
+  struct Compiled {
+    std::shared_ptr<Executable> executable;
+    std::vector<Sharding> results;
+  };
+  std::unordered_map<std::size_t, Compiled> cache;
+};
+Session& session();
+
+/// Runs a cut on all ranks; one array and its sharding per output. The cut's nodes give up memory that results take over.
+struct RunResult {
+  std::vector<DeviceArray> shards;
+  std::vector<Sharding> shardings;
+};
+RunResult run_cut(Cut cut, const RunReason& reason);
+
+/// Gives every deferred variable of the rank its initial value, in one program.
+void materialize_deferred();
+
+/// This rank's part of a node, uploaded when it was not.
+DeviceArray device_shard(Node& node);
+/// The sharding of a node; no mark means whole on every device of the default mesh.
+Sharding storage_of(const Node& node);
+
+/// Throws on every rank, naming where the ranks part, unless all are about to run the same program for the same reason.
+void check_same_program(ProcessGroup& world, const Program& program, std::size_t hash, const RunReason& reason,
+                        std::int64_t sequence);
+
+}  // namespace tessera

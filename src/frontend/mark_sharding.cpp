@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/frontend/mark_sharding.h"
+
+#include "execute.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/ops/control_flow.h"
+#include "tessera/sharding/placement.h"
+
+namespace tessera {
+namespace {
+
+std::string what_is(const Tensor& tensor) {
+  return tensor.name().empty() ? tensor.type().str() : fmt::format("{} {}", tensor.name(), tensor.type().str());
+}
+
+Sharding checked_sharding(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec) {
+  require(mesh.device_count() == device_count(), "{} has {} devices, this job has {}: the product of the axes must be the number of ranks",
+          mesh.str(), mesh.device_count(), device_count());
+  Sharding sharding = Sharding::from_spec(mesh, spec, tensor.ndim());
+  check_sharding(tensor.type(), sharding);
+  if (!session().mesh) session().mesh = mesh;
+  return sharding;
+}
+
+void check_not_marked_otherwise(const Tensor& tensor, const Sharding& sharding) {
+  const auto before = tensor.sharding();
+  require(!before || before->is_replicated() || same_placement(tensor.type(), *before, sharding),
+          "{} is already sharded as {}; clear_sharding() it before marking it as {}", what_is(tensor), before->str(), sharding.str());
+}
+
+bool is_recorded(const Node& node) { return !node.has_data() && !node.is_deferred(); }
+
+Tensor constrained(const Tensor& tensor, const Sharding& sharding, const std::source_location& where) {
+  Trace& current = trace();
+  Tensor out = current.record(where, [&](Builder&) { return ops::sharding_mark(current.use(tensor), sharding); });
+  out.impl().node->sharding = sharding;
+  return out;
+}
+
+// Storage of a variable or input. Data that lies whole on every rank is cut down here and now; no rank needs another.
+void set_storage(Node& node, const Sharding& sharding) {
+  if (!node.shard.is_null() && !node.host) {
+    node.host = node.shard.to_literal();
+    node.shard.reset();
+  }
+  node.sharding = sharding;
+  if (node.host && !is_planning()) device_shard(node);
+}
+
+}  // namespace
+
+void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec, std::source_location where) {
+  const Sharding sharding = checked_sharding(tensor, mesh, spec);
+  check_not_marked_otherwise(tensor, sharding);
+  TensorImpl& variable = tensor.impl();
+  require(!variable.has_optimizer_state || variable.node->sharding == std::optional(sharding),
+          "{} already has optimizer state; mark shardings before making the optimizer", what_is(tensor));
+  if (is_recorded(*variable.node)) {
+    variable.node = constrained(tensor, sharding, where).impl().node;
+    return;
+  }
+  set_storage(*variable.node, sharding);
+}
+
+Tensor mark_sharding_with_gradients(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec, std::source_location where) {
+  // The gradient of a mark is a mark: what comes back is bound too.
+  return constrained(tensor, checked_sharding(tensor, mesh, spec), where);
+}
+
+void clear_sharding(Tensor tensor) {
+  TensorImpl& variable = tensor.impl();
+  Node& node = *variable.node;
+  if (!node.sharding) return;
+  if (node.is_deferred() || node.host || node.is_abstract || node.sharding->is_replicated()) {
+    node.sharding.reset();
+    return;
+  }
+  const Sharding whole = Sharding::replicated(node.sharding->mesh, tensor.ndim());
+  Trace& current = trace();
+  const Value value = current.stored(tensor);
+  current.builder().default_notes = current.notes(std::source_location::current());
+  variable.node = current.wrap(ops::sharding_mark(value, whole), {}, variable.name).impl().node;
+}
+
+}  // namespace tessera

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/frontend/runtime.h"
+
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "execute.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/collectives/virtual_ranks.h"
+
+namespace tessera {
+
+void join_world(std::shared_ptr<ProcessGroup> world) { session().world = std::move(world); }
+void join_world(ProcessGroup& world) { join_world(std::shared_ptr<ProcessGroup>(&world, [](ProcessGroup*) {})); }
+
+// ---- Runtime ------------------------------------------------------------------------------------------------------------
+
+Runtime::Runtime(int /*argc*/, char** /*argv*/) { session(); }
+Runtime::~Runtime() = default;
+int Runtime::rank() const { return session().world->rank(); }
+int Runtime::rank_count() const { return session().world->size(); }
+
+namespace {
+
+// Takes `--virtual_ranks N` (or =N) out of the arguments; 0 when it is not there.
+int take_virtual_ranks(std::vector<char*>& arguments) {
+  const std::string_view flag = "--virtual_ranks";
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    const std::string_view text = arguments[i];
+    if (text != flag && text.substr(0, flag.size() + 1) != std::string(flag) + "=") continue;
+    const bool joined = text != flag;
+    require(joined || i + 1 < arguments.size(), "--virtual_ranks needs a number");
+    const std::string value = joined ? std::string(text.substr(flag.size() + 1)) : arguments[i + 1];
+    const auto first = arguments.begin() + static_cast<std::ptrdiff_t>(i);
+    arguments.erase(first, first + (joined ? 1 : 2));
+    char* end = nullptr;
+    const long count = std::strtol(value.c_str(), &end, 10);
+    constexpr long kMost = 4096;
+    require(!value.empty() && *end == '\0' && count >= 1 && count <= kMost, "--virtual_ranks needs a number from 1 to {}, got {}", kMost,
+            value);
+    return static_cast<int>(count);
+  }
+  return 0;
+}
+
+int run_virtually(int count, const std::vector<char*>& arguments, const std::function<int(int, char**)>& body) {
+  std::vector<int> results(static_cast<std::size_t>(count), 0);
+  run_virtual_ranks(count, [&](ProcessGroup& world) {
+    join_world(world);
+    std::vector<char*> own = arguments;
+    own.push_back(nullptr);
+    at(results, world.rank()) = body(static_cast<int>(arguments.size()), own.data());
+  });
+  for (const int result : results)
+    if (result != 0) return result;
+  return 0;
+}
+
+}  // namespace
+
+int launch(int argc, char** argv, const std::function<int(int, char**)>& body) {
+  try {
+    std::vector<char*> arguments(argv, argv + argc);
+    if (const int count = take_virtual_ranks(arguments); count > 0) return run_virtually(count, arguments, body);
+    return body(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+}
+
+// ---- devices and meshes -------------------------------------------------------------------------------------------------
+
+std::int64_t device_count() {
+  const Session& state = session();
+  return state.planned_devices > 0 ? state.planned_devices : state.world->size();
+}
+
+void plan_for_devices(std::int64_t devices) {
+  require(devices >= 1, "a plan needs a device at least, got {}", devices);
+  session().planned_devices = devices;
+}
+bool is_planning() { return session().planned_devices > 0; }
+
+void set_default_mesh(const Mesh& mesh) {
+  require(mesh.device_count() == device_count(), "{} has {} devices, this job has {}: the product of the axes must be the number of ranks",
+          mesh.str(), mesh.device_count(), device_count());
+  session().mesh = mesh;
+}
+
+Mesh default_mesh() {
+  const Session& state = session();
+  return state.mesh ? *state.mesh : Mesh({{"data", device_count()}});
+}
+
+LazyCounters lazy_counters() {
+  LazyCounters out = session().counters;
+  out.recorded_ops = trace().recorded_ops;
+  return out;
+}
+
+}  // namespace tessera

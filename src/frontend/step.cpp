@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// mark_step, reading of values, backward: what ends or extends the trace.
+#include <algorithm>
+
+#include "execute.h"
+#include "tessera/autodiff/gradients.h"
+#include "tessera/ops/control_flow.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/runtime/metrics.h"
+
+namespace tessera {
+namespace {
+
+// The input whose memory the new value of a variable may take: data that nothing but the trace and the variable's past holds.
+int taken_over(const Trace& current, const std::shared_ptr<Node>& node) {
+  const auto& old = node->replaces;
+  if (!old || old->is_abstract) return -1;
+  const auto& inputs = current.inputs();
+  const auto found = std::find(inputs.begin(), inputs.end(), old);
+  if (found == inputs.end() || old->type != node->type) return -1;
+  constexpr long kOwners = 2;  // the trace's list of inputs, and `replaces`
+  return old.use_count() == kOwners ? static_cast<int>(found - inputs.begin()) : -1;
+}
+
+struct StepResults {
+  std::vector<std::shared_ptr<Node>> nodes;
+  std::vector<CutOutput> outputs;
+};
+
+// All live recorded nodes that have no value yet, in order of creation.
+StepResults pending_results() {
+  Trace& current = trace();
+  StepResults out;
+  for (auto& node : current.live_nodes()) {
+    if (node->has_data()) continue;
+    out.outputs.push_back({current.builder().value(node->id), node->sharding, taken_over(current, node)});
+    out.nodes.push_back(std::move(node));
+  }
+  return out;
+}
+
+}  // namespace
+
+void mark_step(std::source_location where) {
+  metrics().count("MarkStep");
+  ++session().counters.mark_steps;
+  Trace& current = trace();
+  materialize_deferred();
+  StepResults results = pending_results();
+  if (!results.nodes.empty()) {
+    Cut cut = cut_program(current, results.outputs, "step");
+    const RunResult run = run_cut(std::move(cut), run_reason(RunReason::Kind::kMarkStep, where));
+    for (std::size_t i = 0; i < results.nodes.size(); ++i) {
+      Node& node = *results.nodes[i];
+      node.shard = run.shards[i];
+      node.sharding = run.shardings[i];
+      node.replaces.reset();
+    }
+  }
+  current.clear(true);
+}
+
+StepPlan plan_step() {
+  StepResults results = pending_results();
+  require(!results.nodes.empty(), "plan_step: nothing is recorded");
+  StepPlan plan;
+  plan.global = cut_program(trace(), results.outputs, "step").program;
+  if (plan.global.num_partitions > 1) {
+    plan.partitioned = partition(plan.global);
+  } else {
+    plan.partitioned.program = plan.partitioned.global = plan.global;
+  }
+  return plan;
+}
+
+// ---- reading ------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+bool lies_whole(const Node& node) {
+  return node.host.has_value() || (!node.shard.is_null() && (!node.sharding || node.sharding->is_replicated()));
+}
+
+std::string what_is(const Tensor& tensor) {
+  return tensor.name().empty() ? tensor.type().str() : fmt::format("{} {}", tensor.name(), tensor.type().str());
+}
+
+// The value whole on every rank, by a program that leaves the trace as it is.
+Literal read_by_program(const Tensor& tensor, const std::source_location& where) {
+  Trace& current = trace();
+  metrics().count("ForcedExecution");
+  ++session().counters.forced_reads;
+  Value value = current.stored(tensor);
+  CutOutput output{value, Sharding::replicated(default_mesh(), tensor.ndim()), -1};
+  Cut cut = cut_program(current, {output}, "read");
+  const RunResult run = run_cut(std::move(cut), run_reason(RunReason::Kind::kRead, where, what_is(tensor)));
+  return run.shards.front().to_literal();
+}
+
+}  // namespace
+
+Literal Tensor::to_host(std::source_location where) const {
+  Node& node = *impl().node;
+  if (node.is_deferred()) materialize_deferred();
+  if (node.host) return *node.host;
+  if (lies_whole(node)) return node.shard.to_literal();
+  const Literal value = read_by_program(*this, where);
+  // A computed value that has no other place keeps what was read; its ops stay for backward().
+  if (node.shard.is_null() && !node.sharding && !node.replaces) node.host = value;
+  return value;
+}
+
+double Tensor::item(std::source_location where) const {
+  require(element_count() == 1, "item() needs exactly one element, {} has {}", type().str(), element_count());
+  const Literal value = to_host(where);
+  return is_float(dtype()) ? element_as_double(value, 0) : static_cast<double>(element_as_int(value, 0));
+}
+
+Literal Tensor::local_shard() const {
+  Node& node = *impl().node;
+  if (node.is_deferred()) materialize_deferred();
+  require(node.has_data(), "local_shard: the value has not been computed yet; call mark_step() first");
+  return device_shard(node).to_literal();
+}
+
+std::string Tensor::str(std::source_location where) const {
+  const Literal value = to_host(where);
+  return fmt::format("tensor({}, {}, device xla:0)", value.str(), type().str());
+}
+
+// ---- backward -----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+struct Wanted {
+  std::shared_ptr<TensorImpl> variable;
+  Id stored;
+};
+
+// The variables that want gradients, as the trace last used them, in order of creation.
+std::vector<Wanted> wanted_variables(const Trace& current) {
+  auto leaves = current.leaves();
+  std::stable_sort(leaves.begin(), leaves.end(), [](const auto& a, const auto& b) { return a.order < b.order; });
+  std::vector<Wanted> out;
+  for (const auto& leaf : leaves) {
+    auto variable = leaf.variable.lock();
+    if (!variable || !variable->requires_grad) continue;
+    const auto same = std::find_if(out.begin(), out.end(), [&](const Wanted& w) { return w.variable == variable; });
+    if (same == out.end()) {
+      out.push_back({std::move(variable), leaf.stored});
+    } else {
+      same->stored = leaf.stored;
+    }
+  }
+  return out;
+}
+
+// Adds to what backward() gave before; bound to the variable's storage so that results are sharded as it is.
+void add_gradient(TensorImpl& variable, Value gradient) {
+  Trace& current = trace();
+  if (variable.gradient_sharding) gradient = ops::sharding_mark(gradient, *variable.gradient_sharding);
+  const bool first = variable.grad.is_null();
+  std::shared_ptr<Node> old;
+  if (!first) {
+    old = variable.grad.impl().node;
+    gradient = ops::add(current.stored(variable.grad), gradient);
+  }
+  variable.grad = current.wrap(gradient, variable.node->sharding, variable.name.empty() ? "grad" : "grad." + variable.name);
+  if (old) variable.grad.impl().node->replaces = old->has_data() ? old : old->replaces;
+}
+
+}  // namespace
+
+void Tensor::backward(std::source_location where) const {
+  Trace& current = trace();
+  const Node& node = *impl().node;
+  require(node.epoch == current.epoch() && node.id >= 0,
+          "backward: {} was computed before the last mark_step(), so the ops that led to it are gone; call backward() before mark_step()",
+          what_is(*this));
+  const auto wanted = wanted_variables(current);
+  require(!wanted.empty(), "backward: {} was computed from no variable with requires_grad", what_is(*this));
+  std::vector<Value> wrt;
+  for (const auto& want : wanted) wrt.push_back(current.builder().value(want.stored));
+  current.builder().default_notes = current.notes(where);
+  const auto values = gradients(current.builder(), current.builder().value(node.id), wrt);
+  for (std::size_t i = 0; i < wanted.size(); ++i) add_gradient(*wanted[i].variable, values[i]);
+}
+
+}  // namespace tessera

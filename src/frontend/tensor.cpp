@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/frontend/tensor.h"
+
+#include "execute.h"
+#include "broadcast.h"
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/control_flow.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/structural.h"
+#include "tessera/sharding/placement.h"
+
+namespace tessera {
+namespace {
+
+Tensor new_variable(std::shared_ptr<Node> node, std::string name = {}) {
+  auto impl = std::make_shared<TensorImpl>();
+  impl->node = std::move(node);
+  impl->name = std::move(name);
+  return Tensor(std::move(impl));
+}
+
+}  // namespace
+
+// ---- making -------------------------------------------------------------------------------------------------------------
+
+Tensor Tensor::from_host(Literal value) {
+  require(value.type().is_array(), "from_host takes an array, got {}", value.type().str());
+  auto node = trace().make_node(value.type());
+  node->host = std::move(value);
+  return new_variable(std::move(node));
+}
+
+Tensor Tensor::from_local_shards(const Type& global, const Mesh& mesh, const PartitionSpec& spec, Literal shard) {
+  const Sharding sharding = Sharding::from_spec(mesh, spec, global.ndim());
+  require(mesh.device_count() == device_count(), "{} has {} devices; this job has {}", mesh.str(), mesh.device_count(), device_count());
+  const Type expected = shard_type(global, sharding);
+  require(shard.type() == expected, "from_local_shards: under {} each rank holds {} of {}, got {}", sharding.str(), expected.str(),
+          global.str(), shard.type().str());
+  auto node = trace().make_node(global);
+  node->sharding = sharding;
+  node->shard = DeviceArray::from_literal(shard);
+  return new_variable(std::move(node));
+}
+
+Tensor Tensor::deferred(const Type& type, Initializer initializer, std::string name) {
+  auto node = trace().make_node(type, name);
+  node->initializer = std::move(initializer);
+  trace().register_deferred(node);
+  return new_variable(std::move(node), std::move(name));
+}
+
+Tensor Tensor::zeros_like_variable(const Tensor& like, DType dtype, std::string name) {
+  Tensor out = deferred(like.type().with_dtype(dtype),
+                        [](Builder& builder, const Type& type) { return ops::full(builder, type, 0); }, std::move(name));
+  out.impl().node->sharding = like.impl().node->sharding;
+  return out;
+}
+
+Tensor Tensor::abstract(const Type& type, std::string name) {
+  auto node = trace().make_node(type, name);
+  node->is_abstract = true;
+  return new_variable(std::move(node), std::move(name));
+}
+
+Tensor Tensor::zeros(const Type& type, std::source_location where) { return full(type, 0, where); }
+Tensor Tensor::ones(const Type& type, std::source_location where) { return full(type, 1, where); }
+Tensor Tensor::full(const Type& type, double value, std::source_location where) {
+  return trace().record(where, [&](Builder& builder) { return ops::full(builder, type, value); });
+}
+Tensor Tensor::iota(const Type& type, int dim, std::source_location where) {
+  return trace().record(where, [&](Builder& builder) { return ops::iota(builder, type, dim); });
+}
+
+Tensor stored_tensor(const Tensor& variable) { return new_variable(variable.impl().node, variable.name()); }
+
+// ---- asking -------------------------------------------------------------------------------------------------------------
+
+TensorImpl& Tensor::impl() const {
+  require(impl_ != nullptr, "a null tensor has no value (a gradient before backward(), or a default-made Tensor)");
+  return *impl_;
+}
+const Type& Tensor::type() const { return impl().node->type; }
+const std::string& Tensor::name() const { return impl().name; }
+void Tensor::set_name(std::string name) {
+  if (impl().node->name.empty()) impl().node->name = name;
+  impl().name = std::move(name);
+}
+std::optional<Sharding> Tensor::sharding() const { return impl().node->sharding; }
+bool Tensor::is_materialized() const { return impl().node->has_data(); }
+
+namespace {
+
+int checked_dim(const Type& type, int dim) {
+  const int ndim = type.ndim();
+  require(dim >= -ndim && dim < ndim, "{} has no dim {}", type.str(), dim);
+  return dim < 0 ? dim + ndim : dim;
+}
+
+}  // namespace
+
+std::int64_t Tensor::dim(int i) const { return type().dim(checked_dim(type(), i)); }
+
+// ---- gradients ----------------------------------------------------------------------------------------------------------
+
+bool Tensor::requires_grad() const { return impl().requires_grad; }
+Tensor& Tensor::set_requires_grad(bool value) {
+  require(!value || is_float(dtype()), "only floats have gradients; {} is {}", name().empty() ? "the tensor" : name(), type().str());
+  impl().requires_grad = value;
+  return *this;
+}
+Tensor Tensor::grad() const { return impl().grad; }
+void Tensor::set_grad(Tensor grad) {
+  if (!grad.is_null())
+    require(grad.type() == type(), "a gradient has its variable's type {}, got {}", type().str(), grad.type().str());
+  impl().grad = std::move(grad);
+}
+
+Tensor Tensor::detach(std::source_location where) const {
+  Trace& current = trace();
+  const Tensor& self = *this;
+  return current.record(where, [&](Builder& builder) {
+    builder.default_notes = with_frontend_attribute(builder.default_notes, "tessera.stop_gradient", "true");
+    const Value value = current.stored(self);
+    const Value out = ops::copy(value);
+    if (const auto& sharding = self.impl().node->sharding) builder.set_sharding(out, make_sharding(*sharding));
+    return out;
+  });
+}
+
+// ---- variables ----------------------------------------------------------------------------------------------------------
+
+void Tensor::assign(const Tensor& value, std::source_location where) {
+  require(value.type() == type(), "assign: the variable {} is {}, the value is {}", name(), type().str(), value.type().str());
+  TensorImpl& variable = impl();
+  Trace& current = trace();
+  const std::shared_ptr<Node> old = variable.node;
+  const std::shared_ptr<Node> given = value.impl().node;
+  std::shared_ptr<Node> fresh;
+  if (given->host) {
+    fresh = current.make_node(old->type, variable.name);
+    fresh->host = given->host;
+  } else if (given->has_data() && given->sharding == old->sharding) {
+    fresh = given;
+  } else {
+    const Value source = current.stored(value);
+    current.builder().default_notes = current.notes(where);
+    fresh = current.wrap(source, old->sharding, variable.name).impl().node;
+    fresh->replaces = old->has_data() || old->is_deferred() ? old : old->replaces;
+  }
+  if (fresh != given) fresh->sharding = old->sharding;
+  variable.node = std::move(fresh);
+}
+
+// ---- shapes -------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+template <class F>
+Tensor recorded(const Tensor& tensor, const std::source_location& where, F&& emit) {
+  return trace().record(where, [&](Builder&) { return emit(trace().use(tensor)); });
+}
+
+}  // namespace
+
+Tensor Tensor::reshape(Dims dims, std::source_location where) const {
+  std::int64_t known = 1;
+  int open = -1;
+  for (int i = 0; i < isize(dims); ++i) {
+    if (at(dims, i) != -1) {
+      known *= at(dims, i);
+      continue;
+    }
+    require(open < 0, "reshape: only one size may be -1");
+    open = i;
+  }
+  if (open >= 0) {
+    require(known > 0 && element_count() % known == 0, "reshape: {} elements do not divide by {}", element_count(), known);
+    at(dims, open) = element_count() / known;
+  }
+  return recorded(*this, where, [&](Value x) { return ops::reshape(x, dims); });
+}
+
+Tensor Tensor::transpose(Dims permutation, std::source_location where) const {
+  return recorded(*this, where, [&](Value x) { return ops::transpose(x, permutation); });
+}
+
+Tensor Tensor::t(std::source_location where) const {
+  require(ndim() >= 2, "t() needs two dims at least, got {}", type().str());
+  Dims permutation;
+  for (int i = 0; i < ndim(); ++i) permutation.push_back(i);
+  std::swap(permutation[permutation.size() - 1], permutation[permutation.size() - 2]);
+  return transpose(std::move(permutation), where);
+}
+
+Tensor Tensor::slice(int dim, std::int64_t start, std::int64_t limit, std::source_location where) const {
+  const int d = checked_dim(type(), dim);
+  const std::int64_t size = type().dim(d);
+  const std::int64_t from = start < 0 ? start + size : start;
+  const std::int64_t to = limit < 0 ? limit + size : limit;
+  require(from >= 0 && from <= to && to <= size, "slice: [{}, {}) is outside dim {} of {}", start, limit, d, type().str());
+  return recorded(*this, where, [&](Value x) { return ops::slice_dim(x, d, from, to); });
+}
+
+Tensor Tensor::select(int dim, std::int64_t index, std::source_location where) const {
+  const int d = checked_dim(type(), dim);
+  const std::int64_t i = index < 0 ? index + type().dim(d) : index;
+  require(i >= 0 && i < type().dim(d), "select: index {} is outside dim {} of {}", index, d, type().str());
+  return recorded(*this, where, [&](Value x) {
+    Dims dims = x.type().dims();
+    dims.erase(dims.begin() + d);
+    return ops::reshape(ops::slice_dim(x, d, i, i + 1), std::move(dims));
+  });
+}
+
+Tensor Tensor::unsqueeze(int dim, std::source_location where) const {
+  const int d = dim < 0 ? dim + ndim() + 1 : dim;
+  require(d >= 0 && d <= ndim(), "unsqueeze: {} has no place {}", type().str(), dim);
+  Dims sizes = dims();
+  sizes.insert(sizes.begin() + d, 1);
+  return reshape(std::move(sizes), where);
+}
+
+Tensor Tensor::squeeze(int dim, std::source_location where) const {
+  const int d = checked_dim(type(), dim);
+  require(type().dim(d) == 1, "squeeze: dim {} of {} is not 1", d, type().str());
+  Dims sizes = dims();
+  sizes.erase(sizes.begin() + d);
+  return reshape(std::move(sizes), where);
+}
+
+Tensor Tensor::broadcast_to(Dims dims, std::source_location where) const {
+  return recorded(*this, where, [&](Value x) { return broadcast_value(x, dims); });
+}
+
+Tensor Tensor::to(DType dtype, std::source_location where) const {
+  if (dtype == this->dtype()) return *this;
+  return recorded(*this, where, [&](Value x) { return ops::convert(x, dtype); });
+}
+
+}  // namespace tessera

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/frontend/trace.h"
+
+#include <algorithm>
+
+#include "tessera/base/rank_context.h"
+#include "tessera/frontend/runtime.h"
+#include "tessera/ops/control_flow.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/structural.h"
+#include "execute.h"
+
+namespace tessera {
+namespace {
+
+std::uint32_t low_word(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
+std::uint32_t high_word(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
+Literal two_words(std::uint64_t x) { return Literal::from<std::uint32_t>({2}, {high_word(x), low_word(x)}); }
+
+}  // namespace
+
+Trace& trace() { return RankContext::current().get<Trace>(); }
+
+void manual_seed(std::uint64_t seed) { trace().set_seed(seed); }
+
+Trace::Trace() { start(); }
+Trace::~Trace() = default;
+
+void Trace::start() {
+  program_ = std::make_unique<ProgramBuilder>("step");
+  entry_ = std::make_unique<Builder>(program_->computation("main"));
+}
+
+void Trace::set_seed(std::uint64_t seed) {
+  seed_ = seed;
+  step_ = 0;
+  variables_ = 0;
+  random_state_.reset();
+}
+
+std::shared_ptr<Node> Trace::make_node(Type type, std::string name) {
+  auto node = std::make_shared<Node>();
+  node->type = std::move(type);
+  node->name = std::move(name);
+  node->order = ++orders_;
+  return node;
+}
+
+Tensor Trace::record(const std::source_location& where, const std::function<Value(Builder&)>& emit) {
+  entry_->default_notes = notes(where);
+  const Value value = emit(*entry_);
+  return wrap(value);
+}
+
+Tensor Trace::wrap(Value value, std::optional<Sharding> sharding, std::string name) {
+  ensure(value.builder == entry_.get(), "a value of another trace");
+  auto node = make_node(value.type(), std::move(name));
+  node->id = value.id;
+  node->epoch = epoch_;
+  node->sharding = std::move(sharding);
+  recorded_.push_back(node);
+  auto impl = std::make_shared<TensorImpl>();
+  impl->name = node->name;
+  impl->node = std::move(node);
+  return Tensor(std::move(impl));
+}
+
+// ---- values -------------------------------------------------------------------------------------------------------------
+
+Id Trace::input_of(const std::shared_ptr<Node>& node) {
+  const auto [entry, fresh] = input_ids_.try_emplace(node.get(), -1);
+  if (!fresh) return entry->second;
+  const auto number = static_cast<std::int64_t>(inputs_.size());
+  const ShardingRef sharding = node->sharding ? make_sharding(*node->sharding) : nullptr;
+  const NotesRef before = std::exchange(entry_->default_notes, nullptr);
+  const Value value = ops::parameter(*entry_, number, node->type, node->name.empty() ? "input" : node->name, sharding);
+  entry_->default_notes = before;
+  entry->second = value.id;
+  inputs_.push_back(node);
+  input_indices_[value.id] = static_cast<int>(number);
+  return value.id;
+}
+
+Id Trace::id_of(const std::shared_ptr<Node>& node) {
+  if (node->is_deferred() && !is_planning()) materialize_deferred();
+  if (node->id >= 0 && node->epoch == epoch_) return node->id;
+  ensure(node->has_data() || node->is_deferred(), "the trace that computes {} is gone", node->name);
+  return input_of(node);
+}
+
+int Trace::input_index(Id parameter) const {
+  const auto found = input_indices_.find(parameter);
+  return found == input_indices_.end() ? -1 : found->second;
+}
+
+Value Trace::stored(const Tensor& tensor) { return entry_->value(id_of(tensor.impl().node)); }
+
+Value Trace::use(const Tensor& tensor) {
+  TensorImpl& variable = tensor.impl();
+  const Value raw = stored(tensor);
+  if (variable.requires_grad) {
+    const auto same = [&](const Leaf& leaf) {
+      return leaf.stored == raw.id && leaf.variable.lock() == tensor.impl_pointer();
+    };
+    if (std::none_of(leaves_.begin(), leaves_.end(), same))
+      leaves_.push_back({tensor.impl_pointer(), variable.node->order, raw.id});
+  }
+  if (!variable.unshard && !variable.compute_dtype) return raw;
+  return gathered(tensor, raw);
+}
+
+// Converted before it is gathered: half the bytes.
+Value Trace::gathered(const Tensor& tensor, Value stored) {
+  const TensorImpl& variable = tensor.impl();
+  if (const auto found = gathered_.find(variable.node.get()); found != gathered_.end()) return entry_->value(found->second);
+  const NotesRef before = entry_->default_notes;
+  Value value = stored;
+  if (variable.unshard) {
+    NotesRef notes = with_frontend_attribute(before, "tessera.unit", variable.unshard->unit);
+    if (variable.unshard->recompute) notes = with_frontend_attribute(notes, "tessera.recompute", "true");
+    entry_->default_notes = notes;
+  }
+  if (variable.compute_dtype && *variable.compute_dtype != value.type().dtype()) {
+    value = ops::convert(value, *variable.compute_dtype);
+    if (variable.node->sharding) entry_->set_sharding(value, make_sharding(*variable.node->sharding));
+  }
+  if (variable.unshard) value = ops::sharding_mark(value, variable.unshard->gathered);
+  entry_->default_notes = before;
+  gathered_[variable.node.get()] = value.id;
+  return value;
+}
+
+Value Trace::random_key() {
+  if (!random_state_) {
+    random_state_ = make_node(Type::array(DType::kU32, {2}), "random_state");
+    random_state_->host = two_words(hash_mix(hash_mix(0x7e55e4a, seed_), step_));
+  }
+  const Value state = entry_->value(id_of(random_state_));
+  return ops::logical_xor(state, ops::constant(*entry_, two_words(hash_mix(0xd407, ++random_ops_))));
+}
+
+// ---- liveness -----------------------------------------------------------------------------------------------------------
+
+std::vector<std::shared_ptr<Node>> Trace::live_nodes() const {
+  std::vector<std::shared_ptr<Node>> live;
+  for (const auto& weak : recorded_)
+    if (auto node = weak.lock(); node && node->epoch == epoch_ && node->id >= 0) live.push_back(std::move(node));
+  return live;
+}
+
+std::vector<std::shared_ptr<Node>> Trace::take_deferred() {
+  std::vector<std::shared_ptr<Node>> out;
+  for (const auto& weak : deferred_)
+    if (auto node = weak.lock(); node && node->is_deferred()) out.push_back(std::move(node));
+  deferred_.clear();
+  return out;
+}
+
+void Trace::clear(bool next_step) {
+  ++epoch_;
+  inputs_.clear();
+  input_ids_.clear();
+  input_indices_.clear();
+  recorded_.clear();
+  leaves_.clear();
+  gathered_.clear();
+  notes_.clear();
+  random_ops_ = 0;
+  if (next_step) {
+    ++step_;
+    random_state_.reset();
+  }
+  start();
+}
+
+// ---- notes --------------------------------------------------------------------------------------------------------------
+
+void Trace::push_scope(Scope scope) {
+  if (scope.unit.empty() && !scopes_.empty()) scope.unit = scopes_.back().unit;
+  scopes_.push_back(std::move(scope));
+}
+void Trace::pop_scope() { scopes_.pop_back(); }
+
+NotesRef Trace::notes(const std::source_location& where) {
+  ++recorded_ops;
+  std::size_t key = hash_mix(std::hash<const void*>{}(where.file_name()), where.line());
+  if (!scopes_.empty()) key = hash_mix(hash_mix(key, hash_text(scopes_.back().path)), hash_text(scopes_.back().unit));
+  NotesRef& slot = notes_[key];
+  if (slot) return slot;
+  auto made = std::make_shared<Notes>(*notes_at(where));
+  if (!scopes_.empty()) {
+    made->op_name = scopes_.back().path;
+    if (!scopes_.back().unit.empty()) made->frontend_attributes.emplace_back("tessera.unit", scopes_.back().unit);
+  }
+  return slot = std::move(made);
+}
+
+}  // namespace tessera

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+#include "tessera/frontend/mark_sharding.h"
+#include "tessera/frontend/runtime.h"
+#include "tessera/fsdp/fsdp.h"
+#include "tessera/sharding/placement.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kRootUnit = "root";
+
+struct Axis {
+  Mesh mesh;
+  int index = 0;
+};
+
+Axis sharding_axis(const FsdpOptions& options) {
+  Mesh mesh = options.mesh ? *options.mesh : default_mesh();
+  if (!options.axis.empty()) return {mesh, mesh.axis_index(options.axis)};
+  for (const char* name : {"fsdp", "data"})
+    if (mesh.has_axis(name)) return {mesh, mesh.axis_index(name)};
+  fail("FSDP shards over an axis called fsdp or data; {} has neither (name another by .axis)", mesh.str());
+}
+
+void check_unwrapped(nn::Module& module) {
+  for (const auto& [path, child] : module.named_modules())
+    require(child->unit().empty(), "{} is already an FSDP unit; wrap a module once", path.empty() ? std::string(module.class_name()) : path);
+}
+
+// The unit a path belongs to: the innermost wrapped module above the parameter.
+std::string unit_of(const std::string& path, const std::vector<nn::NamedModule>& wrapped) {
+  std::string best;
+  for (const auto& [prefix, module] : wrapped)
+    if (path.size() > prefix.size() && path.compare(0, prefix.size(), prefix) == 0 && path[prefix.size()] == '.' &&
+        prefix.size() > best.size())
+      best = prefix;
+  return best.empty() ? kRootUnit : best;
+}
+
+// Every parameter's unit. A tied parameter must be in one.
+std::map<const TensorImpl*, std::string> assign_units(nn::Module& root, const std::vector<nn::NamedModule>& wrapped) {
+  std::map<const TensorImpl*, std::string> units;
+  std::map<const TensorImpl*, std::string> first_path;
+  for (const auto& parameter : root.all_parameter_paths()) {
+    const TensorImpl* key = &parameter.tensor.impl();
+    const std::string unit = unit_of(parameter.name, wrapped);
+    const auto [entry, fresh] = units.try_emplace(key, unit);
+    if (fresh) {
+      first_path[key] = parameter.name;
+      continue;
+    }
+    require(entry->second == unit, "{} and {} are one tied parameter, but lie in units {} and {}; both users must be in one unit",
+            first_path[key], parameter.name, entry->second, unit);
+  }
+  return units;
+}
+
+PartitionSpec with_minor_axis(const Sharding& before, const std::string& axis) {
+  std::vector<PartitionSpec::Entry> entries;
+  for (const auto& dim : before.dims) {
+    SpecEntry names;
+    for (const auto& ref : dim.axes) names.push_back(before.mesh.axis_text(ref));
+    entries.emplace_back(PartitionSpec::Entry(std::move(names)));
+  }
+  entries.front().axes.push_back(axis);
+  return PartitionSpec(std::move(entries));
+}
+
+void shard_parameter(Tensor parameter, const Axis& axis, const std::string& unit, const FsdpOptions& options) {
+  TensorImpl& variable = parameter.impl();
+  require(!variable.has_optimizer_state, "{} already has optimizer state; wrap the model before making the optimizer", parameter.name());
+  variable.compute_dtype = options.compute_dtype;
+  const Sharding gathered = parameter.sharding().value_or(Sharding::replicated(axis.mesh, parameter.ndim()));
+  require(gathered.mesh == axis.mesh, "{} is sharded over {}, FSDP over {}", parameter.name(), gathered.mesh.str(), axis.mesh.str());
+  const MeshAxis& mesh_axis = at(axis.mesh.axes(), axis.index);
+  if (parameter.ndim() == 0 || mesh_axis.size == 1) return;
+  clear_sharding(parameter);
+  mark_sharding(parameter, axis.mesh, with_minor_axis(gathered, mesh_axis.name));
+  const bool stays = unit == kRootUnit && options.disable_reshard_on_root;
+  variable.unshard = std::make_shared<const Unshard>(Unshard{unit, gathered, options.reshard_after_forward && !stays});
+}
+
+}  // namespace
+
+std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options) {
+  const Axis axis = sharding_axis(options);
+  check_unwrapped(module);
+  const WrapPolicy policy = options.auto_wrap_policy ? options.auto_wrap_policy : default_wrap_policy(module);
+  const auto wrapped = modules_to_wrap(module, policy);
+  const auto unit_names = assign_units(module, wrapped);
+  if (axis.mesh.device_count() == device_count()) set_default_mesh(axis.mesh);
+
+  std::vector<FsdpUnit> units{{kRootUnit, std::string(module.class_name()), {}, 0, 0, 0}};
+  module.set_unit(kRootUnit);
+  for (const auto& [path, child] : wrapped) {
+    child->set_unit(path);
+    units.push_back({path, std::string(child->class_name()), {}, 0, 0, 0});
+  }
+  for (const auto& parameter : module.named_parameters()) {
+    const std::string& name = unit_names.at(&parameter.tensor.impl());
+    shard_parameter(parameter.tensor, axis, name, options);
+    FsdpUnit& unit = *std::find_if(units.begin(), units.end(), [&](const FsdpUnit& u) { return u.name == name; });
+    const Type& type = parameter.tensor.type();
+    unit.parameters.push_back(parameter.name);
+    unit.elements += type.element_count();
+    unit.bytes += type.byte_size();
+    const auto sharding = parameter.tensor.sharding();
+    unit.bytes_per_device += (sharding ? shard_type(type, *sharding) : type).byte_size();
+  }
+  return units;
+}
+
+}  // namespace tessera

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/fsdp/wrap_policy.h"
+
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+
+namespace tessera {
+namespace {
+
+bool contains(const std::set<std::string>& classes, const nn::Module& module) {
+  return classes.count(std::string(module.class_name())) > 0;
+}
+
+// Wraps within `module`; returns how many of its parameters are in units then.
+std::int64_t wrap_below(nn::Module& module, const std::string& path, bool is_root, const WrapPolicy& policy,
+                        std::vector<nn::NamedModule>& out) {
+  const std::int64_t total = module.parameter_count();
+  if (!policy(module, true, total)) return 0;
+  std::int64_t wrapped = 0;
+  for (const auto& [name, child] : module.children())
+    wrapped += wrap_below(*child, path.empty() ? name : path + "." + name, false, policy, out);
+  if (is_root || !policy(module, false, total - wrapped)) return wrapped;
+  out.push_back({path, &module});
+  return total;
+}
+
+}  // namespace
+
+WrapPolicy size_based_auto_wrap_policy(SizeBasedOptions options) {
+  return [options = std::move(options)](const nn::Module& module, bool recurse, std::int64_t unwrapped) {
+    if (unwrapped < options.min_num_params) return false;
+    return !contains(recurse ? options.force_leaf_modules : options.exclude_wrap_modules, module);
+  };
+}
+
+WrapPolicy transformer_auto_wrap_policy(std::set<std::string> classes) {
+  require(!classes.empty(), "transformer_auto_wrap_policy needs a class name at least");
+  return [classes = std::move(classes)](const nn::Module& module, bool recurse, std::int64_t) {
+    return recurse || contains(classes, module);
+  };
+}
+
+WrapPolicy lambda_auto_wrap_policy(std::function<bool(const nn::Module&)> wrap) {
+  return [wrap = std::move(wrap)](const nn::Module& module, bool recurse, std::int64_t) { return recurse || wrap(module); };
+}
+
+WrapPolicy always_wrap_policy() {
+  return [](const nn::Module&, bool, std::int64_t) { return true; };
+}
+
+WrapPolicy default_wrap_policy(nn::Module& root) {
+  std::size_t longest = 0;
+  std::string repeated;
+  for (const auto& [path, module] : root.named_modules()) {
+    if (!module->is_container() || module->children().size() <= longest) continue;
+    longest = module->children().size();
+    repeated = module->children().front().second->class_name();
+  }
+  if (repeated.empty()) return lambda_auto_wrap_policy([](const nn::Module&) { return false; });
+  return transformer_auto_wrap_policy({repeated});
+}
+
+std::vector<nn::NamedModule> modules_to_wrap(nn::Module& root, const WrapPolicy& policy) {
+  std::vector<nn::NamedModule> out;
+  wrap_below(root, "", true, policy, out);
+  return out;
+}
+
+void check_classes(nn::Module& root, const std::set<std::string>& classes) {
+  std::set<std::string> present;
+  for (const auto& [path, module] : root.named_modules()) present.insert(std::string(module->class_name()));
+  for (const auto& wanted : classes) {
+    if (present.count(wanted) > 0) continue;
+    const std::vector<std::string> known(present.begin(), present.end());
+    fail("no module of class {} to wrap{}; classes of this model: {}", wanted, suggest_name(wanted, known), join(known, ", "));
+  }
+}
+
+}  // namespace tessera

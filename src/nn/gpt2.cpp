@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/nn/gpt2.h"
+
+#include <cmath>
+
+#include "tessera/frontend/functions.h"
+#include "tessera/frontend/mark_sharding.h"
+#include "tessera/nn/initializers.h"
+
+namespace tessera::nn {
+namespace {
+
+// The projections back into the residual stream start smaller, as in GPT-2's paper.
+double residual_deviation(const GPT2Config& config) {
+  return config.initializer_range / std::sqrt(2.0 * static_cast<double>(config.n_layer));
+}
+
+const GPT2Config& checked(const GPT2Config& config) {
+  config.check();
+  return config;
+}
+
+Tensor activated(const Tensor& x, const std::string& name) {
+  if (name == "gelu") return gelu(x);
+  if (name == "relu") return relu(x);
+  if (name == "tanh") return tanh(x);
+  return gelu_new(x);  // gelu_pytorch_tanh is the same function
+}
+
+}  // namespace
+
+// ---- attention ----------------------------------------------------------------------------------------------------------
+
+GPT2Attention::FusedProjection::FusedProjection(const GPT2Config& config, Tensor& weight, Tensor& bias) {
+  const std::int64_t head_size = config.n_embd / config.n_head;
+  weight = add_parameter("weight", Type::array(config.dtype, {config.n_embd, 3, config.n_head, head_size}),
+                         normal(0, config.initializer_range), {config.n_embd, 3 * config.n_embd});
+  bias = add_parameter("bias", Type::array(config.dtype, {3, config.n_head, head_size}), zeros(), {3 * config.n_embd});
+}
+
+GPT2Attention::GPT2Attention(const GPT2Config& config)
+    : heads_(config.n_head),
+      head_size_(config.n_embd / config.n_head),
+      c_attn_(config, qkv_weight_, qkv_bias_),
+      c_proj_(config.n_embd, config.n_embd, residual_deviation(config), config.dtype),
+      attn_dropout_(config.attn_pdrop),
+      resid_dropout_(config.resid_pdrop) {
+  add_module("c_attn", c_attn_);
+  add_module("c_proj", c_proj_);
+  add_module("attn_dropout", attn_dropout_);
+  add_module("resid_dropout", resid_dropout_);
+}
+
+Tensor GPT2Attention::forward(const Tensor& x) {
+  const std::int64_t b = x.dim(0);
+  const std::int64_t t = x.dim(1);
+  // [b, t, 3, h, d]
+  const Tensor qkv = dot(x, qkv_weight_, {.lhs_contracting = {2}, .rhs_contracting = {0}}) + qkv_bias_;
+  const Tensor q = qkv.select(2, 0);  // [b, t, h, d]
+  const Tensor k = qkv.select(2, 1);
+  const Tensor v = qkv.select(2, 2);
+  const DotDims over_d{.lhs_contracting = {3}, .rhs_contracting = {3}, .lhs_batch = {0, 2}, .rhs_batch = {0, 2}};
+  const Tensor scores = dot(q, k, over_d) * (1 / std::sqrt(static_cast<double>(head_size_)));  // [b, h, t, s]
+  const Type square = Type::array(DType::kS32, {t, t});
+  const Tensor seen = Tensor::iota(square, 0) >= Tensor::iota(square, 1);
+  constexpr double kNever = -1e30;  // finite, so that no inf - inf arises
+  const Tensor weights = attn_dropout_(softmax(where(seen, scores, kNever), -1));
+  const Tensor mixed = dot(weights, v, {.lhs_contracting = {3}, .rhs_contracting = {1}, .lhs_batch = {0, 1}, .rhs_batch = {0, 2}});
+  const Tensor joined = mixed.transpose({0, 2, 1, 3}).reshape({b, t, heads_ * head_size_});  // [b, t, c]
+  return resid_dropout_(c_proj_(joined));
+}
+
+// ---- block --------------------------------------------------------------------------------------------------------------
+
+GPT2MLP::GPT2MLP(const GPT2Config& config)
+    : c_fc_(config.n_embd, config.inner(), config.initializer_range, config.dtype),
+      c_proj_(config.inner(), config.n_embd, residual_deviation(config), config.dtype),
+      activation_(config.activation_function),
+      dropout_(config.resid_pdrop) {
+  add_module("c_fc", c_fc_);
+  add_module("c_proj", c_proj_);
+  add_module("dropout", dropout_);
+}
+Tensor GPT2MLP::forward(const Tensor& x) { return dropout_(c_proj_(activated(c_fc_(x), activation_))); }
+
+GPT2Block::GPT2Block(const GPT2Config& config)
+    : ln_1_(config.n_embd, config.layer_norm_epsilon, config.dtype),
+      attn_(config),
+      ln_2_(config.n_embd, config.layer_norm_epsilon, config.dtype),
+      mlp_(config) {
+  add_module("ln_1", ln_1_);
+  add_module("attn", attn_);
+  add_module("ln_2", ln_2_);
+  add_module("mlp", mlp_);
+}
+Tensor GPT2Block::forward(const Tensor& x) {
+  const Tensor attended = x + attn_(ln_1_(x));
+  return attended + mlp_(ln_2_(attended));
+}
+
+// ---- model --------------------------------------------------------------------------------------------------------------
+
+GPT2Model::GPT2Model(const GPT2Config& config)
+    : positions_(config.n_positions),
+      wte_(config.vocab_size, config.n_embd, config.initializer_range, config.dtype),
+      wpe_(config.n_positions, config.n_embd, config.initializer_range, config.dtype),
+      drop_(config.embd_pdrop),
+      ln_f_(config.n_embd, config.layer_norm_epsilon, config.dtype) {
+  add_module("wte", wte_);
+  add_module("wpe", wpe_);
+  add_module("drop", drop_);
+  for (std::int64_t i = 0; i < config.n_layer; ++i) h_.emplace(config);
+  add_module("h", h_);
+  add_module("ln_f", ln_f_);
+}
+
+Tensor GPT2Model::forward(const Tensor& tokens) {
+  require(tokens.ndim() == 2, "GPT-2 takes tokens [batch, time], got {}", tokens.type().str());
+  const std::int64_t t = tokens.dim(1);
+  require(t <= positions_, "{} tokens, but n_positions is {}", t, positions_);
+  const Tensor positions = t == positions_ ? wpe_.weight() : wpe_.weight().slice(0, 0, t);
+  Tensor x = drop_(wte_(tokens) + positions);
+  for (auto& block : h_) x = (*block)(x);
+  return ln_f_(x);
+}
+
+GPT2LMHeadModel::Head::Head(const GPT2Config& config, const Embedding& embedding, Tensor& weight) {
+  if (config.tie_word_embeddings) {
+    weight = embedding.weight();
+    add_shared_parameter("weight", weight);
+  } else {
+    weight = add_parameter("weight", Type::array(config.dtype, {config.vocab_size, config.n_embd}), normal(0, config.initializer_range));
+  }
+}
+
+GPT2LMHeadModel::GPT2LMHeadModel(const GPT2Config& config)
+    : config_(checked(config)), transformer_(config), lm_head_(config, transformer_.wte(), head_weight_) {
+  add_module("transformer", transformer_);
+  add_module("lm_head", lm_head_);
+}
+
+Tensor GPT2LMHeadModel::logits(const Tensor& tokens) {
+  const Tensor hidden = transformer_(tokens);
+  const TraceScope scope(lm_head_.path(), lm_head_.unit());
+  return dot(hidden, head_weight_, {.lhs_contracting = {2}, .rhs_contracting = {1}});
+}
+
+Tensor GPT2LMHeadModel::forward(const Tensor& tokens, const Tensor& labels) {
+  constexpr std::int64_t kIgnored = -100;
+  // Labels move left instead of logits being cut: nothing of size [b, t, v] is copied.
+  const Tensor shifted = pad(labels.slice(1, 1, labels.dim(1)), 1, 0, 1, static_cast<double>(kIgnored));
+  return cross_entropy(logits(tokens), shifted, kIgnored);
+}
+
+// ---- tensor parallel ----------------------------------------------------------------------------------------------------
+
+void shard_tensor_parallel(GPT2LMHeadModel& model, const Mesh& mesh, const std::string& axis) {
+  using Entry = PartitionSpec::Entry;
+  const auto spec = [&](int ndim, int dim) {
+    std::vector<Entry> entries(static_cast<std::size_t>(ndim));
+    at(entries, dim) = Entry(axis);
+    return PartitionSpec(std::move(entries));
+  };
+  for (int i = 0; i < model.transformer().blocks().size(); ++i) {
+    GPT2Block& block = model.block(i);
+    mark_sharding(block.attn().qkv_weight(), mesh, spec(4, 2));
+    mark_sharding(block.attn().qkv_bias(), mesh, spec(3, 1));
+    mark_sharding(block.attn().c_proj().weight(), mesh, spec(2, 0));
+    mark_sharding(block.mlp().c_fc().weight(), mesh, spec(2, 1));
+    mark_sharding(block.mlp().c_fc().bias(), mesh, spec(1, 0));
+    mark_sharding(block.mlp().c_proj().weight(), mesh, spec(2, 0));
+  }
+  mark_sharding(model.transformer().wte().weight(), mesh, spec(2, 0));
+  if (!same_variable(model.head_weight(), model.transformer().wte().weight()))
+    mark_sharding(model.head_weight(), mesh, spec(2, 0));
+}
+
+}  // namespace tessera::nn

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/nn/module.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "tessera/base/text.h"
+
+namespace tessera::nn {
+namespace {
+
+std::string join_path(const std::string& path, const std::string& name) { return path.empty() ? name : path + "." + name; }
+
+void visit(const Module& module, const std::string& path, const std::function<void(const NamedParameter&)>& take) {
+  for (const auto& own : module.own_parameters()) take({join_path(path, own.name), own.tensor, own.exported_dims});
+  for (const auto& [name, child] : module.children()) visit(*child, join_path(path, name), take);
+}
+
+void visit_modules(Module& module, const std::string& path, std::vector<NamedModule>& out) {
+  out.push_back({path, &module});
+  for (const auto& [name, child] : module.children()) visit_modules(*child, join_path(path, name), out);
+}
+
+}  // namespace
+
+std::vector<NamedParameter> Module::all_parameter_paths() const {
+  std::vector<NamedParameter> out;
+  visit(*this, "", [&](const NamedParameter& parameter) { out.push_back(parameter); });
+  return out;
+}
+
+std::vector<NamedParameter> Module::named_parameters() const {
+  std::vector<NamedParameter> out;
+  visit(*this, "", [&](const NamedParameter& parameter) {
+    const auto same = [&](const NamedParameter& other) { return same_variable(other.tensor, parameter.tensor); };
+    if (std::none_of(out.begin(), out.end(), same)) out.push_back(parameter);
+  });
+  return out;
+}
+
+std::vector<Tensor> Module::parameters() const {
+  std::vector<Tensor> out;
+  for (auto& parameter : named_parameters()) out.push_back(std::move(parameter.tensor));
+  return out;
+}
+
+std::vector<NamedModule> Module::named_modules() {
+  std::vector<NamedModule> out;
+  visit_modules(*this, "", out);
+  return out;
+}
+
+Tensor Module::parameter(std::string_view name) const {
+  std::vector<std::string> known;
+  for (const auto& parameter : all_parameter_paths()) {
+    if (parameter.name == name) return parameter.tensor;
+    known.push_back(parameter.name);
+  }
+  fail("{} has no parameter {}{}", class_name(), name, suggest_name(name, known));
+}
+
+std::int64_t Module::parameter_count() const {
+  std::int64_t count = 0;
+  for (const auto& parameter : named_parameters()) count += parameter.tensor.element_count();
+  return count;
+}
+
+void Module::train(bool on) {
+  training_ = on;
+  for (const auto& [name, child] : children_) child->train(on);
+}
+
+void Module::zero_grad() {
+  for (auto& parameter : parameters()) parameter.zero_grad();
+}
+
+std::string Module::str() const {
+  std::string out;
+  const std::function<void(const Module&, const std::string&, int)> line = [&](const Module& module, const std::string& name, int depth) {
+    std::string text(static_cast<std::size_t>(2 * depth), ' ');
+    if (!name.empty()) text += "(" + name + ") ";
+    text += fmt::format("{} {} parameters", module.class_name(), module.parameter_count());
+    if (!module.unit().empty()) text += fmt::format(" [unit {}]", module.unit());
+    out += text + "\n";
+    for (const auto& [child_name, child] : module.children()) line(*child, child_name, depth + 1);
+  };
+  line(*this, "", 0);
+  return out;
+}
+
+// ---- registration -------------------------------------------------------------------------------------------------------
+
+Tensor Module::add_parameter(std::string name, const Type& type, Initializer initializer, Dims exported_dims) {
+  Tensor tensor = Tensor::deferred(type, std::move(initializer), name);
+  tensor.set_requires_grad();
+  add_shared_parameter(std::move(name), tensor, std::move(exported_dims));
+  return tensor;
+}
+
+void Module::add_shared_parameter(std::string name, const Tensor& tensor, Dims exported_dims) {
+  if (exported_dims.empty()) exported_dims = tensor.dims();
+  ensure(product(exported_dims) == tensor.element_count(), "{}: exported dims hold other elements", name);
+  parameters_.push_back({std::move(name), tensor, std::move(exported_dims)});
+}
+
+void Module::add_module(std::string name, Module& child) {
+  for (const auto& [known, module] : children_) ensure(known != name, "submodule {} is registered twice", name);
+  children_.emplace_back(std::move(name), &child);
+  set_path(path_);
+}
+
+// Children are registered before their parent is: paths grow from below.
+void Module::set_path(const std::string& path) {
+  path_ = path;
+  for (auto& parameter : parameters_) parameter.tensor.impl().name = parameter.tensor.impl().node->name = join_path(path, parameter.name);
+  for (const auto& [name, child] : children_) child->set_path(join_path(path, name));
+}
+
+}  // namespace tessera::nn

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/optim/optimizer.h"
+
+#include "tessera/base/error.h"
+#include "tessera/frontend/trace.h"
+
+namespace tessera::optim {
+
+Optimizer::Optimizer(std::vector<ParameterGroup> groups, double learning_rate)
+    : groups_(std::move(groups)), learning_rate_(learning_rate) {
+  require(learning_rate >= 0, "the learning rate must not be negative, got {}", learning_rate);
+  std::size_t count = 0;
+  for (const auto& group : groups_) {
+    for (const auto& parameter : group.parameters) {
+      require(!parameter.impl().has_optimizer_state, "{} already belongs to an optimizer", parameter.name());
+      parameter.impl().has_optimizer_state = true;
+      ++count;
+    }
+  }
+  require(count > 0, "an optimizer needs a parameter at least");
+}
+
+Optimizer::~Optimizer() {
+  for (const auto& parameter : parameters()) parameter.impl().has_optimizer_state = false;
+}
+
+std::vector<Tensor> Optimizer::parameters() const {
+  std::vector<Tensor> out;
+  for (const auto& group : groups_) out.insert(out.end(), group.parameters.begin(), group.parameters.end());
+  return out;
+}
+
+DType Optimizer::state_dtype(const Tensor& parameter) {
+  return parameter.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+}
+
+std::vector<Tensor> Optimizer::make_state(const std::string& prefix) const {
+  std::vector<Tensor> out;
+  for (const auto& parameter : parameters())
+    out.push_back(Tensor::zeros_like_variable(parameter, state_dtype(parameter), prefix + "." + parameter.name()));
+  return out;
+}
+
+Tensor Optimizer::input(DType dtype, double value, const std::string& name) {
+  Tensor out = Tensor::scalar(dtype, value);
+  out.set_name(name);
+  return out;
+}
+
+void Optimizer::step(std::source_location where) {
+  const TraceScope scope("optimizer", "");
+  trace().builder().default_notes = trace().notes(where);
+  ++steps_;
+  begin_step();
+  int index = 0;
+  for (const auto& group : groups_) {
+    for (const auto& parameter : group.parameters) {
+      if (!parameter.grad().is_null()) update(index, parameter, stored_tensor(parameter.grad()), group.weight_decay);
+      ++index;
+    }
+  }
+}
+
+void Optimizer::zero_grad() {
+  for (auto& parameter : parameters()) parameter.zero_grad();
+}
+
+}  // namespace tessera::optim
