@@ -57,8 +57,8 @@ class Inserter {
       case Role::kGetTupleElement:
         return element_of(old_[instruction.operands[0]].type, index_of(instruction), at(leaves_, instruction.operands[0]));
       case Role::kOptBarrier: return barrier(instruction);
-      case Role::kCopy:
-      case Role::kShardingMark: return mark(instruction);
+      case Role::kCopy: return mark(instruction);
+      case Role::kShardingMark: return is_sharding_mark(instruction) ? mark(instruction) : plain(id);
       case Role::kCall:
       case Role::kWhile:
       case Role::kConditional: return control_flow(instruction);
@@ -110,7 +110,7 @@ class Inserter {
     for (int i = 0; i < isize(operands); ++i) {
       const Value leaf = at(operands, i);
       const Sharding target = at(*instruction.sharding, i).closed();
-      const bool wanted = instruction.op->role == Role::kShardingMark || !at(*instruction.sharding, i).dims.empty();
+      const bool wanted = is_sharding_mark(instruction) || !at(*instruction.sharding, i).dims.empty();
       const bool derived = std::any_of(at(*instruction.sharding, i).dims.begin(), at(*instruction.sharding, i).dims.end(),
                                        [](const DimSharding& d) { return d.open; });
       if (!wanted || derived || !leaf.type().is_array()) {
@@ -208,10 +208,7 @@ class Inserter {
   bool defers(Id id) const {
     const auto& users = at(users_, id);
     if (id == old_.root || users.empty()) return false;
-    const auto is_mark = [&](Id user) {
-      const auto role = old_[user].op->role;
-      return role == Role::kShardingMark && old_[user].sharding->size() == 1;
-    };
+    const auto is_mark = [&](Id user) { return is_sharding_mark(old_[user]) && old_[user].sharding->size() == 1; };
     if (std::all_of(users.begin(), users.end(), is_mark)) {
       return std::all_of(users.begin(), users.end(),
                          [&](Id user) { return old_[user].sharding->front() == old_[users.front()].sharding->front(); });

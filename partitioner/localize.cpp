@@ -48,8 +48,7 @@ class Localizer {
       case Role::kGetTupleElement:
         return element_of(old_[instruction.operands[0]].type, index_of(instruction), at(leaves_, instruction.operands[0]));
       case Role::kOptBarrier: return barrier(instruction);
-      case Role::kCopy:
-      case Role::kShardingMark: return copy(instruction);
+      case Role::kCopy: return copy(instruction);
       case Role::kCall:
       case Role::kWhile:
       case Role::kConditional: return control_flow(instruction);

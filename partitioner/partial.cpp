@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "leaves.h"
 #include "tessera/base/text.h"
 
 namespace tessera {
@@ -65,7 +66,7 @@ PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& op
 bool takes_partial(const Program& program, const Computation& computation, Id user, Id value) {
   const auto& instruction = computation[user];
   const auto role = instruction.op->role;
-  if (role == Role::kCopy || role == Role::kShardingMark) return true;
+  if (role == Role::kCopy || is_sharding_mark(instruction)) return true;
   if (role != Role::kPlain) return false;
   const OpView view = view_of(program, computation, instruction);
   if (!view.result.is_array() || view.result.byte_size() > computation[value].type.byte_size()) return false;

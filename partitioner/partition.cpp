@@ -9,6 +9,7 @@
 #include "localize.h"
 #include "propagate.h"
 #include "tessera/base/text.h"
+#include "tessera/ir/op_def.h"
 #include "tessera/passes/pipeline.h"
 #include "tessera/passes/passes.h"
 

@@ -169,6 +169,7 @@ const OpDef kGather = {.name = "gather",
                        .factors = factors,
                        .linearity = linearity,
                        .localize = localize,
+                       .masks_padding = true,
                        .flops = no_flops};
 
 }  // namespace rows
