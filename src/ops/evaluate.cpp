@@ -159,7 +159,7 @@ std::vector<Literal> Evaluator::run_row(const Instruction& instruction, const Op
                                 [&](int which, const std::vector<Literal>& arguments) {
                                   return run(at(instruction.called, which), {devices[k]}, {arguments}).front();
                                 },
-                                devices[k], program_.num_partitions};
+                                devices[k], program_.num_partitions, options_.trip_limit};
       out.push_back(instruction.op->evaluate(context));
     }
   } catch (InternalError&) {

@@ -75,21 +75,10 @@ FactorMap leafwise_factors(const OpView& view) {
 
 // ---- localize -------------------------------------------------------------------------------------------------------
 
-std::vector<ComputationId> local_called(LocalizeContext& context) {
-  ProgramBuilder& program = context.builder.program();
-  const auto& known = program.program().computations;
-  std::vector<ComputationId> out;
-  for (const ComputationRef& callee : context.view.called) {
-    const auto found = std::find(known.begin(), known.end(), callee);
-    out.push_back(found == known.end() ? program.add(callee) : static_cast<ComputationId>(found - known.begin()));
-  }
-  return out;
-}
-
 Value emit_local(LocalizeContext& context, const std::vector<Value>& operands, Attributes attributes) {
   Type type = context.view.result.is_tuple() ? Type::tuple(context.local_results) : context.local_result();
   return context.builder.emit(context.view.op, operands, std::move(attributes),
-                              {.type = std::move(type), .called = local_called(context), .notes = context.notes});
+                              {.type = std::move(type), .called = context.called, .notes = context.notes});
 }
 
 Value localize_declared(LocalizeContext& context) {

@@ -44,8 +44,6 @@ inline Linearity passes_all(const OpView&, int) { return Linearity::kAny; }
 
 /// The same op and attributes, with the local result as the declared type: for ops whose text declares it.
 Value localize_declared(LocalizeContext& context);
-/// The called computations (scalar ones, that have no shardings) in the program being built; added where it lacks them.
-std::vector<ComputationId> local_called(LocalizeContext& context);
 /// The instruction again, with other operands or attributes.
 Value emit_local(LocalizeContext& context, const std::vector<Value>& operands, Attributes attributes);
 /// `scalar` on the device at coordinate 0 of the axes the result is partial over, the reduction's identity elsewhere, so that
