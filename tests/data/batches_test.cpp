@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "temporary_folder.h"
+#include "support/temporary_folder.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 

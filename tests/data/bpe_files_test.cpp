@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "temporary_folder.h"
+#include "support/temporary_folder.h"
 #include "tessera/base/error.h"
 #include "tessera/data/bpe_tokenizer.h"
 #include "tessera/data/tokenizer.h"

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <random>
 
-#include "temporary_folder.h"
+#include "support/temporary_folder.h"
 #include "tessera/base/error.h"
 
 namespace tessera::data {

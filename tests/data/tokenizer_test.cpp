@@ -6,7 +6,7 @@
 #include <map>
 #include <random>
 
-#include "temporary_folder.h"
+#include "support/temporary_folder.h"
 #include "tessera/data/bpe_tokenizer.h"
 #include "tessera/data/split_pattern.h"
 

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Command lines in Hugging Face's style, as a table of flags bound to variables that hold their defaults.
+//
+//   std::int64_t steps = 100;
+//   ArgumentParser parser("train", "Trains a model.");
+//   parser.flag("max_steps", steps, "updates to make; -1: as num_train_epochs says");
+//   if (!parser.parse(argc, argv)) { fmt::print("{}", parser.help()); return 0; }
+//
+// `--max_steps 5`, `--max_steps=5` and `--max-steps 5` mean the same; the last one given counts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "tessera/base/json_object.h"
+
+namespace tessera {
+
+class ArgumentParser {
+ public:
+  ArgumentParser(std::string program, std::string about) : program_(std::move(program)), about_(std::move(about)) {}
+
+  /// A heading in the help; the flags added from now on stand below it.
+  ArgumentParser& group(std::string title);
+  /// A flag without value, or with true or false (yes no 1 0 on off); `--no_NAME` sets it to false.
+  ArgumentParser& flag(std::string name, bool& value, std::string help);
+  ArgumentParser& flag(std::string name, std::int64_t& value, std::string help);
+  ArgumentParser& flag(std::string name, double& value, std::string help);
+  ArgumentParser& flag(std::string name, std::string& value, std::string help);
+  ArgumentParser& flag(std::string name, std::optional<std::int64_t>& value, std::string help);
+  ArgumentParser& flag(std::string name, std::optional<double>& value, std::string help);
+  /// A text that must be one of `choices`.
+  ArgumentParser& choice(std::string name, std::string& value, std::vector<std::string> choices, std::string help);
+  /// A text that is `bare` when the flag stands without a value: `--fsdp` means `--fsdp true`.
+  ArgumentParser& text_or_bare(std::string name, std::string& value, std::string bare, std::string help);
+
+  /// Sets the variables; false when --help was among the arguments (nothing is set then). A single argument that ends in .json is a
+  /// file of flags: {"max_steps": 5, …}. Errors: an unknown flag (with the nearest known one), no value, a value of another type.
+  bool parse(int argc, const char* const* argv);
+  bool parse(const std::vector<std::string>& arguments);
+  /// Every flag with its default and meaning.
+  [[nodiscard]] std::string help() const;
+  /// True when the command line (or file) set the flag.
+  [[nodiscard]] bool was_given(std::string_view name) const;
+  /// `--name value` of everything that was given, as it may be typed again.
+  [[nodiscard]] std::vector<std::string> given() const;
+
+ private:
+  using Target =
+      std::variant<bool*, std::int64_t*, double*, std::string*, std::optional<std::int64_t>*, std::optional<double>*>;
+  struct Row {
+    std::string name;
+    Target target;
+    std::string help;
+    std::string standard;  // the default, as text
+    std::string group;
+    std::vector<std::string> choices;
+    std::optional<std::string> bare;  // what it means without a value
+    bool was_given = false;
+  };
+  ArgumentParser& add(std::string name, Target target, std::string help);
+  Row* find(std::string_view name);
+  Row& find_or_fail(std::string_view given);
+  void read_file(const std::string& path);
+  static void assign(Row& row, const std::string& value);
+  static std::string value_text(const Target& target);
+
+  std::string program_;
+  std::string about_;
+  std::string group_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace tessera

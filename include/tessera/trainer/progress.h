@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The progress of a run: a bar that is redrawn on a terminal, a line now and then elsewhere.
+//
+//    42%|████████▍           | 420/1000 [01:03<01:27] loss 2.0812  8.1k tokens/s  MFU 31.2%
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <string>
+
+namespace tessera::trainer {
+
+struct Progress {
+  std::int64_t step = 0;
+  std::int64_t total_steps = 0;
+  double seconds = 0;  // since the first step began
+  double loss = 0;
+  double tokens_per_second = 0;
+  std::optional<double> mfu{};  // 0..1
+};
+
+/// The line, without an end of line.
+std::string progress_text(const Progress& progress);
+/// 75.3 -> "01:15", 3700 -> "1:01:40".
+std::string duration_text(double seconds);
+/// 8123.4 -> "8.12k": three digits and k, M, G, T.
+std::string short_number(double value);
+
+class ProgressBar {
+ public:
+  /// Draws to `out`; every `lines` updates (and at the end) a line of its own where `out` is no terminal.
+  explicit ProgressBar(std::FILE* out = stderr, std::int64_t lines = 50);
+  /// For tests: say whether it is a terminal.
+  ProgressBar(std::FILE* out, std::int64_t lines, bool is_terminal)
+      : out_(out), lines_(lines), is_terminal_(is_terminal) {}
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  /// Redraws at most ten times a second on a terminal.
+  void update(const Progress& progress);
+  /// Prints `line` above the bar.
+  void print(const std::string& line);
+
+ private:
+  void erase();
+  std::FILE* out_;
+  std::int64_t lines_;
+  bool is_terminal_;
+  double drawn_at_ = -1;
+  std::string drawn_;
+};
+
+/// 6 x tokens x parameters: the floating-point operations of a training step by the usual formula.
+double training_flops(double tokens, double parameters);
+/// flops / seconds / (chips x peak of one chip), in 0..1.
+double model_flops_utilization(double flops, double seconds, double chips, double peak_flops_per_second);
+
+}  // namespace tessera::trainer

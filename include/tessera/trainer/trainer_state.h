@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// trainer_state.json as Hugging Face's Trainer writes it: the run's log, with losses as full doubles.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/base/json_object.h"
+
+namespace tessera::trainer {
+
+/// One update, or one evaluation, of the log; what was not measured is left out of the file.
+struct LogEntry {
+  std::int64_t step = 0;
+  double epoch = 0;
+  std::optional<double> loss{};
+  std::optional<double> learning_rate{};
+  std::optional<double> grad_norm{};
+  std::optional<double> tokens_per_second{};
+  std::optional<double> mfu{};
+  std::optional<double> eval_loss{};
+};
+
+struct TrainerState {
+  std::int64_t max_steps = 0;
+  double num_train_epochs = 0;
+  std::int64_t logging_steps = 0;
+  std::int64_t train_batch_size = 0;  // rows of a micro-batch
+  double total_flos = 0;              // floating-point operations so far
+  std::vector<LogEntry> log_history;
+
+  [[nodiscard]] JsonObject to_json() const;
+  /// Writes FOLDER/trainer_state.json, whole or not at all; makes the folder.
+  void save(const std::string& folder) const;
+};
+
+}  // namespace tessera::trainer

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/trainer/arguments.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "tessera/base/error.h"
+
+namespace tessera::trainer {
+
+void TrainingArguments::add_flags(ArgumentParser& parser) {
+  parser.group("model and data")
+      .flag("config_name", config_name, "JSON file with the keys of Hugging Face's GPT2Config")
+      .flag("tokenizer_name", tokenizer_name,
+            "bytes, bpe:N (trained on the text), or GPT-2's vocab.bpe / tokenizer.json")
+      .flag("train_file", train_file, "text to train on")
+      .flag("validation_file", validation_file, "text to evaluate on, instead of a part of train_file")
+      .flag("dataset_name", dataset_name, "folder of raw text under cache_dir or $TESSERA_DATA, as in wikitext")
+      .flag("dataset_config_name", dataset_config_name, "as in wikitext-2-raw-v1")
+      .flag("cache_dir", cache_dir, "where dataset_name is looked for")
+      .flag("validation_split_percentage", validation_split_percentage,
+            "the part at the end of train_file that is held out")
+      .flag("block_size", block_size, "tokens in a sample; 0: the model's n_positions, at most 1024");
+  parser.group("batches and length")
+      .flag("per_device_train_batch_size", per_device_train_batch_size, "samples per data shard [8]")
+      .flag("global_batch_size", global_batch_size, "samples over all data shards: the same batches for every mesh")
+      .flag("per_device_eval_batch_size", per_device_eval_batch_size, "samples per data shard in evaluation [8]")
+      .flag("gradient_accumulation_steps", gradient_accumulation_steps, "micro-batches that make an update")
+      .flag("max_steps", max_steps, "updates to make; -1: num_train_epochs says")
+      .flag("num_train_epochs", num_train_epochs, "times to go through the data")
+      .flag("dataloader_drop_last", dataloader_drop_last, "leave out an epoch's last batch where it is short");
+  parser.group("optimizer")
+      .choice("optim", optim, {"adamw_torch", "sgd"}, "update rule")
+      .flag("learning_rate", learning_rate, "the peak")
+      .flag("weight_decay", weight_decay, "decoupled; not for biases and norms")
+      .flag("adam_beta1", adam_beta1, "decay of the first moment")
+      .flag("adam_beta2", adam_beta2, "decay of the second moment")
+      .flag("adam_epsilon", adam_epsilon, "added to the root of the second moment")
+      .flag("max_grad_norm", max_grad_norm, "gradients are scaled down to this 2-norm; 0: never")
+      .choice("lr_scheduler_type", lr_scheduler_type, {"linear", "cosine", "constant", "constant_with_warmup"},
+              "course of the learning rate")
+      .flag("warmup_steps", warmup_steps, "updates of linear warm-up; below 1: a part of all updates")
+      .flag("seed", seed, "of initial values, dropout and the order of samples")
+      .flag("data_seed", data_seed, "of the order of samples, where it shall differ from seed");
+  parser.group("precision")
+      .flag("bf16", bf16, "compute in bfloat16, keep float32 weights")
+      .choice("dtype", dtype, {"float32", "float64"}, "of weights and computation");
+  parser.group("mesh and sharding")
+      .flag("mesh", mesh, "axes and sizes, as in data=2,model=2; one may be -1: what is left")
+      .text_or_bare("fsdp", fsdp, "true", "full_shard or shard_grad_op, with auto_wrap, hybrid_shard; true: full_shard")
+      .flag("fsdp_config", fsdp_config, "JSON file: fsdp_transformer_layer_cls_to_wrap or fsdp_min_num_params, …")
+      .flag("tensor_parallel", tensor_parallel, "axis over which attention heads and MLPs are split")
+      .flag("dry_run", dry_run, "partition and plan for the mesh, print memory and collectives, train nothing")
+      .flag("virtual_ranks", virtual_ranks, "run that many ranks as threads of this process");
+  parser.group("output")
+      .flag("output_dir", output_dir, "folder of trainer_state.json")
+      .flag("overwrite_output_dir", overwrite_output_dir, "write into output_dir although it holds a run")
+      .flag("logging_steps", logging_steps, "updates between two entries of the log")
+      .flag("logging_first_step", logging_first_step, "log the first update too")
+      .flag("do_train", do_train, "train")
+      .flag("do_eval", do_eval, "evaluate on the held-out text at the end")
+      .flag("disable_tqdm", disable_tqdm, "no progress bar, only the log's lines")
+      .flag("sample_prompt", sample_prompt, "text that the sample printed at the end goes on from")
+      .flag("sample_tokens", sample_tokens, "tokens to sample at the end; 0: none");
+}
+
+namespace {
+
+void require_positive(const char* name, std::int64_t value) {
+  require(value >= 1, "--{} must be at least 1, got {}", name, value);
+}
+void require_not_negative(const char* name, double value) {
+  require(value >= 0 && std::isfinite(value), "--{} must not be negative, got {}", name, value);
+}
+void require_beta(const char* name, double value) {
+  require(value >= 0 && value < 1, "--{} must be in [0, 1), got {}", name, value);
+}
+
+}  // namespace
+
+void TrainingArguments::check() const {
+  require(!config_name.empty(), "--config_name is needed: a JSON file with the keys of GPT2Config");
+  require(!train_file.empty() || !dataset_name.empty() || dry_run,
+          "no text to train on: give --train_file, or --dataset_name with --cache_dir or TESSERA_DATA");
+  require(train_file.empty() || dataset_name.empty(), "--train_file and --dataset_name exclude each other");
+  require(
+      !(per_device_train_batch_size && global_batch_size),
+      "--per_device_train_batch_size and --global_batch_size exclude each other: the first counts per data shard, the "
+      "second over all");
+  require(!(bf16 && dtype == "float64"), "--bf16 and --dtype float64 exclude each other");
+  require(fsdp_config.empty() || !fsdp.empty(), "--fsdp_config without --fsdp has no effect; add --fsdp full_shard");
+  require(validation_split_percentage >= 0 && validation_split_percentage < 100,
+          "--validation_split_percentage must be in [0, 100), got {}", validation_split_percentage);
+  require(block_size == 0 || block_size >= 2, "--block_size must be at least 2, or 0, got {}", block_size);
+  require_positive("per_device_train_batch_size", per_device_train_batch_size.value_or(1));
+  require_positive("global_batch_size", global_batch_size.value_or(1));
+  require_positive("per_device_eval_batch_size", per_device_eval_batch_size.value_or(1));
+  require_positive("gradient_accumulation_steps", gradient_accumulation_steps);
+  require_positive("logging_steps", logging_steps);
+  require(max_steps == -1 || max_steps >= 1, "--max_steps must be at least 1, or -1, got {}", max_steps);
+  require(num_train_epochs > 0 && std::isfinite(num_train_epochs), "--num_train_epochs must be above 0, got {}",
+          num_train_epochs);
+  require_not_negative("learning_rate", learning_rate);
+  require_not_negative("weight_decay", weight_decay);
+  require_not_negative("adam_epsilon", adam_epsilon);
+  require_not_negative("max_grad_norm", max_grad_norm);
+  require_not_negative("warmup_steps", warmup_steps);
+  require_not_negative("virtual_ranks", static_cast<double>(virtual_ranks));
+  require_not_negative("sample_tokens", static_cast<double>(sample_tokens));
+  require_beta("adam_beta1", adam_beta1);
+  require_beta("adam_beta2", adam_beta2);
+  (void)parse_fsdp_mode(fsdp);
+}
+
+namespace {
+constexpr std::int64_t kRowsPerShard = 8;
+}
+
+std::int64_t TrainingArguments::micro_batch_rows(std::int64_t data_shards) const {
+  if (global_batch_size) return *global_batch_size;
+  return per_device_train_batch_size.value_or(kRowsPerShard) * data_shards;
+}
+
+std::int64_t TrainingArguments::eval_batch_rows(std::int64_t data_shards) const {
+  return per_device_eval_batch_size.value_or(kRowsPerShard) * data_shards;
+}
+
+std::int64_t TrainingArguments::total_steps(std::int64_t micro_batches_per_epoch) const {
+  if (max_steps > 0) return max_steps;
+  // As Hugging Face: an update needs all its micro-batches, but an epoch makes at least one.
+  const std::int64_t per_epoch = std::max<std::int64_t>(1, micro_batches_per_epoch / gradient_accumulation_steps);
+  return static_cast<std::int64_t>(std::ceil(num_train_epochs * static_cast<double>(per_epoch)));
+}
+
+std::int64_t TrainingArguments::warmup_count(std::int64_t total_steps) const {
+  const double count = warmup_steps < 1 ? std::ceil(warmup_steps * static_cast<double>(total_steps)) : warmup_steps;
+  return static_cast<std::int64_t>(count);
+}
+
+std::optional<TrainingArguments> parse_training_arguments(int argc, const char* const* argv, const std::string& program,
+                                                          const std::string& about) {
+  TrainingArguments arguments;
+  ArgumentParser parser(program, about);
+  arguments.add_flags(parser);
+  if (!parser.parse(argc, argv)) {
+    std::fputs(parser.help().c_str(), stdout);
+    return std::nullopt;
+  }
+  arguments.check();
+  return arguments;
+}
+
+}  // namespace tessera::trainer

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/trainer/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace tessera::trainer {
+namespace {
+
+constexpr int kBarCells = 20;
+constexpr double kRedrawSeconds = 0.1;
+
+// The done part of a bar in eighths of a cell.
+std::string bar_text(double done) {
+  static const std::vector<std::string> kEighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const int eighths = static_cast<int>(std::floor(std::clamp(done, 0.0, 1.0) * kBarCells * 8));
+  std::string out;
+  for (int i = 0; i < eighths / 8; ++i) out += "█";
+  out += kEighths[static_cast<std::size_t>(eighths % 8)];
+  const int used = eighths / 8 + (eighths % 8 != 0 ? 1 : 0);
+  return out + std::string(static_cast<std::size_t>(kBarCells - used), ' ');
+}
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "?";
+  const auto whole = static_cast<std::int64_t>(seconds);
+  const std::int64_t hours = whole / 3600;
+  const std::string minutes = fmt::format("{:02}:{:02}", whole / 60 % 60, whole % 60);
+  return hours > 0 ? fmt::format("{}:{}", hours, minutes) : minutes;
+}
+
+std::string short_number(double value) {
+  static const std::vector<std::string> kUnits = {"", "k", "M", "G", "T", "P"};
+  std::size_t unit = 0;
+  while (std::abs(value) >= 999.5 && unit + 1 < kUnits.size()) {
+    value /= 1000;
+    ++unit;
+  }
+  const int digits = std::abs(value) < 9.995 ? 2 : std::abs(value) < 99.95 ? 1 : 0;
+  return fmt::format("{:.{}f}{}", value, unit == 0 && std::floor(value) == value ? 0 : digits, kUnits[unit]);
+}
+
+std::string progress_text(const Progress& progress) {
+  const double done =
+      progress.total_steps == 0 ? 1 : static_cast<double>(progress.step) / static_cast<double>(progress.total_steps);
+  const double left = done > 0 ? progress.seconds * (1 - done) / done : INFINITY;
+  std::string out = fmt::format("{:3.0f}%|{}| {}/{} [{}<{}] loss {:.4f}  {} tokens/s", std::floor(done * 100),
+                                bar_text(done), progress.step, progress.total_steps, duration_text(progress.seconds),
+                                duration_text(left), progress.loss, short_number(progress.tokens_per_second));
+  if (progress.mfu) out += fmt::format("  MFU {:.1f}%", *progress.mfu * 100);
+  return out;
+}
+
+ProgressBar::ProgressBar(std::FILE* out, std::int64_t lines) : ProgressBar(out, lines, isatty(fileno(out)) != 0) {}
+
+ProgressBar::~ProgressBar() {
+  if (!drawn_.empty()) std::fputs("\n", out_);
+}
+
+void ProgressBar::erase() {
+  if (!drawn_.empty()) std::fputs("\r\x1b[K", out_);
+  drawn_.clear();
+}
+
+void ProgressBar::update(const Progress& progress) {
+  const bool is_last = progress.step == progress.total_steps;
+  if (!is_terminal_) {
+    if (is_last || (lines_ > 0 && progress.step % lines_ == 0)) {
+      fmt::print(out_, "{}\n", progress_text(progress));
+      std::fflush(out_);
+    }
+    return;
+  }
+  if (!is_last && drawn_at_ >= 0 && progress.seconds - drawn_at_ < kRedrawSeconds) return;
+  drawn_at_ = progress.seconds;
+  erase();
+  drawn_ = progress_text(progress);
+  std::fputs(drawn_.c_str(), out_);
+  std::fflush(out_);
+}
+
+void ProgressBar::print(const std::string& line) {
+  const std::string bar = drawn_;
+  erase();
+  fmt::print(out_, "{}\n", line);
+  drawn_ = bar;
+  std::fputs(bar.c_str(), out_);
+  std::fflush(out_);
+}
+
+double training_flops(double tokens, double parameters) { return 6 * tokens * parameters; }
+
+double model_flops_utilization(double flops, double seconds, double chips, double peak_flops_per_second) {
+  return flops / seconds / chips / peak_flops_per_second;
+}
+
+}  // namespace tessera::trainer

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/trainer/trainer_state.h"
+
+#include "tessera/base/files.h"
+
+namespace tessera::trainer {
+namespace {
+
+JsonObject entry_json(const LogEntry& entry) {
+  JsonObject out;
+  out.set("epoch", entry.epoch);
+  const auto set = [&](const char* key, const std::optional<double>& value) {
+    if (value) out.set(key, *value);
+  };
+  set("loss", entry.loss);
+  set("learning_rate", entry.learning_rate);
+  set("grad_norm", entry.grad_norm);
+  set("tokens_per_second", entry.tokens_per_second);
+  set("mfu", entry.mfu);
+  set("eval_loss", entry.eval_loss);
+  out.set("step", entry.step);
+  return out;
+}
+
+}  // namespace
+
+JsonObject TrainerState::to_json() const {
+  JsonObject out;
+  out.set_null("best_metric");
+  out.set_null("best_model_checkpoint");
+  out.set("epoch", log_history.empty() ? 0.0 : log_history.back().epoch);
+  out.set("global_step", log_history.empty() ? std::int64_t{0} : log_history.back().step);
+  out.set("is_hyper_param_search", false);
+  out.set("is_local_process_zero", true);
+  out.set("is_world_process_zero", true);
+  std::vector<JsonObject> entries;
+  for (const auto& entry : log_history) entries.push_back(entry_json(entry));
+  out.set("log_history", entries);
+  out.set("logging_steps", logging_steps);
+  out.set("max_steps", max_steps);
+  out.set("num_train_epochs", num_train_epochs);
+  out.set("total_flos", total_flos);
+  out.set("train_batch_size", train_batch_size);
+  return out;
+}
+
+void TrainerState::save(const std::string& folder) const {
+  make_folder(folder);
+  to_json().save(folder + "/trainer_state.json");
+}
+
+}  // namespace tessera::trainer

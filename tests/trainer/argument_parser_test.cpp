@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/base/argument_parser.h"
+
+#include <gtest/gtest.h>
+
+#include "support/temporary_folder.h"
+
+namespace tessera {
+namespace {
+
+using testing::error_of;
+using testing::TemporaryFolder;
+
+struct Settings {
+  bool fast = false;
+  bool check = true;
+  std::int64_t steps = 100;
+  double rate = 0.5;
+  std::string name = "none";
+  std::string kind = "a";
+  std::string shard;
+  std::optional<std::int64_t> rows;
+  ArgumentParser parser{"prog", "Does things."};
+
+  Settings() {
+    parser.flag("fast", fast, "be quick").flag("check", check, "look twice").flag("max_steps", steps, "how many");
+    parser.group("more")
+        .flag("learning_rate", rate, "")
+        .flag("name", name, "who")
+        .choice("kind", kind, {"a", "b"}, "which");
+    parser.text_or_bare("shard", shard, "true", "how").flag("rows", rows, "rows");
+  }
+  Settings(const Settings&) = delete;
+  Settings& operator=(const Settings&) = delete;
+};
+
+TEST(ArgumentParser, TakesValuesWithBlankOrEqualsAndDashesForUnderscores) {
+  Settings s;
+  ASSERT_TRUE(s.parser.parse({"--max_steps", "-1", "--learning-rate=1e-3", "--name", "x y", "--rows=7"}));
+  EXPECT_EQ(s.steps, -1);
+  EXPECT_EQ(s.rate, 1e-3);
+  EXPECT_EQ(s.name, "x y");
+  EXPECT_EQ(s.rows, 7);
+  EXPECT_TRUE(s.parser.was_given("rows"));
+  EXPECT_FALSE(s.parser.was_given("kind"));
+  EXPECT_EQ(s.parser.given(),
+            (std::vector<std::string>{"--max_steps -1", "--learning_rate 0.001", "--name x y", "--rows 7"}));
+}
+
+TEST(ArgumentParser, BooleansStandAloneOrTakeAValueOrANo) {
+  Settings s;
+  ASSERT_TRUE(s.parser.parse({"--fast", "--no_check"}));
+  EXPECT_TRUE(s.fast);
+  EXPECT_FALSE(s.check);
+  ASSERT_TRUE(s.parser.parse({"--fast", "False", "--check=yes"}));
+  EXPECT_FALSE(s.fast);
+  EXPECT_TRUE(s.check);
+  EXPECT_EQ(error_of([&] { s.parser.parse({"--fast", "maybe"}); }), "--fast takes true or false, got \"maybe\"");
+}
+
+TEST(ArgumentParser, ABareTextFlagMeansItsBareValue) {
+  Settings s;
+  ASSERT_TRUE(s.parser.parse({"--shard", "--fast"}));
+  EXPECT_EQ(s.shard, "true");
+  ASSERT_TRUE(s.parser.parse({"--shard", "full now"}));
+  EXPECT_EQ(s.shard, "full now");
+}
+
+TEST(ArgumentParser, TheLastOneGivenCounts) {
+  Settings s;
+  ASSERT_TRUE(s.parser.parse({"--max_steps", "5", "--max_steps=6"}));
+  EXPECT_EQ(s.steps, 6);
+}
+
+TEST(ArgumentParser, MistakesAreNamed) {
+  Settings s;
+  const auto error = [&](std::vector<std::string> arguments) { return error_of([&] { s.parser.parse(arguments); }); };
+  EXPECT_EQ(error({"--max_step", "5"}), "unknown flag --max_step; did you mean \"--max_steps\"?");
+  EXPECT_EQ(error({"--qqqqqqqqqqqq"}), "unknown flag --qqqqqqqqqqqq; --help lists the flags");
+  EXPECT_EQ(error({"--max_steps"}), "--max_steps needs a value");
+  EXPECT_EQ(error({"--max_steps", "--fast"}), "--max_steps needs a value");
+  EXPECT_EQ(error({"--max_steps", "5x"}), "--max_steps takes an integer, got \"5x\"");
+  EXPECT_EQ(error({"--learning_rate", "fast"}), "--learning_rate takes a number, got \"fast\"");
+  EXPECT_EQ(error({"--kind", "c"}), "--kind takes one of a, b, got \"c\"");
+  EXPECT_EQ(error({"5"}), "unexpected argument \"5\": a flag starts with --, and a value follows its flag");
+}
+
+TEST(ArgumentParser, AJsonFileAloneHoldsFlags) {
+  const TemporaryFolder folder;
+  Settings s;
+  ASSERT_TRUE(s.parser.parse(
+      {folder.write("a.json", R"({"max_steps": 3, "fast": true, "rows": 2, "kind": "b", "name": null})")}));
+  EXPECT_EQ(s.steps, 3);
+  EXPECT_TRUE(s.fast);
+  EXPECT_EQ(s.rows, 2);
+  EXPECT_EQ(s.kind, "b");
+  EXPECT_EQ(s.name, "none");
+  const std::string unknown = folder.write("b.json", R"({"max_stepz": 3})");
+  EXPECT_EQ(error_of([&] { s.parser.parse({unknown}); }),
+            unknown + ": unknown key \"max_stepz\"; did you mean \"max_steps\"?");
+  const std::string choice = folder.write("c.json", R"({"kind": "z"})");
+  EXPECT_EQ(error_of([&] { s.parser.parse({choice}); }), "--kind takes one of a, b, got \"z\"");
+}
+
+TEST(ArgumentParser, HelpShowsGroupsDefaultsAndChoices) {
+  Settings s;
+  EXPECT_FALSE(s.parser.parse({"--max_steps", "9", "--help"}));
+  EXPECT_EQ(s.steps, 100);
+  EXPECT_EQ(s.parser.help(),
+            "usage: prog [--flag value]… | FILE.json\nDoes things.\n\nflags\n"
+            "  --fast                                be quick [false]\n"
+            "  --check                               look twice [true]\n"
+            "  --max_steps                           how many [100]\n"
+            "\nmore\n"
+            "  --learning_rate                        [0.5]\n"
+            "  --name                                who [none]\n"
+            "  --kind a|b                            which [a]\n"
+            "  --shard                               how\n"
+            "  --rows                                rows\n");
+}
+
+}  // namespace
+}  // namespace tessera

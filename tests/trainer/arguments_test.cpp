@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/trainer/arguments.h"
+
+#include <gtest/gtest.h>
+
+#include "support/temporary_folder.h"
+
+namespace tessera::trainer {
+namespace {
+
+using ::tessera::testing::error_of;
+
+TrainingArguments parsed(std::vector<std::string> flags) {
+  TrainingArguments arguments;
+  ArgumentParser parser("run_clm", "");
+  arguments.add_flags(parser);
+  EXPECT_TRUE(parser.parse(flags));
+  return arguments;
+}
+
+std::string check_error(std::vector<std::string> flags) {
+  flags.insert(flags.begin(), {"--config_name", "c.json", "--train_file", "t.txt"});
+  return error_of([&] { parsed(flags).check(); });
+}
+
+TEST(TrainingArguments, DefaultsAreHuggingFaces) {
+  const auto arguments = parsed({});
+  EXPECT_EQ(arguments.learning_rate, 5e-5);
+  EXPECT_EQ(arguments.num_train_epochs, 3);
+  EXPECT_EQ(arguments.max_steps, -1);
+  EXPECT_EQ(arguments.max_grad_norm, 1.0);
+  EXPECT_EQ(arguments.weight_decay, 0.0);
+  EXPECT_EQ(arguments.adam_beta1, 0.9);
+  EXPECT_EQ(arguments.adam_beta2, 0.999);
+  EXPECT_EQ(arguments.adam_epsilon, 1e-8);
+  EXPECT_EQ(arguments.lr_scheduler_type, "linear");
+  EXPECT_EQ(arguments.optim, "adamw_torch");
+  EXPECT_EQ(arguments.seed, 42);
+  EXPECT_EQ(arguments.logging_steps, 500);
+  EXPECT_EQ(arguments.gradient_accumulation_steps, 1);
+  EXPECT_EQ(arguments.validation_split_percentage, 5.0);
+  EXPECT_EQ(arguments.micro_batch_rows(3), 24);
+}
+
+TEST(TrainingArguments, EveryFlagOfACommandLineReachesItsField) {
+  const auto a = parsed({"--config_name",
+                         "g.json",
+                         "--tokenizer_name",
+                         "bpe:512",
+                         "--train_file",
+                         "t",
+                         "--block_size",
+                         "64",
+                         "--global_batch_size",
+                         "12",
+                         "--gradient_accumulation_steps",
+                         "2",
+                         "--max_steps",
+                         "7",
+                         "--num_train_epochs",
+                         "1.5",
+                         "--learning_rate",
+                         "1e-3",
+                         "--weight_decay",
+                         "0.1",
+                         "--warmup_steps",
+                         "10",
+                         "--lr_scheduler_type",
+                         "cosine",
+                         "--max_grad_norm",
+                         "0.5",
+                         "--optim",
+                         "sgd",
+                         "--seed",
+                         "1",
+                         "--dtype",
+                         "float64",
+                         "--logging_steps",
+                         "1",
+                         "--output_dir",
+                         "o",
+                         "--mesh",
+                         "data=2,model=-1",
+                         "--fsdp",
+                         "full_shard auto_wrap",
+                         "--fsdp_config",
+                         "f.json",
+                         "--tensor_parallel",
+                         "model",
+                         "--dry_run",
+                         "--virtual_ranks",
+                         "4",
+                         "--validation_split_percentage",
+                         "10"});
+  a.check();
+  EXPECT_EQ(a.config_name + a.tokenizer_name + a.train_file + a.output_dir + a.fsdp_config, "g.jsonbpe:512tof.json");
+  EXPECT_EQ(a.block_size + a.max_steps + a.seed + a.logging_steps + a.virtual_ranks, 64 + 7 + 1 + 1 + 4);
+  EXPECT_EQ(a.mesh + a.fsdp + a.tensor_parallel + a.optim + a.dtype,
+            "data=2,model=-1full_shard auto_wrapmodelsgdfloat64");
+  EXPECT_EQ(a.micro_batch_rows(5), 12);
+  EXPECT_EQ(a.num_train_epochs + a.max_grad_norm + a.weight_decay, 1.5 + 0.5 + 0.1);
+  EXPECT_TRUE(a.dry_run);
+  EXPECT_FALSE(a.bf16);
+}
+
+TEST(TrainingArguments, ContradictionsAreNamed) {
+  EXPECT_EQ(check_error({}), "no error");
+  EXPECT_EQ(
+      check_error({"--per_device_train_batch_size", "4", "--global_batch_size", "8"}),
+      "--per_device_train_batch_size and --global_batch_size exclude each other: the first counts per data shard, the "
+      "second over all");
+  EXPECT_EQ(check_error({"--bf16", "--dtype", "float64"}), "--bf16 and --dtype float64 exclude each other");
+  EXPECT_EQ(check_error({"--fsdp_config", "f.json"}),
+            "--fsdp_config without --fsdp has no effect; add --fsdp full_shard");
+  EXPECT_EQ(check_error({"--block_size", "1"}), "--block_size must be at least 2, or 0, got 1");
+  EXPECT_EQ(check_error({"--global_batch_size", "0"}), "--global_batch_size must be at least 1, got 0");
+  EXPECT_EQ(check_error({"--max_steps", "0"}), "--max_steps must be at least 1, or -1, got 0");
+  EXPECT_EQ(check_error({"--learning_rate", "-1"}), "--learning_rate must not be negative, got -1");
+  EXPECT_EQ(check_error({"--adam_beta2", "1"}), "--adam_beta2 must be in [0, 1), got 1");
+  EXPECT_EQ(check_error({"--fsdp", "full_shar"}), "--fsdp: unknown option \"full_shar\"; did you mean \"full_shard\"?");
+  EXPECT_EQ(error_of([] { parsed({}).check(); }), "--config_name is needed: a JSON file with the keys of GPT2Config");
+  EXPECT_EQ(error_of([] {
+              parsed({"--config_name", "c"}).check();
+            }),
+            "no text to train on: give --train_file, or --dataset_name with --cache_dir or TESSERA_DATA");
+}
+
+TEST(TrainingArguments, StepsFollowFromEpochsAndAccumulation) {
+  auto arguments = parsed({"--num_train_epochs", "2", "--gradient_accumulation_steps", "3"});
+  EXPECT_EQ(arguments.total_steps(10), 6);
+  EXPECT_EQ(arguments.total_steps(2), 2);
+  arguments.max_steps = 5;
+  EXPECT_EQ(arguments.total_steps(10), 5);
+  EXPECT_EQ(arguments.warmup_count(100), 0);
+  arguments.warmup_steps = 0.055;
+  EXPECT_EQ(arguments.warmup_count(100), 6);
+  arguments.warmup_steps = 20;
+  EXPECT_EQ(arguments.warmup_count(100), 20);
+}
+
+}  // namespace
+}  // namespace tessera::trainer

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/base/json_object.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "support/temporary_folder.h"
+
+namespace tessera {
+namespace {
+
+using testing::error_of;
+using testing::TemporaryFolder;
+
+TEST(JsonObject, ReadsTypedValuesAndLeavesAbsentOnesAlone) {
+  const auto json =
+      JsonObject::parse(R"({"a": 3, "b": 2.5, "c": "x", "d": true, "e": null, "f": ["p", "q"], "g": {"h": 1}})");
+  std::int64_t a = 0;
+  double b = 0;
+  double a_as_double = 0;
+  std::string c;
+  bool d = false;
+  std::optional<double> e = 1;
+  std::vector<std::string> f;
+  std::vector<std::string> single;
+  JsonObject g;
+  int absent = 17;
+  EXPECT_TRUE(json.read("a", a) && json.read("b", b) && json.read("a", a_as_double) && json.read("c", c));
+  EXPECT_TRUE(json.read("d", d) && json.read("e", e) && json.read("f", f) && json.read("c", single) &&
+              json.read("g", g));
+  EXPECT_FALSE(json.read("z", absent));
+  EXPECT_EQ(a, 3);
+  EXPECT_EQ(b, 2.5);
+  EXPECT_EQ(a_as_double, 3.0);
+  EXPECT_EQ(c, "x");
+  EXPECT_TRUE(d);
+  EXPECT_FALSE(e.has_value());
+  EXPECT_EQ(f, (std::vector<std::string>{"p", "q"}));
+  EXPECT_EQ(single, (std::vector<std::string>{"x"}));
+  EXPECT_TRUE(g.has("h"));
+  EXPECT_EQ(absent, 17);
+}
+
+TEST(JsonObject, ErrorsNameFileKeyAndWhatWouldBeRight) {
+  const auto json =
+      JsonObject::parse(R"({"n_layer": "two", "big": 5000000000, "half": 0.5, "list": [1]})", "gpt2.json");
+  int n = 0;
+  std::string text;
+  std::vector<std::string> list;
+  JsonObject object;
+  EXPECT_EQ(error_of([&] { json.read("n_layer", n); }), "gpt2.json: n_layer must be an integer, got \"two\"");
+  EXPECT_EQ(error_of([&] { json.read("half", n); }), "gpt2.json: half must be an integer, got 0.5");
+  EXPECT_EQ(error_of([&] { json.read("big", n); }), "gpt2.json: big must fit 32 bits, got 5000000000");
+  EXPECT_EQ(error_of([&] { json.read("half", text); }), "gpt2.json: half must be a string, got 0.5");
+  EXPECT_EQ(error_of([&] { json.read("list", list); }), "gpt2.json: list must be a list of strings, got [1]");
+  EXPECT_EQ(error_of([&] { json.read("list", object); }), "gpt2.json: list must be an object, got [1]");
+  EXPECT_EQ(error_of([&] {
+              json.require_known({"n_layers", "big", "half", "list"});
+            }),
+            "gpt2.json: unknown key \"n_layer\"; did you mean \"n_layers\"?");
+}
+
+TEST(JsonObject, MalformedTextIsPlaced) {
+  const std::string text = error_of([] { JsonObject::parse("{\n  \"a\": 1,\n  b\n}", "x.json"); });
+  EXPECT_TRUE(text.starts_with("x.json: no JSON at line 3, column 3: ")) << text;
+  EXPECT_EQ(error_of([] { JsonObject::parse("[1]", "x.json"); }), "x.json: must hold a JSON object, got [1]");
+  EXPECT_TRUE(error_of([] { JsonObject::parse("", "x.json"); }).starts_with("x.json: no JSON at line 1, column 1: "));
+}
+
+TEST(JsonObject, KeepsUnreadKeysAndOrderWhenSaved) {
+  const TemporaryFolder folder;
+  auto json =
+      JsonObject::parse(R"({"z": 1, "task_specific_params": {"text-generation": {"max_length": 50}}, "a": [1, 2]})");
+  json.set("a", 5);
+  json.set("new", 0.1);
+  json.save(folder.file("out.json"));
+  const auto again = JsonObject::from_file(folder.file("out.json"));
+  EXPECT_EQ(again.keys(), (std::vector<std::string>{"z", "task_specific_params", "a", "new"}));
+  EXPECT_EQ(again.str(), json.str());
+  EXPECT_EQ(json.str(),
+            "{\n  \"z\": 1,\n  \"task_specific_params\": {\n    \"text-generation\": {\n      \"max_length\": 50\n    "
+            "}\n  },\n"
+            "  \"a\": 5,\n  \"new\": 0.1\n}\n");
+}
+
+TEST(JsonObject, WritesDoublesThatReadBackUnchanged) {
+  JsonObject json;
+  const std::vector<double> values = {0.1, 1.0 / 3, 2.0801234567890123, 5e-324, 1e300, -0.0, 123456789.0};
+  for (std::size_t i = 0; i < values.size(); ++i) json.set("v" + std::to_string(i), values[i]);
+  const auto again = JsonObject::parse(json.str());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    double value = 7;
+    again.read("v" + std::to_string(i), value);
+    EXPECT_EQ(value, values[i]);
+  }
+  JsonObject odd;
+  odd.set("nan", std::nan(""));
+  odd.set("inf", -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(odd.str(), "{\n  \"nan\": NaN,\n  \"inf\": -Infinity\n}\n");
+}
+
+}  // namespace
+}  // namespace tessera
