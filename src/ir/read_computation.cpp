@@ -267,10 +267,13 @@ class ComputationReader {
     PendingSharding sharding{static_cast<ComputationId>(state_.program.computations.size()), id, raw.position, {}, {}};
     Notes notes;
     std::vector<TextAttribute> own;
-    if (raw.number) own.push_back({"number", std::to_string(*raw.number)});
-    for (std::size_t i = 0; i < raw.attributes.size(); ++i)
+    std::vector<std::size_t> own_positions;
+    for (std::size_t i = 0; i < raw.attributes.size(); ++i) {
       with_place(in_, raw.positions[i], [&] { take_common(raw.attributes[i], raw.positions[i], out, notes, sharding, own); });
-    resolve_called(raw, out, own);
+      if (own_positions.size() < own.size()) own_positions.push_back(raw.positions[i]);
+    }
+    resolve_called(*raw.op, out, own, own_positions);
+    if (raw.number) own.push_back({"number", std::to_string(*raw.number)});
     with_place(in_, raw.position, [&] { read_own_attributes(raw, std::move(own), out, notes); });
     infer_type(raw, out);
     if (raw.number) numbers_.push_back({*raw.number, id, raw.position});
@@ -309,20 +312,18 @@ class ComputationReader {
     }
   }
 
-  void resolve_called(const RawInstruction& raw, Instruction& out, std::vector<TextAttribute>& own) {
-    for (const auto name : raw.op->called) {
+  void resolve_called(const OpDef& op, Instruction& out, std::vector<TextAttribute>& own, std::vector<std::size_t>& positions) {
+    for (const auto name : op.called) {
       const auto found = std::find_if(own.begin(), own.end(), [&](const TextAttribute& a) { return a.name == name; });
       if (found == own.end()) continue;
-      const std::string text = std::move(found->text);
-      own.erase(found);
-      std::size_t position = raw.position;
-      for (std::size_t i = 0; i < raw.positions.size(); ++i)
-        if (raw.attributes[i].name == name) position = raw.positions[i];
-      with_place(in_, position, [&] {
-        const auto names = read_names(text);
+      const auto index = found - own.begin();
+      with_place(in_, positions[static_cast<std::size_t>(index)], [&] {
+        const auto names = read_names(found->text);
         require(names.size() == 1 || is_list_of_computations(name), "{} names one computation, got {}", name, names.size());
         for (const auto& callee : names) out.called.push_back(computation_named(callee));
       });
+      own.erase(found);
+      positions.erase(positions.begin() + index);
     }
   }
 

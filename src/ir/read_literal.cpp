@@ -168,11 +168,6 @@ Literal read_array(TextCursor& in, const Type& type) {
 }  // namespace
 
 Literal read_literal(TextCursor& in, const Type& type) {
-  if (type_is_next(in) && !in.next_is("(")) {  // old texts repeat the type
-    const auto place = in.position();
-    const Type own = read_type(in);
-    if (!(own == type)) in.fail_at(place, fmt::format("a literal of {} where {} was declared", own.str(), type.str()));
-  }
   if (type.is_array()) return read_array(in, type);
   if (type.is_token()) in.fail_expected("no literal: token[] has none");
   std::vector<Literal> elements;

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// The exact words, line and column for malformed HLO.
+#include <gtest/gtest.h>
+
+#include "tessera/base/error.h"
+#include "tessera/ir/text.h"
+#include "tessera/ops/op_table.h"
+
+namespace tessera {
+namespace {
+
+std::string error_of(std::string_view text) {
+  try {
+    parse_program(text, op_table(), {"in.hlo"});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// The error for an instruction on line 3 of a module with parameters x: f32[4], y: f32[3], p: pred[].
+std::string error_of_line(const std::string& line) {
+  return error_of("HloModule m\nENTRY e { x = f32[4] parameter(0) y = f32[3] parameter(1) p = pred[] parameter(2)\n" + line + "\n}");
+}
+
+TEST(ProgramTextErrors, NameTheColumnAndShowTheLine) {
+  EXPECT_EQ(error_of("HloModule m\n\nENTRY e {\n  x = f32[2] parameter(0)\n  y = f32[2] add(x, z)\n}"),
+            "in.hlo:5:21: unknown value %z; did you mean \"x\"?\n"
+            "    y = f32[2] add(x, z)\n"
+            "                      ^");
+}
+
+struct Case {
+  const char* text;
+  const char* error;  // up to the first line break
+};
+class LineErrors : public testing::TestWithParam<Case> {};
+TEST_P(LineErrors, AreInWords) {
+  const auto error = error_of_line(GetParam().text);
+  EXPECT_EQ(error.substr(0, error.find('\n')), GetParam().error) << error;
+}
+INSTANTIATE_TEST_SUITE_P(
+    ProgramTextErrors, LineErrors,
+    testing::Values(
+        Case{"z = f32[4] ad(x, x)", "in.hlo:3:12: unknown op \"ad\"; did you mean \"add\"?"},
+        Case{"z = f32[4] add(x)", "in.hlo:3:12: add: takes 2 operands, got 1"},
+        Case{"z = f32[5] add(x, x)", "in.hlo:3:12: add: the text says f32[5], the operands give f32[4]"},
+        Case{"z = f32[4] add(x, x", "in.hlo:4:1: expected \")\" behind the operands of add, got \"}\""},
+        Case{"z = f32[4 add(x, x)", "in.hlo:3:11: expected \"]\" behind the sizes, got \"add\""},
+        Case{"z = f31[4] add(x, x)", "in.hlo:3:5: unknown element type \"f31\"; did you mean \"f32\"?"},
+        Case{"z = f32[-4] add(x, x)", "in.hlo:3:9: a size may not be negative"},
+        Case{"z = f32[<=4] add(x, x)", "in.hlo:3:9: sizes that are known only at run time are not supported"},
+        Case{"z = f32[4]{1} negate(x)", "in.hlo:3:12: the layout must order the 1 dims, got {1}"},
+        Case{"x = f32[4] negate(x)", "in.hlo:3:1: a second %x in this computation"},
+        Case{"z = f32[4] negate(z)", "in.hlo:3:19: unknown value %z; did you mean \"p\"?"},
+        Case{"z = f32[4] negate(f32[5] x)", "in.hlo:3:19: operand %x is f32[4], the text says f32[5]"},
+        Case{"z = f32[4] negate(x), sharding={replicatd}",
+             "in.hlo:3:23: sharding: unknown kind of sharding \"replicatd\"; did you mean \"replicated\"? at column 2 of {replicatd}"},
+        Case{"z = f32[4] negate(x), sharding={devices=[2,2]<=[4]}",
+             "in.hlo:3:23: sharding {devices=[2,2]<=[4]} has 2 dims, f32[4] has 1"},
+        Case{"z = f32[4] negate(x), sharding={{replicated}, {replicated}}", "in.hlo:3:23: 2 shardings for the 1 leaves of f32[4]"},
+        Case{"z = f32[4] negate(x), metadata={op_name=\"a", "in.hlo:3:41: this string is never closed"},
+        Case{"z = f32[4] negate(x), a={1,(2}", "in.hlo:3:30: expected \")\", got \"}\""},
+        Case{"z = f32[4] negate(x), a=1, a=2", "in.hlo:3:28: attribute a stands twice"},
+        Case{"z = f32[4] negate(x), a", "in.hlo:4:1: expected \"=\" behind a, got \"}\""},
+        Case{"z = f32[4] negate(x), control-predecessors={q}", "in.hlo:3:23: unknown value %q; did you mean \"p\"?"},
+        Case{"z = f32[] reduce(x, x), dimensions={0}, to_apply=add", "in.hlo:3:41: unknown computation %add; computations come before their users"},
+        Case{"z = f32[4] broadcast(x), dimensions={a}", "in.hlo:3:12: broadcast: attribute dimensions: expected an integer, got \"a\""},
+        Case{"z = parameter(3)", "in.hlo:3:5: parameter needs a type before it"},
+        Case{"z = f32[4] parameter(x)", "in.hlo:3:22: expected the number of the parameter, got \"x\""},
+        Case{"z = f32[4] parameter(0)", "in.hlo:3:12: a second parameter(0)"},
+        Case{"z = f32[4] parameter(9)", "in.hlo:3:12: parameter(9) in a computation of 4 parameters"},
+        Case{"z = f32[3] constant({1, 2})", "in.hlo:3:21: dim 0 has 2 elements, its size is 3"},
+        Case{"z = f32[1] constant({1, 2})", "in.hlo:3:24: dim 0 has more than its 1 elements"},
+        Case{"z = s8[] constant(300)", "in.hlo:3:19: 300 does not fit s8"},
+        Case{"z = u8[] constant(-1)", "in.hlo:3:19: -1 does not fit u8"},
+        Case{"z = f16[] constant(70000)", "in.hlo:3:20: 70000 does not fit f16"},
+        Case{"z = pred[] constant(2)", "in.hlo:3:21: expected true or false, got \"2\""},
+        Case{"ROOT z = f32[4] negate(x) ROOT w = f32[4] negate(x)", "in.hlo:3:32: a second ROOT in this computation"},
+        Case{"/* z", "in.hlo:3:1: this comment is never closed"}, Case{"= f32[]", "in.hlo:3:1: expected an instruction or \"}\", got \"=\""}));
+
+TEST(ProgramTextErrors, ShowTheOperandsOfAnOpThatDoesNotTakeThem) {
+  const auto error = error_of_line("  z = f32[4] add(x, y)");
+  EXPECT_TRUE(error.starts_with("in.hlo:3:14: add: ")) << error;
+  EXPECT_NE(error.find("\n  lhs  %x: f32[4]\n  rhs  %y: f32[3]\n    z = f32[4] add(x, y)\n               ^"), std::string::npos) << error;
+}
+
+TEST(ProgramTextErrors, CoverTheModule) {
+  const auto first_line = [](std::string_view text) {
+    const auto error = error_of(text);
+    return error.substr(0, error.find('\n'));
+  };
+  EXPECT_EQ(first_line(""), "in.hlo:1:1: expected HloModule and the name of the module, got the end of the text");
+  EXPECT_EQ(first_line("HloModule m"), "in.hlo:1:12: expected a computation, got the end of the text");
+  EXPECT_EQ(first_line("HloModule m ENTRY e { }"), "in.hlo:1:19: computation %e has no instructions");
+  EXPECT_EQ(first_line("HloModule m, num_partitions=0\nENTRY e { x = f32[] parameter(0) }"),
+            "in.hlo:1:14: num_partitions must be between 1 and 2^20, got 0");
+  EXPECT_EQ(first_line("HloModule m, num_partitions=2, num_partitions=2"), "in.hlo:1:32: attribute num_partitions stands twice");
+  EXPECT_EQ(first_line("HloModule m\nENTRY e { x = f32[] parameter(0) }\nENTRY f { x = f32[] parameter(0) }"),
+            "in.hlo:3:1: a second ENTRY computation");
+  EXPECT_EQ(first_line("HloModule m\ne { x = f32[] parameter(0) }\ne { x = f32[] parameter(0) }"),
+            "in.hlo:3:1: a second computation %e");
+  EXPECT_EQ(first_line("HloModule m\nENTRY e { x = f32[] parameter(0)"),
+            "in.hlo:2:33: expected an instruction or \"}\", got the end of the text");
+  EXPECT_EQ(first_line("HloModule m\nENTRY e (x: f32[2]) -> f32[] { x = f32[] parameter(0) }"),
+            "in.hlo:2:13: parameter 0 is listed as f32[2], the body says f32[]");
+  EXPECT_EQ(first_line("HloModule m\nENTRY e (x: f32[]) -> f32[3] { x = f32[] parameter(0) }"),
+            "in.hlo:2:23: the result is listed as f32[3], the root %x is f32[]");
+  EXPECT_EQ(first_line("HloModule m, entry_computation_layout={(f32[2]{0})->f32[]}\nENTRY e { x = f32[] parameter(0) }"),
+            "in.hlo:1:14: entry_computation_layout gives parameter 0 as f32[2], the entry computation %e as f32[]");
+  EXPECT_EQ(first_line("HloModule m, input_output_alias={ {1}: (0, {}) }\nENTRY e { x = f32[] parameter(0) }"),
+            "in.hlo:1:14: input_output_alias names output {1}, which f32[] does not have");
+  EXPECT_EQ(first_line("HloModule m, num_partitions=4\nENTRY e { x = f32[4] parameter(0), sharding={devices=[2]<=[2]} }"),
+            "in.hlo:2:36: this sharding is over 2 devices, the module over 4");
+  EXPECT_EQ(first_line("HloModule m, num_partitions=4\nENTRY e { x = f32[4] parameter(0), sharding={maximal device=4} }"),
+            "in.hlo:2:36: device 4 in a module over 4 devices");
+}
+
+TEST(ProgramTextErrors, DeepNestingIsAnErrorNotAnOverflow) {
+  std::string deep = "HloModule m\nENTRY e { x = ";
+  for (int i = 0; i < 100'000; ++i) deep += '(';
+  EXPECT_NE(error_of(deep).find("types nested deeper than 100"), std::string::npos);
+  deep = "HloModule m\nENTRY e { x = f32[] parameter(0) y = f32[] ";
+  for (int i = 0; i < 100'000; ++i) deep += "negate(";
+  EXPECT_NE(error_of(deep).find("instructions nested deeper than 100"), std::string::npos);
+}
+
+TEST(ProgramTextErrors, LongLinesAreCutAroundTheCaret) {
+  const auto error = error_of_line("z = f32[4] negate(x), a=\"" + std::string(5000, 'a') + "\", b b" + std::string(5000, 'c'));
+  EXPECT_LT(error.size(), 600U);
+  EXPECT_NE(error.find("…"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera
