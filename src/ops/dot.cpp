@@ -169,6 +169,7 @@ FactorMap factors(const OpView& view) {
     const int factor = map.add(at(view.operands[0].dims(), left.contracting[i]), FactorKind::kReduce);
     at(lhs, left.contracting[i]) = at(rhs, right.contracting[i]) = {factor};
   }
+  if (view.result.dtype() == DType::kPred) map.reduction = Reduction::kOr;
   map.operands = {std::move(lhs), std::move(rhs)};
   map.results = {std::move(result)};
   return map;
