@@ -12,8 +12,11 @@ namespace tessera {
 
 /// The gradients of a scalar `output` with respect to `wrt`, in that order; zeros where nothing flows. `d_output` null = 1.
 /// Errors: output not a scalar of a float type; a gradient must pass an op that has none (named, with its source line).
-/// Instructions marked frontend attribute `tessera.recompute` (FSDP's unshard) are issued again for the backward pass behind an
-/// opt-barrier on the incoming gradient, once per unit.
+///
+/// FSDP's unshard is an instruction with the frontend attributes `tessera.unit` and `tessera.recompute`. With "true" it, and what
+/// cheap ops make of it alone, is issued again for the backward pass (`tessera.phase` = "backward") behind an opt-barrier on the
+/// first gradient that reaches the unit, once per value. Its gradient goes to the sharding its operand is stored in. Other
+/// instructions of the backward pass keep the forward op's source line, op_name and unit.
 std::vector<Value> gradients(Builder& builder, Value output, const std::vector<Value>& wrt, Value d_output = {});
 
 }  // namespace tessera

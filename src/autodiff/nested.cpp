@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients through call, conditional and while: the called computations are differentiated in turn, in computations of their own
+// that take the forward operands and the arriving gradients.
+#include <algorithm>
+
+#include "reverse_pass.h"
+#include "tessera/ops/control_flow.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera::autodiff {
+namespace {
+
+// Appends a computation's instructions with its parameters replaced; returns the root.
+Value inlined(Builder& into, const Computation& computation, const std::vector<Value>& arguments) {
+  std::vector<Id> mapped(computation.instructions.size(), -1);
+  for (std::size_t k = 0; k < computation.parameters.size(); ++k) at(mapped, computation.parameters[k]) = arguments[k].id;
+  for (Id id = 0; id < computation.size(); ++id) {
+    if (at(mapped, id) >= 0) continue;
+    Instruction instruction = computation[id];
+    for (Id& operand : instruction.operands) operand = at(mapped, operand);
+    for (Id& before : instruction.control_predecessors) before = at(mapped, before);
+    at(mapped, id) = into.append(std::move(instruction)).id;
+  }
+  return into.value(at(mapped, computation.root));
+}
+
+struct Leaf {
+  int operand = 0;
+  int leaf = 0;
+};
+
+std::vector<Value> present(const LeafGradients& gradients) {
+  std::vector<Value> out;
+  for (const Value& gradient : gradients)
+    if (!gradient.is_null()) out.push_back(gradient);
+  return out;
+}
+
+// The arriving gradients again, read from `values` in order.
+LeafGradients spread(const LeafGradients& arrived, const std::vector<Value>& values) {
+  LeafGradients out;
+  std::size_t next = 0;
+  for (const Value& gradient : arrived) out.push_back(gradient.is_null() ? Value{} : values[next++]);
+  return out;
+}
+
+ComputationRef called_of(ReversePass& pass, const Instruction& instruction, int which) {
+  return at(pass.builder().program().program().computations, at(instruction.called, which));
+}
+
+std::vector<Leaf> float_leaves(const Type& type, int operand) {
+  std::vector<Leaf> out;
+  const auto leaves = type.leaves();
+  for (int leaf = 0; leaf < isize(leaves); ++leaf)
+    if (has_float_leaf(at(leaves, leaf))) out.push_back({operand, leaf});
+  return out;
+}
+
+}  // namespace
+
+void step_call(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results) {
+  const ComputationRef callee = called_of(pass, instruction, 0);
+  Builder& outer = pass.builder();
+  Builder inner = outer.program().computation(callee->name + ".gradient");
+  std::vector<Value> arguments;
+  std::vector<Value> parameters;
+  for (const Id operand : instruction.operands) {
+    arguments.push_back(pass.value_for_backward(operand));
+    parameters.push_back(ops::parameter(inner, isize(parameters), outer[operand].type));
+  }
+  const Value root = inlined(inner, *callee, parameters);
+  std::vector<Value> arriving;
+  for (const Value& gradient : present(d_results)) {
+    arriving.push_back(ops::parameter(inner, isize(arguments), gradient.type()));
+    arguments.push_back(gradient);
+  }
+  std::vector<Value> wrt;
+  std::vector<Id> wrt_ids;
+  for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
+    if (!pass.depends(instruction.operands[i])) continue;
+    wrt.push_back(parameters[i]);
+    wrt_ids.push_back(instruction.operands[i]);
+  }
+  const auto flowing = differentiate(inner, root, spread(d_results, arriving), wrt);
+  std::vector<Value> results;
+  std::vector<Leaf> places;
+  for (int i = 0; i < isize(flowing); ++i)
+    for (int leaf = 0; leaf < isize(at(flowing, i)); ++leaf)
+      if (const Value gradient = at(at(flowing, i), leaf); !gradient.is_null()) {
+        results.push_back(gradient);
+        places.push_back({i, leaf});
+      }
+  if (results.empty()) return;
+  const Value all = ops::tuple(inner, results);
+  const ComputationId id = outer.program().add(std::move(inner), all);
+  const Value d_operands = ops::call(outer, arguments, id);
+  for (int k = 0; k < isize(places); ++k)
+    pass.arrive(at(wrt_ids, at(places, k).operand), at(places, k).leaf, ops::get_tuple_element(d_operands, k));
+}
+
+void step_conditional(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results) {
+  Builder& outer = pass.builder();
+  std::vector<Leaf> places;  // of all branches' operands: every branch returns all, zeros for the others'
+  for (int i = 1; i < isize(instruction.operands); ++i)
+    if (const Id operand = at(instruction.operands, i); pass.depends(operand))
+      for (const Leaf& leaf : float_leaves(outer[operand].type, i)) places.push_back(leaf);
+  std::vector<ComputationId> branches;
+  std::vector<Value> operands;
+  for (int i = 1; i < isize(instruction.operands); ++i) {
+    const ComputationRef branch = called_of(pass, instruction, i - 1);
+    std::vector<Value> parts = present(d_results);
+    parts.insert(parts.begin(), pass.value_for_backward(at(instruction.operands, i)));
+    operands.push_back(ops::tuple(outer, parts));
+    Builder inner = outer.program().computation(branch->name + ".gradient");
+    const Value parameter = ops::parameter(inner, 0, operands.back().type());
+    std::vector<Value> arriving;
+    for (int k = 0; k < isize(parts); ++k) arriving.push_back(ops::get_tuple_element(parameter, k));
+    const Value argument = arriving.front();
+    arriving.erase(arriving.begin());
+    const Value root = inlined(inner, *branch, {argument});
+    const auto flowing = differentiate(inner, root, spread(d_results, arriving), {argument}).front();
+    std::vector<Value> results;
+    for (const Leaf& place : places) {
+      const Value own = place.operand == i ? at(flowing, place.leaf) : Value{};
+      const Type type = at(outer[at(instruction.operands, place.operand)].type.leaves(), place.leaf);
+      results.push_back(own.is_null() ? ops::full(inner, type, 0) : own);
+    }
+    const Value all = ops::tuple(inner, results);
+    branches.push_back(outer.program().add(std::move(inner), all));
+  }
+  const Value index = outer.value(instruction.operands[0]);
+  const Value d_operands = ops::conditional(index, operands, branches);
+  for (int k = 0; k < isize(places); ++k)
+    pass.arrive(at(instruction.operands, at(places, k).operand), at(places, k).leaf, ops::get_tuple_element(d_operands, k));
+}
+
+void step_while(ReversePass& pass, const Instruction& instruction, const LeafGradients&) {
+  fail("loops have none yet; body %{}", called_of(pass, instruction, 1)->name);
+}
+
+}  // namespace tessera::autodiff

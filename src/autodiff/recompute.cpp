@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "recompute.h"
+
+#include <algorithm>
+
+#include "tessera/ops/control_flow.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera::autodiff {
+namespace {
+
+bool wants_recompute(const Instruction& instruction) {
+  const std::string* text = instruction.frontend_attribute(kRecompute);
+  return text != nullptr && *text == "true";
+}
+
+// Costs no more than its result is large.
+bool is_cheap(const Builder& builder, const Instruction& instruction) {
+  const OpDef& op = *instruction.op;
+  const bool is_mark = op.role == Role::kShardingMark && attributes_as<CustomCallAttributes>(instruction.attributes).target == "Sharding";
+  const bool movable = op.role == Role::kPlain || op.role == Role::kConstant || op.role == Role::kCopy || is_mark;
+  if (op.side_effect || !movable || !instruction.called.empty() || !instruction.type.is_array()) return false;
+  if (op.flops == nullptr || op.elementwise) return true;
+  OpView view{op, {}, instruction.type, instruction.attributes, {}};
+  for (const Id operand : instruction.operands) view.operands.push_back(builder[operand].type);
+  return op.flops(view) == 0;
+}
+
+}  // namespace
+
+bool is_unshard(const Instruction& instruction) { return instruction.frontend_attribute(kRecompute) != nullptr; }
+
+Recompute::Recompute(Builder& builder, Id size) : builder_(builder), again_(static_cast<std::size_t>(size), false) {
+  std::vector<bool> constant(again_.size(), false);
+  bool any = false;
+  for (Id id = 0; id < size; ++id) {
+    const Instruction& instruction = builder[id];
+    if (wants_recompute(instruction)) {
+      again_[static_cast<std::size_t>(id)] = any = true;
+      continue;
+    }
+    const auto& operands = instruction.operands;
+    const bool is_constant = std::all_of(operands.begin(), operands.end(), [&](Id o) { return at(constant, o); });
+    const bool follows =
+        any && std::all_of(operands.begin(), operands.end(), [&](Id o) { return at(constant, o) || at(again_, o); });
+    if ((!is_constant && !follows) || !is_cheap(builder, instruction)) continue;
+    (is_constant ? constant : again_)[static_cast<std::size_t>(id)] = true;
+  }
+}
+
+void Recompute::gradient_arrived(const Instruction& instruction, Value gradient) {
+  latest_gradient_ = gradient;
+  const std::string* unit = instruction.frontend_attribute(kUnit);
+  if (unit == nullptr || is_unshard(instruction)) return;
+  first_gradient_.try_emplace(*unit, gradient);
+}
+
+Value Recompute::value_for_backward(Id id) {
+  if (id >= isize(again_) || !at(again_, id)) return builder_.value(id);
+  if (const auto found = issued_.find(id); found != issued_.end()) return found->second;
+  const Value value = issue_again(id);
+  issued_.emplace(id, value);
+  return value;
+}
+
+Value Recompute::issue_again(Id id) {
+  Instruction instruction = builder_[id];
+  if (wants_recompute(instruction)) {
+    const std::string* unit = instruction.frontend_attribute(kUnit);
+    const auto found = first_gradient_.find(unit != nullptr ? *unit : std::string());
+    std::vector<Value> tied;
+    for (const Id operand : instruction.operands) tied.push_back(builder_.value(operand));
+    tied.push_back(found != first_gradient_.end() ? found->second : latest_gradient_);
+    tied = ops::opt_barrier(tied);
+    for (std::size_t i = 0; i < instruction.operands.size(); ++i) instruction.operands[i] = tied[i].id;
+  } else {
+    for (Id& operand : instruction.operands) operand = value_for_backward(operand).id;
+  }
+  instruction.control_predecessors.clear();
+  instruction.notes = with_frontend_attribute(instruction.notes, kPhase, "backward");
+  return builder_.append(std::move(instruction));
+}
+
+}  // namespace tessera::autodiff

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// FSDP's hook: an instruction marked tessera.recompute="true" (the unshard of a parameter) must not live from the forward to the
+// backward pass. What the backward pass needs of it is issued again, on an operand that an opt-barrier ties to the first gradient
+// that reaches the unit in the backward pass. Values made of such values alone by cheap ops (a transpose, a cast) follow suit.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tessera/ir/builder.h"
+
+namespace tessera::autodiff {
+
+inline constexpr std::string_view kUnit = "tessera.unit";
+inline constexpr std::string_view kRecompute = "tessera.recompute";
+inline constexpr std::string_view kPhase = "tessera.phase";
+
+/// An unshard: marked with tessera.recompute, be it "true" or "false" (gathered once for both passes).
+bool is_unshard(const Instruction& instruction);
+
+class Recompute {
+ public:
+  /// Looks at the first `size` instructions.
+  Recompute(Builder& builder, Id size);
+  /// Called for every instruction that a gradient reaches, last first.
+  void gradient_arrived(const Instruction& instruction, Value gradient);
+  /// The value itself, or its second issue.
+  Value value_for_backward(Id id);
+
+ private:
+  Value issue_again(Id id);
+
+  Builder& builder_;
+  std::vector<bool> again_;
+  std::unordered_map<Id, Value> issued_;
+  std::unordered_map<std::string, Value> first_gradient_;  // by unit
+  Value latest_gradient_;
+};
+
+}  // namespace tessera::autodiff

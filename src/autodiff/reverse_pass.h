@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reverse pass over a computation under construction: walks back from a value, asks every op's row for its gradients and adds
+// up what arrives at each value. A value of tuple type has one gradient per leaf.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "recompute.h"
+#include "tessera/ir/builder.h"
+
+namespace tessera::autodiff {
+
+/// One per leaf of a type; null where no gradient flows.
+using LeafGradients = std::vector<Value>;
+
+/// The gradients that flow to each of `wrt` when `d_root` flows to the leaves of `root`.
+std::vector<LeafGradients> differentiate(Builder& builder, Value root, const LeafGradients& d_root,
+                                         const std::vector<Value>& wrt);
+
+/// True where the type holds floats to differentiate.
+bool has_float_leaf(const Type& type);
+
+class ReversePass {
+ public:
+  ReversePass(Builder& builder, Value root, const std::vector<Value>& wrt);
+  void arrive(Id value, int leaf, Value gradient);
+  void run();
+  [[nodiscard]] LeafGradients gradients_of(Value value) const;
+
+  // What the parts that differentiate called computations use.
+  [[nodiscard]] Builder& builder() { return builder_; }
+  [[nodiscard]] bool depends(Id value) const { return at(depends_, value); }
+  [[nodiscard]] Value value_for_backward(Id value) { return recompute_.value_for_backward(value); }
+  void arrive_leaves(Id value, const LeafGradients& gradients);
+
+ private:
+  void find_dependents(const std::vector<Value>& wrt);
+  void step(Id id);
+  void step_by_row(Id id, const Instruction& instruction);
+  void step_unshard(const Instruction& instruction, Value gradient);
+  NotesRef backward_notes(const NotesRef& notes);
+
+  Builder& builder_;
+  Id first_ = 0;  // nothing before this depends on wrt
+  Id root_;
+  std::vector<bool> depends_;  // on wrt, through floats
+  std::vector<bool> flows_;    // some operand does
+  std::vector<LeafGradients> gradients_;
+  Recompute recompute_;
+  std::unordered_map<const Notes*, NotesRef> notes_;
+};
+
+// nested.cpp: gradients of what is called.
+void step_call(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results);
+void step_conditional(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results);
+void step_while(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results);
+
+}  // namespace tessera::autodiff
