@@ -52,11 +52,6 @@ function(tessera_test)
   endforeach()
 endfunction()
 
-# What Open MPI needs as root, in a container and with more ranks than cores.
-set(TESSERA_MPI_ENVIRONMENT
-    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-    OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS=detect_leaks=0)
-
 # tessera_add_mpi_run(TEST TARGET RANKS [LABELS ..] [TIMEOUT s] [ENVIRONMENT A=b ..]): one ctest entry under mpirun.
 function(tessera_add_mpi_run name target ranks)
   cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;ENVIRONMENT" ${ARGN})
@@ -66,4 +61,19 @@ function(tessera_add_mpi_run name target ranks)
   add_test(NAME ${name} COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks} $<TARGET_FILE:${target}>)
   set_tests_properties(${name} PROPERTIES LABELS "mpi;np${ranks};${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
                        PROCESSORS ${ranks} ENVIRONMENT "${TESSERA_MPI_ENVIRONMENT};${ARG_ENVIRONMENT}")
+endfunction()
+
+# tessera_script_test(NAME x COMMAND … [LABELS example] [RANKS n] [TIMEOUT 60]): a command that must exit with 0; with RANKS it
+# starts n ranks itself, and ctest leaves it the cores.
+function(tessera_script_test)
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT;RANKS" "COMMAND;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_test(NAME ${ARG_NAME} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+                       ENVIRONMENT "${TESSERA_MPI_ENVIRONMENT}")
+  if(ARG_RANKS)
+    set_tests_properties(${ARG_NAME} PROPERTIES PROCESSORS ${ARG_RANKS})
+  endif()
 endfunction()
