@@ -7,11 +7,11 @@ namespace tessera {
 namespace {
 
 void check_ref(const Sharding& sharding, const AxisRef& ref) {
-  require(ref.axis >= 0 && ref.axis < sharding.mesh.axis_count(), "axis number {} is not one of {}", ref.axis,
-          sharding.mesh.str());
+  if (ref.axis < 0 || ref.axis >= sharding.mesh.axis_count())
+    fail("axis number {} is not one of {}", ref.axis, sharding.mesh.str());
   const auto whole = at(sharding.mesh.axes(), ref.axis).size;
-  require(ref.pre >= 1 && ref.size >= 1 && ref.pre <= whole && ref.size <= whole && whole % (ref.pre * ref.size) == 0,
-          "{} is not a part of {}", sharding.mesh.axis_text(ref), sharding.mesh.str());
+  if (ref.pre < 1 || ref.size < 1 || ref.pre > whole || ref.size > whole || whole % (ref.pre * ref.size) != 0)
+    fail("{} is not a part of {}", sharding.mesh.axis_text(ref), sharding.mesh.str());
 }
 
 void check_axes(const Sharding& sharding) {
@@ -21,7 +21,7 @@ void check_axes(const Sharding& sharding) {
     for (std::size_t j = 0; j < i; ++j) {
       const bool apart = used[i].axis != used[j].axis || used[i].pre >= used[j].pre * used[j].size ||
                          used[j].pre >= used[i].pre * used[i].size;
-      require(apart, "sharding {} uses axis \"{}\" twice", sharding.str(), at(sharding.mesh.axes(), used[i].axis).name);
+      if (!apart) fail("sharding {} uses axis \"{}\" twice", sharding.str(), at(sharding.mesh.axes(), used[i].axis).name);
     }
   }
 }
@@ -54,11 +54,13 @@ std::vector<std::string> operand_lines(const std::vector<const Instruction*>& op
 
 void check_shardings(const Type& type, const Shardings& leaves) {
   const auto types = type.leaves();
-  require(types.size() == leaves.size(), "{} shardings for the {} leaves of {}", leaves.size(), types.size(), type.str());
+  if (types.size() != leaves.size())
+    fail("{} shardings for the {} leaves of {}", leaves.size(), types.size(), type.str());
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (!leaves[i].is_tiled()) continue;
     const int ndim = types[i].is_array() ? types[i].ndim() : 0;
-    require(leaves[i].ndim() == ndim, "sharding {} has {} dim{}, {} has {}", leaves[i].str(), leaves[i].ndim(),
+    if (leaves[i].ndim() != ndim)
+      fail("sharding {} has {} dim{}, {} has {}", leaves[i].str(), leaves[i].ndim(),
             leaves[i].ndim() == 1 ? "" : "s", types[i].str(), ndim);
     check_axes(leaves[i]);
   }

@@ -48,7 +48,7 @@ void read_metadata(std::string_view text, Notes& notes) {
   in.expect("{", "before the metadata");
   while (!in.take("}")) {
     const std::string key(in.identifier("a field of the metadata"));
-    in.expect("=", fmt::format("behind {}", key));
+    in.expect("=", "behind the name of a field");
     if (key == "op_type") {
       notes.op_type = in.quoted("a text");
     } else if (key == "op_name") {
@@ -168,7 +168,7 @@ class ComputationReader {
     const auto place = in_.position();
     const auto name = in_.identifier("an instruction or \"}\"");
     if (names_.contains(name)) in_.fail_at(place, fmt::format("a second %{} in this computation", name));
-    in_.expect("=", fmt::format("behind the name {}", name));
+    if (!in_.take("=")) in_.fail_expected(fmt::format("\"=\" behind the name {}", name));
     RawInstruction raw;
     raw.name = name;
     if (type_is_next(in_)) raw.declared = read_type(in_);
@@ -188,9 +188,9 @@ class ComputationReader {
     const auto opcode = in_.identifier("an op");
     raw.op = state_.table.find(opcode);
     if (raw.op == nullptr) with_place(in_, raw.position, [&] { return &state_.table.get(opcode); });
-    in_.expect("(", fmt::format("behind {}", opcode));
+    if (!in_.take("(")) in_.fail_expected(fmt::format("\"(\" behind {}", opcode));
     switch (raw.op->payload) {
-      case Payload::kNumber: raw.number = in_.integer(fmt::format("the number of the {}", opcode)); break;
+      case Payload::kNumber: raw.number = in_.integer("a number between the parentheses"); break;
       case Payload::kLiteral:
         if (!raw.declared) in_.fail_at(raw.position, fmt::format("{} needs a type before it", opcode));
         raw.literal = read_literal(in_, *raw.declared);
@@ -202,7 +202,7 @@ class ComputationReader {
         } while (in_.take(","));
         break;
     }
-    in_.expect(")", fmt::format("behind the operands of {}", opcode));
+    if (!in_.take(")")) in_.fail_expected(fmt::format("\")\" behind the operands of {}", opcode));
   }
 
   // `[type] name`, or a nested instruction `[type] opcode(..)`.
@@ -253,8 +253,8 @@ class ComputationReader {
       for (const auto& other : raw.attributes)
         if (other.name == name) in_.fail_at(raw.positions.back(), fmt::format("attribute {} stands twice", name));
       if (raw.attributes.size() == 1000) in_.fail_at(raw.positions.back(), "more than 1000 attributes");
-      in_.expect("=", fmt::format("behind {}", name));
-      raw.attributes.push_back({name, in_.value(fmt::format("the value of {}", name))});
+      if (!in_.take("=")) in_.fail_expected(fmt::format("\"=\" behind {}", name));
+      raw.attributes.push_back({std::move(name), in_.value("the value of the attribute")});
     }
   }
 
@@ -363,8 +363,8 @@ class ComputationReader {
       try {
         check_arity(op, isize(operands));
         out.type = op.infer != nullptr ? op.infer(view) : view.result;
-        require(!raw.declared || out.type == *raw.declared, "the text says {}, the operands give {}", view.result.str(),
-                out.type.str());
+        if (raw.declared && !(out.type == *raw.declared))
+          fail("the text says {}, the operands give {}", view.result.str(), out.type.str());
       } catch (Error& error) {
         error.prefix(fmt::format("{}: ", op.name));
         for (const auto& line : operand_lines(operands)) error.note(line);

@@ -28,7 +28,8 @@ void verify_type(const Program& program, const Computation& computation, const I
   check_arity(*instruction.op, isize(view.operands));
   if (instruction.op->infer == nullptr) return;
   const Type inferred = instruction.op->infer(view);
-  ensure(inferred == instruction.type, "its type is {}, its operands give {}", instruction.type.str(), inferred.str());
+  if (inferred == instruction.type) return;
+  ensure(false, "its type is {}, its operands give {}", instruction.type.str(), inferred.str());
 }
 
 void verify_instruction(const Program& program, ComputationId computation_id, const Computation& computation, Id id) {
@@ -41,8 +42,9 @@ void verify_instruction(const Program& program, ComputationId computation_id, co
   if (!instruction.sharding) return;
   check_shardings(instruction.type, *instruction.sharding);
   for (const auto& leaf : *instruction.sharding)
-    ensure(leaf.mesh.device_count() == program.num_partitions, "its sharding is on {}, the program is over {} devices",
-           leaf.mesh.str(), program.num_partitions);
+    if (leaf.mesh.device_count() != program.num_partitions)
+      ensure(false, "its sharding is on {}, the program is over {} devices",
+                 leaf.mesh.str(), program.num_partitions);
 }
 
 void verify_parameters(const Computation& computation) {

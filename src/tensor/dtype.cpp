@@ -100,7 +100,7 @@ bool is_dtype_name(std::string_view name) {
 
 DType dtype_from_name(std::string_view name) {
   const auto row = std::find_if(kRows.begin(), kRows.end(), [&](const Row& r) { return r.name == name; });
-  require(row != kRows.end(), "unknown element type \"{}\"{}", name, suggest_name(name, all_names()));
+  if (row == kRows.end()) fail("unknown element type \"{}\"{}", name, suggest_name(name, all_names()));
   return static_cast<DType>(row - kRows.begin());
 }
 

@@ -31,17 +31,18 @@ Type Type::array(DType dtype, Dims dims, Dims layout) {
   node->element_count = 1;
   node->hash = hash_mix(1, static_cast<std::size_t>(dtype));
   for (const auto size : dims) {
-    require(size >= 0, "{}[{}]: a dim may not be negative", dtype_name(dtype), join(dims, ","));
-    require(!__builtin_mul_overflow(node->element_count, size, &node->element_count),
-            "{}[{}]: more elements than 64 bits count", dtype_name(dtype), join(dims, ","));
+    // The texts are made only when needed: types are made often.
+    if (size < 0) fail("{}[{}]: a dim may not be negative", dtype_name(dtype), join(dims, ","));
+    if (__builtin_mul_overflow(node->element_count, size, &node->element_count))
+      fail("{}[{}]: more elements than 64 bits count", dtype_name(dtype), join(dims, ","));
     node->hash = hash_mix(node->hash, static_cast<std::size_t>(size));
   }
-  require(!__builtin_mul_overflow(node->element_count, dtype_size(dtype), &node->byte_size),
-          "{}[{}]: more bytes than 64 bits count", dtype_name(dtype), join(dims, ","));
+  if (__builtin_mul_overflow(node->element_count, dtype_size(dtype), &node->byte_size))
+    fail("{}[{}]: more bytes than 64 bits count", dtype_name(dtype), join(dims, ","));
   bool row_major = true;
   for (int i = 0; i < isize(layout); ++i) row_major = row_major && at(layout, i) == isize(layout) - 1 - i;
-  require(layout.empty() || layout.size() == dims.size(), "layout {{{}}} does not have one entry per dim of {}[{}]",
-          join(layout, ","), dtype_name(dtype), join(dims, ","));
+  if (!layout.empty() && layout.size() != dims.size())
+    fail("layout {{{}}} does not have one entry per dim of {}[{}]", join(layout, ","), dtype_name(dtype), join(dims, ","));
   if (!row_major) node->layout = std::move(layout);
   node->dims = std::move(dims);
   return Type(std::move(node));

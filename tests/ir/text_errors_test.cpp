@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"z = f32[] reduce(x, x), dimensions={0}, to_apply=add", "in.hlo:3:41: unknown computation %add; computations come before their users"},
         Case{"z = f32[4] broadcast(x), dimensions={a}", "in.hlo:3:12: broadcast: attribute dimensions: expected an integer, got \"a\""},
         Case{"z = parameter(3)", "in.hlo:3:5: parameter needs a type before it"},
-        Case{"z = f32[4] parameter(x)", "in.hlo:3:22: expected the number of the parameter, got \"x\""},
+        Case{"z = f32[4] parameter(x)", "in.hlo:3:22: expected a number between the parentheses, got \"x\""},
         Case{"z = f32[4] parameter(0)", "in.hlo:3:12: a second parameter(0)"},
         Case{"z = f32[4] parameter(9)", "in.hlo:3:12: parameter(9) in a computation of 4 parameters"},
         Case{"z = f32[3] constant({1, 2})", "in.hlo:3:21: dim 0 has 2 elements, its size is 3"},
