@@ -185,7 +185,7 @@ Type shard_type(const Type& global, const Shardings& leaves) {
   return shard_type_from(global, leaves, next);
 }
 
-Literal reduction_identity(DType dtype, Reduction reduction) {
+Literal partial_identity(DType dtype, Reduction reduction) {
   return visit_dtype(dtype, [&]<class T>() {
     if constexpr (kDTypeOf<T> == DType::kPred)
       return Literal::scalar<bool>(reduction == Reduction::kAnd || reduction == Reduction::kMin ||
@@ -211,7 +211,7 @@ Literal take_shard(const Literal& global, const Sharding& sharding, std::int64_t
   if (holds_value) {
     BoxCopy{box.sizes, global.type().dims(), box.starts, local.dims(), origin, element_size}.run(global.bytes(), bytes);
   } else {
-    const Literal identity = filled_box(reduction_identity(local.dtype(), sharding.reduction), box.sizes);
+    const Literal identity = filled_box(partial_identity(local.dtype(), sharding.reduction), box.sizes);
     BoxCopy{box.sizes, box.sizes, origin, local.dims(), origin, element_size}.run(identity.bytes(), bytes);
   }
   return out;

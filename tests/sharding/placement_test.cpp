@@ -132,11 +132,11 @@ TEST(Placement, APartialShardIsTheValueOnceAndTheIdentityElsewhere) {
 }
 
 TEST(Placement, IdentitiesOfFloatsKeepInfinitiesAndTheSignOfZero) {
-  EXPECT_EQ(reduction_identity(DType::kF32, Reduction::kMax).str(), "-inf");
-  EXPECT_EQ(reduction_identity(DType::kBF16, Reduction::kMin).str(), "inf");
-  EXPECT_EQ(reduction_identity(DType::kF64, Reduction::kSum).str(), "-0");
-  EXPECT_EQ(reduction_identity(DType::kPred, Reduction::kAnd).str(), "true");
-  EXPECT_EQ(reduction_identity(DType::kU8, Reduction::kAnd).str(), "255");
+  EXPECT_EQ(partial_identity(DType::kF32, Reduction::kMax).str(), "-inf");
+  EXPECT_EQ(partial_identity(DType::kBF16, Reduction::kMin).str(), "inf");
+  EXPECT_EQ(partial_identity(DType::kF64, Reduction::kSum).str(), "-0");
+  EXPECT_EQ(partial_identity(DType::kPred, Reduction::kAnd).str(), "true");
+  EXPECT_EQ(partial_identity(DType::kU8, Reduction::kAnd).str(), "255");
 }
 
 TEST(Placement, EqualPlacementsAreTheSameMapOfDevicesToIntervals) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tessera/ir/builder.h"
-#include "tessera/sharding/sharding.h"
+#include "tessera/sharding/placement.h"
 
 namespace tessera {
 
@@ -20,17 +20,20 @@ enum class StepKind : std::uint8_t {
   kAllReduce,      // partial axes become replicated
   kRealign,        // uneven boundaries move: a few permutes of pieces
   kPartialize,     // replicated axes become partial: one device keeps the value, the others the identity: no bytes
-  kIntersect,      // each device receives exactly the pieces it lacks (permutes): any placement to any other, also across meshes
+  kIntersect,  // each device receives exactly the pieces it lacks (permutes): any placement to any other, also across meshes
 };
 std::string_view step_name(StepKind kind);
 
 struct ReshardStep {
   StepKind kind{};
-  int dim = -1;        // the dim that loses or gains axes (source dim of kAllToAll)
-  int to_dim = -1;     // kAllToAll: the dim that gains them
+  int dim = -1;     // the dim that loses or gains axes (source dim of kAllToAll)
+  int to_dim = -1;  // kAllToAll: the dim that gains them
   std::vector<AxisRef> axes;
-  Sharding after;      // the state behind the step
+  Sharding after;  // the state behind the step
+  /// Its tiles: canonical but inside a plan over uneven sizes, where tiles joined by a gather keep their boundaries.
+  std::vector<DimPlacement> tiles;
   std::int64_t bytes = 0;  // received by one device (the most of any)
+  int collectives = 0;     // instructions: 0 for kSlice and kPartialize, several for kRealign and kIntersect
   std::int64_t peak = 0;   // bytes of source and result buffers while it runs
 };
 
@@ -41,6 +44,8 @@ struct ReshardPlan {
   std::vector<ReshardStep> steps;
   [[nodiscard]] std::int64_t bytes() const;
   [[nodiscard]] std::int64_t peak() const;
+  /// Collective instructions that the plan becomes.
+  [[nodiscard]] int collectives() const;
   /// `all_to_all{model}(0->1) 1024 B; slice{data}(0)`
   [[nodiscard]] std::string str() const;
 };
@@ -65,7 +70,7 @@ struct ReshardEmitter {
 /// This device's coordinate over axes as s32[]: arithmetic on partition-id, or a table where the device order is not iota.
 Value emit_coordinate(Builder& builder, const Mesh& mesh, const std::vector<AxisRef>& axes);
 /// `local` with its padding (positions at or beyond the global size in unevenly sharded dims among `dims`) replaced by the scalar.
-Value emit_mask(Builder& builder, Value local, const Type& global, const Sharding& sharding, const std::vector<int>& dims,
-                Value fill);
+Value emit_mask(Builder& builder, Value local, const Type& global, const Sharding& sharding,
+                const std::vector<int>& dims, Value fill);
 
 }  // namespace tessera

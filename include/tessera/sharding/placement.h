@@ -49,7 +49,7 @@ Type shard_type(const Type& global, const Shardings& leaves);
 
 /// The scalar that leaves any operand of the reduction as it is: 0, 1, +inf or the largest, -inf or the smallest, all ones, 0.
 /// Of a float sum it is -0.0, which even keeps the sign of a zero.
-Literal reduction_identity(DType dtype, Reduction reduction);
+Literal partial_identity(DType dtype, Reduction reduction);
 /// The part of a global array that `device` holds, in a buffer of shard_type; padding is filled with `fill` bytes.
 /// A partial sharding gives the value to the device at coordinate 0 of the partial axes and the reduction's identity to others.
 Literal take_shard(const Literal& global, const Sharding& sharding, std::int64_t device, unsigned char fill = 0);

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where this device stands: coordinates from partition-id, and masks over padding.
+#include "plan_reshard_space.h"
+#include "tessera/base/text.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/indexing.h"
+#include "tessera/ops/structural.h"
+#include "tessera/partitioner/plan_reshard.h"
+
+namespace tessera {
+namespace {
+
+Value number(Builder& builder, std::int64_t value) {
+  return ops::constant(builder, Literal::scalar(static_cast<std::int32_t>(value)));
+}
+
+Value device_number(Builder& builder) { return ops::convert(ops::partition_id(builder), DType::kS32); }
+
+Value lookup(Builder& builder, const Mesh& mesh, const std::vector<AxisRef>& axes) {
+  std::vector<std::int32_t> table;
+  for (std::int64_t device = 0; device < mesh.device_count(); ++device)
+    table.push_back(static_cast<std::int32_t>(mesh.coordinate(mesh.position_of(device), axes)));
+  const Value all = ops::constant(builder, Literal::from<std::int32_t>({mesh.device_count()}, table));
+  return ops::reshape(ops::dynamic_slice(all, {device_number(builder)}, {1}), {});
+}
+
+}  // namespace
+
+Value emit_coordinate(Builder& builder, const Mesh& mesh, const std::vector<AxisRef>& axes) {
+  const auto parts = reshard::merge_axes(axes);
+  if (parts.empty()) return number(builder, 0);
+  if (!mesh.device_order().empty()) return lookup(builder, mesh, parts);
+  Value sum{};
+  std::int64_t scale = axes_size(parts);
+  for (const AxisRef& ref : parts) {
+    std::int64_t stride = at(mesh.axes(), ref.axis).size / (ref.pre * ref.size);
+    for (int a = ref.axis + 1; a < mesh.axis_count(); ++a) stride *= at(mesh.axes(), a).size;
+    Value part = device_number(builder);
+    if (stride > 1) part = ops::divide(part, number(builder, stride));
+    if (stride * ref.size < mesh.device_count()) part = ops::remainder(part, number(builder, ref.size));
+    scale /= ref.size;
+    if (scale > 1) part = ops::multiply(part, number(builder, scale));
+    sum = sum.is_null() ? part : ops::add(sum, part);
+  }
+  return sum;
+}
+
+Value emit_mask(Builder& builder, Value local, const Type& global, const Sharding& sharding,
+                const std::vector<int>& dims, Value fill) {
+  const Dims& sizes = local.type().dims();
+  Value inside{};
+  for (const int d : dims) {
+    const auto length = at(sizes, d);
+    if (!sharding.is_tiled() || length * sharding.tiles(d) == global.dim(d)) continue;
+    const Value tile = emit_coordinate(builder, sharding.mesh, at(sharding.dims, d).axes);
+    const Value start = ops::multiply(tile, number(builder, length));
+    const Value left = ops::subtract(number(builder, global.dim(d)), start);
+    const Value index = ops::iota(builder, Type::array(DType::kS32, sizes), d);
+    const Value here = ops::compare(index, ops::splat(left, sizes), CompareDirection::kLt);
+    inside = inside.is_null() ? here : ops::logical_and(inside, here);
+  }
+  if (inside.is_null()) return local;
+  return ops::select(inside, local, ops::splat(fill, sizes));
+}
+
+}  // namespace tessera

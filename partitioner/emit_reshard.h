@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the emitters of single steps share.
+#pragma once
+
+#include "plan_reshard_exchange.h"
+#include "tessera/partitioner/plan_reshard.h"
+
+namespace tessera::reshard {
+
+/// `x` longer along `dim`, up to `length`; the added elements are zero.
+Value pad_to(Value x, int dim, std::int64_t length);
+/// The first `length` elements along `dim`.
+Value trim_to(Value x, int dim, std::int64_t length);
+/// One permute per round, pieces placed by tables of offsets per device.
+struct ExchangeEmitter {
+  Builder& builder;
+  std::int64_t& next_channel;
+  NotesRef notes;
+  Value emit(Value local, const Exchange& exchange, const Dims& result_dims);
+
+ private:
+  Value place(Value piece, Value result, const PieceRound& round, bool first);
+};
+
+/// The all-to-all between the two placements of a step.
+Value emit_all_to_all(Value local, const Placement& before, const Placement& after, std::int64_t channel,
+                      Value& collective);
+/// The single permute that turns tiles over to other devices.
+Value emit_permute(Value local, const Placement& before, const Placement& after, std::int64_t channel);
+
+}  // namespace tessera::reshard

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "emit_reshard.h"
+#include "plan_reshard_space.h"
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+#include "tessera/ops/collectives.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/indexing.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera::reshard {
+namespace {
+
+Value number(Builder& builder, std::int64_t value) {
+  return ops::constant(builder, Literal::scalar(static_cast<std::int32_t>(value)));
+}
+
+// Numbers that differ by device, one column each, in one constant; a column of equal numbers is a plain constant.
+class DeviceTable {
+ public:
+  DeviceTable(Builder& builder, std::size_t devices) : builder_(builder), rows_(devices) {}
+
+  int add(std::vector<std::int64_t> column) {
+    columns_.push_back(std::move(column));
+    return isize(columns_) - 1;
+  }
+  Value operator[](int index) {
+    const auto& column = at(columns_, index);
+    if (std::adjacent_find(column.begin(), column.end(), std::not_equal_to<>()) == column.end())
+      return number(builder_, column.front());
+    if (row_.is_null()) load();
+    const Value cell = ops::slice(row_, {{0, 1, 1}, {at(places_, index), at(places_, index) + 1, 1}});
+    return ops::reshape(cell, {});
+  }
+
+ private:
+  void load() {
+    std::int64_t width = 0;
+    std::vector<const std::vector<std::int64_t>*> kept;
+    for (const auto& column : columns_) {
+      places_.push_back(width);
+      if (std::adjacent_find(column.begin(), column.end(), std::not_equal_to<>()) == column.end()) continue;
+      kept.push_back(&column);
+      ++width;
+    }
+    std::vector<std::int32_t> cells;
+    for (std::size_t device = 0; device < rows_; ++device)
+      for (const auto* column : kept) cells.push_back(static_cast<std::int32_t>((*column)[device]));
+    const Value all =
+        ops::constant(builder_, Literal::from<std::int32_t>({static_cast<std::int64_t>(rows_), width}, cells));
+    const Value device = ops::convert(ops::partition_id(builder_), DType::kS32);
+    row_ = ops::dynamic_slice(all, {device, number(builder_, 0)}, {1, width});
+  }
+
+  Builder& builder_;
+  std::size_t rows_;
+  std::vector<std::vector<std::int64_t>> columns_;
+  std::vector<std::int64_t> places_;
+  Value row_{};
+};
+
+std::vector<std::int64_t> column_of(const std::vector<Dims>& rows, int dim, std::int64_t shift = 0,
+                                    std::int64_t sign = 1) {
+  std::vector<std::int64_t> out;
+  for (const Dims& row : rows) out.push_back(shift + sign * at(row, dim));
+  return out;
+}
+
+// True when every device takes its whole piece, so that nothing needs a mask.
+bool is_whole(const PieceRound& round) {
+  for (std::size_t device = 0; device < round.start.size(); ++device)
+    for (int d = 0; d < isize(round.sizes); ++d) {
+      const auto low = at(round.low[device], d);
+      if (at(round.start[device], d) != low || at(round.high[device], d) - low != at(round.sizes, d)) return false;
+    }
+  return true;
+}
+
+Value dynamic_piece(Builder& builder, Value local, const PieceRound& round) {
+  if (local.type().dims() == round.sizes) return local;
+  DeviceTable table(builder, round.send.size());
+  std::vector<Value> starts;
+  for (int d = 0; d < isize(round.sizes); ++d) table.add(column_of(round.send, d));
+  for (int d = 0; d < isize(round.sizes); ++d) starts.push_back(table[d]);
+  return ops::dynamic_slice(local, starts, round.sizes);
+}
+
+// The piece in a buffer of the result's dims, moved to where it lands; around it lie zeros.
+Value moved_piece(Builder& builder, Value piece, const PieceRound& round, const Dims& dims) {
+  DeviceTable table(builder, round.start.size());
+  std::vector<PaddingDim> padding(dims.size());
+  std::vector<Value> starts;
+  for (int d = 0; d < isize(dims); ++d) {
+    at(padding, d) = {at(dims, d), at(dims, d), 0};
+    table.add(column_of(round.start, d, at(dims, d), -1));
+  }
+  const Value zero = ops::constant(builder, Literal(Type::scalar(piece.type().dtype())));
+  const Value wide = ops::pad(piece, zero, padding);
+  for (int d = 0; d < isize(dims); ++d) starts.push_back(table[d]);
+  return ops::dynamic_slice(wide, starts, dims);
+}
+
+// Which elements of the result the piece brings.
+Value piece_mask(Builder& builder, const PieceRound& round, const Dims& dims) {
+  DeviceTable table(builder, round.low.size());
+  for (int d = 0; d < isize(dims); ++d) {
+    table.add(column_of(round.low, d));
+    table.add(column_of(round.high, d));
+  }
+  Value mask{};
+  for (int d = 0; d < isize(dims); ++d) {
+    const Value index = ops::iota(builder, Type::array(DType::kS32, dims), d);
+    const Value above = ops::compare(index, ops::splat(table[2 * d], dims), CompareDirection::kGe);
+    const Value below = ops::compare(index, ops::splat(table[2 * d + 1], dims), CompareDirection::kLt);
+    const Value inside = ops::logical_and(above, below);
+    mask = mask.is_null() ? inside : ops::logical_and(mask, inside);
+  }
+  return mask;
+}
+
+}  // namespace
+
+Value ExchangeEmitter::emit(Value local, const Exchange& exchange, const Dims& result_dims) {
+  Value result = ops::splat(ops::constant(builder, Literal(Type::scalar(local.type().dtype()))), result_dims);
+  bool first = true;
+  for (const PieceRound& round : exchange.rounds) {
+    Value piece = dynamic_piece(builder, local, round);
+    if (!round.is_local()) {
+      piece = ops::collective_permute(piece, {round.pairs}, next_channel++);
+      builder.set_notes(piece, notes);
+    }
+    result = place(piece, result, round, first);
+    first = false;
+  }
+  return result;
+}
+
+Value ExchangeEmitter::place(Value piece, Value result, const PieceRound& round, bool first) {
+  const Dims& dims = result.type().dims();
+  if (!is_whole(round)) {
+    const Value moved = moved_piece(builder, piece, round, dims);
+    return first ? moved : ops::select(piece_mask(builder, round, dims), moved, result);
+  }
+  if (round.sizes == dims) return piece;
+  DeviceTable table(builder, round.start.size());
+  std::vector<Value> starts;
+  for (int d = 0; d < isize(dims); ++d) table.add(column_of(round.start, d));
+  for (int d = 0; d < isize(dims); ++d) starts.push_back(table[d]);
+  return ops::dynamic_update_slice(result, piece, starts);
+}
+
+}  // namespace tessera::reshard
