@@ -3,11 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstdlib>
 #include <cstring>
 
 #include "reduce.h"
+#include "tessera/base/options.h"
 #include "tessera/base/text.h"
 
 namespace tessera::collectives {
@@ -79,17 +78,28 @@ std::size_t Collective::signature() const {
   return hash_mix(hash, hash_text(text));
 }
 
-std::string Collective::description() const {
+Post Collective::post() const {
+  Post out{.signature = signature(),
+           .bytes = in.size(),
+           .number = number,
+           .root = root,
+           .kind = kind,
+           .dtype = dtype,
+           .reduction = reduction};
+  std::string joined;
+  for (const auto& [source, target] : pairs) joined += fmt::format(" {}>{}", source, target);
+  joined.copy(out.extra.data(), out.extra.size() - 1);
+  text.copy(out.text.data(), out.text.size() - 1);
+  return out;
+}
+
+std::string Post::description() const {
   std::string details;
   if (reduces(kind)) details += fmt::format("{} {}, ", dtype_name(dtype), reduction_name(reduction));
   if (kind == Kind::kBroadcast) details += fmt::format("from member {}, ", root);
-  if (kind == Kind::kPermute) {
-    details += "pairs";
-    for (const auto& [source, target] : pairs) details += fmt::format(" {}>{}", source, target);
-    details += ", ";
-  }
-  if (kind != Kind::kBarrier && kind != Kind::kSplit) details += fmt::format("{} bytes, ", in.size());
-  return fmt::format("{} ({}number {} of its group)", text, details, number);
+  if (kind == Kind::kPermute) details += fmt::format("pairs{}, ", extra.data());
+  if (kind != Kind::kBarrier && kind != Kind::kSplit) details += fmt::format("{} bytes, ", bytes);
+  return fmt::format("{} ({}number {} of its group)", text.data(), details, number);
 }
 
 std::string rank_list(const std::vector<int>& ranks) {
@@ -107,14 +117,15 @@ std::string waiting_message(int rank, int seconds, const std::string& text, cons
   return fmt::format("rank {} has waited {} s in {}; {} {} not arrived", rank, seconds, text, rank_list(absent), have);
 }
 
+std::string finished_message(int rank, const std::string& text, const std::vector<int>& finished) {
+  return fmt::format("rank {} waits in {}; {} {} finished without joining", rank, text, rank_list(finished),
+                     finished.size() == 1 ? "has" : "have");
+}
+
 double watchdog_seconds() {
-  const char* text = std::getenv("TESSERA_WATCHDOG_SECONDS");
-  if (text == nullptr || *text == '\0') return 30;
-  char* end = nullptr;
-  const double seconds = std::strtod(text, &end);
-  require(*end == '\0' && seconds > 0 && std::isfinite(seconds),
-          "TESSERA_WATCHDOG_SECONDS is \"{}\"; it takes a positive number of seconds", text);
-  return seconds;
+  const auto seconds = options().integer("TESSERA_WATCHDOG_SECONDS");
+  require(seconds >= 0, "TESSERA_WATCHDOG_SECONDS is {}; it takes seconds, 0 for never", seconds);
+  return seconds == 0 ? 1e9 : static_cast<double>(seconds);
 }
 
 Membership membership(const std::vector<int>& world_ranks, int world_rank, const std::string& name, std::int64_t id,

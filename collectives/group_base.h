@@ -3,6 +3,7 @@
 // sub-groups. An implementation only moves the bytes of one Collective.
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 
@@ -25,6 +26,21 @@ std::string_view kind_name(Kind kind);
 
 using Pairs = std::vector<std::pair<int, int>>;
 
+/// What members compare before data moves, and how a message names the collective. Plain bytes: it travels between processes.
+struct Post {
+  std::uint64_t signature = 0;  // equal on all members unless they diverge
+  std::uint64_t bytes = 0;
+  std::int64_t number = 0;
+  std::int32_t root = 0;
+  Kind kind = Kind::kBarrier;
+  DType dtype = DType::kU8;
+  Reduction reduction = Reduction::kSum;
+  std::array<char, 48> extra{};  // the pairs of a permute, maybe cut
+  std::array<char, 180> text{};  // "all_reduce %17 over {data}", maybe cut
+  /// `all_reduce %17 over {data} (f32 sum, 1024 bytes, number 12 of its group)`.
+  [[nodiscard]] std::string description() const;
+};
+
 /// One call of a collective on one rank.
 struct Collective {
   Kind kind = Kind::kBarrier;
@@ -39,10 +55,10 @@ struct Collective {
   std::int64_t sequence = 0;  // of the label
   std::string text = {};     // "all_reduce %17 over {data}"
 
-  /// Equal on all members unless they diverge.
+  [[nodiscard]] Post post() const;
+
+ private:
   [[nodiscard]] std::size_t signature() const;
-  /// What a divergence says of it: `all_reduce %17 over {data} (f32 sum, 1024 bytes, number 12 of its group)`.
-  [[nodiscard]] std::string description() const;
 };
 
 /// `rank 2`, `ranks 1, 2`.
@@ -51,7 +67,9 @@ std::string rank_list(const std::vector<int>& ranks);
 std::string divergence_message(int rank, const std::string& description, int other, const std::string& other_description);
 /// `rank 3 has waited 30 s in all_reduce %17 over {data}; ranks 1, 2 have not arrived`.
 std::string waiting_message(int rank, int seconds, const std::string& text, const std::vector<int>& absent);
-/// TESSERA_WATCHDOG_SECONDS, else 30. Error unless it is a positive number.
+/// `rank 0 waits in all_reduce %17 over {data}; rank 2 has finished without joining`.
+std::string finished_message(int rank, const std::string& text, const std::vector<int>& finished);
+/// TESSERA_WATCHDOG_SECONDS; very long for 0.
 double watchdog_seconds();
 
 /// Thrown where a rank stops only because another failed; never the first message of a job.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "in_process/cluster.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <thread>
@@ -54,7 +55,7 @@ void Cluster::meet(Meeting& place, int member, const Collective& call) {
   const int rank = at(place.world_ranks, member);
   Lock lock(mutex_);
   throw_if_stopped(place, rank);
-  at(place.posts, member) = {call.in.data(), call.out.data(), call.signature(), call.description(), call.text, true};
+  at(place.posts, member) = {call.in.data(), call.out.data(), call.post(), true};
   at(ranks_, rank).text = call.text;
   const std::uint64_t generation = place.generation.load(std::memory_order_relaxed);
   if (place.arrived + 1 == isize(place.world_ranks)) compare(place);
@@ -121,11 +122,11 @@ void Cluster::complete(Meeting& place) {
 
 void Cluster::compare(Meeting& place) const {
   for (std::size_t member = 1; member < place.posts.size(); ++member) {
-    const auto& first = place.posts[0];
-    const auto& other = place.posts[member];
+    const auto& first = place.posts[0].post;
+    const auto& other = place.posts[member].post;
     if (other.signature == first.signature) continue;
-    place.broken = divergence_message(place.world_ranks[member], other.description, place.world_ranks[0],
-                                      first.description);
+    place.broken = divergence_message(place.world_ranks[member], other.description(), place.world_ranks[0],
+                                      first.description());
     return;
   }
 }
@@ -139,12 +140,6 @@ std::vector<int> Cluster::absent(const Meeting& place) const {
 
 // `rank 0 waits in all_reduce %3 over {data}; rank 1 has not arrived: it waits in barrier over {model}`
 std::string Cluster::absence(const Meeting& place) const {
-  std::string waiting;
-  for (std::size_t member = 0; member < place.posts.size() && waiting.empty(); ++member) {
-    if (!place.posts[member].present) continue;
-    const int rank = place.world_ranks[member];
-    waiting = fmt::format("rank {} waits in {}", rank, at(ranks_, rank).text);
-  }
   std::vector<int> finished;
   std::string elsewhere;
   for (const int rank : absent(place)) {
@@ -153,9 +148,11 @@ std::string Cluster::absence(const Meeting& place) const {
     else if (at(ranks_, rank).state == State::kWaiting)
       elsewhere += fmt::format("; rank {} has not arrived: it waits in {}", rank, at(ranks_, rank).text);
   }
-  if (!finished.empty())
-    waiting += fmt::format("; {} {} finished without joining", rank_list(finished), finished.size() == 1 ? "has" : "have");
-  return waiting + elsewhere;
+  const auto first = std::find_if(place.posts.begin(), place.posts.end(), [](const auto& m) { return m.present; });
+  const int rank = at(place.world_ranks, first - place.posts.begin());
+  const std::string text = at(ranks_, rank).text;
+  if (!finished.empty()) return finished_message(rank, text, finished) + elsewhere;
+  return fmt::format("rank {} waits in {}{}", rank, text, elsewhere);
 }
 
 void Cluster::break_meeting(Meeting& place, const std::string& reason) {

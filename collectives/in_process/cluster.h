@@ -18,16 +18,14 @@ class Cluster;
 
 /// What the members of one group share.
 struct Meeting {
-  struct Post {
+  struct Member {
     const std::byte* in = nullptr;
     std::byte* out = nullptr;
-    std::size_t signature = 0;
-    std::string description;
-    std::string text;
+    Post post;
     bool present = false;
   };
   std::vector<int> world_ranks;
-  std::vector<Post> posts;          // per member; written under the cluster's lock, read between two meets
+  std::vector<Member> posts;        // per member; written under the cluster's lock, read between two meets
   int arrived = 0;                  // guarded by the lock
   std::string broken;               // guarded by the lock; once set, every meet throws it
   std::atomic<std::uint64_t> generation{0};

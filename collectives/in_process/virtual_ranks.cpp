@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/collectives/virtual_ranks.h"
 
+#include <algorithm>
 #include <exception>
 #include <numeric>
 #include <thread>
 
 #include "in_process/thread_group.h"
+#include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 
@@ -49,12 +51,22 @@ std::exception_ptr run_rank(const std::shared_ptr<Cluster>& cluster, int rank,
   }
 }
 
+// From TESSERA_NODE unless the caller says it.
+std::function<int(int)> node_function(int count, const VirtualRankOptions& given) {
+  const auto names = options().list("TESSERA_NODE");
+  if (given.node_of || names.empty()) return given.node_of;
+  require(isize(names) == count, "TESSERA_NODE lists {} nodes for {} ranks; give one for each rank", names.size(), count);
+  return [names](int rank) {
+    return static_cast<int>(std::find(names.begin(), names.end(), at(names, rank)) - names.begin());
+  };
+}
+
 }  // namespace
 
 void run_virtual_ranks(int count, const std::function<void(ProcessGroup& world)>& fn,
-                       const VirtualRankOptions& options) {
+                       const VirtualRankOptions& given) {
   require(count >= 1, "{} virtual ranks; at least one is needed", count);
-  const auto cluster = std::make_shared<Cluster>(count, options.node_of);
+  const auto cluster = std::make_shared<Cluster>(count, node_function(count, given));
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(count));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < count; ++rank)

@@ -22,6 +22,7 @@ constexpr OptionRow kTable[] = {
     {"TESSERA_SKIP_PASSES", kList, "", "names of passes to leave out, joined by commas"},
     {"TESSERA_WATCHDOG_SECONDS", kInteger, "30", "how long a rank waits in a collective before it says so; 0 = for ever"},
     {"TESSERA_NODE", kText, "", "the node a rank is on, instead of MPI's answer; in one process a list, one name a rank"},
+    {"TESSERA_SHARED_MEMORY", kFlag, "1", "0 sends what ranks of a node exchange through MPI"},
     {"TESSERA_FUSE", kFlag, "1", "0 runs every elementwise op by itself"},
     {"TESSERA_ISA", kText, "", "generic, avx2 or avx512: the kernels to use, instead of the best the processor has"},
     {"TESSERA_CACHE_DIR", kText, "", "a folder for compiled programs that outlive the process"},

@@ -9,6 +9,7 @@
 
 #include "collectives/semantics.h"
 #include "tessera/base/error.h"
+#include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 
 namespace tessera {
@@ -167,16 +168,16 @@ TEST(VirtualRanks, SlowRanksAreNoError) {
 }
 
 TEST(VirtualRanks, TheWatchdogNamesWhoHasNotArrived) {
-  setenv("TESSERA_WATCHDOG_SECONDS", "0.05", 1);
+  options().set("TESSERA_WATCHDOG_SECONDS", "1");
   ::testing::internal::CaptureStderr();
   run_virtual_ranks(3, [](ProcessGroup& world) {
-    if (world.rank() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(130));
+    if (world.rank() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1200));
     world.label({1, "all_gather %3 over {data}"});
     world.barrier();
   });
-  unsetenv("TESSERA_WATCHDOG_SECONDS");
+  options().set("TESSERA_WATCHDOG_SECONDS", "30");
   const auto text = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(text.find("rank 0 has waited 0 s in all_gather %3 over {data}; ranks 1, 2 have not arrived"),
+  EXPECT_NE(text.find("rank 0 has waited 1 s in all_gather %3 over {data}; ranks 1, 2 have not arrived"),
             std::string::npos)
       << text;
 }

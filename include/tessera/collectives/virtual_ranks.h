@@ -11,7 +11,7 @@
 namespace tessera {
 
 struct VirtualRankOptions {
-  /// The node a rank lives on; all on one unless given. Groups across nodes take the hierarchical paths, and what passes
+  /// The node a rank lives on; all on one unless given here or by TESSERA_NODE (a list, one name a rank). Groups across nodes take the hierarchical paths, and what passes
   /// between nodes counts as mpi_payload.
   std::function<int(int rank)> node_of;
 };

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi/fabric.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "hierarchical.h"
+#include "mpi/mpi_group.h"
+#include "shared_memory/shared_group.h"
+#include "tessera/base/options.h"
+#include "tessera/base/text.h"
+
+namespace tessera::collectives {
+namespace {
+
+// TESSERA_NODE of this rank: its own value, or its entry of a list with one name per rank.
+std::string named_node(int rank, int size) {
+  const auto names = options().list("TESSERA_NODE");
+  if (names.size() <= 1) return options().text("TESSERA_NODE");
+  require(isize(names) == size, "TESSERA_NODE lists {} nodes for {} ranks; give one for each rank", names.size(), size);
+  return at(names, rank);
+}
+
+// The lowest rank with which this one can share memory, as MPI sees it.
+int shared_memory_leader(MPI_Comm world, int rank) {
+  MPI_Comm node = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
+  int leader = rank;
+  const int code = MPI_Allreduce(&rank, &leader, 1, MPI_INT, MPI_MIN, node);
+  MPI_Comm_free(&node);
+  check_mpi(code, "MPI_Allreduce");
+  return leader;
+}
+
+}  // namespace
+
+// What every rank tells all others at the start.
+struct MpiFabric::Introduction {
+  std::array<char, 64> host{};
+  std::array<char, 64> node{};
+  std::int32_t leader = 0;
+  SegmentAddress segment;
+};
+
+MpiFabric::MpiFabric(int rank, int size) : size_(size), node_(std::make_shared<Node>(rank, size)) {
+  world_rank = rank;
+  MPI_Comm copy = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
+  world_ = MpiCommunicator(copy, "tessera world");
+  introduce();
+}
+
+void MpiFabric::introduce() {
+  Introduction own;
+  gethostname(own.host.data(), own.host.size() - 1);
+  named_node(world_rank, size_).copy(own.node.data(), own.node.size() - 1);
+  own.leader = shared_memory_leader(world_.handle(), world_rank);
+  own.segment = node_->address();
+  std::vector<Introduction> all(static_cast<std::size_t>(size_));
+  check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, world_.handle()),
+            "MPI_Allgather");
+  std::vector<std::pair<int, std::string>> known;
+  for (const auto& rank : all) {
+    locations_.hosts.emplace_back(rank.host.data());
+    const std::pair<int, std::string> key(rank.leader, rank.node.data());
+    const auto place = std::find(known.begin(), known.end(), key);
+    locations_.nodes.push_back(static_cast<int>(place - known.begin()));
+    if (place == known.end()) known.push_back(key);
+  }
+  open_node(all);
+}
+
+// All ranks agree on whether shared memory works: a group must look the same to all its members.
+void MpiFabric::open_node(const std::vector<Introduction>& all) {
+  std::vector<int> ranks;
+  std::vector<SegmentAddress> addresses;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (at(locations_.nodes, rank) != at(locations_.nodes, world_rank)) continue;
+    ranks.push_back(rank);
+    addresses.push_back(at(all, rank).segment);
+  }
+  std::array<char, 160> reason{};
+  std::string text = "TESSERA_SHARED_MEMORY=0";
+  if (!options().flag("TESSERA_SHARED_MEMORY") || !node_->open_peers(ranks, addresses, text))
+    text.copy(reason.data(), reason.size() - 1);
+  std::vector<std::array<char, 160>> reasons(all.size());
+  check_mpi(MPI_Allgather(reason.data(), sizeof reason, MPI_BYTE, reasons.data(), sizeof reason, MPI_BYTE,
+                          world_.handle()),
+            "MPI_Allgather");
+  node_->close_descriptor();
+  const auto refused = std::find_if(reasons.begin(), reasons.end(), [](const auto& r) { return r[0] != '\0'; });
+  locations_.shares_memory = refused == reasons.end();
+  if (locations_.shares_memory) return;
+  node_->forget_peers();
+  if (world_rank == 0)
+    std::fprintf(stderr, "no shared memory between the ranks of a node (rank %d: %s); all payload goes through MPI\n",
+                 static_cast<int>(refused - reasons.begin()), refused->data());
+}
+
+std::shared_ptr<ProcessGroup> MpiFabric::make_group(const std::vector<int>& world_ranks, const std::string& name,
+                                                    std::int64_t id) {
+  std::vector<int> nodes;
+  for (const int rank : world_ranks) nodes.push_back(locations_.shares_memory ? at(locations_.nodes, rank) : rank);
+  const auto self = shared_from_this();
+  return make_for_nodes(
+      self, membership(world_ranks, world_rank, name, id), nodes, [&](bool counted) -> GroupMakers {
+        return {.on_node = [&, counted](const std::vector<int>& ranks) -> std::shared_ptr<ProcessGroup> {
+                  return std::make_shared<SharedGroup>(self, node_, membership(ranks, world_rank, name, id, counted));
+                },
+                .between_nodes = [&, counted](const std::vector<int>& ranks,
+                                              const std::string& flavour) -> std::shared_ptr<ProcessGroup> {
+                  const int tag = static_cast<int>(id % 16383) * 2 + (flavour == "flat" ? 1 : 0);
+                  return std::make_shared<MpiGroup>(
+                      self, node_, make_communicator(world_.handle(), ranks, tag, flavour + " of " + name),
+                      membership(ranks, world_rank, name, id, counted));
+                }};
+      });
+}
+
+}  // namespace tessera::collectives

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes the groups of a process: shared memory inside a node, MPI between nodes, hierarchical where both.
+#pragma once
+
+#include "mpi/session.h"
+#include "shared_memory/node.h"
+
+namespace tessera::collectives {
+
+/// Where every rank lives.
+struct Locations {
+  std::vector<std::string> hosts;
+  std::vector<int> nodes;  // numbered by their lowest rank
+  bool shares_memory = false;
+};
+
+class MpiFabric final : public Fabric, public std::enable_shared_from_this<MpiFabric> {
+ public:
+  /// Collective over MPI_COMM_WORLD. A node is MPI's shared-memory split, cut further by TESSERA_NODE.
+  MpiFabric(int rank, int size);
+  std::shared_ptr<ProcessGroup> make_group(const std::vector<int>& world_ranks, const std::string& name,
+                                           std::int64_t id) override;
+  [[nodiscard]] const Locations& locations() const { return locations_; }
+  [[nodiscard]] Node& node() const { return *node_; }
+
+ private:
+  struct Introduction;
+  void introduce();
+  void open_node(const std::vector<Introduction>& all);
+
+  int size_;
+  MpiCommunicator world_;
+  std::shared_ptr<Node> node_;
+  Locations locations_;
+};
+
+}  // namespace tessera::collectives

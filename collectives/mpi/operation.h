@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// One collective in flight over MPI: a list of stages; each starts messages or works on what has arrived, and the next begins when
+// all messages of the last are done.
+#pragma once
+
+#include <deque>
+#include <functional>
+
+#include "mpi/session.h"
+#include "shared_memory/node.h"
+
+namespace tessera::collectives {
+
+class MpiOperation final : public PendingOperation {
+ public:
+  MpiOperation(Membership members, std::shared_ptr<MpiCommunicator> communicator, std::shared_ptr<Node> node,
+               Collective call);
+  ~MpiOperation() override;
+  MpiOperation(const MpiOperation&) = delete;
+  MpiOperation& operator=(const MpiOperation&) = delete;
+
+  void wait() override;
+  bool test() override;
+  /// What this rank will receive.
+  [[nodiscard]] std::int64_t payload() const { return payload_; }
+
+ private:
+  using Stage = std::function<void()>;
+  void plan();
+  void plan_compare();
+  void plan_gather();
+  void plan_exchange();
+  void plan_permute();
+  void plan_broadcast();
+  void plan_reduce_scatter(std::size_t begin_of_own, std::size_t end_of_own,
+                           const std::function<std::size_t(std::size_t)>& begin_of, std::byte* out);
+  void plan_all_reduce();
+  void plan_all_reduce_small();
+  void then(Stage stage) { stages_.push_back(std::move(stage)); }
+
+  void send(const std::byte* from, std::size_t bytes, std::size_t member);
+  void receive(std::byte* to, std::size_t bytes, std::size_t member);
+  void compare();
+  bool messages_done();
+  [[nodiscard]] std::vector<int> absent();
+  [[nodiscard]] std::size_t count() const { return members_.world_ranks.size(); }
+  [[nodiscard]] std::size_t own() const { return static_cast<std::size_t>(members_.rank); }
+
+  Membership members_;
+  std::shared_ptr<MpiCommunicator> communicator_;
+  std::shared_ptr<Node> node_;
+  Collective call_;
+  std::deque<Stage> stages_;
+  std::vector<MPI_Request> requests_;
+  std::vector<std::size_t> sources_;  // per request: the member it receives from, own() for a send
+  std::vector<Post> posts_;
+  std::vector<std::byte> scratch_;
+  std::int64_t payload_ = 0;
+  int tag_ = 0;
+  bool in_progress_ = true;
+};
+
+}  // namespace tessera::collectives

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/collectives/world.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <numeric>
+#include <thread>
+
+#include "mpi/fabric.h"
+#include "tessera/base/text.h"
+#include "tessera/collectives/virtual_ranks.h"
+
+namespace tessera {
+
+using collectives::MpiFabric;
+using collectives::PeerFailed;
+using collectives::RankState;
+
+struct Communicator::State {
+  State(int rank, int size) : context(rank, size) {}
+  RankContext context;
+  RankContext* previous_context = nullptr;
+  std::thread::id thread;
+  std::shared_ptr<MpiFabric> fabric;  // null in a world of one
+  std::shared_ptr<ProcessGroup> group;
+  std::vector<std::string> hosts;
+  std::vector<int> nodes;
+  int exceptions_at_start = 0;
+  bool finalized = false;
+};
+
+namespace {
+
+constexpr auto kTimeForPeersToSpeak = std::chrono::milliseconds(150);
+constexpr auto kTimeToBeKilled = std::chrono::seconds(5);
+
+// MPI is one per process, and so is what an exception that nobody catches must end.
+std::atomic<MpiFabric*> fabric_of_process{nullptr};
+std::atomic<bool> is_ending{false};
+
+std::string message_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
+bool only_follows(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const PeerFailed&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+// Ends all ranks. A rank with nothing of its own to say waits to be ended, so that the one who has can say it.
+[[noreturn]] void end_job(MpiFabric& fabric, int size, const std::string& message, bool silent) {
+  if (is_ending.exchange(true)) std::this_thread::sleep_for(kTimeToBeKilled);
+  fabric.node().set_state(RankState::kFailed);
+  if (!silent) {
+    std::fflush(stdout);
+    std::fputs(fmt::format("rank {} of {}: {}\n", fabric.world_rank, size, message).c_str(), stderr);
+    std::fflush(stderr);
+  }
+  // All ranks of a divergence speak before the first of them ends the job.
+  std::this_thread::sleep_for(silent ? std::chrono::milliseconds(kTimeToBeKilled) : kTimeForPeersToSpeak);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  std::_Exit(1);
+}
+
+[[noreturn]] void on_terminate() {
+  MpiFabric* fabric = fabric_of_process.load();
+  const auto error = std::current_exception();
+  const std::string message = error ? message_of(error) : "terminated";
+  if (fabric != nullptr)
+    end_job(*fabric, static_cast<int>(fabric->locations().nodes.size()), message, error && only_follows(error));
+  std::fprintf(stderr, "%s\n", message.c_str());
+  std::_Exit(1);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+}  // namespace
+
+Communicator::Communicator(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+
+Communicator::~Communicator() {
+  if (!state_ || state_->finalized) return;
+  if (state_->fabric && std::uncaught_exceptions() > state_->exceptions_at_start) abort("left by an exception");
+  finalize();
+}
+
+void Communicator::finalize() {
+  if (state_->finalized) return;
+  state_->finalized = true;
+  if (state_->thread == std::this_thread::get_id()) RankContext::exchange_current(state_->previous_context);
+  state_->group.reset();
+  if (!state_->fabric) return;
+  state_->fabric->node().set_state(RankState::kFinished);
+  fabric_of_process = nullptr;
+  collectives::stop_mpi();
+  state_->fabric.reset();
+}
+
+void Communicator::abort(const std::string& message) {
+  if (state_->fabric) end_job(*state_->fabric, size(), message, false);
+  std::fprintf(stderr, "%s\n", message.c_str());
+  std::exit(1);
+}
+
+int Communicator::rank() const { return state_->context.rank(); }
+int Communicator::size() const { return state_->context.rank_count(); }
+int Communicator::node() const { return at(state_->nodes, rank()); }
+int Communicator::node_count() const { return 1 + *std::max_element(state_->nodes.begin(), state_->nodes.end()); }
+int Communicator::local_rank() const {
+  return static_cast<int>(std::count(state_->nodes.begin(), state_->nodes.begin() + rank(), node()));
+}
+int Communicator::local_size() const {
+  return static_cast<int>(std::count(state_->nodes.begin(), state_->nodes.end(), node()));
+}
+const std::vector<int>& Communicator::nodes() const { return state_->nodes; }
+const std::vector<std::string>& Communicator::host_names() const { return state_->hosts; }
+bool Communicator::uses_mpi() const { return state_->fabric != nullptr; }
+bool Communicator::shares_memory() const { return state_->fabric && state_->fabric->locations().shares_memory; }
+ProcessGroup& Communicator::group() const {
+  ensure(state_->group != nullptr, "the world is used after finalize()");
+  return *state_->group;
+}
+std::shared_ptr<ProcessGroup> Communicator::shared_group() const { return state_->group; }
+RankContext& Communicator::context() const { return state_->context; }
+
+std::string Communicator::crowding_note(int threads_per_rank) const {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  if (local_size() * threads_per_rank <= cores) return "";
+  return fmt::format("{} ranks with {} threads each share {} cores of node {}", local_size(), threads_per_rank, cores,
+                     node());
+}
+
+Communicator make_world(int& argc, char**& argv) {
+  int rank = 0;
+  int size = 1;
+  const bool with_mpi = collectives::has_launcher();
+  if (with_mpi) {
+    collectives::start_mpi(&argc, &argv);
+    collectives::check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+    collectives::check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  }
+  auto state = std::make_unique<Communicator::State>(rank, size);
+  state->thread = std::this_thread::get_id();
+  state->exceptions_at_start = std::uncaught_exceptions();
+  state->previous_context = RankContext::exchange_current(&state->context);
+  if (!with_mpi) {
+    state->group = make_single_rank_world();
+    state->hosts = {host_name()};
+    state->nodes = {0};
+    return Communicator(std::move(state));
+  }
+  state->fabric = std::make_shared<MpiFabric>(rank, size);
+  state->hosts = state->fabric->locations().hosts;
+  state->nodes = state->fabric->locations().nodes;
+  std::vector<int> all(static_cast<std::size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  state->group = state->fabric->make_group(all, "world", 0);
+  fabric_of_process = state->fabric.get();
+  std::set_terminate(on_terminate);
+  return Communicator(std::move(state));
+}
+
+int guard_main(Communicator& world, const std::function<void()>& fn) {
+  try {
+    fn();
+    return 0;
+  } catch (...) {
+    const auto error = std::current_exception();
+    MpiFabric* fabric = fabric_of_process.load();
+    if (world.uses_mpi() && fabric != nullptr)
+      end_job(*fabric, world.size(), message_of(error), only_follows(error));
+    std::fprintf(stderr, "%s\n", message_of(error).c_str());
+    return 1;
+  }
+}
+
+}  // namespace tessera

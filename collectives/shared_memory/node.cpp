@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shared_memory/node.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "tessera/base/text.h"
+
+namespace tessera::collectives {
+namespace {
+
+int open_pidfd(std::int32_t process) { return static_cast<int>(syscall(SYS_pidfd_open, process, 0)); }
+
+bool is_dead(const Peer& peer, int pidfd) {
+  if (pidfd < 0) return kill(peer.process, 0) != 0 && errno == ESRCH;
+  pollfd entry{pidfd, POLLIN, 0};
+  return poll(&entry, 1, 0) > 0;
+}
+
+}  // namespace
+
+Node::Node(int world_rank, int world_size)
+    : world_rank_(world_rank),
+      world_size_(world_size),
+      own_(Segment::create(sizeof(RankPage), fmt::format("tessera rank {}", world_rank))),
+      page_(reinterpret_cast<RankPage*>(own_.data())) {}
+
+Node::~Node() {
+  for (const int pidfd : pidfds_)
+    if (pidfd >= 0) close(pidfd);
+}
+
+bool Node::open_peers(const std::vector<int>& world_ranks, const std::vector<SegmentAddress>& addresses,
+                      std::string& reason) {
+  for (std::size_t i = 0; i < world_ranks.size(); ++i) {
+    if (world_ranks[i] == world_rank_) continue;
+    auto segment = Segment::open(addresses[i], reason);
+    if (!segment.is_open()) return false;
+    peers_.push_back({world_ranks[i], addresses[i].process, reinterpret_cast<RankPage*>(segment.data())});
+    segments_.push_back(std::move(segment));
+    pidfds_.push_back(open_pidfd(addresses[i].process));
+  }
+  return true;
+}
+
+RankPage& Node::page_of(int world_rank) const {
+  if (world_rank == world_rank_) return *page_;
+  for (const auto& peer : peers_)
+    if (peer.world_rank == world_rank) return *peer.page;
+  throw InternalError(fmt::format("rank {} is not on the node of rank {}", world_rank, world_rank_));
+}
+
+std::string Node::activity(const RankPage& page) {
+  if (page.waiting.load(std::memory_order_acquire) == 0) return "";
+  return {page.activity.data(), strnlen(page.activity.data(), page.activity.size())};
+}
+
+bool Node::sleep(long microseconds) const {
+  std::vector<pollfd> entries;
+  for (const int pidfd : pidfds_) entries.push_back({pidfd, POLLIN, 0});  // negative ones are ignored
+  const timespec time{0, microseconds * 1000};
+  return ppoll(entries.data(), entries.size(), &time, nullptr) > 0;
+}
+
+void Node::check_failed() const {
+  for (const auto& peer : peers_)
+    if (peer.page->state.load(std::memory_order_acquire) == RankState::kFailed)
+      throw PeerFailed(fmt::format("stopped because rank {} failed", peer.world_rank));
+}
+
+void Node::check_dead(const std::string& text) const {
+  for (std::size_t i = 0; i < peers_.size(); ++i) {
+    const auto& peer = peers_[i];
+    if (peer.page->state.load(std::memory_order_acquire) != RankState::kRunning || !is_dead(peer, pidfds_[i])) continue;
+    throw Error(fmt::format("rank {} of {} died (process {}) while rank {} waited in {}", peer.world_rank, world_size_,
+                            peer.process, world_rank_, text));
+  }
+}
+
+}  // namespace tessera::collectives

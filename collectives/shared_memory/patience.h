@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a rank waits: it spins, then yields, then sleeps, and now and then looks whether what it waits for can still come. Used
+// around every wait, in shared memory and around MPI.
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+#include "shared_memory/node.h"
+
+namespace tessera::collectives {
+
+class Patience {
+ public:
+  Patience(Node& node, const std::string& text) : node_(node), text_(text) {}
+  ~Patience();
+  Patience(const Patience&) = delete;
+  Patience& operator=(const Patience&) = delete;
+
+  /// Lets some time pass. `absent` tells the world ranks this one waits for. Throws when a peer has failed, died, or finished
+  /// without joining; prints what is going on every TESSERA_WATCHDOG_SECONDS.
+  template <class Absent>
+  void pause(Absent&& absent) {
+    if (++rounds_ <= spins()) return relax();
+    pause_slowly(std::function<std::vector<int>()>(std::forward<Absent>(absent)));
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  [[nodiscard]] int spins() const;
+  static void relax();
+  void pause_slowly(const std::function<std::vector<int>()>& absent);
+  void begin_sleeping();
+  void check_finished(const std::function<std::vector<int>()>& absent) const;
+  void report(Clock::duration waited, const std::vector<int>& absent) const;
+
+  Node& node_;
+  const std::string& text_;
+  int rounds_ = 0;
+  bool sleeping_ = false;
+  Clock::time_point begin_{};
+  Clock::duration next_report_{};
+};
+
+}  // namespace tessera::collectives

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// A group of processes on one node. Payload goes in chunks through the members' staging areas: the owner writes, arrives, and
+// peers read. A chunk lives in one of two halves, so one arrival per chunk is enough: before a half is written again, every
+// member has arrived at the chunk in the other half, hence has read this one.
+#pragma once
+
+#include "shared_memory/node.h"
+
+namespace tessera::collectives {
+
+class SharedGroup final : public GroupBase {
+ public:
+  SharedGroup(std::shared_ptr<Fabric> fabric, std::shared_ptr<Node> node, Membership membership);
+
+ private:
+  void run(const Collective& call) override;
+  void gather(const Collective& call);
+  void reduce_scatter(const Collective& call);
+  void all_reduce(const Collective& call);
+  void all_reduce_small(const Collective& call);
+  void exchange(const Collective& call);
+  void permute(const Collective& call);
+  void broadcast(const Collective& call);
+
+  // Takes the half for the next chunk; waits for readers of another group that used the staging area last.
+  std::byte* claim_half(const Collective& call);
+  // The half of a member that belongs to the last claim.
+  [[nodiscard]] const std::byte* half_of(std::size_t member) const;
+  // Tells the others that this rank has come to the next step.
+  void arrive();
+  // Waits until the member has come to this rank's step; at a collective's first step compares its post.
+  void await(std::size_t member, const Collective& call);
+  void await_all(const Collective& call);
+  void compare(std::size_t member, const Collective& call) const;
+  [[nodiscard]] std::vector<int> absent() const;
+  [[nodiscard]] std::size_t count() const { return slots_.size(); }
+  [[nodiscard]] std::size_t own() const { return static_cast<std::size_t>(rank()); }
+
+  std::shared_ptr<Node> node_;
+  std::vector<GroupSlot*> slots_;   // per member
+  std::vector<RankPage*> pages_;    // per member
+  std::uint64_t step_ = 0;
+  std::uint64_t first_step_ = 0;    // of the running collective
+  std::size_t half_ = 0;
+};
+
+}  // namespace tessera::collectives

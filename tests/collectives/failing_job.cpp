@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job that fails in the way its argument names; failures.sh runs it and measures.
+#include <signal.h>
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tessera/base/error.h"
+#include "tessera/collectives/world.h"
+
+namespace {
+
+using namespace tessera;
+
+void all_reduce(ProcessGroup& group, std::size_t count, const std::string& label) {
+  std::vector<float> x(count, 1.0F);
+  const auto bytes = std::as_writable_bytes(std::span(x));
+  group.label({17, label});
+  group.all_reduce(bytes, bytes, DType::kF32, Reduction::kSum);
+}
+
+void run(Communicator& world, const std::string& how) {
+  auto& group = world.group();
+  const int last = world.size() - 1;
+  all_reduce(group, 1000, "all_reduce %1 over {data}");
+  if (how == "throw" && world.rank() == last) fail("out of paper");
+  if (how == "kill" && world.rank() == last) raise(SIGKILL);
+  if (how == "finish" && world.rank() == last) return;
+  if (how == "late" && world.rank() == last) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  if (how == "kind" && world.rank() == last) {
+    group.label({17, "barrier %9"});
+    return group.barrier();
+  }
+  all_reduce(group, how == "size" && world.rank() == last ? 999 : 1000, "all_reduce %17 over {data}");
+  std::printf("rank %d is through\n", world.rank());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Communicator world = make_world(argc, argv);
+  const std::string how = argc > 1 ? argv[1] : "";
+  if (how == "uncaught") {
+    if (world.rank() == 0) fail("nobody catches this");
+    world.group().barrier();
+  }
+  return guard_main(world, [&] { run(world, how); });
+}

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A job whose rank dies, throws, diverges or comes late: how long it takes to end, and what it says.
+# usage: failures.sh MPIEXEC JOB
+set -u
+mpiexec=$1
+job=$2
+failures=0
+
+# check NAME RANKS WANTED_STATUS(0|fail) WANTED_TEXT [VARIABLE=value ...]
+check() {
+  local name=$1 ranks=$2 status=$3 text=$4
+  shift 4
+  local begin end out code
+  begin=$(date +%s%N)
+  out=$(env "$@" "$mpiexec" -n "$ranks" "$job" "$name" 2>&1)
+  code=$?
+  end=$(date +%s%N)
+  local milliseconds=$(((end - begin) / 1000000))
+  local ok=yes
+  if [ "$status" = 0 ]; then [ $code -eq 0 ] || ok="status $code"; else [ $code -ne 0 ] || ok="status 0"; fi
+  [ $milliseconds -lt 10000 ] || ok="took $milliseconds ms"
+  case "$out" in *"$text"*) ;; *) ok="message" ;; esac
+  if [ "$ok" = yes ]; then
+    echo "ok    $name on $ranks ranks $* ($milliseconds ms)"
+  else
+    echo "FAIL  $name on $ranks ranks $*: $ok; wanted \"$text\"; output:"
+    echo "$out"
+    failures=1
+  fi
+}
+
+for nodes in "" "a,a,b,b" "a,b,c,d"; do
+  check none 4 0 "rank 3 is through" TESSERA_NODE=$nodes
+  check throw 4 fail "rank 3 of 4: out of paper" TESSERA_NODE=$nodes
+  check kill 4 fail "rank 3" TESSERA_NODE=$nodes
+  check size 4 fail "ranks diverge: rank " TESSERA_NODE=$nodes
+  check kind 4 fail "rank 3 is at barrier %9" TESSERA_NODE=$nodes
+  check late 4 0 "in all_reduce %17 over {data}; rank 3 has not arrived" TESSERA_NODE=$nodes TESSERA_WATCHDOG_SECONDS=1
+done
+check finish 3 fail "waits in all_reduce %17 over {data}; rank 2 has finished without joining" TESSERA_NODE=
+check uncaught 3 fail "rank 0 of 3: nobody catches this" TESSERA_NODE=
+check none 4 0 "all payload goes through MPI" TESSERA_SHARED_MEMORY=0
+exit $failures
