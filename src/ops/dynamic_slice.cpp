@@ -44,7 +44,7 @@ struct LocalStarts {
 LocalStarts local_starts(LocalizeContext& context, int first, const Dims& sizes) {
   LocalStarts out{{context.operands.begin() + first, context.operands.end()}, {}};
   const Type& global = context.view.operands[0];
-  const Type& local = context.operands[0].type();
+  const Type local = context.operands[0].type();  // a copy: emitting moves instructions
   for (int d = 0; d < global.ndim(); ++d) {
     if (local.dim(d) == global.dim(d) || at(sizes, d) == global.dim(d)) continue;
     ensure(at(sizes, d) == 1, "{}: dim {} is sharded, but its window is {} wide", context.view.op.name, d, at(sizes, d));
@@ -198,6 +198,7 @@ const OpDef kDynamicSlice = {.name = "dynamic-slice",
                              .factors = dynamic_slice_factors,
                              .linearity = dynamic_slice_linearity,
                              .localize = localize_dynamic_slice,
+                             .masks_padding = true,
                              .flops = no_flops};
 
 const OpDef kDynamicUpdateSlice = {.name = "dynamic-update-slice",

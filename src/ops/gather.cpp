@@ -141,7 +141,7 @@ std::vector<Value> gradient(GradientContext& context) {
   const auto& a = context.view.as<GatherAttributes>();
   const Value operand = context.operand(0);
   // scatter drops what gather clamps.
-  const Value indices = clamped_indices(context.operand(1), gather_windows(context.view), operand.type());
+  const Value indices = clamped_indices(context.operand(1), gather_windows(context.view), context.view.operands[0]);
   const ComputationId add =
       ops::reduction_computation(context.builder.program(), Reduction::kSum, operand.type().dtype());
   out[0] = ops::scatter({full_like(operand, 0)}, indices, {context.d_result()},

@@ -318,6 +318,7 @@ const OpDef kScatter = {.name = "scatter",
                         .factors = factors,
                         .linearity = linearity,
                         .localize = localize,
+                        .masks_padding = true,
                         .flops = flops};
 
 }  // namespace rows

@@ -51,6 +51,8 @@ Type pred(Sizes... sizes) { return Type::array(DType::kPred, Dims{sizes...}); }
 std::vector<Sample> elementwise_samples();
 std::vector<Sample> structural_samples();
 std::vector<Sample> contraction_samples();
+std::vector<Sample> indexing_samples();
+std::vector<Sample> control_samples();
 /// All of them.
 const std::vector<Sample>& op_samples();
 

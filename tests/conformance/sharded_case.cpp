@@ -229,14 +229,15 @@ Shards SubjectCase::shards_of(const OpShardings& shardings, const FactorMap& map
     std::vector<Literal> row;
     for (std::size_t i = 0; i < operands.size(); ++i) {
       const Type& global = operands[i].type();
-      // All bits set: NaN, -1, the largest unsigned.
-      const unsigned char poison = global.dtype() == DType::kPred ? 1 : 0xff;
+      // All bits set: NaN, -1, the largest unsigned. Rows that mask for themselves get indices that would be right: 0.
+      const bool looks_right = view.op.masks_padding && is_integer(global.dtype());
+      const unsigned char poison = looks_right ? 0 : global.dtype() == DType::kPred ? 1 : 0xff;
       Literal local = take_shard(operands[i], shardings.operands[i], device, poison);
       const Literal mask = identity_filled(local.type(), map.reduction);
       const Placement placement = placement_of(global, shardings.operands[i]);
       for_each_local(placement, device, local.type(), [&](std::int64_t element, const std::vector<bool>& beyond) {
         for (std::size_t d = 0; d < beyond.size(); ++d)
-          if (beyond[d] && at(map.factors, map.operands[i][d].front()).kind == FactorKind::kReduce)
+          if (beyond[d] && !view.op.masks_padding && at(map.factors, map.operands[i][d].front()).kind == FactorKind::kReduce)
             copy_element(mask, local, element);
       });
       row.push_back(std::move(local));
