@@ -155,6 +155,7 @@ void add_conversions(std::vector<Sample>& out) {
   bitcast(u32(3, 2), array(DType::kS64, {3}));
   bitcast(u32(3), array(DType::kBF16, {3, 2}));
   bitcast(f64(3), array(DType::kU64, {3}));
+  bitcast(f64(3), f64(3));
 }
 
 }  // namespace

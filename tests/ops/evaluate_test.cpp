@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/ops/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <random>
+
+#include "ops/run_text.h"
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace {
+
+Program parsed(const std::string& text) { return parse_program(text, op_table()); }
+
+template <class F>
+std::string error_text(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// Counts %n down to zero, adding it up.
+const std::string kLoop = R"(HloModule loop
+%condition {
+  %s = (s32[], s32[]) parameter(0)
+  %n = s32[] get-tuple-element(%s), index=0
+  %zero = s32[] constant(0)
+  ROOT %go = pred[] compare(%n, %zero), direction=GT
+}
+%body {
+  %s = (s32[], s32[]) parameter(0)
+  %n = s32[] get-tuple-element(%s), index=0
+  %sum = s32[] get-tuple-element(%s), index=1
+  %one = s32[] constant(1)
+  %less = s32[] subtract(%n, %one)
+  %more = s32[] add(%sum, %n)
+  ROOT %next = (s32[], s32[]) tuple(%less, %more)
+}
+ENTRY %main {
+  %n = s32[] parameter(0)
+  %zero = s32[] constant(0)
+  %start = (s32[], s32[]) tuple(%n, %zero)
+  ROOT %end = (s32[], s32[]) while(%start), condition=%condition, body=%body
+}
+)";
+
+TEST(Evaluate, RunsLoopsWhileThePredicateHolds) {
+  const Program program = parsed(kLoop);
+  EXPECT_EQ(evaluate(program, {Literal::scalar<std::int32_t>(5)}).str(), "(0, 15)");
+  EXPECT_EQ(evaluate(program, {Literal::scalar<std::int32_t>(-1)}).str(), "(-1, 0)");
+}
+
+TEST(Evaluate, StopsLoopsAtTheTripLimit) {
+  EvaluateOptions options;
+  options.trip_limit = 3;
+  const Program program = parsed(kLoop);
+  EXPECT_EQ(evaluate(program, {Literal::scalar<std::int32_t>(3)}, options).str(), "(0, 6)");
+  EXPECT_EQ(error_text([&] { evaluate(program, {Literal::scalar<std::int32_t>(4)}, options); }),
+            "while %end: still running after 3 rounds, the trip limit");
+}
+
+TEST(Evaluate, RunsDevicesOfALoopWithoutCollectivesEachForItself) {
+  Program program = parsed(kLoop);
+  program.num_partitions = 2;
+  const auto results = evaluate_lockstep(program, {{Literal::scalar<std::int32_t>(2)}, {Literal::scalar<std::int32_t>(4)}});
+  EXPECT_EQ(results[0].str(), "(0, 3)");
+  EXPECT_EQ(results[1].str(), "(0, 10)");
+}
+
+const std::string kBranches = R"(HloModule branches
+%negated {
+  %x = s32[] parameter(0)
+  ROOT %y = s32[] negate(%x)
+}
+%same {
+  ROOT %x = s32[] parameter(0)
+}
+%squared {
+  %x = s32[] parameter(0)
+  ROOT %y = s32[] multiply(%x, %x)
+}
+ENTRY %main {
+  %i = s32[] parameter(0)
+  %x = s32[] constant(7)
+  ROOT %r = s32[] conditional(%i, %x, %x, %x), branch_computations={%negated, %same, %squared}
+}
+)";
+
+TEST(Evaluate, TakesTheLastBranchForAnIndexOutOfRange) {
+  const Program program = parsed(kBranches);
+  const auto result = [&](std::int32_t index) { return evaluate(program, {Literal::scalar(index)}).str(); };
+  EXPECT_EQ(result(0), "-7");
+  EXPECT_EQ(result(1), "7");
+  EXPECT_EQ(result(2), "49");
+  EXPECT_EQ(result(3), "49");
+  EXPECT_EQ(result(-1), "49");
+}
+
+// Adds %x over both devices as often as %n says.
+const std::string kCollectiveLoop = R"(HloModule loop, num_partitions=2
+%sum {
+  %a = s32[] parameter(0)
+  %b = s32[] parameter(1)
+  ROOT %c = s32[] add(%a, %b)
+}
+%condition {
+  %s = (s32[], s32[]) parameter(0)
+  %n = s32[] get-tuple-element(%s), index=0
+  %zero = s32[] constant(0)
+  ROOT %go = pred[] compare(%n, %zero), direction=GT
+}
+%body {
+  %s = (s32[], s32[]) parameter(0)
+  %n = s32[] get-tuple-element(%s), index=0
+  %x = s32[] get-tuple-element(%s), index=1
+  %one = s32[] constant(1)
+  %less = s32[] subtract(%n, %one)
+  %all = s32[] all-reduce(%x), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=%sum
+  ROOT %next = (s32[], s32[]) tuple(%less, %all)
+}
+ENTRY %main {
+  %n = s32[] parameter(0)
+  %x = s32[] parameter(1)
+  %start = (s32[], s32[]) tuple(%n, %x)
+  ROOT %end = (s32[], s32[]) while(%start), condition=%condition, body=%body
+}
+)";
+
+std::vector<Literal> two(std::int32_t n, std::int32_t x) { return {Literal::scalar(n), Literal::scalar(x)}; }
+
+TEST(EvaluateLockstep, CollectivesInLoopsSeeAllDevices) {
+  const auto results = evaluate_lockstep(parsed(kCollectiveLoop), {two(2, 3), two(2, 4)});
+  EXPECT_EQ(results[0].str(), "(0, 14)");
+  EXPECT_EQ(results[1].str(), "(0, 14)");
+}
+
+TEST(EvaluateLockstep, PredicatesMustAgreeWhereACollectiveIsInside) {
+  EXPECT_EQ(error_text([] { evaluate_lockstep(parsed(kCollectiveLoop), {two(1, 3), two(2, 4)}); }),
+            "while %end: the predicate is 0 on device 0 but 1 on device 1; it must agree, as a collective is inside");
+}
+
+TEST(EvaluateLockstep, PartitionIdIsTheDevice) {
+  const Program program = parsed("HloModule m, num_partitions=3\nENTRY %main {\n  ROOT %p = u32[] partition-id()\n}\n");
+  const auto results = evaluate_lockstep(program, {{}, {}, {}});
+  EXPECT_EQ(results[0].str(), "0");
+  EXPECT_EQ(results[2].str(), "2");
+  EvaluateOptions options;
+  options.partition = 1;
+  EXPECT_EQ(evaluate(program, {}, options).str(), "1");
+}
+
+TEST(Evaluate, NamesArgumentsThatDoNotFit) {
+  const Program program = parsed(kLoop);
+  EXPECT_EQ(error_text([&] { evaluate(program, {}); }), "%main takes 1 arguments, got 0");
+  EXPECT_EQ(error_text([&] { evaluate(program, {Literal::scalar<float>(1)}); }),
+            "parameter: argument 0 is f32[], %n is s32[]\n  at   %n: s32[]");
+  EXPECT_EQ(error_text([&] { evaluate_lockstep(parsed(kCollectiveLoop), {two(1, 1)}); }),
+            "the program runs on 2 devices, arguments are given for 1");
+}
+
+TEST(Evaluate, OneDeviceCannotRunACollectiveAmongSeveral) {
+  const std::string text = error_text([] { evaluate(parsed(kCollectiveLoop), two(1, 1)); });
+  EXPECT_EQ(text.substr(0, text.find('\n')),
+            "all-reduce: a collective among 2 devices meets 1 of them; evaluate the program in lockstep");
+}
+
+TEST(Evaluate, ObserveSeesAndMayChangeEveryValue) {
+  const Program program = parsed("HloModule m\nENTRY %main {\n  %x = s32[] parameter(0)\n  %y = s32[] negate(%x)\n  ROOT %z = s32[] add(%x, %y)\n}\n");
+  EvaluateOptions options;
+  std::vector<std::string> seen;
+  options.observe = [&](std::int64_t, const Computation& computation, Id id, Literal& value) {
+    seen.push_back(computation[id].name + "=" + value.str());
+    if (computation[id].name == "y") value = Literal::scalar<std::int32_t>(100);
+  };
+  EXPECT_EQ(evaluate(program, {Literal::scalar<std::int32_t>(5)}, options).str(), "105");
+  EXPECT_EQ(seen, (std::vector<std::string>{"x=5", "y=-5", "z=105"}));
+}
+
+TEST(Evaluate, ADotOf64CubedTakesMilliseconds) {
+  ProgramBuilder program("m");
+  Builder main = program.computation("main");
+  const Type type = Type::array(DType::kF32, {64, 64});
+  const Value x = ops::parameter(main, 0, type);
+  const Value product = ops::matmul(x, x);
+  const ComputationId entry = program.add(std::move(main), product);
+  const Program done = program.finish(entry);
+  const Literal argument(type);
+  const auto start = std::chrono::steady_clock::now();
+  evaluate(done, {argument});
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(seconds.count(), 0.2);
+}
+
+}  // namespace
+}  // namespace tessera
