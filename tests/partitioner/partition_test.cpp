@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// The partitioned program equals the unpartitioned one, holds the collectives it should and no others.
+#include "tessera/partitioner/partition.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tessera/base/text.h"
+#include "tessera/ir/text.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/partitioner/check.h"
+
+namespace tessera {
+namespace {
+
+// A module over the parameters, annotated; `body` holds the instructions, the last one is the root.
+struct Case {
+  std::string name;
+  std::string body;
+  std::string mesh;
+  std::map<std::string, std::string> specs;
+};
+
+Program program_of(const Case& c) {
+  const Mesh mesh = Mesh::parse(c.mesh);
+  Program program = parse_program("HloModule " + c.name + "\n" + c.body, op_table());
+  program.num_partitions = mesh.device_count();
+  program.meshes = {mesh};
+  for (const auto& [name, spec] : c.specs) program = annotate(program, mesh, name, spec);
+  return program;
+}
+
+std::map<std::string, std::int64_t> collective_counts(const Program& program) {
+  std::map<std::string, std::int64_t> out;
+  for (const auto& kind : program_stats(program).collectives) out[kind.opcode] = kind.count;
+  return out;
+}
+
+void expect_equal(const Case& c) {
+  const Program program = program_of(c);
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+    const CheckReport report = check_partition(program, {.seed = seed, .trip_limit = 50, .run = nullptr});
+    EXPECT_TRUE(report.passed) << c.name << " on " << c.mesh << ": " << join(report.failures, "\n") << "\n"
+                               << print_program(partition(program).program);
+    EXPECT_GT(report.values_compared, 0);
+  }
+}
+
+const std::string kAdder = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n";
+const std::string kMaximum = "max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] maximum(a, b) }\n";
+
+std::string dot_module(int m, int k, int n) {
+  return fmt::format(
+      "ENTRY main {{ x = f32[{0},{1}] parameter(0) w = f32[{1},{2}] parameter(1)\n"
+      "ROOT h = f32[{0},{2}] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}",
+      m, k, n);
+}
+
+TEST(Partition, DotIsRightForEveryShardingOfItsDims) {
+  const std::vector<std::string> specs = {"-,-", "a,-", "-,a", "b,a", "a+b,-", "-,b+a"};
+  for (const auto& x : specs)
+    for (const auto& w : specs)
+      for (const auto& h : specs)
+        expect_equal({"dot", dot_module(7, 5, 11), "a=2,b=3", {{"x", x}, {"w", w}, {"h", h}}});
+}
+
+TEST(Partition, DotOverASharedContractionIsOneReduction) {
+  const auto whole = partition(program_of({"d", dot_module(8, 6, 4), "m=2", {{"x", "-,m"}, {"w", "m,-"}, {"h", "-,-"}}}));
+  EXPECT_EQ(collective_counts(whole.program), (std::map<std::string, std::int64_t>{{"all-reduce", 1}}));
+  const auto scattered = partition(program_of({"d", dot_module(8, 6, 4), "m=2", {{"x", "-,m"}, {"w", "m,-"}, {"h", "m,-"}}}));
+  EXPECT_EQ(collective_counts(scattered.program), (std::map<std::string, std::int64_t>{{"reduce-scatter", 1}}));
+}
+
+TEST(Partition, MegatronMlpHoldsOneAllReduce) {
+  const std::string body =
+      "ENTRY main { x = f32[6,8] parameter(0) w1 = f32[8,12] parameter(1) w2 = f32[12,8] parameter(2)\n"
+      "h = f32[6,12] dot(x, w1), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+      "t = f32[6,12] tanh(h)\n"
+      "ROOT y = f32[6,8] dot(t, w2), lhs_contracting_dims={1}, rhs_contracting_dims={0} }";
+  const Case c{"mlp", body, "data=2,model=3", {{"x", "data,-"}, {"w1", "-,model"}, {"w2", "model,-"}, {"y", "data,-"}}};
+  expect_equal(c);
+  const auto parts = partition(program_of(c));
+  EXPECT_EQ(collective_counts(parts.program), (std::map<std::string, std::int64_t>{{"all-reduce", 1}}));
+  ASSERT_EQ(parts.notes.size(), 1U);
+  EXPECT_EQ(parts.notes[0].axes, "model");
+  EXPECT_EQ(parts.notes[0].bytes, 2 * (3 * 8 * 4) * 2 / 3);
+}
+
+TEST(Partition, SoftmaxOverAShardedDimReducesMaximumAndSum) {
+  const std::string body = kAdder + kMaximum +
+                           "ENTRY main { x = f32[5,7] parameter(0) low = f32[] constant(-inf) zero = f32[] constant(0)\n"
+                           "m = f32[5] reduce(x, low), dimensions={1}, to_apply=max\n"
+                           "mb = f32[5,7] broadcast(m), dimensions={0}\n"
+                           "d = f32[5,7] subtract(x, mb)\n"
+                           "e = f32[5,7] exponential(d)\n"
+                           "s = f32[5] reduce(e, zero), dimensions={1}, to_apply=add\n"
+                           "sb = f32[5,7] broadcast(s), dimensions={0}\n"
+                           "ROOT y = f32[5,7] divide(e, sb) }";
+  for (const std::string spec : {"-,a", "b,a", "a,b", "-,a+b", "a+b,-"})
+    expect_equal({"softmax", body, "a=2,b=3", {{"x", spec}, {"y", spec}}});
+  const auto parts = partition(program_of({"softmax", body, "a=2", {{"x", "-,a"}, {"y", "-,a"}}}));
+  EXPECT_EQ(collective_counts(parts.program), (std::map<std::string, std::int64_t>{{"all-reduce", 2}}));
+}
+
+TEST(Partition, ReduceWithAnInitThatIsNoIdentityCountsItOnce) {
+  const std::string body = kAdder +
+                           "ENTRY main { x = f32[7,5] parameter(0) i = f32[] constant(3)\n"
+                           "ROOT y = f32[5] reduce(x, i), dimensions={0}, to_apply=add }";
+  for (const std::string spec : {"a,-", "b,a", "a+b,-"}) expect_equal({"init", body, "a=2,b=3", {{"x", spec}}});
+}
+
+TEST(Partition, ReshapeTransposeAndConcatenateAreRight) {
+  const std::string body =
+      "ENTRY main { x = f32[6,10] parameter(0) y = f32[6,3] parameter(1)\n"
+      "r = f32[2,3,10] reshape(x) t = f32[10,2,3] transpose(r), dimensions={2,0,1}\n"
+      "f = f32[60] reshape(t) g = f32[6,10] reshape(f)\n"
+      "ROOT c = f32[6,13] concatenate(g, y), dimensions={1} }";
+  for (const std::string spec : {"a,-", "b,-", "a+b,-", "-,a", "b,a"})
+    expect_equal({"moves", body, "a=2,b=3", {{"x", spec}, {"c", "a,b"}}});
+}
+
+TEST(Partition, WhileLoopKeepsItsStateSharded) {
+  const std::string body =
+      "cond { p = (s32[], f32[7,4]) parameter(0) i = s32[] get-tuple-element(p), index=0 n = s32[] constant(3)\n"
+      "ROOT l = pred[] compare(i, n), direction=LT }\n"
+      "body { p = (s32[], f32[7,4]) parameter(0) i = s32[] get-tuple-element(p), index=0 one = s32[] constant(1)\n"
+      "x = f32[7,4] get-tuple-element(p), index=1 j = s32[] add(i, one)\n"
+      "h = f32[7,7] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n"
+      "y = f32[7,4] dot(h, x), lhs_contracting_dims={1}, rhs_contracting_dims={0} t = f32[7,4] tanh(y)\n"
+      "ROOT r = (s32[], f32[7,4]) tuple(j, t) }\n"
+      "ENTRY main { x = f32[7,4] parameter(0) z = s32[] constant(0) s = (s32[], f32[7,4]) tuple(z, x)\n"
+      "w = (s32[], f32[7,4]) while(s), condition=cond, body=body ROOT y = f32[7,4] get-tuple-element(w), index=1 }";
+  for (const std::string spec : {"a,-", "b,a", "-,a"}) expect_equal({"loop", body, "a=2,b=3", {{"x", spec}}});
+}
+
+TEST(Partition, EmbeddingTableStaysShardedOverTheVocabulary) {
+  const std::string body =
+      "ENTRY main { e = f32[11,6] parameter(0) ids = s32[5] parameter(1)\n"
+      "ROOT y = f32[5,6] gather(e, ids), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0},\n"
+      "  index_vector_dim=1, slice_sizes={1,6} }";
+  for (const std::string spec : {"a,-", "b,-", "a,b", "-,b", "a+b,-"})
+    expect_equal({"embedding", body, "a=2,b=3", {{"e", spec}, {"y", "-,-"}}});
+  const auto parts = partition(program_of({"embedding", body, "a=2", {{"e", "a,-"}}}));
+  EXPECT_EQ(collective_counts(parts.program), (std::map<std::string, std::int64_t>{{"all-reduce", 1}}));
+}
+
+TEST(Partition, RenamingAndShufflingChangesNoSharding) {
+  const std::string one =
+      "ENTRY main { x = f32[6,8] parameter(0) w = f32[8,6] parameter(1) v = f32[8,6] parameter(2)\n"
+      "a = f32[6,6] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+      "b = f32[6,6] dot(x, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+      "ROOT s = f32[6,6] add(a, b) }";
+  const std::string two =
+      "ENTRY main { x = f32[6,8] parameter(0) w = f32[8,6] parameter(1) v = f32[8,6] parameter(2)\n"
+      "zz = f32[6,6] dot(x, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+      "qq = f32[6,6] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+      "ROOT s = f32[6,6] add(qq, zz) }";
+  const std::map<std::string, std::string> specs = {{"x", "a,-"}, {"w", "-,b"}, {"v", "b,-"}};
+  const auto first = program_stats(partition(program_of({"p", one, "a=2,b=3", specs})).program);
+  const auto second = program_stats(partition(program_of({"p", two, "a=2,b=3", specs})).program);
+  EXPECT_EQ(first.total_collective_bytes, second.total_collective_bytes);
+  EXPECT_EQ(first.flops_per_device, second.flops_per_device);
+}
+
+TEST(Partition, PartitioningAPartitionedProgramIsAnError) {
+  const auto once = partition(program_of({"d", dot_module(4, 4, 4), "m=2", {{"x", "m,-"}}})).program;
+  try {
+    partition(once);
+    FAIL() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "d is already partitioned (it carries the partitioner's mark); give the global program instead");
+  }
+}
+
+TEST(Annotate, UnknownNamesAndBadSpecsAreErrors) {
+  const Mesh mesh = Mesh::parse("data=2,model=3");
+  const Program program = parse_program("HloModule m\n" + dot_module(4, 4, 4), op_table());
+  const auto message = [&](const std::string& name, const std::string& spec) -> std::string {
+    try {
+      annotate(program, mesh, name, spec);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(message("%y", "data,-"), "no value of main is named \"y\"; did you mean \"x\"?");
+  EXPECT_EQ(message("x", "modle,-"),
+            "partition spec {modle,-}: mesh has no axis \"modle\"; axes are data, model; did you mean \"model\"?\n  %x: f32[4,4]");
+  EXPECT_EQ(message("x", "data"),
+            "partition spec {data} has 1 entry, the tensor has 2 dims; give one entry per dim (the spec is too short)\n"
+            "  %x: f32[4,4]");
+  EXPECT_EQ(message("x", "data,data"),
+            "partition spec {data,data} uses axis \"data\" of mesh<data=2, model=3> twice; an axis may shard one dim only\n"
+            "  %x: f32[4,4]");
+}
+
+}  // namespace
+}  // namespace tessera
