@@ -396,12 +396,19 @@ void read_computation(ModuleState& state) { ComputationReader(state).read(); }
 
 Program parse_program(std::string_view text, const OpTable& table, const ParseOptions& options) {
   ModuleState state{TextCursor(text, options.file_name), table, {}, {}, {}};
-  const ModuleHeader header = read_header(state.in, state.program);
+  ModuleHeader header = read_header(state.in, state.program);
+  if (options.num_partitions > 0) {
+    if (header.has_num_partitions && state.program.num_partitions != options.num_partitions)
+      state.in.fail_at(header.num_partitions_position, fmt::format("the module is for {} partitions, {} were asked for",
+                                                                   state.program.num_partitions, options.num_partitions));
+    state.program.num_partitions = options.num_partitions;
+    header.has_num_partitions = true;
+  }
   while (!state.in.at_end()) read_computation(state);
   if (state.program.computations.empty()) state.in.fail_expected("a computation");
   if (state.program.entry < 0) state.program.entry = static_cast<ComputationId>(state.program.computations.size()) - 1;
   check_header(state.in, header, state.program);
-  attach_shardings(state, header);
+  attach_shardings(state, header, options.meshes);
   return std::move(state.program);
 }
 

@@ -90,6 +90,7 @@ void take_attribute(std::string_view name, std::size_t position, std::string tex
   if (name == "num_partitions") {
     program.num_partitions = read_count(name, text);
     header.has_num_partitions = program.num_partitions > 1;
+    header.num_partitions_position = position;
   } else if (name == "replica_count") {
     program.replica_count = read_count(name, text);
   } else if (name == "input_output_alias") {

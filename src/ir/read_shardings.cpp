@@ -14,8 +14,9 @@ class ShardingAttacher {
  public:
   ShardingAttacher(ModuleState& state, const ModuleHeader& header) : state_(state), header_(header) {}
 
-  void run() {
+  void run(const std::vector<Mesh>& known) {
     Program& program = state_.program;
+    program.meshes = known;
     if (!header_.meshes.empty())
       program.meshes =
           with_place(state_.in, header_.meshes_position, [&] { return parse_sdy_meshes(header_.meshes); });
@@ -171,6 +172,8 @@ class ShardingAttacher {
 
 }  // namespace
 
-void attach_shardings(ModuleState& state, const ModuleHeader& header) { ShardingAttacher(state, header).run(); }
+void attach_shardings(ModuleState& state, const ModuleHeader& header, const std::vector<Mesh>& known) {
+  ShardingAttacher(state, header).run(known);
+}
 
 }  // namespace tessera

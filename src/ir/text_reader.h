@@ -53,6 +53,7 @@ struct ModuleHeader {
   std::size_t meshes_position = 0;
   std::string meshes;
   bool has_num_partitions = false;
+  std::size_t num_partitions_position = 0;
   std::size_t alias_position = 0;
 };
 ModuleHeader read_header(TextCursor& in, Program& program);
@@ -74,7 +75,7 @@ struct ModuleState {
 };
 /// Reads `name (..) -> .. { .. }` and appends it to the program.
 void read_computation(ModuleState& state);
-void attach_shardings(ModuleState& state, const ModuleHeader& header);
+void attach_shardings(ModuleState& state, const ModuleHeader& header, const std::vector<Mesh>& known);
 
 inline constexpr std::string_view kMeshesKey = "xla.sdy.meshes";
 inline constexpr std::string_view kSdyShardingKey = "xla.sdy.sharding";

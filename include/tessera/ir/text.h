@@ -12,6 +12,10 @@ namespace tessera {
 
 struct ParseOptions {
   std::string file_name = "<input>";  // for messages
+  /// What the program is for; an error if its text says another number (0 = as the text says).
+  std::int64_t num_partitions = 0;
+  /// Meshes to say its shardings on where they can, unless the text brings its own.
+  std::vector<Mesh> meshes{};
 };
 /// Reads an HLO module. Errors: `file:line:column: what was expected` with the source line and a caret.
 Program parse_program(std::string_view text, const OpTable& table, const ParseOptions& options = {});

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "input.h"
+#include "tessera/base/text.h"
+#include "tessera/collectives/virtual_ranks.h"
+#include "tessera/partitioner/check.h"
+#include "tessera/runtime/executable.h"
+
+namespace tessera::command {
+namespace {
+
+// The runtime on a virtual cluster: a rank per device, threads of this process.
+std::vector<Literal> run_on_virtual_ranks(const Program& program, const std::vector<std::vector<Literal>>& arguments) {
+  std::vector<Literal> results(arguments.size());
+  run_virtual_ranks(static_cast<int>(arguments.size()), [&](ProcessGroup& world) {
+    const auto rank = static_cast<std::size_t>(world.rank());
+    results[rank] = run_program(program, world, arguments[rank]);
+  });
+  return results;
+}
+
+CheckOptions check_options(const Arguments& arguments) {
+  CheckOptions options;
+  options.seed = static_cast<std::uint64_t>(arguments.number_or("seed", 0, 0));
+  options.trip_limit = arguments.number_or("trip-limit", options.trip_limit, 1);
+  const auto engine = arguments.value_or("engine", "reference");
+  if (engine == "runtime") options.run = run_on_virtual_ranks;
+  if (engine != "runtime" && engine != "reference")
+    throw UsageError(fmt::format("--engine is reference or runtime, got \"{}\"{}", engine,
+                                 suggest_name(engine, {"reference", "runtime"})));
+  return options;
+}
+
+int run(const Arguments& arguments) {
+  const CheckOptions options = check_options(arguments);
+  const CheckReport report = check_partition(read_program(arguments), options);
+  std::string text = fmt::format("{}: {} values compared, the largest difference is {:.3g} of its bound\n",
+                                 report.passed ? "passed" : "FAILED", report.values_compared, report.worst);
+  if (report.input_draws > 1) text += fmt::format("inputs were drawn {} times until most results were finite\n", report.input_draws);
+  for (const auto& failure : report.failures) text += fmt::format("  {}\n", failure);
+  const auto path = arguments.value("json");
+  if (path != "-") write_text("-", text);
+  if (path) {
+    JsonObject json;
+    json.set("passed", report.passed);
+    json.set("values_compared", report.values_compared);
+    json.set("worst", report.worst);
+    json.set("input_draws", report.input_draws);
+    json.set("failures", report.failures);
+    write_text(*path, json.str() + "\n");
+  }
+  return report.passed ? kGood : kCheckFailed;
+}
+
+std::vector<Option> options() {
+  auto out = sharding_options();
+  out.push_back({"engine", "reference|runtime", "evaluate in lockstep with poisoned padding (default), or run on virtual ranks"});
+  out.push_back({"seed", "N", "of the inputs; default 0"});
+  out.push_back({"trip-limit", "N", "rounds after which loops stop; default 1000"});
+  out.push_back({"json", "FILE", "write the report as JSON; - for standard output, instead of the text"});
+  return out;
+}
+
+}  // namespace
+
+const Verb kCheck = {"check", "compares the partitioned program with the unpartitioned one",
+                     "Both run on seeded inputs (indices also out of range). Integers must be equal, floats within a bound from their type\n"
+                     "and magnitudes. Exit code 3 when they differ.",
+                     options(), run};
+
+}  // namespace tessera::command

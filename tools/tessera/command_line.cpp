@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "command_line.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "tessera/base/text.h"
+
+namespace tessera::command {
+namespace {
+
+std::string spelled(std::string_view name) { return (name.size() == 1 ? "-" : "--") + std::string(name); }
+
+// `--num_partitions` is `--num-partitions`.
+std::string option_name(std::string_view word) {
+  std::string name(word.substr(word.starts_with("--") ? 2 : 1));
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+std::string general_help() {
+  std::string out = "tessera: partitions, explains, checks and runs HLO programs\n\nusage: tessera <verb> IN.hlo [options]\n\n";
+  for (const Verb* verb : verbs()) out += fmt::format("  {:<11}{}\n", verb->name, verb->about);
+  return out + "\n`tessera <verb> --help` says more. IN.hlo may be - for standard input.\n"
+               "Exit codes: 0 good, 1 the input is wrong, 2 usage, 3 a check failed.\n";
+}
+
+const Verb& find_verb(const std::string& name) {
+  std::vector<std::string> known;
+  for (const Verb* verb : verbs()) {
+    if (verb->name == name) return *verb;
+    known.emplace_back(verb->name);
+  }
+  throw UsageError(fmt::format("unknown verb \"{}\"{}", name, suggest_name(name, known)));
+}
+
+bool asks_for_help(const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [](const auto& word) { return word == "--help" || word == "-h"; });
+}
+
+}  // namespace
+
+std::optional<std::string> Arguments::value(std::string_view name) const {
+  const auto found = values_.find(std::string(name));
+  if (found == values_.end()) return std::nullopt;
+  return found->second.back();
+}
+
+std::string Arguments::value_or(std::string_view name, std::string_view otherwise) const {
+  return value(name).value_or(std::string(otherwise));
+}
+
+std::vector<std::string> Arguments::values(std::string_view name) const {
+  const auto found = values_.find(std::string(name));
+  return found == values_.end() ? std::vector<std::string>{} : found->second;
+}
+
+std::int64_t Arguments::number_or(std::string_view name, std::int64_t otherwise, std::int64_t least) const {
+  const auto text = value(name);
+  if (!text) return otherwise;
+  std::int64_t number = 0;
+  const auto [end, code] = std::from_chars(text->data(), text->data() + text->size(), number);
+  if (code != std::errc() || end != text->data() + text->size() || number < least)
+    throw UsageError(fmt::format("{} takes a number of at least {}, got \"{}\"", spelled(name), least, *text));
+  return number;
+}
+
+Arguments Verb::read(const std::vector<std::string>& words) const {
+  Arguments out;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "-" || !word.starts_with('-')) {
+      if (!out.input_.empty()) throw UsageError(fmt::format("one input is expected, got \"{}\" and \"{}\"", out.input_, word));
+      out.input_ = word;
+      continue;
+    }
+    const auto equals = word.find('=');
+    const std::string given = option_name(std::string_view(word).substr(0, equals));
+    const auto option = std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.name == given; });
+    if (option == options.end()) {
+      std::vector<std::string> known;
+      for (const auto& other : options) known.push_back(spelled(other.name));
+      throw UsageError(fmt::format("unknown option {}{}", spelled(given), suggest_name(spelled(given), known)));
+    }
+    auto& values = out.values_[given];
+    if (option->value.empty()) {
+      if (equals != std::string::npos) throw UsageError(fmt::format("{} takes no value", spelled(given)));
+      values.emplace_back();
+    } else if (equals != std::string::npos) {
+      values.push_back(word.substr(equals + 1));
+    } else {
+      if (i + 1 == words.size()) throw UsageError(fmt::format("{} needs {}", spelled(given), option->value));
+      values.push_back(words[++i]);
+    }
+  }
+  if (out.input_.empty()) throw UsageError("an input is missing: a file of HLO text, or - for standard input");
+  return out;
+}
+
+std::string Verb::help() const {
+  std::string out = fmt::format("tessera {}: {}\n\nusage: tessera {} IN.hlo [options]\n\n", name, about, name);
+  for (const auto& option : options) {
+    const std::string left = spelled(option.name) + (option.value.empty() ? "" : " ") + std::string(option.value);
+    out += fmt::format("  {:<34}{}\n", left, option.help);
+  }
+  out += fmt::format("  {:<34}{}\n", "--help", "this text");
+  if (!notes.empty()) out += fmt::format("\n{}\n", notes);
+  return out;
+}
+
+const std::vector<const Verb*>& verbs() {
+  static const std::vector<const Verb*> all = {&kPartition, &kStats, &kCheck, &kRun, &kPrint};
+  return all;
+}
+
+int run_command(const std::vector<std::string>& words) {
+  std::string prefix = "tessera";
+  try {
+    if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+      std::fputs(general_help().c_str(), words.empty() ? stderr : stdout);
+      return words.empty() ? kUsage : kGood;
+    }
+    const Verb& verb = find_verb(words[0]);
+    prefix += fmt::format(" {}", verb.name);
+    const std::vector<std::string> rest(words.begin() + 1, words.end());
+    if (asks_for_help(rest)) {
+      std::fputs(verb.help().c_str(), stdout);
+      return kGood;
+    }
+    return verb.run(verb.read(rest));
+  } catch (const UsageError& error) {
+    fmt::print(stderr, "{}: {}\ntry `{} --help`\n", prefix, error.what(), prefix);
+    return kUsage;
+  } catch (const InternalError& error) {
+    fmt::print(stderr, "{}: internal error, please report it: {}\n", prefix, error.what());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", prefix, error.what());
+  }
+  return kInputIsWrong;
+}
+
+}  // namespace tessera::command

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verbs and their options as tables; help and errors follow.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tessera/base/error.h"
+
+namespace tessera::command {
+
+/// The command line is wrong: exit code 2.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+struct Option {
+  std::string_view name;   // --name; "o" means -o
+  std::string_view value;  // what it takes, as in help; "" for a switch
+  std::string_view help;
+};
+
+/// What was given, by the names of a verb's options.
+class Arguments {
+ public:
+  [[nodiscard]] const std::string& input() const { return input_; }
+  [[nodiscard]] bool has(std::string_view name) const { return values_.contains(std::string(name)); }
+  /// The last one given.
+  [[nodiscard]] std::optional<std::string> value(std::string_view name) const;
+  [[nodiscard]] std::string value_or(std::string_view name, std::string_view otherwise) const;
+  /// All in order.
+  [[nodiscard]] std::vector<std::string> values(std::string_view name) const;
+  /// UsageError unless it is a number of at least `least`.
+  [[nodiscard]] std::int64_t number_or(std::string_view name, std::int64_t otherwise, std::int64_t least) const;
+
+ private:
+  friend struct Verb;
+  std::string input_;
+  std::map<std::string, std::vector<std::string>> values_;
+};
+
+struct Verb {
+  std::string_view name;
+  std::string_view about;  // one line
+  std::string_view notes;  // below the options
+  std::vector<Option> options;
+  /// Returns the exit code.
+  int (*run)(const Arguments&) = nullptr;
+
+  [[nodiscard]] Arguments read(const std::vector<std::string>& words) const;
+  [[nodiscard]] std::string help() const;
+};
+
+/// In the order of the help.
+const std::vector<const Verb*>& verbs();
+extern const Verb kPartition;
+extern const Verb kStats;
+extern const Verb kCheck;
+extern const Verb kRun;
+extern const Verb kPrint;
+
+inline constexpr int kGood = 0;
+inline constexpr int kInputIsWrong = 1;
+inline constexpr int kUsage = 2;
+inline constexpr int kCheckFailed = 3;
+
+/// Runs `tessera WORDS…`; says errors on stderr and returns the exit code.
+int run_command(const std::vector<std::string>& words);
+
+}  // namespace tessera::command

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "input.h"
+
+#include <cstdio>
+
+#include "tessera/base/files.h"
+#include "tessera/base/text.h"
+#include "tessera/ir/text.h"
+#include "tessera/ops/op_table.h"
+
+namespace tessera::command {
+namespace {
+
+std::string read_input(const std::string& path) {
+  if (path != "-") return read_file(path);
+  std::string text;
+  char block[1 << 16];
+  while (const std::size_t size = std::fread(block, 1, sizeof block, stdin)) text.append(block, size);
+  return text;
+}
+
+// `NAME=data+fsdp,-,model`
+Program with_annotation(const Program& program, const std::string& text) {
+  const auto equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw UsageError(fmt::format("--annotate takes NAME=data,-,model, got \"{}\"", text));
+  require(!program.meshes.empty(), "--annotate needs a mesh: give --mesh data=2,model=2");
+  return annotate(program, program.meshes.front(), text.substr(0, equals), text.substr(equals + 1));
+}
+
+}  // namespace
+
+std::vector<Option> sharding_options() {
+  return {{"num-partitions", "N", "devices to partition for; default: as the module or the mesh says"},
+          {"mesh", "AXIS=SIZE,..", "a mesh such as data=2,model=4; one size may be -1"},
+          {"annotate", "NAME=SPEC", "shard a value, one entry per dim: w=data+fsdp,-,model; may be repeated;\n"
+                                    "                                    NAME is a parameter or value of the entry, or computation/value"}};
+}
+
+Program read_program(const Arguments& arguments, std::int64_t partitions) {
+  ParseOptions options;
+  options.file_name = arguments.input() == "-" ? "<stdin>" : arguments.input();
+  options.num_partitions = arguments.number_or("num-partitions", partitions, 1);
+  require(partitions == 0 || options.num_partitions == partitions, "--num-partitions {} in a job of {} ranks",
+          options.num_partitions, partitions);
+  if (const auto mesh = arguments.value("mesh")) {
+    options.meshes = {Mesh::parse(*mesh, options.num_partitions)};
+    options.num_partitions = options.meshes.front().device_count();
+  }
+  Program program = parse_program(read_input(arguments.input()), op_table(), options);
+  for (const auto& text : arguments.values("annotate")) program = with_annotation(program, text);
+  return program;
+}
+
+void write_text(const std::string& path, std::string_view text) {
+  if (path != "-") return write_file(path, text);
+  const bool complete = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  require(complete, "cannot write to standard output");
+}
+
+JsonObject stats_json(const ProgramStats& stats) {
+  JsonObject collectives;
+  for (const auto& kind : stats.collectives) {
+    JsonObject one;
+    one.set("count", kind.count);
+    one.set("bytes", kind.bytes);
+    collectives.set(kind.opcode, one);
+  }
+  JsonObject out;
+  out.set("num_partitions", stats.num_partitions);
+  out.set("collectives", collectives);
+  out.set("total_collective_bytes", stats.total_collective_bytes);
+  out.set("flops_per_device", stats.flops_per_device);
+  out.set("peak_bytes_per_device", stats.peak_bytes_per_device);
+  return out;
+}
+
+std::string stats_text(const ProgramStats& stats) {
+  std::string out = fmt::format("num_partitions          {}\n", stats.num_partitions);
+  out += stats.collectives.empty() ? "collectives             none\n" : "collectives             count       bytes\n";
+  for (const auto& kind : stats.collectives) out += fmt::format("  {:<22}{:>5}{:>12}\n", kind.opcode, kind.count, kind.bytes);
+  out += fmt::format("total_collective_bytes  {}\n", stats.total_collective_bytes);
+  out += fmt::format("flops_per_device        {:.0f}\n", stats.flops_per_device);
+  return out + fmt::format("peak_bytes_per_device   {}\n", stats.peak_bytes_per_device);
+}
+
+}  // namespace tessera::command

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the verbs share: reading a program with its flags, writing texts and JSON.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "command_line.h"
+#include "tessera/base/json_object.h"
+#include "tessera/ir/program.h"
+#include "tessera/partitioner/partition.h"
+
+namespace tessera::command {
+
+/// --num-partitions, --mesh, --annotate.
+std::vector<Option> sharding_options();
+/// The input as a program, with the sharding options applied. `partitions` (0 = none) is what the ranks of a job ask for.
+Program read_program(const Arguments& arguments, std::int64_t partitions = 0);
+/// To a file, or to stdout for "-".
+void write_text(const std::string& path, std::string_view text);
+/// What `stats` and `partition` give to machines.
+JsonObject stats_json(const ProgramStats& stats);
+/// The same for people.
+std::string stats_text(const ProgramStats& stats);
+
+}  // namespace tessera::command

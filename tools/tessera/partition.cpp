@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+
+#include "input.h"
+#include "tessera/base/text.h"
+#include "tessera/ir/text.h"
+
+namespace tessera::command {
+namespace {
+
+// One paragraph per collective.
+std::string explanation(const Partitioned& partitioned) {
+  std::string out;
+  std::int64_t bytes = 0;
+  for (const auto& note : partitioned.notes) {
+    bytes += note.bytes;
+    out += fmt::format("{} %{}{}: {} bytes received per device\n", note.opcode, note.collective,
+                       note.axes.empty() ? "" : " over " + note.axes, note.bytes);
+    const auto line = [&](std::string_view label, const std::string& text) {
+      if (!text.empty()) out += fmt::format("  {:<8}{}\n", label, text);
+    };
+    line("why", note.reason);
+    line("at", note.source);
+    line("from", note.from);
+    line("to", note.to);
+    line("remedy", note.remedy);
+  }
+  return out + fmt::format("{} collective{}, {} bytes received per device\n", partitioned.notes.size(),
+                           partitioned.notes.size() == 1 ? "" : "s", bytes);
+}
+
+int run(const Arguments& arguments) {
+  const Program program = read_program(arguments);
+  const auto start = std::chrono::steady_clock::now();
+  const Partitioned partitioned = partition(program);
+  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
+  const std::string output = arguments.value_or("o", "-");
+  write_text(output, print_program(partitioned.program, {.for_xla = arguments.has("for-xla")}));
+  if (arguments.has("explain")) {
+    // Beside the program, not within it.
+    if (output == "-")
+      fmt::print(stderr, "{}", explanation(partitioned));
+    else
+      write_text("-", explanation(partitioned));
+  }
+  if (const auto path = arguments.value("json")) {
+    JsonObject json = stats_json(program_stats(partitioned.program));
+    json.set("milliseconds", time.count());
+    write_text(*path, json.str() + "\n");
+  }
+  return kGood;
+}
+
+std::vector<Option> options() {
+  auto out = sharding_options();
+  out.push_back({"o", "OUT.hlo", "where the program goes; default: standard output"});
+  out.push_back({"explain", "", "say why each collective is there (on stderr unless -o names a file)"});
+  out.push_back({"for-xla", "", "leave out what XLA does not know"});
+  out.push_back({"json", "STATS", "write what `stats` counts, and the time taken, as JSON"});
+  return out;
+}
+
+}  // namespace
+
+const Verb kPartition = {"partition", "prints the program that each device runs",
+                         "Shardings come from the text and from --annotate; what neither says is propagated. An annotated value has its\n"
+                         "shard's shape in the output.",
+                         options(), run};
+
+}  // namespace tessera::command

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tessera run` under mpirun: rank r is device r.
+#include <algorithm>
+#include <cstring>
+
+#include "input.h"
+#include "tessera/base/text.h"
+#include "tessera/collectives/world.h"
+#include "tessera/partitioner/check.h"
+#include "tessera/runtime/executable.h"
+#include "tessera/runtime/safetensors.h"
+#include "tessera/sharding/placement.h"
+
+namespace tessera::command {
+namespace {
+
+// ---- values and their leaves --------------------------------------------------------------------------------------------
+
+// `x`, or `x.0`, `x.1`, … for the leaves of a tuple.
+std::vector<std::string> leaf_names(const std::string& name, const Type& type) {
+  if (!type.is_tuple()) return {name};
+  std::vector<std::string> out;
+  for (int i = 0; i < type.leaf_count(); ++i) out.push_back(fmt::format("{}.{}", name, i));
+  return out;
+}
+
+// The value of a type whose leaves come from `next`, in pre-order.
+template <class Next>
+Literal build(const Type& type, Next&& next) {
+  if (!type.is_tuple()) return next();
+  std::vector<Literal> elements;
+  for (const auto& element : type.elements()) elements.push_back(build(element, next));
+  return Literal::tuple(std::move(elements));
+}
+
+// The leaf's sharding; replicated where none is known.
+Sharding sharding_of_leaf(const Instruction& instruction, std::size_t leaf, const Type& type) {
+  if (instruction.sharding) return (*instruction.sharding)[leaf];
+  return Sharding::replicated(Mesh(), type.is_array() ? type.ndim() : 0);
+}
+
+bool is_cut(const Sharding& sharding) { return sharding.is_tiled() && !sharding.is_replicated(); }
+
+// ---- arguments ------------------------------------------------------------------------------------------------------------
+
+std::vector<Literal> arguments_from_file(const Program& program, const std::string& path) {
+  const SafetensorsFile file = read_safetensors(path);
+  std::vector<std::string> known;
+  for (const auto& [name, tensor] : file.tensors) known.push_back(name);
+  std::vector<Literal> out;
+  std::size_t used = 0;
+  const Computation& entry = program.entry_computation();
+  for (const Id id : entry.parameters) {
+    const auto names = leaf_names(entry[id].name, entry[id].type);
+    const auto types = entry[id].type.leaves();
+    std::size_t leaf = 0;
+    out.push_back(build(entry[id].type, [&] {
+      const auto& name = names[leaf];
+      const Type& type = types[leaf++];
+      const Literal* found = file.find(name);
+      require(found != nullptr, "{} has no tensor \"{}\"{}", path, name, suggest_name(name, known));
+      require(found->type() == type, "{}: tensor \"{}\" is {}, the parameter {}", path, name, found->type().str(), type.str());
+      ++used;
+      return *found;
+    }));
+  }
+  require(used == file.tensors.size(), "{} has {} tensors, the program takes {}", path, file.tensors.size(), used);
+  return out;
+}
+
+// Each device's part of a global argument.
+Literal local_argument(const Literal& global, const Instruction& parameter, std::int64_t device) {
+  const auto leaves = global.leaves();
+  std::size_t leaf = 0;
+  return build(global.type(), [&] {
+    const Literal& whole = leaves[leaf];
+    const Sharding sharding = sharding_of_leaf(parameter, leaf++, whole.type());
+    return is_cut(sharding) ? take_shard(whole, sharding, device) : whole;
+  });
+}
+
+// ---- results --------------------------------------------------------------------------------------------------------------
+
+// A leaf of every rank.
+std::vector<Literal> gathered(const Literal& local, ProcessGroup& world) {
+  std::vector<std::byte> all(local.bytes().size() * static_cast<std::size_t>(world.size()));
+  if (!all.empty()) world.all_gather(local.bytes(), all);
+  std::vector<Literal> out;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    Literal one(local.type());
+    const auto bytes = one.mutable_bytes();
+    if (!bytes.empty()) std::memcpy(bytes.data(), all.data() + static_cast<std::size_t>(rank) * bytes.size(), bytes.size());
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+std::string summary(const std::string& name, const Literal& value) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < value.type().element_count(); ++i) sum += element_as_double(value, i);
+  return fmt::format("{}: {} sum {:.9g} hash {:016x}\n", name, value.type().str(), sum,
+                     hash_bytes(value.bytes().data(), value.bytes().size()));
+}
+
+struct Results {
+  std::string text;
+  SafetensorsFile file;
+};
+
+void add_result(Results& out, const std::string& name, const Literal& value) {
+  if (!value.type().is_array()) return;
+  out.text += summary(name, value);
+  out.file.tensors.emplace_back(name, value);
+}
+
+Results run_global(const Program& program, const std::vector<Literal>& arguments, ProcessGroup& world) {
+  const Partitioned partitioned = partition(program);
+  const Computation& entry = partitioned.global.entry_computation();
+  std::vector<Literal> local;
+  for (std::size_t k = 0; k < arguments.size(); ++k)
+    local.push_back(local_argument(arguments[k], entry[entry.parameters[k]], world.rank()));
+  const auto leaves = run_program(partitioned.program, world, local).leaves();
+  const auto types = entry.root_type().leaves();
+  const auto names = leaf_names("result", entry.root_type());
+  Results out;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const Sharding sharding = sharding_of_leaf(entry[entry.root], i, types[i]);
+    add_result(out, names[i], is_cut(sharding) ? assemble(types[i], sharding, gathered(leaves[i], world)) : leaves[i]);
+  }
+  return out;
+}
+
+// A per-device program: arguments and results are local; every rank has the same arguments.
+Results run_local(const Program& program, const std::vector<Literal>& arguments, ProcessGroup& world) {
+  const Literal result = run_program(program, world, arguments);
+  const auto leaves = result.leaves();
+  const auto names = leaf_names("result", result.type());
+  Results out;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const auto all = gathered(leaves[i], world);
+    const bool same = std::all_of(all.begin(), all.end(), [&](const Literal& one) { return one == all.front(); });
+    for (std::size_t rank = 0; rank < (same ? 1 : all.size()); ++rank)
+      add_result(out, same ? names[i] : fmt::format("{}.rank{}", names[i], rank), all[rank]);
+  }
+  return out;
+}
+
+void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
+  const Program program = read_program(given, world.size());
+  const auto path = given.value("inputs");
+  const auto arguments = path ? arguments_from_file(program, *path) : seeded_arguments(program, seed);
+  const Results results = program.partitioned ? run_local(program, arguments, world) : run_global(program, arguments, world);
+  if (world.rank() != 0) return;
+  write_text("-", results.text);
+  if (const auto out = given.value("outputs")) write_safetensors(*out, results.file);
+}
+
+int run(const Arguments& arguments) {
+  const auto seed = static_cast<std::uint64_t>(arguments.number_or("seed", 0, 0));
+  char name[] = "tessera";
+  char* words[] = {name, nullptr};
+  int count = 1;
+  char** list = words;
+  Communicator world = make_world(count, list);
+  return guard_main(world, [&] { execute(arguments, seed, world.group()); });
+}
+
+std::vector<Option> options() {
+  auto out = sharding_options();
+  out.push_back({"inputs", "FILE", "a safetensors file with a tensor for each parameter; default: seeded inputs"});
+  out.push_back({"outputs", "FILE", "write the results as safetensors"});
+  out.push_back({"seed", "N", "of the inputs; default 0"});
+  return out;
+}
+
+}  // namespace
+
+const Verb kRun = {"run", "runs a program on the ranks of mpirun",
+                   "mpirun -np 4 tessera run IN.hlo: a global program is partitioned for the ranks there are, and whole arrays go in and out;\n"
+                   "a partitioned program runs as it is. Prints type, sum and hash of every result.",
+                   options(), run};
+
+}  // namespace tessera::command
