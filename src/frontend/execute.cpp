@@ -54,7 +54,7 @@ Session::Compiled compile_cut(const Program& program, const RunReason& reason) {
   Session::Compiled out;
   out.results = root_shardings(program);
   const Program local = program.num_partitions > 1 ? partition(program).program : program;
-  out.executable = compile(local, state.world, options);
+  out.executable = compile(local, *state.world, options);
   return out;
 }
 

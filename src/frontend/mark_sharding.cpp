@@ -4,6 +4,7 @@
 #include "execute.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/ops/control_flow.h"
+#include "tessera/sharding/hlo_sharding.h"
 #include "tessera/sharding/placement.h"
 
 namespace tessera {
@@ -30,9 +31,17 @@ void check_not_marked_otherwise(const Tensor& tensor, const Sharding& sharding) 
 
 bool is_recorded(const Node& node) { return !node.has_data() && !node.is_deferred(); }
 
-Tensor constrained(const Tensor& tensor, const Sharding& sharding, const std::source_location& where) {
+Tensor constrained(const Tensor& tensor, const Sharding& sharding, const std::source_location& where, bool gradients) {
   Trace& current = trace();
-  Tensor out = current.record(where, [&](Builder&) { return ops::sharding_mark(current.use(tensor), sharding); });
+  Tensor out = current.record(where, [&](Builder& builder) {
+    const Value value = current.use(tensor);
+    const NotesRef before = builder.default_notes;
+    if (gradients)
+      builder.default_notes = with_frontend_attribute(before, "tessera.gradient_sharding", sdy_sharding_text(sharding));
+    const Value marked = ops::sharding_mark(value, sharding);
+    builder.default_notes = before;
+    return marked;
+  });
   out.impl().node->sharding = sharding;
   return out;
 }
@@ -56,15 +65,14 @@ void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec, s
   require(!variable.has_optimizer_state || variable.node->sharding == std::optional(sharding),
           "{} already has optimizer state; mark shardings before making the optimizer", what_is(tensor));
   if (is_recorded(*variable.node)) {
-    variable.node = constrained(tensor, sharding, where).impl().node;
+    variable.node = constrained(tensor, sharding, where, false).impl().node;
     return;
   }
   set_storage(*variable.node, sharding);
 }
 
 Tensor mark_sharding_with_gradients(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec, std::source_location where) {
-  // The gradient of a mark is a mark: what comes back is bound too.
-  return constrained(tensor, checked_sharding(tensor, mesh, spec), where);
+  return constrained(tensor, checked_sharding(tensor, mesh, spec), where, true);
 }
 
 void clear_sharding(Tensor tensor) {

@@ -113,19 +113,18 @@ Value Trace::use(const Tensor& tensor) {
 Value Trace::gathered(const Tensor& tensor, Value stored) {
   const TensorImpl& variable = tensor.impl();
   if (const auto found = gathered_.find(variable.node.get()); found != gathered_.end()) return entry_->value(found->second);
-  const NotesRef before = entry_->default_notes;
   Value value = stored;
-  if (variable.unshard) {
-    NotesRef notes = with_frontend_attribute(before, "tessera.unit", variable.unshard->unit);
-    if (variable.unshard->recompute) notes = with_frontend_attribute(notes, "tessera.recompute", "true");
-    entry_->default_notes = notes;
-  }
   if (variable.compute_dtype && *variable.compute_dtype != value.type().dtype()) {
     value = ops::convert(value, *variable.compute_dtype);
     if (variable.node->sharding) entry_->set_sharding(value, make_sharding(*variable.node->sharding));
   }
-  if (variable.unshard) value = ops::sharding_mark(value, variable.unshard->gathered);
-  entry_->default_notes = before;
+  if (variable.unshard) {
+    const NotesRef before = entry_->default_notes;
+    entry_->default_notes = with_frontend_attribute(with_frontend_attribute(before, "tessera.unit", variable.unshard->unit),
+                                                    "tessera.recompute", variable.unshard->recompute ? "true" : "false");
+    value = ops::sharding_mark(value, variable.unshard->gathered);
+    entry_->default_notes = before;
+  }
   gathered_[variable.node.get()] = value.id;
   return value;
 }

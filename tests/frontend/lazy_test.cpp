@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// When things run, what compiles, what a handle stands for.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "frontend/on_ranks.h"
+#include "tessera/frontend/functions.h"
+#include "tessera/frontend/tensor.h"
+#include "tessera/nn/initializers.h"
+#include "tessera/optim/optimizer.h"
+
+namespace tessera {
+namespace {
+
+Tensor variable(Dims dims, const std::vector<double>& values) {
+  Tensor out = Tensor::from<double>(std::move(dims), values);
+  out.set_requires_grad();
+  return out;
+}
+
+TEST(Lazy, NothingRunsBeforeTheStepIsMarked) {
+  const FreshRank rank;
+  const Tensor x = Tensor::from<float>({3}, {1, 2, 3});
+  const Tensor y = x * 2.0 + 1.0;
+  EXPECT_EQ(lazy_counters().executions, 0);
+  EXPECT_GT(lazy_counters().recorded_ops, 0);
+  EXPECT_FALSE(y.is_materialized());
+  mark_step();
+  EXPECT_TRUE(y.is_materialized());
+  EXPECT_EQ(lazy_counters().executions, 1);
+  EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{3, 5, 7}));
+  EXPECT_EQ(lazy_counters().executions, 1);
+}
+
+TEST(Lazy, StepsOfTheSameShapesCompileOnce) {
+  const FreshRank rank;
+  Tensor w = variable({2, 3}, {1, 2, 3, 4, 5, 6});
+  optim::SGD optimizer({w}, {.learning_rate = 0.1, .momentum = 0.9});
+  std::int64_t compiled_before = 0;
+  for (int step = 0; step < 5; ++step) {
+    optimizer.set_learning_rate(0.1 / (step + 1));
+    const Tensor x = Tensor::from<double>({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8.0 + step});
+    const Tensor loss = mean(square(dropout(matmul(x, w), 0.25)));
+    loss.backward();
+    optimizer.step();
+    optimizer.zero_grad();
+    mark_step();
+    if (step == 0) compiled_before = lazy_counters().compilations;
+  }
+  EXPECT_EQ(lazy_counters().compilations, compiled_before);
+  EXPECT_EQ(lazy_counters().mark_steps, 5);
+  const Tensor wider = Tensor::from<double>({5, 2}, std::vector<double>(10, 1));
+  const Tensor loss = mean(square(dropout(matmul(wider, w), 0.25)));
+  loss.backward();
+  optimizer.step();
+  optimizer.zero_grad();
+  mark_step();
+  EXPECT_EQ(lazy_counters().compilations, compiled_before + 1);
+}
+
+TEST(Lazy, TheSeedIsAnInputAndChangesTheMask) {
+  const FreshRank rank;
+  const auto masked = [] {
+    const Tensor y = dropout(Tensor::ones(Type::array(DType::kF32, {64})), 0.5);
+    mark_step();
+    return y.to_vector<float>();
+  };
+  manual_seed(7);
+  const auto first = masked();
+  const auto second = masked();
+  manual_seed(7);
+  EXPECT_EQ(masked(), first);
+  EXPECT_NE(first, second);
+  manual_seed(8);
+  EXPECT_NE(masked(), first);
+  EXPECT_EQ(lazy_counters().compilations, 1);
+}
+
+TEST(Lazy, AValueMayBeReadBeforeBackward) {
+  const FreshRank rank;
+  const Tensor x = variable({2}, {3, 4});
+  const Tensor loss = sum(square(x));
+  EXPECT_EQ(loss.item(), 25);
+  loss.backward();
+  mark_step();
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{6, 8}));
+}
+
+TEST(Lazy, ReadingTwiceRunsOnce) {
+  const FreshRank rank;
+  const Tensor y = sum(Tensor::from<float>({2}, {1, 2}));
+  EXPECT_EQ(y.item(), 3);
+  EXPECT_EQ(y.item(), 3);
+  EXPECT_EQ(y.str(), "tensor(3, f32[], device xla:0)");
+  EXPECT_EQ(lazy_counters().executions, 1);
+  EXPECT_EQ(lazy_counters().forced_reads, 1);
+}
+
+TEST(Lazy, BackwardAfterTheStepSaysWhatToDo) {
+  const FreshRank rank;
+  const Tensor x = variable({1}, {3});
+  const Tensor loss = sum(x);
+  mark_step();
+  try {
+    loss.backward();
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("call backward() before mark_step()"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Lazy, GradientsAddUpUntilTheyAreZeroed) {
+  const FreshRank rank;
+  Tensor x = variable({2}, {1, 2});
+  for (int i = 0; i < 3; ++i) {
+    sum(x * 2.0).backward();
+    mark_step();
+  }
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{6, 6}));
+  x.zero_grad();
+  EXPECT_TRUE(x.grad().is_null());
+}
+
+TEST(Lazy, AssignChangesTheVariableForAllItsHandles) {
+  const FreshRank rank;
+  Tensor x = Tensor::from<float>({2}, {1, 2});
+  const Tensor same = x;
+  const Tensor before = x + 0.0;
+  x.assign(x * 10.0);
+  mark_step();
+  EXPECT_EQ(same.to_vector<float>(), (std::vector<float>{10, 20}));
+  EXPECT_EQ(before.to_vector<float>(), (std::vector<float>{1, 2}));
+}
+
+TEST(Lazy, NoGradientFlowsThroughDetach) {
+  const FreshRank rank;
+  const Tensor x = variable({2}, {3, 5});
+  sum(x * x.detach()).backward();
+  mark_step();
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{3, 5}));
+}
+
+TEST(Lazy, DeferredVariablesTakeTheirValueOnce) {
+  const FreshRank rank;
+  const Tensor a = Tensor::deferred(Type::array(DType::kF32, {1000}), nn::normal(1, 2), "a");
+  const Tensor b = Tensor::deferred(Type::array(DType::kF32, {1000}), nn::normal(1, 2), "b");
+  EXPECT_FALSE(a.is_materialized());
+  const auto values = a.to_vector<float>();
+  EXPECT_EQ(lazy_counters().executions, 1);
+  EXPECT_NE(values, b.to_vector<float>());
+  double total = 0, squares = 0;
+  for (const float v : values) {
+    total += v;
+    squares += (v - 1.0) * (v - 1.0);
+  }
+  EXPECT_NEAR(total / 1000, 1, 0.2);
+  EXPECT_NEAR(std::sqrt(squares / 1000), 2, 0.2);
+}
+
+TEST(Lazy, NumbersTakeTheTensorsElementTypeAndShapesBroadcast) {
+  const FreshRank rank;
+  const Tensor column = Tensor::from<float>({2, 1}, {1, 2});
+  const Tensor row = Tensor::from<float>({3}, {10, 20, 30});
+  const Tensor y = 1.0 - column * row;
+  EXPECT_EQ(y.type(), Type::array(DType::kF32, {2, 3}));
+  EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{-9, -19, -29, -19, -39, -59}));
+}
+
+void expect_error(const std::function<void()>& body, const std::vector<std::string>& parts) {
+  try {
+    body();
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    for (const auto& part : parts) EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+TEST(LazyErrors, ShapeMismatchNamesShapesAndSourceLine) {
+  const FreshRank rank;
+  const Tensor a = Tensor::from<float>({2, 3}, std::vector<float>(6));
+  const Tensor b = Tensor::from<float>({4, 5}, std::vector<float>(20));
+  const int line = __LINE__ + 1;
+  expect_error([&] { matmul(a, b); }, {"dot", "f32[2,3]", "f32[4,5]", fmt::format("lazy_test.cpp:{}", line)});
+  const int next = __LINE__ + 1;
+  expect_error([&] { a + b; }, {"add: shapes [2,3] and [4,5] do not broadcast", fmt::format("lazy_test.cpp:{}", next)});
+  expect_error([&] { a + Tensor::from<double>({1}, {1}); }, {"operands have element types f32 and f64"});
+}
+
+}  // namespace
+}  // namespace tessera
