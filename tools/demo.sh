@@ -7,10 +7,7 @@ cd "$(dirname "$0")/.."
 
 tools/setup.sh build
 
-launcher=()
-command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-mkdir -p build
-cmake --preset release "${launcher[@]}" >build/release.configure.log 2>&1 || { cat build/release.configure.log; exit 1; }
+tools/configure.sh release
 cmake --build --preset release -j "$(nproc)" --target run_clm
 
 text=build/kjv.txt

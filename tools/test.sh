@@ -32,31 +32,25 @@ step() {
   table+=$(printf '%-36s %3d:%02d' "$name" $((took / 60)) $((took % 60)))'\n'
 }
 
-configure() {
-  local launcher=()
-  command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-  cmake --preset "$1" "${launcher[@]}" >"build/$1.configure.log" 2>&1 || { cat "build/$1.configure.log"; return 1; }
-}
 build() { cmake --build --preset "$1" -j "$jobs" "${@:2}"; }
 
-mkdir -p build
 if [ $all = yes ]; then step "set-up" tools/setup.sh all; else step "set-up" tools/setup.sh test; fi
 step "layers" python3 tools/check_layers.py
 step "licences" python3 tools/check_spdx.py
 step "format" tools/check_format.sh
 
-step "configure release" configure release
+step "configure release" tools/configure.sh release
 step "build release" build release
 step "tests" ctest --preset release -j "$jobs"
 
-step "configure asan" configure asan
+step "configure asan" tools/configure.sh asan
 if [ $all = yes ]; then
   step "build asan" build asan
   step "tests under ASan+UBSan" ctest --preset asan -j "$jobs" -LE "install|repo|docs|bench"
-  step "configure tsan" configure tsan
+  step "configure tsan" tools/configure.sh tsan
   step "build tsan" build tsan --target unit_tests conformance_tests
   step "tests under TSan" ctest --preset tsan -j "$jobs" -L "unit|conformance"
-  step "configure tidy" configure tidy
+  step "configure tidy" tools/configure.sh tidy
   step "clang-tidy" tools/run_clang_tidy.sh build/tidy
 else
   step "build asan" build asan --target unit_tests conformance_tests

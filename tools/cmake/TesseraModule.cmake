@@ -23,7 +23,7 @@ function(tessera_module name)
   # Header-only libraries leave no trace in an archive: users of the installed package need not have them.
   list(TRANSFORM ARG_PRIVATE_LIBS REPLACE "^(Eigen3::Eigen|nlohmann_json::nlohmann_json)$" "$<BUILD_INTERFACE:\\1>")
   target_link_libraries(tessera_${name} PUBLIC ${ARG_LIBS} PRIVATE ${ARG_PRIVATE_LIBS})
-  tessera_precompile(tessera_${name})
+  tessera_precompile(tessera_${name} modules)
   set_property(GLOBAL APPEND PROPERTY TESSERA_MODULES ${name})
 endfunction()
 
@@ -40,22 +40,41 @@ function(tessera_present_sources owner list)
   set(${list} ${present} PARENT_SCOPE)
 endfunction()
 
-# With TESSERA_PRECOMPILE the target reads one precompiled header of the standard headers that nearly every file includes.
-function(tessera_precompile target)
+# With TESSERA_PRECOMPILE the target reads the precompiled header called `kind`: one for modules, one for tests, made once each.
+function(tessera_precompile target kind)
   if(NOT TESSERA_PRECOMPILE)
     return()
   endif()
-  if(NOT TARGET tessera_precompiled)
-    file(WRITE ${PROJECT_BINARY_DIR}/precompiled.cpp "")
-    add_library(tessera_precompiled OBJECT ${PROJECT_BINARY_DIR}/precompiled.cpp)
-    target_compile_features(tessera_precompiled PUBLIC cxx_std_20)
-    target_compile_options(tessera_precompiled PRIVATE ${TESSERA_WARNINGS})
-    target_link_libraries(tessera_precompiled PRIVATE fmt::fmt)
-    target_precompile_headers(tessera_precompiled PRIVATE <algorithm> <cmath> <cstdint> <functional> <map> <memory>
-                              <numeric> <optional> <set> <span> <string> <string_view> <unordered_map> <utility>
-                              <variant> <vector> <fmt/core.h>)
+  set(owner tessera_precompiled_${kind})
+  if(NOT TARGET ${owner})
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${owner}.cpp CONTENT "// Only a place for the precompiled header.\n")
+    add_library(${owner} OBJECT ${PROJECT_BINARY_DIR}/${owner}.cpp)
+    target_compile_features(${owner} PUBLIC cxx_std_20)
+    target_compile_options(${owner} PRIVATE ${TESSERA_WARNINGS})
+    target_link_libraries(${owner} PRIVATE fmt::fmt Threads::Threads ${ARGN})
+    set(headers <algorithm> <cmath> <cstdint> <functional> <map> <memory> <numeric> <optional> <set> <span> <string>
+                <string_view> <unordered_map> <utility> <variant> <vector> <fmt/core.h>)
+    if(kind STREQUAL "tests")
+      list(APPEND headers <gtest/gtest.h>)
+    endif()
+    target_precompile_headers(${owner} PRIVATE ${headers})
   endif()
-  target_precompile_headers(${target} REUSE_FROM tessera_precompiled)
+  # A compiler refuses a header that was precompiled with other flags: programs differ in -fPIE, some sources in their own.
+  if(kind STREQUAL "tests")
+    set_target_properties(${owner} ${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${owner})
+  cmake_language(EVAL CODE "cmake_language(DEFER CALL tessera_skip_precompiled ${target})")
+endfunction()
+
+function(tessera_skip_precompiled target)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source ${sources})
+    get_source_file_property(options ${source} COMPILE_OPTIONS)
+    if(options)
+      set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+    endif()
+  endforeach()
 endfunction()
 
 # -Wrestrict: false alarms of g++ 12 on std::string (GCC bug 105651).
