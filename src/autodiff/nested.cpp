@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients through call, conditional and while: the called computations are differentiated in turn, in computations of their own
+// Gradients through call and conditional: the called computations are differentiated in turn, in computations of their own
 // that take the forward operands and the arriving gradients.
 #include <algorithm>
 
@@ -8,9 +8,7 @@
 #include "tessera/ops/structural.h"
 
 namespace tessera::autodiff {
-namespace {
 
-// Appends a computation's instructions with its parameters replaced; returns the root.
 Value inlined(Builder& into, const Computation& computation, const std::vector<Value>& arguments) {
   std::vector<Id> mapped(computation.instructions.size(), -1);
   for (std::size_t k = 0; k < computation.parameters.size(); ++k) at(mapped, computation.parameters[k]) = arguments[k].id;
@@ -23,6 +21,8 @@ Value inlined(Builder& into, const Computation& computation, const std::vector<V
   }
   return into.value(at(mapped, computation.root));
 }
+
+namespace {
 
 struct Leaf {
   int operand = 0;
@@ -132,10 +132,6 @@ void step_conditional(ReversePass& pass, const Instruction& instruction, const L
   const Value d_operands = ops::conditional(index, operands, branches);
   for (int k = 0; k < isize(places); ++k)
     pass.arrive(at(instruction.operands, at(places, k).operand), at(places, k).leaf, ops::get_tuple_element(d_operands, k));
-}
-
-void step_while(ReversePass& pass, const Instruction& instruction, const LeafGradients&) {
-  fail("loops have none yet; body %{}", called_of(pass, instruction, 1)->name);
 }
 
 }  // namespace tessera::autodiff

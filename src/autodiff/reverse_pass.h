@@ -52,7 +52,10 @@ class ReversePass {
   std::unordered_map<const Notes*, NotesRef> notes_;
 };
 
-// nested.cpp: gradients of what is called.
+/// Appends a computation's instructions with its parameters replaced; returns the root.
+Value inlined(Builder& into, const Computation& computation, const std::vector<Value>& arguments);
+
+// nested.cpp, loops.cpp: gradients of what is called.
 void step_call(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results);
 void step_conditional(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results);
 void step_while(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results);

@@ -155,6 +155,37 @@ TEST(Gradients, PassThroughCallsAndBothBranchesOfConditionals) {
         {seeded(f64({3}), 19), seeded(f64({3}), 20), ints({}, {branch})});
 }
 
+// (i, x, w, steps): x = sin(x * w) + x[i] broadcast, steps += i; w is handed on.
+Value looped(Builder& main, Value x, Value w, std::int32_t rounds) {
+  const Value zero = ops::scalar(main, DType::kS32, 0);
+  const Value init = ops::tuple(main, {zero, x, w, zero});
+  Builder condition = main.program().computation("condition");
+  const Value state = ops::parameter(condition, 0, init.type());
+  const Value goes_on = ops::compare(ops::scalar(condition, DType::kS32, rounds), ops::get_tuple_element(state, 0), CompareDirection::kGt);
+  const auto condition_id = main.program().add(std::move(condition), goes_on);
+  Builder body = main.program().computation("body");
+  const Value now = ops::parameter(body, 0, init.type());
+  const Value i = ops::get_tuple_element(now, 0);
+  const Value old = ops::get_tuple_element(now, 1);
+  const Value weight = ops::get_tuple_element(now, 2);
+  const Value picked = ops::reshape(ops::dynamic_slice(old, {ops::get_tuple_element(now, 3)}, {1}), {});
+  const Value next = ops::add(ops::sin(ops::multiply(old, weight)), ops::splat(picked, old.type().dims()));
+  const Value one = ops::scalar(body, DType::kS32, 1);
+  const Value steps = ops::add(ops::get_tuple_element(now, 3), i);
+  const Value after = ops::tuple(body, {ops::add(i, one), next, weight, steps});
+  return ops::while_loop(init, condition_id, main.program().add(std::move(body), after));
+}
+
+TEST(Gradients, WalkLoopsOfKnownTripCountBackwards) {
+  for (const std::int32_t rounds : {0, 1, 4})
+    expect_gradients(
+        [=](Builder& main, const std::vector<Value>& p) {
+          const Value loop = looped(main, ops::exp(p[0]), p[1], rounds);
+          return weighed(ops::multiply(ops::get_tuple_element(loop, 1), ops::get_tuple_element(loop, 2)));
+        },
+        {seeded(f64({3}), 24), seeded(f64({3}), 25)});
+}
+
 TEST(Gradients, PassTuplesAndBarriers) {
   expect_gradients(
       [](Builder& main, const std::vector<Value>& p) {
@@ -195,6 +226,20 @@ TEST(Gradients, NameTheOpThatHasNoneAndItsLine) {
   };
   EXPECT_EQ(error_of(model, {f64({3})}),
             "gradient of custom-call: custom-call \"Mystery\" has no gradient\n  at   %custom-call: f64[]    train.cpp:41");
+}
+
+TEST(Gradients, OfALoopWhoseTripCountIsUnknownSaySo) {
+  const auto model = [](Builder& main, const std::vector<Value>& p) {
+    const Type type = p[0].type();
+    Builder condition = main.program().computation("small");
+    const Value state = ops::parameter(condition, 0, type);
+    const Value goes_on = ops::compare(state, ops::scalar(condition, DType::kF64, 9), CompareDirection::kLt);
+    const auto condition_id = main.program().add(std::move(condition), goes_on);
+    return ops::while_loop(p[0], condition_id, scaled_sine(main.program(), "grow", 2, type));
+  };
+  EXPECT_EQ(error_of(model, {f64({})}),
+            "gradient of while: a loop has one only where its trip count is known (a counter from a constant, by a constant, "
+            "below a constant); body %grow\n  at   %while: f64[]    unknown source");
 }
 
 TEST(Gradients, NeedAScalarFloat) {

@@ -2,6 +2,8 @@
 // call, while, conditional, custom-call.
 #pragma once
 
+#include <optional>
+
 #include "tessera/ir/builder.h"
 
 namespace tessera {
@@ -16,6 +18,9 @@ struct CustomCallAttributes {
   }
   friend bool operator==(const CustomCallAttributes&, const CustomCallAttributes&) = default;
 };
+
+/// How often a while runs: known when its counter starts at a constant, advances by one and is compared with one.
+std::optional<std::int64_t> known_trip_count(const Program& program, const Computation& caller, const Instruction& loop);
 
 namespace ops {
 Value call(Builder& builder, const std::vector<Value>& operands, ComputationId computation);

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// How often a loop runs, where its text tells: a counter that starts at a constant, advances by a constant and is compared with
+// another.
+#include "rows.h"
+#include "tessera/ops/control_flow.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace {
+
+std::optional<std::int64_t> integer_constant(const Computation& computation, Id id) {
+  const Instruction& instruction = computation[id];
+  const bool fits = instruction.op->role == Role::kConstant && instruction.type.is_array() && instruction.type.ndim() == 0 &&
+                    is_integer(instruction.type.dtype());
+  if (!fits) return std::nullopt;
+  return element_as_int(attributes_as<ConstantAttributes>(instruction.attributes).value, 0);
+}
+
+// `index` if `id` is get-tuple-element(parameter, index).
+std::optional<std::int64_t> state_element(const Computation& computation, Id id) {
+  const Instruction& instruction = computation[id];
+  if (instruction.op->role != Role::kGetTupleElement) return std::nullopt;
+  if (computation[instruction.operands[0]].op->role != Role::kParameter) return std::nullopt;
+  return attributes_as<IndexAttributes>(instruction.attributes).index;
+}
+
+struct Limit {
+  std::int64_t element = 0;  // of the state
+  std::int64_t limit = 0;    // runs while element < limit
+};
+std::optional<Limit> loop_limit(const Computation& condition) {
+  const Instruction& root = condition[condition.root];
+  if (root.op != &rows::kCompare) return std::nullopt;
+  const auto direction = attributes_as<CompareAttributes>(root.attributes).direction;
+  const bool mirrored = direction == CompareDirection::kGt || direction == CompareDirection::kGe;
+  const auto element = state_element(condition, root.operands[mirrored ? 1 : 0]);
+  const auto limit = integer_constant(condition, root.operands[mirrored ? 0 : 1]);
+  if (!element || !limit) return std::nullopt;
+  if (direction == CompareDirection::kLt || direction == CompareDirection::kGt) return Limit{*element, *limit};
+  if (direction == CompareDirection::kLe || direction == CompareDirection::kGe) return Limit{*element, *limit + 1};
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> step_of(const Computation& body, std::int64_t element) {
+  const Instruction& root = body[body.root];
+  if (root.op->role != Role::kTuple) return std::nullopt;
+  const Instruction& next = body[at(root.operands, element)];
+  if (next.op != &rows::kAdd) return std::nullopt;
+  for (const int side : {0, 1})
+    if (state_element(body, at(next.operands, side)) == element) return integer_constant(body, at(next.operands, 1 - side));
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> known_trip_count(const Program& program, const Computation& caller, const Instruction& loop) {
+  const auto limit = loop_limit(program[loop.called[0]]);
+  const Instruction& init = caller[loop.operands[0]];
+  if (!limit || init.op->role != Role::kTuple) return std::nullopt;
+  const auto step = step_of(program[loop.called[1]], limit->element);
+  const auto start = integer_constant(caller, at(init.operands, limit->element));
+  if (!step || *step <= 0 || !start) return std::nullopt;
+  return *start >= limit->limit ? 0 : ceil_div(limit->limit - *start, *step);
+}
+
+}  // namespace tessera
