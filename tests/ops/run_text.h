@@ -25,7 +25,13 @@ inline std::string module_text(const std::string& instruction, const std::vector
 
 inline std::string run(const std::string& instruction, const std::vector<std::string>& operands,
                        const std::string& computations = {}) {
-  return evaluate(parse_program(module_text(instruction, operands, computations), op_table()), {}).str();
+  std::string spaced;
+  for (const char c : evaluate(parse_program(module_text(instruction, operands, computations), op_table()), {}).str()) {
+    if (c == ' ') continue;
+    spaced += c;
+    if (c == ',') spaced += ' ';
+  }
+  return spaced;
 }
 
 /// The message of the Error that reading the instruction raises; "" when it is fine.
