@@ -41,7 +41,7 @@ class Materialization {
     const Id operand = computation_[id].operands.front();
     const View below = at(tentative_, operand).value_or(whole_view(computation_[operand].type.dims()));
     if (kind == OpKind::kView)
-      at(tentative_, id) = apply_view_op(at(flow_.views, id), below);
+      at(tentative_, id) = view_through(at(flow_.views, id), below);
     else if (at(tentative_, operand) && computation_[id].type.dtype() == computation_[operand].type.dtype())
       at(tentative_, id) = reshape_view(below, computation_[id].type.dims());
   }
@@ -161,7 +161,7 @@ class FlowBuilder {
   void add_view(Id id) {
     const Instruction& instruction = (*flow_.computation)[id];
     const Slot operand = flow_.slot(instruction.operands.front());
-    View view = apply_view_op(at(flow_.views, id), operand.view.value_or(whole_view(operand.type.dims())));
+    View view = view_through(at(flow_.views, id), operand.view.value_or(whole_view(operand.type.dims())));
     Slot slot{id, 0, instruction.type, operand.origin, std::nullopt};
     if (!is_whole(view) || instruction.type.byte_size() != at(flow_.slots, operand.origin).type.byte_size())
       slot.view = std::move(view);

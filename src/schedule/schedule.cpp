@@ -119,7 +119,8 @@ class Planner {
     const int result = leaf_of(computation_.root_type(), alias.output);
     const Type& given = at(flow_.slots, at(parameter_slots_, leaf)).type;
     const Type& made = flow_.slot(computation_.root, result).type;
-    require(given.byte_size() == made.byte_size(), "alias of result {} ({}) and parameter {} ({}): the sizes differ", result,
+    require(given.is_array() && made.is_array() && given.dtype() == made.dtype() && given.byte_size() == made.byte_size(),
+            "alias of result {} ({}) and parameter {} ({}): the types differ", result,
             made.str(), alias.parameter, given.str());
     require(std::find(partner_.begin(), partner_.end(), leaf) == partner_.end(), "parameter {} is aliased twice", alias.parameter);
     at(partner_, result) = leaf;
@@ -248,7 +249,7 @@ class Planner {
           result.parameter_leaf = home.index;
         } else if (home.place != Place::kResult || home.index != k) {
           result.delivery = Delivery::kCopy;
-          result.source = {buffer, std::nullopt};
+          result.source.buffer = buffer;
           if (in_place_ && home.place == Place::kParameter) {
             result.staging = isize(out_.buffers);
             out_.buffers.push_back({Place::kArena, bytes, 0, 0, end_, end_});
@@ -275,7 +276,10 @@ class Planner {
 
   void fill_access() {
     out_.access.resize(computation_.instructions.size());
-    for (const Slot& slot : flow_.slots) at(out_.access, slot.id).push_back({at(buffer_of_, slot.origin), slot.view});
+    for (const Slot& slot : flow_.slots) {
+      const Slot& origin = at(flow_.slots, slot.origin);
+      at(out_.access, slot.id).push_back({at(buffer_of_, slot.origin), slot.view, origin.id, origin.leaf});
+    }
   }
 
   const Program& program_;

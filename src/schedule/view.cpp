@@ -23,34 +23,6 @@ bool repeats(const View& view) {
   return false;
 }
 
-View apply_view_op(const OpView& op, const View& operand) {
-  View out{op.result.dims(), Dims(op.result.dims().size(), 0), operand.offset};
-  if (op.op.name == "broadcast") {
-    const Dims& dimensions = op.as<DimensionsAttributes>().dimensions;
-    for (std::size_t i = 0; i < dimensions.size(); ++i)
-      if (operand.dims[i] != 1 || out.dims[static_cast<std::size_t>(dimensions[i])] == 1)
-        at(out.strides, dimensions[i]) = operand.strides[i];
-  } else if (op.op.name == "transpose") {
-    const Dims& permutation = op.as<DimensionsAttributes>().dimensions;
-    for (std::size_t i = 0; i < permutation.size(); ++i) out.strides[i] = at(operand.strides, permutation[i]);
-  } else if (op.op.name == "slice") {
-    const auto& ranges = op.as<SliceAttributes>().slice;
-    for (std::size_t i = 0; i < ranges.size(); ++i) {
-      out.strides[i] = operand.strides[i] * ranges[i].stride;
-      out.offset += operand.strides[i] * ranges[i].start;
-    }
-  } else {
-    ensure(op.op.name == "reverse", "{} is not a view", op.op.name);
-    out.strides = operand.strides;
-    for (const auto d : op.as<DimensionsAttributes>().dimensions) {
-      if (at(operand.dims, d) == 0) continue;
-      out.offset += at(operand.strides, d) * (at(operand.dims, d) - 1);
-      at(out.strides, d) = -at(operand.strides, d);
-    }
-  }
-  return out;
-}
-
 std::optional<View> reshape_view(const View& view, const Dims& dims) {
   View out{dims, Dims(dims.size(), 0), view.offset};
   if (product(dims) == 0) return out;
@@ -88,3 +60,35 @@ std::optional<View> reshape_view(const View& view, const Dims& dims) {
 }
 
 }  // namespace tessera::schedule
+
+namespace tessera {
+
+View view_through(const OpView& op, const View& operand) {
+  View out{op.result.dims(), Dims(op.result.dims().size(), 0), operand.offset};
+  if (op.op.name == "broadcast") {
+    const Dims& dimensions = op.as<DimensionsAttributes>().dimensions;
+    for (std::size_t i = 0; i < dimensions.size(); ++i)
+      if (operand.dims[i] != 1 || out.dims[static_cast<std::size_t>(dimensions[i])] == 1)
+        at(out.strides, dimensions[i]) = operand.strides[i];
+  } else if (op.op.name == "transpose") {
+    const Dims& permutation = op.as<DimensionsAttributes>().dimensions;
+    for (std::size_t i = 0; i < permutation.size(); ++i) out.strides[i] = at(operand.strides, permutation[i]);
+  } else if (op.op.name == "slice") {
+    const auto& ranges = op.as<SliceAttributes>().slice;
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      out.strides[i] = operand.strides[i] * ranges[i].stride;
+      out.offset += operand.strides[i] * ranges[i].start;
+    }
+  } else {
+    ensure(op.op.name == "reverse", "{} is not a view", op.op.name);
+    out.strides = operand.strides;
+    for (const auto d : op.as<DimensionsAttributes>().dimensions) {
+      if (at(operand.dims, d) == 0) continue;
+      out.offset += at(operand.strides, d) * (at(operand.dims, d) - 1);
+      at(out.strides, d) = -at(operand.strides, d);
+    }
+  }
+  return out;
+}
+
+}  // namespace tessera

@@ -14,8 +14,6 @@ View whole_view(const Dims& dims);
 bool is_whole(const View& view);
 /// A dim of more than one element is read with stride 0.
 bool repeats(const View& view);
-/// What a kView instruction reads when its operand is read through `operand`.
-View apply_view_op(const OpView& op, const View& operand);
 /// The same elements in row-major order under other dims, if strides can say it.
 std::optional<View> reshape_view(const View& view, const Dims& dims);
 

@@ -62,14 +62,14 @@ class Executable {
 
 /// Compiles the program that each rank of `world` runs; collective over `world` when the program holds collectives. Errors: as
 /// many partitions as ranks are needed (1 is fine for a program without collectives), an op no one can run.
-std::shared_ptr<Executable> compile(const Program& program, std::shared_ptr<ProcessGroup> world,
+std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
                                     const CompileOptions& options = {});
 
 /// Forgets what this rank compiled.
 void clear_compile_cache();
 
 /// Compiles and runs once: a literal per parameter in, the root's literal out.
-Literal run_program(const Program& program, std::shared_ptr<ProcessGroup> world, const std::vector<Literal>& arguments,
+Literal run_program(const Program& program, ProcessGroup& world, const std::vector<Literal>& arguments,
                     const CompileOptions& options = {});
 
 }  // namespace tessera

@@ -35,10 +35,15 @@ struct View {
   friend bool operator==(const View&, const View&) = default;
 };
 
+/// What a broadcast, transpose, slice or reverse reads when its operand is read through `operand`.
+View view_through(const OpView& op, const View& operand);
+
 /// Where a reader finds a leaf of a value.
 struct Access {
   BufferId buffer = kNoBuffer;  // none: a token, or a value that exists only within its fused group
   std::optional<View> view;     // none: the whole buffer, row-major
+  Id source = -1;               // the instruction, and its leaf, whose data this is
+  std::int32_t source_leaf = 0;
 };
 
 /// Where a buffer lies.

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collective instructions on a ProcessGroup. Groups are made when the program is compiled, the same in the same order on every rank.
+// Parts along a dim that is not the outermost are packed and unpacked in scratch.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "plan.h"
+#include "strided.h"
+#include "tessera/ops/collectives.h"
+#include "tessera/ops/contraction.h"
+
+namespace tessera {
+namespace {
+
+// The groups as lists of all devices; who is in none is alone.
+std::vector<std::vector<int>> complete_groups(const CollectiveAttributes& a, int device_count) {
+  std::vector<std::vector<int>> out;
+  std::vector<bool> seen(static_cast<std::size_t>(device_count), false);
+  const bool names_one_replica = a.channel_id != 0 && !a.use_global_device_ids && device_count > 1 &&
+                                 a.replica_groups.groups == std::vector<std::vector<std::int64_t>>{{0}};
+  if (a.replica_groups.groups.empty() || names_one_replica) {
+    std::vector<int> all(static_cast<std::size_t>(device_count));
+    std::iota(all.begin(), all.end(), 0);
+    return {all};
+  }
+  for (const auto& group : a.replica_groups.groups) {
+    out.emplace_back();
+    for (const auto device : group) {
+      require(device >= 0 && device < device_count, "replica_groups name device {}; the world has {} ranks", device, device_count);
+      at(seen, device) = true;
+      out.back().push_back(static_cast<int>(device));
+    }
+  }
+  for (int device = 0; device < device_count; ++device)
+    if (!at(seen, device)) out.push_back({device});
+  return out;
+}
+
+std::string axes_of(const Instruction& instruction, const CollectiveAttributes& a) {
+  const std::string* axes = instruction.frontend_attribute("tessera.axes");
+  return axes != nullptr ? *axes : field_text(a.replica_groups);
+}
+
+// Array [outer, parts, inner bytes] <-> [parts, outer, inner bytes].
+struct PartLayout {
+  std::int64_t outer = 1;
+  std::int64_t part_bytes = 0;  // of one part of one outer row
+
+  PartLayout(const Type& whole, std::int64_t dim, std::int64_t parts) {
+    for (std::int64_t d = 0; d < dim; ++d) outer *= at(whole.dims(), d);
+    part_bytes = outer == 0 ? 0 : whole.byte_size() / outer / parts;
+  }
+  [[nodiscard]] bool is_contiguous() const { return outer <= 1; }
+  void pack(const std::byte* whole, std::byte* packed, std::int64_t parts) const {
+    for (std::int64_t o = 0; o < outer; ++o)
+      for (std::int64_t p = 0; p < parts; ++p)
+        std::memcpy(packed + (p * outer + o) * part_bytes, whole + (o * parts + p) * part_bytes, static_cast<std::size_t>(part_bytes));
+  }
+  void unpack(const std::byte* packed, std::byte* whole, std::int64_t parts) const {
+    for (std::int64_t o = 0; o < outer; ++o)
+      for (std::int64_t p = 0; p < parts; ++p)
+        std::memcpy(whole + (o * parts + p) * part_bytes, packed + (p * outer + o) * part_bytes, static_cast<std::size_t>(part_bytes));
+  }
+};
+
+std::span<const std::byte> bytes_of(const std::byte* data, std::int64_t bytes) { return {data, static_cast<std::size_t>(bytes)}; }
+std::span<std::byte> bytes_of(std::byte* data, std::int64_t bytes) { return {data, static_cast<std::size_t>(bytes)}; }
+
+TrafficCounters difference(const TrafficCounters& after, const TrafficCounters& before) {
+  TrafficCounters out = after;
+  out.all_gather -= before.all_gather;
+  out.reduce_scatter -= before.reduce_scatter;
+  out.all_reduce -= before.all_reduce;
+  out.all_to_all -= before.all_to_all;
+  out.permute -= before.permute;
+  out.broadcast -= before.broadcast;
+  out.mpi_payload -= before.mpi_payload;
+  out.calls -= before.calls;
+  return out;
+}
+
+// What the kinds share: the group, the operands, label and counting.
+class CollectiveStep : public PlanStep {
+ public:
+  CollectiveStep(CompileContext& context, const Schedule& schedule, const Step& step, std::shared_ptr<ProcessGroup> owned,
+                 ProcessGroup& group, const std::string& axes)
+      : owned_(std::move(owned)), group_(group) {
+    const Computation& computation = context.program[schedule.computation];
+    const Id id = step.instructions.front();
+    const Instruction& instruction = computation[id];
+    in_ = operand_buffers(schedule, instruction);
+    out_ = result_buffers(schedule, id);
+    scratch_ = step.scratch;
+    for (const Id operand : instruction.operands) types_.push_back(computation[operand].type);
+    results_ = instruction.type.leaves();
+    label_ = {context.sequence++, fmt::format("{} %{} over {}", instruction.op->name, instruction.name, axes)};
+  }
+  void run(const Frame& frame) const final {
+    const TrafficCounters before = group_.traffic();
+    group_.label(label_);
+    exchange(frame);
+    frame.state.traffic += difference(group_.traffic(), before);
+  }
+
+ protected:
+  virtual void exchange(const Frame& frame) const = 0;
+  [[nodiscard]] std::int64_t parts() const { return group_.size(); }
+  void copy_through(const Frame& frame, std::size_t i) const {  // a group of one
+    if (frame[out_[i]] != frame[in_[i]] && types_[i].byte_size() > 0)
+      std::memcpy(frame[out_[i]], frame[in_[i]], static_cast<std::size_t>(types_[i].byte_size()));
+  }
+
+  std::shared_ptr<ProcessGroup> owned_;
+  ProcessGroup& group_;
+  std::vector<BufferId> in_;
+  std::vector<BufferId> out_;
+  BufferId scratch_ = kNoBuffer;
+  std::vector<Type> types_;    // of the operands
+  std::vector<Type> results_;
+  CollectiveLabel label_;
+};
+
+class AllGatherStep final : public CollectiveStep {
+ public:
+  using CollectiveStep::CollectiveStep;
+  std::int64_t dim = 0;
+
+ private:
+  void exchange(const Frame& frame) const override {
+    for (std::size_t i = 0; i < in_.size(); ++i) {
+      const std::int64_t bytes = types_[i].byte_size();
+      if (bytes == 0) continue;
+      if (parts() == 1) {
+        copy_through(frame, i);
+        continue;
+      }
+      const PartLayout layout(results_[i], dim, parts());
+      std::byte* target = layout.is_contiguous() ? frame[out_[i]] : frame[scratch_];
+      group_.all_gather(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes), bytes_of(target, bytes * parts()));
+      if (!layout.is_contiguous()) layout.unpack(target, frame[out_[i]], parts());
+    }
+  }
+};
+
+class ReduceScatterStep final : public CollectiveStep {
+ public:
+  using CollectiveStep::CollectiveStep;
+  std::int64_t dim = 0;
+  Reduction reduction = Reduction::kSum;
+
+ private:
+  void exchange(const Frame& frame) const override {
+    for (std::size_t i = 0; i < in_.size(); ++i) {
+      const std::int64_t bytes = types_[i].byte_size();
+      if (bytes == 0) continue;
+      if (parts() == 1) {
+        copy_through(frame, i);
+        continue;
+      }
+      const PartLayout layout(types_[i], dim, parts());
+      const std::byte* source = frame[in_[i]];
+      if (!layout.is_contiguous()) {
+        layout.pack(source, frame[scratch_], parts());
+        source = frame[scratch_];
+      }
+      group_.reduce_scatter(bytes_of(source, bytes), bytes_of(frame[out_[i]], bytes / parts()), types_[i].dtype(), reduction);
+    }
+  }
+};
+
+class AllReduceStep final : public CollectiveStep {
+ public:
+  using CollectiveStep::CollectiveStep;
+  Reduction reduction = Reduction::kSum;
+
+ private:
+  void exchange(const Frame& frame) const override {
+    for (std::size_t i = 0; i < in_.size(); ++i) {
+      const std::int64_t bytes = types_[i].byte_size();
+      if (bytes == 0) continue;
+      if (parts() == 1) copy_through(frame, i);
+      else
+        group_.all_reduce(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes), bytes_of(frame[out_[i]], bytes),
+                          types_[i].dtype(), reduction);
+    }
+  }
+};
+
+class AllToAllStep final : public CollectiveStep {
+ public:
+  using CollectiveStep::CollectiveStep;
+  std::int64_t dim = 0;
+  bool of_tuple = false;
+
+ private:
+  void exchange(const Frame& frame) const override {
+    if (of_tuple) return exchange_tuple(frame);
+    const std::int64_t bytes = types_[0].byte_size();
+    if (bytes == 0) return;
+    if (parts() == 1) return copy_through(frame, 0);
+    const PartLayout layout(types_[0], dim, parts());
+    if (layout.is_contiguous()) {
+      group_.all_to_all(bytes_of(static_cast<const std::byte*>(frame[in_[0]]), bytes), bytes_of(frame[out_[0]], bytes));
+      return;
+    }
+    std::byte* sent = frame[scratch_];
+    std::byte* received = sent + bytes;
+    layout.pack(frame[in_[0]], sent, parts());
+    group_.all_to_all(bytes_of(static_cast<const std::byte*>(sent), bytes), bytes_of(received, bytes));
+    layout.unpack(received, frame[out_[0]], parts());
+  }
+  // Operand k goes to member k.
+  void exchange_tuple(const Frame& frame) const {
+    const std::int64_t one = types_[0].byte_size();
+    if (one == 0) return;
+    const std::int64_t all = one * parts();
+    std::byte* sent = frame[scratch_];
+    std::byte* received = sent + all;
+    for (std::size_t k = 0; k < in_.size(); ++k)
+      std::memcpy(sent + static_cast<std::int64_t>(k) * one, frame[in_[k]], static_cast<std::size_t>(one));
+    group_.all_to_all(bytes_of(static_cast<const std::byte*>(sent), all), bytes_of(received, all));
+    for (std::size_t k = 0; k < out_.size(); ++k)
+      std::memcpy(frame[out_[k]], received + static_cast<std::int64_t>(k) * one, static_cast<std::size_t>(one));
+  }
+};
+
+class PermuteStep final : public CollectiveStep {
+ public:
+  using CollectiveStep::CollectiveStep;
+  std::vector<std::pair<int, int>> pairs;
+
+ private:
+  void exchange(const Frame& frame) const override {
+    const std::int64_t bytes = types_[0].byte_size();
+    if (bytes > 0)
+      group_.permute(bytes_of(static_cast<const std::byte*>(frame[in_[0]]), bytes), bytes_of(frame[out_[0]], bytes), pairs);
+  }
+};
+
+class BroadcastStep final : public CollectiveStep {
+ public:
+  using CollectiveStep::CollectiveStep;
+  bool is_member = true;
+
+ private:
+  void exchange(const Frame& frame) const override {
+    const std::int64_t bytes = types_[0].byte_size();
+    if (bytes == 0) return;
+    if (!is_member) {
+      std::memset(frame[out_[0]], 0, static_cast<std::size_t>(bytes));
+      return;
+    }
+    if (group_.rank() == 0) copy_through(frame, 0);
+    if (parts() > 1) group_.broadcast(bytes_of(frame[out_[0]], bytes), 0);
+  }
+};
+
+Reduction reduction_for(const OpView& view, const Instruction& instruction) {
+  const auto reduction = reduction_of(*view.called.at(0));
+  require(reduction.has_value(), "%{}: {} by %{} cannot be run; add, multiply, minimum, maximum, and, or can", instruction.name,
+          view.op.name, view.called[0]->name);
+  return *reduction;
+}
+
+}  // namespace
+
+std::unique_ptr<PlanStep> make_collective_step(CompileContext& context, const Schedule& schedule, const Step& step) {
+  const Computation& computation = context.program[schedule.computation];
+  const Instruction& instruction = computation[step.instructions.front()];
+  const OpView view = view_of(context.program, computation, instruction);
+  const std::string_view name = instruction.op->name;
+  ProcessGroup& world = context.world;
+  if (name == "collective-permute") {
+    const auto& a = view.as<PermuteAttributes>();
+    const std::string* axes = instruction.frontend_attribute("tessera.axes");
+    auto made = std::make_unique<PermuteStep>(context, schedule, step, nullptr, world, axes != nullptr ? *axes : "the world");
+    for (const auto& [source, target] : a.source_target_pairs.pairs) {
+      require(std::max(source, target) < world.size() && std::min(source, target) >= 0,
+              "%{}: source_target_pairs name {{{},{}}}; the world has {} ranks", instruction.name, source, target, world.size());
+      made->pairs.emplace_back(static_cast<int>(source), static_cast<int>(target));
+    }
+    return made;
+  }
+  const auto& a = view.as<CollectiveAttributes>();
+  const auto groups = complete_groups(a, world.size());
+  const std::string axes = axes_of(instruction, a);
+  std::string key;  // one group object per partition of the world, however its axes are named
+  for (const auto& group : groups) key += "{" + join(std::vector<std::int64_t>(group.begin(), group.end()), ",") + "}";
+  std::shared_ptr<ProcessGroup> group = world.split(groups, key);
+  ProcessGroup& of = *group;
+  const std::int64_t dim = a.dimensions.empty() ? 0 : a.dimensions.front();
+  const auto make = [&]<class T>() { return std::make_unique<T>(context, schedule, step, std::move(group), of, axes); };
+  if (name == "all-gather") {
+    auto made = make.operator()<AllGatherStep>();
+    made->dim = dim;
+    return made;
+  }
+  if (name == "reduce-scatter") {
+    auto made = make.operator()<ReduceScatterStep>();
+    made->dim = dim;
+    made->reduction = reduction_for(view, instruction);
+    return made;
+  }
+  if (name == "all-reduce") {
+    auto made = make.operator()<AllReduceStep>();
+    made->reduction = reduction_for(view, instruction);
+    return made;
+  }
+  if (name == "all-to-all") {
+    auto made = make.operator()<AllToAllStep>();
+    made->dim = dim;
+    made->of_tuple = a.dimensions.empty();
+    require(!made->of_tuple || isize(view.operands) == of.size(), "%{}: {} operands for groups of {}", instruction.name,
+            view.operands.size(), of.size());
+    return made;
+  }
+  require(name == "collective-broadcast", "%{}: {} cannot be run", instruction.name, name);
+  auto made = make.operator()<BroadcastStep>();
+  made->is_member = a.replica_groups.groups.empty() ||
+                    std::any_of(a.replica_groups.groups.begin(), a.replica_groups.groups.end(), [&](const auto& list) {
+                      return std::find(list.begin(), list.end(), world.rank()) != list.end();
+                    });
+  return made;
+}
+
+}  // namespace tessera

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+// dot: any batch, free and contracting dims over any strides become one batched matrix product. Operands are read where they lie;
+// they are packed only where strides cannot say it.
+#include <algorithm>
+#include <cstring>
+
+#include "dot_plan.h"
+#include "kernels/kernel_set.h"
+#include "memory.h"
+#include "strided.h"
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace {
+
+// A dim of the product: its size and its strides in lhs, rhs and result (0 where it does not occur).
+struct ProductDim {
+  std::int64_t size = 1;
+  std::int64_t lhs = 0;
+  std::int64_t rhs = 0;
+  std::int64_t out = 0;
+};
+
+void add_dim(std::vector<ProductDim>& dims, ProductDim dim) {
+  if (dim.size == 1) return;
+  if (!dims.empty()) {
+    ProductDim& before = dims.back();
+    if (before.lhs == dim.size * dim.lhs && before.rhs == dim.size * dim.rhs && before.out == dim.size * dim.out) {
+      dim.size *= before.size;
+      before = dim;
+      return;
+    }
+  }
+  dims.push_back(dim);
+}
+
+struct ProductDims {
+  std::vector<ProductDim> batch, m, n, k;
+};
+
+ProductDims product_dims(const OpView& view, const View& lhs, const View& rhs) {
+  const auto& a = view.as<DotAttributes>();
+  const Dims out = row_major_strides(view.result.dims());
+  const auto has = [](const Dims& dims, std::int64_t d) { return std::find(dims.begin(), dims.end(), d) != dims.end(); };
+  ProductDims dims;
+  std::size_t o = 0;
+  for (std::size_t i = 0; i < a.lhs_batch_dims.size(); ++i) {
+    const auto l = a.lhs_batch_dims[i];
+    add_dim(dims.batch, {at(lhs.dims, l), at(lhs.strides, l), at(rhs.strides, a.rhs_batch_dims[i]), out[o++]});
+  }
+  for (std::int64_t d = 0; d < isize(lhs.dims); ++d)
+    if (!has(a.lhs_batch_dims, d) && !has(a.lhs_contracting_dims, d)) add_dim(dims.m, {at(lhs.dims, d), at(lhs.strides, d), 0, out[o++]});
+  for (std::int64_t d = 0; d < isize(rhs.dims); ++d)
+    if (!has(a.rhs_batch_dims, d) && !has(a.rhs_contracting_dims, d)) add_dim(dims.n, {at(rhs.dims, d), 0, at(rhs.strides, d), out[o++]});
+  // Any order of the contracting dims gives the same sum: the one in which lhs merges best.
+  std::vector<ProductDim> contracting;
+  for (std::size_t i = 0; i < a.lhs_contracting_dims.size(); ++i) {
+    const auto l = a.lhs_contracting_dims[i];
+    contracting.push_back({at(lhs.dims, l), at(lhs.strides, l), at(rhs.strides, a.rhs_contracting_dims[i]), 0});
+  }
+  std::stable_sort(contracting.begin(), contracting.end(), [](const auto& x, const auto& y) { return x.lhs > y.lhs; });
+  for (const ProductDim& dim : contracting) add_dim(dims.k, dim);
+  return dims;
+}
+
+// Free dims that do not merge: all but the one with the longest run become batch dims of the other operand too.
+void move_to_batch(std::vector<ProductDim>& dims, std::vector<ProductDim>& batch) {
+  if (dims.size() < 2) return;
+  const auto kept = std::max_element(dims.begin(), dims.end(), [](const auto& a, const auto& b) { return a.size < b.size; });
+  const ProductDim keep = *kept;
+  dims.erase(kept);
+  for (const ProductDim& dim : dims) batch.push_back(dim);
+  dims = {keep};
+}
+
+MatrixProduct to_product(const OpView& view, ProductDims dims) {
+  MatrixProduct out;
+  out.operand = view.operands[0].dtype();
+  out.result = view.result.dtype();
+  move_to_batch(dims.m, dims.batch);
+  move_to_batch(dims.n, dims.batch);
+  for (const ProductDim& dim : dims.batch) {
+    out.batch.push_back(dim.size);
+    out.lhs_batch.push_back(dim.lhs);
+    out.rhs_batch.push_back(dim.rhs);
+    out.out_batch.push_back(dim.out);
+  }
+  if (!dims.k.empty()) {
+    out.k = dims.k[0].size;
+    out.lhs_k = dims.k[0].lhs;
+    out.rhs_k = dims.k[0].rhs;
+  }
+  if (!dims.m.empty()) {
+    out.m = dims.m[0].size;
+    out.lhs_m = dims.m[0].lhs;
+    out.out_m = dims.m[0].out;
+  }
+  if (!dims.n.empty()) {
+    out.n = dims.n[0].size;
+    out.rhs_n = dims.n[0].rhs;
+    out.out_n = dims.n[0].out;
+  }
+  return out;
+}
+
+// ---- the ways to run a product ------------------------------------------------------------------------------------------------
+
+// f(lhs, rhs, out) with the element offsets of every batch.
+template <class F>
+void for_each_batch(const MatrixProduct& p, F&& f) {
+  for_each_index(p.batch, [&](const Dims& index) {
+    std::int64_t lhs = 0;
+    std::int64_t rhs = 0;
+    std::int64_t out = 0;
+    for (std::size_t d = 0; d < index.size(); ++d) {
+      lhs += index[d] * p.lhs_batch[d];
+      rhs += index[d] * p.rhs_batch[d];
+      out += index[d] * p.out_batch[d];
+    }
+    f(lhs, rhs, out);
+  });
+}
+
+// f64, by the kernel set's matrix product; needs a unit stride in each matrix.
+class F64Product final : public ProductKernel {
+ public:
+  static bool takes(const MatrixProduct& p) {
+    const auto unit = [](std::int64_t rows, std::int64_t row, std::int64_t columns, std::int64_t column) {
+      return (column == 1 || columns == 1) || (row == 1 || rows == 1);
+    };
+    return p.operand == DType::kF64 && p.result == DType::kF64 && unit(p.m, p.lhs_m, p.k, p.lhs_k) &&
+           unit(p.k, p.rhs_k, p.n, p.rhs_n) && (p.out_n == 1 || p.n == 1);
+  }
+  explicit F64Product(const MatrixProduct& p) : product_(p) {
+    args_.m = p.m;
+    args_.n = p.n;
+    args_.k = p.k;
+    args_.a_transposed = !(p.lhs_k == 1 || p.k == 1);
+    args_.b_transposed = !(p.rhs_n == 1 || p.n == 1);
+    args_.a_stride = args_.a_transposed ? p.lhs_k : p.lhs_m;
+    args_.b_stride = args_.b_transposed ? p.rhs_n : p.rhs_k;
+    args_.out_stride = p.out_m;
+  }
+  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out) const override {
+    for_each_batch(product_, [&](std::int64_t l, std::int64_t r, std::int64_t o) {
+      kernels::GemmArgs args = args_;
+      args.a = reinterpret_cast<const double*>(lhs) + l;
+      args.b = reinterpret_cast<const double*>(rhs) + r;
+      args.out = reinterpret_cast<double*>(out) + o;
+      kernels::kernel_set().gemm_f64(args);
+    });
+  }
+
+ private:
+  MatrixProduct product_;
+  kernels::GemmArgs args_;
+};
+
+// Integers and pred, and whatever else has no better way: three loops.
+class PlainProduct final : public ProductKernel {
+ public:
+  explicit PlainProduct(const MatrixProduct& p) : product_(p) {}
+  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out) const override {
+    visit_dtype(product_.operand, [&]<class In>() {
+      visit_dtype(product_.result, [&]<class Out>() {
+        for_each_batch(product_, [&](std::int64_t l, std::int64_t r, std::int64_t o) {
+          multiply<In, Out>(reinterpret_cast<const In*>(lhs) + l, reinterpret_cast<const In*>(rhs) + r,
+                            reinterpret_cast<Out*>(out) + o);
+        });
+      });
+    });
+  }
+
+ private:
+  template <class In, class Out>
+  void multiply(const In* lhs, const In* rhs, Out* out) const {
+    const MatrixProduct& p = product_;
+    using Sum = std::conditional_t<is_float(kDTypeOf<In>) || is_float(kDTypeOf<Out>), double, std::uint64_t>;
+    for (std::int64_t i = 0; i < p.m; ++i)
+      for (std::int64_t j = 0; j < p.n; ++j) {
+        Sum sum = 0;
+        for (std::int64_t t = 0; t < p.k; ++t)
+          sum += static_cast<Sum>(lhs[i * p.lhs_m + t * p.lhs_k]) * static_cast<Sum>(rhs[t * p.rhs_k + j * p.rhs_n]);
+        if constexpr (kDTypeOf<Out> == DType::kPred) out[i * p.out_m + j * p.out_n] = sum != 0;
+        else out[i * p.out_m + j * p.out_n] = static_cast<Out>(sum);
+      }
+  }
+  MatrixProduct product_;
+};
+
+std::unique_ptr<ProductKernel> make_product(const MatrixProduct& p) {
+  if (auto fast = make_onednn_product(p)) return fast;
+  if (F64Product::takes(p)) return std::make_unique<F64Product>(p);
+  return nullptr;
+}
+
+// ---- packing ------------------------------------------------------------------------------------------------------------------
+
+// A copy of one operand: contiguous [batch.., rows, columns], in another element type where asked.
+struct Packing {
+  StridedCopy copy;
+  std::int64_t offset = 0;  // bytes
+  std::int64_t count = 0;
+  DType from = DType::kF32;
+  DType to = DType::kF32;
+
+  void run(const std::byte* source, std::byte* target) const {
+    if (from == to) return copy.run(source + offset, target);
+    const DeviceMemory narrow(rank_memory().pool, count * dtype_size(from));
+    copy.run(source + offset, narrow.data());
+    kernels::kernel_set().convert[static_cast<int>(from)][static_cast<int>(to)]({target, {narrow.data(), nullptr, nullptr}, count});
+  }
+};
+
+class DotKernel final : public Kernel {
+ public:
+  DotKernel(const OpView& view, const View& lhs, const View& rhs) {
+    ProductDims dims = product_dims(view, lhs, rhs);
+    count_ = view.result.element_count();
+    bytes_ = view.result.byte_size();
+    is_empty_ = count_ == 0 || view.operands[0].element_count() == 0 || view.operands[1].element_count() == 0;
+    lhs_offset_ = lhs.offset * dtype_size(view.operands[0].dtype());
+    rhs_offset_ = rhs.offset * dtype_size(view.operands[1].dtype());
+    if (is_empty_) return;
+    if (view.operands[0].dtype() != view.operands[1].dtype()) return;
+    if (dims.k.size() < 2) kernel_ = make_product(to_product(view, dims));
+    if (kernel_ == nullptr) pack(view, std::move(dims));
+  }
+  [[nodiscard]] bool works() const { return is_empty_ || kernel_ != nullptr; }
+
+  void run(const KernelArgs& args) const override {
+    if (is_empty_) {
+      if (bytes_ > 0) std::memset(args.out[0], 0, static_cast<std::size_t>(bytes_));
+      return;
+    }
+    if (!packs_) return kernel_->run(args.in[0] + lhs_offset_, args.in[1] + rhs_offset_, args.out[0]);
+    const auto& pool = rank_memory().pool;
+    const DeviceMemory lhs(pool, lhs_.count * dtype_size(lhs_.to));
+    const DeviceMemory rhs(pool, rhs_.count * dtype_size(rhs_.to));
+    lhs_.run(args.in[0], lhs.data());
+    rhs_.run(args.in[1], rhs.data());
+    if (!narrows_) return kernel_->run(lhs.data(), rhs.data(), args.out[0]);
+    const DeviceMemory wide(pool, count_ * dtype_size(DType::kF32));
+    kernel_->run(lhs.data(), rhs.data(), wide.data());
+    kernels::kernel_set().convert[static_cast<int>(DType::kF32)][static_cast<int>(result_)](
+        {args.out[0], {wide.data(), nullptr, nullptr}, count_});
+  }
+
+ private:
+  void pack(const OpView& view, ProductDims dims) {
+    packs_ = true;
+    const DType operand = view.operands[0].dtype();
+    result_ = view.result.dtype();
+    const bool widens = operand == DType::kF16 || operand == DType::kBF16;
+    const DType compute = widens ? DType::kF32 : operand;
+    narrows_ = widens && result_ != DType::kF32;
+    MatrixProduct p;
+    p.operand = compute;
+    p.result = widens ? DType::kF32 : result_;
+    lhs_ = packing(operand, compute, lhs_offset_, {&dims.batch, &dims.m, &dims.k}, &ProductDim::lhs);
+    rhs_ = packing(operand, compute, rhs_offset_, {&dims.batch, &dims.k, &dims.n}, &ProductDim::rhs);
+    const auto size = [](const std::vector<ProductDim>& list) {
+      std::int64_t out = 1;
+      for (const ProductDim& dim : list) out *= dim.size;
+      return out;
+    };
+    p.m = size(dims.m);
+    p.n = size(dims.n);
+    p.k = size(dims.k);
+    p.lhs_m = p.k;
+    p.rhs_k = p.out_m = p.n;
+    p.batch = {size(dims.batch)};
+    p.lhs_batch = {p.m * p.k};
+    p.rhs_batch = {p.k * p.n};
+    p.out_batch = {p.m * p.n};
+    kernel_ = make_product(p);
+    if (kernel_ == nullptr) kernel_ = std::make_unique<PlainProduct>(p);
+  }
+  static Packing packing(DType from, DType to, std::int64_t offset, std::initializer_list<const std::vector<ProductDim>*> groups,
+                         std::int64_t ProductDim::*stride) {
+    Dims dims;
+    Dims strides;
+    for (const auto* group : groups)
+      for (const ProductDim& dim : *group) {
+        dims.push_back(dim.size);
+        strides.push_back(dim.*stride);
+      }
+    return {StridedCopy(dtype_size(from), dims, strides, row_major_strides(dims)), offset, product(dims), from, to};
+  }
+
+  std::unique_ptr<ProductKernel> kernel_;
+  std::int64_t count_ = 0;
+  std::int64_t bytes_ = 0;
+  std::int64_t lhs_offset_ = 0;
+  std::int64_t rhs_offset_ = 0;
+  bool is_empty_ = false;
+  bool packs_ = false;
+  bool narrows_ = false;  // the product is made in f32 and then rounded to the result's type
+  DType result_ = DType::kF32;
+  Packing lhs_;
+  Packing rhs_;
+};
+
+}  // namespace
+
+KernelRef make_dot(const OpView& view, const OperandViews& views) {
+  const auto whole = [&](int i) {
+    const Dims& dims = at(view.operands, i).dims();
+    return at(views, i).value_or(View{dims, row_major_strides(dims), 0});
+  };
+  auto kernel = std::make_unique<DotKernel>(view, whole(0), whole(1));
+  if (!kernel->works()) return nullptr;
+  return kernel;
+}
+
+}  // namespace tessera

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A dot as a batched matrix product over strides, and what runs one.
+#pragma once
+
+#include "kernel.h"
+
+namespace tessera {
+
+/// out[b.., m, n] = sum over k of lhs[b.., m, k] rhs[b.., k, n]; strides in elements, 0 where an operand has no such batch dim.
+struct MatrixProduct {
+  DType operand = DType::kF32;
+  DType result = DType::kF32;
+  Dims batch, lhs_batch, rhs_batch, out_batch;  // sizes and strides
+  std::int64_t m = 1, n = 1, k = 1;
+  std::int64_t lhs_m = 1, lhs_k = 1, rhs_k = 1, rhs_n = 1, out_m = 1, out_n = 1;  // strides
+  std::int64_t lhs_offset = 0, rhs_offset = 0;
+};
+
+/// Runs products of one shape.
+class ProductKernel {
+ public:
+  virtual ~ProductKernel() = default;
+  virtual void run(const std::byte* lhs, const std::byte* rhs, std::byte* out) const = 0;
+};
+
+/// Null where oneDNN has no fast form of these types and strides on this processor.
+std::unique_ptr<ProductKernel> make_onednn_product(const MatrixProduct& product);
+
+}  // namespace tessera

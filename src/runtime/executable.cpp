@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/runtime/executable.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+
+#include "kernels/kernel_set.h"
+#include "memory.h"
+#include "plan.h"
+#include "tessera/base/options.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/runtime/metrics.h"
+
+namespace tessera {
+namespace {
+
+// How many executions a rank has begun in each world.
+struct ExecutionSequence {
+  std::uint64_t next = 0;
+};
+
+// oneDNN brings an OpenMP runtime; its thread count is the calling thread's own.
+void limit_threads() {
+  using SetThreads = void (*)(int);
+  static const auto set_threads = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  if (set_threads != nullptr) set_threads(static_cast<int>(std::max<std::int64_t>(1, options().integer("TESSERA_NUM_THREADS"))));
+}
+
+void check_backend() {
+  const std::string& device = options().text("PJRT_DEVICE");
+  require(device == "CPU", "PJRT_DEVICE={}: unknown backend; known: CPU", device);
+}
+
+class PlannedExecutable final : public Executable {
+ public:
+  PlannedExecutable(const Program& program, ProcessGroup& world, const CompileOptions& options, std::size_t hash)
+      : program_(program), world_(world), name_(options.name.empty() ? program.name : options.name), hash_(hash) {
+    ScheduleOptions how;
+    how.fuse = options.fuse && tessera::options().flag("TESSERA_FUSE");
+    how.look_through_views = !options.reference;
+    auto schedule = make_schedule(program_, how);
+    CompileContext context{program_, world_, options};
+    plan_ = std::make_unique<Plan>(context, schedule);
+    workspace_bytes_ = context.workspace_bytes;
+    fallbacks_ = std::move(context.fallbacks);
+    for (const Type& type : program_.entry_computation().parameter_types())
+      for (Type& leaf : type.leaves()) argument_types_.push_back(std::move(leaf));
+    result_types_ = program_.entry_computation().root_type().leaves();
+    memory_.arguments = schedule->parameter_bytes;
+    memory_.arena = schedule->arena_bytes;
+    memory_.constants = schedule->constant_bytes;
+    for (std::size_t k = 0; k < result_types_.size(); ++k) {
+      const Result& result = schedule->results[k];
+      memory_.results += result_types_[k].byte_size();
+      if (result.delivery == Delivery::kInPlace) memory_.aliased += result_types_[k].byte_size();
+      donations_.push_back(result.delivery == Delivery::kInPlace ? result.parameter_leaf : -1);
+    }
+  }
+
+  [[nodiscard]] const std::string& name() const override { return name_; }
+  [[nodiscard]] std::size_t hash() const override { return hash_; }
+  [[nodiscard]] const std::vector<Type>& argument_types() const override { return argument_types_; }
+  [[nodiscard]] const std::vector<Type>& result_types() const override { return result_types_; }
+  [[nodiscard]] const ExecutableMemory& memory() const override { return memory_; }
+  [[nodiscard]] const std::vector<int>& donations() const override { return donations_; }
+  [[nodiscard]] const RunStatistics& last_run() const override { return last_run_; }
+
+  std::vector<DeviceArray> run(std::vector<DeviceArray> arguments) override {
+    const auto start = std::chrono::steady_clock::now();
+    limit_threads();
+    check_arguments(arguments);
+    check_all_ranks_run_this();
+    std::vector<DeviceArray> results = make_results(arguments);
+    std::vector<std::byte*> in;
+    for (DeviceArray& argument : arguments) in.push_back(argument.is_null() ? nullptr : argument.mutable_bytes().data());
+    std::vector<std::byte*> out;
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      if (donations_[k] >= 0) at(in, donations_[k]) = results[k].mutable_bytes().data();
+      out.push_back(results[k].is_null() ? nullptr : results[k].mutable_bytes().data());
+    }
+    RankMemory& memory = rank_memory();
+    std::byte* arena = memory.arena_of(memory_.arena + workspace_bytes_);
+    RunState state;
+    state.workspace = arena + memory_.arena;
+    plan_->run(arena, in, out, state);
+    arguments.clear();
+    memory.pool->end_of_run();
+    last_run_ = {state.flops, state.traffic,
+                 std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count()};
+    count_run();
+    return results;
+  }
+
+ private:
+  void check_arguments(const std::vector<DeviceArray>& arguments) const {
+    require(arguments.size() == argument_types_.size(), "{}: takes {} arguments, got {}", name_, argument_types_.size(),
+            arguments.size());
+    for (std::size_t i = 0; i < arguments.size(); ++i)
+      require(!argument_types_[i].is_array() || (!arguments[i].is_null() && arguments[i].type() == argument_types_[i]),
+              "{}: argument {} must be {}, is {}", name_, i, argument_types_[i].str(),
+              arguments[i].is_null() ? "gone" : arguments[i].type().str());
+  }
+
+  // The collectives inside match only if all ranks run the same executable now.
+  void check_all_ranks_run_this() const {
+    auto& sequence = RankContext::current().get<ExecutionSequence>();
+    const std::uint64_t mine[2] = {sequence.next++, hash_};
+    if (world_.size() == 1) return;
+    std::vector<std::uint64_t> all(2 * static_cast<std::size_t>(world_.size()));
+    world_.label({static_cast<std::int64_t>(mine[0]), fmt::format("the start of execution {} of {}", mine[0], name_)});
+    world_.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+    for (int rank = 0; rank < world_.size(); ++rank)
+      require(at(all, 2 * rank) == all[0] && at(all, 2 * rank + 1) == all[1],
+              "ranks run different programs: rank 0 begins execution {} of {:016x}, rank {} execution {} of {:016x}", all[0], all[1],
+              rank, at(all, 2 * rank), at(all, 2 * rank + 1));
+  }
+
+  // A fresh array per result, or the donated argument's own when no one else holds it (else a copy of it).
+  std::vector<DeviceArray> make_results(std::vector<DeviceArray>& arguments) const {
+    std::vector<DeviceArray> results(result_types_.size());
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      if (!result_types_[k].is_array()) continue;
+      if (donations_[k] < 0) {
+        results[k] = DeviceArray::uninitialized(result_types_[k]);
+        continue;
+      }
+      DeviceArray& given = at(arguments, donations_[k]);
+      if (given.is_unique()) {
+        results[k] = given.reshaped(result_types_[k].dims());
+        continue;
+      }
+      results[k] = DeviceArray::uninitialized(result_types_[k]);
+      if (result_types_[k].byte_size() > 0)
+        std::memcpy(results[k].mutable_bytes().data(), given.bytes().data(), given.bytes().size());
+      metrics().count("DonationCopy");
+    }
+    return results;
+  }
+
+  void count_run() const {
+    Metrics& all = metrics();
+    all.add_sample("ExecuteTime", MetricUnit::kTime, static_cast<double>(last_run_.nanoseconds));
+    all.count("FlopsExecuted", static_cast<std::int64_t>(last_run_.flops));
+    const TrafficCounters& traffic = last_run_.traffic;
+    const std::pair<std::string_view, std::int64_t> kinds[] = {
+        {"CollectiveBytes::all-gather", traffic.all_gather},     {"CollectiveBytes::reduce-scatter", traffic.reduce_scatter},
+        {"CollectiveBytes::all-reduce", traffic.all_reduce},     {"CollectiveBytes::all-to-all", traffic.all_to_all},
+        {"CollectiveBytes::collective-permute", traffic.permute}, {"CollectiveBytes::collective-broadcast", traffic.broadcast},
+        {"CollectiveBytes::through-mpi", traffic.mpi_payload},   {"CollectiveCalls", traffic.calls}};
+    for (const auto& [name, amount] : kinds)
+      if (amount > 0) all.count(name, amount);
+    for (const std::string& op : fallbacks_) all.count("fallback::" + op);
+  }
+
+  const Program program_;
+  ProcessGroup& world_;
+  std::string name_;
+  std::size_t hash_;
+  std::unique_ptr<Plan> plan_;
+  std::int64_t workspace_bytes_ = 0;
+  std::vector<std::string> fallbacks_;
+  std::vector<Type> argument_types_;
+  std::vector<Type> result_types_;
+  std::vector<int> donations_;
+  ExecutableMemory memory_;
+  RunStatistics last_run_;
+};
+
+void check_device_count(const Program& program, const ProcessGroup& world) {
+  const std::int64_t devices = program.num_partitions * program.replica_count;
+  if (devices == world.size() || (devices == 1 && world.size() == 1)) return;
+  require(devices == 1, "{} is a program for {} devices, the world has {} ranks", program.name, devices, world.size());
+}
+
+// What this rank compiled, by content, options, instruction set and world.
+struct CompileCache {
+  std::map<std::pair<std::size_t, const ProcessGroup*>, std::shared_ptr<Executable>> executables;
+};
+
+std::size_t executable_hash(const Program& program, const CompileOptions& options) {
+  std::size_t hash = hash_mix(program.hash(), (options.fuse ? 1U : 0U) + (options.reference ? 2U : 0U));
+  hash = hash_mix(hash, hash_text(kernels::kernel_set().name));
+  return hash_mix(hash, tessera::options().flag("TESSERA_FUSE") ? 1 : 0);
+}
+
+// The leaves of results put together as a value of `type`.
+Literal assemble(const Type& type, const std::vector<DeviceArray>& leaves, std::size_t& next) {
+  if (!type.is_tuple()) {
+    const DeviceArray& leaf = leaves[next++];
+    return leaf.is_null() ? Literal(type) : leaf.to_literal();
+  }
+  std::vector<Literal> elements;
+  for (const Type& element : type.elements()) elements.push_back(assemble(element, leaves, next));
+  return Literal::tuple(std::move(elements));
+}
+
+}  // namespace
+
+std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const CompileOptions& options) {
+  check_backend();
+  const std::size_t hash = executable_hash(program, options);
+  auto& cache = RankContext::current().get<CompileCache>().executables;
+  if (options.use_cache)
+    if (const auto found = cache.find({hash, &world}); found != cache.end()) {
+      metrics().count("CachedCompile");
+      return found->second;
+    }
+  const TimedScope timed("CompileTime");
+  metrics().count("UncachedCompile");
+  check_device_count(program, world);
+  auto made = std::make_shared<PlannedExecutable>(program, world, options, hash);
+  if (options.use_cache) cache[{hash, &world}] = made;
+  return made;
+}
+
+void clear_compile_cache() { RankContext::current().get<CompileCache>().executables.clear(); }
+
+Literal run_program(const Program& program, ProcessGroup& world, const std::vector<Literal>& arguments,
+                    const CompileOptions& options) {
+  const auto executable = compile(program, world, options);
+  const std::vector<DeviceArray> results = executable->run(to_device(arguments));
+  std::size_t next = 0;
+  return assemble(program.entry_computation().root_type(), results, next);
+}
+
+}  // namespace tessera

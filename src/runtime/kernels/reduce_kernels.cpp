@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Folding rows and columns. Floating-point sums and products are kept in double and in an order that depends on nothing but the
+// count, so that a result does not depend on the instruction set.
+#include "registration.h"
+#include "scalar_math.h"
+
+namespace tessera::kernels::TESSERA_ISA {
+namespace {
+
+template <class T>
+struct AccumulatorOf {
+  using type = T;
+};
+template <> struct AccumulatorOf<float> { using type = double; };
+template <> struct AccumulatorOf<BFloat16> { using type = double; };
+template <> struct AccumulatorOf<Float16> { using type = double; };
+template <class T>
+using Accumulator = typename AccumulatorOf<T>::type;
+
+template <class A>
+inline constexpr bool kReal = kDTypeOf<A> == DType::kF64;
+template <class A>
+inline constexpr bool kPredicate = kDTypeOf<A> == DType::kPred;
+
+template <class A, class F>
+TESSERA_INLINE A wrapping(A a, A b, F f) {
+  return static_cast<A>(f(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
+}
+struct Sum {
+  template <class A>
+  TESSERA_INLINE A run(A a, A b) {
+    if constexpr (kReal<A>) return a + b;
+    else if constexpr (kPredicate<A>) return a | b;
+    else return wrapping(a, b, [](auto x, auto y) { return x + y; });
+  }
+};
+struct Product {
+  template <class A>
+  TESSERA_INLINE A run(A a, A b) {
+    if constexpr (kReal<A>) return a * b;
+    else if constexpr (kPredicate<A>) return a & b;
+    else return wrapping(a, b, [](auto x, auto y) { return x * y; });
+  }
+};
+struct Min {
+  template <class A>
+  TESSERA_INLINE A run(A a, A b) {
+    if constexpr (kReal<A>) return a != a ? a : (b != b ? b : (a <= b ? a : b));
+    else if constexpr (kPredicate<A>) return a & b;
+    else return a <= b ? a : b;
+  }
+};
+struct Max {
+  template <class A>
+  TESSERA_INLINE A run(A a, A b) {
+    if constexpr (kReal<A>) return a != a ? a : (b != b ? b : (a >= b ? a : b));
+    else if constexpr (kPredicate<A>) return a | b;
+    else return a >= b ? a : b;
+  }
+};
+
+template <class T, class F>
+void run_row(const void* in, std::int64_t count, void* accumulator) {
+  using A = Accumulator<T>;
+  const T* x = static_cast<const T*>(in);
+  A* total = static_cast<A*>(accumulator);
+  constexpr int kLanes = 16;
+  std::int64_t i = 0;
+  if (count >= 2 * kLanes) {
+    A lanes[kLanes];
+    for (int l = 0; l < kLanes; ++l) lanes[l] = static_cast<A>(load(x[l]));
+    for (i = kLanes; i + kLanes <= count; i += kLanes)
+      for (int l = 0; l < kLanes; ++l) lanes[l] = F::run(lanes[l], static_cast<A>(load(x[i + l])));
+    for (int width = kLanes / 2; width > 0; width /= 2)
+      for (int l = 0; l < width; ++l) lanes[l] = F::run(lanes[l], lanes[l + width]);
+    *total = F::run(*total, lanes[0]);
+  }
+  for (; i < count; ++i) *total = F::run(*total, static_cast<A>(load(x[i])));
+}
+
+template <class T, class F>
+void run_columns(const void* in, std::int64_t count, void* accumulators) {
+  using A = Accumulator<T>;
+  const T* x = static_cast<const T*>(in);
+  A* total = static_cast<A*>(accumulators);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) total[i] = F::run(total[i], static_cast<A>(load(x[i])));
+}
+
+template <class T, class F>
+void add_op(KernelSet& set, ReduceOp op) {
+  const int t = static_cast<int>(kDTypeOf<T>);
+  set.reduce_row[static_cast<int>(op)][t] = run_row<T, F>;
+  set.reduce_columns[static_cast<int>(op)][t] = run_columns<T, F>;
+}
+
+}  // namespace
+
+void add_reduce(KernelSet& set) {
+  for_each_dtype([&]<class T>() {
+    add_op<T, Sum>(set, ReduceOp::kSum);
+    add_op<T, Product>(set, ReduceOp::kProduct);
+    add_op<T, Min>(set, ReduceOp::kMin);
+    add_op<T, Max>(set, ReduceOp::kMax);
+  });
+}
+
+}  // namespace tessera::kernels::TESSERA_ISA

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "tessera/base/error.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/base/text.h"
+
+namespace tessera {
+namespace {
+constexpr std::int64_t kAlignment = 64;
+std::int64_t rounded(std::int64_t bytes) { return std::max<std::int64_t>(1, ceil_div(bytes, kAlignment)) * kAlignment; }
+}  // namespace
+
+MemoryPool::~MemoryPool() {
+  for (auto& [bytes, blocks] : idle_)
+    for (const Idle& idle : blocks) std::free(idle.block);
+}
+
+std::byte* MemoryPool::take(std::int64_t bytes) {
+  const std::int64_t size = rounded(bytes);
+  const std::scoped_lock lock(mutex_);
+  used_ += size;
+  peak_ = std::max(peak_, used_);
+  if (const auto found = idle_.find(size); found != idle_.end() && !found->second.empty()) {
+    std::byte* block = found->second.back().block;
+    found->second.pop_back();
+    pooled_ -= size;
+    return block;
+  }
+  auto* block = static_cast<std::byte*>(std::aligned_alloc(kAlignment, static_cast<std::size_t>(size)));
+  if (block == nullptr) fail("out of memory: {} bytes asked for, {} in use by this rank", size, used_ - size);
+  return block;
+}
+
+void MemoryPool::give_back(std::byte* block, std::int64_t bytes) {
+  const std::int64_t size = rounded(bytes);
+  const std::scoped_lock lock(mutex_);
+  used_ -= size;
+  pooled_ += size;
+  idle_[size].push_back({block, 0});
+}
+
+void MemoryPool::end_of_run() {
+  const std::scoped_lock lock(mutex_);
+  for (auto& [size, blocks] : idle_) {
+    std::erase_if(blocks, [&, bytes = size](Idle& idle) {
+      if (++idle.age <= 2) return false;
+      std::free(idle.block);
+      pooled_ -= bytes;
+      return true;
+    });
+  }
+}
+
+std::byte* RankMemory::arena_of(std::int64_t bytes) {
+  if (!arena || arena->bytes() < bytes) {
+    arena.reset();  // before the new one is made: never both
+    pool->end_of_run();
+    arena = std::make_unique<DeviceMemory>(pool, bytes);
+  }
+  return arena->data();
+}
+
+RankMemory& rank_memory() { return RankContext::current().get<RankMemory>(); }
+
+}  // namespace tessera

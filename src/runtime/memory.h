@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of a rank: aligned blocks, kept for reuse between runs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace tessera {
+
+/// Blocks of a rank. A block given back is kept while runs go on asking for its size; one that two runs in a row had no use for is
+/// freed. May be called from any thread: a rank's arrays may outlive its thread.
+class MemoryPool {
+ public:
+  ~MemoryPool();
+  /// `bytes` at a multiple of 64, undefined content.
+  std::byte* take(std::int64_t bytes);
+  void give_back(std::byte* block, std::int64_t bytes);
+  /// Called after every run: ages what lies unused.
+  void end_of_run();
+
+  [[nodiscard]] std::int64_t used() const { return used_; }
+  [[nodiscard]] std::int64_t peak() const { return peak_; }
+  [[nodiscard]] std::int64_t pooled() const { return pooled_; }
+
+ private:
+  struct Idle {
+    std::byte* block;
+    int age;
+  };
+  std::mutex mutex_;
+  std::map<std::int64_t, std::vector<Idle>> idle_;  // by size
+  std::int64_t used_ = 0;
+  std::int64_t peak_ = 0;
+  std::int64_t pooled_ = 0;
+};
+
+/// One block; returns to its pool.
+class DeviceMemory {
+ public:
+  DeviceMemory(std::shared_ptr<MemoryPool> pool, std::int64_t bytes)
+      : pool_(std::move(pool)), bytes_(bytes), data_(pool_->take(bytes)) {}
+  ~DeviceMemory() { pool_->give_back(data_, bytes_); }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::shared_ptr<MemoryPool> pool_;
+  std::int64_t bytes_;
+  std::byte* data_;
+};
+
+/// What a rank holds: its pool, and the arena that its executables share (one runs at a time).
+struct RankMemory {
+  std::shared_ptr<MemoryPool> pool = std::make_shared<MemoryPool>();
+  std::unique_ptr<DeviceMemory> arena;
+  /// At least `bytes`, exactly the largest plan asked for so far.
+  std::byte* arena_of(std::int64_t bytes);
+};
+RankMemory& rank_memory();
+
+}  // namespace tessera

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fused_kernel.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace {
+
+void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+class KernelStep final : public PlanStep {
+ public:
+  KernelStep(KernelRef kernel, std::vector<BufferId> in, std::vector<BufferId> out)
+      : kernel_(std::move(kernel)), in_(std::move(in)), out_(std::move(out)), in_pointers_(in_.size()), out_pointers_(out_.size()) {}
+  void run(const Frame& frame) const override {
+    for (std::size_t i = 0; i < in_.size(); ++i) in_pointers_[i] = frame[in_[i]];
+    for (std::size_t i = 0; i < out_.size(); ++i) out_pointers_[i] = frame[out_[i]];
+    kernel_->run({in_pointers_, out_pointers_, frame.state.workspace});
+  }
+
+ private:
+  KernelRef kernel_;
+  std::vector<BufferId> in_;
+  std::vector<BufferId> out_;
+  mutable std::vector<const std::byte*> in_pointers_;  // kept between runs: a plan runs on one thread
+  mutable std::vector<std::byte*> out_pointers_;
+};
+
+class DeviceIdStep final : public PlanStep {
+ public:
+  DeviceIdStep(BufferId out, std::uint32_t value) : out_(out), value_(value) {}
+  void run(const Frame& frame) const override { std::memcpy(frame[out_], &value_, sizeof value_); }
+
+ private:
+  BufferId out_;
+  std::uint32_t value_;
+};
+
+double flops_of(const OpView& view) {
+  if (view.op.flops != nullptr) return view.op.flops(view);
+  return view.op.elementwise && view.result.is_array() ? static_cast<double>(view.result.element_count()) : 0;
+}
+
+}  // namespace
+
+std::vector<BufferId> operand_buffers(const Schedule& schedule, const Instruction& instruction) {
+  std::vector<BufferId> out;
+  for (const Id operand : instruction.operands)
+    for (const Access& access : at(schedule.access, operand)) out.push_back(access.buffer);
+  return out;
+}
+std::vector<BufferId> result_buffers(const Schedule& schedule, Id id) {
+  std::vector<BufferId> out;
+  for (const Access& access : at(schedule.access, id)) out.push_back(access.buffer);
+  return out;
+}
+
+bool holds_collectives(const Program& program, ComputationId computation) {
+  const auto& instructions = program[computation].instructions;
+  return std::any_of(instructions.begin(), instructions.end(), [&](const Instruction& instruction) {
+    if (instruction.op->role == Role::kCollective) return true;
+    return std::any_of(instruction.called.begin(), instruction.called.end(),
+                       [&](ComputationId callee) { return holds_collectives(program, callee); });
+  });
+}
+
+Plan::Plan(CompileContext& context, std::shared_ptr<const Schedule> schedule) : schedule_(std::move(schedule)) {
+  const Computation& computation = context.program[schedule_->computation];
+  constant_of_.assign(schedule_->buffers.size(), nullptr);
+  for (std::size_t b = 0; b < schedule_->buffers.size(); ++b) {
+    const Buffer& buffer = schedule_->buffers[b];
+    if (buffer.place != Place::kConstant) continue;
+    constants_.push_back(attributes_as<ConstantAttributes>(computation[buffer.index].attributes).value);
+    constant_of_[b] = constants_.back().bytes().data();
+  }
+  pointers_.resize(schedule_->buffers.size());
+  for (const Type& leaf : computation.root_type().leaves()) result_bytes_.push_back(leaf.byte_size());
+  for (const Step& step : schedule_->steps) add_step(context, step);
+}
+
+void Plan::add_step(CompileContext& context, const Step& step) {
+  const Computation& computation = context.program[schedule_->computation];
+  const Id id = step.instructions.front();
+  const Instruction& instruction = computation[id];
+  double flops = 0;
+  for (const Id member : step.instructions) flops += flops_of(view_of(context.program, computation, computation[member]));
+  std::unique_ptr<PlanStep> made;
+  KernelRef kernel;
+  const Role role = instruction.op->role;
+  if (step.fused) {
+    FusedStep fused = make_fused_step(context.program, *schedule_, step, context.options.reference);
+    context.fallbacks.insert(context.fallbacks.end(), fused.fallbacks.begin(), fused.fallbacks.end());
+    context.workspace_bytes = std::max(context.workspace_bytes, fused.kernel->workspace_bytes());
+    made = std::make_unique<KernelStep>(std::move(fused.kernel), std::move(fused.in), std::move(fused.out));
+  } else if (role == Role::kCollective) {
+    made = make_collective_step(context, *schedule_, step);
+  } else if (role == Role::kWhile || role == Role::kConditional || role == Role::kCall) {
+    made = make_control_step(context, *schedule_, step);
+    flops = 0;  // counted by what they call
+  } else if (role == Role::kPartitionId) {
+    made = std::make_unique<DeviceIdStep>(at(schedule_->access, id).front().buffer, static_cast<std::uint32_t>(context.world.rank()));
+  } else if (instruction.type.byte_size() == 0 && !instruction.op->side_effect) {
+    return;  // tokens and arrays without elements
+  } else {
+    const OpView view = view_of(context.program, computation, instruction);
+    OperandViews views;
+    for (const Id operand : instruction.operands) {
+      const auto& accesses = at(schedule_->access, operand);
+      views.push_back(accesses.size() == 1 ? accesses.front().view : std::nullopt);
+    }
+    if (!context.options.reference) kernel = make_kernel(view, views);
+    if (kernel == nullptr) {
+      for (const auto& one : views) ensure(!one, "%{}: a view without a kernel that reads it", instruction.name);
+      kernel = make_reference_kernel(context.program, instruction, view, context.world.rank(), context.world.size());
+      require(kernel != nullptr, "%{}: {} cannot be run{}", instruction.name, instruction.op->name,
+              instruction.source().empty() ? "" : " (" + instruction.source() + ")");
+      context.fallbacks.emplace_back(instruction.op->name);
+    }
+    context.workspace_bytes = std::max(context.workspace_bytes, kernel->workspace_bytes());
+    made = std::make_unique<KernelStep>(std::move(kernel), operand_buffers(*schedule_, instruction), result_buffers(*schedule_, id));
+  }
+  steps_.push_back(std::move(made));
+  flops_.push_back(flops);
+  names_.push_back(instruction.name);
+}
+
+void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::span<std::byte* const> results, RunState& state) {
+  for (std::size_t b = 0; b < pointers_.size(); ++b) {
+    const Buffer& buffer = schedule_->buffers[b];
+    switch (buffer.place) {
+      case Place::kArena: pointers_[b] = arena + buffer.offset; break;
+      case Place::kParameter: pointers_[b] = at(parameters, buffer.index); break;
+      case Place::kResult: pointers_[b] = at(results, buffer.index); break;
+      case Place::kConstant: pointers_[b] = const_cast<std::byte*>(constant_of_[b]); break;  // NOLINT: never written
+    }
+  }
+  results_.assign(results.begin(), results.end());
+  const Frame frame{pointers_, state};
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    steps_[i]->run(frame);
+    state.flops += flops_[i];
+  }
+  deliver();
+}
+
+void Plan::deliver() const {
+  const auto& results = schedule_->results;
+  for (std::size_t k = 0; k < results.size(); ++k)
+    if (results[k].staging != kNoBuffer)
+      copy_bytes(at(pointers_, results[k].staging), at(pointers_, results[k].source.buffer), result_bytes_[k]);
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    if (results[k].delivery != Delivery::kCopy) continue;
+    const BufferId from = results[k].staging != kNoBuffer ? results[k].staging : results[k].source.buffer;
+    copy_bytes(results_[k], at(pointers_, from), result_bytes_[k]);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tile_program.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "strided.h"
+
+namespace tessera {
+namespace {
+
+// An iota's elements [start, start + count).
+template <class T>
+void fill_iota(const TileLoad& load, std::byte* to, std::int64_t start, std::int64_t count) {
+  T* out = reinterpret_cast<T*>(to);
+  std::int64_t value = (start / load.inner) % load.size;
+  std::int64_t left = load.inner - start % load.inner;  // elements with this value
+  for (std::int64_t i = 0; i < count;) {
+    const std::int64_t run = std::min(left, count - i);
+    if constexpr (is_float(kDTypeOf<T>)) {
+      const T element = static_cast<T>(static_cast<double>(value));
+      std::fill_n(out + i, run, element);
+    } else {
+      std::fill_n(out + i, run, static_cast<T>(value));
+    }
+    i += run;
+    left = load.inner;
+    if (++value == load.size) value = 0;
+  }
+}
+
+class Runner {
+ public:
+  Runner(const TileProgram& program, const KernelArgs& args) : program_(program), args_(args) {
+    pointers_.resize(program.slots.size());
+    starts_.resize(program.slots.size());
+    steps_.resize(program.slots.size());
+    for (std::size_t s = 0; s < program.slots.size(); ++s) {
+      const TileSlot& slot = program.slots[s];
+      if (slot.input >= 0)
+        starts_[s] = const_cast<std::byte*>(at(args.in, slot.input));  // NOLINT: read only, by construction
+      else if (slot.output >= 0)
+        starts_[s] = at(args.out, slot.output);
+      else
+        starts_[s] = args.workspace + at(program.register_offsets, slot.register_index);
+      steps_[s] = slot.input >= 0 || slot.output >= 0 ? slot.element_bytes : 0;
+    }
+  }
+
+  void run() {
+    for (const TileLoad& load : program_.loads)
+      if (load.is_splat())
+        fill_elements(at(starts_, load.slot), at(args_.in, load.input) + load.offset * load.element_bytes, load.element_bytes,
+                      std::min(program_.tile, program_.element_count));
+    for (std::int64_t start = 0; start < program_.element_count; start += program_.tile)
+      run_tile(start, std::min(program_.tile, program_.element_count - start));
+  }
+
+ private:
+  void run_tile(std::int64_t start, std::int64_t count) {
+    for (std::size_t s = 0; s < starts_.size(); ++s) pointers_[s] = starts_[s] + start * steps_[s];
+    for (const TileLoad& load : program_.loads)
+      if (!load.is_splat()) fill(load, start, count);
+    for (const TileStep& step : program_.steps) {
+      if (step.function != nullptr) {
+        kernels::TileArgs tile{at(pointers_, step.out), {}, count};
+        for (int i = 0; i < step.in_count; ++i) tile.in[i] = at(pointers_, step.in[i]);
+        step.function(tile);
+      } else if (step.move_bytes > 0) {
+        std::memmove(at(pointers_, step.out), at(pointers_, step.in[0]), static_cast<std::size_t>(count * step.move_bytes));
+      } else {
+        run_reference(step, count);
+      }
+    }
+  }
+
+  void fill(const TileLoad& load, std::int64_t start, std::int64_t count) {
+    std::byte*& to = at(pointers_, load.slot);
+    if (load.input < 0) {
+      visit_dtype(load.dtype, [&]<class T>() { fill_iota<T>(load, to, start, count); });
+      return;
+    }
+    const std::byte* base = at(args_.in, load.input);
+    const int last = isize(load.dims) - 1;
+    constexpr int kMaxDims = 16;
+    std::array<std::int64_t, kMaxDims> index{};
+    std::int64_t rest = start;
+    std::int64_t element = load.offset;
+    for (int d = last; d >= 0; --d) {
+      at(index, d) = rest % at(load.dims, d);
+      rest /= at(load.dims, d);
+      element += at(index, d) * at(load.strides, d);
+    }
+    const std::int64_t inner = at(load.dims, last);
+    const std::int64_t stride = at(load.strides, last);
+    if (stride == 1 && at(index, last) + count <= inner) {  // the tile lies within one run: read it where it is
+      to = const_cast<std::byte*>(base) + element * load.element_bytes;  // NOLINT: read only
+      return;
+    }
+    std::byte* out = to;
+    for (std::int64_t done = 0; done < count;) {
+      const std::int64_t run = std::min(inner - at(index, last), count - done);
+      copy_run(load, out, base + element * load.element_bytes, run, stride);
+      out += run * load.element_bytes;
+      done += run;
+      at(index, last) += run;
+      element += run * stride;
+      for (int d = last; d >= 0 && at(index, d) == at(load.dims, d); --d) {
+        element -= at(index, d) * at(load.strides, d);
+        at(index, d) = 0;
+        if (d == 0) break;
+        ++at(index, d - 1);
+        element += at(load.strides, d - 1);
+      }
+    }
+  }
+  static void copy_run(const TileLoad& load, std::byte* to, const std::byte* from, std::int64_t count, std::int64_t stride) {
+    if (stride == 1)
+      std::memcpy(to, from, static_cast<std::size_t>(count * load.element_bytes));
+    else if (stride == 0)
+      fill_elements(to, from, load.element_bytes, count);
+    else
+      StridedCopy(load.element_bytes, {count}, {stride}, {1}).run(from, to);
+  }
+
+  void run_reference(const TileStep& step, std::int64_t count) {
+    const OpView& row = *step.reference;
+    OpView view{row.op, {}, row.result.with_dims({count}), row.attributes, row.called};
+    std::vector<Literal> operands;
+    for (int i = 0; i < step.in_count; ++i) {
+      view.operands.push_back(at(row.operands, i).with_dims({count}));
+      Literal literal(view.operands.back());
+      std::memcpy(literal.mutable_bytes().data(), at(pointers_, step.in[i]), literal.bytes().size());
+      operands.push_back(std::move(literal));
+    }
+    const Literal out = row.op.evaluate({view, operands, {}});
+    std::memcpy(at(pointers_, step.out), out.bytes().data(), out.bytes().size());
+  }
+
+  const TileProgram& program_;
+  const KernelArgs& args_;
+  std::vector<std::byte*> starts_;
+  std::vector<std::byte*> pointers_;
+  std::vector<std::int64_t> steps_;  // bytes per element
+};
+
+}  // namespace
+
+bool TileLoad::is_splat() const {
+  return input >= 0 && std::all_of(strides.begin(), strides.end(), [](std::int64_t s) { return s == 0; });
+}
+
+void TileProgram::run(const KernelArgs& args) const {
+  if (element_count > 0) Runner(*this, args).run();
+}
+
+}  // namespace tessera
