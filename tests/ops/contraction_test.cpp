@@ -12,7 +12,8 @@ namespace {
 
 // add(a, b) of scalars, spelled as asked.
 std::string computation(const std::string& dtype, const std::string& op) {
-  return fmt::format("%f {{\n  %x = {0}[] parameter(0)\n  %y = {0}[] parameter(1)\n  ROOT %z = {0}[] {1}(%y, %x)\n}}", dtype, op);
+  return fmt::format("%f {{\n  %x = {0}[] parameter(0)\n  %y = {0}[] parameter(1)\n  ROOT %z = {0}[] {1}(%y, %x)\n}}",
+                     dtype, op);
 }
 
 TEST(Dot, ContractsAnyDimsInAnyOrder) {
@@ -26,16 +27,20 @@ TEST(Dot, ContractsAnyDimsInAnyOrder) {
 }
 
 TEST(Dot, BatchDimsComeFirst) {
-  EXPECT_EQ(run("s32[2,1,1] dot(%a, %b), lhs_batch_dims={1}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}",
+  EXPECT_EQ(run("s32[2,1,1] dot(%a, %b), lhs_batch_dims={1}, lhs_contracting_dims={2}, rhs_batch_dims={0}, "
+                "rhs_contracting_dims={1}",
                 {"s32[1,2,2] {{{1, 2}, {3, 4}}}", "s32[2,2,1] {{{1}, {1}}, {{10}, {1}}}"}),
             "{{{3}}, {{34}}}");
 }
 
 TEST(Dot, SumsWideAndRoundsOnce) {
   // 256 + 1 + 1 in bf16 steps stays 256; summed wide it is 258.
-  EXPECT_EQ(run("bf16[] dot(%a, %b), lhs_contracting_dims={0}, rhs_contracting_dims={0}", {"bf16[3] {256, 1, 1}", "bf16[3] {1, 1, 1}"}),
+  EXPECT_EQ(run("bf16[] dot(%a, %b), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+                {"bf16[3] {256, 1, 1}", "bf16[3] {1, 1, 1}"}),
             "258");
-  EXPECT_EQ(run("f32[] dot(%a, %b), lhs_contracting_dims={0}, rhs_contracting_dims={0}", {"bf16[2] {256, 1}", "bf16[2] {1, 1}"}), "257");
+  EXPECT_EQ(run("f32[] dot(%a, %b), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+                {"bf16[2] {256, 1}", "bf16[2] {1, 1}"}),
+            "257");
 }
 
 TEST(Dot, OfPredIsOrOfAnds) {
@@ -46,20 +51,30 @@ TEST(Dot, OfPredIsOrOfAnds) {
 
 TEST(Reduce, FoldsFromTheInit) {
   const std::string matrix = "s32[2,3] {{1, 5, 3}, {4, 2, 6}}";
-  EXPECT_EQ(run("s32[2] reduce(%a, %b), dimensions={1}, to_apply=%f", {matrix, "s32[] 100"}, computation("s32", "add")), "{109, 112}");
-  EXPECT_EQ(run("s32[3] reduce(%a, %b), dimensions={0}, to_apply=%f", {matrix, "s32[] 3"}, computation("s32", "maximum")), "{4, 5, 6}");
-  EXPECT_EQ(run("s32[] reduce(%a, %b), dimensions={0,1}, to_apply=%f", {matrix, "s32[] 1"}, computation("s32", "multiply")), "720");
-  EXPECT_EQ(run("s32[2] reduce(%a, %b), dimensions={1}, to_apply=%f", {"s32[2,0] {{}, {}}", "s32[] 7"}, computation("s32", "add")), "{7, 7}");
+  EXPECT_EQ(run("s32[2] reduce(%a, %b), dimensions={1}, to_apply=%f", {matrix, "s32[] 100"}, computation("s32", "add")),
+            "{109, 112}");
+  EXPECT_EQ(
+      run("s32[3] reduce(%a, %b), dimensions={0}, to_apply=%f", {matrix, "s32[] 3"}, computation("s32", "maximum")),
+      "{4, 5, 6}");
+  EXPECT_EQ(
+      run("s32[] reduce(%a, %b), dimensions={0,1}, to_apply=%f", {matrix, "s32[] 1"}, computation("s32", "multiply")),
+      "720");
+  EXPECT_EQ(run("s32[2] reduce(%a, %b), dimensions={1}, to_apply=%f", {"s32[2,0] {{}, {}}", "s32[] 7"},
+                computation("s32", "add")),
+            "{7, 7}");
 }
 
 TEST(Reduce, RunsComputationsThatAreNoKnownReduction) {
   // f(acc, x) = x - acc: 0 -> 1 -> 4 -> -1.
-  EXPECT_EQ(run("s32[1] reduce(%a, %b), dimensions={1}, to_apply=%f", {"s32[1,3] {{1, 5, 3}}", "s32[] 0"}, computation("s32", "subtract")),
+  EXPECT_EQ(run("s32[1] reduce(%a, %b), dimensions={1}, to_apply=%f", {"s32[1,3] {{1, 5, 3}}", "s32[] 0"},
+                computation("s32", "subtract")),
             "{-1}");
 }
 
 TEST(Reduce, MinAndMaxOfNanAreNan) {
-  EXPECT_EQ(run("f32[] reduce(%a, %b), dimensions={0}, to_apply=%f", {"f32[3] {1, nan, 3}", "f32[] -inf"}, computation("f32", "maximum")), "nan");
+  EXPECT_EQ(run("f32[] reduce(%a, %b), dimensions={0}, to_apply=%f", {"f32[3] {1, nan, 3}", "f32[] -inf"},
+                computation("f32", "maximum")),
+            "nan");
 }
 
 TEST(Reduce, SeveralOperandsGiveATuple) {
@@ -73,14 +88,16 @@ TEST(Reduce, SeveralOperandsGiveATuple) {
   %k = s32[] select(%g, %j, %i)
   ROOT %t = (f32[], s32[]) tuple(%v, %k)
 })";
-  EXPECT_EQ(run("(f32[2], s32[2]) reduce(%a, %b, %c, %d), dimensions={1}, to_apply=%f",
-                {"f32[2,3] {{1, 5, 5}, {7, 2, 3}}", "s32[2,3] {{0, 1, 2}, {0, 1, 2}}", "f32[] -inf", "s32[] -1"}, argmax),
-            "({5, 7}, {1, 0})");
+  EXPECT_EQ(
+      run("(f32[2], s32[2]) reduce(%a, %b, %c, %d), dimensions={1}, to_apply=%f",
+          {"f32[2,3] {{1, 5, 5}, {7, 2, 3}}", "s32[2,3] {{0, 1, 2}, {0, 1, 2}}", "f32[] -inf", "s32[] -1"}, argmax),
+      "({5, 7}, {1, 0})");
 }
 
 TEST(ReductionOf, RecognisesAnOpOfTheTwoParameters) {
   const auto recognised = [](const std::string& dtype, const std::string& op) {
-    const Program program = parse_program("HloModule m\n" + computation(dtype, op) + "\nENTRY %main {\n  ROOT %x = f32[] parameter(0)\n}\n", op_table());
+    const Program program = parse_program(
+        "HloModule m\n" + computation(dtype, op) + "\nENTRY %main {\n  ROOT %x = f32[] parameter(0)\n}\n", op_table());
     return reduction_of(*program.computations[0]);
   };
   EXPECT_EQ(recognised("f32", "add"), Reduction::kSum);

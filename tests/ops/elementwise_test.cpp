@@ -7,8 +7,10 @@ namespace tessera {
 namespace {
 
 TEST(IntegerArithmetic, IsTotal) {
-  EXPECT_EQ(run("s32[4] divide(%a, %b)", {"s32[4] {7, -7, 5, -2147483648}", "s32[4] {2, 2, 0, -1}"}), "{3, -3, -1, -2147483648}");
-  EXPECT_EQ(run("s32[4] remainder(%a, %b)", {"s32[4] {7, -7, 5, -2147483648}", "s32[4] {4, 4, 0, -1}"}), "{3, -3, 5, 0}");
+  EXPECT_EQ(run("s32[4] divide(%a, %b)", {"s32[4] {7, -7, 5, -2147483648}", "s32[4] {2, 2, 0, -1}"}),
+            "{3, -3, -1, -2147483648}");
+  EXPECT_EQ(run("s32[4] remainder(%a, %b)", {"s32[4] {7, -7, 5, -2147483648}", "s32[4] {4, 4, 0, -1}"}),
+            "{3, -3, 5, 0}");
   EXPECT_EQ(run("s8[2] divide(%a, %b)", {"s8[2] {-128, 100}", "s8[2] {-1, 0}"}), "{-128, -1}");
   EXPECT_EQ(run("u8[3] divide(%a, %b)", {"u8[3] {200, 7, 255}", "u8[3] {3, 0, 255}"}), "{66, 255, 1}");
   EXPECT_EQ(run("u32[2] remainder(%a, %b)", {"u32[2] {4294967295, 9}", "u32[2] {7, 0}"}), "{3, 9}");
@@ -34,9 +36,12 @@ TEST(IntegerArithmetic, PowersOfIntegersAreExact) {
 TEST(Shifts, ByTheWidthOrMoreLeaveZerosOrTheSign) {
   const std::string by = "s8[5] {0, 1, 7, 8, -1}";
   EXPECT_EQ(run("s8[5] shift-left(%a, %b)", {"s8[5] {-3, -3, -3, -3, -3}", by}), "{-3, -6, -128, 0, 0}");
-  EXPECT_EQ(run("s8[5] shift-right-arithmetic(%a, %b)", {"s8[5] {-100, -100, -100, -100, -100}", by}), "{-100, -50, -1, -1, -1}");
-  EXPECT_EQ(run("s8[5] shift-right-logical(%a, %b)", {"s8[5] {-100, -100, -100, -100, -100}", by}), "{-100, 78, 1, 0, 0}");
-  EXPECT_EQ(run("u8[3] shift-right-arithmetic(%a, %b)", {"u8[3] {200, 200, 100}", "u8[3] {1, 9, 1}"}), "{228, 255, 50}");
+  EXPECT_EQ(run("s8[5] shift-right-arithmetic(%a, %b)", {"s8[5] {-100, -100, -100, -100, -100}", by}),
+            "{-100, -50, -1, -1, -1}");
+  EXPECT_EQ(run("s8[5] shift-right-logical(%a, %b)", {"s8[5] {-100, -100, -100, -100, -100}", by}),
+            "{-100, 78, 1, 0, 0}");
+  EXPECT_EQ(run("u8[3] shift-right-arithmetic(%a, %b)", {"u8[3] {200, 200, 100}", "u8[3] {1, 9, 1}"}),
+            "{228, 255, 50}");
   EXPECT_EQ(run("s64[2] shift-left(%a, %b)", {"s64[2] {1, 1}", "s64[2] {63, 64}"}), "{-9223372036854775808, 0}");
 }
 
@@ -112,7 +117,8 @@ TEST(Convert, IntegersWrapAndRoundOnce) {
   EXPECT_EQ(run("u32[1] convert(%a)", {"s32[1] {-1}"}), "{4294967295}");
   EXPECT_EQ(run("f32[2] convert(%a)", {"s32[2] {16777217, 16777219}"}), "{16777216, 16777220}");
   // 2^60 + 2^36 + 1: half way to the next f32 and a little more; through double it would look like a tie.
-  EXPECT_EQ(run("f32[1] convert(%a)", {"s64[1] {1152921573326323713}"}), run("f32[1] convert(%a)", {"f64[1] {1152921642045800448}"}));
+  EXPECT_EQ(run("f32[1] convert(%a)", {"s64[1] {1152921573326323713}"}),
+            run("f32[1] convert(%a)", {"f64[1] {1152921642045800448}"}));
   EXPECT_EQ(run("f32[2] convert(%a)", {"pred[2] {true, false}"}), "{1, 0}");
 }
 

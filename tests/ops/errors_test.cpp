@@ -12,7 +12,10 @@ namespace {
 
 class OpErrors : public ::testing::Test {
  protected:
-  Value in(DType dtype, Dims dims) { return ops::parameter(main, next++, Type::array(dtype, std::move(dims)), fmt::format("p{}", main.computation().size() + 1)); }
+  Value in(DType dtype, Dims dims) {
+    return ops::parameter(main, next++, Type::array(dtype, std::move(dims)),
+                          fmt::format("p{}", main.computation().size() + 1));
+  }
   Value f32(Dims dims) { return in(DType::kF32, std::move(dims)); }
   // The first line of the error.
   template <class F>
@@ -41,24 +44,27 @@ TEST_F(OpErrors, NameOpOperandsAndPlace) {
     ops::matmul(x, w);
     FAIL() << "64 met 32";
   } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()),
-              fmt::format("dot: contracting sizes differ: lhs dim 1 is 64, rhs dim 0 is 32\n"
-                          "  lhs  %p1: f32[128,64]\n"
-                          "  rhs  %p2: f32[32,256]\n"
-                          "  at   errors_test.cpp:{}, rank 0 of 1",
-                          line));
+    EXPECT_EQ(std::string(error.what()), fmt::format("dot: contracting sizes differ: lhs dim 1 is 64, rhs dim 0 is 32\n"
+                                                     "  lhs  %p1: f32[128,64]\n"
+                                                     "  rhs  %p2: f32[32,256]\n"
+                                                     "  at   errors_test.cpp:{}, rank 0 of 1",
+                                                     line));
   }
 }
 
 TEST_F(OpErrors, OfElementwiseOps) {
-  EXPECT_EQ(reason([&] { ops::add(f32({3, 4}), f32({4})); }), "add: dims differ: lhs is [3,4], rhs is [4]; broadcast is explicit");
+  EXPECT_EQ(reason([&] {
+              ops::add(f32({3, 4}), f32({4}));
+            }),
+            "add: dims differ: lhs is [3,4], rhs is [4]; broadcast is explicit");
   EXPECT_EQ(reason([&] { ops::add(f32({3}), in(DType::kF64, {3})); }),
             "add: element types differ: lhs is f32, rhs is f64; convert one of them");
   EXPECT_EQ(reason([&] { ops::tanh(in(DType::kS32, {3})); }), "tanh: takes floating-point elements, got s32[3]");
   EXPECT_EQ(reason([&] { ops::logical_and(f32({3}), f32({3})); }), "and: takes integer or pred elements, got f32[3]");
   EXPECT_EQ(reason([&] { ops::subtract(in(DType::kPred, {3}), in(DType::kPred, {3})); }),
             "subtract: takes floating-point or integer elements, got pred[3]");
-  EXPECT_EQ(reason([&] { ops::select(f32({3}), f32({3}), f32({3})); }), "select: the predicate must be pred, got f32[3]");
+  EXPECT_EQ(reason([&] { ops::select(f32({3}), f32({3}), f32({3})); }),
+            "select: the predicate must be pred, got f32[3]");
   EXPECT_EQ(reason([&] { ops::select(in(DType::kPred, {2}), f32({3}), f32({3})); }),
             "select: the predicate must be a scalar or have dims [3], got pred[2]");
   EXPECT_EQ(reason([&] { ops::compare(f32({3}), f32({3}), CompareDirection::kLt, CompareType::kSigned); }),
@@ -70,30 +76,59 @@ TEST_F(OpErrors, OfElementwiseOps) {
 TEST_F(OpErrors, OfOpsThatMoveElements) {
   EXPECT_EQ(reason([&] { ops::reshape(f32({3, 5}), {4, 4}); }), "reshape: f32[3,5] has 15 elements, f32[4,4] has 16");
   EXPECT_EQ(reason([&] { ops::broadcast(f32({3}), {3, 4}, {1}); }), "broadcast: operand dim 0 is 3, result dim 1 is 4");
-  EXPECT_EQ(reason([&] { ops::broadcast(f32({3, 3}), {3, 3}, {1, 1}); }), "broadcast: dimensions names dim 1 twice: {1,1}");
-  EXPECT_EQ(reason([&] { ops::transpose(f32({3, 4}), {0}); }), "transpose: dimensions={0} needs one entry per dim of f32[3,4]");
+  EXPECT_EQ(reason([&] {
+              ops::broadcast(f32({3, 3}), {3, 3}, {1, 1});
+            }),
+            "broadcast: dimensions names dim 1 twice: {1,1}");
+  EXPECT_EQ(reason([&] {
+              ops::transpose(f32({3, 4}), {0});
+            }),
+            "transpose: dimensions={0} needs one entry per dim of f32[3,4]");
   EXPECT_EQ(reason([&] { ops::transpose(f32({3, 4}), {0, 2}); }), "transpose: dimensions 2 is out of range for 2 dims");
   EXPECT_EQ(reason([&] { ops::slice_dim(f32({3}), 0, 1, 4); }), "slice: dim 0: [1:4] does not lie within size 3");
   EXPECT_EQ(reason([&] { ops::pad(f32({3}), f32({}), {{-2, -2, 0}}); }), "pad: dim 0: padding -2_-2_0 leaves size -1");
-  EXPECT_EQ(reason([&] { ops::pad(f32({3}), f32({1}), {{1, 1, 0}}); }), "pad: the padding value must be a scalar, got f32[1]");
-  EXPECT_EQ(reason([&] { ops::concatenate({f32({3, 4}), f32({3, 5})}, 0); }), "concatenate: dim 1 of operand 1 is 5, of operand 0 4");
-  EXPECT_EQ(reason([&] { ops::iota(main, Type::array(DType::kS32, {3}), 1); }), "iota: iota_dimension 1 is out of range for 1 dims");
-  EXPECT_EQ(reason([&] { ops::get_tuple_element(f32({3}), 0); }), "get-tuple-element: the operand must be a tuple, got f32[3]");
+  EXPECT_EQ(reason([&] {
+              ops::pad(f32({3}), f32({1}), {{1, 1, 0}});
+            }),
+            "pad: the padding value must be a scalar, got f32[1]");
+  EXPECT_EQ(reason([&] {
+              ops::concatenate({f32({3, 4}), f32({3, 5})}, 0);
+            }),
+            "concatenate: dim 1 of operand 1 is 5, of operand 0 4");
+  EXPECT_EQ(reason([&] { ops::iota(main, Type::array(DType::kS32, {3}), 1); }),
+            "iota: iota_dimension 1 is out of range for 1 dims");
+  EXPECT_EQ(reason([&] { ops::get_tuple_element(f32({3}), 0); }),
+            "get-tuple-element: the operand must be a tuple, got f32[3]");
   EXPECT_EQ(reason([&] { ops::get_tuple_element(ops::tuple(main, {f32({3})}), 1); }),
             "get-tuple-element: index 1 is out of range for a tuple of 1");
 }
 
 TEST_F(OpErrors, OfDotAndReduce) {
-  EXPECT_EQ(reason([&] { ops::dot(f32({2, 3}), f32({3, 2}), {{0}, {1}, {}, {0}}); }), "dot: 1 batch dims of lhs, 0 of rhs");
-  EXPECT_EQ(reason([&] { ops::dot(f32({2, 3}), f32({2, 3}), {{0}, {0}, {0}, {0}}); }), "dot: lhs dim 0 is both batch and contracting");
-  EXPECT_EQ(reason([&] { ops::dot(f32({2, 3}), f32({2, 3}), {{}, {4}, {}, {0}}); }),
+  EXPECT_EQ(reason([&] {
+              ops::dot(f32({2, 3}), f32({3, 2}), {{0}, {1}, {}, {0}});
+            }),
+            "dot: 1 batch dims of lhs, 0 of rhs");
+  EXPECT_EQ(reason([&] {
+              ops::dot(f32({2, 3}), f32({2, 3}), {{0}, {0}, {0}, {0}});
+            }),
+            "dot: lhs dim 0 is both batch and contracting");
+  EXPECT_EQ(reason([&] {
+              ops::dot(f32({2, 3}), f32({2, 3}), {{}, {4}, {}, {0}});
+            }),
             "dot: lhs_contracting_dims 4 is out of range for 2 dims");
   const ComputationId sum = ops::reduction_computation(program, Reduction::kSum, DType::kF64);
-  EXPECT_EQ(reason([&] { ops::reduce({f32({2, 3})}, {f32({})}, {0}, sum); }),
+  EXPECT_EQ(reason([&] {
+              ops::reduce({f32({2, 3})}, {f32({})}, {0}, sum);
+            }),
             "reduce: parameter 0 of to_apply %sum_f64 is f64[], the elements are f32[]");
-  EXPECT_EQ(reason([&] { ops::reduce({f32({2, 3})}, {f32({}), f32({})}, {0}, sum); }),
+  EXPECT_EQ(reason([&] {
+              ops::reduce({f32({2, 3})}, {f32({}), f32({})}, {0}, sum);
+            }),
             "reduce: needs an init per operand, got 3 operands in all");
-  EXPECT_EQ(reason([&] { ops::reduce({f32({2, 3})}, {f32({})}, {2}, sum); }), "reduce: dimensions 2 is out of range for 2 dims");
+  EXPECT_EQ(reason([&] {
+              ops::reduce({f32({2, 3})}, {f32({})}, {2}, sum);
+            }),
+            "reduce: dimensions 2 is out of range for 2 dims");
 }
 
 }  // namespace

@@ -68,7 +68,8 @@ TEST(Evaluate, StopsLoopsAtTheTripLimit) {
 TEST(Evaluate, RunsDevicesOfALoopWithoutCollectivesEachForItself) {
   Program program = parsed(kLoop);
   program.num_partitions = 2;
-  const auto results = evaluate_lockstep(program, {{Literal::scalar<std::int32_t>(2)}, {Literal::scalar<std::int32_t>(4)}});
+  const auto results =
+      evaluate_lockstep(program, {{Literal::scalar<std::int32_t>(2)}, {Literal::scalar<std::int32_t>(4)}});
   EXPECT_EQ(results[0].str(), "(0, 3)");
   EXPECT_EQ(results[1].str(), "(0, 10)");
 }
@@ -141,7 +142,9 @@ TEST(EvaluateLockstep, CollectivesInLoopsSeeAllDevices) {
 }
 
 TEST(EvaluateLockstep, PredicatesMustAgreeWhereACollectiveIsInside) {
-  EXPECT_EQ(error_text([] { evaluate_lockstep(parsed(kCollectiveLoop), {two(1, 3), two(2, 4)}); }),
+  EXPECT_EQ(error_text([] {
+              evaluate_lockstep(parsed(kCollectiveLoop), {two(1, 3), two(2, 4)});
+            }),
             "while %end: the predicate is 0 on device 0 but 1 on device 1; it must agree, as a collective is inside");
 }
 
@@ -171,7 +174,9 @@ TEST(Evaluate, OneDeviceCannotRunACollectiveAmongSeveral) {
 }
 
 TEST(Evaluate, ObserveSeesAndMayChangeEveryValue) {
-  const Program program = parsed("HloModule m\nENTRY %main {\n  %x = s32[] parameter(0)\n  %y = s32[] negate(%x)\n  ROOT %z = s32[] add(%x, %y)\n}\n");
+  const Program program = parsed(
+      "HloModule m\nENTRY %main {\n  %x = s32[] parameter(0)\n  %y = s32[] negate(%x)\n  ROOT %z = s32[] add(%x, "
+      "%y)\n}\n");
   EvaluateOptions options;
   std::vector<std::string> seen;
   options.observe = [&](std::int64_t, const Computation& computation, Id id, Literal& value) {

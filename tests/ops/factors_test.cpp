@@ -29,7 +29,8 @@ class Factors : public ::testing::Test {
 };
 
 TEST_F(Factors, OfADotAreBatchFreeAndContracting) {
-  EXPECT_EQ(of(ops::dot(f32({2, 8, 3}), f32({3, 2, 5}), {{0}, {2}, {1}, {0}})), "([i,j,l],[l,i,k])->([i,j,k]) reduce{l}");
+  EXPECT_EQ(of(ops::dot(f32({2, 8, 3}), f32({3, 2, 5}), {{0}, {2}, {1}, {0}})),
+            "([i,j,l],[l,i,k])->([i,j,k]) reduce{l}");
 }
 
 TEST_F(Factors, OfElementwiseOpsAreSharedAndScalarsHaveNone) {

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives in lockstep over six devices: which element ends up where.
+#include "tessera/ops/collectives.h"
+
+#include <gtest/gtest.h>
+
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/evaluate.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kDevices = 6;
+const ReplicaGroups kRows{{{0, 1, 2}, {3, 4, 5}}};
+const ReplicaGroups kTurned{{{2, 0, 1}, {4, 5, 3}}};
+
+// Device d holds 100*d + element number.
+std::vector<Literal> on_devices(const Dims& dims, const std::function<Value(Value)>& emit) {
+  ProgramBuilder program("collective");
+  program.program().num_partitions = kDevices;
+  Builder main = program.computation("main");
+  const Value x = ops::parameter(main, 0, Type::array(DType::kS32, dims));
+  const Value root = emit(x);
+  const auto entry = program.add(std::move(main), root);
+  std::vector<std::vector<Literal>> arguments;
+  for (std::int32_t d = 0; d < kDevices; ++d) {
+    std::vector<std::int32_t> values;
+    for (std::int32_t i = 0; i < product(dims); ++i) values.push_back(100 * d + i);
+    arguments.push_back({Literal::from<std::int32_t>(dims, values)});
+  }
+  return evaluate_lockstep(program.finish(entry), arguments);
+}
+Literal ints(const Dims& dims, const std::vector<std::int32_t>& values) { return Literal::from<std::int32_t>(dims, values); }
+
+TEST(Collectives, AllGatherJoinsInTheOrderOfTheGroup) {
+  const auto out = on_devices({2, 1}, [](Value x) { return ops::all_gather(x, 1, kTurned, 1); });
+  EXPECT_EQ(out[0], ints({2, 3}, {200, 0, 100, 201, 1, 101}));
+  EXPECT_EQ(out[2], out[0]);
+  EXPECT_EQ(out[3], ints({2, 3}, {400, 500, 300, 401, 501, 301}));
+}
+
+TEST(Collectives, ReduceScatterGivesMemberKPartK) {
+  const auto out = on_devices({3}, [](Value x) { return ops::reduce_scatter(x, 0, Reduction::kSum, kTurned, 1); });
+  EXPECT_EQ(out[2], ints({1}, {300}));
+  EXPECT_EQ(out[0], ints({1}, {303}));
+  EXPECT_EQ(out[1], ints({1}, {306}));
+  EXPECT_EQ(out[3], ints({1}, {1206}));
+}
+
+TEST(Collectives, AllReduceOfAllWhenNoGroupIsNamed) {
+  const auto out = on_devices({2}, [](Value x) { return ops::all_reduce(x, Reduction::kMax, {}, 0); });
+  for (const Literal& one : out) EXPECT_EQ(one, ints({2}, {500, 501}));
+}
+
+TEST(Collectives, AllToAllSendsPartKToMemberK) {
+  const auto out = on_devices({3}, [](Value x) { return ops::all_to_all(x, 0, kRows, 1); });
+  EXPECT_EQ(out[0], ints({3}, {0, 100, 200}));
+  EXPECT_EQ(out[1], ints({3}, {1, 101, 201}));
+  EXPECT_EQ(out[5], ints({3}, {302, 402, 502}));
+}
+
+TEST(Collectives, AllToAllOfTuplesSendsElementKToMemberK) {
+  const auto out = on_devices({2}, [](Value x) {
+    Builder& b = *x.builder;
+    std::vector<Value> parts;
+    for (int k = 0; k < 2; ++k) parts.push_back(ops::slice_dim(x, 0, k, k + 1));
+    CollectiveAttributes attributes;
+    attributes.replica_groups.groups = {{0, 3}, {1, 4}, {2, 5}};
+    const Value all = b.emit(op_table().get("all-to-all"), parts, make_attributes(attributes));
+    return ops::concatenate({ops::get_tuple_element(all, 0), ops::get_tuple_element(all, 1)}, 0);
+  });
+  EXPECT_EQ(out[0], ints({2}, {0, 300}));
+  EXPECT_EQ(out[3], ints({2}, {1, 301}));
+}
+
+TEST(Collectives, PermuteLeavesZerosWhereNothingArrives) {
+  const auto out = on_devices({2}, [](Value x) { return ops::collective_permute(x, {{{0, 4}, {4, 1}}}, 1); });
+  EXPECT_EQ(out[4], ints({2}, {0, 1}));
+  EXPECT_EQ(out[1], ints({2}, {400, 401}));
+  EXPECT_EQ(out[0], ints({2}, {0, 0}));
+}
+
+TEST(Collectives, BroadcastComesFromTheFirstOfTheGroup) {
+  const auto out = on_devices({1}, [](Value x) {
+    CollectiveAttributes attributes;
+    attributes.replica_groups.groups = {{3, 1}, {0, 5}};
+    return x.builder->emit(op_table().get("collective-broadcast"), {x}, make_attributes(attributes));
+  });
+  EXPECT_EQ(out[1], ints({1}, {300}));
+  EXPECT_EQ(out[5], ints({1}, {0}));
+  EXPECT_EQ(out[2], ints({1}, {0}));
+}
+
+TEST(Collectives, SeveralOperandsTravelTogether) {
+  const auto out = on_devices({2}, [](Value x) {
+    Builder& b = *x.builder;
+    CollectiveAttributes attributes;
+    attributes.replica_groups = kRows;
+    const auto add = ops::reduction_computation(b.program(), Reduction::kSum, DType::kS32);
+    const Value both = b.emit(op_table().get("all-reduce"), {x, ops::slice_dim(x, 0, 0, 1)}, make_attributes(attributes), {.called = {add}});
+    return ops::concatenate({ops::get_tuple_element(both, 1), ops::get_tuple_element(both, 0)}, 0);
+  });
+  EXPECT_EQ(out[0], ints({3}, {300, 300, 303}));
+}
+
+std::string error_of(const Dims& dims, const std::function<Value(Value)>& emit) {
+  try {
+    on_devices(dims, emit);
+  } catch (const Error& error) {
+    return std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
+  }
+  return "no error";
+}
+
+TEST(Collectives, NameADeviceInNoGroupAndSizesThatDoNotSplit) {
+  EXPECT_EQ(error_of({3}, [](Value x) { return ops::all_reduce(x, Reduction::kSum, {{{0, 1}, {2, 3}}}, 1); }),
+            "all-reduce: device 4 is in no group of [2,2]<=[4]");
+  EXPECT_EQ(error_of({4}, [](Value x) { return ops::all_to_all(x, 0, kRows, 1); }),
+            "all-to-all: dim 0 is 4, which does not split into 3 parts");
+  EXPECT_EQ(error_of({4}, [](Value x) { return ops::reduce_scatter(x, 0, Reduction::kSum, kRows, 1); }),
+            "reduce-scatter: dim 0 is 4, which does not split into 3 parts");
+}
+
+}  // namespace
+}  // namespace tessera
