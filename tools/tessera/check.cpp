@@ -46,7 +46,7 @@ int run(const Arguments& arguments) {
     json.set("worst", report.worst);
     json.set("input_draws", report.input_draws);
     json.set("failures", report.failures);
-    write_text(*path, json.str() + "\n");
+    write_text(*path, json.str());
   }
   return report.passed ? kGood : kCheckFailed;
 }

@@ -46,7 +46,7 @@ int run(const Arguments& arguments) {
   if (const auto path = arguments.value("json")) {
     JsonObject json = stats_json(program_stats(partitioned.program));
     json.set("milliseconds", time.count());
-    write_text(*path, json.str() + "\n");
+    write_text(*path, json.str());
   }
   return kGood;
 }

@@ -8,7 +8,7 @@ int run(const Arguments& arguments) {
   const ProgramStats stats = program_stats(read_program(arguments));
   const auto path = arguments.value("json");
   if (path != "-") write_text("-", stats_text(stats));
-  if (path) write_text(*path, stats_json(stats).str() + "\n");
+  if (path) write_text(*path, stats_json(stats).str());
   return kGood;
 }
 
