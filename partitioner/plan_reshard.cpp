@@ -68,7 +68,7 @@ ReshardStep free_step(const Type& global, StepKind kind, const Sharding& after) 
 ReshardStep intersect_step(const Type& global, const Sharding& from, const Sharding& to) {
   const Placement before = placement_of(global, from);
   const Placement after = placement_of(global, to);
-  const auto exchange = reshard::exchange_any(before, after);
+  const auto exchange = reshard::exchange_between(before, after);
   return {StepKind::kIntersect,
           -1,
           -1,
@@ -152,7 +152,10 @@ ReshardPlan plan_to_maximal(const Type& global, const Sharding& from, const Shar
 ReshardPlan plan_between(const Type& global, const Sharding& from, const Sharding& to) {
   ReshardPlan plan{global, from, to, {}};
   if (same_placement(global, from, to)) return plan;
-  if (const auto space = reshard::make_space(global, from, to)) {
+  // A whole value lies so on every mesh.
+  const Sharding source = from.is_replicated() ? Sharding::replicated(to.mesh, global.ndim()) : from;
+  const Sharding target = to.is_replicated() ? Sharding::replicated(from.mesh, global.ndim()) : to;
+  if (const auto space = reshard::make_space(global, source, target)) {
     append_moves(plan, *space, reshard::find_moves(*space));
     return plan;
   }

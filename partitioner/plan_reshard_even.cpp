@@ -37,21 +37,29 @@ Pairing pair_up(const DimDigits& dim, std::vector<AxisRef>& cuts) {
   return Pairing::kDone;
 }
 
+void append(std::vector<AxisRef>& all, const std::vector<AxisRef>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
 std::optional<Digits> digits_of(const Placement& before, const Placement& after) {
   const Sharding& old_sharding = before.sharding;
   const Sharding& new_sharding = after.sharding;
-  if (!(old_sharding.mesh == new_sharding.mesh) || old_sharding.partial != new_sharding.partial) return std::nullopt;
-  std::vector<AxisRef> cuts = old_sharding.used_axes();
-  const auto more = new_sharding.used_axes();
-  cuts.insert(cuts.end(), more.begin(), more.end());
+  if (!(old_sharding.mesh == new_sharding.mesh) || merge_axes(old_sharding.partial) != merge_axes(new_sharding.partial))
+    return std::nullopt;
+  std::vector<AxisRef> cuts;
+  for (const Sharding* sharding : {&old_sharding, &new_sharding}) {
+    for (const auto& dim : sharding->dims) append(cuts, merge_axes(dim.axes));
+    append(cuts, merge_axes(sharding->partial));
+    append(cuts, sharding->manual);
+  }
   while (true) {
     auto units = common_units(old_sharding.mesh, cuts);
     if (!units) return std::nullopt;
     Digits out{std::move(*units), {}};
     Pairing state = Pairing::kDone;
     for (int d = 0; d < old_sharding.ndim() && state == Pairing::kDone; ++d) {
-      out.dims.push_back(
-          {cut_axes(at(old_sharding.dims, d).axes, out.units), cut_axes(at(new_sharding.dims, d).axes, out.units)});
+      out.dims.push_back({cut_axes(merge_axes(at(old_sharding.dims, d).axes), out.units),
+                          cut_axes(merge_axes(at(new_sharding.dims, d).axes), out.units)});
       state = pair_up(out.dims.back(), cuts);
     }
     if (state == Pairing::kImpossible) return std::nullopt;

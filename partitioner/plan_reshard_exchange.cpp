@@ -268,4 +268,8 @@ Exchange exchange_any(const Placement& before, const Placement& after) {
   return out;
 }
 
+Exchange exchange_between(const Placement& before, const Placement& after) {
+  return count_pieces(before, after) ? exchange_even(before, after) : exchange_any(before, after);
+}
+
 }  // namespace tessera::reshard

@@ -39,6 +39,8 @@ std::optional<PieceCount> count_pieces(const Placement& before, const Placement&
 Exchange exchange_even(const Placement& before, const Placement& after);
 /// Between any two placements over the same devices (partial axes equal): pieces are boxes, gathered into rounds greedily.
 Exchange exchange_any(const Placement& before, const Placement& after);
+/// The even form where there is one, else any.
+Exchange exchange_between(const Placement& before, const Placement& after);
 /// The tiles of one dim change length, on the same axes: neighbours pass on what moved.
 Exchange exchange_lengths(const Placement& before, const Placement& after, int dim);
 /// Elements along the dim that one device receives in exchange_lengths, and its permutes.

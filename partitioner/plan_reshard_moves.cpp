@@ -313,7 +313,6 @@ class Moves {
       if (dim.count == 0) continue;
       const auto tiles = space_.tiles(dim);
       const auto size = at(space_.sizes, slot);
-      if (dim.length * tiles == size) continue;
       for (const auto length : space_.lengths(slot, tiles)) {
         if (length == dim.length) continue;
         const auto count = count_realign({size, tiles, dim.length, 0, dim.length}, {size, tiles, length, 0, length});

@@ -64,6 +64,23 @@ void choose_slots(Space& space, const Sharding& from, const Sharding& to) {
   for (const int d : space.dims) space.sizes.push_back(space.global.dim(d));
 }
 
+// How many tiles a dim may come to have: products of units. With many units only what source and target have counts.
+std::vector<std::int64_t> tile_counts_of(const Space& space, const Sharding& from, const Sharding& to) {
+  constexpr int kFew = 4;
+  std::vector<std::int64_t> counts{1};
+  if (space.unit_count() <= kFew) {
+    for (const AxisRef& unit : space.units)
+      for (std::size_t i = counts.size(); i > 0; --i) counts.push_back(counts[i - 1] * unit.size);
+  } else {
+    for (const Sharding* end : {&from, &to})
+      for (int d = 0; d < end->ndim(); ++d) counts.push_back(end->tiles(d));
+  }
+  std::sort(counts.begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  counts.erase(counts.begin());  // 1
+  return counts;
+}
+
 }  // namespace
 
 std::size_t StateHash::operator()(const State& state) const {
@@ -141,12 +158,11 @@ std::vector<std::int64_t> Space::lengths(int slot, std::int64_t count) const {
   const auto size = at(sizes, slot);
   if (count == 1) return {size};
   std::vector<std::int64_t> out{ceil_div(size, count)};
-  for (const State* end : {&start, &goal}) {
-    const DimState& dim = at(end->dims, slot);
-    const auto its = tiles(dim);
+  for (const auto other : tile_counts) {
+    const auto canonical = ceil_div(size, other);
     std::int64_t length = 0;
-    if (its % count == 0 && its > count) length = dim.length * (its / count);
-    if (its > 1 && count % its == 0 && dim.length % (count / its) == 0) length = dim.length / (count / its);
+    if (other % count == 0) length = canonical * (other / count);
+    if (count % other == 0 && canonical % (count / other) == 0) length = canonical / (count / other);
     if (length > 0 && std::find(out.begin(), out.end(), length) == out.end()) out.push_back(length);
   }
   return out;
@@ -238,6 +254,7 @@ std::optional<Space> make_space(const Type& global, const Sharding& from, const 
   space.units = std::move(*units);
   choose_slots(space, from, *target);
   if (space.slots() > kMaxSlots) return std::nullopt;
+  space.tile_counts = tile_counts_of(space, from, *target);
   space.start = state_of(space, from);
   space.goal = state_of(space, *target);
   space.goal.to_order = space.other_order.has_value();

@@ -47,9 +47,10 @@ struct Space {
   std::vector<AxisRef> manual;
   Reduction from_reduction = Reduction::kSum;
   Reduction to_reduction = Reduction::kSum;
-  std::vector<int> dims;        // slot -> dim of the array: those the search may shard
-  Dims sizes;                   // slot -> global size
-  std::int64_t rest_bytes = 1;  // bytes of one element times the sizes of all other dims
+  std::vector<int> dims;                  // slot -> dim of the array: those the search may shard
+  Dims sizes;                             // slot -> global size
+  std::int64_t rest_bytes = 1;            // bytes of one element times the sizes of all other dims
+  std::vector<std::int64_t> tile_counts;  // above 1, that a dim may come to have
   State start;
   State goal;
 
@@ -66,7 +67,8 @@ struct Space {
   [[nodiscard]] const Mesh& mesh_of(const State& state) const;
   [[nodiscard]] Sharding sharding(const State& state) const;
   [[nodiscard]] std::vector<DimPlacement> placement(const State& state) const;
-  /// The tile lengths that are worth having for `tiles` tiles of a slot: canonical, or boundaries of source or target.
+  /// The tile lengths that are worth having for `tiles` tiles of a slot: those whose
+  /// boundaries are among a canonical tiling's.
   [[nodiscard]] std::vector<std::int64_t> lengths(int slot, std::int64_t tiles) const;
 };
 

@@ -76,8 +76,8 @@ bool cut_digits(const std::vector<Digit>& digits, std::int64_t stride, std::int6
 // The sub-axes of `mesh` that step by `stride` and have `size` values, major to minor.
 bool digit_axes(const Mesh& mesh, const std::vector<std::int64_t>& strides, const Digit& digit,
                 std::vector<AxisRef>& out) {
-  std::int64_t left = digit.size;
-  for (int a = 0; a < mesh.axis_count() && left > 1; ++a) {
+  std::int64_t covered = 1;
+  for (int a = 0; a < mesh.axis_count(); ++a) {
     const auto low = at(strides, a);
     const auto high = low * at(mesh.axes(), a).size;
     const auto from = std::max(low, digit.stride);
@@ -85,9 +85,9 @@ bool digit_axes(const Mesh& mesh, const std::vector<std::int64_t>& strides, cons
     if (from >= to) continue;
     if (from % low != 0 || to % from != 0 || high % to != 0) return false;
     out.push_back({a, high / to, to / from});
-    left /= to / from;
+    covered *= to / from;
   }
-  return left == 1;
+  return covered == digit.size;
 }
 
 std::optional<Sharding> translate(const Mesh& mesh, const Sharding& to, const std::vector<Digit>& digits) {
