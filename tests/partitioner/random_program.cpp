@@ -43,7 +43,7 @@ class Generator {
     const int parameters = 2 + static_cast<int>(dice_.below(2));
     for (int p = 0; p < parameters; ++p) {
       const Value value = ops::parameter(main_, p, Type::array(DType::kF32, dims()), fmt::format("p{}", p));
-      if (!dice_.one_in(8)) annotate(value);
+      annotate(value);
       values_.push_back(value);
     }
     while (made_ < options_.instructions) step();

@@ -32,7 +32,7 @@ std::string failure_of(const Program& program) {
 
 // The smallest number of instructions at which a seed still fails.
 std::string smallest_failure(std::uint64_t seed) {
-  for (int instructions = 1; instructions <= 8; ++instructions) {
+  for (int instructions = 1; instructions <= 11; ++instructions) {
     const Program program = testing::random_program(seed, {.instructions = instructions});
     if (const auto failure = failure_of(program); !failure.empty())
       return fmt::format("seed {} with {} ops:\n{}\n{}", seed, instructions, failure, print_program(program));
