@@ -53,8 +53,11 @@ Session::Compiled compile_cut(const Program& program, const RunReason& reason) {
   options.name = reason.text;
   Session::Compiled out;
   out.results = root_shardings(program);
-  const Program local = program.num_partitions > 1 ? partition(program).program : program;
+  Partitioned parts;
+  if (program.num_partitions > 1) parts = partition(program);
+  const Program& local = program.num_partitions > 1 ? parts.program : program;
   out.executable = compile(local, *state.world, options);
+  state.programs.push_back({reason.text, std::move(parts.notes), program_stats(local), out.executable->memory()});
   return out;
 }
 

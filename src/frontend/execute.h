@@ -40,6 +40,7 @@ RunReason run_reason(RunReason::Kind kind, const std::source_location& where, co
 /// What a rank needs to run programs; one per RankContext.
 struct Session {
   std::shared_ptr<ProcessGroup> world;
+  JobInfo job;
   std::optional<Mesh> mesh;           // set_default_mesh
   std::int64_t planned_devices = 0;   // plan_for_devices
   std::int64_t sequence = 0;          // of executions
@@ -49,6 +50,7 @@ struct Session {
     std::vector<Sharding> results;
   };
   std::unordered_map<std::size_t, Compiled> cache;
+  std::vector<CompiledProgram> programs;
 };
 Session& session();
 

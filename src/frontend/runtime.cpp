@@ -8,6 +8,7 @@
 #include "execute.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/collectives/virtual_ranks.h"
+#include "tessera/collectives/world.h"
 
 namespace tessera {
 
@@ -16,8 +17,39 @@ void join_world(ProcessGroup& world) { join_world(std::shared_ptr<ProcessGroup>(
 
 // ---- Runtime ------------------------------------------------------------------------------------------------------------
 
-Runtime::Runtime(int /*argc*/, char** /*argv*/) { session(); }
-Runtime::~Runtime() = default;
+namespace {
+
+void join_communicator(const Communicator& communicator) {
+  Session& state = session();
+  state.world = communicator.shared_group();
+  constexpr int kThreadsPerRank = 1;
+  state.job = {communicator.size(), communicator.node_count(), false, communicator.host_names(),
+               communicator.crowding_note(kThreadsPerRank)};
+}
+
+// Lets go of everything that holds the world's groups, before the world ends.
+void leave_world() {
+  RankContext::current().set(std::make_shared<Trace>());
+  RankContext::current().set(std::make_shared<Session>());
+  clear_compile_cache();
+}
+
+}  // namespace
+
+JobInfo job_info() {
+  JobInfo out = session().job;
+  out.ranks = session().world->size();
+  return out;
+}
+
+Runtime::Runtime(int argc, char** argv) {
+  if (RankContext::current().get<Session>().world) return;
+  communicator_ = std::make_unique<Communicator>(make_world(argc, argv));
+  join_communicator(*communicator_);
+}
+Runtime::~Runtime() {
+  if (communicator_) leave_world();
+}
 int Runtime::rank() const { return session().world->rank(); }
 int Runtime::rank_count() const { return session().world->size(); }
 
@@ -48,6 +80,7 @@ int run_virtually(int count, const std::vector<char*>& arguments, const std::fun
   std::vector<int> results(static_cast<std::size_t>(count), 0);
   run_virtual_ranks(count, [&](ProcessGroup& world) {
     join_world(world);
+    session().job.is_virtual = true;
     std::vector<char*> own = arguments;
     own.push_back(nullptr);
     at(results, world.rank()) = body(static_cast<int>(arguments.size()), own.data());
@@ -63,11 +96,18 @@ int launch(int argc, char** argv, const std::function<int(int, char**)>& body) {
   try {
     std::vector<char*> arguments(argv, argv + argc);
     if (const int count = take_virtual_ranks(arguments); count > 0) return run_virtually(count, arguments, body);
-    return body(argc, argv);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return 1;
   }
+  Communicator communicator = make_world(argc, argv);
+  int result = 0;
+  const int failed = guard_main(communicator, [&] {
+    join_communicator(communicator);
+    result = body(argc, argv);
+    leave_world();
+  });
+  return failed != 0 ? failed : result;
 }
 
 // ---- devices and meshes -------------------------------------------------------------------------------------------------
@@ -93,6 +133,8 @@ Mesh default_mesh() {
   const Session& state = session();
   return state.mesh ? *state.mesh : Mesh({{"data", device_count()}});
 }
+
+const std::vector<CompiledProgram>& compiled_programs() { return session().programs; }
 
 LazyCounters lazy_counters() {
   LazyCounters out = session().counters;

@@ -14,16 +14,20 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tessera/collectives/process_group.h"
 #include "tessera/partitioner/partition.h"
+#include "tessera/runtime/executable.h"
 #include "tessera/sharding/mesh.h"
 
 namespace tessera {
 
+class Communicator;
+
 class Runtime {
  public:
-  /// Without mpirun: one rank. Within launch() with --virtual_ranks: the virtual rank.
+  /// Without mpirun: one rank. Within launch(): the rank that it made.
   Runtime(int argc, char** argv);
   ~Runtime();
   Runtime(const Runtime&) = delete;
@@ -32,11 +36,24 @@ class Runtime {
   [[nodiscard]] int rank() const;
   [[nodiscard]] int rank_count() const;
   [[nodiscard]] bool is_master() const { return rank() == 0; }
+
+ private:
+  std::unique_ptr<Communicator> communicator_;  // none within launch()
 };
 
-/// Runs `body` as each rank of the job. `--virtual_ranks N` (taken out of argv) makes N ranks as threads of this process.
-/// An exception is printed with its rank; the result is then 1.
+/// Runs `body` as each rank of the job: those that mpirun started, or one. `--virtual_ranks N` (taken out of argv) makes N ranks as
+/// threads of this process. An exception is printed with its rank and ends all ranks; the result is then 1.
 int launch(int argc, char** argv, const std::function<int(int, char**)>& body);
+
+/// Where this rank's job runs.
+struct JobInfo {
+  int ranks = 1;
+  int nodes = 1;
+  bool is_virtual = false;             // ranks are threads
+  std::vector<std::string> hosts;      // one per rank
+  std::string crowding;                // a warning where cores are too few, else ""
+};
+JobInfo job_info();
 
 /// Makes `world` the ranks that this rank's programs run on: for code that makes ranks itself (run_virtual_ranks).
 void join_world(std::shared_ptr<ProcessGroup> world);
@@ -60,6 +77,16 @@ struct StepPlan {
   Partitioned partitioned;  // program == global when there is one device
 };
 StepPlan plan_step();
+
+/// A program that this rank compiled.
+struct CompiledProgram {
+  std::string reason;                // "mark_step at train.cpp:41"
+  std::vector<CollectiveNote> notes;
+  ProgramStats stats;
+  ExecutableMemory memory;
+};
+/// Those since the start, oldest first.
+const std::vector<CompiledProgram>& compiled_programs();
 
 /// What the lazy layer did on this rank so far.
 struct LazyCounters {

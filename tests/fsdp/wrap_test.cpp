@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which modules become units, and what units do to parameters.
+#include <gtest/gtest.h>
+
+#include "frontend/on_ranks.h"
+#include "tessera/frontend/functions.h"
+#include "tessera/frontend/mark_sharding.h"
+#include "tessera/fsdp/fsdp.h"
+#include "tessera/nn/gpt2.h"
+#include "tessera/nn/layers.h"
+#include "tessera/optim/optimizer.h"
+
+namespace tessera {
+namespace {
+
+// Parameters: a 6, tower.first 12, tower.second.left 20, tower.second.right 30, tail 2.
+class Leaf : public nn::Module {
+ public:
+  explicit Leaf(std::int64_t size) { weight = add_parameter("weight", Type::array(DType::kF32, {size}), [](Builder&, const Type&) { return Value(); }); }
+  std::string_view class_name() const override { return "Leaf"; }
+  Tensor weight;
+};
+class Pair : public nn::Module {
+ public:
+  Pair(std::int64_t left, std::int64_t right) : left_(left), right_(right) {
+    add_module("left", left_);
+    add_module("right", right_);
+  }
+  std::string_view class_name() const override { return "Pair"; }
+  Leaf left_, right_;
+};
+class Tower : public nn::Module {
+ public:
+  Tower() {
+    add_module("first", first_);
+    add_module("second", second_);
+  }
+  std::string_view class_name() const override { return "Tower"; }
+  Leaf first_{12};
+  Pair second_{20, 30};
+};
+class Root : public nn::Module {
+ public:
+  Root() {
+    add_module("a", a_);
+    add_module("tower", tower_);
+    add_module("tail", tail_);
+  }
+  std::string_view class_name() const override { return "Root"; }
+  Leaf a_{6};
+  Tower tower_;
+  Leaf tail_{2};
+};
+
+std::vector<std::string> wrapped(nn::Module& root, const WrapPolicy& policy) {
+  std::vector<std::string> out;
+  for (const auto& [path, module] : modules_to_wrap(root, policy)) out.push_back(path);
+  return out;
+}
+using Paths = std::vector<std::string>;
+
+TEST(WrapPolicy, SizeCountsWhatIsNotYetWrapped) {
+  const FreshRank rank;
+  Root root;
+  // right 30 is a unit of its own; second then has 20 left, too few; tower 12 + 20 = 32 is enough.
+  EXPECT_EQ(wrapped(root, size_based_auto_wrap_policy(25)), (Paths{"tower.second.right", "tower"}));
+  EXPECT_EQ(wrapped(root, size_based_auto_wrap_policy(20)), (Paths{"tower.second.left", "tower.second.right"}));
+  EXPECT_EQ(wrapped(root, size_based_auto_wrap_policy(50)), (Paths{"tower.second"}));
+  EXPECT_EQ(wrapped(root, size_based_auto_wrap_policy(63)), Paths{});
+  EXPECT_EQ(wrapped(root, size_based_auto_wrap_policy()), Paths{});
+}
+
+TEST(WrapPolicy, ForcedLeavesAreNotEnteredAndExcludedClassesNotWrapped) {
+  const FreshRank rank;
+  Root root;
+  EXPECT_EQ(wrapped(root, size_based_auto_wrap_policy({.min_num_params = 25, .force_leaf_modules = {"Pair"}, .exclude_wrap_modules = {}})),
+            Paths{"tower"});
+  EXPECT_EQ(wrapped(root, size_based_auto_wrap_policy({.min_num_params = 25, .force_leaf_modules = {}, .exclude_wrap_modules = {"Tower"}})),
+            Paths{"tower.second.right"});
+}
+
+TEST(WrapPolicy, ClassesWrapWhereverTheyAreButNeverTheRoot) {
+  const FreshRank rank;
+  Root root;
+  EXPECT_EQ(wrapped(root, transformer_auto_wrap_policy({"Pair", "Root"})), Paths{"tower.second"});
+  EXPECT_EQ(wrapped(root, transformer_auto_wrap_policy({"Pair", "Leaf"})),
+            (Paths{"a", "tower.first", "tower.second.left", "tower.second.right", "tower.second", "tail"}));
+  EXPECT_THROW(check_classes(root, {"pair"}), Error);
+}
+
+TEST(WrapPolicy, TheDefaultIsTheRepeatedBlock) {
+  const FreshRank rank;
+  nn::GPT2Config config;
+  config.vocab_size = 13, config.n_positions = 4, config.n_embd = 8, config.n_layer = 3, config.n_head = 2;
+  nn::GPT2LMHeadModel model(config);
+  EXPECT_EQ(wrapped(model, default_wrap_policy(model)), (Paths{"transformer.h.0", "transformer.h.1", "transformer.h.2"}));
+}
+
+TEST(FullyShard, ParametersAreShardedOnDim0MinorToTensorParallelAxes) {
+  const FreshRank rank;
+  plan_for_devices(4);
+  const Mesh mesh({{"fsdp", 2}, {"model", 2}});
+  nn::GPT2Config config;
+  config.vocab_size = 13, config.n_positions = 4, config.n_embd = 8, config.n_layer = 2, config.n_head = 2;
+  nn::GPT2LMHeadModel model(config);
+  nn::shard_tensor_parallel(model, mesh, "model");
+  const auto units = fully_shard(model, {.mesh = mesh});
+  const auto sharding = [&](const char* name) { return model.parameter(name).sharding()->str(); };
+  EXPECT_EQ(sharding("transformer.wte.weight"), "{model+fsdp,-}");
+  EXPECT_EQ(sharding("transformer.wpe.weight"), "{fsdp,-}");
+  EXPECT_EQ(sharding("transformer.h.1.attn.c_attn.weight"), "{fsdp,-,model,-}");
+  EXPECT_EQ(sharding("transformer.h.1.mlp.c_proj.weight"), "{model+fsdp,-}");
+  ASSERT_EQ(units.size(), 3U);
+  EXPECT_EQ(units[0].name, "root");
+  EXPECT_EQ(units[1].name, "transformer.h.0");
+  EXPECT_EQ(units[1].elements, 12 * 8 * 8 + 13 * 8);
+  EXPECT_EQ(model.block(0).unit(), "transformer.h.0");
+}
+
+TEST(FullyShard, ATiedParameterInTwoUnitsIsAnErrorThatNamesBothPaths) {
+  const FreshRank rank;
+  plan_for_devices(2);
+  nn::GPT2Config config;
+  config.vocab_size = 13, config.n_positions = 4, config.n_embd = 8, config.n_layer = 1, config.n_head = 2;
+  nn::GPT2LMHeadModel model(config);
+  try {
+    fully_shard(model, {.mesh = Mesh({{"fsdp", 2}}), .auto_wrap_policy = transformer_auto_wrap_policy({"Embedding"})});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "transformer.wte.weight and lm_head.weight are one tied parameter, but lie in units transformer.wte and root; both "
+                 "users must be in one unit");
+  }
+}
+
+TEST(FullyShard, WrappingTwiceOrAfterTheOptimizerIsAnError) {
+  const FreshRank rank;
+  plan_for_devices(2);
+  const Mesh mesh({{"data", 2}});
+  nn::Linear first(4, 4);
+  fully_shard(first, {.mesh = mesh});
+  EXPECT_THROW(fully_shard(first, {.mesh = mesh}), Error);
+  nn::Linear second(4, 4);
+  const optim::AdamW optimizer(second.parameters(), {});
+  EXPECT_THROW(fully_shard(second, {.mesh = mesh}), Error);
+  nn::Linear third(4, 4);
+  EXPECT_THROW(fully_shard(third, {.mesh = Mesh({{"model", 2}})}), Error);
+}
+
+}  // namespace
+}  // namespace tessera

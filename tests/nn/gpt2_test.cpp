@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPT-2: names, counts, configuration, gradients.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "frontend/on_ranks.h"
+#include "tessera/frontend/functions.h"
+#include "tessera/nn/gpt2.h"
+
+namespace tessera::nn {
+namespace {
+
+GPT2Config tiny() {
+  GPT2Config config;
+  config.vocab_size = 11;
+  config.n_positions = 6;
+  config.n_embd = 6;
+  config.n_layer = 2;
+  config.n_head = 3;
+  config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = 0;
+  config.dtype = DType::kF64;
+  config.initializer_range = 0.3;
+  return config;
+}
+
+Tensor tokens_of(const std::vector<std::int32_t>& values, std::int64_t rows) {
+  return Tensor::from<std::int32_t>({rows, static_cast<std::int64_t>(values.size()) / rows}, values);
+}
+
+TEST(GPT2, ParametersHaveHuggingFacesNamesAndShapes) {
+  const FreshRank rank;
+  const GPT2LMHeadModel model(tiny());
+  std::vector<std::string> names;
+  for (const auto& parameter : model.named_parameters()) {
+    std::string dims;
+    for (const auto d : parameter.exported_dims) dims += " " + std::to_string(d);
+    names.push_back(parameter.name + dims);
+  }
+  const std::vector<std::string> start{"transformer.wte.weight 11 6",          "transformer.wpe.weight 6 6",
+                                       "transformer.h.0.ln_1.weight 6",        "transformer.h.0.ln_1.bias 6",
+                                       "transformer.h.0.attn.c_attn.weight 6 18", "transformer.h.0.attn.c_attn.bias 18",
+                                       "transformer.h.0.attn.c_proj.weight 6 6", "transformer.h.0.attn.c_proj.bias 6",
+                                       "transformer.h.0.ln_2.weight 6",        "transformer.h.0.ln_2.bias 6",
+                                       "transformer.h.0.mlp.c_fc.weight 6 24", "transformer.h.0.mlp.c_fc.bias 24",
+                                       "transformer.h.0.mlp.c_proj.weight 24 6", "transformer.h.0.mlp.c_proj.bias 6"};
+  ASSERT_GE(names.size(), start.size());
+  EXPECT_EQ(std::vector<std::string>(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(start.size())), start);
+  EXPECT_EQ(names.back(), "transformer.ln_f.bias 6");
+  EXPECT_EQ(model.all_parameter_paths().back().name, "lm_head.weight");
+}
+
+TEST(GPT2, TheSourcesConfigurationHas2196691968Parameters) {
+  const FreshRank rank;
+  const GPT2Config config = GPT2Config::from_json(
+      R"({"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "n_embd": 3072, "n_head": 24, "n_layer": 18,
+          "n_positions": 1024, "vocab_size": 50257, "model_type": "gpt2", "summary_type": "cls_index",
+          "task_specific_params": {"text-generation": {"do_sample": true, "max_length": 50}}})");
+  const GPT2LMHeadModel model(config);
+  EXPECT_EQ(model.parameter_count(), 2196691968);
+  EXPECT_EQ(lazy_counters().executions, 0);
+}
+
+TEST(GPT2, UnusedKeysAreKept) {
+  const std::string text = GPT2Config::from_json(R"({"n_embd": 8, "n_head": 2, "summary_type": "cls_index"})").to_json();
+  EXPECT_NE(text.find("\"summary_type\": \"cls_index\""), std::string::npos);
+  EXPECT_NE(text.find("\"n_embd\": 8"), std::string::npos);
+}
+
+TEST(GPT2, ConfigurationErrorsNameTheKey) {
+  const auto message = [](const std::string& json) {
+    try {
+      GPT2Config::from_json(json);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(message(R"({"n_embd": 10, "n_head": 3})"), "GPT-2 configuration: n_embd 10 does not divide by n_head 3");
+  EXPECT_EQ(message(R"({"n_embd": "wide"})"), "GPT-2 configuration: n_embd is of the wrong kind: \"wide\"");
+  EXPECT_NE(message(R"({"activation_function": "gelu_nev"})").find("did you mean \"gelu_new\""), std::string::npos);
+}
+
+TEST(GPT2, LossOfAnUntrainedModelIsNearTheUniformOne) {
+  const FreshRank rank;
+  GPT2Config config = tiny();
+  config.initializer_range = 0.02;
+  GPT2LMHeadModel model(config);
+  const Tensor tokens = tokens_of({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 1}, 2);
+  EXPECT_NEAR(model(tokens, tokens).item(), std::log(11.0), 0.05);
+}
+
+TEST(GPT2, PositionsDoNotSeeWhatComesLater) {
+  const FreshRank rank;
+  GPT2LMHeadModel model(tiny());
+  const auto first = model.logits(tokens_of({1, 2, 3, 4, 5, 6}, 1)).to_vector<double>();
+  const auto second = model.logits(tokens_of({1, 2, 3, 9, 8, 7}, 1)).to_vector<double>();
+  for (std::size_t i = 0; i < 3 * 11; ++i) EXPECT_EQ(first[i], second[i]);
+  EXPECT_NE(first[3 * 11], second[3 * 11]);
+}
+
+TEST(GPT2, IgnoredLabelsDoNotCount) {
+  const FreshRank rank;
+  GPT2LMHeadModel model(tiny());
+  const Tensor one = tokens_of({1, 2, 3, 4, 5, 6}, 1);
+  const Tensor two = tokens_of({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 1}, 2);
+  const Tensor labels = tokens_of({1, 2, 3, 4, 5, 6, -100, -100, -100, -100, -100, -100}, 2);
+  EXPECT_NEAR(model(one, one).item(), model(two, labels).item(), 1e-14);
+}
+
+// Central differences on a few elements of every parameter.
+TEST(GPT2, GradientsAgreeWithFiniteDifferences) {
+  const FreshRank rank;
+  GPT2LMHeadModel model(tiny());
+  const Tensor tokens = tokens_of({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 1}, 2);
+  model(tokens, tokens).backward();
+  mark_step();
+  for (const auto& parameter : model.named_parameters()) {
+    Tensor tensor = parameter.tensor;
+    const auto gradient = tensor.grad().to_vector<double>();
+    const Literal before = tensor.to_host();
+    const std::size_t i = (7 * gradient.size()) / 11;
+    const auto loss_at = [&](double shift) {
+      Literal moved = before;
+      moved.mutable_data<double>()[i] += shift;
+      tensor.assign(Tensor::from_host(moved));
+      const double loss = model(tokens, tokens).item();
+      mark_step();
+      return loss;
+    };
+    const double step = 1e-5;
+    const double numeric = (loss_at(step) - loss_at(-step)) / (2 * step);
+    loss_at(0);
+    EXPECT_NEAR(gradient[i], numeric, 1e-8 + 1e-6 * std::fabs(numeric)) << parameter.name;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::nn

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Optimizers against steps worked out by hand, schedules against Hugging Face's formulas.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "frontend/on_ranks.h"
+#include "tessera/frontend/functions.h"
+#include "tessera/optim/optimizer.h"
+#include "tessera/optim/schedule.h"
+
+namespace tessera::optim {
+namespace {
+
+Tensor variable(std::vector<double> values) {
+  Tensor out = Tensor::from<double>({static_cast<std::int64_t>(values.size())}, values);
+  out.set_requires_grad();
+  return out;
+}
+
+// One step on the loss sum(c * p): the gradient is c.
+void step_with_gradient(Tensor& parameter, const std::vector<double>& gradient, Optimizer& optimizer) {
+  sum(parameter * Tensor::from<double>({static_cast<std::int64_t>(gradient.size())}, gradient)).backward();
+  optimizer.step();
+  optimizer.zero_grad();
+  mark_step();
+}
+
+TEST(AdamWTest, TwoStepsAreThoseWorkedOutByHand) {
+  const FreshRank rank;
+  Tensor p = variable({1.0, -2.0});
+  AdamW optimizer({p}, {.learning_rate = 0.1, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8, .weight_decay = 0.01});
+  const std::vector<std::vector<double>> gradients{{0.5, -4.0}, {-1.0, 2.0}};
+  std::vector<double> expected{1.0, -2.0}, m{0, 0}, v{0, 0};
+  for (int t = 1; t <= 2; ++t) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      const double g = gradients[static_cast<std::size_t>(t - 1)][i];
+      expected[i] *= 1 - 0.1 * 0.01;
+      m[i] = 0.9 * m[i] + 0.1 * g;
+      v[i] = 0.99 * v[i] + 0.01 * g * g;
+      const double m_hat = m[i] / (1 - std::pow(0.9, t));
+      const double v_hat = v[i] / (1 - std::pow(0.99, t));
+      expected[i] -= 0.1 * m_hat / (std::sqrt(v_hat) + 1e-8);
+    }
+    step_with_gradient(p, gradients[static_cast<std::size_t>(t - 1)], optimizer);
+    const auto values = p.to_vector<double>();
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(values[i], expected[i], 1e-14);
+  }
+  // The first step of Adam moves every element by the learning rate, whatever the gradient's size.
+  EXPECT_EQ(optimizer.named_state().size(), 2U);
+}
+
+TEST(SgdTest, MomentumAndWeightDecayFollowPyTorch) {
+  const FreshRank rank;
+  Tensor p = variable({1.0});
+  SGD optimizer(std::vector<Tensor>{p}, {.learning_rate = 0.1, .momentum = 0.5, .weight_decay = 0.2});
+  step_with_gradient(p, {1.0}, optimizer);  // d = 1 + 0.2 = 1.2, buf = 1.2, p = 0.88
+  EXPECT_NEAR(p.item(), 0.88, 1e-15);
+  step_with_gradient(p, {1.0}, optimizer);  // d = 1 + 0.176 = 1.176, buf = 0.6 + 1.176 = 1.776, p = 0.7024
+  EXPECT_NEAR(p.item(), 0.7024, 1e-15);
+}
+
+TEST(ClipTest, GradientsAreScaledToTheGlobalNorm) {
+  const FreshRank rank;
+  Tensor a = variable({1, 1});
+  Tensor b = variable({1});
+  (sum(a * 3.0) + sum(b * std::sqrt(7.0))).backward();  // norm sqrt(9 + 9 + 7) = 5
+  const Tensor norm = clip_grad_norm({a, b}, 2.0);
+  mark_step();
+  EXPECT_NEAR(norm.item(), 5, 1e-14);
+  EXPECT_NEAR(a.grad().to_vector<double>()[1], 3 * 2 / (5 + 1e-6), 1e-14);
+  EXPECT_NEAR(b.grad().item(), std::sqrt(7.0) * 2 / (5 + 1e-6), 1e-14);
+}
+
+TEST(ClipTest, SmallGradientsStayAsTheyAre) {
+  const FreshRank rank;
+  Tensor a = variable({1});
+  sum(a * 0.5).backward();
+  clip_grad_norm({a}, 2.0);
+  mark_step();
+  EXPECT_EQ(a.grad().item(), 0.5);
+}
+
+TEST(OptimizerTest, StateExistsFromConstruction) {
+  const FreshRank rank;
+  Tensor p = variable({1, 2, 3});
+  p.set_name("p");
+  const AdamW optimizer({p}, {});
+  ASSERT_EQ(optimizer.named_state().size(), 2U);
+  EXPECT_EQ(optimizer.named_state()[0].name, "exp_avg.p");
+  EXPECT_EQ(optimizer.named_state()[1].tensor.to_vector<double>(), (std::vector<double>{0, 0, 0}));
+}
+
+TEST(OptimizerTest, AParameterBelongsToOneOptimizer) {
+  const FreshRank rank;
+  Tensor p = variable({1});
+  const AdamW first({p}, {});
+  EXPECT_THROW(AdamW({p}, {}), Error);
+}
+
+TEST(ScheduleTest, LinearWarmsUpAndFallsToZero) {
+  const Schedule schedule(ScheduleType::kLinear, 1.0, 4, 10);
+  EXPECT_DOUBLE_EQ(schedule.rate(0), 0);
+  EXPECT_DOUBLE_EQ(schedule.rate(1), 0.25);
+  EXPECT_DOUBLE_EQ(schedule.rate(4), 1);
+  EXPECT_DOUBLE_EQ(schedule.rate(7), 0.5);
+  EXPECT_DOUBLE_EQ(schedule.rate(10), 0);
+}
+
+TEST(ScheduleTest, TheOthersFollowTheirNames) {
+  EXPECT_NEAR(Schedule(ScheduleType::kCosine, 2.0, 0, 8).rate(4), 1, 1e-15);
+  EXPECT_DOUBLE_EQ(Schedule(ScheduleType::kConstant, 2.0, 5, 8).rate(0), 2);
+  EXPECT_DOUBLE_EQ(Schedule(ScheduleType::kConstantWithWarmup, 2.0, 4, 8).rate(1), 0.5);
+  EXPECT_DOUBLE_EQ(Schedule(ScheduleType::kConstantWithWarmup, 2.0, 4, 8).rate(100), 2);
+  EXPECT_EQ(schedule_from_name("cosine"), ScheduleType::kCosine);
+  EXPECT_THROW(schedule_from_name("cosinus"), Error);
+}
+
+}  // namespace
+}  // namespace tessera::optim
