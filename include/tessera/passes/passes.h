@@ -14,4 +14,9 @@ Program remove_dead_code(const Program& program);
 /// explains (`tessera.why`, `.reason`, `.from`, `.to`, `.remedy`). Never ops with side effects.
 Program merge_duplicates(const Program& program);
 
+/// Local rewrites that keep every value, NaN and infinities included: moves and conversions that change nothing, chains of
+/// reshapes, transposes, broadcasts, x + 0, x * 1, elements of a tuple just made, scalars of constants. Shardings that differ from
+/// the operand's, frontend attributes and opt-barriers stand.
+Program simplify(const Program& program);
+
 }  // namespace tessera

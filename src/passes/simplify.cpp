@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Local rewrites that keep every value: identities, chains of the same data movement, scalar constants. Rules hold for NaN and
+// infinities (no x*0, no x-x); x + 0 may turn a negative zero positive or leave it.
+#include <numeric>
+#include <optional>
+#include <unordered_map>
+
+#include "tessera/ops/op_table.h"
+#include "tessera/ops/structural.h"
+#include "tessera/passes/passes.h"
+#include "tessera/passes/rewriter.h"
+
+namespace tessera {
+namespace {
+
+/// A value that is already there, or an instruction to take the place (its type, names and notes are the old one's).
+struct Rewrite {
+  Id value = -1;
+  std::optional<Instruction> instruction{};
+};
+using Result = std::optional<Rewrite>;
+/// Looks at an instruction whose operands are ids of the computation.
+using Rule = Result (*)(const Computation&, const Instruction&);
+
+// ---- what may go ----------------------------------------------------------------------------------------------------------------
+
+bool explains_only(std::string_view key) {
+  return key == "tessera.unit" || key == "tessera.why" || key == "tessera.reason" || key == "tessera.from" ||
+         key == "tessera.to" || key == "tessera.remedy";
+}
+
+// True when the instruction says nothing but the value it computes.
+bool is_plain(const Instruction& instruction) {
+  if (!instruction.control_predecessors.empty()) return false;
+  if (!instruction.notes) return true;
+  for (const auto& [key, value] : instruction.notes->frontend_attributes)
+    if (!explains_only(key)) return false;
+  return true;
+}
+
+bool same_sharding(const Instruction& a, const Instruction& b) {
+  return a.sharding == b.sharding || (a.sharding && b.sharding && *a.sharding == *b.sharding);
+}
+
+// `value` in place of `instruction`: a sharding that differs is a reshard and stays, and so does a layout.
+Result same_as(const Computation& c, const Instruction& instruction, Id value) {
+  const Instruction& other = c[value];
+  const bool fits = other.type == instruction.type && is_plain(instruction) &&
+                    (!instruction.sharding || same_sharding(instruction, other)) &&
+                    (!instruction.type.is_array() || instruction.type.layout() == other.type.layout());
+  if (!fits) return std::nullopt;
+  return Rewrite{value};
+}
+
+Result with_operand(const Instruction& instruction, Id operand, Attributes attributes) {
+  Rewrite out;
+  out.instruction = instruction;
+  out.instruction->operands = {operand};
+  out.instruction->attributes = std::move(attributes);
+  return out;
+}
+
+// The operand if it does the same kind of move and nothing binds it: then one move does for both.
+const Instruction* chained(const Computation& c, const Instruction& instruction) {
+  const Instruction& operand = c[instruction.operands[0]];
+  return operand.op == instruction.op && !operand.sharding && is_plain(operand) && is_plain(instruction) ? &operand : nullptr;
+}
+
+// The scalar that fills a constant or a broadcast constant.
+std::optional<Literal> splat_value(const Computation& c, Id id) {
+  const Instruction* instruction = &c[id];
+  if (instruction->op->name == "broadcast") instruction = &c[instruction->operands[0]];
+  if (instruction->op->role != Role::kConstant || !instruction->type.is_array() || instruction->type.ndim() != 0)
+    return std::nullopt;
+  return attributes_as<ConstantAttributes>(instruction->attributes).value;
+}
+bool is_all(const Computation& c, Id id, double value) {
+  const auto scalar = splat_value(c, id);
+  return scalar && scalar->type().dtype() != DType::kPred && element_as_double(*scalar, 0) == value;
+}
+
+// ---- rules ----------------------------------------------------------------------------------------------------------------------
+
+bool is_identity(const Dims& permutation) {
+  for (std::int64_t i = 0; i < isize(permutation); ++i)
+    if (at(permutation, i) != i) return false;
+  return true;
+}
+const Dims& dimensions(const Instruction& instruction) {
+  return attributes_as<DimensionsAttributes>(instruction.attributes).dimensions;
+}
+
+Result to_operand(const Computation& c, const Instruction& i) { return same_as(c, i, i.operands[0]); }
+
+Result reshape(const Computation& c, const Instruction& i) {
+  if (auto same = to_operand(c, i)) return same;
+  const Instruction* before = chained(c, i);
+  return before != nullptr ? with_operand(i, before->operands[0], i.attributes) : std::nullopt;
+}
+
+Result transpose(const Computation& c, const Instruction& i) {
+  if (is_identity(dimensions(i))) return to_operand(c, i);
+  const Instruction* before = chained(c, i);
+  if (before == nullptr) return std::nullopt;
+  Dims both;
+  for (const auto d : dimensions(i)) both.push_back(at(dimensions(*before), d));
+  if (is_identity(both))
+    if (auto same = same_as(c, i, before->operands[0])) return same;
+  return with_operand(i, before->operands[0], make_attributes(DimensionsAttributes{std::move(both)}));
+}
+
+Result broadcast(const Computation& c, const Instruction& i) {
+  if (is_identity(dimensions(i)))
+    if (auto same = to_operand(c, i)) return same;
+  const Instruction* before = chained(c, i);
+  if (before == nullptr) return std::nullopt;
+  Dims both;
+  for (const auto d : dimensions(*before)) both.push_back(at(dimensions(i), d));
+  return with_operand(i, before->operands[0], make_attributes(DimensionsAttributes{std::move(both)}));
+}
+
+// Its own type again.
+Result convert(const Computation& c, const Instruction& i) { return to_operand(c, i); }
+
+// A result as large as the operand: the window is all of it.
+Result whole_window(const Computation& c, const Instruction& i) { return to_operand(c, i); }
+
+Result pad(const Computation& c, const Instruction& i) {
+  for (const PaddingDim& dim : attributes_as<PadAttributes>(i.attributes).padding)
+    if (dim != PaddingDim{}) return std::nullopt;
+  return to_operand(c, i);
+}
+
+Result concatenate(const Computation& c, const Instruction& i) {
+  return i.operands.size() == 1 ? to_operand(c, i) : std::nullopt;
+}
+
+Result add(const Computation& c, const Instruction& i) {
+  if (is_all(c, i.operands[1], 0)) return same_as(c, i, i.operands[0]);
+  if (is_all(c, i.operands[0], 0)) return same_as(c, i, i.operands[1]);
+  return std::nullopt;
+}
+Result multiply(const Computation& c, const Instruction& i) {
+  if (is_all(c, i.operands[1], 1)) return same_as(c, i, i.operands[0]);
+  if (is_all(c, i.operands[0], 1)) return same_as(c, i, i.operands[1]);
+  return std::nullopt;
+}
+Result subtract(const Computation& c, const Instruction& i) {
+  return is_all(c, i.operands[1], 0) ? to_operand(c, i) : std::nullopt;
+}
+Result divide(const Computation& c, const Instruction& i) {
+  return is_all(c, i.operands[1], 1) ? to_operand(c, i) : std::nullopt;
+}
+Result negate(const Computation& c, const Instruction& i) {
+  const Instruction* before = chained(c, i);
+  return before != nullptr ? same_as(c, i, before->operands[0]) : std::nullopt;
+}
+
+Result select(const Computation& c, const Instruction& i) {
+  if (i.operands[1] == i.operands[2]) return same_as(c, i, i.operands[1]);
+  const auto predicate = splat_value(c, i.operands[0]);
+  if (!predicate) return std::nullopt;
+  return same_as(c, i, element_as_int(*predicate, 0) != 0 ? i.operands[1] : i.operands[2]);
+}
+
+Result get_tuple_element(const Computation& c, const Instruction& i) {
+  const Instruction& tuple = c[i.operands[0]];
+  if (tuple.op->role != Role::kTuple || tuple.sharding || !is_plain(tuple)) return std::nullopt;
+  return same_as(c, i, at(tuple.operands, attributes_as<IndexAttributes>(i.attributes).index));
+}
+
+// A scalar of constants is a constant.
+Result fold(const Computation& c, const Instruction& i) {
+  const OpDef& op = *i.op;
+  const bool may = op.role == Role::kPlain && op.evaluate != nullptr && !op.side_effect && i.called.empty() && !i.operands.empty() &&
+                   i.type.is_array() && i.type.ndim() == 0 && is_plain(i);
+  if (!may) return std::nullopt;
+  std::vector<Literal> operands;
+  OpView view{op, {}, i.type, i.attributes, {}};
+  for (const Id id : i.operands) {
+    const Instruction& operand = c[id];
+    if (operand.op->role != Role::kConstant || !operand.type.is_array() || operand.type.ndim() != 0) return std::nullopt;
+    operands.push_back(attributes_as<ConstantAttributes>(operand.attributes).value);
+    view.operands.push_back(operand.type);
+  }
+  static const OpDef& constant = op_table().get("constant");
+  Rewrite out;
+  out.instruction = i;
+  out.instruction->op = &constant;
+  out.instruction->operands.clear();
+  EvalContext context{.view = view, .operands = operands, .call = nullptr};
+  out.instruction->attributes = make_attributes(ConstantAttributes{op.evaluate(context)});
+  return out;
+}
+
+Rule rule_for(const OpDef* op) {
+  static const auto rules = [] {
+    constexpr std::pair<std::string_view, Rule> kRules[] = {
+        {"copy", to_operand},          {"reshape", reshape},   {"transpose", transpose},
+        {"broadcast", broadcast},      {"convert", convert},   {"slice", whole_window},
+        {"dynamic-slice", whole_window}, {"pad", pad},         {"concatenate", concatenate},
+        {"add", add},                  {"multiply", multiply}, {"subtract", subtract},
+        {"divide", divide},            {"negate", negate},     {"select", select},
+        {"get-tuple-element", get_tuple_element}};
+    std::unordered_map<const OpDef*, Rule> out;
+    for (const auto& [name, rule] : kRules) out.emplace(&op_table().get(name), rule);
+    return out;
+  }();
+  const auto found = rules.find(op);
+  return found != rules.end() ? found->second : nullptr;
+}
+
+Result simplified(const Computation& c, const Instruction& instruction) {
+  if (instruction.op->role == Role::kParameter || instruction.op->role == Role::kConstant) return std::nullopt;
+  if (const Rule rule = rule_for(instruction.op))
+    if (auto out = rule(c, instruction)) return out;
+  return fold(c, instruction);
+}
+
+bool touches(const Computation& computation) {
+  for (const Instruction& instruction : computation.instructions)
+    if (simplified(computation, instruction)) return true;
+  return false;
+}
+
+Value apply(ComputationRewriter& rewriter, Id id) {
+  Builder& builder = rewriter.builder();
+  Instruction instruction = rewriter.translated(id);
+  // What was simplified before may open the next rule on the same instruction.
+  while (auto next = simplified(builder.computation(), instruction)) {
+    if (next->value >= 0) return builder.value(next->value);
+    instruction = std::move(*next->instruction);
+  }
+  return builder.append(std::move(instruction));
+}
+
+}  // namespace
+
+Program simplify(const Program& program) { return remove_dead_code(rewrite(program, apply, touches)); }
+
+}  // namespace tessera

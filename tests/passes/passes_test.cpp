@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text in, text out: what a pass makes of a program.
+#include "tessera/passes/passes.h"
+
+#include <gtest/gtest.h>
+
+#include "tessera/ir/text.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/passes/rewriter.h"
+
+namespace tessera {
+namespace {
+
+Program parsed(std::string_view text) { return parse_program(text, op_table()); }
+
+void expect_pass(Program (*pass)(const Program&), std::string_view before, std::string_view after) {
+  const Program out = pass(parsed(before));
+  verify(out);
+  EXPECT_EQ(print_program(out), print_program(parsed(after)));
+}
+void expect_unchanged(Program (*pass)(const Program&), std::string_view text) { expect_pass(pass, text, text); }
+
+// ---- dead code ----------------------------------------------------------------------------------------------------------------
+
+TEST(RemoveDeadCode, DropsUnusedValuesAndUncalledComputationsButNoParameter) {
+  expect_pass(remove_dead_code, R"(
+HloModule m
+%unused (a: f32[]) -> f32[] {
+  ROOT %a = f32[] parameter(0)
+}
+%used (a: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %dead = f32[] negate(%a)
+  ROOT %sine = f32[] sine(%a)
+}
+ENTRY %main (x: f32[], y: f32[]) -> f32[] {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  %gone = f32[] call(%y), to_apply=%unused
+  ROOT %r = f32[] call(%x), to_apply=%used
+})", R"(
+HloModule m
+%used (a: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  ROOT %sine = f32[] sine(%a)
+}
+ENTRY %main (x: f32[], y: f32[]) -> f32[] {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %r = f32[] call(%x), to_apply=%used
+})");
+}
+
+// ---- duplicates -----------------------------------------------------------------------------------------------------------------
+
+TEST(MergeDuplicates, MergesEqualOpsOperandsAndAttributes) {
+  expect_pass(merge_duplicates, R"(
+HloModule m
+ENTRY %main (x: f32[2,3]) -> f32[3,2] {
+  %x = f32[2,3] parameter(0)
+  %a = f32[3,2] transpose(%x), dimensions={1,0}
+  %b = f32[3,2] transpose(%x), dimensions={1,0}
+  %c = f32[3,2] negate(%a)
+  %d = f32[3,2] negate(%b)
+  ROOT %r = f32[3,2] add(%c, %d)
+})", R"(
+HloModule m
+ENTRY %main (x: f32[2,3]) -> f32[3,2] {
+  %x = f32[2,3] parameter(0)
+  %a = f32[3,2] transpose(%x), dimensions={1,0}
+  %c = f32[3,2] negate(%a)
+  ROOT %r = f32[3,2] add(%c, %c)
+})");
+}
+
+TEST(MergeDuplicates, KeepsWhatDiffersInShardingOrFrontendAttributes) {
+  expect_unchanged(merge_duplicates, R"(
+HloModule m, num_partitions=2
+ENTRY %main (x: f32[4]) -> (f32[4], f32[4], f32[4], f32[4]) {
+  %x = f32[4] parameter(0)
+  %a = f32[4] copy(%x), sharding={devices=[2]<=[2]}
+  %b = f32[4] copy(%x), sharding={replicated}
+  %c = f32[4] copy(%x), sharding={replicated}, frontend_attributes={tessera.phase="backward"}
+  %d = f32[4] copy(%x)
+  ROOT %r = (f32[4], f32[4], f32[4], f32[4]) tuple(%a, %b, %c, %d)
+})");
+}
+
+// ---- simplify -------------------------------------------------------------------------------------------------------------------
+
+TEST(Simplify, DropsMovesThatMoveNothing) {
+  expect_pass(simplify, R"(
+HloModule m
+ENTRY %main (x: f32[2,3], i: s32[]) -> f32[2,3] {
+  %x = f32[2,3] parameter(0)
+  %i = s32[] parameter(1)
+  %zero = f32[] constant(0)
+  %a = f32[2,3] copy(%x)
+  %b = f32[2,3] reshape(%a)
+  %c = f32[2,3] transpose(%b), dimensions={0,1}
+  %d = f32[2,3] convert(%c)
+  %e = f32[2,3] slice(%d), slice={[0:2],[0:3]}
+  %f = f32[2,3] dynamic-slice(%e, %i, %i), dynamic_slice_sizes={2,3}
+  %g = f32[2,3] pad(%f, %zero), padding=0_0x0_0
+  %h = f32[2,3] concatenate(%g), dimensions={0}
+  %j = f32[2,3] broadcast(%h), dimensions={0,1}
+  ROOT %r = f32[2,3] sine(%j)
+})", R"(
+HloModule m
+ENTRY %main (x: f32[2,3], i: s32[]) -> f32[2,3] {
+  %x = f32[2,3] parameter(0)
+  %i = s32[] parameter(1)
+  ROOT %r = f32[2,3] sine(%x)
+})");
+}
+
+TEST(Simplify, JoinsChainsOfMoves) {
+  expect_pass(simplify, R"(
+HloModule m
+ENTRY %main (x: f32[2,3,5]) -> (f32[30], f32[3,5,2], f32[2,3,5], f32[7,2,3,5,4]) {
+  %x = f32[2,3,5] parameter(0)
+  %a = f32[6,5] reshape(%x)
+  %b = f32[30] reshape(%a)
+  %c = f32[5,2,3] transpose(%x), dimensions={2,0,1}
+  %d = f32[3,5,2] transpose(%c), dimensions={2,0,1}
+  %e = f32[2,3,5] transpose(%c), dimensions={1,2,0}
+  %f = f32[2,3,5,4] broadcast(%x), dimensions={0,1,2}
+  %g = f32[7,2,3,5,4] broadcast(%f), dimensions={1,2,3,4}
+  ROOT %r = (f32[30], f32[3,5,2], f32[2,3,5], f32[7,2,3,5,4]) tuple(%b, %d, %e, %g)
+})", R"(
+HloModule m
+ENTRY %main (x: f32[2,3,5]) -> (f32[30], f32[3,5,2], f32[2,3,5], f32[7,2,3,5,4]) {
+  %x = f32[2,3,5] parameter(0)
+  %b = f32[30] reshape(%x)
+  %d = f32[3,5,2] transpose(%x), dimensions={1,2,0}
+  %g = f32[7,2,3,5,4] broadcast(%x), dimensions={1,2,3}
+  ROOT %r = (f32[30], f32[3,5,2], f32[2,3,5], f32[7,2,3,5,4]) tuple(%b, %d, %x, %g)
+})");
+}
+
+TEST(Simplify, DropsNeutralArithmeticAndFoldsScalars) {
+  expect_pass(simplify, R"(
+HloModule m
+ENTRY %main (x: f32[3]) -> f32[3] {
+  %x = f32[3] parameter(0)
+  %half = f32[] constant(0.5)
+  %two = f32[] constant(2)
+  %one = f32[] multiply(%half, %two)
+  %ones = f32[3] broadcast(%one), dimensions={}
+  %zero = f32[] subtract(%two, %two)
+  %zeros = f32[3] broadcast(%zero), dimensions={}
+  %a = f32[3] multiply(%ones, %x)
+  %b = f32[3] add(%a, %zeros)
+  %c = f32[3] subtract(%b, %zeros)
+  %d = f32[3] divide(%c, %ones)
+  %e = f32[3] negate(%d)
+  %f = f32[3] negate(%e)
+  %sum = f32[] add(%two, %half)
+  %sums = f32[3] broadcast(%sum), dimensions={}
+  ROOT %r = f32[3] multiply(%f, %sums)
+})", R"(
+HloModule m
+ENTRY %main (x: f32[3]) -> f32[3] {
+  %x = f32[3] parameter(0)
+  %sum = f32[] constant(2.5)
+  %sums = f32[3] broadcast(%sum), dimensions={}
+  ROOT %r = f32[3] multiply(%x, %sums)
+})");
+}
+
+TEST(Simplify, LeavesWhatNanOrInfinityWouldShow) {
+  expect_unchanged(simplify, R"(
+HloModule m
+ENTRY %main (x: f32[3]) -> (f32[3], f32[3], f32[3]) {
+  %x = f32[3] parameter(0)
+  %zero = f32[] constant(0)
+  %zeros = f32[3] broadcast(%zero), dimensions={}
+  %a = f32[3] multiply(%x, %zeros)
+  %b = f32[3] subtract(%x, %x)
+  %c = f32[3] divide(%x, %x)
+  ROOT %r = (f32[3], f32[3], f32[3]) tuple(%a, %b, %c)
+})");
+}
+
+TEST(Simplify, ReadsElementsOfTuplesButNotThroughBarriers) {
+  expect_pass(simplify, R"(
+HloModule m
+ENTRY %main (x: f32[3], y: s32[]) -> f32[3] {
+  %x = f32[3] parameter(0)
+  %y = s32[] parameter(1)
+  %t = (f32[3], s32[]) tuple(%x, %y)
+  %e = f32[3] get-tuple-element(%t), index=0
+  %tied = (f32[3], s32[]) opt-barrier(%t)
+  %f = f32[3] get-tuple-element(%tied), index=0
+  %yes = pred[] constant(true)
+  %s = f32[3] select(%yes, %e, %f)
+  ROOT %r = f32[3] add(%s, %f)
+})", R"(
+HloModule m
+ENTRY %main (x: f32[3], y: s32[]) -> f32[3] {
+  %x = f32[3] parameter(0)
+  %y = s32[] parameter(1)
+  %t = (f32[3], s32[]) tuple(%x, %y)
+  %tied = (f32[3], s32[]) opt-barrier(%t)
+  %f = f32[3] get-tuple-element(%tied), index=0
+  ROOT %r = f32[3] add(%x, %f)
+})");
+}
+
+TEST(Simplify, KeepsReshardsMarksAndRecomputedValues) {
+  expect_unchanged(simplify, R"(
+HloModule m, num_partitions=2
+ENTRY %main (x: f32[4]) -> (f32[4], f32[4], f32[4]) {
+  %x = f32[4] parameter(0), sharding={devices=[2]<=[2]}
+  %a = f32[4] copy(%x), sharding={replicated}
+  %b = f32[4] copy(%x), frontend_attributes={tessera.recompute="true"}
+  %c = f32[4] custom-call(%x), custom_call_target="Sharding", sharding={replicated}
+  ROOT %r = (f32[4], f32[4], f32[4]) tuple(%a, %b, %c)
+})");
+}
+
+TEST(Simplify, WorksInsideCalledComputationsAndKeepsParametersInOrder) {
+  expect_pass(simplify, R"(
+HloModule m
+%body (a: f32[], b: f32[]) -> f32[] {
+  %b = f32[] parameter(1)
+  %copy = f32[] copy(%b)
+  %a = f32[] parameter(0)
+  ROOT %s = f32[] subtract(%a, %copy)
+}
+ENTRY %main (x: f32[]) -> f32[] {
+  %x = f32[] parameter(0)
+  ROOT %r = f32[] call(%x, %x), to_apply=%body
+})", R"(
+HloModule m
+%body (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] subtract(%a, %b)
+}
+ENTRY %main (x: f32[]) -> f32[] {
+  %x = f32[] parameter(0)
+  ROOT %r = f32[] call(%x, %x), to_apply=%body
+})");
+}
+
+TEST(Simplify, SharesComputationsItDoesNotTouch) {
+  const Program before = parsed(R"(
+HloModule m
+%body (a: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  ROOT %s = f32[] sine(%a)
+}
+ENTRY %main (x: f32[]) -> f32[] {
+  %x = f32[] parameter(0)
+  ROOT %r = f32[] call(%x), to_apply=%body
+})");
+  const Program after = simplify(before);
+  EXPECT_EQ(before.computations, after.computations);
+}
+
+// ---- rewriter -------------------------------------------------------------------------------------------------------------------
+
+TEST(Rewriter, ReplacesValuesAndMapsTheRest) {
+  const Program before = parsed(R"(
+HloModule m
+ENTRY %main (x: f32[3]) -> f32[3] {
+  %x = f32[3] parameter(0)
+  %a = f32[3] sine(%x)
+  ROOT %r = f32[3] add(%a, %x)
+})");
+  const Program after = rewrite(before, [](ComputationRewriter& rewriter, Id id) -> Value {
+    if (rewriter.from()[id].op->name != "sine") return {};
+    return rewriter.builder().emit(op_table().get("cosine"), rewriter.mapped(rewriter.from()[id].operands));
+  });
+  EXPECT_EQ(print_program(after), print_program(parsed(R"(
+HloModule m
+ENTRY %main (x: f32[3]) -> f32[3] {
+  %x = f32[3] parameter(0)
+  %cosine = f32[3] cosine(%x)
+  ROOT %r = f32[3] add(%cosine, %x)
+})")));
+}
+
+}  // namespace
+}  // namespace tessera
