@@ -71,7 +71,8 @@ Literal evaluate(const EvalContext& context) {
       if constexpr (is_float(kDTypeOf<T>)) {
         const auto a = static_cast<double>(lhs[i]);
         const auto b = static_cast<double>(rhs[i]);
-        to[i] = total ? holds(attributes.direction, total_order_key(a), total_order_key(b)) : holds(attributes.direction, a, b);
+        to[i] = total ? holds(attributes.direction, total_order_key(a), total_order_key(b))
+                      : holds(attributes.direction, a, b);
       } else {
         to[i] = holds(attributes.direction, lhs[i], rhs[i]);
       }

@@ -30,7 +30,8 @@ double exact_enough(From x) {
     return static_cast<double>(x);
   } else {
     const bool negative = x < 0;
-    const std::uint64_t size = negative ? std::uint64_t{0} - static_cast<std::uint64_t>(x) : static_cast<std::uint64_t>(x);
+    const std::uint64_t size =
+        negative ? std::uint64_t{0} - static_cast<std::uint64_t>(x) : static_cast<std::uint64_t>(x);
     if (size >> 53 == 0) return static_cast<double>(x);
     const std::uint64_t sticky = (size >> 11) | static_cast<std::uint64_t>((size & 0x7ff) != 0);
     return (negative ? -1.0 : 1.0) * std::ldexp(static_cast<double>(sticky), 11);
@@ -55,9 +56,12 @@ To convert_element(From x) {
     return x;
   } else if constexpr (is_float(kFrom)) {
     const auto value = static_cast<double>(x);
-    if constexpr (is_float(kTo)) return static_cast<To>(value);
-    else if constexpr (kTo == DType::kPred) return value != 0;
-    else return saturated<To>(value);
+    if constexpr (is_float(kTo))
+      return static_cast<To>(value);
+    else if constexpr (kTo == DType::kPred)
+      return value != 0;
+    else
+      return saturated<To>(value);
   } else if constexpr (kTo == DType::kPred) {
     return x != 0;
   } else if constexpr (kTo == DType::kF64) {
@@ -102,15 +106,15 @@ Linearity convert_linearity(const OpView& view, int) {
 Type infer_bitcast(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const Type& declared = declared_array(view);
-  require((x.dtype() == DType::kPred) == (declared.dtype() == DType::kPred), "pred has no bits to reinterpret: {} to {}",
-          x.str(), declared.str());
+  require((x.dtype() == DType::kPred) == (declared.dtype() == DType::kPred),
+          "pred has no bits to reinterpret: {} to {}", x.str(), declared.str());
   const std::int64_t from = dtype_size(x.dtype());
   const std::int64_t to = dtype_size(declared.dtype());
   Dims expected = x.dims();
   if (from > to) expected.push_back(from / to);
   if (from < to) {
-    require(x.ndim() > 0 && x.dims().back() == to / from, "{} bytes an element to {}: the last dim of {} must be {}", from, to,
-            x.str(), to / from);
+    require(x.ndim() > 0 && x.dims().back() == to / from, "{} bytes an element to {}: the last dim of {} must be {}",
+            from, to, x.str(), to / from);
     expected.pop_back();
   }
   require(declared.dims() == expected, "{} reinterpreted as {} has dims {}, declared are {}", x.str(),
@@ -171,7 +175,8 @@ const OpDef kBitcastConvert{
 
 Value ops::convert(Value x, DType to) {
   if (x.type().is_array() && x.type().dtype() == to) return x;
-  return x.builder->emit(rows::kConvert, {x}, nullptr, {.type = x.type().is_array() ? x.type().with_dtype(to) : Type()});
+  return x.builder->emit(rows::kConvert, {x}, nullptr,
+                         {.type = x.type().is_array() ? x.type().with_dtype(to) : Type()});
 }
 Value ops::bitcast_convert(Value x, Type to) {
   return x.builder->emit(rows::kBitcastConvert, {x}, nullptr, {.type = std::move(to)});

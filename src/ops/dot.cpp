@@ -78,65 +78,79 @@ Type infer(const OpView& view) {
 
 // ---- evaluation -------------------------------------------------------------------------------------------------------------
 
-// The elements as [batch, free, contracting], each dim group flattened.
-Literal arranged(const Literal& x, const DotSide& side) {
-  const Dims& sizes = x.type().dims();
-  const Dims own = row_major_strides(sizes);
-  Dims order = side.batch;
-  order.insert(order.end(), side.free.begin(), side.free.end());
-  order.insert(order.end(), side.contracting.begin(), side.contracting.end());
-  Literal out(Type::array(x.type().dtype(), picked(sizes, order)));
-  const Dims& box = out.type().dims();
-  strided_copy(x, {0, picked(own, order)}, out, {0, row_major_strides(box)}, box);
+// The elements with their dims in the order given.
+Literal arranged(const Literal& x, const std::vector<Dims>& order) {
+  Dims box;
+  Dims strides;
+  const Dims own = row_major_strides(x.type().dims());
+  for (const Dims& dims : order) {
+    for (const auto d : dims) {
+      box.push_back(at(x.type().dims(), d));
+      strides.push_back(at(own, d));
+    }
+  }
+  Literal out(Type::array(x.type().dtype(), box));
+  strided_copy(x, {0, strides}, out, {0, row_major_strides(box)}, box);
   return out;
 }
 
-// Sums in double, 64-bit integers or or-of-ands; rounded once.
+// What sums are made in: double, 64-bit integers (which wrap), for pred or of ands.
 template <class T>
-struct Accumulator {
-  using Wide = std::conditional_t<is_float(kDTypeOf<T>), double, std::uint64_t>;
-  static Wide sum(const Wide* a, const Wide* b, std::int64_t count) {
-    Wide total = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      if constexpr (kDTypeOf<T> == DType::kPred) total |= a[i] & b[i];
-      else total += a[i] * b[i];
-    }
-    return total;
-  }
-  static std::vector<Wide> widen(const Literal& x) {
-    std::vector<Wide> out;
-    out.reserve(static_cast<std::size_t>(x.type().element_count()));
-    for (const T value : x.data<T>()) out.push_back(static_cast<Wide>(value));
-    return out;
-  }
-};
+using Wide = std::conditional_t<is_float(kDTypeOf<T>), double, std::uint64_t>;
 
-template <class To, class Wide>
-To narrowed(Wide x) {
-  if constexpr (kDTypeOf<To> == DType::kPred) return x != 0;
-  else if constexpr (is_float(kDTypeOf<To>)) return static_cast<To>(static_cast<double>(x));
-  else return static_cast<To>(x);
+template <class T>
+std::vector<Wide<T>> widened(const Literal& x) {
+  std::vector<Wide<T>> out;
+  out.reserve(static_cast<std::size_t>(x.type().element_count()));
+  for (const T value : x.data<T>()) out.push_back(static_cast<Wide<T>>(value));
+  return out;
+}
+
+template <class To, class From>
+To narrowed(From x) {
+  if constexpr (kDTypeOf<To> == DType::kPred)
+    return x != 0;
+  else if constexpr (is_float(kDTypeOf<To>))
+    return static_cast<To>(static_cast<double>(x));
+  else
+    return static_cast<To>(x);
+}
+
+// total[j] += a[k] * b[k, j], k by k: every sum in the order of k, all columns at once.
+template <class T>
+void add_products(const Wide<T>* a, const Wide<T>* b, std::int64_t k, std::vector<Wide<T>>& total) {
+  std::fill(total.begin(), total.end(), Wide<T>{0});
+  const std::size_t n = total.size();
+  for (std::int64_t i = 0; i < k; ++i, b += n) {
+    const Wide<T> factor = a[i];
+    for (std::size_t j = 0; j < n; ++j) {
+      if constexpr (kDTypeOf<T> == DType::kPred)
+        total[j] |= factor & b[j];
+      else
+        total[j] += factor * b[j];
+    }
+  }
 }
 
 Literal evaluate(const EvalContext& context) {
   const DotSide left = lhs_side(context.view);
   const DotSide right = rhs_side(context.view);
-  const Literal lhs = arranged(context.operands[0], left);
-  const Literal rhs = arranged(context.operands[1], right);
-  const std::int64_t batch = product(picked(context.operands[0].type().dims(), left.batch));
+  const Literal lhs = arranged(context.operands[0], {left.batch, left.free, left.contracting});     // [b, m, k]
+  const Literal rhs = arranged(context.operands[1], {right.batch, right.contracting, right.free});  // [b, k, n]
   const std::int64_t m = product(picked(context.operands[0].type().dims(), left.free));
   const std::int64_t n = product(picked(context.operands[1].type().dims(), right.free));
   const std::int64_t k = product(picked(context.operands[0].type().dims(), left.contracting));
   Literal out(context.view.result);
+  if (out.type().element_count() == 0) return out;
   visit_dtype(lhs.type().dtype(), [&]<class T>() {
-    const auto a = Accumulator<T>::widen(lhs);  // [b, m, k]
-    const auto b = Accumulator<T>::widen(rhs);  // [b, n, k]
+    const auto a = widened<T>(lhs);
+    const auto b = widened<T>(rhs);
+    std::vector<Wide<T>> total(static_cast<std::size_t>(n));
     visit_dtype(out.type().dtype(), [&]<class To>() {
       auto to = out.mutable_data<To>();
-      for (std::int64_t i = 0; i < batch * m * n; ++i) {
-        const std::int64_t row = i / n;
-        const std::int64_t column = row / m * n + i % n;
-        at(to, i) = narrowed<To>(Accumulator<T>::sum(a.data() + row * k, b.data() + column * k, k));
+      for (std::int64_t row = 0; row < isize(to) / n; ++row) {
+        add_products<T>(a.data() + row * k, b.data() + row / m * k * n, k, total);
+        for (std::int64_t j = 0; j < n; ++j) at(to, row * n + j) = narrowed<To>(at(total, j));
       }
     });
   });
@@ -240,7 +254,8 @@ Value ops::dot(Value lhs, Value rhs, DotAttributes dims, std::optional<DType> re
 }
 Value ops::matmul(Value lhs, Value rhs) {
   const int last = lhs.type().is_array() ? lhs.type().ndim() - 1 : 0;
-  return dot(lhs, rhs, {.lhs_batch_dims = {}, .lhs_contracting_dims = {last}, .rhs_batch_dims = {}, .rhs_contracting_dims = {0}});
+  return dot(lhs, rhs,
+             {.lhs_batch_dims = {}, .lhs_contracting_dims = {last}, .rhs_batch_dims = {}, .rhs_contracting_dims = {0}});
 }
 
 }  // namespace tessera

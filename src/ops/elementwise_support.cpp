@@ -18,10 +18,10 @@ std::string classes(const Scalar& scalar) {
 template <class Scalar>
 void check_class(const Scalar& scalar, const Type& type) {
   const DType t = type.dtype();
-  const bool taken = is_float(t)             ? scalar.real != nullptr
-                     : t == DType::kPred     ? scalar.pred != nullptr
-                     : is_unsigned_int(t)    ? scalar.natural != nullptr || scalar.integer != nullptr
-                                             : scalar.integer != nullptr;
+  const bool taken = is_float(t)          ? scalar.real != nullptr
+                     : t == DType::kPred  ? scalar.pred != nullptr
+                     : is_unsigned_int(t) ? scalar.natural != nullptr || scalar.integer != nullptr
+                                          : scalar.integer != nullptr;
   require(taken, "takes {} elements, got {}", classes(scalar), type.str());
 }
 

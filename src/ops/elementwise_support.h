@@ -8,7 +8,9 @@
 namespace tessera::rows {
 
 /// The lowest `bits` bits.
-constexpr std::uint64_t low_bits(std::uint64_t x, int bits) { return bits == 64 ? x : x & ((std::uint64_t{1} << bits) - 1); }
+constexpr std::uint64_t low_bits(std::uint64_t x, int bits) {
+  return bits == 64 ? x : x & ((std::uint64_t{1} << bits) - 1);
+}
 
 /// One scalar function per class; a null one: the op does not take that class. Integers are passed sign-extended (signed) or
 /// zero-extended (unsigned) to 64 bits.
@@ -39,8 +41,8 @@ using LinearityFunction = Linearity (*)(const OpView&, int);
 struct ElementwiseGradient {
   GradientKind kind;
   GradientFunction function = nullptr;
-  ElementwiseGradient(GradientKind k) : kind(k) {}                                             // NOLINT: rows read better
-  ElementwiseGradient(GradientFunction f) : kind(GradientKind::kFunction), function(f) {}    // NOLINT
+  ElementwiseGradient(GradientKind k) : kind(k) {}                                         // NOLINT: rows read better
+  ElementwiseGradient(GradientFunction f) : kind(GradientKind::kFunction), function(f) {}  // NOLINT
 };
 
 template <const UnaryScalar& kScalar>
@@ -58,7 +60,8 @@ OpDef unary(std::string_view name, ElementwiseGradient gradient, LinearityFuncti
 }
 
 template <const BinaryScalar& kScalar>
-OpDef binary(std::string_view name, bool commutative, ElementwiseGradient gradient, LinearityFunction linearity = none) {
+OpDef binary(std::string_view name, bool commutative, ElementwiseGradient gradient,
+             LinearityFunction linearity = none) {
   return {.name = name,
           .min_operands = 2,
           .max_operands = 2,

@@ -53,8 +53,8 @@ class Evaluator {
 [[noreturn]] void rethrow_at(Error& error, const Instruction& instruction) {
   error.prefix(fmt::format("{}: ", instruction.op->name));
   const std::string source = instruction.source();
-  throw error.note(fmt::format("  at   %{}: {}{}", instruction.name, instruction.type.str(),
-                               source.empty() ? "" : "    " + source));
+  throw error.note(
+      fmt::format("  at   %{}: {}{}", instruction.name, instruction.type.str(), source.empty() ? "" : "    " + source));
 }
 
 const Prepared& Evaluator::prepare(ComputationId id) {
@@ -129,20 +129,19 @@ std::vector<Literal> Evaluator::step(ComputationId id, Id at_id, const Devices& 
     }
     case Role::kCall:
       if (calls_collective(instruction)) return run(instruction.called[0], devices, operands);
-      return one_by_one(devices, [&](const Devices& one, std::size_t k) {
-        return run(instruction.called[0], one, {operands[k]});
-      });
+      return one_by_one(
+          devices, [&](const Devices& one, std::size_t k) { return run(instruction.called[0], one, {operands[k]}); });
     case Role::kWhile: {
       std::vector<Literal> state;
       for (const auto& row : operands) state.push_back(row.front());
       if (calls_collective(instruction)) return run_while(instruction, devices, std::move(state));
-      return one_by_one(devices, [&](const Devices& one, std::size_t k) { return run_while(instruction, one, {state[k]}); });
+      return one_by_one(devices,
+                        [&](const Devices& one, std::size_t k) { return run_while(instruction, one, {state[k]}); });
     }
     case Role::kConditional:
       if (calls_collective(instruction)) return run_conditional(instruction, devices, operands);
-      return one_by_one(devices, [&](const Devices& one, std::size_t k) {
-        return run_conditional(instruction, one, {operands[k]});
-      });
+      return one_by_one(
+          devices, [&](const Devices& one, std::size_t k) { return run_conditional(instruction, one, {operands[k]}); });
     default: break;
   }
   if (instruction.op->evaluate_collective != nullptr) return run_collective(instruction, view, devices, operands);
@@ -155,11 +154,14 @@ std::vector<Literal> Evaluator::run_row(const Instruction& instruction, const Op
   try {
     require(instruction.op->evaluate != nullptr, "has no reference evaluation");
     for (std::size_t k = 0; k < devices.size(); ++k) {
-      const EvalContext context{view, operands[k],
+      const EvalContext context{view,
+                                operands[k],
                                 [&](int which, const std::vector<Literal>& arguments) {
                                   return run(at(instruction.called, which), {devices[k]}, {arguments}).front();
                                 },
-                                devices[k], program_.num_partitions, options_.trip_limit};
+                                devices[k],
+                                program_.num_partitions,
+                                options_.trip_limit};
       out.push_back(instruction.op->evaluate(context));
     }
   } catch (InternalError&) {
@@ -170,8 +172,8 @@ std::vector<Literal> Evaluator::run_row(const Instruction& instruction, const Op
   return out;
 }
 
-std::vector<Literal> Evaluator::run_collective(const Instruction& instruction, const OpView& view, const Devices& devices,
-                                               const PerDevice& operands) {
+std::vector<Literal> Evaluator::run_collective(const Instruction& instruction, const OpView& view,
+                                               const Devices& devices, const PerDevice& operands) {
   try {
     require(static_cast<std::int64_t>(devices.size()) == program_.num_partitions,
             "a collective among {} devices meets {} of them; evaluate the program in lockstep", program_.num_partitions,
@@ -188,7 +190,8 @@ std::vector<Literal> Evaluator::run_collective(const Instruction& instruction, c
 }
 
 // The same on all devices, or an Error that names two that differ.
-void require_agreement(const Instruction& instruction, const Devices& devices, const std::vector<std::int64_t>& choices) {
+void require_agreement(const Instruction& instruction, const Devices& devices,
+                       const std::vector<std::int64_t>& choices) {
   for (std::size_t k = 1; k < choices.size(); ++k)
     require(choices[k] == choices[0],
             "{} %{}: the predicate is {} on device {} but {} on device {}; it must agree, as a collective is inside",
@@ -208,22 +211,25 @@ std::vector<Literal> Evaluator::run_while(const Instruction& loop, const Devices
       goes_on.push_back(element_as_int(predicate, 0));
     require_agreement(loop, devices, goes_on);
     if (goes_on.front() == 0) return state;
-    require(options_.trip_limit == 0 || round < options_.trip_limit, "while %{}: still running after {} rounds, the trip limit",
-            loop.name, options_.trip_limit);
+    require(options_.trip_limit == 0 || round < options_.trip_limit,
+            "while %{}: still running after {} rounds, the trip limit", loop.name, options_.trip_limit);
     state = run(loop.called[1], devices, as_arguments(state));
   }
 }
 
 // A pred takes the first branch when true; an index beyond the branches takes the last.
-std::vector<Literal> Evaluator::run_conditional(const Instruction& branch, const Devices& devices, const PerDevice& operands) {
+std::vector<Literal> Evaluator::run_conditional(const Instruction& branch, const Devices& devices,
+                                                const PerDevice& operands) {
   const auto last = static_cast<std::int64_t>(branch.called.size()) - 1;
   std::vector<std::int64_t> choices;
   PerDevice arguments;
   for (std::size_t k = 0; k < devices.size(); ++k) {
     const Literal& selector = operands[k].front();
     const std::int64_t index = element_as_int(selector, 0);
-    if (selector.type().dtype() == DType::kPred) choices.push_back(index != 0 ? 0 : 1);
-    else choices.push_back(index < 0 || index > last ? last : index);
+    if (selector.type().dtype() == DType::kPred)
+      choices.push_back(index != 0 ? 0 : 1);
+    else
+      choices.push_back(index < 0 || index > last ? last : index);
     arguments.push_back({at(operands[k], 1 + choices.back())});
   }
   require_agreement(branch, devices, choices);
@@ -232,8 +238,8 @@ std::vector<Literal> Evaluator::run_conditional(const Instruction& branch, const
 
 void check_arguments(const Program& program, const std::vector<Literal>& arguments) {
   const Computation& entry = program.entry_computation();
-  require(arguments.size() == entry.parameters.size(), "%{} takes {} arguments, got {}", entry.name, entry.parameters.size(),
-          arguments.size());
+  require(arguments.size() == entry.parameters.size(), "%{} takes {} arguments, got {}", entry.name,
+          entry.parameters.size(), arguments.size());
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const Instruction& parameter = entry[entry.parameters[i]];
     const auto number = attributes_as<ParameterAttributes>(parameter.attributes).number;

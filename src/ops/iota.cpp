@@ -25,8 +25,10 @@ Literal evaluate(const EvalContext& context) {
     auto to = out.mutable_data<T>();
     for (std::size_t i = 0; i < to.size(); ++i) {
       const std::int64_t index = static_cast<std::int64_t>(i) / stride % dims[dim];
-      if constexpr (is_float(kDTypeOf<T>)) to[i] = static_cast<T>(static_cast<double>(index));
-      else to[i] = static_cast<T>(index);
+      if constexpr (is_float(kDTypeOf<T>))
+        to[i] = static_cast<T>(static_cast<double>(index));
+      else
+        to[i] = static_cast<T>(index);
     }
   });
   return out;
@@ -48,7 +50,8 @@ Value localize(LocalizeContext& context) {
   const DType counted = is_float(dtype) ? DType::kS32 : dtype;
   const NotesRef before = std::exchange(builder.default_notes, context.notes);
   const Value start = ops::convert(context.start_of_result(dim), counted);
-  const Value local = builder.emit(kIota, {}, context.view.attributes, {.type = context.local_result().with_dtype(counted)});
+  const Value local =
+      builder.emit(kIota, {}, context.view.attributes, {.type = context.local_result().with_dtype(counted)});
   const Value out = ops::convert(ops::add(local, ops::splat(start, context.local_result().dims())), dtype);
   builder.default_notes = before;
   return out;

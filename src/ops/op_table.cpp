@@ -7,26 +7,25 @@ namespace tessera {
 
 const OpTable& op_table() {
   using namespace rows;
-  static const OpTable table({
-      // Made or moved elements.
-      &kParameter, &kConstant, &kIota, &kBroadcast, &kReshape, &kTranspose, &kSlice, &kPad, &kConcatenate, &kReverse,
-      // One value in, the same out.
-      &kCopy, &kTuple, &kGetTupleElement, &kOptBarrier, &kAfterAll, &kPartitionId, &kReplicaId,
-      // Elementwise.
-      &kNegate, &kAbs, &kSign, &kNot, &kExponential, &kExponentialMinusOne, &kLog, &kLogPlusOne, &kSqrt, &kRsqrt, &kCbrt,
-      &kTanh, &kTan, &kSine, &kCosine, &kLogistic, &kErf, &kFloor, &kCeil, &kRoundNearestEven, &kRoundNearestAfz, &kIsFinite,
-      &kPopcnt, &kCountLeadingZeros, &kAdd, &kSubtract, &kMultiply, &kDivide, &kRemainder, &kPower, &kMaximum, &kMinimum,
-      &kAtan2, &kAnd, &kOr, &kXor, &kShiftLeft, &kShiftRightArithmetic, &kShiftRightLogical, &kCompare, &kSelect, &kClamp,
-      &kConvert, &kBitcastConvert,
-      // Contraction.
-      &kDot, &kReduce,
-      // Indexing, random numbers.
-      &kGather, &kScatter, &kDynamicSlice, &kDynamicUpdateSlice, &kSort, &kRngBitGenerator,
-      // Control flow, custom calls.
-      &kCall, &kWhile, &kConditional, &kCustomCall,
-      // Collectives.
-      &kAllGather, &kReduceScatter, &kAllReduce, &kAllToAll, &kCollectivePermute, &kCollectiveBroadcast,
-  });
+  static const OpTable table(
+      {// Made or moved elements.
+       &kParameter, &kConstant, &kIota, &kBroadcast, &kReshape, &kTranspose, &kSlice, &kPad, &kConcatenate, &kReverse,
+       // One value in, the same out.
+       &kCopy, &kTuple, &kGetTupleElement, &kOptBarrier, &kAfterAll, &kPartitionId, &kReplicaId,
+       // Elementwise.
+       &kNegate, &kAbs, &kSign, &kNot, &kExponential, &kExponentialMinusOne, &kLog, &kLogPlusOne, &kSqrt, &kRsqrt,
+       &kCbrt, &kTanh, &kTan, &kSine, &kCosine, &kLogistic, &kErf, &kFloor, &kCeil, &kRoundNearestEven,
+       &kRoundNearestAfz, &kIsFinite, &kPopcnt, &kCountLeadingZeros, &kAdd, &kSubtract, &kMultiply, &kDivide,
+       &kRemainder, &kPower, &kMaximum, &kMinimum, &kAtan2, &kAnd, &kOr, &kXor, &kShiftLeft, &kShiftRightArithmetic,
+       &kShiftRightLogical, &kCompare, &kSelect, &kClamp, &kConvert, &kBitcastConvert,
+       // Contraction.
+       &kDot, &kReduce,
+       // Indexing, random numbers.
+       &kGather, &kScatter, &kDynamicSlice, &kDynamicUpdateSlice, &kSort, &kRngBitGenerator,
+       // Control flow, custom calls.
+       &kCall, &kWhile, &kConditional, &kCustomCall,
+       // Collectives.
+       &kAllGather, &kReduceScatter, &kAllReduce, &kAllToAll, &kCollectivePermute, &kCollectiveBroadcast});
   return table;
 }
 

@@ -13,7 +13,8 @@ namespace tessera {
 std::string field_text(const std::vector<PaddingDim>& value) {
   std::vector<std::string> dims;
   for (const auto& p : value)
-    dims.push_back(p.interior == 0 ? fmt::format("{}_{}", p.low, p.high) : fmt::format("{}_{}_{}", p.low, p.high, p.interior));
+    dims.push_back(p.interior == 0 ? fmt::format("{}_{}", p.low, p.high)
+                                   : fmt::format("{}_{}_{}", p.low, p.high, p.interior));
   return join(dims, "x");
 }
 
@@ -104,7 +105,8 @@ std::vector<Value> gradient(GradientContext& c) {
 
 // A partial operand is padded by the value on one device of those that add up.
 Value localize(LocalizeContext& context) {
-  return emit_local(context, {context.operands[0], counted_once(context, context.operands[1])}, context.view.attributes);
+  return emit_local(context, {context.operands[0], counted_once(context, context.operands[1])},
+                    context.view.attributes);
 }
 
 Linearity linearity(const OpView&, int operand) { return operand == 0 ? Linearity::kAny : Linearity::kNone; }

@@ -45,7 +45,8 @@ FactorMap result_factors(const OpView& view) {
 bool is_splat(const Literal& value) {
   const auto bytes = value.bytes();
   const auto size = static_cast<std::size_t>(dtype_size(value.type().dtype()));
-  return bytes.size() <= size || std::equal(bytes.begin() + static_cast<std::ptrdiff_t>(size), bytes.end(), bytes.begin());
+  return bytes.size() <= size ||
+         std::equal(bytes.begin() + static_cast<std::ptrdiff_t>(size), bytes.end(), bytes.begin());
 }
 
 // Every element the same: a smaller constant. Else the device's slice of the whole, filled up so that no slice is clamped.
@@ -70,8 +71,8 @@ Value localize_constant(LocalizeContext& context) {
   std::vector<Value> operands{all};
   for (int d = 0; d < local.ndim(); ++d)
     operands.push_back(sharding.tiles(d) == 1 ? ops::scalar(builder, DType::kS32, 0) : context.start_of_result(d));
-  const Value out = builder.emit(op_table().get("dynamic-slice"), operands,
-                                 make_attributes(DynamicSliceAttributes{local.dims()}));
+  const Value out =
+      builder.emit(op_table().get("dynamic-slice"), operands, make_attributes(DynamicSliceAttributes{local.dims()}));
   builder.default_notes = before;
   return out;
 }

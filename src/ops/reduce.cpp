@@ -36,8 +36,9 @@ void check_computation(const OpView& view) {
   const Computation& callee = *view.called[0];
   const int n = input_count(view);
   const auto parameters = callee.parameter_types();
-  require(isize(parameters) == 2 * n, "to_apply %{} takes {} parameters, {} are needed: one per operand and one per init",
-          callee.name, parameters.size(), 2 * n);
+  require(isize(parameters) == 2 * n,
+          "to_apply %{} takes {} parameters, {} are needed: one per operand and one per init", callee.name,
+          parameters.size(), 2 * n);
   std::vector<Type> elements;
   for (int i = 0; i < 2 * n; ++i) {
     const Type element = Type::scalar(at(view.operands, i % n).dtype());
@@ -46,8 +47,8 @@ void check_computation(const OpView& view) {
     if (i < n) elements.push_back(element);
   }
   const Type result = n == 1 ? elements[0] : Type::tuple(elements);
-  require(callee.root_type() == result, "to_apply %{} returns {}, it must return {}", callee.name, callee.root_type().str(),
-          result.str());
+  require(callee.root_type() == result, "to_apply %{} returns {}, it must return {}", callee.name,
+          callee.root_type().str(), result.str());
 }
 
 Type infer(const OpView& view) {
@@ -128,7 +129,8 @@ Literal reduce_known(const Literal& x, const Literal& init, const Type& result, 
         const auto element = static_cast<Wide>(from[i * run + j]);
         if constexpr (std::is_same_v<Wide, std::int64_t>) {  // wraps: work on the bits where signs do not matter
           const bool wraps = reduction == Reduction::kSum || reduction == Reduction::kProduct;
-          total = wraps ? static_cast<Wide>(combined(reduction, static_cast<std::uint64_t>(total), static_cast<std::uint64_t>(element)))
+          total = wraps ? static_cast<Wide>(combined(reduction, static_cast<std::uint64_t>(total),
+                                                     static_cast<std::uint64_t>(element)))
                         : combined(reduction, total, element);
         } else {
           total = combined(reduction, total, element);
@@ -203,9 +205,7 @@ Value localize(LocalizeContext& context) {
   return emit_local(context, operands, context.view.attributes);
 }
 
-double flops(const OpView& view) {
-  return static_cast<double>(view.operands[0].element_count()) * input_count(view);
-}
+double flops(const OpView& view) { return static_cast<double>(view.operands[0].element_count()) * input_count(view); }
 
 // ---- gradient ---------------------------------------------------------------------------------------------------------------
 
@@ -226,11 +226,35 @@ std::vector<Value> gradient_extremum(GradientContext& c) {
   return out;
 }
 
+// d times the product of the others: zeros are counted apart, so that none is divided by.
+std::vector<Value> gradient_product(GradientContext& c) {
+  const Value x = c.operand(0);
+  const Dims dims = kept(c.view);
+  const auto spread = [&](Value v) { return ops::broadcast(v, x.type().dims(), dims); };
+  const auto equals = [](Value v, double number) {
+    return ops::compare(v, full_like(v, number), CompareDirection::kEq);
+  };
+  const Value is_zero = equals(x, 0);
+  const Value filled = ops::select(is_zero, full_like(x, 1), x);
+  const Value zeros = ops::reduce(ops::convert(is_zero, x.type().dtype()), Reduction::kSum, reduced(c.view));
+  const Value d_product = ops::multiply(c.d_result(), ops::reduce(filled, Reduction::kProduct, reduced(c.view)));
+  const Value nothing = full_like(c.result, 0);
+  const Value init = ops::splat(c.operand(1), c.result.type().dims());
+  // Without zeros every element counts; with one only that.
+  const Value scaled = ops::multiply(d_product, init);
+  const Value without = spread(ops::select(equals(zeros, 0), scaled, nothing));
+  const Value with_one = spread(ops::select(equals(zeros, 1), scaled, nothing));
+  return {c.needs(0) ? ops::divide(ops::select(is_zero, with_one, without), filled) : Value{},
+          c.needs(1) ? sum_all(ops::select(equals(zeros, 0), d_product, nothing)) : Value{}};
+}
+
 std::vector<Value> gradient(GradientContext& c) {
   const auto reduction = known_reduction(c.view);
-  require(reduction.has_value(), "reduce by %{} has no gradient; sum, min and max have", c.view.called[0]->name);
+  require(reduction.has_value(), "reduce by %{} has no gradient; sum, product, min and max have",
+          c.view.called[0]->name);
   if (*reduction == Reduction::kMin || *reduction == Reduction::kMax) return gradient_extremum(c);
-  require(*reduction == Reduction::kSum, "reduce by {} has no gradient; sum, min and max have", reduction_name(*reduction));
+  if (*reduction == Reduction::kProduct) return gradient_product(c);
+  require(*reduction == Reduction::kSum, "reduce by {} has no gradient", reduction_name(*reduction));
   return {c.needs(0) ? ops::broadcast(c.d_result(), c.view.operands[0].dims(), kept(c.view)) : Value{},
           c.needs(1) ? sum_all(c.d_result()) : Value{}};
 }
@@ -262,7 +286,8 @@ Value ops::reduce(Value x, Reduction reduction, Dims dims) {
   const Value init = constant(builder, reduction_identity(reduction, dtype));
   return reduce({x}, {init}, std::move(dims), reduction_computation(builder.program(), reduction, dtype));
 }
-Value ops::reduce(const std::vector<Value>& operands, const std::vector<Value>& inits, Dims dims, ComputationId computation) {
+Value ops::reduce(const std::vector<Value>& operands, const std::vector<Value>& inits, Dims dims,
+                  ComputationId computation) {
   require(!operands.empty(), "reduce: needs at least one operand");
   std::vector<Value> all = operands;
   all.insert(all.end(), inits.begin(), inits.end());

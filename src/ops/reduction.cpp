@@ -16,9 +16,9 @@ struct ReductionRow {
   Reduction of_pred;  // what the op is on pred
 };
 constexpr ReductionRow kReductions[] = {
-    {&rows::kAdd, Reduction::kSum, Reduction::kOr},          {&rows::kMultiply, Reduction::kProduct, Reduction::kAnd},
-    {&rows::kMinimum, Reduction::kMin, Reduction::kAnd},     {&rows::kMaximum, Reduction::kMax, Reduction::kOr},
-    {&rows::kAnd, Reduction::kAnd, Reduction::kAnd},         {&rows::kOr, Reduction::kOr, Reduction::kOr},
+    {&rows::kAdd, Reduction::kSum, Reduction::kOr},      {&rows::kMultiply, Reduction::kProduct, Reduction::kAnd},
+    {&rows::kMinimum, Reduction::kMin, Reduction::kAnd}, {&rows::kMaximum, Reduction::kMax, Reduction::kOr},
+    {&rows::kAnd, Reduction::kAnd, Reduction::kAnd},     {&rows::kOr, Reduction::kOr, Reduction::kOr},
 };
 
 // The value below copies and float conversions (bf16 sums are often spelled through f32).
@@ -41,16 +41,23 @@ Literal identity(Reduction reduction) {
     case Reduction::kOr: return scalar_of(kDTypeOf<T>, 0);
     case Reduction::kProduct: return scalar_of(kDTypeOf<T>, 1);
     case Reduction::kMin:
-      if constexpr (is_float(kDTypeOf<T>)) return scalar(Limits::infinity());
-      else return scalar(Limits::max());
+      if constexpr (is_float(kDTypeOf<T>))
+        return scalar(Limits::infinity());
+      else
+        return scalar(Limits::max());
     case Reduction::kMax:
-      if constexpr (is_float(kDTypeOf<T>)) return scalar(-Limits::infinity());
-      else return scalar(Limits::lowest());
+      if constexpr (is_float(kDTypeOf<T>))
+        return scalar(-Limits::infinity());
+      else
+        return scalar(Limits::lowest());
     case Reduction::kAnd: break;
   }
-  if constexpr (is_float(kDTypeOf<T>)) throw InternalError("`and` has no identity among floating-point numbers");
-  else if constexpr (kDTypeOf<T> == DType::kPred) return scalar(true);
-  else return scalar(~std::uint64_t{0});
+  if constexpr (is_float(kDTypeOf<T>))
+    throw InternalError("`and` has no identity among floating-point numbers");
+  else if constexpr (kDTypeOf<T> == DType::kPred)
+    return scalar(true);
+  else
+    return scalar(~std::uint64_t{0});
 }
 
 }  // namespace
@@ -79,7 +86,8 @@ ComputationId ops::reduction_computation(ProgramBuilder& program, Reduction redu
   const std::string name = fmt::format("{}_{}", reduction_name(reduction), dtype_name(dtype));
   for (std::size_t i = 0; i < known.size(); ++i) {
     if (known[i]->name != name) continue;
-    const bool same = reduction_of(*known[i]).has_value() && known[i]->root_type() == scalar_type && known[i]->size() == 3;
+    const bool same =
+        reduction_of(*known[i]).has_value() && known[i]->root_type() == scalar_type && known[i]->size() == 3;
     if (same) return static_cast<ComputationId>(i);
   }
   Builder builder = program.computation(name);

@@ -14,7 +14,8 @@ namespace {
 Type infer(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const Type& declared = declared_array(view);
-  require(x.dtype() == declared.dtype(), "element types differ: operand {}, declared result {}", x.str(), declared.str());
+  require(x.dtype() == declared.dtype(), "element types differ: operand {}, declared result {}", x.str(),
+          declared.str());
   require(x.element_count() == declared.element_count(), "{} has {} elements, {} has {}", x.str(), x.element_count(),
           declared.str(), declared.element_count());
   return declared;
@@ -54,8 +55,10 @@ void block(FactorMap& map, Walk& in, Walk& out) {
     side.take(map.add(side.left, FactorKind::kBlocked), side.left);
   };
   do {
-    if (passed_in <= passed_out) pass(in, passed_in);
-    else pass(out, passed_out);
+    if (passed_in <= passed_out)
+      pass(in, passed_in);
+    else
+      pass(out, passed_out);
   } while (passed_in != passed_out);
 }
 

@@ -91,7 +91,8 @@ Value counted_once(LocalizeContext& context, Value scalar) {
   Builder& builder = context.builder;
   const Literal identity = reduction_identity(result.reduction, scalar.type().dtype());
   const Instruction& maker = scalar.instruction();
-  if (maker.op->role == Role::kConstant && attributes_as<ConstantAttributes>(maker.attributes).value == identity) return scalar;
+  if (maker.op->role == Role::kConstant && attributes_as<ConstantAttributes>(maker.attributes).value == identity)
+    return scalar;
   const NotesRef before = std::exchange(builder.default_notes, context.notes);
   const Value coordinate = context.coordinate(result.partial);
   const Value is_first =
@@ -121,7 +122,8 @@ void copy_box(const std::byte* from, const Dims& from_strides, std::byte* to, co
 
 }  // namespace
 
-void strided_copy(const Literal& from, const StridedSide& source, Literal& to, const StridedSide& target, const Dims& box) {
+void strided_copy(const Literal& from, const StridedSide& source, Literal& to, const StridedSide& target,
+                  const Dims& box) {
   if (product(box) == 0) return;
   const std::int64_t size = dtype_size(to.type().dtype());
   const std::byte* in = from.bytes().data() + source.offset * size;

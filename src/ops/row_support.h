@@ -59,7 +59,8 @@ struct StridedSide {
   std::int64_t offset = 0;
   Dims strides;
 };
-void strided_copy(const Literal& from, const StridedSide& source, Literal& to, const StridedSide& target, const Dims& box);
+void strided_copy(const Literal& from, const StridedSide& source, Literal& to, const StridedSide& target,
+                  const Dims& box);
 /// An array of `type` whose elements are all the scalar's.
 Literal splat_literal(const Literal& scalar, const Type& type);
 

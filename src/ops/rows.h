@@ -7,9 +7,9 @@
 namespace tessera::rows {
 
 // unary.cpp
-extern const OpDef kNegate, kAbs, kSign, kNot, kExponential, kExponentialMinusOne, kLog, kLogPlusOne, kSqrt, kRsqrt, kCbrt,
-    kTanh, kTan, kSine, kCosine, kLogistic, kErf, kFloor, kCeil, kRoundNearestEven, kRoundNearestAfz, kIsFinite, kPopcnt,
-    kCountLeadingZeros;
+extern const OpDef kNegate, kAbs, kSign, kNot, kExponential, kExponentialMinusOne, kLog, kLogPlusOne, kSqrt, kRsqrt,
+    kCbrt, kTanh, kTan, kSine, kCosine, kLogistic, kErf, kFloor, kCeil, kRoundNearestEven, kRoundNearestAfz, kIsFinite,
+    kPopcnt, kCountLeadingZeros;
 // binary.cpp
 extern const OpDef kAdd, kSubtract, kMultiply, kDivide, kRemainder, kPower, kMaximum, kMinimum, kAtan2, kAnd, kOr, kXor,
     kShiftLeft, kShiftRightArithmetic, kShiftRightLogical;

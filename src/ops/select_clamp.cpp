@@ -102,7 +102,9 @@ std::vector<Value> gradient_clamp(GradientContext& c) {
   const auto spread = [&](Value bound) {
     return bound.type().dims() == d.type().dims() ? bound : ops::splat(bound, d.type().dims());
   };
-  const auto gathered = [&](Value flow, Value bound) { return bound.type().dims() == d.type().dims() ? flow : sum_all(flow); };
+  const auto gathered = [&](Value flow, Value bound) {
+    return bound.type().dims() == d.type().dims() ? flow : sum_all(flow);
+  };
   const Value low = spread(c.operand(0));
   const Value high = spread(c.operand(2));
   const Value raised = ops::maximum(low, c.operand(1));

@@ -18,10 +18,12 @@ std::string field_text(const std::vector<SliceRange>& value) {
 void parse_field(std::string_view text, std::vector<SliceRange>& value) {
   value.clear();
   text = trim(text);
-  require(text.size() >= 2 && text.front() == '{' && text.back() == '}', "expected {{[start:limit], ..}}, got {}", text);
+  require(text.size() >= 2 && text.front() == '{' && text.back() == '}', "expected {{[start:limit], ..}}, got {}",
+          text);
   for (const auto& item : split(trim(text.substr(1, text.size() - 2)), ',')) {
     const std::string_view range = trim(item);
-    require(range.size() >= 2 && range.front() == '[' && range.back() == ']', "expected [start:limit:stride], got {}", range);
+    require(range.size() >= 2 && range.front() == '[' && range.back() == ']', "expected [start:limit:stride], got {}",
+            range);
     const auto parts = split(range.substr(1, range.size() - 2), ':');
     require(parts.size() == 2 || parts.size() == 3, "expected [start:limit:stride], got {}", range);
     SliceRange r;
@@ -97,7 +99,8 @@ std::vector<Value> gradient(GradientContext& c) {
 Value localize(LocalizeContext& context) {
   auto ranges = context.view.as<SliceAttributes>().slice;
   for (int d = 0; d < isize(ranges); ++d)
-    if (is_whole(at(ranges, d), context.view.operands[0].dim(d))) at(ranges, d).limit = context.operands[0].type().dim(d);
+    if (is_whole(at(ranges, d), context.view.operands[0].dim(d)))
+      at(ranges, d).limit = context.operands[0].type().dim(d);
   return emit_local(context, context.operands, make_attributes(SliceAttributes{std::move(ranges)}));
 }
 

@@ -11,8 +11,8 @@ namespace {
 
 std::optional<std::int64_t> integer_constant(const Computation& computation, Id id) {
   const Instruction& instruction = computation[id];
-  const bool fits = instruction.op->role == Role::kConstant && instruction.type.is_array() && instruction.type.ndim() == 0 &&
-                    is_integer(instruction.type.dtype());
+  const bool fits = instruction.op->role == Role::kConstant && instruction.type.is_array() &&
+                    instruction.type.ndim() == 0 && is_integer(instruction.type.dtype());
   if (!fits) return std::nullopt;
   return element_as_int(attributes_as<ConstantAttributes>(instruction.attributes).value, 0);
 }
@@ -48,13 +48,15 @@ std::optional<std::int64_t> step_of(const Computation& body, std::int64_t elemen
   const Instruction& next = body[at(root.operands, element)];
   if (next.op != &rows::kAdd) return std::nullopt;
   for (const int side : {0, 1})
-    if (state_element(body, at(next.operands, side)) == element) return integer_constant(body, at(next.operands, 1 - side));
+    if (state_element(body, at(next.operands, side)) == element)
+      return integer_constant(body, at(next.operands, 1 - side));
   return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<std::int64_t> known_trip_count(const Program& program, const Computation& caller, const Instruction& loop) {
+std::optional<std::int64_t> known_trip_count(const Program& program, const Computation& caller,
+                                             const Instruction& loop) {
   const auto limit = loop_limit(program[loop.called[0]]);
   const Instruction& init = caller[loop.operands[0]];
   if (!limit || init.op->role != Role::kTuple) return std::nullopt;

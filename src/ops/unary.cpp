@@ -26,16 +26,15 @@ constexpr UnaryScalar kNegateScalar{.real = [](double x) { return -x; },
 constexpr UnaryScalar kAbsScalar{.real = [](double x) { return std::fabs(x); },
                                  .integer = [](u64 x, int) { return static_cast<i64>(x) < 0 ? u64{0} - x : x; },
                                  .natural = [](u64 x, int) { return x; }};
-constexpr UnaryScalar kSignScalar{.real = sign_of,
-                                  .integer = [](u64 x, int) { return x == 0 ? u64{0} : (static_cast<i64>(x) < 0 ? ~u64{0} : u64{1}); },
-                                  .natural = [](u64 x, int) { return u64{x != 0}; }};
+constexpr UnaryScalar kSignScalar{
+    .real = sign_of,
+    .integer = [](u64 x, int) { return x == 0 ? u64{0} : (static_cast<i64>(x) < 0 ? ~u64{0} : u64{1}); },
+    .natural = [](u64 x, int) { return u64{x != 0}; }};
 constexpr UnaryScalar kNotScalar{.integer = [](u64 x, int) { return ~x; }, .pred = [](bool x) { return !x; }};
-constexpr UnaryScalar kPopcntScalar{.integer = [](u64 x, int bits) {
-  return static_cast<u64>(std::popcount(low_bits(x, bits)));
-}};
-constexpr UnaryScalar kCountLeadingZerosScalar{.integer = [](u64 x, int bits) {
-  return static_cast<u64>(std::countl_zero(low_bits(x, bits)) - (64 - bits));
-}};
+constexpr UnaryScalar kPopcntScalar{
+    .integer = [](u64 x, int bits) { return static_cast<u64>(std::popcount(low_bits(x, bits))); }};
+constexpr UnaryScalar kCountLeadingZerosScalar{
+    .integer = [](u64 x, int bits) { return static_cast<u64>(std::countl_zero(low_bits(x, bits)) - (64 - bits)); }};
 
 constexpr UnaryScalar kExpScalar{.real = [](double x) { return std::exp(x); }};
 constexpr UnaryScalar kExpm1Scalar{.real = [](double x) { return std::expm1(x); }};
@@ -103,8 +102,7 @@ Literal evaluate_is_finite(const EvalContext& context) {
   const Literal& x = context.operands[0];
   Literal out(context.view.result);
   auto data = out.mutable_data<bool>();
-  for (std::size_t i = 0; i < data.size(); ++i)
-    data[i] = std::isfinite(element_as_double(x, static_cast<i64>(i)));
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = std::isfinite(element_as_double(x, static_cast<i64>(i)));
   return out;
 }
 

@@ -33,7 +33,8 @@ std::string error_of(const Program& program, const Instruction& subject, const s
   ProgramBuilder copy(program);
   Builder main = copy.computation("wrong");
   std::vector<Value> operands;
-  for (int i = 0; i < isize(types); ++i) operands.push_back(ops::parameter(main, i, at(types, i), fmt::format("w{}", i)));
+  for (int i = 0; i < isize(types); ++i)
+    operands.push_back(ops::parameter(main, i, at(types, i), fmt::format("w{}", i)));
   auto notes = std::make_shared<Notes>();
   notes->source_file = "wrong.cpp";
   notes->source_line = 41;
@@ -48,7 +49,8 @@ std::string error_of(const Program& program, const Instruction& subject, const s
   return "";
 }
 
-void expect_good_message(const std::string& text, const Sample& sample, const std::vector<Type>& types, const std::string& what) {
+void expect_good_message(const std::string& text, const Sample& sample, const std::vector<Type>& types,
+                         const std::string& what) {
   EXPECT_EQ(text.find("internal: "), std::string::npos) << name_of(sample) << " given " << what << ": " << text;
   EXPECT_EQ(text.rfind(sample.op + ": ", 0), 0U) << name_of(sample) << " given " << what << ": " << text;
   for (int i = 0; i < isize(types); ++i)

@@ -59,8 +59,8 @@ TEST(OpLaws, ShardsByEveryFactorGiveTheShardsOfTheResult) {
       if (!shardings) continue;  // a merged dim cannot be cut there
       ++cases;
       const auto wrong = subject.compare_sharded(*shardings, subject.shards_of(*shardings, map));
-      EXPECT_EQ(wrong, "") << name_of(sample) << " " << map.str() << " operands " << text_of(shardings->operands) << " result "
-                           << text_of(shardings->results);
+      EXPECT_EQ(wrong, "") << name_of(sample) << " " << map.str() << " operands " << text_of(shardings->operands)
+                           << " result " << text_of(shardings->results);
       if (!wrong.empty()) break;
     }
   }

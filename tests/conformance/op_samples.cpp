@@ -12,7 +12,8 @@ namespace tessera::conformance {
 const std::vector<Sample>& op_samples() {
   static const std::vector<Sample> all = [] {
     std::vector<Sample> out;
-    for (auto* samples : {elementwise_samples, structural_samples, contraction_samples, indexing_samples, control_samples})
+    for (auto* samples :
+         {elementwise_samples, structural_samples, contraction_samples, indexing_samples, control_samples})
       for (auto& sample : samples()) out.push_back(std::move(sample));
     return out;
   }();
@@ -47,9 +48,13 @@ Literal random_literal(const Type& type, double low, double high, unsigned seed)
   visit_dtype(type.dtype(), [&]<class T>() {
     for (auto& element : out.mutable_data<T>()) {
       const double value = draw(engine);
-      if constexpr (kDTypeOf<T> == DType::kPred) element = value > (low + high) / 2;
-      else if constexpr (is_float(kDTypeOf<T>)) element = static_cast<T>(value);
-      else element = static_cast<T>(static_cast<std::int64_t>(std::lround(is_unsigned_int(kDTypeOf<T>) ? std::fabs(value) : value)));
+      if constexpr (kDTypeOf<T> == DType::kPred)
+        element = value > (low + high) / 2;
+      else if constexpr (is_float(kDTypeOf<T>))
+        element = static_cast<T>(value);
+      else
+        element = static_cast<T>(
+            static_cast<std::int64_t>(std::lround(is_unsigned_int(kDTypeOf<T>) ? std::fabs(value) : value)));
     }
   });
   return out;
@@ -57,7 +62,8 @@ Literal random_literal(const Type& type, double low, double high, unsigned seed)
 
 std::vector<Literal> random_arguments(const Sample& sample, unsigned seed) {
   std::vector<Literal> out;
-  for (const auto& operand : sample.operands) out.push_back(random_literal(operand.type, operand.low, operand.high, ++seed * 7919));
+  for (const auto& operand : sample.operands)
+    out.push_back(random_literal(operand.type, operand.low, operand.high, ++seed * 7919));
   return out;
 }
 

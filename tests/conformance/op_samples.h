@@ -36,17 +36,29 @@ struct Sample {
 
 inline Type array(DType dtype, Dims dims) { return Type::array(dtype, std::move(dims)); }
 template <class... Sizes>
-Type f64(Sizes... sizes) { return Type::array(DType::kF64, Dims{sizes...}); }
+Type f64(Sizes... sizes) {
+  return Type::array(DType::kF64, Dims{sizes...});
+}
 template <class... Sizes>
-Type f32(Sizes... sizes) { return Type::array(DType::kF32, Dims{sizes...}); }
+Type f32(Sizes... sizes) {
+  return Type::array(DType::kF32, Dims{sizes...});
+}
 template <class... Sizes>
-Type bf16(Sizes... sizes) { return Type::array(DType::kBF16, Dims{sizes...}); }
+Type bf16(Sizes... sizes) {
+  return Type::array(DType::kBF16, Dims{sizes...});
+}
 template <class... Sizes>
-Type s32(Sizes... sizes) { return Type::array(DType::kS32, Dims{sizes...}); }
+Type s32(Sizes... sizes) {
+  return Type::array(DType::kS32, Dims{sizes...});
+}
 template <class... Sizes>
-Type u32(Sizes... sizes) { return Type::array(DType::kU32, Dims{sizes...}); }
+Type u32(Sizes... sizes) {
+  return Type::array(DType::kU32, Dims{sizes...});
+}
 template <class... Sizes>
-Type pred(Sizes... sizes) { return Type::array(DType::kPred, Dims{sizes...}); }
+Type pred(Sizes... sizes) {
+  return Type::array(DType::kPred, Dims{sizes...});
+}
 
 std::vector<Sample> elementwise_samples();
 std::vector<Sample> structural_samples();

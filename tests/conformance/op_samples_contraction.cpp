@@ -10,7 +10,8 @@ namespace {
 using Values = std::vector<Value>;
 
 void add_dots(std::vector<Sample>& out) {
-  const auto dot = [&](const Type& lhs, const Type& rhs, const DotAttributes& dims, std::optional<DType> result = std::nullopt) {
+  const auto dot = [&](const Type& lhs, const Type& rhs, const DotAttributes& dims,
+                       std::optional<DType> result = std::nullopt) {
     out.push_back({.op = "dot",
                    .label = lhs.str() + rhs.str(),
                    .operands = {{lhs, -4, 4}, {rhs, -4, 4}},
@@ -34,7 +35,8 @@ ComputationId argmax(ProgramBuilder& program, DType dtype) {
   const Value y = ops::parameter(b, 2, Type::scalar(dtype));
   const Value j = ops::parameter(b, 3, Type::scalar(DType::kS32));
   const Value greater = ops::compare(x, y, CompareDirection::kGt);
-  const Value first = ops::logical_and(ops::compare(x, y, CompareDirection::kEq), ops::compare(i, j, CompareDirection::kLt));
+  const Value first =
+      ops::logical_and(ops::compare(x, y, CompareDirection::kEq), ops::compare(i, j, CompareDirection::kLt));
   const Value keeps = ops::logical_or(greater, first);
   const Value root = ops::tuple(b, {ops::select(keeps, x, y), ops::select(keeps, i, j)});
   return program.add(std::move(b), root);
@@ -60,10 +62,21 @@ void add_reductions(std::vector<Sample>& out) {
   reduce(s32(3, 5), Reduction::kAnd, {0});
   reduce(pred(3, 5), Reduction::kOr, {1});
   reduce(f64(3, 5), Reduction::kSum, {});
+  reduce(f64(3, 5), Reduction::kProduct, {1});
+  reduce(f64(3, 2, 5), Reduction::kMin, {2, 0});
   out.push_back({.op = "reduce",
-                 .label = "from the identity",
-                 .operands = {{f64(5, 3)}},
-                 .build = [](Builder&, const Values& v) { return ops::reduce(v[0], Reduction::kSum, {0}); }});
+                 .label = "product with zeros",
+                 .operands = {{f64(3, 5)}},
+                 .build = [](Builder& b, const Values& v) {
+                   // Rows with no zero, one and two.
+                   const Value holes =
+                       ops::constant(b, Literal::from<double>({3, 5}, {1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 0, 1, 0, 1, 1}));
+                   return ops::reduce(ops::multiply(v[0], holes), Reduction::kProduct, {1});
+                 }});
+  out.push_back(
+      {.op = "reduce", .label = "from the identity", .operands = {{f64(5, 3)}}, .build = [](Builder&, const Values& v) {
+         return ops::reduce(v[0], Reduction::kSum, {0});
+       }});
   out.push_back({.op = "reduce",
                  .label = "argmax",
                  .operands = {{f32(3, 5)}, {s32(3, 5)}, {f32(), -9, -8}, {s32()}},

@@ -39,9 +39,9 @@ constexpr UnaryRow kFloatUnary[] = {
     {"round-nearest-afz", ops::round_nearest_afz},
     {"is-finite", ops::is_finite},
 };
-constexpr UnaryRow kIntegerUnary[] = {{"negate", ops::negate},       {"abs", ops::abs},
-                                      {"sign", ops::sign},           {"not", ops::logical_not},
-                                      {"popcnt", ops::popcnt},       {"count-leading-zeros", ops::count_leading_zeros}};
+constexpr UnaryRow kIntegerUnary[] = {{"negate", ops::negate}, {"abs", ops::abs},
+                                      {"sign", ops::sign},     {"not", ops::logical_not},
+                                      {"popcnt", ops::popcnt}, {"count-leading-zeros", ops::count_leading_zeros}};
 
 struct BinaryRow {
   const char* op;
@@ -74,8 +74,8 @@ constexpr BinaryRow kIntegerBinary[] = {{"add", ops::add},
                                         {"shift-left", ops::shift_left},
                                         {"shift-right-arithmetic", ops::shift_right_arithmetic},
                                         {"shift-right-logical", ops::shift_right_logical}};
-constexpr BinaryRow kPredBinary[] = {{"add", ops::add},         {"multiply", ops::multiply},   {"maximum", ops::maximum},
-                                     {"minimum", ops::minimum}, {"and", ops::logical_and},     {"or", ops::logical_or},
+constexpr BinaryRow kPredBinary[] = {{"add", ops::add},         {"multiply", ops::multiply}, {"maximum", ops::maximum},
+                                     {"minimum", ops::minimum}, {"and", ops::logical_and},   {"or", ops::logical_or},
                                      {"xor", ops::logical_xor}};
 
 Sample unary(const UnaryRow& row, const Type& type, double low, double high) {
@@ -93,10 +93,11 @@ Sample binary(const BinaryRow& row, const Type& type, double low, double high) {
 
 void add_compares(std::vector<Sample>& out) {
   const auto compare = [&](const Type& type, CompareDirection direction, CompareType kind) {
-    out.push_back({.op = "compare",
-                   .label = type.str() + field_text(direction) + field_text(kind),
-                   .operands = {{type}, {type}},
-                   .build = [=](Builder&, const std::vector<Value>& v) { return ops::compare(v[0], v[1], direction, kind); }});
+    out.push_back(
+        {.op = "compare",
+         .label = type.str() + field_text(direction) + field_text(kind),
+         .operands = {{type}, {type}},
+         .build = [=](Builder&, const std::vector<Value>& v) { return ops::compare(v[0], v[1], direction, kind); }});
   };
   compare(f64(3, 5), CompareDirection::kLt, CompareType::kDefault);
   compare(bf16(7), CompareDirection::kGe, CompareType::kTotalOrder);
@@ -168,12 +169,15 @@ std::vector<Sample> elementwise_samples() {
     out.push_back(unary(row, f32(2, 3, 5), row.low, row.high));
   }
   for (const auto& row : kIntegerUnary)
-    for (const auto& type : {s32(3, 5), array(DType::kU8, {7}), array(DType::kS64, {5})}) out.push_back(unary(row, type, -90, 90));
+    for (const auto& type : {s32(3, 5), array(DType::kU8, {7}), array(DType::kS64, {5})})
+      out.push_back(unary(row, type, -90, 90));
   out.push_back(unary({"not", ops::logical_not}, pred(3, 5), -1, 1));
   for (const auto& row : kFloatBinary)
-    for (const auto& type : {f64(3, 5), f32(), array(DType::kF16, {7})}) out.push_back(binary(row, type, row.low, row.high));
+    for (const auto& type : {f64(3, 5), f32(), array(DType::kF16, {7})})
+      out.push_back(binary(row, type, row.low, row.high));
   for (const auto& row : kIntegerBinary)
-    for (const auto& type : {s32(3, 5), array(DType::kU8, {7}), array(DType::kS64, {5})}) out.push_back(binary(row, type, -9, 9));
+    for (const auto& type : {s32(3, 5), array(DType::kU8, {7}), array(DType::kS64, {5})})
+      out.push_back(binary(row, type, -9, 9));
   for (const auto& row : kPredBinary) out.push_back(binary(row, pred(3, 5), -1, 1));
   add_compares(out);
   add_select_and_clamp(out);

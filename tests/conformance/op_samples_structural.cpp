@@ -9,7 +9,10 @@ namespace {
 using Values = std::vector<Value>;
 
 void add_made(std::vector<Sample>& out) {
-  out.push_back({.op = "parameter", .operands = {{f64(3, 5)}}, .build = [](Builder&, const Values& v) { return v[0]; }, .splits = false});
+  out.push_back({.op = "parameter",
+                 .operands = {{f64(3, 5)}},
+                 .build = [](Builder&, const Values& v) { return v[0]; },
+                 .splits = false});
   for (const auto& type : {f64(3, 5), bf16(7), f32(5, 1), s32(2, 3, 5), pred(5)})
     out.push_back({.op = "constant", .label = type.str(), .build = [type](Builder& b, const Values&) {
                      return ops::constant(b, random_literal(type, -9, 9, 3));
@@ -21,7 +24,8 @@ void add_made(std::vector<Sample>& out) {
                    const float inf = std::numeric_limits<float>::infinity();
                    return ops::constant(b, Literal::from<float>({2, 2}, {inf, -inf, -0.0F, 1.0e-41F}));
                  }});
-  for (const auto& [type, dim] : {std::pair(s32(3, 5), 1), {f32(5), 0}, {array(DType::kU8, {5, 3}), 0}, {bf16(3, 5), 0}})
+  for (const auto& [type, dim] :
+       {std::pair(s32(3, 5), 1), {f32(5), 0}, {array(DType::kU8, {5, 3}), 0}, {bf16(3, 5), 0}})
     out.push_back({.op = "iota", .label = type.str(), .build = [type, dim](Builder& b, const Values&) {
                      return ops::iota(b, type, dim);
                    }});
@@ -63,9 +67,10 @@ void add_moved(std::vector<Sample>& out) {
   transpose(f64(2, 3, 5), {2, 0, 1});
   transpose(array(DType::kS16, {2, 3, 5}), {1, 2, 0});
   for (const auto& dims : {Dims{0}, Dims{1, 0}, Dims{}})
-    out.push_back({.op = "reverse", .label = field_text(dims), .operands = {{f64(3, 5)}}, .build = [dims](Builder&, const Values& v) {
-                     return ops::reverse(v[0], dims);
-                   }});
+    out.push_back({.op = "reverse",
+                   .label = field_text(dims),
+                   .operands = {{f64(3, 5)}},
+                   .build = [dims](Builder&, const Values& v) { return ops::reverse(v[0], dims); }});
 }
 
 void add_cut(std::vector<Sample>& out) {
@@ -101,7 +106,10 @@ void add_cut(std::vector<Sample>& out) {
 }
 
 void add_handed_on(std::vector<Sample>& out) {
-  out.push_back({.op = "copy", .operands = {{f64(3, 5)}}, .build = [](Builder&, const Values& v) { return ops::copy(v[0]); }, .takes_anything = true});
+  out.push_back({.op = "copy",
+                 .operands = {{f64(3, 5)}},
+                 .build = [](Builder&, const Values& v) { return ops::copy(v[0]); },
+                 .takes_anything = true});
   out.push_back({.op = "tuple",
                  .operands = {{f64(3, 5)}, {s32(2)}},
                  .build = [](Builder& b, const Values& v) { return ops::tuple(b, v); },
@@ -130,8 +138,11 @@ void add_handed_on(std::vector<Sample>& out) {
                  .operands = {{Type::token()}, {Type::token()}},
                  .build = [](Builder& b, const Values& v) { return b.emit(op_table().get("after-all"), v); },
                  .splits = false});
-  out.push_back({.op = "partition-id", .build = [](Builder& b, const Values&) { return ops::partition_id(b); }, .splits = false});
-  out.push_back({.op = "replica-id", .build = [](Builder& b, const Values&) { return b.emit(op_table().get("replica-id"), {}); }, .splits = false});
+  out.push_back(
+      {.op = "partition-id", .build = [](Builder& b, const Values&) { return ops::partition_id(b); }, .splits = false});
+  out.push_back({.op = "replica-id",
+                 .build = [](Builder& b, const Values&) { return b.emit(op_table().get("replica-id"), {}); },
+                 .splits = false});
 }
 
 }  // namespace

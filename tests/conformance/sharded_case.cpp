@@ -14,7 +14,8 @@ namespace tessera::conformance {
 namespace {
 
 // The axes of one dim, major to minor; null when they do not cut it evenly along its factors.
-std::optional<std::vector<AxisRef>> dim_axes(const DimFactors& factors, const FactorMap& map, const FactorSharding& split) {
+std::optional<std::vector<AxisRef>> dim_axes(const DimFactors& factors, const FactorMap& map,
+                                             const FactorSharding& split) {
   std::vector<AxisRef> out;
   bool used_up = true;
   for (const int f : factors) {
@@ -48,7 +49,8 @@ bool cuts_evenly_where_merged(const FactorMap& map, const FactorSharding& split)
   for (const auto* tensors : {&map.operands, &map.results})
     for (const auto& tensor : *tensors)
       for (const auto& dim : tensor)
-        for (const int f : dim) merged[static_cast<std::size_t>(f)] = merged[static_cast<std::size_t>(f)] || dim.size() > 1;
+        for (const int f : dim)
+          merged[static_cast<std::size_t>(f)] = merged[static_cast<std::size_t>(f)] || dim.size() > 1;
   for (std::size_t f = 0; f < merged.size(); ++f)
     if (merged[f] && map.factors[f].size % axes_size(split[f]) != 0) return false;
   return true;
@@ -108,10 +110,14 @@ double tolerance(DType dtype) {
 // What the integers of a type make of a sum that left their range.
 double wrapped(DType dtype, double x) {
   if (is_float(dtype) || dtype == DType::kPred) return x;
-  return element_as_double(visit_dtype(dtype, [&]<class T>() {
-    if constexpr (is_float(kDTypeOf<T>)) return Literal::scalar<T>(T{});
-    else return Literal::scalar<T>(static_cast<T>(static_cast<std::int64_t>(x)));
-  }), 0);
+  return element_as_double(visit_dtype(dtype,
+                                       [&]<class T>() {
+                                         if constexpr (is_float(kDTypeOf<T>))
+                                           return Literal::scalar<T>(T{});
+                                         else
+                                           return Literal::scalar<T>(static_cast<T>(static_cast<std::int64_t>(x)));
+                                       }),
+                           0);
 }
 
 bool same_element(const Literal& a, const Literal& b, std::int64_t i) {
@@ -147,7 +153,10 @@ std::vector<Literal> random_parts(const Literal& whole, Reduction reduction, std
           if (is_unsigned_int(kDTypeOf<T>) && other < 0) other = reduction == Reduction::kSum ? -other : whole_value;
           if (reduction == Reduction::kAnd) other = whole_value | other;
           if (reduction == Reduction::kOr) other = whole_value & other;
-          if (kDTypeOf<T> == DType::kPred) other = reduction == Reduction::kMin || reduction == Reduction::kAnd ? whole_value | (engine() & 1) : whole_value & static_cast<Wide>(engine() & 1);
+          if (kDTypeOf<T> == DType::kPred)
+            other = reduction == Reduction::kMin || reduction == Reduction::kAnd
+                        ? whole_value | (engine() & 1)
+                        : whole_value & static_cast<Wide>(engine() & 1);
         }
         const T rounded = static_cast<T>(other);
         parts[k].mutable_data<T>()[i] = rounded;
@@ -237,7 +246,8 @@ Shards SubjectCase::shards_of(const OpShardings& shardings, const FactorMap& map
       const Placement placement = placement_of(global, shardings.operands[i]);
       for_each_local(placement, device, local.type(), [&](std::int64_t element, const std::vector<bool>& beyond) {
         for (std::size_t d = 0; d < beyond.size(); ++d)
-          if (beyond[d] && !view.op.masks_padding && at(map.factors, map.operands[i][d].front()).kind == FactorKind::kReduce)
+          if (beyond[d] && !view.op.masks_padding &&
+              at(map.factors, map.operands[i][d].front()).kind == FactorKind::kReduce)
             copy_element(mask, local, element);
       });
       row.push_back(std::move(local));
@@ -253,15 +263,17 @@ Shards SubjectCase::partial_shards(const OpShardings& shardings) const {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Sharding& sharding = shardings.operands[i];
     const auto count = sharding.is_partial() ? axes_size(sharding.partial) : 1;
-    const auto parts = sharding.is_partial() ? random_parts(operands[i], sharding.reduction, count, 17 + static_cast<unsigned>(i))
-                                             : std::vector<Literal>{operands[i]};
+    const auto parts = sharding.is_partial()
+                           ? random_parts(operands[i], sharding.reduction, count, 17 + static_cast<unsigned>(i))
+                           : std::vector<Literal>{operands[i]};
     for (std::int64_t device = 0; device < mesh.device_count(); ++device)
       at(out, device).push_back(at(parts, mesh.coordinate(mesh.position_of(device), sharding.partial)));
   }
   return out;
 }
 
-Literal SubjectCase::run_device(const OpShardings& shardings, std::int64_t device, const std::vector<Literal>& local) const {
+Literal SubjectCase::run_device(const OpShardings& shardings, std::int64_t device,
+                                const std::vector<Literal>& local) const {
   ProgramBuilder built(program);
   Builder main = built.computation("local");
   std::vector<Value> values;
@@ -270,11 +282,18 @@ Literal SubjectCase::run_device(const OpShardings& shardings, std::int64_t devic
   const auto leaves = view.result.leaves();
   for (std::size_t i = 0; i < leaves.size(); ++i) results.push_back(shard_type(leaves[i], shardings.results[i]));
   const Mesh& mesh = shardings.results.front().mesh;
-  const auto coordinate = [&](const std::vector<AxisRef>& axes) { return mesh.coordinate(mesh.position_of(device), axes); };
-  const auto number = [&](std::int64_t value) {
-    return ops::scalar(main, DType::kS32, static_cast<double>(value));
+  const auto coordinate = [&](const std::vector<AxisRef>& axes) {
+    return mesh.coordinate(mesh.position_of(device), axes);
   };
-  LocalizeContext context{main, view, values, shardings.operands, shardings.results, results, nullptr, subject->called,
+  const auto number = [&](std::int64_t value) { return ops::scalar(main, DType::kS32, static_cast<double>(value)); };
+  LocalizeContext context{main,
+                          view,
+                          values,
+                          shardings.operands,
+                          shardings.results,
+                          results,
+                          nullptr,
+                          subject->called,
                           [&](const Sharding& sharding, int dim, std::int64_t size) {
                             const auto& axes = at(sharding.dims, dim).axes;
                             return number(coordinate(axes) * ceil_div(size, axes_size(axes)));

@@ -50,7 +50,8 @@ struct SubjectCase {
 
  private:
   SubjectCase(SampleProgram made, const std::vector<Literal>& arguments);
-  [[nodiscard]] Literal run_device(const OpShardings& shardings, std::int64_t device, const std::vector<Literal>& local) const;
+  [[nodiscard]] Literal run_device(const OpShardings& shardings, std::int64_t device,
+                                   const std::vector<Literal>& local) const;
 };
 
 }  // namespace tessera::conformance

@@ -21,7 +21,8 @@ TEST(OpTable, EveryRowHasASample) {
 TEST(OpTable, EveryRowInfersItsTypeAndCanBeEvaluated) {
   for (const OpDef* row : op_table().rows()) {
     EXPECT_NE(row->infer, nullptr) << row->name;
-    const bool is_evaluated = row->evaluate != nullptr || row->evaluate_collective != nullptr || row->role == Role::kParameter;
+    const bool is_evaluated =
+        row->evaluate != nullptr || row->evaluate_collective != nullptr || row->role == Role::kParameter;
     EXPECT_TRUE(is_evaluated) << row->name;
     const bool needs_gradient = row->gradient_kind == GradientKind::kFunction && row->role == Role::kPlain;
     EXPECT_TRUE(!needs_gradient || row->gradient != nullptr) << row->name;
