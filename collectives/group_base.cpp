@@ -113,6 +113,7 @@ std::string divergence_message(int rank, const std::string& description, int oth
 }
 
 std::string waiting_message(int rank, int seconds, const std::string& text, const std::vector<int>& absent) {
+  if (absent.empty()) return fmt::format("rank {} has waited {} s in {}; ranks of other nodes have not arrived", rank, seconds, text);
   const char* have = absent.size() == 1 ? "has" : "have";
   return fmt::format("rank {} has waited {} s in {}; {} {} not arrived", rank, seconds, text, rank_list(absent), have);
 }

@@ -34,7 +34,7 @@ INTERFACES = {
 
 # Libraries of one place: (what the include looks like, where it may stand).
 CONFINED = [
-    (re.compile(r"mpi(-ext)?\.h$"), ("collectives/mpi/",)),
+    (re.compile(r"mpi(-ext)?\.h$"), ("collectives/mpi/", "bench/collectives/")),
     (re.compile(r"(Eigen/|unsupported/Eigen/)"), ("src/", "tests/", "bench/")),
     (re.compile(r"(oneapi/|dnnl)"), ("src/runtime/", "tests/runtime/", "bench/")),
 ]

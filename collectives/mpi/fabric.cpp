@@ -9,6 +9,7 @@
 
 #include "hierarchical.h"
 #include "mpi/mpi_group.h"
+#include "shared_memory/patience.h"
 #include "shared_memory/shared_group.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
@@ -98,6 +99,24 @@ void MpiFabric::open_node(const std::vector<Introduction>& all) {
   if (world_rank == 0)
     std::fprintf(stderr, "no shared memory between the ranks of a node (rank %d: %s); all payload goes through MPI\n",
                  static_cast<int>(refused - reasons.begin()), refused->data());
+}
+
+void MpiFabric::meet_at_end() {
+  node_->set_state(RankState::kFinished);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibarrier(world_.handle(), &request), "MPI_Ibarrier");
+  const auto running = [this] {
+    std::vector<int> ranks;
+    for (const auto& peer : node_->peers())
+      if (peer.page->state.load(std::memory_order_acquire) == RankState::kRunning) ranks.push_back(peer.world_rank);
+    return ranks;
+  };
+  const std::string text = "the end of the program";
+  Patience patience(*node_, text);
+  for (int done = 0; done == 0;) {
+    check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (done == 0) patience.pause(running);
+  }
 }
 
 std::shared_ptr<ProcessGroup> MpiFabric::make_group(const std::vector<int>& world_ranks, const std::string& name,

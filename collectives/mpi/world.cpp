@@ -38,6 +38,7 @@ struct Communicator::State {
 namespace {
 
 constexpr auto kTimeForPeersToSpeak = std::chrono::milliseconds(150);
+constexpr auto kTimeBetweenAborts = std::chrono::milliseconds(25);
 constexpr auto kTimeToBeKilled = std::chrono::seconds(5);
 
 // MPI is one per process, and so is what an exception that nobody catches must end.
@@ -73,10 +74,20 @@ bool only_follows(const std::exception_ptr& error) {
     std::fputs(fmt::format("rank {} of {}: {}\n", fabric.world_rank, size, message).c_str(), stderr);
     std::fflush(stderr);
   }
-  // All ranks of a divergence speak before the first of them ends the job.
-  std::this_thread::sleep_for(silent ? std::chrono::milliseconds(kTimeToBeKilled) : kTimeForPeersToSpeak);
+  // All ranks of a divergence speak before the first of them ends the job, and the others leave that to it.
+  const auto patience = kTimeForPeersToSpeak + std::min(fabric.world_rank, 20) * kTimeBetweenAborts;
+  std::this_thread::sleep_for(silent ? std::chrono::milliseconds(kTimeToBeKilled) : patience);
   MPI_Abort(MPI_COMM_WORLD, 1);
   std::_Exit(1);
+}
+
+void meet_at_end(MpiFabric& fabric, int size) {
+  try {
+    fabric.meet_at_end();
+  } catch (...) {
+    const auto error = std::current_exception();
+    end_job(fabric, size, message_of(error), only_follows(error));
+  }
 }
 
 [[noreturn]] void on_terminate() {
@@ -110,10 +121,10 @@ Communicator::~Communicator() {
 void Communicator::finalize() {
   if (state_->finalized) return;
   state_->finalized = true;
+  if (state_->fabric) meet_at_end(*state_->fabric, size());
   if (state_->thread == std::this_thread::get_id()) RankContext::exchange_current(state_->previous_context);
   state_->group.reset();
   if (!state_->fabric) return;
-  state_->fabric->node().set_state(RankState::kFinished);
   fabric_of_process = nullptr;
   collectives::stop_mpi();
   state_->fabric.reset();
