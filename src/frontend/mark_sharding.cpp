@@ -25,7 +25,8 @@ Sharding checked_sharding(const Tensor& tensor, const Mesh& mesh, const Partitio
 
 void check_not_marked_otherwise(const Tensor& tensor, const Sharding& sharding) {
   const auto before = tensor.sharding();
-  require(!before || before->is_replicated() || same_placement(tensor.type(), *before, sharding),
+  if (!before || before->is_replicated()) return;
+  require(same_placement(tensor.type(), *before, sharding),
           "{} is already sharded as {}; clear_sharding() it before marking it as {}", what_is(tensor), before->str(), sharding.str());
 }
 

@@ -140,16 +140,30 @@ GPT2LMHeadModel::GPT2LMHeadModel(const GPT2Config& config)
 }
 
 Tensor GPT2LMHeadModel::logits(const Tensor& tokens) {
+  const TraceScope own(path(), unit());
   const Tensor hidden = transformer_(tokens);
   const TraceScope scope(lm_head_.path(), lm_head_.unit());
   return dot(hidden, head_weight_, {.lhs_contracting = {2}, .rhs_contracting = {1}});
 }
 
+namespace {
+
+constexpr std::int64_t kIgnoredLabel = -100;
+
+// Labels move left instead of logits being cut: nothing of size [b, t, v] is copied.
+Tensor shifted(const Tensor& labels) {
+  return pad(labels.slice(1, 1, labels.dim(1)), 1, 0, 1, static_cast<double>(kIgnoredLabel));
+}
+
+}  // namespace
+
 Tensor GPT2LMHeadModel::forward(const Tensor& tokens, const Tensor& labels) {
-  constexpr std::int64_t kIgnored = -100;
-  // Labels move left instead of logits being cut: nothing of size [b, t, v] is copied.
-  const Tensor shifted = pad(labels.slice(1, 1, labels.dim(1)), 1, 0, 1, static_cast<double>(kIgnored));
-  return cross_entropy(logits(tokens), shifted, kIgnored);
+  return cross_entropy(logits(tokens), shifted(labels), kIgnoredLabel);
+}
+
+CrossEntropyParts GPT2LMHeadModel::loss_parts(const Tensor& tokens, const Tensor& labels) {
+  const TraceScope scope(path(), unit());
+  return cross_entropy_parts(logits(tokens), shifted(labels), kIgnoredLabel);
 }
 
 // ---- tensor parallel ----------------------------------------------------------------------------------------------------

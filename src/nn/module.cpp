@@ -74,6 +74,10 @@ void Module::zero_grad() {
   for (auto& parameter : parameters()) parameter.zero_grad();
 }
 
+void Module::set_compute_dtype(DType dtype) {
+  for (auto& parameter : parameters()) parameter.impl().compute_dtype = dtype;
+}
+
 std::string Module::str() const {
   std::string out;
   const std::function<void(const Module&, const std::string&, int)> line = [&](const Module& module, const std::string& name, int depth) {

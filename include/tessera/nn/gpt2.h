@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "tessera/base/text.h"
+#include "tessera/frontend/functions.h"
 #include "tessera/nn/layers.h"
 
 namespace tessera::nn {
@@ -119,6 +120,8 @@ class GPT2LMHeadModel : public Callable<GPT2LMHeadModel> {
   Tensor logits(const Tensor& tokens);
   /// The mean cross entropy of predicting labels[.., i + 1] from tokens[.., ..i]; labels of -100 do not count.
   Tensor forward(const Tensor& tokens, const Tensor& labels);
+  /// The same as a sum and the number of labels that count.
+  CrossEntropyParts loss_parts(const Tensor& tokens, const Tensor& labels);
   [[nodiscard]] GPT2Model& transformer() { return transformer_; }
   [[nodiscard]] GPT2Block& block(int i) { return transformer_.blocks()[i]; }
   [[nodiscard]] const GPT2Config& config() const { return config_; }

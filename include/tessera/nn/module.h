@@ -67,6 +67,8 @@ class Module {
   void eval() { train(false); }
   [[nodiscard]] bool is_training() const { return training_; }
   void zero_grad();
+  /// From now on ops see the parameters below converted to `dtype`; they are stored and updated as they are.
+  void set_compute_dtype(DType dtype);
 
   /// The FSDP unit this module is, "" when none.
   [[nodiscard]] const std::string& unit() const { return unit_; }

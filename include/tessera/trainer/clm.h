@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training of a causal language model from the command line: what examples/run_clm runs as each rank.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/data/batches.h"
+#include "tessera/data/text_dataset.h"
+#include "tessera/data/tokenizer.h"
+#include "tessera/fsdp/fsdp.h"
+#include "tessera/frontend/runtime.h"
+#include "tessera/nn/gpt2.h"
+#include "tessera/optim/optimizer.h"
+#include "tessera/trainer/arguments.h"
+
+namespace tessera::trainer {
+
+/// The text as blocks.
+struct ClmData {
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  std::optional<data::BlockDataset> train;
+  std::optional<data::BlockDataset> validation;  // none when nothing is held out, or less than a block
+  double validation_tokens_per_byte = 1;
+  bool is_king_james = false;  // the text that has published baselines
+};
+/// Reads what the arguments name. Errors name rank and path.
+ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_size);
+
+/// The mesh that --mesh says, else one axis over all devices: `fsdp` with --fsdp, `data` without. A dry run takes the mesh's own size.
+Mesh mesh_of(const TrainingArguments& arguments);
+
+/// A model on a mesh, ready to train.
+struct ClmModel {
+  Mesh mesh;
+  std::vector<std::string> data_axes;  // over which rows of a batch are split
+  std::int64_t data_shards = 1;
+  std::int64_t block_size = 0;
+  std::unique_ptr<nn::GPT2LMHeadModel> model;
+  std::vector<FsdpUnit> units;  // empty without FSDP
+  std::unique_ptr<optim::Optimizer> optimizer;
+  std::vector<std::string> notes;  // of the FSDP configuration, for the user
+};
+ClmModel make_clm_model(const TrainingArguments& arguments);
+
+/// Marks a batch's rows as split over the data axes.
+Tensor place_rows(const ClmModel& setup, Tensor batch);
+
+/// The whole run; returns the program's exit status.
+int run_clm(const TrainingArguments& arguments);
+/// Plans a step and prints memory and collectives.
+int dry_run_clm(const TrainingArguments& arguments);
+
+/// Mean loss over held-out text.
+struct Evaluation {
+  double loss = 0;           // nats per token
+  double bits_per_byte = 0;
+  std::int64_t tokens = 0;
+};
+Evaluation evaluate_clm(ClmModel& setup, const ClmData& data, std::int64_t rows);
+
+/// Text that the model writes behind `prompt`: from the 40 likeliest tokens at temperature 0.8, by a seeded draw.
+std::string sample_text(ClmModel& setup, const data::Tokenizer& tokenizer, const std::string& prompt, std::int64_t tokens,
+                        std::uint64_t seed);
+
+/// Lines for a user, printed by one rank.
+std::string banner(const TrainingArguments& arguments, const ClmModel& setup);
+/// The sharding of the parameters: a table, and pictures of one block's matrices.
+std::string sharding_report(const ClmModel& setup);
+/// The collectives of a program by op, axes and cause.
+std::string collective_report(const std::vector<CollectiveNote>& notes);
+
+}  // namespace tessera::trainer

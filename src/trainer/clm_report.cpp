@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run says about itself.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "tessera/base/options.h"
+#include "tessera/base/text.h"
+#include "tessera/frontend/mark_sharding.h"
+#include "tessera/frontend/runtime.h"
+#include "tessera/runtime/metrics.h"
+#include "tessera/sharding/placement.h"
+#include "tessera/trainer/clm.h"
+#include "tessera/trainer/progress.h"
+
+namespace tessera::trainer {
+namespace {
+
+std::string hosts_text(const JobInfo& job) {
+  std::map<std::string, int> counts;
+  for (const auto& host : job.hosts) ++counts[host];
+  if (counts.empty()) return "this process";
+  std::vector<std::string> parts;
+  for (const auto& [host, count] : counts) parts.push_back(fmt::format("{} ({})", host, count));
+  return join(parts, ", ");
+}
+
+}  // namespace
+
+std::string banner(const TrainingArguments& arguments, const ClmModel& setup) {
+  const JobInfo job = job_info();
+  const std::int64_t rows = arguments.micro_batch_rows(setup.data_shards);
+  const auto& config = setup.model->config();
+  std::string out = fmt::format("model      GPT-2, {} layers, width {}, {} heads, vocabulary {}: {} parameters\n", config.n_layer, config.n_embd,
+                                config.n_head, config.vocab_size, setup.model->parameter_count());
+  out += fmt::format("ranks      {}{} on {}\n", job.ranks, job.is_virtual ? " virtual" : "", hosts_text(job));
+  out += fmt::format("mesh       {}\n", setup.mesh.str());
+  out += fmt::format("batch      {} x {} accumulation = {} sequences of {} tokens, rows over {}\n", rows, arguments.gradient_accumulation_steps,
+                     rows * arguments.gradient_accumulation_steps, setup.block_size,
+                     setup.data_axes.empty() ? "no axis" : join(setup.data_axes, "+"));
+  out += fmt::format("threads    {} per rank\n", options().integer("TESSERA_NUM_THREADS"));
+  for (const auto& note : setup.notes) out += "note       " + note + "\n";
+  if (!job.crowding.empty()) out += "note       " + job.crowding + "\n";
+  if (!setup.units.empty()) out += "\n" + unit_report(setup.units);
+  return out;
+}
+
+std::string sharding_report(const ClmModel& setup) {
+  std::string out = "parameters of one block and outside the blocks:\n";
+  std::string pictures;
+  for (const auto& parameter : setup.model->named_parameters()) {
+    const bool in_block = parameter.name.find(".h.") != std::string::npos;
+    if (in_block && parameter.name.find(".h.0.") == std::string::npos) continue;
+    const Type& type = parameter.tensor.type();
+    const auto sharding = parameter.tensor.sharding();
+    const std::string text = sharding ? sharding->str() : "whole on every device";
+    const Type local = sharding ? shard_type(type, *sharding) : type;
+    out += fmt::format("  {:<36} {:<18} {:<24} {} per device\n", parameter.name, type.str(), text, local.str());
+    const bool drawn = parameter.name.ends_with("h.0.mlp.c_fc.weight") || parameter.name.ends_with("h.0.mlp.c_proj.weight");
+    constexpr std::int64_t kMostDevices = 16;
+    if (drawn && sharding && setup.mesh.device_count() <= kMostDevices)
+      pictures += fmt::format("{} {} {}\n{}", parameter.name, type.str(), text, visualize_sharding(parameter.tensor));
+  }
+  return out + pictures;
+}
+
+std::string collective_report(const std::vector<CollectiveNote>& notes) {
+  struct Group {
+    CollectiveNote first;
+    std::int64_t count = 0;
+    std::int64_t bytes = 0;
+  };
+  std::map<std::tuple<std::string, std::string, std::string>, Group> groups;
+  std::int64_t total = 0;
+  for (const auto& note : notes) {
+    Group& group = groups[{note.opcode, note.axes, note.source}];
+    if (group.count++ == 0) group.first = note;
+    group.bytes += note.bytes;
+    total += note.bytes;
+  }
+  std::vector<Group> rows;
+  for (auto& [key, group] : groups) rows.push_back(std::move(group));
+  std::stable_sort(rows.begin(), rows.end(), [](const Group& a, const Group& b) { return a.bytes > b.bytes; });
+  std::string out = fmt::format("{} collectives, {} received by each device:\n", notes.size(), format_bytes(static_cast<double>(total)));
+  for (const auto& row : rows)
+    out += fmt::format("  {:>4} x {:<20} {:<12} {:>10}  {}{}\n", row.count, row.first.opcode, "{" + row.first.axes + "}",
+                       format_bytes(static_cast<double>(row.bytes)), row.first.reason,
+                       row.first.source.empty() ? "" : "  (" + row.first.source + ")");
+  return out;
+}
+
+}  // namespace tessera::trainer

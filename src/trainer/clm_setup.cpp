@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// From arguments to text, mesh, model and optimizer.
+#include <algorithm>
+
+#include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/base/json_object.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/frontend/mark_sharding.h"
+#include "tessera/frontend/runtime.h"
+#include "tessera/trainer/clm.h"
+
+namespace tessera::trainer {
+namespace {
+
+std::string read_on_this_rank(const std::string& path) {
+  try {
+    return read_file(path);
+  } catch (Error& error) {
+    const auto& context = RankContext::current();
+    throw error.note(fmt::format("  on   rank {} of {}", context.rank(), context.rank_count()));
+  }
+}
+
+struct Texts {
+  std::string train;
+  std::string validation;
+};
+
+Texts read_texts(const TrainingArguments& arguments) {
+  if (!arguments.dataset_name.empty()) {
+    auto raw = data::read_wikitext(
+        data::find_dataset_folder(arguments.dataset_name, arguments.dataset_config_name, arguments.cache_dir));
+    return {std::move(raw.train), std::move(raw.validation)};
+  }
+  const std::string text = read_on_this_rank(arguments.train_file);
+  if (!arguments.validation_file.empty()) return {text, read_on_this_rank(arguments.validation_file)};
+  const auto [train, validation] = data::split_text(text, arguments.validation_split_percentage);
+  return {std::string(train), std::string(validation)};
+}
+
+std::int64_t block_size_of(const TrainingArguments& arguments, const nn::GPT2Config& config) {
+  constexpr std::int64_t kLongestByDefault = 1024;
+  if (arguments.block_size == 0) return std::min(config.n_positions, kLongestByDefault);
+  require(arguments.block_size <= config.n_positions, "--block_size {} is more than the model's n_positions {}", arguments.block_size,
+          config.n_positions);
+  return arguments.block_size;
+}
+
+}  // namespace
+
+ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_size) {
+  const Texts texts = read_texts(arguments);
+  ClmData out;
+  constexpr std::size_t kKingJamesBytes = 4137850;
+  out.is_king_james = texts.train.size() + texts.validation.size() == kKingJamesBytes &&
+                      texts.train.starts_with("In the beginning God created the heaven and the earth.");
+  out.tokenizer = data::make_tokenizer(arguments.tokenizer_name, texts.train);
+  out.train.emplace(out.tokenizer->encode(texts.train), block_size);
+  require(out.train->size() >= 1, "the training text has less than a block of {} tokens", block_size);
+  auto held_out = out.tokenizer->encode(texts.validation);
+  if (static_cast<std::int64_t>(held_out.size()) < block_size) return out;
+  out.validation_tokens_per_byte = static_cast<double>(held_out.size()) / static_cast<double>(texts.validation.size());
+  out.validation.emplace(std::move(held_out), block_size);
+  return out;
+}
+
+Mesh mesh_of(const TrainingArguments& arguments) {
+  const std::string standard = parse_fsdp_mode(arguments.fsdp).enabled ? "fsdp=-1" : "data=-1";
+  if (!arguments.dry_run) return Mesh::parse(arguments.mesh.empty() ? standard : arguments.mesh, device_count());
+  const bool is_open = arguments.mesh.empty() || arguments.mesh.find("=-1") != std::string::npos;
+  Mesh mesh = Mesh::parse(arguments.mesh.empty() ? standard : arguments.mesh, is_open ? device_count() : 0);
+  plan_for_devices(mesh.device_count());
+  return mesh;
+}
+
+namespace {
+
+WrapPolicy wrap_policy(const FsdpConfig& config, nn::Module& model) {
+  if (config.min_num_params > 0) return size_based_auto_wrap_policy(config.min_num_params);
+  if (config.transformer_layer_cls_to_wrap.empty()) return {};
+  const std::set<std::string> classes(config.transformer_layer_cls_to_wrap.begin(), config.transformer_layer_cls_to_wrap.end());
+  check_classes(model, classes);
+  return transformer_auto_wrap_policy(classes);
+}
+
+std::optional<DType> compute_dtype(const TrainingArguments& arguments, const FsdpConfig& config) {
+  if (arguments.bf16 || config.compute_dtype == "bfloat16") return DType::kBF16;
+  if (config.compute_dtype == "float16") return DType::kF16;
+  return std::nullopt;
+}
+
+// Shardings before units: FSDP's axis goes behind the tensor-parallel ones.
+void shard(const TrainingArguments& arguments, ClmModel& out) {
+  const FsdpMode mode = parse_fsdp_mode(arguments.fsdp);
+  FsdpConfig config;
+  if (!arguments.fsdp_config.empty()) config = FsdpConfig::from_json(JsonObject::parse(read_on_this_rank(arguments.fsdp_config), arguments.fsdp_config));
+  out.notes = config.notes;
+  require(mode.enabled || arguments.fsdp_config.empty(), "--fsdp_config needs --fsdp");
+  const auto dtype = compute_dtype(arguments, config);
+  if (dtype) out.model->set_compute_dtype(*dtype);
+  if (!arguments.tensor_parallel.empty()) nn::shard_tensor_parallel(*out.model, out.mesh, arguments.tensor_parallel);
+  if (!mode.enabled) return;
+  FsdpOptions options;
+  options.mesh = out.mesh;
+  options.auto_wrap_policy = wrap_policy(config, *out.model);
+  options.reshard_after_forward = config.reshard_after_forward.value_or(mode.reshard_after_forward);
+  options.compute_dtype = dtype;
+  out.units = fully_shard(*out.model, options);
+}
+
+// Weight decay is not for biases and norms, as in Hugging Face's Trainer.
+std::vector<optim::ParameterGroup> parameter_groups(const nn::Module& model, double weight_decay) {
+  std::vector<optim::ParameterGroup> groups{{{}, weight_decay}, {{}, 0}};
+  for (const auto& parameter : model.named_parameters()) {
+    const bool is_bias = parameter.name.ends_with("bias");
+    const bool is_norm = parameter.name.find(".ln_") != std::string::npos;
+    groups[is_bias || is_norm ? 1 : 0].parameters.push_back(parameter.tensor);
+  }
+  return groups;
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const TrainingArguments& arguments, const nn::Module& model) {
+  auto groups = parameter_groups(model, arguments.weight_decay);
+  if (arguments.optim == "sgd")
+    return std::make_unique<optim::SGD>(std::move(groups), optim::SgdOptions{.learning_rate = arguments.learning_rate});
+  return std::make_unique<optim::AdamW>(std::move(groups), optim::AdamWOptions{.learning_rate = arguments.learning_rate,
+                                                                               .beta1 = arguments.adam_beta1,
+                                                                               .beta2 = arguments.adam_beta2,
+                                                                               .epsilon = arguments.adam_epsilon});
+}
+
+}  // namespace
+
+ClmModel make_clm_model(const TrainingArguments& arguments) {
+  ClmModel out;
+  out.mesh = mesh_of(arguments);
+  set_default_mesh(out.mesh);
+  manual_seed(static_cast<std::uint64_t>(arguments.seed));
+  for (const auto& axis : out.mesh.axes()) {
+    if (axis.name != "data" && axis.name != "fsdp") continue;
+    out.data_axes.push_back(axis.name);
+    out.data_shards *= axis.size;
+  }
+  nn::GPT2Config config = nn::GPT2Config::from_file(arguments.config_name);
+  config.dtype = arguments.dtype == "float64" ? DType::kF64 : DType::kF32;
+  out.block_size = block_size_of(arguments, config);
+  out.model = std::make_unique<nn::GPT2LMHeadModel>(config);
+  shard(arguments, out);
+  out.optimizer = make_optimizer(arguments, *out.model);
+  return out;
+}
+
+Tensor place_rows(const ClmModel& setup, Tensor batch) {
+  if (setup.data_shards == 1) return batch;
+  std::vector<PartitionSpec::Entry> spec(static_cast<std::size_t>(batch.ndim()));
+  spec.front() = PartitionSpec::Entry(SpecEntry(setup.data_axes));
+  mark_sharding(batch, setup.mesh, PartitionSpec(std::move(spec)));
+  return batch;
+}
+
+}  // namespace tessera::trainer
