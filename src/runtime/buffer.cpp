@@ -66,7 +66,8 @@ MemoryInfo memory_info() {
 std::vector<DeviceArray> to_device(const std::vector<Literal>& literals) {
   std::vector<DeviceArray> out;
   for (const Literal& literal : literals)
-    for (const Literal& leaf : literal.leaves()) out.push_back(DeviceArray::from_literal(leaf));
+    for (const Literal& leaf : literal.leaves())  // a token has no memory
+      out.push_back(leaf.type().is_array() ? DeviceArray::from_literal(leaf) : DeviceArray());
   return out;
 }
 

@@ -46,13 +46,14 @@ class Planner {
   }
 
   Schedule run() {
-    const auto groups = group_steps(flow_, order_of(flow_, options_.reorder), options_.fuse);
+    choose_targets();
+    auto groups = group_steps(flow_, order_of(flow_, options_.reorder), options_.fuse);
+    if (options_.reorder) groups = readers_first(flow_, std::move(groups), wanted_overwrites());
     for (const auto& group : groups)
       out_.steps.push_back({group, at(flow_.kinds, group.front()) == OpKind::kElementwise, kNoBuffer});
     end_ = isize(out_.steps);
     number_steps();
     add_outside_buffers();
-    choose_targets();
     plan_nested();
     for (int t = 0; t < end_; ++t) plan_step(t);
     deliver();
@@ -75,14 +76,14 @@ class Planner {
   }
 
   void add_outside_buffers() {
+    int leaf = 0;
     for (const Id id : computation_.parameters) {
       const auto [first, last] = flow_.slot_range(id);
       for (int s = first; s < last; ++s) {
         const std::int64_t bytes = at(flow_.slots, s).type.byte_size();
-        parameter_slots_.push_back(s);
         out_.parameter_bytes += bytes;
         at(buffer_of_, s) = isize(out_.buffers);
-        out_.buffers.push_back({Place::kParameter, bytes, 0, isize(parameter_slots_) - 1, -1, at(last_read_, s)});
+        out_.buffers.push_back({Place::kParameter, bytes, 0, leaf++, -1, at(last_read_, s)});
       }
     }
     for (Id id = 0; id < computation_.size(); ++id) {
@@ -98,6 +99,10 @@ class Planner {
 
   // Which caller's buffer each result should be written to.
   void choose_targets() {
+    for (const Id id : computation_.parameters) {
+      const auto [begin, end] = flow_.slot_range(id);
+      for (int s = begin; s < end; ++s) parameter_slots_.push_back(s);
+    }
     const auto [first, last] = flow_.slot_range(computation_.root);
     partner_.assign(static_cast<std::size_t>(last - first), -1);
     if (in_place_) {
@@ -110,6 +115,16 @@ class Planner {
       int& leaf = at(result_leaf_, at(flow_.slots, first + k).origin);
       if (leaf < 0 || at(partner_, leaf) < 0 || at(partner_, k) >= 0) leaf = k;
     }
+  }
+  std::vector<Overwrite> wanted_overwrites() const {
+    std::vector<Overwrite> out;
+    for (int s = 0; s < isize(flow_.slots); ++s) {
+      const int leaf = at(result_leaf_, s);
+      if (leaf < 0 || at(partner_, leaf) < 0 || !at(flow_.in_memory, at(flow_.slots, s).id)) continue;
+      const int parameter = at(parameter_slots_, at(partner_, leaf));
+      if (!at(flow_.is_result, parameter)) out.push_back({parameter, s});
+    }
+    return out;
   }
   void add_alias(const Alias& alias) {
     require(alias.parameter >= 0 && alias.parameter < isize(computation_.parameters), "alias of parameter {}: there are {}",

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Comparing values: integers equal, floats within a bound that grows with the element type's rounding.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tessera/ir/program.h"
+
+namespace tessera::testing {
+
+/// NaN equals NaN; `units` are steps of the element type relative to the larger of 1 and the value.
+::testing::AssertionResult close(const Literal& got, const Literal& expected, double units = 8);
+
+Literal random_literal(const Type& type, unsigned seed, double low = -2, double high = 2);
+/// One value per parameter of the entry.
+std::vector<Literal> random_arguments(const Program& program, unsigned seed);
+Program read(const std::string& text);
+
+}  // namespace tessera::testing

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Per-device programs with collectives on virtual ranks: each rank's results are those of the lockstep evaluation.
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "close.h"
+#include "tessera/collectives/virtual_ranks.h"
+#include "tessera/ops/evaluate.h"
+#include "tessera/runtime/executable.h"
+#include "tessera/runtime/metrics.h"
+
+namespace tessera {
+namespace {
+
+using testing::close;
+using testing::read;
+
+// Runs on `count` virtual ranks and in lockstep, with other arguments on every device.
+void expect_as_lockstep(const std::string& text, int count) {
+  const Program program = read(text);
+  std::vector<std::vector<Literal>> arguments;
+  for (int device = 0; device < count; ++device)
+    arguments.push_back(testing::random_arguments(program, 100 * static_cast<unsigned>(device) + 1));
+  const auto expected = evaluate_lockstep(program, arguments);
+  std::vector<Literal> got(static_cast<std::size_t>(count));
+  run_virtual_ranks(count, [&](ProcessGroup& world) {
+    at(got, world.rank()) = run_program(program, world, at(arguments, world.rank()));
+  });
+  for (int device = 0; device < count; ++device) EXPECT_TRUE(close(at(got, device), at(expected, device), 32)) << "device " << device;
+}
+
+std::string header(int count) { return fmt::format("HloModule local, num_partitions={}\n", count); }
+constexpr const char* kAdd = R"(%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %sum = f32[] add(%a, %b)
+}
+)";
+
+TEST(CollectivesOnRanks, GatherScatterReduceAndExchangeAlongEveryDim) {
+  for (const int n : {1, 2, 3, 4, 6}) {
+    SCOPED_TRACE(n);
+    const std::string all = fmt::format("channel_id=1, replica_groups=[1,{}]<=[{}], use_global_device_ids=true", n, n);
+    expect_as_lockstep(header(n) + kAdd + fmt::format(R"(ENTRY %main {{
+  %x = f32[3,5] parameter(0)
+  %y = f32[12,60] parameter(1)
+  %g0 = f32[{0},5] all-gather(%x), {2}, dimensions={{0}}
+  %g1 = f32[3,{1}] all-gather(%x), {2}, dimensions={{1}}
+  %r0 = f32[{3},60] reduce-scatter(%y), {2}, dimensions={{0}}, to_apply=%add
+  %r1 = f32[12,{4}] reduce-scatter(%y), {2}, dimensions={{1}}, to_apply=%add
+  %a = f32[3,5] all-reduce(%x), {2}, to_apply=%add
+  %t0 = f32[12,60] all-to-all(%y), {2}, dimensions={{0}}
+  %t1 = f32[12,60] all-to-all(%y), {2}, dimensions={{1}}
+  %p = u32[] partition-id()
+  ROOT %out = (f32[{0},5], f32[3,{1}], f32[{3},60], f32[12,{4}], f32[3,5], f32[12,60], f32[12,60], u32[]) tuple(%g0, %g1, %r0, %r1, %a, %t0, %t1, %p)
+}})", 3 * n, 5 * n, all, 12 / n, 60 / n), n);
+  }
+}
+
+TEST(CollectivesOnRanks, SubgroupsInAnyOrderAndPermutes) {
+  expect_as_lockstep(header(6) + kAdd + R"(ENTRY %main (x: f32[4]) -> (f32[12], f32[8], f32[4], f32[4], f32[4]) {
+  %x = f32[4] parameter(0)
+  %g = f32[12] all-gather(%x), channel_id=1, replica_groups={{4,0,2},{1,5,3}}, use_global_device_ids=true, dimensions={0}
+  %h = f32[8] all-gather(%x), channel_id=2, replica_groups=[3,2]<=[2,3]T(1,0), use_global_device_ids=true, dimensions={0}
+  %s = f32[4] all-reduce(%x), channel_id=3, replica_groups=[2,3]<=[6], use_global_device_ids=true, to_apply=%add
+  %p = f32[4] collective-permute(%x), channel_id=4, source_target_pairs={{0,3},{3,5},{5,1}}
+  %b = f32[4] collective-broadcast(%x), channel_id=5, replica_groups={{2,0},{5,4}}, use_global_device_ids=true
+  ROOT %out = (f32[12], f32[8], f32[4], f32[4], f32[4]) tuple(%g, %h, %s, %p, %b)
+})", 6);
+}
+
+TEST(CollectivesOnRanks, LoopsThatHoldCollectivesAgree) {
+  expect_as_lockstep(header(3) + kAdd + R"(%cond (s: (s32[], f32[6])) -> pred[] {
+  %s = (s32[], f32[6]) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %n = s32[] constant(4)
+  ROOT %more = pred[] compare(%i, %n), direction=LT
+}
+%body (t: (s32[], f32[6])) -> (s32[], f32[6]) {
+  %t = (s32[], f32[6]) parameter(0)
+  %j = s32[] get-tuple-element(%t), index=0
+  %one = s32[] constant(1)
+  %next = s32[] add(%j, %one)
+  %x = f32[6] get-tuple-element(%t), index=1
+  %sum = f32[6] all-reduce(%x), channel_id=1, replica_groups={}, to_apply=%add
+  %third = f32[] constant(0.25)
+  %thirds = f32[6] broadcast(%third), dimensions={}
+  %y = f32[6] multiply(%sum, %thirds)
+  ROOT %r = (s32[], f32[6]) tuple(%next, %y)
+}
+ENTRY %main (x: f32[6]) -> (s32[], f32[6]) {
+  %x = f32[6] parameter(0)
+  %zero = s32[] constant(0)
+  %init = (s32[], f32[6]) tuple(%zero, %x)
+  ROOT %while = (s32[], f32[6]) while(%init), condition=%cond, body=%body
+})", 3);
+}
+
+TEST(CollectivesOnRanks, CountsTheBytesThatTheCollectivesMoved) {
+  const Program program = read(header(4) + kAdd + R"(ENTRY %main (x: f32[8,10]) -> (f32[32,10], f32[2,10], f32[8,10]) {
+  %x = f32[8,10] parameter(0)
+  %g = f32[32,10] all-gather(%x), channel_id=1, replica_groups=[1,4]<=[4], use_global_device_ids=true, dimensions={0}
+  %r = f32[2,10] reduce-scatter(%x), channel_id=2, replica_groups=[1,4]<=[4], use_global_device_ids=true, dimensions={0}, to_apply=%add
+  %a = f32[8,10] all-reduce(%x), channel_id=3, replica_groups=[1,4]<=[4], use_global_device_ids=true, to_apply=%add
+  ROOT %out = (f32[32,10], f32[2,10], f32[8,10]) tuple(%g, %r, %a)
+})");
+  run_virtual_ranks(4, [&](ProcessGroup& world) {
+    const auto executable = compile(program, world);
+    executable->run(to_device(testing::random_arguments(program, 1)));
+    const TrafficCounters& traffic = executable->last_run().traffic;
+    EXPECT_EQ(traffic.all_gather, 3 * 320);      // (g-1)/g of the result
+    EXPECT_EQ(traffic.reduce_scatter, 3 * 80);   // (g-1)/g of the operand
+    EXPECT_EQ(traffic.all_reduce, 2 * 3 * 80);   // 2 (g-1)/g of the operand
+    EXPECT_EQ(metrics().counter_value("CollectiveBytes::all-gather"), 3 * 320);
+  });
+}
+
+TEST(CollectivesOnRanks, RanksThatRunDifferentProgramsAreTold) {
+  const auto text = [](const char* op) {
+    return header(2) + fmt::format("ENTRY %main (x: f32[4]) -> f32[4] {{\n  %x = f32[4] parameter(0)\n  ROOT %y = f32[4] {}(%x)\n}}", op);
+  };
+  try {
+    run_virtual_ranks(2, [&](ProcessGroup& world) {
+      const Program program = read(text(world.rank() == 0 ? "negate" : "abs"));
+      run_program(program, world, {testing::random_literal(Type::array(DType::kF32, {4}), 1)});
+    });
+    FAIL() << "two programs ran as one";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("ranks run different programs"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/base/options.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tessera/base/error.h"
+
+namespace tessera {
+namespace {
+
+std::string message_of(void (*f)()) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Options, ReadTheEnvironmentOverTheirDefaults) {
+  ::setenv("TESSERA_NUM_THREADS", "3", 1);
+  ::setenv("TESSERA_SKIP_PASSES", "a,b", 1);
+  const Options given;
+  ::unsetenv("TESSERA_NUM_THREADS");
+  ::unsetenv("TESSERA_SKIP_PASSES");
+  EXPECT_EQ(given.integer("TESSERA_NUM_THREADS"), 3);
+  EXPECT_EQ(given.list("TESSERA_SKIP_PASSES"), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(given.str(), "TESSERA_NUM_THREADS=3 TESSERA_SKIP_PASSES=a,b");
+  EXPECT_EQ(Options().text("PJRT_DEVICE"), "CPU");
+}
+
+TEST(Options, NameWhatIsWrong) {
+  EXPECT_EQ(message_of([] { Options().set("TESSERA_NUM_THREADS", "many"); }),
+            "TESSERA_NUM_THREADS=many: must be an integer (compute threads of a rank)");
+  EXPECT_EQ(message_of([] { Options().set("TESSERA_NUM_THREAD", "1"); }),
+            "unknown option TESSERA_NUM_THREAD; did you mean \"TESSERA_NUM_THREADS\"?");
+}
+
+TEST(Options, UnknownVariablesOfTheEnvironmentAreFound) {
+  ::setenv("TESSERA_DUMPDIR", "x", 1);
+  const auto lines = unknown_variables();
+  ::unsetenv("TESSERA_DUMPDIR");
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0], "unknown environment variable TESSERA_DUMPDIR; did you mean \"TESSERA_DUMP_DIR\"?");
+}
+
+TEST(Options, EveryRowHasAMeaning) {
+  for (const OptionRow& row : Options::table()) EXPECT_FALSE(row.meaning.empty()) << row.name;
+}
+
+}  // namespace
+}  // namespace tessera

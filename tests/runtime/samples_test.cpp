@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every sample of the op table: the executable's result is the reference evaluation's, with each instruction set.
+#include <gtest/gtest.h>
+
+#include "../conformance/op_samples.h"
+#include "close.h"
+#include "tessera/base/options.h"
+#include "tessera/collectives/virtual_ranks.h"
+#include "tessera/ops/evaluate.h"
+#include "tessera/runtime/executable.h"
+#include "tessera/runtime/metrics.h"
+
+namespace tessera {
+namespace {
+
+struct Case {
+  const conformance::Sample* sample;
+  std::string isa;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> out;
+  for (const auto& sample : conformance::op_samples())
+    for (const std::string isa : {"", "generic", "avx2"})
+      if (sample.num_partitions == 1) out.push_back({&sample, isa});
+  return out;
+}
+
+// Empty when this processor lacks the set.
+bool use_isa(const std::string& isa) {
+  options().set("TESSERA_ISA", isa);
+  return isa != "avx2" || __builtin_cpu_supports("avx2") != 0;
+}
+
+TEST(Samples, RunAsTheReferenceEvaluates) {
+  const auto world = make_single_rank_world();
+  for (const Case& one : cases()) {
+    if (!use_isa(one.isa)) continue;
+    const auto made = conformance::program_of(*one.sample);
+    const auto arguments = conformance::random_arguments(*one.sample, 7);
+    SCOPED_TRACE(conformance::name_of(*one.sample) + " " + one.isa);
+    const Literal expected = evaluate(made.program, arguments);
+    for (const bool fuse : {true, false}) {
+      CompileOptions how;
+      how.fuse = fuse;
+      EXPECT_TRUE(testing::close(run_program(made.program, *world, arguments, how), expected, 64)) << "fuse " << fuse;
+    }
+  }
+  options().set("TESSERA_ISA", "");
+}
+
+TEST(Samples, TheReferenceOptionRunsEveryOpByItsRow) {
+  const auto world = make_single_rank_world();
+  metrics().clear_all();
+  for (const auto& sample : conformance::op_samples()) {
+    if (sample.num_partitions != 1) continue;
+    const auto made = conformance::program_of(sample);
+    const auto arguments = conformance::random_arguments(sample, 3);
+    SCOPED_TRACE(conformance::name_of(sample));
+    CompileOptions how;
+    how.reference = true;
+    EXPECT_TRUE(testing::close(run_program(made.program, *world, arguments, how), evaluate(made.program, arguments)));
+  }
+  EXPECT_GT(metrics().counter_value("fallback::add").value_or(0), 0);
+  EXPECT_GT(metrics().counter_value("fallback::dot").value_or(0), 0);
+}
+
+TEST(Samples, FewOpsHaveNoKernel) {
+  const auto world = make_single_rank_world();
+  metrics().clear_all();
+  for (const auto& sample : conformance::op_samples()) {
+    if (sample.num_partitions != 1) continue;
+    run_program(conformance::program_of(sample).program, *world, conformance::random_arguments(sample, 3));
+  }
+  const std::vector<std::string> allowed = {"fallback::custom-call", "fallback::reduce", "fallback::replica-id",
+                                            "fallback::rng-bit-generator", "fallback::scatter", "fallback::sort"};
+  for (const std::string& name : metrics().executed_fallback_ops())
+    EXPECT_NE(std::find(allowed.begin(), allowed.end(), name), allowed.end()) << name;
+}
+
+}  // namespace
+}  // namespace tessera

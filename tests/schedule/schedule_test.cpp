@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the scheduler decides: order, groups, views, donation, the arena.
+#include "tessera/schedule/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tessera/ir/text.h"
+#include "tessera/ops/op_table.h"
+
+namespace tessera {
+namespace {
+
+Program read(const std::string& text) { return parse_program(text, op_table()); }
+
+std::vector<std::string> step_names(const Program& program, const Schedule& plan) {
+  std::vector<std::string> out;
+  for (const Step& step : plan.steps) {
+    std::vector<std::string> names;
+    for (const Id id : step.instructions) names.push_back(program.entry_computation()[id].name);
+    out.push_back(join(names, "+"));
+  }
+  return out;
+}
+
+TEST(Schedule, ElementwiseChainsRunAsOneStepAndBroadcastsAsNone) {
+  const Program program = read(R"(HloModule gelu
+ENTRY %main (x: f32[8,16], b: f32[16]) -> f32[8,16] {
+  %x = f32[8,16] parameter(0)
+  %b = f32[16] parameter(1)
+  %bias = f32[8,16] broadcast(%b), dimensions={1}
+  %h = f32[8,16] add(%x, %bias)
+  %t = f32[8,16] tanh(%h)
+  ROOT %y = f32[8,16] multiply(%h, %t)
+})");
+  const auto plan = make_schedule(program);
+  EXPECT_EQ(step_names(program, *plan), std::vector<std::string>{"h+t+y"});
+  EXPECT_EQ(plan->arena_bytes, 0);
+  EXPECT_EQ(plan->peak_bytes(), 8 * 16 * 4 + 16 * 4 + 8 * 16 * 4);
+  verify_schedule(program, *plan);
+}
+
+TEST(Schedule, AValueReadByAnOpBetweenEndsTheGroup) {
+  const Program program = read(R"(HloModule softmax
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+ENTRY %main (x: f32[8,16]) -> f32[8,16] {
+  %x = f32[8,16] parameter(0)
+  %zero = f32[] constant(0)
+  %e = f32[8,16] exponential(%x)
+  %sum = f32[8] reduce(%e, %zero), dimensions={1}, to_apply=%add
+  %wide = f32[8,16] broadcast(%sum), dimensions={0}
+  ROOT %p = f32[8,16] divide(%e, %wide)
+})");
+  const auto plan = make_schedule(program);
+  EXPECT_EQ(step_names(program, *plan), (std::vector<std::string>{"e", "sum", "p"}));
+  verify_schedule(program, *plan);
+}
+
+TEST(Schedule, ADonatedParameterTakesItsResult) {
+  const std::string body = R"(
+ENTRY %main (w: f32[100], g: f32[100]) -> (f32[100], f32[]) {
+  %w = f32[100] parameter(0)
+  %g = f32[100] parameter(1)
+  %loss = f32[] constant(1)
+  %w2 = f32[100] subtract(%w, %g)
+  ROOT %out = (f32[100], f32[]) tuple(%w2, %loss)
+})";
+  const auto donated = make_schedule(read("HloModule sgd, input_output_alias={ {0}: (0, {}, may-alias) }" + body));
+  EXPECT_EQ(donated->results[0].delivery, Delivery::kInPlace);
+  EXPECT_EQ(donated->result_bytes, 4);
+  const auto plain = make_schedule(read("HloModule sgd" + body));
+  EXPECT_EQ(plain->results[0].delivery, Delivery::kDirect);
+  EXPECT_EQ(plain->result_bytes, 404);
+  EXPECT_EQ(plain->results[1].delivery, Delivery::kCopy);  // a constant
+}
+
+TEST(Schedule, ADonatedParameterThatIsReadLaterKeepsItsValue) {
+  const Program program = read(R"(HloModule late, input_output_alias={ {0}: (0, {}, may-alias) }
+ENTRY %main (w: f32[4,4], g: f32[4,4]) -> (f32[4,4], f32[4,4]) {
+  %w = f32[4,4] parameter(0)
+  %g = f32[4,4] parameter(1)
+  %w2 = f32[4,4] dot(%w, %g), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %use = f32[4,4] dot(%w2, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %out = (f32[4,4], f32[4,4]) tuple(%w2, %use)
+})");
+  const auto plan = make_schedule(program);
+  EXPECT_EQ(plan->results[0].delivery, Delivery::kDirect);
+  verify_schedule(program, *plan);
+}
+
+// Three units, each gathering its weights; the text gathers all of them first.
+std::string fsdp_text(int units) {
+  std::string text = "HloModule fsdp, num_partitions=4\nENTRY %main {\n  %x0 = f32[2,64] parameter(0)\n";
+  for (int u = 0; u < units; ++u) text += fmt::format("  %w{0} = f32[16,64] parameter({1})\n", u, u + 1);
+  for (int u = 0; u < units; ++u)
+    text += fmt::format("  %full{0} = f32[64,64] all-gather(%w{0}), channel_id={1}, replica_groups=[1,4]<=[4], "
+                        "use_global_device_ids=true, dimensions={{0}}\n", u, u + 1);
+  for (int u = 0; u < units; ++u)
+    text += fmt::format("  {2}%x{1} = f32[2,64] dot(%x{0}, %full{0}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n", u,
+                        u + 1, u + 1 == units ? "ROOT " : "");
+  return text + "}\n";
+}
+
+TEST(Schedule, GathersRunJustBeforeTheirFirstReader) {
+  const Program program = read(fsdp_text(4));
+  const auto plan = make_schedule(program);
+  EXPECT_EQ(step_names(program, *plan), (std::vector<std::string>{"full0", "x1", "full1", "x2", "full2", "x3", "full3", "x4"}));
+  // One gathered weight at a time, and two activations.
+  EXPECT_LE(plan->arena_bytes, 64 * 64 * 4 + 2 * 2 * 64 * 4);
+  const auto as_written = make_schedule(program, {false, true, true});
+  EXPECT_GE(as_written->arena_bytes, 4 * 64 * 64 * 4);
+}
+
+TEST(Schedule, ReduceScattersRunAsSoonAsTheyCan) {
+  std::string text = R"(HloModule grads, num_partitions=4
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+ENTRY %main {
+  %x = f32[8,64] parameter(0)
+  %y = f32[8,64] parameter(1)
+)";
+  for (int i = 0; i < 3; ++i)
+    text += fmt::format("  %g{0} = f32[64,64] dot(%x, %y), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}\n", i);
+  for (int i = 0; i < 3; ++i)
+    text += fmt::format("  %s{0} = f32[16,64] reduce-scatter(%g{0}), channel_id={1}, replica_groups=[1,4]<=[4], "
+                        "use_global_device_ids=true, dimensions={{0}}, to_apply=%add\n", i, i + 1);
+  text += "  ROOT %out = (f32[16,64], f32[16,64], f32[16,64]) tuple(%s0, %s1, %s2)\n}\n";
+  const Program program = read(text);
+  const auto plan = make_schedule(program);
+  EXPECT_EQ(step_names(program, *plan), (std::vector<std::string>{"g0", "s0", "g1", "s1", "g2", "s2"}));
+  EXPECT_EQ(plan->arena_bytes, 64 * 64 * 4);
+}
+
+TEST(Schedule, TransposesAndSlicesThatADotReadsAreNotMade) {
+  const Program program = read(R"(HloModule attention
+ENTRY %main (q: f32[2,8,3,16], k: f32[2,8,3,16]) -> f32[2,3,8,8] {
+  %q = f32[2,8,3,16] parameter(0)
+  %k = f32[2,8,3,16] parameter(1)
+  %qt = f32[2,3,8,16] transpose(%q), dimensions={0,2,1,3}
+  %kt = f32[2,3,16,8] transpose(%k), dimensions={0,2,3,1}
+  ROOT %s = f32[2,3,8,8] dot(%qt, %kt), lhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_batch_dims={0,1}, rhs_contracting_dims={2}
+})");
+  EXPECT_EQ(step_names(program, *make_schedule(program)), std::vector<std::string>{"s"});
+}
+
+TEST(Schedule, ScratchOfNestedComputationsIsPartOfTheArena) {
+  const Program program = read(R"(HloModule nested
+%inner (a: f32[1000]) -> f32[1000] {
+  %a = f32[1000] parameter(0)
+  %d = f32[1000,1] reshape(%a)
+  %m = f32[1000,1000] dot(%d, %d), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  ROOT %r = f32[1000] dot(%m, %a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+ENTRY %main (x: f32[1000]) -> f32[1000] {
+  %x = f32[1000] parameter(0)
+  ROOT %y = f32[1000] call(%x), to_apply=%inner
+})");
+  EXPECT_GE(peak_bytes(program), 4'000'000 + 8000);
+  EXPECT_LT(peak_bytes(program), 4'000'000 + 9000);
+}
+
+TEST(Schedule, OrderIsAPermutationThatKeepsOperandsFirst) {
+  const Program program = read(fsdp_text(5));
+  const Computation& main = program.entry_computation();
+  const auto order = order_instructions(program, main);
+  std::vector<int> place(main.instructions.size(), -1);
+  for (int i = 0; i < isize(order); ++i) at(place, at(order, i)) = i;
+  ASSERT_EQ(order.size(), main.instructions.size());
+  for (Id id = 0; id < main.size(); ++id) {
+    ASSERT_GE(at(place, id), 0);
+    for (const Id operand : main[id].operands) EXPECT_LT(at(place, operand), at(place, id));
+  }
+}
+
+}  // namespace
+}  // namespace tessera
