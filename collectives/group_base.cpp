@@ -59,8 +59,8 @@ void run_alone(const Collective& call) {
 }  // namespace
 
 std::string_view kind_name(Kind kind) {
-  static constexpr std::array<std::string_view, 8> kNames = {
-      "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "permute", "broadcast", "barrier", "split"};
+  static constexpr std::array<std::string_view, 8> kNames = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all",
+                                                             "permute",    "broadcast",      "barrier",    "split"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -113,7 +113,8 @@ std::string divergence_message(int rank, const std::string& description, int oth
 }
 
 std::string waiting_message(int rank, int seconds, const std::string& text, const std::vector<int>& absent) {
-  if (absent.empty()) return fmt::format("rank {} has waited {} s in {}; ranks of other nodes have not arrived", rank, seconds, text);
+  if (absent.empty())
+    return fmt::format("rank {} has waited {} s in {}; ranks of other nodes have not arrived", rank, seconds, text);
   const char* have = absent.size() == 1 ? "has" : "have";
   return fmt::format("rank {} has waited {} s in {}; {} {} not arrived", rank, seconds, text, rank_list(absent), have);
 }
@@ -190,8 +191,8 @@ Collective GroupBase::reduce_call(Kind kind, std::span<const std::byte> in, std:
   const std::size_t parts = kind == Kind::kReduceScatter ? static_cast<std::size_t>(size()) : 1;
   require(in.size() == out.size() * parts, "{} over {}: in has {} bytes and out {}; in must have {}", kind_name(kind),
           name(), in.size(), out.size(), out.size() * parts);
-  require(out.size() % static_cast<std::size_t>(dtype_size(dtype)) == 0, "{} over {}: {} bytes are no whole number of {}",
-          kind_name(kind), name(), out.size(), dtype_name(dtype));
+  require(out.size() % static_cast<std::size_t>(dtype_size(dtype)) == 0,
+          "{} over {}: {} bytes are no whole number of {}", kind_name(kind), name(), out.size(), dtype_name(dtype));
   require(can_reduce(dtype, op), "{} over {}: {} has no {}", kind_name(kind), name(), dtype_name(dtype),
           reduction_name(op));
   const auto bytes = static_cast<std::int64_t>(in.size());

@@ -48,12 +48,12 @@ struct Collective {
   std::span<std::byte> out = {};
   DType dtype = DType::kU8;
   Reduction reduction = Reduction::kSum;
-  int root = 0;              // kBroadcast
-  Pairs pairs = {};          // kPermute
-  std::size_t detail = 0;    // a hash of what else must agree
-  std::int64_t number = 0;   // the how manyth of its group
+  int root = 0;               // kBroadcast
+  Pairs pairs = {};           // kPermute
+  std::size_t detail = 0;     // a hash of what else must agree
+  std::int64_t number = 0;    // the how manyth of its group
   std::int64_t sequence = 0;  // of the label
-  std::string text = {};     // "all_reduce %17 over {data}"
+  std::string text = {};      // "all_reduce %17 over {data}"
 
   [[nodiscard]] Post post() const;
 
@@ -64,7 +64,8 @@ struct Collective {
 /// `rank 2`, `ranks 1, 2`.
 std::string rank_list(const std::vector<int>& ranks);
 /// `ranks diverge: rank 2 is at …, rank 0 at …`.
-std::string divergence_message(int rank, const std::string& description, int other, const std::string& other_description);
+std::string divergence_message(int rank, const std::string& description, int other,
+                               const std::string& other_description);
 /// `rank 3 has waited 30 s in all_reduce %17 over {data}; ranks 1, 2 have not arrived`.
 std::string waiting_message(int rank, int seconds, const std::string& text, const std::vector<int>& absent);
 /// `rank 0 waits in all_reduce %17 over {data}; rank 2 has finished without joining`.

@@ -59,9 +59,7 @@ class HierarchicalGroup final : public GroupBase {
     const auto& row = table_[node];
     return row.back() - row.front() + 1 == isize(row);
   }
-  [[nodiscard]] std::int64_t mpi_bytes() const {
-    return cross_->traffic().mpi_payload + flat_->traffic().mpi_payload;
-  }
+  [[nodiscard]] std::int64_t mpi_bytes() const { return cross_->traffic().mpi_payload + flat_->traffic().mpi_payload; }
 
   Table table_;
   std::size_t node_count_;
@@ -186,15 +184,15 @@ void HierarchicalGroup::all_to_all_nodes(const Collective& call) {
   cross(call).all_to_all(scratch_, more_scratch_);
   for (std::size_t node = 0; node < node_count_; ++node)  // [node from][place from]
     for (std::size_t place = 0; place < place_count_; ++place)
-      copy(call.out.data() + member(node, place) * part,
-           more_scratch_.data() + (node * place_count_ + place) * part);
+      copy(call.out.data() + member(node, place) * part, more_scratch_.data() + (node * place_count_ + place) * part);
 }
 
 // Pairs inside a node and pairs between nodes; a target of the latter lets the former write to scratch.
 void HierarchicalGroup::permute_nodes(const Collective& call) {
   std::vector<std::pair<std::size_t, int>> where(static_cast<std::size_t>(size()));  // member -> node, place
   for (std::size_t node = 0; node < node_count_; ++node)
-    for (std::size_t place = 0; place < place_count_; ++place) where[member(node, place)] = {node, static_cast<int>(place)};
+    for (std::size_t place = 0; place < place_count_; ++place)
+      where[member(node, place)] = {node, static_cast<int>(place)};
   Pairs inside;
   Pairs between;
   bool target_between = false;
@@ -235,7 +233,8 @@ std::shared_ptr<ProcessGroup> make_for_nodes(const std::shared_ptr<Fabric>& fabr
                                              const std::function<GroupMakers(bool counted)>& makers) {
   auto table = table_of(nodes);
   if (table.size() == 1) return makers(true).on_node(members.world_ranks);
-  const bool even = std::all_of(table.begin(), table.end(), [&](const auto& row) { return row.size() == table[0].size(); });
+  const bool even =
+      std::all_of(table.begin(), table.end(), [&](const auto& row) { return row.size() == table[0].size(); });
   if (!even || table[0].size() == 1) return makers(true).between_nodes(members.world_ranks, "flat");
   return std::make_shared<HierarchicalGroup>(fabric, members, std::move(table), makers(false));
 }

@@ -162,9 +162,11 @@ void write_json(const std::string& path, int ranks, const std::vector<Row>& rows
 void run(Communicator& world, const Arguments& arguments) {
   require(world.uses_mpi(), "start this under mpirun");
   std::vector<Row> rows;
-  if (world.rank() == 0) std::printf("%-16s %12s %12s %12s %8s\n", "collective", "bytes", "tessera us", "Open MPI us", "ratio");
+  if (world.rank() == 0)
+    std::printf("%-16s %12s %12s %12s %8s\n", "collective", "bytes", "tessera us", "Open MPI us", "ratio");
   for (const auto& contender : contenders()) {
-    for (const std::size_t bytes : {std::size_t{1} << 10, std::size_t{64} << 10, std::size_t{4} << 20, std::size_t{64} << 20}) {
+    for (const std::size_t bytes :
+         {std::size_t{1} << 10, std::size_t{64} << 10, std::size_t{4} << 20, std::size_t{64} << 20}) {
       if (bytes > arguments.max_bytes || (arguments.smoke && bytes > (1 << 16))) continue;
       const auto pair = measure(world.group(), contender, bytes, arguments.smoke);
       rows.insert(rows.end(), pair.begin(), pair.end());

@@ -125,8 +125,8 @@ void Cluster::compare(Meeting& place) const {
     const auto& first = place.posts[0].post;
     const auto& other = place.posts[member].post;
     if (other.signature == first.signature) continue;
-    place.broken = divergence_message(place.world_ranks[member], other.description(), place.world_ranks[0],
-                                      first.description());
+    place.broken =
+        divergence_message(place.world_ranks[member], other.description(), place.world_ranks[0], first.description());
     return;
   }
 }

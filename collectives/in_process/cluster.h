@@ -25,9 +25,9 @@ struct Meeting {
     bool present = false;
   };
   std::vector<int> world_ranks;
-  std::vector<Member> posts;        // per member; written under the cluster's lock, read between two meets
-  int arrived = 0;                  // guarded by the lock
-  std::string broken;               // guarded by the lock; once set, every meet throws it
+  std::vector<Member> posts;  // per member; written under the cluster's lock, read between two meets
+  int arrived = 0;            // guarded by the lock
+  std::string broken;         // guarded by the lock; once set, every meet throws it
   std::atomic<std::uint64_t> generation{0};
   std::condition_variable changed;
 };

@@ -66,8 +66,7 @@ void ThreadGroup::move(const Collective& call) {
     case Kind::kAllReduce: return all_reduce(call);
     case Kind::kAllToAll: return exchange(call);
     case Kind::kPermute: return permute(call);
-    case Kind::kBroadcast:
-      return copy_bytes(call.out.data(), at(place_->posts, call.root).in, call.out.size());
+    case Kind::kBroadcast: return copy_bytes(call.out.data(), at(place_->posts, call.root).in, call.out.size());
     case Kind::kBarrier: return;
   }
 }

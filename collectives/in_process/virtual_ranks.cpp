@@ -55,7 +55,8 @@ std::exception_ptr run_rank(const std::shared_ptr<Cluster>& cluster, int rank,
 std::function<int(int)> node_function(int count, const VirtualRankOptions& given) {
   const auto names = options().list("TESSERA_NODE");
   if (given.node_of || names.empty()) return given.node_of;
-  require(isize(names) == count, "TESSERA_NODE lists {} nodes for {} ranks; give one for each rank", names.size(), count);
+  require(isize(names) == count, "TESSERA_NODE lists {} nodes for {} ranks; give one for each rank", names.size(),
+          count);
   return [names](int rank) {
     return static_cast<int>(std::find(names.begin(), names.end(), at(names, rank)) - names.begin());
   };
@@ -63,8 +64,7 @@ std::function<int(int)> node_function(int count, const VirtualRankOptions& given
 
 }  // namespace
 
-void run_virtual_ranks(int count, const std::function<void(ProcessGroup& world)>& fn,
-                       const VirtualRankOptions& given) {
+void run_virtual_ranks(int count, const std::function<void(ProcessGroup& world)>& fn, const VirtualRankOptions& given) {
   require(count >= 1, "{} virtual ranks; at least one is needed", count);
   const auto cluster = std::make_shared<Cluster>(count, node_function(count, given));
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(count));

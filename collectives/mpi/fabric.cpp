@@ -88,9 +88,9 @@ void MpiFabric::open_node(const std::vector<Introduction>& all) {
   if (!options().flag("TESSERA_SHARED_MEMORY") || !node_->open_peers(ranks, addresses, text))
     text.copy(reason.data(), reason.size() - 1);
   std::vector<std::array<char, 160>> reasons(all.size());
-  check_mpi(MPI_Allgather(reason.data(), sizeof reason, MPI_BYTE, reasons.data(), sizeof reason, MPI_BYTE,
-                          world_.handle()),
-            "MPI_Allgather");
+  check_mpi(
+      MPI_Allgather(reason.data(), sizeof reason, MPI_BYTE, reasons.data(), sizeof reason, MPI_BYTE, world_.handle()),
+      "MPI_Allgather");
   node_->close_descriptor();
   const auto refused = std::find_if(reasons.begin(), reasons.end(), [](const auto& r) { return r[0] != '\0'; });
   locations_.shares_memory = refused == reasons.end();
@@ -124,19 +124,18 @@ std::shared_ptr<ProcessGroup> MpiFabric::make_group(const std::vector<int>& worl
   std::vector<int> nodes;
   for (const int rank : world_ranks) nodes.push_back(locations_.shares_memory ? at(locations_.nodes, rank) : rank);
   const auto self = shared_from_this();
-  return make_for_nodes(
-      self, membership(world_ranks, world_rank, name, id), nodes, [&](bool counted) -> GroupMakers {
-        return {.on_node = [&, counted](const std::vector<int>& ranks) -> std::shared_ptr<ProcessGroup> {
-                  return std::make_shared<SharedGroup>(self, node_, membership(ranks, world_rank, name, id, counted));
-                },
-                .between_nodes = [&, counted](const std::vector<int>& ranks,
-                                              const std::string& flavour) -> std::shared_ptr<ProcessGroup> {
-                  const int tag = static_cast<int>(id % 16383) * 2 + (flavour == "flat" ? 1 : 0);
-                  return std::make_shared<MpiGroup>(
-                      self, node_, make_communicator(world_.handle(), ranks, tag, flavour + " of " + name),
-                      membership(ranks, world_rank, name, id, counted));
-                }};
-      });
+  return make_for_nodes(self, membership(world_ranks, world_rank, name, id), nodes, [&](bool counted) -> GroupMakers {
+    return {.on_node = [&, counted](const std::vector<int>& ranks) -> std::shared_ptr<ProcessGroup> {
+              return std::make_shared<SharedGroup>(self, node_, membership(ranks, world_rank, name, id, counted));
+            },
+            .between_nodes = [&, counted](const std::vector<int>& ranks,
+                                          const std::string& flavour) -> std::shared_ptr<ProcessGroup> {
+              const int tag = static_cast<int>(id % 16383) * 2 + (flavour == "flat" ? 1 : 0);
+              return std::make_shared<MpiGroup>(self, node_,
+                                                make_communicator(world_.handle(), ranks, tag, flavour + " of " + name),
+                                                membership(ranks, world_rank, name, id, counted));
+            }};
+  });
 }
 
 }  // namespace tessera::collectives

@@ -12,9 +12,10 @@ namespace tessera::collectives {
 namespace {
 
 constexpr std::size_t kMessage = std::size_t{1} << 30;  // longer payloads go as several messages
-constexpr std::size_t kBlock = std::size_t{1} << 20;    // of a reduction: bounds what is received at once from each peer
+constexpr std::size_t kBlock = std::size_t{1} << 20;  // of a reduction: bounds what is received at once from each peer
 constexpr std::size_t kSmallAllReduce = 16384;
-constexpr std::int64_t kTagPeriod = 8191;  // operations in flight at once never come near it; MPI guarantees tags to 32767
+constexpr std::int64_t kTagPeriod =
+    8191;  // operations in flight at once never come near it; MPI guarantees tags to 32767
 
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
@@ -108,8 +109,8 @@ void MpiOperation::plan() {
     case Kind::kSplit: return plan_gather();
     case Kind::kReduceScatter: {
       const std::size_t part = call_.out.size();
-      return plan_reduce_scatter(own() * part, (own() + 1) * part, [part](std::size_t k) { return k * part; },
-                                 call_.out.data());
+      return plan_reduce_scatter(
+          own() * part, (own() + 1) * part, [part](std::size_t k) { return k * part; }, call_.out.data());
     }
     case Kind::kAllReduce: return call_.in.size() <= kSmallAllReduce ? plan_all_reduce_small() : plan_all_reduce();
     case Kind::kAllToAll: return plan_exchange();
@@ -248,8 +249,7 @@ void MpiOperation::plan_all_reduce_small() {
   });
   then([this, bytes] {
     std::vector<const std::byte*> sources(count());
-    for (std::size_t k = 0; k < count(); ++k)
-      sources[k] = k == own() ? call_.in.data() : scratch_.data() + k * bytes;
+    for (std::size_t k = 0; k < count(); ++k) sources[k] = k == own() ? call_.in.data() : scratch_.data() + k * bytes;
     reduce_ordered(sources, call_.out.data(), bytes, call_.dtype, call_.reduction);
   });
 }

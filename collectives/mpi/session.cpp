@@ -90,8 +90,8 @@ void start_mpi(int* argc, char*** argv) {
   int length = 0;
   MPI_Get_library_version(version.data(), &length);
   require(launched == 0 || launched == size,
-          "a launcher started {} ranks, but MPI sees {}: it belongs to another MPI than the one linked here ({})", launched,
-          size, version.data());
+          "a launcher started {} ranks, but MPI sees {}: it belongs to another MPI than the one linked here ({})",
+          launched, size, version.data());
 }
 
 void stop_mpi() {

@@ -34,7 +34,8 @@ class MpiCommunicator {
 };
 
 /// The communicator of `world_ranks`, in this order; collective over them alone. `tag` tells apart concurrent creations.
-MpiCommunicator make_communicator(MPI_Comm world, const std::vector<int>& world_ranks, int tag, const std::string& name);
+MpiCommunicator make_communicator(MPI_Comm world, const std::vector<int>& world_ranks, int tag,
+                                  const std::string& name);
 
 /// True when a launcher (mpirun, srun, …) started this process as one of several.
 bool has_launcher();

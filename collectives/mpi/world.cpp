@@ -201,8 +201,7 @@ int guard_main(Communicator& world, const std::function<void()>& fn) {
   } catch (...) {
     const auto error = std::current_exception();
     MpiFabric* fabric = fabric_of_process.load();
-    if (world.uses_mpi() && fabric != nullptr)
-      end_job(*fabric, world.size(), message_of(error), only_follows(error));
+    if (world.uses_mpi() && fabric != nullptr) end_job(*fabric, world.size(), message_of(error), only_follows(error));
     std::fprintf(stderr, "%s\n", message_of(error).c_str());
     return 1;
   }

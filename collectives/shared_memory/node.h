@@ -54,7 +54,8 @@ class Node {
 
   [[nodiscard]] SegmentAddress address() const { return own_.address(); }
   /// Maps the segments of the other ranks of this node; false with the reason where one cannot be opened.
-  bool open_peers(const std::vector<int>& world_ranks, const std::vector<SegmentAddress>& addresses, std::string& reason);
+  bool open_peers(const std::vector<int>& world_ranks, const std::vector<SegmentAddress>& addresses,
+                  std::string& reason);
   /// After every rank has opened every segment.
   void close_descriptor() { own_.close_descriptor(); }
   /// Forgets peers: another rank could not open them.

@@ -14,7 +14,8 @@ struct SegmentAddress {
   std::int32_t process = 0;
   std::int32_t descriptor = -1;
   std::uint64_t bytes = 0;
-  std::uint64_t nonce = 0;  // the first word of the segment: another process may have the same number in another container
+  std::uint64_t nonce =
+      0;  // the first word of the segment: another process may have the same number in another container
 };
 
 class Segment {

@@ -222,7 +222,9 @@ void SharedGroup::compare(std::size_t member, const Collective& call) const {
   const auto signature = [&](std::size_t k) { return slots_[k]->signature[parity].load(std::memory_order_relaxed); };
   if (signature(member) == signature(own())) return;
   // So that every member names the same two, all should have arrived; but not for ever.
-  const auto arrived = [&](const GroupSlot* slot) { return slot->arrived.load(std::memory_order_acquire) >= first_step_; };
+  const auto arrived = [&](const GroupSlot* slot) {
+    return slot->arrived.load(std::memory_order_acquire) >= first_step_;
+  };
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
   while (!std::all_of(slots_.begin(), slots_.end(), arrived) && std::chrono::steady_clock::now() < deadline)
     std::this_thread::yield();

@@ -37,10 +37,10 @@ class SharedGroup final : public GroupBase {
   [[nodiscard]] std::size_t own() const { return static_cast<std::size_t>(rank()); }
 
   std::shared_ptr<Node> node_;
-  std::vector<GroupSlot*> slots_;   // per member
-  std::vector<RankPage*> pages_;    // per member
+  std::vector<GroupSlot*> slots_;  // per member
+  std::vector<RankPage*> pages_;   // per member
   std::uint64_t step_ = 0;
-  std::uint64_t first_step_ = 0;    // of the running collective
+  std::uint64_t first_step_ = 0;  // of the running collective
   std::size_t half_ = 0;
 };
 

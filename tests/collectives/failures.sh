@@ -38,7 +38,7 @@ for nodes in "" "a,a,b,b" "a,b,c,d"; do
   check kind 4 fail "rank 3 is at barrier %9" TESSERA_NODE=$nodes
   check late 4 0 "in all_reduce %17 over {data}; rank 3 has not arrived" TESSERA_NODE=$nodes TESSERA_WATCHDOG_SECONDS=1
 done
-check finish 3 fail "waits in all_reduce %17 over {data}; rank 2 has finished without joining" TESSERA_NODE=
+check finish 4 fail "waits in all_reduce %17 over {data}; rank 3 has finished without joining" TESSERA_NODE=
 check uncaught 3 fail "rank 0 of 3: nobody catches this" TESSERA_NODE=
 check none 4 0 "all payload goes through MPI" TESSERA_SHARED_MEMORY=0
 exit $failures

@@ -17,6 +17,7 @@ using testing::world;
 class Semantics : public ::testing::TestWithParam<int> {};
 
 TEST_P(Semantics, HoldOverProcesses) {
+  testing::uses_large_payloads = true;
   testing::semantics_cases()[static_cast<std::size_t>(GetParam())].run(world().group());
 }
 

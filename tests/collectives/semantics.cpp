@@ -12,22 +12,32 @@
 namespace tessera::testing {
 namespace {
 
-// 0 bytes, odd sizes, sizes below the number of ranks, and sizes beyond one chunk of a staging area.
-const std::vector<std::size_t> kSizes = {0, 1, 2, 3, 5, 7, 13, 64, 1009, 70001, 300007};
+// 0 bytes, odd sizes, sizes below the number of ranks, and three chunks of a staging area.
+std::vector<std::size_t> sizes(const ProcessGroup& g) {
+  std::vector<std::size_t> out = {0, 1, 3, 7, 64, 1009, 20011};
+  if (uses_large_payloads && g.size() <= 4) out.push_back(2500003);
+  return out;
+}
 
 // vector<bool> has no data(): pred is tested as bytes.
 template <class T>
 using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 
-std::int64_t small_value(int rank, std::size_t i) { return static_cast<std::int64_t>((i * 7 + static_cast<std::size_t>(rank) * 3) % 4); }
+std::int64_t small_value(int rank, std::size_t i) {
+  return static_cast<std::int64_t>((i * 7 + static_cast<std::size_t>(rank) * 3) % 4);
+}
 
 template <class T>
 Stored<T> make(std::int64_t value) {
-  if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>) return T(static_cast<float>(value));
-  else return static_cast<Stored<T>>(value);
+  if constexpr (std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>)
+    return T(static_cast<float>(value));
+  else
+    return static_cast<Stored<T>>(value);
 }
 
-std::uint8_t pattern(int rank, std::size_t i) { return static_cast<std::uint8_t>(i * 31 + static_cast<std::size_t>(rank) * 101 + (i >> 8)); }
+std::uint8_t pattern(int rank, std::size_t i) {
+  return static_cast<std::uint8_t>(i * 31 + static_cast<std::size_t>(rank) * 101 + (i >> 8));
+}
 
 std::vector<std::uint8_t> patterned(int rank, std::size_t size) {
   std::vector<std::uint8_t> out(size);
@@ -36,20 +46,20 @@ std::vector<std::uint8_t> patterned(int rank, std::size_t size) {
 }
 
 void all_gather_joins_in_rank_order(ProcessGroup& g) {
-  for (const auto size : kSizes) {
+  for (const auto size : sizes(g)) {
     const auto in = patterned(g.rank(), size);
     std::vector<std::uint8_t> out(size * static_cast<std::size_t>(g.size()), 0xEE);
     g.all_gather(bytes_of(in), bytes_of(out));
     for (int r = 0; r < g.size(); ++r) {
       const auto part = std::vector<std::uint8_t>(out.begin() + static_cast<std::ptrdiff_t>(size) * r,
                                                   out.begin() + static_cast<std::ptrdiff_t>(size) * (r + 1));
-      ASSERT_EQ(part, patterned(r, size)) << "part " << r << " of size " << size << " on rank " << g.rank();
+      ASSERT_TRUE(part == patterned(r, size)) << "part " << r << " of size " << size << " on rank " << g.rank();
     }
   }
 }
 
 void all_gather_works_in_place(ProcessGroup& g) {
-  const std::size_t size = 70001;
+  const std::size_t size = 20011;
   std::vector<std::uint8_t> out(size * static_cast<std::size_t>(g.size()));
   const auto own = patterned(g.rank(), size);
   std::copy(own.begin(), own.end(), out.begin() + static_cast<std::ptrdiff_t>(size) * g.rank());
@@ -65,13 +75,20 @@ std::int64_t expected_value(int ranks, std::size_t i, Reduction op, bool pred) {
     const std::int64_t v = op == Reduction::kProduct && !pred ? (small_value(r, i) == 0 ? 2 : 1)
                            : pred                             ? small_value(r, i) % 2
                                                               : small_value(r, i);
-    if (r == 0) acc = v;
-    else if (op == Reduction::kSum) acc = pred ? acc | v : acc + v;
-    else if (op == Reduction::kProduct) acc *= v;
-    else if (op == Reduction::kMin) acc = std::min(acc, v);
-    else if (op == Reduction::kMax) acc = std::max(acc, v);
-    else if (op == Reduction::kAnd) acc &= v;
-    else acc |= v;
+    if (r == 0)
+      acc = v;
+    else if (op == Reduction::kSum)
+      acc = pred ? acc | v : acc + v;
+    else if (op == Reduction::kProduct)
+      acc *= v;
+    else if (op == Reduction::kMin)
+      acc = std::min(acc, v);
+    else if (op == Reduction::kMax)
+      acc = std::max(acc, v);
+    else if (op == Reduction::kAnd)
+      acc &= v;
+    else
+      acc |= v;
   }
   return acc;
 }
@@ -99,7 +116,7 @@ template <class T>
 void check_reductions(ProcessGroup& g, DType dtype) {
   for (const Reduction op : kReductions) {
     if (is_float(dtype) && (op == Reduction::kAnd || op == Reduction::kOr)) continue;
-    for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{1013}}) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{211}}) {
       const auto n = static_cast<std::size_t>(g.size());
       const auto in = operand<T>(g.rank(), count * n, op);
       std::vector<Stored<T>> reduced(count * n);
@@ -108,7 +125,8 @@ void check_reductions(ProcessGroup& g, DType dtype) {
       g.reduce_scatter(bytes_of(in), bytes_of(part), dtype, op);
       for (std::size_t i = 0; i < count * n; ++i) {
         const auto expected = make<T>(expected_value(g.size(), i, op, std::is_same_v<T, bool>));
-        ASSERT_TRUE(same(reduced[i], expected)) << dtype_name(dtype) << " " << reduction_name(op) << " all_reduce at " << i;
+        ASSERT_TRUE(same(reduced[i], expected))
+            << dtype_name(dtype) << " " << reduction_name(op) << " all_reduce at " << i;
         const std::size_t begin = count * static_cast<std::size_t>(g.rank());
         if (i < begin || i >= begin + count) continue;
         ASSERT_TRUE(same(part[i - begin], expected))
@@ -124,7 +142,8 @@ void reductions_hold_for_every_type(ProcessGroup& g) {
 }
 
 void large_reductions_are_right(ProcessGroup& g) {
-  for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{150001}, std::size_t{700001}}) {
+  for (const std::size_t count :
+       {std::size_t{3}, uses_large_payloads && g.size() <= 4 ? std::size_t{700001} : std::size_t{20011}}) {
     const auto n = static_cast<std::size_t>(g.size());
     std::vector<float> in(count * n);
     for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(small_value(g.rank(), i));
@@ -139,7 +158,7 @@ void large_reductions_are_right(ProcessGroup& g) {
     for (std::size_t i = 0; i < count; i += 7)
       ASSERT_EQ(whole[i], static_cast<float>(expected_value(g.size(), i, Reduction::kSum, false))) << i;
     g.all_reduce(bytes_of(in), bytes_of(in), DType::kF32, Reduction::kSum);  // in place
-    ASSERT_EQ(in, whole);
+    ASSERT_TRUE(in == whole);
   }
 }
 
@@ -150,7 +169,8 @@ void check_same_bits(ProcessGroup& g, DType dtype) {
   std::vector<T> in(count);
   std::vector<float> wide(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const double value = std::sin(static_cast<double>(i) * 12.9898 + g.rank() * 78.233) * std::pow(10.0, (g.rank() * 5 + static_cast<int>(i)) % 5);
+    const double value = std::sin(static_cast<double>(i) * 12.9898 + g.rank() * 78.233) *
+                         std::pow(10.0, (g.rank() * 5 + static_cast<int>(i)) % 5);
     in[i] = T(static_cast<float>(value));
   }
   std::vector<T> out(count);
@@ -193,16 +213,19 @@ void min_and_max_keep_nan(ProcessGroup& g) {
 }
 
 void all_to_all_transposes(ProcessGroup& g) {
-  for (const auto size : kSizes) {
+  for (const auto size : sizes(g)) {
     const auto n = static_cast<std::size_t>(g.size());
-    std::vector<std::uint8_t> in(size * n);
-    for (std::size_t k = 0; k < n; ++k)
-      for (std::size_t i = 0; i < size; ++i) in[k * size + i] = pattern(g.rank() * 16 + static_cast<int>(k), i);
+    std::vector<std::uint8_t> in;
+    std::vector<std::uint8_t> expected;
+    for (int k = 0; k < g.size(); ++k) {
+      const auto sent = patterned(g.rank() * 16 + k, size);
+      const auto received = patterned(k * 16 + g.rank(), size);
+      in.insert(in.end(), sent.begin(), sent.end());
+      expected.insert(expected.end(), received.begin(), received.end());
+    }
     std::vector<std::uint8_t> out(size * n, 0xEE);
     g.all_to_all(bytes_of(in), bytes_of(out));
-    for (std::size_t k = 0; k < n; ++k)
-      for (std::size_t i = 0; i < size; ++i)
-        ASSERT_EQ(out[k * size + i], pattern(static_cast<int>(k) * 16 + g.rank(), i)) << k << " " << i << " size " << size;
+    ASSERT_TRUE(out == expected) << "size " << size << " on rank " << g.rank();
   }
 }
 
@@ -213,7 +236,8 @@ void check_permute(ProcessGroup& g, std::size_t size, const std::vector<std::pai
   int source = -1;
   for (const auto& [from, to] : pairs)
     if (to == g.rank()) source = from;
-  ASSERT_EQ(out, source < 0 ? std::vector<std::uint8_t>(size, 0) : patterned(source, size)) << "size " << size;
+  const auto expected = source < 0 ? std::vector<std::uint8_t>(size, 0) : patterned(source, size);
+  ASSERT_TRUE(out == expected) << "size " << size << " on rank " << g.rank();
 }
 
 void permute_moves_pairs_and_zeroes_the_rest(ProcessGroup& g) {
@@ -226,16 +250,16 @@ void permute_moves_pairs_and_zeroes_the_rest(ProcessGroup& g) {
     if (r + 1 < n) shift.emplace_back(r + 1, r);
     mirror.emplace_back(r, n - 1 - r);
   }
-  for (const auto size : kSizes)
+  for (const auto size : sizes(g))
     for (const auto& pairs : {ring, shift, mirror, {{0, n - 1}}, {}}) check_permute(g, size, pairs);
 }
 
 void broadcast_reaches_everybody(ProcessGroup& g) {
-  for (const auto size : kSizes)
+  for (const auto size : sizes(g))
     for (int root = 0; root < g.size(); ++root) {
       auto data = patterned(g.rank(), size);
       g.broadcast(bytes_of(data), root);
-      ASSERT_EQ(data, patterned(root, size)) << "root " << root << " size " << size;
+      ASSERT_TRUE(data == patterned(root, size)) << "root " << root << " size " << size;
     }
 }
 
@@ -261,8 +285,7 @@ void non_blocking_forms_give_the_same(ProcessGroup& g) {
     for (int r = 0; r < g.size(); ++r)
       ASSERT_EQ(gathered[static_cast<std::size_t>(r) * count * n + i], static_cast<float>(small_value(r, i)));
   }
-  for (std::size_t i = 0; i < count; ++i)
-    ASSERT_EQ(part[i], reduced[count * static_cast<std::size_t>(g.rank()) + i]);
+  for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(part[i], reduced[count * static_cast<std::size_t>(g.rank()) + i]);
 }
 
 void exercise(ProcessGroup& g) {
@@ -283,7 +306,8 @@ void split_follows_the_mesh(ProcessGroup& g) {
     const Mesh mesh({{"a", n / columns}, {"b", columns}});
     for (const char* axis : {"a", "b"}) {
       std::vector<std::vector<int>> groups;
-      for (const auto& devices : mesh.groups({mesh.whole_axis(axis)})) groups.emplace_back(devices.begin(), devices.end());
+      for (const auto& devices : mesh.groups({mesh.whole_axis(axis)}))
+        groups.emplace_back(devices.begin(), devices.end());
       const std::string name = std::string(axis) + " of " + mesh.str();
       const auto sub = g.split(groups, name);
       EXPECT_EQ(sub->name(), name);
@@ -319,7 +343,8 @@ void groups_may_alternate(ProcessGroup& g) {
       std::vector<std::int32_t> out(in.size() * static_cast<std::size_t>(group->size()));
       group->all_gather(bytes_of(in), bytes_of(out));
       for (std::size_t i = 0; i < out.size(); i += 13)
-        ASSERT_EQ(out[i], round * 100 + static_cast<std::int32_t>(i / in.size())) << group->name() << " round " << round;
+        ASSERT_EQ(out[i], round * 100 + static_cast<std::int32_t>(i / in.size()))
+            << group->name() << " round " << round;
     }
   }
 }

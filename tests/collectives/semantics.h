@@ -16,6 +16,8 @@ struct SemanticsCase {
   std::function<void(ProcessGroup& world)> run;
 };
 const std::vector<SemanticsCase>& semantics_cases();
+/// Set where payload travels in chunks, to have several of them.
+inline bool uses_large_payloads = false;
 
 template <class T>
 std::span<const std::byte> bytes_of(const std::vector<T>& values) {

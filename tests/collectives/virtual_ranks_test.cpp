@@ -34,9 +34,8 @@ TEST_P(Semantics, HoldOnVirtualRanks) {
   const auto& test = testing::semantics_cases()[static_cast<std::size_t>(index)];
   SCOPED_TRACE(test.name);
   const World s = setup;
-  run_virtual_ranks(s.ranks, test.run, {.node_of = [s](int rank) {
-                      return s.round_robin ? rank % s.nodes : rank * s.nodes / s.ranks;
-                    }});
+  run_virtual_ranks(s.ranks, test.run,
+                    {.node_of = [s](int rank) { return s.round_robin ? rank % s.nodes : rank * s.nodes / s.ranks; }});
 }
 
 std::string setup_name(const ::testing::TestParamInfo<std::tuple<World, int>>& info) {
@@ -84,7 +83,10 @@ TEST(VirtualRanks, AnErrorNamesTheRankAndStopsTheOthers) {
 
 TEST(VirtualRanks, TheTypeOfAnErrorSurvives) {
   EXPECT_THROW(run_virtual_ranks(2, [](ProcessGroup&) { throw InternalError("ours"); }), InternalError);
-  EXPECT_EQ(error_of(2, [](ProcessGroup& world) { if (world.rank() == 1) throw std::out_of_range("far"); }),
+  EXPECT_EQ(error_of(2,
+                     [](ProcessGroup& world) {
+                       if (world.rank() == 1) throw std::out_of_range("far");
+                     }),
             "rank 1 of 2: far");
 }
 
@@ -136,9 +138,10 @@ TEST(VirtualRanks, DifferentCollectivesDiverge) {
     else
       world.reduce_scatter(bytes_of(x), bytes_of(y), DType::kF32, Reduction::kSum);
   });
-  EXPECT_EQ(error,
-            "rank 0 of 3: ranks diverge: rank 2 is at all_reduce over world (f32 sum, 24 bytes, number 1 of its group), "
-            "rank 0 at reduce_scatter over world (f32 sum, 24 bytes, number 1 of its group)");
+  EXPECT_EQ(
+      error,
+      "rank 0 of 3: ranks diverge: rank 2 is at all_reduce over world (f32 sum, 24 bytes, number 1 of its group), "
+      "rank 0 at reduce_scatter over world (f32 sum, 24 bytes, number 1 of its group)");
 }
 
 TEST(VirtualRanks, DifferentSizesAndLabelsDiverge) {
@@ -195,21 +198,20 @@ TEST(VirtualRanks, HundredsOfRanksMeet) {
 
 TEST(VirtualRanks, NodesSendThroughMpiOnlyWhatMustCross) {
   const auto node_of = [](int rank) { return rank / 2; };
-  run_virtual_ranks(
-      4,
-      [](ProcessGroup& world) {
-        const auto inside = world.split({{0, 1}, {2, 3}}, "inside");
-        std::vector<float> in(100);
-        std::vector<float> out(400);
-        const auto before = world.rank_traffic().mpi_payload;
-        inside->all_gather(bytes_of(in), std::span(bytes_of(out)).first(800));
-        EXPECT_EQ(world.rank_traffic().mpi_payload, before);
-        const auto own = world.traffic().mpi_payload;
-        world.all_gather(bytes_of(in), bytes_of(out));
-        EXPECT_EQ(world.traffic().mpi_payload - own, 400);  // one of the two parts of the other node
-        EXPECT_EQ(world.rank_traffic().mpi_payload, before + 400);
-      },
-      {.node_of = node_of});
+  run_virtual_ranks(4,
+                    [](ProcessGroup& world) {
+                      const auto inside = world.split({{0, 1}, {2, 3}}, "inside");
+                      std::vector<float> in(100);
+                      std::vector<float> out(400);
+                      const auto before = world.rank_traffic().mpi_payload;
+                      inside->all_gather(bytes_of(in), std::span(bytes_of(out)).first(800));
+                      EXPECT_EQ(world.rank_traffic().mpi_payload, before);
+                      const auto own = world.traffic().mpi_payload;
+                      world.all_gather(bytes_of(in), bytes_of(out));
+                      EXPECT_EQ(world.traffic().mpi_payload - own, 400);  // one of the two parts of the other node
+                      EXPECT_EQ(world.rank_traffic().mpi_payload, before + 400);
+                    },
+                    {.node_of = node_of});
 }
 
 TEST(VirtualRanks, ASingleRankWorldNeedsNoThreads) {
