@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of a while whose trip count n is known. A first loop runs the body again and keeps the state before every round
+// The gradient of a while whose trip count n is known. A first loop runs the body again and keeps the state before
+// every round
 // ([n, ..] per element that changes); a second one walks it backwards:
 //   d_state = gradient of the body at state j with respect to its state, for j = n-1 … 0
 #include "reverse_pass.h"
@@ -13,8 +14,8 @@ namespace {
 
 struct Loop {
   ComputationRef body;
-  std::vector<Type> elements;    // of the state
-  std::vector<bool> varies;      // others are handed on unchanged
+  std::vector<Type> elements;  // of the state
+  std::vector<bool> varies;    // others are handed on unchanged
   std::vector<bool> has_gradient;
   std::int64_t trips = 0;
 
@@ -33,10 +34,11 @@ Loop loop_of(ReversePass& pass, const Instruction& instruction) {
   const Program& program = outer.program().program();
   const auto trips = known_trip_count(program, outer.computation(), instruction);
   Loop loop{at(program.computations, instruction.called[1]), {}, {}, {}, 0};
-  require(trips.has_value(),
-          "a loop has one only where its trip count is known (a counter from a constant, by a constant, below a constant); "
-          "body %{}",
-          loop.body->name);
+  require(
+      trips.has_value(),
+      "a loop has one only where its trip count is known (a counter from a constant, by a constant, below a constant); "
+      "body %{}",
+      loop.body->name);
   loop.trips = *trips;
   const bool is_tuple = (*loop.body)[loop.body->root].op->role == Role::kTuple;
   require(is_tuple, "a loop has one only where its body %{} ends in a tuple", loop.body->name);
@@ -69,7 +71,8 @@ Dims one_round(const Type& element) {
   return dims;
 }
 
-// A while over `init`, whose element 0 counts: runs while it is `direction` than `limit`; body maps elements to elements.
+// A while over `init`, whose element 0 counts: runs while it is `direction` than `limit`; body maps elements to
+// elements.
 template <class Body>
 Value counted_loop(Builder& outer, const std::string& name, const std::vector<Value>& init, CompareDirection direction,
                    std::int64_t limit, Body&& body) {
@@ -99,21 +102,21 @@ std::vector<Value> histories(Builder& outer, const Loop& loop, Value init) {
     kept.push_back(e);
     start.push_back(ops::full(outer, history_type(loop, e), 0));
   }
-  const Value run = counted_loop(
-      outer, loop.body->name + ".history", start, CompareDirection::kLt, loop.trips,
-      [&](Builder& inner, const std::vector<Value>& now) {
-        const std::vector<Value> state(now.begin() + 1, now.begin() + 1 + loop.count());
-        const Value after = inlined(inner, *loop.body, {ops::tuple(inner, state)});
-        std::vector<Value> next{ops::add(now[0], ops::scalar(inner, DType::kS32, 1))};
-        for (int e = 0; e < loop.count(); ++e) next.push_back(ops::get_tuple_element(after, e));
-        for (int k = 0; k < isize(kept); ++k) {
-          const Type& element = at(loop.elements, at(kept, k));
-          next.push_back(ops::dynamic_update_slice(at(now, 1 + loop.count() + k),
-                                                   ops::reshape(at(state, at(kept, k)), one_round(element)),
-                                                   history_place(now[0], element)));
-        }
-        return next;
-      });
+  const Value run =
+      counted_loop(outer, loop.body->name + ".history", start, CompareDirection::kLt, loop.trips,
+                   [&](Builder& inner, const std::vector<Value>& now) {
+                     const std::vector<Value> state(now.begin() + 1, now.begin() + 1 + loop.count());
+                     const Value after = inlined(inner, *loop.body, {ops::tuple(inner, state)});
+                     std::vector<Value> next{ops::add(now[0], ops::scalar(inner, DType::kS32, 1))};
+                     for (int e = 0; e < loop.count(); ++e) next.push_back(ops::get_tuple_element(after, e));
+                     for (int k = 0; k < isize(kept); ++k) {
+                       const Type& element = at(loop.elements, at(kept, k));
+                       next.push_back(ops::dynamic_update_slice(
+                           at(now, 1 + loop.count() + k), ops::reshape(at(state, at(kept, k)), one_round(element)),
+                           history_place(now[0], element)));
+                     }
+                     return next;
+                   });
   std::vector<Value> out(static_cast<std::size_t>(loop.count()));
   for (int k = 0; k < isize(kept); ++k) at(out, at(kept, k)) = ops::get_tuple_element(run, 1 + loop.count() + k);
   return out;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients through call and conditional: the called computations are differentiated in turn, in computations of their own
+// Gradients through call and conditional: the called computations are differentiated in turn, in computations of their
+// own
 // that take the forward operands and the arriving gradients.
 #include <algorithm>
 
@@ -11,7 +12,8 @@ namespace tessera::autodiff {
 
 Value inlined(Builder& into, const Computation& computation, const std::vector<Value>& arguments) {
   std::vector<Id> mapped(computation.instructions.size(), -1);
-  for (std::size_t k = 0; k < computation.parameters.size(); ++k) at(mapped, computation.parameters[k]) = arguments[k].id;
+  for (std::size_t k = 0; k < computation.parameters.size(); ++k)
+    at(mapped, computation.parameters[k]) = arguments[k].id;
   for (Id id = 0; id < computation.size(); ++id) {
     if (at(mapped, id) >= 0) continue;
     Instruction instruction = computation[id];
@@ -131,7 +133,8 @@ void step_conditional(ReversePass& pass, const Instruction& instruction, const L
   const Value index = outer.value(instruction.operands[0]);
   const Value d_operands = ops::conditional(index, operands, branches);
   for (int k = 0; k < isize(places); ++k)
-    pass.arrive(at(instruction.operands, at(places, k).operand), at(places, k).leaf, ops::get_tuple_element(d_operands, k));
+    pass.arrive(at(instruction.operands, at(places, k).operand), at(places, k).leaf,
+                ops::get_tuple_element(d_operands, k));
 }
 
 }  // namespace tessera::autodiff

@@ -17,7 +17,8 @@ bool wants_recompute(const Instruction& instruction) {
 // Costs no more than its result is large.
 bool is_cheap(const Builder& builder, const Instruction& instruction) {
   const OpDef& op = *instruction.op;
-  const bool is_mark = op.role == Role::kShardingMark && attributes_as<CustomCallAttributes>(instruction.attributes).target == "Sharding";
+  const bool is_mark = op.role == Role::kShardingMark &&
+                       attributes_as<CustomCallAttributes>(instruction.attributes).target == "Sharding";
   const bool movable = op.role == Role::kPlain || op.role == Role::kConstant || op.role == Role::kCopy || is_mark;
   if (op.side_effect || !movable || !instruction.called.empty() || !instruction.type.is_array()) return false;
   if (op.flops == nullptr || op.elementwise) return true;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// FSDP's hook: an instruction marked tessera.recompute="true" (the unshard of a parameter) must not live from the forward to the
-// backward pass. What the backward pass needs of it is issued again, on an operand that an opt-barrier ties to the first gradient
-// that reaches the unit in the backward pass. Values made of such values alone by cheap ops (a transpose, a cast) follow suit.
+// FSDP's hook: an instruction marked tessera.recompute="true" (the unshard of a parameter) must not live from the
+// forward to the
+// backward pass. What the backward pass needs of it is issued again, on an operand that an opt-barrier ties to the
+// first gradient
+// that reaches the unit in the backward pass. Values made of such values alone by cheap ops (a transpose, a cast)
+// follow suit.
 #pragma once
 
 #include <string>

@@ -16,16 +16,19 @@ bool is_float_array(const Type& type) { return type.is_array() && is_float(type.
 // Adds the op and the place to an error of an op's gradient.
 [[noreturn]] void rethrow_at(Error& error, const Instruction& instruction) {
   const std::string source = instruction.source().empty() ? "unknown source" : instruction.source();
-  const std::string where = instruction.notes && !instruction.notes->op_name.empty() ? " in " + instruction.notes->op_name : "";
+  const std::string where =
+      instruction.notes && !instruction.notes->op_name.empty() ? " in " + instruction.notes->op_name : "";
   error.prefix(fmt::format("gradient of {}: ", instruction.op->name));
   throw error.note(fmt::format("  at   %{}: {}    {}{}", instruction.name, instruction.type.str(), source, where));
 }
 
-// The sharding that the operand of an unshard is stored in: its own, or that of what it is an elementwise function of (a cast).
+// The sharding that the operand of an unshard is stored in: its own, or that of what it is an elementwise function of
+// (a cast).
 ShardingRef storage_sharding(const Builder& builder, Id id) {
   while (true) {
     const Instruction& instruction = builder[id];
-    const bool through = instruction.operands.size() == 1 && (instruction.op->elementwise || instruction.op->role == Role::kCopy);
+    const bool through =
+        instruction.operands.size() == 1 && (instruction.op->elementwise || instruction.op->role == Role::kCopy);
     if (instruction.sharding || !through) return instruction.sharding;
     id = instruction.operands[0];
   }
@@ -158,7 +161,8 @@ void ReversePass::step(Id id) {
     }
     case Role::kGetTupleElement: {
       const Id tuple = instruction.operands[0];
-      const int offset = leaf_offset(builder_[tuple].type, attributes_as<IndexAttributes>(instruction.attributes).index);
+      const int offset =
+          leaf_offset(builder_[tuple].type, attributes_as<IndexAttributes>(instruction.attributes).index);
       for (int leaf = 0; leaf < isize(arrived); ++leaf) arrive(tuple, offset + leaf, at(arrived, leaf));
       return;
     }
@@ -204,8 +208,8 @@ void ReversePass::step_by_row(Id id, const Instruction& instruction) {
   for (int i = 0; i < isize(flowing); ++i) {
     const Id operand = at(instruction.operands, i);
     if (at(flowing, i).is_null() || !depends(operand)) continue;
-    ensure(at(flowing, i).type() == builder_[operand].type, "{}: the gradient of operand {} is {}, the operand {}", op.name, i,
-           at(flowing, i).type().str(), builder_[operand].type.str());
+    ensure(at(flowing, i).type() == builder_[operand].type, "{}: the gradient of operand {} is {}, the operand {}",
+           op.name, i, at(flowing, i).type().str(), builder_[operand].type.str());
     arrive(operand, 0, at(flowing, i));
   }
 }

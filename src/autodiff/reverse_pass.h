@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reverse pass over a computation under construction: walks back from a value, asks every op's row for its gradients and adds
+// The reverse pass over a computation under construction: walks back from a value, asks every op's row for its
+// gradients and adds
 // up what arrives at each value. A value of tuple type has one gradient per leaf.
 #pragma once
 

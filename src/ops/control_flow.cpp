@@ -21,12 +21,13 @@ void check_parameters(const Computation& computation, const std::vector<Type>& a
           computation.parameters.size(), arguments.size());
   const auto parameters = computation.parameter_types();
   for (std::size_t i = 0; i < arguments.size(); ++i)
-    require(parameters[i] == arguments[i], "parameter {} of %{} is {}, given {}", i, computation.name, parameters[i].str(),
-            arguments[i].str());
+    require(parameters[i] == arguments[i], "parameter {} of %{} is {}, given {}", i, computation.name,
+            parameters[i].str(), arguments[i].str());
 }
 
 void check_called(const OpView& view, std::size_t count) {
-  require(view.called.size() == count, "needs {} computation{}, got {}", count, count == 1 ? "" : "s", view.called.size());
+  require(view.called.size() == count, "needs {} computation{}, got {}", count, count == 1 ? "" : "s",
+          view.called.size());
 }
 
 std::vector<Literal> arguments_from(const EvalContext& context, std::size_t first, std::size_t count) {
@@ -34,7 +35,7 @@ std::vector<Literal> arguments_from(const EvalContext& context, std::size_t firs
   return {begin, begin + static_cast<std::ptrdiff_t>(count)};
 }
 
-// ---- call -----------------------------------------------------------------------------------------------------------------
+// ---- call ----------------------------------------------------------------------------------------------------------
 
 Type infer_call(const OpView& view) {
   check_called(view, 1);
@@ -45,7 +46,7 @@ Literal evaluate_call(const EvalContext& context) {
   return context.call(0, arguments_from(context, 0, context.operands.size()));
 }
 
-// ---- while ----------------------------------------------------------------------------------------------------------------
+// ---- while ---------------------------------------------------------------------------------------------------------
 
 Type infer_while(const OpView& view) {
   check_called(view, 2);
@@ -61,13 +62,14 @@ Type infer_while(const OpView& view) {
 Literal evaluate_while(const EvalContext& context) {
   Literal state = context.operands[0];
   for (std::int64_t round = 0; context.call(0, {state}).data<bool>()[0]; ++round) {
-    require(context.trip_limit == 0 || round < context.trip_limit, "the loop runs more than {} rounds", context.trip_limit);
+    require(context.trip_limit == 0 || round < context.trip_limit, "the loop runs more than {} rounds",
+            context.trip_limit);
     state = context.call(1, {state});
   }
   return state;
 }
 
-// ---- conditional ------------------------------------------------------------------------------------------------------------
+// ---- conditional ---------------------------------------------------------------------------------------------------
 
 Type infer_conditional(const OpView& view) {
   const Type& index = scalar_operand(view, 0, "the branch index");
@@ -79,9 +81,9 @@ Type infer_conditional(const OpView& view) {
           view.called.size(), view.operands.size() - 1);
   for (std::size_t b = 0; b < view.called.size(); ++b) {
     check_parameters(*view.called[b], {view.operands[b + 1]});
-    require(view.called[b]->root_type() == view.called[0]->root_type(), "branches return different types: %{} {}, %{} {}",
-            view.called[0]->name, view.called[0]->root_type().str(), view.called[b]->name,
-            view.called[b]->root_type().str());
+    require(view.called[b]->root_type() == view.called[0]->root_type(),
+            "branches return different types: %{} {}, %{} {}", view.called[0]->name, view.called[0]->root_type().str(),
+            view.called[b]->name, view.called[b]->root_type().str());
   }
   return declared_or(view, view.called[0]->root_type());
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // custom-call. Known targets: Sharding (the identity, with a sharding that binds), SPMDFullToShardShape and
-// SPMDShardToFullShape (the borders of manual regions). Any other target evaluates as a deterministic function of its operands,
+// SPMDShardToFullShape (the borders of manual regions). Any other target evaluates as a deterministic function of its
+// operands,
 // so that programs that hold one can still be checked: continuous in float operands, exact in integers, within [-1, 1].
 #include <bit>
 #include <cmath>
@@ -32,16 +33,20 @@ Type infer(const OpView& view) {
   }
   if (is_manual_border(view)) {
     const bool same_kind = view.result.is_array() && view.operands[0].is_array() &&
-                           view.result.dtype() == view.operands[0].dtype() && view.result.ndim() == view.operands[0].ndim();
-    require(same_kind, "{} changes sizes only: {} cannot become {}", target(view), view.operands[0].str(), view.result.str());
+                           view.result.dtype() == view.operands[0].dtype() &&
+                           view.result.ndim() == view.operands[0].ndim();
+    require(same_kind, "{} changes sizes only: {} cannot become {}", target(view), view.operands[0].str(),
+            view.result.str());
   }
   return view.result;
 }
 
-// ---- unknown targets --------------------------------------------------------------------------------------------------------
+// ---- unknown targets -----------------------------------------------------------------------------------------------
 
 // In [-1, 1), from the bits of a hash.
-double unit_from(std::size_t hash) { return static_cast<double>(static_cast<std::int64_t>(hash)) / 9223372036854775808.0; }
+double unit_from(std::size_t hash) {
+  return static_cast<double>(static_cast<std::int64_t>(hash)) / 9223372036854775808.0;
+}
 
 struct Digest {
   std::size_t exact = 0;  // of target and integer operands
@@ -81,9 +86,12 @@ Literal hashed(const Digest& digest, const Type& type, std::size_t& next) {
     for (T& value : out.mutable_data<T>()) {
       const std::size_t seed = hash_mix(digest.exact, next++);
       const double phase = 3.141592653589793 * unit_from(seed);
-      if constexpr (is_float(kDTypeOf<T>)) value = static_cast<T>(std::sin(phase + digest.smooth));
-      else if constexpr (kDTypeOf<T> == DType::kPred) value = (seed & 1) != 0;
-      else value = static_cast<T>(seed % 100);
+      if constexpr (is_float(kDTypeOf<T>))
+        value = static_cast<T>(std::sin(phase + digest.smooth));
+      else if constexpr (kDTypeOf<T> == DType::kPred)
+        value = (seed & 1) != 0;
+      else
+        value = static_cast<T>(seed % 100);
     }
   });
   return out;
@@ -94,15 +102,15 @@ Literal evaluate(const EvalContext& context) {
   if (is_sharding(context.view)) return context.operands[0];
   if (is_manual_border(context.view)) {
     require(result == context.view.operands[0],
-            "{} from {} to {} has a value only in the partitioned program, where it is the identity", target(context.view),
-            context.view.operands[0].str(), result.str());
+            "{} from {} to {} has a value only in the partitioned program, where it is the identity",
+            target(context.view), context.view.operands[0].str(), result.str());
     return context.operands[0];
   }
   std::size_t next = 0;
   return hashed(digest_of(context), result, next);
 }
 
-// ---- factors, localize --------------------------------------------------------------------------------------------------------
+// ---- factors, localize ---------------------------------------------------------------------------------------------
 
 FactorMap factors(const OpView& view) {
   if (is_sharding(view)) return leafwise_factors(view);
@@ -126,14 +134,15 @@ Value localize(LocalizeContext& context) {
                               {.type = local_type(context), .called = context.called, .notes = context.notes});
 }
 
-// ---- gradient -----------------------------------------------------------------------------------------------------------------
+// ---- gradient ------------------------------------------------------------------------------------------------------
 
 std::vector<Value> gradient(GradientContext& context) {
   require(is_sharding(context.view), "custom-call \"{}\" has no gradient", target(context.view));
   const std::string* text = context.result.instruction().frontend_attribute("tessera.gradient_sharding");
   if (text == nullptr) return {context.d_result()};
   std::vector<Mesh> meshes = context.builder.program().program().meshes;
-  if (const ShardingRef& own = context.result.instruction().sharding; own && !own->empty()) meshes.push_back(own->front().mesh);
+  if (const ShardingRef& own = context.result.instruction().sharding; own && !own->empty())
+    meshes.push_back(own->front().mesh);
   const auto leaves = parse_sdy_shardings(*text, meshes);
   require(leaves.size() == 1, "tessera.gradient_sharding must hold one sharding, got {}: {}", leaves.size(), *text);
   return {ops::sharding_mark(context.d_result(), leaves.front())};

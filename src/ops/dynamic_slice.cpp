@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dynamic-slice and dynamic-update-slice: a window at computed start indices, which clamp so that it lies within the operand.
+// dynamic-slice and dynamic-update-slice: a window at computed start indices, which clamp so that it lies within the
+// operand.
 //
 //   %row = f32[1,64] dynamic-slice(f32[8,64] %x, s32[] %i, s32[] %zero), dynamic_slice_sizes={1,64}
 //
@@ -17,8 +18,8 @@ namespace rows {
 namespace {
 
 void check_starts(const OpView& view, int first, int ndim) {
-  require(isize(view.operands) - first == ndim, "needs one start index per dim: {} has {}, got {}", view.operands[0].str(), ndim,
-          isize(view.operands) - first);
+  require(isize(view.operands) - first == ndim, "needs one start index per dim: {} has {}, got {}",
+          view.operands[0].str(), ndim, isize(view.operands) - first);
   for (int i = first; i < isize(view.operands); ++i)
     require(is_integer(scalar_operand(view, i, "a start index").dtype()), "a start index must be an integer, got {}",
             at(view.operands, i).str());
@@ -47,8 +48,10 @@ LocalStarts local_starts(LocalizeContext& context, int first, const Dims& sizes)
   const Type local = context.operands[0].type();  // a copy: emitting moves instructions
   for (int d = 0; d < global.ndim(); ++d) {
     if (local.dim(d) == global.dim(d) || at(sizes, d) == global.dim(d)) continue;
-    ensure(at(sizes, d) == 1, "{}: dim {} is sharded, but its window is {} wide", context.view.op.name, d, at(sizes, d));
-    const Value start = ops::subtract(clamped_start(at(out.starts, d), 1, global.dim(d)), context.start_of_operand(0, d));
+    ensure(at(sizes, d) == 1, "{}: dim {} is sharded, but its window is {} wide", context.view.op.name, d,
+           at(sizes, d));
+    const Value start =
+        ops::subtract(clamped_start(at(out.starts, d), 1, global.dim(d)), context.start_of_operand(0, d));
     const Value here = within(start, ops::scalar(context.builder, DType::kS32, 0),
                               ops::scalar(context.builder, DType::kS32, static_cast<double>(local.dim(d) - 1)));
     out.here = out.here.is_null() ? here : ops::logical_and(out.here, here);
@@ -57,26 +60,28 @@ LocalStarts local_starts(LocalizeContext& context, int first, const Dims& sizes)
   return out;
 }
 
-// ---- dynamic-slice ------------------------------------------------------------------------------------------------------
+// ---- dynamic-slice -------------------------------------------------------------------------------------------------
 
 const Dims& slice_sizes(const OpView& view) { return view.as<DynamicSliceAttributes>().dynamic_slice_sizes; }
 
 Type infer_dynamic_slice(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const Dims& sizes = slice_sizes(view);
-  require(isize(sizes) == x.ndim(), "dynamic_slice_sizes {} must have one entry per dim of {}", field_text(sizes), x.str());
+  require(isize(sizes) == x.ndim(), "dynamic_slice_sizes {} must have one entry per dim of {}", field_text(sizes),
+          x.str());
   check_starts(view, 1, x.ndim());
   for (int d = 0; d < x.ndim(); ++d)
-    require(at(sizes, d) >= 0 && at(sizes, d) <= x.dim(d), "slice size {} of dim {} must be within 0 and {}", at(sizes, d), d,
-            x.dim(d));
+    require(at(sizes, d) >= 0 && at(sizes, d) <= x.dim(d), "slice size {} of dim {} must be within 0 and {}",
+            at(sizes, d), d, x.dim(d));
   return declared_or(view, Type::array(x.dtype(), sizes));
 }
 
 Literal evaluate_dynamic_slice(const EvalContext& context) {
   const Dims& sizes = slice_sizes(context.view);
   Literal out(context.view.result);
-  strided_copy(context.operands[0], {window_offset(context, 1, sizes), row_major_strides(context.operands[0].type().dims())},
-               out, {0, row_major_strides(sizes)}, sizes);
+  strided_copy(context.operands[0],
+               {window_offset(context, 1, sizes), row_major_strides(context.operands[0].type().dims())}, out,
+               {0, row_major_strides(sizes)}, sizes);
   return out;
 }
 
@@ -89,10 +94,12 @@ FactorMap dynamic_slice_factors(const OpView& view) {
   for (int d = 0; d < x.ndim(); ++d) {
     if (x.dim(d) <= 1) continue;
     const bool whole = at(sizes, d) == x.dim(d);
-    at(in, d) = {map.add(x.dim(d), whole ? FactorKind::kPass
-                                         : (at(sizes, d) == 1 ? FactorKind::kReduce : FactorKind::kBlocked))};
-    if (whole) at(out, d) = at(in, d);
-    else if (at(sizes, d) > 1) at(out, d) = {map.add(at(sizes, d), FactorKind::kBlocked)};
+    at(in, d) = {map.add(x.dim(d),
+                         whole ? FactorKind::kPass : (at(sizes, d) == 1 ? FactorKind::kReduce : FactorKind::kBlocked))};
+    if (whole)
+      at(out, d) = at(in, d);
+    else if (at(sizes, d) > 1)
+      at(out, d) = {map.add(at(sizes, d), FactorKind::kBlocked)};
   }
   map.operands.assign(view.operands.size(), TensorFactors{});
   map.operands[0] = std::move(in);
@@ -101,7 +108,9 @@ FactorMap dynamic_slice_factors(const OpView& view) {
   return map;
 }
 
-Linearity dynamic_slice_linearity(const OpView&, int operand) { return operand == 0 ? Linearity::kAny : Linearity::kNone; }
+Linearity dynamic_slice_linearity(const OpView&, int operand) {
+  return operand == 0 ? Linearity::kAny : Linearity::kNone;
+}
 
 Value localize_dynamic_slice(LocalizeContext& context) {
   const Value x = context.operands[0];
@@ -121,7 +130,7 @@ std::vector<Value> dynamic_slice_gradient(GradientContext& context) {
   return out;
 }
 
-// ---- dynamic-update-slice -----------------------------------------------------------------------------------------------
+// ---- dynamic-update-slice ------------------------------------------------------------------------------------------
 
 Type infer_dynamic_update_slice(const OpView& view) {
   const Type& x = array_operand(view, 0);
@@ -129,7 +138,8 @@ Type infer_dynamic_update_slice(const OpView& view) {
   require(x.dtype() == update.dtype(), "the update is {}, the operand {}", update.str(), x.str());
   require(x.ndim() == update.ndim(), "the update {} must have as many dims as {}", update.str(), x.str());
   for (int d = 0; d < x.ndim(); ++d)
-    require(update.dim(d) <= x.dim(d), "dim {} of the update is {}, larger than the operand's {}", d, update.dim(d), x.dim(d));
+    require(update.dim(d) <= x.dim(d), "dim {} of the update is {}, larger than the operand's {}", d, update.dim(d),
+            x.dim(d));
   check_starts(view, 2, x.ndim());
   return declared_or(view, x);
 }
@@ -153,8 +163,10 @@ FactorMap dynamic_update_slice_factors(const OpView& view) {
     if (x.dim(d) <= 1) continue;
     const bool same = update.dim(d) == x.dim(d);
     at(whole, d) = {map.add(x.dim(d), same || update.dim(d) == 1 ? FactorKind::kPass : FactorKind::kBlocked)};
-    if (same) at(part, d) = at(whole, d);
-    else if (update.dim(d) > 1) at(part, d) = {map.add(update.dim(d), FactorKind::kBlocked)};
+    if (same)
+      at(part, d) = at(whole, d);
+    else if (update.dim(d) > 1)
+      at(part, d) = {map.add(update.dim(d), FactorKind::kBlocked)};
   }
   map.operands.assign(view.operands.size(), TensorFactors{});
   map.operands[0] = whole;
@@ -224,7 +236,8 @@ std::vector<Value> joined(std::vector<Value> first, const std::vector<Value>& re
 }  // namespace
 
 Value dynamic_slice(Value x, const std::vector<Value>& starts, Dims sizes) {
-  return x.builder->emit(rows::kDynamicSlice, joined({x}, starts), make_attributes(DynamicSliceAttributes{std::move(sizes)}));
+  return x.builder->emit(rows::kDynamicSlice, joined({x}, starts),
+                         make_attributes(DynamicSliceAttributes{std::move(sizes)}));
 }
 Value dynamic_update_slice(Value x, Value update, const std::vector<Value>& starts) {
   return x.builder->emit(rows::kDynamicUpdateSlice, joined({x, update}, starts));

@@ -4,7 +4,8 @@
 //   %rows = f32[4,64] gather(f32[1000,64] %table, s32[4] %ids), offset_dims={1}, collapsed_slice_dims={0},
 //     start_index_map={0}, index_vector_dim=1, slice_sizes={1,64}
 //
-// On shards: batching, index and whole window dims pass; a one-wide indexed dim (an embedding table's rows) may stay sharded:
+// On shards: batching, index and whole window dims pass; a one-wide indexed dim (an embedding table's rows) may stay
+// sharded:
 // every device looks up what it holds, adds zero for what it does not, and the result is partial.
 #include <algorithm>
 
@@ -20,8 +21,16 @@ namespace rows {
 
 Windows gather_windows(const OpView& view) {
   const auto& a = view.as<GatherAttributes>();
-  Windows out{a.offset_dims, a.collapsed_slice_dims, a.start_index_map, a.operand_batching_dims,
-              a.start_indices_batching_dims, a.index_vector_dim, a.slice_sizes, {}, {}, {}};
+  Windows out{a.offset_dims,
+              a.collapsed_slice_dims,
+              a.start_index_map,
+              a.operand_batching_dims,
+              a.start_indices_batching_dims,
+              a.index_vector_dim,
+              a.slice_sizes,
+              {},
+              {},
+              {}};
   out.complete(view.operands[0].ndim(), view.operands[1].ndim());
   return out;
 }
@@ -32,11 +41,12 @@ Type infer(const OpView& view) {
   const Type& operand = array_operand(view, 0);
   const Type& indices = array_operand(view, 1);
   const auto& a = view.as<GatherAttributes>();
-  require(isize(a.slice_sizes) == operand.ndim(), "slice_sizes {} must have one entry per dim of {}", field_text(a.slice_sizes),
-          operand.str());
+  require(isize(a.slice_sizes) == operand.ndim(), "slice_sizes {} must have one entry per dim of {}",
+          field_text(a.slice_sizes), operand.str());
   for (int d = 0; d < operand.ndim(); ++d) {
     const std::int64_t size = at(a.slice_sizes, d);
-    require(size >= 0 && size <= operand.dim(d), "slice size {} of dim {} must be within 0 and {}", size, d, operand.dim(d));
+    require(size >= 0 && size <= operand.dim(d), "slice size {} of dim {} must be within 0 and {}", size, d,
+            operand.dim(d));
     require(size <= 1 || (!contains(a.collapsed_slice_dims, d) && !contains(a.operand_batching_dims, d)),
             "dim {} is collapsed or batching, so its slice size must be 1, got {}", d, size);
   }
@@ -69,7 +79,8 @@ Literal evaluate(const EvalContext& context) {
   for_each_window(windows, context.operands[1], out.type(), [&](const Dims& start, std::int64_t offset) {
     from.offset = 0;
     for (int d = 0; d < isize(start); ++d)
-      from.offset += std::clamp<std::int64_t>(at(start, d), 0, operand.type().dim(d) - at(windows.sizes, d)) * at(strides, d);
+      from.offset +=
+          std::clamp<std::int64_t>(at(start, d), 0, operand.type().dim(d) - at(windows.sizes, d)) * at(strides, d);
     to.offset = offset;
     strided_copy(operand, from, out, to, box);
   });
@@ -78,8 +89,8 @@ Literal evaluate(const EvalContext& context) {
 
 FactorMap factors(const OpView& view) {
   FactorMap map;
-  WindowFactors all = window_factors(map, gather_windows(view), view.operands[0], view.operands[1], OneWideDims::kReduced,
-                                     FactorKind::kPass);
+  WindowFactors all = window_factors(map, gather_windows(view), view.operands[0], view.operands[1],
+                                     OneWideDims::kReduced, FactorKind::kPass);
   map.operands = {std::move(all.operand), std::move(all.indices)};
   map.results = {std::move(all.result)};
   map.reduction = view.result.dtype() == DType::kPred ? Reduction::kOr : Reduction::kSum;
@@ -111,7 +122,8 @@ Value localize(LocalizeContext& context) {
   std::vector<Value> starts(windows.index_map.size(), ops::scalar(context.builder, DType::kS32, 0));
   std::vector<Value> lasts;
   for (const auto d : windows.index_map)
-    lasts.push_back(index_constant(context.builder, DType::kS32, operand.type().dim(static_cast<int>(d)) - at(windows.sizes, d)));
+    lasts.push_back(
+        index_constant(context.builder, DType::kS32, operand.type().dim(static_cast<int>(d)) - at(windows.sizes, d)));
   bool split = false;
   for (int d = 0; d < global.ndim(); ++d) {
     if (operand.type().dim(d) == global.dim(d) || windows.batch_of(d) >= 0) continue;

@@ -10,7 +10,7 @@
 
 namespace tessera::rows {
 
-// ---- windows ----------------------------------------------------------------------------------------------------------
+// ---- windows -------------------------------------------------------------------------------------------------------
 
 void Windows::complete(int operand_ndim, int indices_ndim) {
   for (std::int64_t d = 0; d < operand_ndim; ++d)
@@ -53,8 +53,8 @@ void check_batching(const Windows& w, const Type& operand, const Type& indices, 
   check_distinct_dims(w.operand_batching, operand.ndim(), names.operand_batching);
   check_distinct_dims(w.indices_batching, indices.ndim(), names.indices_batching);
   check_sorted(w.operand_batching, names.operand_batching);
-  require(w.operand_batching.size() == w.indices_batching.size(), "{} names {} dims, {} names {}", names.operand_batching,
-          w.operand_batching.size(), names.indices_batching, w.indices_batching.size());
+  require(w.operand_batching.size() == w.indices_batching.size(), "{} names {} dims, {} names {}",
+          names.operand_batching, w.operand_batching.size(), names.indices_batching, w.indices_batching.size());
   for (std::size_t j = 0; j < w.operand_batching.size(); ++j) {
     const auto a = w.operand_batching[j];
     const auto b = w.indices_batching[j];
@@ -71,8 +71,9 @@ void check_batching(const Windows& w, const Type& operand, const Type& indices, 
 
 void check_windows(const Windows& w, const Type& operand, const Type& indices, const WindowNames& names) {
   const auto dropped = w.dropped_dims.size() + w.operand_batching.size();
-  require(w.window_dims.size() + dropped == operand.dims().size(), "{} must name {} dims (those of {} outside {} and {}), got {}",
-          names.window, operand.dims().size() - std::min(dropped, operand.dims().size()), operand.str(), names.dropped,
+  require(w.window_dims.size() + dropped == operand.dims().size(),
+          "{} must name {} dims (those of {} outside {} and {}), got {}", names.window,
+          operand.dims().size() - std::min(dropped, operand.dims().size()), operand.str(), names.dropped,
           names.operand_batching, field_text(w.window_dims));
   check_index_vector(w, indices, names);
   const int batch = indices.ndim() - (w.index_vector_dim < indices.ndim() ? 1 : 0);
@@ -124,7 +125,7 @@ std::int64_t index_value(const Literal& indices, std::int64_t i) {
   return static_cast<std::int64_t>(std::min(value, kLargest));
 }
 
-// ---- emission -----------------------------------------------------------------------------------------------------------
+// ---- emission ------------------------------------------------------------------------------------------------------
 
 Value widened(Value indices) {
   return dtype_size(indices.type().dtype()) < 4 ? ops::convert(indices, DType::kS32) : indices;
@@ -132,9 +133,11 @@ Value widened(Value indices) {
 
 Value index_constant(Builder& builder, DType dtype, std::int64_t value) {
   return ops::constant(builder, visit_dtype(dtype, [&]<class T>() {
-    if constexpr (is_integer(kDTypeOf<T>)) return Literal::scalar<T>(static_cast<T>(value));
-    else return scalar_of(dtype, static_cast<double>(value));
-  }));
+                         if constexpr (is_integer(kDTypeOf<T>))
+                           return Literal::scalar<T>(static_cast<T>(value));
+                         else
+                           return scalar_of(dtype, static_cast<double>(value));
+                       }));
 }
 
 Value along_components(Value indices, const Windows& w, const std::vector<Value>& components) {
@@ -166,7 +169,8 @@ Value clamped_start(Value start, std::int64_t size, std::int64_t limit) {
   Builder& builder = *start.builder;
   const Value wide = widened(start);
   const DType dtype = wide.type().dtype();
-  const Value clamped = ops::clamp(index_constant(builder, dtype, 0), wide, index_constant(builder, dtype, limit - size));
+  const Value clamped =
+      ops::clamp(index_constant(builder, dtype, 0), wide, index_constant(builder, dtype, limit - size));
   return dtype == DType::kS32 ? clamped : ops::convert(clamped, DType::kS32);
 }
 

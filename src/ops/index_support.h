@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gather, scatter and the dynamic slices share: the reading of window dims, index arithmetic, shifted indices of shards.
+// What gather, scatter and the dynamic slices share: the reading of window dims, index arithmetic, shifted indices of
+// shards.
 //
 // gather reads windows of its operand, scatter writes them; the dims have other attribute names but the same geometry:
 //   operand [.. N ..]   indices [batch.., k]   result or updates [batch.., window..]
@@ -45,7 +46,10 @@ void check_windows(const Windows& windows, const Type& operand, const Type& indi
 struct WindowFactors {
   TensorFactors operand, indices, result;
 };
-enum class OneWideDims : std::uint8_t { kReduced, kKept };  // gather reads one shard's row; scatter writes it where it is
+enum class OneWideDims : std::uint8_t {
+  kReduced,
+  kKept
+};  // gather reads one shard's row; scatter writes it where it is
 WindowFactors window_factors(FactorMap& map, const Windows& windows, const Type& operand, const Type& indices,
                              OneWideDims one_wide, FactorKind index_kind);
 
@@ -75,7 +79,7 @@ void for_each_window(const Windows& windows, const Literal& indices, const Type&
   });
 }
 
-// ---- emission ---------------------------------------------------------------------------------------------------------
+// ---- emission ------------------------------------------------------------------------------------------------------
 
 /// Narrow index types become s32, so that sizes fit.
 Value widened(Value indices);

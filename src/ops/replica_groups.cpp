@@ -4,8 +4,8 @@
 #include <numeric>
 #include <optional>
 
-#include "tessera/ops/collectives.h"
 #include "row_support.h"
+#include "tessera/ops/collectives.h"
 
 namespace tessera {
 namespace {
@@ -67,8 +67,8 @@ std::optional<IotaForm> iota_form(const Dims& flat) {
 Dims take_list(std::string_view& text, char open, char close) {
   text = trim(text);
   const auto end = text.find(close);
-  require(!text.empty() && text.front() == open && end != std::string_view::npos, "expected {}numbers{}, got \"{}\"", open, close,
-          text);
+  require(!text.empty() && text.front() == open && end != std::string_view::npos, "expected {}numbers{}, got \"{}\"",
+          open, close, text);
   Dims out;
   parse_field("{" + std::string(text.substr(1, end - 1)) + "}", out);
   text = trim(text.substr(end + 1));
@@ -102,8 +102,8 @@ std::vector<Dims> parse_iota_groups(std::string_view text) {
     form.permutation = take_list(text, '(', ')');
     require(text.empty(), "text behind the replica groups: \"{}\"", text);
     rows::check_distinct_dims(form.permutation, isize(form.dims), "the permutation");
-    require(form.permutation.size() == form.dims.size(), "the permutation has {} entries for {} dims", form.permutation.size(),
-            form.dims.size());
+    require(form.permutation.size() == form.dims.size(), "the permutation has {} entries for {} dims",
+            form.permutation.size(), form.dims.size());
   }
   for (const auto size : form.dims) require(size > 0, "a size of the iota is {}", size);
   require(shape[0] > 0 && shape[1] > 0 && product(shape) == product(form.dims),
@@ -135,7 +135,8 @@ std::string field_text(const ReplicaGroups& value) {
   const auto form = iota_form(flat);
   if (!form) return list_text(value.groups);
   std::string text = fmt::format("[{},{}]<=[{}]", value.groups.size(), size, join(form->dims, ","));
-  if (!std::is_sorted(form->permutation.begin(), form->permutation.end())) text += fmt::format("T({})", join(form->permutation, ","));
+  if (!std::is_sorted(form->permutation.begin(), form->permutation.end()))
+    text += fmt::format("T({})", join(form->permutation, ","));
   return text;
 }
 

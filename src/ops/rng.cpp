@@ -28,7 +28,7 @@ void parse_field(std::string_view text, RngAlgorithm& value) { value = enum_valu
 namespace rows {
 namespace {
 
-// ---- the generators, on one block -----------------------------------------------------------------------------------------
+// ---- the generators, on one block ----------------------------------------------------------------------------------
 
 using Pair = std::array<u32, 2>;
 using Quad = std::array<u32, 4>;
@@ -65,7 +65,7 @@ Quad philox(Quad x, Pair key) {
   return x;
 }
 
-// ---- XLA's order of blocks ------------------------------------------------------------------------------------------------
+// ---- XLA's order of blocks -----------------------------------------------------------------------------------------
 
 struct Drawn {
   std::vector<u64> words;  // one per element, of its width or wider
@@ -85,15 +85,18 @@ Drawn draw_philox(const std::vector<u64>& state, std::int64_t count, bool is_wid
     const Pair a = halves(counter);
     const Pair b = halves(counter < low ? high + 1 : high);
     const Quad bits = philox({a[0], a[1], b[0], b[1]}, key);
-    if (is_wide) out.words.insert(out.words.end(), {whole(bits[0], bits[1]), whole(bits[2], bits[3])});
-    else out.words.insert(out.words.end(), bits.begin(), bits.end());
+    if (is_wide)
+      out.words.insert(out.words.end(), {whole(bits[0], bits[1]), whole(bits[2], bits[3])});
+    else
+      out.words.insert(out.words.end(), bits.begin(), bits.end());
   }
   out.state = {state[0], low + static_cast<u64>(blocks)};
   if (state.size() >= 3) out.state.push_back(out.state[1] < low ? high + 1 : high);
   return out;
 }
 
-// 64 bits a counter. 32-bit elements split one dim (the first even one, else the largest) into pairs from the same counter.
+// 64 bits a counter. 32-bit elements split one dim (the first even one, else the largest) into pairs from the same
+// counter.
 Drawn draw_threefry(const std::vector<u64>& state, const Dims& dims, bool is_wide) {
   const Pair key = halves(state[0]);
   const std::int64_t count = product(dims);
@@ -123,16 +126,17 @@ Drawn draw_threefry(const std::vector<u64>& state, const Dims& dims, bool is_wid
   return out;
 }
 
-// ---- the row --------------------------------------------------------------------------------------------------------------
+// ---- the row -------------------------------------------------------------------------------------------------------
 
 Type infer(const OpView& view) {
   const Type& state = array_operand(view, 0);
   const RngAlgorithm algorithm = view.as<RngBitGeneratorAttributes>().algorithm;
   const bool fits = state.dtype() == DType::kU64 && state.ndim() == 1 &&
                     (state.dim(0) == 2 || (state.dim(0) == 3 && algorithm != RngAlgorithm::kThreeFry));
-  require(fits, "the state must be u64[2]{}, got {}", algorithm == RngAlgorithm::kThreeFry ? "" : " or u64[3]", state.str());
-  require(view.result.is_tuple() && view.result.elements().size() == 2, "the result type must be declared as (state, bits), got {}",
-          view.result.str());
+  require(fits, "the state must be u64[2]{}, got {}", algorithm == RngAlgorithm::kThreeFry ? "" : " or u64[3]",
+          state.str());
+  require(view.result.is_tuple() && view.result.elements().size() == 2,
+          "the result type must be declared as (state, bits), got {}", view.result.str());
   require(view.result.elements()[0] == state, "the new state is declared as {}, the state is {}",
           view.result.elements()[0].str(), state.str());
   const Type& bits = view.result.elements()[1];
@@ -152,7 +156,8 @@ Literal evaluate(const EvalContext& context) {
   visit_dtype(type.dtype(), [&]<class T>() {
     if constexpr (is_integer(kDTypeOf<T>)) {
       auto out = bits.mutable_data<T>();
-      for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<T>(drawn.words[i]);  // narrow types keep the low bits
+      for (std::size_t i = 0; i < out.size(); ++i)
+        out[i] = static_cast<T>(drawn.words[i]);  // narrow types keep the low bits
     }
   });
   return Literal::tuple({Literal::from<u64>({isize(state)}, drawn.state), std::move(bits)});
@@ -188,7 +193,7 @@ const OpDef kRngBitGenerator = {.name = "rng-bit-generator",
 
 }  // namespace rows
 
-// ---- the elementwise generator ---------------------------------------------------------------------------------------------
+// ---- the elementwise generator -------------------------------------------------------------------------------------
 
 namespace ops {
 namespace {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// scatter: combines windows of updates into the operand at computed indices. A window that does not lie within the operand is
+// scatter: combines windows of updates into the operand at computed indices. A window that does not lie within the
+// operand is
 // dropped whole. Updates at the same place are combined in row-major order of the indices.
 //
 //   %sums = f32[1000,64] scatter(f32[1000,64] %zeros, s32[4,1] %ids, f32[4,64] %rows), update_window_dims={1},
 //     inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%add
 //
-// On shards: batching and whole window dims pass; a one-wide scattered dim may stay sharded (foreign rows fall outside and
+// On shards: batching and whole window dims pass; a one-wide scattered dim may stay sharded (foreign rows fall outside
+// and
 // drop); sharded index dims leave the result partial, the operand then counts on one device only.
 #include <algorithm>
 
@@ -31,8 +33,16 @@ constexpr WindowNames kNames = {"update_window_dims", "inserted_window_dims", "s
 Windows scatter_windows(const OpView& view) {
   const auto& a = view.as<ScatterAttributes>();
   const Type& operand = view.operands[0];
-  Windows out{a.update_window_dims, a.inserted_window_dims, a.scatter_dims_to_operand_dims, a.input_batching_dims,
-              a.scatter_indices_batching_dims, a.index_vector_dim, Dims(operand.dims().size(), 1), {}, {}, {}};
+  Windows out{a.update_window_dims,
+              a.inserted_window_dims,
+              a.scatter_dims_to_operand_dims,
+              a.input_batching_dims,
+              a.scatter_indices_batching_dims,
+              a.index_vector_dim,
+              Dims(operand.dims().size(), 1),
+              {},
+              {},
+              {}};
   const int count = array_count(view);
   out.complete(operand.ndim(), at(view.operands, count).ndim());
   const Type& updates = at(view.operands, count + 1);
@@ -82,7 +92,8 @@ Type infer(const OpView& view) {
   for (int i = 0; i < count; ++i) {
     const Type& operand = at(view.operands, i);
     const Type& updates = at(view.operands, count + 1 + i);
-    require(operand.dims() == view.operands[0].dims(), "operands differ in dims: {} and {}", view.operands[0].str(), operand.str());
+    require(operand.dims() == view.operands[0].dims(), "operands differ in dims: {} and {}", view.operands[0].str(),
+            operand.str());
     require(operand.dtype() == updates.dtype(), "updates are {}, the operand is {}", updates.str(), operand.str());
     check_windows(windows, operand, indices, kNames);
     check_updates(windows, operand, indices, updates);
@@ -92,7 +103,7 @@ Type infer(const OpView& view) {
   return declared_or(view, count == 1 ? results.front() : Type::tuple(std::move(results)));
 }
 
-// ---- evaluation ---------------------------------------------------------------------------------------------------------
+// ---- evaluation ----------------------------------------------------------------------------------------------------
 
 Literal element(const Literal& array, std::int64_t i) {
   Literal out(Type::scalar(array.type().dtype()));
@@ -115,8 +126,10 @@ void add_in_place(Literal& result, const Literal& updates, std::int64_t to, std:
   visit_dtype(result.type().dtype(), [&]<class T>() {
     T& sum = at(result.mutable_data<T>(), to);
     const T addend = at(updates.data<T>(), from);
-    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) sum += addend;
-    else if constexpr (is_float(kDTypeOf<T>)) sum = T(static_cast<float>(sum) + static_cast<float>(addend));
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
+      sum += addend;
+    else if constexpr (is_float(kDTypeOf<T>))
+      sum = T(static_cast<float>(sum) + static_cast<float>(addend));
     else if constexpr (is_integer(kDTypeOf<T>))
       sum = static_cast<T>(static_cast<std::uint64_t>(sum) + static_cast<std::uint64_t>(addend));
   });
@@ -130,7 +143,8 @@ Literal evaluate(const EvalContext& context) {
   const Dims strides = row_major_strides(dims);
   const Type& updates = context.operands[count + 1].type();
   const Dims update_strides = row_major_strides(updates.dims());
-  const bool adds = count == 1 && updates.dtype() != DType::kPred && reduction_of(*context.view.called[0]) == Reduction::kSum;
+  const bool adds =
+      count == 1 && updates.dtype() != DType::kPred && reduction_of(*context.view.called[0]) == Reduction::kSum;
   Dims box;
   for (const auto d : windows.operand_dims) box.push_back(at(windows.sizes, d));
   for_each_window(windows, context.operands[count], updates, [&](const Dims& start, std::int64_t update_offset) {
@@ -146,14 +160,16 @@ Literal evaluate(const EvalContext& context) {
         to += index[k] * at(strides, windows.operand_dims[k]);
         from += index[k] * at(update_strides, windows.window_dims[k]);
       }
-      if (adds) add_in_place(results[0], context.operands[count + 1], to, from);
-      else combine(context, results, to, from);
+      if (adds)
+        add_in_place(results[0], context.operands[count + 1], to, from);
+      else
+        combine(context, results, to, from);
     });
   });
   return count == 1 ? results[0] : Literal::tuple(std::move(results));
 }
 
-// ---- factors, localize --------------------------------------------------------------------------------------------------
+// ---- factors, localize ---------------------------------------------------------------------------------------------
 
 FactorMap factors(const OpView& view) {
   FactorMap map;
@@ -196,8 +212,8 @@ Value operand_once(LocalizeContext& context, const std::vector<AxisRef>& axes) {
   const Reduction reduction = reduction_of(*context.view.called[0]).value_or(Reduction::kSum);
   const Literal identity = reduction_identity(reduction, operand.type().dtype());
   if (uncounted.empty() || is_splat_of(operand, identity)) return operand;
-  const Value first = ops::compare(context.coordinate(uncounted), ops::scalar(context.builder, DType::kS32, 0),
-                                   CompareDirection::kEq);
+  const Value first =
+      ops::compare(context.coordinate(uncounted), ops::scalar(context.builder, DType::kS32, 0), CompareDirection::kEq);
   return ops::select(first, operand, ops::splat(ops::constant(context.builder, identity), operand.type().dims()));
 }
 
@@ -208,8 +224,8 @@ Value mask_padding(LocalizeContext& context, Value indices, int operand, int dim
   const std::int64_t length = indices.type().dim(dim);
   const Value position = ops::add(ops::iota(builder, Type::array(DType::kS32, {length}), 0),
                                   ops::splat(context.start_of_operand(operand, dim), {length}));
-  const Value real = ops::compare(position, ops::splat(index_constant(builder, DType::kS32, size), {length}),
-                                  CompareDirection::kLt);
+  const Value real =
+      ops::compare(position, ops::splat(index_constant(builder, DType::kS32, size), {length}), CompareDirection::kLt);
   const Value outside = ops::splat(index_constant(builder, indices.type().dtype(), -1), indices.type().dims());
   return ops::select(ops::broadcast(real, indices.type().dims(), {dim}), indices, outside);
 }
@@ -238,8 +254,10 @@ Value localize(LocalizeContext& context) {
     indices = widened(indices);
     const DType dtype = indices.type().dtype();
     for (Value& start : starts) {
-      if (start.is_null()) start = index_constant(context.builder, dtype, 0);
-      else if (dtype != DType::kS32) start = ops::convert(start, dtype);
+      if (start.is_null())
+        start = index_constant(context.builder, dtype, 0);
+      else if (dtype != DType::kS32)
+        start = ops::convert(start, dtype);
     }
     indices = ops::subtract(indices, along_components(indices, windows, starts));
   }
@@ -250,7 +268,7 @@ Value localize(LocalizeContext& context) {
                               {.called = context.called, .notes = context.notes});
 }
 
-// ---- gradient -----------------------------------------------------------------------------------------------------------
+// ---- gradient ------------------------------------------------------------------------------------------------------
 
 // True for every update that gets written: its whole window lies within.
 Value written_mask(GradientContext& context, const Windows& windows, const Type& operand, const Dims& update_dims) {
@@ -281,7 +299,8 @@ Value update_gradient(GradientContext& context) {
                                   .slice_sizes = windows.sizes,
                                   .indices_are_sorted = a.indices_are_sorted});
   if (windows.index_map.empty()) return read;
-  return ops::select(written_mask(context, windows, context.view.operands[0], updates.dims()), read, full_like(read, 0));
+  return ops::select(written_mask(context, windows, context.view.operands[0], updates.dims()), read,
+                     full_like(read, 0));
 }
 
 std::vector<Value> gradient(GradientContext& context) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sort: lines along one dim, all operands permuted alike, by a comparator that says whether its left element goes first.
+// sort: lines along one dim, all operands permuted alike, by a comparator that says whether its left element goes
+// first.
 //
 //   %s = (f32[8,16], s32[8,16]) sort(%keys, %values), dimensions={1}, is_stable=true, to_apply=%less
 //
@@ -33,14 +34,15 @@ Type infer(const OpView& view) {
             at(view.operands, i).str());
   require(view.called.size() == 1, "needs one computation, got {}", view.called.size());
   const Computation& comparator = *view.called[0];
-  require(comparator.parameters.size() == 2 * view.operands.size(), "the comparator %{} must take {} parameters, takes {}",
-          comparator.name, 2 * view.operands.size(), comparator.parameters.size());
+  require(comparator.parameters.size() == 2 * view.operands.size(),
+          "the comparator %{} must take {} parameters, takes {}", comparator.name, 2 * view.operands.size(),
+          comparator.parameters.size());
   require(comparator.root_type() == Type::scalar(DType::kPred), "the comparator %{} must return pred[], returns {}",
           comparator.name, comparator.root_type().str());
   return declared_or(view, view.operands.size() == 1 ? first : Type::tuple(view.operands));
 }
 
-// ---- order --------------------------------------------------------------------------------------------------------------
+// ---- order ---------------------------------------------------------------------------------------------------------
 
 /// A comparator that compares the two elements of one operand.
 struct PlainCompare {
@@ -120,8 +122,8 @@ Literal element(const Literal& array, std::int64_t i) {
 }
 
 // The order of the line whose element k is at base + k*step.
-std::vector<std::int64_t> line_order(const EvalContext& context, const std::optional<PlainCompare>& plain, std::int64_t base,
-                                     std::int64_t step, std::int64_t n) {
+std::vector<std::int64_t> line_order(const EvalContext& context, const std::optional<PlainCompare>& plain,
+                                     std::int64_t base, std::int64_t step, std::int64_t n) {
   if (!plain)
     return merge_sorted(n, [&](std::int64_t a, std::int64_t b) {
       std::vector<Literal> arguments;
@@ -136,8 +138,10 @@ std::vector<std::int64_t> line_order(const EvalContext& context, const std::opti
   std::vector<double> reals;
   std::vector<std::int64_t> integers;
   for (std::int64_t i = 0; i < n; ++i) {
-    if (as_real) reals.push_back(element_as_double(key, base + i * step));
-    else integers.push_back(integer_key(key, base + i * step));
+    if (as_real)
+      reals.push_back(element_as_double(key, base + i * step));
+    else
+      integers.push_back(integer_key(key, base + i * step));
   }
   const CompareDirection direction = plain->compare.direction;
   return merge_sorted(n, [&](std::int64_t a, std::int64_t b) {
@@ -167,7 +171,7 @@ Literal evaluate(const EvalContext& context) {
   return results.size() == 1 ? results[0] : Literal::tuple(std::move(results));
 }
 
-// ---- factors, gradient --------------------------------------------------------------------------------------------------
+// ---- factors, gradient ---------------------------------------------------------------------------------------------
 
 FactorMap factors(const OpView& view) {
   FactorMap map;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often a loop runs, where its text tells: a counter that starts at a constant, advances by a constant and is compared with
+// How often a loop runs, where its text tells: a counter that starts at a constant, advances by a constant and is
+// compared with
 // another.
 #include "rows.h"
 #include "tessera/ops/control_flow.h"

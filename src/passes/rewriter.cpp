@@ -7,7 +7,11 @@ namespace tessera {
 
 ComputationRewriter::ComputationRewriter(ProgramBuilder& program, const Computation& from,
                                          const std::vector<ComputationId>& callees)
-    : program_(program), from_(from), callees_(callees), builder_(program, from.name), new_ids_(from.instructions.size(), -1) {
+    : program_(program),
+      from_(from),
+      callees_(callees),
+      builder_(program, from.name),
+      new_ids_(from.instructions.size(), -1) {
   for (const Id parameter : from.parameters) at(new_ids_, parameter) = builder_.append(from[parameter]).id;
 }
 
@@ -45,15 +49,17 @@ ComputationId ComputationRewriter::finish() {
   return program_.add(std::move(builder_), root);
 }
 
-Program rewrite(const Program& program, const RewriteRule& rule, const std::function<bool(const Computation&)>& touches) {
+Program rewrite(const Program& program, const RewriteRule& rule,
+                const std::function<bool(const Computation&)>& touches) {
   Program header = program;
   header.computations.clear();
   ProgramBuilder out(header);
   std::vector<ComputationId> callees;
   for (const ComputationRef& computation : program.computations) {
-    const bool same_callees = std::all_of(computation->instructions.begin(), computation->instructions.end(), [&](const auto& i) {
-      return std::all_of(i.called.begin(), i.called.end(), [&](ComputationId id) { return at(callees, id) == id; });
-    });
+    const bool same_callees =
+        std::all_of(computation->instructions.begin(), computation->instructions.end(), [&](const auto& i) {
+          return std::all_of(i.called.begin(), i.called.end(), [&](ComputationId id) { return at(callees, id) == id; });
+        });
     if (same_callees && touches && !touches(*computation)) {
       callees.push_back(out.add(computation));
       continue;
@@ -62,8 +68,10 @@ Program rewrite(const Program& program, const RewriteRule& rule, const std::func
     for (Id id = 0; id < computation->size(); ++id) {
       if ((*computation)[id].op->role == Role::kParameter) continue;
       const Value value = rule(rewriter, id);
-      if (value.is_null()) rewriter.keep(id);
-      else rewriter.replace(id, value);
+      if (value.is_null())
+        rewriter.keep(id);
+      else
+        rewriter.replace(id, value);
     }
     callees.push_back(rewriter.finish());
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Local rewrites that keep every value: identities, chains of the same data movement, scalar constants. Rules hold for NaN and
+// Local rewrites that keep every value: identities, chains of the same data movement, scalar constants. Rules hold for
+// NaN and
 // infinities (no x*0, no x-x); x + 0 may turn a negative zero positive or leave it.
 #include <numeric>
 #include <optional>
@@ -22,7 +23,7 @@ using Result = std::optional<Rewrite>;
 /// Looks at an instruction whose operands are ids of the computation.
 using Rule = Result (*)(const Computation&, const Instruction&);
 
-// ---- what may go ----------------------------------------------------------------------------------------------------------------
+// ---- what may go ---------------------------------------------------------------------------------------------------
 
 bool explains_only(std::string_view key) {
   return key == "tessera.unit" || key == "tessera.why" || key == "tessera.reason" || key == "tessera.from" ||
@@ -63,7 +64,8 @@ Result with_operand(const Instruction& instruction, Id operand, Attributes attri
 // The operand if it does the same kind of move and nothing binds it: then one move does for both.
 const Instruction* chained(const Computation& c, const Instruction& instruction) {
   const Instruction& operand = c[instruction.operands[0]];
-  return operand.op == instruction.op && !operand.sharding && is_plain(operand) && is_plain(instruction) ? &operand : nullptr;
+  return operand.op == instruction.op && !operand.sharding && is_plain(operand) && is_plain(instruction) ? &operand
+                                                                                                         : nullptr;
 }
 
 // The scalar that fills a constant or a broadcast constant.
@@ -79,7 +81,7 @@ bool is_all(const Computation& c, Id id, double value) {
   return scalar && scalar->type().dtype() != DType::kPred && element_as_double(*scalar, 0) == value;
 }
 
-// ---- rules ----------------------------------------------------------------------------------------------------------------------
+// ---- rules ---------------------------------------------------------------------------------------------------------
 
 bool is_identity(const Dims& permutation) {
   for (std::int64_t i = 0; i < isize(permutation); ++i)
@@ -172,14 +174,15 @@ Result get_tuple_element(const Computation& c, const Instruction& i) {
 // A scalar of constants is a constant.
 Result fold(const Computation& c, const Instruction& i) {
   const OpDef& op = *i.op;
-  const bool may = op.role == Role::kPlain && op.evaluate != nullptr && !op.side_effect && i.called.empty() && !i.operands.empty() &&
-                   i.type.is_array() && i.type.ndim() == 0 && is_plain(i);
+  const bool may = op.role == Role::kPlain && op.evaluate != nullptr && !op.side_effect && i.called.empty() &&
+                   !i.operands.empty() && i.type.is_array() && i.type.ndim() == 0 && is_plain(i);
   if (!may) return std::nullopt;
   std::vector<Literal> operands;
   OpView view{op, {}, i.type, i.attributes, {}};
   for (const Id id : i.operands) {
     const Instruction& operand = c[id];
-    if (operand.op->role != Role::kConstant || !operand.type.is_array() || operand.type.ndim() != 0) return std::nullopt;
+    if (operand.op->role != Role::kConstant || !operand.type.is_array() || operand.type.ndim() != 0)
+      return std::nullopt;
     operands.push_back(attributes_as<ConstantAttributes>(operand.attributes).value);
     view.operands.push_back(operand.type);
   }
@@ -195,13 +198,22 @@ Result fold(const Computation& c, const Instruction& i) {
 
 Rule rule_for(const OpDef* op) {
   static const auto rules = [] {
-    constexpr std::pair<std::string_view, Rule> kRules[] = {
-        {"copy", to_operand},          {"reshape", reshape},   {"transpose", transpose},
-        {"broadcast", broadcast},      {"convert", convert},   {"slice", whole_window},
-        {"dynamic-slice", whole_window}, {"pad", pad},         {"concatenate", concatenate},
-        {"add", add},                  {"multiply", multiply}, {"subtract", subtract},
-        {"divide", divide},            {"negate", negate},     {"select", select},
-        {"get-tuple-element", get_tuple_element}};
+    constexpr std::pair<std::string_view, Rule> kRules[] = {{"copy", to_operand},
+                                                            {"reshape", reshape},
+                                                            {"transpose", transpose},
+                                                            {"broadcast", broadcast},
+                                                            {"convert", convert},
+                                                            {"slice", whole_window},
+                                                            {"dynamic-slice", whole_window},
+                                                            {"pad", pad},
+                                                            {"concatenate", concatenate},
+                                                            {"add", add},
+                                                            {"multiply", multiply},
+                                                            {"subtract", subtract},
+                                                            {"divide", divide},
+                                                            {"negate", negate},
+                                                            {"select", select},
+                                                            {"get-tuple-element", get_tuple_element}};
     std::unordered_map<const OpDef*, Rule> out;
     for (const auto& [name, rule] : kRules) out.emplace(&op_table().get(name), rule);
     return out;

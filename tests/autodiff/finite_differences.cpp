@@ -14,7 +14,7 @@ namespace {
 
 struct Programs {
   Program value;
-  Program gradient;       // a tuple, one per float parameter
+  Program gradient;  // a tuple, one per float parameter
   std::vector<int> wrt;
 };
 
@@ -75,8 +75,10 @@ void expect_gradients(const Model& model, const std::vector<Literal>& arguments)
     const auto gradient = at(gradients.elements(), k).data<double>();
     for (std::int64_t i = 0; i < at(arguments, which).type().element_count(); ++i) {
       const double difference = (value_at(programs.value, arguments, which, i, kStep) -
-                                 value_at(programs.value, arguments, which, i, -kStep)) / (2 * kStep);
-      EXPECT_NEAR(at(gradient, i), difference, 2e-8 * (1 + std::fabs(difference))) << "parameter " << which << " element " << i;
+                                 value_at(programs.value, arguments, which, i, -kStep)) /
+                                (2 * kStep);
+      EXPECT_NEAR(at(gradient, i), difference, 2e-8 * (1 + std::fabs(difference)))
+          << "parameter " << which << " element " << i;
     }
   }
 }

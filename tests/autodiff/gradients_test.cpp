@@ -20,7 +20,9 @@ using testing::expect_gradients;
 using testing::seeded;
 
 Type f64(Dims dims) { return Type::array(DType::kF64, std::move(dims)); }
-Literal ints(Dims dims, const std::vector<std::int32_t>& values) { return Literal::from<std::int32_t>(std::move(dims), values); }
+Literal ints(Dims dims, const std::vector<std::int32_t>& values) {
+  return Literal::from<std::int32_t>(std::move(dims), values);
+}
 
 Value total(Value x) {
   Dims dims;
@@ -34,7 +36,9 @@ Value weighed(Value x) {
   return total(ops::multiply(flat, ops::sin(weights)));
 }
 Value scaled(Value x, double factor) { return ops::multiply(x, ops::full(*x.builder, x.type(), factor)); }
-Value row_broadcast(Value row, Dims dims) { return ops::broadcast(row, dims, {static_cast<std::int64_t>(dims.size()) - 1}); }
+Value row_broadcast(Value row, Dims dims) {
+  return ops::broadcast(row, dims, {static_cast<std::int64_t>(dims.size()) - 1});
+}
 // Over the last dim, kept as a broadcast.
 Value last_reduced(Value x, Reduction reduction) {
   const Dims& dims = x.type().dims();
@@ -75,7 +79,8 @@ TEST(Gradients, OfLayerNormAgreeWithDifferences) {
       [](Builder& main, const std::vector<Value>& p) {
         const Value centered = ops::subtract(p[0], scaled(last_reduced(p[0], Reduction::kSum), 1.0 / 5));
         const Value variance = scaled(last_reduced(ops::multiply(centered, centered), Reduction::kSum), 1.0 / 5);
-        const Value unit = ops::multiply(centered, ops::rsqrt(ops::add(variance, ops::full(main, variance.type(), 1e-3))));
+        const Value unit =
+            ops::multiply(centered, ops::rsqrt(ops::add(variance, ops::full(main, variance.type(), 1e-3))));
         return weighed(ops::add(ops::multiply(unit, row_broadcast(p[1], {3, 5})), row_broadcast(p[2], {3, 5})));
       },
       {seeded(f64({3, 5}), 6), seeded(f64({5}), 7), seeded(f64({5}), 8)});
@@ -130,7 +135,8 @@ TEST(Gradients, OfSortFollowTheElements) {
         const Value root = ops::compare(sides[0], sides[1], CompareDirection::kGt);
         const auto comparator = main.program().add(std::move(less), root);
         const Value sorted = ops::sort({p[0], p[1]}, 0, true, comparator);
-        return ops::add(weighed(ops::get_tuple_element(sorted, 0)), weighed(scaled(ops::get_tuple_element(sorted, 1), 3)));
+        return ops::add(weighed(ops::get_tuple_element(sorted, 0)),
+                        weighed(scaled(ops::get_tuple_element(sorted, 1), 3)));
       },
       {seeded(f64({5, 3}), 17), seeded(f64({5, 3}), 18)});
 }
@@ -161,7 +167,8 @@ Value looped(Builder& main, Value x, Value w, std::int32_t rounds) {
   const Value init = ops::tuple(main, {zero, x, w, zero});
   Builder condition = main.program().computation("condition");
   const Value state = ops::parameter(condition, 0, init.type());
-  const Value goes_on = ops::compare(ops::scalar(condition, DType::kS32, rounds), ops::get_tuple_element(state, 0), CompareDirection::kGt);
+  const Value goes_on = ops::compare(ops::scalar(condition, DType::kS32, rounds), ops::get_tuple_element(state, 0),
+                                     CompareDirection::kGt);
   const auto condition_id = main.program().add(std::move(condition), goes_on);
   Builder body = main.program().computation("body");
   const Value now = ops::parameter(body, 0, init.type());
@@ -192,8 +199,9 @@ TEST(Gradients, PassTuplesAndBarriers) {
         const auto tied = ops::opt_barrier({p[0], p[1], ops::multiply(p[0], p[1])});
         const Value nested = ops::tuple(main, {tied[2], ops::tuple(main, {tied[0], tied[1]})});
         const Value inner = ops::get_tuple_element(nested, 1);
-        return weighed(ops::divide(ops::get_tuple_element(nested, 0),
-                                   ops::add(ops::exp(ops::get_tuple_element(inner, 1)), ops::exp(ops::get_tuple_element(inner, 0)))));
+        return weighed(ops::divide(
+            ops::get_tuple_element(nested, 0),
+            ops::add(ops::exp(ops::get_tuple_element(inner, 1)), ops::exp(ops::get_tuple_element(inner, 0)))));
       },
       {seeded(f64({4}), 21), seeded(f64({4}), 22)});
 }
@@ -224,8 +232,9 @@ TEST(Gradients, NameTheOpThatHasNoneAndItsLine) {
     main.default_notes = notes;
     return ops::custom_call(main, "Mystery", {p[0]}, Type::scalar(DType::kF64));
   };
-  EXPECT_EQ(error_of(model, {f64({3})}),
-            "gradient of custom-call: custom-call \"Mystery\" has no gradient\n  at   %custom-call: f64[]    train.cpp:41");
+  EXPECT_EQ(
+      error_of(model, {f64({3})}),
+      "gradient of custom-call: custom-call \"Mystery\" has no gradient\n  at   %custom-call: f64[]    train.cpp:41");
 }
 
 TEST(Gradients, OfALoopWhoseTripCountIsUnknownSaySo) {
@@ -237,16 +246,18 @@ TEST(Gradients, OfALoopWhoseTripCountIsUnknownSaySo) {
     const auto condition_id = main.program().add(std::move(condition), goes_on);
     return ops::while_loop(p[0], condition_id, scaled_sine(main.program(), "grow", 2, type));
   };
-  EXPECT_EQ(error_of(model, {f64({})}),
-            "gradient of while: a loop has one only where its trip count is known (a counter from a constant, by a constant, "
-            "below a constant); body %grow\n  at   %while: f64[]    unknown source");
+  EXPECT_EQ(
+      error_of(model, {f64({})}),
+      "gradient of while: a loop has one only where its trip count is known (a counter from a constant, by a constant, "
+      "below a constant); body %grow\n  at   %while: f64[]    unknown source");
 }
 
 TEST(Gradients, NeedAScalarFloat) {
   EXPECT_EQ(error_of([](Builder&, const std::vector<Value>& p) { return p[0]; }, {f64({3})}),
             "a gradient needs a scalar output, %parameter is f64[3]");
-  EXPECT_EQ(error_of([](Builder& main, const std::vector<Value>&) { return ops::scalar(main, DType::kS32, 1); }, {f64({3})}),
-            "a gradient needs an output of a float type, %constant is s32[]");
+  EXPECT_EQ(
+      error_of([](Builder& main, const std::vector<Value>&) { return ops::scalar(main, DType::kS32, 1); }, {f64({3})}),
+      "a gradient needs an output of a float type, %constant is s32[]");
 }
 
 TEST(Gradients, KeepTheForwardLineAndUnitButNoOtherMark) {

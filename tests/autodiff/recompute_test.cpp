@@ -50,7 +50,8 @@ Program two_units() {
 std::vector<const Instruction*> marked(const Computation& main, std::string_view key, std::string_view value) {
   std::vector<const Instruction*> out;
   for (const Instruction& instruction : main.instructions)
-    if (const auto* text = instruction.frontend_attribute(key); text != nullptr && *text == value) out.push_back(&instruction);
+    if (const auto* text = instruction.frontend_attribute(key); text != nullptr && *text == value)
+      out.push_back(&instruction);
   return out;
 }
 
@@ -95,8 +96,8 @@ TEST(Recompute, NoUnshardLivesFromForwardToBackward) {
 // The unshard of `unit` that the backward pass issued.
 Id second_issue(const Computation& main, std::string_view unit) {
   for (Id id = 0; id < main.size(); ++id)
-    if (main[id].frontend_attribute("tessera.recompute") != nullptr && main[id].frontend_attribute("tessera.phase") != nullptr &&
-        *main[id].frontend_attribute("tessera.unit") == unit)
+    if (main[id].frontend_attribute("tessera.recompute") != nullptr &&
+        main[id].frontend_attribute("tessera.phase") != nullptr && *main[id].frontend_attribute("tessera.unit") == unit)
       return id;
   return -1;
 }

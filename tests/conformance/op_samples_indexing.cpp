@@ -10,7 +10,7 @@ namespace {
 
 using Values = std::vector<Value>;
 
-// ---- gather -------------------------------------------------------------------------------------------------------------------
+// ---- gather --------------------------------------------------------------------------------------------------------
 
 GatherAttributes rows_of(Dims offset_dims, std::int64_t index_vector_dim, Dims sizes) {
   GatherAttributes out;
@@ -23,7 +23,8 @@ GatherAttributes rows_of(Dims offset_dims, std::int64_t index_vector_dim, Dims s
 }
 
 void add_gathers(std::vector<Sample>& out) {
-  const auto gather = [&](std::string label, const Type& operand, const Type& indices, const GatherAttributes& attributes) {
+  const auto gather = [&](std::string label, const Type& operand, const Type& indices,
+                          const GatherAttributes& attributes) {
     out.push_back({.op = "gather",
                    .label = std::move(label),
                    .operands = {{operand}, {indices, 0, 9}},
@@ -58,7 +59,7 @@ void add_gathers(std::vector<Sample>& out) {
   gather("pred", pred(7, 5), array(DType::kS8, {5}), rows_of({1}, 1, {1, 5}));
 }
 
-// ---- scatter ------------------------------------------------------------------------------------------------------------------
+// ---- scatter -------------------------------------------------------------------------------------------------------
 
 ScatterAttributes into_rows(Dims update_window_dims, std::int64_t index_vector_dim) {
   ScatterAttributes out;
@@ -85,27 +86,36 @@ void add_scatters(std::vector<Sample>& out) {
   scatter("add_elements", f64(7), u32(5, 1), f64(5), into_rows({}, 1), Reduction::kSum);
   scatter("max_rows", f32(7, 5), array(DType::kS8, {5}), f32(5, 5), into_rows({1}, 1), Reduction::kMax);
   scatter("or", pred(7, 3), s32(5), pred(5, 3), into_rows({1}, 1), Reduction::kOr);
-  scatter("wide_windows", f64(7, 5), s32(3), f64(3, 2, 5), [] {
-    auto a = into_rows({1, 2}, 1);
-    a.inserted_window_dims = {};
-    return a;
-  }(), Reduction::kSum);
-  scatter("points", s32(5, 3, 7), s32(2, 5), s32(5, 3), [] {
-    auto a = into_rows({1}, 0);
-    a.inserted_window_dims = {0, 2};
-    a.scatter_dims_to_operand_dims = {2, 0};
-    return a;
-  }(), Reduction::kSum);
-  scatter("batching", f64(3, 7, 5), s32(4, 3, 1), f64(4, 3, 5), [] {
-    ScatterAttributes a;
-    a.update_window_dims = {2};
-    a.inserted_window_dims = {1};
-    a.scatter_dims_to_operand_dims = {1};
-    a.input_batching_dims = {0};
-    a.scatter_indices_batching_dims = {1};
-    a.index_vector_dim = 2;
-    return a;
-  }(), Reduction::kSum);
+  scatter(
+      "wide_windows", f64(7, 5), s32(3), f64(3, 2, 5),
+      [] {
+        auto a = into_rows({1, 2}, 1);
+        a.inserted_window_dims = {};
+        return a;
+      }(),
+      Reduction::kSum);
+  scatter(
+      "points", s32(5, 3, 7), s32(2, 5), s32(5, 3),
+      [] {
+        auto a = into_rows({1}, 0);
+        a.inserted_window_dims = {0, 2};
+        a.scatter_dims_to_operand_dims = {2, 0};
+        return a;
+      }(),
+      Reduction::kSum);
+  scatter(
+      "batching", f64(3, 7, 5), s32(4, 3, 1), f64(4, 3, 5),
+      [] {
+        ScatterAttributes a;
+        a.update_window_dims = {2};
+        a.inserted_window_dims = {1};
+        a.scatter_dims_to_operand_dims = {1};
+        a.input_batching_dims = {0};
+        a.scatter_indices_batching_dims = {1};
+        a.index_vector_dim = 2;
+        return a;
+      }(),
+      Reduction::kSum);
   // Two operands at once, and a combiner that is no reduction.
   out.push_back({.op = "scatter",
                  .label = "two_operands",
@@ -120,7 +130,7 @@ void add_scatters(std::vector<Sample>& out) {
                  }});
 }
 
-// ---- dynamic slices -----------------------------------------------------------------------------------------------------------
+// ---- dynamic slices ------------------------------------------------------------------------------------------------
 
 void add_dynamic_slices(std::vector<Sample>& out) {
   const auto slice = [&](std::string label, const Type& x, const Type& index, const Dims& sizes) {
@@ -128,7 +138,9 @@ void add_dynamic_slices(std::vector<Sample>& out) {
     out.push_back({.op = "dynamic-slice",
                    .label = std::move(label),
                    .operands = {{x}, {index, low, 9}, {index, low, 9}},
-                   .build = [=](Builder&, const Values& v) { return ops::dynamic_slice(v[0], {v[1], v[2]}, sizes); }});
+                   .build = [=](Builder&, const Values& v) {
+                     return ops::dynamic_slice(v[0], {v[1], v[2]}, sizes);
+                   }});
   };
   slice("window", f64(7, 5), s32(), {3, 2});
   slice("whole_rows", f32(7, 5), u32(), {2, 5});
@@ -139,7 +151,9 @@ void add_dynamic_slices(std::vector<Sample>& out) {
     out.push_back({.op = "dynamic-update-slice",
                    .label = std::move(label),
                    .operands = {{x}, {x.with_dims(sizes)}, {s32(), -3, 9}, {s32(), -3, 9}},
-                   .build = [](Builder&, const Values& v) { return ops::dynamic_update_slice(v[0], v[1], {v[2], v[3]}); }});
+                   .build = [](Builder&, const Values& v) {
+                     return ops::dynamic_update_slice(v[0], v[1], {v[2], v[3]});
+                   }});
   };
   update("window", f64(7, 5), {3, 2});
   update("whole_rows", f32(7, 5), {2, 5});
@@ -147,7 +161,7 @@ void add_dynamic_slices(std::vector<Sample>& out) {
   update("one_element", s32(7, 5), {1, 1});
 }
 
-// ---- sort, random bits ----------------------------------------------------------------------------------------------------------
+// ---- sort, random bits ---------------------------------------------------------------------------------------------
 
 ComputationId comparator(ProgramBuilder& program, DType key, DType value, bool by_absolute) {
   Builder b = program.computation("goes_first");
@@ -163,28 +177,31 @@ ComputationId comparator(ProgramBuilder& program, DType key, DType value, bool b
 void add_sorts(std::vector<Sample>& out) {
   for (const bool by_absolute : {false, true})
     for (const int dim : {0, 1})
-      out.push_back({.op = "sort",
-                     .label = fmt::format("pairs{}{}", dim, by_absolute ? "_by_absolute" : ""),
-                     .operands = {{f64(5, 3)}, {f64(5, 3)}},
-                     .build = [=](Builder& b, const Values& v) {
-                       return ops::sort({v[0], v[1]}, dim, true, comparator(b.program(), DType::kF64, DType::kF64, by_absolute));
-                     }});
-  out.push_back({.op = "sort", .label = "one", .operands = {{array(DType::kU64, {7})}}, .build = [](Builder& b, const Values& v) {
-                   Builder inner = b.program().computation("less");
-                   const Value x = ops::parameter(inner, 0, Type::scalar(DType::kU64));
-                   const Value y = ops::parameter(inner, 1, Type::scalar(DType::kU64));
-                   const Value root = ops::compare(x, y, CompareDirection::kLt);
-                   return ops::sort({v[0]}, 0, false, b.program().add(std::move(inner), root));
-                 }});
+      out.push_back(
+          {.op = "sort",
+           .label = fmt::format("pairs{}{}", dim, by_absolute ? "_by_absolute" : ""),
+           .operands = {{f64(5, 3)}, {f64(5, 3)}},
+           .build = [=](Builder& b, const Values& v) {
+             return ops::sort({v[0], v[1]}, dim, true, comparator(b.program(), DType::kF64, DType::kF64, by_absolute));
+           }});
+  out.push_back(
+      {.op = "sort", .label = "one", .operands = {{array(DType::kU64, {7})}}, .build = [](Builder& b, const Values& v) {
+         Builder inner = b.program().computation("less");
+         const Value x = ops::parameter(inner, 0, Type::scalar(DType::kU64));
+         const Value y = ops::parameter(inner, 1, Type::scalar(DType::kU64));
+         const Value root = ops::compare(x, y, CompareDirection::kLt);
+         return ops::sort({v[0]}, 0, false, b.program().add(std::move(inner), root));
+       }});
   out.back().operands[0].low = 0;
 }
 
 void add_random(std::vector<Sample>& out) {
   for (const auto algorithm : {RngAlgorithm::kPhilox, RngAlgorithm::kThreeFry, RngAlgorithm::kDefault})
-    out.push_back({.op = "rng-bit-generator",
-                   .label = field_text(algorithm),
-                   .operands = {{array(DType::kU64, {2}), 0, 1e6}},
-                   .build = [=](Builder&, const Values& v) { return ops::rng_bit_generator(v[0], u32(3, 5), algorithm); }});
+    out.push_back(
+        {.op = "rng-bit-generator",
+         .label = field_text(algorithm),
+         .operands = {{array(DType::kU64, {2}), 0, 1e6}},
+         .build = [=](Builder&, const Values& v) { return ops::rng_bit_generator(v[0], u32(3, 5), algorithm); }});
 }
 
 }  // namespace

@@ -32,7 +32,9 @@ std::vector<Literal> on_devices(const Dims& dims, const std::function<Value(Valu
   }
   return evaluate_lockstep(program.finish(entry), arguments);
 }
-Literal ints(const Dims& dims, const std::vector<std::int32_t>& values) { return Literal::from<std::int32_t>(dims, values); }
+Literal ints(const Dims& dims, const std::vector<std::int32_t>& values) {
+  return Literal::from<std::int32_t>(dims, values);
+}
 
 TEST(Collectives, AllGatherJoinsInTheOrderOfTheGroup) {
   const auto out = on_devices({2, 1}, [](Value x) { return ops::all_gather(x, 1, kTurned, 1); });
@@ -99,7 +101,8 @@ TEST(Collectives, SeveralOperandsTravelTogether) {
     CollectiveAttributes attributes;
     attributes.replica_groups = kRows;
     const auto add = ops::reduction_computation(b.program(), Reduction::kSum, DType::kS32);
-    const Value both = b.emit(op_table().get("all-reduce"), {x, ops::slice_dim(x, 0, 0, 1)}, make_attributes(attributes), {.called = {add}});
+    const Value both = b.emit(op_table().get("all-reduce"), {x, ops::slice_dim(x, 0, 0, 1)},
+                              make_attributes(attributes), {.called = {add}});
     return ops::concatenate({ops::get_tuple_element(both, 1), ops::get_tuple_element(both, 0)}, 0);
   });
   EXPECT_EQ(out[0], ints({3}, {300, 300, 303}));
@@ -115,7 +118,10 @@ std::string error_of(const Dims& dims, const std::function<Value(Value)>& emit) 
 }
 
 TEST(Collectives, NameADeviceInNoGroupAndSizesThatDoNotSplit) {
-  EXPECT_EQ(error_of({3}, [](Value x) { return ops::all_reduce(x, Reduction::kSum, {{{0, 1}, {2, 3}}}, 1); }),
+  EXPECT_EQ(error_of({3},
+                     [](Value x) {
+                       return ops::all_reduce(x, Reduction::kSum, {{{0, 1}, {2, 3}}}, 1);
+                     }),
             "all-reduce: device 4 is in no group of [2,2]<=[4]");
   EXPECT_EQ(error_of({4}, [](Value x) { return ops::all_to_all(x, 0, kRows, 1); }),
             "all-to-all: dim 0 is 4, which does not split into 3 parts");

@@ -104,7 +104,8 @@ TEST(CustomCall, AnUnknownTargetIsAContinuousFunctionWithinOne) {
   double nudged = 0;
   for (std::int64_t i = 0; i < 101; ++i) {
     EXPECT_LE(std::fabs(element_as_double(base, i)), 1.0);
-    nudged = std::max(nudged, std::fabs(element_as_double(base, i) - element_as_double(mystery("a", 0.5 + 1e-6, 1, type), i)));
+    nudged = std::max(nudged,
+                      std::fabs(element_as_double(base, i) - element_as_double(mystery("a", 0.5 + 1e-6, 1, type), i)));
     moved = std::max(moved, std::fabs(element_as_double(base, i) - element_as_double(mystery("a", 0.5, 2, type), i)));
   }
   EXPECT_LT(nudged, 1e-5);

@@ -19,12 +19,15 @@ Literal run(F&& emit, const std::vector<Literal>& arguments) {
   ProgramBuilder program("test");
   Builder main = program.computation("main");
   std::vector<Value> parameters;
-  for (const Literal& argument : arguments) parameters.push_back(ops::parameter(main, isize(parameters), argument.type()));
+  for (const Literal& argument : arguments)
+    parameters.push_back(ops::parameter(main, isize(parameters), argument.type()));
   const Value root = emit(main, parameters);
   const auto entry = program.add(std::move(main), root);
   return evaluate(program.finish(entry), arguments);
 }
-Literal s32s(const Dims& dims, const std::vector<std::int32_t>& values) { return Literal::from<std::int32_t>(dims, values); }
+Literal s32s(const Dims& dims, const std::vector<std::int32_t>& values) {
+  return Literal::from<std::int32_t>(dims, values);
+}
 using Values = std::vector<Value>;
 
 TEST(Gather, ClampsEachWindowIntoTheOperand) {
@@ -35,7 +38,8 @@ TEST(Gather, ClampsEachWindowIntoTheOperand) {
 
 TEST(Gather, TakesAnUnsignedIndexBeyondTheRangeAsLarge) {
   const Literal index = Literal::from<std::uint64_t>({1}, {std::numeric_limits<std::uint64_t>::max()});
-  const Literal out = run([](Builder&, const Values& p) { return ops::take_rows(p[0], p[1]); }, {s32s({3}, {7, 8, 9}), index});
+  const Literal out =
+      run([](Builder&, const Values& p) { return ops::take_rows(p[0], p[1]); }, {s32s({3}, {7, 8, 9}), index});
   EXPECT_EQ(out, s32s({1}, {9}));
 }
 
@@ -49,7 +53,8 @@ TEST(Scatter, DropsAWindowThatReachesOutside) {
     return ops::scatter({p[0]}, p[1], {p[2]}, dims, add);
   };
   // Windows of two at 4 (half outside), -1, 1, 1.
-  const Literal out = run(emit, {s32s({5}, {0, 0, 0, 0, 0}), s32s({4}, {4, -1, 1, 1}), s32s({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8})});
+  const Literal out =
+      run(emit, {s32s({5}, {0, 0, 0, 0, 0}), s32s({4}, {4, -1, 1, 1}), s32s({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8})});
   EXPECT_EQ(out, s32s({5}, {0, 12, 14, 0, 0}));
 }
 
@@ -96,7 +101,8 @@ TEST(Sort, OrdersBothWaysAndThroughAFlippedComparator) {
 
 TEST(Sort, PutsNanLastInTheTotalOrder) {
   const float nan = std::nanf("");
-  const Literal out = sorted(Literal::from<float>({5}, {nan, 1, -0.0F, INFINITY, 0.0F}), CompareDirection::kLt, CompareType::kTotalOrder);
+  const Literal out = sorted(Literal::from<float>({5}, {nan, 1, -0.0F, INFINITY, 0.0F}), CompareDirection::kLt,
+                             CompareType::kTotalOrder);
   const auto values = out.data<float>();
   EXPECT_TRUE(std::signbit(values[0]));
   EXPECT_FALSE(std::signbit(values[1]));

@@ -23,7 +23,8 @@ Literal run(F&& emit, const std::vector<Literal>& arguments) {
   ProgramBuilder program("test");
   Builder main = program.computation("main");
   std::vector<Value> parameters;
-  for (const Literal& argument : arguments) parameters.push_back(ops::parameter(main, isize(parameters), argument.type()));
+  for (const Literal& argument : arguments)
+    parameters.push_back(ops::parameter(main, isize(parameters), argument.type()));
   const Value root = emit(parameters);
   const auto entry = program.add(std::move(main), root);
   return evaluate(program.finish(entry), arguments);
@@ -39,8 +40,8 @@ TEST(RngBitGenerator, PhiloxDrawsXlasWords) {
   const Literal out = draw(RngAlgorithm::kPhilox, DType::kU32, {5, 7});
   EXPECT_EQ(out.elements()[0], Literal::from<u64>({2}, {kKey, 7}));
   const auto bits = out.elements()[1].data<u32>();
-  const std::vector<u32> first = {0xa485194, 0x41c5f806, 0xd6822fee, 0x3885a3d4, 0x41eb59f3, 0x307385e0, 0x5b8b3389, 0xa262f67c,
-                                  0x7006d264};
+  const std::vector<u32> first = {0xa485194,  0x41c5f806, 0xd6822fee, 0x3885a3d4, 0x41eb59f3,
+                                  0x307385e0, 0x5b8b3389, 0xa262f67c, 0x7006d264};
   for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(bits[i], first[i]) << i;
   EXPECT_EQ(bits[34], 0x5306256bU);
 }
@@ -64,7 +65,8 @@ TEST(RngBitGenerator, ThreeFryDrawsXlasWordsForAnEvenAndAnOddDim) {
   const Literal odd = draw(RngAlgorithm::kThreeFry, DType::kU32, {5, 7});
   EXPECT_EQ(odd.elements()[0], Literal::from<u64>({2}, {kKey, 0x12}));
   const auto bits = odd.elements()[1].data<u32>();
-  const std::vector<u32> first = {0xb0f4215b, 0xe19a60b4, 0xb3d7494, 0xacf8c4dc, 0xaaa4d889, 0x6b35c4f4, 0x75a52907, 0x35d0e5f1};
+  const std::vector<u32> first = {0xb0f4215b, 0xe19a60b4, 0xb3d7494,  0xacf8c4dc,
+                                  0xaaa4d889, 0x6b35c4f4, 0x75a52907, 0x35d0e5f1};
   for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(bits[i], first[i]) << i;
   EXPECT_EQ(bits[34], 0xa64ff394U);
   const Literal wide = draw(RngAlgorithm::kThreeFry, DType::kU64, {3, 2});
@@ -86,7 +88,11 @@ u32 philox2x32(u32 low, u32 high, u32 key) {
 }
 
 TEST(RandomBits, ArePhiloxOfTheGlobalRowMajorIndex) {
-  const Literal out = run([](const auto& p) { return ops::random_bits(p[0], {3, 1, 5}); }, {Literal::from<u32>({2}, {11, 22})});
+  const Literal out = run(
+      [](const auto& p) {
+        return ops::random_bits(p[0], {3, 1, 5});
+      },
+      {Literal::from<u32>({2}, {11, 22})});
   for (u32 i = 0; i < 15; ++i) EXPECT_EQ(out.data<u32>()[i], philox2x32(i, 22, 11)) << i;
 }
 
@@ -109,8 +115,11 @@ TEST(RandomBits, CountBeyond32BitsInTheHighWord) {
 
 TEST(RandomUniform, LiesInTheUnitIntervalWithTheRightMoments) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
-    const Literal out = run([&](const auto& p) { return ops::random_uniform(p[0], {64, 128}, dtype); },
-                            {Literal::from<u32>({2}, {1, 2})});
+    const Literal out = run(
+        [&](const auto& p) {
+          return ops::random_uniform(p[0], {64, 128}, dtype);
+        },
+        {Literal::from<u32>({2}, {1, 2})});
     double sum = 0;
     double squares = 0;
     std::set<double> seen;

@@ -20,7 +20,7 @@ void expect_pass(Program (*pass)(const Program&), std::string_view before, std::
 }
 void expect_unchanged(Program (*pass)(const Program&), std::string_view text) { expect_pass(pass, text, text); }
 
-// ---- dead code ----------------------------------------------------------------------------------------------------------------
+// ---- dead code -----------------------------------------------------------------------------------------------------
 
 TEST(RemoveDeadCode, DropsUnusedValuesAndUncalledComputationsButNoParameter) {
   expect_pass(remove_dead_code, R"(
@@ -38,7 +38,8 @@ ENTRY %main (x: f32[], y: f32[]) -> f32[] {
   %y = f32[] parameter(1)
   %gone = f32[] call(%y), to_apply=%unused
   ROOT %r = f32[] call(%x), to_apply=%used
-})", R"(
+})",
+              R"(
 HloModule m
 %used (a: f32[]) -> f32[] {
   %a = f32[] parameter(0)
@@ -51,7 +52,7 @@ ENTRY %main (x: f32[], y: f32[]) -> f32[] {
 })");
 }
 
-// ---- duplicates -----------------------------------------------------------------------------------------------------------------
+// ---- duplicates ----------------------------------------------------------------------------------------------------
 
 TEST(MergeDuplicates, MergesEqualOpsOperandsAndAttributes) {
   expect_pass(merge_duplicates, R"(
@@ -63,7 +64,8 @@ ENTRY %main (x: f32[2,3]) -> f32[3,2] {
   %c = f32[3,2] negate(%a)
   %d = f32[3,2] negate(%b)
   ROOT %r = f32[3,2] add(%c, %d)
-})", R"(
+})",
+              R"(
 HloModule m
 ENTRY %main (x: f32[2,3]) -> f32[3,2] {
   %x = f32[2,3] parameter(0)
@@ -86,7 +88,7 @@ ENTRY %main (x: f32[4]) -> (f32[4], f32[4], f32[4], f32[4]) {
 })");
 }
 
-// ---- simplify -------------------------------------------------------------------------------------------------------------------
+// ---- simplify ------------------------------------------------------------------------------------------------------
 
 TEST(Simplify, DropsMovesThatMoveNothing) {
   expect_pass(simplify, R"(
@@ -105,7 +107,8 @@ ENTRY %main (x: f32[2,3], i: s32[]) -> f32[2,3] {
   %h = f32[2,3] concatenate(%g), dimensions={0}
   %j = f32[2,3] broadcast(%h), dimensions={0,1}
   ROOT %r = f32[2,3] sine(%j)
-})", R"(
+})",
+              R"(
 HloModule m
 ENTRY %main (x: f32[2,3], i: s32[]) -> f32[2,3] {
   %x = f32[2,3] parameter(0)
@@ -127,7 +130,8 @@ ENTRY %main (x: f32[2,3,5]) -> (f32[30], f32[3,5,2], f32[2,3,5], f32[7,2,3,5,4])
   %f = f32[2,3,5,4] broadcast(%x), dimensions={0,1,2}
   %g = f32[7,2,3,5,4] broadcast(%f), dimensions={1,2,3,4}
   ROOT %r = (f32[30], f32[3,5,2], f32[2,3,5], f32[7,2,3,5,4]) tuple(%b, %d, %e, %g)
-})", R"(
+})",
+              R"(
 HloModule m
 ENTRY %main (x: f32[2,3,5]) -> (f32[30], f32[3,5,2], f32[2,3,5], f32[7,2,3,5,4]) {
   %x = f32[2,3,5] parameter(0)
@@ -158,7 +162,8 @@ ENTRY %main (x: f32[3]) -> f32[3] {
   %sum = f32[] add(%two, %half)
   %sums = f32[3] broadcast(%sum), dimensions={}
   ROOT %r = f32[3] multiply(%f, %sums)
-})", R"(
+})",
+              R"(
 HloModule m
 ENTRY %main (x: f32[3]) -> f32[3] {
   %x = f32[3] parameter(0)
@@ -195,7 +200,8 @@ ENTRY %main (x: f32[3], y: s32[]) -> f32[3] {
   %yes = pred[] constant(true)
   %s = f32[3] select(%yes, %e, %f)
   ROOT %r = f32[3] add(%s, %f)
-})", R"(
+})",
+              R"(
 HloModule m
 ENTRY %main (x: f32[3], y: s32[]) -> f32[3] {
   %x = f32[3] parameter(0)
@@ -231,7 +237,8 @@ HloModule m
 ENTRY %main (x: f32[]) -> f32[] {
   %x = f32[] parameter(0)
   ROOT %r = f32[] call(%x, %x), to_apply=%body
-})", R"(
+})",
+              R"(
 HloModule m
 %body (a: f32[], b: f32[]) -> f32[] {
   %a = f32[] parameter(0)
@@ -259,7 +266,7 @@ ENTRY %main (x: f32[]) -> f32[] {
   EXPECT_EQ(before.computations, after.computations);
 }
 
-// ---- rewriter -------------------------------------------------------------------------------------------------------------------
+// ---- rewriter ------------------------------------------------------------------------------------------------------
 
 TEST(Rewriter, ReplacesValuesAndMapsTheRest) {
   const Program before = parsed(R"(

@@ -23,7 +23,8 @@ ENTRY %main (x: f32[3]) -> f32[3] {
   %a = f32[3] copy(%x)
   %dead = f32[3] sine(%x)
   ROOT %r = f32[3] negate(%a)
-})", op_table());
+})",
+                       op_table());
 }
 
 // Gives the root another type than its op infers.
@@ -71,12 +72,14 @@ TEST(Pipeline, LeavesOutWhatItIsToldToSkip) {
 }
 
 TEST(Pipeline, WritesNumberedDumpsOnlyWhereAPassChangedSomething) {
-  const auto directory = std::filesystem::temp_directory_path() / fmt::format("tessera_passes_{}", static_cast<int>(::getpid()));
+  const auto directory =
+      std::filesystem::temp_directory_path() / fmt::format("tessera_passes_{}", static_cast<int>(::getpid()));
   Pipeline pipeline("test", {.dump_directory = directory.string()});
   pipeline.add("nothing", [](const Program& p) { return p; }).add("simplify", simplify);
   pipeline.run(program());
   std::vector<std::string> files;
-  for (const auto& file : std::filesystem::directory_iterator(directory / "test")) files.push_back(file.path().filename().string());
+  for (const auto& file : std::filesystem::directory_iterator(directory / "test"))
+    files.push_back(file.path().filename().string());
   std::sort(files.begin(), files.end());
   EXPECT_EQ(files, (std::vector<std::string>{"00-input.hlo", "02-simplify.hlo"}));
   std::filesystem::remove_all(directory);

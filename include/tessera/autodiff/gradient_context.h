@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op's gradient function sees. It returns one Value per operand: the gradient that flows to it, of the operand's
+// What an op's gradient function sees. It returns one Value per operand: the gradient that flows to it, of the
+// operand's
 // type, or a null Value where none does. It may skip work for operands that `needs` says no one asks about.
 #pragma once
 

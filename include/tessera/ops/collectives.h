@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives as instructions of a per-device program. Only the reshard planner's emitter makes them, and texts bring them.
+// Collectives as instructions of a per-device program. Only the reshard planner's emitter makes them, and texts bring
+// them.
 #pragma once
 
 #include "tessera/ir/builder.h"
 
 namespace tessera {
 
-/// `{{0,1},{2,3}}`; `{}` = one group of all; iota form `[2,2]<=[4]` or `[2,2]<=[2,2]T(1,0)`. Printed in the iota form where
+/// `{{0,1},{2,3}}`; `{}` = one group of all; iota form `[2,2]<=[4]` or `[2,2]<=[2,2]T(1,0)`. Printed in the iota form
+/// where
 /// there is one (canonical), else as lists.
 struct ReplicaGroups {
   std::vector<std::vector<std::int64_t>> groups;
@@ -52,7 +54,8 @@ namespace ops {
 Value all_gather(Value x, int dim, ReplicaGroups groups, std::int64_t channel_id);
 Value reduce_scatter(Value x, int dim, Reduction reduction, ReplicaGroups groups, std::int64_t channel_id);
 Value all_reduce(Value x, Reduction reduction, ReplicaGroups groups, std::int64_t channel_id);
-/// Splits `split_dim` into group-size parts, part k to member k; the parts received are joined along the same dim (HLO's array
+/// Splits `split_dim` into group-size parts, part k to member k; the parts received are joined along the same dim
+/// (HLO's array
 /// form).
 Value all_to_all(Value x, int split_dim, ReplicaGroups groups, std::int64_t channel_id);
 /// Devices no pair targets get zeros.

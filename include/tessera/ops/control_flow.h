@@ -20,7 +20,8 @@ struct CustomCallAttributes {
 };
 
 /// How often a while runs: known when its counter starts at a constant, advances by one and is compared with one.
-std::optional<std::int64_t> known_trip_count(const Program& program, const Computation& caller, const Instruction& loop);
+std::optional<std::int64_t> known_trip_count(const Program& program, const Computation& caller,
+                                             const Instruction& loop);
 
 namespace ops {
 Value call(Builder& builder, const std::vector<Value>& operands, ComputationId computation);

@@ -92,7 +92,8 @@ Value dynamic_update_slice(Value x, Value update, const std::vector<Value>& star
 Value sort(const std::vector<Value>& operands, int dim, bool is_stable, ComputationId comparator);
 /// (new state, bits of `type`).
 Value rng_bit_generator(Value state, Type type, RngAlgorithm algorithm);
-/// Counter-based bits that shard like any elementwise op: u32 of `dims` from a key u32[2] and the *global* row-major element
+/// Counter-based bits that shard like any elementwise op: u32 of `dims` from a key u32[2] and the *global* row-major
+/// element
 /// index, built of elementwise u32 ops over iotas (Philox 2x32-10 on (index, key)).
 Value random_bits(Value key, Dims dims);
 /// Uniform in [0, 1) of a float type, from random_bits.

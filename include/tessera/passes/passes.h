@@ -6,16 +6,20 @@
 
 namespace tessera {
 
-/// Drops instructions whose value no one uses (parameters, side effects and collectives' peers stay) and computations no one
+/// Drops instructions whose value no one uses (parameters, side effects and collectives' peers stay) and computations
+/// no one
 /// calls.
 Program remove_dead_code(const Program& program);
 
-/// Computes equal values once: same op, operands, attributes, callees, type, sharding and frontend attributes but for what only
+/// Computes equal values once: same op, operands, attributes, callees, type, sharding and frontend attributes but for
+/// what only
 /// explains (`tessera.why`, `.reason`, `.from`, `.to`, `.remedy`). Never ops with side effects.
 Program merge_duplicates(const Program& program);
 
-/// Local rewrites that keep every value, NaN and infinities included: moves and conversions that change nothing, chains of
-/// reshapes, transposes, broadcasts, x + 0, x * 1, elements of a tuple just made, scalars of constants. Shardings that differ from
+/// Local rewrites that keep every value, NaN and infinities included: moves and conversions that change nothing,
+/// chains of
+/// reshapes, transposes, broadcasts, x + 0, x * 1, elements of a tuple just made, scalars of constants. Shardings that
+/// differ from
 /// the operand's, frontend attributes and opt-barriers stand.
 Program simplify(const Program& program);
 

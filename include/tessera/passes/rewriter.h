@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rebuilding computations: what a pass does not touch is kept at the price of a copied record, what it replaces is mapped.
+// Rebuilding computations: what a pass does not touch is kept at the price of a copied record, what it replaces is
+// mapped.
 //
 //   Program out = rewrite(program, [](ComputationRewriter& r, Id id) -> Value {
 //     if (r.from()[id].op->role != Role::kCopy) return {};          // keep
@@ -45,7 +46,8 @@ class ComputationRewriter {
 
 /// What becomes of an instruction; a null Value keeps it.
 using RewriteRule = std::function<Value(ComputationRewriter&, Id)>;
-/// Applies the rule to every instruction but parameters, callees first. Computations for which `touches` is false are shared.
+/// Applies the rule to every instruction but parameters, callees first. Computations for which `touches` is false are
+/// shared.
 Program rewrite(const Program& program, const RewriteRule& rule,
                 const std::function<bool(const Computation&)>& touches = nullptr);
 
