@@ -159,7 +159,7 @@ class GraphBuilder {
       }
       case Role::kCopy:
       case Role::kShardingMark:
-        if (instruction.frontend_attribute(kUnitAttribute) != nullptr ||
+        if (instruction.frontend_attribute(kUnshardAttribute) != nullptr ||
             instruction.frontend_attribute(kBarrierAttribute) != nullptr)
           return;
         break;

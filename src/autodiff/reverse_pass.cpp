@@ -185,7 +185,12 @@ void ReversePass::step(Id id) {
 void ReversePass::step_unshard(const Instruction& instruction, Value gradient) {
   const Id operand = instruction.operands[0];
   const ShardingRef storage = storage_sharding(builder_, operand);
-  arrive(operand, 0, storage && storage->size() == 1 ? ops::sharding_mark(gradient, storage->front()) : gradient);
+  if (storage && storage->size() == 1) {
+    gradient = ops::sharding_mark(gradient, storage->front());
+    // Weights' shardings must not reach activations through their gradients either.
+    builder_.set_notes(gradient, with_frontend_attribute(gradient.instruction().notes, "tessera.barrier", "true"));
+  }
+  arrive(operand, 0, gradient);
 }
 
 void ReversePass::step_by_row(Id id, const Instruction& instruction) {
