@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products by oneDNN: a primitive per shape, made once, over plain strides (weights change every step, so reordering them does
-// not pay).
+// Matrix products by oneDNN, over plain strides (weights change every step, so reordering them does not pay): dnnl_sgemm for f32
+// matrices that are large enough, else a primitive per shape, made once.
+#include <algorithm>
 #include <dnnl.hpp>
 
 #include "dot_plan.h"
@@ -75,6 +76,47 @@ class OneDnnProduct final : public ProductKernel {
   dnnl::matmul primitive_;
 };
 
+// One call per matrix. It packs its operands and so does not suffer from strides that are powers of two.
+class SgemmProduct final : public ProductKernel {
+ public:
+  static bool takes(const MatrixProduct& p) {
+    constexpr std::int64_t kLarge = 1 << 20;  // multiplications; below, one batched primitive is faster
+    const bool is_large = product(p.batch) == 1 || p.m * p.n * p.k >= kLarge;
+    return p.operand == DType::kF32 && p.result == DType::kF32 && is_large;
+  }
+  explicit SgemmProduct(const MatrixProduct& p)
+      : product_(p), transposes_lhs_(!(p.lhs_k == 1 || p.k == 1)), transposes_rhs_(!(p.rhs_n == 1 || p.n == 1)) {
+    lhs_stride_ = transposes_lhs_ ? std::max(p.lhs_k, p.m) : (p.m == 1 ? p.k : std::max(p.lhs_m, p.k));
+    rhs_stride_ = transposes_rhs_ ? (p.n == 1 ? p.k : std::max(p.rhs_n, p.k)) : std::max(p.k == 1 ? p.n : p.rhs_k, p.n);
+    out_stride_ = std::max(p.m == 1 ? p.n : p.out_m, p.n);
+  }
+  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out) const override {
+    for_each_index(product_.batch, [&](const Dims& index) {
+      std::int64_t l = 0;
+      std::int64_t r = 0;
+      std::int64_t o = 0;
+      for (std::size_t d = 0; d < index.size(); ++d) {
+        l += index[d] * product_.lhs_batch[d];
+        r += index[d] * product_.rhs_batch[d];
+        o += index[d] * product_.out_batch[d];
+      }
+      const auto status = dnnl_sgemm(transposes_lhs_ ? 'T' : 'N', transposes_rhs_ ? 'T' : 'N', product_.m, product_.n, product_.k, 1.0F,
+                                     reinterpret_cast<const float*>(lhs) + l, lhs_stride_,
+                                     reinterpret_cast<const float*>(rhs) + r, rhs_stride_, 0.0F,
+                                     reinterpret_cast<float*>(out) + o, out_stride_);
+      ensure(status == dnnl_success, "dnnl_sgemm of {}x{}x{} refused", product_.m, product_.n, product_.k);
+    });
+  }
+
+ private:
+  MatrixProduct product_;
+  bool transposes_lhs_;
+  bool transposes_rhs_;
+  std::int64_t lhs_stride_ = 1;
+  std::int64_t rhs_stride_ = 1;
+  std::int64_t out_stride_ = 1;
+};
+
 }  // namespace
 
 std::unique_ptr<ProductKernel> make_onednn_product(const MatrixProduct& p) {
@@ -85,6 +127,7 @@ std::unique_ptr<ProductKernel> make_onednn_product(const MatrixProduct& p) {
   if (p.operand == DType::kF32 && p.result != DType::kF32) return nullptr;
   if (!has_unit_stride(p.m, p.lhs_m, p.k, p.lhs_k) || !has_unit_stride(p.k, p.rhs_k, p.n, p.rhs_n)) return nullptr;
   if (p.out_n != 1 && p.n != 1) return nullptr;
+  if (SgemmProduct::takes(p)) return std::make_unique<SgemmProduct>(p);
   try {
     auto kernel = std::make_unique<OneDnnProduct>(p, *operand, *result);
     if (kernel->is_fast()) return kernel;

@@ -28,8 +28,10 @@ std::optional<ReduceOp> reduce_op(Reduction reduction, DType dtype) {
   return dtype == DType::kPred ? std::optional(ReduceOp::kMax) : std::nullopt;
 }
 
-template <class T>
-using Accumulator = std::conditional_t<is_float(kDTypeOf<T>), double, T>;
+// As kernel_set.h says.
+template <class T, bool kExtremum>
+using Accumulator = std::conditional_t<is_float(kDTypeOf<T>) && kDTypeOf<T> != DType::kF64,
+                                       std::conditional_t<kExtremum, float, double>, T>;
 
 struct Axis {
   std::int64_t size;
@@ -48,7 +50,7 @@ void for_each_offset(const std::vector<Axis>& axes, F&& f, std::size_t depth = 0
 
 class ReduceKernel final : public Kernel {
  public:
-  ReduceKernel(const OpView& view, ReduceOp op) : dtype_(view.result.dtype()) {
+  ReduceKernel(const OpView& view, ReduceOp op) : dtype_(view.result.dtype()), is_extremum_(op == ReduceOp::kMin || op == ReduceOp::kMax) {
     const auto& set = kernels::kernel_set();
     row_ = set.reduce_row[static_cast<int>(op)][static_cast<int>(dtype_)];
     columns_ = set.reduce_columns[static_cast<int>(op)][static_cast<int>(dtype_)];
@@ -77,28 +79,33 @@ class ReduceKernel final : public Kernel {
 
   void run(const KernelArgs& args) const override {
     visit_dtype(dtype_, [&]<class T>() {
-      const T* in = reinterpret_cast<const T*>(args.in[0]);
-      T* out = reinterpret_cast<T*>(args.out[0]);
-      const auto init = static_cast<Accumulator<T>>(*reinterpret_cast<const T*>(args.in[1]));
-      if (input_is_empty_) std::fill_n(out, result_count_, static_cast<T>(init));
-      else if (inner_is_reduced_) fold_rows<T>(in, out, init);
-      else fold_columns<T>(in, out, init);
+      if (is_extremum_) fold<T, Accumulator<T, true>>(args);
+      else fold<T, Accumulator<T, false>>(args);
     });
   }
 
  private:
-  template <class T>
-  void fold_rows(const T* in, T* out, Accumulator<T> init) const {
+  template <class T, class A>
+  void fold(const KernelArgs& args) const {
+    const T* in = reinterpret_cast<const T*>(args.in[0]);
+    T* out = reinterpret_cast<T*>(args.out[0]);
+    const auto init = static_cast<A>(*reinterpret_cast<const T*>(args.in[1]));
+    if (input_is_empty_) std::fill_n(out, result_count_, static_cast<T>(init));
+    else if (inner_is_reduced_) fold_rows<T, A>(in, out, init);
+    else fold_columns<T, A>(in, out, init);
+  }
+  template <class T, class A>
+  void fold_rows(const T* in, T* out, A init) const {
     for_each_offset(kept_, [&](std::int64_t kept) {
-      Accumulator<T> total = init;
+      A total = init;
       for_each_offset(reduced_, [&](std::int64_t reduced) { row_(in + kept + reduced, inner_, &total); });
       *out++ = static_cast<T>(total);
     });
   }
-  template <class T>
-  void fold_columns(const T* in, T* out, Accumulator<T> init) const {
+  template <class T, class A>
+  void fold_columns(const T* in, T* out, A init) const {
     constexpr std::int64_t kBlock = 512;
-    std::array<Accumulator<T>, kBlock> totals;
+    std::array<A, kBlock> totals;
     for_each_offset(kept_, [&](std::int64_t kept) {
       for (std::int64_t start = 0; start < inner_; start += kBlock) {
         const std::int64_t count = std::min(kBlock, inner_ - start);
@@ -110,6 +117,7 @@ class ReduceKernel final : public Kernel {
   }
 
   DType dtype_;
+  bool is_extremum_;
   kernels::ReduceRowFunction row_ = nullptr;
   kernels::ReduceColumnsFunction columns_ = nullptr;
   std::vector<Axis> kept_;     // outside the innermost

@@ -36,7 +36,8 @@ struct TileArgs {
 using TileFunction = void (*)(const TileArgs&);
 
 enum class ReduceOp : std::uint8_t { kSum, kProduct, kMin, kMax, kCount };
-/// Folds elements into accumulators: double for floating-point types, the type itself for integers and pred.
+/// Folds elements into accumulators: for f16, bf16 and f32 of type double (sum, product) or float (min, max), else of the type
+/// itself.
 using ReduceRowFunction = void (*)(const void* in, std::int64_t count, void* accumulator);
 using ReduceColumnsFunction = void (*)(const void* in, std::int64_t count, void* accumulators);
 

@@ -1,24 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folding rows and columns. Floating-point sums and products are kept in double and in an order that depends on nothing but the
-// count, so that a result does not depend on the instruction set.
+// Folding rows and columns. Sums and products of floats are kept in double, extrema in the type they are computed in; the order
+// depends on nothing but the count, so that a result does not depend on the instruction set.
 #include "registration.h"
 #include "scalar_math.h"
 
 namespace tessera::kernels::TESSERA_ISA {
 namespace {
 
-template <class T>
+template <class T, class F>
 struct AccumulatorOf {
   using type = T;
 };
-template <> struct AccumulatorOf<float> { using type = double; };
-template <> struct AccumulatorOf<BFloat16> { using type = double; };
-template <> struct AccumulatorOf<Float16> { using type = double; };
-template <class T>
-using Accumulator = typename AccumulatorOf<T>::type;
+template <class F>
+struct AccumulatorOf<float, F> {
+  using type = typename F::Wide;
+};
+template <class F>
+struct AccumulatorOf<BFloat16, F> {
+  using type = typename F::Wide;
+};
+template <class F>
+struct AccumulatorOf<Float16, F> {
+  using type = typename F::Wide;
+};
+template <class T, class F>
+using Accumulator = typename AccumulatorOf<T, F>::type;
 
 template <class A>
-inline constexpr bool kReal = kDTypeOf<A> == DType::kF64;
+inline constexpr bool kReal = is_float(kDTypeOf<A>);
 template <class A>
 inline constexpr bool kPredicate = kDTypeOf<A> == DType::kPred;
 
@@ -27,6 +36,7 @@ TESSERA_INLINE A wrapping(A a, A b, F f) {
   return static_cast<A>(f(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
 }
 struct Sum {
+  using Wide = double;
   template <class A>
   TESSERA_INLINE A run(A a, A b) {
     if constexpr (kReal<A>) return a + b;
@@ -35,6 +45,7 @@ struct Sum {
   }
 };
 struct Product {
+  using Wide = double;
   template <class A>
   TESSERA_INLINE A run(A a, A b) {
     if constexpr (kReal<A>) return a * b;
@@ -43,6 +54,7 @@ struct Product {
   }
 };
 struct Min {
+  using Wide = float;
   template <class A>
   TESSERA_INLINE A run(A a, A b) {
     if constexpr (kReal<A>) return a != a ? a : (b != b ? b : (a <= b ? a : b));
@@ -51,6 +63,7 @@ struct Min {
   }
 };
 struct Max {
+  using Wide = float;
   template <class A>
   TESSERA_INLINE A run(A a, A b) {
     if constexpr (kReal<A>) return a != a ? a : (b != b ? b : (a >= b ? a : b));
@@ -61,7 +74,7 @@ struct Max {
 
 template <class T, class F>
 void run_row(const void* in, std::int64_t count, void* accumulator) {
-  using A = Accumulator<T>;
+  using A = Accumulator<T, F>;
   const T* x = static_cast<const T*>(in);
   A* total = static_cast<A*>(accumulator);
   constexpr int kLanes = 16;
@@ -80,7 +93,7 @@ void run_row(const void* in, std::int64_t count, void* accumulator) {
 
 template <class T, class F>
 void run_columns(const void* in, std::int64_t count, void* accumulators) {
-  using A = Accumulator<T>;
+  using A = Accumulator<T, F>;
   const T* x = static_cast<const T*>(in);
   A* total = static_cast<A*>(accumulators);
 #pragma GCC ivdep

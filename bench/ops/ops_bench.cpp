@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels as programs run them: products of GPT-2's shapes, fused chains, rows. One thread.
+//
+//   build/release/bin/ops_bench --benchmark_filter=dot
+#include <benchmark/benchmark.h>
+
+#include <functional>
+
+#include "tessera/collectives/virtual_ranks.h"
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/indexing.h"
+#include "tessera/ops/structural.h"
+#include "tessera/runtime/executable.h"
+
+namespace tessera {
+namespace {
+
+using Body = std::function<Value(Builder&, const std::vector<Value>&)>;
+
+Program program_of(const std::vector<Type>& types, const Body& body) {
+  ProgramBuilder program("bench");
+  Builder main = program.computation("main");
+  std::vector<Value> values;
+  for (std::size_t i = 0; i < types.size(); ++i) values.push_back(ops::parameter(main, static_cast<std::int64_t>(i), types[i]));
+  const Value root = body(main, values);
+  return program.finish(program.add(std::move(main), root));
+}
+
+// Arguments are arrays of halves, or of twos where integers.
+void run(benchmark::State& state, const std::vector<Type>& types, const Body& body, bool fuse = true) {
+  const auto world = make_single_rank_world();
+  CompileOptions options;
+  options.fuse = fuse;
+  const auto executable = compile(program_of(types, body), *world, options);
+  std::vector<DeviceArray> arguments;
+  for (const Type& type : types) {
+    Literal literal(type);
+    visit_dtype(type.dtype(), [&]<class T>() {
+      for (T& element : literal.mutable_data<T>()) element = static_cast<T>(is_float(kDTypeOf<T>) ? 0.5F : 2.0F);
+    });
+    arguments.push_back(DeviceArray::from_literal(literal));
+  }
+  double bytes = 0;
+  for (const Type& type : types) bytes += static_cast<double>(type.byte_size());
+  for (const Type& type : executable->result_types()) bytes += static_cast<double>(type.byte_size());
+  for (auto _ : state) benchmark::DoNotOptimize(executable->run(arguments));
+  const double rounds = static_cast<double>(state.iterations());
+  state.counters["GFLOP/s"] = benchmark::Counter(executable->last_run().flops * rounds * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["GB/s"] = benchmark::Counter(bytes * rounds * 1e-9, benchmark::Counter::kIsRate);
+}
+
+void dot(benchmark::State& state, DType dtype, std::int64_t m, std::int64_t n, std::int64_t k, int lhs_dim, int rhs_dim) {
+  const Type lhs = Type::array(dtype, lhs_dim == 1 ? Dims{m, k} : Dims{k, m});
+  const Type rhs = Type::array(dtype, rhs_dim == 0 ? Dims{k, n} : Dims{n, k});
+  run(state, {lhs, rhs}, [&](Builder&, const auto& v) { return ops::dot(v[0], v[1], {{}, {lhs_dim}, {}, {rhs_dim}}); });
+}
+
+// Scores of causal attention, [B,T,H,D] as the model holds them.
+void attention(benchmark::State& state, DType dtype, std::int64_t batch, std::int64_t tokens, std::int64_t heads) {
+  const Type type = Type::array(dtype, {batch, tokens, heads, 64});
+  run(state, {type, type}, [](Builder&, const auto& v) {
+    return ops::dot(ops::transpose(v[0], {0, 2, 1, 3}), ops::transpose(v[1], {0, 2, 1, 3}), {{0, 1}, {3}, {0, 1}, {3}});
+  });
+}
+
+Value gelu(Builder& main, Value x) {
+  const auto full = [&](double value) { return ops::full(main, x.type(), value); };
+  const Value cube = ops::multiply(ops::multiply(x, x), x);
+  const Value inner = ops::multiply(full(0.7978845608), ops::add(x, ops::multiply(full(0.044715), cube)));
+  return ops::multiply(ops::multiply(full(0.5), x), ops::add(full(1), ops::tanh(inner)));
+}
+void gelu_chain(benchmark::State& state, std::int64_t rows, std::int64_t columns, bool fuse) {
+  run(state, {Type::array(DType::kF32, {rows, columns}), Type::array(DType::kF32, {columns})},
+      [&](Builder& main, const auto& v) { return gelu(main, ops::add(v[0], ops::broadcast(v[1], {rows, columns}, {1}))); }, fuse);
+}
+
+void softmax(benchmark::State& state, std::int64_t rows, std::int64_t columns) {
+  run(state, {Type::array(DType::kF32, {rows, columns})}, [&](Builder&, const auto& v) {
+    const auto spread = [&](Value row) { return ops::broadcast(row, {rows, columns}, {0}); };
+    const Value e = ops::exp(ops::subtract(v[0], spread(ops::reduce(v[0], Reduction::kMax, {1}))));
+    return ops::divide(e, spread(ops::reduce(e, Reduction::kSum, {1})));
+  });
+}
+
+void adamw(benchmark::State& state, std::int64_t count) {
+  const Type type = Type::array(DType::kF32, {count});
+  run(state, {type, type, type, type, Type::scalar(DType::kF32)}, [&](Builder& main, const auto& v) {
+    const auto full = [&](double value) { return ops::full(main, type, value); };
+    const Value m = ops::add(ops::multiply(v[1], full(0.9)), ops::multiply(v[3], full(0.1)));
+    const Value s = ops::add(ops::multiply(v[2], full(0.999)), ops::multiply(ops::multiply(v[3], v[3]), full(0.001)));
+    const Value step = ops::divide(m, ops::add(ops::sqrt(s), full(1e-8)));
+    const Value w = ops::subtract(v[0], ops::multiply(ops::splat(v[4], {count}), ops::add(step, ops::multiply(v[0], full(0.01)))));
+    return ops::tuple(main, {w, m, s});
+  });
+}
+
+void column_sum(benchmark::State& state, std::int64_t rows, std::int64_t columns) {
+  run(state, {Type::array(DType::kF32, {rows, columns})},
+      [&](Builder&, const auto& v) { return ops::reduce(v[0], Reduction::kSum, {0}); });
+}
+
+void embedding(benchmark::State& state, std::int64_t vocabulary, std::int64_t tokens, std::int64_t width) {
+  run(state, {Type::array(DType::kF32, {vocabulary, width}), Type::array(DType::kS32, {tokens})},
+      [&](Builder&, const auto& v) { return ops::take_rows(v[0], v[1]); });
+}
+
+BENCHMARK_CAPTURE(dot, f32_NN_mlp, DType::kF32, 1024, 3072, 768, 1, 0);
+BENCHMARK_CAPTURE(dot, f32_NT_mlp_dx, DType::kF32, 1024, 768, 3072, 1, 1);
+BENCHMARK_CAPTURE(dot, f32_TN_mlp_dw, DType::kF32, 768, 3072, 1024, 0, 0);
+BENCHMARK_CAPTURE(dot, f32_NT_head, DType::kF32, 1024, 50257, 768, 1, 1)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(dot, bf16_NN_mlp, DType::kBF16, 1024, 3072, 768, 1, 0);
+BENCHMARK_CAPTURE(dot, f64_NN_mlp, DType::kF64, 256, 768, 192, 1, 0);
+BENCHMARK_CAPTURE(dot, small, DType::kF32, 32, 48, 64, 1, 0);
+BENCHMARK_CAPTURE(attention, f32, DType::kF32, 4, 256, 12);
+BENCHMARK_CAPTURE(attention, bf16, DType::kBF16, 4, 256, 12);
+BENCHMARK_CAPTURE(attention, small, DType::kF32, 1, 16, 2);
+BENCHMARK_CAPTURE(gelu_chain, fused, 1024, 3072, true);
+BENCHMARK_CAPTURE(gelu_chain, one_by_one, 1024, 3072, false);
+BENCHMARK_CAPTURE(gelu_chain, small, 8, 64, true);
+BENCHMARK_CAPTURE(softmax, rows_of_256, 12288, 256);
+BENCHMARK_CAPTURE(softmax, vocabulary, 256, 50257);
+BENCHMARK_CAPTURE(softmax, small, 8, 64);
+BENCHMARK_CAPTURE(adamw, of_7M, 7'000'000);
+BENCHMARK_CAPTURE(adamw, small, 1000);
+BENCHMARK_CAPTURE(column_sum, of_1024_rows, 1024, 3072);
+BENCHMARK_CAPTURE(column_sum, small, 16, 48);
+BENCHMARK_CAPTURE(embedding, gpt2, 50257, 1024, 768);
+BENCHMARK_CAPTURE(embedding, small, 100, 10, 16);
+
+}  // namespace
+}  // namespace tessera
+
+BENCHMARK_MAIN();
