@@ -54,7 +54,7 @@ std::exception_ptr run_rank(const std::shared_ptr<Cluster>& cluster, int rank,
 // From TESSERA_NODE unless the caller says it.
 std::function<int(int)> node_function(int count, const VirtualRankOptions& given) {
   const auto names = options().list("TESSERA_NODE");
-  if (given.node_of || names.empty()) return given.node_of;
+  if (given.node_of || names.size() <= 1) return given.node_of;  // one name for all is one node
   require(isize(names) == count, "TESSERA_NODE lists {} nodes for {} ranks; give one for each rank", names.size(),
           count);
   return [names](int rank) {
