@@ -16,6 +16,7 @@ struct SemanticsCase {
   std::function<void(ProcessGroup& world)> run;
 };
 const std::vector<SemanticsCase>& semantics_cases();
+std::vector<SemanticsCase> reduction_cases();  // part of the former
 /// Set where payload travels in chunks, to have several of them.
 inline bool uses_large_payloads = false;
 
