@@ -47,7 +47,8 @@ class IotaKernel final : public Kernel {
 // The padding everywhere, then the operand's elements between: those that negative padding leaves.
 class PadKernel final : public Kernel {
  public:
-  explicit PadKernel(const OpView& view) : count_(view.result.element_count()), bytes_(dtype_size(view.result.dtype())) {
+  explicit PadKernel(const OpView& view)
+      : count_(view.result.element_count()), bytes_(dtype_size(view.result.dtype())), fill_(fill_function(bytes_)) {
     const auto& padding = view.as<PadAttributes>().padding;
     const Dims& from_dims = view.operands[0].dims();
     const Dims from_strides = row_major_strides(from_dims);
@@ -68,13 +69,14 @@ class PadKernel final : public Kernel {
     copy_ = StridedCopy(bytes_, box, from_strides, strides);
   }
   void run(const KernelArgs& args) const override {
-    fill_elements(args.out[0], args.in[1], bytes_, count_);
+    fill_(args.out[0], args.in[1], count_);
     if (copy_.element_count() > 0) copy_.run(args.in[0] + from_offset_, args.out[0] + to_offset_);
   }
 
  private:
   std::int64_t count_;
   std::int64_t bytes_;
+  kernels::FillFunction fill_;
   std::int64_t from_offset_ = 0;
   std::int64_t to_offset_ = 0;
   StridedCopy copy_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "strided.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
 #include "tile_program.h"
@@ -141,6 +142,7 @@ class TileBuilder {
     load.input = input;
     load.element_bytes = bytes;
     load.offset = view.offset;
+    load.fill = fill_function(bytes);
     for (std::size_t d = 0; d < view.dims.size(); ++d) {
       if (view.dims[d] == 1) continue;
       if (!load.dims.empty() && load.strides.back() == view.dims[d] * view.strides[d]) {

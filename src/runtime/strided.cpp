@@ -8,14 +8,6 @@ namespace tessera {
 namespace {
 
 template <class Word>
-void fill_words(std::byte* to, const std::byte* value, std::int64_t count) {
-  Word word;
-  std::memcpy(&word, value, sizeof(Word));
-  auto* out = reinterpret_cast<Word*>(to);
-  for (std::int64_t i = 0; i < count; ++i) out[i] = word;
-}
-
-template <class Word>
 void copy_words(std::byte* to, std::int64_t to_stride, const std::byte* from, std::int64_t from_stride, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i, to += to_stride, from += from_stride) std::memcpy(to, from, sizeof(Word));
 }
@@ -49,12 +41,13 @@ void with_word(std::int64_t bytes, F&& f) {
 
 }  // namespace
 
-void fill_elements(std::byte* to, const std::byte* value, std::int64_t bytes, std::int64_t count) {
-  with_word(bytes, [&]<class Word>() { fill_words<Word>(to, value, count); });
+kernels::FillFunction fill_function(std::int64_t element_bytes) {
+  const int row = element_bytes == 1 ? 0 : element_bytes == 2 ? 1 : element_bytes == 4 ? 2 : 3;
+  return kernels::kernel_set().fill[row];
 }
 
 StridedCopy::StridedCopy(std::int64_t element_bytes, const Dims& dims, const Dims& from_strides, const Dims& to_strides)
-    : element_bytes_(element_bytes), count_(1) {
+    : element_bytes_(element_bytes), fill_(fill_function(element_bytes)), count_(1) {
   for (std::size_t d = 0; d < dims.size(); ++d) {
     count_ *= dims[d];
     if (dims[d] == 1) continue;
@@ -102,7 +95,7 @@ void StridedCopy::run_inner(const std::byte* from, std::byte* to) const {
   if (to_.back() == element_bytes_ && from_.back() == element_bytes_) {
     std::memcpy(to, from, static_cast<std::size_t>(count * element_bytes_));
   } else if (to_.back() == element_bytes_ && from_.back() == 0) {
-    fill_elements(to, from, element_bytes_, count);
+    fill_(to, from, count);
   } else {
     with_word(element_bytes_, [&]<class Word>() { copy_words<Word>(to, to_.back(), from, from_.back(), count); });
   }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "kernels/kernel_set.h"
 #include "tessera/tensor/type.h"
 
 namespace tessera {
@@ -23,6 +24,7 @@ class StridedCopy {
   void run_transposed(const std::byte* from, std::byte* to) const;
 
   std::int64_t element_bytes_ = 1;
+  kernels::FillFunction fill_ = nullptr;
   std::int64_t count_ = 0;
   Dims dims_;
   Dims from_;  // strides in bytes
@@ -30,7 +32,7 @@ class StridedCopy {
   bool transposes_ = false;  // the two innermost dims swap roles: copied in blocks
 };
 
-/// `count` elements of `bytes` each, all like the one at `value`.
-void fill_elements(std::byte* to, const std::byte* value, std::int64_t bytes, std::int64_t count);
+/// What fills arrays of elements of 1, 2, 4 or 8 bytes; asked for once, when a kernel is made.
+kernels::FillFunction fill_function(std::int64_t element_bytes);
 
 }  // namespace tessera

@@ -51,8 +51,8 @@ class Runner {
   void run() {
     for (const TileLoad& load : program_.loads)
       if (load.is_splat())
-        fill_elements(at(starts_, load.slot), at(args_.in, load.input) + load.offset * load.element_bytes, load.element_bytes,
-                      std::min(program_.tile, program_.element_count));
+        load.fill(at(starts_, load.slot), at(args_.in, load.input) + load.offset * load.element_bytes,
+                  std::min(program_.tile, program_.element_count));
     for (std::int64_t start = 0; start < program_.element_count; start += program_.tile)
       run_tile(start, std::min(program_.tile, program_.element_count - start));
   }
@@ -119,7 +119,7 @@ class Runner {
     if (stride == 1)
       std::memcpy(to, from, static_cast<std::size_t>(count * load.element_bytes));
     else if (stride == 0)
-      fill_elements(to, from, load.element_bytes, count);
+      load.fill(to, from, count);
     else
       StridedCopy(load.element_bytes, {count}, {stride}, {1}).run(from, to);
   }

@@ -20,6 +20,7 @@ struct TileLoad {
   Dims dims;
   Dims strides;
   std::int64_t offset = 0;
+  kernels::FillFunction fill = nullptr;
   // iota: the value of element i is (i / inner) % size.
   DType dtype = DType::kS32;
   std::int64_t inner = 1;

@@ -168,6 +168,18 @@ class FlowBuilder {
     flow_.slots.push_back(std::move(slot));
   }
 
+  // Nothing behind a barrier starts before everything in front of it is there.
+  void wait_for_all(Id barrier) {
+    auto& waits = at(flow_.waits, barrier);
+    for (const Id operand : (*flow_.computation)[barrier].operands) {
+      const auto [first, last] = flow_.slot_range(operand);
+      for (int s = first; s < last; ++s) {
+        const Id source = at(flow_.slots, at(flow_.slots, s).origin).id;
+        if (at(flow_.in_memory, source) && std::find(waits.begin(), waits.end(), source) == waits.end()) waits.push_back(source);
+      }
+    }
+  }
+
   void add_reads(Id id) {
     const Instruction& instruction = (*flow_.computation)[id];
     for (const Id before : instruction.control_predecessors) {
@@ -178,6 +190,7 @@ class FlowBuilder {
     for (const Id operand : instruction.operands)  // a control edge into an alias holds for those who read it
       if (!at(flow_.in_memory, operand))
         for (const Id before : at(flow_.waits, operand)) at(flow_.waits, id).push_back(before);
+    if (instruction.op->role == Role::kOptBarrier) wait_for_all(id);
     if (!at(flow_.in_memory, id)) return;
     auto& reads = at(flow_.reads, id);
     for (const Id operand : instruction.operands) {

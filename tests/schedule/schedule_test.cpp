@@ -139,6 +139,27 @@ ENTRY %main {
   EXPECT_EQ(plan->arena_bytes, 64 * 64 * 4);
 }
 
+TEST(Schedule, NothingBehindABarrierRunsBeforeWhatStandsInFrontOfIt) {
+  const Program program = read(R"(HloModule barrier
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+ENTRY %main {
+  %h = f32[64,64] parameter(0)
+  %zero = f32[] constant(0)
+  %x = f32[64,64] dot(%h, %h), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %slow = f32[64,64] dot(%h, %h), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  %both = (f32[64,64], f32[64,64]) tuple(%x, %slow)
+  %barrier = (f32[64,64], f32[64,64]) opt-barrier(%both)
+  %y = f32[64,64] get-tuple-element(%barrier), index=0
+  %sum = f32[64] reduce(%y, %zero), dimensions={1}, to_apply=%add
+  ROOT %r = (f32[64], f32[64,64]) tuple(%sum, %slow)
+})");
+  EXPECT_EQ(step_names(program, *make_schedule(program)), (std::vector<std::string>{"x", "slow", "sum"}));
+}
+
 TEST(Schedule, TransposesAndSlicesThatADotReadsAreNotMade) {
   const Program program = read(R"(HloModule attention
 ENTRY %main (q: f32[2,8,3,16], k: f32[2,8,3,16]) -> f32[2,3,8,8] {

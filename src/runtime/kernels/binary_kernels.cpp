@@ -261,6 +261,13 @@ void run_select(const TileArgs& args) {
   }
 }
 
+template <class Word>
+void run_fill(void* to, const void* value, std::int64_t count) {
+  const Word word = *static_cast<const Word*>(value);
+  Word* out = static_cast<Word*>(to);
+  for (std::int64_t i = 0; i < count; ++i) out[i] = word;
+}
+
 template <class T>
 void run_clamp(const TileArgs& args) {
   const T* low = static_cast<const T*>(args.in[0]);
@@ -301,6 +308,10 @@ void add_type(KernelSet& set) {
 
 void add_binary(KernelSet& set) {
   for_each_dtype([&]<class T>() { add_type<T>(set); });
+  set.fill[0] = run_fill<std::uint8_t>;
+  set.fill[1] = run_fill<std::uint16_t>;
+  set.fill[2] = run_fill<std::uint32_t>;
+  set.fill[3] = run_fill<std::uint64_t>;
   set.select[0] = run_select<std::uint8_t>;
   set.select[1] = run_select<std::uint16_t>;
   set.select[2] = run_select<std::uint32_t>;

@@ -34,6 +34,8 @@ struct TileArgs {
   std::int64_t count = 0;
 };
 using TileFunction = void (*)(const TileArgs&);
+/// `count` elements like the one at `value`.
+using FillFunction = void (*)(void* to, const void* value, std::int64_t count);
 
 enum class ReduceOp : std::uint8_t { kSum, kProduct, kMin, kMax, kCount };
 /// Folds elements into accumulators: for f16, bf16 and f32 of type double (sum, product) or float (min, max), else of the type
@@ -60,6 +62,7 @@ struct KernelSet {
   TileFunction compare[6][kDTypeCount] = {};        // by CompareDirection; out is pred
   TileFunction compare_total[6][kDTypeCount] = {};  // floating-point types
   TileFunction select[4] = {};                      // by log2 of the element's bytes; in: pred, on true, on false
+  FillFunction fill[4] = {};                        // by log2 of the element's bytes
   TileFunction clamp[kDTypeCount] = {};             // in: low, x, high
   TileFunction convert[kDTypeCount][kDTypeCount] = {};  // [from][to]
   ReduceRowFunction reduce_row[static_cast<int>(ReduceOp::kCount)][kDTypeCount] = {};
