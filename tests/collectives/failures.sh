@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A job whose rank dies, throws, diverges or comes late: how long it takes to end, and what it says.
-# usage: failures.sh MPIEXEC JOB
+# usage: failures.sh MPIEXEC JOB FAILING_TESTS
 set -u
 mpiexec=$1
 job=$2
+failing_tests=$3
 failures=0
 
 # check NAME RANKS WANTED_STATUS(0|fail) WANTED_TEXT [VARIABLE=value ...]
@@ -41,4 +42,10 @@ done
 check finish 4 fail "waits in all_reduce %17 over {data}; rank 3 has finished without joining" TESSERA_NODE=
 check uncaught 3 fail "rank 0 of 3: nobody catches this" TESSERA_NODE=
 check none 4 0 "all payload goes through MPI" TESSERA_SHARED_MEMORY=0
+
+# The main of MPI tests: a failure on one rank fails the run, and nobody waits for the rank that left its test.
+job=$failing_tests
+check --gtest_filter=Soft.* 3 fail "rank 1: " A=b
+check --gtest_filter=Hard.* 3 fail "rank 2 of 3: " A=b
+check --gtest_filter=Throwing.* 3 fail "thrown in a test" A=b
 exit $failures

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <optional>
+#include <string>
 
 namespace tessera::testing {
 namespace {
@@ -13,15 +14,18 @@ namespace {
 std::optional<Communicator> the_world;
 
 class RankListener final : public ::testing::EmptyTestEventListener {
+  void OnTestStart(const ::testing::TestInfo& info) override {
+    test_ = fmt::format("{}.{}", info.test_suite_name(), info.name());
+  }
+  // GoogleTest holds its lock here: asking it which test runs would wait for ever.
   void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    const std::string text =
-        fmt::format("{}:{}: in {}: {}", result.file_name() != nullptr ? result.file_name() : "", result.line_number(),
-                    info != nullptr ? info->name() : "set-up", result.message());
+    const std::string text = fmt::format("{}:{}: in {}: {}", result.file_name() != nullptr ? result.file_name() : "",
+                                         result.line_number(), test_, result.message());
     if (result.fatally_failed()) world().abort(text);
     if (world().rank() != 0) std::fprintf(stderr, "rank %d: %s\n", world().rank(), text.c_str());
   }
+  std::string test_ = "set-up";
 };
 
 // 1 if a test failed on any rank.
