@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/ir/builder.h"
 
+#include <charconv>
+
 #include "emit_checks.h"
 #include "tessera/base/rank_context.h"
 
@@ -25,6 +27,24 @@ std::vector<ComputationRef> called_computations(const Program& program, const st
   std::vector<ComputationRef> out;
   for (const ComputationId id : ids) out.push_back(at(program.computations, id));
   return out;
+}
+
+std::int64_t parameter_number(const Instruction& parameter) {
+  std::int64_t number = 0;
+  const auto texts = parameter.attributes ? parameter.attributes->texts() : std::vector<TextAttribute>{};
+  for (const auto& attribute : texts)
+    if (attribute.name == "number")
+      std::from_chars(attribute.text.data(), attribute.text.data() + attribute.text.size(), number);
+  return number;
+}
+
+// parameters[k] is parameter(k), in whatever order they come: JAX writes them where they are first used.
+void list_parameter(Computation& computation, Id id) {
+  auto& list = computation.parameters;
+  const auto number = parameter_number(computation[id]);
+  auto place = list.end();
+  while (place != list.begin() && parameter_number(computation[*(place - 1)]) > number) --place;
+  list.insert(place, id);
 }
 
 }  // namespace
@@ -64,8 +84,9 @@ Value Builder::append(Instruction instruction) {
   const auto id = static_cast<Id>(computation_.instructions.size());
   for (const Id operand : instruction.operands)
     ensure(operand >= 0 && operand < id, "%{}: operand {} is not defined before it", instruction.name, operand);
-  if (instruction.op->role == Role::kParameter) computation_.parameters.push_back(id);
+  const bool is_parameter = instruction.op->role == Role::kParameter;
   computation_.instructions.push_back(std::move(instruction));
+  if (is_parameter) list_parameter(computation_, id);
   return {this, id};
 }
 
