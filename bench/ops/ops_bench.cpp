@@ -22,7 +22,8 @@ Program program_of(const std::vector<Type>& types, const Body& body) {
   ProgramBuilder program("bench");
   Builder main = program.computation("main");
   std::vector<Value> values;
-  for (std::size_t i = 0; i < types.size(); ++i) values.push_back(ops::parameter(main, static_cast<std::int64_t>(i), types[i]));
+  for (std::size_t i = 0; i < types.size(); ++i)
+    values.push_back(ops::parameter(main, static_cast<std::int64_t>(i), types[i]));
   const Value root = body(main, values);
   return program.finish(program.add(std::move(main), root));
 }
@@ -46,11 +47,13 @@ void run(benchmark::State& state, const std::vector<Type>& types, const Body& bo
   for (const Type& type : executable->result_types()) bytes += static_cast<double>(type.byte_size());
   for (auto _ : state) benchmark::DoNotOptimize(executable->run(arguments));
   const double rounds = static_cast<double>(state.iterations());
-  state.counters["GFLOP/s"] = benchmark::Counter(executable->last_run().flops * rounds * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(executable->last_run().flops * rounds * 1e-9, benchmark::Counter::kIsRate);
   state.counters["GB/s"] = benchmark::Counter(bytes * rounds * 1e-9, benchmark::Counter::kIsRate);
 }
 
-void dot(benchmark::State& state, DType dtype, std::int64_t m, std::int64_t n, std::int64_t k, int lhs_dim, int rhs_dim) {
+void dot(benchmark::State& state, DType dtype, std::int64_t m, std::int64_t n, std::int64_t k, int lhs_dim,
+         int rhs_dim) {
   const Type lhs = Type::array(dtype, lhs_dim == 1 ? Dims{m, k} : Dims{k, m});
   const Type rhs = Type::array(dtype, rhs_dim == 0 ? Dims{k, n} : Dims{n, k});
   run(state, {lhs, rhs}, [&](Builder&, const auto& v) { return ops::dot(v[0], v[1], {{}, {lhs_dim}, {}, {rhs_dim}}); });
@@ -71,8 +74,12 @@ Value gelu(Builder& main, Value x) {
   return ops::multiply(ops::multiply(full(0.5), x), ops::add(full(1), ops::tanh(inner)));
 }
 void gelu_chain(benchmark::State& state, std::int64_t rows, std::int64_t columns, bool fuse) {
-  run(state, {Type::array(DType::kF32, {rows, columns}), Type::array(DType::kF32, {columns})},
-      [&](Builder& main, const auto& v) { return gelu(main, ops::add(v[0], ops::broadcast(v[1], {rows, columns}, {1}))); }, fuse);
+  run(
+      state, {Type::array(DType::kF32, {rows, columns}), Type::array(DType::kF32, {columns})},
+      [&](Builder& main, const auto& v) {
+        return gelu(main, ops::add(v[0], ops::broadcast(v[1], {rows, columns}, {1})));
+      },
+      fuse);
 }
 
 void softmax(benchmark::State& state, std::int64_t rows, std::int64_t columns) {
@@ -90,7 +97,8 @@ void adamw(benchmark::State& state, std::int64_t count) {
     const Value m = ops::add(ops::multiply(v[1], full(0.9)), ops::multiply(v[3], full(0.1)));
     const Value s = ops::add(ops::multiply(v[2], full(0.999)), ops::multiply(ops::multiply(v[3], v[3]), full(0.001)));
     const Value step = ops::divide(m, ops::add(ops::sqrt(s), full(1e-8)));
-    const Value w = ops::subtract(v[0], ops::multiply(ops::splat(v[4], {count}), ops::add(step, ops::multiply(v[0], full(0.01)))));
+    const Value w =
+        ops::subtract(v[0], ops::multiply(ops::splat(v[4], {count}), ops::add(step, ops::multiply(v[0], full(0.01)))));
     return ops::tuple(main, {w, m, s});
   });
 }

@@ -27,7 +27,8 @@ std::vector<std::vector<int>> complete_groups(const CollectiveAttributes& a, int
   for (const auto& group : a.replica_groups.groups) {
     out.emplace_back();
     for (const auto device : group) {
-      require(device >= 0 && device < device_count, "replica_groups name device {}; the world has {} ranks", device, device_count);
+      require(device >= 0 && device < device_count, "replica_groups name device {}; the world has {} ranks", device,
+              device_count);
       at(seen, device) = true;
       out.back().push_back(static_cast<int>(device));
     }
@@ -55,16 +56,20 @@ struct PartLayout {
   void pack(const std::byte* whole, std::byte* packed, std::int64_t parts) const {
     for (std::int64_t o = 0; o < outer; ++o)
       for (std::int64_t p = 0; p < parts; ++p)
-        std::memcpy(packed + (p * outer + o) * part_bytes, whole + (o * parts + p) * part_bytes, static_cast<std::size_t>(part_bytes));
+        std::memcpy(packed + (p * outer + o) * part_bytes, whole + (o * parts + p) * part_bytes,
+                    static_cast<std::size_t>(part_bytes));
   }
   void unpack(const std::byte* packed, std::byte* whole, std::int64_t parts) const {
     for (std::int64_t o = 0; o < outer; ++o)
       for (std::int64_t p = 0; p < parts; ++p)
-        std::memcpy(whole + (o * parts + p) * part_bytes, packed + (p * outer + o) * part_bytes, static_cast<std::size_t>(part_bytes));
+        std::memcpy(whole + (o * parts + p) * part_bytes, packed + (p * outer + o) * part_bytes,
+                    static_cast<std::size_t>(part_bytes));
   }
 };
 
-std::span<const std::byte> bytes_of(const std::byte* data, std::int64_t bytes) { return {data, static_cast<std::size_t>(bytes)}; }
+std::span<const std::byte> bytes_of(const std::byte* data, std::int64_t bytes) {
+  return {data, static_cast<std::size_t>(bytes)};
+}
 std::span<std::byte> bytes_of(std::byte* data, std::int64_t bytes) { return {data, static_cast<std::size_t>(bytes)}; }
 
 TrafficCounters difference(const TrafficCounters& after, const TrafficCounters& before) {
@@ -83,8 +88,8 @@ TrafficCounters difference(const TrafficCounters& after, const TrafficCounters& 
 // What the kinds share: the group, the operands, label and counting.
 class CollectiveStep : public PlanStep {
  public:
-  CollectiveStep(CompileContext& context, const Schedule& schedule, const Step& step, std::shared_ptr<ProcessGroup> owned,
-                 ProcessGroup& group, const std::string& axes)
+  CollectiveStep(CompileContext& context, const Schedule& schedule, const Step& step,
+                 std::shared_ptr<ProcessGroup> owned, ProcessGroup& group, const std::string& axes)
       : owned_(std::move(owned)), group_(group) {
     const Computation& computation = context.program[schedule.computation];
     const Id id = step.instructions.front();
@@ -116,7 +121,7 @@ class CollectiveStep : public PlanStep {
   std::vector<BufferId> in_;
   std::vector<BufferId> out_;
   BufferId scratch_ = kNoBuffer;
-  std::vector<Type> types_;    // of the operands
+  std::vector<Type> types_;  // of the operands
   std::vector<Type> results_;
   CollectiveLabel label_;
 };
@@ -137,7 +142,8 @@ class AllGatherStep final : public CollectiveStep {
       }
       const PartLayout layout(results_[i], dim, parts());
       std::byte* target = layout.is_contiguous() ? frame[out_[i]] : frame[scratch_];
-      group_.all_gather(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes), bytes_of(target, bytes * parts()));
+      group_.all_gather(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes),
+                        bytes_of(target, bytes * parts()));
       if (!layout.is_contiguous()) layout.unpack(target, frame[out_[i]], parts());
     }
   }
@@ -164,7 +170,8 @@ class ReduceScatterStep final : public CollectiveStep {
         layout.pack(source, frame[scratch_], parts());
         source = frame[scratch_];
       }
-      group_.reduce_scatter(bytes_of(source, bytes), bytes_of(frame[out_[i]], bytes / parts()), types_[i].dtype(), reduction);
+      group_.reduce_scatter(bytes_of(source, bytes), bytes_of(frame[out_[i]], bytes / parts()), types_[i].dtype(),
+                            reduction);
     }
   }
 };
@@ -179,10 +186,11 @@ class AllReduceStep final : public CollectiveStep {
     for (std::size_t i = 0; i < in_.size(); ++i) {
       const std::int64_t bytes = types_[i].byte_size();
       if (bytes == 0) continue;
-      if (parts() == 1) copy_through(frame, i);
+      if (parts() == 1)
+        copy_through(frame, i);
       else
-        group_.all_reduce(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes), bytes_of(frame[out_[i]], bytes),
-                          types_[i].dtype(), reduction);
+        group_.all_reduce(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes),
+                          bytes_of(frame[out_[i]], bytes), types_[i].dtype(), reduction);
     }
   }
 };
@@ -234,7 +242,8 @@ class PermuteStep final : public CollectiveStep {
   void exchange(const Frame& frame) const override {
     const std::int64_t bytes = types_[0].byte_size();
     if (bytes > 0)
-      group_.permute(bytes_of(static_cast<const std::byte*>(frame[in_[0]]), bytes), bytes_of(frame[out_[0]], bytes), pairs);
+      group_.permute(bytes_of(static_cast<const std::byte*>(frame[in_[0]]), bytes), bytes_of(frame[out_[0]], bytes),
+                     pairs);
   }
 };
 
@@ -258,8 +267,8 @@ class BroadcastStep final : public CollectiveStep {
 
 Reduction reduction_for(const OpView& view, const Instruction& instruction) {
   const auto reduction = reduction_of(*view.called.at(0));
-  require(reduction.has_value(), "%{}: {} by %{} cannot be run; add, multiply, minimum, maximum, and, or can", instruction.name,
-          view.op.name, view.called[0]->name);
+  require(reduction.has_value(), "%{}: {} by %{} cannot be run; add, multiply, minimum, maximum, and, or can",
+          instruction.name, view.op.name, view.called[0]->name);
   return *reduction;
 }
 
@@ -274,10 +283,12 @@ std::unique_ptr<PlanStep> make_collective_step(CompileContext& context, const Sc
   if (name == "collective-permute") {
     const auto& a = view.as<PermuteAttributes>();
     const std::string* axes = instruction.frontend_attribute("tessera.axes");
-    auto made = std::make_unique<PermuteStep>(context, schedule, step, nullptr, world, axes != nullptr ? *axes : "the world");
+    auto made =
+        std::make_unique<PermuteStep>(context, schedule, step, nullptr, world, axes != nullptr ? *axes : "the world");
     for (const auto& [source, target] : a.source_target_pairs.pairs) {
       require(std::max(source, target) < world.size() && std::min(source, target) >= 0,
-              "%{}: source_target_pairs name {{{},{}}}; the world has {} ranks", instruction.name, source, target, world.size());
+              "%{}: source_target_pairs name {{{},{}}}; the world has {} ranks", instruction.name, source, target,
+              world.size());
       made->pairs.emplace_back(static_cast<int>(source), static_cast<int>(target));
     }
     return made;

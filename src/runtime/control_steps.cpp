@@ -52,7 +52,8 @@ class WhileStep final : public PlanStep {
   void run(const Frame& frame) const override {
     const std::vector<std::byte*> state = resolve(frame, state_);
     for (std::size_t i = 0; i < state.size(); ++i)
-      if (bytes_[i] > 0 && frame[in_[i]] != state[i]) std::memcpy(state[i], frame[in_[i]], static_cast<std::size_t>(bytes_[i]));
+      if (bytes_[i] > 0 && frame[in_[i]] != state[i])
+        std::memcpy(state[i], frame[in_[i]], static_cast<std::size_t>(bytes_[i]));
     std::byte* predicate = frame[scratch_];
     std::byte* arena = predicate + kPredicateBytes;
     const std::vector<std::byte*> verdict = {predicate};
@@ -100,8 +101,10 @@ class ConditionalStep final : public PlanStep {
   // Of a pred: the first branch for true. An index out of range takes the last branch.
   std::size_t choose(const Frame& frame) const {
     std::int32_t index = 0;
-    if (is_pred_) index = *frame[index_] != std::byte{0} ? 0 : 1;
-    else std::memcpy(&index, frame[index_], sizeof index);
+    if (is_pred_)
+      index = *frame[index_] != std::byte{0} ? 0 : 1;
+    else
+      std::memcpy(&index, frame[index_], sizeof index);
     if (agrees_) world_.broadcast(std::as_writable_bytes(std::span(&index, 1)), 0);
     const auto last = static_cast<std::int32_t>(branches_.size()) - 1;
     return static_cast<std::size_t>(index < 0 || index > last ? last : index);

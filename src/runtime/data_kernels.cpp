@@ -13,7 +13,8 @@ namespace {
 class CopyKernel final : public Kernel {
  public:
   CopyKernel(std::int64_t element_bytes, const View& view)
-      : offset_(view.offset * element_bytes), copy_(element_bytes, view.dims, view.strides, row_major_strides(view.dims)) {}
+      : offset_(view.offset * element_bytes),
+        copy_(element_bytes, view.dims, view.strides, row_major_strides(view.dims)) {}
   void run(const KernelArgs& args) const override { copy_.run(args.in[0] + offset_, args.out[0]); }
 
  private:
@@ -32,8 +33,10 @@ class IotaKernel final : public Kernel {
       T* out = reinterpret_cast<T*>(args.out[0]);
       for (std::int64_t i = 0; i < count;)
         for (std::int64_t value = 0; value < size_ && i < count; ++value, i += inner_) {
-          if constexpr (is_float(kDTypeOf<T>)) std::fill_n(out + i, inner_, static_cast<T>(static_cast<double>(value)));
-          else std::fill_n(out + i, inner_, static_cast<T>(value));
+          if constexpr (is_float(kDTypeOf<T>))
+            std::fill_n(out + i, inner_, static_cast<T>(static_cast<double>(value)));
+          else
+            std::fill_n(out + i, inner_, static_cast<T>(value));
         }
     });
   }
@@ -115,6 +118,8 @@ KernelRef make_iota(const OpView& view, const OperandViews&) {
   return std::make_unique<IotaKernel>(view.result, view.as<IotaAttributes>().iota_dimension);
 }
 KernelRef make_pad(const OpView& view, const OperandViews&) { return std::make_unique<PadKernel>(view); }
-KernelRef make_concatenate(const OpView& view, const OperandViews&) { return std::make_unique<ConcatenateKernel>(view); }
+KernelRef make_concatenate(const OpView& view, const OperandViews&) {
+  return std::make_unique<ConcatenateKernel>(view);
+}
 
 }  // namespace tessera

@@ -42,7 +42,9 @@ struct ProductDims {
 ProductDims product_dims(const OpView& view, const View& lhs, const View& rhs) {
   const auto& a = view.as<DotAttributes>();
   const Dims out = row_major_strides(view.result.dims());
-  const auto has = [](const Dims& dims, std::int64_t d) { return std::find(dims.begin(), dims.end(), d) != dims.end(); };
+  const auto has = [](const Dims& dims, std::int64_t d) {
+    return std::find(dims.begin(), dims.end(), d) != dims.end();
+  };
   ProductDims dims;
   std::size_t o = 0;
   for (std::size_t i = 0; i < a.lhs_batch_dims.size(); ++i) {
@@ -50,9 +52,11 @@ ProductDims product_dims(const OpView& view, const View& lhs, const View& rhs) {
     add_dim(dims.batch, {at(lhs.dims, l), at(lhs.strides, l), at(rhs.strides, a.rhs_batch_dims[i]), out[o++]});
   }
   for (std::int64_t d = 0; d < isize(lhs.dims); ++d)
-    if (!has(a.lhs_batch_dims, d) && !has(a.lhs_contracting_dims, d)) add_dim(dims.m, {at(lhs.dims, d), at(lhs.strides, d), 0, out[o++]});
+    if (!has(a.lhs_batch_dims, d) && !has(a.lhs_contracting_dims, d))
+      add_dim(dims.m, {at(lhs.dims, d), at(lhs.strides, d), 0, out[o++]});
   for (std::int64_t d = 0; d < isize(rhs.dims); ++d)
-    if (!has(a.rhs_batch_dims, d) && !has(a.rhs_contracting_dims, d)) add_dim(dims.n, {at(rhs.dims, d), 0, at(rhs.strides, d), out[o++]});
+    if (!has(a.rhs_batch_dims, d) && !has(a.rhs_contracting_dims, d))
+      add_dim(dims.n, {at(rhs.dims, d), 0, at(rhs.strides, d), out[o++]});
   // Any order of the contracting dims gives the same sum: the one in which lhs merges best.
   std::vector<ProductDim> contracting;
   for (std::size_t i = 0; i < a.lhs_contracting_dims.size(); ++i) {
@@ -67,7 +71,8 @@ ProductDims product_dims(const OpView& view, const View& lhs, const View& rhs) {
 // Free dims that do not merge: all but the one with the longest run become batch dims of the other operand too.
 void move_to_batch(std::vector<ProductDim>& dims, std::vector<ProductDim>& batch) {
   if (dims.size() < 2) return;
-  const auto kept = std::max_element(dims.begin(), dims.end(), [](const auto& a, const auto& b) { return a.size < b.size; });
+  const auto kept =
+      std::max_element(dims.begin(), dims.end(), [](const auto& a, const auto& b) { return a.size < b.size; });
   const ProductDim keep = *kept;
   dims.erase(kept);
   for (const ProductDim& dim : dims) batch.push_back(dim);
@@ -182,8 +187,10 @@ class PlainProduct final : public ProductKernel {
         Sum sum = 0;
         for (std::int64_t t = 0; t < p.k; ++t)
           sum += static_cast<Sum>(lhs[i * p.lhs_m + t * p.lhs_k]) * static_cast<Sum>(rhs[t * p.rhs_k + j * p.rhs_n]);
-        if constexpr (kDTypeOf<Out> == DType::kPred) out[i * p.out_m + j * p.out_n] = sum != 0;
-        else out[i * p.out_m + j * p.out_n] = static_cast<Out>(sum);
+        if constexpr (kDTypeOf<Out> == DType::kPred)
+          out[i * p.out_m + j * p.out_n] = sum != 0;
+        else
+          out[i * p.out_m + j * p.out_n] = static_cast<Out>(sum);
       }
   }
   MatrixProduct product_;
@@ -209,7 +216,8 @@ struct Packing {
     if (from == to) return copy.run(source + offset, target);
     const DeviceMemory narrow(rank_memory().pool, count * dtype_size(from));
     copy.run(source + offset, narrow.data());
-    kernels::kernel_set().convert[static_cast<int>(from)][static_cast<int>(to)]({target, {narrow.data(), nullptr, nullptr}, count});
+    kernels::kernel_set().convert[static_cast<int>(from)][static_cast<int>(to)](
+        {target, {narrow.data(), nullptr, nullptr}, count});
   }
 };
 
@@ -277,7 +285,8 @@ class DotKernel final : public Kernel {
     kernel_ = make_product(p);
     if (kernel_ == nullptr) kernel_ = std::make_unique<PlainProduct>(p);
   }
-  static Packing packing(DType from, DType to, std::int64_t offset, std::initializer_list<const std::vector<ProductDim>*> groups,
+  static Packing packing(DType from, DType to, std::int64_t offset,
+                         std::initializer_list<const std::vector<ProductDim>*> groups,
                          std::int64_t ProductDim::*stride) {
     Dims dims;
     Dims strides;

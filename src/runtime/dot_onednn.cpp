@@ -25,8 +25,8 @@ const dnnl::engine& cpu_engine() {
 }
 
 // [batch.., rows, columns]; the strides of dims of size 1 do not matter and are made plausible.
-dnnl::memory::desc describe(Tag type, const Dims& batch, const Dims& batch_strides, std::int64_t rows, std::int64_t row_stride,
-                            std::int64_t columns, std::int64_t column_stride) {
+dnnl::memory::desc describe(Tag type, const Dims& batch, const Dims& batch_strides, std::int64_t rows,
+                            std::int64_t row_stride, std::int64_t columns, std::int64_t column_stride) {
   dnnl::memory::dims dims;
   dnnl::memory::dims strides;
   std::int64_t extent = std::max(rows * row_stride, columns * column_stride);
@@ -63,8 +63,9 @@ class OneDnnProduct final : public ProductKernel {
     const auto memory = [](const dnnl::memory::desc& description, const std::byte* data) {
       return dnnl::memory(description, cpu_engine(), const_cast<std::byte*>(data));  // NOLINT: sources are only read
     };
-    primitive_.execute(stream_, {{DNNL_ARG_SRC, memory(lhs_, lhs)}, {DNNL_ARG_WEIGHTS, memory(rhs_, rhs)},
-                                 {DNNL_ARG_DST, memory(out_, out)}});
+    primitive_.execute(
+        stream_,
+        {{DNNL_ARG_SRC, memory(lhs_, lhs)}, {DNNL_ARG_WEIGHTS, memory(rhs_, rhs)}, {DNNL_ARG_DST, memory(out_, out)}});
   }
 
  private:
@@ -100,10 +101,10 @@ class SgemmProduct final : public ProductKernel {
         r += index[d] * product_.rhs_batch[d];
         o += index[d] * product_.out_batch[d];
       }
-      const auto status = dnnl_sgemm(transposes_lhs_ ? 'T' : 'N', transposes_rhs_ ? 'T' : 'N', product_.m, product_.n, product_.k, 1.0F,
-                                     reinterpret_cast<const float*>(lhs) + l, lhs_stride_,
-                                     reinterpret_cast<const float*>(rhs) + r, rhs_stride_, 0.0F,
-                                     reinterpret_cast<float*>(out) + o, out_stride_);
+      const auto status =
+          dnnl_sgemm(transposes_lhs_ ? 'T' : 'N', transposes_rhs_ ? 'T' : 'N', product_.m, product_.n, product_.k, 1.0F,
+                     reinterpret_cast<const float*>(lhs) + l, lhs_stride_, reinterpret_cast<const float*>(rhs) + r,
+                     rhs_stride_, 0.0F, reinterpret_cast<float*>(out) + o, out_stride_);
       ensure(status == dnnl_success, "dnnl_sgemm of {}x{}x{} refused", product_.m, product_.n, product_.k);
     });
   }

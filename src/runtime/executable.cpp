@@ -27,7 +27,8 @@ struct ExecutionSequence {
 void limit_threads() {
   using SetThreads = void (*)(int);
   static const auto set_threads = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-  if (set_threads != nullptr) set_threads(static_cast<int>(std::max<std::int64_t>(1, options().integer("TESSERA_NUM_THREADS"))));
+  if (set_threads != nullptr)
+    set_threads(static_cast<int>(std::max<std::int64_t>(1, options().integer("TESSERA_NUM_THREADS"))));
 }
 
 void check_backend() {
@@ -76,7 +77,8 @@ class PlannedExecutable final : public Executable {
     check_all_ranks_run_this();
     std::vector<DeviceArray> results = make_results(arguments);
     std::vector<std::byte*> in;
-    for (DeviceArray& argument : arguments) in.push_back(argument.is_null() ? nullptr : argument.mutable_bytes().data());
+    for (DeviceArray& argument : arguments)
+      in.push_back(argument.is_null() ? nullptr : argument.mutable_bytes().data());
     std::vector<std::byte*> out;
     for (std::size_t k = 0; k < results.size(); ++k) {
       if (donations_[k] >= 0) at(in, donations_[k]) = results[k].mutable_bytes().data();
@@ -89,8 +91,9 @@ class PlannedExecutable final : public Executable {
     plan_->run(arena, in, out, state);
     arguments.clear();
     memory.pool->end_of_run();
-    last_run_ = {state.flops, state.traffic,
-                 std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count()};
+    last_run_ = {
+        state.flops, state.traffic,
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count()};
     count_run();
     return results;
   }
@@ -115,8 +118,8 @@ class PlannedExecutable final : public Executable {
     world_.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
     for (int rank = 0; rank < world_.size(); ++rank)
       require(at(all, 2 * rank) == all[0] && at(all, 2 * rank + 1) == all[1],
-              "ranks run different programs: rank 0 begins execution {} of {:016x}, rank {} execution {} of {:016x}", all[0], all[1],
-              rank, at(all, 2 * rank), at(all, 2 * rank + 1));
+              "ranks run different programs: rank 0 begins execution {} of {:016x}, rank {} execution {} of {:016x}",
+              all[0], all[1], rank, at(all, 2 * rank), at(all, 2 * rank + 1));
   }
 
   // A fresh array per result, or the donated argument's own when no one else holds it (else a copy of it).
@@ -147,10 +150,14 @@ class PlannedExecutable final : public Executable {
     all.count("FlopsExecuted", static_cast<std::int64_t>(last_run_.flops));
     const TrafficCounters& traffic = last_run_.traffic;
     const std::pair<std::string_view, std::int64_t> kinds[] = {
-        {"CollectiveBytes::all-gather", traffic.all_gather},     {"CollectiveBytes::reduce-scatter", traffic.reduce_scatter},
-        {"CollectiveBytes::all-reduce", traffic.all_reduce},     {"CollectiveBytes::all-to-all", traffic.all_to_all},
-        {"CollectiveBytes::collective-permute", traffic.permute}, {"CollectiveBytes::collective-broadcast", traffic.broadcast},
-        {"CollectiveBytes::through-mpi", traffic.mpi_payload},   {"CollectiveCalls", traffic.calls}};
+        {"CollectiveBytes::all-gather", traffic.all_gather},
+        {"CollectiveBytes::reduce-scatter", traffic.reduce_scatter},
+        {"CollectiveBytes::all-reduce", traffic.all_reduce},
+        {"CollectiveBytes::all-to-all", traffic.all_to_all},
+        {"CollectiveBytes::collective-permute", traffic.permute},
+        {"CollectiveBytes::collective-broadcast", traffic.broadcast},
+        {"CollectiveBytes::through-mpi", traffic.mpi_payload},
+        {"CollectiveCalls", traffic.calls}};
     for (const auto& [name, amount] : kinds)
       if (amount > 0) all.count(name, amount);
     for (const std::string& op : fallbacks_) all.count("fallback::" + op);

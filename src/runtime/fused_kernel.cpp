@@ -60,7 +60,11 @@ class FusedKernel final : public Kernel {
 class TileBuilder {
  public:
   TileBuilder(const Program& program, const Schedule& schedule, const Step& step, bool reference)
-      : program_(program), computation_(program[schedule.computation]), schedule_(schedule), step_(step), reference_(reference) {
+      : program_(program),
+        computation_(program[schedule.computation]),
+        schedule_(schedule),
+        step_(step),
+        reference_(reference) {
     tile_.element_count = computation_[step.instructions.front()].type.element_count();
   }
 
@@ -74,7 +78,6 @@ class TileBuilder {
   }
 
  private:
-
   [[nodiscard]] const Access& access(Id id) const { return at(schedule_.access, id).front(); }
 
   void find_last_uses() {
@@ -277,12 +280,12 @@ class TileBuilder {
   TileProgram tile_;
   FusedStep out_;
   std::vector<int> member_of_;
-  std::map<Id, int> last_use_;          // of a source, by member index
-  std::map<BufferId, int> last_read_;   // of a buffer read from outside, by member index
+  std::map<Id, int> last_use_;         // of a source, by member index
+  std::map<BufferId, int> last_read_;  // of a buffer read from outside, by member index
   std::map<Id, int> value_slot_;
   std::vector<std::pair<std::tuple<int, std::int64_t, std::optional<View>>, int>> loaded_;
   std::vector<TileStep> moves_;
-  std::vector<Id> kept_;                // registers not (or no more) to be given back
+  std::vector<Id> kept_;  // registers not (or no more) to be given back
   std::map<std::int64_t, std::vector<std::int64_t>> free_registers_;
   std::vector<std::int64_t> register_bytes_;
 };

@@ -18,8 +18,9 @@ std::int64_t index_at(DType dtype, const std::byte* data, std::int64_t i) {
     if constexpr (is_integer(kDTypeOf<T>)) {
       const T value = reinterpret_cast<const T*>(data)[i];
       if constexpr (std::is_same_v<T, std::uint64_t>)
-        return value > static_cast<T>(std::numeric_limits<std::int64_t>::max()) ? std::numeric_limits<std::int64_t>::max()
-                                                                                : static_cast<std::int64_t>(value);
+        return value > static_cast<T>(std::numeric_limits<std::int64_t>::max())
+                   ? std::numeric_limits<std::int64_t>::max()
+                   : static_cast<std::int64_t>(value);
       else
         return static_cast<std::int64_t>(value);
     } else {
@@ -47,7 +48,8 @@ class WindowStart {
   [[nodiscard]] std::int64_t offset(const KernelArgs& args) const {
     std::int64_t out = 0;
     for (int d = 0; d < isize(types_); ++d)
-      out += std::clamp<std::int64_t>(index_at(at(types_, d), at(args.in, first_ + d), 0), 0, at(limits_, d)) * at(strides_, d);
+      out += std::clamp<std::int64_t>(index_at(at(types_, d), at(args.in, first_ + d), 0), 0, at(limits_, d)) *
+             at(strides_, d);
     return out;
   }
 
@@ -115,7 +117,8 @@ struct Attributes {
   std::int64_t index_vector_dim;
 };
 
-Geometry geometry_of(const Attributes& a, const Type& operand, const Type& indices, const Type& result, const Dims& sizes) {
+Geometry geometry_of(const Attributes& a, const Type& operand, const Type& indices, const Type& result,
+                     const Dims& sizes) {
   Geometry out;
   out.index_type = indices.dtype();
   const Dims in_strides = row_major_strides(indices.dims());
@@ -164,7 +167,8 @@ void for_each_window(const Geometry& g, const std::byte* indices, F&& f) {
     for (std::size_t i = 0; i < g.along.size(); ++i) operand += at(batch, g.along[i]) * g.along_strides[i];
     bool inside = true;
     for (std::size_t k = 0; k < g.limits.size(); ++k) {
-      const std::int64_t start = index_at(g.index_type, indices, first + static_cast<std::int64_t>(k) * g.component_stride);
+      const std::int64_t start =
+          index_at(g.index_type, indices, first + static_cast<std::int64_t>(k) * g.component_stride);
       const std::int64_t clamped = std::clamp<std::int64_t>(start, 0, std::max<std::int64_t>(0, g.limits[k]));
       inside = inside && start == clamped && g.limits[k] >= 0;
       operand += clamped * g.component_strides[k];
@@ -225,7 +229,8 @@ T combined(Combiner combiner, T old, T update) {
   } else {
     switch (combiner) {
       case Combiner::kSum: return static_cast<T>(static_cast<std::uint64_t>(old) + static_cast<std::uint64_t>(update));
-      case Combiner::kProduct: return static_cast<T>(static_cast<std::uint64_t>(old) * static_cast<std::uint64_t>(update));
+      case Combiner::kProduct:
+        return static_cast<T>(static_cast<std::uint64_t>(old) * static_cast<std::uint64_t>(update));
       case Combiner::kMin: return std::min(old, update);
       default: return std::max(old, update);
     }
@@ -285,7 +290,9 @@ class ScatterKernel final : public Kernel {
 
 }  // namespace
 
-KernelRef make_dynamic_slice(const OpView& view, const OperandViews&) { return std::make_unique<DynamicSliceKernel>(view); }
+KernelRef make_dynamic_slice(const OpView& view, const OperandViews&) {
+  return std::make_unique<DynamicSliceKernel>(view);
+}
 KernelRef make_dynamic_update_slice(const OpView& view, const OperandViews&) {
   return std::make_unique<DynamicUpdateSliceKernel>(view);
 }

@@ -12,7 +12,8 @@ namespace tessera {
 namespace {
 
 std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 // Names of older releases.
@@ -34,7 +35,8 @@ void Metrics::count(std::string_view counter, std::int64_t amount) {
     counters_.emplace(std::string(counter), amount);
 }
 
-void Metrics::add_sample(std::string_view metric, MetricUnit unit, double value, std::optional<std::int64_t> timestamp_ns) {
+void Metrics::add_sample(std::string_view metric, MetricUnit unit, double value,
+                         std::optional<std::int64_t> timestamp_ns) {
   auto found = metrics_.find(metric);
   if (found == metrics_.end()) found = metrics_.emplace(std::string(metric), MetricData{}).first;
   MetricData& data = found->second;
@@ -100,11 +102,13 @@ std::vector<std::string> performance_advice(const Metrics& all, std::int64_t ste
     for (const std::string_view name : {"CompileTime", "TransferFromDeviceTime"}) {
       const auto data = all.metric_data(name);
       if (data && 2 * data->total_samples > steps)
-        lines.push_back(fmt::format("pt-xla-profiler: {} too frequent: {} counts during {} steps", name, data->total_samples, steps));
+        lines.push_back(fmt::format("pt-xla-profiler: {} too frequent: {} counts during {} steps", name,
+                                    data->total_samples, steps));
     }
   for (const std::string& name : all.executed_fallback_ops())
-    lines.push_back(fmt::format("pt-xla-profiler: Op(s) not lowered: {}, please open a GitHub issue with the above op lowering requests.",
-                                name.substr(name.rfind(':') + 1)));
+    lines.push_back(fmt::format(
+        "pt-xla-profiler: Op(s) not lowered: {}, please open a GitHub issue with the above op lowering requests.",
+        name.substr(name.rfind(':') + 1)));
   return lines;
 }
 

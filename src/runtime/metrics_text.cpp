@@ -50,9 +50,10 @@ void append_metric(std::string& out, const std::string& name, const MetricData& 
     retained += sample.value;
     sorted.push_back(sample.value);
   }
-  const double window = data.samples.empty()
-                            ? 0
-                            : static_cast<double>(data.samples.back().timestamp_ns - data.samples.front().timestamp_ns) * 1e-9;
+  const double window =
+      data.samples.empty()
+          ? 0
+          : static_cast<double>(data.samples.back().timestamp_ns - data.samples.front().timestamp_ns) * 1e-9;
   if (window > 0) {
     out += fmt::format("  ValueRate: {} / second\n", format_value(data.unit, retained / window));
     out += fmt::format("  Rate: {:.6g} / second\n", static_cast<double>(data.samples.size()) / window);
@@ -99,7 +100,8 @@ std::string Metrics::report() const {
   return out;
 }
 
-std::string Metrics::short_report(const std::vector<std::string>& counters, const std::vector<std::string>& names) const {
+std::string Metrics::short_report(const std::vector<std::string>& counters,
+                                  const std::vector<std::string>& names) const {
   static const std::vector<std::string> kCounters = {"CachedCompile", "MarkStep", "UncachedCompile"};
   static const std::vector<std::string> kMetrics = {"CompileTime", "ExecuteTime", "ExecuteReplicatedTime",
                                                     "TransferToDeviceTime", "TransferFromDeviceTime"};

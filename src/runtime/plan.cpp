@@ -17,7 +17,11 @@ void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
 class KernelStep final : public PlanStep {
  public:
   KernelStep(KernelRef kernel, std::vector<BufferId> in, std::vector<BufferId> out)
-      : kernel_(std::move(kernel)), in_(std::move(in)), out_(std::move(out)), in_pointers_(in_.size()), out_pointers_(out_.size()) {}
+      : kernel_(std::move(kernel)),
+        in_(std::move(in)),
+        out_(std::move(out)),
+        in_pointers_(in_.size()),
+        out_pointers_(out_.size()) {}
   void run(const Frame& frame) const override {
     for (std::size_t i = 0; i < in_.size(); ++i) in_pointers_[i] = frame[in_[i]];
     for (std::size_t i = 0; i < out_.size(); ++i) out_pointers_[i] = frame[out_[i]];
@@ -41,11 +45,6 @@ class DeviceIdStep final : public PlanStep {
   BufferId out_;
   std::uint32_t value_;
 };
-
-double flops_of(const OpView& view) {
-  if (view.op.flops != nullptr) return view.op.flops(view);
-  return view.op.elementwise && view.result.is_array() ? static_cast<double>(view.result.element_count()) : 0;
-}
 
 }  // namespace
 
@@ -89,7 +88,8 @@ void Plan::add_step(CompileContext& context, const Step& step) {
   const Id id = step.instructions.front();
   const Instruction& instruction = computation[id];
   double flops = 0;
-  for (const Id member : step.instructions) flops += flops_of(view_of(context.program, computation, computation[member]));
+  for (const Id member : step.instructions)
+    flops += flops_of(view_of(context.program, computation, computation[member]));
   std::unique_ptr<PlanStep> made;
   KernelRef kernel;
   const Role role = instruction.op->role;
@@ -104,7 +104,8 @@ void Plan::add_step(CompileContext& context, const Step& step) {
     made = make_control_step(context, *schedule_, step);
     flops = 0;  // counted by what they call
   } else if (role == Role::kPartitionId) {
-    made = std::make_unique<DeviceIdStep>(at(schedule_->access, id).front().buffer, static_cast<std::uint32_t>(context.world.rank()));
+    made = std::make_unique<DeviceIdStep>(at(schedule_->access, id).front().buffer,
+                                          static_cast<std::uint32_t>(context.world.rank()));
   } else if (instruction.type.byte_size() == 0 && !instruction.op->side_effect) {
     return;  // tokens and arrays without elements
   } else {
@@ -123,14 +124,16 @@ void Plan::add_step(CompileContext& context, const Step& step) {
       context.fallbacks.emplace_back(instruction.op->name);
     }
     context.workspace_bytes = std::max(context.workspace_bytes, kernel->workspace_bytes());
-    made = std::make_unique<KernelStep>(std::move(kernel), operand_buffers(*schedule_, instruction), result_buffers(*schedule_, id));
+    made = std::make_unique<KernelStep>(std::move(kernel), operand_buffers(*schedule_, instruction),
+                                        result_buffers(*schedule_, id));
   }
   steps_.push_back(std::move(made));
   flops_.push_back(flops);
   names_.push_back(instruction.name);
 }
 
-void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::span<std::byte* const> results, RunState& state) {
+void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::span<std::byte* const> results,
+               RunState& state) {
   for (std::size_t b = 0; b < pointers_.size(); ++b) {
     const Buffer& buffer = schedule_->buffers[b];
     switch (buffer.place) {

@@ -41,8 +41,8 @@ struct CompileContext {
   const Program& program;
   ProcessGroup& world;
   const CompileOptions& options;
-  std::int64_t workspace_bytes = 0;        // grows to the most any kernel needs
-  std::int64_t sequence = 0;               // of the collectives, for the watchdog's labels
+  std::int64_t workspace_bytes = 0;         // grows to the most any kernel needs
+  std::int64_t sequence = 0;                // of the collectives, for the watchdog's labels
   std::vector<std::string> fallbacks = {};  // ops that run by reference evaluation
 };
 
@@ -50,7 +50,8 @@ class Plan {
  public:
   Plan(CompileContext& context, std::shared_ptr<const Schedule> schedule);
   /// `arena` has the schedule's arena_bytes; `parameters` and `results` one pointer per leaf.
-  void run(std::byte* arena, std::span<std::byte* const> parameters, std::span<std::byte* const> results, RunState& state);
+  void run(std::byte* arena, std::span<std::byte* const> parameters, std::span<std::byte* const> results,
+           RunState& state);
   [[nodiscard]] const Schedule& schedule() const { return *schedule_; }
 
  private:
@@ -58,13 +59,13 @@ class Plan {
   void deliver() const;
 
   std::shared_ptr<const Schedule> schedule_;
-  std::vector<Literal> constants_;              // by the order of constant buffers
-  std::vector<const std::byte*> constant_of_;   // by BufferId; null for others
+  std::vector<Literal> constants_;             // by the order of constant buffers
+  std::vector<const std::byte*> constant_of_;  // by BufferId; null for others
   std::vector<std::unique_ptr<PlanStep>> steps_;
-  std::vector<double> flops_;                   // per step, of one execution
-  std::vector<std::string> names_;              // per step, for messages
+  std::vector<double> flops_;       // per step, of one execution
+  std::vector<std::string> names_;  // per step, for messages
   std::vector<std::int64_t> result_bytes_;
-  std::vector<std::byte*> pointers_;            // of the run under way
+  std::vector<std::byte*> pointers_;  // of the run under way
   std::vector<std::byte*> results_;
 };
 

@@ -45,12 +45,14 @@ void for_each_offset(const std::vector<Axis>& axes, F&& f, std::size_t depth = 0
     f(offset);
     return;
   }
-  for (std::int64_t i = 0; i < axes[depth].size; ++i) for_each_offset(axes, f, depth + 1, offset + i * axes[depth].stride);
+  for (std::int64_t i = 0; i < axes[depth].size; ++i)
+    for_each_offset(axes, f, depth + 1, offset + i * axes[depth].stride);
 }
 
 class ReduceKernel final : public Kernel {
  public:
-  ReduceKernel(const OpView& view, ReduceOp op) : dtype_(view.result.dtype()), is_extremum_(op == ReduceOp::kMin || op == ReduceOp::kMax) {
+  ReduceKernel(const OpView& view, ReduceOp op)
+      : dtype_(view.result.dtype()), is_extremum_(op == ReduceOp::kMin || op == ReduceOp::kMax) {
     const auto& set = kernels::kernel_set();
     row_ = set.reduce_row[static_cast<int>(op)][static_cast<int>(dtype_)];
     columns_ = set.reduce_columns[static_cast<int>(op)][static_cast<int>(dtype_)];
@@ -63,8 +65,10 @@ class ReduceKernel final : public Kernel {
       const bool is_reduced = std::find(reduced.begin(), reduced.end(), d) != reduced.end();
       auto& axes = is_reduced ? reduced_ : kept_;
       const bool follows = !(kept_.empty() && reduced_.empty()) && last_was_reduced == is_reduced;
-      if (follows) axes.back() = {axes.back().size * at(dims, d), at(strides, d)};
-      else axes.push_back({at(dims, d), at(strides, d)});
+      if (follows)
+        axes.back() = {axes.back().size * at(dims, d), at(strides, d)};
+      else
+        axes.push_back({at(dims, d), at(strides, d)});
       last_was_reduced = is_reduced;
     }
     inner_is_reduced_ = last_was_reduced;
@@ -79,8 +83,10 @@ class ReduceKernel final : public Kernel {
 
   void run(const KernelArgs& args) const override {
     visit_dtype(dtype_, [&]<class T>() {
-      if (is_extremum_) fold<T, Accumulator<T, true>>(args);
-      else fold<T, Accumulator<T, false>>(args);
+      if (is_extremum_)
+        fold<T, Accumulator<T, true>>(args);
+      else
+        fold<T, Accumulator<T, false>>(args);
     });
   }
 
@@ -90,9 +96,12 @@ class ReduceKernel final : public Kernel {
     const T* in = reinterpret_cast<const T*>(args.in[0]);
     T* out = reinterpret_cast<T*>(args.out[0]);
     const auto init = static_cast<A>(*reinterpret_cast<const T*>(args.in[1]));
-    if (input_is_empty_) std::fill_n(out, result_count_, static_cast<T>(init));
-    else if (inner_is_reduced_) fold_rows<T, A>(in, out, init);
-    else fold_columns<T, A>(in, out, init);
+    if (input_is_empty_)
+      std::fill_n(out, result_count_, static_cast<T>(init));
+    else if (inner_is_reduced_)
+      fold_rows<T, A>(in, out, init);
+    else
+      fold_columns<T, A>(in, out, init);
   }
   template <class T, class A>
   void fold_rows(const T* in, T* out, A init) const {
@@ -110,7 +119,8 @@ class ReduceKernel final : public Kernel {
       for (std::int64_t start = 0; start < inner_; start += kBlock) {
         const std::int64_t count = std::min(kBlock, inner_ - start);
         std::fill_n(totals.begin(), count, init);
-        for_each_offset(reduced_, [&](std::int64_t reduced) { columns_(in + kept + reduced + start, count, totals.data()); });
+        for_each_offset(reduced_,
+                        [&](std::int64_t reduced) { columns_(in + kept + reduced + start, count, totals.data()); });
         for (std::int64_t i = 0; i < count; ++i) *out++ = static_cast<T>(at(totals, i));
       }
     });
@@ -120,9 +130,9 @@ class ReduceKernel final : public Kernel {
   bool is_extremum_;
   kernels::ReduceRowFunction row_ = nullptr;
   kernels::ReduceColumnsFunction columns_ = nullptr;
-  std::vector<Axis> kept_;     // outside the innermost
+  std::vector<Axis> kept_;  // outside the innermost
   std::vector<Axis> reduced_;
-  std::int64_t inner_ = 1;     // contiguous elements, kept or reduced
+  std::int64_t inner_ = 1;  // contiguous elements, kept or reduced
   bool inner_is_reduced_ = false;
   bool input_is_empty_ = false;
   std::int64_t result_count_ = 0;

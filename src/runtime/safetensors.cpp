@@ -65,7 +65,8 @@ Entry read_entry(const std::string& name, const json& value, std::uint64_t data_
     bytes *= n;
     dims.push_back(static_cast<std::int64_t>(n));
   }
-  require(bytes == entry.end - entry.begin, "the shape needs {} bytes, data_offsets give {}", bytes, entry.end - entry.begin);
+  require(bytes == entry.end - entry.begin, "the shape needs {} bytes, data_offsets give {}", bytes,
+          entry.end - entry.begin);
   entry.type = Type::array(dtype, std::move(dims));
   return entry;
 }
@@ -111,7 +112,8 @@ SafetensorsFile parse(std::span<const std::byte> bytes) {
     require(entry.begin == end, "tensor {} starts at {}, the one before ends at {}", entry.name, entry.begin, end);
     end = entry.end;
     Literal value(entry.type);
-    if (entry.end > entry.begin) std::memcpy(value.mutable_bytes().data(), data.data() + entry.begin, entry.end - entry.begin);
+    if (entry.end > entry.begin)
+      std::memcpy(value.mutable_bytes().data(), data.data() + entry.begin, entry.end - entry.begin);
     if (entry.type.dtype() == DType::kPred)  // any byte but 0 and 1 would be no bool
       for (std::byte& byte : value.mutable_bytes()) byte = byte != std::byte{0} ? std::byte{1} : std::byte{0};
     file.tensors.emplace_back(entry.name, std::move(value));
@@ -154,7 +156,9 @@ std::vector<std::byte> print_safetensors(const SafetensorsFile& file) {
     require(value.type().is_array(), "safetensors: {} is {}, only arrays can be written", name, value.type().str());
     require(!header.contains(name), "safetensors: two tensors are named {}", name);
     const std::uint64_t size = value.bytes().size();
-    header[name] = {{"dtype", word_of(value.type().dtype())}, {"shape", value.type().dims()}, {"data_offsets", {offset, offset + size}}};
+    header[name] = {{"dtype", word_of(value.type().dtype())},
+                    {"shape", value.type().dims()},
+                    {"data_offsets", {offset, offset + size}}};
     offset += size;
   }
   std::string text = header.dump();

@@ -8,14 +8,15 @@ namespace tessera {
 namespace {
 
 template <class Word>
-void copy_words(std::byte* to, std::int64_t to_stride, const std::byte* from, std::int64_t from_stride, std::int64_t count) {
+void copy_words(std::byte* to, std::int64_t to_stride, const std::byte* from, std::int64_t from_stride,
+                std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i, to += to_stride, from += from_stride) std::memcpy(to, from, sizeof(Word));
 }
 
 // out[i][j] = in[j][i] over rows x columns; in steps by `from` along i's neighbours, out is contiguous along j.
 template <class Word>
-void transpose_words(std::byte* to, std::int64_t to_row, const std::byte* from, std::int64_t from_column, std::int64_t rows,
-                     std::int64_t columns) {
+void transpose_words(std::byte* to, std::int64_t to_row, const std::byte* from, std::int64_t from_column,
+                     std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t kBlock = 16;
   for (std::int64_t i0 = 0; i0 < rows; i0 += kBlock)
     for (std::int64_t j0 = 0; j0 < columns; j0 += kBlock) {

@@ -68,7 +68,8 @@ class Runner {
         for (int i = 0; i < step.in_count; ++i) tile.in[i] = at(pointers_, step.in[i]);
         step.function(tile);
       } else if (step.move_bytes > 0) {
-        std::memmove(at(pointers_, step.out), at(pointers_, step.in[0]), static_cast<std::size_t>(count * step.move_bytes));
+        std::memmove(at(pointers_, step.out), at(pointers_, step.in[0]),
+                     static_cast<std::size_t>(count * step.move_bytes));
       } else {
         run_reference(step, count);
       }
@@ -115,7 +116,8 @@ class Runner {
       }
     }
   }
-  static void copy_run(const TileLoad& load, std::byte* to, const std::byte* from, std::int64_t count, std::int64_t stride) {
+  static void copy_run(const TileLoad& load, std::byte* to, const std::byte* from, std::int64_t count,
+                       std::int64_t stride) {
     if (stride == 1)
       std::memcpy(to, from, static_cast<std::size_t>(count * load.element_bytes));
     else if (stride == 0)

@@ -14,7 +14,7 @@ namespace tessera {
 /// What fills a register at the start of a tile.
 struct TileLoad {
   int slot = -1;
-  int input = -1;                // of the kernel's inputs; -1: an iota
+  int input = -1;  // of the kernel's inputs; -1: an iota
   std::int64_t element_bytes = 4;
   // Merged dims of the view: sizes and strides in elements, and the offset of its first element.
   Dims dims;
@@ -39,8 +39,8 @@ struct TileStep {
 };
 
 struct TileSlot {
-  int input = -1;         // the kernel's input, or
-  int output = -1;        // output that it is read from or written to; neither: a register
+  int input = -1;   // the kernel's input, or
+  int output = -1;  // output that it is read from or written to; neither: a register
   std::int64_t element_bytes = 4;
   std::int64_t register_index = -1;
 };

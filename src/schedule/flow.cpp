@@ -175,7 +175,8 @@ class FlowBuilder {
       const auto [first, last] = flow_.slot_range(operand);
       for (int s = first; s < last; ++s) {
         const Id source = at(flow_.slots, at(flow_.slots, s).origin).id;
-        if (at(flow_.in_memory, source) && std::find(waits.begin(), waits.end(), source) == waits.end()) waits.push_back(source);
+        if (at(flow_.in_memory, source) && std::find(waits.begin(), waits.end(), source) == waits.end())
+          waits.push_back(source);
       }
     }
   }

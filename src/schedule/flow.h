@@ -24,15 +24,15 @@ struct Slot {
 struct Flow {
   const Program* program = nullptr;
   const Computation* computation = nullptr;
-  std::vector<OpView> views;          // per instruction
-  std::vector<OpKind> kinds;          // per instruction
-  std::vector<int> first_slot;        // per instruction
+  std::vector<OpView> views;    // per instruction
+  std::vector<OpKind> kinds;    // per instruction
+  std::vector<int> first_slot;  // per instruction
   std::vector<Slot> slots;
-  std::vector<bool> in_memory;        // per instruction: computed by a step of its own or of a group
-  std::vector<std::vector<int>> reads;      // per instruction in_memory: the origin slots it needs, each once
-  std::vector<std::vector<Id>> consumers;   // per origin slot: who reads it, in id order
-  std::vector<bool> is_result;        // per origin slot: (part of) the root
-  std::vector<std::vector<Id>> waits;       // per instruction: in_memory instructions it waits for through control edges
+  std::vector<bool> in_memory;             // per instruction: computed by a step of its own or of a group
+  std::vector<std::vector<int>> reads;     // per instruction in_memory: the origin slots it needs, each once
+  std::vector<std::vector<Id>> consumers;  // per origin slot: who reads it, in id order
+  std::vector<bool> is_result;             // per origin slot: (part of) the root
+  std::vector<std::vector<Id>> waits;      // per instruction: in_memory instructions it waits for through control edges
 
   [[nodiscard]] const Slot& slot(Id id, int leaf = 0) const { return at(slots, at(first_slot, id) + leaf); }
   [[nodiscard]] int origin_of(Id id, int leaf = 0) const { return slot(id, leaf).origin; }

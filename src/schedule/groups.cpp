@@ -92,7 +92,8 @@ class Grouper {
     }
     // A control edge out of a group pins it to its place.
     std::erase_if(together, [&](int group) {
-      return std::any_of(at(groups_, group).begin(), at(groups_, group).end(), [&](Id member) { return is_awaited(member); });
+      return std::any_of(at(groups_, group).begin(), at(groups_, group).end(),
+                         [&](Id member) { return is_awaited(member); });
     });
     while (std::erase_if(together, reads_members) > 0) {
     }

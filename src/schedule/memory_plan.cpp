@@ -66,7 +66,8 @@ Placement place_by_time(const std::vector<Interval>& intervals) {
     if (bytes == 0) continue;
     std::erase_if(live, [&](std::size_t j) { return intervals[j].last < intervals[i].first; });
     occupied.clear();
-    for (const std::size_t j : live) occupied.emplace_back(out.offsets[j], out.offsets[j] + aligned(intervals[j].bytes));
+    for (const std::size_t j : live)
+      occupied.emplace_back(out.offsets[j], out.offsets[j] + aligned(intervals[j].bytes));
     out.offsets[i] = tightest_gap(occupied, bytes);
     out.total = std::max(out.total, out.offsets[i] + bytes);
     live.insert(std::upper_bound(live.begin(), live.end(), i,

@@ -19,8 +19,8 @@ int leaf_of(const Type& type, const Dims& path) {
   int leaf = 0;
   Type here = type;
   for (const auto index : path) {
-    require(here.is_tuple() && index >= 0 && index < isize(here.elements()), "alias {{{}}} does not fit {}", join(path, ","),
-            type.str());
+    require(here.is_tuple() && index >= 0 && index < isize(here.elements()), "alias {{{}}} does not fit {}",
+            join(path, ","), type.str());
     for (std::int64_t k = 0; k < index; ++k) leaf += at(here.elements(), k).leaf_count();
     const Type next = at(here.elements(), index);
     here = next;
@@ -127,17 +127,19 @@ class Planner {
     return out;
   }
   void add_alias(const Alias& alias) {
-    require(alias.parameter >= 0 && alias.parameter < isize(computation_.parameters), "alias of parameter {}: there are {}",
-            alias.parameter, computation_.parameters.size());
+    require(alias.parameter >= 0 && alias.parameter < isize(computation_.parameters),
+            "alias of parameter {}: there are {}", alias.parameter, computation_.parameters.size());
     int leaf = leaf_of(computation_[at(computation_.parameters, alias.parameter)].type, alias.parameter_index);
     for (std::int64_t p = 0; p < alias.parameter; ++p) leaf += flow_.leaf_count(at(computation_.parameters, p));
     const int result = leaf_of(computation_.root_type(), alias.output);
     const Type& given = at(flow_.slots, at(parameter_slots_, leaf)).type;
     const Type& made = flow_.slot(computation_.root, result).type;
-    require(given.is_array() && made.is_array() && given.dtype() == made.dtype() && given.byte_size() == made.byte_size(),
-            "alias of result {} ({}) and parameter {} ({}): the types differ", result,
-            made.str(), alias.parameter, given.str());
-    require(std::find(partner_.begin(), partner_.end(), leaf) == partner_.end(), "parameter {} is aliased twice", alias.parameter);
+    require(
+        given.is_array() && made.is_array() && given.dtype() == made.dtype() && given.byte_size() == made.byte_size(),
+        "alias of result {} ({}) and parameter {} ({}): the types differ", result, made.str(), alias.parameter,
+        given.str());
+    require(std::find(partner_.begin(), partner_.end(), leaf) == partner_.end(), "parameter {} is aliased twice",
+            alias.parameter);
     at(partner_, result) = leaf;
   }
 
@@ -176,9 +178,8 @@ class Planner {
   bool needs_buffer(int slot, const Step& step) const {
     if (!step.fused || at(flow_.is_result, slot)) return true;
     const auto& readers = at(flow_.consumers, slot);
-    return std::any_of(readers.begin(), readers.end(), [&](Id reader) {
-      return at(step_of_, reader) != at(step_of_, step.instructions.front());
-    });
+    return std::any_of(readers.begin(), readers.end(),
+                       [&](Id reader) { return at(step_of_, reader) != at(step_of_, step.instructions.front()); });
   }
 
   void give_buffer(int slot, int t) {
@@ -306,11 +307,11 @@ class Planner {
   Schedule out_;
   int end_ = 0;
   std::vector<int> step_of_;
-  std::vector<int> last_read_;         // per origin slot; end_ for results
-  std::vector<BufferId> buffer_of_;    // per origin slot
-  std::vector<int> parameter_slots_;   // per parameter leaf
-  std::vector<int> partner_;           // per result leaf: the parameter leaf whose buffer it should take
-  std::vector<int> result_leaf_;       // per origin slot: the result leaf it is written for
+  std::vector<int> last_read_;                // per origin slot; end_ for results
+  std::vector<BufferId> buffer_of_;           // per origin slot
+  std::vector<int> parameter_slots_;          // per parameter leaf
+  std::vector<int> partner_;                  // per result leaf: the parameter leaf whose buffer it should take
+  std::vector<int> result_leaf_;              // per origin slot: the result leaf it is written for
   std::set<std::pair<BufferId, int>> taken_;  // overwritten in a step
 };
 

@@ -14,7 +14,8 @@ bool parts_are_contiguous(const Dims& dims, std::int64_t dim) {
 namespace {
 
 std::int64_t collective_scratch(const OpView& view) {
-  const bool has_dims = view.op.name == "all-gather" || view.op.name == "reduce-scatter" || view.op.name == "all-to-all";
+  const bool has_dims =
+      view.op.name == "all-gather" || view.op.name == "reduce-scatter" || view.op.name == "all-to-all";
   if (!has_dims) return 0;
   const auto& attributes = view.as<CollectiveAttributes>();
   std::int64_t most = 0;

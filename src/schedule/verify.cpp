@@ -13,7 +13,9 @@ using schedule::OpKind;
 class Shadow {
  public:
   Shadow(const Program& program, const Schedule& plan)
-      : plan_(plan), computation_(program[plan.computation]), flow_(schedule::analyze_flow(program, computation_, plan.options)) {
+      : plan_(plan),
+        computation_(program[plan.computation]),
+        flow_(schedule::analyze_flow(program, computation_, plan.options)) {
     holds_.assign(plan.buffers.size(), -1);
   }
 
@@ -72,7 +74,8 @@ class Shadow {
   void check_bounds() const {
     for (const Buffer& buffer : plan_.buffers)
       if (buffer.place == Place::kArena)
-        ensure(buffer.offset >= 0 && buffer.offset % kBufferAlignment == 0 && buffer.offset + buffer.bytes <= plan_.arena_bytes,
+        ensure(buffer.offset >= 0 && buffer.offset % kBufferAlignment == 0 &&
+                   buffer.offset + buffer.bytes <= plan_.arena_bytes,
                "schedule: a buffer at {} of {} bytes is not within the arena of {}", buffer.offset, buffer.bytes,
                plan_.arena_bytes);
   }

@@ -37,8 +37,8 @@ double rounding(DType dtype) {
       const double y = element_as_double(b, i);
       if (x == y || (std::isnan(x) && std::isnan(y))) continue;
       if (step == 0 || !(std::fabs(x - y) <= units * step * std::max(1.0, std::fabs(y))))
-        return ::testing::AssertionFailure() << "leaf " << leaf << " element " << i << " of " << a.type().str() << ": " << x
-                                             << " instead of " << y;
+        return ::testing::AssertionFailure()
+               << "leaf " << leaf << " element " << i << " of " << a.type().str() << ": " << x << " instead of " << y;
     }
   }
   return ::testing::AssertionSuccess();
@@ -57,9 +57,12 @@ Literal random_literal(const Type& type, unsigned seed, double low, double high)
   visit_dtype(type.dtype(), [&]<class T>() {
     for (T& element : out.mutable_data<T>()) {
       const double value = draw(random);
-      if constexpr (kDTypeOf<T> == DType::kPred) element = value > 0;
-      else if constexpr (is_float(kDTypeOf<T>)) element = static_cast<T>(value);
-      else element = static_cast<T>(static_cast<std::int64_t>(std::floor(value * 4)));
+      if constexpr (kDTypeOf<T> == DType::kPred)
+        element = value > 0;
+      else if constexpr (is_float(kDTypeOf<T>))
+        element = static_cast<T>(value);
+      else
+        element = static_cast<T>(static_cast<std::int64_t>(std::floor(value * 4)));
     }
   });
   return out;
@@ -67,7 +70,8 @@ Literal random_literal(const Type& type, unsigned seed, double low, double high)
 
 std::vector<Literal> random_arguments(const Program& program, unsigned seed) {
   std::vector<Literal> out;
-  for (const Type& type : program.entry_computation().parameter_types()) out.push_back(random_literal(type, seed += 17));
+  for (const Type& type : program.entry_computation().parameter_types())
+    out.push_back(random_literal(type, seed += 17));
   return out;
 }
 

@@ -27,7 +27,8 @@ void expect_as_lockstep(const std::string& text, int count) {
   run_virtual_ranks(count, [&](ProcessGroup& world) {
     at(got, world.rank()) = run_program(program, world, at(arguments, world.rank()));
   });
-  for (int device = 0; device < count; ++device) EXPECT_TRUE(close(at(got, device), at(expected, device), 32)) << "device " << device;
+  for (int device = 0; device < count; ++device)
+    EXPECT_TRUE(close(at(got, device), at(expected, device), 32)) << "device " << device;
 }
 
 std::string header(int count) { return fmt::format("HloModule local, num_partitions={}\n", count); }
@@ -42,7 +43,8 @@ TEST(CollectivesOnRanks, GatherScatterReduceAndExchangeAlongEveryDim) {
   for (const int n : {1, 2, 3, 4, 6}) {
     SCOPED_TRACE(n);
     const std::string all = fmt::format("channel_id=1, replica_groups=[1,{}]<=[{}], use_global_device_ids=true", n, n);
-    expect_as_lockstep(header(n) + kAdd + fmt::format(R"(ENTRY %main {{
+    expect_as_lockstep(header(n) + kAdd +
+                           fmt::format(R"(ENTRY %main {{
   %x = f32[3,5] parameter(0)
   %y = f32[12,60] parameter(1)
   %g0 = f32[{0},5] all-gather(%x), {2}, dimensions={{0}}
@@ -54,7 +56,9 @@ TEST(CollectivesOnRanks, GatherScatterReduceAndExchangeAlongEveryDim) {
   %t1 = f32[12,60] all-to-all(%y), {2}, dimensions={{1}}
   %p = u32[] partition-id()
   ROOT %out = (f32[{0},5], f32[3,{1}], f32[{3},60], f32[12,{4}], f32[3,5], f32[12,60], f32[12,60], u32[]) tuple(%g0, %g1, %r0, %r1, %a, %t0, %t1, %p)
-}})", 3 * n, 5 * n, all, 12 / n, 60 / n), n);
+}})",
+                                       3 * n, 5 * n, all, 12 / n, 60 / n),
+                       n);
   }
 }
 
@@ -67,7 +71,8 @@ TEST(CollectivesOnRanks, SubgroupsInAnyOrderAndPermutes) {
   %p = f32[4] collective-permute(%x), channel_id=4, source_target_pairs={{0,3},{3,5},{5,1}}
   %b = f32[4] collective-broadcast(%x), channel_id=5, replica_groups={{2,0},{5,4}}, use_global_device_ids=true
   ROOT %out = (f32[12], f32[8], f32[4], f32[4], f32[4]) tuple(%g, %h, %s, %p, %b)
-})", 6);
+})",
+                     6);
 }
 
 TEST(CollectivesOnRanks, LoopsThatHoldCollectivesAgree) {
@@ -94,7 +99,8 @@ ENTRY %main (x: f32[6]) -> (s32[], f32[6]) {
   %zero = s32[] constant(0)
   %init = (s32[], f32[6]) tuple(%zero, %x)
   ROOT %while = (s32[], f32[6]) while(%init), condition=%cond, body=%body
-})", 3);
+})",
+                     3);
 }
 
 TEST(CollectivesOnRanks, CountsTheBytesThatTheCollectivesMoved) {
@@ -109,16 +115,18 @@ TEST(CollectivesOnRanks, CountsTheBytesThatTheCollectivesMoved) {
     const auto executable = compile(program, world);
     executable->run(to_device(testing::random_arguments(program, 1)));
     const TrafficCounters& traffic = executable->last_run().traffic;
-    EXPECT_EQ(traffic.all_gather, 3 * 320);      // (g-1)/g of the result
-    EXPECT_EQ(traffic.reduce_scatter, 3 * 80);   // (g-1)/g of the operand
-    EXPECT_EQ(traffic.all_reduce, 2 * 3 * 80);   // 2 (g-1)/g of the operand
+    EXPECT_EQ(traffic.all_gather, 3 * 320);     // (g-1)/g of the result
+    EXPECT_EQ(traffic.reduce_scatter, 3 * 80);  // (g-1)/g of the operand
+    EXPECT_EQ(traffic.all_reduce, 2 * 3 * 80);  // 2 (g-1)/g of the operand
     EXPECT_EQ(metrics().counter_value("CollectiveBytes::all-gather"), 3 * 320);
   });
 }
 
 TEST(CollectivesOnRanks, RanksThatRunDifferentProgramsAreTold) {
   const auto text = [](const char* op) {
-    return header(2) + fmt::format("ENTRY %main (x: f32[4]) -> f32[4] {{\n  %x = f32[4] parameter(0)\n  ROOT %y = f32[4] {}(%x)\n}}", op);
+    return header(2) +
+           fmt::format(
+               "ENTRY %main (x: f32[4]) -> f32[4] {{\n  %x = f32[4] parameter(0)\n  ROOT %y = f32[4] {}(%x)\n}}", op);
   };
   try {
     run_virtual_ranks(2, [&](ProcessGroup& world) {

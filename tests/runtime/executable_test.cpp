@@ -16,7 +16,8 @@ using testing::close;
 using testing::random_arguments;
 using testing::read;
 
-constexpr const char* kUpdate = R"(HloModule update, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }
+constexpr const char* kUpdate =
+    R"(HloModule update, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, may-alias) }
 ENTRY %main (w: f32[64,3], m: f32[64,3], g: f32[64,3]) -> (f32[64,3], f32[64,3], f32[64,3]) {
   %w = f32[64,3] parameter(0)
   %m = f32[64,3] parameter(1)
@@ -195,7 +196,8 @@ ENTRY %main (which: s32[], x: f32[6]) -> (f32[6], f32[6]) {
 })");
   const Literal x = testing::random_literal(Type::array(DType::kF32, {6}), 1);
   for (const std::int32_t which : {0, 1, 7, -1})
-    EXPECT_EQ(run_program(program, *world, {Literal::scalar(which), x}), evaluate(program, {Literal::scalar(which), x})) << which;
+    EXPECT_EQ(run_program(program, *world, {Literal::scalar(which), x}), evaluate(program, {Literal::scalar(which), x}))
+        << which;
 }
 
 TEST(Executable, AnEqualProgramCompilesOnce) {
@@ -223,8 +225,9 @@ TEST(Executable, NamesWhatIsWrongWithItsArguments) {
   };
   EXPECT_EQ(message({}), "update: takes 3 arguments, got 0");
   const Type good = Type::array(DType::kF32, {64, 3});
-  EXPECT_EQ(message({DeviceArray::zeros(good), DeviceArray::zeros(good), DeviceArray::zeros(Type::scalar(DType::kF32))}),
-            "update: argument 2 must be f32[64,3], is f32[]");
+  EXPECT_EQ(
+      message({DeviceArray::zeros(good), DeviceArray::zeros(good), DeviceArray::zeros(Type::scalar(DType::kF32))}),
+      "update: argument 2 must be f32[64,3], is f32[]");
 }
 
 TEST(Executable, RefusesAWorldOfAnotherSizeAndAnUnknownBackend) {

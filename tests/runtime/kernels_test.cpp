@@ -21,8 +21,9 @@ namespace {
 
 using testing::close;
 
-constexpr DType kAllTypes[] = {DType::kPred, DType::kS8,  DType::kS16, DType::kS32,  DType::kS64, DType::kU8, DType::kU16,
-                               DType::kU32,  DType::kU64, DType::kF16, DType::kBF16, DType::kF32, DType::kF64};
+constexpr DType kAllTypes[] = {DType::kPred, DType::kS8,  DType::kS16, DType::kS32, DType::kS64,
+                               DType::kU8,   DType::kU16, DType::kU32, DType::kU64, DType::kF16,
+                               DType::kBF16, DType::kF32, DType::kF64};
 
 // main(parameters of `types`) = f(parameters)
 template <class F>
@@ -30,7 +31,8 @@ Program program_of(const std::vector<Type>& types, F&& f) {
   ProgramBuilder program("kernel");
   Builder main = program.computation("main");
   std::vector<Value> values;
-  for (std::size_t i = 0; i < types.size(); ++i) values.push_back(ops::parameter(main, static_cast<std::int64_t>(i), types[i]));
+  for (std::size_t i = 0; i < types.size(); ++i)
+    values.push_back(ops::parameter(main, static_cast<std::int64_t>(i), types[i]));
   const Value root = f(main, values);
   return program.finish(program.add(std::move(main), root));
 }
@@ -48,8 +50,9 @@ void expect_as_reference(const std::vector<Type>& types, F&& f, double units = 8
 // Values at which kernels go wrong first.
 Literal special_values(DType dtype) {
   const double inf = std::numeric_limits<double>::infinity();
-  const std::vector<double> reals = {0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-40, -1e-40, 1e-8, 3e-4, 88.7, 89, -87.5, -104, 300,
-                                     -300, 3e9, -3e9, 1e20, 3.4e38, inf, -inf, std::nan(""), 7.9, 4.1, 126, 127, 128, 255, 32767.5};
+  const std::vector<double> reals = {0.0,    -0.0, 1,    -1,           0.5,   -0.5, 1.5, 2.5,  -2.5, 1e-40, -1e-40,
+                                     1e-8,   3e-4, 88.7, 89,           -87.5, -104, 300, -300, 3e9,  -3e9,  1e20,
+                                     3.4e38, inf,  -inf, std::nan(""), 7.9,   4.1,  126, 127,  128,  255,   32767.5};
   return visit_dtype(dtype, [&]<class T>() {
     std::vector<T> out;
     if constexpr (is_float(kDTypeOf<T>)) {
@@ -59,13 +62,14 @@ Literal special_values(DType dtype) {
       both.mutable_data<bool>()[1] = true;
       return both;
     } else {
-      for (const std::int64_t x : {0, 1, -1, 2, 3, 7, 31, 32, 63, 64, 100, -100})
-        out.push_back(static_cast<T>(x));
+      for (const std::int64_t x : {0, 1, -1, 2, 3, 7, 31, 32, 63, 64, 100, -100}) out.push_back(static_cast<T>(x));
       out.push_back(std::numeric_limits<T>::max());
       out.push_back(std::numeric_limits<T>::min());
     }
-    if constexpr (kDTypeOf<T> != DType::kPred) return Literal::from<T>({static_cast<std::int64_t>(out.size())}, out);
-    else return Literal();
+    if constexpr (kDTypeOf<T> != DType::kPred)
+      return Literal::from<T>({static_cast<std::int64_t>(out.size())}, out);
+    else
+      return Literal();
   });
 }
 
@@ -135,7 +139,8 @@ TEST(Elementwise, TranscendentalsOfF32AreWithinAFewStepsOverTheirRange) {
   for (int i = -20000; i <= 20000; ++i) x.push_back(static_cast<float>(i) * 0.0051F);
   const Literal values = Literal::from<float>({static_cast<std::int64_t>(x.size())}, x);
   for (const auto op : {ops::exp, ops::log, ops::tanh, ops::logistic, ops::erf, ops::rsqrt}) {
-    const Program program = program_of({values.type()}, [&](Builder&, const std::vector<Value>& v) { return op(v[0]); });
+    const Program program =
+        program_of({values.type()}, [&](Builder&, const std::vector<Value>& v) { return op(v[0]); });
     expect_as_reference(program, {values}, 6);
   }
 }
@@ -144,16 +149,17 @@ TEST(Fused, AChainWithBroadcastsRowsScalarsAndReshapesMatches) {
   for (const Dims& dims : {Dims{3, 5}, Dims{7, 128}, Dims{33, 192}, Dims{2, 5000}, Dims{1, 1}, Dims{0, 4}}) {
     SCOPED_TRACE(join(dims, "x"));
     const Type type = Type::array(DType::kF32, dims);
-    expect_as_reference({type, Type::array(DType::kF32, {dims[1]}), Type::array(DType::kF32, {dims[0]}), Type::scalar(DType::kF32)},
-                        [&](Builder& main, const std::vector<Value>& v) {
-                          const Value x = ops::add(v[0], ops::broadcast(v[1], dims, {1}));
-                          const Value y = ops::multiply(ops::tanh(x), ops::broadcast(v[2], dims, {0}));
-                          const Value flat = ops::reshape(y, {product(dims)});
-                          const Value z = ops::subtract(flat, ops::splat(v[3], {product(dims)}));
-                          const Value mask = ops::compare(z, ops::full(main, z.type(), 0), CompareDirection::kGt);
-                          const Value kept = ops::select(mask, z, ops::negate(z));
-                          return ops::tuple(main, {ops::reshape(kept, dims), x, ops::convert(mask, DType::kS32)});
-                        });
+    expect_as_reference(
+        {type, Type::array(DType::kF32, {dims[1]}), Type::array(DType::kF32, {dims[0]}), Type::scalar(DType::kF32)},
+        [&](Builder& main, const std::vector<Value>& v) {
+          const Value x = ops::add(v[0], ops::broadcast(v[1], dims, {1}));
+          const Value y = ops::multiply(ops::tanh(x), ops::broadcast(v[2], dims, {0}));
+          const Value flat = ops::reshape(y, {product(dims)});
+          const Value z = ops::subtract(flat, ops::splat(v[3], {product(dims)}));
+          const Value mask = ops::compare(z, ops::full(main, z.type(), 0), CompareDirection::kGt);
+          const Value kept = ops::select(mask, z, ops::negate(z));
+          return ops::tuple(main, {ops::reshape(kept, dims), x, ops::convert(mask, DType::kS32)});
+        });
   }
 }
 
@@ -183,18 +189,21 @@ TEST(Fused, ABigGroupStaysRight) {
 }
 
 TEST(Fused, PhiloxBitsAreExact) {
-  expect_as_reference({Type::array(DType::kU32, {2})},
-                      [](Builder&, const std::vector<Value>& v) { return ops::random_bits(v[0], {13, 7, 5}); });
+  expect_as_reference({Type::array(DType::kU32, {2})}, [](Builder&, const std::vector<Value>& v) {
+    return ops::random_bits(v[0], {13, 7, 5});
+  });
 }
 
 TEST(Movement, EveryElementWidthThroughEveryOp) {
   for (const DType dtype : {DType::kPred, DType::kBF16, DType::kS32, DType::kF64}) {
     SCOPED_TRACE(dtype_name(dtype));
-    expect_as_reference({Type::array(dtype, {3, 5, 17}), Type::scalar(dtype)}, [&](Builder& main, const std::vector<Value>& v) {
+    expect_as_reference({Type::array(dtype, {3, 5, 17}), Type::scalar(dtype)}, [&](Builder& main,
+                                                                                   const std::vector<Value>& v) {
       const Value padded = ops::pad(v[0], v[1], {{1, 2, 1}, {-1, 3, 0}, {2, -4, 2}});
-      return ops::tuple(main, {ops::transpose(v[0], {2, 0, 1}), ops::transpose(v[0], {1, 2, 0}), ops::reverse(v[0], {0, 2}),
-                               ops::concatenate({v[0], ops::slice_dim(v[0], 1, 1, 3), v[0]}, 1), padded,
-                               ops::slice(v[0], {{0, 3, 2}, {1, 5, 3}, {2, 17, 4}}), ops::broadcast(v[0], {3, 2, 5, 17}, {0, 2, 3})});
+      return ops::tuple(
+          main, {ops::transpose(v[0], {2, 0, 1}), ops::transpose(v[0], {1, 2, 0}), ops::reverse(v[0], {0, 2}),
+                 ops::concatenate({v[0], ops::slice_dim(v[0], 1, 1, 3), v[0]}, 1), padded,
+                 ops::slice(v[0], {{0, 3, 2}, {1, 5, 3}, {2, 17, 4}}), ops::broadcast(v[0], {3, 2, 5, 17}, {0, 2, 3})});
     });
   }
 }
@@ -204,15 +213,17 @@ TEST(Reduce, AnyDimsOfEveryTypeByEveryReduction) {
   for (const DType dtype : kAllTypes)
     for (const Reduction reduction : {Reduction::kSum, Reduction::kProduct, Reduction::kMin, Reduction::kMax}) {
       if (dtype == DType::kPred && (reduction == Reduction::kMin || reduction == Reduction::kProduct)) continue;
-      expect_as_reference({Type::array(dtype, {3, 7, 40})}, [&](Builder& main, const std::vector<Value>& v) {
-        std::vector<Value> out;
-        for (const Dims& dims : sets) out.push_back(ops::reduce(v[0], reduction, dims));
-        return ops::tuple(main, out);
-      }, 32);
+      expect_as_reference(
+          {Type::array(dtype, {3, 7, 40})},
+          [&](Builder& main, const std::vector<Value>& v) {
+            std::vector<Value> out;
+            for (const Dims& dims : sets) out.push_back(ops::reduce(v[0], reduction, dims));
+            return ops::tuple(main, out);
+          },
+          32);
     }
-  expect_as_reference({Type::array(DType::kF32, {0, 3})}, [](Builder&, const std::vector<Value>& v) {
-    return ops::reduce(v[0], Reduction::kSum, {0});
-  });
+  expect_as_reference({Type::array(DType::kF32, {0, 3})},
+                      [](Builder&, const std::vector<Value>& v) { return ops::reduce(v[0], Reduction::kSum, {0}); });
 }
 
 struct DotCase {
@@ -221,64 +232,78 @@ struct DotCase {
 };
 
 TEST(Dot, EveryArrangementOfDimsInEveryType) {
-  const std::vector<DotCase> cases = {
-      {{5, 7}, {7, 3}, {{}, {1}, {}, {0}}},          {{7, 5}, {7, 3}, {{}, {0}, {}, {0}}},
-      {{5, 7}, {3, 7}, {{}, {1}, {}, {1}}},          {{7, 5}, {3, 7}, {{}, {0}, {}, {1}}},
-      {{2, 5, 7}, {2, 7, 3}, {{0}, {2}, {0}, {1}}},  {{5, 2, 7}, {3, 2, 7}, {{1}, {2}, {1}, {2}}},
-      {{2, 3, 5, 7}, {5, 7, 4}, {{}, {2, 3}, {}, {0, 1}}}, {{2, 3, 5, 7}, {7, 4, 3}, {{}, {1, 3}, {}, {2, 0}}},
-      {{4}, {4}, {{}, {0}, {}, {0}}},                {{3}, {4}, {{}, {}, {}, {}}},
-      {{1, 9}, {9, 1}, {{}, {1}, {}, {0}}},          {{2, 3, 4, 5}, {2, 6, 4, 5}, {{0, 2}, {3}, {0, 2}, {3}}},
-      {{0, 7}, {7, 3}, {{}, {1}, {}, {0}}},          {{5, 0}, {0, 3}, {{}, {1}, {}, {0}}}};
+  const std::vector<DotCase> cases = {{{5, 7}, {7, 3}, {{}, {1}, {}, {0}}},
+                                      {{7, 5}, {7, 3}, {{}, {0}, {}, {0}}},
+                                      {{5, 7}, {3, 7}, {{}, {1}, {}, {1}}},
+                                      {{7, 5}, {3, 7}, {{}, {0}, {}, {1}}},
+                                      {{2, 5, 7}, {2, 7, 3}, {{0}, {2}, {0}, {1}}},
+                                      {{5, 2, 7}, {3, 2, 7}, {{1}, {2}, {1}, {2}}},
+                                      {{2, 3, 5, 7}, {5, 7, 4}, {{}, {2, 3}, {}, {0, 1}}},
+                                      {{2, 3, 5, 7}, {7, 4, 3}, {{}, {1, 3}, {}, {2, 0}}},
+                                      {{4}, {4}, {{}, {0}, {}, {0}}},
+                                      {{3}, {4}, {{}, {}, {}, {}}},
+                                      {{1, 9}, {9, 1}, {{}, {1}, {}, {0}}},
+                                      {{2, 3, 4, 5}, {2, 6, 4, 5}, {{0, 2}, {3}, {0, 2}, {3}}},
+                                      {{0, 7}, {7, 3}, {{}, {1}, {}, {0}}},
+                                      {{5, 0}, {0, 3}, {{}, {1}, {}, {0}}}};
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kS32, DType::kU8}) {
     for (const DotCase& one : cases) {
       SCOPED_TRACE(fmt::format("{} [{}] [{}]", dtype_name(dtype), join(one.lhs, ","), join(one.rhs, ",")));
-      expect_as_reference({Type::array(dtype, one.lhs), Type::array(dtype, one.rhs)}, [&](Builder&, const std::vector<Value>& v) {
-        return ops::dot(v[0], v[1], one.dims);
-      }, 32);
+      expect_as_reference(
+          {Type::array(dtype, one.lhs), Type::array(dtype, one.rhs)},
+          [&](Builder&, const std::vector<Value>& v) { return ops::dot(v[0], v[1], one.dims); }, 32);
     }
   }
-  expect_as_reference({Type::array(DType::kBF16, {33, 65}), Type::array(DType::kBF16, {65, 17})}, [](Builder&, const auto& v) {
-    return ops::dot(v[0], v[1], {{}, {1}, {}, {0}}, DType::kF32);
-  }, 64);
+  expect_as_reference(
+      {Type::array(DType::kBF16, {33, 65}), Type::array(DType::kBF16, {65, 17})},
+      [](Builder&, const auto& v) {
+        return ops::dot(v[0], v[1], {{}, {1}, {}, {0}}, DType::kF32);
+      },
+      64);
 }
 
 TEST(Dot, ReadsTransposedAndSlicedOperandsWhereTheyLie) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16})
-    expect_as_reference({Type::array(dtype, {2, 6, 3, 8}), Type::array(dtype, {2, 6, 3, 8})},
-                        [](Builder&, const std::vector<Value>& v) {  // [B,T,H,D] attention products
-                          const Value q = ops::transpose(v[0], {0, 2, 1, 3});
-                          const Value k = ops::transpose(ops::slice_dim(v[1], 1, 1, 5), {0, 2, 3, 1});
-                          return ops::dot(q, k, {{0, 1}, {3}, {0, 1}, {2}});
-                        },
-                        32);
+    expect_as_reference(
+        {Type::array(dtype, {2, 6, 3, 8}), Type::array(dtype, {2, 6, 3, 8})},
+        [](Builder&, const std::vector<Value>& v) {  // [B,T,H,D] attention products
+          const Value q = ops::transpose(v[0], {0, 2, 1, 3});
+          const Value k = ops::transpose(ops::slice_dim(v[1], 1, 1, 5), {0, 2, 3, 1});
+          return ops::dot(q, k, {{0, 1}, {3}, {0, 1}, {2}});
+        },
+        32);
 }
 
 TEST(Indexing, GathersClampAndScattersDropWhatLiesOutside) {
   const auto ids = Literal::from<std::int32_t>({6}, {0, 4, -3, 9, 2, 2});
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kS32}) {
     const Type table = Type::array(dtype, {5, 3});
-    const Program gather = program_of({table, ids.type()}, [](Builder&, const auto& v) { return ops::take_rows(v[0], v[1]); });
+    const Program gather =
+        program_of({table, ids.type()}, [](Builder&, const auto& v) { return ops::take_rows(v[0], v[1]); });
     expect_as_reference(gather, {testing::random_literal(table, 1), ids});
-    const Program scatter = program_of({table, ids.type(), Type::array(dtype, {6, 3})}, [&](Builder& main, const auto& v) {
-      const ComputationId sum = ops::reduction_computation(main.program(), Reduction::kSum, dtype);
-      ScatterAttributes a;
-      a.update_window_dims = {1};
-      a.inserted_window_dims = {0};
-      a.scatter_dims_to_operand_dims = {0};
-      a.index_vector_dim = 1;
-      return ops::scatter({v[0]}, v[1], {v[2]}, a, sum);
-    });
-    expect_as_reference(scatter, {testing::random_literal(table, 1), ids, testing::random_literal(Type::array(dtype, {6, 3}), 2)});
+    const Program scatter =
+        program_of({table, ids.type(), Type::array(dtype, {6, 3})}, [&](Builder& main, const auto& v) {
+          const ComputationId sum = ops::reduction_computation(main.program(), Reduction::kSum, dtype);
+          ScatterAttributes a;
+          a.update_window_dims = {1};
+          a.inserted_window_dims = {0};
+          a.scatter_dims_to_operand_dims = {0};
+          a.index_vector_dim = 1;
+          return ops::scatter({v[0]}, v[1], {v[2]}, a, sum);
+        });
+    expect_as_reference(
+        scatter, {testing::random_literal(table, 1), ids, testing::random_literal(Type::array(dtype, {6, 3}), 2)});
   }
 }
 
 TEST(Indexing, DynamicSlicesClampTheirStarts) {
   for (const std::int32_t start : {-2, 0, 2, 4, 100}) {
-    const Program program = program_of({Type::array(DType::kF32, {5, 4}), Type::scalar(DType::kS32), Type::array(DType::kF32, {2, 3})},
-                                       [](Builder& main, const auto& v) {
-                                         const Value cut = ops::dynamic_slice(v[0], {v[1], v[1]}, {2, 3});
-                                         return ops::tuple(main, {cut, ops::dynamic_update_slice(v[0], v[2], {v[1], v[1]})});
-                                       });
+    const Program program =
+        program_of({Type::array(DType::kF32, {5, 4}), Type::scalar(DType::kS32), Type::array(DType::kF32, {2, 3})},
+                   [](Builder& main, const auto& v) {
+                     const Value cut = ops::dynamic_slice(v[0], {v[1], v[1]}, {2, 3});
+                     return ops::tuple(main, {cut, ops::dynamic_update_slice(v[0], v[2], {v[1], v[1]})});
+                   });
     expect_as_reference(program, {testing::random_literal(Type::array(DType::kF32, {5, 4}), 1), Literal::scalar(start),
                                   testing::random_literal(Type::array(DType::kF32, {2, 3}), 2)});
   }

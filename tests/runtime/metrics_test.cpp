@@ -32,7 +32,8 @@ TEST(Metrics, ReportMatchesTheKnownFormat) {
             "  ValueRate: 01s666ms666.667us / second\n"
             "  Rate: 0.666667 / second\n"
             "  Percentiles: 1%=01s000ms000.000us; 5%=01s000ms000.000us; 10%=01s000ms000.000us; 20%=01s000ms000.000us; "
-            "50%=03s000ms000.000us; 80%=04s000ms000.000us; 90%=04s000ms000.000us; 95%=04s000ms000.000us; 99%=04s000ms000.000us\n"
+            "50%=03s000ms000.000us; 80%=04s000ms000.000us; 90%=04s000ms000.000us; 95%=04s000ms000.000us; "
+            "99%=04s000ms000.000us\n"
             "Counter: CachedCompile\n"
             "  Value: 1216\n");
 }
@@ -69,7 +70,8 @@ TEST(Metrics, NamesValuesAndClearing) {
 TEST(Metrics, AdviceNamesWhatHappensTooOften) {
   Metrics all;
   for (int i = 0; i < 21; ++i) all.add_sample("CompileTime", MetricUnit::kTime, 1);
-  EXPECT_EQ(performance_advice(all, 11), std::vector<std::string>{"pt-xla-profiler: CompileTime too frequent: 21 counts during 11 steps"});
+  EXPECT_EQ(performance_advice(all, 11),
+            std::vector<std::string>{"pt-xla-profiler: CompileTime too frequent: 21 counts during 11 steps"});
   EXPECT_TRUE(performance_advice(all, 10).empty());
   EXPECT_TRUE(performance_advice(all, 50).empty());
 }

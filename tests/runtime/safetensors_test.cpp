@@ -60,8 +60,10 @@ TEST(Safetensors, EveryFaultIsNamed) {
             "f: tensor x: data_offsets [0, 40] lie outside the 4 bytes of data");
   EXPECT_EQ(message_of(file_of(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8)),
             "f: tensor x starts at 4, the one before ends at 0");
-  EXPECT_EQ(message_of(file_of(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 8)), "f: 4 bytes of data belong to no tensor");
-  EXPECT_EQ(message_of(file_of(R"({"x":{"dtype":"U8","shape":[4611686018427387904,4611686018427387904,0],"data_offsets":[0,0]}})", 0)),
+  EXPECT_EQ(message_of(file_of(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 8)),
+            "f: 4 bytes of data belong to no tensor");
+  EXPECT_EQ(message_of(file_of(
+                R"({"x":{"dtype":"U8","shape":[4611686018427387904,4611686018427387904,0],"data_offsets":[0,0]}})", 0)),
             "f: tensor x: shape: too many elements");
 }
 

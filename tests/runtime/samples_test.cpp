@@ -72,7 +72,7 @@ TEST(Samples, FewOpsHaveNoKernel) {
     if (sample.num_partitions != 1) continue;
     run_program(conformance::program_of(sample).program, *world, conformance::random_arguments(sample, 3));
   }
-  const std::vector<std::string> allowed = {"fallback::custom-call", "fallback::reduce", "fallback::replica-id",
+  const std::vector<std::string> allowed = {"fallback::custom-call",       "fallback::reduce",  "fallback::replica-id",
                                             "fallback::rng-bit-generator", "fallback::scatter", "fallback::sort"};
   for (const std::string& name : metrics().executed_fallback_ops())
     EXPECT_NE(std::find(allowed.begin(), allowed.end(), name), allowed.end()) << name;

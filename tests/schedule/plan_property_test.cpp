@@ -32,7 +32,9 @@ Program random_program(unsigned seed) {
       case 3: values.push_back(ops::broadcast(ops::reduce(a, Reduction::kSum, {1}), {6, 4}, {0})); break;
       case 4: values.push_back(ops::dot(ops::dot(a, b, {{}, {1}, {}, {1}}), b, {{}, {1}, {}, {0}})); break;
       case 5: values.push_back(ops::reshape(ops::transpose(a, {1, 0}), {6, 4})); break;
-      case 6: values.push_back(ops::multiply(a, ops::broadcast(ops::reshape(ops::slice_dim(b, 0, 2, 3), {4}), {6, 4}, {1}))); break;
+      case 6:
+        values.push_back(ops::multiply(a, ops::broadcast(ops::reshape(ops::slice_dim(b, 0, 2, 3), {4}), {6, 4}, {1})));
+        break;
       case 7: values.push_back(ops::opt_barrier({a, b})[random() % 2]); break;
       default: values.push_back(ops::copy(a)); break;
     }
@@ -79,7 +81,8 @@ TEST(PlanProperty, IntervalsThatShareAStepNeverOverlap) {
     std::vector<schedule::Interval> intervals;
     for (int i = 0; i < 80; ++i) {
       const auto first = static_cast<std::int32_t>(random() % 50);
-      intervals.push_back({static_cast<std::int64_t>(random() % 1000), first, first + static_cast<std::int32_t>(random() % 10)});
+      intervals.push_back(
+          {static_cast<std::int64_t>(random() % 1000), first, first + static_cast<std::int32_t>(random() % 10)});
     }
     const auto plan = schedule::place_intervals(intervals);
     std::int64_t end = 0;

@@ -98,18 +98,22 @@ std::string fsdp_text(int units) {
   std::string text = "HloModule fsdp, num_partitions=4\nENTRY %main {\n  %x0 = f32[2,64] parameter(0)\n";
   for (int u = 0; u < units; ++u) text += fmt::format("  %w{0} = f32[16,64] parameter({1})\n", u, u + 1);
   for (int u = 0; u < units; ++u)
-    text += fmt::format("  %full{0} = f32[64,64] all-gather(%w{0}), channel_id={1}, replica_groups=[1,4]<=[4], "
-                        "use_global_device_ids=true, dimensions={{0}}\n", u, u + 1);
+    text += fmt::format(
+        "  %full{0} = f32[64,64] all-gather(%w{0}), channel_id={1}, replica_groups=[1,4]<=[4], "
+        "use_global_device_ids=true, dimensions={{0}}\n",
+        u, u + 1);
   for (int u = 0; u < units; ++u)
-    text += fmt::format("  {2}%x{1} = f32[2,64] dot(%x{0}, %full{0}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n", u,
-                        u + 1, u + 1 == units ? "ROOT " : "");
+    text += fmt::format(
+        "  {2}%x{1} = f32[2,64] dot(%x{0}, %full{0}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n", u,
+        u + 1, u + 1 == units ? "ROOT " : "");
   return text + "}\n";
 }
 
 TEST(Schedule, GathersRunJustBeforeTheirFirstReader) {
   const Program program = read(fsdp_text(4));
   const auto plan = make_schedule(program);
-  EXPECT_EQ(step_names(program, *plan), (std::vector<std::string>{"full0", "x1", "full1", "x2", "full2", "x3", "full3", "x4"}));
+  EXPECT_EQ(step_names(program, *plan),
+            (std::vector<std::string>{"full0", "x1", "full1", "x2", "full2", "x3", "full3", "x4"}));
   // One gathered weight at a time, and two activations.
   EXPECT_LE(plan->arena_bytes, 64 * 64 * 4 + 2 * 2 * 64 * 4);
   const auto as_written = make_schedule(program, {false, true, true});
@@ -128,10 +132,13 @@ ENTRY %main {
   %y = f32[8,64] parameter(1)
 )";
   for (int i = 0; i < 3; ++i)
-    text += fmt::format("  %g{0} = f32[64,64] dot(%x, %y), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}\n", i);
+    text +=
+        fmt::format("  %g{0} = f32[64,64] dot(%x, %y), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}\n", i);
   for (int i = 0; i < 3; ++i)
-    text += fmt::format("  %s{0} = f32[16,64] reduce-scatter(%g{0}), channel_id={1}, replica_groups=[1,4]<=[4], "
-                        "use_global_device_ids=true, dimensions={{0}}, to_apply=%add\n", i, i + 1);
+    text += fmt::format(
+        "  %s{0} = f32[16,64] reduce-scatter(%g{0}), channel_id={1}, replica_groups=[1,4]<=[4], "
+        "use_global_device_ids=true, dimensions={{0}}, to_apply=%add\n",
+        i, i + 1);
   text += "  ROOT %out = (f32[16,64], f32[16,64], f32[16,64]) tuple(%s0, %s1, %s2)\n}\n";
   const Program program = read(text);
   const auto plan = make_schedule(program);

@@ -37,8 +37,8 @@ struct ExecutableMemory {
 
 /// What one run did on this rank.
 struct RunStatistics {
-  double flops = 0;           // by the ops' own count, loops by the rounds they made
-  TrafficCounters traffic;    // of the collectives of the program
+  double flops = 0;         // by the ops' own count, loops by the rounds they made
+  TrafficCounters traffic;  // of the collectives of the program
   std::int64_t nanoseconds = 0;
 };
 
@@ -62,8 +62,7 @@ class Executable {
 
 /// Compiles the program that each rank of `world` runs; collective over `world` when the program holds collectives. Errors: as
 /// many partitions as ranks are needed (1 is fine for a program without collectives), an op no one can run.
-std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
-                                    const CompileOptions& options = {});
+std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const CompileOptions& options = {});
 
 /// Forgets what this rank compiled.
 void clear_compile_cache();

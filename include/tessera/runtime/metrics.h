@@ -32,7 +32,8 @@ struct MetricData {
 class Metrics {
  public:
   void count(std::string_view counter, std::int64_t amount = 1);
-  void add_sample(std::string_view metric, MetricUnit unit, double value, std::optional<std::int64_t> timestamp_ns = {});
+  void add_sample(std::string_view metric, MetricUnit unit, double value,
+                  std::optional<std::int64_t> timestamp_ns = {});
 
   /// In alphabetical order; metrics without samples and counters that were cleared are not listed.
   [[nodiscard]] std::vector<std::string> counter_names() const;
@@ -47,7 +48,8 @@ class Metrics {
   /// Every metric, then every counter.
   [[nodiscard]] std::string report() const;
   /// Those asked for; empty lists stand for the usual ones.
-  [[nodiscard]] std::string short_report(const std::vector<std::string>& counters, const std::vector<std::string>& metrics) const;
+  [[nodiscard]] std::string short_report(const std::vector<std::string>& counters,
+                                         const std::vector<std::string>& metrics) const;
   /// Ops that ran by reference evaluation: the counters `fallback::name`.
   [[nodiscard]] std::vector<std::string> executed_fallback_ops() const;
 
@@ -59,7 +61,8 @@ class Metrics {
 /// Those of the current rank.
 Metrics& metrics();
 inline std::string metrics_report() { return metrics().report(); }
-std::string short_metrics_report(const std::vector<std::string>& counters = {}, const std::vector<std::string>& metrics = {});
+std::string short_metrics_report(const std::vector<std::string>& counters = {},
+                                 const std::vector<std::string>& metrics = {});
 
 /// `04m22s555ms668.071us`: days to microseconds, leading zero units left out.
 std::string format_time(double nanoseconds);

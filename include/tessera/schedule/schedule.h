@@ -78,9 +78,9 @@ enum class Delivery : std::uint8_t {
 };
 struct Result {
   Delivery delivery = Delivery::kDirect;
-  Access source;                    // of kCopy
-  std::int32_t parameter_leaf = -1; // of kInPlace
-  BufferId staging = kNoBuffer;     // of kCopy, when the target may still be the source of another copy: copy twice
+  Access source;                     // of kCopy
+  std::int32_t parameter_leaf = -1;  // of kInPlace
+  BufferId staging = kNoBuffer;      // of kCopy, when the target may still be the source of another copy: copy twice
 };
 
 struct ScheduleOptions {
@@ -107,7 +107,8 @@ struct Schedule {
   std::vector<Buffer> buffers;
   std::vector<std::vector<Access>> access;  // [instruction][leaf]
   std::vector<Result> results;              // one per leaf of the root
-  std::vector<std::vector<NestedSchedule>> nested;  // [instruction][called]; empty for ops whose callees are scalar functions
+  std::vector<std::vector<NestedSchedule>>
+      nested;  // [instruction][called]; empty for ops whose callees are scalar functions
   std::int64_t arena_bytes = 0;
   /// Bytes of parameters, of results that take no parameter's buffer, and of constants.
   std::int64_t parameter_bytes = 0;

@@ -42,25 +42,34 @@ TESSERA_INLINE C wrapping(C a, C b, F f) {  // in unsigned 64 bits, where overfl
 struct Op_add : All {
   template <class C>
   TESSERA_INLINE C run(C a, C b) {
-    if constexpr (kReal<C>) return a + b;
-    else if constexpr (kPredicate<C>) return a | b;
-    else return wrapping(a, b, [](auto x, auto y) { return x + y; });
+    if constexpr (kReal<C>)
+      return a + b;
+    else if constexpr (kPredicate<C>)
+      return a | b;
+    else
+      return wrapping(a, b, [](auto x, auto y) { return x + y; });
   }
 };
 struct Op_subtract : Numbers {
   template <class C>
   TESSERA_INLINE C run(C a, C b) {
-    if constexpr (kReal<C>) return a - b;
-    else return wrapping(a, b, [](auto x, auto y) { return x - y; });
+    if constexpr (kReal<C>)
+      return a - b;
+    else
+      return wrapping(a, b, [](auto x, auto y) { return x - y; });
   }
 };
 struct Op_multiply : All {
   template <class C>
   TESSERA_INLINE C run(C a, C b) {
-    if constexpr (kReal<C>) return a * b;
-    else if constexpr (kPredicate<C>) return a & b;
-    else if constexpr (kBits<C> == 32) return static_cast<C>(static_cast<std::uint32_t>(a) * static_cast<std::uint32_t>(b));
-    else return wrapping(a, b, [](auto x, auto y) { return x * y; });
+    if constexpr (kReal<C>)
+      return a * b;
+    else if constexpr (kPredicate<C>)
+      return a & b;
+    else if constexpr (kBits<C> == 32)
+      return static_cast<C>(static_cast<std::uint32_t>(a) * static_cast<std::uint32_t>(b));
+    else
+      return wrapping(a, b, [](auto x, auto y) { return x * y; });
   }
 };
 struct Op_divide : Numbers {
@@ -109,17 +118,23 @@ struct Op_power : Numbers {
 struct Op_maximum : All {
   template <class C>
   TESSERA_INLINE C run(C a, C b) {
-    if constexpr (kReal<C>) return a != a ? a : (b != b ? b : (a >= b ? a : b));
-    else if constexpr (kPredicate<C>) return a | b;
-    else return a >= b ? a : b;
+    if constexpr (kReal<C>)
+      return a != a ? a : (b != b ? b : (a >= b ? a : b));
+    else if constexpr (kPredicate<C>)
+      return a | b;
+    else
+      return a >= b ? a : b;
   }
 };
 struct Op_minimum : All {
   template <class C>
   TESSERA_INLINE C run(C a, C b) {
-    if constexpr (kReal<C>) return a != a ? a : (b != b ? b : (a <= b ? a : b));
-    else if constexpr (kPredicate<C>) return a & b;
-    else return a <= b ? a : b;
+    if constexpr (kReal<C>)
+      return a != a ? a : (b != b ? b : (a <= b ? a : b));
+    else if constexpr (kPredicate<C>)
+      return a & b;
+    else
+      return a <= b ? a : b;
   }
 };
 struct Op_atan2 : Reals {
@@ -189,12 +204,42 @@ void run_binary(const TileArgs& args) {
 
 // ---- comparisons ------------------------------------------------------------------------------------------------------------
 
-struct Equal { template <class C> TESSERA_INLINE bool run(C a, C b) { return a == b; } };
-struct NotEqual { template <class C> TESSERA_INLINE bool run(C a, C b) { return a != b; } };
-struct Less { template <class C> TESSERA_INLINE bool run(C a, C b) { return a < b; } };
-struct LessEqual { template <class C> TESSERA_INLINE bool run(C a, C b) { return a <= b; } };
-struct Greater { template <class C> TESSERA_INLINE bool run(C a, C b) { return a > b; } };
-struct GreaterEqual { template <class C> TESSERA_INLINE bool run(C a, C b) { return a >= b; } };
+struct Equal {
+  template <class C>
+  TESSERA_INLINE bool run(C a, C b) {
+    return a == b;
+  }
+};
+struct NotEqual {
+  template <class C>
+  TESSERA_INLINE bool run(C a, C b) {
+    return a != b;
+  }
+};
+struct Less {
+  template <class C>
+  TESSERA_INLINE bool run(C a, C b) {
+    return a < b;
+  }
+};
+struct LessEqual {
+  template <class C>
+  TESSERA_INLINE bool run(C a, C b) {
+    return a <= b;
+  }
+};
+struct Greater {
+  template <class C>
+  TESSERA_INLINE bool run(C a, C b) {
+    return a > b;
+  }
+};
+struct GreaterEqual {
+  template <class C>
+  TESSERA_INLINE bool run(C a, C b) {
+    return a >= b;
+  }
+};
 
 template <class T, class F>
 void run_compare(const TileArgs& args) {

@@ -13,7 +13,8 @@ struct Limits {
   static constexpr To kMax = static_cast<To>(~std::uint64_t{0} >> (64 - kDigits));
   static constexpr To kMin = kSigned ? static_cast<To>(-kMax - 1) : To(0);
   /// 2^digits: the first integer too large; exact in float and double.
-  static constexpr double kAbove = kDigits == 64 ? 18446744073709551616.0 : static_cast<double>(std::uint64_t{1} << (kDigits & 63));
+  static constexpr double kAbove =
+      kDigits == 64 ? 18446744073709551616.0 : static_cast<double>(std::uint64_t{1} << (kDigits & 63));
 };
 
 template <class To, class C>
@@ -34,7 +35,8 @@ TESSERA_INLINE double exact_enough(From x) {
     return static_cast<double>(x);
   } else {
     const bool negative = x < 0;
-    const std::uint64_t size = negative ? std::uint64_t{0} - static_cast<std::uint64_t>(x) : static_cast<std::uint64_t>(x);
+    const std::uint64_t size =
+        negative ? std::uint64_t{0} - static_cast<std::uint64_t>(x) : static_cast<std::uint64_t>(x);
     if (size >> 53 == 0) return static_cast<double>(x);
     const std::uint64_t sticky = (size >> 11) | static_cast<std::uint64_t>((size & 0x7ff) != 0);
     return (negative ? -1.0 : 1.0) * (static_cast<double>(sticky) * 2048.0);
@@ -49,10 +51,14 @@ TESSERA_INLINE To convert_element(From x) {
     return x;
   } else if constexpr (is_float(kFrom)) {
     const auto value = load(x);
-    if constexpr (kTo == DType::kPred) return value != 0;
-    else if constexpr (!is_float(kTo)) return saturated<To>(value);
-    else if constexpr (kFrom == DType::kF64 && sizeof(To) == 2) return To(value);  // rounds once
-    else return Storer<To>::store(static_cast<Compute<To>>(value));
+    if constexpr (kTo == DType::kPred)
+      return value != 0;
+    else if constexpr (!is_float(kTo))
+      return saturated<To>(value);
+    else if constexpr (kFrom == DType::kF64 && sizeof(To) == 2)
+      return To(value);  // rounds once
+    else
+      return Storer<To>::store(static_cast<Compute<To>>(value));
   } else if constexpr (kTo == DType::kPred) {
     return x != 0;
   } else if constexpr (kTo == DType::kF64) {
@@ -61,8 +67,10 @@ TESSERA_INLINE To convert_element(From x) {
     return static_cast<float>(x);
   } else if constexpr (is_float(kTo)) {
     // Up to 24 bits are exact in f32; beyond, 16-bit types must round once from the integer.
-    if constexpr (sizeof(From) <= 2) return Storer<To>::store(static_cast<float>(x));
-    else return To(exact_enough(x));
+    if constexpr (sizeof(From) <= 2)
+      return Storer<To>::store(static_cast<float>(x));
+    else
+      return To(exact_enough(x));
   } else {
     return static_cast<To>(x);
   }

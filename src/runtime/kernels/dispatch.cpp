@@ -17,11 +17,13 @@ constexpr Choice kChoices[] = {
 #if defined(__x86_64__)
     {"avx512",
      [] {
-       return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
-              __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("fma") != 0;
+       return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+              __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
+              __builtin_cpu_supports("fma") != 0;
      },
      avx512::kernel_set},
-    {"avx2", [] { return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0; }, avx2::kernel_set},
+    {"avx2", [] { return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0; },
+     avx2::kernel_set},
 #endif
     {"generic", [] { return true; }, generic::kernel_set},
 };

@@ -16,14 +16,15 @@ namespace {
 namespace eigen = ::TESSERA_EIGEN;
 
 template <class T, int kOrder>
-using ConstMatrix = eigen::Map<const eigen::Matrix<T, eigen::Dynamic, eigen::Dynamic, kOrder>, eigen::Unaligned, eigen::OuterStride<>>;
+using ConstMatrix =
+    eigen::Map<const eigen::Matrix<T, eigen::Dynamic, eigen::Dynamic, kOrder>, eigen::Unaligned, eigen::OuterStride<>>;
 
 template <class T, int kOrderA, int kOrderB>
 void multiply(const GemmArgs& args) {
   const ConstMatrix<T, kOrderA> a(static_cast<const T*>(args.a), args.m, args.k, eigen::OuterStride<>(args.a_stride));
   const ConstMatrix<T, kOrderB> b(static_cast<const T*>(args.b), args.k, args.n, eigen::OuterStride<>(args.b_stride));
-  eigen::Map<eigen::Matrix<T, eigen::Dynamic, eigen::Dynamic, eigen::RowMajor>, eigen::Unaligned, eigen::OuterStride<>> out(
-      static_cast<T*>(args.out), args.m, args.n, eigen::OuterStride<>(args.out_stride));
+  eigen::Map<eigen::Matrix<T, eigen::Dynamic, eigen::Dynamic, eigen::RowMajor>, eigen::Unaligned, eigen::OuterStride<>>
+      out(static_cast<T*>(args.out), args.m, args.n, eigen::OuterStride<>(args.out_stride));
   out.noalias() = a * b;
 }
 

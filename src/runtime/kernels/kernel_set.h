@@ -10,17 +10,19 @@
 namespace tessera::kernels {
 
 // X(word, HLO name)
-#define TESSERA_UNARY_OPS(X)                                                                                             \
-  X(negate, "negate") X(abs, "abs") X(sign, "sign") X(logical_not, "not") X(exp, "exponential")                         \
-  X(expm1, "exponential-minus-one") X(log, "log") X(log1p, "log-plus-one") X(sqrt, "sqrt") X(rsqrt, "rsqrt")            \
-  X(cbrt, "cbrt") X(tanh, "tanh") X(tan, "tan") X(sin, "sine") X(cos, "cosine") X(logistic, "logistic") X(erf, "erf")   \
-  X(floor, "floor") X(ceil, "ceil") X(round_even, "round-nearest-even") X(round_afz, "round-nearest-afz")               \
-  X(popcnt, "popcnt") X(clz, "count-leading-zeros") X(is_finite, "is-finite")
-#define TESSERA_BINARY_OPS(X)                                                                                            \
-  X(add, "add") X(subtract, "subtract") X(multiply, "multiply") X(divide, "divide") X(remainder, "remainder")           \
-  X(power, "power") X(maximum, "maximum") X(minimum, "minimum") X(atan2, "atan2") X(bit_and, "and") X(bit_or, "or")     \
-  X(bit_xor, "xor") X(shift_left, "shift-left") X(shift_right_sign, "shift-right-arithmetic")                           \
-  X(shift_right_zeros, "shift-right-logical")
+#define TESSERA_UNARY_OPS(X)                                                                                    \
+  X(negate, "negate")                                                                                           \
+  X(abs, "abs") X(sign, "sign") X(logical_not, "not") X(exp, "exponential") X(expm1, "exponential-minus-one")   \
+      X(log, "log") X(log1p, "log-plus-one") X(sqrt, "sqrt") X(rsqrt, "rsqrt") X(cbrt, "cbrt") X(tanh, "tanh")  \
+          X(tan, "tan") X(sin, "sine") X(cos, "cosine") X(logistic, "logistic") X(erf, "erf") X(floor, "floor") \
+              X(ceil, "ceil") X(round_even, "round-nearest-even") X(round_afz, "round-nearest-afz")             \
+                  X(popcnt, "popcnt") X(clz, "count-leading-zeros") X(is_finite, "is-finite")
+#define TESSERA_BINARY_OPS(X)                                                                                     \
+  X(add, "add")                                                                                                   \
+  X(subtract, "subtract") X(multiply, "multiply") X(divide, "divide") X(remainder, "remainder") X(power, "power") \
+      X(maximum, "maximum") X(minimum, "minimum") X(atan2, "atan2") X(bit_and, "and") X(bit_or, "or")             \
+          X(bit_xor, "xor") X(shift_left, "shift-left") X(shift_right_sign, "shift-right-arithmetic")             \
+              X(shift_right_zeros, "shift-right-logical")
 
 #define TESSERA_WORD(word, name) word,
 enum class UnaryOp : std::uint8_t { TESSERA_UNARY_OPS(TESSERA_WORD) count };
@@ -59,20 +61,26 @@ struct KernelSet {
   // Null where the op does not take the type.
   TileFunction unary[static_cast<int>(UnaryOp::count)][kDTypeCount] = {};
   TileFunction binary[static_cast<int>(BinaryOp::count)][kDTypeCount] = {};
-  TileFunction compare[6][kDTypeCount] = {};        // by CompareDirection; out is pred
-  TileFunction compare_total[6][kDTypeCount] = {};  // floating-point types
-  TileFunction select[4] = {};                      // by log2 of the element's bytes; in: pred, on true, on false
-  FillFunction fill[4] = {};                        // by log2 of the element's bytes
-  TileFunction clamp[kDTypeCount] = {};             // in: low, x, high
+  TileFunction compare[6][kDTypeCount] = {};            // by CompareDirection; out is pred
+  TileFunction compare_total[6][kDTypeCount] = {};      // floating-point types
+  TileFunction select[4] = {};                          // by log2 of the element's bytes; in: pred, on true, on false
+  FillFunction fill[4] = {};                            // by log2 of the element's bytes
+  TileFunction clamp[kDTypeCount] = {};                 // in: low, x, high
   TileFunction convert[kDTypeCount][kDTypeCount] = {};  // [from][to]
   ReduceRowFunction reduce_row[static_cast<int>(ReduceOp::kCount)][kDTypeCount] = {};
   ReduceColumnsFunction reduce_columns[static_cast<int>(ReduceOp::kCount)][kDTypeCount] = {};
   void (*gemm_f64)(const GemmArgs&) = nullptr;
 };
 
-namespace generic { const KernelSet& kernel_set(); }
-namespace avx2 { const KernelSet& kernel_set(); }
-namespace avx512 { const KernelSet& kernel_set(); }
+namespace generic {
+const KernelSet& kernel_set();
+}
+namespace avx2 {
+const KernelSet& kernel_set();
+}
+namespace avx512 {
+const KernelSet& kernel_set();
+}
 
 /// The best set this processor runs, or the one TESSERA_ISA names.
 const KernelSet& kernel_set();

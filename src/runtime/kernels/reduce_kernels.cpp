@@ -39,36 +39,48 @@ struct Sum {
   using Wide = double;
   template <class A>
   TESSERA_INLINE A run(A a, A b) {
-    if constexpr (kReal<A>) return a + b;
-    else if constexpr (kPredicate<A>) return a | b;
-    else return wrapping(a, b, [](auto x, auto y) { return x + y; });
+    if constexpr (kReal<A>)
+      return a + b;
+    else if constexpr (kPredicate<A>)
+      return a | b;
+    else
+      return wrapping(a, b, [](auto x, auto y) { return x + y; });
   }
 };
 struct Product {
   using Wide = double;
   template <class A>
   TESSERA_INLINE A run(A a, A b) {
-    if constexpr (kReal<A>) return a * b;
-    else if constexpr (kPredicate<A>) return a & b;
-    else return wrapping(a, b, [](auto x, auto y) { return x * y; });
+    if constexpr (kReal<A>)
+      return a * b;
+    else if constexpr (kPredicate<A>)
+      return a & b;
+    else
+      return wrapping(a, b, [](auto x, auto y) { return x * y; });
   }
 };
 struct Min {
   using Wide = float;
   template <class A>
   TESSERA_INLINE A run(A a, A b) {
-    if constexpr (kReal<A>) return a != a ? a : (b != b ? b : (a <= b ? a : b));
-    else if constexpr (kPredicate<A>) return a & b;
-    else return a <= b ? a : b;
+    if constexpr (kReal<A>)
+      return a != a ? a : (b != b ? b : (a <= b ? a : b));
+    else if constexpr (kPredicate<A>)
+      return a & b;
+    else
+      return a <= b ? a : b;
   }
 };
 struct Max {
   using Wide = float;
   template <class A>
   TESSERA_INLINE A run(A a, A b) {
-    if constexpr (kReal<A>) return a != a ? a : (b != b ? b : (a >= b ? a : b));
-    else if constexpr (kPredicate<A>) return a | b;
-    else return a >= b ? a : b;
+    if constexpr (kReal<A>)
+      return a != a ? a : (b != b ? b : (a >= b ? a : b));
+    else if constexpr (kPredicate<A>)
+      return a | b;
+    else
+      return a >= b ? a : b;
   }
 };
 

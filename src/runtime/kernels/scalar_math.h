@@ -125,7 +125,7 @@ TESSERA_INLINE float erf_f32(float x) {
 
 // ---- the same names for float and double ------------------------------------------------------------------------------------
 
-#define TESSERA_LIBM(name)                                                  \
+#define TESSERA_LIBM(name)                                                   \
   TESSERA_INLINE float name##_of(float x) { return __builtin_##name##f(x); } \
   TESSERA_INLINE double name##_of(double x) { return __builtin_##name(x); }
 TESSERA_LIBM(expm1)
@@ -197,14 +197,38 @@ template <class T>
 inline constexpr bool kIsFloatingClass = is_float(kDTypeOf<T>);
 template <class T>
 struct UnsignedOf;
-template <> struct UnsignedOf<std::int8_t> { using type = std::uint8_t; };
-template <> struct UnsignedOf<std::int16_t> { using type = std::uint16_t; };
-template <> struct UnsignedOf<std::int32_t> { using type = std::uint32_t; };
-template <> struct UnsignedOf<std::int64_t> { using type = std::uint64_t; };
-template <> struct UnsignedOf<std::uint8_t> { using type = std::uint8_t; };
-template <> struct UnsignedOf<std::uint16_t> { using type = std::uint16_t; };
-template <> struct UnsignedOf<std::uint32_t> { using type = std::uint32_t; };
-template <> struct UnsignedOf<std::uint64_t> { using type = std::uint64_t; };
+template <>
+struct UnsignedOf<std::int8_t> {
+  using type = std::uint8_t;
+};
+template <>
+struct UnsignedOf<std::int16_t> {
+  using type = std::uint16_t;
+};
+template <>
+struct UnsignedOf<std::int32_t> {
+  using type = std::uint32_t;
+};
+template <>
+struct UnsignedOf<std::int64_t> {
+  using type = std::uint64_t;
+};
+template <>
+struct UnsignedOf<std::uint8_t> {
+  using type = std::uint8_t;
+};
+template <>
+struct UnsignedOf<std::uint16_t> {
+  using type = std::uint16_t;
+};
+template <>
+struct UnsignedOf<std::uint32_t> {
+  using type = std::uint32_t;
+};
+template <>
+struct UnsignedOf<std::uint64_t> {
+  using type = std::uint64_t;
+};
 
 }  // namespace
 }  // namespace tessera::kernels::TESSERA_ISA

@@ -25,24 +25,32 @@ inline constexpr bool kReal = kDTypeOf<C> == DType::kF32 || kDTypeOf<C> == DType
 struct Op_negate : All {
   template <class C>
   TESSERA_INLINE C run(C x) {
-    if constexpr (kReal<C>) return -x;
-    else return static_cast<C>(typename UnsignedOf<C>::type(0) - static_cast<typename UnsignedOf<C>::type>(x));
+    if constexpr (kReal<C>)
+      return -x;
+    else
+      return static_cast<C>(typename UnsignedOf<C>::type(0) - static_cast<typename UnsignedOf<C>::type>(x));
   }
 };
 struct Op_abs : All {
   template <class C>
   TESSERA_INLINE C run(C x) {
-    if constexpr (kReal<C>) return fabs_of(x);
-    else if constexpr (is_unsigned_int(kDTypeOf<C>)) return x;
-    else return x < 0 ? Op_negate::run(x) : x;
+    if constexpr (kReal<C>)
+      return fabs_of(x);
+    else if constexpr (is_unsigned_int(kDTypeOf<C>))
+      return x;
+    else
+      return x < 0 ? Op_negate::run(x) : x;
   }
 };
 struct Op_sign : All {
   template <class C>
   TESSERA_INLINE C run(C x) {
-    if constexpr (kReal<C>) return x > 0 ? C(1) : (x < 0 ? C(-1) : x);
-    else if constexpr (is_unsigned_int(kDTypeOf<C>)) return static_cast<C>(x != 0);
-    else return static_cast<C>((x > 0) - (x < 0));
+    if constexpr (kReal<C>)
+      return x > 0 ? C(1) : (x < 0 ? C(-1) : x);
+    else if constexpr (is_unsigned_int(kDTypeOf<C>))
+      return static_cast<C>(x != 0);
+    else
+      return static_cast<C>((x > 0) - (x < 0));
   }
 };
 struct Op_logical_not {
@@ -50,16 +58,18 @@ struct Op_logical_not {
   static constexpr bool takes = !kIsFloatingClass<T>;
   template <class C>
   TESSERA_INLINE C run(C x) {
-    if constexpr (kDTypeOf<C> == DType::kPred) return !x;
-    else return static_cast<C>(~x);
+    if constexpr (kDTypeOf<C> == DType::kPred)
+      return !x;
+    else
+      return static_cast<C>(~x);
   }
 };
-#define TESSERA_REAL(word, expression)   \
-  struct Op_##word : Reals {             \
-    template <class C>                   \
-    TESSERA_INLINE C run(C x) {          \
-      return expression;                 \
-    }                                    \
+#define TESSERA_REAL(word, expression) \
+  struct Op_##word : Reals {           \
+    template <class C>                 \
+    TESSERA_INLINE C run(C x) {        \
+      return expression;               \
+    }                                  \
   };
 TESSERA_REAL(exp, exp_of(x))
 TESSERA_REAL(expm1, expm1_of(x))
@@ -114,14 +124,12 @@ void run_is_finite(const TileArgs& args) {
 template <class T>
 void add_type(KernelSet& set) {
   const int t = static_cast<int>(kDTypeOf<T>);
-#define TESSERA_ADD(word, name)                                                   \
-  if constexpr (UnaryOp::word != UnaryOp::is_finite) {                            \
-    using Op = Op_##word;                                                         \
-    if constexpr (Op::template takes<T>)                                          \
-      set.unary[static_cast<int>(UnaryOp::word)][t] = run_unary<T, Op>;           \
+#define TESSERA_ADD(word, name)                                                                            \
+  if constexpr (UnaryOp::word != UnaryOp::is_finite) {                                                     \
+    using Op = Op_##word;                                                                                  \
+    if constexpr (Op::template takes<T>) set.unary[static_cast<int>(UnaryOp::word)][t] = run_unary<T, Op>; \
   }
-  struct Op_is_finite {
-  };
+  struct Op_is_finite {};
   TESSERA_UNARY_OPS(TESSERA_ADD)
 #undef TESSERA_ADD
   if constexpr (kIsFloatingClass<T>) set.unary[static_cast<int>(UnaryOp::is_finite)][t] = run_is_finite<T>;
@@ -129,6 +137,8 @@ void add_type(KernelSet& set) {
 
 }  // namespace
 
-void add_unary(KernelSet& set) { for_each_dtype([&]<class T>() { add_type<T>(set); }); }
+void add_unary(KernelSet& set) {
+  for_each_dtype([&]<class T>() { add_type<T>(set); });
+}
 
 }  // namespace tessera::kernels::TESSERA_ISA
