@@ -7,16 +7,6 @@
 #include "tessera/schedule/schedule.h"
 
 namespace tessera {
-namespace {
-
-double flops_of(const Program& program, const Computation& computation, const Instruction& instruction) {
-  const auto& op = *instruction.op;
-  if (op.flops != nullptr) return op.flops(view_of(program, computation, instruction));
-  const bool counts = op.elementwise && instruction.type.is_array() && is_float(instruction.type.dtype());
-  return counts ? static_cast<double>(instruction.type.element_count()) : 0;
-}
-
-}  // namespace
 
 ProgramStats program_stats(const Program& program) {
   ProgramStats stats;
@@ -26,7 +16,7 @@ ProgramStats program_stats(const Program& program) {
   for (ComputationId c = 0; c < isize(program.computations); ++c) {
     if (at(counts, c) == 0) continue;
     for (const auto& instruction : program[c].instructions) {
-      stats.flops_per_device += flops_of(program, program[c], instruction) * at(counts, c);
+      stats.flops_per_device += flops_of(view_of(program, program[c], instruction)) * at(counts, c);
       if (instruction.op->role != Role::kCollective) continue;
       auto& kind = kinds[std::string(instruction.op->name)];
       kind.opcode = instruction.op->name;

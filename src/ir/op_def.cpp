@@ -12,6 +12,12 @@ OpView view_of(const Program& program, const Computation& computation, const Ins
   return view;
 }
 
+double flops_of(const OpView& view) {
+  if (view.op.flops != nullptr) return view.op.flops(view);
+  const bool counts = view.op.elementwise && view.result.is_array() && is_float(view.result.dtype());
+  return counts ? static_cast<double>(view.result.element_count()) : 0;
+}
+
 namespace {
 
 std::string factor_name(int factor) {

@@ -171,6 +171,10 @@ struct OpDef {
   FlopsFunction flops = nullptr;  // null: one per element of a floating-point result for elementwise ops, else 0
 };
 
+/// Floating-point operations of one execution, by the row's function or the rule beside OpDef::flops: what `stats` predicts and what
+/// a run counts.
+double flops_of(const OpView& view);
+
 /// The table: rows in a fixed order, found by HLO name. Filled in src/ops/op_table.cpp.
 class OpTable {
  public:
