@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Has jaxlib read what Tessera writes for XLA: tests' modules and every example, before and after partitioning.
+#   PYTHON=/path/to/venv/bin/python tests/oracles/for_xla.sh [build/release/bin]
+# The modules are made in a temporary folder; KEEP=folder keeps them. Exit status 1 where XLA refuses one.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+bin=$(realpath "${1:-build/release/bin}")
+python=${PYTHON:-python3}
+work=${KEEP:-$(mktemp -d)}
+[ -n "${KEEP:-}" ] || trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/dumps" "$work/text"
+
+# dump NAME COMMAND…: the program that the example partitions last, and what every pass makes of it.
+dump() {
+  local name=$1
+  shift
+  TESSERA_DUMP_DIR=$work/dumps/$name "$@" >"$work/$name.log" 2>&1 || { tail -n 5 "$work/$name.log"; exit 1; }
+}
+dump hello_mesh "$bin/hello_mesh" --virtual_ranks 4
+dump mlp_mark_sharding "$bin/mlp_mark_sharding" --virtual_ranks 4 --fake_data true --steps 1
+dump fsdp_auto_wrap "$bin/fsdp_auto_wrap" --virtual_ranks 3
+for mesh in data=2,model=2 data=2,model=3; do
+  dump "run_clm-$mesh" "$bin/run_clm" --config_name examples/configs/gpt2_char.json --block_size 64 --global_batch_size 12 \
+    --mesh $mesh --fsdp full_shard --tensor_parallel model --dry_run true
+done
+for file in "$work"/dumps/*/partition/*.hlo; do
+  example=$(basename "$(dirname "$(dirname "$file")")")
+  "$bin/tessera" print "$file" --for-xla -o "$work/text/$example-$(basename "$file")"
+done
+
+for file in "$work"/dumps/*/partition/00-input.hlo; do
+  example=$(basename "$(dirname "$(dirname "$file")")")
+  "$bin/tessera" partition "$file" --for-xla -o "$work/text/$example-per-device.hlo"
+done
+# module FILE [flags of partition…]
+module() {
+  local file=$1 name
+  name=$(basename "$1" .hlo)
+  shift
+  "$bin/tessera" print "$file" --for-xla -o "$work/text/$name-global.hlo"
+  "$bin/tessera" partition "$file" "$@" --for-xla -o "$work/text/$name-per-device.hlo"
+}
+for file in tests/data/jax/*.hlo; do module "$file" --num-partitions 4; done
+for file in tests/fuzz/corpus/hlo/{attributes,control_flow,mlp}.hlo; do module "$file"; done
+module tests/tools/data/mlp.hlo --mesh data=2,model=3 --annotate x=data,- --annotate w=-,model
+"$bin/tessera" print tests/fuzz/corpus/hlo/collectives.hlo --for-xla -o "$work/text/collectives.hlo"
+
+"$python" tests/oracles/parse_for_xla.py "$work"/text/*.hlo | sed "s|$work/text/||"
