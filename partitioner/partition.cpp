@@ -25,6 +25,13 @@ void check_input(const Program& program) {
             instruction.name);
 }
 
+// A program that names no mesh is over one axis of all its devices.
+Program with_mesh(Program program) {
+  if (program.meshes.empty() && program.num_partitions > 1)
+    program.meshes.push_back(Mesh({{"devices", program.num_partitions}}));
+  return program;
+}
+
 }  // namespace
 
 Partitioned partition(const Program& program, const PartitionOptions& options) {
@@ -41,7 +48,7 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
       .add("localize", [&](const Program& p) { return localize(p, {.keep_shardings = options.keep_shardings}); })
       .add("merge-duplicates", [](const Program& p) { return merge_duplicates(p); })
       .add("remove-dead-code", [](const Program& p) { return remove_dead_code(p); });
-  out.program = pipeline.run(program);
+  out.program = pipeline.run(with_mesh(program));
   out.notes = collective_notes(out.program);
   return out;
 }
