@@ -52,7 +52,8 @@ Program annotate(const Program& program, const Mesh& mesh, const std::string& na
   const auto [computation, id] = find_value(program, name);
   auto changed = std::make_shared<Computation>(program[computation]);
   auto& instruction = at(changed->instructions, id);
-  require(instruction.type.is_array(), "%{} is {}; only arrays can be annotated", instruction.name, instruction.type.str());
+  require(instruction.type.is_array(), "%{} is {}; only arrays can be annotated", instruction.name,
+          instruction.type.str());
   try {
     instruction.sharding =
         make_sharding(Sharding::from_spec(mesh, PartitionSpec::parse(spec), instruction.type.ndim()));

@@ -90,7 +90,8 @@ void observe(std::int64_t device, const Computation& computation, Id id, Literal
   const auto& instruction = computation[id];
   const auto* dims = instruction.frontend_attribute(kGlobalDimsAttribute);
   if (dims == nullptr || !instruction.sharding || !instruction.type.is_array()) return;
-  poison_padding(value, Type::array(instruction.type.dtype(), parse_dims(*dims)), instruction.sharding->front(), device);
+  poison_padding(value, Type::array(instruction.type.dtype(), parse_dims(*dims)), instruction.sharding->front(),
+                 device);
 }
 
 // Leaf by leaf: the shards of each argument for one device, padding poisoned.
@@ -205,7 +206,8 @@ CheckReport check_partition(const Program& program, const CheckOptions& options)
   for (std::int64_t device = 0; device < devices; ++device)
     for (int p = 0; p < isize(arguments); ++p) {
       std::size_t leaf = 0;
-      at(shards, device).push_back(shard_of(at(arguments, p), *global[at(global.parameters, p)].sharding, leaf, device));
+      at(shards, device)
+          .push_back(shard_of(at(arguments, p), *global[at(global.parameters, p)].sharding, leaf, device));
     }
   const EvaluateOptions poisoned{.partition = 0, .trip_limit = options.trip_limit, .observe = observe};
   const auto results =

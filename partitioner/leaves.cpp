@@ -59,7 +59,8 @@ LeafValues element_of(const Type& tuple, std::int64_t index, const LeafValues& l
 }
 
 std::int64_t index_of(const Instruction& instruction) {
-  if (instruction.op->role == Role::kParameter) return attributes_as<ParameterAttributes>(instruction.attributes).number;
+  if (instruction.op->role == Role::kParameter)
+    return attributes_as<ParameterAttributes>(instruction.attributes).number;
   return attributes_as<IndexAttributes>(instruction.attributes).index;
 }
 

@@ -35,7 +35,8 @@ class Localizer {
     leaves_.resize(old_.instructions.size());
     for (Id id = 0; id < old_.size(); ++id) at(leaves_, id) = rewrite(id);
     Value root = put_together(builder_, old_.root_type(), at(leaves_, old_.root));
-    if (is_entry_ && root.instruction().op->role != Role::kParameter) builder_.set_sharding(root, old_[old_.root].sharding);
+    if (is_entry_ && root.instruction().op->role != Role::kParameter)
+      builder_.set_sharding(root, old_[old_.root].sharding);
     return std::move(builder_).finish(root);
   }
 
@@ -46,7 +47,8 @@ class Localizer {
       case Role::kParameter: return parameter(instruction);
       case Role::kTuple: return operand_leaves(instruction);
       case Role::kGetTupleElement:
-        return element_of(old_[instruction.operands[0]].type, index_of(instruction), at(leaves_, instruction.operands[0]));
+        return element_of(old_[instruction.operands[0]].type, index_of(instruction),
+                          at(leaves_, instruction.operands[0]));
       case Role::kOptBarrier: return barrier(instruction);
       case Role::kCopy: return copy(instruction);
       case Role::kCall:
@@ -128,16 +130,20 @@ class Localizer {
     for (int i = 0; i < isize(leaves); ++i)
       context.local_results.push_back(shard_type(at(leaves, i), at(*instruction.sharding, i)));
     context.coordinate = [this](const std::vector<AxisRef>& axes) { return coordinate(axes); };
-    context.shard_start = [this](const Sharding& sharding, int dim, std::int64_t size) { return start(sharding, dim, size); };
+    context.shard_start = [this](const Sharding& sharding, int dim, std::int64_t size) {
+      return start(sharding, dim, size);
+    };
     builder_.default_notes = instruction.notes;
     if (!instruction.op->masks_padding) mask_reduced(map, context);
-    const Value value = instruction.op->localize != nullptr ? instruction.op->localize(context) : generic(instruction, context);
+    const Value value =
+        instruction.op->localize != nullptr ? instruction.op->localize(context) : generic(instruction, context);
     builder_.default_notes = nullptr;
     builder_.set_name(value, instruction.name);
     LeafValues out = take_apart(value);
     for (int i = 0; i < isize(out); ++i)
-      ensure(at(out, i).type() == at(context.local_results, i), "{} %{} {} localizes to {}, expected {}", instruction.op->name,
-             instruction.name, instruction.sharding->front().str(), at(out, i).type().str(), at(context.local_results, i).str());
+      ensure(at(out, i).type() == at(context.local_results, i), "{} %{} {} localizes to {}, expected {}",
+             instruction.op->name, instruction.name, instruction.sharding->front().str(), at(out, i).type().str(),
+             at(context.local_results, i).str());
     return remember(instruction, std::move(out));
   }
 
@@ -193,7 +199,8 @@ class Localizer {
       const Value value = at(leaves, i);
       if (!global.is_array() || value.instruction().op->role == Role::kParameter) continue;
       builder_.set_sharding(value, make_sharding(at(*instruction.sharding, i)));
-      builder_.set_notes(value, with_frontend_attribute(value.instruction().notes, kGlobalDimsAttribute, join(global.dims(), ",")));
+      builder_.set_notes(
+          value, with_frontend_attribute(value.instruction().notes, kGlobalDimsAttribute, join(global.dims(), ",")));
     }
     return leaves;
   }

@@ -43,7 +43,8 @@ PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& op
   const bool joint = is_joint(linearity_of(view, partial.front())) ||
                      (view.operands.size() > 1 && linearity_of(view, partial.front()) == Linearity::kAny);
   for (const int i : partial) {
-    if (at(operands, i).reduction != out.reduction) return {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
+    if (at(operands, i).reduction != out.reduction)
+      return {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
     for (const auto& axis : at(operands, i).partial)
       if (!overlaps_any(out.axes, axis)) out.axes.push_back(axis);
   }

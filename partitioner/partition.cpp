@@ -10,19 +10,20 @@
 #include "propagate.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
-#include "tessera/passes/pipeline.h"
 #include "tessera/passes/passes.h"
+#include "tessera/passes/pipeline.h"
 
 namespace tessera {
 namespace {
 
 void check_input(const Program& program) {
   require(!program.partitioned,
-          "{} is already partitioned (it carries the partitioner's mark); give the global program instead", program.name);
+          "{} is already partitioned (it carries the partitioner's mark); give the global program instead",
+          program.name);
   for (const auto& instruction : program.entry_computation().instructions)
     require(instruction.op->role != Role::kCollective && instruction.op->role != Role::kPartitionId,
-            "{} %{} stands in a global program: collectives and partition-id belong to per-device programs", instruction.op->name,
-            instruction.name);
+            "{} %{} stands in a global program: collectives and partition-id belong to per-device programs",
+            instruction.op->name, instruction.name);
 }
 
 // A program that names no mesh is over one axis of all its devices.

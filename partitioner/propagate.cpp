@@ -24,16 +24,15 @@ struct Offer {
 
 enum class Phase : std::uint8_t { kMovesOnly, kAllButBroadcast, kEverything };
 
-bool takes_part(const PropagationEdge& edge, Phase phase) {
-  return phase != Phase::kMovesOnly || edge.passes_all;
-}
+bool takes_part(const PropagationEdge& edge, Phase phase) { return phase != Phase::kMovesOnly || edge.passes_all; }
 
 bool is_prefix(const Axes& shorter, const Axes& longer) {
   return shorter.size() <= longer.size() && std::equal(shorter.begin(), shorter.end(), longer.begin());
 }
 
 // What the op's tensors together say of its factors; larger tensors first, then by content.
-Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge, bool with_operands, bool with_results) {
+Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge, bool with_operands,
+                     bool with_results) {
   struct Source {
     const TensorFactors* factors;
     const PropagationSlot* slot;

@@ -152,7 +152,8 @@ class GraphBuilder {
       case Role::kConditional: {
         for (int b = 0; b < isize(instruction.called); ++b) {
           const auto callee = at(instruction.called, b);
-          add_identities(at(at(graph_.leaf_slots, c), at(instruction.operands, b + 1)), parameter_slots(callee), instruction);
+          add_identities(at(at(graph_.leaf_slots, c), at(instruction.operands, b + 1)), parameter_slots(callee),
+                         instruction);
           add_identities(root_slots(callee), results, instruction);
         }
         return;
@@ -210,7 +211,8 @@ class GraphBuilder {
       if (free) continue;
       for (const int slot : at(at(graph_.leaf_slots, program_.entry), at(entry.parameters, p)))
         if (!slots_.given(slot))
-          slots_.give(slot, Sharding::replicated(graph_.mesh, slots_.type(slot).is_array() ? slots_.type(slot).ndim() : 0));
+          slots_.give(slot,
+                      Sharding::replicated(graph_.mesh, slots_.type(slot).is_array() ? slots_.type(slot).ndim() : 0));
     }
   }
 
@@ -222,7 +224,8 @@ class GraphBuilder {
       if (const auto& given = slots_.given(s)) {
         slot.sharding = *given;
         slot.fixed = true;
-        slot.open = given->is_tiled() && std::any_of(given->dims.begin(), given->dims.end(), [](const auto& d) { return d.open; });
+        slot.open = given->is_tiled() &&
+                    std::any_of(given->dims.begin(), given->dims.end(), [](const auto& d) { return d.open; });
       } else {
         slot.sharding = Sharding::replicated(graph_.mesh, ndim);
         for (auto& dim : slot.sharding.dims) dim.open = true;
@@ -280,7 +283,8 @@ Program write_shardings(const Program& program, const PropagationGraph& graph) {
         leaves.push_back(at(graph.slots, slot).sharding);
         const int why = at(graph.slots, slot).why_edge;
         if (why >= 0)
-          instruction.notes = with_frontend_attribute(instruction.notes, kWhyAttribute, "through " + at(graph.edges, why).name);
+          instruction.notes =
+              with_frontend_attribute(instruction.notes, kWhyAttribute, "through " + at(graph.edges, why).name);
       }
       // A tuple that was given shardings of its own keeps them: it reshards its elements.
       if (instruction.sharding && instruction.sharding->size() == leaves.size() &&

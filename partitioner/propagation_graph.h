@@ -15,9 +15,9 @@ namespace tessera {
 struct PropagationSlot {
   Type type;
   Sharding sharding;
-  bool fixed = false;   // given by the program: its text or API
-  bool open = true;     // some dim may still gain axes
-  int why_edge = -1;    // the edge through which the last axes came
+  bool fixed = false;  // given by the program: its text or API
+  bool open = true;    // some dim may still gain axes
+  int why_edge = -1;   // the edge through which the last axes came
 };
 
 struct PropagationEdge {

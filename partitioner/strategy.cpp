@@ -21,22 +21,26 @@ std::vector<Tensor> tensors_of(const StrategyRequest& request) {
   std::vector<Tensor> out;
   const auto operand_types = operand_leaves(request.view);
   for (int i = 0; i < isize(request.operands); ++i)
-    out.push_back({&at(request.map.operands, i), at(request.operands, i).without_partial(), at(operand_types, i).byte_size()});
+    out.push_back(
+        {&at(request.map.operands, i), at(request.operands, i).without_partial(), at(operand_types, i).byte_size()});
   const auto result_types = request.view.result.leaves();
   for (int i = 0; i < isize(request.wishes); ++i)
-    out.push_back({&at(request.map.results, i), at(request.wishes, i).without_partial(), at(result_types, i).byte_size()});
+    out.push_back(
+        {&at(request.map.results, i), at(request.wishes, i).without_partial(), at(result_types, i).byte_size()});
   return out;
 }
 
 Strategy without(Strategy strategy, const Axes& reserved) {
   for (auto& axes : strategy) {
-    const auto clash = std::find_if(axes.begin(), axes.end(), [&](const AxisRef& a) { return overlaps_any(reserved, a); });
+    const auto clash =
+        std::find_if(axes.begin(), axes.end(), [&](const AxisRef& a) { return overlaps_any(reserved, a); });
     axes.erase(clash, axes.end());
   }
   return strategy;
 }
 
-Strategy merged_in_order(const StrategyRequest& request, const std::vector<Tensor>& tensors, const std::vector<int>& order) {
+Strategy merged_in_order(const StrategyRequest& request, const std::vector<Tensor>& tensors,
+                         const std::vector<int>& order) {
   Strategy out(request.map.factors.size());
   for (const int i : order) {
     const auto& tensor = at(tensors, i);
@@ -57,7 +61,8 @@ std::vector<std::vector<int>> orders(const std::vector<Tensor>& tensors) {
     while (std::next_permutation(by_size.begin(), by_size.end()));
     return out;
   }
-  std::stable_sort(by_size.begin(), by_size.end(), [&](int a, int b) { return at(tensors, a).bytes > at(tensors, b).bytes; });
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [&](int a, int b) { return at(tensors, a).bytes > at(tensors, b).bytes; });
   for (const int first : by_size) {
     std::vector<int> order{first};
     for (const int i : by_size)
@@ -88,8 +93,8 @@ double seconds_of(const StrategyRequest& request, const Strategy& strategy, cons
   for (int i = 0; i < isize(request.operands); ++i) {
     Sharding needed = unproject(request.mesh, request.map, at(request.map.operands, i), strategy);
     Sharding actual = at(request.operands, i);
-    if (actual.is_partial() && std::includes(request.reserved.begin(), request.reserved.end(), actual.partial.begin(),
-                                             actual.partial.end()))
+    if (actual.is_partial() &&
+        std::includes(request.reserved.begin(), request.reserved.end(), actual.partial.begin(), actual.partial.end()))
       actual = actual.without_partial();
     bytes += static_cast<double>(reshard_bytes(at(types, i), actual, needed));
   }

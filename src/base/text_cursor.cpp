@@ -152,7 +152,8 @@ void TextCursor::fail_expected(std::string_view what) {
   auto word = std::string(peek_identifier());
   if (word.empty()) {
     std::size_t size = 1;  // a whole UTF-8 character
-    while (position_ + size < text_.size() && (static_cast<unsigned char>(text_[position_ + size]) & 0xC0U) == 0x80U) ++size;
+    while (position_ + size < text_.size() && (static_cast<unsigned char>(text_[position_ + size]) & 0xC0U) == 0x80U)
+      ++size;
     word = text_.substr(position_, size);
   }
   if (word.size() > 40) word = word.substr(0, 40) + "…";

@@ -29,7 +29,8 @@ Axis sharding_axis(const FsdpOptions& options) {
 
 void check_unwrapped(nn::Module& module) {
   for (const auto& [path, child] : module.named_modules())
-    require(child->unit().empty(), "{} is already an FSDP unit; wrap a module once", path.empty() ? std::string(module.class_name()) : path);
+    require(child->unit().empty(), "{} is already an FSDP unit; wrap a module once",
+            path.empty() ? std::string(module.class_name()) : path);
 }
 
 // The unit a path belongs to: the innermost wrapped module above the parameter.
@@ -54,7 +55,8 @@ std::map<const TensorImpl*, std::string> assign_units(nn::Module& root, const st
       first_path[key] = parameter.name;
       continue;
     }
-    require(entry->second == unit, "{} and {} are one tied parameter, but lie in units {} and {}; both users must be in one unit",
+    require(entry->second == unit,
+            "{} and {} are one tied parameter, but lie in units {} and {}; both users must be in one unit",
             first_path[key], parameter.name, entry->second, unit);
   }
   return units;
@@ -73,10 +75,12 @@ PartitionSpec with_minor_axis(const Sharding& before, const std::string& axis) {
 
 void shard_parameter(Tensor parameter, const Axis& axis, const std::string& unit, const FsdpOptions& options) {
   TensorImpl& variable = parameter.impl();
-  require(!variable.has_optimizer_state, "{} already has optimizer state; wrap the model before making the optimizer", parameter.name());
+  require(!variable.has_optimizer_state, "{} already has optimizer state; wrap the model before making the optimizer",
+          parameter.name());
   variable.compute_dtype = options.compute_dtype;
   const Sharding gathered = parameter.sharding().value_or(Sharding::replicated(axis.mesh, parameter.ndim()));
-  require(gathered.mesh == axis.mesh, "{} is sharded over {}, FSDP over {}", parameter.name(), gathered.mesh.str(), axis.mesh.str());
+  require(gathered.mesh == axis.mesh, "{} is sharded over {}, FSDP over {}", parameter.name(), gathered.mesh.str(),
+          axis.mesh.str());
   const MeshAxis& mesh_axis = at(axis.mesh.axes(), axis.index);
   if (parameter.ndim() == 0 || mesh_axis.size == 1) return;
   clear_sharding(parameter);

@@ -41,7 +41,9 @@ WrapPolicy transformer_auto_wrap_policy(std::set<std::string> classes) {
 }
 
 WrapPolicy lambda_auto_wrap_policy(std::function<bool(const nn::Module&)> wrap) {
-  return [wrap = std::move(wrap)](const nn::Module& module, bool recurse, std::int64_t) { return recurse || wrap(module); };
+  return [wrap = std::move(wrap)](const nn::Module& module, bool recurse, std::int64_t) {
+    return recurse || wrap(module);
+  };
 }
 
 WrapPolicy always_wrap_policy() {
@@ -72,7 +74,8 @@ void check_classes(nn::Module& root, const std::set<std::string>& classes) {
   for (const auto& wanted : classes) {
     if (present.count(wanted) > 0) continue;
     const std::vector<std::string> known(present.begin(), present.end());
-    fail("no module of class {} to wrap{}; classes of this model: {}", wanted, suggest_name(wanted, known), join(known, ", "));
+    fail("no module of class {} to wrap{}; classes of this model: {}", wanted, suggest_name(wanted, known),
+         join(known, ", "));
   }
 }
 

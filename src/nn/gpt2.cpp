@@ -65,7 +65,8 @@ Tensor GPT2Attention::forward(const Tensor& x) {
   const Tensor seen = Tensor::iota(square, 0) >= Tensor::iota(square, 1);
   constexpr double kNever = -1e30;  // finite, so that no inf - inf arises
   const Tensor weights = attn_dropout_(softmax(where(seen, scores, kNever), -1));
-  const Tensor mixed = dot(weights, v, {.lhs_contracting = {3}, .rhs_contracting = {1}, .lhs_batch = {0, 1}, .rhs_batch = {0, 2}});
+  const Tensor mixed =
+      dot(weights, v, {.lhs_contracting = {3}, .rhs_contracting = {1}, .lhs_batch = {0, 1}, .rhs_batch = {0, 2}});
   const Tensor joined = mixed.transpose({0, 2, 1, 3}).reshape({b, t, heads_ * head_size_});  // [b, t, c]
   return resid_dropout_(c_proj_(joined));
 }
@@ -129,7 +130,8 @@ GPT2LMHeadModel::Head::Head(const GPT2Config& config, const Embedding& embedding
     weight = embedding.weight();
     add_shared_parameter("weight", weight);
   } else {
-    weight = add_parameter("weight", Type::array(config.dtype, {config.vocab_size, config.n_embd}), normal(0, config.initializer_range));
+    weight = add_parameter("weight", Type::array(config.dtype, {config.vocab_size, config.n_embd}),
+                           normal(0, config.initializer_range));
   }
 }
 

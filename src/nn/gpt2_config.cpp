@@ -45,14 +45,19 @@ void read_key(const Json& json, const char* key, T& value) {
 }  // namespace
 
 void GPT2Config::check() const {
-  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, std::int64_t>>{
-           {"vocab_size", vocab_size}, {"n_positions", n_positions}, {"n_embd", n_embd}, {"n_layer", n_layer}, {"n_head", n_head}})
+  for (const auto& [name, value] :
+       std::initializer_list<std::pair<const char*, std::int64_t>>{{"vocab_size", vocab_size},
+                                                                   {"n_positions", n_positions},
+                                                                   {"n_embd", n_embd},
+                                                                   {"n_layer", n_layer},
+                                                                   {"n_head", n_head}})
     require(value >= 1, "GPT-2 configuration: {} must be at least 1, got {}", name, value);
   require(n_embd % n_head == 0, "GPT-2 configuration: n_embd {} does not divide by n_head {}", n_embd, n_head);
   const std::vector<std::string> activations{"gelu_new", "gelu", "relu", "tanh", "gelu_pytorch_tanh"};
   bool known = false;
   for (const auto& name : activations) known = known || name == activation_function;
-  require(known, "GPT-2 configuration: unknown activation_function {}{}", activation_function, suggest_name(activation_function, activations));
+  require(known, "GPT-2 configuration: unknown activation_function {}{}", activation_function,
+          suggest_name(activation_function, activations));
   for (const auto& [name, value] : std::initializer_list<std::pair<const char*, double>>{
            {"resid_pdrop", resid_pdrop}, {"embd_pdrop", embd_pdrop}, {"attn_pdrop", attn_pdrop}})
     require(value >= 0 && value < 1, "GPT-2 configuration: {} must be in [0, 1), got {}", name, value);
@@ -69,7 +74,8 @@ GPT2Config GPT2Config::from_json(const std::string& text) {
   GPT2Config config;
   for_each_key(config, [&](const char* key, auto& value) { read_key(json, key, value); });
   if (json.contains("model_type"))
-    require(json["model_type"] == "gpt2", "the configuration is of model_type {}, not \"gpt2\"", json["model_type"].dump());
+    require(json["model_type"] == "gpt2", "the configuration is of model_type {}, not \"gpt2\"",
+            json["model_type"].dump());
   config.source_json = text;
   config.check();
   return config;
@@ -88,7 +94,8 @@ GPT2Config GPT2Config::from_file(const std::string& path) {
 }
 
 std::string GPT2Config::to_json() const {
-  Json json = source_json.empty() ? Json{{"model_type", "gpt2"}, {"architectures", {"GPT2LMHeadModel"}}} : Json::parse(source_json);
+  Json json = source_json.empty() ? Json{{"model_type", "gpt2"}, {"architectures", {"GPT2LMHeadModel"}}}
+                                  : Json::parse(source_json);
   for_each_key(*this, [&](const char* key, const auto& value) {
     // Hugging Face writes null where the inner width is the default.
     if (std::string_view(key) == "n_inner" && n_inner == 0) {

@@ -15,8 +15,8 @@ namespace {
 // The key of number `which` of a parameter's random fields.
 Value key(Builder& builder, std::uint64_t seed, std::uint64_t variable, std::uint64_t which) {
   const std::uint64_t mixed = hash_mix(hash_mix(hash_mix(0x1417, seed), variable), which);
-  return ops::constant(builder, Literal::from<std::uint32_t>({2}, {static_cast<std::uint32_t>(mixed >> 32),
-                                                                  static_cast<std::uint32_t>(mixed)}));
+  return ops::constant(builder, Literal::from<std::uint32_t>(
+                                    {2}, {static_cast<std::uint32_t>(mixed >> 32), static_cast<std::uint32_t>(mixed)}));
 }
 
 Value scaled(Value x, double factor, double offset) {
@@ -29,7 +29,9 @@ Value uniform_field(Value key, const Type& type) {
   const Value drawn = ops::random_uniform(key, type.dims(), DType::kF32);
   return type.dtype() == DType::kF64 ? ops::convert(drawn, DType::kF64) : drawn;
 }
-Value rounded(Value x, const Type& type) { return x.type().dtype() == type.dtype() ? x : ops::convert(x, type.dtype()); }
+Value rounded(Value x, const Type& type) {
+  return x.type().dtype() == type.dtype() ? x : ops::convert(x, type.dtype());
+}
 
 }  // namespace
 

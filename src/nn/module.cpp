@@ -9,7 +9,9 @@
 namespace tessera::nn {
 namespace {
 
-std::string join_path(const std::string& path, const std::string& name) { return path.empty() ? name : path + "." + name; }
+std::string join_path(const std::string& path, const std::string& name) {
+  return path.empty() ? name : path + "." + name;
+}
 
 void visit(const Module& module, const std::string& path, const std::function<void(const NamedParameter&)>& take) {
   for (const auto& own : module.own_parameters()) take({join_path(path, own.name), own.tensor, own.exported_dims});
@@ -80,7 +82,8 @@ void Module::set_compute_dtype(DType dtype) {
 
 std::string Module::str() const {
   std::string out;
-  const std::function<void(const Module&, const std::string&, int)> line = [&](const Module& module, const std::string& name, int depth) {
+  const std::function<void(const Module&, const std::string&, int)> line = [&](const Module& module,
+                                                                               const std::string& name, int depth) {
     std::string text(static_cast<std::size_t>(2 * depth), ' ');
     if (!name.empty()) text += "(" + name + ") ";
     text += fmt::format("{} {} parameters", module.class_name(), module.parameter_count());
@@ -116,7 +119,8 @@ void Module::add_module(std::string name, Module& child) {
 // Children are registered before their parent is: paths grow from below.
 void Module::set_path(const std::string& path) {
   path_ = path;
-  for (auto& parameter : parameters_) parameter.tensor.impl().name = parameter.tensor.impl().node->name = join_path(path, parameter.name);
+  for (auto& parameter : parameters_)
+    parameter.tensor.impl().name = parameter.tensor.impl().node->name = join_path(path, parameter.name);
   for (const auto& [name, child] : children_) child->set_path(join_path(path, name));
 }
 

@@ -14,7 +14,8 @@ AdamW::AdamW(std::vector<Tensor> parameters, const AdamWOptions& options)
 
 AdamW::AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options)
     : Optimizer(std::move(groups), options.learning_rate), options_(options) {
-  for (const double beta : {options.beta1, options.beta2}) require(beta >= 0 && beta < 1, "betas must be in [0, 1), got {}", beta);
+  for (const double beta : {options.beta1, options.beta2})
+    require(beta >= 0 && beta < 1, "betas must be in [0, 1), got {}", beta);
   require(options.epsilon >= 0, "epsilon must not be negative, got {}", options.epsilon);
   first_ = make_state("exp_avg");
   second_ = make_state("exp_avg_sq");

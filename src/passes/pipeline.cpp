@@ -58,7 +58,8 @@ void Pipeline::write(int number, const std::string& pass, const Program& program
   const auto path = directory / fmt::format("{:02}-{}.hlo", number, pass);
   std::ofstream file(path);
   file << print_program(program);
-  require(file.good(), "cannot write the dump {} ({})", path.string(), code ? code.message() : "is TESSERA_DUMP_DIR writable?");
+  require(file.good(), "cannot write the dump {} ({})", path.string(),
+          code ? code.message() : "is TESSERA_DUMP_DIR writable?");
 }
 
 }  // namespace tessera

@@ -14,14 +14,17 @@ namespace {
 
 using Kind = HloSharding::Kind;
 constexpr std::int64_t kMostDevices = std::int64_t{1} << 20;  // lists are kept expanded
-constexpr std::pair<std::string_view, Kind> kKindWords[] = {
-    {"replicated", Kind::kReplicated}, {"manual", Kind::kManual}, {"unknown", Kind::kUnknown}, {"unreduced", Kind::kUnreduced}};
+constexpr std::pair<std::string_view, Kind> kKindWords[] = {{"replicated", Kind::kReplicated},
+                                                            {"manual", Kind::kManual},
+                                                            {"unknown", Kind::kUnknown},
+                                                            {"unreduced", Kind::kUnreduced}};
 constexpr std::pair<std::string_view, SubgroupType> kSubgroupWords[] = {{"replicated", SubgroupType::kReplicated},
                                                                         {"manual", SubgroupType::kManual},
                                                                         {"unreduced", SubgroupType::kUnreduced},
                                                                         {"maximal", SubgroupType::kMaximal}};
 
-std::vector<std::int64_t> read_list(TextCursor& in, std::string_view open, std::string_view close, std::string_view what) {
+std::vector<std::int64_t> read_list(TextCursor& in, std::string_view open, std::string_view close,
+                                    std::string_view what) {
   std::vector<std::int64_t> out;
   in.expect(open, fmt::format("before the {}", what));
   if (in.take(close)) return out;
@@ -60,7 +63,8 @@ std::vector<std::int64_t> read_iota(TextCursor& in, std::int64_t count) {
     for (std::size_t i = 0; i < sorted.size(); ++i)
       if (sorted[i] != static_cast<std::int64_t>(i) || sorted.size() != dims.size())
         in.fail_at(order_place, fmt::format("T(..) must order the {} dims of the iota", dims.size()));
-    if (order.size() != dims.size()) in.fail_at(order_place, fmt::format("T(..) must order the {} dims of the iota", dims.size()));
+    if (order.size() != dims.size())
+      in.fail_at(order_place, fmt::format("T(..) must order the {} dims of the iota", dims.size()));
   }
   const auto strides = row_major_strides(dims);
   Dims turned;
@@ -87,7 +91,8 @@ std::vector<std::int64_t> read_devices(TextCursor& in, std::int64_t count) {
     in.fail_at(place, fmt::format("{} devices listed for {} tiles", out.size(), count));
   std::vector<bool> seen(out.size(), false);
   for (const auto device : out) {
-    if (device < 0 || device >= count) in.fail_at(place, fmt::format("device {} is not one of 0..{}", device, count - 1));
+    if (device < 0 || device >= count)
+      in.fail_at(place, fmt::format("device {} is not one of 0..{}", device, count - 1));
     if (at(seen, device)) in.fail_at(place, fmt::format("device {} stands twice", device));
     at(seen, device) = true;
   }
@@ -128,7 +133,8 @@ void read_tiled(TextCursor& in, HloSharding& leaf) {
     }
   }
   if (leaf.subgroup_types.size() > leaf.tile_dims.size())
-    in.fail_at(place, fmt::format("{} subgroup types for {} tile dims", leaf.subgroup_types.size(), leaf.tile_dims.size()));
+    in.fail_at(place,
+               fmt::format("{} subgroup types for {} tile dims", leaf.subgroup_types.size(), leaf.tile_dims.size()));
 }
 
 void read_kind(TextCursor& in, HloSharding& leaf) {

@@ -23,7 +23,8 @@ std::vector<std::int64_t> sorted_positions(const HloSharding& leaf, const std::v
   if (!position_of.empty())
     for (auto& device : out) device = at(position_of, device);
   const auto size = subgroup_sizes(leaf);
-  for (auto group = out.begin(); group != out.end(); group += size.replicated) std::sort(group, group + size.replicated);
+  for (auto group = out.begin(); group != out.end(); group += size.replicated)
+    std::sort(group, group + size.replicated);
   // Blocks of `width` sorted by their first member, `count` at a time.
   const auto sort_blocks = [](auto first, std::int64_t count, std::int64_t width, std::vector<std::int64_t>* order) {
     std::vector<std::int64_t> own(static_cast<std::size_t>(count));
@@ -81,7 +82,8 @@ std::vector<std::int64_t> inverse(const std::vector<std::int64_t>& order) {
 }
 
 std::optional<Sharding> tiled_to_axes(const HloSharding& leaf, const Mesh& mesh, int ndim) {
-  require(data_ndim(leaf) == ndim, "sharding {} has {} dims, the value {}", hlo_sharding_text(leaf), data_ndim(leaf), ndim);
+  require(data_ndim(leaf) == ndim, "sharding {} has {} dims, the value {}", hlo_sharding_text(leaf), data_ndim(leaf),
+          ndim);
   if (isize(leaf.devices) != mesh.device_count()) return std::nullopt;
   const auto digits = tile_digits(leaf.tile_dims, sorted_positions(leaf, inverse(mesh.device_order())));
   if (!digits) return std::nullopt;
@@ -183,8 +185,9 @@ Digits mesh_pieces(const Sharding& sharding) {
     for (const auto& ref : used)
       if (ref.axis == axis) cuts.insert({ref.pre, ref.pre * ref.size});
     for (auto cut = cuts.begin(); std::next(cut) != cuts.end(); ++cut) {
-      require(*std::next(cut) % *cut == 0 && size % *std::next(cut) == 0, "the parts of mesh axis \"{}\" used by {} do not nest",
-              at(sharding.mesh.axes(), axis).name, sharding.str());
+      require(*std::next(cut) % *cut == 0 && size % *std::next(cut) == 0,
+              "the parts of mesh axis \"{}\" used by {} do not nest", at(sharding.mesh.axes(), axis).name,
+              sharding.str());
       out.push_back({size / *std::next(cut) * at(strides, axis), *std::next(cut) / *cut});
     }
   }
@@ -258,8 +261,8 @@ std::vector<Sharding> to_axes(const std::vector<std::pair<HloSharding, int>>& sh
   for (std::size_t i = 0; i < found.size(); ++i) {
     const auto& [leaf, ndim] = shardings_and_ndims[i];
     if (leaf.kind != Kind::kTiled) continue;
-    require(isize(leaf.devices) == device_count, "sharding {} is over {} devices, the module over {}", hlo_sharding_text(leaf),
-            leaf.devices.size(), device_count);
+    require(isize(leaf.devices) == device_count, "sharding {} is over {} devices, the module over {}",
+            hlo_sharding_text(leaf), leaf.devices.size(), device_count);
     found[i] = find(leaf, ndim);
     if (!found[i]) homeless.push_back(leaf);
   }

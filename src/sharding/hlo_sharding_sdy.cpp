@@ -49,9 +49,11 @@ std::string body_text(const Sharding& sharding) {
   }
   std::string out = fmt::format("{}, [{}]", mesh, join(dims, ", "));
   if (sharding.is_partial() || sharding.reduction != Reduction::kSum)
-    out += fmt::format(", unreduced={}{{{}}}", sharding.reduction == Reduction::kSum ? "" : reduction_name(sharding.reduction),
+    out += fmt::format(", unreduced={}{{{}}}",
+                       sharding.reduction == Reduction::kSum ? "" : reduction_name(sharding.reduction),
                        join(axes_texts(sharding.mesh, sharding.partial), ", "));
-  if (!sharding.manual.empty()) out += fmt::format(", manual={{{}}}", join(axes_texts(sharding.mesh, sharding.manual), ", "));
+  if (!sharding.manual.empty())
+    out += fmt::format(", manual={{{}}}", join(axes_texts(sharding.mesh, sharding.manual), ", "));
   return out + ">";
 }
 
@@ -138,7 +140,8 @@ class ShardingReader {
     constexpr std::int64_t kMostDevices = std::int64_t{1} << 20;
     std::int64_t count = 1;
     for (const auto& axis : axes) {
-      require(axis.size <= kMostDevices && count * axis.size <= kMostDevices, "mesh @{} has more than 2^20 devices", name);
+      require(axis.size <= kMostDevices && count * axis.size <= kMostDevices, "mesh @{} has more than 2^20 devices",
+              name);
       count *= std::max<std::int64_t>(axis.size, 1);
     }
     return Mesh(std::move(axes), std::move(order), name);
@@ -150,7 +153,8 @@ class ShardingReader {
     in_.skip_blanks();
     const auto place = in_.position();
     const auto name = read_symbol(in_, "the name of a mesh");
-    const auto found = std::find_if(meshes_.begin(), meshes_.end(), [&](const Mesh& mesh) { return mesh.name() == name; });
+    const auto found =
+        std::find_if(meshes_.begin(), meshes_.end(), [&](const Mesh& mesh) { return mesh.name() == name; });
     if (found != meshes_.end()) {
       out_.mesh = *found;
       return false;
@@ -158,7 +162,8 @@ class ShardingReader {
     constexpr std::string_view kMaximal = "maximal_mesh_";
     if (name.starts_with(kMaximal)) {
       TextCursor number(std::string_view(name).substr(kMaximal.size()));
-      out_ = Sharding::maximal(meshes_.empty() ? Mesh() : meshes_.front(), number.integer("the device of a maximal mesh"));
+      out_ =
+          Sharding::maximal(meshes_.empty() ? Mesh() : meshes_.front(), number.integer("the device of a maximal mesh"));
       in_.expect(",", "behind the mesh");
       in_.expect("[", "behind a maximal mesh");
       in_.expect("]", "behind a maximal mesh");
@@ -181,7 +186,8 @@ class ShardingReader {
       in_.expect(")", "behind the size before the part");
       ref.size = in_.integer("the size of the part");
       if (ref.pre < 1 || ref.size < 1 || ref.pre > whole || ref.size > whole || whole % (ref.pre * ref.size) != 0)
-        in_.fail_at(place, fmt::format("\"{}\":({}){} is not a part of an axis of size {}", name, ref.pre, ref.size, whole));
+        in_.fail_at(place,
+                    fmt::format("\"{}\":({}){} is not a part of an axis of size {}", name, ref.pre, ref.size, whole));
     }
     for (const auto& other : used_)
       if (parts_overlap(ref, other)) in_.fail_at(place, fmt::format("axis \"{}\" is used twice", name));

@@ -51,7 +51,8 @@ Mesh::Mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> device_order, s
     at(node->strides, i) = node->device_count;
     require(!__builtin_mul_overflow(node->device_count, at(axes, i).size, &node->device_count),
             "a mesh of more devices than 64 bits count");
-    node->hash = hash_mix(hash_mix(node->hash, hash_text(at(axes, i).name)), static_cast<std::size_t>(at(axes, i).size));
+    node->hash =
+        hash_mix(hash_mix(node->hash, hash_text(at(axes, i).name)), static_cast<std::size_t>(at(axes, i).size));
   }
   if (!device_order.empty()) {
     require(isize(device_order) == node->device_count, "the device order has {} entries, the mesh {} devices",
@@ -60,7 +61,8 @@ Mesh::Mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> device_order, s
     bool identity = true;
     for (int p = 0; p < isize(device_order); ++p) {
       const auto device = at(device_order, p);
-      require(device >= 0 && device < node->device_count, "device {} is not one of 0..{}", device, node->device_count - 1);
+      require(device >= 0 && device < node->device_count, "device {} is not one of 0..{}", device,
+              node->device_count - 1);
       require(at(node->position_of, device) < 0, "device {} stands twice in the device order", device);
       at(node->position_of, device) = p;
       identity = identity && device == p;

@@ -98,8 +98,8 @@ Sharding Sharding::from_spec(const Mesh& mesh, const PartitionSpec& spec, int nd
         throw error.prefix(fmt::format("partition spec {}: ", spec.str()));
       }
       const bool twice = std::any_of(used.begin(), used.end(), [&](const AxisRef& u) { return overlap(u, ref); });
-      require(!twice, "partition spec {} uses axis \"{}\" of {} twice; an axis may shard one dim only", spec.str(), name,
-              mesh.str());
+      require(!twice, "partition spec {} uses axis \"{}\" of {} twice; an axis may shard one dim only", spec.str(),
+              name, mesh.str());
       used.push_back(ref);
       if (ref.size > 1) at(out.dims, d).axes.push_back(ref);
     }
@@ -173,7 +173,8 @@ std::string Sharding::str() const {
 std::size_t Sharding::hash() const {
   std::size_t seed = hash_mix(mesh.hash(), static_cast<std::size_t>(kind));
   for (const auto& dim : dims)
-    seed = hash_mix(hash_axes(seed, dim.axes), (dim.open ? 1U : 0U) + (dim.priority ? 2U + static_cast<unsigned>(*dim.priority) : 0U));
+    seed = hash_mix(hash_axes(seed, dim.axes),
+                    (dim.open ? 1U : 0U) + (dim.priority ? 2U + static_cast<unsigned>(*dim.priority) : 0U));
   seed = hash_mix(hash_axes(hash_axes(seed, partial), manual), static_cast<std::size_t>(reduction));
   return hash_mix(seed, static_cast<std::size_t>(device));
 }

@@ -146,7 +146,9 @@ SubgroupSizes subgroup_sizes(const HloSharding& leaf) {
     const auto size = at(leaf.tile_dims, data + k);
     const auto type = at(leaf.subgroup_types, k);
     require(type != SubgroupType::kMaximal, "maximal subgroups of devices are not supported");
-    (type == SubgroupType::kManual ? out.manual : type == SubgroupType::kUnreduced ? out.unreduced : out.replicated) *= size;
+    (type == SubgroupType::kManual      ? out.manual
+     : type == SubgroupType::kUnreduced ? out.unreduced
+                                        : out.replicated) *= size;
   }
   return out;
 }
@@ -154,7 +156,8 @@ SubgroupSizes subgroup_sizes(const HloSharding& leaf) {
 void normalize(HloSharding& leaf) {
   merge_subgroups(leaf);
   const int data = data_ndim(leaf);
-  const bool no_data = std::all_of(leaf.tile_dims.begin(), leaf.tile_dims.begin() + data, [](auto n) { return n == 1; });
+  const bool no_data =
+      std::all_of(leaf.tile_dims.begin(), leaf.tile_dims.begin() + data, [](auto n) { return n == 1; });
   if (no_data && leaf.subgroup_types.size() <= 1) {
     const auto type = leaf.subgroup_types.empty() ? SubgroupType::kReplicated : leaf.subgroup_types.front();
     if (type != SubgroupType::kMaximal) {

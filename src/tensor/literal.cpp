@@ -101,8 +101,12 @@ namespace {
 // `nan`, or with the payload where it is not the quiet NaN's: `-nan(0x1)`.
 template <class T>
 std::string nan_text(T value) {
-  using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
-  constexpr int kMantissa = kDTypeOf<T> == DType::kF16 ? 10 : kDTypeOf<T> == DType::kBF16 ? 7 : sizeof(T) == 4 ? 23 : 52;
+  using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                                  std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
+  constexpr int kMantissa = kDTypeOf<T> == DType::kF16    ? 10
+                            : kDTypeOf<T> == DType::kBF16 ? 7
+                            : sizeof(T) == 4              ? 23
+                                                          : 52;
   const auto bits = static_cast<std::uint64_t>(std::bit_cast<Bits>(value));
   const std::uint64_t payload = bits & ((std::uint64_t{1} << kMantissa) - 1);
   const bool negative = (bits >> (sizeof(T) * 8 - 1)) != 0;

@@ -42,7 +42,8 @@ Type Type::array(DType dtype, Dims dims, Dims layout) {
   bool row_major = true;
   for (int i = 0; i < isize(layout); ++i) row_major = row_major && at(layout, i) == isize(layout) - 1 - i;
   if (!layout.empty() && layout.size() != dims.size())
-    fail("layout {{{}}} does not have one entry per dim of {}[{}]", join(layout, ","), dtype_name(dtype), join(dims, ","));
+    fail("layout {{{}}} does not have one entry per dim of {}[{}]", join(layout, ","), dtype_name(dtype),
+         join(dims, ","));
   if (!row_major) node->layout = std::move(layout);
   node->dims = std::move(dims);
   return Type(std::move(node));

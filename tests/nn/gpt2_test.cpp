@@ -37,13 +37,20 @@ TEST(GPT2, ParametersHaveHuggingFacesNamesAndShapes) {
     for (const auto d : parameter.exported_dims) dims += " " + std::to_string(d);
     names.push_back(parameter.name + dims);
   }
-  const std::vector<std::string> start{"transformer.wte.weight 11 6",          "transformer.wpe.weight 6 6",
-                                       "transformer.h.0.ln_1.weight 6",        "transformer.h.0.ln_1.bias 6",
-                                       "transformer.h.0.attn.c_attn.weight 6 18", "transformer.h.0.attn.c_attn.bias 18",
-                                       "transformer.h.0.attn.c_proj.weight 6 6", "transformer.h.0.attn.c_proj.bias 6",
-                                       "transformer.h.0.ln_2.weight 6",        "transformer.h.0.ln_2.bias 6",
-                                       "transformer.h.0.mlp.c_fc.weight 6 24", "transformer.h.0.mlp.c_fc.bias 24",
-                                       "transformer.h.0.mlp.c_proj.weight 24 6", "transformer.h.0.mlp.c_proj.bias 6"};
+  const std::vector<std::string> start{"transformer.wte.weight 11 6",
+                                       "transformer.wpe.weight 6 6",
+                                       "transformer.h.0.ln_1.weight 6",
+                                       "transformer.h.0.ln_1.bias 6",
+                                       "transformer.h.0.attn.c_attn.weight 6 18",
+                                       "transformer.h.0.attn.c_attn.bias 18",
+                                       "transformer.h.0.attn.c_proj.weight 6 6",
+                                       "transformer.h.0.attn.c_proj.bias 6",
+                                       "transformer.h.0.ln_2.weight 6",
+                                       "transformer.h.0.ln_2.bias 6",
+                                       "transformer.h.0.mlp.c_fc.weight 6 24",
+                                       "transformer.h.0.mlp.c_fc.bias 24",
+                                       "transformer.h.0.mlp.c_proj.weight 24 6",
+                                       "transformer.h.0.mlp.c_proj.bias 6"};
   ASSERT_GE(names.size(), start.size());
   EXPECT_EQ(std::vector<std::string>(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(start.size())), start);
   EXPECT_EQ(names.back(), "transformer.ln_f.bias 6");
@@ -62,7 +69,8 @@ TEST(GPT2, TheSourcesConfigurationHas2196691968Parameters) {
 }
 
 TEST(GPT2, UnusedKeysAreKept) {
-  const std::string text = GPT2Config::from_json(R"({"n_embd": 8, "n_head": 2, "summary_type": "cls_index"})").to_json();
+  const std::string text =
+      GPT2Config::from_json(R"({"n_embd": 8, "n_head": 2, "summary_type": "cls_index"})").to_json();
   EXPECT_NE(text.find("\"summary_type\": \"cls_index\""), std::string::npos);
   EXPECT_NE(text.find("\"n_embd\": 8"), std::string::npos);
 }

@@ -59,7 +59,8 @@ TEST(HloShardingText, IotaFormIsCanonical) {
 }
 
 TEST(HloShardingText, ReplicasAreSortedMergedAndDropped) {
-  EXPECT_EQ(normalized("{devices=[2,2]1,0,3,2 last_tile_dim_replicate}"), "{devices=[2,2]<=[4] last_tile_dim_replicate}");
+  EXPECT_EQ(normalized("{devices=[2,2]1,0,3,2 last_tile_dim_replicate}"),
+            "{devices=[2,2]<=[4] last_tile_dim_replicate}");
   EXPECT_EQ(normalized("{devices=[2,1]<=[2] last_tile_dim_replicate}"), "{devices=[2]<=[2]}");
   EXPECT_EQ(normalized("{devices=[1,1,6]<=[6] last_tile_dim_replicate}"), "{replicated}");
   EXPECT_EQ(normalized("{devices=[2,2,3]<=[12] last_tile_dims={replicated, replicated}}"),
@@ -84,17 +85,23 @@ TEST(HloShardingText, TuplesHaveOneEntryPerLeaf) {
 TEST(HloShardingText, ErrorsQuoteTheText) {
   EXPECT_EQ(error_of("{devices=[2,2]0,1,2}"),
             "sharding: 3 devices listed for 4 tiles at column 15 of {devices=[2,2]0,1,2}");
-  EXPECT_EQ(error_of("{devices=[2,2]0,1,2,2}"), "sharding: device 2 stands twice at column 15 of {devices=[2,2]0,1,2,2}");
+  EXPECT_EQ(error_of("{devices=[2,2]0,1,2,2}"),
+            "sharding: device 2 stands twice at column 15 of {devices=[2,2]0,1,2,2}");
   EXPECT_EQ(error_of("{devices=[3]0,1,3}"), "sharding: device 3 is not one of 0..2 at column 13 of {devices=[3]0,1,3}");
   EXPECT_EQ(error_of("{devices=[1]<=[1]}"),
-            "sharding: tiles over a single device; write {replicated} or {maximal device=0} at column 10 of {devices=[1]<=[1]}");
-  EXPECT_EQ(error_of("{replicatd}"),
-            "sharding: unknown kind of sharding \"replicatd\"; did you mean \"replicated\"? at column 2 of {replicatd}");
-  EXPECT_EQ(error_of("{devices=[2]<=[3]}"), "sharding: the iota has 3 devices, the tiles are 2 at column 15 of {devices=[2]<=[3]}");
+            "sharding: tiles over a single device; write {replicated} or {maximal device=0} at column 10 of "
+            "{devices=[1]<=[1]}");
+  EXPECT_EQ(
+      error_of("{replicatd}"),
+      "sharding: unknown kind of sharding \"replicatd\"; did you mean \"replicated\"? at column 2 of {replicatd}");
+  EXPECT_EQ(error_of("{devices=[2]<=[3]}"),
+            "sharding: the iota has 3 devices, the tiles are 2 at column 15 of {devices=[2]<=[3]}");
   EXPECT_EQ(error_of("{devices=[4]<=[2,2]T(1,1)}"),
             "sharding: T(..) must order the 2 dims of the iota at column 21 of {devices=[4]<=[2,2]T(1,1)}");
-  EXPECT_EQ(error_of("{replicated"), "sharding: expected \"}\" behind the sharding, got the end of the text at column 12 of {replicated");
-  EXPECT_EQ(error_of("{devices=[2,2]<=[4] last_tile_dims={shared}}").substr(0, 41), "sharding: unknown subgroup type \"shared\";");
+  EXPECT_EQ(error_of("{replicated"),
+            "sharding: expected \"}\" behind the sharding, got the end of the text at column 12 of {replicated");
+  EXPECT_EQ(error_of("{devices=[2,2]<=[4] last_tile_dims={shared}}").substr(0, 41),
+            "sharding: unknown subgroup type \"shared\";");
 }
 
 TEST(HloShardingAxes, ASpecPrintsAsTheTileArrayItStandsFor) {
@@ -119,8 +126,8 @@ TEST(HloShardingAxes, ADeviceOrderThatIsNoIotaPrintsAsAList) {
 }
 
 TEST(HloShardingAxes, NestingFactoringsShareOneMesh) {
-  const auto mesh = common_mesh({leaf("{devices=[2,4]<=[8]}"), leaf("{devices=[4,2]<=[8]}"),
-                                 leaf("{devices=[4,2]<=[2,4]T(1,0)}")}, 8);
+  const auto mesh = common_mesh(
+      {leaf("{devices=[2,4]<=[8]}"), leaf("{devices=[4,2]<=[8]}"), leaf("{devices=[4,2]<=[2,4]T(1,0)}")}, 8);
   ASSERT_TRUE(mesh.has_value());
   EXPECT_EQ(mesh->str(), "mesh<_0=2, _1=2, _2=2>");
   EXPECT_EQ(to_axes(leaf("{devices=[4,2]<=[2,4]T(1,0)}"), *mesh, 2)->str(), "{_1+_2,_0}");
@@ -128,7 +135,8 @@ TEST(HloShardingAxes, NestingFactoringsShareOneMesh) {
 }
 
 TEST(HloShardingAxes, FactoringsThatDoNotNestGetMeshesOfTheirOwn) {
-  const std::vector<std::pair<HloSharding, int>> texts = {{leaf("{devices=[2,3]<=[6]}"), 2}, {leaf("{devices=[3,2]<=[6]}"), 2}};
+  const std::vector<std::pair<HloSharding, int>> texts = {{leaf("{devices=[2,3]<=[6]}"), 2},
+                                                          {leaf("{devices=[3,2]<=[6]}"), 2}};
   EXPECT_FALSE(common_mesh({texts[0].first, texts[1].first}, 6).has_value());
   std::vector<Mesh> meshes;
   const auto axes = to_axes(texts, 6, meshes);
@@ -193,9 +201,14 @@ Sharding random_sharding(const Mesh& mesh, int ndim, std::mt19937& random) {
 }
 
 std::vector<Mesh> sample_meshes() {
-  return {Mesh({{"x", 2}, {"y", 3}}),    Mesh({{"x", 3}, {"y", 2}}),           Mesh({{"a", 2}, {"b", 2}, {"c", 2}}),
-          Mesh({{"x", 6}}),              Mesh({{"x", 2}, {"one", 1}, {"y", 4}}), Mesh({{"odd name", 4}, {"y", 3}}, {}, "m 2"),
-          Mesh({{"x", 2}, {"y", 3}}, {5, 0, 3, 1, 4, 2}), Mesh({{"x", 2}, {"y", 2}}, {0, 2, 1, 3})};
+  return {Mesh({{"x", 2}, {"y", 3}}),
+          Mesh({{"x", 3}, {"y", 2}}),
+          Mesh({{"a", 2}, {"b", 2}, {"c", 2}}),
+          Mesh({{"x", 6}}),
+          Mesh({{"x", 2}, {"one", 1}, {"y", 4}}),
+          Mesh({{"odd name", 4}, {"y", 3}}, {}, "m 2"),
+          Mesh({{"x", 2}, {"y", 3}}, {5, 0, 3, 1, 4, 2}),
+          Mesh({{"x", 2}, {"y", 2}}, {0, 2, 1, 3})};
 }
 
 TEST(SdySharding, EveryShardingReadsBackEqual) {
@@ -234,11 +247,13 @@ TEST(SdySharding, MeshesReadBackEqual) {
 }
 
 TEST(SdySharding, ReadsWhatJaxPrints) {
-  const auto meshes = parse_sdy_meshes(R"({mesh = #sdy.mesh<[\"x\"=2, \"y\"=4]>, maximal_mesh_3 = #sdy.mesh<[], device_ids=[3]>})");
+  const auto meshes =
+      parse_sdy_meshes(R"({mesh = #sdy.mesh<[\"x\"=2, \"y\"=4]>, maximal_mesh_3 = #sdy.mesh<[], device_ids=[3]>})");
   ASSERT_EQ(meshes.size(), 1U);
   EXPECT_EQ(meshes[0].str(), "mesh<x=2, y=4>");
   const auto leaves = parse_sdy_shardings(
-      R"(#sdy.sharding_per_value<[<@mesh, [{\"x\", \"y\":(1)2, ?}p1, {}], replicated={\"y\":(2)2}>, <@maximal_mesh_3, []>]>)", meshes);
+      R"(#sdy.sharding_per_value<[<@mesh, [{\"x\", \"y\":(1)2, ?}p1, {}], replicated={\"y\":(2)2}>, <@maximal_mesh_3, []>]>)",
+      meshes);
   ASSERT_EQ(leaves.size(), 2U);
   EXPECT_EQ(leaves[0].str(), "{x+y:(1)2?p1,-}");
   EXPECT_EQ(leaves[1].str(), "{maximal device=3}");
@@ -256,8 +271,10 @@ TEST(SdySharding, ErrorsNameTheMeshAndTheAxis) {
   };
   EXPECT_EQ(error(R"(#sdy.sharding<@mesh, [{"modle"}]>)"),
             "sharding: mesh has no axis \"modle\"; axes are data, model; did you mean \"model\"?");
-  EXPECT_EQ(error(R"(#sdy.sharding<@mash, [{}]>)").substr(0, 55), "sharding: unknown mesh \"mash\"; did you mean \"mesh\"? at ");
-  EXPECT_EQ(error(R"(#sdy.sharding<@mesh, [{"data"}, {"data"}]>)").substr(0, 38), "sharding: axis \"data\" is used twice at");
+  EXPECT_EQ(error(R"(#sdy.sharding<@mash, [{}]>)").substr(0, 55),
+            "sharding: unknown mesh \"mash\"; did you mean \"mesh\"? at ");
+  EXPECT_EQ(error(R"(#sdy.sharding<@mesh, [{"data"}, {"data"}]>)").substr(0, 38),
+            "sharding: axis \"data\" is used twice at");
   EXPECT_EQ(error(R"(#sdy.sharding<@mesh, [{"model":(3)2}]>)").substr(0, 62),
             "sharding: \"model\":(3)2 is not a part of an axis of size 4 at c");
 }

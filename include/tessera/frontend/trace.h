@@ -24,19 +24,19 @@ namespace tessera {
 /// A value: data, recorded, or deferred. Several variables may hold one.
 struct Node {
   Type type;
-  std::uint64_t order = 0;            // of creation on this rank
-  std::string name;                   // of the variable it was made for
-  std::optional<Sharding> sharding;   // how it lies or must lie; none: whole everywhere (data), or free (recorded)
+  std::uint64_t order = 0;           // of creation on this rank
+  std::string name;                  // of the variable it was made for
+  std::optional<Sharding> sharding;  // how it lies or must lie; none: whole everywhere (data), or free (recorded)
 
-  DeviceArray shard;                  // data: this rank's part
-  std::optional<Literal> host;        // data: the whole value, the same on every rank
-  bool is_abstract = false;           // data without a value, for plans
+  DeviceArray shard;            // data: this rank's part
+  std::optional<Literal> host;  // data: the whole value, the same on every rank
+  bool is_abstract = false;     // data without a value, for plans
 
-  Id id = -1;                         // recorded: in the trace of `epoch`
+  Id id = -1;  // recorded: in the trace of `epoch`
   std::uint64_t epoch = 0;
-  std::shared_ptr<Node> replaces;     // recorded: the data whose memory it may take over
+  std::shared_ptr<Node> replaces;  // recorded: the data whose memory it may take over
 
-  Initializer initializer;            // deferred
+  Initializer initializer;  // deferred
 
   [[nodiscard]] bool has_data() const { return host.has_value() || !shard.is_null() || is_abstract; }
   [[nodiscard]] bool is_deferred() const { return initializer != nullptr; }
@@ -57,8 +57,8 @@ class TensorImpl {
   bool requires_grad = false;
   Tensor grad;
   std::shared_ptr<const Unshard> unshard;
-  std::optional<DType> compute_dtype;           // uses see it converted
-  std::optional<Sharding> gradient_sharding;    // binds grad()
+  std::optional<DType> compute_dtype;         // uses see it converted
+  std::optional<Sharding> gradient_sharding;  // binds grad()
   bool has_optimizer_state = false;
 };
 

@@ -35,12 +35,12 @@ struct FsdpOptions {
 
 /// What one unit holds.
 struct FsdpUnit {
-  std::string name;         // module path; "(root)" for the rest
+  std::string name;  // module path; "(root)" for the rest
   std::string class_name;
   std::vector<std::string> parameters;
   std::int64_t elements = 0;
-  std::int64_t bytes = 0;            // gathered
-  std::int64_t bytes_per_device = 0; // stored
+  std::int64_t bytes = 0;             // gathered
+  std::int64_t bytes_per_device = 0;  // stored
 };
 
 /// Makes units of `module`: marks parameters and modules. Errors: already wrapped, built after an optimizer, no such axis, a tied

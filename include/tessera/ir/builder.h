@@ -37,8 +37,8 @@ struct EmitOptions {
   Type type{};  // declared type, for ops that cannot infer theirs (the empty tuple = none)
   std::vector<ComputationId> called{};
   ShardingRef sharding{};
-  NotesRef notes{};     // null: the builder's default notes
-  std::string name{};   // "" = made from the op's name; made unique when taken
+  NotesRef notes{};    // null: the builder's default notes
+  std::string name{};  // "" = made from the op's name; made unique when taken
   std::vector<Id> control_predecessors{};
 };
 

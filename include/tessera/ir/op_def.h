@@ -81,10 +81,11 @@ using TensorFactors = std::vector<DimFactors>;
 
 struct FactorMap {
   std::vector<Factor> factors;
-  std::vector<TensorFactors> operands;  // one per operand (arrays only; a tuple operand's leaves in order)
-  std::vector<TensorFactors> results;   // one per leaf of the result
+  std::vector<TensorFactors> operands;    // one per operand (arrays only; a tuple operand's leaves in order)
+  std::vector<TensorFactors> results;     // one per leaf of the result
   Reduction reduction = Reduction::kSum;  // how a sharded kReduce factor leaves the result partial
-  bool reduction_known = true;            // false: the reducing computation is none of Reduction's; a kReduce factor acts as kBlocked
+  bool reduction_known =
+      true;  // false: the reducing computation is none of Reduction's; a kReduce factor acts as kBlocked
   friend bool operator==(const FactorMap&, const FactorMap&) = default;
 
   int add(std::int64_t size, FactorKind kind = FactorKind::kPass) {
@@ -124,8 +125,8 @@ enum class Role : std::uint8_t {
   kWhile,
   kConditional,
   kOptBarrier,
-  kCopy,            // identity; with a sharding that differs from its operand's it is a reshard
-  kShardingMark,    // custom-call Sharding and its kin, decided by target
+  kCopy,          // identity; with a sharding that differs from its operand's it is a reshard
+  kShardingMark,  // custom-call Sharding and its kin, decided by target
   kCollective,
   kPartitionId,
 };

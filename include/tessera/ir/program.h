@@ -97,8 +97,8 @@ struct Program {
   std::int64_t num_partitions = 1;
   std::int64_t replica_count = 1;
   std::vector<Alias> aliases;
-  std::vector<Mesh> meshes;  // those the shardings name; the first is the default
-  bool partitioned = false;  // per-device program made by the partitioner (or marked so in its text)
+  std::vector<Mesh> meshes;                   // those the shardings name; the first is the default
+  bool partitioned = false;                   // per-device program made by the partitioner (or marked so in its text)
   std::vector<bool> propagate_to_parameters;  // allow_spmd_sharding_propagation_to_parameters; one entry = for all
   std::vector<bool> propagate_to_output;
   std::vector<std::pair<std::string, std::string>> frontend_attributes;

@@ -27,7 +27,7 @@ class Module;
 
 /// A parameter as a model names it.
 struct NamedParameter {
-  std::string name;    // transformer.h.0.attn.c_attn.weight
+  std::string name;  // transformer.h.0.attn.c_attn.weight
   Tensor tensor;
   Dims exported_dims;  // the shape that files and other frameworks know; same elements in the same order
 };

@@ -45,23 +45,23 @@ Value compare(Value lhs, Value rhs, CompareDirection direction, CompareType type
 Value negate(Value x);
 Value abs(Value x);
 Value sign(Value x);
-Value exp(Value x);                      // exponential
-Value exp_minus_one(Value x);            // exponential-minus-one
+Value exp(Value x);            // exponential
+Value exp_minus_one(Value x);  // exponential-minus-one
 Value log(Value x);
-Value log_plus_one(Value x);             // log-plus-one
+Value log_plus_one(Value x);  // log-plus-one
 Value sqrt(Value x);
 Value rsqrt(Value x);
 Value cbrt(Value x);
 Value tanh(Value x);
 Value tan(Value x);
-Value sin(Value x);                      // sine
-Value cos(Value x);                      // cosine
+Value sin(Value x);  // sine
+Value cos(Value x);  // cosine
 Value logistic(Value x);
 Value erf(Value x);
 Value floor(Value x);
 Value ceil(Value x);
-Value round_nearest_even(Value x);       // round-nearest-even
-Value round_nearest_afz(Value x);        // round-nearest-afz
+Value round_nearest_even(Value x);  // round-nearest-even
+Value round_nearest_afz(Value x);   // round-nearest-afz
 Value is_finite(Value x);
 Value popcnt(Value x);
 Value count_leading_zeros(Value x);

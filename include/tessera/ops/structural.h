@@ -23,7 +23,8 @@ struct ConstantAttributes {
   }
   friend bool operator==(const ConstantAttributes&, const ConstantAttributes&) = default;
 };
-void parse_field(std::string_view text, Literal& value);  // never used: the reader builds the literal from the declared type
+void parse_field(std::string_view text,
+                 Literal& value);  // never used: the reader builds the literal from the declared type
 struct IotaAttributes {
   std::int64_t iota_dimension = 0;
   template <class Self, class Visit>
@@ -83,7 +84,8 @@ void parse_field(std::string_view text, std::vector<SliceRange>& value);
 void parse_field(std::string_view text, std::vector<PaddingDim>& value);
 
 namespace ops {
-Value parameter(Builder& builder, std::int64_t number, Type type, std::string name = {}, ShardingRef sharding = nullptr);
+Value parameter(Builder& builder, std::int64_t number, Type type, std::string name = {},
+                ShardingRef sharding = nullptr);
 Value constant(Builder& builder, Literal value);
 /// A scalar constant of any element type.
 Value scalar(Builder& builder, DType dtype, double value);

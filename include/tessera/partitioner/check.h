@@ -30,8 +30,8 @@ struct CheckReport {
   bool passed = false;
   std::vector<std::string> failures;  // "result 0 f32[7,5] at [3,2]: expected 1.25, got nan (device 1)"
   std::int64_t values_compared = 0;
-  double worst = 0;                   // largest difference as a share of its bound
-  int input_draws = 1;                // inputs are redrawn while most results are not finite
+  double worst = 0;     // largest difference as a share of its bound
+  int input_draws = 1;  // inputs are redrawn while most results are not finite
 };
 
 /// Partitions and compares. Integers must be equal; floats within a bound from dtype and magnitudes; NaN where NaN is due.

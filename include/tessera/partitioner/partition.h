@@ -21,7 +21,7 @@ struct PartitionOptions {
 
 /// One inserted collective and why it is there.
 struct CollectiveNote {
-  std::string collective;   // name of the instruction in the partitioned program
+  std::string collective;  // name of the instruction in the partitioned program
   std::string opcode;
   std::string axes;         // data+fsdp
   std::string reason;       // "operand 0 of dot %h must be whole over model: …"
@@ -34,8 +34,8 @@ struct CollectiveNote {
 };
 
 struct Partitioned {
-  Program program;                      // per device, marked
-  Program global;                       // after propagation: every value with its sharding (frozen)
+  Program program;  // per device, marked
+  Program global;   // after propagation: every value with its sharding (frozen)
   std::vector<CollectiveNote> notes;
 };
 

@@ -25,7 +25,7 @@ struct HloSharding {
   std::vector<std::int64_t> devices;         // kTiled: row-major over tile_dims (expanded from V2)
   std::vector<std::int64_t> iota_reshape;    // the V2 form when the text (or canonicalisation) has one
   std::vector<std::int64_t> iota_transpose;
-  std::string suffix;                        // ` shard_as 1`, ` metadata={..}`, kept verbatim
+  std::string suffix;  // ` shard_as 1`, ` metadata={..}`, kept verbatim
   friend bool operator==(const HloSharding&, const HloSharding&) = default;
 };
 

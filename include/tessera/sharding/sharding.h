@@ -37,9 +37,9 @@ class PartitionSpec {
   struct Entry {
     SpecEntry axes;
     Entry() = default;
-    Entry(std::nullptr_t) {}                                     // NOLINT(google-explicit-constructor): spec literals
-    Entry(const char* axis) : axes{axis} {}                      // NOLINT(google-explicit-constructor)
-    Entry(std::string axis) : axes{std::move(axis)} {}           // NOLINT(google-explicit-constructor)
+    Entry(std::nullptr_t) {}                            // NOLINT(google-explicit-constructor): spec literals
+    Entry(const char* axis) : axes{axis} {}             // NOLINT(google-explicit-constructor)
+    Entry(std::string axis) : axes{std::move(axis)} {}  // NOLINT(google-explicit-constructor)
     Entry(std::initializer_list<const char*> names) : axes(names.begin(), names.end()) {}
     explicit Entry(SpecEntry names) : axes(std::move(names)) {}
   };
@@ -64,11 +64,11 @@ struct Sharding {
   };
   Kind kind = Kind::kTiled;
   Mesh mesh;
-  std::vector<DimSharding> dims;   // one per dim (kTiled)
-  std::vector<AxisRef> partial;    // sorted; the value waits for a reduction over these
+  std::vector<DimSharding> dims;  // one per dim (kTiled)
+  std::vector<AxisRef> partial;   // sorted; the value waits for a reduction over these
   Reduction reduction = Reduction::kSum;
-  std::vector<AxisRef> manual;     // sorted; manual subgroup axes (kTiled with some manual axes)
-  std::int64_t device = -1;        // kMaximal
+  std::vector<AxisRef> manual;  // sorted; manual subgroup axes (kTiled with some manual axes)
+  std::int64_t device = -1;     // kMaximal
 
   /// Whole on every device, `ndim` dims, all closed.
   static Sharding replicated(const Mesh& mesh, int ndim);

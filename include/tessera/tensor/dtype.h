@@ -51,10 +51,10 @@ constexpr bool is_integer(DType t) { return is_signed_int(t) || is_unsigned_int(
 /// The C++ type that stores an element: bool, std::int8_t … BFloat16, float, double.
 template <class T>
 struct DTypeOf;
-#define TESSERA_DTYPE_OF(CPP, TAG)                 \
-  template <>                                      \
-  struct DTypeOf<CPP> {                            \
-    static constexpr DType value = DType::TAG;     \
+#define TESSERA_DTYPE_OF(CPP, TAG)             \
+  template <>                                  \
+  struct DTypeOf<CPP> {                        \
+    static constexpr DType value = DType::TAG; \
   }
 TESSERA_DTYPE_OF(bool, kPred);
 TESSERA_DTYPE_OF(std::int8_t, kS8);

@@ -11,8 +11,8 @@
 #include "tessera/data/batches.h"
 #include "tessera/data/text_dataset.h"
 #include "tessera/data/tokenizer.h"
-#include "tessera/fsdp/fsdp.h"
 #include "tessera/frontend/runtime.h"
+#include "tessera/fsdp/fsdp.h"
 #include "tessera/nn/gpt2.h"
 #include "tessera/optim/optimizer.h"
 #include "tessera/trainer/arguments.h"
@@ -56,15 +56,15 @@ int dry_run_clm(const TrainingArguments& arguments);
 
 /// Mean loss over held-out text.
 struct Evaluation {
-  double loss = 0;           // nats per token
+  double loss = 0;  // nats per token
   double bits_per_byte = 0;
   std::int64_t tokens = 0;
 };
 Evaluation evaluate_clm(ClmModel& setup, const ClmData& data, std::int64_t rows);
 
 /// Text that the model writes behind `prompt`: from the 40 likeliest tokens at temperature 0.8, by a seeded draw.
-std::string sample_text(ClmModel& setup, const data::Tokenizer& tokenizer, const std::string& prompt, std::int64_t tokens,
-                        std::uint64_t seed);
+std::string sample_text(ClmModel& setup, const data::Tokenizer& tokenizer, const std::string& prompt,
+                        std::int64_t tokens, std::uint64_t seed);
 
 /// Lines for a user, printed by one rank.
 std::string banner(const TrainingArguments& arguments, const ClmModel& setup);
