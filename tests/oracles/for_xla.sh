@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Has jaxlib read what Tessera writes for XLA: tests' modules and every example, before and after partitioning.
+# Then has XLA run the small ones.
 #   PYTHON=/path/to/venv/bin/python tests/oracles/for_xla.sh [build/release/bin]
 # The modules are made in a temporary folder; KEEP=folder keeps them. Exit status 1 where XLA refuses one.
 set -euo pipefail
@@ -47,3 +48,11 @@ module tests/tools/data/mlp.hlo --mesh data=2,model=3 --annotate x=data,- --anno
 "$bin/tessera" print tests/fuzz/corpus/hlo/collectives.hlo --for-xla -o "$work/text/collectives.hlo"
 
 "$python" tests/oracles/parse_for_xla.py "$work"/text/*.hlo | sed "s|$work/text/||"
+
+# And that XLA computes the same before and after partitioning, for the small ones.
+for file in "$work"/text/*-per-device.hlo; do
+  case $file in *run_clm* | *fsdp_auto_wrap* | */attributes-*) continue ;; esac
+  whole=${file%-per-device.hlo}-global.hlo
+  [ -s "$whole" ] || whole=${file%-per-device.hlo}-00-input.hlo
+  "$python" tests/oracles/evaluate_with_xla.py "$whole" "$file"
+done

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Shows that XLA computes the same with a program before and after Tessera partitioned it.
+
+  tests/oracles/evaluate_with_xla.py GLOBAL.hlo PER_DEVICE.hlo   (both as `--for-xla` writes them)
+
+Needs `pip install jax jaxlib`. Partitions run as replicas, as XLA would otherwise partition once more: partition-id becomes
+replica-id, collectives lose channels. Padding of uneven shards holds NaN or the largest integer.
+"""
+import os
+import re
+import sys
+
+DEVICES = int(re.search(r"num_partitions=(\d+)", open(sys.argv[2], encoding="utf-8").read()).group(1))
+os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
+os.environ["JAX_PLATFORMS"] = "cpu"
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+from jax._src.lib import _jax, xla_client  # noqa: E402
+from jax.sharding import Mesh, NamedSharding, PartitionSpec  # noqa: E402
+
+TYPES = {"f32": np.float32, "f64": np.float64, "s32": np.int32, "u32": np.uint32, "s64": np.int64, "pred": np.bool_}
+
+
+def without(text, name):
+    """The text without attribute `name`, whose value stands in braces."""
+    while (at := text.find(f", {name}={{")) >= 0:
+        end, depth = text.index("{", at), 0
+        while True:
+            depth += {"{": 1, "}": -1}.get(text[end], 0)
+            end += 1
+            if depth == 0:
+                break
+        text = text[:at] + text[end:]
+    return text
+
+
+def sharding_at(line):
+    """The leaves of `sharding={…}` in a line."""
+    if "sharding={" not in line:
+        return None
+    rest = line[line.index("sharding=") + 9:]
+    depth, end = 0, 0
+    while end == 0 or depth:
+        depth += {"{": 1, "}": -1}.get(rest[end], 0)
+        end += 1
+    text = rest[:end]
+    leaves = re.findall(r"\{[^{}]*\}", text) if text.startswith("{{") else [text]
+    return [xla_client.hlo.HloSharding.from_string(leaf) for leaf in leaves]
+
+
+def tile_of(sharding, device, ndim):
+    """Coordinates and counts of the device's tile."""
+    if sharding is None or sharding.is_replicated() or ndim == 0:
+        return (0,) * ndim, (1,) * ndim
+    dims = tuple(sharding.tile_assignment_dimensions())
+    where = np.argwhere(np.array(sharding.tile_assignment_devices()).reshape(dims) == device)[0]
+    return tuple(where[:ndim]), dims[:ndim]
+
+
+def slices(shape, sharding, device):
+    place, counts = tile_of(sharding, device, len(shape))
+    sizes = [-(-size // count) for size, count in zip(shape, counts)]
+    return tuple(slice(min(k * n, s), min((k + 1) * n, s)) for k, n, s in zip(place, sizes, shape)), sizes
+
+
+def shard(array, sharding, device):
+    box, sizes = slices(array.shape, sharding, device)
+    fill = np.nan if array.dtype.kind == "f" else True if array.dtype.kind == "b" else np.iinfo(array.dtype).max
+    out = np.full(sizes, fill, array.dtype)
+    part = array[box]
+    out[tuple(slice(0, n) for n in part.shape)] = part
+    return out
+
+
+def entry_of(text):
+    body = text[re.search(r"^ENTRY ", text, re.M).start():]
+    parameters, root = {}, None
+    for line in body.splitlines():
+        if match := re.match(r"\s+(?:ROOT )?%?\S+ = (\w+)\[([\d,]*)\]\S* parameter\((\d+)\)", line):
+            dims = tuple(int(n) for n in match[2].split(",") if n)
+            parameters[int(match[3])] = (TYPES[match[1]], dims, sharding_at(line))
+        if line.startswith("  ROOT "):
+            root = sharding_at(line)
+    return [parameters[k] for k in sorted(parameters)], root
+
+
+def run(text, arguments, devices):
+    """arguments[k][device]; results[k][device]."""
+    module = xla_client.hlo.hlo_module_from_text(text)
+    stablehlo = _jax.mlir.hlo_to_stablehlo(module.as_serialized_hlo_module_proto())
+    options = xla_client.CompileOptions()
+    options.num_replicas = len(devices)
+    options.device_assignment = xla_client.DeviceAssignment.create(np.array([[d.id] for d in devices]))
+    compiled = devices[0].client.compile_and_load(stablehlo, xla_client.DeviceList(tuple(devices)), options)
+    mesh = Mesh(np.array(devices), ("d",))
+
+    def spread(pieces):
+        shape, spec = pieces[0].shape, PartitionSpec()
+        if shape:
+            shape, spec = (shape[0] * len(devices),) + shape[1:], PartitionSpec("d")
+        placed = [jax.device_put(piece, device) for piece, device in zip(pieces, devices)]
+        return jax.make_array_from_single_device_arrays(shape, NamedSharding(mesh, spec), placed)
+
+    results = compiled.execute_sharded([spread(pieces) for pieces in arguments])
+    return [[np.asarray(piece) for piece in leaf] for leaf in results.disassemble_into_single_device_arrays()]
+
+
+def difference(due, have):
+    """The largest one, against the largest magnitude; NaN must meet NaN."""
+    if not due.size:
+        return 0.0
+    if np.any(np.isnan(due) != np.isnan(have)):
+        return np.inf
+    return float(np.nanmax(np.abs(due - have), initial=0.0)) / max(1.0, float(np.nanmax(np.abs(due), initial=0.0)))
+
+
+def main(global_path, local_path):
+    whole, local = (open(path, encoding="utf-8").read() for path in (global_path, local_path))
+    parameters, _ = entry_of(whole)
+    local_parameters, results = entry_of(local)
+    draws = np.random.default_rng(0)
+    arguments = [np.asarray(draws.integers(0, 4, dims) if np.dtype(t).kind in "iub" else draws.uniform(-1, 1, dims)).astype(t)
+                 for t, dims, _ in parameters]
+    devices = jax.devices()
+    expected = [leaf[0] for leaf in run(without(whole, "sharding"), [[a] for a in arguments], devices[:1])]
+    replicas = without(local, "sharding").replace("partition-id()", "replica-id()")
+    replicas = re.sub(r", channel_id=\d+|, use_global_device_ids=true", "", replicas)
+    replicas = re.sub(r"num_partitions=(\d+)", r"replica_count=\1", replicas)
+    shards = [[shard(a, s and s[0], d) for d in range(DEVICES)] for a, (_, _, s) in zip(arguments, local_parameters)]
+    got = run(replicas, shards, devices)
+    worst = 0.0
+    for k, want in enumerate(expected):
+        sharding = None if results is None else results[k if len(results) > 1 else 0]
+        for device, piece in enumerate(got[k]):
+            box, _ = slices(want.shape, sharding, device)
+            due = want[box]
+            have = piece[tuple(slice(0, n) for n in due.shape)]
+            worst = max(worst, difference(due.astype(np.float64), have.astype(np.float64)))
+    good = worst < 1e-5
+    print(f"{'agrees ' if good else 'DIFFERS'} {os.path.basename(local_path)}: {len(expected)} results on {DEVICES} devices, "
+          f"largest difference {worst:.2g}")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2]))
