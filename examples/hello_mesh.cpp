@@ -11,7 +11,8 @@ namespace ts = tessera;
 int hello(int argc, char** argv) {
   const ts::Runtime runtime(argc, argv);
   const auto ranks = runtime.rank_count();
-  const ts::Mesh mesh = ranks % 2 == 0 ? ts::Mesh({{"data", ranks / 2}, {"model", 2}}) : ts::Mesh({{"data", ranks}, {"model", 1}});
+  const ts::Mesh mesh =
+      ranks % 2 == 0 ? ts::Mesh({{"data", ranks / 2}, {"model", 2}}) : ts::Mesh({{"data", ranks}, {"model", 1}});
 
   ts::nn::Linear layer(8, 4, {.bias = false});
   const ts::Tensor x = ts::Tensor::from<float>({6, 8}, std::vector<float>(48, 0.5F));

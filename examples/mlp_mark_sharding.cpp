@@ -110,7 +110,8 @@ int train(int argc, char** argv) {
     optimizer.zero_grad();
     ts::mark_step();
     constexpr std::int64_t kLogEvery = 50;
-    if (runtime.is_master() && (step % kLogEvery == 0 || step == 1)) std::printf("step %4ld  loss %.4f\n", step, loss.item());
+    if (runtime.is_master() && (step % kLogEvery == 0 || step == 1))
+      std::printf("step %4ld  loss %.4f\n", step, loss.item());
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const double hit_rate = accuracy(model, test, flags.batch, mesh);

@@ -12,7 +12,8 @@
 namespace {
 
 std::optional<tessera::trainer::TrainingArguments> read_arguments(int argc, char** argv) {
-  return tessera::trainer::parse_training_arguments(argc, argv, "run_clm", "Trains GPT-2 on a text, over a mesh of MPI ranks.");
+  return tessera::trainer::parse_training_arguments(argc, argv, "run_clm",
+                                                    "Trains GPT-2 on a text, over a mesh of MPI ranks.");
 }
 
 }  // namespace

@@ -83,15 +83,20 @@ std::string meshes_difference(const Program& a, const Program& b) {
   return fmt::format("the meshes are {}, and {}", text(x), text(y));
 }
 
-bool by_print_order(const TextAttribute& a, const TextAttribute& b) { return header_order(a.name) < header_order(b.name); }
+bool by_print_order(const TextAttribute& a, const TextAttribute& b) {
+  return header_order(a.name) < header_order(b.name);
+}
 
 std::string header_difference(const Program& a, const Program& b) {
   if (a.name != b.name) return fmt::format("the modules are named {}, and {}", a.name, b.name);
-  if (a.num_partitions != b.num_partitions) return fmt::format("num_partitions is {}, and {}", a.num_partitions, b.num_partitions);
-  if (a.replica_count != b.replica_count) return fmt::format("replica_count is {}, and {}", a.replica_count, b.replica_count);
+  if (a.num_partitions != b.num_partitions)
+    return fmt::format("num_partitions is {}, and {}", a.num_partitions, b.num_partitions);
+  if (a.replica_count != b.replica_count)
+    return fmt::format("replica_count is {}, and {}", a.replica_count, b.replica_count);
   if (a.aliases != b.aliases) return "input_output_alias differs";
   if (a.partitioned != b.partitioned) return "one program is marked as partitioned, the other not";
-  if (a.propagate_to_parameters != b.propagate_to_parameters) return "allow_spmd_sharding_propagation_to_parameters differs";
+  if (a.propagate_to_parameters != b.propagate_to_parameters)
+    return "allow_spmd_sharding_propagation_to_parameters differs";
   if (a.propagate_to_output != b.propagate_to_output) return "allow_spmd_sharding_propagation_to_output differs";
   if (a.frontend_attributes != b.frontend_attributes) return "the modules' frontend attributes differ";
   auto x = a.other;

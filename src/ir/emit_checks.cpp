@@ -21,7 +21,8 @@ void check_axes(const Sharding& sharding) {
     for (std::size_t j = 0; j < i; ++j) {
       const bool apart = used[i].axis != used[j].axis || used[i].pre >= used[j].pre * used[j].size ||
                          used[j].pre >= used[i].pre * used[i].size;
-      if (!apart) fail("sharding {} uses axis \"{}\" twice", sharding.str(), at(sharding.mesh.axes(), used[i].axis).name);
+      if (!apart)
+        fail("sharding {} uses axis \"{}\" twice", sharding.str(), at(sharding.mesh.axes(), used[i].axis).name);
     }
   }
 }
@@ -32,7 +33,8 @@ void check_arity(const OpDef& op, int count) {
   if (op.max_operands < 0) {
     require(count >= op.min_operands, "needs at least {} operands, got {}", op.min_operands, count);
   } else if (op.min_operands == op.max_operands) {
-    require(count == op.min_operands, "takes {} operand{}, got {}", op.min_operands, op.min_operands == 1 ? "" : "s", count);
+    require(count == op.min_operands, "takes {} operand{}, got {}", op.min_operands, op.min_operands == 1 ? "" : "s",
+            count);
   } else {
     require(count >= op.min_operands && count <= op.max_operands, "takes {} to {} operands, got {}", op.min_operands,
             op.max_operands, count);
@@ -60,8 +62,8 @@ void check_shardings(const Type& type, const Shardings& leaves) {
     if (!leaves[i].is_tiled()) continue;
     const int ndim = types[i].is_array() ? types[i].ndim() : 0;
     if (leaves[i].ndim() != ndim)
-      fail("sharding {} has {} dim{}, {} has {}", leaves[i].str(), leaves[i].ndim(),
-            leaves[i].ndim() == 1 ? "" : "s", types[i].str(), ndim);
+      fail("sharding {} has {} dim{}, {} has {}", leaves[i].str(), leaves[i].ndim(), leaves[i].ndim() == 1 ? "" : "s",
+           types[i].str(), ndim);
     check_axes(leaves[i]);
   }
 }

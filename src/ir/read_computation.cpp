@@ -94,7 +94,8 @@ class ComputationReader {
     order_parameters(place);
     check_signature();
     const auto id = static_cast<ComputationId>(state_.program.computations.size());
-    if (!state_.computations.emplace(name, id).second) in_.fail_at(place, fmt::format("a second computation %{}", name));
+    if (!state_.computations.emplace(name, id).second)
+      in_.fail_at(place, fmt::format("a second computation %{}", name));
     state_.program.computations.push_back(std::make_shared<const Computation>(std::move(out_)));
     if (is_entry) state_.program.entry = id;
   }
@@ -125,15 +126,16 @@ class ComputationReader {
     if (!has_signature_) return;
     const auto types = out_.parameter_types();
     if (types.size() + 1 != signature_.size())
-      in_.fail_at(signature_positions_.front(),
-                  fmt::format("%{} lists {} parameters, its body has {}", out_.name, signature_.size() - 1, types.size()));
+      in_.fail_at(signature_positions_.front(), fmt::format("%{} lists {} parameters, its body has {}", out_.name,
+                                                            signature_.size() - 1, types.size()));
     for (std::size_t i = 0; i < types.size(); ++i)
       if (!(types[i] == signature_[i]))
         in_.fail_at(signature_positions_[i], fmt::format("parameter {} is listed as {}, the body says {}", i,
                                                          signature_[i].str(), types[i].str()));
     if (!(signature_.back() == out_.root_type()))
-      in_.fail_at(signature_positions_.back(), fmt::format("the result is listed as {}, the root %{} is {}",
-                                                           signature_.back().str(), out_[out_.root].name, out_.root_type().str()));
+      in_.fail_at(signature_positions_.back(),
+                  fmt::format("the result is listed as {}, the root %{} is {}", signature_.back().str(),
+                              out_[out_.root].name, out_.root_type().str()));
   }
 
   // parameters_[k] is where parameter(k) stands.
@@ -225,7 +227,8 @@ class ComputationReader {
   }
 
   Id read_nested(std::size_t place, std::optional<Type> declared, int depth) {
-    if (depth >= kDeepestNesting) in_.fail_at(place, fmt::format("instructions nested deeper than {}", kDeepestNesting));
+    if (depth >= kDeepestNesting)
+      in_.fail_at(place, fmt::format("instructions nested deeper than {}", kDeepestNesting));
     in_.seek(place);
     RawInstruction raw;
     raw.declared = std::move(declared);
@@ -269,7 +272,8 @@ class ComputationReader {
     std::vector<TextAttribute> own;
     std::vector<std::size_t> own_positions;
     for (std::size_t i = 0; i < raw.attributes.size(); ++i) {
-      with_place(in_, raw.positions[i], [&] { take_common(raw.attributes[i], raw.positions[i], out, notes, sharding, own); });
+      with_place(in_, raw.positions[i],
+                 [&] { take_common(raw.attributes[i], raw.positions[i], out, notes, sharding, own); });
       if (own_positions.size() < own.size()) own_positions.push_back(raw.positions[i]);
     }
     resolve_called(*raw.op, out, own, own_positions);
@@ -284,8 +288,8 @@ class ComputationReader {
   }
 
   // The attributes every instruction takes; others go on to the row.
-  void take_common(TextAttribute& attribute, std::size_t position, Instruction& out, Notes& notes, PendingSharding& sharding,
-                   std::vector<TextAttribute>& own) {
+  void take_common(TextAttribute& attribute, std::size_t position, Instruction& out, Notes& notes,
+                   PendingSharding& sharding, std::vector<TextAttribute>& own) {
     if (attribute.name == "sharding") {
       sharding.hlo = std::move(attribute.text);
       sharding.position = position;
@@ -312,14 +316,16 @@ class ComputationReader {
     }
   }
 
-  void resolve_called(const OpDef& op, Instruction& out, std::vector<TextAttribute>& own, std::vector<std::size_t>& positions) {
+  void resolve_called(const OpDef& op, Instruction& out, std::vector<TextAttribute>& own,
+                      std::vector<std::size_t>& positions) {
     for (const auto name : op.called) {
       const auto found = std::find_if(own.begin(), own.end(), [&](const TextAttribute& a) { return a.name == name; });
       if (found == own.end()) continue;
       const auto index = found - own.begin();
       with_place(in_, positions[static_cast<std::size_t>(index)], [&] {
         const auto names = read_names(found->text);
-        require(names.size() == 1 || is_list_of_computations(name), "{} names one computation, got {}", name, names.size());
+        require(names.size() == 1 || is_list_of_computations(name), "{} names one computation, got {}", name,
+                names.size());
         for (const auto& callee : names) out.called.push_back(computation_named(callee));
       });
       own.erase(found);
@@ -337,7 +343,8 @@ class ComputationReader {
          near.empty() ? "; computations come before their users" : fmt::format("; did you mean \"{}\"?", near));
   }
 
-  static void read_own_attributes(const RawInstruction& raw, std::vector<TextAttribute> own, Instruction& out, Notes& notes) {
+  static void read_own_attributes(const RawInstruction& raw, std::vector<TextAttribute> own, Instruction& out,
+                                  Notes& notes) {
     AttributeReader reader(std::move(own));
     if (raw.literal) reader.literal = &*raw.literal;
     try {
@@ -351,7 +358,8 @@ class ComputationReader {
 
   void infer_type(const RawInstruction& raw, Instruction& out) {
     const OpDef& op = *raw.op;
-    if (!raw.declared && !op.type_inferable) in_.fail_at(raw.position, fmt::format("{} needs a type before it", op.name));
+    if (!raw.declared && !op.type_inferable)
+      in_.fail_at(raw.position, fmt::format("{} needs a type before it", op.name));
     OpView view{op, {}, raw.declared.value_or(Type()), out.attributes, {}};
     std::vector<const Instruction*> operands;
     for (const Id id : out.operands) {
@@ -399,8 +407,9 @@ Program parse_program(std::string_view text, const OpTable& table, const ParseOp
   ModuleHeader header = read_header(state.in, state.program);
   if (options.num_partitions > 0) {
     if (header.has_num_partitions && state.program.num_partitions != options.num_partitions)
-      state.in.fail_at(header.num_partitions_position, fmt::format("the module is for {} partitions, {} were asked for",
-                                                                   state.program.num_partitions, options.num_partitions));
+      state.in.fail_at(header.num_partitions_position,
+                       fmt::format("the module is for {} partitions, {} were asked for", state.program.num_partitions,
+                                   options.num_partitions));
     state.program.num_partitions = options.num_partitions;
     header.has_num_partitions = true;
   }

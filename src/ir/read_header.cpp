@@ -86,7 +86,8 @@ void take_frontend_attributes(std::size_t position, std::string_view text, Progr
   }
 }
 
-void take_attribute(std::string_view name, std::size_t position, std::string text, Program& program, ModuleHeader& header) {
+void take_attribute(std::string_view name, std::size_t position, std::string text, Program& program,
+                    ModuleHeader& header) {
   if (name == "num_partitions") {
     program.num_partitions = read_count(name, text);
     header.has_num_partitions = program.num_partitions > 1;
@@ -125,13 +126,16 @@ void check_entry_layout(const std::string& text, const Computation& entry) {
   in.expect("->", "before the result");
   const Type result = read_type(in);
   const auto parameters = entry.parameter_types();
-  require(types.size() == parameters.size(), "entry_computation_layout has {} parameters, the entry computation %{} has {}",
-          types.size(), entry.name, parameters.size());
+  require(types.size() == parameters.size(),
+          "entry_computation_layout has {} parameters, the entry computation %{} has {}", types.size(), entry.name,
+          parameters.size());
   for (std::size_t i = 0; i < types.size(); ++i)
-    require(types[i] == parameters[i], "entry_computation_layout gives parameter {} as {}, the entry computation %{} as {}", i,
-            types[i].str(), entry.name, parameters[i].str());
-  require(result == entry.root_type(), "entry_computation_layout gives the result as {}, the entry computation %{} as {}",
-          result.str(), entry.name, entry.root_type().str());
+    require(types[i] == parameters[i],
+            "entry_computation_layout gives parameter {} as {}, the entry computation %{} as {}", i, types[i].str(),
+            entry.name, parameters[i].str());
+  require(result == entry.root_type(),
+          "entry_computation_layout gives the result as {}, the entry computation %{} as {}", result.str(), entry.name,
+          entry.root_type().str());
 }
 
 bool index_fits(const Type& type, const Dims& index) {
@@ -158,7 +162,8 @@ std::vector<std::pair<std::string, std::string>> read_frontend_attributes(std::s
   do {
     in.skip_blanks();
     const auto place = in.position();
-    std::string key = in.peek() == '"' ? in.quoted("a name") : std::string(in.identifier("the name of a frontend attribute"));
+    std::string key =
+        in.peek() == '"' ? in.quoted("a name") : std::string(in.identifier("the name of a frontend attribute"));
     for (const auto& item : out)
       if (item.first == key) in.fail_at(place, fmt::format("frontend attribute {} stands twice", key));
     in.expect("=", "behind the name of a frontend attribute");
@@ -179,7 +184,8 @@ ModuleHeader read_header(TextCursor& in, Program& program) {
     in.skip_blanks();
     const auto place = in.position();
     const std::string name(in.identifier("a header attribute"));
-    if (std::find(seen.begin(), seen.end(), name) != seen.end()) in.fail_at(place, fmt::format("attribute {} stands twice", name));
+    if (std::find(seen.begin(), seen.end(), name) != seen.end())
+      in.fail_at(place, fmt::format("attribute {} stands twice", name));
     seen.push_back(name);
     in.expect("=", fmt::format("behind {}", name));
     auto text = in.value(fmt::format("the value of {}", name));
@@ -197,13 +203,16 @@ void check_header(const TextCursor& in, const ModuleHeader& header, const Progra
     with_place(in, header.entry_layout_position, [&] { check_entry_layout(header.entry_layout, entry); });
   with_place(in, header.alias_position, [&] {
     for (const auto& alias : program.aliases) {
-      require(index_fits(entry.root_type(), alias.output), "input_output_alias names output {{{}}}, which {} does not have",
-              join(alias.output, ","), entry.root_type().str());
+      require(index_fits(entry.root_type(), alias.output),
+              "input_output_alias names output {{{}}}, which {} does not have", join(alias.output, ","),
+              entry.root_type().str());
       require(alias.parameter >= 0 && alias.parameter < isize(entry.parameters),
-              "input_output_alias names parameter {}, the entry computation has {}", alias.parameter, entry.parameters.size());
+              "input_output_alias names parameter {}, the entry computation has {}", alias.parameter,
+              entry.parameters.size());
       const Type& type = entry[at(entry.parameters, alias.parameter)].type;
-      require(index_fits(type, alias.parameter_index), "input_output_alias names index {{{}}} of parameter {}, which is {}",
-              join(alias.parameter_index, ","), alias.parameter, type.str());
+      require(index_fits(type, alias.parameter_index),
+              "input_output_alias names index {{{}}} of parameter {}, which is {}", join(alias.parameter_index, ","),
+              alias.parameter, type.str());
     }
   });
 }

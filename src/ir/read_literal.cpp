@@ -12,7 +12,9 @@
 namespace tessera {
 namespace {
 
-bool is_number_char(char c) { return (c >= '0' && c <= '9') || c == '.' || c == '+' || c == '-' || c == 'e' || c == 'E'; }
+bool is_number_char(char c) {
+  return (c >= '0' && c <= '9') || c == '.' || c == '+' || c == '-' || c == 'e' || c == 'E';
+}
 
 // The characters of a number; moves behind them.
 std::string_view number_text(TextCursor& in) {
@@ -45,8 +47,8 @@ struct BitsOf<float> {
 template <>
 struct BitsOf<double> {
   using Type = std::uint64_t;
-  static constexpr std::uint64_t kExponent = 0x7ff0000000000000, kQuiet = 0x0008000000000000, kSign = 0x8000000000000000,
-                                 kPayload = 0x000fffffffffffff;
+  static constexpr std::uint64_t kExponent = 0x7ff0000000000000, kQuiet = 0x0008000000000000,
+                                 kSign = 0x8000000000000000, kPayload = 0x000fffffffffffff;
 };
 
 // Behind `nan`: an optional payload `(0x1)`.
@@ -59,7 +61,8 @@ T read_nan(TextCursor& in, bool negative) {
     const auto digits = in.identifier("the payload of a nan");
     const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), payload, 16);
     if (code != std::errc() || end != digits.data() + digits.size() || payload == 0 || payload > Bits::kPayload)
-      in.fail_at(in.position() - digits.size(), fmt::format("payload {} does not fit a nan of {}", digits, dtype_name(kDTypeOf<T>)));
+      in.fail_at(in.position() - digits.size(),
+                 fmt::format("payload {} does not fit a nan of {}", digits, dtype_name(kDTypeOf<T>)));
     in.expect(")", "behind the payload of a nan");
   }
   const auto bits = static_cast<typename Bits::Type>(Bits::kExponent | payload | (negative ? Bits::kSign : 0));
@@ -71,7 +74,8 @@ T read_float(TextCursor& in) {
   in.skip_blanks();
   const auto place = in.position();
   const bool negative = in.take("-");
-  if (in.take_word("inf")) return T(negative ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::infinity());
+  if (in.take_word("inf"))
+    return T(negative ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::infinity());
   if (in.take_word("nan")) return read_nan<T>(in, negative);
   in.seek(place);
   auto text = number_text(in);
@@ -82,12 +86,14 @@ T read_float(TextCursor& in) {
   auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code == std::errc::result_out_of_range) {
     const std::string copy(text);  // strtod tells too small (a subnormal or zero) from too large
-    value = static_cast<Wide>(std::is_same_v<Wide, float> ? std::strtof(copy.c_str(), nullptr) : std::strtod(copy.c_str(), nullptr));
+    value = static_cast<Wide>(std::is_same_v<Wide, float> ? std::strtof(copy.c_str(), nullptr)
+                                                          : std::strtod(copy.c_str(), nullptr));
   }
   if (code == std::errc::invalid_argument || end != text.data() + text.size())
     in.fail_at(place, fmt::format("\"{}\" is not a number", text));
   const T out = T(value);
-  if (!std::isfinite(static_cast<double>(out))) in.fail_at(place, fmt::format("{} does not fit {}", text, dtype_name(kDTypeOf<T>)));
+  if (!std::isfinite(static_cast<double>(out)))
+    in.fail_at(place, fmt::format("{} does not fit {}", text, dtype_name(kDTypeOf<T>)));
   return out;
 }
 
@@ -138,11 +144,13 @@ void read_dim(TextCursor& in, const Dims& dims, std::size_t dim, std::span<T> ou
   std::int64_t count = 0;
   while (!in.next_is("}")) {
     if (count > 0) in.expect(",", "between elements");
-    if (count == dims[dim]) in.fail_at(in.position(), fmt::format("dim {} has more than its {} elements", dim, dims[dim]));
+    if (count == dims[dim])
+      in.fail_at(in.position(), fmt::format("dim {} has more than its {} elements", dim, dims[dim]));
     ++count;
     read_dim<T>(in, dims, dim + 1, out, next);
   }
-  if (count != dims[dim]) in.fail_at(place, fmt::format("dim {} has {} elements, its size is {}", dim, count, dims[dim]));
+  if (count != dims[dim])
+    in.fail_at(place, fmt::format("dim {} has {} elements, its size is {}", dim, count, dims[dim]));
   in.expect("}", "behind the elements");
 }
 

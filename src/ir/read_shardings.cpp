@@ -18,8 +18,7 @@ class ShardingAttacher {
     Program& program = state_.program;
     program.meshes = known;
     if (!header_.meshes.empty())
-      program.meshes =
-          with_place(state_.in, header_.meshes_position, [&] { return parse_sdy_meshes(header_.meshes); });
+      program.meshes = with_place(state_.in, header_.meshes_position, [&] { return parse_sdy_meshes(header_.meshes); });
     if (state_.shardings.empty() && program.meshes.empty()) return;
     find_device_count();
     for (const auto& item : state_.shardings) collect(item);
@@ -80,7 +79,8 @@ class ShardingAttacher {
   // One text leaf for each leaf of the type: a single sharding on a tuple counts for all.
   template <class T>
   static const T& leaf_of(const std::vector<T>& given, std::size_t leaf, std::size_t count, const Type& type) {
-    require(given.size() == count || given.size() == 1, "{} shardings for the {} leaves of {}", given.size(), count, type.str());
+    require(given.size() == count || given.size() == 1, "{} shardings for the {} leaves of {}", given.size(), count,
+            type.str());
     return given.size() == 1 ? given.front() : given[leaf];
   }
 
@@ -106,18 +106,21 @@ class ShardingAttacher {
         leaves_.emplace_back(std::move(bare), ndim);
         leaf_items_.push_back(&item);
       }
-      require(types.empty() ? given.size() <= 1 : !given.empty(), "{} shardings for the {} leaves of {}", given.size(), types.size(),
-              type.str());
+      require(types.empty() ? given.size() <= 1 : !given.empty(), "{} shardings for the {} leaves of {}", given.size(),
+              types.size(), type.str());
     });
   }
 
-  static std::string key_of(const HloSharding& bare, int ndim) { return fmt::format("{}{}", hlo_sharding_text(bare), ndim); }
+  static std::string key_of(const HloSharding& bare, int ndim) {
+    return fmt::format("{}{}", hlo_sharding_text(bare), ndim);
+  }
 
   // Converts one by one to find the text at fault.
   void explain_failure() {
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       std::vector<Mesh> meshes = state_.program.meshes;
-      with_place(state_.in, leaf_items_[i]->position, [&] { to_axes({leaves_[i]}, state_.program.num_partitions, meshes); });
+      with_place(state_.in, leaf_items_[i]->position,
+                 [&] { to_axes({leaves_[i]}, state_.program.num_partitions, meshes); });
     }
   }
 
@@ -129,8 +132,8 @@ class ShardingAttacher {
       const auto given = parse_sdy_shardings(item.sdy, state_.program.meshes);
       for (std::size_t i = 0; i < types.size(); ++i) out.push_back(leaf_of(given, i, types.size(), type));
       for (const auto& leaf : out)
-        require(leaf.mesh.device_count() == state_.program.num_partitions, "{} has {} devices, the module {}", leaf.mesh.str(),
-                leaf.mesh.device_count(), state_.program.num_partitions);
+        require(leaf.mesh.device_count() == state_.program.num_partitions, "{} has {} devices, the module {}",
+                leaf.mesh.str(), leaf.mesh.device_count(), state_.program.num_partitions);
     } else {
       const auto& given = parsed(item);
       for (std::size_t i = 0; i < types.size(); ++i) {

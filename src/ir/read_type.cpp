@@ -15,7 +15,8 @@ Dims read_dims(TextCursor& in) {
   do {
     in.skip_blanks();
     const auto place = in.position();
-    if (in.next_is("<=") || in.next_is("?")) in.fail_at(place, "sizes that are known only at run time are not supported");
+    if (in.next_is("<=") || in.next_is("?"))
+      in.fail_at(place, "sizes that are known only at run time are not supported");
     dims.push_back(in.integer("a size"));
     if (dims.back() < 0) in.fail_at(place, "a size may not be negative");
   } while (in.take(","));
@@ -43,7 +44,8 @@ Dims read_layout(TextCursor& in, int ndim) {
   std::sort(sorted.begin(), sorted.end());
   bool ordered = isize(layout) == ndim || layout.empty();
   for (int i = 0; i < isize(sorted); ++i) ordered = ordered && at(sorted, i) == i;
-  if (!ordered) in.fail_at(place, fmt::format("the layout must order the {} dims, got {{{}}}", ndim, join(layout, ",")));
+  if (!ordered)
+    in.fail_at(place, fmt::format("the layout must order the {} dims, got {{{}}}", ndim, join(layout, ",")));
   return layout;
 }
 

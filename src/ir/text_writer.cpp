@@ -24,8 +24,8 @@ std::string index_text(const Dims& index) { return "{" + join(index, ",") + "}";
 std::string aliases_text(const std::vector<Alias>& aliases) {
   std::vector<std::string> parts;
   for (const auto& alias : aliases)
-    parts.push_back(fmt::format("{}: ({}, {}, {})", index_text(alias.output), alias.parameter, index_text(alias.parameter_index),
-                                alias.must ? "must-alias" : "may-alias"));
+    parts.push_back(fmt::format("{}: ({}, {}, {})", index_text(alias.output), alias.parameter,
+                                index_text(alias.parameter_index), alias.must ? "must-alias" : "may-alias"));
   return "{ " + join(parts, ", ") + " }";
 }
 
@@ -75,7 +75,8 @@ class Printer {
     out_ += "HloModule " + program_.name;
     std::vector<TextAttribute> all = program_.other;
     if (!program_.aliases.empty()) all.push_back({"input_output_alias", aliases_text(program_.aliases)});
-    if (program_.entry >= 0) all.push_back({"entry_computation_layout", entry_layout_text(program_.entry_computation())});
+    if (program_.entry >= 0)
+      all.push_back({"entry_computation_layout", entry_layout_text(program_.entry_computation())});
     if (!program_.propagate_to_parameters.empty())
       all.push_back({"allow_spmd_sharding_propagation_to_parameters", bools_text(program_.propagate_to_parameters)});
     if (!program_.propagate_to_output.empty())
@@ -152,7 +153,8 @@ class Printer {
       return;
     }
     ensure(!texts.empty(), "%{}: {} carries no attributes", instruction.name, instruction.op->name);
-    out_ += instruction.op->payload == Payload::kLiteral ? literal_text(instruction, texts.front().text) : texts.front().text;
+    out_ += instruction.op->payload == Payload::kLiteral ? literal_text(instruction, texts.front().text)
+                                                         : texts.front().text;
     texts.erase(texts.begin());
   }
 
@@ -167,13 +169,13 @@ class Printer {
         single.push_back(name);
     }
     const auto name_of = [&](ComputationId id) { return "%" + program_[id].name; };
-    const bool predicate = !instruction.operands.empty() &&
-                           (*computation_)[instruction.operands[0]].type == Type::scalar(DType::kPred);
+    const bool predicate =
+        !instruction.operands.empty() && (*computation_)[instruction.operands[0]].type == Type::scalar(DType::kPred);
     const bool as_list = !list.empty() && (single.empty() || single.size() != instruction.called.size() ||
                                            (instruction.op->role == Role::kConditional && !predicate));
     if (!as_list) {
-      ensure(instruction.called.size() <= single.size(), "%{}: {} computations called, {} attributes for them", instruction.name,
-             instruction.called.size(), single.size());
+      ensure(instruction.called.size() <= single.size(), "%{}: {} computations called, {} attributes for them",
+             instruction.name, instruction.called.size(), single.size());
       for (std::size_t k = 0; k < instruction.called.size(); ++k) add(single[k], name_of(instruction.called[k]));
       return;
     }
@@ -184,12 +186,13 @@ class Printer {
 
   // Sharding, frontend attributes, control predecessors, metadata.
   void annotations(const Instruction& instruction) {
-    auto frontend = instruction.notes ? instruction.notes->frontend_attributes
-                                      : std::vector<std::pair<std::string, std::string>>{};
+    auto frontend =
+        instruction.notes ? instruction.notes->frontend_attributes : std::vector<std::pair<std::string, std::string>>{};
     if (instruction.sharding) {
       std::string text = shardings_ != nullptr ? shardings_->hlo_text(instruction)
                                                : hlo_sharding_text(*instruction.sharding, instruction.type.is_tuple());
-      const auto suffix = std::find_if(frontend.begin(), frontend.end(), [](const auto& a) { return a.first == kShardingSuffixKey; });
+      const auto suffix =
+          std::find_if(frontend.begin(), frontend.end(), [](const auto& a) { return a.first == kShardingSuffixKey; });
       if (suffix != frontend.end() && instruction.sharding->size() == 1) {
         add_suffix(text, suffix->second);
         frontend.erase(suffix);

@@ -9,9 +9,7 @@
 namespace tessera {
 namespace {
 
-bool is_name(std::string_view name) {
-  return !name.empty() && TextCursor(name).peek_identifier() == name;
-}
+bool is_name(std::string_view name) { return !name.empty() && TextCursor(name).peek_identifier() == name; }
 
 void verify_operands(const Computation& computation, Id id) {
   const Instruction& instruction = computation[id];
@@ -43,14 +41,14 @@ void verify_instruction(const Program& program, ComputationId computation_id, co
   check_shardings(instruction.type, *instruction.sharding);
   for (const auto& leaf : *instruction.sharding)
     if (leaf.mesh.device_count() != program.num_partitions)
-      ensure(false, "its sharding is on {}, the program is over {} devices",
-                 leaf.mesh.str(), program.num_partitions);
+      ensure(false, "its sharding is on {}, the program is over {} devices", leaf.mesh.str(), program.num_partitions);
 }
 
 void verify_parameters(const Computation& computation) {
   std::unordered_set<Id> listed;
   for (const Id id : computation.parameters) {
-    ensure(id >= 0 && id < computation.size() && computation[id].op->role == Role::kParameter, "parameter {} is none", id);
+    ensure(id >= 0 && id < computation.size() && computation[id].op->role == Role::kParameter, "parameter {} is none",
+           id);
     ensure(listed.insert(id).second, "%{} is listed as a parameter twice", computation[id].name);
   }
   for (Id id = 0; id < computation.size(); ++id)

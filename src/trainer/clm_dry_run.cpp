@@ -40,7 +40,9 @@ std::string memory_report(const ClmModel& setup, const StepPlan& plan) {
   for (auto& named : setup.optimizer->named_state()) state.push_back(std::move(named.tensor));
   const auto schedule = make_schedule(plan.partitioned.program);
   std::string out = "memory of a device:\n";
-  const auto line = [&](const char* what, double bytes) { out += fmt::format("  {:<34} {:>10}\n", what, format_bytes(bytes)); };
+  const auto line = [&](const char* what, double bytes) {
+    out += fmt::format("  {:<34} {:>10}\n", what, format_bytes(bytes));
+  };
   line("parameters", stored_bytes(setup.model->parameters()));
   line("optimizer state", stored_bytes(state));
   line("activations, gathered weights, rest", static_cast<double>(schedule->arena_bytes));

@@ -88,8 +88,8 @@ Literal next_logits(ClmModel& setup, const std::vector<std::int32_t>& text) {
 
 }  // namespace
 
-std::string sample_text(ClmModel& setup, const data::Tokenizer& tokenizer, const std::string& prompt, std::int64_t tokens,
-                        std::uint64_t seed) {
+std::string sample_text(ClmModel& setup, const data::Tokenizer& tokenizer, const std::string& prompt,
+                        std::int64_t tokens, std::uint64_t seed) {
   setup.model->eval();
   std::vector<std::int32_t> text = tokenizer.encode(prompt);
   if (text.empty()) text.push_back(tokenizer.end_of_text().value_or(tokenizer.encode("\n").front()));

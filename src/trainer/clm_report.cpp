@@ -31,13 +31,14 @@ std::string banner(const TrainingArguments& arguments, const ClmModel& setup) {
   const JobInfo job = job_info();
   const std::int64_t rows = arguments.micro_batch_rows(setup.data_shards);
   const auto& config = setup.model->config();
-  std::string out = fmt::format("model      GPT-2, {} layers, width {}, {} heads, vocabulary {}: {} parameters\n", config.n_layer, config.n_embd,
-                                config.n_head, config.vocab_size, setup.model->parameter_count());
+  std::string out =
+      fmt::format("model      GPT-2, {} layers, width {}, {} heads, vocabulary {}: {} parameters\n", config.n_layer,
+                  config.n_embd, config.n_head, config.vocab_size, setup.model->parameter_count());
   out += fmt::format("ranks      {}{} on {}\n", job.ranks, job.is_virtual ? " virtual" : "", hosts_text(job));
   out += fmt::format("mesh       {}\n", setup.mesh.str());
-  out += fmt::format("batch      {} x {} accumulation = {} sequences of {} tokens, rows over {}\n", rows, arguments.gradient_accumulation_steps,
-                     rows * arguments.gradient_accumulation_steps, setup.block_size,
-                     setup.data_axes.empty() ? "no axis" : join(setup.data_axes, "+"));
+  out += fmt::format("batch      {} x {} accumulation = {} sequences of {} tokens, rows over {}\n", rows,
+                     arguments.gradient_accumulation_steps, rows * arguments.gradient_accumulation_steps,
+                     setup.block_size, setup.data_axes.empty() ? "no axis" : join(setup.data_axes, "+"));
   out += fmt::format("threads    {} per rank\n", options().integer("TESSERA_NUM_THREADS"));
   for (const auto& note : setup.notes) out += "note       " + note + "\n";
   if (!job.crowding.empty()) out += "note       " + job.crowding + "\n";
@@ -56,7 +57,8 @@ std::string sharding_report(const ClmModel& setup) {
     const std::string text = sharding ? sharding->str() : "whole on every device";
     const Type local = sharding ? shard_type(type, *sharding) : type;
     out += fmt::format("  {:<36} {:<18} {:<24} {} per device\n", parameter.name, type.str(), text, local.str());
-    const bool drawn = parameter.name.ends_with("h.0.mlp.c_fc.weight") || parameter.name.ends_with("h.0.mlp.c_proj.weight");
+    const bool drawn =
+        parameter.name.ends_with("h.0.mlp.c_fc.weight") || parameter.name.ends_with("h.0.mlp.c_proj.weight");
     constexpr std::int64_t kMostDevices = 16;
     if (drawn && sharding && setup.mesh.device_count() <= kMostDevices)
       pictures += fmt::format("{} {} {}\n{}", parameter.name, type.str(), text, visualize_sharding(parameter.tensor));
@@ -81,10 +83,11 @@ std::string collective_report(const std::vector<CollectiveNote>& notes) {
   std::vector<Group> rows;
   for (auto& [key, group] : groups) rows.push_back(std::move(group));
   std::stable_sort(rows.begin(), rows.end(), [](const Group& a, const Group& b) { return a.bytes > b.bytes; });
-  std::string out = fmt::format("{} collectives, {} received by each device:\n", notes.size(), format_bytes(static_cast<double>(total)));
+  std::string out = fmt::format("{} collectives, {} received by each device:\n", notes.size(),
+                                format_bytes(static_cast<double>(total)));
   for (const auto& row : rows)
-    out += fmt::format("  {:>4} x {:<20} {:<12} {:>10}  {}{}\n", row.count, row.first.opcode, "{" + row.first.axes + "}",
-                       format_bytes(static_cast<double>(row.bytes)), row.first.reason,
+    out += fmt::format("  {:>4} x {:<20} {:<12} {:>10}  {}{}\n", row.count, row.first.opcode,
+                       "{" + row.first.axes + "}", format_bytes(static_cast<double>(row.bytes)), row.first.reason,
                        row.first.source.empty() ? "" : "  (" + row.first.source + ")");
   return out;
 }

@@ -42,8 +42,8 @@ Texts read_texts(const TrainingArguments& arguments) {
 std::int64_t block_size_of(const TrainingArguments& arguments, const nn::GPT2Config& config) {
   constexpr std::int64_t kLongestByDefault = 1024;
   if (arguments.block_size == 0) return std::min(config.n_positions, kLongestByDefault);
-  require(arguments.block_size <= config.n_positions, "--block_size {} is more than the model's n_positions {}", arguments.block_size,
-          config.n_positions);
+  require(arguments.block_size <= config.n_positions, "--block_size {} is more than the model's n_positions {}",
+          arguments.block_size, config.n_positions);
   return arguments.block_size;
 }
 
@@ -79,7 +79,8 @@ namespace {
 WrapPolicy wrap_policy(const FsdpConfig& config, nn::Module& model) {
   if (config.min_num_params > 0) return size_based_auto_wrap_policy(config.min_num_params);
   if (config.transformer_layer_cls_to_wrap.empty()) return {};
-  const std::set<std::string> classes(config.transformer_layer_cls_to_wrap.begin(), config.transformer_layer_cls_to_wrap.end());
+  const std::set<std::string> classes(config.transformer_layer_cls_to_wrap.begin(),
+                                      config.transformer_layer_cls_to_wrap.end());
   check_classes(model, classes);
   return transformer_auto_wrap_policy(classes);
 }
@@ -94,7 +95,8 @@ std::optional<DType> compute_dtype(const TrainingArguments& arguments, const Fsd
 void shard(const TrainingArguments& arguments, ClmModel& out) {
   const FsdpMode mode = parse_fsdp_mode(arguments.fsdp);
   FsdpConfig config;
-  if (!arguments.fsdp_config.empty()) config = FsdpConfig::from_json(JsonObject::parse(read_on_this_rank(arguments.fsdp_config), arguments.fsdp_config));
+  if (!arguments.fsdp_config.empty())
+    config = FsdpConfig::from_json(JsonObject::parse(read_on_this_rank(arguments.fsdp_config), arguments.fsdp_config));
   out.notes = config.notes;
   require(mode.enabled || arguments.fsdp_config.empty(), "--fsdp_config needs --fsdp");
   const auto dtype = compute_dtype(arguments, config);

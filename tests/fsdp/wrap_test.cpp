@@ -16,7 +16,9 @@ namespace {
 // Parameters: a 6, tower.first 12, tower.second.left 20, tower.second.right 30, tail 2.
 class Leaf : public nn::Module {
  public:
-  explicit Leaf(std::int64_t size) { weight = add_parameter("weight", Type::array(DType::kF32, {size}), [](Builder&, const Type&) { return Value(); }); }
+  explicit Leaf(std::int64_t size) {
+    weight = add_parameter("weight", Type::array(DType::kF32, {size}), [](Builder&, const Type&) { return Value(); });
+  }
   std::string_view class_name() const override { return "Leaf"; }
   Tensor weight;
 };
@@ -73,9 +75,11 @@ TEST(WrapPolicy, SizeCountsWhatIsNotYetWrapped) {
 TEST(WrapPolicy, ForcedLeavesAreNotEnteredAndExcludedClassesNotWrapped) {
   const FreshRank rank;
   Root root;
-  EXPECT_EQ(wrapped(root, size_based_auto_wrap_policy({.min_num_params = 25, .force_leaf_modules = {"Pair"}, .exclude_wrap_modules = {}})),
+  EXPECT_EQ(wrapped(root, size_based_auto_wrap_policy(
+                              {.min_num_params = 25, .force_leaf_modules = {"Pair"}, .exclude_wrap_modules = {}})),
             Paths{"tower"});
-  EXPECT_EQ(wrapped(root, size_based_auto_wrap_policy({.min_num_params = 25, .force_leaf_modules = {}, .exclude_wrap_modules = {"Tower"}})),
+  EXPECT_EQ(wrapped(root, size_based_auto_wrap_policy(
+                              {.min_num_params = 25, .force_leaf_modules = {}, .exclude_wrap_modules = {"Tower"}})),
             Paths{"tower.second.right"});
 }
 
@@ -93,7 +97,8 @@ TEST(WrapPolicy, TheDefaultIsTheRepeatedBlock) {
   nn::GPT2Config config;
   config.vocab_size = 13, config.n_positions = 4, config.n_embd = 8, config.n_layer = 3, config.n_head = 2;
   nn::GPT2LMHeadModel model(config);
-  EXPECT_EQ(wrapped(model, default_wrap_policy(model)), (Paths{"transformer.h.0", "transformer.h.1", "transformer.h.2"}));
+  EXPECT_EQ(wrapped(model, default_wrap_policy(model)),
+            (Paths{"transformer.h.0", "transformer.h.1", "transformer.h.2"}));
 }
 
 TEST(FullyShard, ParametersAreShardedOnDim0MinorToTensorParallelAxes) {
@@ -128,7 +133,8 @@ TEST(FullyShard, ATiedParameterInTwoUnitsIsAnErrorThatNamesBothPaths) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "transformer.wte.weight and lm_head.weight are one tied parameter, but lie in units transformer.wte and root; both "
+                 "transformer.wte.weight and lm_head.weight are one tied parameter, but lie in units transformer.wte "
+                 "and root; both "
                  "users must be in one unit");
   }
 }

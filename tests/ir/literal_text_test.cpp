@@ -24,12 +24,14 @@ TEST(LiteralText, EveryFormReads) {
   EXPECT_EQ(parse_literal("18446744073709551615", scalar(DType::kU64)), Literal::scalar(~std::uint64_t{0}));
   EXPECT_EQ(parse_literal("{ { 1, 2, 3 }, { 4, 5, 6 } }", Type::array(DType::kS32, {2, 3})),
             Literal::from<std::int32_t>({2, 3}, {1, 2, 3, 4, 5, 6}));
-  EXPECT_EQ(parse_literal("{ /*i0=0*/ {1}, /*i0=1*/ {2} }", Type::array(DType::kS8, {2, 1})), Literal::from<std::int8_t>({2, 1}, {1, 2}));
+  EXPECT_EQ(parse_literal("{ /*i0=0*/ {1}, /*i0=1*/ {2} }", Type::array(DType::kS8, {2, 1})),
+            Literal::from<std::int8_t>({2, 1}, {1, 2}));
   EXPECT_EQ(parse_literal("{...}", Type::array(DType::kF32, {5})), Literal(Type::array(DType::kF32, {5})));
   EXPECT_EQ(parse_literal("{}", Type::array(DType::kF32, {0, 3})), Literal(Type::array(DType::kF32, {0, 3})));
   EXPECT_EQ(parse_literal("{{}, {}}", Type::array(DType::kF32, {2, 0})), Literal(Type::array(DType::kF32, {2, 0})));
-  EXPECT_EQ(parse_literal("(1, ({2, 3}))", Type::tuple({scalar(DType::kF32), Type::tuple({Type::array(DType::kS32, {2})})})),
-            Literal::tuple({Literal::scalar(1.0F), Literal::tuple({Literal::from<std::int32_t>({2}, {2, 3})})}));
+  EXPECT_EQ(
+      parse_literal("(1, ({2, 3}))", Type::tuple({scalar(DType::kF32), Type::tuple({Type::array(DType::kS32, {2})})})),
+      Literal::tuple({Literal::scalar(1.0F), Literal::tuple({Literal::from<std::int32_t>({2}, {2, 3})})}));
 }
 
 TEST(LiteralText, NanKeepsSignAndPayload) {
@@ -58,7 +60,8 @@ TEST(LiteralText, AnyBitsOfAnyTypeReadBackEqual) {
   for (int t = 0; t < kDTypeCount; ++t) {
     const auto dtype = static_cast<DType>(t);
     Literal literal(Type::array(dtype, {7, 5}));
-    for (auto& byte : literal.mutable_bytes()) byte = static_cast<std::byte>(dtype == DType::kPred ? random() % 2 : random());
+    for (auto& byte : literal.mutable_bytes())
+      byte = static_cast<std::byte>(dtype == DType::kPred ? random() % 2 : random());
     EXPECT_EQ(parse_literal(literal.str(), literal.type()), literal) << dtype_name(dtype) << " " << literal.str();
   }
 }

@@ -17,7 +17,8 @@ namespace {
 Program read(std::string_view text) { return parse_program(text, op_table(), {"in.hlo"}); }
 
 // A program whose parameters carry the shardings.
-Program with_shardings(const std::vector<std::pair<Type, Shardings>>& values, std::vector<Mesh> meshes, std::int64_t partitions) {
+Program with_shardings(const std::vector<std::pair<Type, Shardings>>& values, std::vector<Mesh> meshes,
+                       std::int64_t partitions) {
   ProgramBuilder builder("m");
   Builder main = builder.computation("main");
   Value last;
@@ -76,7 +77,8 @@ TEST(ProgramShardings, TheDeviceCountFollowsFromTheTextWhenTheHeaderHasNone) {
 }
 
 TEST(ProgramShardings, ShardyAttributesWinOverHlos) {
-  const Program program = read(R"(HloModule m, num_partitions=4, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<[\"data\"=2, \"model\"=2]>}}
+  const Program program = read(
+      R"(HloModule m, num_partitions=4, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<[\"data\"=2, \"model\"=2]>}}
     ENTRY e {
       x = f32[8,8] parameter(0), sharding={replicated}, frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"model\", ?}, {}]>"}
       ROOT y = f32[8,8] copy(x), sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}
@@ -94,8 +96,9 @@ TEST(ProgramShardings, NamedMeshesArePrintedOnceAndAxesOnlyWhereHloLeavesThemOpe
   Sharding open = spec(mesh, "data,-");
   open.dims[1].open = true;
   const Program program = with_shardings({{type, {spec(mesh, "data,model")}}, {type, {open}}}, {mesh}, 6);
-  EXPECT_EQ(print_program(program),
-            R"(HloModule m, entry_computation_layout={(f32[6,6]{1,0}, f32[6,6]{1,0})->f32[6,6]{1,0}}, num_partitions=6, frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"data\"=2, \"model\"=3]>}"}
+  EXPECT_EQ(
+      print_program(program),
+      R"(HloModule m, entry_computation_layout={(f32[6,6]{1,0}, f32[6,6]{1,0})->f32[6,6]{1,0}}, num_partitions=6, frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"data\"=2, \"model\"=3]>}"}
 
 ENTRY %main (p0: f32[6,6], p1: f32[6,6]) -> f32[6,6] {
   %p0 = f32[6,6]{1,0} parameter(0), sharding={devices=[2,3]<=[6]}
@@ -175,7 +178,8 @@ TEST(ProgramShardings, EveryShardingReadsBackEqual) {
       if (leaves == 0)
         values.push_back({array, {any()}});
       else
-        values.push_back({Type::tuple(std::vector<Type>(leaves, array)), leaves == 1 ? Shardings{any()} : Shardings{any(), any()}});
+        values.push_back(
+            {Type::tuple(std::vector<Type>(leaves, array)), leaves == 1 ? Shardings{any()} : Shardings{any(), any()}});
     }
     const bool listed = random() % 4 != 0;  // else only the shardings name their meshes
     expect_round_trip(with_shardings(values, listed ? meshes : std::vector<Mesh>{}, devices));

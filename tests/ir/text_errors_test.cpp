@@ -20,7 +20,8 @@ std::string error_of(std::string_view text) {
 
 // The error for an instruction on line 3 of a module with parameters x: f32[4], y: f32[3], p: pred[].
 std::string error_of_line(const std::string& line) {
-  return error_of("HloModule m\nENTRY e { x = f32[4] parameter(0) y = f32[3] parameter(1) p = pred[] parameter(2)\n" + line + "\n}");
+  return error_of("HloModule m\nENTRY e { x = f32[4] parameter(0) y = f32[3] parameter(1) p = pred[] parameter(2)\n" +
+                  line + "\n}");
 }
 
 TEST(ProgramTextErrors, NameTheColumnAndShowTheLine) {
@@ -55,17 +56,21 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"z = f32[4] negate(z)", "in.hlo:3:19: unknown value %z; did you mean \"p\"?"},
         Case{"z = f32[4] negate(f32[5] x)", "in.hlo:3:19: operand %x is f32[4], the text says f32[5]"},
         Case{"z = f32[4] negate(x), sharding={replicatd}",
-             "in.hlo:3:23: sharding: unknown kind of sharding \"replicatd\"; did you mean \"replicated\"? at column 2 of {replicatd}"},
+             "in.hlo:3:23: sharding: unknown kind of sharding \"replicatd\"; did you mean \"replicated\"? at column 2 "
+             "of {replicatd}"},
         Case{"z = f32[4] negate(x), sharding={devices=[2,2]<=[4]}",
              "in.hlo:3:23: sharding {devices=[2,2]<=[4]} has 2 dims, f32[4] has 1"},
-        Case{"z = f32[4] negate(x), sharding={{replicated}, {replicated}}", "in.hlo:3:23: 2 shardings for the 1 leaves of f32[4]"},
+        Case{"z = f32[4] negate(x), sharding={{replicated}, {replicated}}",
+             "in.hlo:3:23: 2 shardings for the 1 leaves of f32[4]"},
         Case{"z = f32[4] negate(x), metadata={op_name=\"a", "in.hlo:3:41: this string is never closed"},
         Case{"z = f32[4] negate(x), a={1,(2}", "in.hlo:3:30: expected \")\", got \"}\""},
         Case{"z = f32[4] negate(x), a=1, a=2", "in.hlo:3:28: attribute a stands twice"},
         Case{"z = f32[4] negate(x), a", "in.hlo:4:1: expected \"=\" behind a, got \"}\""},
         Case{"z = f32[4] negate(x), control-predecessors={q}", "in.hlo:3:23: unknown value %q; did you mean \"p\"?"},
-        Case{"z = f32[] reduce(x, x), dimensions={0}, to_apply=add", "in.hlo:3:41: unknown computation %add; computations come before their users"},
-        Case{"z = f32[4] broadcast(x), dimensions={a}", "in.hlo:3:12: broadcast: attribute dimensions: expected an integer, got \"a\""},
+        Case{"z = f32[] reduce(x, x), dimensions={0}, to_apply=add",
+             "in.hlo:3:41: unknown computation %add; computations come before their users"},
+        Case{"z = f32[4] broadcast(x), dimensions={a}",
+             "in.hlo:3:12: broadcast: attribute dimensions: expected an integer, got \"a\""},
         Case{"z = parameter(3)", "in.hlo:3:5: parameter needs a type before it"},
         Case{"z = f32[4] parameter(x)", "in.hlo:3:22: expected a number between the parentheses, got \"x\""},
         Case{"z = f32[4] parameter(0)", "in.hlo:3:12: a second parameter(0)"},
@@ -77,12 +82,15 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"z = f16[] constant(70000)", "in.hlo:3:20: 70000 does not fit f16"},
         Case{"z = pred[] constant(2)", "in.hlo:3:21: expected true or false, got \"2\""},
         Case{"ROOT z = f32[4] negate(x) ROOT w = f32[4] negate(x)", "in.hlo:3:32: a second ROOT in this computation"},
-        Case{"/* z", "in.hlo:3:1: this comment is never closed"}, Case{"= f32[]", "in.hlo:3:1: expected an instruction or \"}\", got \"=\""}));
+        Case{"/* z", "in.hlo:3:1: this comment is never closed"},
+        Case{"= f32[]", "in.hlo:3:1: expected an instruction or \"}\", got \"=\""}));
 
 TEST(ProgramTextErrors, ShowTheOperandsOfAnOpThatDoesNotTakeThem) {
   const auto error = error_of_line("  z = f32[4] add(x, y)");
   EXPECT_TRUE(error.starts_with("in.hlo:3:14: add: ")) << error;
-  EXPECT_NE(error.find("\n  lhs  %x: f32[4]\n  rhs  %y: f32[3]\n    z = f32[4] add(x, y)\n               ^"), std::string::npos) << error;
+  EXPECT_NE(error.find("\n  lhs  %x: f32[4]\n  rhs  %y: f32[3]\n    z = f32[4] add(x, y)\n               ^"),
+            std::string::npos)
+      << error;
 }
 
 TEST(ProgramTextErrors, CoverTheModule) {
@@ -95,7 +103,8 @@ TEST(ProgramTextErrors, CoverTheModule) {
   EXPECT_EQ(first_line("HloModule m ENTRY e { }"), "in.hlo:1:19: computation %e has no instructions");
   EXPECT_EQ(first_line("HloModule m, num_partitions=0\nENTRY e { x = f32[] parameter(0) }"),
             "in.hlo:1:14: num_partitions must be between 1 and 2^20, got 0");
-  EXPECT_EQ(first_line("HloModule m, num_partitions=2, num_partitions=2"), "in.hlo:1:32: attribute num_partitions stands twice");
+  EXPECT_EQ(first_line("HloModule m, num_partitions=2, num_partitions=2"),
+            "in.hlo:1:32: attribute num_partitions stands twice");
   EXPECT_EQ(first_line("HloModule m\nENTRY e { x = f32[] parameter(0) }\nENTRY f { x = f32[] parameter(0) }"),
             "in.hlo:3:1: a second ENTRY computation");
   EXPECT_EQ(first_line("HloModule m\ne { x = f32[] parameter(0) }\ne { x = f32[] parameter(0) }"),
@@ -106,14 +115,17 @@ TEST(ProgramTextErrors, CoverTheModule) {
             "in.hlo:2:13: parameter 0 is listed as f32[2], the body says f32[]");
   EXPECT_EQ(first_line("HloModule m\nENTRY e (x: f32[]) -> f32[3] { x = f32[] parameter(0) }"),
             "in.hlo:2:23: the result is listed as f32[3], the root %x is f32[]");
-  EXPECT_EQ(first_line("HloModule m, entry_computation_layout={(f32[2]{0})->f32[]}\nENTRY e { x = f32[] parameter(0) }"),
-            "in.hlo:1:14: entry_computation_layout gives parameter 0 as f32[2], the entry computation %e as f32[]");
+  EXPECT_EQ(
+      first_line("HloModule m, entry_computation_layout={(f32[2]{0})->f32[]}\nENTRY e { x = f32[] parameter(0) }"),
+      "in.hlo:1:14: entry_computation_layout gives parameter 0 as f32[2], the entry computation %e as f32[]");
   EXPECT_EQ(first_line("HloModule m, input_output_alias={ {1}: (0, {}) }\nENTRY e { x = f32[] parameter(0) }"),
             "in.hlo:1:14: input_output_alias names output {1}, which f32[] does not have");
-  EXPECT_EQ(first_line("HloModule m, num_partitions=4\nENTRY e { x = f32[4] parameter(0), sharding={devices=[2]<=[2]} }"),
-            "in.hlo:2:36: this sharding is over 2 devices, the module over 4");
-  EXPECT_EQ(first_line("HloModule m, num_partitions=4\nENTRY e { x = f32[4] parameter(0), sharding={maximal device=4} }"),
-            "in.hlo:2:36: device 4 in a module over 4 devices");
+  EXPECT_EQ(
+      first_line("HloModule m, num_partitions=4\nENTRY e { x = f32[4] parameter(0), sharding={devices=[2]<=[2]} }"),
+      "in.hlo:2:36: this sharding is over 2 devices, the module over 4");
+  EXPECT_EQ(
+      first_line("HloModule m, num_partitions=4\nENTRY e { x = f32[4] parameter(0), sharding={maximal device=4} }"),
+      "in.hlo:2:36: device 4 in a module over 4 devices");
 }
 
 TEST(ProgramTextErrors, DeepNestingIsAnErrorNotAnOverflow) {
@@ -126,7 +138,8 @@ TEST(ProgramTextErrors, DeepNestingIsAnErrorNotAnOverflow) {
 }
 
 TEST(ProgramTextErrors, LongLinesAreCutAroundTheCaret) {
-  const auto error = error_of_line("z = f32[4] negate(x), a=\"" + std::string(5000, 'a') + "\", b b" + std::string(5000, 'c'));
+  const auto error =
+      error_of_line("z = f32[4] negate(x), a=\"" + std::string(5000, 'a') + "\", b b" + std::string(5000, 'c'));
   EXPECT_LT(error.size(), 600U);
   EXPECT_NE(error.find("…"), std::string::npos);
 }

@@ -32,7 +32,8 @@ const Instruction& named(const Program& program, std::string_view name) {
   throw Error("no instruction " + std::string(name));
 }
 
-constexpr std::string_view kMlp = R"(HloModule mlp, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, must-alias) }, entry_computation_layout={(f32[6,4]{1,0}, f32[4,5]{0,1})->(f32[6,5]{1,0}, f32[4,5]{1,0})}, num_partitions=2
+constexpr std::string_view kMlp =
+    R"(HloModule mlp, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, must-alias) }, entry_computation_layout={(f32[6,4]{1,0}, f32[4,5]{0,1})->(f32[6,5]{1,0}, f32[4,5]{1,0})}, num_partitions=2
 
 %add (a: f32[], b: f32[]) -> f32[] {
   %a = f32[] parameter(0)
@@ -120,14 +121,18 @@ TEST(ProgramText, LayoutsKeepTheirOrderAndLoseTheirTiles) {
 }
 
 TEST(ProgramText, ABraceBehindTheResultTypeOpensTheBodyUnlessANumberFollows) {
-  EXPECT_EQ(read("HloModule m\n ENTRY e (x: f32[2]) -> f32[2] { x = f32[2] parameter(0) }").entry_computation().size(), 1);
-  EXPECT_EQ(read("HloModule m\n ENTRY e (x: f32[2]) -> f32[2]{0} { x = f32[2] parameter(0) }").entry_computation().size(), 1);
+  EXPECT_EQ(read("HloModule m\n ENTRY e (x: f32[2]) -> f32[2] { x = f32[2] parameter(0) }").entry_computation().size(),
+            1);
+  EXPECT_EQ(
+      read("HloModule m\n ENTRY e (x: f32[2]) -> f32[2]{0} { x = f32[2] parameter(0) }").entry_computation().size(), 1);
 }
 
 TEST(ProgramText, HeaderFormsAreUnderstoodOrKept) {
   const Program program = round_trip(
-      "HloModule jit_f.1, is_scheduled=true, buffer_donor={ (0, {}) }, allow_spmd_sharding_propagation_to_parameters={true,false}, "
-      "allow_spmd_sharding_propagation_to_output=true, replica_count=3, num_partitions=4, future_attribute={a={b},c=\"}\"}, "
+      "HloModule jit_f.1, is_scheduled=true, buffer_donor={ (0, {}) }, "
+      "allow_spmd_sharding_propagation_to_parameters={true,false}, "
+      "allow_spmd_sharding_propagation_to_output=true, replica_count=3, num_partitions=4, "
+      "future_attribute={a={b},c=\"}\"}, "
       "frontend_attributes={fingerprint=\"a\\\"b\",raw={\"k\": [1, {}]}}\n"
       "ENTRY e { x = f32[] parameter(0)\n y = f32[] parameter(1) }, execution_thread=\"main\"");
   EXPECT_EQ(program.propagate_to_parameters, (std::vector<bool>{true, false}));
@@ -192,7 +197,8 @@ TEST(ProgramText, ControlFlowNamesItsComputations) {
 }
 
 TEST(ProgramText, ForXlaLeavesOutWhatXlaDoesNotKnow) {
-  const Program program = read(R"(HloModule m, num_partitions=4, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["data"=2, "model"=2]>},tessera.partitioned="true",mine="1"}
+  const Program program = read(
+      R"(HloModule m, num_partitions=4, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["data"=2, "model"=2]>},tessera.partitioned="true",mine="1"}
     ENTRY e { x = f32[4] parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"model\", ?}]>",tessera.unit="h.0",k="v"} })");
   EXPECT_TRUE(program.partitioned);
   const auto text = print_program(program, {.for_xla = true});
@@ -205,11 +211,14 @@ TEST(ProgramText, ForXlaLeavesOutWhatXlaDoesNotKnow) {
 }
 
 TEST(ProgramText, ReadsALargeModuleQuickly) {
-  std::string text = "HloModule large\nENTRY e {\n  v0 = f32[128,64]{1,0} parameter(0), sharding={devices=[4,2]<=[8]}\n";
+  std::string text =
+      "HloModule large\nENTRY e {\n  v0 = f32[128,64]{1,0} parameter(0), sharding={devices=[4,2]<=[8]}\n";
   constexpr int kCount = 100'000;
   for (int i = 1; i < kCount; ++i)
-    text += "  v" + std::to_string(i) + " = f32[128,64]{1,0} add(v" + std::to_string(i - 1) + ", v" + std::to_string(i / 2) +
-            "), sharding={devices=[4,2]<=[8]}, metadata={op_name=\"a\" source_file=\"b.py\" source_line=" + std::to_string(i) + "}\n";
+    text += "  v" + std::to_string(i) + " = f32[128,64]{1,0} add(v" + std::to_string(i - 1) + ", v" +
+            std::to_string(i / 2) +
+            "), sharding={devices=[4,2]<=[8]}, metadata={op_name=\"a\" source_file=\"b.py\" source_line=" +
+            std::to_string(i) + "}\n";
   text += "}\n";
   const auto start = std::chrono::steady_clock::now();
   const Program program = read(text);
@@ -243,21 +252,26 @@ TEST(Verify, NamesTheInstructionAndThePass) {
             "after pass 'localize': %y in %e: i");
   EXPECT_EQ(broken([](Computation& c) { c.instructions[1].sharding = make_shardings({}); }),
             "after pass 'localize': %y in %e: 0 shardings for the 1 leaves of f32[2]");
-  EXPECT_EQ(broken([](Computation& c) { c.instructions[1].sharding = make_sharding(Sharding::replicated(Mesh({{"x", 2}}), 1)); }),
+  EXPECT_EQ(broken([](Computation& c) {
+              c.instructions[1].sharding = make_sharding(Sharding::replicated(Mesh({{"x", 2}}), 1));
+            }),
             "after pass 'localize': %y in %e: its sharding is on mesh<x=2>, the program is over 1 devices");
-  EXPECT_EQ(broken([](Computation& c) { c.parameters.clear(); }), "after pass 'localize': %x is not listed as a parameter");
+  EXPECT_EQ(broken([](Computation& c) { c.parameters.clear(); }),
+            "after pass 'localize': %x is not listed as a parameter");
   EXPECT_EQ(broken([](Computation& c) { c.root = 7; }), "after pass 'localize': %e has no root");
 }
 
 TEST(Difference, SaysWhatDiffersFirst) {
   const auto base = "HloModule m\n ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }";
   EXPECT_EQ(difference(read(base), read(base)), "");
-  EXPECT_EQ(difference(read(base), read("HloModule n\n ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }")),
-            "the modules are named m, and n");
+  EXPECT_EQ(
+      difference(read(base), read("HloModule n\n ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }")),
+      "the modules are named m, and n");
   EXPECT_EQ(difference(read(base), read("HloModule m\n ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] abs(x) }")),
             "%e: instruction 1 differs in its op:\n  %y = f32[2]{0} negate(%x)\n  %y = f32[2]{0} abs(%x)");
-  EXPECT_EQ(difference(read(base), read("HloModule m\n ENTRY e { ROOT x = f32[2] parameter(0)  y = f32[2] negate(x) }")),
-            "%e: the roots are %y and %x");
+  EXPECT_EQ(
+      difference(read(base), read("HloModule m\n ENTRY e { ROOT x = f32[2] parameter(0)  y = f32[2] negate(x) }")),
+      "%e: the roots are %y and %x");
 }
 
 }  // namespace

@@ -66,9 +66,11 @@ TEST(Partition, DotIsRightForEveryShardingOfItsDims) {
 }
 
 TEST(Partition, DotOverASharedContractionIsOneReduction) {
-  const auto whole = partition(program_of({"d", dot_module(8, 6, 4), "m=2", {{"x", "-,m"}, {"w", "m,-"}, {"h", "-,-"}}}));
+  const auto whole =
+      partition(program_of({"d", dot_module(8, 6, 4), "m=2", {{"x", "-,m"}, {"w", "m,-"}, {"h", "-,-"}}}));
   EXPECT_EQ(collective_counts(whole.program), (std::map<std::string, std::int64_t>{{"all-reduce", 1}}));
-  const auto scattered = partition(program_of({"d", dot_module(8, 6, 4), "m=2", {{"x", "-,m"}, {"w", "m,-"}, {"h", "m,-"}}}));
+  const auto scattered =
+      partition(program_of({"d", dot_module(8, 6, 4), "m=2", {{"x", "-,m"}, {"w", "m,-"}, {"h", "m,-"}}}));
   EXPECT_EQ(collective_counts(scattered.program), (std::map<std::string, std::int64_t>{{"reduce-scatter", 1}}));
 }
 
@@ -88,15 +90,16 @@ TEST(Partition, MegatronMlpHoldsOneAllReduce) {
 }
 
 TEST(Partition, SoftmaxOverAShardedDimReducesMaximumAndSum) {
-  const std::string body = kAdder + kMaximum +
-                           "ENTRY main { x = f32[5,7] parameter(0) low = f32[] constant(-inf) zero = f32[] constant(0)\n"
-                           "m = f32[5] reduce(x, low), dimensions={1}, to_apply=max\n"
-                           "mb = f32[5,7] broadcast(m), dimensions={0}\n"
-                           "d = f32[5,7] subtract(x, mb)\n"
-                           "e = f32[5,7] exponential(d)\n"
-                           "s = f32[5] reduce(e, zero), dimensions={1}, to_apply=add\n"
-                           "sb = f32[5,7] broadcast(s), dimensions={0}\n"
-                           "ROOT y = f32[5,7] divide(e, sb) }";
+  const std::string body =
+      kAdder + kMaximum +
+      "ENTRY main { x = f32[5,7] parameter(0) low = f32[] constant(-inf) zero = f32[] constant(0)\n"
+      "m = f32[5] reduce(x, low), dimensions={1}, to_apply=max\n"
+      "mb = f32[5,7] broadcast(m), dimensions={0}\n"
+      "d = f32[5,7] subtract(x, mb)\n"
+      "e = f32[5,7] exponential(d)\n"
+      "s = f32[5] reduce(e, zero), dimensions={1}, to_apply=add\n"
+      "sb = f32[5,7] broadcast(s), dimensions={0}\n"
+      "ROOT y = f32[5,7] divide(e, sb) }";
   for (const std::string spec : {"-,a", "b,a", "a,b", "-,a+b", "a+b,-"})
     expect_equal({"softmax", body, "a=2,b=3", {{"x", spec}, {"y", spec}}});
   const auto parts = partition(program_of({"softmax", body, "a=2", {{"x", "-,a"}, {"y", "-,a"}}}));
@@ -169,7 +172,8 @@ TEST(Partition, PartitioningAPartitionedProgramIsAnError) {
     partition(once);
     FAIL() << "expected an error";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "d is already partitioned (it carries the partitioner's mark); give the global program instead");
+    EXPECT_STREQ(error.what(),
+                 "d is already partitioned (it carries the partitioner's mark); give the global program instead");
   }
 }
 
@@ -186,13 +190,15 @@ TEST(Annotate, UnknownNamesAndBadSpecsAreErrors) {
   };
   EXPECT_EQ(message("%y", "data,-"), "no value of main is named \"y\"; did you mean \"x\"?");
   EXPECT_EQ(message("x", "modle,-"),
-            "partition spec {modle,-}: mesh has no axis \"modle\"; axes are data, model; did you mean \"model\"?\n  %x: f32[4,4]");
+            "partition spec {modle,-}: mesh has no axis \"modle\"; axes are data, model; did you mean \"model\"?\n  "
+            "%x: f32[4,4]");
   EXPECT_EQ(message("x", "data"),
             "partition spec {data} has 1 entry, the tensor has 2 dims; give one entry per dim (the spec is too short)\n"
             "  %x: f32[4,4]");
-  EXPECT_EQ(message("x", "data,data"),
-            "partition spec {data,data} uses axis \"data\" of mesh<data=2, model=3> twice; an axis may shard one dim only\n"
-            "  %x: f32[4,4]");
+  EXPECT_EQ(
+      message("x", "data,data"),
+      "partition spec {data,data} uses axis \"data\" of mesh<data=2, model=3> twice; an axis may shard one dim only\n"
+      "  %x: f32[4,4]");
 }
 
 }  // namespace

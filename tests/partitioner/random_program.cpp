@@ -18,7 +18,8 @@ class Dice {
  public:
   explicit Dice(std::uint64_t seed) : seed_(seed) {}
   std::int64_t below(std::int64_t n) {
-    return static_cast<std::int64_t>(hash_mix(seed_, ++count_) % static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1)));
+    return static_cast<std::int64_t>(hash_mix(seed_, ++count_) %
+                                     static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1)));
   }
   bool one_in(int n) { return below(n) == 0; }
   template <class T>
@@ -115,11 +116,11 @@ class Generator {
     Value made;
     using Maker = Value (Generator::*)(Value);
     static const std::vector<Maker> kMakers = {
-        &Generator::binary,   &Generator::unary,  &Generator::broadcast, &Generator::reshape, &Generator::transpose,
-        &Generator::slice,    &Generator::pad,    &Generator::concat,    &Generator::reverse, &Generator::reduce,
-        &Generator::dot,      &Generator::dot,    &Generator::rows,      &Generator::scatter, &Generator::dynamic_slice,
-        &Generator::update,   &Generator::sort,   &Generator::choose,    &Generator::ramp,    &Generator::mark,
-        &Generator::reduce,   &Generator::loop,   &Generator::softmax,   &Generator::bits};
+        &Generator::binary, &Generator::unary, &Generator::broadcast, &Generator::reshape, &Generator::transpose,
+        &Generator::slice,  &Generator::pad,   &Generator::concat,    &Generator::reverse, &Generator::reduce,
+        &Generator::dot,    &Generator::dot,   &Generator::rows,      &Generator::scatter, &Generator::dynamic_slice,
+        &Generator::update, &Generator::sort,  &Generator::choose,    &Generator::ramp,    &Generator::mark,
+        &Generator::reduce, &Generator::loop,  &Generator::softmax,   &Generator::bits};
     made = (this->*dice_.pick(kMakers))(x);
     if (made.is_null() || made.type().element_count() > 2000) return;
     ++made_;
@@ -210,7 +211,8 @@ class Generator {
         DotAttributes dims{{}, {a}, {}, {b}};
         for (int c = 0; c < x.type().ndim(); ++c)
           for (int d = 0; d < y.type().ndim(); ++d)
-            if (c != a && d != b && dims.lhs_batch_dims.empty() && x.type().dim(c) == y.type().dim(d) && dice_.one_in(2)) {
+            if (c != a && d != b && dims.lhs_batch_dims.empty() && x.type().dim(c) == y.type().dim(d) &&
+                dice_.one_in(2)) {
               dims.lhs_batch_dims = {c};
               dims.rhs_batch_dims = {d};
             }
@@ -222,7 +224,8 @@ class Generator {
   Value indices(const Dims& dims, std::int64_t range) {
     const Value ramp = ops::iota(main_, Type::array(DType::kS32, dims), static_cast<int>(dice_.below(isize(dims))));
     const Value scaled = ops::multiply(ramp, ops::splat(ops::scalar(main_, DType::kS32, 3), dims));
-    const Value shift = ops::splat(ops::scalar(main_, DType::kS32, static_cast<double>(dice_.below(range + 2) - 2)), dims);
+    const Value shift =
+        ops::splat(ops::scalar(main_, DType::kS32, static_cast<double>(dice_.below(range + 2) - 2)), dims);
     return ops::subtract(scaled, shift);
   }
   Value rows(Value x) {
@@ -235,9 +238,12 @@ class Generator {
     dims[0] = dice_.pick(kSizes);
     Dims window;
     for (int d = 1; d < isize(dims); ++d) window.push_back(d);
-    const ScatterAttributes attributes{.update_window_dims = window, .inserted_window_dims = {0},
-                                       .scatter_dims_to_operand_dims = {0}, .input_batching_dims = {},
-                                       .scatter_indices_batching_dims = {}, .index_vector_dim = 1};
+    const ScatterAttributes attributes{.update_window_dims = window,
+                                       .inserted_window_dims = {0},
+                                       .scatter_dims_to_operand_dims = {0},
+                                       .input_batching_dims = {},
+                                       .scatter_indices_batching_dims = {},
+                                       .index_vector_dim = 1};
     return ops::scatter({x}, indices({dims[0]}, x.type().dim(0)), {with_dims(dims)}, attributes,
                         ops::reduction_computation(program_, Reduction::kSum, DType::kF32));
   }
@@ -294,7 +300,8 @@ class Generator {
     const Type state = Type::tuple({Type::scalar(DType::kS32), x.type()});
     Builder condition = program_.computation("cond");
     const Value cp = ops::parameter(condition, 0, state);
-    const Value more = ops::compare(ops::get_tuple_element(cp, 0), ops::scalar(condition, DType::kS32, 3), CompareDirection::kLt);
+    const Value more =
+        ops::compare(ops::get_tuple_element(cp, 0), ops::scalar(condition, DType::kS32, 3), CompareDirection::kLt);
     const auto condition_id = program_.add(std::move(condition), more);
     Builder body = program_.computation("body");
     const Value bp = ops::parameter(body, 0, state);

@@ -9,7 +9,7 @@
 namespace tessera::testing {
 
 struct RandomProgramOptions {
-  int instructions = 11;       // ops besides parameters
+  int instructions = 11;  // ops besides parameters
   std::int64_t max_devices = 8;
 };
 

@@ -45,8 +45,8 @@ class TesseraCommand : public testing::Test {
 
   // Runs in the folder of the test data, so that messages name files without folders.
   [[nodiscard]] Outcome run(const std::string& arguments, const std::string& before = "") const {
-    const auto line = fmt::format("cd '{}' && {} '{}' {} >'{}' 2>'{}'", TESSERA_DATA, before, TESSERA_COMMAND, arguments,
-                                  path("out"), path("error"));
+    const auto line = fmt::format("cd '{}' && {} '{}' {} >'{}' 2>'{}'", TESSERA_DATA, before, TESSERA_COMMAND,
+                                  arguments, path("out"), path("error"));
     const int status = std::system(line.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, content(path("out")), content(path("error"))};
   }
@@ -61,11 +61,13 @@ class TesseraCommand : public testing::Test {
   fs::path folder_;
 };
 
-constexpr const char* kMegatron = "mlp.hlo --mesh data=2,model=3 --annotate x=data,- --annotate w=-,model --annotate v=model,- ";
+constexpr const char* kMegatron =
+    "mlp.hlo --mesh data=2,model=3 --annotate x=data,- --annotate w=-,model --annotate v=model,- ";
 
 TEST_F(TesseraCommand, HelpIsGoodAndNoVerbIsUsage) {
   EXPECT_EQ(run("--help").code, 0);
-  EXPECT_NE(run("--help").out.find("Exit codes: 0 good, 1 the input is wrong, 2 usage, 3 a check failed."), std::string::npos);
+  EXPECT_NE(run("--help").out.find("Exit codes: 0 good, 1 the input is wrong, 2 usage, 3 a check failed."),
+            std::string::npos);
   EXPECT_EQ(run("").code, 2);
   for (const std::string verb : {"partition", "stats", "check", "run", "print"}) {
     const auto help = run(verb + " --help");
@@ -80,20 +82,24 @@ TEST_F(TesseraCommand, UnknownNamesGetTheNearestOne) {
   EXPECT_EQ(verb.error, "tessera: unknown verb \"partitoin\"; did you mean \"partition\"?\ntry `tessera --help`\n");
   const auto option = run("partition mlp.hlo --anotate x=data");
   EXPECT_EQ(option.code, 2);
-  EXPECT_EQ(option.error,
-            "tessera partition: unknown option --anotate; did you mean \"--annotate\"?\ntry `tessera partition --help`\n");
+  EXPECT_EQ(
+      option.error,
+      "tessera partition: unknown option --anotate; did you mean \"--annotate\"?\ntry `tessera partition --help`\n");
   const auto value = run("partition mlp.hlo --mesh data=2 --annotate xx=data,-");
   EXPECT_EQ(value.code, 1);
   EXPECT_EQ(value.error, "tessera partition: no value of main is named \"xx\"; did you mean \"x\"?\n");
 }
 
 TEST_F(TesseraCommand, UsageErrorsExitWith2) {
-  EXPECT_EQ(run("print").error, "tessera print: an input is missing: a file of HLO text, or - for standard input\ntry `tessera print --help`\n");
+  EXPECT_EQ(
+      run("print").error,
+      "tessera print: an input is missing: a file of HLO text, or - for standard input\ntry `tessera print --help`\n");
   EXPECT_EQ(run("print a.hlo b.hlo").code, 2);
   EXPECT_EQ(run("partition mlp.hlo --mesh").error,
             "tessera partition: --mesh needs AXIS=SIZE,..\ntry `tessera partition --help`\n");
   EXPECT_EQ(run("partition mlp.hlo --num-partitions many").error,
-            "tessera partition: --num-partitions takes a number of at least 1, got \"many\"\ntry `tessera partition --help`\n");
+            "tessera partition: --num-partitions takes a number of at least 1, got \"many\"\ntry `tessera partition "
+            "--help`\n");
   EXPECT_EQ(run("partition mlp.hlo --explain=yes").code, 2);
   EXPECT_EQ(run("check mlp.hlo --engine fast").code, 2);
 }
@@ -118,7 +124,8 @@ TEST_F(TesseraCommand, PrintReadsItsOwnOutputFromStandardInput) {
 }
 
 TEST_F(TesseraCommand, PartitionPrintsOneAllReduceForAMegatronMlp) {
-  const auto out = run(std::string("partition --for-xla ") + kMegatron + "-o " + path("p.hlo") + " --explain --json " + path("s.json"));
+  const auto out = run(std::string("partition --for-xla ") + kMegatron + "-o " + path("p.hlo") + " --explain --json " +
+                       path("s.json"));
   EXPECT_EQ(out.code, 0) << out.error;
   expect_golden("mlp.partitioned.hlo", content(path("p.hlo")));
   expect_golden("mlp.explained.txt", out.out);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tessera/partitioner/check.h"
 #include "input.h"
 #include "tessera/base/text.h"
 #include "tessera/collectives/virtual_ranks.h"
-#include "tessera/partitioner/check.h"
 #include "tessera/runtime/executable.h"
 
 namespace tessera::command {
@@ -35,7 +35,8 @@ int run(const Arguments& arguments) {
   const CheckReport report = check_partition(read_program(arguments), options);
   std::string text = fmt::format("{}: {} values compared, the largest difference is {:.3g} of its bound\n",
                                  report.passed ? "passed" : "FAILED", report.values_compared, report.worst);
-  if (report.input_draws > 1) text += fmt::format("inputs were drawn {} times until most results were finite\n", report.input_draws);
+  if (report.input_draws > 1)
+    text += fmt::format("inputs were drawn {} times until most results were finite\n", report.input_draws);
   for (const auto& failure : report.failures) text += fmt::format("  {}\n", failure);
   const auto path = arguments.value("json");
   if (path != "-") write_text("-", text);
@@ -53,7 +54,8 @@ int run(const Arguments& arguments) {
 
 std::vector<Option> options() {
   auto out = sharding_options();
-  out.push_back({"engine", "reference|runtime", "evaluate in lockstep with poisoned padding (default), or run on virtual ranks"});
+  out.push_back(
+      {"engine", "reference|runtime", "evaluate in lockstep with poisoned padding (default), or run on virtual ranks"});
   out.push_back({"seed", "N", "of the inputs; default 0"});
   out.push_back({"trip-limit", "N", "rounds after which loops stop; default 1000"});
   out.push_back({"json", "FILE", "write the report as JSON; - for standard output, instead of the text"});
@@ -63,7 +65,8 @@ std::vector<Option> options() {
 }  // namespace
 
 const Verb kCheck = {"check", "compares the partitioned program with the unpartitioned one",
-                     "Both run on seeded inputs (indices also out of range). Integers must be equal, floats within a bound from their type\n"
+                     "Both run on seeded inputs (indices also out of range). Integers must be equal, floats within a "
+                     "bound from their type\n"
                      "and magnitudes. Exit code 3 when they differ.",
                      options(), run};
 

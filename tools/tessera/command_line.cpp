@@ -20,10 +20,12 @@ std::string option_name(std::string_view word) {
 }
 
 std::string general_help() {
-  std::string out = "tessera: partitions, explains, checks and runs HLO programs\n\nusage: tessera <verb> IN.hlo [options]\n\n";
+  std::string out =
+      "tessera: partitions, explains, checks and runs HLO programs\n\nusage: tessera <verb> IN.hlo [options]\n\n";
   for (const Verb* verb : verbs()) out += fmt::format("  {:<11}{}\n", verb->name, verb->about);
-  return out + "\n`tessera <verb> --help` says more. IN.hlo may be - for standard input.\n"
-               "Exit codes: 0 good, 1 the input is wrong, 2 usage, 3 a check failed.\n";
+  return out +
+         "\n`tessera <verb> --help` says more. IN.hlo may be - for standard input.\n"
+         "Exit codes: 0 good, 1 the input is wrong, 2 usage, 3 a check failed.\n";
 }
 
 const Verb& find_verb(const std::string& name) {
@@ -71,7 +73,8 @@ Arguments Verb::read(const std::vector<std::string>& words) const {
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (word == "-" || !word.starts_with('-')) {
-      if (!out.input_.empty()) throw UsageError(fmt::format("one input is expected, got \"{}\" and \"{}\"", out.input_, word));
+      if (!out.input_.empty())
+        throw UsageError(fmt::format("one input is expected, got \"{}\" and \"{}\"", out.input_, word));
       out.input_ = word;
       continue;
     }

@@ -33,8 +33,9 @@ Program with_annotation(const Program& program, const std::string& text) {
 std::vector<Option> sharding_options() {
   return {{"num-partitions", "N", "devices to partition for; default: as the module or the mesh says"},
           {"mesh", "AXIS=SIZE,..", "a mesh such as data=2,model=4; one size may be -1"},
-          {"annotate", "NAME=SPEC", "shard a value, one entry per dim: w=data+fsdp,-,model; may be repeated;\n"
-                                    "                                    NAME is a parameter or value of the entry, or computation/value"}};
+          {"annotate", "NAME=SPEC",
+           "shard a value, one entry per dim: w=data+fsdp,-,model; may be repeated;\n"
+           "                                    NAME is a parameter or value of the entry, or computation/value"}};
 }
 
 Program read_program(const Arguments& arguments, std::int64_t partitions) {
@@ -78,7 +79,8 @@ JsonObject stats_json(const ProgramStats& stats) {
 std::string stats_text(const ProgramStats& stats) {
   std::string out = fmt::format("num_partitions          {}\n", stats.num_partitions);
   out += stats.collectives.empty() ? "collectives             none\n" : "collectives             count       bytes\n";
-  for (const auto& kind : stats.collectives) out += fmt::format("  {:<22}{:>5}{:>12}\n", kind.opcode, kind.count, kind.bytes);
+  for (const auto& kind : stats.collectives)
+    out += fmt::format("  {:<22}{:>5}{:>12}\n", kind.opcode, kind.count, kind.bytes);
   out += fmt::format("total_collective_bytes  {}\n", stats.total_collective_bytes);
   out += fmt::format("flops_per_device        {:.0f}\n", stats.flops_per_device);
   return out + fmt::format("peak_bytes_per_device   {}\n", stats.peak_bytes_per_device);

@@ -62,9 +62,10 @@ std::vector<Option> options() {
 
 }  // namespace
 
-const Verb kPartition = {"partition", "prints the program that each device runs",
-                         "Shardings come from the text and from --annotate; what neither says is propagated. An annotated value has its\n"
-                         "shard's shape in the output.",
-                         options(), run};
+const Verb kPartition = {
+    "partition", "prints the program that each device runs",
+    "Shardings come from the text and from --annotate; what neither says is propagated. An annotated value has its\n"
+    "shard's shape in the output.",
+    options(), run};
 
 }  // namespace tessera::command

@@ -21,6 +21,7 @@ std::vector<Option> options() {
 
 }  // namespace
 
-const Verb kPrint = {"print", "reads a program and prints it", "Reading the output again gives the same program.", options(), run};
+const Verb kPrint = {"print", "reads a program and prints it", "Reading the output again gives the same program.",
+                     options(), run};
 
 }  // namespace tessera::command

@@ -59,7 +59,8 @@ std::vector<Literal> arguments_from_file(const Program& program, const std::stri
       const Type& type = types[leaf++];
       const Literal* found = file.find(name);
       require(found != nullptr, "{} has no tensor \"{}\"{}", path, name, suggest_name(name, known));
-      require(found->type() == type, "{}: tensor \"{}\" is {}, the parameter {}", path, name, found->type().str(), type.str());
+      require(found->type() == type, "{}: tensor \"{}\" is {}, the parameter {}", path, name, found->type().str(),
+              type.str());
       ++used;
       return *found;
     }));
@@ -89,7 +90,8 @@ std::vector<Literal> gathered(const Literal& local, ProcessGroup& world) {
   for (int rank = 0; rank < world.size(); ++rank) {
     Literal one(local.type());
     const auto bytes = one.mutable_bytes();
-    if (!bytes.empty()) std::memcpy(bytes.data(), all.data() + static_cast<std::size_t>(rank) * bytes.size(), bytes.size());
+    if (!bytes.empty())
+      std::memcpy(bytes.data(), all.data() + static_cast<std::size_t>(rank) * bytes.size(), bytes.size());
     out.push_back(std::move(one));
   }
   return out;
@@ -149,7 +151,8 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
   const Program program = read_program(given, world.size());
   const auto path = given.value("inputs");
   const auto arguments = path ? arguments_from_file(program, *path) : seeded_arguments(program, seed);
-  const Results results = program.partitioned ? run_local(program, arguments, world) : run_global(program, arguments, world);
+  const Results results =
+      program.partitioned ? run_local(program, arguments, world) : run_global(program, arguments, world);
   if (world.rank() != 0) return;
   write_text("-", results.text);
   if (const auto out = given.value("outputs")) write_safetensors(*out, results.file);
@@ -176,7 +179,8 @@ std::vector<Option> options() {
 }  // namespace
 
 const Verb kRun = {"run", "runs a program on the ranks of mpirun",
-                   "mpirun -np 4 tessera run IN.hlo: a global program is partitioned for the ranks there are, and whole arrays go in and out;\n"
+                   "mpirun -np 4 tessera run IN.hlo: a global program is partitioned for the ranks there are, and "
+                   "whole arrays go in and out;\n"
                    "a partitioned program runs as it is. Prints type, sum and hash of every result.",
                    options(), run};
 
