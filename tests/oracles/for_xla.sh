@@ -49,9 +49,9 @@ module tests/tools/data/mlp.hlo --mesh data=2,model=3 --annotate x=data,- --anno
 
 "$python" tests/oracles/parse_for_xla.py "$work"/text/*.hlo | sed "s|$work/text/||"
 
-# And that XLA computes the same before and after partitioning, for the small ones.
+# And that XLA computes the same before and after partitioning; run_clm takes it too long.
 for file in "$work"/text/*-per-device.hlo; do
-  case $file in *run_clm* | *fsdp_auto_wrap* | */attributes-*) continue ;; esac
+  case $file in *run_clm* | */attributes-*) continue ;; esac
   whole=${file%-per-device.hlo}-global.hlo
   [ -s "$whole" ] || whole=${file%-per-device.hlo}-00-input.hlo
   "$python" tests/oracles/evaluate_with_xla.py "$whole" "$file"
