@@ -15,8 +15,9 @@ std::string what_is(const Tensor& tensor) {
 }
 
 Sharding checked_sharding(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec) {
-  require(mesh.device_count() == device_count(), "{} has {} devices, this job has {}: the product of the axes must be the number of ranks",
-          mesh.str(), mesh.device_count(), device_count());
+  require(mesh.device_count() == device_count(),
+          "{} has {} devices, this job has {}: the product of the axes must be the number of ranks", mesh.str(),
+          mesh.device_count(), device_count());
   Sharding sharding = Sharding::from_spec(mesh, spec, tensor.ndim());
   check_sharding(tensor.type(), sharding);
   if (!session().mesh) session().mesh = mesh;
@@ -27,7 +28,8 @@ void check_not_marked_otherwise(const Tensor& tensor, const Sharding& sharding) 
   const auto before = tensor.sharding();
   if (!before || before->is_replicated()) return;
   require(same_placement(tensor.type(), *before, sharding),
-          "{} is already sharded as {}; clear_sharding() it before marking it as {}", what_is(tensor), before->str(), sharding.str());
+          "{} is already sharded as {}; clear_sharding() it before marking it as {}", what_is(tensor), before->str(),
+          sharding.str());
 }
 
 bool is_recorded(const Node& node) { return !node.has_data() && !node.is_deferred(); }
@@ -72,7 +74,8 @@ void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec, s
   set_storage(*variable.node, sharding);
 }
 
-Tensor mark_sharding_with_gradients(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec, std::source_location where) {
+Tensor mark_sharding_with_gradients(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,
+                                    std::source_location where) {
   return constrained(tensor, checked_sharding(tensor, mesh, spec), where, true);
 }
 

@@ -13,7 +13,9 @@
 namespace tessera {
 
 void join_world(std::shared_ptr<ProcessGroup> world) { session().world = std::move(world); }
-void join_world(ProcessGroup& world) { join_world(std::shared_ptr<ProcessGroup>(&world, [](ProcessGroup*) {})); }
+void join_world(ProcessGroup& world) {
+  join_world(std::shared_ptr<ProcessGroup>(&world, [](ProcessGroup*) {}));
+}
 
 // ---- Runtime ------------------------------------------------------------------------------------------------------------
 
@@ -69,8 +71,8 @@ int take_virtual_ranks(std::vector<char*>& arguments) {
     char* end = nullptr;
     const long count = std::strtol(value.c_str(), &end, 10);
     constexpr long kMost = 4096;
-    require(!value.empty() && *end == '\0' && count >= 1 && count <= kMost, "--virtual_ranks needs a number from 1 to {}, got {}", kMost,
-            value);
+    require(!value.empty() && *end == '\0' && count >= 1 && count <= kMost,
+            "--virtual_ranks needs a number from 1 to {}, got {}", kMost, value);
     return static_cast<int>(count);
   }
   return 0;
@@ -124,8 +126,9 @@ void plan_for_devices(std::int64_t devices) {
 bool is_planning() { return session().planned_devices > 0; }
 
 void set_default_mesh(const Mesh& mesh) {
-  require(mesh.device_count() == device_count(), "{} has {} devices, this job has {}: the product of the axes must be the number of ranks",
-          mesh.str(), mesh.device_count(), device_count());
+  require(mesh.device_count() == device_count(),
+          "{} has {} devices, this job has {}: the product of the axes must be the number of ranks", mesh.str(),
+          mesh.device_count(), device_count());
   session().mesh = mesh;
 }
 

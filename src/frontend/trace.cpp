@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
+#include "execute.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/frontend/runtime.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
-#include "execute.h"
 
 namespace tessera {
 namespace {
@@ -112,7 +112,8 @@ Value Trace::use(const Tensor& tensor) {
 // Converted before it is gathered: half the bytes.
 Value Trace::gathered(const Tensor& tensor, Value stored) {
   const TensorImpl& variable = tensor.impl();
-  if (const auto found = gathered_.find(variable.node.get()); found != gathered_.end()) return entry_->value(found->second);
+  if (const auto found = gathered_.find(variable.node.get()); found != gathered_.end())
+    return entry_->value(found->second);
   Value value = stored;
   if (variable.compute_dtype && *variable.compute_dtype != value.type().dtype()) {
     value = ops::convert(value, *variable.compute_dtype);
@@ -120,8 +121,9 @@ Value Trace::gathered(const Tensor& tensor, Value stored) {
   }
   if (variable.unshard) {
     const NotesRef before = entry_->default_notes;
-    entry_->default_notes = with_frontend_attribute(with_frontend_attribute(before, "tessera.unit", variable.unshard->unit),
-                                                    "tessera.recompute", variable.unshard->recompute ? "true" : "false");
+    entry_->default_notes =
+        with_frontend_attribute(with_frontend_attribute(before, "tessera.unit", variable.unshard->unit),
+                                "tessera.recompute", variable.unshard->recompute ? "true" : "false");
     value = ops::sharding_mark(value, variable.unshard->gathered);
     entry_->default_notes = before;
   }

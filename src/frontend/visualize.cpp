@@ -42,7 +42,8 @@ std::string repeat(std::string_view text, int count) {
   return out;
 }
 
-std::string border(std::string_view left, std::string_view middle, std::string_view right, std::size_t columns, int width) {
+std::string border(std::string_view left, std::string_view middle, std::string_view right, std::size_t columns,
+                   int width) {
   std::string out(left);
   for (std::size_t c = 0; c < columns; ++c) out += repeat("─", width) + std::string(c + 1 == columns ? right : middle);
   return out + "\n";
