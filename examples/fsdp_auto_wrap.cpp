@@ -17,6 +17,7 @@ ts::nn::GPT2Config small_config() {
   config.n_embd = 64;
   config.n_layer = 3;
   config.n_head = 4;
+  config.tie_word_embeddings = false;  // tied weights would have to share a unit
   return config;
 }
 
@@ -42,8 +43,8 @@ void show(const ts::Runtime& runtime, const char* title, const ts::WrapPolicy& p
 int wrap(int argc, char** argv) {
   const ts::Runtime runtime(argc, argv);
   ts::set_default_mesh(ts::Mesh({{"fsdp", runtime.rank_count()}}));
-  show(runtime, "size_based_auto_wrap_policy(40000): every module with 40000 parameters that are in no unit yet",
-       ts::size_based_auto_wrap_policy(40000));
+  show(runtime, "size_based_auto_wrap_policy(20000): every module with 20000 parameters that are in no unit yet",
+       ts::size_based_auto_wrap_policy(20000));
   show(runtime, "transformer_auto_wrap_policy({GPT2Block})", ts::transformer_auto_wrap_policy({"GPT2Block"}));
   return 0;
 }

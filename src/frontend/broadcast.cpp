@@ -8,6 +8,11 @@
 
 namespace tessera {
 
+int checked_dim(const Type& type, int dim) {
+  require(dim >= -type.ndim() && dim < type.ndim(), "{} has no dim {}", type.str(), dim);
+  return dim < 0 ? dim + type.ndim() : dim;
+}
+
 Dims broadcast_dims(const Dims& a, const Dims& b) {
   Dims out(std::max(a.size(), b.size()));
   const auto size = [](const Dims& dims, std::size_t from_end) {

@@ -7,6 +7,8 @@
 
 namespace tessera {
 
+/// `dim` from 0, negative ones counted from the end. Error unless the type has it.
+int checked_dim(const Type& type, int dim);
 /// The dims both broadcast to. Error with both shapes where they do not.
 Dims broadcast_dims(const Dims& a, const Dims& b);
 /// `x` repeated to `dims` (which its own dims broadcast to).

@@ -86,7 +86,8 @@ std::string rank_lines(const std::vector<std::string>& per_rank) {
 
 void check_same_program(ProcessGroup& world, const Program& program, std::size_t hash, const RunReason& reason,
                         std::int64_t sequence) {
-  world.label({sequence, reason.text + " (every rank must take part)"});
+  const bool is_read = reason.kind == RunReason::Kind::kRead;
+  world.label({sequence, reason.text + (is_read ? " (it is not whole on every rank, so every rank must read it)" : " (every rank must take part)")});
   const Ticket mine{static_cast<std::uint64_t>(reason.kind), hash, sequence, 0};
   const auto all = gather(world, mine);
   const auto same = [&](auto&& field) {

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "broadcast.h"
+#include "tessera/base/rank_context.h"
 #include "tessera/frontend/functions.h"
 #include "tessera/frontend/trace.h"
 #include "tessera/ops/elementwise.h"
@@ -23,7 +24,10 @@ Tensor at_place(const Operand& first, std::string_view name, F&& emit) {
     if (std::string_view(error.what()).find("\n  at ") != std::string_view::npos) throw;
     Instruction here;
     here.notes = trace().notes(first.where());
-    throw Error(error).prefix(fmt::format("{}: ", name)).note(fmt::format("  at   {}", here.source()));
+    const auto& context = RankContext::current();
+    throw Error(error)
+        .prefix(fmt::format("{}: ", name))
+        .note(fmt::format("  at   {}, rank {} of {}", here.source(), context.rank(), context.rank_count()));
   }
 }
 

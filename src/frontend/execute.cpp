@@ -40,27 +40,6 @@ RunReason run_reason(RunReason::Kind kind, const std::source_location& where, co
 
 namespace {
 
-const Shardings& root_shardings(const Program& program) {
-  const Computation& entry = program.entry_computation();
-  return *entry[entry.root].sharding;
-}
-
-Session::Compiled compile_cut(const Program& program, const RunReason& reason) {
-  const TimedScope timed("CompileTime");
-  Session& state = session();
-  ++state.counters.compilations;
-  CompileOptions options;
-  options.name = reason.text;
-  Session::Compiled out;
-  out.results = root_shardings(program);
-  Partitioned parts;
-  if (program.num_partitions > 1) parts = partition(program);
-  const Program& local = program.num_partitions > 1 ? parts.program : program;
-  out.executable = compile(local, *state.world, options);
-  state.programs.push_back({reason.text, std::move(parts.notes), program_stats(local), out.executable->memory()});
-  return out;
-}
-
 // Gives the run the only handle of memory that a result takes over, where no one else holds the node.
 std::vector<DeviceArray> take_arguments(Cut& cut) {
   std::vector<bool> donated(cut.inputs.size(), false);
@@ -83,7 +62,7 @@ RunResult run_cut(Cut cut, const RunReason& reason) {
   if (state.world->size() > 1) check_same_program(*state.world, cut.program, hash, reason, sequence);
   auto found = state.cache.find(hash);
   if (found == state.cache.end()) {
-    found = state.cache.emplace(hash, compile_cut(cut.program, reason)).first;
+    found = state.cache.emplace(hash, compile_once(cut.program, reason)).first;
   } else {
     ++state.counters.cached;
     metrics().count("CachedCompile");

@@ -54,6 +54,9 @@ struct Session {
 };
 Session& session();
 
+/// Partitions (on one rank, which ships the result to the others) and compiles a global program.
+Session::Compiled compile_once(const Program& program, const RunReason& reason);
+
 /// Runs a cut on all ranks; one array and its sharding per output. The cut's nodes give up memory that results take over.
 struct RunResult {
   std::vector<DeviceArray> shards;

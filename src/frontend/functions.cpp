@@ -20,11 +20,6 @@ Tensor recorded(const Operand& x, F&& emit) {
   return trace().record(x.where(), [&](Builder&) { return emit(operand_value(x)); });
 }
 
-int checked_dim(const Type& type, int dim) {
-  require(dim >= -type.ndim() && dim < type.ndim(), "{} has no dim {}", type.str(), dim);
-  return dim < 0 ? dim + type.ndim() : dim;
-}
-
 Dims reduced_dims(const Type& type, const std::vector<int>& dims) {
   Dims out;
   if (dims.empty())

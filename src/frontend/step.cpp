@@ -85,26 +85,33 @@ std::string what_is(const Tensor& tensor) {
   return tensor.name().empty() ? tensor.type().str() : fmt::format("{} {}", tensor.name(), tensor.type().str());
 }
 
-// The value whole on every rank, by a program that leaves the trace as it is.
-Literal read_by_program(const Tensor& tensor, const std::source_location& where) {
+// Values whole on every rank, by a program that leaves the trace as it is.
+std::vector<Literal> read_by_program(const std::vector<Tensor>& tensors, const std::string& what, const std::source_location& where) {
   Trace& current = trace();
   metrics().count("ForcedExecution");
   ++session().counters.forced_reads;
-  Value value = current.stored(tensor);
-  CutOutput output{value, Sharding::replicated(default_mesh(), tensor.ndim()), -1};
-  Cut cut = cut_program(current, {output}, "read");
-  const RunResult run = run_cut(std::move(cut), run_reason(RunReason::Kind::kRead, where, what_is(tensor)));
-  return run.shards.front().to_literal();
+  std::vector<CutOutput> outputs;
+  for (const auto& tensor : tensors)
+    outputs.push_back({current.stored(tensor), Sharding::replicated(default_mesh(), tensor.ndim()), -1});
+  const RunResult run = run_cut(cut_program(current, outputs, "read"), run_reason(RunReason::Kind::kRead, where, what));
+  std::vector<Literal> out;
+  for (const auto& shard : run.shards) out.push_back(shard.to_literal());
+  return out;
 }
 
 }  // namespace
+
+std::vector<Literal> read_all(const std::vector<Tensor>& tensors, std::source_location where) {
+  if (tensors.empty()) return {};
+  return read_by_program(tensors, fmt::format("{} tensors", tensors.size()), where);
+}
 
 Literal Tensor::to_host(std::source_location where) const {
   Node& node = *impl().node;
   if (node.is_deferred()) materialize_deferred();
   if (node.host) return *node.host;
   if (lies_whole(node)) return node.shard.to_literal();
-  const Literal value = read_by_program(*this, where);
+  const Literal value = read_by_program({*this}, what_is(*this), where).front();
   // A computed value that has no other place keeps what was read; its ops stay for backward().
   if (node.shard.is_null() && !node.sharding && !node.replaces) node.host = value;
   return value;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/frontend/tensor.h"
 
+#include <ostream>
+
 #include "execute.h"
 #include "broadcast.h"
 #include "tessera/ops/contraction.h"
@@ -88,17 +90,9 @@ void Tensor::set_name(std::string name) {
 std::optional<Sharding> Tensor::sharding() const { return impl().node->sharding; }
 bool Tensor::is_materialized() const { return impl().node->has_data(); }
 
-namespace {
-
-int checked_dim(const Type& type, int dim) {
-  const int ndim = type.ndim();
-  require(dim >= -ndim && dim < ndim, "{} has no dim {}", type.str(), dim);
-  return dim < 0 ? dim + ndim : dim;
-}
-
-}  // namespace
-
 std::int64_t Tensor::dim(int i) const { return type().dim(checked_dim(type(), i)); }
+
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor) { return out << tensor.str(); }
 
 // ---- gradients ----------------------------------------------------------------------------------------------------------
 

@@ -81,8 +81,8 @@ StepPlan plan_step();
 /// A program that this rank compiled.
 struct CompiledProgram {
   std::string reason;                // "mark_step at train.cpp:41"
+  Program program;                   // per device; program_stats() counts it
   std::vector<CollectiveNote> notes;
-  ProgramStats stats;
   ExecutableMemory memory;
 };
 /// Those since the start, oldest first.

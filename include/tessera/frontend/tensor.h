@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <memory>
 #include <optional>
 #include <source_location>
@@ -148,6 +149,9 @@ class Tensor {
   std::shared_ptr<TensorImpl> impl_;
 };
 
+/// Prints str(): forces execution.
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+
 /// An argument of an op: a tensor or a number (which takes the other operand's element type), and where the call stands.
 class Operand {
  public:
@@ -166,6 +170,9 @@ class Operand {
   double number_ = 0;
   std::source_location where_;
 };
+
+/// The whole values of several tensors, by one program where to_host() would need one for each; collective.
+std::vector<Literal> read_all(const std::vector<Tensor>& tensors, std::source_location where = std::source_location::current());
 
 /// Ends the step: one program computes the new values of all variables and live tensors; they become data.
 void mark_step(std::source_location where = std::source_location::current());

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank partitions and ships the per-device program to the others as text.
+#include <exception>
+
+#include "execute.h"
+#include "tessera/ir/text.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/runtime/metrics.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kPartitioner = 0;
+
+// What the partitioning rank sends: a program's text, or the message of what went wrong.
+struct Parcel {
+  std::string text;
+  bool failed = false;
+};
+
+Parcel broadcast(ProcessGroup& world, Parcel mine) {
+  std::int64_t header[2] = {static_cast<std::int64_t>(mine.text.size()), mine.failed ? 1 : 0};
+  world.broadcast(std::as_writable_bytes(std::span(header)), kPartitioner);
+  mine.text.resize(static_cast<std::size_t>(header[0]));
+  mine.failed = header[1] != 0;
+  world.broadcast(std::as_writable_bytes(std::span(mine.text)), kPartitioner);
+  return mine;
+}
+
+Program partition_for_all(const Program& program, std::vector<CollectiveNote>& notes) {
+  ProcessGroup& world = *session().world;
+  Parcel parcel;
+  std::exception_ptr error;
+  if (world.rank() == kPartitioner) {
+    try {
+      Partitioned parts = partition(program);
+      notes = std::move(parts.notes);
+      parcel.text = print_program(parts.program);
+    } catch (const std::exception& caught) {
+      error = std::current_exception();
+      parcel = {caught.what(), true};
+    }
+  }
+  parcel = broadcast(world, std::move(parcel));
+  if (error) std::rethrow_exception(error);
+  if (parcel.failed) throw Error(parcel.text);
+  // Also on the rank that wrote it: all ranks run what was read.
+  return parse_program(parcel.text, op_table(), {.file_name = "partitioned program"});
+}
+
+}  // namespace
+
+Session::Compiled compile_once(const Program& program, const RunReason& reason) {
+  const TimedScope timed("CompileTime");
+  Session& state = session();
+  ++state.counters.compilations;
+  CompiledProgram made{reason.text, program, {}, {}};
+  if (program.num_partitions > 1) made.program = partition_for_all(program, made.notes);
+  Session::Compiled out;
+  const Computation& entry = program.entry_computation();
+  out.results = *entry[entry.root].sharding;
+  CompileOptions options;
+  options.name = reason.text;
+  out.executable = compile(made.program, *state.world, options);
+  made.memory = out.executable->memory();
+  state.programs.push_back(std::move(made));
+  return out;
+}
+
+}  // namespace tessera

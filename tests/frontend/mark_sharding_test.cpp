@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Annotations: where data lies, what is refused, what pictures show.
+#include <gtest/gtest.h>
+
+#include "frontend/on_ranks.h"
+#include "tessera/frontend/functions.h"
+#include "tessera/frontend/mark_sharding.h"
+#include "tessera/nn/layers.h"
+#include "tessera/optim/optimizer.h"
+
+namespace tessera {
+namespace {
+
+std::string message_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+Tensor matrix() { return Tensor::from<float>({4, 6}, std::vector<float>(24, 1)); }
+const Mesh kMesh({{"data", 2}, {"model", 3}});
+
+TEST(MarkSharding, ErrorsArePinned) {
+  const FreshRank rank;
+  plan_for_devices(6);
+  EXPECT_EQ(message_of([] { mark_sharding(matrix(), Mesh({{"data", 2}, {"model", 2}}), {"data", {}}); }),
+            "mesh<data=2, model=2> has 4 devices, this job has 6: the product of the axes must be the number of ranks");
+  EXPECT_NE(message_of([] { mark_sharding(matrix(), kMesh, {"modle", {}}); }).find("mesh has no axis \"modle\""), std::string::npos)
+      << message_of([] { mark_sharding(matrix(), kMesh, {"modle", {}}); });
+  const auto mentions = [](const PartitionSpec& spec, const std::string& part) {
+    const std::string text = message_of([&] { mark_sharding(matrix(), kMesh, spec); });
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  mentions({"data"}, "1");
+  mentions({"data", {}, {}}, "3");
+  mentions({"data", "data"}, "data");
+  Tensor twice = matrix();
+  mark_sharding(twice, kMesh, {"data", {}});
+  mark_sharding(twice, kMesh, {"data", {}});
+  EXPECT_EQ(message_of([&] { mark_sharding(twice, kMesh, {{}, "model"}); }),
+            "f32[4,6] is already sharded as {data,-}; clear_sharding() it before marking it as {-,model}");
+  clear_sharding(twice);
+  mark_sharding(twice, kMesh, {{}, "model"});
+  EXPECT_EQ(twice.sharding()->str(), "{-,model}");
+}
+
+TEST(MarkSharding, AnOptimizersParametersAreNotMarkedAnew) {
+  const FreshRank rank;
+  plan_for_devices(6);
+  nn::Linear layer(4, 6);
+  const optim::AdamW optimizer(layer.parameters(), {});
+  EXPECT_NE(message_of([&] { mark_sharding(layer.weight(), kMesh, {"data", {}}); }).find("mark shardings before making the optimizer"),
+            std::string::npos);
+}
+
+TEST(MarkSharding, EachRankHoldsItsPartAndReadingGathersIt) {
+  on_ranks(6, [](int rank) {
+    std::vector<float> values;
+    for (int i = 0; i < 20; ++i) values.push_back(static_cast<float>(i));
+    const Tensor x = Tensor::from<float>({4, 5}, values);
+    mark_sharding(x, kMesh, {"data", "model"});  // 5 over 3: 2, 2, 1
+    const Literal shard = x.local_shard();
+    EXPECT_EQ(shard.type(), Type::array(DType::kF32, {2, 2}));
+    EXPECT_EQ(shard.data<float>()[0], static_cast<float>(rank / 3 * 10 + rank % 3 * 2));
+    EXPECT_EQ(x.to_vector<float>(), values);
+  });
+}
+
+TEST(MarkSharding, LocalShardsMakeTheGlobalTensor) {
+  on_ranks(3, [](int rank) {
+    const Mesh mesh({{"data", 3}});
+    const float base = static_cast<float>(10 * rank);
+    const Tensor x = Tensor::from_local_shards(Type::array(DType::kF32, {5}), mesh, {"data"},
+                                               Literal::from<float>({2}, {base, base + 1}));
+    EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{0, 1, 10, 11, 20}));
+    EXPECT_EQ(sum(x).item(), 42);
+  });
+}
+
+TEST(MarkSharding, AnIntermediateValueKeepsItsMark) {
+  on_ranks(2, [](int) {
+    const Mesh mesh({{"data", 2}});
+    Tensor y = Tensor::from<float>({4}, {1, 2, 3, 4}) * 2.0;
+    mark_sharding(y, mesh, {"data"});
+    mark_step();
+    EXPECT_EQ(y.local_shard().type(), Type::array(DType::kF32, {2}));
+    EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{2, 4, 6, 8}));
+  });
+}
+
+TEST(MarkSharding, WithGradientsTheGradientOfAProductIsBoundToo) {
+  on_ranks(2, [](int) {
+    const Mesh mesh({{"data", 2}});
+    Tensor w = Tensor::from<double>({2, 2}, {1, 2, 3, 4});
+    w.set_requires_grad();
+    const Tensor marked = mark_sharding_with_gradients(w, mesh, {"data", {}});
+    sum(square(marked)).backward();
+    mark_step();
+    EXPECT_EQ(w.grad().to_vector<double>(), (std::vector<double>{2, 4, 6, 8}));
+  });
+}
+
+TEST(MarkSharding, MaterializedVariablesCanBeMarkedAndCleared) {
+  on_ranks(2, [](int) {
+    const Mesh mesh({{"data", 2}});
+    Tensor x = Tensor::from<float>({2}, {1, 2}) + 0.0;
+    mark_step();
+    mark_sharding(x, mesh, {"data"});
+    EXPECT_EQ(x.local_shard().type(), Type::array(DType::kF32, {1}));
+    clear_sharding(x);
+    mark_step();
+    EXPECT_EQ(x.local_shard().type(), Type::array(DType::kF32, {2}));
+    EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{1, 2}));
+  });
+}
+
+TEST(Visualize, ShowsWhichDevicesHoldWhichPart) {
+  const Type type = Type::array(DType::kF32, {4, 6});
+  EXPECT_EQ(visualize_sharding(type, Sharding::from_spec(kMesh, {"data", {}}, 2), {.cell_width = 7, .cell_height = 1}),
+            "┌───────┐\n│ 0,1,2 │\n├───────┤\n│ 3,4,5 │\n└───────┘\n");
+  EXPECT_EQ(visualize_sharding(Type::array(DType::kF32, {6}), Sharding::from_spec(kMesh, {"model"}, 1), {.cell_width = 5, .cell_height = 1}),
+            "┌─────┬─────┬─────┐\n│ 0,3 │ 1,4 │ 2,5 │\n└─────┴─────┴─────┘\n");
+  EXPECT_THROW(visualize_sharding(Type::array(DType::kF32, {1, 1, 1}), Sharding::replicated(kMesh, 3)), Error);
+}
+
+}  // namespace
+}  // namespace tessera
