@@ -9,8 +9,8 @@
 
 namespace tessera::kernels {
 
-// X(word, HLO name)
-// clang-format off: it moves the entries of these lists at every run
+// X(word, HLO name). clang-format would move the entries at every run.
+// clang-format off
 #define TESSERA_UNARY_OPS(X) \
   X(negate, "negate") X(abs, "abs") X(sign, "sign") X(logical_not, "not") X(exp, "exponential") \
   X(expm1, "exponential-minus-one") X(log, "log") X(log1p, "log-plus-one") X(sqrt, "sqrt") X(rsqrt, "rsqrt") \
