@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fuzzers' properties over the corpus and over seeded mutations of it, so that every run of the tests exercises them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "harness.h"
+
+namespace tessera::fuzz {
+namespace {
+
+std::vector<std::string> corpus(const std::string& folder) {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(TESSERA_CORPUS) / folder))
+    paths.push_back(entry.path());
+  std::sort(paths.begin(), paths.end());
+  std::vector<std::string> texts;
+  for (const auto& path : paths) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    texts.push_back(text.str());
+  }
+  return texts;
+}
+
+// One to four edits: drop, repeat, replace, or splice in a piece of another text.
+std::string mutated(std::string text, const std::vector<std::string>& texts, std::mt19937& random) {
+  const auto below = [&](std::size_t n) { return n == 0 ? 0 : random() % n; };
+  constexpr std::string_view kBytes = "{}()[]<>=,:%\"/*-0123456789aeftxT \n";
+  for (auto edits = 1 + below(4); edits > 0; --edits) {
+    const auto at = below(text.size());
+    const auto size = below(std::min<std::size_t>(12, text.size() - at));
+    const auto kind = below(4);
+    if (kind == 0) text.erase(at, size);
+    if (kind == 1) text.insert(at, text.substr(at, size));
+    if (kind == 2 && at < text.size()) text[at] = kBytes[below(kBytes.size())];
+    if (kind == 3) {
+      const auto& other = texts[below(texts.size())];
+      text.insert(at, other.substr(below(other.size()), below(40)));
+    }
+  }
+  return text;
+}
+
+void run(const std::string& folder, int mutations, bool (*check)(std::string_view)) {
+  const auto texts = corpus(folder);
+  ASSERT_GE(texts.size(), 3U);
+  for (const auto& text : texts) EXPECT_TRUE(check(text)) << text;
+  std::mt19937 random(17);
+  int read = 0;
+  for (int i = 0; i < mutations; ++i) {
+    const auto text = mutated(texts[random() % texts.size()], texts, random);
+    try {
+      read += check(text) ? 1 : 0;
+    } catch (const std::exception& error) {
+      FAIL() << error.what() << "\nfor\n" << text;
+    }
+  }
+  EXPECT_GT(read, mutations / 50) << "nearly no mutation was read: they are too wild to test anything";
+}
+
+TEST(Fuzz, HloReaderHoldsItsPropertiesOnMutatedPrograms) { run("hlo", 3000, check_hlo_reader); }
+TEST(Fuzz, ShardingReaderHoldsItsPropertiesOnMutatedTexts) { run("sharding", 6000, check_sharding_reader); }
+
+}  // namespace
+}  // namespace tessera::fuzz

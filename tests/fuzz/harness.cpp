@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness.h"
+
+#include <stdexcept>
+
+#include "tessera/base/error.h"
+#include "tessera/ir/text.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/sharding/hlo_sharding.h"
+
+namespace tessera::fuzz {
+namespace {
+
+void demand(bool ok, const std::string& what) {
+  if (!ok) throw std::logic_error(what);
+}
+
+// Runs f; an Error of the user's kind is fine, one of ours is not.
+template <class F>
+bool reads(F&& f) {
+  try {
+    f();
+    return true;
+  } catch (const InternalError& error) {
+    demand(false, std::string("internal error: ") + error.what());
+  } catch (const Error& error) {
+    demand(error.what()[0] != '\0', "an error without words");
+  }
+  return false;
+}
+
+template <class F>
+void must(const char* what, F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    demand(false, std::string(what) + ": " + error.what());
+  }
+}
+
+bool check_sdy(std::string_view text) {
+  const std::vector<Mesh> meshes = {Mesh({{"x", 2}, {"y", 6}})};
+  std::vector<Sharding> leaves;
+  const bool is_sharding = reads([&] { leaves = parse_sdy_shardings(text, meshes); });
+  if (leaves.size() == 1 && leaves[0].mesh == meshes[0])
+    must("its own text", [&] {
+      demand(parse_sdy_shardings(sdy_sharding_text(leaves[0]), meshes)[0] == leaves[0], "the sharding reads back otherwise");
+    });
+  std::vector<Mesh> read;
+  const bool is_meshes = reads([&] { read = parse_sdy_meshes(text); });
+  must("its own text", [&] { demand(parse_sdy_meshes(sdy_meshes_text(read)) == read, "the meshes read back otherwise"); });
+  return is_sharding || is_meshes;
+}
+
+void check_leaf(const HloSharding& leaf) {
+  const auto text = hlo_sharding_text(leaf);
+  must("its own text", [&] { demand(parse_hlo_sharding(text).at(0) == leaf, text + " reads back otherwise"); });
+  if (leaf.kind != HloSharding::Kind::kTiled) return;
+  const int ndim = static_cast<int>(leaf.tile_dims.size() - leaf.subgroup_types.size());
+  std::vector<Mesh> meshes;
+  std::vector<Sharding> axes;
+  if (!reads([&] { axes = to_axes({{leaf, ndim}}, static_cast<std::int64_t>(leaf.devices.size()), meshes); })) return;
+  HloSharding bare = leaf;
+  bare.suffix.clear();
+  const auto again = hlo_sharding_text(axes.at(0));
+  const bool sorted = leaf.subgroup_types.empty() || leaf.subgroup_types == std::vector{SubgroupType::kReplicated};
+  demand(!sorted || again == hlo_sharding_text(bare), text + " becomes " + again);
+}
+
+}  // namespace
+
+bool check_hlo_reader(std::string_view text) {
+  Program program;
+  if (!reads([&] { program = parse_program(text, op_table(), {.file_name = "fuzz.hlo"}); })) return false;
+  std::string printed;
+  must("a program that was read", [&] {
+    verify(program);
+    printed = print_program(program);
+    const Program again = parse_program(printed, op_table(), {.file_name = "printed.hlo"});
+    const auto text_of_difference = difference(program, again);
+    demand(text_of_difference.empty(), "reads back otherwise: " + text_of_difference);
+    print_program(program, {.for_xla = true});
+  });
+  return true;
+}
+
+bool check_sharding_reader(std::string_view text) {
+  if (check_sdy(text)) return true;
+  std::vector<HloSharding> leaves;
+  if (!reads([&] { leaves = parse_hlo_sharding(text); })) return false;
+  for (const auto& leaf : leaves) check_leaf(leaf);
+  return true;
+}
+
+}  // namespace tessera::fuzz
