@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time of an executed training step of a small GPT-2 on virtual ranks: tied head, dropout, clipping, AdamW.
+//
+//   training_bench --benchmark_out=training.json --benchmark_out_format=json
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+
+#include "tessera/collectives/virtual_ranks.h"
+#include "tessera/frontend/mark_sharding.h"
+#include "tessera/frontend/runtime.h"
+#include "tessera/fsdp/fsdp.h"
+#include "tessera/nn/gpt2.h"
+#include "tessera/optim/optimizer.h"
+
+namespace tessera {
+namespace {
+
+struct Size {
+  std::int64_t layers, width, heads, vocabulary, time, rows;
+};
+constexpr Size kSmoke{1, 16, 2, 32, 8, 4};
+constexpr Size kSmall{4, 128, 4, 256, 64, 16};
+
+class Training {
+ public:
+  Training(const Size& size, const Mesh& mesh) : size_(size), mesh_(mesh), model_(config_of(size)) {
+    set_default_mesh(mesh);
+    if (mesh.device_count() > 1) {
+      nn::shard_tensor_parallel(model_, mesh, "model");
+      fully_shard(model_, {.mesh = mesh});
+    }
+    optimizer_ = std::make_unique<optim::AdamW>(model_.parameters(), optim::AdamWOptions{.learning_rate = 3e-4});
+  }
+  double step() {
+    const Tensor tokens = Tensor::from<std::int32_t>(
+        {size_.rows, size_.time}, std::vector<std::int32_t>(static_cast<std::size_t>(size_.rows * size_.time), 1));
+    mark_sharding(tokens, mesh_, {"fsdp", {}});
+    const Tensor loss = model_(tokens, tokens);
+    loss.backward();
+    optim::clip_grad_norm(model_.parameters(), 1.0);
+    optimizer_->step();
+    optimizer_->zero_grad();
+    mark_step();
+    return loss.item();
+  }
+
+ private:
+  static nn::GPT2Config config_of(const Size& size) {
+    nn::GPT2Config config;
+    config.n_layer = size.layers, config.n_embd = size.width, config.n_head = size.heads;
+    config.vocab_size = size.vocabulary, config.n_positions = size.time;
+    return config;
+  }
+  Size size_;
+  Mesh mesh_;
+  nn::GPT2LMHeadModel model_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+};
+
+// All ranks make the same number of steps: fixed here, so that none waits for another's decision.
+void train(benchmark::State& state, const Size& size, std::int64_t fsdp, std::int64_t model) {
+  constexpr int kSteps = 10;
+  const Mesh mesh({{"fsdp", fsdp}, {"model", model}});
+  double seconds = 0;
+  for (auto _ : state) {
+    run_virtual_ranks(static_cast<int>(mesh.device_count()), [&](ProcessGroup& world) {
+      join_world(world);
+      Training training(size, mesh);
+      training.step();  // compiles
+      training.step();
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < kSteps; ++i) benchmark::DoNotOptimize(training.step());
+      if (world.rank() == 0)
+        seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kSteps;
+    });
+    state.SetIterationTime(seconds);
+  }
+  state.counters["tokens_per_second"] = static_cast<double>(size.rows * size.time) / seconds;
+}
+
+void train_on_1_rank(benchmark::State& state, const Size& size) { train(state, size, 1, 1); }
+void train_on_4_virtual_ranks(benchmark::State& state, const Size& size) { train(state, size, 2, 2); }
+
+BENCHMARK_CAPTURE(train_on_1_rank, smoke, kSmoke)->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(train_on_4_virtual_ranks, smoke, kSmoke)
+    ->UseManualTime()
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(train_on_1_rank, four_layers, kSmall)->UseManualTime()->Iterations(3)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(train_on_4_virtual_ranks, four_layers, kSmall)
+    ->UseManualTime()
+    ->Iterations(3)
+    ->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace tessera
+
+BENCHMARK_MAIN();

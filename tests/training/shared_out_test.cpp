@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Work and traffic of an executed GPT-2 step on even meshes: work is shared out, never replicated, and the bytes are those predicted.
+#include <gtest/gtest.h>
+
+#include "training/gpt2_training.h"
+
+namespace tessera::testing {
+namespace {
+
+struct MeshCase {
+  const char* mesh;
+  double tolerance;  // of flops x N / flops of one rank, beyond 1
+};
+std::string name_of(const ::testing::TestParamInfo<MeshCase>& info) {
+  std::string out;
+  for (const char c : std::string_view(info.param.mesh))
+    out += std::isalnum(static_cast<unsigned char>(c)) != 0 ? std::string(1, c) : "";
+  return out;
+}
+
+double flops_alone() {
+  static const double flops = measure_step({.mesh = "data=1"}).front().flops;
+  return flops;
+}
+
+class EvenMesh : public ::testing::TestWithParam<MeshCase> {};
+
+TEST_P(EvenMesh, EveryRankExecutesItsShareOfTheFlopsAndReceivesThePredictedBytes) {
+  const auto ranks = measure_step({.mesh = GetParam().mesh});
+  const auto count = static_cast<double>(ranks.size());
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    SCOPED_TRACE(fmt::format("rank {}", r));
+    const double share = ranks[r].flops * count / flops_alone();
+    if (r == 0) fmt::print("{:<16} flops x N / flops of one rank: {:.4f}\n", GetParam().mesh, share);
+    EXPECT_LE(share, 1 + GetParam().tolerance);
+    EXPECT_GE(share, 0.95);
+    const ProgramStats predicted = program_stats(ranks[r].program.program);
+    EXPECT_EQ(ranks[r].flops, predicted.flops_per_device);
+    std::int64_t total = 0;
+    for (const auto& kind : ranks[r].collectives) total += kind.bytes;
+    EXPECT_EQ(total, predicted.total_collective_bytes);
+    EXPECT_GT(total, 0);
+    ASSERT_EQ(ranks[r].collectives.size(), predicted.collectives.size());
+    for (std::size_t k = 0; k < predicted.collectives.size(); ++k) {
+      EXPECT_EQ(ranks[r].collectives[k].opcode, predicted.collectives[k].opcode);
+      EXPECT_EQ(ranks[r].collectives[k].bytes, predicted.collectives[k].bytes) << predicted.collectives[k].opcode;
+    }
+    EXPECT_EQ(ranks[r].through_mpi, 0);
+    EXPECT_EQ(ranks[r].loss, ranks[0].loss);
+  }
+}
+
+constexpr double kEven = 0.05;
+INSTANTIATE_TEST_SUITE_P(Meshes, EvenMesh,
+                         ::testing::Values(MeshCase{"data=2", kEven}, MeshCase{"data=4", kEven},
+                                           MeshCase{"fsdp=4", kEven}, MeshCase{"model=2", kEven},
+                                           MeshCase{"model=4", kEven}, MeshCase{"data=2,model=2", kEven},
+                                           MeshCase{"fsdp=2,model=2", kEven}, MeshCase{"data=2,model=3", kEven},
+                                           MeshCase{"data=3,model=2", kEven}),
+                         name_of);
+
+// Under tensor parallelism the residual stream, its norms and dropouts are whole on every device of the axis: work of order width
+// beside products of order width squared, so the excess halves as the width doubles.
+TEST(ReplicatedResidualStream, ShrinksBesideTheProductsAsTheModelGrowsWider) {
+  double before = 1;
+  for (const std::int64_t width : {64, 128, 256}) {
+    TrainingCase options{
+        .mesh = "data=1", .width = width, .heads = 8, .layers = 3, .vocabulary = 256, .time = 64, .rows = 4};
+    const double alone = program_stats(plan_of(options).partitioned.program).flops_per_device;
+    std::string line = fmt::format("width {:>4}", width);
+    double excess = 0;
+    for (const std::int64_t devices : {2, 4}) {
+      options.mesh = fmt::format("model={}", devices);
+      const double flops = program_stats(plan_of(options).partitioned.program).flops_per_device;
+      excess = flops * static_cast<double>(devices) / alone - 1;
+      line += fmt::format("   model={} {:+.2f}%", devices, 100 * excess);
+    }
+    fmt::print("{}\n", line);
+    EXPECT_LE(excess, 0.05);
+    EXPECT_LE(excess, 0.75 * before);
+    before = excess;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::testing
