@@ -46,13 +46,13 @@ class PlannedExecutable final : public Executable {
     auto schedule = make_schedule(program_, how);
     CompileContext context{program_, world_, options};
     plan_ = std::make_unique<Plan>(context, schedule);
-    workspace_bytes_ = context.workspace_bytes;
+    values_bytes_ = schedule->arena_bytes;
     fallbacks_ = std::move(context.fallbacks);
     for (const Type& type : program_.entry_computation().parameter_types())
       for (Type& leaf : type.leaves()) argument_types_.push_back(std::move(leaf));
     result_types_ = program_.entry_computation().root_type().leaves();
     memory_.arguments = schedule->parameter_bytes;
-    memory_.arena = schedule->arena_bytes;
+    memory_.arena = values_bytes_ + context.workspace_bytes;
     memory_.constants = schedule->constant_bytes;
     for (std::size_t k = 0; k < result_types_.size(); ++k) {
       const Result& result = schedule->results[k];
@@ -85,9 +85,9 @@ class PlannedExecutable final : public Executable {
       out.push_back(results[k].is_null() ? nullptr : results[k].mutable_bytes().data());
     }
     RankMemory& memory = rank_memory();
-    std::byte* arena = memory.arena_of(memory_.arena + workspace_bytes_);
+    std::byte* arena = memory.arena_of(memory_.arena);
     RunState state;
-    state.workspace = arena + memory_.arena;
+    state.workspace = arena + values_bytes_;
     plan_->run(arena, in, out, state);
     arguments.clear();
     memory.pool->end_of_run();
@@ -168,7 +168,7 @@ class PlannedExecutable final : public Executable {
   std::string name_;
   std::size_t hash_;
   std::unique_ptr<Plan> plan_;
-  std::int64_t workspace_bytes_ = 0;
+  std::int64_t values_bytes_ = 0;  // of the arena; the kernels' scratch space lies behind them
   std::vector<std::string> fallbacks_;
   std::vector<Type> argument_types_;
   std::vector<Type> result_types_;

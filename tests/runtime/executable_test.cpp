@@ -39,7 +39,7 @@ TEST(Executable, DonatedArgumentsGiveTheirMemoryToTheResults) {
   const auto executable = compile(program, *world);
   EXPECT_EQ(executable->donations(), (std::vector<int>{0, 1, -1}));
   EXPECT_EQ(executable->memory().aliased, 2 * 64 * 3 * 4);
-  EXPECT_EQ(executable->memory().arena, 0);
+  EXPECT_LE(executable->memory().arena, 32 * 1024);  // a tile's temporaries
   std::vector<DeviceArray> arguments = to_device(values);
   const std::byte* w = arguments[0].bytes().data();
   const std::byte* m = arguments[1].bytes().data();
