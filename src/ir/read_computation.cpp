@@ -42,30 +42,6 @@ std::vector<std::string> read_names(std::string_view text) {
   return out;
 }
 
-// `{op_type="x" op_name="y" source_file="z" source_line=3 …}`
-void read_metadata(std::string_view text, Notes& notes) {
-  TextCursor in(text);
-  in.expect("{", "before the metadata");
-  while (!in.take("}")) {
-    const std::string key(in.identifier("a field of the metadata"));
-    in.expect("=", "behind the name of a field");
-    if (key == "op_type") {
-      notes.op_type = in.quoted("a text");
-    } else if (key == "op_name") {
-      notes.op_name = in.quoted("a text");
-    } else if (key == "source_file") {
-      notes.source_file = in.quoted("a text");
-    } else if (key == "source_line") {
-      const auto line = in.integer("a line number");
-      if (line < 0 || line > 1'000'000'000) in.fail_expected("a line number");
-      notes.source_line = static_cast<int>(line);
-    } else {
-      notes.metadata_rest.push_back({key, in.value("a value")});
-    }
-    in.take(",");
-  }
-}
-
 class ComputationReader {
  public:
   explicit ComputationReader(ModuleState& state) : state_(state), in_(state.in) {}
@@ -401,24 +377,5 @@ class ComputationReader {
 }  // namespace
 
 void read_computation(ModuleState& state) { ComputationReader(state).read(); }
-
-Program parse_program(std::string_view text, const OpTable& table, const ParseOptions& options) {
-  ModuleState state{TextCursor(text, options.file_name), table, {}, {}, {}};
-  ModuleHeader header = read_header(state.in, state.program);
-  if (options.num_partitions > 0) {
-    if (header.has_num_partitions && state.program.num_partitions != options.num_partitions)
-      state.in.fail_at(header.num_partitions_position,
-                       fmt::format("the module is for {} partitions, {} were asked for", state.program.num_partitions,
-                                   options.num_partitions));
-    state.program.num_partitions = options.num_partitions;
-    header.has_num_partitions = true;
-  }
-  while (!state.in.at_end()) read_computation(state);
-  if (state.program.computations.empty()) state.in.fail_expected("a computation");
-  if (state.program.entry < 0) state.program.entry = static_cast<ComputationId>(state.program.computations.size()) - 1;
-  check_header(state.in, header, state.program);
-  attach_shardings(state, header, options.meshes);
-  return std::move(state.program);
-}
 
 }  // namespace tessera

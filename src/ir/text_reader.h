@@ -27,6 +27,9 @@ Literal read_literal(TextCursor& in, const Type& type);
 /// `{k="v",k2={raw}}`
 std::vector<std::pair<std::string, std::string>> read_frontend_attributes(std::string_view text);
 
+/// `{op_type="x" op_name="y" source_file="z" source_line=3 …}`
+void read_metadata(std::string_view text, Notes& notes);
+
 /// Runs f; an Error without a place gets that of `position`.
 template <class F>
 auto with_place(const TextCursor& in, std::size_t position, F&& f) {

@@ -44,11 +44,13 @@ bool check_sdy(std::string_view text) {
   const bool is_sharding = reads([&] { leaves = parse_sdy_shardings(text, meshes); });
   if (leaves.size() == 1 && leaves[0].mesh == meshes[0])
     must("its own text", [&] {
-      demand(parse_sdy_shardings(sdy_sharding_text(leaves[0]), meshes)[0] == leaves[0], "the sharding reads back otherwise");
+      demand(parse_sdy_shardings(sdy_sharding_text(leaves[0]), meshes)[0] == leaves[0],
+             "the sharding reads back otherwise");
     });
   std::vector<Mesh> read;
   const bool is_meshes = reads([&] { read = parse_sdy_meshes(text); });
-  must("its own text", [&] { demand(parse_sdy_meshes(sdy_meshes_text(read)) == read, "the meshes read back otherwise"); });
+  must("its own text",
+       [&] { demand(parse_sdy_meshes(sdy_meshes_text(read)) == read, "the meshes read back otherwise"); });
   return is_sharding || is_meshes;
 }
 
