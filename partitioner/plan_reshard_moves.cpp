@@ -124,7 +124,7 @@ class Moves {
     for (int slot = 0; slot < space_.slots(); ++slot) {
       if (at(exchange.lost, slot) > 0) continue;
       const DimState& gained = at(exchange.gained, slot);
-      for (int place = 0; place <= gained.count; ++place) {
+      for (int place = gained.count; place >= 0; --place) {
         Exchange next = exchange;
         DimState& list = at(next.gained, slot);
         list.push(at(moved.units, i));

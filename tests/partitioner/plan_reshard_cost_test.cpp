@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // No cheaper way: Dijkstra over explicit placements, written without the planner's code, from one source to every placement.
-// Its steps are slices, all-gathers, all-to-alls, permutes, reduce-scatters, all-reduces and realignments of boundaries;
+// Its steps are slices, all-gathers, all-to-alls, permutes, reduce-scatters, all-reduces, addends of
+// replicas and realignments of boundaries;
 // the planner may also exchange pieces, so it may be cheaper but never dearer.
 #include <gtest/gtest.h>
 
@@ -119,7 +120,7 @@ class BruteForce {
   void expand(const Node& node, const Take& take) const {
     const int ndim = isize(sizes_);
     for (int d = 0; d < ndim; ++d) {
-      for (const int axis : idle(node)) add_axes(node, d, {axis}, 0, take);
+      for (const int axis : idle(node)) slice(node, d, axis, take);
       for (std::size_t n = 1; n <= at(node.dims, d).size(); ++n) {
         Node rest = node;
         const auto gone = shrink(rest, d, n);
@@ -127,16 +128,20 @@ class BruteForce {
         move_axes(node, rest, d, gone, take);
       }
     }
+    for (const int axis : idle(node)) {  // one device keeps the value, the others the identity
+      Node next = node;
+      next.partial.insert(axis);
+      take(next, 0);
+    }
     reduce(node, take);
     permute(node, take);
     realign(node, take);
   }
 
-  // Slices (operand 0: free).
-  void add_axes(const Node& node, int d, const std::vector<int>& axes, Int, const Take& take) const {
-    for (const Int length : cut_lengths(node, d, tiles(axes))) {
+  void slice(const Node& node, int d, int axis, const Take& take) const {
+    for (const Int length : cut_lengths(node, d, at(axes_, axis))) {
       Node next = node;
-      grow(next, d, axes);
+      grow(next, d, {axis});
       at(next.lengths, d) = length;
       take(next, 0);
     }
@@ -250,12 +255,11 @@ class BruteForce {
 void check_costs(const char* mesh_text, const Dims& dims, std::size_t sources) {
   const Mesh mesh = Mesh::parse(mesh_text);
   const auto from = all_shardings(mesh, isize(dims), true);
-  const auto to = all_shardings(mesh, isize(dims), false);
   const Type global = Type::array(DType::kS8, dims);
   BruteForce brute(mesh, dims);
   for (std::size_t i = 1; i < from.size(); i += stride_of(from.size(), sources)) {
     const auto best = brute.distances(brute.node_of(from[i]));
-    for (const Sharding& target : to) {
+    for (const Sharding& target : from) {
       const auto found = best.find(brute.node_of(target));
       ASSERT_NE(found, best.end());
       const ReshardPlan plan = plan_reshard(global, from[i], target);
