@@ -9,11 +9,12 @@
 namespace tessera {
 
 int checked_dim(const Type& type, int dim) {
-  require(dim >= -type.ndim() && dim < type.ndim(), "{} has no dim {}", type.str(), dim);
+  if (dim < -type.ndim() || dim >= type.ndim()) fail("{} has no dim {}", type.str(), dim);
   return dim < 0 ? dim + type.ndim() : dim;
 }
 
 Dims broadcast_dims(const Dims& a, const Dims& b) {
+  if (a == b) return a;
   Dims out(std::max(a.size(), b.size()));
   const auto size = [](const Dims& dims, std::size_t from_end) {
     return from_end < dims.size() ? dims[dims.size() - 1 - from_end] : std::int64_t{1};
@@ -21,8 +22,9 @@ Dims broadcast_dims(const Dims& a, const Dims& b) {
   for (std::size_t i = 0; i < out.size(); ++i) {
     const std::int64_t x = size(a, i);
     const std::int64_t y = size(b, i);
-    require(x == y || x == 1 || y == 1, "shapes [{}] and [{}] do not broadcast: sizes {} and {} at dim {} from the end", join(a, ","),
-            join(b, ","), x, y, i + 1);
+    if (x != y && x != 1 && y != 1)
+      fail("shapes [{}] and [{}] do not broadcast: sizes {} and {} at dim {} from the end", join(a, ","), join(b, ","),
+           x, y, i + 1);
     out[out.size() - 1 - i] = x == 1 ? y : x;
   }
   return out;
@@ -31,10 +33,10 @@ Dims broadcast_dims(const Dims& a, const Dims& b) {
 Value broadcast_value(Value x, const Dims& dims) {
   const Dims from = x.type().dims();
   if (from == dims) return x;
-  require(broadcast_dims(from, dims) == dims, "{} does not broadcast to [{}]", x.type().str(), join(dims, ","));
+  if (broadcast_dims(from, dims) != dims) fail("{} does not broadcast to [{}]", x.type().str(), join(dims, ","));
   const std::int64_t lead = isize(dims) - isize(from);
-  Dims kept;     // sizes that are not repeated
-  Dims places;   // their dims in the result
+  Dims kept;    // sizes that are not repeated
+  Dims places;  // their dims in the result
   for (std::int64_t i = 0; i < isize(from); ++i) {
     if (at(from, i) == 1 && at(dims, lead + i) != 1) continue;
     kept.push_back(at(from, i));
@@ -45,19 +47,18 @@ Value broadcast_value(Value x, const Dims& dims) {
 }
 
 Value operand_value(const Operand& operand) {
-  if (operand.is_number()) return ops::scalar(trace().builder(), DType::kF32, operand.number());
+  if (operand.is_number()) return trace().scalar(DType::kF32, operand.number());
   return trace().use(operand.tensor());
 }
 
 OperandPair broadcast_operands(const Operand& lhs, const Operand& rhs) {
   require(!lhs.is_number() || !rhs.is_number(), "one operand must be a tensor");
-  Builder& builder = trace().builder();
   if (lhs.is_number()) {
     const Value y = trace().use(rhs.tensor());
-    return {ops::full(builder, y.type(), lhs.number()), y};
+    return {trace().full(y.type(), lhs.number()), y};
   }
   const Value x = trace().use(lhs.tensor());
-  if (rhs.is_number()) return {x, ops::full(builder, x.type(), rhs.number())};
+  if (rhs.is_number()) return {x, trace().full(x.type(), rhs.number())};
   const Value y = trace().use(rhs.tensor());
   require(x.type().dtype() == y.type().dtype(), "operands have element types {} and {}; convert one with .to()",
           dtype_name(x.type().dtype()), dtype_name(y.type().dtype()));

@@ -16,7 +16,9 @@ struct Ticket {
   std::uint64_t hash = 0;
   std::int64_t sequence = 0;
   std::uint64_t text_size = 0;  // of the listing each rank would show
-  friend bool operator==(const Ticket& a, const Ticket& b) { return a.kind == b.kind && a.hash == b.hash && a.sequence == b.sequence; }
+  friend bool operator==(const Ticket& a, const Ticket& b) {
+    return a.kind == b.kind && a.hash == b.hash && a.sequence == b.sequence;
+  }
 };
 
 template <class T>
@@ -53,13 +55,15 @@ std::vector<std::string> listing(const Program& program) {
 
 std::string rank_lines(const std::vector<std::string>& per_rank) {
   std::string out;
-  for (std::size_t rank = 0; rank < per_rank.size(); ++rank) out += fmt::format("\n  rank {}: {}", rank, per_rank[rank]);
+  for (std::size_t rank = 0; rank < per_rank.size(); ++rank)
+    out += fmt::format("\n  rank {}: {}", rank, per_rank[rank]);
   return out;
 }
 
 [[noreturn]] void fail_on_reasons(const std::vector<std::string>& reasons) {
   fail(
-      "ranks do not do the same thing: a step, and the reading of a value that is not whole on every rank, need all ranks; read it on "
+      "ranks do not do the same thing: a step, and the reading of a value that is not whole on every rank, need all "
+      "ranks; read it on "
       "every rank, or materialise it (mark_step) before one rank reads it{}",
       rank_lines(reasons));
 }
@@ -68,7 +72,9 @@ std::string rank_lines(const std::vector<std::string>& per_rank) {
   std::vector<std::vector<std::string>> lines;
   for (const auto& text : gather_texts(world, join(listing(program), "\n"))) lines.push_back(split(text, '\n'));
   std::size_t first = 0;
-  const auto line_of = [&](std::size_t rank) { return first < lines[rank].size() ? lines[rank][first] : std::string("(end)"); };
+  const auto line_of = [&](std::size_t rank) {
+    return first < lines[rank].size() ? lines[rank][first] : std::string("(end)");
+  };
   const auto all_equal = [&] {
     for (std::size_t rank = 1; rank < lines.size(); ++rank)
       if (line_of(rank) != line_of(0)) return false;
@@ -87,7 +93,8 @@ std::string rank_lines(const std::vector<std::string>& per_rank) {
 void check_same_program(ProcessGroup& world, const Program& program, std::size_t hash, const RunReason& reason,
                         std::int64_t sequence) {
   const bool is_read = reason.kind == RunReason::Kind::kRead;
-  world.label({sequence, reason.text + (is_read ? " (it is not whole on every rank, so every rank must read it)" : " (every rank must take part)")});
+  world.label({sequence, reason.text + (is_read ? " (it is not whole on every rank, so every rank must read it)"
+                                                : " (every rank must take part)")});
   const Ticket mine{static_cast<std::uint64_t>(reason.kind), hash, sequence, 0};
   const auto all = gather(world, mine);
   const auto same = [&](auto&& field) {

@@ -50,7 +50,7 @@ template <class F>
 Tensor unary(const Operand& x, std::string_view name, F&& op) {
   return at_place(x, name, [&] { return op(operand_value(x)); });
 }
-Value constant_like(Value x, double value) { return ops::full(*x.builder, x.type(), value); }
+Value constant_like(Value x, double value) { return trace().full(x.type(), value); }
 
 }  // namespace
 

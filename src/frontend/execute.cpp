@@ -22,10 +22,12 @@ Sharding storage_of(const Node& node) {
 }
 
 DeviceArray device_shard(Node& node) {
-  require(!node.is_abstract, "{} is an abstract tensor: it has a type but no value, so nothing can run on it", node.name);
+  require(!node.is_abstract, "{} is an abstract tensor: it has a type but no value, so nothing can run on it",
+          node.name);
   if (!node.shard.is_null()) return node.shard;
   ensure(node.host.has_value(), "{} has no value", node.name);
-  const Literal part = node.sharding ? take_shard(*node.host, *node.sharding, RankContext::current().rank()) : *node.host;
+  const Literal part =
+      node.sharding ? take_shard(*node.host, *node.sharding, RankContext::current().rank()) : *node.host;
   node.shard = DeviceArray::from_literal(part);
   node.host.reset();
   return node.shard;
@@ -34,7 +36,9 @@ DeviceArray device_shard(Node& node) {
 RunReason run_reason(RunReason::Kind kind, const std::source_location& where, const std::string& what) {
   std::string_view file = where.file_name();
   if (const auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
-  const char* verb = kind == RunReason::Kind::kMarkStep ? "mark_step" : kind == RunReason::Kind::kRead ? "read of" : "initial values";
+  const char* verb = kind == RunReason::Kind::kMarkStep ? "mark_step"
+                     : kind == RunReason::Kind::kRead   ? "read of"
+                                                        : "initial values";
   return {kind, fmt::format("{}{}{} at {}:{}", verb, what.empty() ? "" : " ", what, file, where.line())};
 }
 
@@ -91,12 +95,14 @@ void materialize_deferred() {
     shardings.push_back(storage_of(*node));
     main.set_sharding(values.back(), make_sharding(shardings.back()));
   }
-  const Value root = main.emit(op_table().get("tuple"), values, nullptr, {.sharding = make_shardings(std::move(shardings))});
+  const Value root =
+      main.emit(op_table().get("tuple"), values, nullptr, {.sharding = make_shardings(std::move(shardings))});
   const ComputationId entry = program.add(std::move(main), root);
   Cut cut{program.finish(entry), {}};
   cut.program.num_partitions = device_count();
   cut.program.meshes = {default_mesh()};
-  const RunResult result = run_cut(std::move(cut), run_reason(RunReason::Kind::kInitialize, std::source_location::current()));
+  const RunResult result =
+      run_cut(std::move(cut), run_reason(RunReason::Kind::kInitialize, std::source_location::current()));
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     nodes[i]->initializer = nullptr;
     nodes[i]->shard = result.shards[i];

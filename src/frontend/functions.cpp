@@ -38,12 +38,11 @@ Value reduce_value(Value x, Reduction reduction, const Dims& dims, bool keep_dim
 }
 
 Tensor reduction(const Operand& x, Reduction reduction, const ReduceOptions& options) {
-  return recorded(x, [&](Value v) {
-    return reduce_value(v, reduction, reduced_dims(v.type(), options.dims), options.keep_dims);
-  });
+  return recorded(
+      x, [&](Value v) { return reduce_value(v, reduction, reduced_dims(v.type(), options.dims), options.keep_dims); });
 }
 
-Value constant_like(Value x, double value) { return ops::full(*x.builder, x.type(), value); }
+Value constant_like(Value x, double value) { return trace().full(x.type(), value); }
 
 // `small` holds x's dims but `dim`: repeated along it.
 Value along(Value small, Value x, int dim) {
@@ -115,7 +114,8 @@ Tensor argmax(Operand x, int dim) {
 
 Tensor dot(Operand lhs, Operand rhs, const DotDims& dims) {
   return recorded(lhs, [&](Value x) {
-    return ops::dot(x, operand_value(rhs), {dims.lhs_batch, dims.lhs_contracting, dims.rhs_batch, dims.rhs_contracting});
+    return ops::dot(x, operand_value(rhs),
+                    {dims.lhs_batch, dims.lhs_contracting, dims.rhs_batch, dims.rhs_contracting});
   });
 }
 
@@ -228,7 +228,8 @@ LossValues cross_entropy_values(Value logits, Value labels, std::int64_t ignore_
   const Value is_label = ops::compare(classes, along(labels, wide, last), CompareDirection::kEq);
   const Value picked = ops::reduce(ops::select(is_label, e.shifted, constant_like(wide, 0)), Reduction::kSum, {last});
   const Value losses = ops::subtract(ops::log(e.sum), picked);
-  const Value counts = ops::compare(labels, constant_like(labels, static_cast<double>(ignore_index)), CompareDirection::kNe);
+  const Value counts =
+      ops::compare(labels, constant_like(labels, static_cast<double>(ignore_index)), CompareDirection::kNe);
   Dims all;
   for (int d = 0; d < last; ++d) all.push_back(d);
   const Value kept = ops::select(counts, losses, constant_like(losses, 0));
@@ -271,9 +272,8 @@ Tensor dropout(Operand x, double p) {
 }
 
 Tensor random_uniform(const Type& type, std::source_location where) {
-  return trace().record(where, [&](Builder&) {
-    return ops::random_uniform(trace().random_key(), type.dims(), type.dtype());
-  });
+  return trace().record(where,
+                        [&](Builder&) { return ops::random_uniform(trace().random_key(), type.dims(), type.dtype()); });
 }
 
 }  // namespace tessera

@@ -86,7 +86,8 @@ std::string what_is(const Tensor& tensor) {
 }
 
 // Values whole on every rank, by a program that leaves the trace as it is.
-std::vector<Literal> read_by_program(const std::vector<Tensor>& tensors, const std::string& what, const std::source_location& where) {
+std::vector<Literal> read_by_program(const std::vector<Tensor>& tensors, const std::string& what,
+                                     const std::source_location& where) {
   Trace& current = trace();
   metrics().count("ForcedExecution");
   ++session().counters.forced_reads;
@@ -172,7 +173,8 @@ void add_gradient(TensorImpl& variable, Value gradient) {
     old = variable.grad.impl().node;
     gradient = ops::add(current.stored(variable.grad), gradient);
   }
-  variable.grad = current.wrap(gradient, variable.node->sharding, variable.name.empty() ? "grad" : "grad." + variable.name);
+  variable.grad =
+      current.wrap(gradient, variable.node->sharding, variable.name.empty() ? "grad" : "grad." + variable.name);
   if (old) variable.grad.impl().node->replaces = old->has_data() ? old : old->replaces;
 }
 
@@ -182,7 +184,8 @@ void Tensor::backward(std::source_location where) const {
   Trace& current = trace();
   const Node& node = *impl().node;
   require(node.epoch == current.epoch() && node.id >= 0,
-          "backward: {} was computed before the last mark_step(), so the ops that led to it are gone; call backward() before mark_step()",
+          "backward: {} was computed before the last mark_step(), so the ops that led to it are gone; call backward() "
+          "before mark_step()",
           what_is(*this));
   const auto wanted = wanted_variables(current);
   require(!wanted.empty(), "backward: {} was computed from no variable with requires_grad", what_is(*this));

@@ -3,8 +3,8 @@
 
 #include <ostream>
 
-#include "execute.h"
 #include "broadcast.h"
+#include "execute.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
@@ -34,10 +34,11 @@ Tensor Tensor::from_host(Literal value) {
 
 Tensor Tensor::from_local_shards(const Type& global, const Mesh& mesh, const PartitionSpec& spec, Literal shard) {
   const Sharding sharding = Sharding::from_spec(mesh, spec, global.ndim());
-  require(mesh.device_count() == device_count(), "{} has {} devices; this job has {}", mesh.str(), mesh.device_count(), device_count());
+  require(mesh.device_count() == device_count(), "{} has {} devices; this job has {}", mesh.str(), mesh.device_count(),
+          device_count());
   const Type expected = shard_type(global, sharding);
-  require(shard.type() == expected, "from_local_shards: under {} each rank holds {} of {}, got {}", sharding.str(), expected.str(),
-          global.str(), shard.type().str());
+  require(shard.type() == expected, "from_local_shards: under {} each rank holds {} of {}, got {}", sharding.str(),
+          expected.str(), global.str(), shard.type().str());
   auto node = trace().make_node(global);
   node->sharding = sharding;
   node->shard = DeviceArray::from_literal(shard);
@@ -52,8 +53,9 @@ Tensor Tensor::deferred(const Type& type, Initializer initializer, std::string n
 }
 
 Tensor Tensor::zeros_like_variable(const Tensor& like, DType dtype, std::string name) {
-  Tensor out = deferred(like.type().with_dtype(dtype),
-                        [](Builder& builder, const Type& type) { return ops::full(builder, type, 0); }, std::move(name));
+  Tensor out = deferred(
+      like.type().with_dtype(dtype), [](Builder& builder, const Type& type) { return ops::full(builder, type, 0); },
+      std::move(name));
   out.impl().node->sharding = like.impl().node->sharding;
   return out;
 }
@@ -98,7 +100,8 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) { return out <
 
 bool Tensor::requires_grad() const { return impl().requires_grad; }
 Tensor& Tensor::set_requires_grad(bool value) {
-  require(!value || is_float(dtype()), "only floats have gradients; {} is {}", name().empty() ? "the tensor" : name(), type().str());
+  require(!value || is_float(dtype()), "only floats have gradients; {} is {}", name().empty() ? "the tensor" : name(),
+          type().str());
   impl().requires_grad = value;
   return *this;
 }
@@ -124,7 +127,8 @@ Tensor Tensor::detach(std::source_location where) const {
 // ---- variables ----------------------------------------------------------------------------------------------------------
 
 void Tensor::assign(const Tensor& value, std::source_location where) {
-  require(value.type() == type(), "assign: the variable {} is {}, the value is {}", name(), type().str(), value.type().str());
+  if (value.type() != type())
+    fail("assign: the variable {} is {}, the value is {}", name(), type().str(), value.type().str());
   TensorImpl& variable = impl();
   Trace& current = trace();
   const std::shared_ptr<Node> old = variable.node;
@@ -168,7 +172,8 @@ Tensor Tensor::reshape(Dims dims, std::source_location where) const {
     open = i;
   }
   if (open >= 0) {
-    require(known > 0 && element_count() % known == 0, "reshape: {} elements do not divide by {}", element_count(), known);
+    require(known > 0 && element_count() % known == 0, "reshape: {} elements do not divide by {}", element_count(),
+            known);
     at(dims, open) = element_count() / known;
   }
   return recorded(*this, where, [&](Value x) { return ops::reshape(x, dims); });
@@ -191,7 +196,8 @@ Tensor Tensor::slice(int dim, std::int64_t start, std::int64_t limit, std::sourc
   const std::int64_t size = type().dim(d);
   const std::int64_t from = start < 0 ? start + size : start;
   const std::int64_t to = limit < 0 ? limit + size : limit;
-  require(from >= 0 && from <= to && to <= size, "slice: [{}, {}) is outside dim {} of {}", start, limit, d, type().str());
+  require(from >= 0 && from <= to && to <= size, "slice: [{}, {}) is outside dim {} of {}", start, limit, d,
+          type().str());
   return recorded(*this, where, [&](Value x) { return ops::slice_dim(x, d, from, to); });
 }
 

@@ -2,6 +2,8 @@
 #include "tessera/frontend/trace.h"
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 #include "execute.h"
 #include "tessera/base/rank_context.h"
@@ -131,6 +133,17 @@ Value Trace::gathered(const Tensor& tensor, Value stored) {
   return value;
 }
 
+Value Trace::scalar(DType dtype, double value) {
+  const auto [entry, fresh] = scalars_.try_emplace({dtype, std::bit_cast<std::uint64_t>(value)}, -1);
+  if (fresh) {
+    const NotesRef before = std::exchange(entry_->default_notes, nullptr);
+    entry->second = ops::scalar(*entry_, dtype, value).id;
+    entry_->default_notes = before;
+  }
+  return entry_->value(entry->second);
+}
+Value Trace::full(const Type& type, double value) { return ops::splat(scalar(type.dtype(), value), type.dims()); }
+
 Value Trace::random_key() {
   if (!random_state_) {
     random_state_ = make_node(Type::array(DType::kU32, {2}), "random_state");
@@ -166,6 +179,7 @@ void Trace::clear(bool next_step) {
   leaves_.clear();
   gathered_.clear();
   notes_.clear();
+  scalars_.clear();
   random_ops_ = 0;
   if (next_step) {
     ++step_;

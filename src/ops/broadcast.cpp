@@ -16,10 +16,10 @@ Type infer(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const Type& declared = declared_array(view);
   const Dims& dimensions = view.as<DimensionsAttributes>().dimensions;
-  require(x.dtype() == declared.dtype(), "element types differ: operand {}, declared result {}", x.str(),
-          declared.str());
-  require(isize(dimensions) == x.ndim(), "dimensions={} needs one entry per dim of {}", field_text(dimensions),
-          x.str());
+  if (x.dtype() != declared.dtype())
+    fail("element types differ: operand {}, declared result {}", x.str(), declared.str());
+  if (isize(dimensions) != x.ndim())
+    fail("dimensions={} needs one entry per dim of {}", field_text(dimensions), x.str());
   check_distinct_dims(dimensions, declared.ndim(), "dimensions");
   for (int i = 0; i < x.ndim(); ++i)
     require(x.dim(i) == at(declared.dims(), at(dimensions, i)), "operand dim {} is {}, result dim {} is {}", i,

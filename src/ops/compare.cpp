@@ -42,7 +42,7 @@ Type infer(const OpView& view) {
   const bool fits = type == CompareType::kDefault || (type == CompareType::kSigned && is_signed_int(t)) ||
                     (type == CompareType::kUnsigned && (is_unsigned_int(t) || t == DType::kPred)) ||
                     ((type == CompareType::kFloat || type == CompareType::kTotalOrder) && is_float(t));
-  require(fits, "type={} does not fit operands of {}", field_text(type), dtype_name(t));
+  if (!fits) fail("type={} does not fit operands of {}", field_text(type), dtype_name(t));
   return declared_or(view, lhs.with_dtype(DType::kPred));
 }
 

@@ -19,7 +19,7 @@ namespace {
 Type infer_convert(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const Type& declared = declared_array(view);
-  require(x.dims() == declared.dims(), "dims differ: operand {}, declared result {}", x.str(), declared.str());
+  if (x.dims() != declared.dims()) fail("dims differ: operand {}, declared result {}", x.str(), declared.str());
   return declared;
 }
 
@@ -106,19 +106,20 @@ Linearity convert_linearity(const OpView& view, int) {
 Type infer_bitcast(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const Type& declared = declared_array(view);
-  require((x.dtype() == DType::kPred) == (declared.dtype() == DType::kPred),
-          "pred has no bits to reinterpret: {} to {}", x.str(), declared.str());
+  if ((x.dtype() == DType::kPred) != (declared.dtype() == DType::kPred))
+    fail("pred has no bits to reinterpret: {} to {}", x.str(), declared.str());
   const std::int64_t from = dtype_size(x.dtype());
   const std::int64_t to = dtype_size(declared.dtype());
   Dims expected = x.dims();
   if (from > to) expected.push_back(from / to);
   if (from < to) {
-    require(x.ndim() > 0 && x.dims().back() == to / from, "{} bytes an element to {}: the last dim of {} must be {}",
-            from, to, x.str(), to / from);
+    if (x.ndim() == 0 || x.dims().back() != to / from)
+      fail("{} bytes an element to {}: the last dim of {} must be {}", from, to, x.str(), to / from);
     expected.pop_back();
   }
-  require(declared.dims() == expected, "{} reinterpreted as {} has dims {}, declared are {}", x.str(),
-          dtype_name(declared.dtype()), dims_text(expected), dims_text(declared.dims()));
+  if (declared.dims() != expected)
+    fail("{} reinterpreted as {} has dims {}, declared are {}", x.str(), dtype_name(declared.dtype()),
+         dims_text(expected), dims_text(declared.dims()));
   return declared;
 }
 

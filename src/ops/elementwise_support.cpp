@@ -22,7 +22,7 @@ void check_class(const Scalar& scalar, const Type& type) {
                      : t == DType::kPred  ? scalar.pred != nullptr
                      : is_unsigned_int(t) ? scalar.natural != nullptr || scalar.integer != nullptr
                                           : scalar.integer != nullptr;
-  require(taken, "takes {} elements, got {}", classes(scalar), type.str());
+  if (!taken) fail("takes {} elements, got {}", classes(scalar), type.str());
 }
 
 // f(elements of each operand..) for every element: widen, compute, narrow once.
@@ -67,8 +67,8 @@ void check_same_arrays(const OpView& view) {
   const Type& rhs = array_operand(view, 1);
   require(lhs.dtype() == rhs.dtype(), "element types differ: lhs is {}, rhs is {}; convert one of them",
           dtype_name(lhs.dtype()), dtype_name(rhs.dtype()));
-  require(lhs.dims() == rhs.dims(), "dims differ: lhs is {}, rhs is {}; broadcast is explicit", dims_text(lhs.dims()),
-          dims_text(rhs.dims()));
+  if (lhs.dims() != rhs.dims())
+    fail("dims differ: lhs is {}, rhs is {}; broadcast is explicit", dims_text(lhs.dims()), dims_text(rhs.dims()));
 }
 Type infer_binary(const OpView& view, const BinaryScalar& scalar) {
   check_same_arrays(view);

@@ -14,10 +14,10 @@ namespace {
 Type infer(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const Type& declared = declared_array(view);
-  require(x.dtype() == declared.dtype(), "element types differ: operand {}, declared result {}", x.str(),
-          declared.str());
-  require(x.element_count() == declared.element_count(), "{} has {} elements, {} has {}", x.str(), x.element_count(),
-          declared.str(), declared.element_count());
+  if (x.dtype() != declared.dtype())
+    fail("element types differ: operand {}, declared result {}", x.str(), declared.str());
+  if (x.element_count() != declared.element_count())
+    fail("{} has {} elements, {} has {}", x.str(), x.element_count(), declared.str(), declared.element_count());
   return declared;
 }
 

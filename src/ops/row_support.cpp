@@ -16,18 +16,18 @@ std::string dims_text(const Dims& dims) { return "[" + join(dims, ",") + "]"; }
 
 const Type& array_operand(const OpView& view, int i) {
   const Type& type = at(view.operands, i);
-  require(type.is_array(), "operand {} is {}; an array is needed", i, type.str());
+  if (!type.is_array()) fail("operand {} is {}; an array is needed", i, type.str());
   return type;
 }
 
 const Type& scalar_operand(const OpView& view, int i, std::string_view what) {
   const Type& type = array_operand(view, i);
-  require(type.ndim() == 0, "{} must be a scalar, got {}", what, type.str());
+  if (type.ndim() != 0) fail("{} must be a scalar, got {}", what, type.str());
   return type;
 }
 
 const Type& declared_array(const OpView& view) {
-  require(view.result.is_array(), "the result type must be declared as an array, got {}", view.result.str());
+  if (!view.result.is_array()) fail("the result type must be declared as an array, got {}", view.result.str());
   return view.result;
 }
 
@@ -40,9 +40,9 @@ void check_dim(std::int64_t dim, int ndim, std::string_view what) {
 void check_distinct_dims(const Dims& dims, int ndim, std::string_view what) {
   for (std::size_t i = 0; i < dims.size(); ++i) {
     check_dim(dims[i], ndim, what);
-    require(std::find(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(i), dims[i]) ==
-                dims.begin() + static_cast<std::ptrdiff_t>(i),
-            "{} names dim {} twice: {}", what, dims[i], field_text(dims));
+    if (std::find(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(i), dims[i]) !=
+        dims.begin() + static_cast<std::ptrdiff_t>(i))
+      fail("{} names dim {} twice: {}", what, dims[i], field_text(dims));
   }
 }
 

@@ -14,8 +14,8 @@ namespace rows {
 namespace {
 
 void check_scalar_or_dims(const Type& type, const Type& x, std::string_view what) {
-  require(type.ndim() == 0 || type.dims() == x.dims(), "{} must be a scalar or have dims {}, got {}", what,
-          dims_text(x.dims()), type.str());
+  if (type.ndim() != 0 && type.dims() != x.dims())
+    fail("{} must be a scalar or have dims {}, got {}", what, dims_text(x.dims()), type.str());
 }
 
 // ---- select -----------------------------------------------------------------------------------------------------------------
@@ -24,8 +24,8 @@ Type infer_select(const OpView& view) {
   const Type& predicate = array_operand(view, 0);
   const Type& on_true = array_operand(view, 1);
   const Type& on_false = array_operand(view, 2);
-  require(predicate.dtype() == DType::kPred, "the predicate must be pred, got {}", predicate.str());
-  require(on_true == on_false, "the branches differ: {} and {}", on_true.str(), on_false.str());
+  if (predicate.dtype() != DType::kPred) fail("the predicate must be pred, got {}", predicate.str());
+  if (on_true != on_false) fail("the branches differ: {} and {}", on_true.str(), on_false.str());
   check_scalar_or_dims(predicate, on_true, "the predicate");
   return declared_or(view, on_true);
 }
@@ -64,7 +64,7 @@ Type infer_clamp(const OpView& view) {
     require(type.dtype() == x.dtype(), "{} is {}, the value {}", what, dtype_name(type.dtype()), dtype_name(x.dtype()));
     check_scalar_or_dims(type, x, what);
   }
-  require(x.dtype() != DType::kPred, "takes numbers, got {}", x.str());
+  if (x.dtype() == DType::kPred) fail("takes numbers, got {}", x.str());
   return declared_or(view, x);
 }
 

@@ -43,7 +43,7 @@ bool is_whole(const SliceRange& r, std::int64_t size) { return r.start == 0 && r
 Type infer(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const auto& ranges = view.as<SliceAttributes>().slice;
-  require(isize(ranges) == x.ndim(), "slice={} needs one range per dim of {}", field_text(ranges), x.str());
+  if (isize(ranges) != x.ndim()) fail("slice={} needs one range per dim of {}", field_text(ranges), x.str());
   Dims dims;
   for (int d = 0; d < x.ndim(); ++d) {
     const SliceRange& r = at(ranges, d);
@@ -129,7 +129,7 @@ Value ops::slice(Value x, std::vector<SliceRange> ranges) {
 Value ops::slice_dim(Value x, int dim, std::int64_t start, std::int64_t limit) {
   std::vector<SliceRange> ranges;
   for (const auto size : x.type().dims()) ranges.push_back({0, size, 1});
-  require(dim >= 0 && dim < isize(ranges), "slice: dim {} is out of range for {}", dim, x.type().str());
+  if (dim < 0 || dim >= isize(ranges)) fail("slice: dim {} is out of range for {}", dim, x.type().str());
   at(ranges, dim) = {start, limit, 1};
   return slice(x, std::move(ranges));
 }

@@ -12,8 +12,8 @@ namespace {
 Type infer(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const Dims& permutation = view.as<DimensionsAttributes>().dimensions;
-  require(isize(permutation) == x.ndim(), "dimensions={} needs one entry per dim of {}", field_text(permutation),
-          x.str());
+  if (isize(permutation) != x.ndim())
+    fail("dimensions={} needs one entry per dim of {}", field_text(permutation), x.str());
   check_distinct_dims(permutation, x.ndim(), "dimensions");
   Dims dims;
   for (const auto dim : permutation) dims.push_back(at(x.dims(), dim));

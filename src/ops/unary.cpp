@@ -95,7 +95,7 @@ Values d_erf(GradientContext& c) {
 
 Type infer_is_finite(const OpView& view) {
   const Type& x = array_operand(view, 0);
-  require(is_float(x.dtype()), "takes floating-point elements, got {}", x.str());
+  if (!is_float(x.dtype())) fail("takes floating-point elements, got {}", x.str());
   return declared_or(view, x.with_dtype(DType::kPred));
 }
 Literal evaluate_is_finite(const EvalContext& context) {

@@ -9,10 +9,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "tessera/frontend/tensor.h"
@@ -79,6 +81,10 @@ class Trace {
   Tensor wrap(Value value, std::optional<Sharding> sharding = {}, std::string name = {});
 
   [[nodiscard]] Builder& builder() { return *entry_; }
+  /// A scalar constant; one instruction for each value and type.
+  Value scalar(DType dtype, double value);
+  /// All elements of `type` equal to `value`.
+  Value full(const Type& type, double value);
   /// u32[2] for one random op: from seed and step (graph inputs) and the op's number in this step.
   Value random_key();
   /// A number that no variable of this rank had: for initial values.
@@ -138,6 +144,7 @@ class Trace {
   std::unordered_map<const Node*, Id> gathered_;  // by stored node: gathered once a trace
   std::vector<Scope> scopes_;
   std::unordered_map<std::size_t, NotesRef> notes_;
+  std::map<std::pair<DType, std::uint64_t>, Id> scalars_;  // by type and bits
   std::shared_ptr<Node> random_state_;
   std::uint64_t random_ops_ = 0;
   std::uint64_t step_ = 0;
