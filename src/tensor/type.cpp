@@ -74,23 +74,24 @@ bool Type::is_array() const { return node_->kind == TypeKind::kArray; }
 bool Type::is_tuple() const { return node_->kind == TypeKind::kTuple; }
 bool Type::is_token() const { return node_->kind == TypeKind::kToken; }
 
+// The text of a type is made only where a check fails: these run at every look at a type.
 DType Type::dtype() const {
-  ensure(is_array(), "element type asked of {}", str());
+  if (!is_array()) ensure(false, "element type asked of {}", str());
   return node_->dtype;
 }
 const Dims& Type::dims() const {
-  ensure(is_array(), "dims asked of {}", str());
+  if (!is_array()) ensure(false, "dims asked of {}", str());
   return node_->dims;
 }
 std::int64_t Type::dim(int i) const {
-  ensure(i >= 0 && i < ndim(), "dim {} asked of {}", i, str());
+  if (i < 0 || i >= ndim()) ensure(false, "dim {} asked of {}", i, str());
   return at(node_->dims, i);
 }
 int Type::ndim() const { return isize(dims()); }
 const Dims& Type::layout() const { return node_->layout; }
 std::int64_t Type::element_count() const { return node_->element_count; }
 const std::vector<Type>& Type::elements() const {
-  ensure(is_tuple(), "tuple elements asked of {}", str());
+  if (!is_tuple()) ensure(false, "tuple elements asked of {}", str());
   return node_->elements;
 }
 std::int64_t Type::byte_size() const { return node_->byte_size; }
