@@ -20,10 +20,26 @@ namespace {
 
 const Sharding& sharding_of(Value leaf) { return leaf.instruction().sharding->front(); }
 
+// What a reshard is made for.
+enum class ReshardCause : std::uint8_t { kUse, kResult };
+
 // Who chose the sharding of a value, in words.
 std::string provenance(const Instruction& instruction) {
   if (const auto* why = instruction.frontend_attribute(kWhyAttribute)) return *why;
+  if (const auto* reason = instruction.frontend_attribute(kReasonAttribute)) return *reason;
   return "annotated";
+}
+
+// The annotation that would spare a reshard of `source` to `target`.
+std::string remedy(const Instruction& source, const Sharding& from, const Sharding& target, ReshardCause cause) {
+  if (cause == ReshardCause::kResult)
+    return fmt::format("annotate the result %{} with {}", source.name, from.without_partial().str());
+  if (!from.is_partial()) return fmt::format("annotate %{} with {}", source.name, target.str());
+  Sharding axes;
+  axes.mesh = from.mesh;
+  axes.dims.push_back({from.partial, false, {}});
+  return fmt::format("keep the dims that {} %{} sums over whole: take {} off its operands", source.op->name,
+                     source.name, axes.str());
 }
 
 class Inserter {
@@ -42,7 +58,8 @@ class Inserter {
     for (Id id = 0; id < old_.size(); ++id) at(leaves_, id) = rewrite(id);
     LeafValues result = at(leaves_, old_.root);
     for (int i = 0; root != nullptr && i < isize(result); ++i)
-      at(result, i) = reshard(at(result, i), at(*root, i).closed(), fmt::format("result {} of {}", i, old_.name));
+      at(result, i) = reshard(at(result, i), at(*root, i).closed(), fmt::format("result {} of {}", i, old_.name),
+                              nullptr, ReshardCause::kResult);
     for (auto& leaf : result) leaf = without_partial(leaf, fmt::format("the result of {}", old_.name));
     Value value = put_together(builder_, old_.root_type(), result);
     return std::move(builder_).finish(value);
@@ -55,7 +72,8 @@ class Inserter {
       case Role::kParameter: return parameter(instruction);
       case Role::kTuple: return tuple(instruction);
       case Role::kGetTupleElement:
-        return element_of(old_[instruction.operands[0]].type, index_of(instruction), at(leaves_, instruction.operands[0]));
+        return element_of(old_[instruction.operands[0]].type, index_of(instruction),
+                          at(leaves_, instruction.operands[0]));
       case Role::kOptBarrier: return barrier(instruction);
       case Role::kCopy: return mark(instruction);
       case Role::kShardingMark: return is_sharding_mark(instruction) ? mark(instruction) : plain(id);
@@ -111,8 +129,9 @@ class Inserter {
       const Value leaf = at(operands, i);
       const Sharding target = at(*instruction.sharding, i).closed();
       const bool wanted = is_sharding_mark(instruction) || !at(*instruction.sharding, i).dims.empty();
-      const bool derived = std::any_of(at(*instruction.sharding, i).dims.begin(), at(*instruction.sharding, i).dims.end(),
-                                       [](const DimSharding& d) { return d.open; });
+      const bool derived =
+          std::any_of(at(*instruction.sharding, i).dims.begin(), at(*instruction.sharding, i).dims.end(),
+                      [](const DimSharding& d) { return d.open; });
       if (!wanted || derived || !leaf.type().is_array()) {
         out.push_back(leaf);
         continue;
@@ -210,8 +229,9 @@ class Inserter {
     if (id == old_.root || users.empty()) return false;
     const auto is_mark = [&](Id user) { return is_sharding_mark(old_[user]) && old_[user].sharding->size() == 1; };
     if (std::all_of(users.begin(), users.end(), is_mark)) {
-      return std::all_of(users.begin(), users.end(),
-                         [&](Id user) { return old_[user].sharding->front() == old_[users.front()].sharding->front(); });
+      return std::all_of(users.begin(), users.end(), [&](Id user) {
+        return old_[user].sharding->front() == old_[users.front()].sharding->front();
+      });
     }
     return users.size() == 1 && takes_partial(program_, old_, users.front(), id);
   }
@@ -229,13 +249,14 @@ class Inserter {
   }
 
   // A copy with another sharding; one per value and target.
-  Value reshard(Value leaf, const Sharding& target, const std::string& by, const Instruction* mark = nullptr) {
+  Value reshard(Value leaf, const Sharding& target, const std::string& by, const Instruction* mark = nullptr,
+                ReshardCause cause = ReshardCause::kUse) {
     if (!leaf.type().is_array() || sharding_of(leaf) == target) return leaf;
     if (same_placement(leaf.type(), sharding_of(leaf), target)) return renamed(leaf, target);
     auto& made = copies_[leaf.id];
     for (const auto& [sharding, value] : made)
       if (sharding == target) return value;
-    const auto& source = leaf.instruction();
+    const Instruction source = leaf.instruction();
     Instruction copy;
     copy.op = copy_op_;
     copy.type = leaf.type();
@@ -245,11 +266,12 @@ class Inserter {
     copy.notes = mark != nullptr && mark->notes ? mark->notes : source.notes;
     copy.notes = with_frontend_attribute(copy.notes, kWhyAttribute, std::nullopt);
     copy.notes = with_frontend_attribute(copy.notes, kReasonAttribute, fmt::format("{} must be {}", by, target.str()));
-    copy.notes = with_frontend_attribute(copy.notes, kFromAttribute,
-                                         fmt::format("%{} {} ({})", source.name, sharding_of(leaf).str(), provenance(source)));
+    copy.notes =
+        with_frontend_attribute(copy.notes, kFromAttribute,
+                                fmt::format("%{} {} ({})", source.name, sharding_of(leaf).str(), provenance(source)));
     copy.notes = with_frontend_attribute(copy.notes, kToAttribute, fmt::format("{} ({})", target.str(), by));
-    copy.notes = with_frontend_attribute(copy.notes, kRemedyAttribute,
-                                         fmt::format("annotate %{} with {}", source.name, target.str()));
+    copy.notes =
+        with_frontend_attribute(copy.notes, kRemedyAttribute, remedy(source, sharding_of(leaf), target, cause));
     Value value = builder_.append(std::move(copy));
     made.emplace_back(target, value);
     return value;
@@ -285,7 +307,8 @@ std::vector<std::optional<Shardings>> root_targets(const Program& program, const
     for (const auto& instruction : program[c].instructions) {
       const auto role = instruction.op->role;
       if (role == Role::kWhile) {
-        at(out, instruction.called[0]) = Shardings{Sharding::replicated(program.meshes.empty() ? Mesh() : program.meshes.front(), 0)};
+        at(out, instruction.called[0]) =
+            Shardings{Sharding::replicated(program.meshes.empty() ? Mesh() : program.meshes.front(), 0)};
         at(out, instruction.called[1]) = *instruction.sharding;
       } else if (role == Role::kCall || role == Role::kConditional) {
         for (const ComputationId callee : instruction.called) at(out, callee) = *instruction.sharding;
@@ -306,7 +329,8 @@ Shardings entry_results(const Program& program) {
   const auto leaves = root.type.leaves();
   for (int i = 0; i < isize(leaves); ++i) {
     const auto& sharding = at(*root.sharding, i);
-    const bool open = std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const DimSharding& d) { return d.open; });
+    const bool open =
+        std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const DimSharding& d) { return d.open; });
     const auto& allowed = program.propagate_to_output;
     const bool free = allowed.size() == 1 ? allowed[0] : (i < isize(allowed) && allowed[static_cast<std::size_t>(i)]);
     const int ndim = at(leaves, i).is_array() ? at(leaves, i).ndim() : 0;

@@ -20,7 +20,7 @@ command=(mpirun --oversubscribe --mca mpi_yield_when_idle 1 -np 4 build/release/
   --config_name examples/configs/gpt2_char.json --train_file $text --tokenizer_name bytes --block_size 64
   --mesh data=2,model=2 --fsdp full_shard --tensor_parallel model --global_batch_size 12
   --learning_rate 1e-3 --warmup_steps 100 --weight_decay 0.01 --max_steps 1000 --logging_steps 50
-  --output_dir build/demo "$@")
+  --output_dir build/demo --overwrite_output_dir "$@")
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 printf '\n%s\n\n' "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ${command[*]}"
 exec "${command[@]}"

@@ -41,9 +41,9 @@ RunReason run_reason(RunReason::Kind kind, const std::source_location& where, co
 struct Session {
   std::shared_ptr<ProcessGroup> world;
   JobInfo job;
-  std::optional<Mesh> mesh;           // set_default_mesh
-  std::int64_t planned_devices = 0;   // plan_for_devices
-  std::int64_t sequence = 0;          // of executions
+  std::optional<Mesh> mesh;          // set_default_mesh
+  std::int64_t planned_devices = 0;  // plan_for_devices
+  std::int64_t sequence = 0;         // of executions
   LazyCounters counters;
   struct Compiled {
     std::shared_ptr<Executable> executable;

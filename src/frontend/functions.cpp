@@ -265,15 +265,16 @@ Tensor dropout(Operand x, double p) {
   if (p == 0) return recorded(x, [](Value v) { return v; });
   return recorded(x, [&](Value v) {
     // f32 whatever x is, so that masks do not depend on the element type.
-    const Value uniform = ops::random_uniform(trace().random_key(), v.type().dims(), DType::kF32);
+    const Value uniform = ops::random_uniform(trace().random_key(), v.type().dims(), DType::kF32, trace().first_row());
     const Value keep = ops::compare(uniform, constant_like(uniform, p), CompareDirection::kGe);
     return ops::select(keep, ops::multiply(v, constant_like(v, 1 / (1 - p))), constant_like(v, 0));
   });
 }
 
 Tensor random_uniform(const Type& type, std::source_location where) {
-  return trace().record(where,
-                        [&](Builder&) { return ops::random_uniform(trace().random_key(), type.dims(), type.dtype()); });
+  return trace().record(where, [&](Builder&) {
+    return ops::random_uniform(trace().random_key(), type.dims(), type.dtype(), trace().first_row());
+  });
 }
 
 }  // namespace tessera

@@ -17,6 +17,11 @@ namespace {
 
 std::uint32_t low_word(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
 std::uint32_t high_word(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
+// Of what belongs to no unit: the line that needed it first.
+NotesRef place_only(const NotesRef& notes) {
+  return notes && !notes->frontend_attributes.empty() ? with_frontend_attribute(notes, "tessera.unit", std::nullopt)
+                                                      : notes;
+}
 Literal two_words(std::uint64_t x) { return Literal::from<std::uint32_t>({2}, {high_word(x), low_word(x)}); }
 
 }  // namespace
@@ -74,7 +79,7 @@ Id Trace::input_of(const std::shared_ptr<Node>& node) {
   if (!fresh) return entry->second;
   const auto number = static_cast<std::int64_t>(inputs_.size());
   const ShardingRef sharding = node->sharding ? make_sharding(*node->sharding) : nullptr;
-  const NotesRef before = std::exchange(entry_->default_notes, nullptr);
+  const NotesRef before = std::exchange(entry_->default_notes, place_only(entry_->default_notes));
   const Value value = ops::parameter(*entry_, number, node->type, node->name.empty() ? "input" : node->name, sharding);
   entry_->default_notes = before;
   entry->second = value.id;
@@ -127,6 +132,7 @@ Value Trace::gathered(const Tensor& tensor, Value stored) {
         with_frontend_attribute(with_frontend_attribute(before, "tessera.unit", variable.unshard->unit),
                                 "tessera.recompute", variable.unshard->recompute ? "true" : "false");
     value = ops::sharding_mark(value, variable.unshard->gathered);
+    if (!variable.name.empty()) entry_->set_name(value, variable.name + ".gathered");
     entry_->default_notes = before;
   }
   gathered_[variable.node.get()] = value.id;
@@ -136,7 +142,7 @@ Value Trace::gathered(const Tensor& tensor, Value stored) {
 Value Trace::scalar(DType dtype, double value) {
   const auto [entry, fresh] = scalars_.try_emplace({dtype, std::bit_cast<std::uint64_t>(value)}, -1);
   if (fresh) {
-    const NotesRef before = std::exchange(entry_->default_notes, nullptr);
+    const NotesRef before = std::exchange(entry_->default_notes, place_only(entry_->default_notes));
     entry->second = ops::scalar(*entry_, dtype, value).id;
     entry_->default_notes = before;
   }
@@ -152,6 +158,19 @@ Value Trace::random_key() {
   const Value state = entry_->value(id_of(random_state_));
   return ops::logical_xor(state, ops::constant(*entry_, two_words(hash_mix(0xd407, ++random_ops_))));
 }
+
+Value Trace::first_row() { return first_row_ ? entry_->value(id_of(first_row_)) : Value{}; }
+
+void Trace::begin_micro_batch(std::int64_t first_row) {
+  require(!first_row_, "a micro-batch within a micro-batch");
+  random_ops_ = 0;
+  first_row_ = make_node(Type::scalar(DType::kU32), "first_row");
+  first_row_->host = Literal::scalar(static_cast<std::uint32_t>(first_row));
+}
+void Trace::end_micro_batch() { first_row_.reset(); }
+
+MicroBatch::MicroBatch(std::int64_t first_row) { trace().begin_micro_batch(first_row); }
+MicroBatch::~MicroBatch() { trace().end_micro_batch(); }
 
 // ---- liveness -----------------------------------------------------------------------------------------------------------
 
@@ -181,7 +200,7 @@ void Trace::clear(bool next_step) {
   notes_.clear();
   scalars_.clear();
   random_ops_ = 0;
-  if (next_step) {
+  if (next_step && !first_row_) {
     ++step_;
     random_state_.reset();
   }

@@ -226,7 +226,7 @@ Value rng_bit_generator(Value state, Type type, RngAlgorithm algorithm) {
                              {.type = Type::tuple({state.type(), std::move(type)})});
 }
 
-Value random_bits(Value key, Dims dims) {
+Value random_bits(Value key, Dims dims, Value first_row) {
   require(key.type() == Type::array(DType::kU32, {2}), "random_bits: the key must be u32[2], got {}", key.type().str());
   Builder& builder = *key.builder;
   const auto key_word = [&](std::int64_t i) { return reshape(slice_dim(key, 0, i, i + 1), {}); };
@@ -235,7 +235,12 @@ Value random_bits(Value key, Dims dims) {
   Value high = splat(key_word(1), dims);
   if (product(dims) <= (std::int64_t{1} << 32)) {
     low = element_index(builder, dims, DType::kU32);
+    if (!first_row.is_null()) {
+      const auto row = static_cast<u32>(dims.empty() ? 1 : row_major_strides(dims).front());
+      low = add(low, splat(multiply(first_row, u32_scalar(builder, row)), dims));
+    }
   } else {
+    require(first_row.is_null(), "random_bits: parts of arrays of more than 2^32 elements are not counted");
     const Value index = element_index(builder, dims, DType::kU64);
     const Value shift = splat(constant(builder, Literal::scalar<u64>(32)), dims);
     low = convert(index, DType::kU32);
@@ -254,12 +259,12 @@ Value random_bits(Value key, Dims dims) {
   return low;
 }
 
-Value random_uniform(Value key, Dims dims, DType dtype) {
+Value random_uniform(Value key, Dims dims, DType dtype, Value first_row) {
   require(is_float(dtype), "random_uniform: needs a float type, got {}", dtype_name(dtype));
   // As many leading bits as the type holds exactly.
   const int kept = dtype == DType::kBF16 ? 8 : dtype == DType::kF16 ? 11 : dtype == DType::kF32 ? 24 : 32;
   Builder& builder = *key.builder;
-  Value bits = random_bits(key, dims);
+  Value bits = random_bits(key, dims, first_row);
   if (kept < 32) bits = shift_right_logical(bits, splat(u32_scalar(builder, static_cast<u32>(32 - kept)), dims));
   const double unit = 1.0 / static_cast<double>(u64{1} << kept);
   return multiply(convert(bits, dtype), full(builder, Type::array(dtype, dims), unit));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include "tessera/base/error.h"
 #include "tessera/base/rank_context.h"
@@ -71,12 +72,13 @@ class Run {
                                .shuffle = true,
                                .drop_last = arguments.dataloader_drop_last}),
         steps_(arguments.total_steps(loader_.order().batches_per_epoch())),
-        schedule_(optim::schedule_from_name(arguments.lr_scheduler_type), arguments.learning_rate, arguments.warmup_count(steps_), steps_),
+        schedule_(optim::schedule_from_name(arguments.lr_scheduler_type), arguments.learning_rate,
+                  arguments.warmup_count(steps_), steps_),
         bar_(stderr, arguments.disable_tqdm || !is_master_ ? 0 : 50) {
     const int vocabulary = data_.tokenizer->vocab_size();
     const std::int64_t model_vocabulary = setup_.model->config().vocab_size;
-    require(vocabulary <= model_vocabulary, "the tokenizer {} has {} tokens, but the model's vocab_size is {}", data_.tokenizer->name(),
-            vocabulary, model_vocabulary);
+    require(vocabulary <= model_vocabulary, "the tokenizer {} has {} tokens, but the model's vocab_size is {}",
+            data_.tokenizer->name(), vocabulary, model_vocabulary);
     state_.max_steps = steps_;
     state_.num_train_epochs = arguments.num_train_epochs;
     state_.logging_steps = arguments.logging_steps;
@@ -122,6 +124,8 @@ class Run {
     schedule_.apply(*setup_.optimizer);
     std::vector<Tensor> losses;
     for (std::size_t i = 0; i < batches.size(); ++i) {
+      std::optional<MicroBatch> part;
+      if (batches.size() > 1) part.emplace(static_cast<std::int64_t>(i) * rows_);
       losses.push_back(share_of_loss(batches[i], labels));
       losses.back().backward();
       if (i + 1 < batches.size()) mark_step();
@@ -140,7 +144,8 @@ class Run {
   }
 
   void train() {
-    const double tokens_per_step = static_cast<double>(rows_ * arguments_.gradient_accumulation_steps * setup_.block_size);
+    const double tokens_per_step =
+        static_cast<double>(rows_ * arguments_.gradient_accumulation_steps * setup_.block_size);
     const double flops_per_step = training_flops(tokens_per_step, static_cast<double>(setup_.model->parameter_count()));
     const auto start = Clock::now();
     auto window_start = start;
@@ -158,8 +163,10 @@ class Run {
       ++window_steps;
       state_.total_flos += flops_per_step;
       const double speed = tokens_per_step / seconds_since(step_start);
-      const double utilization = model_flops_utilization(flops_per_step, seconds_since(step_start), job_info().ranks, peak_);
-      if (is_master_ && !arguments_.disable_tqdm) bar_.update({n, steps_, seconds_since(start), result.loss, speed, utilization});
+      const double utilization =
+          model_flops_utilization(flops_per_step, seconds_since(step_start), job_info().ranks, peak_);
+      if (is_master_ && !arguments_.disable_tqdm)
+        bar_.update({n, steps_, seconds_since(start), result.loss, speed, utilization});
       const bool is_due = n % arguments_.logging_steps == 0 || n == steps_ || (n == 1 && arguments_.logging_first_step);
       if (!is_due) continue;
       const double seconds = seconds_since(window_start);
@@ -179,8 +186,10 @@ class Run {
 
   void log(LogEntry entry) {
     if (is_master_)
-      bar_.print(fmt::format("step {:>6}  loss {:.4f}  learning_rate {:.3g}  grad_norm {:.3f}  {} tokens/s  MFU {:.1f}%", entry.step,
-                             *entry.loss, *entry.learning_rate, *entry.grad_norm, short_number(*entry.tokens_per_second), 100 * *entry.mfu));
+      bar_.print(
+          fmt::format("step {:>6}  loss {:.4f}  learning_rate {:.3g}  grad_norm {:.3f}  {} tokens/s  MFU {:.1f}%",
+                      entry.step, *entry.loss, *entry.learning_rate, *entry.grad_norm,
+                      short_number(*entry.tokens_per_second), 100 * *entry.mfu));
     state_.log_history.push_back(std::move(entry));
   }
 
@@ -191,7 +200,8 @@ class Run {
     if (data_.is_king_james)
       say("baselines on this text, bits per byte: byte n-grams n=1 4.369, n=3 2.696, n=6 1.910; xz -9e 1.749\n"
           "a 0.81 M-parameter character GPT in PyTorch: 2.080, 1.821, 1.616 nats after 500, 1000, 2000 steps");
-    state_.log_history.push_back({.step = setup_.optimizer->step_count(), .epoch = loader_.order().epochs(), .eval_loss = result.loss});
+    state_.log_history.push_back(
+        {.step = setup_.optimizer->step_count(), .epoch = loader_.order().epochs(), .eval_loss = result.loss});
   }
 
   void sample() {

@@ -47,6 +47,7 @@ def main():
     mpirun = [MPIEXEC, "--oversubscribe", "-n", "4"]
     others = {
         "mpi": losses("mpi", "--mesh", "data=2,model=2", "--fsdp", "full_shard", "--tensor_parallel", "model", launcher=mpirun),
+        "whole batches": losses("whole", "--global_batch_size", 10, "--gradient_accumulation_steps", 1),
         "virtual": losses("virtual", "--mesh", "fsdp=3", "--fsdp", "full_shard", "--virtual_ranks", 3),
     }
     for name, got in others.items():

@@ -77,6 +77,40 @@ TEST(Lazy, TheSeedIsAnInputAndChangesTheMask) {
   EXPECT_EQ(lazy_counters().compilations, 1);
 }
 
+TEST(Lazy, MicroBatchesDrawTheMaskOfTheWholeBatch) {
+  const FreshRank rank;
+  const auto masked = [](std::int64_t rows) { return dropout(Tensor::ones(Type::array(DType::kF32, {rows, 5})), 0.5); };
+  const auto whole = [&] {
+    const Tensor first = masked(6);
+    const Tensor second = masked(6);
+    mark_step();
+    auto out = first.to_vector<float>();
+    for (const float x : second.to_vector<float>()) out.push_back(x);
+    return out;
+  };
+  manual_seed(3);
+  std::vector<std::vector<float>> expected{whole(), whole()};
+  manual_seed(3);
+  for (const auto& step : expected) {
+    std::vector<float> first, second;
+    for (int part = 0; part < 3; ++part) {
+      const Tensor a = [&] {
+        const MicroBatch micro(2 * part);
+        const Tensor x = masked(2);
+        const Tensor y = masked(2);
+        if (part < 2) mark_step();
+        for (const float v : x.to_vector<float>()) first.push_back(v);
+        for (const float v : y.to_vector<float>()) second.push_back(v);
+        return x;
+      }();
+    }
+    mark_step();
+    first.insert(first.end(), second.begin(), second.end());
+    EXPECT_EQ(first, step);
+  }
+  EXPECT_NE(expected[0], expected[1]);
+}
+
 TEST(Lazy, AValueMayBeReadBeforeBackward) {
   const FreshRank rank;
   const Tensor x = variable({2}, {3, 4});

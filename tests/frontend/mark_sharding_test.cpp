@@ -26,10 +26,17 @@ const Mesh kMesh({{"data", 2}, {"model", 3}});
 TEST(MarkSharding, ErrorsArePinned) {
   const FreshRank rank;
   plan_for_devices(6);
-  EXPECT_EQ(message_of([] { mark_sharding(matrix(), Mesh({{"data", 2}, {"model", 2}}), {"data", {}}); }),
+  EXPECT_EQ(message_of([] {
+              mark_sharding(matrix(), Mesh({{"data", 2}, {"model", 2}}), {"data", {}});
+            }),
             "mesh<data=2, model=2> has 4 devices, this job has 6: the product of the axes must be the number of ranks");
-  EXPECT_NE(message_of([] { mark_sharding(matrix(), kMesh, {"modle", {}}); }).find("mesh has no axis \"modle\""), std::string::npos)
-      << message_of([] { mark_sharding(matrix(), kMesh, {"modle", {}}); });
+  EXPECT_NE(message_of([] {
+              mark_sharding(matrix(), kMesh, {"modle", {}});
+            }).find("mesh has no axis \"modle\""),
+            std::string::npos)
+      << message_of([] {
+           mark_sharding(matrix(), kMesh, {"modle", {}});
+         });
   const auto mentions = [](const PartitionSpec& spec, const std::string& part) {
     const std::string text = message_of([&] { mark_sharding(matrix(), kMesh, spec); });
     EXPECT_NE(text.find(part), std::string::npos) << text;
@@ -40,7 +47,9 @@ TEST(MarkSharding, ErrorsArePinned) {
   Tensor twice = matrix();
   mark_sharding(twice, kMesh, {"data", {}});
   mark_sharding(twice, kMesh, {"data", {}});
-  EXPECT_EQ(message_of([&] { mark_sharding(twice, kMesh, {{}, "model"}); }),
+  EXPECT_EQ(message_of([&] {
+              mark_sharding(twice, kMesh, {{}, "model"});
+            }),
             "f32[4,6] is already sharded as {data,-}; clear_sharding() it before marking it as {-,model}");
   clear_sharding(twice);
   mark_sharding(twice, kMesh, {{}, "model"});
@@ -52,7 +61,9 @@ TEST(MarkSharding, AnOptimizersParametersAreNotMarkedAnew) {
   plan_for_devices(6);
   nn::Linear layer(4, 6);
   const optim::AdamW optimizer(layer.parameters(), {});
-  EXPECT_NE(message_of([&] { mark_sharding(layer.weight(), kMesh, {"data", {}}); }).find("mark shardings before making the optimizer"),
+  EXPECT_NE(message_of([&] {
+              mark_sharding(layer.weight(), kMesh, {"data", {}});
+            }).find("mark shardings before making the optimizer"),
             std::string::npos);
 }
 
@@ -121,7 +132,8 @@ TEST(Visualize, ShowsWhichDevicesHoldWhichPart) {
   const Type type = Type::array(DType::kF32, {4, 6});
   EXPECT_EQ(visualize_sharding(type, Sharding::from_spec(kMesh, {"data", {}}, 2), {.cell_width = 7, .cell_height = 1}),
             "┌───────┐\n│ 0,1,2 │\n├───────┤\n│ 3,4,5 │\n└───────┘\n");
-  EXPECT_EQ(visualize_sharding(Type::array(DType::kF32, {6}), Sharding::from_spec(kMesh, {"model"}, 1), {.cell_width = 5, .cell_height = 1}),
+  EXPECT_EQ(visualize_sharding(Type::array(DType::kF32, {6}), Sharding::from_spec(kMesh, {"model"}, 1),
+                               {.cell_width = 5, .cell_height = 1}),
             "┌─────┬─────┬─────┐\n│ 0,3 │ 1,4 │ 2,5 │\n└─────┴─────┴─────┘\n");
   EXPECT_THROW(visualize_sharding(Type::array(DType::kF32, {1, 1, 1}), Sharding::replicated(kMesh, 3)), Error);
 }

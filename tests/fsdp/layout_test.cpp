@@ -36,7 +36,9 @@ struct Layout {
   std::string mesh;
   bool fsdp = false;
   bool tensor_parallel = false;
-  [[nodiscard]] std::string name() const { return mesh + (fsdp ? " fsdp" : "") + (tensor_parallel ? " tensor-parallel" : ""); }
+  [[nodiscard]] std::string name() const {
+    return mesh + (fsdp ? " fsdp" : "") + (tensor_parallel ? " tensor-parallel" : "");
+  }
 };
 struct Course {
   std::vector<double> losses;
@@ -161,7 +163,8 @@ TEST(TensorParallel, AMegatronMlpHoldsOneAllReduceForwardAndOneBackward) {
   const StepPlan plan = plan_step();
   std::int64_t sums = 0;
   for (const auto& note : plan.partitioned.notes) {
-    EXPECT_TRUE(note.opcode == "all-reduce" || note.opcode == "reduce-scatter" || note.opcode == "all-gather") << note.opcode;
+    EXPECT_TRUE(note.opcode == "all-reduce" || note.opcode == "reduce-scatter" || note.opcode == "all-gather")
+        << note.opcode;
     sums += note.opcode == "all-reduce" || note.opcode == "reduce-scatter" ? 1 : 0;
   }
   EXPECT_EQ(sums, 2);

@@ -49,9 +49,9 @@ int launch(int argc, char** argv, const std::function<int(int, char**)>& body);
 struct JobInfo {
   int ranks = 1;
   int nodes = 1;
-  bool is_virtual = false;             // ranks are threads
-  std::vector<std::string> hosts;      // one per rank
-  std::string crowding;                // a warning where cores are too few, else ""
+  bool is_virtual = false;         // ranks are threads
+  std::vector<std::string> hosts;  // one per rank
+  std::string crowding;            // a warning where cores are too few, else ""
 };
 JobInfo job_info();
 
@@ -80,8 +80,8 @@ StepPlan plan_step();
 
 /// A program that this rank compiled.
 struct CompiledProgram {
-  std::string reason;                // "mark_step at train.cpp:41"
-  Program program;                   // per device; program_stats() counts it
+  std::string reason;  // "mark_step at train.cpp:41"
+  Program program;     // per device; program_stats() counts it
   std::vector<CollectiveNote> notes;
   ExecutableMemory memory;
 };
@@ -92,10 +92,10 @@ const std::vector<CompiledProgram>& compiled_programs();
 struct LazyCounters {
   std::int64_t recorded_ops = 0;
   std::int64_t mark_steps = 0;
-  std::int64_t executions = 0;     // programs run
-  std::int64_t compilations = 0;   // programs partitioned and compiled
-  std::int64_t cached = 0;         // programs found compiled
-  std::int64_t forced_reads = 0;   // executions because a value was read
+  std::int64_t executions = 0;    // programs run
+  std::int64_t compilations = 0;  // programs partitioned and compiled
+  std::int64_t cached = 0;        // programs found compiled
+  std::int64_t forced_reads = 0;  // executions because a value was read
 };
 LazyCounters lazy_counters();
 

@@ -155,9 +155,11 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 /// An argument of an op: a tensor or a number (which takes the other operand's element type), and where the call stands.
 class Operand {
  public:
-  Operand(const Tensor& tensor, std::source_location where = std::source_location::current())  // NOLINT(google-explicit-constructor)
+  Operand(const Tensor& tensor,
+          std::source_location where = std::source_location::current())  // NOLINT(google-explicit-constructor)
       : tensor_(tensor), where_(where) {}
-  Operand(double number, std::source_location where = std::source_location::current())  // NOLINT(google-explicit-constructor)
+  Operand(double number,
+          std::source_location where = std::source_location::current())  // NOLINT(google-explicit-constructor)
       : number_(number), where_(where) {}
 
   [[nodiscard]] bool is_number() const { return tensor_.is_null(); }
@@ -172,12 +174,23 @@ class Operand {
 };
 
 /// The whole values of several tensors, by one program where to_host() would need one for each; collective.
-std::vector<Literal> read_all(const std::vector<Tensor>& tensors, std::source_location where = std::source_location::current());
+std::vector<Literal> read_all(const std::vector<Tensor>& tensors,
+                              std::source_location where = std::source_location::current());
 
 /// Ends the step: one program computes the new values of all variables and live tensors; they become data.
 void mark_step(std::source_location where = std::source_location::current());
 
 /// The random seed of this rank's trace (the same on every rank) for dropout and initial values. Default 42.
 void manual_seed(std::uint64_t seed);
+
+/// Random ops recorded within draw what they would for these rows of the whole batch, and a mark_step() within does not move on to the
+/// next step's random numbers: dropout masks do not depend on how a batch is cut into micro-batches. Dim 0 must be the rows.
+class MicroBatch {
+ public:
+  explicit MicroBatch(std::int64_t first_row);
+  ~MicroBatch();
+  MicroBatch(const MicroBatch&) = delete;
+  MicroBatch& operator=(const MicroBatch&) = delete;
+};
 
 }  // namespace tessera

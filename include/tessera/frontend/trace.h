@@ -87,6 +87,10 @@ class Trace {
   Value full(const Type& type, double value);
   /// u32[2] for one random op: from seed and step (graph inputs) and the op's number in this step.
   Value random_key();
+  /// The first row of the micro-batch around (MicroBatch), a u32 scalar input; null outside.
+  Value first_row();
+  void begin_micro_batch(std::int64_t first_row);
+  void end_micro_batch();
   /// A number that no variable of this rank had: for initial values.
   std::uint64_t next_variable() { return ++variables_; }
 
@@ -146,6 +150,7 @@ class Trace {
   std::unordered_map<std::size_t, NotesRef> notes_;
   std::map<std::pair<DType, std::uint64_t>, Id> scalars_;  // by type and bits
   std::shared_ptr<Node> random_state_;
+  std::shared_ptr<Node> first_row_;  // within a micro-batch
   std::uint64_t random_ops_ = 0;
   std::uint64_t step_ = 0;
   std::uint64_t seed_ = 42;

@@ -95,8 +95,10 @@ Value rng_bit_generator(Value state, Type type, RngAlgorithm algorithm);
 /// Counter-based bits that shard like any elementwise op: u32 of `dims` from a key u32[2] and the *global* row-major
 /// element
 /// index, built of elementwise u32 ops over iotas (Philox 2x32-10 on (index, key)).
-Value random_bits(Value key, Dims dims);
+/// `first_row` (a u32 scalar, null = 0): how many rows of dim 0 come before, for a part of a larger array: the part's bits are
+/// those that the whole would have there (wholes of up to 2^32 elements).
+Value random_bits(Value key, Dims dims, Value first_row = {});
 /// Uniform in [0, 1) of a float type, from random_bits.
-Value random_uniform(Value key, Dims dims, DType dtype);
+Value random_uniform(Value key, Dims dims, DType dtype, Value first_row = {});
 }  // namespace ops
 }  // namespace tessera
