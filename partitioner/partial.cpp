@@ -5,6 +5,7 @@
 
 #include "leaves.h"
 #include "tessera/base/text.h"
+#include "tessera/ops/control_flow.h"
 
 namespace tessera {
 namespace {
@@ -55,7 +56,12 @@ PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& op
     at(out.operand_is_partial, partial.front()) = true;
     return out;
   }
-  const bool worth_it = partial.size() > 1 || result_defers;
+  // Deferring one reduction pays only where the others are whole over its axes: making a tiled operand partial gathers it.
+  const bool others_whole = std::none_of(operands.begin(), operands.end(), [&](const Sharding& operand) {
+    return std::any_of(out.axes.begin(), out.axes.end(),
+                       [&](const AxisRef& axis) { return overlaps_any(operand.without_partial().used_axes(), axis); });
+  });
+  const bool worth_it = partial.size() > 1 || (result_defers && others_whole);
   if (!worth_it) return {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
   for (int i = 0; i < isize(operands); ++i) {
     const auto linearity = linearity_of(view, i);

@@ -1,72 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command as a user meets it: outputs, messages and exit codes of the program itself. TESSERA_UPDATE_GOLDEN=1 rewrites the
 // golden files.
-#include <fmt/core.h>
-#include <gtest/gtest.h>
-#include <sys/wait.h>
+#include "tools/command_fixture.h"
 
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-
+namespace tessera::command_tests {
 namespace {
-
-namespace fs = std::filesystem;
-
-std::string content(const fs::path& path) {
-  std::ifstream file(path);
-  std::ostringstream out;
-  out << file.rdbuf();
-  return out.str();
-}
-
-struct Outcome {
-  int code = -1;
-  std::string out;
-  std::string error;
-};
-
-class TesseraCommand : public testing::Test {
- protected:
-  void SetUp() override {
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::temp_directory_path() / fmt::format("tessera_command_{}_{}", info->name(), ::getpid());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  [[nodiscard]] std::string file(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ / name) << text;
-    return (folder_ / name).string();
-  }
-  [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
-
-  // mpirun as root and on one core, also without ctest.
-  static void allow_mpirun() {
-    for (const char* name :
-         {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
-      ::setenv(name, "1", 0);
-  }
-
-  // Runs in the folder of the test data, so that messages name files without folders.
-  [[nodiscard]] Outcome run(const std::string& arguments, const std::string& before = "") const {
-    const auto line = fmt::format("cd '{}' && {} '{}' {} >'{}' 2>'{}'", TESSERA_DATA, before, TESSERA_COMMAND,
-                                  arguments, path("out"), path("error"));
-    const int status = std::system(line.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, content(path("out")), content(path("error"))};
-  }
-
-  static void expect_golden(const std::string& name, const std::string& text) {
-    const fs::path golden = fs::path(TESSERA_DATA) / name;
-    if (std::getenv("TESSERA_UPDATE_GOLDEN") != nullptr) std::ofstream(golden) << text;
-    EXPECT_EQ(text, content(golden)) << "set TESSERA_UPDATE_GOLDEN=1 to accept";
-  }
-
- private:
-  fs::path folder_;
-};
 
 constexpr const char* kMegatron =
     "mlp.hlo --mesh data=2,model=3 --annotate x=data,- --annotate w=-,model --annotate v=model,- ";
@@ -162,11 +100,72 @@ TEST_F(TesseraCommand, StatsCountsWhatOneDeviceReceives) {
 
 TEST_F(TesseraCommand, CheckPassesOnBothEngines) {
   for (const std::string engine : {"reference", "runtime"}) {
-    const auto out = run(std::string("check ") + kMegatron + "--engine " + engine + " --json " + path("c.json"));
+    const auto out = run(fmt::format("check {}--engine {} --json {}", kMegatron, engine, path("c.json")));
     EXPECT_EQ(out.code, 0) << engine << out.out << out.error;
     EXPECT_TRUE(out.out.starts_with("passed: ")) << out.out;
     EXPECT_NE(content(path("c.json")).find("\"passed\": true"), std::string::npos);
   }
+}
+
+TEST_F(TesseraCommand, CheckSaysWhichLoopsTheTripLimitStopped) {
+  const auto loop = file("loop.hlo", R"(HloModule m, num_partitions=2
+%more (s: (s32[], f32[6])) -> pred[] {
+  %s = (s32[], f32[6]) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %limit = s32[] constant(20)
+  ROOT %go = pred[] compare(%i, %limit), direction=LT
+}
+%round (s: (s32[], f32[6])) -> (s32[], f32[6]) {
+  %s = (s32[], f32[6]) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %x = f32[6] get-tuple-element(%s), index=1
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %y = f32[6] sine(%x)
+  ROOT %out = (s32[], f32[6]) tuple(%next, %y)
+}
+ENTRY %main (x: f32[6]) -> (s32[], f32[6]) {
+  %x = f32[6] parameter(0), sharding={devices=[2]<=[2]}
+  %zero = s32[] constant(0)
+  %init = (s32[], f32[6]) tuple(%zero, %x)
+  ROOT %end = (s32[], f32[6]) while(%init), condition=%more, body=%round
+})");
+  const auto whole = run("check " + loop);
+  EXPECT_EQ(whole.code, 0) << whole.error;
+  EXPECT_EQ(whole.out.find("trip limit"), std::string::npos) << whole.out;
+  const auto stopped = run("check " + loop + " --trip-limit 7 --json " + path("c.json"));
+  EXPECT_EQ(stopped.code, 0) << stopped.error;
+  EXPECT_NE(
+      stopped.out.find("stopped after 7 rounds, the trip limit, and compared there: while %end, global program\n"),
+      std::string::npos)
+      << stopped.out;
+  EXPECT_NE(stopped.out.find(", partitioned program\n"), std::string::npos) << stopped.out;
+  EXPECT_NE(content(path("c.json")).find("\"trip_limit\": 7"), std::string::npos);
+  EXPECT_NE(content(path("c.json")).find("\"while %end, global program\""), std::string::npos);
+  const auto runtime = run("check " + loop + " --trip-limit 7 --engine runtime");
+  EXPECT_EQ(runtime.code, 1);
+  EXPECT_EQ(runtime.error, "tessera check: while %end: still running after 7 rounds, the trip limit\n");
+}
+
+TEST_F(TesseraCommand, CheckRunsAnUnknownCustomCallAlikeOnBothEngines) {
+  const auto call = file("call.hlo", R"(HloModule m, num_partitions=2
+ENTRY %main (x: f32[6]) -> f32[6] {
+  %x = f32[6] parameter(0), sharding={devices=[2]<=[2]}
+  ROOT %y = f32[6] custom-call(%x), custom_call_target="mystery"
+})");
+  for (const std::string engine : {"reference", "runtime"}) {
+    const auto out = run(fmt::format("check {} --engine {}", call, engine));
+    EXPECT_EQ(out.code, 0) << engine << ": " << out.out << out.error;
+  }
+}
+
+TEST_F(TesseraCommand, UnknownVariablesOfTheEnvironmentAreWarnedOf) {
+  const std::string warning =
+      "warning: unknown environment variable TESSERA_DUMPDIR; did you mean \"TESSERA_DUMP_DIR\"?\n";
+  EXPECT_EQ(run("print mlp.hlo", "env TESSERA_DUMPDIR=x").error, warning);
+  allow_mpirun();
+  EXPECT_EQ(run("run sum.hlo --mesh data=2", fmt::format("env TESSERA_DUMPDIR=x {} -n 2", TESSERA_MPIEXEC)).error,
+            warning);
 }
 
 TEST_F(TesseraCommand, RunGivesTheSameResultsOnOneRankAndOnTwo) {
@@ -183,3 +182,4 @@ TEST_F(TesseraCommand, RunGivesTheSameResultsOnOneRankAndOnTwo) {
 }
 
 }  // namespace
+}  // namespace tessera::command_tests

@@ -67,6 +67,20 @@ TEST_P(MegatronMlp, ForwardAndBackwardHoldOneAllReduceEach) {
   EXPECT_EQ(collectives(), (Names{"all-reduce model", "all-reduce model"}));
 }
 
+// The sequence-parallel form: rows sharded outside, so the all-reduce splits into what surrounds the two products.
+TEST_P(MegatronMlp, WithShardedRowsForwardGathersOnceAndScattersOnce) {
+  const FreshRank rank;
+  plan_for_devices(GetParam());
+  const Mesh mesh({{"model", GetParam()}});
+  set_default_mesh(mesh);
+  const Mlp mlp(mesh);
+  const Tensor x = input({kRows, kWidth});
+  mark_sharding(x, mesh, {"model", {}});
+  const Tensor y = mlp(x);
+  mark_sharding(y, mesh, {"model", {}});
+  EXPECT_EQ(collectives(), (Names{"all-gather model", "reduce-scatter model"}));
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, MegatronMlp, ::testing::Values(2, 3, 4));
 
 }  // namespace
