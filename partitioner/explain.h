@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each collective of a partitioned program costs and why it is there, read from the attributes its copy left on it.
+// What each collective of a partitioned program costs; why it is there is read from the attributes its copy left on it.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,6 @@
 #include "tessera/partitioner/partition.h"
 
 namespace tessera {
-
-std::vector<CollectiveNote> collective_notes(const Program& program);
 
 /// Bytes one device receives when it runs a collective once (design.md, `stats`).
 std::int64_t collective_bytes(const Computation& computation, const Instruction& instruction, std::int64_t partitions);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "explain.h"
 #include "insert_reshards.h"
 #include "localize.h"
 #include "propagate.h"

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <thread>
 
+#include "tessera/base/log.h"
 #include "tessera/base/text.h"
 
 namespace tessera::collectives {
@@ -101,8 +101,8 @@ void Cluster::wait(Lock& lock, Meeting& place, int rank, std::uint64_t generatio
   };
   while (!place.changed.wait_for(lock, interval, released)) {
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begin).count();
-    std::fprintf(stderr, "%s\n",
-                 waiting_message(rank, static_cast<int>(seconds), at(ranks_, rank).text, absent(place)).c_str());
+    log_line(LogLevel::kWarning,
+             waiting_message(rank, static_cast<int>(seconds), at(ranks_, rank).text, absent(place)));
   }
 }
 

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 
 #include "hierarchical.h"
 #include "mpi/mpi_group.h"
 #include "shared_memory/patience.h"
 #include "shared_memory/shared_group.h"
+#include "tessera/base/log.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
 
@@ -97,8 +97,8 @@ void MpiFabric::open_node(const std::vector<Introduction>& all) {
   if (locations_.shares_memory) return;
   node_->forget_peers();
   if (world_rank == 0)
-    std::fprintf(stderr, "no shared memory between the ranks of a node (rank %d: %s); all payload goes through MPI\n",
-                 static_cast<int>(refused - reasons.begin()), refused->data());
+    log_warning("no shared memory between the ranks of a node (rank {}: {}); all payload goes through MPI",
+                refused - reasons.begin(), refused->data());
 }
 
 void MpiFabric::meet_at_end() {

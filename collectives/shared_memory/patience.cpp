@@ -4,9 +4,9 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <thread>
 
+#include "tessera/base/log.h"
 #include "tessera/base/text.h"
 
 namespace tessera::collectives {
@@ -81,7 +81,7 @@ void Patience::report(Clock::duration waited, const std::vector<int>& absent) co
     const auto activity = Node::activity(*peer.page);
     if (!activity.empty()) message += fmt::format("  rank {} waits in {}\n", peer.world_rank, activity);
   }
-  std::fputs(message.c_str(), stderr);
+  log_line(LogLevel::kWarning, message);
 }
 
 }  // namespace tessera::collectives

@@ -57,6 +57,20 @@ int open_to_read(const std::string& path, int& descriptor) {
   return is_folder ? EISDIR : 0;
 }
 
+// Opens the file with `flags`, makes it where there is none, and writes; an error number, or 0.
+int put_content(const std::string& path, int flags, std::string_view content) {
+  flags |= O_WRONLY | O_CREAT | O_CLOEXEC;
+  const File file(open(path.c_str(), flags, 0666));  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  if (file.get() < 0) return errno;
+  while (!content.empty()) {
+    const ssize_t put = write(file.get(), content.data(), content.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return errno;
+    content.remove_prefix(static_cast<std::size_t>(put));
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::string why_unreadable(const std::string& path) {
@@ -88,27 +102,23 @@ std::string read_file(const std::string& path) {
 }
 
 void write_file(const std::string& path, std::string_view content) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+    // A device or a pipe takes the bytes; a file in its place would be no device any more.
+    if (const int error = put_content(path, 0, content); error != 0) fail_io("write", path, error);
+    return;
+  }
   const std::string temporary = fmt::format("{}.tmp{}.{}", path, getpid(), RankContext::current().rank());
-  {
-    constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
-    const File file(open(temporary.c_str(), kFlags, 0666));  // NOLINT(cppcoreguidelines-pro-type-vararg)
-    if (file.get() < 0) fail_io("write", path, errno);
-    while (!content.empty()) {
-      const ssize_t put = write(file.get(), content.data(), content.size());
-      if (put < 0 && errno == EINTR) continue;
-      if (put < 0) {
-        const int error = errno;
-        unlink(temporary.c_str());
-        fail_io("write", path, error);
-      }
-      content.remove_prefix(static_cast<std::size_t>(put));
-    }
-  }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    unlink(temporary.c_str());
-    fail_io("write", path, error);
-  }
+  int error = put_content(temporary, O_TRUNC, content);
+  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0) return;
+  unlink(temporary.c_str());
+  fail_io("write", path, error);
+}
+
+void append_file(const std::string& path, std::string_view content) {
+  const int error = put_content(path, O_APPEND, content);
+  if (error != 0) fail_io("write", path, error);
 }
 
 void make_folder(const std::string& path) {

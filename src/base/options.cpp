@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/base/options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <optional>
 
 #include "tessera/base/error.h"
+#include "tessera/base/log.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 
@@ -27,15 +30,17 @@ constexpr OptionRow kTable[] = {
     {"TESSERA_SHARED_MEMORY", kFlag, "1", "0 sends what ranks of a node exchange through MPI"},
     {"TESSERA_FUSE", kFlag, "1", "0 runs every elementwise op by itself"},
     {"TESSERA_ISA", kText, "", "generic, avx2 or avx512: the kernels to use, instead of the best the processor has"},
-    {"TESSERA_CACHE_DIR", kText, "", "a folder for compiled programs that outlive the process"},
+    {"TESSERA_CACHE_DIR", kText, "",
+     "a folder for partitioned programs, which later runs read instead of partitioning"},
     {"TESSERA_DATA", kText, "", "a folder of data sets, looked into after the cache folder"},
-    {"TESSERA_LOG_LEVEL", kText, "info", "debug, info, warning or error"},
+    {"TESSERA_LOG_LEVEL", kChoice, "info", "the least important lines on standard error", "debug,info,warning,error"},
     {"PT_XLA_DEBUG", kFlag, "0", "1 = PT_XLA_DEBUG_LEVEL 100"},
-    {"PT_XLA_DEBUG_LEVEL", kInteger, "0", "0 off; 1 advice and compilation analysis; 2 execution analysis too"},
+    {"PT_XLA_DEBUG_LEVEL", kInteger, "0",
+     "0 off; 1 advice and compilation analysis on rank 0; 2 execution analysis too"},
     {"PT_XLA_DEBUG_FILE", kText, "", "a file for the analysis, instead of standard error"},
     {"XLA_METRICS_SAMPLES", kInteger, "1024", "samples kept per metric"},
     {"XLA_METRICS_PERCENTILES", kText, "0.01:0.05:0.1:0.2:0.5:0.8:0.9:0.95:0.99", "the percentiles reported"},
-    {"XLA_METRICS_FILE", kText, "", "a file to which each step's metrics report is added"},
+    {"XLA_METRICS_FILE", kText, "", "a file to which each step's metrics report is added; rank r > 0 writes FILE.r"},
 };
 constexpr std::size_t kRows = std::size(kTable);
 
@@ -54,12 +59,22 @@ bool is_integer_text(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+// The place of `value` among the choices of a row; nothing when it is none.
+std::optional<std::size_t> choice_of(const OptionRow& row, std::string_view value) {
+  const std::vector<std::string> known = split(row.choices, ',');
+  const auto found = std::find(known.begin(), known.end(), value);
+  if (found == known.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - known.begin());
+}
+
 bool is_flag_text(std::string_view text) { return text == "0" || text == "1" || text == "true" || text == "false"; }
 
 void check(const OptionRow& row, std::string_view value) {
   if (row.type == kInteger)
     require(is_integer_text(value), "{}={}: must be an integer ({})", row.name, value, row.meaning);
   if (row.type == kFlag) require(is_flag_text(value), "{}={}: must be 0 or 1 ({})", row.name, value, row.meaning);
+  if (row.type == kChoice && !choice_of(row, value))
+    fail("{}={}: unknown value{}", row.name, value, suggest_name(value, split(row.choices, ',')));
 }
 
 }  // namespace
@@ -95,7 +110,17 @@ bool Options::flag(std::string_view name) const {
   return values_[row] == "1" || values_[row] == "true";
 }
 
-std::vector<std::string> Options::list(std::string_view name) const { return split(text(name), ','); }
+std::size_t Options::choice(std::string_view name) const {
+  const std::size_t row = row_of(name);
+  ensure(kTable[row].type == kChoice, "option {} is not a choice", name);
+  return *choice_of(kTable[row], values_[row]);
+}
+
+std::vector<std::string> Options::list(std::string_view name) const {
+  std::vector<std::string> parts = split(text(name), ',');
+  for (std::string& part : parts) part = std::string(trim(part));
+  return parts;
+}
 
 std::string Options::str() const {
   std::vector<std::string> parts;
@@ -111,19 +136,39 @@ const std::vector<OptionRow>& Options::table() {
 
 Options& options() { return RankContext::current().get<Options>(); }
 
+namespace {
+
+// Who sets these expects something of them.
+constexpr std::string_view kOurs[] = {"TESSERA_", "PT_XLA_", "XLA_METRICS_"};
+constexpr std::string_view kOfXrt[] = {"TPU_IP_ADDRESS", "XRT_TPU_CONFIG"};
+
+// What is to be said of a variable; "" when nothing.
+std::string complaint(std::string_view name, const std::vector<std::string>& known) {
+  if (std::find(std::begin(kOfXrt), std::end(kOfXrt), name) != std::end(kOfXrt))
+    return fmt::format("{} is ignored: it belongs to the XRT runtime; here addresses come from MPI", name);
+  const bool is_ours =
+      std::any_of(std::begin(kOurs), std::end(kOurs), [&](auto start) { return name.starts_with(start); });
+  if (!is_ours || std::find(known.begin(), known.end(), name) != known.end()) return "";
+  return fmt::format("unknown environment variable {}{}", name, suggest_name(name, known));
+}
+
+}  // namespace
+
 std::vector<std::string> unknown_variables() {
   std::vector<std::string> known;
   for (const OptionRow& row : kTable) known.emplace_back(row.name);
   std::vector<std::string> lines;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
-    const std::string_view name = text.substr(0, text.find('='));
-    if (!name.starts_with("TESSERA_")) continue;
-    bool is_known = false;
-    for (const auto& row : known) is_known = is_known || row == name;
-    if (!is_known) lines.push_back(fmt::format("unknown environment variable {}{}", name, suggest_name(name, known)));
+    std::string line = complaint(text.substr(0, text.find('=')), known);
+    if (!line.empty()) lines.push_back(std::move(line));
   }
   return lines;
+}
+
+void warn_of_unknown_variables() {
+  if (RankContext::current().rank() != 0) return;
+  for (const std::string& line : unknown_variables()) log_warning("{}", line);
 }
 
 std::int64_t debug_level() { return options().flag("PT_XLA_DEBUG") ? 100 : options().integer("PT_XLA_DEBUG_LEVEL"); }

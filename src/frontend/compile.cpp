@@ -2,7 +2,9 @@
 // One rank partitions and ships the per-device program to the others as text.
 #include <exception>
 
+#include "debug_report.h"
 #include "execute.h"
+#include "program_cache.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/runtime/metrics.h"
@@ -27,15 +29,23 @@ Parcel broadcast(ProcessGroup& world, Parcel mine) {
   return mine;
 }
 
-Program partition_for_all(const Program& program, std::vector<CollectiveNote>& notes) {
+// The per-device program as text: from disk, or made now. Only the partitioning rank calls it.
+std::string partitioned_text(const Program& program) {
+  const std::size_t key = partition_key(program);
+  if (std::optional<std::string> kept = load_partitioned(key)) return std::move(*kept);
+  std::string text = print_program(partition(program).program);
+  store_partitioned(key, text);
+  return text;
+}
+
+Program partition_for_all(const Program& program) {
+  const TimedScope timed("PartitionTime");
   ProcessGroup& world = *session().world;
   Parcel parcel;
   std::exception_ptr error;
   if (world.rank() == kPartitioner) {
     try {
-      Partitioned parts = partition(program);
-      notes = std::move(parts.notes);
-      parcel.text = print_program(parts.program);
+      parcel.text = partitioned_text(program);
     } catch (const std::exception& caught) {
       error = std::current_exception();
       parcel = {caught.what(), true};
@@ -51,11 +61,13 @@ Program partition_for_all(const Program& program, std::vector<CollectiveNote>& n
 }  // namespace
 
 Session::Compiled compile_once(const Program& program, const RunReason& reason) {
-  const TimedScope timed("CompileTime");
   Session& state = session();
   ++state.counters.compilations;
   CompiledProgram made{reason.text, program, {}, {}};
-  if (program.num_partitions > 1) made.program = partition_for_all(program, made.notes);
+  if (program.num_partitions > 1) {
+    made.program = partition_for_all(program);
+    made.notes = collective_notes(made.program);
+  }
   Session::Compiled out;
   const Computation& entry = program.entry_computation();
   out.results = *entry[entry.root].sharding;
@@ -63,6 +75,7 @@ Session::Compiled compile_once(const Program& program, const RunReason& reason) 
   options.name = reason.text;
   out.executable = compile(made.program, *state.world, options);
   made.memory = out.executable->memory();
+  report_compilation(program, made);
   state.programs.push_back(std::move(made));
   return out;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "debug_report.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/ops/op_table.h"
@@ -72,6 +73,7 @@ RunResult run_cut(Cut cut, const RunReason& reason) {
     metrics().count("CachedCompile");
   }
   ++state.counters.executions;
+  report_execution(cut.program, reason);
   state.world->label({sequence, reason.text});
   RunResult result;
   result.shardings = found->second.results;

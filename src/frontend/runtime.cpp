@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/frontend/runtime.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <vector>
 
+#include "debug_report.h"
 #include "execute.h"
+#include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/collectives/world.h"
@@ -22,15 +25,17 @@ void join_world(ProcessGroup& world) {
 namespace {
 
 void join_communicator(const Communicator& communicator) {
+  warn_of_unknown_variables();
   Session& state = session();
   state.world = communicator.shared_group();
-  constexpr int kThreadsPerRank = 1;
+  const auto threads = std::max<std::int64_t>(1, options().integer("TESSERA_NUM_THREADS"));
   state.job = {communicator.size(), communicator.node_count(), false, communicator.host_names(),
-               communicator.crowding_note(kThreadsPerRank)};
+               communicator.crowding_note(static_cast<int>(threads))};
 }
 
-// Lets go of everything that holds the world's groups, before the world ends.
+// Says the last of it, and lets go of everything that holds the world's groups, before the world ends.
 void leave_world() {
+  report_end();
   RankContext::current().set(std::make_shared<Trace>());
   RankContext::current().set(std::make_shared<Session>());
   clear_compile_cache();
@@ -83,9 +88,11 @@ int run_virtually(int count, const std::vector<char*>& arguments, const std::fun
   run_virtual_ranks(count, [&](ProcessGroup& world) {
     join_world(world);
     session().job.is_virtual = true;
+    warn_of_unknown_variables();
     std::vector<char*> own = arguments;
     own.push_back(nullptr);
     at(results, world.rank()) = body(static_cast<int>(arguments.size()), own.data());
+    report_end();
   });
   for (const int result : results)
     if (result != 0) return result;

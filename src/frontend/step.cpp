@@ -2,6 +2,7 @@
 // mark_step, reading of values, backward: what ends or extends the trace.
 #include <algorithm>
 
+#include "debug_report.h"
 #include "execute.h"
 #include "tessera/autodiff/gradients.h"
 #include "tessera/ops/control_flow.h"
@@ -58,6 +59,7 @@ void mark_step(std::source_location where) {
     }
   }
   current.clear(true);
+  report_step();
 }
 
 StepPlan plan_step() {

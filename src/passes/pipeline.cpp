@@ -2,28 +2,33 @@
 #include "tessera/passes/pipeline.h"
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "tessera/base/error.h"
-#include "tessera/base/text.h"
+#include "tessera/base/files.h"
+#include "tessera/base/options.h"
 #include "tessera/ir/text.h"
 
 namespace tessera {
 namespace {
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
+// `step.1a2b3c4d`: the program's name as far as a folder can have it, and enough of its hash to tell it from others of the name.
+std::string folder_of(const Program& program) {
+  std::string name = program.name;
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '_' && c != '-') c = '_';
+  constexpr std::size_t kMostOfAName = 100;
+  name.resize(std::min(name.size(), kMostOfAName));
+  return fmt::format("{}.{:08x}", name, program.hash() & 0xFFFFFFFFU);
 }
 
 }  // namespace
 
 Pipeline::Pipeline(std::string name, PipelineOptions options) : name_(std::move(name)), options_(std::move(options)) {
-  for (const auto& pass : split(environment("TESSERA_SKIP_PASSES"), ',')) options_.skip.emplace_back(trim(pass));
-  if (options_.dump_directory.empty()) options_.dump_directory = environment("TESSERA_DUMP_DIR");
+  for (auto& pass : tessera::options().list("TESSERA_SKIP_PASSES")) options_.skip.push_back(std::move(pass));
+  if (options_.dump_directory.empty()) options_.dump_directory = tessera::options().text("TESSERA_DUMP_DIR");
 }
 
 Pipeline& Pipeline::add(std::string name, Pass pass) {
@@ -32,10 +37,18 @@ Pipeline& Pipeline::add(std::string name, Pass pass) {
 }
 
 Program Pipeline::run(const Program& program) {
+  check_skipped();
   seconds_.clear();
   Program now = program;
   int number = 0;
-  if (!options_.dump_directory.empty()) write(number, "input", now);
+  const bool dumps = !options_.dump_directory.empty();
+  const std::string folder =
+      dumps ? (std::filesystem::path(options_.dump_directory) / folder_of(program) / name_).string() : "";
+  const auto dump = [&](const std::string& pass) {
+    write_file(fmt::format("{}/{:02}-{}.hlo", folder, number, pass), print_program(now));
+  };
+  if (dumps) make_folder(folder);
+  if (dumps) dump("input");
   for (const auto& [name, pass] : passes_) {
     ++number;
     if (std::find(options_.skip.begin(), options_.skip.end(), name) != options_.skip.end()) continue;
@@ -43,23 +56,20 @@ Program Pipeline::run(const Program& program) {
     Program next = pass(now);
     seconds_.emplace_back(name, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     verify(next, fmt::format("invalid program after pass '{}'", name));
-    const bool changed = !options_.dump_directory.empty() && next.hash() != now.hash();
+    const bool changed = dumps && next.hash() != now.hash();
     now = std::move(next);
-    if (changed) write(number, name, now);
+    if (changed) dump(name);
     if (options_.dump) options_.dump(name, now);
   }
   return now;
 }
 
-void Pipeline::write(int number, const std::string& pass, const Program& program) const {
-  const std::filesystem::path directory = std::filesystem::path(options_.dump_directory) / name_;
-  std::error_code code;
-  std::filesystem::create_directories(directory, code);
-  const auto path = directory / fmt::format("{:02}-{}.hlo", number, pass);
-  std::ofstream file(path);
-  file << print_program(program);
-  require(file.good(), "cannot write the dump {} ({})", path.string(),
-          code ? code.message() : "is TESSERA_DUMP_DIR writable?");
+void Pipeline::check_skipped() const {
+  std::vector<std::string> known;
+  for (const auto& [name, pass] : passes_) known.push_back(name);
+  for (const std::string& name : options_.skip)
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      fail("there is no pass \"{}\" to leave out of '{}'{}", name, name_, suggest_name(name, known));
 }
 
 }  // namespace tessera

@@ -95,20 +95,43 @@ TimedScope::~TimedScope() {
                        static_cast<double>(std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count()));
 }
 
+namespace {
+
+constexpr std::string_view kProfiler = "pt-xla-profiler";  // as the lines begin that scripts look for
+constexpr std::int64_t kFirstSteps = 10;                   // compiling then is no news
+
+void advise_on_counts(std::vector<std::string>& lines, const Metrics& all, std::int64_t steps) {
+  if (steps <= kFirstSteps) return;
+  for (const std::string_view name : {"CompileTime", "TransferFromDeviceTime"}) {
+    const auto data = all.metric_data(name);
+    if (data && 2 * data->total_samples > steps)
+      lines.push_back(
+          fmt::format("{}: {} too frequent: {} counts during {} steps", kProfiler, name, data->total_samples, steps));
+  }
+}
+
+void advise_on_times(std::vector<std::string>& lines, const Metrics& all) {
+  constexpr std::pair<std::string_view, double> kLongestNanoseconds[] = {{"CompileTime", 300e9}, {"ExecuteTime", 30e9}};
+  for (const auto& [name, most] : kLongestNanoseconds) {
+    const auto data = all.metric_data(name);
+    if (!data) continue;
+    double longest = 0;
+    for (const MetricSample& sample : data->samples) longest = std::max(longest, sample.value);
+    if (longest > most)
+      lines.push_back(fmt::format("{}: {} too slow: longest instance took {}", kProfiler, name, format_time(longest)));
+  }
+}
+
+}  // namespace
+
 std::vector<std::string> performance_advice(const Metrics& all, std::int64_t steps) {
   std::vector<std::string> lines;
-  constexpr std::int64_t kFirstSteps = 10;  // compiling then is no news
-  if (steps > kFirstSteps)
-    for (const std::string_view name : {"CompileTime", "TransferFromDeviceTime"}) {
-      const auto data = all.metric_data(name);
-      if (data && 2 * data->total_samples > steps)
-        lines.push_back(fmt::format("pt-xla-profiler: {} too frequent: {} counts during {} steps", name,
-                                    data->total_samples, steps));
-    }
+  advise_on_counts(lines, all, steps);
+  advise_on_times(lines, all);
   for (const std::string& name : all.executed_fallback_ops())
-    lines.push_back(fmt::format(
-        "pt-xla-profiler: Op(s) not lowered: {}, please open a GitHub issue with the above op lowering requests.",
-        name.substr(name.rfind(':') + 1)));
+    lines.push_back(
+        fmt::format("{}: Op(s) not lowered: {}, please open a GitHub issue with the above op lowering requests.",
+                    kProfiler, name.substr(name.rfind(':') + 1)));
   return lines;
 }
 

@@ -12,7 +12,7 @@ work=${KEEP:-$(mktemp -d)}
 [ -n "${KEEP:-}" ] || trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/dumps" "$work/text"
 
-# dump NAME COMMAND…: the program that the example partitions last, and what every pass makes of it.
+# dump NAME COMMAND…: the programs that the example partitions, and what every pass makes of them.
 dump() {
   local name=$1
   shift
@@ -25,13 +25,19 @@ for mesh in data=2,model=2 data=2,model=3; do
   dump "run_clm-$mesh" "$bin/run_clm" --config_name examples/configs/gpt2_char.json --block_size 64 --global_batch_size 12 \
     --mesh $mesh --fsdp full_shard --tensor_parallel model --dry_run true
 done
-for file in "$work"/dumps/*/partition/*.hlo; do
-  example=$(basename "$(dirname "$(dirname "$file")")")
+# dumps/EXAMPLE/PROGRAM.HASH/partition/NN-PASS.hlo -> EXAMPLE-PROGRAM.HASH
+example_of() {
+  local path=${1#"$work"/dumps/}
+  path=${path%/partition/*}
+  echo "${path//\//-}"
+}
+for file in "$work"/dumps/*/*/partition/*.hlo; do
+  example=$(example_of "$file")
   "$bin/tessera" print "$file" --for-xla -o "$work/text/$example-$(basename "$file")"
 done
 
-for file in "$work"/dumps/*/partition/00-input.hlo; do
-  example=$(basename "$(dirname "$(dirname "$file")")")
+for file in "$work"/dumps/*/*/partition/00-input.hlo; do
+  example=$(example_of "$file")
   "$bin/tessera" partition "$file" --for-xla -o "$work/text/$example-per-device.hlo"
 done
 # module FILE [flags of partition…]

@@ -3,11 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 
+#include "support/temporary_folder.h"
+#include "tessera/base/options.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/passes/passes.h"
@@ -71,18 +71,57 @@ TEST(Pipeline, LeavesOutWhatItIsToldToSkip) {
   EXPECT_EQ(error_of(pipeline), "no error");
 }
 
+TEST(Pipeline, RefusesToLeaveOutAPassThatDoesNotExist) {
+  Pipeline pipeline("test", {.skip = {"simplfy"}});
+  pipeline.add("simplify", simplify);
+  EXPECT_EQ(error_of(pipeline), "there is no pass \"simplfy\" to leave out of 'test'; did you mean \"simplify\"?");
+}
+
+// The files below a folder, by their paths within it.
+std::vector<std::string> files_below(const std::filesystem::path& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) files.push_back(entry.path().lexically_relative(folder).string());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 TEST(Pipeline, WritesNumberedDumpsOnlyWhereAPassChangedSomething) {
-  const auto directory =
-      std::filesystem::temp_directory_path() / fmt::format("tessera_passes_{}", static_cast<int>(::getpid()));
-  Pipeline pipeline("test", {.dump_directory = directory.string()});
+  const testing::TemporaryFolder folder;
+  Pipeline pipeline("test", {.dump_directory = folder.file("dump")});
   pipeline.add("nothing", [](const Program& p) { return p; }).add("simplify", simplify);
   pipeline.run(program());
-  std::vector<std::string> files;
-  for (const auto& file : std::filesystem::directory_iterator(directory / "test"))
-    files.push_back(file.path().filename().string());
-  std::sort(files.begin(), files.end());
-  EXPECT_EQ(files, (std::vector<std::string>{"00-input.hlo", "02-simplify.hlo"}));
-  std::filesystem::remove_all(directory);
+  const std::string of_program = fmt::format("m.{:08x}/test/", program().hash() & 0xFFFFFFFFU);
+  EXPECT_EQ(files_below(folder.file("dump")),
+            (std::vector<std::string>{of_program + "00-input.hlo", of_program + "02-simplify.hlo"}));
+}
+
+TEST(Pipeline, ProgramsOfOneNameDoNotDumpOverEachOther) {
+  const testing::TemporaryFolder folder;
+  options().set("TESSERA_DUMP_DIR", folder.file("dump"));
+  Pipeline pipeline("test");
+  options().set("TESSERA_DUMP_DIR", "");
+  pipeline.add("dead", remove_dead_code);
+  const Program first = program();
+  const Program second = remove_dead_code(first);
+  pipeline.run(first);
+  pipeline.run(second);
+  pipeline.run(first);
+  const auto files = files_below(folder.file("dump"));
+  ASSERT_EQ(files.size(), 3U);  // the second has no dead code
+  for (const Program& one : {first, second}) {
+    const std::string path = fmt::format("dump/m.{:08x}/test/00-input.hlo", one.hash() & 0xFFFFFFFFU);
+    EXPECT_EQ(read_file(folder.file(path)), print_program(one));
+  }
+}
+
+TEST(Pipeline, AFolderHasANameAlsoWhereTheProgramsNameIsNone) {
+  const testing::TemporaryFolder folder;
+  Program odd = program();
+  odd.name = "../a/b c";
+  Pipeline("test", {.dump_directory = folder.file("dump")}).run(odd);
+  EXPECT_EQ(files_below(folder.file("dump")),
+            std::vector<std::string>{fmt::format("___a_b_c.{:08x}/test/00-input.hlo", odd.hash() & 0xFFFFFFFFU)});
 }
 
 }  // namespace

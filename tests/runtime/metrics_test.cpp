@@ -76,5 +76,21 @@ TEST(Metrics, AdviceNamesWhatHappensTooOften) {
   EXPECT_TRUE(performance_advice(all, 50).empty());
 }
 
+TEST(Metrics, AdviceNamesWhatTakesTooLongAndWhatReferenceEvaluationRan) {
+  Metrics all;
+  all.add_sample("CompileTime", MetricUnit::kTime, 300e9);
+  all.add_sample("ExecuteTime", MetricUnit::kTime, 30e9);
+  EXPECT_TRUE(performance_advice(all, 1).empty());
+  all.add_sample("CompileTime", MetricUnit::kTime, 301e9);
+  all.add_sample("ExecuteTime", MetricUnit::kTime, 31e9);
+  all.count("fallback::sort");
+  EXPECT_EQ(
+      performance_advice(all, 1),
+      (std::vector<std::string>{"pt-xla-profiler: CompileTime too slow: longest instance took 05m01s000ms000.000us",
+                                "pt-xla-profiler: ExecuteTime too slow: longest instance took 31s000ms000.000us",
+                                "pt-xla-profiler: Op(s) not lowered: sort, please open a GitHub issue with the above "
+                                "op lowering requests."}));
+}
+
 }  // namespace
 }  // namespace tessera

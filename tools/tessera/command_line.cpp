@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "tessera/base/options.h"
 #include "tessera/base/text.h"
 
 namespace tessera::command {
@@ -131,7 +132,9 @@ int run_command(const std::vector<std::string>& words) {
       std::fputs(verb.help().c_str(), stdout);
       return kGood;
     }
-    return verb.run(verb.read(rest));
+    const Arguments arguments = verb.read(rest);
+    if (&verb != &kRun) warn_of_unknown_variables();  // run knows only later which rank it is
+    return verb.run(arguments);
   } catch (const UsageError& error) {
     fmt::print(stderr, "{}: {}\ntry `{} --help`\n", prefix, error.what(), prefix);
     return kUsage;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "input.h"
+#include "tessera/base/options.h"
 #include "tessera/base/text.h"
 #include "tessera/collectives/world.h"
 #include "tessera/partitioner/check.h"
@@ -147,6 +148,7 @@ Results run_local(const Program& program, const std::vector<Literal>& arguments,
   return out;
 }
 
+  warn_of_unknown_variables();
 void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
   const Program program = read_program(given, world.size());
   const auto path = given.value("inputs");

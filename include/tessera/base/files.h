@@ -14,9 +14,11 @@ std::string why_unreadable(const std::string& path);
 
 /// All bytes of a file; the error is that of check_readable.
 std::string read_file(const std::string& path);
-/// Writes a temporary file beside `path` and renames it: a reader sees the old content or the new, never half. Error naming rank
-/// and path.
+/// Writes a temporary file beside `path` and renames it: a reader sees the old content or the new, never half. A device or pipe
+/// (/dev/null) is written to as it is. Error naming rank and path.
 void write_file(const std::string& path, std::string_view content);
+/// Adds to the end of a file, which it makes where there is none. Error naming rank and path.
+void append_file(const std::string& path, std::string_view content);
 /// Makes the folder and those above it. Error naming rank and path.
 void make_folder(const std::string& path);
 

@@ -39,6 +39,9 @@ struct Partitioned {
   std::vector<CollectiveNote> notes;
 };
 
+/// The notes of a partitioned program, which its text carries too.
+std::vector<CollectiveNote> collective_notes(const Program& program);
+
 /// Entry parameters and results keep canonical tilings. Errors: a sharding that does not fit, a program already partitioned.
 Partitioned partition(const Program& program, const PartitionOptions& options = {});
 

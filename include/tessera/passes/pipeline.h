@@ -21,7 +21,8 @@ struct PipelineOptions {
   std::vector<std::string> skip{};
   /// Called with the program after each pass.
   std::function<void(const std::string& pass, const Program&)> dump{};
-  /// Where `<pipeline>/NN-pass.hlo` is written, only where a pass changed something; "" = TESSERA_DUMP_DIR, or nowhere.
+  /// Where `<program>.<hash>/<pipeline>/NN-pass.hlo` is written, only where a pass changed something; "" = TESSERA_DUMP_DIR, or
+  /// nowhere. An equal program dumps over itself, another one has a folder of its own.
   std::string dump_directory{};
 };
 
@@ -35,7 +36,7 @@ class Pipeline {
   [[nodiscard]] const std::vector<std::pair<std::string, double>>& seconds() const { return seconds_; }
 
  private:
-  void write(int number, const std::string& pass, const Program& program) const;
+  void check_skipped() const;
   std::string name_;
   PipelineOptions options_;
   std::vector<std::pair<std::string, Pass>> passes_;

@@ -82,7 +82,9 @@ class TimedScope {
   std::chrono::steady_clock::time_point start_;
 };
 
-/// Lines of advice after `steps` steps, as `pt-xla-profiler: CompileTime too frequent: 21 counts during 11 steps`.
+/// Lines of advice after `steps` steps, as `pt-xla-profiler: CompileTime too frequent: 21 counts during 11 steps`: more than one
+/// compilation or reading of a value in two steps, after ten steps; a compilation of 300 s, an execution of 30 s; ops that
+/// reference evaluation ran.
 std::vector<std::string> performance_advice(const Metrics& metrics, std::int64_t steps);
 
 }  // namespace tessera

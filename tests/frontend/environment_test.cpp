@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the environment asks for happens: advice, analyses, metrics files, the cache of partitioned programs, log levels.
+#include <gtest/gtest.h>
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "frontend/on_ranks.h"
+#include "support/temporary_folder.h"
+#include "tessera/base/files.h"
+#include "tessera/base/log.h"
+#include "tessera/base/options.h"
+#include "tessera/frontend/functions.h"
+#include "tessera/frontend/mark_sharding.h"
+#include "tessera/frontend/tensor.h"
+#include "tessera/runtime/metrics.h"
+
+namespace tessera {
+namespace {
+
+using testing::TemporaryFolder;
+
+int count_of(const std::string& text, std::string_view part) {
+  int count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+std::string content_of(const std::string& path) { return std::filesystem::exists(path) ? read_file(path) : ""; }
+
+// One step; `size` gives it another program.
+void run_step(std::int64_t size) {
+  const Tensor x = Tensor::ones(Type::array(DType::kF32, {size}));
+  const Tensor y = x + x;
+  mark_step();
+}
+
+// The lines of standard error while `action` runs.
+template <class F>
+std::string errors_of(F&& action) {
+  ::testing::internal::CaptureStderr();
+  action();
+  return ::testing::internal::GetCapturedStderr();
+}
+
+// ---- advice and analyses ------------------------------------------------------------------------------------------------
+
+TEST(DebugReport, AdviceIsGivenOnceWhenItFirstAppliesAndAnalysesPerCompilation) {
+  const FreshRank rank;
+  const TemporaryFolder folder;
+  options().set("PT_XLA_DEBUG_LEVEL", "1");
+  options().set("PT_XLA_DEBUG_FILE", folder.file("report"));
+  for (int step = 0; step < 10; ++step) run_step(step + 2);
+  std::string text = content_of(folder.file("report"));
+  EXPECT_EQ(count_of(text, "pt-xla-profiler"), 0) << text;
+  EXPECT_EQ(count_of(text, "Compilation Analysis: Compilation Cause\n"), 10) << text;
+  EXPECT_EQ(count_of(text, "Compilation Analysis:   mark_step at environment_test.cpp:"), 10);
+  EXPECT_EQ(count_of(text, "Execution Analysis"), 0);
+  run_step(12);
+  run_step(13);
+  text = content_of(folder.file("report"));
+  EXPECT_EQ(count_of(text, "pt-xla-profiler: CompileTime too frequent: 11 counts during 11 steps\n"), 1) << text;
+  EXPECT_EQ(count_of(text, "pt-xla-profiler: CompileTime too frequent"), 1) << text;
+  run_step(13);  // cached
+  EXPECT_EQ(count_of(content_of(folder.file("report")), "Compilation Analysis: Compilation Cause\n"), 12);
+}
+
+TEST(DebugReport, LevelTwoAnalysesEveryExecution) {
+  const FreshRank rank;
+  const TemporaryFolder folder;
+  options().set("PT_XLA_DEBUG_LEVEL", "2");
+  options().set("PT_XLA_DEBUG_FILE", folder.file("report"));
+  for (int step = 0; step < 3; ++step) run_step(5);
+  const std::string text = content_of(folder.file("report"));
+  EXPECT_EQ(count_of(text, "Execution Analysis: Execution Cause\n"), 3) << text;
+  EXPECT_EQ(count_of(text, "Compilation Analysis:   Number of Graph Outputs: 2\n"), 1) << text;
+}
+
+TEST(DebugReport, NothingIsSaidUnasked) {
+  const FreshRank rank;
+  EXPECT_EQ(errors_of([] {
+              for (int step = 0; step < 12; ++step) run_step(step + 2);
+            }),
+            "");
+}
+
+TEST(DebugReport, TheCountersOfCompilationsAddUpToThatOfExecutions) {
+  const FreshRank rank;
+  for (const std::int64_t size : {2, 3, 2, 2, 5}) run_step(size);
+  EXPECT_EQ(metrics().metric_data("CompileTime")->total_samples, 3);
+  EXPECT_EQ(metrics().counter_value("CachedCompile"), 2);
+  EXPECT_EQ(metrics().metric_data("ExecuteTime")->total_samples, 5);
+}
+
+// What launch() does around a program of `ranks` virtual ranks that takes `steps` steps.
+void launch_steps(int ranks, int steps) {
+  std::string name = "program", flag = fmt::format("--virtual_ranks={}", ranks);
+  char* words[] = {name.data(), flag.data(), nullptr};
+  EXPECT_EQ(launch(2, words,
+                   [&](int, char**) {
+                     for (int step = 0; step < steps; ++step) run_step(step + 2);
+                     return 0;
+                   }),
+            0);
+}
+
+// A variable of the environment for a scope; ranks read it when they start.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+TEST(DebugReport, OnlyRankZeroAdvisesAndAtTheEndWithTheFinalCounts) {
+  const Variable debug("PT_XLA_DEBUG", "1");
+  const std::string text = errors_of([] { launch_steps(2, 13); });
+  EXPECT_EQ(count_of(text, "CompileTime too frequent: 11 counts during 11 steps\n"), 1) << text;
+  EXPECT_EQ(count_of(text, "CompileTime too frequent: 13 counts during 13 steps\n"), 1) << text;
+  EXPECT_EQ(count_of(text, "CompileTime too frequent"), 2) << text;
+}
+
+TEST(DebugReport, EachStepAddsToTheMetricsFileOfItsRank) {
+  const TemporaryFolder folder;
+  const Variable file("XLA_METRICS_FILE", folder.file("metrics"));
+  launch_steps(2, 3);
+  for (const char* name : {"metrics", "metrics.1"}) {
+    const std::string text = content_of(folder.file(name));
+    for (const char* part : {"[MetricsData; step=1]\n", "[MetricsData; step=3]\n", "[MetricsData; end]\n"})
+      EXPECT_EQ(count_of(text, part), 1) << name << ": " << text;
+    EXPECT_EQ(count_of(text, "Counter: MarkStep\n  Value: 3\n"), 2) << name << ": " << text;
+  }
+}
+
+TEST(DebugReport, AMetricsFileThatCannotBeWrittenIsAnError) {
+  const FreshRank rank;
+  options().set("XLA_METRICS_FILE", "/no/such/folder/metrics");
+  EXPECT_EQ(testing::error_of([] { run_step(2); }), "cannot write /no/such/folder/metrics: No such file or directory");
+}
+
+// ---- start and log level ------------------------------------------------------------------------------------------------
+
+TEST(Start, UnknownVariablesAreWarnedOfOnceOnRankZero) {
+  const Variable wrong("TESSERA_DUMPDIR", "x");
+  const Variable old("XRT_TPU_CONFIG", "tpu_worker;0;10.0.0.2:8470");
+  const std::string text = errors_of([] { launch_steps(3, 1); });
+  EXPECT_EQ(
+      count_of(text, "warning: unknown environment variable TESSERA_DUMPDIR; did you mean \"TESSERA_DUMP_DIR\"?\n"), 1)
+      << text;
+  EXPECT_EQ(count_of(text, "warning: XRT_TPU_CONFIG is ignored: it belongs to the XRT runtime"), 1) << text;
+  const Variable level("TESSERA_LOG_LEVEL", "error");
+  EXPECT_EQ(errors_of([] { launch_steps(3, 1); }), "");
+}
+
+TEST(Start, DebugLevelTellsOfEveryCompilation) {
+  const Variable level("TESSERA_LOG_LEVEL", "debug");
+  const std::string text = errors_of([] { launch_steps(2, 1); });
+  EXPECT_EQ(count_of(text, "rank 0 compiled step for mark_step at environment_test.cpp:"), 1) << text;
+  EXPECT_EQ(count_of(text, "rank 1 compiled step"), 1) << text;
+}
+
+TEST(Start, ALogLevelThatDoesNotExistIsAnErrorThatNamesThoseThatDo) {
+  EXPECT_EQ(testing::error_of([] { Options().set("TESSERA_LOG_LEVEL", "warn"); }),
+            "TESSERA_LOG_LEVEL=warn: unknown value; known: debug, info, warning, error");
+}
+
+// ---- the cache of partitioned programs ------------------------------------------------------------------------------------
+
+// The sum of a sharded matrix product, over `rows` rows, on 3 ranks; what rank 0's metrics say afterwards.
+struct Outcome {
+  float sum = 0;
+  std::int64_t hits = 0;
+  std::int64_t misses = 0;
+  std::int64_t failures = 0;
+  std::size_t notes = 0;
+};
+Outcome run_sharded(const std::string& folder, std::int64_t rows = 5) {
+  Outcome out;
+  on_ranks(3, [&](int rank) {
+    options().set("TESSERA_CACHE_DIR", folder);
+    const Tensor x = Tensor::ones(Type::array(DType::kF32, {rows, 7}));
+    mark_sharding(x, Mesh({{"data", 3}}), {{}, "data"});
+    const Tensor total = sum(matmul(x, Tensor::ones(Type::array(DType::kF32, {7, 2}))));
+    mark_step();
+    const auto value = static_cast<float>(total.item());
+    if (rank != 0) return;
+    out.sum = value;
+    out.hits = metrics().counter_value("PersistentCacheHit").value_or(0);
+    out.misses = metrics().counter_value("PersistentCacheMiss").value_or(0);
+    out.failures = metrics().counter_value("PersistentCacheDeserializeFailure").value_or(0);
+    out.notes = compiled_programs().back().notes.size();
+  });
+  return out;
+}
+
+std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> out;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) out.push_back(entry.path().string());
+  return out;
+}
+
+TEST(ProgramCache, ASecondRunReadsWhatTheFirstPartitioned) {
+  const TemporaryFolder folder;
+  const std::string cache = folder.file("made/by/it");
+  const Outcome first = run_sharded(cache);
+  EXPECT_EQ(first.sum, 70);
+  EXPECT_EQ(first.hits, 0);
+  EXPECT_EQ(first.misses, 1);
+  EXPECT_GT(first.notes, 0U);
+  const auto files = files_in(cache);
+  ASSERT_EQ(files.size(), 1U);
+  const auto written = std::filesystem::last_write_time(files[0]);
+  const Outcome second = run_sharded(cache);
+  EXPECT_EQ(second.sum, 70);
+  EXPECT_EQ(second.hits, 1);
+  EXPECT_EQ(second.misses, 0);
+  EXPECT_EQ(second.notes, first.notes);
+  EXPECT_EQ(std::filesystem::last_write_time(files[0]), written);
+  const Outcome other = run_sharded(cache, 4);
+  EXPECT_EQ(other.sum, 56);
+  EXPECT_EQ(other.misses, 1);
+  EXPECT_EQ(files_in(cache).size(), 2U);
+}
+
+// What a run says and does when the one file of the cache holds `content` instead; the file must be whole again afterwards.
+void expect_ignored(const std::string& content, const std::string& whole, const std::string& path,
+                    const std::string& why) {
+  write_file(path, content);
+  Outcome outcome;
+  const std::string text =
+      errors_of([&] { outcome = run_sharded(std::filesystem::path(path).parent_path().string()); });
+  EXPECT_EQ(text, fmt::format("warning: {} is ignored: {}; the program is partitioned again\n", path, why));
+  EXPECT_EQ(outcome.sum, 70);
+  EXPECT_EQ(outcome.hits, 0);
+  EXPECT_EQ(outcome.failures, 1);
+  EXPECT_EQ(read_file(path), whole);
+}
+
+TEST(ProgramCache, ADamagedFileCostsAWarningAndIsWrittenAnew) {
+  const TemporaryFolder folder;
+  run_sharded(folder.file("cache"));
+  const std::string path = files_in(folder.file("cache")).at(0);
+  const std::string whole = read_file(path);
+  const std::string damaged = "it is damaged";
+  expect_ignored("", whole, path, damaged);
+  expect_ignored(whole.substr(0, 40), whole, path, damaged);
+  expect_ignored(whole.substr(0, whole.size() - 1), whole, path, damaged);
+  expect_ignored(whole + " ", whole, path, damaged);
+  for (const std::size_t at :
+       {whole.size() / 2, whole.size() - 20, whole.find("checksum") + 9, whole.find("key") + 5}) {
+    std::string flipped = whole;
+    flipped[at] = flipped[at] == '1' ? '2' : '1';
+    expect_ignored(flipped, whole, path, damaged);
+  }
+  std::string other_build = whole;
+  other_build.insert(other_build.find("build ") + 6, "9.9.9-");
+  expect_ignored(other_build, whole, path, "another build of Tessera wrote it");
+}
+
+TEST(ProgramCache, AFolderThatCannotBeWrittenCostsOneWarning) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("occupied", "a file");
+  Outcome outcome;
+  const std::string text = errors_of([&] { outcome = run_sharded(file + "/cache"); });
+  EXPECT_EQ(outcome.sum, 70);
+  EXPECT_EQ(count_of(text, "warning: TESSERA_CACHE_DIR keeps nothing: "), 1) << text;
+  EXPECT_EQ(count_of(text, "\n"), 1) << text;
+}
+
+}  // namespace
+}  // namespace tessera
