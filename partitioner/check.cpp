@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "leaves.h"
 #include "localize.h"
@@ -189,19 +190,38 @@ std::vector<Literal> seeded_arguments(const Program& program, std::uint64_t seed
   return out;
 }
 
-CheckReport check_partition(const Program& program, const CheckOptions& options) {
-  CheckReport report;
-  const Partitioned parts = partition(program, {.skip_passes = {}, .dump = nullptr, .keep_shardings = !options.run});
-  const EvaluateOptions plain{.partition = 0, .trip_limit = options.trip_limit, .observe = nullptr};
-  std::vector<Literal> arguments = seeded_arguments(program, options.seed);
-  Literal expected = evaluate(program, arguments, plain);
-  while (!mostly_finite(expected) && report.input_draws < 5) {
-    arguments = seeded_arguments(program, hash_mix(options.seed, static_cast<std::size_t>(report.input_draws++)));
-    expected = evaluate(program, arguments, plain);
-  }
+namespace {
 
-  const auto& global = parts.global.entry_computation();
-  const std::int64_t devices = program.num_partitions;
+struct Inputs {
+  std::vector<Literal> arguments;
+  Literal expected;
+};
+
+// Drawn again while most results are not finite.
+Inputs draw_inputs(const Program& program, const CheckOptions& options, CheckReport& report) {
+  std::set<std::string> stopped;
+  EvaluateOptions how;
+  how.trip_limit = options.trip_limit;
+  how.stopped_loops = options.run ? nullptr : &stopped;
+  Inputs out;
+  constexpr int kMostDraws = 5;
+  for (;; ++report.input_draws) {
+    const std::size_t seed = report.input_draws == 1
+                                 ? options.seed
+                                 : hash_mix(options.seed, static_cast<std::size_t>(report.input_draws - 1));
+    stopped.clear();
+    out.arguments = seeded_arguments(program, seed);
+    out.expected = evaluate(program, out.arguments, how);
+    if (mostly_finite(out.expected) || report.input_draws == kMostDraws) break;
+  }
+  for (const std::string& name : stopped)
+    report.stopped_loops.push_back(fmt::format("while %{}, global program", name));
+  return out;
+}
+
+// [device][parameter]
+std::vector<std::vector<Literal>> shards_of(const std::vector<Literal>& arguments, const Computation& global,
+                                            std::int64_t devices) {
   std::vector<std::vector<Literal>> shards(static_cast<std::size_t>(devices));
   for (std::int64_t device = 0; device < devices; ++device)
     for (int p = 0; p < isize(arguments); ++p) {
@@ -209,25 +229,51 @@ CheckReport check_partition(const Program& program, const CheckOptions& options)
       at(shards, device)
           .push_back(shard_of(at(arguments, p), *global[at(global.parameters, p)].sharding, leaf, device));
     }
-  const EvaluateOptions poisoned{.partition = 0, .trip_limit = options.trip_limit, .observe = observe};
-  const auto results =
-      options.run ? options.run(parts.program, shards) : evaluate_lockstep(parts.program, shards, poisoned);
+  return shards;
+}
 
-  const auto expected_leaves = expected.leaves();
+// In lockstep, padding poisoned behind every instruction.
+std::vector<Literal> run_poisoned(const Program& program, const std::vector<std::vector<Literal>>& shards,
+                                  const CheckOptions& options, CheckReport& report) {
+  std::set<std::string> stopped;
+  EvaluateOptions how;
+  how.trip_limit = options.trip_limit;
+  how.stopped_loops = &stopped;
+  how.observe = observe;
+  auto results = evaluate_lockstep(program, shards, how);
+  for (const std::string& name : stopped)
+    report.stopped_loops.push_back(fmt::format("while %{}, partitioned program", name));
+  return results;
+}
+
+void compare_leaf(const Literal& want, const Sharding& sharding, const std::vector<Literal>& pieces,
+                  const std::string& what, CheckReport& report) {
+  compare(want, assemble(want.type(), sharding, pieces), what, report);
+  if (!is_even(want.type(), sharding)) return;
+  // Replicas must agree with the value, not only the first of them.
+  for (int device = 0; device < isize(pieces); ++device)
+    compare(take_shard(want, sharding, device), at(pieces, device), fmt::format("{} on device {}", what, device),
+            report);
+}
+
+}  // namespace
+
+CheckReport check_partition(const Program& program, const CheckOptions& options) {
+  CheckReport report;
+  const Partitioned parts = partition(program, {.skip_passes = {}, .dump = nullptr, .keep_shardings = !options.run});
+  const Inputs inputs = draw_inputs(program, options, report);
+  const auto& global = parts.global.entry_computation();
+  const auto shards = shards_of(inputs.arguments, global, program.num_partitions);
+  const auto results =
+      options.run ? options.run(parts.program, shards) : run_poisoned(parts.program, shards, options, report);
+
+  const auto expected_leaves = inputs.expected.leaves();
   const auto& shardings = *global[global.root].sharding;
   for (int leaf = 0; leaf < isize(expected_leaves); ++leaf) {
-    const auto& want = at(expected_leaves, leaf);
-    if (!want.type().is_array()) continue;
+    if (!at(expected_leaves, leaf).type().is_array()) continue;
     std::vector<Literal> pieces;
     for (const auto& result : results) pieces.push_back(at(result.leaves(), leaf));
-    const std::string what = fmt::format("result {}", leaf);
-    compare(want, assemble(want.type(), at(shardings, leaf), pieces), what, report);
-    // Replicas must agree with the value, not only the first of them.
-    for (std::int64_t device = 0; device < devices; ++device) {
-      Literal due = take_shard(want, at(shardings, leaf), device);
-      if (!is_even(want.type(), at(shardings, leaf))) continue;
-      compare(due, at(pieces, device), fmt::format("{} on device {}", what, device), report);
-    }
+    compare_leaf(at(expected_leaves, leaf), at(shardings, leaf), pieces, fmt::format("result {}", leaf), report);
   }
   report.passed = report.failures.empty();
   return report;

@@ -6,8 +6,7 @@
 #include "insert_reshards.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/collectives.h"
-#include "tessera/ops/elementwise.h"
-#include "tessera/ops/structural.h"
+#include "tessera/ops/control_flow.h"
 
 namespace tessera {
 namespace {
@@ -23,61 +22,6 @@ std::int64_t group_size(const Instruction& instruction, std::int64_t partitions)
 std::string attribute_or(const Instruction& instruction, std::string_view key, std::string_view otherwise) {
   const auto* found = instruction.frontend_attribute(key);
   return found != nullptr ? *found : std::string(otherwise);
-}
-
-const Instruction* scalar_constant(const Computation& computation, Id id) {
-  const auto& instruction = computation[id];
-  return instruction.op->role == Role::kConstant && instruction.type.ndim() == 0 ? &instruction : nullptr;
-}
-
-std::int64_t constant_value(const Instruction& instruction) {
-  return element_as_int(attributes_as<ConstantAttributes>(instruction.attributes).value, 0);
-}
-
-// `index` if `id` is get-tuple-element(parameter, index).
-std::optional<std::int64_t> loop_variable(const Computation& computation, Id id) {
-  const auto& instruction = computation[id];
-  if (instruction.op->role != Role::kGetTupleElement) return std::nullopt;
-  if (computation[instruction.operands[0]].op->role != Role::kParameter) return std::nullopt;
-  return attributes_as<IndexAttributes>(instruction.attributes).index;
-}
-
-// `i < limit` (or its mirror image): (loop variable, limit).
-std::optional<std::pair<std::int64_t, std::int64_t>> loop_limit(const Computation& condition) {
-  const auto& root = condition[condition.root];
-  if (root.op->name != "compare") return std::nullopt;
-  const auto direction = attributes_as<CompareAttributes>(root.attributes).direction;
-  const auto variable = loop_variable(condition, root.operands[0]);
-  const auto* limit = scalar_constant(condition, root.operands[1]);
-  if (!variable || limit == nullptr || !is_integer(limit->type.dtype())) return std::nullopt;
-  if (direction == CompareDirection::kLt) return std::pair(*variable, constant_value(*limit));
-  if (direction == CompareDirection::kLe) return std::pair(*variable, constant_value(*limit) + 1);
-  return std::nullopt;
-}
-
-// By how much a round advances a loop variable, if by a constant.
-std::optional<std::int64_t> loop_step(const Computation& body, std::int64_t variable) {
-  const auto& root = body[body.root];
-  if (root.op->role != Role::kTuple) return std::nullopt;
-  const auto& next = body[at(root.operands, variable)];
-  if (next.op->name != "add") return std::nullopt;
-  for (int side = 0; side < 2; ++side) {
-    const auto* step = scalar_constant(body, at(next.operands, 1 - side));
-    if (loop_variable(body, at(next.operands, side)) == variable && step != nullptr) return constant_value(*step);
-  }
-  return std::nullopt;
-}
-
-std::optional<double> trip_count(const Program& program, const Computation& caller, const Instruction& loop) {
-  const auto limit = loop_limit(program[loop.called[0]]);
-  if (!limit) return std::nullopt;
-  const auto step = loop_step(program[loop.called[1]], limit->first);
-  const auto& init = caller[loop.operands[0]];
-  if (!step || *step <= 0 || init.op->role != Role::kTuple) return std::nullopt;
-  const auto* start = scalar_constant(caller, at(init.operands, limit->first));
-  if (start == nullptr) return std::nullopt;
-  const auto distance = limit->second - constant_value(*start);
-  return distance <= 0 ? 0.0 : static_cast<double>(ceil_div(distance, *step));
 }
 
 }  // namespace
@@ -105,7 +49,9 @@ std::vector<double> run_counts(const Program& program) {
     for (const auto& instruction : program[c].instructions) {
       const auto role = instruction.op->role;
       if (role != Role::kCall && role != Role::kWhile && role != Role::kConditional) continue;
-      const double times = role == Role::kWhile ? trip_count(program, program[c], instruction).value_or(1) : 1;
+      const double times = role == Role::kWhile
+                               ? static_cast<double>(known_trip_count(program, program[c], instruction).value_or(1))
+                               : 1;
       for (const ComputationId callee : instruction.called) at(counts, callee) += here * times;
     }
   }

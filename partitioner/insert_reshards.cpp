@@ -11,6 +11,7 @@
 #include "strategy.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/op_table.h"
+#include "tessera/ops/control_flow.h"
 #include "tessera/ops/structural.h"
 #include "tessera/partitioner/plan_reshard.h"
 #include "tessera/sharding/placement.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "leaves.h"
 
-#include "tessera/ops/control_flow.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -62,11 +61,6 @@ std::int64_t index_of(const Instruction& instruction) {
   if (instruction.op->role == Role::kParameter)
     return attributes_as<ParameterAttributes>(instruction.attributes).number;
   return attributes_as<IndexAttributes>(instruction.attributes).index;
-}
-
-bool is_sharding_mark(const Instruction& instruction) {
-  return instruction.op->role == Role::kShardingMark &&
-         attributes_as<CustomCallAttributes>(instruction.attributes).target == "Sharding";
 }
 
 Program header_of(const Program& program) {

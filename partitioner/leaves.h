@@ -19,8 +19,6 @@ Value put_together(Builder& builder, const Type& type, const LeafValues& leaves)
 LeafValues element_of(const Type& tuple, std::int64_t index, const LeafValues& leaves);
 /// The number of a get-tuple-element or parameter.
 std::int64_t index_of(const Instruction& instruction);
-/// An identity that binds a sharding: custom-call Sharding (not the other custom-calls).
-bool is_sharding_mark(const Instruction& instruction);
 /// The header of a program without its computations.
 Program header_of(const Program& program);
 

@@ -17,10 +17,10 @@ bool wants_recompute(const Instruction& instruction) {
 // Costs no more than its result is large.
 bool is_cheap(const Builder& builder, const Instruction& instruction) {
   const OpDef& op = *instruction.op;
-  const bool is_mark = op.role == Role::kShardingMark &&
-                       attributes_as<CustomCallAttributes>(instruction.attributes).target == "Sharding";
-  const bool movable = op.role == Role::kPlain || op.role == Role::kConstant || op.role == Role::kCopy || is_mark;
-  if (op.side_effect || !movable || !instruction.called.empty() || !instruction.type.is_array()) return false;
+  const bool movable =
+      op.role == Role::kPlain || op.role == Role::kConstant || op.role == Role::kCopy || is_sharding_mark(instruction);
+  if (has_side_effect(instruction) || !movable || !instruction.called.empty() || !instruction.type.is_array())
+    return false;
   if (op.flops == nullptr || op.elementwise) return true;
   OpView view{op, {}, instruction.type, instruction.attributes, {}};
   for (const Id operand : instruction.operands) view.operands.push_back(builder[operand].type);

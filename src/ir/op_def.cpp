@@ -18,6 +18,24 @@ double flops_of(const OpView& view) {
   return counts ? static_cast<double>(view.result.element_count()) : 0;
 }
 
+bool has_side_effect(const Instruction& instruction) {
+  return instruction.op->side_effect != nullptr && instruction.op->side_effect(instruction.attributes);
+}
+
+bool has_side_effect(const Instruction& instruction, const std::vector<bool>& with_effects) {
+  return has_side_effect(instruction) || std::any_of(instruction.called.begin(), instruction.called.end(),
+                                                     [&](ComputationId callee) { return at(with_effects, callee); });
+}
+
+std::vector<bool> computations_with_effects(const Program& program) {
+  std::vector<bool> out;
+  for (const ComputationRef& computation : program.computations) {  // callees first
+    const auto& all = computation->instructions;
+    out.push_back(std::any_of(all.begin(), all.end(), [&](const Instruction& i) { return has_side_effect(i, out); }));
+  }
+  return out;
+}
+
 namespace {
 
 std::string factor_name(int factor) {

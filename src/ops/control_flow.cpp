@@ -30,20 +30,12 @@ void check_called(const OpView& view, std::size_t count) {
           view.called.size());
 }
 
-std::vector<Literal> arguments_from(const EvalContext& context, std::size_t first, std::size_t count) {
-  const auto begin = context.operands.begin() + static_cast<std::ptrdiff_t>(first);
-  return {begin, begin + static_cast<std::ptrdiff_t>(count)};
-}
-
 // ---- call ----------------------------------------------------------------------------------------------------------
 
 Type infer_call(const OpView& view) {
   check_called(view, 1);
   check_parameters(*view.called[0], view.operands);
   return declared_or(view, view.called[0]->root_type());
-}
-Literal evaluate_call(const EvalContext& context) {
-  return context.call(0, arguments_from(context, 0, context.operands.size()));
 }
 
 // ---- while ---------------------------------------------------------------------------------------------------------
@@ -58,15 +50,6 @@ Type infer_while(const OpView& view) {
   require(view.called[1]->root_type() == state, "the body %{} must return the loop's state {}, returns {}",
           view.called[1]->name, state.str(), view.called[1]->root_type().str());
   return declared_or(view, state);
-}
-Literal evaluate_while(const EvalContext& context) {
-  Literal state = context.operands[0];
-  for (std::int64_t round = 0; context.call(0, {state}).data<bool>()[0]; ++round) {
-    require(context.trip_limit == 0 || round < context.trip_limit, "the loop runs more than {} rounds",
-            context.trip_limit);
-    state = context.call(1, {state});
-  }
-  return state;
 }
 
 // ---- conditional ---------------------------------------------------------------------------------------------------
@@ -87,14 +70,6 @@ Type infer_conditional(const OpView& view) {
   }
   return declared_or(view, view.called[0]->root_type());
 }
-Literal evaluate_conditional(const EvalContext& context) {
-  const Literal& index = context.operands[0];
-  const auto branches = static_cast<std::int64_t>(context.view.called.size());
-  std::int64_t branch = element_as_int(index, 0);
-  if (index.type().dtype() == DType::kPred) branch = branch != 0 ? 0 : 1;
-  if (branch < 0 || branch >= branches) branch = branches - 1;
-  return context.call(static_cast<int>(branch), arguments_from(context, static_cast<std::size_t>(branch) + 1, 1));
-}
 
 }  // namespace
 
@@ -104,7 +79,6 @@ const OpDef kCall = {.name = "call",
                      .role = Role::kCall,
                      .called = {"to_apply"},
                      .infer = infer_call,
-                     .evaluate = evaluate_call,
                      .gradient_kind = GradientKind::kFunction,
                      .flops = no_flops};
 const OpDef kWhile = {.name = "while",
@@ -113,7 +87,6 @@ const OpDef kWhile = {.name = "while",
                       .role = Role::kWhile,
                       .called = {"condition", "body"},
                       .infer = infer_while,
-                      .evaluate = evaluate_while,
                       .gradient_kind = GradientKind::kFunction,
                       .flops = no_flops};
 const OpDef kConditional = {.name = "conditional",
@@ -122,7 +95,6 @@ const OpDef kConditional = {.name = "conditional",
                             .role = Role::kConditional,
                             .called = {"true_computation", "false_computation", "branch_computations"},
                             .infer = infer_conditional,
-                            .evaluate = evaluate_conditional,
                             .gradient_kind = GradientKind::kFunction,
                             .flops = no_flops};
 

@@ -17,9 +17,15 @@ namespace rows {
 namespace {
 
 const std::string& target(const OpView& view) { return view.as<CustomCallAttributes>().target; }
-bool is_sharding(const OpView& view) { return target(view) == "Sharding"; }
-bool is_manual_border(const OpView& view) {
-  return target(view) == "SPMDFullToShardShape" || target(view) == "SPMDShardToFullShape";
+bool names_sharding(const std::string& target) { return target == "Sharding"; }
+bool names_border(const std::string& target) {
+  return target == "SPMDFullToShardShape" || target == "SPMDShardToFullShape";
+}
+bool is_sharding(const OpView& view) { return names_sharding(target(view)); }
+bool is_manual_border(const OpView& view) { return names_border(target(view)); }
+
+bool side_effect(const Attributes& attributes) {
+  return attributes_as<CustomCallAttributes>(attributes).has_side_effect;
 }
 
 Type infer(const OpView& view) {
@@ -152,6 +158,7 @@ std::vector<Value> gradient(GradientContext& context) {
 
 const OpDef kCustomCall = {.name = "custom-call",
                            .max_operands = -1,
+                           .side_effect = side_effect,
                            .role = Role::kShardingMark,
                            .called = {"called_computations", "to_apply"},
                            .parse = parse_attributes<CustomCallAttributes>,
@@ -166,6 +173,19 @@ const OpDef kCustomCall = {.name = "custom-call",
                            .flops = no_flops};
 
 }  // namespace rows
+bool is_sharding_mark(const Instruction& instruction) {
+  return instruction.op == &rows::kCustomCall &&
+         rows::names_sharding(attributes_as<CustomCallAttributes>(instruction.attributes).target);
+}
+bool is_manual_border(const Instruction& instruction) {
+  return instruction.op == &rows::kCustomCall &&
+         rows::names_border(attributes_as<CustomCallAttributes>(instruction.attributes).target);
+}
+bool is_identity_call(const OpView& view) {
+  const bool is_known = &view.op == &rows::kCustomCall && (rows::is_sharding(view) || rows::is_manual_border(view));
+  return is_known && view.operands.front() == view.result;
+}
+
 
 namespace ops {
 

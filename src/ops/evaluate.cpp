@@ -154,14 +154,11 @@ std::vector<Literal> Evaluator::run_row(const Instruction& instruction, const Op
   try {
     require(instruction.op->evaluate != nullptr, "has no reference evaluation");
     for (std::size_t k = 0; k < devices.size(); ++k) {
-      const EvalContext context{view,
-                                operands[k],
+      const EvalContext context{view, operands[k],
                                 [&](int which, const std::vector<Literal>& arguments) {
                                   return run(at(instruction.called, which), {devices[k]}, {arguments}).front();
                                 },
-                                devices[k],
-                                program_.num_partitions,
-                                options_.trip_limit};
+                                devices[k], program_.num_partitions};
       out.push_back(instruction.op->evaluate(context));
     }
   } catch (InternalError&) {
@@ -211,8 +208,12 @@ std::vector<Literal> Evaluator::run_while(const Instruction& loop, const Devices
       goes_on.push_back(element_as_int(predicate, 0));
     require_agreement(loop, devices, goes_on);
     if (goes_on.front() == 0) return state;
-    require(options_.trip_limit == 0 || round < options_.trip_limit,
-            "while %{}: still running after {} rounds, the trip limit", loop.name, options_.trip_limit);
+    if (options_.trip_limit > 0 && round >= options_.trip_limit) {
+      require(options_.stopped_loops != nullptr, "while %{}: still running after {} rounds, the trip limit", loop.name,
+              options_.trip_limit);
+      options_.stopped_loops->insert(loop.name);
+      return state;
+    }
     state = run(loop.called[1], devices, as_arguments(state));
   }
 }

@@ -48,14 +48,7 @@ std::size_t key_of(const Instruction& instruction) {
   return key;
 }
 
-bool may_merge(const Instruction& instruction, const std::vector<char>& has_effect) {
-  if (instruction.op->side_effect || instruction.op->role == Role::kParameter) return false;
-  for (const ComputationId callee : instruction.called)
-    if (at(has_effect, callee) != 0) return false;
-  return true;
-}
-
-ComputationRef merged(const Computation& from, const std::vector<char>& has_effect) {
+ComputationRef merged(const Computation& from, const std::vector<bool>& with_effects) {
   auto out = std::make_shared<Computation>(from);
   std::vector<Id> same_as(from.instructions.size());
   std::unordered_multimap<std::size_t, Id> seen;
@@ -63,7 +56,7 @@ ComputationRef merged(const Computation& from, const std::vector<char>& has_effe
     auto& instruction = at(out->instructions, id);
     for (Id& operand : instruction.operands) operand = at(same_as, operand);
     at(same_as, id) = id;
-    if (!may_merge(instruction, has_effect)) continue;
+    if (instruction.op->role == Role::kParameter || has_side_effect(instruction, with_effects)) continue;
     const auto key = key_of(instruction);
     const auto [begin, end] = seen.equal_range(key);
     for (auto it = begin; it != end; ++it)
@@ -78,15 +71,9 @@ ComputationRef merged(const Computation& from, const std::vector<char>& has_effe
 
 Program merge_duplicates(const Program& program) {
   Program out = program;
-  std::vector<char> has_effect(program.computations.size(), 0);
-  for (ComputationId c = 0; c < isize(program.computations); ++c) {
-    for (const auto& instruction : program[c].instructions) {
-      if (instruction.op->side_effect) at(has_effect, c) = 1;
-      for (const ComputationId callee : instruction.called)
-        if (at(has_effect, callee) != 0) at(has_effect, c) = 1;
-    }
-    at(out.computations, c) = merged(program[c], has_effect);
-  }
+  const std::vector<bool> with_effects = computations_with_effects(program);
+  for (ComputationId c = 0; c < isize(program.computations); ++c)
+    at(out.computations, c) = merged(program[c], with_effects);
   return remove_dead_code(out);
 }
 

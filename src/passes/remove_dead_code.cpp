@@ -9,12 +9,12 @@ namespace tessera {
 namespace {
 
 // Instructions that must stay: what the root needs, side effects, parameters.
-std::vector<char> live_instructions(const Computation& computation, const std::vector<char>& has_effect) {
+std::vector<char> live_instructions(const Computation& computation, const std::vector<bool>& with_effects) {
   std::vector<char> live(computation.instructions.size(), 0);
   for (Id id = computation.size() - 1; id >= 0; --id) {
     const auto& instruction = computation[id];
-    bool keep = id == computation.root || instruction.op->side_effect || instruction.op->role == Role::kParameter;
-    for (const ComputationId callee : instruction.called) keep = keep || at(has_effect, callee) != 0;
+    const bool keep = id == computation.root || instruction.op->role == Role::kParameter ||
+                      has_side_effect(instruction, with_effects);
     if (!keep && at(live, id) == 0) continue;
     at(live, id) = 1;
     for (const Id operand : instruction.operands) at(live, operand) = 1;
@@ -70,15 +70,9 @@ Program without_uncalled(Program program) {
 
 Program remove_dead_code(const Program& program) {
   Program out = program;
-  std::vector<char> has_effect(program.computations.size(), 0);
-  for (ComputationId c = 0; c < isize(program.computations); ++c) {  // callees first
-    for (const auto& instruction : program[c].instructions) {
-      if (instruction.op->side_effect) at(has_effect, c) = 1;
-      for (const ComputationId callee : instruction.called)
-        if (at(has_effect, callee) != 0) at(has_effect, c) = 1;
-    }
-    at(out.computations, c) = without_dead(at(program.computations, c), live_instructions(program[c], has_effect));
-  }
+  const std::vector<bool> with_effects = computations_with_effects(program);
+  for (ComputationId c = 0; c < isize(program.computations); ++c)
+    at(out.computations, c) = without_dead(at(program.computations, c), live_instructions(program[c], with_effects));
   return without_uncalled(std::move(out));
 }
 

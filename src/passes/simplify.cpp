@@ -174,7 +174,7 @@ Result get_tuple_element(const Computation& c, const Instruction& i) {
 // A scalar of constants is a constant.
 Result fold(const Computation& c, const Instruction& i) {
   const OpDef& op = *i.op;
-  const bool may = op.role == Role::kPlain && op.evaluate != nullptr && !op.side_effect && i.called.empty() &&
+  const bool may = op.role == Role::kPlain && op.evaluate != nullptr && !has_side_effect(i) && i.called.empty() &&
                    !i.operands.empty() && i.type.is_array() && i.type.ndim() == 0 && is_plain(i);
   if (!may) return std::nullopt;
   std::vector<Literal> operands;

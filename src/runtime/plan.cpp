@@ -106,7 +106,7 @@ void Plan::add_step(CompileContext& context, const Step& step) {
   } else if (role == Role::kPartitionId) {
     made = std::make_unique<DeviceIdStep>(at(schedule_->access, id).front().buffer,
                                           static_cast<std::uint32_t>(context.world.rank()));
-  } else if (instruction.type.byte_size() == 0 && !instruction.op->side_effect) {
+  } else if (instruction.type.byte_size() == 0 && !has_side_effect(instruction)) {
     return;  // tokens and arrays without elements
   } else {
     const OpView view = view_of(context.program, computation, instruction);

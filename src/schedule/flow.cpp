@@ -101,6 +101,7 @@ class FlowBuilder {
     flow_.reads.resize(computation.instructions.size());
     flow_.waits.resize(computation.instructions.size());
     for (Id id = 0; id < computation.size(); ++id) add_reads(id);
+    keep_effects_in_order();
     const auto [first, last] = flow_.slot_range(computation.root);
     for (int s = first; s < last; ++s) at(flow_.is_result, at(flow_.slots, s).origin) = true;
   }
@@ -166,6 +167,19 @@ class FlowBuilder {
     if (!is_whole(view) || instruction.type.byte_size() != at(flow_.slots, operand.origin).type.byte_size())
       slot.view = std::move(view);
     flow_.slots.push_back(std::move(slot));
+  }
+
+  // Each instruction with a side effect waits for the one before.
+  void keep_effects_in_order() {
+    const std::vector<bool> with_effects = computations_with_effects(*flow_.program);
+    const Computation& computation = *flow_.computation;
+    Id last = -1;
+    for (Id id = 0; id < computation.size(); ++id) {
+      flow_.has_effect.push_back(at(flow_.in_memory, id) && has_side_effect(computation[id], with_effects));
+      if (!flow_.has_effect.back()) continue;
+      if (last >= 0) at(flow_.waits, id).push_back(last);
+      last = id;
+    }
   }
 
   // Nothing behind a barrier starts before everything in front of it is there.

@@ -33,6 +33,7 @@ struct Flow {
   std::vector<std::vector<Id>> consumers;  // per origin slot: who reads it, in id order
   std::vector<bool> is_result;             // per origin slot: (part of) the root
   std::vector<std::vector<Id>> waits;      // per instruction: in_memory instructions it waits for through control edges
+  std::vector<bool> has_effect;  // per instruction: in_memory, and felt elsewhere; each waits for the one before
 
   [[nodiscard]] const Slot& slot(Id id, int leaf = 0) const { return at(slots, at(first_slot, id) + leaf); }
   [[nodiscard]] int origin_of(Id id, int leaf = 0) const { return slot(id, leaf).origin; }

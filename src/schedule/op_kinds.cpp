@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "tessera/ops/control_flow.h"
+
 namespace tessera::schedule {
 namespace {
 
@@ -26,9 +28,7 @@ OpKind kind_of(const OpView& view) {
     case Role::kTuple:
     case Role::kGetTupleElement:
     case Role::kOptBarrier: return OpKind::kAlias;
-    case Role::kShardingMark:
-      // Only the identity forms: the row's role is that of every custom-call, its target decides.
-      return view.operands.size() == 1 && view.operands.front() == view.result ? OpKind::kAlias : OpKind::kPlain;
+    case Role::kShardingMark: return is_identity_call(view) ? OpKind::kAlias : OpKind::kPlain;
     case Role::kCopy: return view.result.is_array() ? OpKind::kReshape : OpKind::kAlias;
     default: break;
   }

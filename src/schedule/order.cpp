@@ -33,7 +33,7 @@ class Orderer {
   // Runs when first asked for: makes memory, or prepares what is late from what is always there.
   bool is_late(Id id) const {
     const OpDef& op = *computation_[id].op;
-    if (!at(flow_.in_memory, id) || op.side_effect) return false;
+    if (!at(flow_.in_memory, id) || at(flow_.has_effect, id)) return false;
     if (makes_memory(op)) return true;
     if (at(flow_.kinds, id) != OpKind::kElementwise) return false;
     const bool is_cast = op.name == "convert";
@@ -79,7 +79,7 @@ class Orderer {
                        [&](int slot) { return done(at(flow_.slots, slot).id); });
   }
   bool frees(Id id) const {
-    if (computation_[id].op->side_effect) return false;
+    if (at(flow_.has_effect, id)) return false;
     std::int64_t freed = 0;
     for (const int slot : at(flow_.reads, id)) {
       const Slot& source = at(flow_.slots, slot);

@@ -21,8 +21,10 @@ TEST(OpTable, EveryRowHasASample) {
 TEST(OpTable, EveryRowInfersItsTypeAndCanBeEvaluated) {
   for (const OpDef* row : op_table().rows()) {
     EXPECT_NE(row->infer, nullptr) << row->name;
-    const bool is_evaluated =
-        row->evaluate != nullptr || row->evaluate_collective != nullptr || row->role == Role::kParameter;
+    const Role role = row->role;
+    const bool is_run_by_evaluator =
+        role == Role::kParameter || role == Role::kCall || role == Role::kWhile || role == Role::kConditional;
+    const bool is_evaluated = row->evaluate != nullptr || row->evaluate_collective != nullptr || is_run_by_evaluator;
     EXPECT_TRUE(is_evaluated) << row->name;
     const bool needs_gradient = row->gradient_kind == GradientKind::kFunction && row->role == Role::kPlain;
     EXPECT_TRUE(!needs_gradient || row->gradient != nullptr) << row->name;

@@ -90,6 +90,48 @@ ENTRY %main (x: f32[4]) -> (f32[4], f32[4], f32[4], f32[4]) {
 
 // ---- simplify ------------------------------------------------------------------------------------------------------
 
+// ---- side effects --------------------------------------------------------------------------------------------------
+
+// Calls with an effect stay, each of them, in their order; the same calls without one do not.
+constexpr std::string_view kEffects = R"(
+HloModule m
+%told (a: f32[2]) -> f32[2] {
+  %a = f32[2] parameter(0)
+  %t = f32[2] custom-call(%a), custom_call_target="tell", custom_call_has_side_effect=true
+  ROOT %n = f32[2] negate(%a)
+}
+ENTRY %main (x: f32[2]) -> f32[2] {
+  %x = f32[2] parameter(0)
+  %first = f32[2] custom-call(%x), custom_call_target="tell", custom_call_has_side_effect=true
+  %inner = f32[2] call(%x), to_apply=%told
+  %second = f32[2] custom-call(%x), custom_call_target="tell", custom_call_has_side_effect=true
+  %again = f32[2] call(%x), to_apply=%told
+  %sine = f32[2] sine(%x)
+  %third = () custom-call(%sine), custom_call_target="tell", custom_call_has_side_effect=true
+  ROOT %r = f32[2] cosine(%x)
+})";
+
+TEST(SideEffects, KeepTheirInstructionsOnceEachAndInOrder) {
+  expect_unchanged(remove_dead_code, kEffects);
+  expect_unchanged(merge_duplicates, kEffects);
+  expect_unchanged(simplify, kEffects);
+}
+
+TEST(SideEffects, AreThoseOfTheInstructionNotOfTheOp) {
+  std::string harmless(kEffects);
+  const std::string_view mark = ", custom_call_has_side_effect=true";
+  for (auto at = harmless.find(mark); at != std::string::npos; at = harmless.find(mark))
+    harmless.erase(at, mark.size());
+  const std::string_view rest = R"(
+HloModule m
+ENTRY %main (x: f32[2]) -> f32[2] {
+  %x = f32[2] parameter(0)
+  ROOT %r = f32[2] cosine(%x)
+})";
+  expect_pass(remove_dead_code, harmless, rest);
+  expect_pass(merge_duplicates, harmless, rest);
+}
+
 TEST(Simplify, DropsMovesThatMoveNothing) {
   expect_pass(simplify, R"(
 HloModule m

@@ -208,5 +208,36 @@ TEST(Schedule, OrderIsAPermutationThatKeepsOperandsFirst) {
   }
 }
 
+// Freed memory makes the scheduler pull steps forward; what is felt elsewhere it leaves in order.
+TEST(Schedule, InstructionsWithSideEffectsKeepTheirOrder) {
+  const Program program = read(R"(HloModule m
+%less (a: f32[], b: f32[]) -> pred[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %lt = pred[] compare(%a, %b), direction=LT
+}
+%told (a: f32[8]) -> f32[8] {
+  %a = f32[8] parameter(0)
+  ROOT %t = f32[8] custom-call(%a), custom_call_target="tell", custom_call_has_side_effect=true
+}
+ENTRY %main (x: f32[8,8]) -> (f32[8,8], f32[8,8]) {
+  %x = f32[8,8] parameter(0)
+  %large = f32[8,8] sort(%x), dimensions={1}, is_stable=true, to_apply=%less
+  %other = f32[8,8] sort(%x), dimensions={0}, is_stable=true, to_apply=%less
+  %first = () custom-call(%other), custom_call_target="tell", custom_call_has_side_effect=true
+  %row = f32[1,8] slice(%large), slice={[0:1], [0:8]}
+  %flat = f32[8] reshape(%row)
+  %inner = f32[8] call(%flat), to_apply=%told
+  %last = () custom-call(), custom_call_target="tell", custom_call_has_side_effect=true
+  ROOT %r = (f32[8,8], f32[8,8]) tuple(%x, %x)
+})");
+  const auto plan = make_schedule(program);
+  std::vector<std::string> effects;
+  for (const std::string& name : step_names(program, *plan))
+    if (name == "first" || name == "inner" || name == "last") effects.push_back(name);
+  EXPECT_EQ(effects, (std::vector<std::string>{"first", "inner", "last"}));
+  verify_schedule(program, *plan);
+}
+
 }  // namespace
 }  // namespace tessera

@@ -37,6 +37,8 @@ int run(const Arguments& arguments) {
                                  report.passed ? "passed" : "FAILED", report.values_compared, report.worst);
   if (report.input_draws > 1)
     text += fmt::format("inputs were drawn {} times until most results were finite\n", report.input_draws);
+  for (const auto& loop : report.stopped_loops)
+    text += fmt::format("stopped after {} rounds, the trip limit, and compared there: {}\n", options.trip_limit, loop);
   for (const auto& failure : report.failures) text += fmt::format("  {}\n", failure);
   const auto path = arguments.value("json");
   if (path != "-") write_text("-", text);
@@ -46,6 +48,8 @@ int run(const Arguments& arguments) {
     json.set("values_compared", report.values_compared);
     json.set("worst", report.worst);
     json.set("input_draws", report.input_draws);
+    json.set("trip_limit", options.trip_limit);
+    json.set("stopped_loops", report.stopped_loops);
     json.set("failures", report.failures);
     write_text(*path, json.str());
   }
@@ -57,7 +61,7 @@ std::vector<Option> options() {
   out.push_back(
       {"engine", "reference|runtime", "evaluate in lockstep with poisoned padding (default), or run on virtual ranks"});
   out.push_back({"seed", "N", "of the inputs; default 0"});
-  out.push_back({"trip-limit", "N", "rounds after which loops stop; default 1000"});
+  out.push_back({"trip-limit", "N", "rounds after which loops stop, which the report says; default 1000"});
   out.push_back({"json", "FILE", "write the report as JSON; - for standard output, instead of the text"});
   return out;
 }

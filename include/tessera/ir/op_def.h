@@ -41,7 +41,6 @@ struct EvalContext {
   std::function<Literal(int which, const std::vector<Literal>& arguments)> call;
   std::int64_t partition = 0;
   std::int64_t partition_count = 1;
-  std::int64_t trip_limit = 0;  // a loop stops with an Error after so many rounds (0: no limit)
 };
 
 /// A collective sees all devices at once: operands[device][i] in, one result per device out.
@@ -140,7 +139,7 @@ struct OpDef {
   int max_operands = 0;  // -1: any number
   Payload payload = Payload::kOperands;
   Role role = Role::kPlain;
-  bool side_effect = false;
+  bool (*side_effect)(const Attributes&) = nullptr;  // null: no instruction of the op has one
   bool commutative = false;
   bool elementwise = false;  // result and operands have the same dims (scalars of select and clamp aside)
   /// The names of the attributes that name computations, in the order of Instruction::called: {"condition", "body"}. An
@@ -154,6 +153,7 @@ struct OpDef {
   Type (*infer)(const OpView&) = nullptr;
   /// True when a text may leave the result type out.
   bool type_inferable = true;
+  /// Null for collectives (below) and for what the evaluator runs itself: parameters, call, while, conditional.
   Literal (*evaluate)(const EvalContext&) = nullptr;
   std::vector<Literal> (*evaluate_collective)(const CollectiveContext&) = nullptr;
 
@@ -175,6 +175,13 @@ struct OpDef {
 /// Floating-point operations of one execution, by the row's function or the rule beside OpDef::flops: what `stats` predicts and what
 /// a run counts.
 double flops_of(const OpView& view);
+
+/// Whether running the instruction is felt elsewhere, so that it must stay, once, in its place among others of the kind.
+bool has_side_effect(const Instruction& instruction);
+/// Whether something in the computation, or in what it calls, has one: by computation.
+std::vector<bool> computations_with_effects(const Program& program);
+/// The instruction itself, or what it calls.
+bool has_side_effect(const Instruction& instruction, const std::vector<bool>& with_effects);
 
 /// The table: rows in a fixed order, found by HLO name. Filled in src/ops/op_table.cpp.
 class OpTable {

@@ -19,6 +19,13 @@ struct CustomCallAttributes {
   friend bool operator==(const CustomCallAttributes&, const CustomCallAttributes&) = default;
 };
 
+/// custom-call Sharding: the identity, with a sharding that binds.
+bool is_sharding_mark(const Instruction& instruction);
+/// custom-calls SPMDFullToShardShape and SPMDShardToFullShape: the borders of a region of per-device code.
+bool is_manual_border(const Instruction& instruction);
+/// A custom-call that hands on its operand: Sharding, and the borders of manual regions where they change no shape.
+bool is_identity_call(const OpView& view);
+
 /// How often a while runs: known when its counter starts at a constant, advances by one and is compared with one.
 std::optional<std::int64_t> known_trip_count(const Program& program, const Computation& caller,
                                              const Instruction& loop);

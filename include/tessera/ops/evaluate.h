@@ -3,6 +3,8 @@
 #pragma once
 
 #include <functional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "tessera/ir/program.h"
@@ -13,6 +15,8 @@ struct EvaluateOptions {
   std::int64_t partition = 0;
   /// Loops stop with an Error after so many rounds (0 = no limit).
   std::int64_t trip_limit = 0;
+  /// When given, loops stop at the limit without an Error, as if their condition had become false; their names go here.
+  std::set<std::string>* stopped_loops = nullptr;
   /// Called with every result before it is used (used to poison padding); may change it.
   std::function<void(std::int64_t device, const Computation&, Id, Literal&)> observe;
 };

@@ -19,7 +19,8 @@ using RunDevices =
 
 struct CheckOptions {
   std::uint64_t seed = 0;
-  /// Loops stop after so many rounds on both sides; reported.
+  /// Loops stop after so many rounds on both sides and their state is compared; reported. With `run` a loop that goes on is an
+  /// Error, since nothing stops it there.
   std::int64_t trip_limit = 1000;
   /// How the partitioned program runs; null: reference evaluation in lockstep, with padding filled with NaN or extreme
   /// integers behind every instruction.
@@ -32,6 +33,8 @@ struct CheckReport {
   std::int64_t values_compared = 0;
   double worst = 0;     // largest difference as a share of its bound
   int input_draws = 1;  // inputs are redrawn while most results are not finite
+  std::vector<std::string>
+      stopped_loops;  // at the trip limit: "while %loop", and where: the global program, the partitioned one
 };
 
 /// Partitions and compares. Integers must be equal; floats within a bound from dtype and magnitudes; NaN where NaN is due.
