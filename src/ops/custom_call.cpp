@@ -158,8 +158,8 @@ std::vector<Value> gradient(GradientContext& context) {
 
 const OpDef kCustomCall = {.name = "custom-call",
                            .max_operands = -1,
-                           .side_effect = side_effect,
                            .role = Role::kShardingMark,
+                           .side_effect = side_effect,
                            .called = {"called_computations", "to_apply"},
                            .parse = parse_attributes<CustomCallAttributes>,
                            .infer = infer,
@@ -173,6 +173,7 @@ const OpDef kCustomCall = {.name = "custom-call",
                            .flops = no_flops};
 
 }  // namespace rows
+
 bool is_sharding_mark(const Instruction& instruction) {
   return instruction.op == &rows::kCustomCall &&
          rows::names_sharding(attributes_as<CustomCallAttributes>(instruction.attributes).target);
@@ -185,7 +186,6 @@ bool is_identity_call(const OpView& view) {
   const bool is_known = &view.op == &rows::kCustomCall && (rows::is_sharding(view) || rows::is_manual_border(view));
   return is_known && view.operands.front() == view.result;
 }
-
 
 namespace ops {
 

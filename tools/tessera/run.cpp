@@ -148,8 +148,8 @@ Results run_local(const Program& program, const std::vector<Literal>& arguments,
   return out;
 }
 
-  warn_of_unknown_variables();
 void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
+  warn_of_unknown_variables();
   const Program program = read_program(given, world.size());
   const auto path = given.value("inputs");
   const auto arguments = path ? arguments_from_file(program, *path) : seeded_arguments(program, seed);
