@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/collectives/process_group.h"
 
+#include <exception>
+
 namespace tessera {
 namespace {
 
@@ -11,6 +13,16 @@ class Finished final : public PendingOperation {
 };
 
 }  // namespace
+
+void wait_unseen(std::unique_ptr<PendingOperation> operation) noexcept {
+  if (!operation) return;
+  const bool is_unwinding = std::uncaught_exceptions() > 0;
+  try {
+    operation->wait();
+  } catch (...) {
+    if (!is_unwinding) std::terminate();  // here, so that its handler finds the error
+  }
+}
 
 std::int64_t TrafficCounters::total() const {
   return all_gather + reduce_scatter + all_reduce + all_to_all + permute + broadcast;

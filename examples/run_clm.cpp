@@ -3,9 +3,8 @@
 //
 //   mpirun -np 4 build/release/bin/run_clm --config_name examples/configs/gpt2_char.json --train_file kjv.txt
 //     --block_size 64 --mesh data=2,model=2 --fsdp full_shard --tensor_parallel model --max_steps 1000
-#include <cstdio>
-
 #include "tessera/base/error.h"
+#include "tessera/collectives/world.h"
 #include "tessera/frontend/runtime.h"
 #include "tessera/trainer/clm.h"
 
@@ -24,8 +23,7 @@ int main(int argc, char** argv) {
   try {
     if (!read_arguments(argc, argv)) return 0;
   } catch (const tessera::Error& error) {
-    std::fprintf(stderr, "run_clm: %s\n", error.what());
-    return kUsageError;
+    return tessera::fail_before_world(fmt::format("run_clm: {}", error.what()), kUsageError);
   }
   return tessera::launch(argc, argv, [](int rank_argc, char** rank_argv) {
     return tessera::trainer::run_clm(*read_arguments(rank_argc, rank_argv));

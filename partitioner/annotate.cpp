@@ -26,7 +26,7 @@ std::pair<ComputationId, Id> find_value(const Program& program, std::string_view
       if (program[c].name == name.substr(0, slash)) computation = c;
     }
     require(computation >= 0, "no computation is named \"{}\"{}", name.substr(0, slash),
-            suggest_name(name.substr(0, slash), known));
+            [&] { return suggest_name(name.substr(0, slash), known); });
     name.remove_prefix(slash + 1);
     if (name.starts_with('%')) name.remove_prefix(1);
   }
@@ -38,7 +38,7 @@ std::pair<ComputationId, Id> find_value(const Program& program, std::string_view
   if (found == instructions.end()) found = std::find_if(instructions.begin(), instructions.end(), named);
   const auto known = value_names(program[computation], instructions.size() > 40);
   require(found != instructions.end(), "no value of {} is named \"{}\"{}", program[computation].name, name,
-          suggest_name(name, known));
+          [&] { return suggest_name(name, known); });
   return {computation, static_cast<Id>(found - instructions.begin())};
 }
 
@@ -52,8 +52,7 @@ Program annotate(const Program& program, const Mesh& mesh, const std::string& na
   const auto [computation, id] = find_value(program, name);
   auto changed = std::make_shared<Computation>(program[computation]);
   auto& instruction = at(changed->instructions, id);
-  require(instruction.type.is_array(), "%{} is {}; only arrays can be annotated", instruction.name,
-          instruction.type.str());
+  require(instruction.type.is_array(), "%{} is {}; only arrays can be annotated", instruction.name, instruction.type);
   try {
     instruction.sharding =
         make_sharding(Sharding::from_spec(mesh, PartitionSpec::parse(spec), instruction.type.ndim()));

@@ -33,7 +33,7 @@ MovedAxes moved_axes(const Placement& before, const Placement& after) {
     all.insert(all.end(), moved.gained.back().begin(), moved.gained.back().end());
   }
   const auto units = common_units(before.sharding.mesh, all);
-  ensure(units.has_value(), "axes of an all-to-all do not nest: {} to {}", before.sharding.str(), after.sharding.str());
+  ensure(units.has_value(), "axes of an all-to-all do not nest: {} to {}", before.sharding, after.sharding);
   for (int d = 0; d < isize(before.dims); ++d) {
     at(moved.lost, d) = cut_axes(at(moved.lost, d), *units);
     at(moved.gained, d) = cut_axes(at(moved.gained, d), *units);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "aliases.h"
 #include "factor_sharding.h"
 #include "leaves.h"
 #include "partial.h"
@@ -322,7 +323,8 @@ std::vector<std::optional<Shardings>> root_targets(const Program& program, const
   return out;
 }
 
-// Entry results: what the program says of them, whole where it says nothing unless propagation may choose.
+// Entry results: what the program says of them; else as the parameter whose memory they take, or whole unless propagation may
+// choose.
 Shardings entry_results(const Program& program) {
   const auto& entry = program.entry_computation();
   const auto& root = entry[entry.root];
@@ -336,7 +338,9 @@ Shardings entry_results(const Program& program) {
     const bool free = allowed.size() == 1 ? allowed[0] : (i < isize(allowed) && allowed[static_cast<std::size_t>(i)]);
     const int ndim = at(leaves, i).is_array() ? at(leaves, i).ndim() : 0;
     const Mesh mesh = program.meshes.empty() ? Mesh() : program.meshes.front();
-    out.push_back(open && !free ? Sharding::replicated(mesh, ndim) : sharding.closed().without_partial());
+    const Sharding* donor = sharding_of_donor(program, i);
+    const Sharding unsaid = donor != nullptr ? *donor : Sharding::replicated(mesh, ndim);
+    out.push_back((open && !free ? unsaid : sharding).closed().without_partial());
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "aliases.h"
 #include "factor_sharding.h"
 #include "insert_reshards.h"
 #include "leaves.h"
@@ -142,8 +143,8 @@ class Localizer {
     LeafValues out = take_apart(value);
     for (int i = 0; i < isize(out); ++i)
       ensure(at(out, i).type() == at(context.local_results, i), "{} %{} {} localizes to {}, expected {}",
-             instruction.op->name, instruction.name, instruction.sharding->front().str(), at(out, i).type().str(),
-             at(context.local_results, i).str());
+             instruction.op->name, instruction.name, instruction.sharding->front(), at(out, i).type(),
+             at(context.local_results, i));
     return remember(instruction, std::move(out));
   }
 
@@ -193,7 +194,7 @@ class Localizer {
 
   // For tools: what each local value stands for.
   LeafValues remember(const Instruction& instruction, LeafValues leaves) {
-    if (!options_.keep_shardings) return leaves;
+    if (!options_.keep_shardings || !instruction.sharding) return leaves;  // a barrier's leaves have theirs
     for (int i = 0; i < isize(leaves); ++i) {
       const Type global = leaf_type(instruction.type, i);
       const Value value = at(leaves, i);
@@ -222,6 +223,7 @@ Program localize(const Program& program, const LocalizeOptions& options) {
   const auto used = partitioned_computations(program);
   Program header = header_of(program);
   header.partitioned = true;
+  header.aliases = aliases_of_shards(program);
   header.propagate_to_parameters.clear();
   header.propagate_to_output.clear();
   ProgramBuilder out(header);

@@ -9,20 +9,34 @@
 #include "propagate.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
+#include "tessera/ops/control_flow.h"
 #include "tessera/passes/passes.h"
 #include "tessera/passes/pipeline.h"
 
 namespace tessera {
 namespace {
 
+bool is_manual(const Instruction& instruction) {
+  if (is_manual_border(instruction)) return true;
+  return instruction.sharding &&
+         std::any_of(instruction.sharding->begin(), instruction.sharding->end(),
+                     [](const Sharding& leaf) { return leaf.kind == Sharding::Kind::kManual || !leaf.manual.empty(); });
+}
+
 void check_input(const Program& program) {
   require(!program.partitioned,
           "{} is already partitioned (it carries the partitioner's mark); give the global program instead",
           program.name);
-  for (const auto& instruction : program.entry_computation().instructions)
+  for (const auto& instruction : program.entry_computation().instructions) {
     require(instruction.op->role != Role::kCollective && instruction.op->role != Role::kPartitionId,
             "{} %{} stands in a global program: collectives and partition-id belong to per-device programs",
             instruction.op->name, instruction.name);
+    require(
+        !is_manual(instruction),
+        "{} %{}{}: a region of per-device code (sharding={{manual}}, SPMDFullToShardShape) cannot be partitioned yet",
+        instruction.op->name, instruction.name,
+        [&] { return instruction.source().empty() ? "" : " at " + instruction.source(); });
+  }
 }
 
 // A program that names no mesh is over one axis of all its devices.

@@ -159,8 +159,7 @@ ReshardPlan plan_between(const Type& global, const Sharding& from, const Shardin
     append_moves(plan, *space, reshard::find_moves(*space));
     return plan;
   }
-  ensure(!from.is_replicated() && !to.is_replicated(), "no axes to reshard {} from {} to {}", global.str(), from.str(),
-         to.str());
+  ensure(!from.is_replicated() && !to.is_replicated(), "no axes to reshard {} from {} to {}", global, from, to);
   return plan_across(global, from, to);
 }
 
@@ -177,7 +176,7 @@ Sharding on_mesh(const Type& global, const Sharding& sharding, const Sharding& o
 }
 
 ReshardPlan make_plan(const Type& global, const Sharding& from_given, const Sharding& to_given) {
-  require(global.is_array(), "cannot reshard {}: only arrays have shards", global.str());
+  require(global.is_array(), "cannot reshard {}: only arrays have shards", global);
   check_sharding(global, from_given);
   check_sharding(global, to_given);
   const Sharding from = on_mesh(global, from_given, to_given);
@@ -186,11 +185,11 @@ ReshardPlan make_plan(const Type& global, const Sharding& from_given, const Shar
     require(
         from.kind == to.kind && from.mesh == to.mesh && from.manual == to.manual,
         "cannot reshard {} from {} to {}: a manual value changes through SPMDFullToShardShape or SPMDShardToFullShape",
-        global.str(), from.str(), to.str());
+        global, from, to);
   }
   require(from.mesh.device_count() == to.mesh.device_count(),
-          "cannot reshard {} from {} of {} to {} of {}: the meshes have {} and {} devices", global.str(), from.str(),
-          from.mesh.str(), to.str(), to.mesh.str(), from.mesh.device_count(), to.mesh.device_count());
+          "cannot reshard {} from {} of {} to {} of {}: the meshes have {} and {} devices", global, from, from.mesh, to,
+          to.mesh, from.mesh.device_count(), to.mesh.device_count());
   ReshardPlan plan = from.kind == Sharding::Kind::kMaximal ? plan_from_maximal(global, from, to)
                      : to.kind == Sharding::Kind::kMaximal ? plan_to_maximal(global, from, to)
                                                            : plan_between(global, from, to);

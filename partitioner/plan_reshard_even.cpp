@@ -185,7 +185,7 @@ std::optional<PieceCount> count_pieces(const Placement& before, const Placement&
 
 Exchange exchange_even(const Placement& before, const Placement& after) {
   const auto digits = digits_of(before, after);
-  ensure(digits.has_value(), "no even exchange from {} to {}", before.sharding.str(), after.sharding.str());
+  ensure(digits.has_value(), "no even exchange from {} to {}", before.sharding, after.sharding);
   return EvenExchange(before, after, *digits).run();
 }
 

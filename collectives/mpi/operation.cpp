@@ -57,7 +57,12 @@ bool MpiOperation::test() {
     }
     const Stage stage = std::move(stages_.front());
     stages_.pop_front();
-    stage();
+    try {
+      stage();
+    } catch (...) {  // nothing of what was to follow makes sense any more
+      stages_.clear();
+      throw;
+    }
   }
   return true;
 }

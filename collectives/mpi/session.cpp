@@ -72,6 +72,12 @@ MpiCommunicator make_communicator(MPI_Comm world, const std::vector<int>& world_
   return {out, name};
 }
 
+int launched_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK"})
+    if (const char* text = std::getenv(name)) return std::atoi(text);
+  return 0;
+}
+
 bool has_launcher() { return launched_size() != 1 || std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr; }
 
 void start_mpi(int* argc, char*** argv) {

@@ -39,6 +39,8 @@ MpiCommunicator make_communicator(MPI_Comm world, const std::vector<int>& world_
 
 /// True when a launcher (mpirun, srun, …) started this process as one of several.
 bool has_launcher();
+/// The rank that the launcher gave this process, before MPI starts; 0 without one.
+int launched_rank();
 /// Starts MPI; the executor thread may be another than this one. Error if it cannot, or if the launcher is another MPI's.
 void start_mpi(int* argc, char*** argv);
 /// Ends MPI if it was started; collective.

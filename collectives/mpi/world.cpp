@@ -37,6 +37,7 @@ struct Communicator::State {
 
 namespace {
 
+constexpr auto kTimeForPeersToFail = std::chrono::milliseconds(1000);
 constexpr auto kTimeForPeersToSpeak = std::chrono::milliseconds(150);
 constexpr auto kTimeBetweenAborts = std::chrono::milliseconds(25);
 constexpr auto kTimeToBeKilled = std::chrono::seconds(5);
@@ -49,7 +50,7 @@ std::string message_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& e) {
-    return e.what();
+    return message_for_user(e);
   } catch (...) {
     return "an exception that is no std::exception";
   }
@@ -65,15 +66,54 @@ bool only_follows(const std::exception_ptr& error) {
   }
 }
 
+// The same for all ranks that fail alike: how a message names the rank itself does not count.
+std::uint64_t failure_hash(std::string message, int rank, int size) {
+  for (const std::string& self : {fmt::format("rank {} of {}", rank, size), fmt::format("rank {} on host ", rank)})
+    for (auto place = message.find(self); place != std::string::npos; place = message.find(self, place))
+      message.erase(place, self.size());
+  return std::max<std::uint64_t>(hash_text(message), 1);
+}
+
+// The ranks of this node that fail with the same words, in order.
+std::vector<int> ranks_failing_alike(MpiFabric& fabric, std::uint64_t failure) {
+  std::vector<int> ranks{fabric.world_rank};
+  for (const auto& peer : fabric.node().peers())
+    if (peer.page->failure.load(std::memory_order_acquire) == failure) ranks.push_back(peer.world_rank);
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+std::string speaker_text(const std::vector<int>& ranks, int size) {
+  if (isize(ranks) == size && size > 1) return fmt::format("all {} ranks", size);
+  return fmt::format("{} of {}", collectives::rank_list(ranks), size);
+}
+
+bool all_have_failed(MpiFabric& fabric) {
+  const auto& peers = fabric.node().peers();
+  return std::all_of(peers.begin(), peers.end(), [](const collectives::Peer& peer) {
+    return peer.page->state.load(std::memory_order_acquire) != RankState::kRunning;
+  });
+}
+
+// Says what went wrong; what several ranks would say alike, the lowest of them says for all.
+void say_failure(MpiFabric& fabric, int size, const std::string& message, std::uint64_t failure) {
+  const auto deadline = std::chrono::steady_clock::now() + kTimeForPeersToFail;
+  while (!all_have_failed(fabric) && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const auto speakers = ranks_failing_alike(fabric, failure);
+  if (speakers.front() != fabric.world_rank) return;
+  std::fflush(stdout);
+  std::fputs(fmt::format("{}: {}\n", speaker_text(speakers, size), message).c_str(), stderr);
+  std::fflush(stderr);
+}
+
 // Ends all ranks. A rank with nothing of its own to say waits to be ended, so that the one who has can say it.
 [[noreturn]] void end_job(MpiFabric& fabric, int size, const std::string& message, bool silent) {
   if (is_ending.exchange(true)) std::this_thread::sleep_for(kTimeToBeKilled);
+  const std::uint64_t failure = silent ? 0 : failure_hash(message, fabric.world_rank, size);
+  fabric.node().own().failure.store(failure, std::memory_order_release);
   fabric.node().set_state(RankState::kFailed);
-  if (!silent) {
-    std::fflush(stdout);
-    std::fputs(fmt::format("rank {} of {}: {}\n", fabric.world_rank, size, message).c_str(), stderr);
-    std::fflush(stderr);
-  }
+  if (!silent) say_failure(fabric, size, message, failure);
   // All ranks of a divergence speak before the first of them ends the job, and the others leave that to it.
   const auto patience = kTimeForPeersToSpeak + std::min(fabric.world_rank, 20) * kTimeBetweenAborts;
   std::this_thread::sleep_for(silent ? std::chrono::milliseconds(kTimeToBeKilled) : patience);
@@ -192,6 +232,14 @@ Communicator make_world(int& argc, char**& argv) {
   fabric_of_process = state->fabric.get();
   std::set_terminate(on_terminate);
   return Communicator(std::move(state));
+}
+
+int fail_before_world(const std::string& message, int status) {
+  constexpr auto kTimeForTheFirst = std::chrono::seconds(3);  // mpirun takes one to end the others
+  if (collectives::has_launcher() && collectives::launched_rank() > 0) std::this_thread::sleep_for(kTimeForTheFirst);
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s\n", message.c_str());
+  return status;
 }
 
 int guard_main(Communicator& world, const std::function<void()>& fn) {

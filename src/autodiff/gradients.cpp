@@ -9,16 +9,16 @@ namespace tessera {
 std::vector<Value> gradients(Builder& builder, Value output, const std::vector<Value>& wrt, Value d_output) {
   const Type type = output.type();  // a copy: emitting moves instructions
   require(type.is_array() && is_float(type.dtype()), "a gradient needs an output of a float type, %{} is {}",
-          output.instruction().name, type.str());
-  require(type.ndim() == 0, "a gradient needs a scalar output, %{} is {}", output.instruction().name, type.str());
+          output.instruction().name, type);
+  require(type.ndim() == 0, "a gradient needs a scalar output, %{} is {}", output.instruction().name, type);
   if (d_output.is_null()) d_output = ops::scalar(builder, type.dtype(), 1);
-  require(d_output.type() == type, "the gradient of the output is {}, the output %{} {}", d_output.type().str(),
-          output.instruction().name, type.str());
+  require(d_output.type() == type, "the gradient of the output is {}, the output %{} {}", d_output.type(),
+          output.instruction().name, type);
   const auto leaves = autodiff::differentiate(builder, output, {d_output}, wrt);
   std::vector<Value> out;
   for (std::size_t i = 0; i < wrt.size(); ++i) {
     require(wrt[i].type().is_array(), "a gradient is asked with respect to %{}, which is {}", wrt[i].instruction().name,
-            wrt[i].type().str());
+            wrt[i].type());
     out.push_back(leaves[i][0].is_null() ? ops::full(builder, wrt[i].type(), 0) : leaves[i][0]);
   }
   return out;

@@ -45,7 +45,7 @@ Loop loop_of(ReversePass& pass, const Instruction& instruction) {
   loop.elements = instruction.type.elements();
   for (int e = 0; e < loop.count(); ++e) {
     require(at(loop.elements, e).is_array(), "a loop has one only where its state is a flat tuple of arrays, not {}",
-            instruction.type.str());
+            instruction.type);
     loop.varies.push_back(!is_invariant(*loop.body, e));
     loop.has_gradient.push_back(has_float_leaf(at(loop.elements, e)));
   }

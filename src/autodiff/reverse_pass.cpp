@@ -214,7 +214,7 @@ void ReversePass::step_by_row(Id id, const Instruction& instruction) {
     const Id operand = at(instruction.operands, i);
     if (at(flowing, i).is_null() || !depends(operand)) continue;
     ensure(at(flowing, i).type() == builder_[operand].type, "{}: the gradient of operand {} is {}, the operand {}",
-           op.name, i, at(flowing, i).type().str(), builder_[operand].type.str());
+           op.name, i, at(flowing, i).type(), builder_[operand].type);
     arrive(operand, 0, at(flowing, i));
   }
 }

@@ -127,7 +127,8 @@ void ArgumentParser::assign(Row& row, const std::string& value) {
   const std::string& name = row.name;
   if (!row.choices.empty()) {
     const bool is_choice = std::find(row.choices.begin(), row.choices.end(), value) != row.choices.end();
-    require(is_choice, "--{} takes one of {}, got \"{}\"", name, join(row.choices, ", "), value);
+    require(
+        is_choice, "--{} takes one of {}, got \"{}\"", name, [&] { return join(row.choices, ", "); }, value);
   }
   const auto read_bool = [&](bool* target) {
     const auto parsed = parse_bool(value);

@@ -2,6 +2,7 @@
 #include "tessera/base/error.h"
 
 #include <algorithm>
+#include <new>
 #include <numeric>
 
 #include "tessera/base/text.h"
@@ -26,10 +27,20 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+std::string message_for_user(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory";
+  const bool is_ours = dynamic_cast<const InternalError*>(&error) != nullptr;
+  return (is_ours ? "internal error, please report it: " : "") + std::string(error.what());
+}
+
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
+  constexpr std::size_t kLongest = 200;  // distances take time; whoever mistypes, mistypes something shorter
+  if (name.size() > kLongest) return {};
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
   for (const auto& candidate : known) {
+    const auto [shorter, longer] = std::minmax(name.size(), candidate.size());
+    if (longer - shorter >= best_distance) continue;
     const std::size_t distance = edit_distance(name, candidate);
     if (distance >= best_distance) continue;
     best_distance = distance;
@@ -40,7 +51,10 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
 
 std::string suggest_name(std::string_view name, const std::vector<std::string>& known) {
   if (const auto near = nearest_name(name, known); !near.empty()) return fmt::format("; did you mean \"{}\"?", near);
-  return known.empty() ? "; none is known" : "; known: " + join(known, ", ");
+  constexpr std::size_t kMostListed = 20;
+  if (known.empty()) return "; none is known";
+  if (known.size() > kMostListed) return fmt::format("; it is like none of the {} known", known.size());
+  return "; known: " + join(known, ", ");
 }
 
 }  // namespace tessera

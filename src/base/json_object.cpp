@@ -68,6 +68,21 @@ void write(const Json& value, int indent, std::string& out) {
 
 }  // namespace
 
+void check_json_depth(std::string_view text, std::string_view origin) {
+  constexpr int kDeepest = 200;
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string && c == '\\') ++i;
+    if (c == '"') in_string = !in_string;
+    if (in_string) continue;
+    if (c == ']' || c == '}') --depth;
+    if ((c == '[' || c == '{') && ++depth > kDeepest)
+      fail("{}: lists and objects nested deeper than {} at {}", origin, kDeepest, place(text, i));
+  }
+}
+
 struct JsonObject::Node {
   std::string origin;
   Json json = Json::object();
@@ -94,6 +109,7 @@ JsonObject JsonObject::from_file(const std::string& path) { return parse(read_fi
 
 JsonObject JsonObject::parse(std::string_view text, std::string origin) {
   JsonObject out(std::move(origin));
+  check_json_depth(text, out.origin());
   try {
     out.node_->json = Json::parse(text);
   } catch (const Json::parse_error& error) {
@@ -104,7 +120,8 @@ JsonObject JsonObject::parse(std::string_view text, std::string origin) {
   } catch (const Json::exception& error) {  // a number out of range
     fail("{}: {}", out.origin(), error.what());
   }
-  require(out.node_->json.is_object(), "{}: must hold a JSON object, got {}", out.origin(), type_text(out.node_->json));
+  require(out.node_->json.is_object(), "{}: must hold a JSON object, got {}", out.origin(),
+          [&] { return type_text(out.node_->json); });
   return out;
 }
 
@@ -209,7 +226,7 @@ void JsonObject::set_null(std::string_view key) { node_->json[std::string(key)] 
 void JsonObject::require_known(const std::vector<std::string>& known) const {
   for (const auto& key : keys()) {
     const bool is_known = std::find(known.begin(), known.end(), key) != known.end();
-    require(is_known, "{}: unknown key \"{}\"{}", origin(), key, suggest_name(key, known));
+    require(is_known, "{}: unknown key \"{}\"{}", origin(), key, [&] { return suggest_name(key, known); });
   }
 }
 

@@ -157,6 +157,8 @@ void TextCursor::fail_expected(std::string_view what) {
     word = text_.substr(position_, size);
   }
   if (word.size() > 40) word = word.substr(0, 40) + "…";
+  if (printable(word) != word)
+    fail_at(position_, fmt::format("expected {}, got the byte 0x{:02x}", what, static_cast<unsigned char>(word[0])));
   fail_at(position_, fmt::format("expected {}, got \"{}\"", what, word));
 }
 
@@ -186,16 +188,21 @@ std::string TextCursor::excerpt(std::size_t position) const {
     end = position + kAfter;
     tail = "…";
   }
+  const std::string before = printable(text_.substr(start, position - start));
   std::string caret = lead.size() > 2 ? "   " : "  ";
-  for (std::size_t i = start; i < position; ++i) caret += text_[i] == '\t' ? '\t' : ' ';
-  std::string line(text_.substr(start, end - start));
-  if (!line.empty() && line.back() == '\r') line.pop_back();
-  return fmt::format("{}{}{}\n{}^", lead, line, tail, caret);
+  for (const char c : before)
+    if ((static_cast<unsigned char>(c) & 0xC0U) != 0x80U) caret += c == '\t' ? '\t' : ' ';
+  std::string_view after = text_.substr(position, end - position);
+  if (after.ends_with('\r')) after.remove_suffix(1);
+  return fmt::format("{}{}{}{}\n{}^", lead, before, printable(after), tail, caret);
 }
 
-Error TextCursor::error_at(std::size_t position, std::string_view message) const {
+Error TextCursor::error_at(std::size_t position, std::string_view whole_message) const {
+  constexpr std::size_t kLongest = 1000;  // a name may be as long as the text
+  const std::string message(whole_message.size() <= kLongest ? whole_message
+                                                             : fmt::format("{}…", whole_message.substr(0, kLongest)));
   if (!file_.empty()) return Error(fmt::format("{}{}\n{}", place(position), message, excerpt(position)));
-  std::string quoted_text(text_.substr(0, 200));
+  std::string quoted_text = printable(text_.substr(0, 200));
   if (text_.size() > 200) quoted_text += "…";
   return Error(fmt::format("{} at column {} of {}", message, position + 1, quoted_text));
 }

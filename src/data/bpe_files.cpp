@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The vocabulary files of GPT-2 and Hugging Face.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "bpe_vocabulary.h"
 #include "byte_spelling.h"
 #include "tessera/base/error.h"
+#include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
 
 namespace tessera::data {
@@ -15,10 +17,12 @@ using Json = nlohmann::json;
 constexpr std::int64_t kMaxIds = 1 << 26;  // a larger vocabulary is a mistake, not a model
 
 Json parse_json(std::string_view text, const std::string& name) {
+  check_json_depth(text, name);
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
-    fail("{}: no JSON: {}", name, error.what());
+    const std::string_view what = error.what();  // [json.exception.parse_error.101] parse error at line 1, column 2: …
+    fail("{}: no JSON: {}", name, what.substr(std::min(what.size(), what.find("] ") + 2)));
   }
 }
 

@@ -115,7 +115,7 @@ ImageDataset read_mnist(const std::string& folder, const std::string& part) {
     const std::string path = (std::filesystem::path(folder) / (part + "-" + kind)).string();
     Literal out = read_idx(std::filesystem::exists(path) ? path : path + ".gz");
     const bool fits = out.type().dtype() == DType::kU8 && out.type().ndim() == ndim;
-    require(fits, "{}: expected u8 with {} dims, got {}", path, ndim, out.type().str());
+    require(fits, "{}: expected u8 with {} dims, got {}", path, ndim, out.type());
     return out;
   };
   ImageDataset out{.images = read("images-idx3-ubyte", 3), .labels = read("labels-idx1-ubyte", 1), .classes = 0};

@@ -52,7 +52,7 @@ RawText read_wikitext(const std::string& folder) {
   const std::vector<std::string> train = {"wiki.train.raw", "wiki.train.tokens", "train.txt"};
   RawText out;
   out.train = read_first(folder, train);
-  require(!out.train.empty(), "no training text in {}; looked for {}", folder, join(train, ", "));
+  require(!out.train.empty(), "no training text in {}; looked for {}", folder, [&] { return join(train, ", "); });
   out.validation = read_first(folder, {"wiki.valid.raw", "wiki.valid.tokens", "valid.txt"});
   out.test = read_first(folder, {"wiki.test.raw", "wiki.test.tokens", "test.txt"});
   return out;

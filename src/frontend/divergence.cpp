@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "execute.h"
+#include "gather_from_ranks.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
@@ -20,25 +21,6 @@ struct Ticket {
     return a.kind == b.kind && a.hash == b.hash && a.sequence == b.sequence;
   }
 };
-
-template <class T>
-std::vector<T> gather(ProcessGroup& world, const T& mine) {
-  std::vector<T> all(static_cast<std::size_t>(world.size()));
-  world.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  return all;
-}
-
-std::vector<std::string> gather_texts(ProcessGroup& world, const std::string& mine) {
-  const auto sizes = gather(world, static_cast<std::uint64_t>(mine.size()));
-  const std::size_t width = *std::max_element(sizes.begin(), sizes.end());
-  std::string padded = mine;
-  padded.resize(width);
-  std::string all(width * sizes.size(), '\0');
-  world.all_gather(std::as_bytes(std::span(padded)), std::as_writable_bytes(std::span(all)));
-  std::vector<std::string> out;
-  for (std::size_t i = 0; i < sizes.size(); ++i) out.push_back(all.substr(i * width, sizes[i]));
-  return out;
-}
 
 // The instruction as one line without names given by counting, so that one inserted op does not change all that follow.
 std::vector<std::string> listing(const Program& program) {
@@ -63,14 +45,14 @@ std::string rank_lines(const std::vector<std::string>& per_rank) {
 [[noreturn]] void fail_on_reasons(const std::vector<std::string>& reasons) {
   fail(
       "ranks do not do the same thing: a step, and the reading of a value that is not whole on every rank, need all "
-      "ranks; read it on "
-      "every rank, or materialise it (mark_step) before one rank reads it{}",
+      "ranks; read it on every rank, or materialise it (mark_step) before one rank reads it{}",
       rank_lines(reasons));
 }
 
 [[noreturn]] void fail_on_programs(ProcessGroup& world, const Program& program, const RunReason& reason) {
   std::vector<std::vector<std::string>> lines;
-  for (const auto& text : gather_texts(world, join(listing(program), "\n"))) lines.push_back(split(text, '\n'));
+  for (const auto& text : gather_texts_from_ranks(world, join(listing(program), "\n")))
+    lines.push_back(split(text, '\n'));
   std::size_t first = 0;
   const auto line_of = [&](std::size_t rank) {
     return first < lines[rank].size() ? lines[rank][first] : std::string("(end)");
@@ -96,11 +78,11 @@ void check_same_program(ProcessGroup& world, const Program& program, std::size_t
   world.label({sequence, reason.text + (is_read ? " (it is not whole on every rank, so every rank must read it)"
                                                 : " (every rank must take part)")});
   const Ticket mine{static_cast<std::uint64_t>(reason.kind), hash, sequence, 0};
-  const auto all = gather(world, mine);
+  const auto all = gather_from_ranks(world, mine);
   const auto same = [&](auto&& field) {
     return std::all_of(all.begin(), all.end(), [&](const Ticket& t) { return field(t) == field(all.front()); });
   };
-  if (!same([](const Ticket& t) { return t.kind; })) fail_on_reasons(gather_texts(world, reason.text));
+  if (!same([](const Ticket& t) { return t.kind; })) fail_on_reasons(gather_texts_from_ranks(world, reason.text));
   if (!same([](const Ticket& t) { return t.hash; })) fail_on_programs(world, program, reason);
 }
 

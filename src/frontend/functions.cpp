@@ -217,11 +217,12 @@ struct LossValues {
 LossValues cross_entropy_values(Value logits, Value labels, std::int64_t ignore_index) {
   Builder& builder = *logits.builder;
   const int last = logits.type().ndim() - 1;
-  require(is_integer(labels.type().dtype()), "labels must be integers, got {}", labels.type().str());
+  require(is_integer(labels.type().dtype()), "labels must be integers, got {}", labels.type());
   Dims expected = logits.type().dims();
   expected.pop_back();
-  require(labels.type().dims() == expected, "cross_entropy: logits {} need labels [{}], got {}", logits.type().str(),
-          join(expected, ","), labels.type().str());
+  require(
+      labels.type().dims() == expected, "cross_entropy: logits {} need labels [{}], got {}", logits.type(),
+      [&] { return join(expected, ","); }, labels.type());
   const Value wide = widened(logits);
   const Exponentials e = exponentials(wide, last);
   const Value classes = ops::iota(builder, wide.type().with_dtype(labels.type().dtype()), last);

@@ -16,7 +16,7 @@ std::string what_is(const Tensor& tensor) {
 
 Sharding checked_sharding(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec) {
   require(mesh.device_count() == device_count(),
-          "{} has {} devices, this job has {}: the product of the axes must be the number of ranks", mesh.str(),
+          "{} has {} devices, this job has {}: the product of the axes must be the number of ranks", mesh,
           mesh.device_count(), device_count());
   Sharding sharding = Sharding::from_spec(mesh, spec, tensor.ndim());
   check_sharding(tensor.type(), sharding);
@@ -27,9 +27,10 @@ Sharding checked_sharding(const Tensor& tensor, const Mesh& mesh, const Partitio
 void check_not_marked_otherwise(const Tensor& tensor, const Sharding& sharding) {
   const auto before = tensor.sharding();
   if (!before || before->is_replicated()) return;
-  require(same_placement(tensor.type(), *before, sharding),
-          "{} is already sharded as {}; clear_sharding() it before marking it as {}", what_is(tensor), before->str(),
-          sharding.str());
+  require(
+      same_placement(tensor.type(), *before, sharding),
+      "{} is already sharded as {}; clear_sharding() it before marking it as {}", [&] { return what_is(tensor); },
+      *before, sharding);
 }
 
 bool is_recorded(const Node& node) { return !node.has_data() && !node.is_deferred(); }
@@ -66,7 +67,8 @@ void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec, s
   check_not_marked_otherwise(tensor, sharding);
   TensorImpl& variable = tensor.impl();
   require(!variable.has_optimizer_state || variable.node->sharding == std::optional(sharding),
-          "{} already has optimizer state; mark shardings before making the optimizer", what_is(tensor));
+          "{} already has optimizer state; mark shardings before making the optimizer",
+          [&] { return what_is(tensor); });
   if (is_recorded(*variable.node)) {
     variable.node = constrained(tensor, sharding, where, false).impl().node;
     return;

@@ -106,7 +106,7 @@ int launch(int argc, char** argv, const std::function<int(int, char**)>& body) {
     std::vector<char*> arguments(argv, argv + argc);
     if (const int count = take_virtual_ranks(arguments); count > 0) return run_virtually(count, arguments, body);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
+    std::fprintf(stderr, "error: %s\n", message_for_user(error).c_str());
     return 1;
   }
   Communicator communicator = make_world(argc, argv);
@@ -134,7 +134,7 @@ bool is_planning() { return session().planned_devices > 0; }
 
 void set_default_mesh(const Mesh& mesh) {
   require(mesh.device_count() == device_count(),
-          "{} has {} devices, this job has {}: the product of the axes must be the number of ranks", mesh.str(),
+          "{} has {} devices, this job has {}: the product of the axes must be the number of ranks", mesh,
           mesh.device_count(), device_count());
   session().mesh = mesh;
 }

@@ -121,7 +121,7 @@ Literal Tensor::to_host(std::source_location where) const {
 }
 
 double Tensor::item(std::source_location where) const {
-  require(element_count() == 1, "item() needs exactly one element, {} has {}", type().str(), element_count());
+  require(element_count() == 1, "item() needs exactly one element, {} has {}", type(), element_count());
   const Literal value = to_host(where);
   return is_float(dtype()) ? element_as_double(value, 0) : static_cast<double>(element_as_int(value, 0));
 }
@@ -188,9 +188,10 @@ void Tensor::backward(std::source_location where) const {
   require(node.epoch == current.epoch() && node.id >= 0,
           "backward: {} was computed before the last mark_step(), so the ops that led to it are gone; call backward() "
           "before mark_step()",
-          what_is(*this));
+          [&] { return what_is(*this); });
   const auto wanted = wanted_variables(current);
-  require(!wanted.empty(), "backward: {} was computed from no variable with requires_grad", what_is(*this));
+  require(!wanted.empty(), "backward: {} was computed from no variable with requires_grad",
+          [&] { return what_is(*this); });
   std::vector<Value> wrt;
   for (const auto& want : wanted) wrt.push_back(current.builder().value(want.stored));
   current.builder().default_notes = current.notes(where);

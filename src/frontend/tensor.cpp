@@ -26,7 +26,7 @@ Tensor new_variable(std::shared_ptr<Node> node, std::string name = {}) {
 // ---- making -------------------------------------------------------------------------------------------------------------
 
 Tensor Tensor::from_host(Literal value) {
-  require(value.type().is_array(), "from_host takes an array, got {}", value.type().str());
+  require(value.type().is_array(), "from_host takes an array, got {}", value.type());
   auto node = trace().make_node(value.type());
   node->host = std::move(value);
   return new_variable(std::move(node));
@@ -34,11 +34,11 @@ Tensor Tensor::from_host(Literal value) {
 
 Tensor Tensor::from_local_shards(const Type& global, const Mesh& mesh, const PartitionSpec& spec, Literal shard) {
   const Sharding sharding = Sharding::from_spec(mesh, spec, global.ndim());
-  require(mesh.device_count() == device_count(), "{} has {} devices; this job has {}", mesh.str(), mesh.device_count(),
+  require(mesh.device_count() == device_count(), "{} has {} devices; this job has {}", mesh, mesh.device_count(),
           device_count());
   const Type expected = shard_type(global, sharding);
-  require(shard.type() == expected, "from_local_shards: under {} each rank holds {} of {}, got {}", sharding.str(),
-          expected.str(), global.str(), shard.type().str());
+  require(shard.type() == expected, "from_local_shards: under {} each rank holds {} of {}, got {}", sharding, expected,
+          global, shard.type());
   auto node = trace().make_node(global);
   node->sharding = sharding;
   node->shard = DeviceArray::from_literal(shard);
@@ -100,15 +100,16 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) { return out <
 
 bool Tensor::requires_grad() const { return impl().requires_grad; }
 Tensor& Tensor::set_requires_grad(bool value) {
-  require(!value || is_float(dtype()), "only floats have gradients; {} is {}", name().empty() ? "the tensor" : name(),
-          type().str());
+  require(
+      !value || is_float(dtype()), "only floats have gradients; {} is {}",
+      [&] { return name().empty() ? "the tensor" : name(); }, type());
   impl().requires_grad = value;
   return *this;
 }
 Tensor Tensor::grad() const { return impl().grad; }
 void Tensor::set_grad(Tensor grad) {
   if (!grad.is_null())
-    require(grad.type() == type(), "a gradient has its variable's type {}, got {}", type().str(), grad.type().str());
+    require(grad.type() == type(), "a gradient has its variable's type {}, got {}", type(), grad.type());
   impl().grad = std::move(grad);
 }
 
@@ -184,7 +185,7 @@ Tensor Tensor::transpose(Dims permutation, std::source_location where) const {
 }
 
 Tensor Tensor::t(std::source_location where) const {
-  require(ndim() >= 2, "t() needs two dims at least, got {}", type().str());
+  require(ndim() >= 2, "t() needs two dims at least, got {}", type());
   Dims permutation;
   for (int i = 0; i < ndim(); ++i) permutation.push_back(i);
   std::swap(permutation[permutation.size() - 1], permutation[permutation.size() - 2]);
@@ -196,15 +197,14 @@ Tensor Tensor::slice(int dim, std::int64_t start, std::int64_t limit, std::sourc
   const std::int64_t size = type().dim(d);
   const std::int64_t from = start < 0 ? start + size : start;
   const std::int64_t to = limit < 0 ? limit + size : limit;
-  require(from >= 0 && from <= to && to <= size, "slice: [{}, {}) is outside dim {} of {}", start, limit, d,
-          type().str());
+  require(from >= 0 && from <= to && to <= size, "slice: [{}, {}) is outside dim {} of {}", start, limit, d, type());
   return recorded(*this, where, [&](Value x) { return ops::slice_dim(x, d, from, to); });
 }
 
 Tensor Tensor::select(int dim, std::int64_t index, std::source_location where) const {
   const int d = checked_dim(type(), dim);
   const std::int64_t i = index < 0 ? index + type().dim(d) : index;
-  require(i >= 0 && i < type().dim(d), "select: index {} is outside dim {} of {}", index, d, type().str());
+  require(i >= 0 && i < type().dim(d), "select: index {} is outside dim {} of {}", index, d, type());
   return recorded(*this, where, [&](Value x) {
     Dims dims = x.type().dims();
     dims.erase(dims.begin() + d);
@@ -214,7 +214,7 @@ Tensor Tensor::select(int dim, std::int64_t index, std::source_location where) c
 
 Tensor Tensor::unsqueeze(int dim, std::source_location where) const {
   const int d = dim < 0 ? dim + ndim() + 1 : dim;
-  require(d >= 0 && d <= ndim(), "unsqueeze: {} has no place {}", type().str(), dim);
+  require(d >= 0 && d <= ndim(), "unsqueeze: {} has no place {}", type(), dim);
   Dims sizes = dims();
   sizes.insert(sizes.begin() + d, 1);
   return reshape(std::move(sizes), where);
@@ -222,7 +222,7 @@ Tensor Tensor::unsqueeze(int dim, std::source_location where) const {
 
 Tensor Tensor::squeeze(int dim, std::source_location where) const {
   const int d = checked_dim(type(), dim);
-  require(type().dim(d) == 1, "squeeze: dim {} of {} is not 1", d, type().str());
+  require(type().dim(d) == 1, "squeeze: dim {} of {} is not 1", d, type());
   Dims sizes = dims();
   sizes.erase(sizes.begin() + d);
   return reshape(std::move(sizes), where);

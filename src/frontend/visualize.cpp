@@ -60,8 +60,8 @@ std::string cell_text(const std::string& label, int width, int color, bool in_co
 }  // namespace
 
 std::string visualize_sharding(const Type& type, const Sharding& sharding, const VisualizeOptions& options) {
-  require(type.is_array() && type.ndim() <= 2, "only tensors of at most 2 dims can be drawn, got {}", type.str());
-  require(sharding.is_tiled(), "only tilings can be drawn, got {}", sharding.str());
+  require(type.is_array() && type.ndim() <= 2, "only tensors of at most 2 dims can be drawn, got {}", type);
+  require(sharding.is_tiled(), "only tilings can be drawn, got {}", sharding);
   const auto labels = tile_labels(sharding, type.ndim());
   int width = options.cell_width;
   for (const auto& row : labels)

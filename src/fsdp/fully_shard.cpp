@@ -30,7 +30,7 @@ Axis sharding_axis(const FsdpOptions& options) {
 void check_unwrapped(nn::Module& module) {
   for (const auto& [path, child] : module.named_modules())
     require(child->unit().empty(), "{} is already an FSDP unit; wrap a module once",
-            path.empty() ? std::string(module.class_name()) : path);
+            [&] { return path.empty() ? std::string(module.class_name()) : path; });
 }
 
 // The unit a path belongs to: the innermost wrapped module above the parameter.
@@ -79,8 +79,8 @@ void shard_parameter(Tensor parameter, const Axis& axis, const std::string& unit
           parameter.name());
   variable.compute_dtype = options.compute_dtype;
   const Sharding gathered = parameter.sharding().value_or(Sharding::replicated(axis.mesh, parameter.ndim()));
-  require(gathered.mesh == axis.mesh, "{} is sharded over {}, FSDP over {}", parameter.name(), gathered.mesh.str(),
-          axis.mesh.str());
+  require(gathered.mesh == axis.mesh, "{} is sharded over {}, FSDP over {}", parameter.name(), gathered.mesh,
+          axis.mesh);
   const MeshAxis& mesh_axis = at(axis.mesh.axes(), axis.index);
   if (parameter.ndim() == 0 || mesh_axis.size == 1) return;
   clear_sharding(parameter);

@@ -164,6 +164,8 @@ class ComputationReader {
     in_.skip_blanks();
     raw.position = in_.position();
     const auto opcode = in_.identifier("an op");
+    constexpr std::size_t kLongestOp = 200;
+    if (opcode.size() > kLongestOp) in_.fail_at(raw.position, fmt::format("an op's name of {} letters", opcode.size()));
     raw.op = state_.table.find(opcode);
     if (raw.op == nullptr) with_place(in_, raw.position, [&] { return &state_.table.get(opcode); });
     if (!in_.take("(")) in_.fail_expected(fmt::format("\"(\" behind {}", opcode));
@@ -284,7 +286,7 @@ class ComputationReader {
     } else if (attribute.name == "control-predecessors") {
       for (const auto& name : read_names(attribute.text)) {
         const auto found = names_.find(name);
-        require(found != names_.end(), "unknown value %{}{}", name, nearest_value(name));
+        require(found != names_.end(), "unknown value %{}{}", name, [&] { return nearest_value(name); });
         out.control_predecessors.push_back(found->second);
       }
     } else {

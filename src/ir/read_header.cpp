@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `HloModule name, attribute=value, …`
 #include <algorithm>
+#include <optional>
+#include <set>
 
 #include "tessera/base/text.h"
 #include "text_reader.h"
@@ -131,20 +133,49 @@ void check_entry_layout(const std::string& text, const Computation& entry) {
           parameters.size());
   for (std::size_t i = 0; i < types.size(); ++i)
     require(types[i] == parameters[i],
-            "entry_computation_layout gives parameter {} as {}, the entry computation %{} as {}", i, types[i].str(),
-            entry.name, parameters[i].str());
+            "entry_computation_layout gives parameter {} as {}, the entry computation %{} as {}", i, types[i],
+            entry.name, parameters[i]);
   require(result == entry.root_type(),
-          "entry_computation_layout gives the result as {}, the entry computation %{} as {}", result.str(), entry.name,
-          entry.root_type().str());
+          "entry_computation_layout gives the result as {}, the entry computation %{} as {}", result, entry.name,
+          entry.root_type());
 }
 
-bool index_fits(const Type& type, const Dims& index) {
+// The array at an index of a type; none when there is none.
+std::optional<Type> array_at(const Type& type, const Dims& index) {
   Type here = type;
   for (const auto i : index) {
-    if (!here.is_tuple() || i < 0 || i >= isize(here.elements())) return false;
+    if (!here.is_tuple() || i < 0 || i >= isize(here.elements())) return std::nullopt;
     here = Type(at(here.elements(), i));
   }
-  return true;
+  if (!here.is_array()) return std::nullopt;
+  return here;
+}
+
+// Both sides are arrays of one size, and each array stands in one alias only.
+void check_aliases(const Program& program) {
+  const Computation& entry = program.entry_computation();
+  std::set<Dims> outputs;
+  std::set<std::pair<std::int64_t, Dims>> donors;
+  for (const auto& alias : program.aliases) {
+    const auto output_text = [&] { return join(alias.output, ","); };
+    const auto index_text = [&] { return join(alias.parameter_index, ","); };
+    const auto output = array_at(entry.root_type(), alias.output);
+    require(output.has_value(), "input_output_alias names output {{{}}}, which is no array of {}", output_text,
+            entry.root_type());
+    require(alias.parameter >= 0 && alias.parameter < isize(entry.parameters),
+            "input_output_alias names parameter {}, the entry computation has {}", alias.parameter,
+            entry.parameters.size());
+    const Type& type = entry[at(entry.parameters, alias.parameter)].type;
+    const auto donor = array_at(type, alias.parameter_index);
+    require(donor.has_value(), "input_output_alias names index {{{}}} of parameter {}, which is no array of {}",
+            index_text, alias.parameter, type);
+    require(output->dtype() == donor->dtype() && output->byte_size() == donor->byte_size(),
+            "input_output_alias of output {{{}}}, {}, and index {{{}}} of parameter {}, {}: the types differ",
+            output_text, *output, index_text, alias.parameter, *donor);
+    require(outputs.insert(alias.output).second, "input_output_alias names output {{{}}} twice", output_text);
+    require(donors.insert({alias.parameter, alias.parameter_index}).second,
+            "input_output_alias names index {{{}}} of parameter {} twice", index_text, alias.parameter);
+  }
 }
 
 }  // namespace
@@ -201,20 +232,7 @@ void check_header(const TextCursor& in, const ModuleHeader& header, const Progra
   const Computation& entry = program.entry_computation();
   if (!header.entry_layout.empty())
     with_place(in, header.entry_layout_position, [&] { check_entry_layout(header.entry_layout, entry); });
-  with_place(in, header.alias_position, [&] {
-    for (const auto& alias : program.aliases) {
-      require(index_fits(entry.root_type(), alias.output),
-              "input_output_alias names output {{{}}}, which {} does not have", join(alias.output, ","),
-              entry.root_type().str());
-      require(alias.parameter >= 0 && alias.parameter < isize(entry.parameters),
-              "input_output_alias names parameter {}, the entry computation has {}", alias.parameter,
-              entry.parameters.size());
-      const Type& type = entry[at(entry.parameters, alias.parameter)].type;
-      require(index_fits(type, alias.parameter_index),
-              "input_output_alias names index {{{}}} of parameter {}, which is {}", join(alias.parameter_index, ","),
-              alias.parameter, type.str());
-    }
-  });
+  with_place(in, header.alias_position, [&] { check_aliases(program); });
 }
 
 }  // namespace tessera

@@ -140,7 +140,7 @@ void read_dim(TextCursor& in, const Dims& dims, std::size_t dim, std::span<T> ou
     return;
   }
   const auto place = (in.skip_blanks(), in.position());
-  in.expect("{", fmt::format("before the elements of dim {}", dim));
+  if (!in.take("{")) in.fail_expected(fmt::format("\"{{\" before the elements of dim {}", dim));
   std::int64_t count = 0;
   while (!in.next_is("}")) {
     if (count > 0) in.expect(",", "between elements");

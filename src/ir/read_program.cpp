@@ -31,6 +31,8 @@ void read_metadata(std::string_view text, Notes& notes) {
 
 Program parse_program(std::string_view text, const OpTable& table, const ParseOptions& options) {
   ModuleState state{TextCursor(text, options.file_name), table, {}, {}, {}};
+  require(!state.in.at_end(), "{}: {}; an HLO module begins with `HloModule` and its name", options.file_name,
+          text.empty() ? "the text is empty" : "there is nothing but blanks and comments");
   ModuleHeader header = read_header(state.in, state.program);
   if (options.num_partitions > 0) {
     if (header.has_num_partitions && state.program.num_partitions != options.num_partitions)

@@ -80,7 +80,7 @@ class ShardingAttacher {
   template <class T>
   static const T& leaf_of(const std::vector<T>& given, std::size_t leaf, std::size_t count, const Type& type) {
     require(given.size() == count || given.size() == 1, "{} shardings for the {} leaves of {}", given.size(), count,
-            type.str());
+            type);
     return given.size() == 1 ? given.front() : given[leaf];
   }
 
@@ -96,8 +96,9 @@ class ShardingAttacher {
         const int ndim = ndim_of(types[i]);
         if (leaf.kind == HloSharding::Kind::kTiled) {
           const auto own = isize(leaf.tile_dims) - isize(leaf.subgroup_types);
-          require(own == ndim, "sharding {} has {} dim{}, {} has {}", hlo_sharding_text(leaf), own, own == 1 ? "" : "s",
-                  types[i].str(), ndim);
+          require(
+              own == ndim, "sharding {} has {} dim{}, {} has {}", [&] { return hlo_sharding_text(leaf); }, own,
+              own == 1 ? "" : "s", types[i], ndim);
         }
         HloSharding bare = leaf;
         bare.suffix.clear();
@@ -107,7 +108,7 @@ class ShardingAttacher {
         leaf_items_.push_back(&item);
       }
       require(types.empty() ? given.size() <= 1 : !given.empty(), "{} shardings for the {} leaves of {}", given.size(),
-              types.size(), type.str());
+              types.size(), type);
     });
   }
 
@@ -133,7 +134,7 @@ class ShardingAttacher {
       for (std::size_t i = 0; i < types.size(); ++i) out.push_back(leaf_of(given, i, types.size(), type));
       for (const auto& leaf : out)
         require(leaf.mesh.device_count() == state_.program.num_partitions, "{} has {} devices, the module {}",
-                leaf.mesh.str(), leaf.mesh.device_count(), state_.program.num_partitions);
+                leaf.mesh, leaf.mesh.device_count(), state_.program.num_partitions);
     } else {
       const auto& given = parsed(item);
       for (std::size_t i = 0; i < types.size(); ++i) {

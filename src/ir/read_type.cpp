@@ -17,6 +17,7 @@ Dims read_dims(TextCursor& in) {
     const auto place = in.position();
     if (in.next_is("<=") || in.next_is("?"))
       in.fail_at(place, "sizes that are known only at run time are not supported");
+    if (isize(dims) == kDeepestNesting) in.fail_at(place, fmt::format("more than {} dims", kDeepestNesting));
     dims.push_back(in.integer("a size"));
     if (dims.back() < 0) in.fail_at(place, "a size may not be negative");
   } while (in.take(","));

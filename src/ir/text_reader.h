@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-/// Types nested deeper than this, and nested instructions, are an error: the reader is recursive.
+/// Types nested deeper than this, and nested instructions, are an error: the reader is recursive. So are more dims: literals nest.
 inline constexpr int kDeepestNesting = 100;
 
 /// Where a layout may stand: behind the result type of a computation's header, `{` may also open the body.
@@ -35,6 +35,8 @@ template <class F>
 auto with_place(const TextCursor& in, std::size_t position, F&& f) {
   try {
     return f();
+  } catch (InternalError&) {
+    throw;
   } catch (Error& error) {
     throw Error(error.what()).prefix(in.place(position)).note(in.excerpt(position));
   }

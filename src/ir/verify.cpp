@@ -27,7 +27,7 @@ void verify_type(const Program& program, const Computation& computation, const I
   if (instruction.op->infer == nullptr) return;
   const Type inferred = instruction.op->infer(view);
   if (inferred == instruction.type) return;
-  ensure(false, "its type is {}, its operands give {}", instruction.type.str(), inferred.str());
+  ensure(false, "its type is {}, its operands give {}", instruction.type, inferred);
 }
 
 void verify_instruction(const Program& program, ComputationId computation_id, const Computation& computation, Id id) {
@@ -41,7 +41,7 @@ void verify_instruction(const Program& program, ComputationId computation_id, co
   check_shardings(instruction.type, *instruction.sharding);
   for (const auto& leaf : *instruction.sharding)
     if (leaf.mesh.device_count() != program.num_partitions)
-      ensure(false, "its sharding is on {}, the program is over {} devices", leaf.mesh.str(), program.num_partitions);
+      ensure(false, "its sharding is on {}, the program is over {} devices", leaf.mesh, program.num_partitions);
 }
 
 void verify_parameters(const Computation& computation) {

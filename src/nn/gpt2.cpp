@@ -116,7 +116,7 @@ GPT2Model::GPT2Model(const GPT2Config& config)
 }
 
 Tensor GPT2Model::forward(const Tensor& tokens) {
-  require(tokens.ndim() == 2, "GPT-2 takes tokens [batch, time], got {}", tokens.type().str());
+  require(tokens.ndim() == 2, "GPT-2 takes tokens [batch, time], got {}", tokens.type());
   const std::int64_t t = tokens.dim(1);
   require(t <= positions_, "{} tokens, but n_positions is {}", t, positions_);
   const Tensor positions = t == positions_ ? wpe_.weight() : wpe_.weight().slice(0, 0, t);

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
+#include <algorithm>
+#include <vector>
 
 #include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/base/json_object.h"
 #include "tessera/base/text.h"
 #include "tessera/nn/gpt2.h"
 
 namespace tessera::nn {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // One place lists the keys; reading and writing follow.
 template <class Config, class Visit>
@@ -31,80 +29,116 @@ void for_each_key(Config& config, Visit&& visit) {
   visit("tie_word_embeddings", config.tie_word_embeddings);
 }
 
-template <class T>
-void read_key(const Json& json, const char* key, T& value) {
-  const auto found = json.find(key);
-  if (found == json.end() || found->is_null()) return;
-  try {
-    value = found->get<T>();
-  } catch (const Json::exception&) {
-    fail("GPT-2 configuration: {} is of the wrong kind: {}", key, found->dump());
+// What Hugging Face's GPT-2 configurations may hold besides, all of it kept; keys that begin with _ are theirs alone.
+constexpr std::string_view kKept =
+    "model_type architectures n_ctx summary_type summary_use_proj summary_activation summary_first_dropout "
+    "summary_proj_to_labels scale_attn_weights use_cache bos_token_id eos_token_id pad_token_id sep_token_id "
+    "decoder_start_token_id scale_attn_by_inverse_layer_idx reorder_and_upcast_attn add_cross_attention torch_dtype "
+    "dtype transformers_version task_specific_params output_hidden_states output_attentions output_past return_dict "
+    "is_encoder_decoder is_decoder cross_attention_hidden_size tie_encoder_decoder max_length min_length do_sample "
+    "early_stopping num_beams num_beam_groups diversity_penalty temperature top_k top_p typical_p repetition_penalty "
+    "length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids num_return_sequences output_scores "
+    "return_dict_in_generate forced_bos_token_id forced_eos_token_id remove_invalid_values finetuning_task id2label "
+    "label2id num_labels problem_type tokenizer_class prefix tf_legacy_loss use_bfloat16 torchscript pruned_heads "
+    "chunk_size_feed_forward exponential_decay_length_penalty suppress_tokens begin_suppress_tokens "
+    "gradient_checkpointing predict_special_tokens quantization_config auto_map attn_implementation";
+
+// Keys that would make another model than the one built here.
+constexpr std::pair<const char*, bool> kFixed[] = {{"scale_attn_weights", true},
+                                                   {"scale_attn_by_inverse_layer_idx", false},
+                                                   {"add_cross_attention", false},
+                                                   {"is_encoder_decoder", false}};
+
+void check_keys(const JsonObject& json) {
+  std::vector<std::string> known = split(kKept, ' ');
+  const GPT2Config config;
+  for_each_key(config, [&](const char* key, const auto&) { known.emplace_back(key); });
+  for (const auto& key : json.keys()) {
+    if (key.starts_with('_') || std::find(known.begin(), known.end(), key) != known.end()) continue;
+    const std::string near = nearest_name(key, known);
+    fail("{}: unknown key \"{}\"; {}", json.origin(), key,
+         near.empty() ? std::string("the keys are those of Hugging Face's GPT2Config")
+                      : fmt::format("did you mean \"{}\"?", near));
+  }
+  for (const auto& [key, value] : kFixed) {
+    bool given = value;
+    if (json.has(key) && !json.is_null(key)) json.read(key, given);
+    require(given == value, "{}: {} {} is not supported; it must be {}", json.origin(), key, given, value);
   }
 }
+
+void check_values(const GPT2Config& config, const std::string& origin) {
+  for (const auto& [name, value] :
+       std::initializer_list<std::pair<const char*, std::int64_t>>{{"vocab_size", config.vocab_size},
+                                                                   {"n_positions", config.n_positions},
+                                                                   {"n_embd", config.n_embd},
+                                                                   {"n_layer", config.n_layer},
+                                                                   {"n_head", config.n_head}}) {
+    constexpr std::int64_t kMost = 1 << 30;  // products of two still count
+    require(value >= 1 && value <= kMost, "{}: {} must be from 1 to {}, got {}", origin, name, kMost, value);
+  }
+  require(config.n_inner >= 0, "{}: n_inner must not be negative, got {}; 0 or null means 4 n_embd", origin,
+          config.n_inner);
+  require(config.n_embd % config.n_head == 0, "{}: n_embd {} is not a multiple of n_head {}", origin, config.n_embd,
+          config.n_head);
+  const std::vector<std::string> activations{"gelu_new", "gelu", "relu", "tanh", "gelu_pytorch_tanh"};
+  const auto& activation = config.activation_function;
+  require(std::find(activations.begin(), activations.end(), activation) != activations.end(),
+          "{}: unknown activation_function \"{}\"{}", origin, activation,
+          [&] { return suggest_name(activation, activations); });
+  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, double>>{
+           {"resid_pdrop", config.resid_pdrop}, {"embd_pdrop", config.embd_pdrop}, {"attn_pdrop", config.attn_pdrop}})
+    require(value >= 0 && value < 1, "{}: {} must be in [0, 1), got {}", origin, name, value);
+  require(config.layer_norm_epsilon > 0, "{}: layer_norm_epsilon must be above 0, got {}", origin,
+          config.layer_norm_epsilon);
+  require(config.initializer_range >= 0, "{}: initializer_range must not be negative, got {}", origin,
+          config.initializer_range);
+}
+
+constexpr const char* kOrigin = "GPT-2 configuration";
 
 }  // namespace
 
-void GPT2Config::check() const {
-  for (const auto& [name, value] :
-       std::initializer_list<std::pair<const char*, std::int64_t>>{{"vocab_size", vocab_size},
-                                                                   {"n_positions", n_positions},
-                                                                   {"n_embd", n_embd},
-                                                                   {"n_layer", n_layer},
-                                                                   {"n_head", n_head}})
-    require(value >= 1, "GPT-2 configuration: {} must be at least 1, got {}", name, value);
-  require(n_embd % n_head == 0, "GPT-2 configuration: n_embd {} does not divide by n_head {}", n_embd, n_head);
-  const std::vector<std::string> activations{"gelu_new", "gelu", "relu", "tanh", "gelu_pytorch_tanh"};
-  bool known = false;
-  for (const auto& name : activations) known = known || name == activation_function;
-  require(known, "GPT-2 configuration: unknown activation_function {}{}", activation_function,
-          suggest_name(activation_function, activations));
-  for (const auto& [name, value] : std::initializer_list<std::pair<const char*, double>>{
-           {"resid_pdrop", resid_pdrop}, {"embd_pdrop", embd_pdrop}, {"attn_pdrop", attn_pdrop}})
-    require(value >= 0 && value < 1, "GPT-2 configuration: {} must be in [0, 1), got {}", name, value);
-}
+void GPT2Config::check() const { check_values(*this, kOrigin); }
 
-GPT2Config GPT2Config::from_json(const std::string& text) {
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    fail("GPT-2 configuration: {}", error.what());
+GPT2Config GPT2Config::from_json(const std::string& text) { return from_json(text, kOrigin); }
+
+GPT2Config GPT2Config::from_json(const std::string& text, const std::string& origin) {
+  const JsonObject json = JsonObject::parse(text, origin);
+  if (json.has("model_type")) {
+    std::string type;
+    json.read("model_type", type);
+    require(type == "gpt2", "{}: model_type must be \"gpt2\", got \"{}\"", origin, type);
   }
-  require(json.is_object(), "GPT-2 configuration: a JSON object is expected");
+  check_keys(json);
   GPT2Config config;
-  for_each_key(config, [&](const char* key, auto& value) { read_key(json, key, value); });
-  if (json.contains("model_type"))
-    require(json["model_type"] == "gpt2", "the configuration is of model_type {}, not \"gpt2\"",
-            json["model_type"].dump());
+  for_each_key(config, [&](const char* key, auto& value) {
+    if (!json.is_null(key)) json.read(key, value);
+  });
   config.source_json = text;
-  config.check();
+  check_values(config, origin);
   return config;
 }
 
-GPT2Config GPT2Config::from_file(const std::string& path) {
-  std::ifstream in(path);
-  require(in.good(), "cannot read the configuration {}", path);
-  std::stringstream text;
-  text << in.rdbuf();
-  try {
-    return from_json(text.str());
-  } catch (Error& error) {
-    throw error.prefix(path + ": ");
-  }
-}
+GPT2Config GPT2Config::from_file(const std::string& path) { return from_json(read_file(path), path); }
 
 std::string GPT2Config::to_json() const {
-  Json json = source_json.empty() ? Json{{"model_type", "gpt2"}, {"architectures", {"GPT2LMHeadModel"}}}
-                                  : Json::parse(source_json);
+  JsonObject json(kOrigin);
+  if (source_json.empty()) {
+    json.set("model_type", "gpt2");
+    json.set("architectures", std::vector<std::string>{"GPT2LMHeadModel"});
+  } else {
+    json = JsonObject::parse(source_json, kOrigin);
+  }
   for_each_key(*this, [&](const char* key, const auto& value) {
     // Hugging Face writes null where the inner width is the default.
     if (std::string_view(key) == "n_inner" && n_inner == 0) {
-      json[key] = nullptr;
+      json.set_null(key);
     } else {
-      json[key] = value;
+      json.set(key, value);
     }
   });
-  return json.dump(2) + "\n";
+  return json.str();
 }
 
 }  // namespace tessera::nn

@@ -15,7 +15,7 @@ bool names_one_replica(const CollectiveAttributes& a) {
 
 int only_dim(const OpView& view) {
   const Dims& dims = collective(view).dimensions;
-  require(dims.size() == 1, "dimensions must name one dim, got {}", field_text(dims));
+  require(dims.size() == 1, "dimensions must name one dim, got {}", [&] { return field_text(dims); });
   return static_cast<int>(dims[0]);
 }
 
@@ -39,7 +39,7 @@ std::vector<Group> groups_of(const CollectiveContext& context) {
     }
   const auto missing = std::find(seen.begin(), seen.end(), false);
   require(missing == seen.end() || context.view.op.name == "collective-broadcast", "device {} is in no group of {}",
-          missing - seen.begin(), field_text(a.replica_groups));
+          missing - seen.begin(), [&] { return field_text(a.replica_groups); });
   return a.replica_groups.groups;
 }
 
@@ -124,7 +124,7 @@ std::vector<Literal> evaluate_all_gather(const CollectiveContext& context) {
     Literal out(result_type(context.view, i));
     const std::int64_t size = context.view.operands[i].dim(dim);
     require(size * static_cast<std::int64_t>(group.size()) == out.type().dim(dim),
-            "{} gathered from {} devices is not {}", context.view.operands[i].str(), group.size(), out.type().str());
+            "{} gathered from {} devices is not {}", context.view.operands[i], group.size(), out.type());
     for (std::size_t k = 0; k < group.size(); ++k)
       put_part(out, at(context.operands, group[k])[i], dim, static_cast<std::int64_t>(k) * size);
     return out;
@@ -156,8 +156,7 @@ std::vector<Literal> evaluate_all_to_all(const CollectiveContext& context) {
     return for_each_member(context, [&](const Group& group, std::int64_t member, std::size_t i) {
       Literal out(context.view.operands[i]);
       const auto parts = static_cast<std::int64_t>(group.size());
-      require(out.type().dim(dim) % parts == 0, "dim {} of {} does not split into {} parts", dim, out.type().str(),
-              parts);
+      require(out.type().dim(dim) % parts == 0, "dim {} of {} does not split into {} parts", dim, out.type(), parts);
       for (std::int64_t k = 0; k < parts; ++k)
         put_part(out, part_of(at(context.operands, at(group, k))[i], dim, member, parts), dim,
                  k * (out.type().dim(dim) / parts));

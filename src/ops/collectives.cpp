@@ -24,7 +24,8 @@ std::optional<std::int64_t> group_size(const CollectiveAttributes& a) {
   const auto& groups = a.replica_groups.groups;
   if (groups.empty() || names_one_replica(a)) return std::nullopt;
   for (const auto& group : groups)
-    require(group.size() == groups[0].size(), "groups differ in size: {}", field_text(a.replica_groups));
+    require(group.size() == groups[0].size(), "groups differ in size: {}",
+            [&] { return field_text(a.replica_groups); });
   return static_cast<std::int64_t>(groups[0].size());
 }
 
@@ -52,9 +53,9 @@ std::int64_t factor_of(const OpView& view, int i, int dim, bool grows) {
   const std::int64_t large = grows ? type->dim(dim) : x.dim(dim);
   const std::int64_t small = grows ? x.dim(dim) : type->dim(dim);
   if (small == 0) return known.value_or(1);
-  require(large % small == 0, "dim {} of {} and {} is not a multiple", dim, x.str(), type->str());
+  require(large % small == 0, "dim {} of {} and {} is not a multiple", dim, x, *type);
   require(!known || large / small == *known, "dim {} of {} and {} differ by a factor {}, but groups have {} devices",
-          dim, x.str(), type->str(), large / small, *known);
+          dim, x, *type, large / small, *known);
   return large / small;
 }
 
@@ -70,10 +71,22 @@ Type infer_all_gather(const OpView& view) {
   return declared_or(view, one_or_tuple(std::move(out)));
 }
 
+bool are_alike(DType a, DType b) { return a == b || (is_float(a) && is_float(b)) || (is_integer(a) && is_integer(b)); }
+
+// Two scalars in, one out. XLA lets one reducer serve several widths of a kind: it stands for the reduction only.
 void check_reducer(const OpView& view) {
   require(view.called.size() == 1, "needs one computation, got {}", view.called.size());
-  require(view.called[0]->parameters.size() == 2, "the reducer %{} must take 2 parameters, takes {}",
-          view.called[0]->name, view.called[0]->parameters.size());
+  const Computation& reducer = *view.called[0];
+  require(reducer.parameters.size() == 2, "the reducer %{} must take 2 parameters, takes {}", reducer.name,
+          reducer.parameters.size());
+  const Type& type = reducer.root_type();
+  require(type.is_array() && type.ndim() == 0, "the reducer %{} must return a scalar, returns {}", reducer.name, type);
+  for (const Type& parameter : reducer.parameter_types())
+    require(parameter == type, "the reducer %{} takes {} and returns {}; they must be the same", reducer.name,
+            parameter, type);
+  for (int i = 0; i < isize(view.operands); ++i)
+    require(are_alike(array_operand(view, i).dtype(), type.dtype()), "the reducer %{} is for {}, operand {} is {}",
+            reducer.name, type, i, at(view.operands, i));
 }
 
 Type infer_reduce_scatter(const OpView& view) {
@@ -91,11 +104,13 @@ Type infer_reduce_scatter(const OpView& view) {
   return declared_or(view, one_or_tuple(std::move(out)));
 }
 
-Type infer_same(const OpView& view) { return declared_or(view, one_or_tuple(view.operands)); }
+Type infer_same(const OpView& view) {
+  for (int i = 0; i < isize(view.operands); ++i) array_operand(view, i);
+  return declared_or(view, one_or_tuple(view.operands));
+}
 
 Type infer_all_reduce(const OpView& view) {
   check_reducer(view);
-  for (int i = 0; i < isize(view.operands); ++i) array_operand(view, i);
   return infer_same(view);
 }
 
@@ -113,7 +128,7 @@ Type infer_all_to_all(const OpView& view) {
   require(!size || *size == isize(view.operands), "takes one operand per device of a group: {} operands, groups of {}",
           view.operands.size(), size.value_or(1));
   for (const Type& operand : view.operands)
-    require(operand == view.operands[0], "operands differ: {} and {}", view.operands[0].str(), operand.str());
+    require(operand == view.operands[0], "operands differ: {} and {}", view.operands[0], operand);
   return declared_or(view, Type::tuple(view.operands));  // a tuple even of one
 }
 

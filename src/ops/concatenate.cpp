@@ -14,12 +14,12 @@ std::int64_t joined_dim(const OpView& view) { return view.as<DimensionsAttribute
 Type infer(const OpView& view) {
   const Type& first = array_operand(view, 0);
   const Dims& dimensions = view.as<DimensionsAttributes>().dimensions;
-  require(dimensions.size() == 1, "dimensions={} must name one dim", field_text(dimensions));
+  require(dimensions.size() == 1, "dimensions={} must name one dim", [&] { return field_text(dimensions); });
   check_dim(dimensions[0], first.ndim(), "dimension");
   Dims dims = first.dims();
   for (int i = 1; i < isize(view.operands); ++i) {
     const Type& part = array_operand(view, i);
-    require(part.dtype() == first.dtype(), "operand {} is {}, operand 0 is {}", i, part.str(), first.str());
+    require(part.dtype() == first.dtype(), "operand {} is {}, operand 0 is {}", i, part, first);
     require(part.ndim() == first.ndim(), "operand {} has {} dims, operand 0 has {}", i, part.ndim(), first.ndim());
     for (int d = 0; d < first.ndim(); ++d)
       require(d == dimensions[0] || part.dim(d) == first.dim(d), "dim {} of operand {} is {}, of operand 0 {}", d, i,

@@ -21,8 +21,8 @@ void check_parameters(const Computation& computation, const std::vector<Type>& a
           computation.parameters.size(), arguments.size());
   const auto parameters = computation.parameter_types();
   for (std::size_t i = 0; i < arguments.size(); ++i)
-    require(parameters[i] == arguments[i], "parameter {} of %{} is {}, given {}", i, computation.name,
-            parameters[i].str(), arguments[i].str());
+    require(parameters[i] == arguments[i], "parameter {} of %{} is {}, given {}", i, computation.name, parameters[i],
+            arguments[i]);
 }
 
 void check_called(const OpView& view, std::size_t count) {
@@ -46,9 +46,9 @@ Type infer_while(const OpView& view) {
   check_parameters(*view.called[0], {state});
   check_parameters(*view.called[1], {state});
   require(view.called[0]->root_type() == Type::scalar(DType::kPred), "the condition %{} must return pred[], returns {}",
-          view.called[0]->name, view.called[0]->root_type().str());
+          view.called[0]->name, view.called[0]->root_type());
   require(view.called[1]->root_type() == state, "the body %{} must return the loop's state {}, returns {}",
-          view.called[1]->name, state.str(), view.called[1]->root_type().str());
+          view.called[1]->name, state, view.called[1]->root_type());
   return declared_or(view, state);
 }
 
@@ -57,7 +57,7 @@ Type infer_while(const OpView& view) {
 Type infer_conditional(const OpView& view) {
   const Type& index = scalar_operand(view, 0, "the branch index");
   const bool by_pred = index.dtype() == DType::kPred;
-  require(by_pred || index.dtype() == DType::kS32, "the branch index must be pred[] or s32[], got {}", index.str());
+  require(by_pred || index.dtype() == DType::kS32, "the branch index must be pred[] or s32[], got {}", index);
   require(!view.called.empty(), "needs at least one branch");
   require(!by_pred || view.called.size() == 2, "needs two branches for a pred[], got {}", view.called.size());
   require(view.operands.size() == view.called.size() + 1, "needs one operand per branch: {} branches, {} operands",
@@ -65,8 +65,8 @@ Type infer_conditional(const OpView& view) {
   for (std::size_t b = 0; b < view.called.size(); ++b) {
     check_parameters(*view.called[b], {view.operands[b + 1]});
     require(view.called[b]->root_type() == view.called[0]->root_type(),
-            "branches return different types: %{} {}, %{} {}", view.called[0]->name, view.called[0]->root_type().str(),
-            view.called[b]->name, view.called[b]->root_type().str());
+            "branches return different types: %{} {}, %{} {}", view.called[0]->name, view.called[0]->root_type(),
+            view.called[b]->name, view.called[b]->root_type());
   }
   return declared_or(view, view.called[0]->root_type());
 }

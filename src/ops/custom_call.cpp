@@ -34,15 +34,14 @@ Type infer(const OpView& view) {
   const bool is_declared = !(view.result == Type());
   if (is_sharding(view)) {
     require(!is_declared || view.result == view.operands[0], "Sharding returns its operand's type {}, not {}",
-            view.operands[0].str(), view.result.str());
+            view.operands[0], view.result);
     return is_declared ? view.result : view.operands[0];
   }
   if (is_manual_border(view)) {
     const bool same_kind = view.result.is_array() && view.operands[0].is_array() &&
                            view.result.dtype() == view.operands[0].dtype() &&
                            view.result.ndim() == view.operands[0].ndim();
-    require(same_kind, "{} changes sizes only: {} cannot become {}", target(view), view.operands[0].str(),
-            view.result.str());
+    require(same_kind, "{} changes sizes only: {} cannot become {}", target(view), view.operands[0], view.result);
   }
   return view.result;
 }
@@ -109,7 +108,7 @@ Literal evaluate(const EvalContext& context) {
   if (is_manual_border(context.view)) {
     require(result == context.view.operands[0],
             "{} from {} to {} has a value only in the partitioned program, where it is the identity",
-            target(context.view), context.view.operands[0].str(), result.str());
+            target(context.view), context.view.operands[0], result);
     return context.operands[0];
   }
   std::size_t next = 0;

@@ -18,11 +18,11 @@ namespace rows {
 namespace {
 
 void check_starts(const OpView& view, int first, int ndim) {
-  require(isize(view.operands) - first == ndim, "needs one start index per dim: {} has {}, got {}",
-          view.operands[0].str(), ndim, isize(view.operands) - first);
+  require(isize(view.operands) - first == ndim, "needs one start index per dim: {} has {}, got {}", view.operands[0],
+          ndim, isize(view.operands) - first);
   for (int i = first; i < isize(view.operands); ++i)
     require(is_integer(scalar_operand(view, i, "a start index").dtype()), "a start index must be an integer, got {}",
-            at(view.operands, i).str());
+            at(view.operands, i));
 }
 
 // Where the window begins: an offset in elements.
@@ -67,8 +67,9 @@ const Dims& slice_sizes(const OpView& view) { return view.as<DynamicSliceAttribu
 Type infer_dynamic_slice(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const Dims& sizes = slice_sizes(view);
-  require(isize(sizes) == x.ndim(), "dynamic_slice_sizes {} must have one entry per dim of {}", field_text(sizes),
-          x.str());
+  require(
+      isize(sizes) == x.ndim(), "dynamic_slice_sizes {} must have one entry per dim of {}",
+      [&] { return field_text(sizes); }, x);
   check_starts(view, 1, x.ndim());
   for (int d = 0; d < x.ndim(); ++d)
     require(at(sizes, d) >= 0 && at(sizes, d) <= x.dim(d), "slice size {} of dim {} must be within 0 and {}",
@@ -135,8 +136,8 @@ std::vector<Value> dynamic_slice_gradient(GradientContext& context) {
 Type infer_dynamic_update_slice(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const Type& update = array_operand(view, 1);
-  require(x.dtype() == update.dtype(), "the update is {}, the operand {}", update.str(), x.str());
-  require(x.ndim() == update.ndim(), "the update {} must have as many dims as {}", update.str(), x.str());
+  require(x.dtype() == update.dtype(), "the update is {}, the operand {}", update, x);
+  require(x.ndim() == update.ndim(), "the update {} must have as many dims as {}", update, x);
   for (int d = 0; d < x.ndim(); ++d)
     require(update.dim(d) <= x.dim(d), "dim {} of the update is {}, larger than the operand's {}", d, update.dim(d),
             x.dim(d));

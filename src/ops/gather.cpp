@@ -41,8 +41,9 @@ Type infer(const OpView& view) {
   const Type& operand = array_operand(view, 0);
   const Type& indices = array_operand(view, 1);
   const auto& a = view.as<GatherAttributes>();
-  require(isize(a.slice_sizes) == operand.ndim(), "slice_sizes {} must have one entry per dim of {}",
-          field_text(a.slice_sizes), operand.str());
+  require(
+      isize(a.slice_sizes) == operand.ndim(), "slice_sizes {} must have one entry per dim of {}",
+      [&] { return field_text(a.slice_sizes); }, operand);
   for (int d = 0; d < operand.ndim(); ++d) {
     const std::int64_t size = at(a.slice_sizes, d);
     require(size >= 0 && size <= operand.dim(d), "slice size {} of dim {} must be within 0 and {}", size, d,
@@ -199,7 +200,7 @@ Value take_rows(Value table, Value ids) {
   attributes.start_index_map = {0};
   attributes.index_vector_dim = batch;
   attributes.slice_sizes = table.type().dims();
-  require(!attributes.slice_sizes.empty(), "take_rows: the table must have dims, got {}", table.type().str());
+  require(!attributes.slice_sizes.empty(), "take_rows: the table must have dims, got {}", table.type());
   attributes.slice_sizes[0] = 1;
   for (int d = 1; d < table.type().ndim(); ++d) attributes.offset_dims.push_back(batch + d - 1);
   return gather(table, ids, std::move(attributes));

@@ -36,13 +36,14 @@ int Windows::batch_of(std::int64_t dim) const {
 namespace {
 
 void check_sorted(const Dims& dims, std::string_view what) {
-  require(std::is_sorted(dims.begin(), dims.end()), "{} must be sorted, got {}", what, field_text(dims));
+  require(std::is_sorted(dims.begin(), dims.end()), "{} must be sorted, got {}", what,
+          [&] { return field_text(dims); });
 }
 
 void check_index_vector(const Windows& w, const Type& indices, const WindowNames& names) {
-  require(is_integer(indices.dtype()), "indices must be integers, got {}", indices.str());
+  require(is_integer(indices.dtype()), "indices must be integers, got {}", indices);
   require(w.index_vector_dim >= 0 && w.index_vector_dim <= indices.ndim(), "index_vector_dim {} is out of range for {}",
-          w.index_vector_dim, indices.str());
+          w.index_vector_dim, indices);
   const std::int64_t components =
       w.index_vector_dim == indices.ndim() ? 1 : indices.dim(static_cast<int>(w.index_vector_dim));
   require(components == isize(w.index_map), "an index vector has {} components, but {} names {} dims", components,
@@ -73,8 +74,8 @@ void check_windows(const Windows& w, const Type& operand, const Type& indices, c
   const auto dropped = w.dropped_dims.size() + w.operand_batching.size();
   require(w.window_dims.size() + dropped == operand.dims().size(),
           "{} must name {} dims (those of {} outside {} and {}), got {}", names.window,
-          operand.dims().size() - std::min(dropped, operand.dims().size()), operand.str(), names.dropped,
-          names.operand_batching, field_text(w.window_dims));
+          operand.dims().size() - std::min(dropped, operand.dims().size()), operand, names.dropped,
+          names.operand_batching, [&] { return field_text(w.window_dims); });
   check_index_vector(w, indices, names);
   const int batch = indices.ndim() - (w.index_vector_dim < indices.ndim() ? 1 : 0);
   check_distinct_dims(w.window_dims, batch + isize(w.window_dims), names.window);

@@ -12,7 +12,7 @@ namespace {
 Type infer(const OpView& view) {
   const Type& declared = declared_array(view);
   check_dim(view.as<IotaAttributes>().iota_dimension, declared.ndim(), "iota_dimension");
-  require(declared.dtype() != DType::kPred, "counts in numbers, got {}", declared.str());
+  require(declared.dtype() != DType::kPred, "counts in numbers, got {}", declared);
   return declared;
 }
 

@@ -40,8 +40,9 @@ Type infer(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const auto& padding = view.as<PadAttributes>().padding;
   const Type& fill = scalar_operand(view, 1, "the padding value");
-  require(fill.dtype() == x.dtype(), "the padding value is {}, the operand {}", fill.str(), x.str());
-  require(isize(padding) == x.ndim(), "padding={} needs one entry per dim of {}", field_text(padding), x.str());
+  require(fill.dtype() == x.dtype(), "the padding value is {}, the operand {}", fill, x);
+  require(
+      isize(padding) == x.ndim(), "padding={} needs one entry per dim of {}", [&] { return field_text(padding); }, x);
   Dims dims;
   for (int d = 0; d < x.ndim(); ++d) {
     const PaddingDim& p = at(padding, d);

@@ -43,12 +43,12 @@ void check_computation(const OpView& view) {
   for (int i = 0; i < 2 * n; ++i) {
     const Type element = Type::scalar(at(view.operands, i % n).dtype());
     require(at(parameters, i) == element, "parameter {} of to_apply %{} is {}, the elements are {}", i, callee.name,
-            at(parameters, i).str(), element.str());
+            at(parameters, i), element);
     if (i < n) elements.push_back(element);
   }
   const Type result = n == 1 ? elements[0] : Type::tuple(elements);
-  require(callee.root_type() == result, "to_apply %{} returns {}, it must return {}", callee.name,
-          callee.root_type().str(), result.str());
+  require(callee.root_type() == result, "to_apply %{} returns {}, it must return {}", callee.name, callee.root_type(),
+          result);
 }
 
 Type infer(const OpView& view) {
@@ -59,10 +59,11 @@ Type infer(const OpView& view) {
   std::vector<Type> results;
   for (int i = 0; i < n; ++i) {
     const Type& x = array_operand(view, i);
-    require(x.dims() == first.dims(), "operand {} has dims {}, operand 0 has {}", i, dims_text(x.dims()),
-            dims_text(first.dims()));
+    require(
+        x.dims() == first.dims(), "operand {} has dims {}, operand 0 has {}", i, [&] { return dims_text(x.dims()); },
+        [&] { return dims_text(first.dims()); });
     const Type& init = scalar_operand(view, n + i, fmt::format("the init of operand {}", i));
-    require(init.dtype() == x.dtype(), "the init of operand {} is {}, its elements are {}", i, init.str(),
+    require(init.dtype() == x.dtype(), "the init of operand {} is {}, its elements are {}", i, init,
             dtype_name(x.dtype()));
     Dims dims;
     for (const auto d : kept(view)) dims.push_back(at(x.dims(), d));
@@ -281,7 +282,7 @@ const OpDef kReduce{
 
 Value ops::reduce(Value x, Reduction reduction, Dims dims) {
   Builder& builder = *x.builder;
-  require(x.type().is_array(), "reduce: an array is needed, got {}", x.type().str());
+  require(x.type().is_array(), "reduce: an array is needed, got {}", x.type());
   const DType dtype = x.type().dtype();
   const Value init = constant(builder, reduction_identity(reduction, dtype));
   return reduce({x}, {init}, std::move(dims), reduction_computation(builder.program(), reduction, dtype));

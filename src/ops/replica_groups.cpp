@@ -106,8 +106,10 @@ std::vector<Dims> parse_iota_groups(std::string_view text) {
             form.permutation.size(), form.dims.size());
   }
   for (const auto size : form.dims) require(size > 0, "a size of the iota is {}", size);
-  require(shape[0] > 0 && shape[1] > 0 && product(shape) == product(form.dims),
-          "[{}] groups do not hold the {} devices of [{}]", join(shape, ","), product(form.dims), join(form.dims, ","));
+  require(
+      shape[0] > 0 && shape[1] > 0 && product(shape) == product(form.dims),
+      "[{}] groups do not hold the {} devices of [{}]", [&] { return join(shape, ","); }, product(form.dims),
+      [&] { return join(form.dims, ","); });
   const Dims flat = transposed_iota(form);
   std::vector<Dims> groups;
   for (std::int64_t g = 0; g < shape[0]; ++g)
@@ -162,7 +164,7 @@ void parse_field(std::string_view text, SourceTargetPairs& value) {
   Dims sources;
   Dims targets;
   for (const auto& pair : parse_lists(text)) {
-    require(pair.size() == 2, "a pair has {} entries: {}", pair.size(), field_text(pair));
+    require(pair.size() == 2, "a pair has {} entries: {}", pair.size(), [&] { return field_text(pair); });
     require(!rows::contains(sources, pair[0]), "device {} is a source twice", pair[0]);
     require(!rows::contains(targets, pair[1]), "device {} is a target twice", pair[1]);
     sources.push_back(pair[0]);

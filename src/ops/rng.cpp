@@ -133,14 +133,13 @@ Type infer(const OpView& view) {
   const RngAlgorithm algorithm = view.as<RngBitGeneratorAttributes>().algorithm;
   const bool fits = state.dtype() == DType::kU64 && state.ndim() == 1 &&
                     (state.dim(0) == 2 || (state.dim(0) == 3 && algorithm != RngAlgorithm::kThreeFry));
-  require(fits, "the state must be u64[2]{}, got {}", algorithm == RngAlgorithm::kThreeFry ? "" : " or u64[3]",
-          state.str());
+  require(fits, "the state must be u64[2]{}, got {}", algorithm == RngAlgorithm::kThreeFry ? "" : " or u64[3]", state);
   require(view.result.is_tuple() && view.result.elements().size() == 2,
-          "the result type must be declared as (state, bits), got {}", view.result.str());
+          "the result type must be declared as (state, bits), got {}", view.result);
   require(view.result.elements()[0] == state, "the new state is declared as {}, the state is {}",
-          view.result.elements()[0].str(), state.str());
+          view.result.elements()[0], state);
   const Type& bits = view.result.elements()[1];
-  require(bits.is_array() && is_integer(bits.dtype()), "bits must be integers, got {}", bits.str());
+  require(bits.is_array() && is_integer(bits.dtype()), "bits must be integers, got {}", bits);
   return view.result;
 }
 
@@ -227,7 +226,7 @@ Value rng_bit_generator(Value state, Type type, RngAlgorithm algorithm) {
 }
 
 Value random_bits(Value key, Dims dims, Value first_row) {
-  require(key.type() == Type::array(DType::kU32, {2}), "random_bits: the key must be u32[2], got {}", key.type().str());
+  require(key.type() == Type::array(DType::kU32, {2}), "random_bits: the key must be u32[2], got {}", key.type());
   Builder& builder = *key.builder;
   const auto key_word = [&](std::int64_t i) { return reshape(slice_dim(key, 0, i, i + 1), {}); };
   // Philox 2x32-10 on the counter (low index, second key word + high index) with the first key word.

@@ -58,7 +58,7 @@ void check_updates(const Windows& windows, const Type& operand, const Type& indi
   require(updates.ndim() == isize(windows.index_dims) + isize(windows.window_dims),
           "updates must have {} dims ({} of the indices, {} of windows), got {}",
           windows.index_dims.size() + windows.window_dims.size(), windows.index_dims.size(), windows.window_dims.size(),
-          updates.str());
+          updates);
   for (std::size_t i = 0; i < windows.index_dims.size(); ++i) {
     const auto a = static_cast<int>(windows.index_dims[i]);
     const auto b = static_cast<int>(windows.batch_dims[i]);
@@ -92,9 +92,8 @@ Type infer(const OpView& view) {
   for (int i = 0; i < count; ++i) {
     const Type& operand = at(view.operands, i);
     const Type& updates = at(view.operands, count + 1 + i);
-    require(operand.dims() == view.operands[0].dims(), "operands differ in dims: {} and {}", view.operands[0].str(),
-            operand.str());
-    require(operand.dtype() == updates.dtype(), "updates are {}, the operand is {}", updates.str(), operand.str());
+    require(operand.dims() == view.operands[0].dims(), "operands differ in dims: {} and {}", view.operands[0], operand);
+    require(operand.dtype() == updates.dtype(), "updates are {}, the operand is {}", updates, operand);
     check_windows(windows, operand, indices, kNames);
     check_updates(windows, operand, indices, updates);
     results.push_back(operand);

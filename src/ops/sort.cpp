@@ -27,18 +27,23 @@ int sort_dim(const OpView& view) { return static_cast<int>(view.as<SortAttribute
 Type infer(const OpView& view) {
   const Type& first = array_operand(view, 0);
   const Dims& dimensions = view.as<SortAttributes>().dimensions;
-  require(dimensions.size() == 1, "dimensions must name one dim, got {}", field_text(dimensions));
+  require(dimensions.size() == 1, "dimensions must name one dim, got {}", [&] { return field_text(dimensions); });
   check_dim(dimensions[0], first.ndim(), "dimension");
   for (int i = 1; i < isize(view.operands); ++i)
-    require(array_operand(view, i).dims() == first.dims(), "operands differ in dims: {} and {}", first.str(),
-            at(view.operands, i).str());
+    require(array_operand(view, i).dims() == first.dims(), "operands differ in dims: {} and {}", first,
+            at(view.operands, i));
   require(view.called.size() == 1, "needs one computation, got {}", view.called.size());
   const Computation& comparator = *view.called[0];
   require(comparator.parameters.size() == 2 * view.operands.size(),
           "the comparator %{} must take {} parameters, takes {}", comparator.name, 2 * view.operands.size(),
           comparator.parameters.size());
+  const auto parameters = comparator.parameter_types();
+  for (int i = 0; i < isize(parameters); ++i)
+    require(at(parameters, i) == Type::scalar(at(view.operands, i / 2).dtype()),
+            "parameter {} of the comparator %{} is {}, the elements of operand {} are {}", i, comparator.name,
+            at(parameters, i), i / 2, dtype_name(at(view.operands, i / 2).dtype()));
   require(comparator.root_type() == Type::scalar(DType::kPred), "the comparator %{} must return pred[], returns {}",
-          comparator.name, comparator.root_type().str());
+          comparator.name, comparator.root_type());
   return declared_or(view, view.operands.size() == 1 ? first : Type::tuple(view.operands));
 }
 

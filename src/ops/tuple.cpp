@@ -20,7 +20,7 @@ Literal evaluate_tuple(const EvalContext& context) {
 
 Type infer_element(const OpView& view) {
   const Type& tuple = view.operands[0];
-  require(tuple.is_tuple(), "the operand must be a tuple, got {}", tuple.str());
+  require(tuple.is_tuple(), "the operand must be a tuple, got {}", tuple);
   const auto index = view.as<IndexAttributes>().index;
   require(index >= 0 && index < isize(tuple.elements()), "index {} is out of range for a tuple of {}", index,
           tuple.elements().size());
@@ -43,7 +43,7 @@ FactorMap element_factors(const OpView& view) {
 
 Type infer_after_all(const OpView& view) {
   for (int i = 0; i < isize(view.operands); ++i)
-    require(at(view.operands, i).is_token(), "operand {} must be a token, got {}", i, at(view.operands, i).str());
+    require(at(view.operands, i).is_token(), "operand {} must be a token, got {}", i, at(view.operands, i));
   return Type::token();
 }
 Literal evaluate_after_all(const EvalContext&) { return Literal(Type::token()); }

@@ -10,7 +10,7 @@
 namespace tessera {
 
 DeviceArray DeviceArray::uninitialized(Type type) {
-  ensure(type.is_array(), "a device array of type {}", type.str());
+  ensure(type.is_array(), "a device array of type {}", type);
   DeviceArray out;
   out.memory_ = std::make_shared<DeviceMemory>(rank_memory().pool, type.byte_size());
   out.type_ = std::move(type);
@@ -54,7 +54,7 @@ std::span<std::byte> DeviceArray::mutable_bytes() {
 DeviceArray DeviceArray::reshaped(Dims dims) const {
   DeviceArray out = *this;
   out.type_ = type_.with_dims(std::move(dims));
-  ensure(out.type_.element_count() == type_.element_count(), "{} reshaped to {}", type_.str(), out.type_.str());
+  ensure(out.type_.element_count() == type_.element_count(), "{} reshaped to {}", type_, out.type_);
   return out;
 }
 

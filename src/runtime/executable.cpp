@@ -104,8 +104,8 @@ class PlannedExecutable final : public Executable {
             arguments.size());
     for (std::size_t i = 0; i < arguments.size(); ++i)
       require(!argument_types_[i].is_array() || (!arguments[i].is_null() && arguments[i].type() == argument_types_[i]),
-              "{}: argument {} must be {}, is {}", name_, i, argument_types_[i].str(),
-              arguments[i].is_null() ? "gone" : arguments[i].type().str());
+              "{}: argument {} must be {}, is {}", name_, i, argument_types_[i],
+              [&] { return arguments[i].is_null() ? "gone" : arguments[i].type().str(); });
   }
 
   // The collectives inside match only if all ranks run the same executable now.

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/base/json_object.h"
 
 namespace tessera {
 namespace {
@@ -78,6 +79,7 @@ json parse_header(std::span<const std::byte> bytes, std::uint64_t& header_bytes)
   constexpr std::uint64_t kLargestHeader = 100'000'000;
   require(header_bytes <= kLargestHeader, "a header of {} bytes is too large", header_bytes);
   const char* text = reinterpret_cast<const char*>(bytes.data()) + 8;
+  check_json_depth({text, header_bytes}, "header");
   json header = json::parse(text, text + header_bytes, nullptr, /*allow_exceptions=*/false);
   require(header.is_object(), "the header is not a JSON object");
   return header;
@@ -139,13 +141,8 @@ SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, const std::s
 }
 
 SafetensorsFile read_safetensors(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary | std::ios::ate);
-  require(stream.good(), "{}: cannot be opened", path);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(stream.tellg()));
-  stream.seekg(0);
-  stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  require(stream.good() || bytes.empty(), "{}: cannot be read", path);
-  return parse_safetensors(bytes, path);
+  const std::string bytes = read_file(path);
+  return parse_safetensors(std::as_bytes(std::span(bytes)), path);
 }
 
 std::vector<std::byte> print_safetensors(const SafetensorsFile& file) {
@@ -153,7 +150,7 @@ std::vector<std::byte> print_safetensors(const SafetensorsFile& file) {
   if (!file.metadata.empty()) header["__metadata__"] = file.metadata;
   std::uint64_t offset = 0;
   for (const auto& [name, value] : file.tensors) {
-    require(value.type().is_array(), "safetensors: {} is {}, only arrays can be written", name, value.type().str());
+    require(value.type().is_array(), "safetensors: {} is {}, only arrays can be written", name, value.type());
     require(!header.contains(name), "safetensors: two tensors are named {}", name);
     const std::uint64_t size = value.bytes().size();
     header[name] = {{"dtype", word_of(value.type().dtype())},
@@ -177,11 +174,7 @@ std::vector<std::byte> print_safetensors(const SafetensorsFile& file) {
 
 void write_safetensors(const std::string& path, const SafetensorsFile& file) {
   const std::vector<std::byte> bytes = print_safetensors(file);
-  std::ofstream stream(path, std::ios::binary | std::ios::trunc);
-  require(stream.good(), "{}: cannot be created", path);
-  stream.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  stream.close();
-  require(stream.good(), "{}: cannot be written", path);
+  write_file(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 }  // namespace tessera

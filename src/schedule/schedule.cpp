@@ -19,13 +19,15 @@ int leaf_of(const Type& type, const Dims& path) {
   int leaf = 0;
   Type here = type;
   for (const auto index : path) {
-    require(here.is_tuple() && index >= 0 && index < isize(here.elements()), "alias {{{}}} does not fit {}",
-            join(path, ","), type.str());
+    require(
+        here.is_tuple() && index >= 0 && index < isize(here.elements()), "alias {{{}}} does not fit {}",
+        [&] { return join(path, ","); }, type);
     for (std::int64_t k = 0; k < index; ++k) leaf += at(here.elements(), k).leaf_count();
     const Type next = at(here.elements(), index);
     here = next;
   }
-  require(!here.is_tuple(), "alias {{{}}} of {} names a tuple", join(path, ","), type.str());
+  require(
+      !here.is_tuple(), "alias {{{}}} of {} names a tuple", [&] { return join(path, ","); }, type);
   return leaf;
 }
 
@@ -136,8 +138,7 @@ class Planner {
     const Type& made = flow_.slot(computation_.root, result).type;
     require(
         given.is_array() && made.is_array() && given.dtype() == made.dtype() && given.byte_size() == made.byte_size(),
-        "alias of result {} ({}) and parameter {} ({}): the types differ", result, made.str(), alias.parameter,
-        given.str());
+        "alias of result {} ({}) and parameter {} ({}): the types differ", result, made, alias.parameter, given);
     require(std::find(partner_.begin(), partner_.end(), leaf) == partner_.end(), "parameter {} is aliased twice",
             alias.parameter);
     at(partner_, result) = leaf;

@@ -82,8 +82,9 @@ std::vector<std::int64_t> inverse(const std::vector<std::int64_t>& order) {
 }
 
 std::optional<Sharding> tiled_to_axes(const HloSharding& leaf, const Mesh& mesh, int ndim) {
-  require(data_ndim(leaf) == ndim, "sharding {} has {} dims, the value {}", hlo_sharding_text(leaf), data_ndim(leaf),
-          ndim);
+  require(
+      data_ndim(leaf) == ndim, "sharding {} has {} dims, the value {}", [&] { return hlo_sharding_text(leaf); },
+      data_ndim(leaf), ndim);
   if (isize(leaf.devices) != mesh.device_count()) return std::nullopt;
   const auto digits = tile_digits(leaf.tile_dims, sorted_positions(leaf, inverse(mesh.device_order())));
   if (!digits) return std::nullopt;
@@ -186,8 +187,7 @@ Digits mesh_pieces(const Sharding& sharding) {
       if (ref.axis == axis) cuts.insert({ref.pre, ref.pre * ref.size});
     for (auto cut = cuts.begin(); std::next(cut) != cuts.end(); ++cut) {
       require(*std::next(cut) % *cut == 0 && size % *std::next(cut) == 0,
-              "the parts of mesh axis \"{}\" used by {} do not nest", at(sharding.mesh.axes(), axis).name,
-              sharding.str());
+              "the parts of mesh axis \"{}\" used by {} do not nest", at(sharding.mesh.axes(), axis).name, sharding);
       out.push_back({size / *std::next(cut) * at(strides, axis), *std::next(cut) / *cut});
     }
   }
@@ -208,7 +208,7 @@ Digits take_pieces(const Mesh& mesh, const std::vector<AxisRef>& axes, Digits& l
       if (inside) taken *= piece->size;
       piece = inside ? left.erase(piece) : piece + 1;
     }
-    require(taken == ref.size, "a sharding uses mesh axis {} twice", mesh.axis_text(ref));
+    require(taken == ref.size, "a sharding uses mesh axis {} twice", [&] { return mesh.axis_text(ref); });
   }
   return out;
 }
@@ -261,8 +261,9 @@ std::vector<Sharding> to_axes(const std::vector<std::pair<HloSharding, int>>& sh
   for (std::size_t i = 0; i < found.size(); ++i) {
     const auto& [leaf, ndim] = shardings_and_ndims[i];
     if (leaf.kind != Kind::kTiled) continue;
-    require(isize(leaf.devices) == device_count, "sharding {} is over {} devices, the module over {}",
-            hlo_sharding_text(leaf), leaf.devices.size(), device_count);
+    require(
+        isize(leaf.devices) == device_count, "sharding {} is over {} devices, the module over {}",
+        [&] { return hlo_sharding_text(leaf); }, leaf.devices.size(), device_count);
     found[i] = find(leaf, ndim);
     if (!found[i]) homeless.push_back(leaf);
   }
@@ -277,7 +278,8 @@ std::vector<Sharding> to_axes(const std::vector<std::pair<HloSharding, int>>& sh
   std::vector<Sharding> out;
   for (std::size_t i = 0; i < found.size(); ++i) {
     if (!found[i]) found[i] = find(shardings_and_ndims[i].first, shardings_and_ndims[i].second);
-    ensure(found[i].has_value(), "sharding {} fits no mesh", hlo_sharding_text(shardings_and_ndims[i].first));
+    ensure(found[i].has_value(), "sharding {} fits no mesh",
+           [&] { return hlo_sharding_text(shardings_and_ndims[i].first); });
     out.push_back(std::move(*found[i]));
   }
   return out;

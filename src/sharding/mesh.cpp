@@ -103,13 +103,15 @@ Mesh Mesh::parse(std::string_view text, std::int64_t device_count) {
   }
   require(!axes.empty(), "mesh \"{}\" has no axes; write for example data=2,model=2", text);
   if (rest >= 0) {
-    require(device_count > 0 && device_count % known == 0,
-            "mesh \"{}\": {} devices cannot be shared out evenly over the other axes' {}", text, device_count, known);
+    require(device_count > 0, "mesh \"{}\": -1 stands for what is left, but the number of devices is not given", text);
+    require(device_count % known == 0, "mesh \"{}\": {} devices cannot be shared out evenly over the other axes' {}",
+            text, device_count, known);
     at(axes, rest).size = device_count / known;
     known = device_count;
   }
-  require(device_count == 0 || known == device_count, "mesh \"{}\" has {} devices, but there are {} ranks", text, known,
-          device_count);
+  require(device_count == 0 || known == device_count,
+          "mesh \"{}\" has {} device{}; its axes must multiply to {}, the number of devices (ranks)", text, known,
+          known == 1 ? "" : "s", device_count);
   return Mesh(std::move(axes));
 }
 

@@ -160,7 +160,7 @@ Type shard_type(const Type& global, const Sharding& sharding) {
     return Type::tuple(std::move(elements));
   }
   if (!global.is_array()) return global;
-  ensure(sharding.ndim() == global.ndim(), "sharding {} does not fit {}", sharding.str(), global.str());
+  ensure(sharding.ndim() == global.ndim(), "sharding {} does not fit {}", sharding, global);
   Dims dims = global.dims();
   for (int d = 0; d < global.ndim(); ++d) at(dims, d) = ceil_div(at(dims, d), sharding.tiles(d));
   return global.with_dims(std::move(dims));
@@ -180,7 +180,7 @@ Type shard_type_from(const Type& global, const Shardings& leaves, std::size_t& n
 Type shard_type(const Type& global, const Shardings& leaves) {
   const int count = global.leaf_count();
   if (isize(leaves) == 1 && count != 1) return shard_type(global, leaves.front());
-  ensure(isize(leaves) == count, "{} shardings for the {} leaves of {}", leaves.size(), count, global.str());
+  ensure(isize(leaves) == count, "{} shardings for the {} leaves of {}", leaves.size(), count, global);
   std::size_t next = 0;
   return shard_type_from(global, leaves, next);
 }
@@ -218,7 +218,7 @@ Literal take_shard(const Literal& global, const Sharding& sharding, std::int64_t
 }
 
 Literal assemble(const Type& global, const Sharding& sharding, const std::vector<Literal>& shards) {
-  ensure(!sharding.is_partial(), "a partial value {} cannot be assembled", sharding.str());
+  ensure(!sharding.is_partial(), "a partial value {} cannot be assembled", sharding);
   ensure(isize(shards) == sharding.mesh.device_count(), "{} shards for {} devices", shards.size(),
          sharding.mesh.device_count());
   const Type local = shard_type(global, sharding);
@@ -229,8 +229,8 @@ Literal assemble(const Type& global, const Sharding& sharding, const std::vector
     const Box box = box_of(placement, device);
     if (product(box.sizes) == 0 || std::find(seen.begin(), seen.end(), box.starts) != seen.end()) continue;
     seen.push_back(box.starts);
-    ensure(at(shards, device).type() == local, "device {} holds {}, its shard is {}", device,
-           at(shards, device).type().str(), local.str());
+    ensure(at(shards, device).type() == local, "device {} holds {}, its shard is {}", device, at(shards, device).type(),
+           local);
     const Dims origin(box.sizes.size(), 0);
     BoxCopy{box.sizes, local.dims(), origin, global.dims(), box.starts, dtype_size(global.dtype())}.run(
         at(shards, device).bytes(), out.mutable_bytes());
@@ -265,22 +265,22 @@ void check_sharding(const Type& global, const Sharding& sharding) {
     require(sharding.device >= 0 && sharding.device < sharding.mesh.device_count(),
             "maximal device {} is not one of 0..{}", sharding.device, sharding.mesh.device_count() - 1);
   if (!sharding.is_tiled()) return;
-  require(sharding.ndim() == global.ndim(), "sharding {} is for {} dim{}, {} has {}", sharding.str(), sharding.ndim(),
-          sharding.ndim() == 1 ? "" : "s", global.str(), global.ndim());
+  require(sharding.ndim() == global.ndim(), "sharding {} is for {} dim{}, {} has {}", sharding, sharding.ndim(),
+          sharding.ndim() == 1 ? "" : "s", global, global.ndim());
   std::vector<AxisRef> used = sharding.used_axes();
   for (const AxisRef& axis : used) {
     require(axis.axis >= 0 && axis.axis < sharding.mesh.axis_count(), "sharding of {} uses axis {} of {}, which has {}",
-            global.str(), axis.axis, sharding.mesh.str(), sharding.mesh.axis_count());
+            global, axis.axis, sharding.mesh, sharding.mesh.axis_count());
     const auto whole = at(sharding.mesh.axes(), axis.axis).size;
     require(axis.pre >= 1 && axis.size >= 1 && whole % (axis.pre * axis.size) == 0,
-            "sharding of {} uses {}:({}){}, which is not a part of an axis of size {}", global.str(),
+            "sharding of {} uses {}:({}){}, which is not a part of an axis of size {}", global,
             at(sharding.mesh.axes(), axis.axis).name, axis.pre, axis.size, whole);
   }
   std::erase_if(used, [](const AxisRef& axis) { return axis.size == 1; });
   std::sort(used.begin(), used.end());
   for (std::size_t i = 1; i < used.size(); ++i)
     require(used[i - 1].axis != used[i].axis || used[i - 1].pre * used[i - 1].size <= used[i].pre,
-            "sharding {} uses axis \"{}\" twice", sharding.str(), at(sharding.mesh.axes(), used[i].axis).name);
+            "sharding {} uses axis \"{}\" twice", sharding, at(sharding.mesh.axes(), used[i].axis).name);
 }
 
 }  // namespace tessera

@@ -84,8 +84,8 @@ Sharding Sharding::replicated(const Mesh& mesh, int ndim) {
 
 Sharding Sharding::from_spec(const Mesh& mesh, const PartitionSpec& spec, int ndim) {
   const int entries = isize(spec.entries());
-  require(entries == ndim, "partition spec {} has {} {}, the tensor has {} dim{}; give one entry per dim ({})",
-          spec.str(), entries, entries == 1 ? "entry" : "entries", ndim, ndim == 1 ? "" : "s",
+  require(entries == ndim, "partition spec {} has {} {}, the tensor has {} dim{}; give one entry per dim ({})", spec,
+          entries, entries == 1 ? "entry" : "entries", ndim, ndim == 1 ? "" : "s",
           entries > ndim ? "the spec is too long" : "the spec is too short");
   Sharding out = replicated(mesh, ndim);
   std::vector<AxisRef> used;
@@ -98,8 +98,8 @@ Sharding Sharding::from_spec(const Mesh& mesh, const PartitionSpec& spec, int nd
         throw error.prefix(fmt::format("partition spec {}: ", spec.str()));
       }
       const bool twice = std::any_of(used.begin(), used.end(), [&](const AxisRef& u) { return overlap(u, ref); });
-      require(!twice, "partition spec {} uses axis \"{}\" of {} twice; an axis may shard one dim only", spec.str(),
-              name, mesh.str());
+      require(!twice, "partition spec {} uses axis \"{}\" of {} twice; an axis may shard one dim only", spec, name,
+              mesh);
       used.push_back(ref);
       if (ref.size > 1) at(out.dims, d).axes.push_back(ref);
     }

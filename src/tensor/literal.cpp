@@ -10,8 +10,20 @@
 
 namespace tessera {
 
+namespace {
+
+std::shared_ptr<std::vector<std::byte>> zeros(const Type& type) {
+  try {
+    return std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(type.byte_size()));
+  } catch (const std::exception&) {  // bad_alloc, or length_error
+    fail("{} does not fit into memory: {} bytes", type, type.byte_size());
+  }
+}
+
+}  // namespace
+
 Literal::Literal(Type type) : type_(std::move(type)) {
-  if (type_.is_array()) buffer_ = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(type_.byte_size()));
+  if (type_.is_array()) buffer_ = zeros(type_);
   if (!type_.is_tuple()) return;
   for (const auto& element : type_.elements()) elements_.emplace_back(element);
 }
@@ -39,7 +51,7 @@ std::span<std::byte> Literal::mutable_bytes() {
 Literal Literal::reshaped(Dims dims) const {
   Literal out = *this;
   out.type_ = Type::array(type_.dtype(), std::move(dims));
-  ensure(out.type_.element_count() == type_.element_count(), "cannot view {} as {}", type_.str(), out.type_.str());
+  ensure(out.type_.element_count() == type_.element_count(), "cannot view {} as {}", type_, out.type_);
   return out;
 }
 
@@ -67,11 +79,11 @@ std::size_t Literal::hash() const {
 }
 
 void Literal::check_dtype(DType dtype) const {
-  ensure(type_.is_array() && type_.dtype() == dtype, "{} elements asked of {}", dtype_name(dtype), type_.str());
+  ensure(type_.is_array() && type_.dtype() == dtype, "{} elements asked of {}", dtype_name(dtype), type_);
 }
 
 void Literal::check_size(std::size_t count) const {
-  ensure(static_cast<std::int64_t>(count) == type_.element_count(), "{} values given for {}", count, type_.str());
+  ensure(static_cast<std::int64_t>(count) == type_.element_count(), "{} values given for {}", count, type_);
 }
 
 double element_as_double(const Literal& array, std::int64_t i) {

@@ -74,24 +74,23 @@ bool Type::is_array() const { return node_->kind == TypeKind::kArray; }
 bool Type::is_tuple() const { return node_->kind == TypeKind::kTuple; }
 bool Type::is_token() const { return node_->kind == TypeKind::kToken; }
 
-// The text of a type is made only where a check fails: these run at every look at a type.
 DType Type::dtype() const {
-  if (!is_array()) ensure(false, "element type asked of {}", str());
+  ensure(is_array(), "element type asked of {}", *this);
   return node_->dtype;
 }
 const Dims& Type::dims() const {
-  if (!is_array()) ensure(false, "dims asked of {}", str());
+  ensure(is_array(), "dims asked of {}", *this);
   return node_->dims;
 }
 std::int64_t Type::dim(int i) const {
-  if (i < 0 || i >= ndim()) ensure(false, "dim {} asked of {}", i, str());
+  ensure(i >= 0 && i < ndim(), "dim {} asked of {}", i, *this);
   return at(node_->dims, i);
 }
 int Type::ndim() const { return isize(dims()); }
 const Dims& Type::layout() const { return node_->layout; }
 std::int64_t Type::element_count() const { return node_->element_count; }
 const std::vector<Type>& Type::elements() const {
-  if (!is_tuple()) ensure(false, "tuple elements asked of {}", str());
+  ensure(is_tuple(), "tuple elements asked of {}", *this);
   return node_->elements;
 }
 std::int64_t Type::byte_size() const { return node_->byte_size; }

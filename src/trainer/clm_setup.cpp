@@ -5,22 +5,12 @@
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/json_object.h"
-#include "tessera/base/rank_context.h"
 #include "tessera/frontend/mark_sharding.h"
 #include "tessera/frontend/runtime.h"
 #include "tessera/trainer/clm.h"
 
 namespace tessera::trainer {
 namespace {
-
-std::string read_on_this_rank(const std::string& path) {
-  try {
-    return read_file(path);
-  } catch (Error& error) {
-    const auto& context = RankContext::current();
-    throw error.note(fmt::format("  on   rank {} of {}", context.rank(), context.rank_count()));
-  }
-}
 
 struct Texts {
   std::string train;
@@ -33,8 +23,8 @@ Texts read_texts(const TrainingArguments& arguments) {
         data::find_dataset_folder(arguments.dataset_name, arguments.dataset_config_name, arguments.cache_dir));
     return {std::move(raw.train), std::move(raw.validation)};
   }
-  const std::string text = read_on_this_rank(arguments.train_file);
-  if (!arguments.validation_file.empty()) return {text, read_on_this_rank(arguments.validation_file)};
+  const std::string text = read_file(arguments.train_file);
+  if (!arguments.validation_file.empty()) return {text, read_file(arguments.validation_file)};
   const auto [train, validation] = data::split_text(text, arguments.validation_split_percentage);
   return {std::string(train), std::string(validation)};
 }
@@ -42,8 +32,8 @@ Texts read_texts(const TrainingArguments& arguments) {
 std::int64_t block_size_of(const TrainingArguments& arguments, const nn::GPT2Config& config) {
   constexpr std::int64_t kLongestByDefault = 1024;
   if (arguments.block_size == 0) return std::min(config.n_positions, kLongestByDefault);
-  require(arguments.block_size <= config.n_positions, "--block_size {} is more than the model's n_positions {}",
-          arguments.block_size, config.n_positions);
+  require(arguments.block_size <= config.n_positions, "--block_size {} is more than the n_positions {} of {}",
+          arguments.block_size, config.n_positions, arguments.config_name);
   return arguments.block_size;
 }
 
@@ -56,8 +46,12 @@ ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_siz
   out.is_king_james = texts.train.size() + texts.validation.size() == kKingJamesBytes &&
                       texts.train.starts_with("In the beginning God created the heaven and the earth.");
   out.tokenizer = data::make_tokenizer(arguments.tokenizer_name, texts.train);
-  out.train.emplace(out.tokenizer->encode(texts.train), block_size);
-  require(out.train->size() >= 1, "the training text has less than a block of {} tokens", block_size);
+  auto tokens = out.tokenizer->encode(texts.train);
+  const std::size_t token_count = tokens.size();
+  out.train.emplace(std::move(tokens), block_size);
+  require(out.train->size() >= 1,
+          "{} gives {} tokens to train on, less than a block of {}; give a longer text or a smaller --block_size",
+          arguments.train_file.empty() ? arguments.dataset_name : arguments.train_file, token_count, block_size);
   auto held_out = out.tokenizer->encode(texts.validation);
   if (static_cast<std::int64_t>(held_out.size()) < block_size) return out;
   out.validation_tokens_per_byte = static_cast<double>(held_out.size()) / static_cast<double>(texts.validation.size());
@@ -67,7 +61,14 @@ ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_siz
 
 Mesh mesh_of(const TrainingArguments& arguments) {
   const std::string standard = parse_fsdp_mode(arguments.fsdp).enabled ? "fsdp=-1" : "data=-1";
-  if (!arguments.dry_run) return Mesh::parse(arguments.mesh.empty() ? standard : arguments.mesh, device_count());
+  if (!arguments.dry_run) {
+    try {
+      return Mesh::parse(arguments.mesh.empty() ? standard : arguments.mesh, device_count());
+    } catch (Error& error) {
+      throw error.prefix("--mesh: ")
+          .note("  mpirun -np N and --virtual_ranks N make N ranks; --dry_run plans for any mesh without them");
+    }
+  }
   const bool is_open = arguments.mesh.empty() || arguments.mesh.find("=-1") != std::string::npos;
   Mesh mesh = Mesh::parse(arguments.mesh.empty() ? standard : arguments.mesh, is_open ? device_count() : 0);
   plan_for_devices(mesh.device_count());
@@ -96,12 +97,19 @@ void shard(const TrainingArguments& arguments, ClmModel& out) {
   const FsdpMode mode = parse_fsdp_mode(arguments.fsdp);
   FsdpConfig config;
   if (!arguments.fsdp_config.empty())
-    config = FsdpConfig::from_json(JsonObject::parse(read_on_this_rank(arguments.fsdp_config), arguments.fsdp_config));
+    config = FsdpConfig::from_json(JsonObject::parse(read_file(arguments.fsdp_config), arguments.fsdp_config));
   out.notes = config.notes;
   require(mode.enabled || arguments.fsdp_config.empty(), "--fsdp_config needs --fsdp");
   const auto dtype = compute_dtype(arguments, config);
   if (dtype) out.model->set_compute_dtype(*dtype);
-  if (!arguments.tensor_parallel.empty()) nn::shard_tensor_parallel(*out.model, out.mesh, arguments.tensor_parallel);
+  if (!arguments.tensor_parallel.empty()) {
+    try {
+      (void)out.mesh.axis_index(arguments.tensor_parallel);
+    } catch (Error& error) {
+      throw error.prefix("--tensor_parallel: ");
+    }
+    nn::shard_tensor_parallel(*out.model, out.mesh, arguments.tensor_parallel);
+  }
   if (!mode.enabled) return;
   FsdpOptions options;
   options.mesh = out.mesh;

@@ -7,7 +7,9 @@
 #include <optional>
 
 #include "tessera/base/error.h"
+#include "tessera/base/files.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/base/text.h"
 #include "tessera/frontend/functions.h"
 #include "tessera/frontend/runtime.h"
 #include "tessera/optim/schedule.h"
@@ -36,28 +38,6 @@ double measured_peak() {
   return best;
 }
 
-// The length of the UTF-8 character at `text`, 0 when there is none or it is a control character.
-std::size_t printable_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  if (byte(0) < 0x80) return byte(0) >= ' ' || byte(0) == '\n' || byte(0) == '\t' ? 1 : 0;
-  const std::size_t length = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : byte(0) >= 0xc2 ? 2 : 0;
-  if (length == 0 || length > text.size()) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  return length;
-}
-
-// What a terminal can take: other bytes become `?`.
-std::string printable(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const std::size_t length = printable_length(text);
-    out += length == 0 ? "?" : text.substr(0, length);
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return out;
-}
-
 class Run {
  public:
   explicit Run(const TrainingArguments& arguments)
@@ -77,8 +57,9 @@ class Run {
         bar_(stderr, arguments.disable_tqdm || !is_master_ ? 0 : 50) {
     const int vocabulary = data_.tokenizer->vocab_size();
     const std::int64_t model_vocabulary = setup_.model->config().vocab_size;
-    require(vocabulary <= model_vocabulary, "the tokenizer {} has {} tokens, but the model's vocab_size is {}",
-            data_.tokenizer->name(), vocabulary, model_vocabulary);
+    require(vocabulary <= model_vocabulary,
+            "the tokenizer {} has {} tokens, but the model's vocab_size is {}; make it {} or more in {}",
+            data_.tokenizer->name(), vocabulary, model_vocabulary, vocabulary, arguments.config_name);
     state_.max_steps = steps_;
     state_.num_train_epochs = arguments.num_train_epochs;
     state_.logging_steps = arguments.logging_steps;
@@ -223,15 +204,31 @@ class Run {
   TrainerState state_;
 };
 
+// Before the training, not behind it.
 void check_output(const TrainingArguments& arguments) {
-  if (arguments.output_dir.empty() || arguments.overwrite_output_dir) return;
-  require(!std::filesystem::exists(std::filesystem::path(arguments.output_dir) / "trainer_state.json"),
+  if (arguments.output_dir.empty()) return;
+  const std::string state = arguments.output_dir + "/trainer_state.json";
+  require(arguments.overwrite_output_dir || !std::filesystem::exists(state),
           "{} already holds a run; give --overwrite_output_dir to write over it", arguments.output_dir);
+  if (RankContext::current().rank() == 0) make_folder(arguments.output_dir);
+}
+
+// The files that every rank reads.
+std::vector<std::string> files_of(const TrainingArguments& arguments) {
+  std::vector<std::string> out = {arguments.config_name, arguments.fsdp_config};
+  if (arguments.dry_run) return out;
+  out.push_back(arguments.train_file);
+  out.push_back(arguments.validation_file);
+  const std::string& tokenizer = arguments.tokenizer_name;
+  if (tokenizer != "bytes" && !tokenizer.starts_with("bpe:") && !std::filesystem::is_directory(tokenizer))
+    out.push_back(tokenizer);
+  return out;
 }
 
 }  // namespace
 
 int run_clm(const TrainingArguments& arguments) {
+  check_files_on_all_ranks(files_of(arguments));
   if (arguments.dry_run) return dry_run_clm(arguments);
   check_output(arguments);
   Run(arguments).execute();

@@ -15,7 +15,7 @@ FsdpMode parse_fsdp_mode(const std::string& text) {
   for (const auto& word : split(text, ' ')) {
     if (word.empty()) continue;
     const bool is_known = std::find(kKnown.begin(), kKnown.end(), word) != kKnown.end();
-    require(is_known, "--fsdp: unknown option \"{}\"{}", word, suggest_name(word, kKnown));
+    require(is_known, "--fsdp: unknown option \"{}\"{}", word, [&] { return suggest_name(word, kKnown); });
     options.insert(word == "true" ? "full_shard" : word);
   }
   const auto has = [&](const char* option) { return options.contains(option); };

@@ -98,7 +98,11 @@ TEST(ProgramTextErrors, CoverTheModule) {
     const auto error = error_of(text);
     return error.substr(0, error.find('\n'));
   };
-  EXPECT_EQ(first_line(""), "in.hlo:1:1: expected HloModule and the name of the module, got the end of the text");
+  EXPECT_EQ(first_line(""), "in.hlo: the text is empty; an HLO module begins with `HloModule` and its name");
+  EXPECT_EQ(first_line(" // x\n"),
+            "in.hlo: there is nothing but blanks and comments; an HLO module begins with `HloModule` and its name");
+  EXPECT_EQ(first_line("\x7f\xff"), "in.hlo:1:1: expected HloModule and the name of the module, got the byte 0x7f");
+  EXPECT_EQ(first_line("HloModule"), "in.hlo:1:10: expected the name of the module, got the end of the text");
   EXPECT_EQ(first_line("HloModule m"), "in.hlo:1:12: expected a computation, got the end of the text");
   EXPECT_EQ(first_line("HloModule m ENTRY e { }"), "in.hlo:1:19: computation %e has no instructions");
   EXPECT_EQ(first_line("HloModule m, num_partitions=0\nENTRY e { x = f32[] parameter(0) }"),
@@ -119,7 +123,24 @@ TEST(ProgramTextErrors, CoverTheModule) {
       first_line("HloModule m, entry_computation_layout={(f32[2]{0})->f32[]}\nENTRY e { x = f32[] parameter(0) }"),
       "in.hlo:1:14: entry_computation_layout gives parameter 0 as f32[2], the entry computation %e as f32[]");
   EXPECT_EQ(first_line("HloModule m, input_output_alias={ {1}: (0, {}) }\nENTRY e { x = f32[] parameter(0) }"),
-            "in.hlo:1:14: input_output_alias names output {1}, which f32[] does not have");
+            "in.hlo:1:14: input_output_alias names output {1}, which is no array of f32[]");
+  const auto alias_error = [&](const std::string& aliases) {
+    return first_line(
+        "HloModule m, input_output_alias={ " + aliases +
+        " }\nENTRY e { x = f32[2] parameter(0) y = f32[3] parameter(1) ROOT t = (f32[2], f32[2]) tuple(x, x) }");
+  };
+  EXPECT_EQ(alias_error("{}: (0, {})"),
+            "in.hlo:1:14: input_output_alias names output {}, which is no array of (f32[2], f32[2])");
+  EXPECT_EQ(alias_error("{0}: (2, {})"),
+            "in.hlo:1:14: input_output_alias names parameter 2, the entry computation has 2");
+  EXPECT_EQ(alias_error("{0}: (0, {1})"),
+            "in.hlo:1:14: input_output_alias names index {1} of parameter 0, which is no array of f32[2]");
+  EXPECT_EQ(
+      alias_error("{0}: (1, {})"),
+      "in.hlo:1:14: input_output_alias of output {0}, f32[2], and index {} of parameter 1, f32[3]: the types differ");
+  EXPECT_EQ(alias_error("{0}: (0, {}), {0}: (0, {})"), "in.hlo:1:14: input_output_alias names output {0} twice");
+  EXPECT_EQ(alias_error("{0}: (0, {}), {1}: (0, {})"),
+            "in.hlo:1:14: input_output_alias names index {} of parameter 0 twice");
   EXPECT_EQ(
       first_line("HloModule m, num_partitions=4\nENTRY e { x = f32[4] parameter(0), sharding={devices=[2]<=[2]} }"),
       "in.hlo:2:36: this sharding is over 2 devices, the module over 4");
@@ -135,6 +156,40 @@ TEST(ProgramTextErrors, DeepNestingIsAnErrorNotAnOverflow) {
   deep = "HloModule m\nENTRY e { x = f32[] parameter(0) y = f32[] ";
   for (int i = 0; i < 100'000; ++i) deep += "negate(";
   EXPECT_NE(error_of(deep).find("instructions nested deeper than 100"), std::string::npos);
+}
+
+TEST(ProgramTextErrors, AbsurdSizesAreErrors) {
+  EXPECT_EQ(error_of_line("z = f32[99999999999,99999999999] negate(x)").substr(0, 70),
+            "in.hlo:3:5: f32[99999999999,99999999999]: more elements than 64 bits c");
+  EXPECT_EQ(error_of_line("z = f64[4611686018427387904] negate(x)").substr(0, 64),
+            "in.hlo:3:5: f64[4611686018427387904]: more bytes than 64 bits co");
+  EXPECT_EQ(error_of_line("z = f32[18446744073709551616] negate(x)").substr(0, 46),
+            "in.hlo:3:9: a size does not fit 64 bits\n  z = ");
+  std::string dims = "1";
+  for (int i = 0; i < 100; ++i) dims += ",1";
+  EXPECT_NE(error_of_line("z = f32[" + dims + "] negate(x)").find("more than 100 dims"), std::string::npos);
+  EXPECT_NE(error_of_line("z = f32[1000000000000] constant({...})").find("the literal does not have the elements of"),
+            std::string::npos);
+  const std::string opcode(1'000'000, 'q');
+  const auto error = error_of_line("z = f32[4] " + opcode + "(x)");
+  EXPECT_LT(error.size(), 2000U);
+  EXPECT_NE(error.find("in.hlo:3:12: an op's name of 1000000 letters"), std::string::npos);
+}
+
+TEST(ProgramTextErrors, AnUnknownOpUnlikeAllOthersDoesNotListThem) {
+  const auto error = error_of_line("z = f32[4] frobnicate_twice(x)");
+  EXPECT_TRUE(error.starts_with("in.hlo:3:12: unknown op \"frobnicate_twice\"; it is like none of the ")) << error;
+}
+
+TEST(ProgramTextErrors, BytesThatNoTerminalShouldSeeAreReplaced) {
+  EXPECT_EQ(error_of("HloModule m\nENTRY e {\x1b[31m \xff\xc3\xa9"),
+            "in.hlo:2:10: expected an instruction or \"}\", got the byte 0x1b\n"
+            "  ENTRY e {?[31m ?\xc3\xa9\n"
+            "           ^");
+  EXPECT_EQ(error_of("HloModule m\nENTRY \xc3\xa9 {"),
+            "in.hlo:2:7: expected a computation, got \"\xc3\xa9\"\n"
+            "  ENTRY \xc3\xa9 {\n"
+            "        ^");
 }
 
 TEST(ProgramTextErrors, LongLinesAreCutAroundTheCaret) {

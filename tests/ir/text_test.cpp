@@ -33,7 +33,7 @@ const Instruction& named(const Program& program, std::string_view name) {
 }
 
 constexpr std::string_view kMlp =
-    R"(HloModule mlp, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, must-alias) }, entry_computation_layout={(f32[6,4]{1,0}, f32[4,5]{0,1})->(f32[6,5]{1,0}, f32[4,5]{1,0})}, num_partitions=2
+    R"(HloModule mlp, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, must-alias) }, entry_computation_layout={(f32[6,4]{1,0}, f32[4,4]{0,1})->(f32[6,4]{1,0}, f32[4,4]{1,0})}, num_partitions=2
 
 %add (a: f32[], b: f32[]) -> f32[] {
   %a = f32[] parameter(0)
@@ -41,14 +41,14 @@ constexpr std::string_view kMlp =
   ROOT %sum = f32[] add(%a, %b)
 }
 
-ENTRY %main (x: f32[6,4], w: f32[4,5]) -> (f32[6,5], f32[4,5]) {
+ENTRY %main (x: f32[6,4], w: f32[4,4]) -> (f32[6,4], f32[4,4]) {
   %x = f32[6,4]{1,0} parameter(0), sharding={devices=[2,1]<=[2]}
-  %w = f32[4,5]{0,1} parameter(1)
-  %h = f32[6,5]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="mlp/dot" source_file="train.cpp" source_line=41}
+  %w = f32[4,4]{0,1} parameter(1)
+  %h = f32[6,4]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="mlp/dot" source_file="train.cpp" source_line=41}
   %zero = f32[] constant(0)
   %total = f32[] reduce(%h, %zero), dimensions={0,1}, to_apply=%add
-  %copy = f32[4,5]{1,0} copy(%w), control-predecessors={%total, %h}
-  ROOT %out = (f32[6,5]{1,0}, f32[4,5]{1,0}) tuple(%h, %copy)
+  %copy = f32[4,4]{1,0} copy(%w), control-predecessors={%total, %h}
+  ROOT %out = (f32[6,4]{1,0}, f32[4,4]{1,0}) tuple(%h, %copy)
 }
 )";
 

@@ -70,7 +70,8 @@ TEST(GPT2, TheSourcesConfigurationHas2196691968Parameters) {
 
 TEST(GPT2, UnusedKeysAreKept) {
   const std::string text =
-      GPT2Config::from_json(R"({"n_embd": 8, "n_head": 2, "summary_type": "cls_index"})").to_json();
+      GPT2Config::from_json(R"({"n_embd": 8, "n_head": 2, "summary_type": "cls_index", "_name_or_path": "x"})")
+          .to_json();
   EXPECT_NE(text.find("\"summary_type\": \"cls_index\""), std::string::npos);
   EXPECT_NE(text.find("\"n_embd\": 8"), std::string::npos);
 }
@@ -84,9 +85,28 @@ TEST(GPT2, ConfigurationErrorsNameTheKey) {
     }
     return std::string("no error");
   };
-  EXPECT_EQ(message(R"({"n_embd": 10, "n_head": 3})"), "GPT-2 configuration: n_embd 10 does not divide by n_head 3");
-  EXPECT_EQ(message(R"({"n_embd": "wide"})"), "GPT-2 configuration: n_embd is of the wrong kind: \"wide\"");
-  EXPECT_NE(message(R"({"activation_function": "gelu_nev"})").find("did you mean \"gelu_new\""), std::string::npos);
+  const auto expect = [&](const std::string& json, const std::string& error) {
+    EXPECT_EQ(message(json), "GPT-2 configuration: " + error) << json;
+  };
+  expect(R"({"n_embd": 10, "n_head": 3})", "n_embd 10 is not a multiple of n_head 3");
+  expect(R"({"n_embd": "wide"})", R"(n_embd must be an integer, got "wide")");
+  expect(R"({"n_embd": 12.0})", "n_embd must be an integer, got 12.0");
+  expect(R"({"n_layer": true})", "n_layer must be an integer, got true");
+  expect(R"({"n_head": 0})", "n_head must be from 1 to 1073741824, got 0");
+  expect(R"({"vocab_size": 5000000000})", "vocab_size must be from 1 to 1073741824, got 5000000000");
+  expect(R"({"attn_pdrop": 1})", "attn_pdrop must be in [0, 1), got 1");
+  expect(R"({"n_emdb": 8})", R"(unknown key "n_emdb"; did you mean "n_embd"?)");
+  expect(R"({"rotary_percentage": 8})",
+         R"(unknown key "rotary_percentage"; the keys are those of Hugging Face's GPT2Config)");
+  expect(R"({"activation_function": "gelu_nev"})",
+         R"(unknown activation_function "gelu_nev"; did you mean "gelu_new"?)");
+  expect(R"({"model_type": "llama"})", R"(model_type must be "gpt2", got "llama")");
+  expect(R"({"scale_attn_by_inverse_layer_idx": true})",
+         "scale_attn_by_inverse_layer_idx true is not supported; it must be false");
+  expect(R"([1])", "must hold a JSON object, got [1]");
+  expect("{\n \"n_embd\" 8}",
+         "no JSON at line 2, column 11: syntax error while parsing object separator - unexpected number literal; "
+         "expected ':'");
 }
 
 TEST(GPT2, LossOfAnUntrainedModelIsNearTheUniformOne) {

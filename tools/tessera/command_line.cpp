@@ -7,6 +7,7 @@
 
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
+#include "tessera/collectives/world.h"
 
 namespace tessera::command {
 namespace {
@@ -136,14 +137,10 @@ int run_command(const std::vector<std::string>& words) {
     if (&verb != &kRun) warn_of_unknown_variables();  // run knows only later which rank it is
     return verb.run(arguments);
   } catch (const UsageError& error) {
-    fmt::print(stderr, "{}: {}\ntry `{} --help`\n", prefix, error.what(), prefix);
-    return kUsage;
-  } catch (const InternalError& error) {
-    fmt::print(stderr, "{}: internal error, please report it: {}\n", prefix, error.what());
+    return fail_before_world(fmt::format("{}: {}\ntry `{} --help`", prefix, error.what(), prefix), kUsage);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}: {}\n", prefix, error.what());
+    return fail_before_world(fmt::format("{}: {}", prefix, message_for_user(error)), kInputIsWrong);
   }
-  return kInputIsWrong;
 }
 
 }  // namespace tessera::command

@@ -19,11 +19,26 @@ std::string read_input(const std::string& path) {
   return text;
 }
 
+// A text that is right, but for another number of ranks, gets an error that says so.
+Program parse_for_job(const std::string& text, const ParseOptions& options, std::int64_t ranks) {
+  try {
+    return parse_program(text, op_table(), options);
+  } catch (const Error&) {
+    if (ranks == 0) throw;
+    std::int64_t own = 1;
+    try {
+      own = parse_program(text, op_table(), {.file_name = options.file_name}).num_partitions;
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): wrong by itself
+    }
+    require(own == 1 || own == ranks, "{} is for {} partitions, this job has {} rank{}; start it with mpirun -np {}",
+            options.file_name, own, ranks, ranks == 1 ? "" : "s", own);
+    throw;
+  }
+}
+
 // `NAME=data+fsdp,-,model`
 Program with_annotation(const Program& program, const std::string& text) {
   const auto equals = text.find('=');
-  if (equals == std::string::npos || equals == 0)
-    throw UsageError(fmt::format("--annotate takes NAME=data,-,model, got \"{}\"", text));
   require(!program.meshes.empty(), "--annotate needs a mesh: give --mesh data=2,model=2");
   return annotate(program, program.meshes.front(), text.substr(0, equals), text.substr(equals + 1));
 }
@@ -38,17 +53,27 @@ std::vector<Option> sharding_options() {
            "                                    NAME is a parameter or value of the entry, or computation/value"}};
 }
 
+void check_sharding_options(const Arguments& arguments) {
+  (void)arguments.number_or("num-partitions", 1, 1);
+  for (const auto& text : arguments.values("annotate")) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw UsageError(fmt::format("--annotate takes NAME=data,-,model, got \"{}\"", text));
+  }
+}
+
 Program read_program(const Arguments& arguments, std::int64_t partitions) {
+  check_sharding_options(arguments);
   ParseOptions options;
   options.file_name = arguments.input() == "-" ? "<stdin>" : arguments.input();
   options.num_partitions = arguments.number_or("num-partitions", partitions, 1);
-  require(partitions == 0 || options.num_partitions == partitions, "--num-partitions {} in a job of {} ranks",
-          options.num_partitions, partitions);
+  require(partitions == 0 || options.num_partitions == partitions, "--num-partitions {} in a job of {} rank{}",
+          options.num_partitions, partitions, partitions == 1 ? "" : "s");
   if (const auto mesh = arguments.value("mesh")) {
     options.meshes = {Mesh::parse(*mesh, options.num_partitions)};
     options.num_partitions = options.meshes.front().device_count();
   }
-  Program program = parse_program(read_input(arguments.input()), op_table(), options);
+  Program program = parse_for_job(read_input(arguments.input()), options, partitions);
   for (const auto& text : arguments.values("annotate")) program = with_annotation(program, text);
   return program;
 }

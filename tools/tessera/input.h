@@ -14,6 +14,8 @@ namespace tessera::command {
 
 /// --num-partitions, --mesh, --annotate.
 std::vector<Option> sharding_options();
+/// UsageError unless they are well formed; read_program() calls it.
+void check_sharding_options(const Arguments& arguments);
 /// The input as a program, with the sharding options applied. `partitions` (0 = none) is what the ranks of a job ask for.
 Program read_program(const Arguments& arguments, std::int64_t partitions = 0);
 /// To a file, or to stdout for "-".

@@ -59,9 +59,8 @@ std::vector<Literal> arguments_from_file(const Program& program, const std::stri
       const auto& name = names[leaf];
       const Type& type = types[leaf++];
       const Literal* found = file.find(name);
-      require(found != nullptr, "{} has no tensor \"{}\"{}", path, name, suggest_name(name, known));
-      require(found->type() == type, "{}: tensor \"{}\" is {}, the parameter {}", path, name, found->type().str(),
-              type.str());
+      require(found != nullptr, "{} has no tensor \"{}\"{}", path, name, [&] { return suggest_name(name, known); });
+      require(found->type() == type, "{}: tensor \"{}\" is {}, the parameter {}", path, name, found->type(), type);
       ++used;
       return *found;
     }));
@@ -162,12 +161,20 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
 
 int run(const Arguments& arguments) {
   const auto seed = static_cast<std::uint64_t>(arguments.number_or("seed", 0, 0));
+  check_sharding_options(arguments);  // usage errors come before there are ranks
   char name[] = "tessera";
   char* words[] = {name, nullptr};
   int count = 1;
   char** list = words;
   Communicator world = make_world(count, list);
-  return guard_main(world, [&] { execute(arguments, seed, world.group()); });
+  return guard_main(world, [&] {
+    try {
+      execute(arguments, seed, world.group());
+    } catch (Error& error) {
+      error.prefix("tessera run: ");
+      throw;
+    }
+  });
 }
 
 std::vector<Option> options() {

@@ -2,13 +2,17 @@
 // Errors: the author of a check writes the reason, the framework adds op, operands, place and rank.
 //
 //   require(a == b, "contracting sizes differ: lhs dim {} is {}, rhs dim {} is {}", i, a, j, b);
+//
+// A check costs its condition: arguments become text only when it fails.
 #pragma once
 
 #include <fmt/core.h>
 
+#include <concepts>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -42,30 +46,56 @@ class InternalError : public Error {
   using Error::Error;
 };
 
+// Arguments become text only when a check fails: hand over the value itself rather than x.str(). What has str() is shown by
+// it, and a callable is called: require(ok, "groups {}", [&] { return field_text(groups); }).
+namespace detail {
+
+template <class T>
+concept HasText = requires(const T& value) {
+  { value.str() } -> std::convertible_to<std::string_view>;
+};
+
+template <class T>
+decltype(auto) worded(const T& value) {
+  if constexpr (HasText<T>)
+    return std::string(value.str());
+  else if constexpr (std::is_invocable_v<const T&>)
+    return std::string(value());
+  else
+    return (value);
+}
+template <class T>
+using Worded = decltype(worded(std::declval<const T&>()));
+
+}  // namespace detail
+
 /// Throws Error with the formatted reason.
 template <class... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(fmt::format(format, std::forward<Args>(args)...));
+[[noreturn]] void fail(fmt::format_string<detail::Worded<Args>...> format, const Args&... args) {
+  throw Error(fmt::format(format, detail::worded(args)...));
 }
 
 /// Throws Error with the formatted reason unless `ok`.
 template <class... Args>
-void require(bool ok, fmt::format_string<Args...> format, Args&&... args) {
+void require(bool ok, fmt::format_string<detail::Worded<Args>...> format, const Args&... args) {
   if (!ok) [[unlikely]]
-    throw Error(fmt::format(format, std::forward<Args>(args)...));
+    throw Error(fmt::format(format, detail::worded(args)...));
 }
 
 /// Throws InternalError with the formatted reason unless `ok`.
 template <class... Args>
-void ensure(bool ok, fmt::format_string<Args...> format, Args&&... args) {
+void ensure(bool ok, fmt::format_string<detail::Worded<Args>...> format, const Args&... args) {
   if (!ok) [[unlikely]]
-    throw InternalError(fmt::format(format, std::forward<Args>(args)...));
+    throw InternalError(fmt::format(format, detail::worded(args)...));
 }
+
+/// The text for a person: what(), and for a bug of ours the request to report it before that.
+std::string message_for_user(const std::exception& error);
 
 /// The known name closest to `name` (edit distance), or "" when none is near.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
-/// `; did you mean "near"?` or, where none is near, `; known: a, b, c`: the tail of every unknown-name error.
+/// `; did you mean "near"?` or, where none is near, `; known: a, b, c` (not of very many): the tail of every unknown-name error.
 std::string suggest_name(std::string_view name, const std::vector<std::string>& known);
 
 }  // namespace tessera

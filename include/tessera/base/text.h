@@ -21,6 +21,8 @@ std::string_view trim(std::string_view text);
 /// C-escaped in double quotes; unquote is its inverse (Error if malformed).
 std::string quote(std::string_view text);
 std::string unquote(std::string_view text);
+/// `text` as a terminal can take it: control characters, and bytes that are no UTF-8, become `?`; line breaks and tabs stay.
+std::string printable(std::string_view text);
 
 /// Mixes `value` into `seed` (splitmix finaliser); order matters.
 constexpr std::size_t hash_mix(std::size_t seed, std::size_t value) {

@@ -16,33 +16,47 @@
 
 namespace tessera {
 
-/// A running collective; owns what it needs and keeps the buffers' owner alive. wait() throws what went wrong.
+/// A running collective; keeps what it needs, but not the buffers. wait() throws what went wrong.
 class PendingOperation {
  public:
   virtual ~PendingOperation() = default;
   virtual void wait() = 0;
   virtual bool test() = 0;
 };
+
+/// Waits for an operation whose result nobody will see. An error cannot be thrown from where this is called, and the peers
+/// depend on this rank: it ends the job with its message (std::terminate, of which make_world() makes that) unless another
+/// exception, which will end the job, is already under way.
+void wait_unseen(std::unique_ptr<PendingOperation> operation) noexcept;
+
+/// A running collective with its result. `T` owns the buffers, in memory that stays where it is when a T is moved; they live
+/// until the collective has let go of them.
 template <class T>
 class Pending {
  public:
   Pending(std::unique_ptr<PendingOperation> operation, T result)
-      : operation_(std::move(operation)), result_(std::move(result)) {}
-  /// Blocks until done; the destructor waits too.
+      : result_(std::move(result)), operation_(std::move(operation)) {}
+  /// Blocks until done. Throws what went wrong, once; afterwards there is nothing to wait for.
   T wait() {
-    if (operation_) operation_->wait();
-    operation_.reset();
+    if (const auto operation = std::exchange(operation_, nullptr)) operation->wait();
     return std::move(result_);
   }
-  ~Pending() {
-    if (operation_) operation_->wait();
-  }
+  /// True when wait() would not block.
+  [[nodiscard]] bool test() { return !operation_ || operation_->test(); }
+  /// Waits as wait_unseen() does.
+  ~Pending() { wait_unseen(std::move(operation_)); }
   Pending(Pending&&) noexcept = default;
-  Pending& operator=(Pending&&) noexcept = default;
+  Pending& operator=(Pending&& other) noexcept {
+    if (this == &other) return *this;
+    wait_unseen(std::move(operation_));
+    result_ = std::move(other.result_);
+    operation_ = std::move(other.operation_);
+    return *this;
+  }
 
  private:
+  T result_;  // outlives the operation, which may still write to it
   std::unique_ptr<PendingOperation> operation_;
-  T result_;
 };
 
 /// Bytes this rank received and collectives it ran, by kind; what `tessera stats` predicts.
@@ -86,7 +100,8 @@ class ProcessGroup {
   virtual void broadcast(std::span<std::byte> data, int root) = 0;
   virtual void barrier() = 0;
 
-  // Non-blocking forms; `T` owns the buffers. The default runs at once (cheap communication beats overlap on one node).
+  // Non-blocking forms; the buffers must live until the operation is done: Pending<T> sees to that. The default runs at once
+  // (cheap communication beats overlap on one node).
   [[nodiscard]] virtual std::unique_ptr<PendingOperation> start_all_gather(std::span<const std::byte> in,
                                                                            std::span<std::byte> out);
   [[nodiscard]] virtual std::unique_ptr<PendingOperation> start_reduce_scatter(std::span<const std::byte> in,

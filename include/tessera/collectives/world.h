@@ -63,8 +63,13 @@ class Communicator {
 /// ends the job with `rank 3 of 8: message`.
 Communicator make_world(int& argc, char**& argv);
 
-/// Runs `fn` and returns 0. If it throws, prints `rank 3 of 8: message` once (without the rank in a world of one); a world of one
-/// returns 1, a larger one ends all its ranks. Ranks that stop only because another failed say nothing.
+/// Prints a message about what went wrong before ranks were made, such as a wrong flag, and returns `status`, with which the
+/// process shall end. All processes of a job find the same: the others give the first one time to say it and end the job.
+int fail_before_world(const std::string& message, int status);
+
+/// Runs `fn` and returns 0. If it throws, prints `rank 3 of 8: message` (without the rank in a world of one); a world of one
+/// returns 1, a larger one ends all its ranks. Ranks that stop only because another failed say nothing, and what ranks of a node
+/// would say alike is said once: `all 8 ranks: message`.
 int guard_main(Communicator& world, const std::function<void()>& fn);
 
 }  // namespace tessera

@@ -88,6 +88,10 @@ struct CompiledProgram {
 /// Those since the start, oldest first.
 const std::vector<CompiledProgram>& compiled_programs();
 
+/// Collective: ends in an error unless every rank can read every file ("" is none). The lowest rank that cannot throws, naming
+/// rank, host, path and the ranks that can; the others stop with it.
+void check_files_on_all_ranks(const std::vector<std::string>& paths);
+
 /// What the lazy layer did on this rank so far.
 struct LazyCounters {
   std::int64_t recorded_ops = 0;

@@ -30,7 +30,9 @@ struct GPT2Config {
   DType dtype = DType::kF32;  // of parameters; not part of the file
   std::string source_json;    // the file as read, for keys that nothing here uses
 
-  /// Errors: not JSON, a key of the wrong kind, n_embd not divisible by n_head, an activation that is unknown.
+  /// Errors name `origin`: not JSON, a key that Hugging Face does not know (with the nearest), a value of the wrong kind or out of
+  /// range, n_embd not divisible by n_head, an unknown activation, a variant of GPT-2 that is not this one.
+  static GPT2Config from_json(const std::string& text, const std::string& origin);
   static GPT2Config from_json(const std::string& text);
   static GPT2Config from_file(const std::string& path);
   /// Everything that was read, with the values of the fields above.

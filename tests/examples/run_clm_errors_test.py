@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What run_clm says of wrong input: one message that names the flag, file, key or rank and what would be right; every rank ends.
+
+    run_clm_errors_test.py RUN_CLM MPIEXEC
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+RUN_CLM, MPIEXEC = os.path.abspath(sys.argv[1]), sys.argv[2]
+FOLDER = pathlib.Path(tempfile.mkdtemp())
+CONFIG = {"model_type": "gpt2", "n_embd": 12, "n_head": 3, "n_layer": 3, "n_positions": 16, "vocab_size": 259}
+FAILURES = []
+
+
+def check(condition, message):
+    if not condition:
+        FAILURES.append(message)
+        print("FAIL", message, flush=True)
+
+
+def write(name, content):
+    path = FOLDER / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def run(*arguments, launcher=()):
+    command = [*launcher, RUN_CLM, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, errors="replace")
+
+
+def expect(arguments, error, status=1):
+    """The whole of standard error but for paths, and the exit status."""
+    result = run(*arguments)
+    said = result.stderr.replace(str(FOLDER) + "/", "").rstrip("\n")
+    check(said == error, f"{' '.join(map(str, arguments))}: said\n{said}\ninstead of\n{error}")
+    check(result.returncode == status, f"{arguments}: status {result.returncode} instead of {status}")
+    check("{" not in result.stdout, f"{arguments}: began to work:\n{result.stdout}")
+
+
+def config(**changes):
+    values = {**CONFIG, **changes}
+    return write("changed.json", json.dumps(values))
+
+
+def base(**changes):
+    return ["--config_name", config(**changes), "--train_file", FOLDER / "text.txt", "--max_steps", 1]
+
+
+def flags():
+    usage = lambda *arguments: arguments
+    expect(usage("--max_step", 5), 'run_clm: unknown flag --max_step; did you mean "--max_steps"?', 2)
+    expect(usage("--zzzzzzzzzz"), "run_clm: unknown flag --zzzzzzzzzz; --help lists the flags", 2)
+    expect(usage("--max_steps"), "run_clm: --max_steps needs a value", 2)
+    expect(usage("--max_steps", "many"), 'run_clm: --max_steps takes an integer, got "many"', 2)
+    expect(usage("train.txt"), 'run_clm: unexpected argument "train.txt": a flag starts with --, and a value follows its flag', 2)
+    expect(usage("--optim", "adam"), 'run_clm: --optim takes one of adamw_torch, sgd, got "adam"', 2)
+    expect(usage("--train_file", "t"), "run_clm: --config_name is needed: a JSON file with the keys of GPT2Config", 2)
+    expect(usage("--config_name", "c", "--train_file", "t", "--global_batch_size", 4, "--per_device_train_batch_size", 2),
+           "run_clm: --per_device_train_batch_size and --global_batch_size exclude each other: the first counts per data shard, "
+           "the second over all", 2)
+    expect(usage("--config_name", "c", "--train_file", "t", "--fsdp", "full_shart"),
+           'run_clm: --fsdp: unknown option "full_shart"; did you mean "full_shard"?', 2)
+    write("flags.json", '{"max_stepz": 3}')
+    expect(usage(FOLDER / "flags.json"), 'run_clm: flags.json: unknown key "max_stepz"; did you mean "max_steps"?', 2)
+
+
+def configurations():
+    expect(base(n_emdb=3), 'changed.json: unknown key "n_emdb"; did you mean "n_embd"?')
+    expect(base(n_head=5), "changed.json: n_embd 12 is not a multiple of n_head 5")
+    expect(base(n_layer="two"), 'changed.json: n_layer must be an integer, got "two"')
+    expect(base(n_layer=-1), "changed.json: n_layer must be from 1 to 1073741824, got -1")
+    expect(base(activation_function="gelu_new_"), 'changed.json: unknown activation_function "gelu_new_"; did you mean "gelu_new"?')
+    expect(base(vocab_size=200), "the tokenizer bytes has 256 tokens, but the model's vocab_size is 200; make it 256 or more in changed.json")
+    expect([*base(), "--block_size", 32], "--block_size 32 is more than the n_positions 16 of changed.json")
+    bad = write("bad.json", '{"n_embd": 12,\n "n_head" 3}')
+    expect(["--config_name", bad, *base()[2:]],
+           "bad.json: no JSON at line 2, column 11: syntax error while parsing object separator - unexpected number literal; "
+           "expected ':'")
+    expect(["--config_name", write("list.json", "[1, 2]"), *base()[2:]], "list.json: must hold a JSON object, got [1,2]")
+    expect(["--config_name", write("deep.json", "[" * 100000), *base()[2:]],
+           "deep.json: lists and objects nested deeper than 200 at line 1, column 201")
+    fsdp = ["--fsdp", "full_shard", "--fsdp_config"]
+    expect([*base(), *fsdp, write("fsdp.json", '{"fsdp_min_num_parms": 1}')],
+           'fsdp.json: unknown key "fsdp_min_num_parms"; did you mean "fsdp_min_num_params"?')
+    expect([*base(), *fsdp, write("fsdp.json", '{"transformer_layer_cls_to_wrap": "GPT2Blok"}')],
+           'no module of class GPT2Blok to wrap; did you mean "GPT2Block"?; classes of this model: Conv1D, Dropout, Embedding, '
+           "GPT2Attention, GPT2Block, GPT2LMHeadModel, GPT2MLP, GPT2Model, LayerNorm, Linear, ModuleList")
+
+
+def files():
+    absent = FOLDER / "absent.txt"
+    expect(["--config_name", absent, *base()[2:]], "cannot read absent.txt: No such file or directory")
+    expect([*base()[:2], "--train_file", absent], "cannot read absent.txt: No such file or directory")
+    expect([*base()[:2], "--train_file", FOLDER], f"cannot read {FOLDER}: Is a directory")
+    expect([*base(), "--tokenizer_name", absent], "cannot read absent.txt: No such file or directory")
+    expect([*base(), "--tokenizer_name", "bpe:many"], "tokenizer bpe:many: bpe: must be followed by the number of ids, as in bpe:1024")
+    expect([*base(), "--tokenizer_name", "bpe:100"], "bpe:100: a byte-level vocabulary has at least 257 ids (256 bytes and the end of text)")
+    expect([*base(), "--tokenizer_name", write("garbage.bpe", bytes(range(256)))],
+           'garbage.bpe:1: a merge is two tokens with a blank between them, got "\\000\\001\\002\\003\\004\\005\\006\\007\\010\\t"')
+    write("garbage.json", "{")
+    expect([*base(), "--tokenizer_name", FOLDER / "garbage.json"],
+           "garbage.json: no JSON: parse error at line 1, column 2: syntax error while parsing object key - unexpected end of input; "
+           "expected string literal")
+    expect([*base()[:2], "--train_file", write("empty.txt", "")],
+           "empty.txt gives 0 tokens to train on, less than a block of 16; give a longer text or a smaller --block_size")
+    expect([*base()[:2], "--train_file", write("short.txt", "In the begin")],
+           "short.txt gives 12 tokens to train on, less than a block of 16; give a longer text or a smaller --block_size")
+    expect([*base(), "--output_dir", FOLDER / "text.txt"], "cannot make the folder text.txt: Not a directory")
+
+
+def meshes():
+    hint = "\n  mpirun -np N and --virtual_ranks N make N ranks; --dry_run plans for any mesh without them"
+    expect([*base(), "--mesh", "data=2,model=2"],
+           '--mesh: mesh "data=2,model=2" has 4 devices; its axes must multiply to 1, the number of devices (ranks)' + hint)
+    expect([*base(), "--mesh", "data"], '--mesh: mesh "data": expected axis=size, got "data"' + hint)
+    expect([*base(), "--mesh", "data=1", "--tensor_parallel", "modle"],
+           '--tensor_parallel: mesh has no axis "modle"; axes are data')
+    expect([*base(), "--mesh", "model=1", "--fsdp", "full_shard"],
+           "FSDP shards over an axis called fsdp or data; mesh<model=1> has neither (name another by .axis)")
+    expect([*base(), "--virtual_ranks", "0"], "error: --virtual_ranks needs a number from 1 to 4096, got 0")
+
+
+def mpi(ranks, *arguments, environment=None, parts=None):
+    command = [MPIEXEC, "--oversubscribe"]
+    for place, (count, folder) in enumerate(parts or [(ranks, FOLDER)]):
+        command += [":"] * (place > 0) + ["-n", str(count), "-wdir", str(folder), RUN_CLM, *map(str, arguments)]
+    begin = time.time()
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, errors="replace")
+    return result, time.time() - begin
+
+
+def once(result, text, name):
+    check(result.returncode != 0, f"{name}: status 0")
+    check(result.stderr.count(text) == 1, f"{name}: not once: {text}\n{result.stderr}")
+
+
+def ranks():
+    result, _ = mpi(4, "--max_step", 5)
+    once(result, 'run_clm: unknown flag --max_step; did you mean "--max_steps"?', "unknown flag under mpirun")
+    check(result.returncode == 2, f"unknown flag under mpirun: status {result.returncode}")
+    result, _ = mpi(4, *base(vocab_size=200))
+    once(result, "all 4 ranks: the tokenizer bytes has 256 tokens, but the model's vocab_size is 200", "small vocabulary under mpirun")
+    result, _ = mpi(3, *base(), "--mesh", "data=2")
+    once(result, 'all 3 ranks: --mesh: mesh "data=2" has 2 devices; its axes must multiply to 3', "wrong mesh under mpirun")
+    result, _ = mpi(2, *base()[:2], "--train_file", "absent.txt")
+    once(result, "rank 0 of 2: none of 2 ranks can read absent.txt: No such file or directory", "file missing everywhere")
+
+    # The same relative path, but rank 2 runs in a folder that lacks it.
+    other = FOLDER / "elsewhere"
+    other.mkdir()
+    parts = [(2, FOLDER), (1, other), (1, FOLDER)]
+    result, seconds = mpi(4, *base()[:2], "--train_file", "text.txt", parts=parts)
+    host = os.uname().nodename
+    once(result, f"rank 2 of 4: rank 2 on host {host} cannot read text.txt: No such file or directory; ranks 0, 1, 3 can: "
+         "the file must be there on every rank", "file missing on one rank")
+    check(seconds < 10, f"file missing on one rank: took {seconds:.1f} s")
+
+
+def children(process):
+    """The processes that mpirun started, in the order of their ranks."""
+    found = []
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            command = (entry / "cmdline").read_text(errors="replace")
+        except OSError:
+            continue
+        if parent == process and command.startswith(RUN_CLM):
+            found.append(int(entry.name))
+    return sorted(found)
+
+
+def killed():
+    """kill -9 of one of four ranks in the midst of training."""
+    command = [MPIEXEC, "--oversubscribe", "-n", "4", RUN_CLM, *map(str, base()[:4]), "--max_steps", "1000000",
+               "--logging_steps", "20", "--mesh", "data=2,model=2", "--fsdp", "full_shard", "--tensor_parallel", "model",
+               "--global_batch_size", "4", "--do_eval", "false"]
+    out = open(FOLDER / "killed.out", "w+")
+    job = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+    text = lambda: (FOLDER / "killed.out").read_text(errors="replace")
+    deadline = time.time() + 60
+    while "step     40" not in text() and time.time() < deadline and job.poll() is None:
+        time.sleep(0.1)
+    found = children(job.pid)
+    check(len(found) == 4, f"killed: 4 ranks expected, found {found}\n{text()}")
+    if len(found) != 4:
+        job.kill()
+        return
+    begin = time.time()
+    os.kill(found[2], signal.SIGKILL)
+    try:
+        status = job.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        job.kill()
+        return check(False, "killed: the job goes on after 20 s\n" + text())
+    seconds = time.time() - begin
+    check(seconds < 10, f"killed: the job ended after {seconds:.1f} s")
+    check(status != 0, "killed: status 0")
+    names_rank = re.search(r"rank 2 of 4 died \(process \d+\) while rank \d waited in|process rank 2 with PID \d+", text())
+    check(names_rank, "killed: nobody names the rank\n" + text())
+    deadline = time.time() + 5
+    alive = lambda: [pid for pid in found if pathlib.Path(f"/proc/{pid}/exe").exists()]
+    while alive() and time.time() < deadline:
+        time.sleep(0.1)
+    left = alive()
+    check(not left, f"killed: processes {left} are left")
+
+
+def main():
+    words = ["mesh", "shard", "axis", "rank", "device", "partial", "group", "unit"]
+    write("text.txt", " ".join(words[(i * i + i // 3) % 8] for i in range(900)))
+    for part in (flags, configurations, files, meshes, ranks, killed):
+        part()
+    sys.exit(f"run_clm_errors_test: {len(FAILURES)} failed" if FAILURES else 0)
+
+
+main()

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command says of wrong input, and with which exit code: one message, no crash.
+#include "tools/command_fixture.h"
+
+namespace tessera::command_tests {
+namespace {
+
+// Arguments, then what stands behind "tessera VERB: ".
+struct Wrong {
+  const char* arguments;
+  int code;
+  const char* error;
+};
+
+class CommandErrors : public TesseraCommand {
+ protected:
+  void expect(const Wrong& wrong) const {
+    const std::string arguments = wrong.arguments;
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, wrong.code) << arguments << "\n" << outcome.error;
+    EXPECT_EQ(outcome.out, "") << arguments;
+    const std::string prefix = "tessera " + arguments.substr(0, arguments.find(' ')) + ": ";
+    const std::string help = wrong.code == 2 ? "try `" + prefix.substr(0, prefix.size() - 2) + " --help`\n" : "";
+    EXPECT_EQ(outcome.error, prefix + wrong.error + "\n" + help) << arguments;
+  }
+};
+
+TEST_F(CommandErrors, OfFilesAndStandardInput) {
+  expect({"print no/such.hlo", 1, "cannot read no/such.hlo: No such file or directory"});
+  expect({"stats .", 1, "cannot read .: Is a directory"});
+  expect({"check /dev/null", 1, "/dev/null: the text is empty; an HLO module begins with `HloModule` and its name"});
+  expect({"run - </dev/null", 1, "<stdin>: the text is empty; an HLO module begins with `HloModule` and its name"});
+  expect({"print mlp.hlo -o no/such/out.hlo", 1, "cannot write no/such/out.hlo: No such file or directory"});
+}
+
+TEST_F(CommandErrors, OfBytesThatAreNoText) {
+  std::string garbage =
+      "\x7f"
+      "ELF\x02\x01\x01";
+  for (int i = 0; i < 5000; ++i) garbage += static_cast<char>(i * 37 % 256);
+  const auto outcome = run("print " + file("garbage", garbage));
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_TRUE(outcome.error.starts_with(fmt::format(
+      "tessera print: {}:1:1: expected HloModule and the name of the module, got the byte 0x7f\n", path("garbage"))));
+  for (const char c : outcome.error) EXPECT_TRUE(static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t');
+}
+
+TEST_F(CommandErrors, OfTextsThatAreCutShort) {
+  const std::string whole = content(fs::path(TESSERA_DATA) / "mlp.hlo");
+  int refused = 0;
+  for (std::size_t size = 0; size < whole.size(); size += 97) {
+    const auto outcome = run("print " + file("cut.hlo", whole.substr(0, size)));
+    EXPECT_TRUE(outcome.code == 0 || outcome.code == 1) << outcome.code << " for the first " << size << " bytes";
+    refused += outcome.code;
+  }
+  EXPECT_GT(refused, 2);
+}
+
+TEST_F(CommandErrors, OfMeshesAndAnnotations) {
+  expect({"partition mlp.hlo --mesh data=2,model", 1, "mesh \"data=2,model\": expected axis=size, got \"model\""});
+  expect({"partition mlp.hlo --mesh data=0", 1,
+          "mesh \"data=0\": size of axis \"data\" must be a positive number or -1, got \"0\""});
+  expect({"partition mlp.hlo --mesh data=-1", 1,
+          "mesh \"data=-1\": -1 stands for what is left, but the number of devices is not given"});
+  expect({"partition mlp.hlo --mesh data=2,data=2", 1, "mesh axis \"data\" is named twice"});
+  expect({"partition mlp.hlo --mesh data=2,model=2 --num-partitions 8", 1,
+          "mesh \"data=2,model=2\" has 4 devices; its axes must multiply to 8, the number of devices (ranks)"});
+  expect({"partition mlp.hlo --mesh data=-1,model=3 --num-partitions 8", 1,
+          "mesh \"data=-1,model=3\": 8 devices cannot be shared out evenly over the other axes' 3"});
+  expect({"partition mlp.hlo --annotate x=data,-", 1, "--annotate needs a mesh: give --mesh data=2,model=2"});
+  expect({"partition mlp.hlo --mesh data=2 --annotate w1=data,-", 1,
+          "no value of main is named \"w1\"; did you mean \"w\"?"});
+  expect({"partition mlp.hlo --mesh data=2 --annotate main/xx=data,-", 1,
+          "no value of main is named \"xx\"; did you mean \"x\"?"});
+  expect({"partition mlp.hlo --mesh data=2 --annotate mian/x=data,-", 1,
+          "no computation is named \"mian\"; did you mean \"main\"?"});
+  expect({"partition mlp.hlo --mesh data=2 --annotate x=dat,-", 1,
+          "partition spec {dat,-}: mesh has no axis \"dat\"; axes are data; did you mean \"data\"?\n  %x: f32[6,4]"});
+  expect({"partition mlp.hlo --mesh data=2 --annotate x=data", 1,
+          "partition spec {data} has 1 entry, the tensor has 2 dims; give one entry per dim (the spec is too short)\n  "
+          "%x: f32[6,4]"});
+  expect({"partition mlp.hlo --mesh data=2 --annotate x=data,-,-", 1,
+          "partition spec {data,-,-} has 3 entries, the tensor has 2 dims; give one entry per dim (the spec is too "
+          "long)\n  %x: f32[6,4]"});
+  expect({"partition mlp.hlo --mesh data=2 --annotate x=data,data", 1,
+          "partition spec {data,data} uses axis \"data\" of mesh<data=2> twice; an axis may shard one dim only\n  %x: "
+          "f32[6,4]"});
+  expect({"partition mlp.hlo --mesh data=2 --annotate x", 2, "--annotate takes NAME=data,-,model, got \"x\""});
+}
+
+TEST_F(CommandErrors, OfModulesForAnotherNumberOfDevices) {
+  const auto module = file("two.hlo",
+                           "HloModule two, num_partitions=2\n"
+                           "ENTRY e { ROOT x = f32[4] parameter(0), sharding={devices=[2]<=[2]} }\n");
+  EXPECT_EQ(run("partition " + module + " --num-partitions 3").error,
+            fmt::format("tessera partition: {}:1:16: the module is for 2 partitions, 3 were asked for\n"
+                        "  HloModule two, num_partitions=2\n                 ^\n",
+                        module));
+  const auto alone = run("run " + module);
+  EXPECT_EQ(
+      alone.error,
+      fmt::format("tessera run: {} is for 2 partitions, this job has 1 rank; start it with mpirun -np 2\n", module));
+  EXPECT_EQ(alone.code, 1);
+}
+
+TEST_F(CommandErrors, OfPartitionedInputPartitionedAgain) {
+  ASSERT_EQ(run("partition mlp.hlo --mesh data=2 --annotate x=data,- -o " + path("p.hlo")).code, 0);
+  for (const std::string verb : {"partition", "check"}) {
+    const auto again = run(verb + " " + path("p.hlo"));
+    EXPECT_EQ(again.code, 1);
+    EXPECT_EQ(again.error,
+              fmt::format("tessera {}: mlp is already partitioned (it carries the partitioner's mark); give "
+                          "the global program instead\n",
+                          verb));
+  }
+}
+
+TEST_F(CommandErrors, AFailedCheckExitsWith3) {
+  // In f32 the sum in order is 1 or 2, that of its halves 0.
+  const auto module = file("order.hlo", R"(HloModule order, num_partitions=2
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+ENTRY main {
+  c = f32[4] constant({1e8, 1, -1e8, 1}), sharding={devices=[2]<=[2]}
+  z = f32[] constant(0)
+  ROOT s = f32[] reduce(c, z), dimensions={0}, to_apply=add
+})");
+  const auto outcome = run("check " + module);
+  EXPECT_EQ(outcome.code, 3) << outcome.out << outcome.error;
+  EXPECT_NE(outcome.out.find("FAILED: "), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("result 0 f32[] at []: expected 2, got 0"), std::string::npos) << outcome.out;
+}
+
+TEST_F(CommandErrors, UnderMpirunAreSaidOnce) {
+  allow_mpirun();
+  const std::string launch = fmt::format("{} -n 3", TESSERA_MPIEXEC);
+  const auto count = [](const std::string& text, const std::string& part) {
+    int n = 0;
+    for (auto place = text.find(part); place != std::string::npos; place = text.find(part, place + 1)) ++n;
+    return n;
+  };
+  const auto flag = run("run mlp.hlo --mehs data=3", launch);
+  EXPECT_EQ(flag.code, 2) << flag.error;
+  EXPECT_EQ(count(flag.error, "tessera run: unknown option --mehs; did you mean \"--mesh\"?"), 1) << flag.error;
+  const auto missing = run("run no/such.hlo", launch);
+  EXPECT_EQ(missing.code, 1) << missing.error;
+  EXPECT_EQ(count(missing.error, "No such file or directory"), 1) << missing.error;
+  const auto mesh = run("run mlp.hlo --mesh data=2", launch);
+  EXPECT_EQ(mesh.code, 1) << mesh.error;
+  EXPECT_EQ(count(mesh.error, "all 3 ranks: tessera run: mesh \"data=2\" has 2 devices; its axes must multiply to 3"),
+            1)
+      << mesh.error;
+}
+
+}  // namespace
+}  // namespace tessera::command_tests

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the `tessera` program as a user does: outputs, messages, exit codes.
+#pragma once
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace tessera::command_tests {
+
+namespace fs = std::filesystem;
+
+inline std::string content(const fs::path& path) {
+  std::ifstream file(path);
+  std::ostringstream out;
+  out << file.rdbuf();
+  return out.str();
+}
+
+struct Outcome {
+  int code = -1;
+  std::string out;
+  std::string error;
+};
+
+class TesseraCommand : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::temp_directory_path() / fmt::format("tessera_command_{}_{}", info->name(), ::getpid());
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  [[nodiscard]] std::string file(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+  [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  // mpirun as root and on one core, also without ctest.
+  static void allow_mpirun() {
+    for (const char* name :
+         {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
+      ::setenv(name, "1", 0);
+  }
+
+  // Runs in the folder of the test data, so that messages name files without folders.
+  [[nodiscard]] Outcome run(const std::string& arguments, const std::string& before = "") const {
+    const auto line = fmt::format("cd '{}' && {} '{}' {} >'{}' 2>'{}'", TESSERA_DATA, before, TESSERA_COMMAND,
+                                  arguments, path("out"), path("error"));
+    const int status = std::system(line.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, content(path("out")), content(path("error"))};
+  }
+
+  static void expect_golden(const std::string& name, const std::string& text) {
+    const fs::path golden = fs::path(TESSERA_DATA) / name;
+    if (std::getenv("TESSERA_UPDATE_GOLDEN") != nullptr) std::ofstream(golden) << text;
+    EXPECT_EQ(text, content(golden)) << "set TESSERA_UPDATE_GOLDEN=1 to accept";
+  }
+
+ private:
+  fs::path folder_;
+};
+
+}  // namespace tessera::command_tests
