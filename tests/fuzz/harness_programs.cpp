@@ -1,42 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness.h"
 
-#include <stdexcept>
+#include <algorithm>
 
 #include "tessera/base/error.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
+#include "tessera/partitioner/partition.h"
 #include "tessera/sharding/hlo_sharding.h"
 
 namespace tessera::fuzz {
 namespace {
-
-void demand(bool ok, const std::string& what) {
-  if (!ok) throw std::logic_error(what);
-}
-
-// Runs f; an Error of the user's kind is fine, one of ours is not.
-template <class F>
-bool reads(F&& f) {
-  try {
-    f();
-    return true;
-  } catch (const InternalError& error) {
-    demand(false, std::string("internal error: ") + error.what());
-  } catch (const Error& error) {
-    demand(error.what()[0] != '\0', "an error without words");
-  }
-  return false;
-}
-
-template <class F>
-void must(const char* what, F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    demand(false, std::string(what) + ": " + error.what());
-  }
-}
 
 bool check_sdy(std::string_view text) {
   const std::vector<Mesh> meshes = {Mesh({{"x", 2}, {"y", 6}})};
@@ -69,24 +43,44 @@ void check_leaf(const HloSharding& leaf) {
   demand(!sorted || again == hlo_sharding_text(bare), text + " becomes " + again);
 }
 
+// Small enough that a pass over it takes no time worth speaking of.
+bool is_small(const Program& program) {
+  constexpr int kInstructions = 80;
+  constexpr std::int64_t kBytes = 1 << 20;
+  constexpr int kLeaves = 50;
+  constexpr std::int64_t kDevices = 8;
+  int count = 0;
+  for (const auto& computation : program.computations) {
+    count += computation->size();
+    for (const auto& instruction : computation->instructions)
+      if (instruction.type.byte_size() > kBytes || instruction.type.leaf_count() > kLeaves) return false;
+  }
+  return count <= kInstructions && program.num_partitions <= kDevices;
+}
+
+void check_prints(const Program& program) {
+  verify(program);
+  const Program again = parse_program(print_program(program), op_table(), {.file_name = "printed.hlo"});
+  const auto text_of_difference = difference(program, again);
+  demand(text_of_difference.empty(), "reads back otherwise: " + text_of_difference);
+  print_program(program, {.for_xla = true});
+}
+
 }  // namespace
 
-bool check_hlo_reader(std::string_view text) {
+bool check_hlo(std::string_view text) {
   Program program;
   if (!reads([&] { program = parse_program(text, op_table(), {.file_name = "fuzz.hlo"}); })) return false;
-  std::string printed;
-  must("a program that was read", [&] {
-    verify(program);
-    printed = print_program(program);
-    const Program again = parse_program(printed, op_table(), {.file_name = "printed.hlo"});
-    const auto text_of_difference = difference(program, again);
-    demand(text_of_difference.empty(), "reads back otherwise: " + text_of_difference);
-    print_program(program, {.for_xla = true});
-  });
+  must("a program that was read", [&] { check_prints(program); });
+  if (!is_small(program)) return true;
+  Partitioned parts;
+  if (!reads([&] { parts = partition(program); })) return true;
+  must("a partitioned program", [&] { check_prints(parts.program); });
+  must("the statistics of a partitioned program", [&] { program_stats(parts.program); });
   return true;
 }
 
-bool check_sharding_reader(std::string_view text) {
+bool check_sharding(std::string_view text) {
   if (check_sdy(text)) return true;
   std::vector<HloSharding> leaves;
   if (!reads([&] { leaves = parse_hlo_sharding(text); })) return false;

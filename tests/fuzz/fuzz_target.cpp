@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// libFuzzer's entry for one reader: compiled once for each, with TESSERA_FUZZ_READER its name.
+#include <cstddef>
+#include <cstdint>
+
+#include "harness.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const auto check = tessera::fuzz::reader(TESSERA_FUZZ_READER).check;
+  check({reinterpret_cast<const char*>(data), size});
+  return 0;
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+#include <stdexcept>
+
+#include "harness.h"
+#include "tessera/base/json_object.h"
+#include "tessera/base/text.h"
+#include "tessera/data/bpe_tokenizer.h"
+#include "tessera/data/images.h"
+#include "tessera/nn/gpt2.h"
+#include "tessera/runtime/safetensors.h"
+#include "tessera/sharding/sharding.h"
+#include "tessera/trainer/arguments.h"
+
+namespace tessera::fuzz {
+
+void demand(bool ok, const std::string& what) {
+  if (!ok) throw std::logic_error(what);
+}
+
+const std::vector<Reader>& readers() {
+  static const std::vector<Reader> all = {
+      {"hlo", check_hlo},    {"sharding", check_sharding}, {"safetensors", check_safetensors},
+      {"json", check_json},  {"bpe", check_bpe},           {"idx", check_idx},
+      {"flags", check_flags}};
+  return all;
+}
+
+const Reader& reader(std::string_view name) {
+  for (const auto& one : readers())
+    if (one.name == name) return one;
+  throw std::logic_error("no such reader");
+}
+
+bool check_safetensors(std::string_view bytes) {
+  const auto as_bytes = std::as_bytes(std::span(bytes));
+  SafetensorsFile file;
+  if (!reads([&] { file = parse_safetensors(as_bytes, "fuzz.safetensors"); })) return false;
+  must("a file that was read", [&] {
+    const auto again = parse_safetensors(print_safetensors(file));
+    demand(again.metadata == file.metadata && again.tensors.size() == file.tensors.size(), "reads back otherwise");
+    for (std::size_t i = 0; i < file.tensors.size(); ++i) {
+      const Literal* found = again.find(file.tensors[i].first);
+      demand(found != nullptr && found->type() == file.tensors[i].second.type(), "a tensor reads back otherwise");
+      const auto a = found->bytes();
+      const auto b = file.tensors[i].second.bytes();
+      demand(a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0), "bytes differ");
+    }
+  });
+  return true;
+}
+
+bool check_json(std::string_view text) {
+  JsonObject json;
+  if (!reads([&] { json = JsonObject::parse(text, "fuzz.json"); })) return false;
+  must("an object that was read", [&] {
+    const std::string printed = json.str();
+    demand(JsonObject::parse(printed).str() == printed, "reads back otherwise:\n" + printed);
+  });
+  nn::GPT2Config config;
+  if (reads([&] { config = nn::GPT2Config::from_json(std::string(text), "fuzz.json"); }))
+    must("a configuration that was read", [&] {
+      const std::string printed = config.to_json();
+      demand(nn::GPT2Config::from_json(printed).to_json() == printed, "reads back otherwise:\n" + printed);
+    });
+  reads([&] { trainer::FsdpConfig::from_json(json); });
+  return true;
+}
+
+namespace {
+
+// Bytes of every kind: what the tokenizer says of them must come back.
+void check_tokenizer(const data::BpeTokenizer& tokenizer) {
+  const std::string text = "In the beginning\n  was 1 word\xc3\xa9\xff, don't!<|endoftext|>\t";
+  demand(tokenizer.decode(tokenizer.encode(text)) == text, "a text does not come back");
+}
+
+}  // namespace
+
+bool check_bpe(std::string_view text) {
+  const auto zero = text.find('\0');
+  if (zero != std::string_view::npos)
+    return reads([&] {
+      check_tokenizer(
+          data::BpeTokenizer::from_vocab_and_merges(text.substr(0, zero), text.substr(zero + 1), "vocab.json"));
+    });
+  if (text.starts_with('{'))
+    return reads([&] { check_tokenizer(data::BpeTokenizer::from_tokenizer_json(text, "tokenizer.json")); });
+  return reads([&] {
+    const auto tokenizer = data::BpeTokenizer::from_merges(text, "vocab.bpe");
+    check_tokenizer(tokenizer);
+    const auto again = data::BpeTokenizer::from_merges(tokenizer.merges_text(), "again.bpe");
+    demand(again.merges_text() == tokenizer.merges_text(), "merges read back otherwise");
+  });
+}
+
+bool check_idx(std::string_view bytes) {
+  Literal array;
+  if (!reads([&] { array = data::parse_idx(bytes, "fuzz.idx"); })) return false;
+  const auto header = 4 + 4 * static_cast<std::size_t>(array.type().ndim());
+  demand(array.bytes().size() + header == bytes.size(), "the array is not as large as the file");
+  return true;
+}
+
+bool check_flags(std::string_view text) {
+  const Mesh mesh({{"x", 2}, {"y", 6}});
+  bool any = false;
+  std::vector<std::string> words;
+  for (const auto& line : split(text, '\n')) {
+    words.push_back(line);
+    any |= reads([&] {
+      const Mesh read = Mesh::parse(line, 12);
+      demand(read.device_count() == 12, "a mesh of another size");
+    });
+    any |= reads([&] {
+      const auto spec = PartitionSpec::parse(line);
+      const auto sharding = Sharding::from_spec(mesh, spec, static_cast<int>(spec.entries().size()));
+      demand(PartitionSpec::parse(spec.str().substr(1, spec.str().size() - 2)).str() == spec.str(),
+             "a spec reads back otherwise");
+      (void)sharding.str();
+    });
+    any |= reads([&] { trainer::parse_fsdp_mode(line); });
+  }
+  trainer::TrainingArguments arguments;
+  ArgumentParser parser("fuzz", "");
+  arguments.add_flags(parser);
+  std::erase_if(words, [](const std::string& word) { return word.ends_with(".json"); });  // no files
+  any |= reads([&] {
+    if (parser.parse(words)) arguments.check();
+  });
+  return any;
+}
+
+}  // namespace tessera::fuzz
