@@ -7,12 +7,12 @@
 #include "tessera/base/text.h"
 #include "tessera/ops/collectives.h"
 #include "tessera/ops/control_flow.h"
+#include "tessera/partitioner/plan_reshard.h"
 
 namespace tessera {
 namespace {
 
-// Modelled as in strategy.h: equal links of 10 GB/s, no latency.
-constexpr double kBytesPerMillisecond = 1e7;
+constexpr std::string_view kUnknownAxes = "?";
 
 std::int64_t group_size(const Instruction& instruction, std::int64_t partitions) {
   const auto& groups = attributes_as<CollectiveAttributes>(instruction.attributes).replica_groups.groups;
@@ -58,7 +58,38 @@ std::vector<double> run_counts(const Program& program) {
   return counts;
 }
 
-std::vector<CollectiveNote> collective_notes(const Program& program) {
+namespace {
+
+// The mesh axes of a text such as `data+model:(2)3`; all of the program's where it says none.
+std::vector<std::string> axis_names(const Program& program, const std::string& text) {
+  std::vector<std::string> out;
+  for (const std::string& axis : split(text, '+'))
+    if (!axis.empty() && axis != kUnknownAxes) out.push_back(axis.substr(0, axis.find(':')));
+  if (!out.empty()) return out;
+  for (const Mesh& mesh : program.meshes)
+    for (const MeshAxis& axis : mesh.axes()) out.push_back(axis.name);
+  return out;
+}
+
+StepKind kind_of(std::string_view opcode) {
+  if (opcode == "all-gather") return StepKind::kAllGather;
+  if (opcode == "all-reduce") return StepKind::kAllReduce;
+  if (opcode == "reduce-scatter") return StepKind::kReduceScatter;
+  if (opcode == "all-to-all") return StepKind::kAllToAll;
+  return StepKind::kPermute;
+}
+
+// Of one execution.
+double seconds_of(const Program& program, const Instruction& instruction, const std::string& axes, std::int64_t bytes,
+                  const Topology& topology) {
+  const StepKind kind = kind_of(instruction.op->name);
+  const std::int64_t group = kind == StepKind::kPermute ? 2 : group_size(instruction, program.num_partitions);
+  return modelled_seconds(topology.slowest(axis_names(program, axes)), messages_of(kind, group), bytes);
+}
+
+}  // namespace
+
+std::vector<CollectiveNote> collective_notes(const Program& program, const Topology& topology) {
   std::vector<CollectiveNote> notes;
   const auto counts = run_counts(program);
   for (ComputationId c = 0; c < isize(program.computations); ++c) {
@@ -68,15 +99,16 @@ std::vector<CollectiveNote> collective_notes(const Program& program) {
       CollectiveNote note;
       note.collective = instruction.name;
       note.opcode = instruction.op->name;
-      note.axes = attribute_or(instruction, "tessera.axes", "?");
+      note.axes = attribute_or(instruction, "tessera.axes", kUnknownAxes);
       note.reason = attribute_or(instruction, kReasonAttribute, "stands in the input");
       note.source = instruction.source();
       note.from = attribute_or(instruction, kFromAttribute, "");
       note.to = attribute_or(instruction, kToAttribute, "");
       note.remedy = attribute_or(instruction, kRemedyAttribute, "");
-      note.bytes = static_cast<std::int64_t>(
-          static_cast<double>(collective_bytes(program[c], instruction, program.num_partitions)) * at(counts, c));
-      note.milliseconds = static_cast<double>(note.bytes) / kBytesPerMillisecond;
+      const std::int64_t bytes = collective_bytes(program[c], instruction, program.num_partitions);
+      note.bytes = static_cast<std::int64_t>(static_cast<double>(bytes) * at(counts, c));
+      constexpr double kMilliseconds = 1e3;
+      note.milliseconds = seconds_of(program, instruction, note.axes, bytes, topology) * kMilliseconds * at(counts, c);
       notes.push_back(std::move(note));
     }
   }

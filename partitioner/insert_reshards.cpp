@@ -46,8 +46,10 @@ std::string remedy(const Instruction& source, const Sharding& from, const Shardi
 
 class Inserter {
  public:
-  Inserter(const Program& program, ComputationId id, const std::vector<ComputationId>& new_ids, ProgramBuilder& out)
+  Inserter(const Program& program, ComputationId id, const std::vector<ComputationId>& new_ids, ProgramBuilder& out,
+           const CostModel& cost)
       : program_(program),
+        cost_(cost),
         old_(program[id]),
         new_ids_(new_ids),
         builder_(out.computation(old_.name)),
@@ -178,7 +180,7 @@ class Inserter {
     for (const Value& operand : operands) shardings.push_back(sharding_of(operand));
     const PartialChoice partial = choose_partial(view, shardings, defers(id));
     StrategyRequest request{view, map, mesh_, shardings, *instruction.sharding, partial.axes};
-    const Strategy strategy = choose_strategy(request);
+    const Strategy strategy = choose_strategy(request, cost_);
 
     for (int i = 0; i < isize(operands); ++i) {
       if (!at(operands, i).type().is_array()) continue;
@@ -242,7 +244,8 @@ class Inserter {
   Value reduce(Value leaf, const Sharding& wish, const std::string& by) {
     const Sharding& now = sharding_of(leaf);
     const Sharding whole = now.without_partial();
-    const bool to_wish = reshard_bytes(leaf.type(), now, wish) < reshard_bytes(leaf.type(), now, whole);
+    const bool to_wish =
+        reshard_cost(leaf.type(), now, wish, cost_.topology) < reshard_cost(leaf.type(), now, whole, cost_.topology);
     return reshard(leaf, to_wish ? wish : whole, by);
   }
   Value without_partial(Value leaf, const std::string& by) {
@@ -291,6 +294,7 @@ class Inserter {
   }
 
   const Program& program_;
+  const CostModel& cost_;
   const Computation& old_;
   const std::vector<ComputationId>& new_ids_;
   Builder builder_;
@@ -347,7 +351,8 @@ Shardings entry_results(const Program& program) {
 
 }  // namespace
 
-Program insert_reshards(const Program& program) {
+Program insert_reshards(const Program& program, const Topology& topology) {
+  const CostModel cost{.topology = topology};
   const auto used = partitioned_computations(program);
   auto targets = root_targets(program, used);
   at(targets, program.entry) = entry_results(program);
@@ -362,7 +367,7 @@ Program insert_reshards(const Program& program) {
       continue;
     }
     const auto& target = at(targets, c);
-    Computation done = Inserter(program, c, new_ids, out).run(target ? &*target : nullptr);
+    Computation done = Inserter(program, c, new_ids, out, cost).run(target ? &*target : nullptr);
     at(new_ids, c) = out.add(std::make_shared<const Computation>(std::move(done)));
   }
   return out.finish(at(new_ids, program.entry));

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "tessera/ir/program.h"
+#include "tessera/sharding/topology.h"
 
 namespace tessera {
 
@@ -18,6 +19,6 @@ inline constexpr std::string_view kToAttribute = "tessera.to";
 inline constexpr std::string_view kRemedyAttribute = "tessera.remedy";
 
 /// Takes a program in which every value has a sharding (propagate).
-Program insert_reshards(const Program& program);
+Program insert_reshards(const Program& program, const Topology& topology = {});
 
 }  // namespace tessera

@@ -94,7 +94,7 @@ class Localizer {
     for (int i = 0; i < isize(out); ++i) {
       const Type global = leaf_type(instruction.type, i);
       if (!global.is_array()) continue;
-      const ReshardPlan plan = plan_reshard(global, at(from, i), at(*instruction.sharding, i));
+      const ReshardPlan plan = plan_reshard(global, at(from, i), at(*instruction.sharding, i), options_.topology);
       if (plan.steps.empty()) continue;
       builder_.default_notes = instruction.notes;
       at(out, i) = ReshardEmitter{builder_, next_channel_, instruction.notes}.emit(at(out, i), plan);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "tessera/ir/program.h"
+#include "tessera/sharding/topology.h"
 
 namespace tessera {
 
@@ -14,6 +15,8 @@ inline constexpr std::string_view kGlobalDimsAttribute = "tessera.global_dims";
 struct LocalizeOptions {
   /// Leave sharding and global dims on the local instructions.
   bool keep_shardings = false;
+  /// What reshards are planned for.
+  Topology topology{};
 };
 Program localize(const Program& program, const LocalizeOptions& options = {});
 

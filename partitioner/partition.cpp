@@ -50,20 +50,25 @@ Program with_mesh(Program program) {
 
 Partitioned partition(const Program& program, const PartitionOptions& options) {
   check_input(program);
+  const Program input = with_mesh(program);
+  options.topology.check(input.meshes);
   Partitioned out;
   Pipeline pipeline("partition", {.skip = options.skip_passes, .dump = options.dump});
   pipeline.add("propagate", [](const Program& p) { return propagate(p); })
-      .add("insert-reshards", [](const Program& p) { return insert_reshards(p); })
+      .add("insert-reshards", [&](const Program& p) { return insert_reshards(p, options.topology); })
       .add("record-global",
            [&](const Program& p) {
              out.global = p;
              return p;
            })
-      .add("localize", [&](const Program& p) { return localize(p, {.keep_shardings = options.keep_shardings}); })
+      .add("localize",
+           [&](const Program& p) {
+             return localize(p, {.keep_shardings = options.keep_shardings, .topology = options.topology});
+           })
       .add("merge-duplicates", [](const Program& p) { return merge_duplicates(p); })
       .add("remove-dead-code", [](const Program& p) { return remove_dead_code(p); });
-  out.program = pipeline.run(with_mesh(program));
-  out.notes = collective_notes(out.program);
+  out.program = pipeline.run(input);
+  out.notes = collective_notes(out.program, options.topology);
   return out;
 }
 

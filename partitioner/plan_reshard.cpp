@@ -17,7 +17,7 @@ namespace {
 using reshard::Move;
 using reshard::Space;
 
-ReshardPlan plan_between(const Type& global, const Sharding& from, const Sharding& to);
+ReshardPlan plan_between(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology);
 
 std::vector<AxisRef> step_axes(const Space& space, const Move& move) { return space.axes(move.axes); }
 
@@ -43,7 +43,8 @@ void append_moves(ReshardPlan& plan, const Space& space, const std::vector<Move>
                      space.placement(move.after),
                      move.bytes,
                      move.collectives,
-                     move.peak};
+                     move.peak,
+                     reshard::seconds_of(space, move)};
     const bool joins =
         !plan.steps.empty() && step.kind == StepKind::kSlice && plan.steps.back().kind == StepKind::kSlice;
     if (joins) {
@@ -65,19 +66,35 @@ ReshardStep free_step(const Type& global, StepKind kind, const Sharding& after) 
 
 // ---- placements without common axes ------------------------------------------------------------------------------------
 
-ReshardStep intersect_step(const Type& global, const Sharding& from, const Sharding& to) {
+double cost_of(const ReshardPlan& plan, const Topology& topology) {
+  return topology.is_uniform() ? static_cast<double>(plan.bytes()) : plan.seconds();
+}
+
+// Of a step whose devices may differ in any axis.
+double seconds_anywhere(const Mesh& mesh, const Topology& topology, const ReshardStep& step) {
+  if (topology.is_uniform() || step.collectives == 0) return 0;
+  std::vector<std::string> names;
+  for (const MeshAxis& axis : mesh.axes())
+    if (axis.size > 1) names.push_back(axis.name);
+  return modelled_seconds(topology.slowest(names), step.collectives * messages_of(step.kind, mesh.device_count()),
+                          step.bytes);
+}
+
+ReshardStep intersect_step(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology) {
   const Placement before = placement_of(global, from);
   const Placement after = placement_of(global, to);
   const auto exchange = reshard::exchange_between(before, after);
-  return {StepKind::kIntersect,
-          -1,
-          -1,
-          {},
-          to,
-          after.dims,
-          exchange.elements() * dtype_size(global.dtype()),
-          exchange.permutes(),
-          shard_type(global, from).byte_size() + shard_type(global, to).byte_size()};
+  ReshardStep step{StepKind::kIntersect,
+                   -1,
+                   -1,
+                   {},
+                   to,
+                   after.dims,
+                   exchange.elements() * dtype_size(global.dtype()),
+                   exchange.permutes(),
+                   shard_type(global, from).byte_size() + shard_type(global, to).byte_size()};
+  step.seconds = seconds_anywhere(from.mesh, topology, step);
+  return step;
 }
 
 // The source with its addends summed: in place, or scattered over one dim.
@@ -93,21 +110,21 @@ std::vector<Sharding> reduced_forms(const Sharding& from) {
   return out;
 }
 
-// By way of the whole array, or by exchanging pieces over device lists: whichever moves less.
-ReshardPlan plan_across(const Type& global, const Sharding& from, const Sharding& to) {
+// By way of the whole array, or by exchanging pieces over device lists: whichever costs less.
+ReshardPlan plan_across(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology) {
   constexpr std::int64_t kMaxDevices = 64;
   const Sharding settled = to.without_partial();
   ReshardPlan best{global, from, to, {}};
-  append_plan(best, plan_between(global, from, Sharding::replicated(from.mesh, global.ndim())));
-  append_plan(best, plan_between(global, Sharding::replicated(to.mesh, global.ndim()), settled));
+  append_plan(best, plan_between(global, from, Sharding::replicated(from.mesh, global.ndim()), topology));
+  append_plan(best, plan_between(global, Sharding::replicated(to.mesh, global.ndim()), settled, topology));
   for (const Sharding& reduced : reduced_forms(from)) {
     if (from.mesh.device_count() > kMaxDevices) break;
     ReshardPlan plan{global, from, to, {}};
-    append_plan(plan, plan_between(global, from, reduced));
-    plan.steps.push_back(intersect_step(global, reduced, settled));
-    if (plan.bytes() < best.bytes()) best = std::move(plan);
+    append_plan(plan, plan_between(global, from, reduced, topology));
+    plan.steps.push_back(intersect_step(global, reduced, settled, topology));
+    if (cost_of(plan, topology) < cost_of(best, topology)) best = std::move(plan);
   }
-  if (to.is_partial()) append_plan(best, plan_between(global, settled, to));
+  if (to.is_partial()) append_plan(best, plan_between(global, settled, to, topology));
   return best;
 }
 
@@ -121,13 +138,14 @@ std::vector<AxisRef> all_axes(const Mesh& mesh) {
 }
 
 // One device holds the value, the others take the identity: a sum over all devices.
-ReshardPlan plan_from_maximal(const Type& global, const Sharding& from, const Sharding& to) {
+ReshardPlan plan_from_maximal(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology) {
   ReshardPlan plan{global, from, to, {}};
   if (to.kind == Sharding::Kind::kMaximal) {
     if (from.device == to.device) return plan;
     plan.steps.push_back(free_step(global, StepKind::kPermute, to));
     plan.steps.back().bytes = global.byte_size();
     plan.steps.back().collectives = 1;
+    plan.steps.back().seconds = seconds_anywhere(to.mesh, topology, plan.steps.back());
     return plan;
   }
   Sharding addends = Sharding::replicated(to.mesh, global.ndim());
@@ -136,12 +154,12 @@ ReshardPlan plan_from_maximal(const Type& global, const Sharding& from, const Sh
                       : global.dtype() == DType::kPred ? Reduction::kOr
                                                        : Reduction::kSum;
   plan.steps.push_back(free_step(global, StepKind::kPartialize, addends));
-  append_plan(plan, plan_between(global, addends, to));
+  append_plan(plan, plan_between(global, addends, to, topology));
   return plan;
 }
 
-ReshardPlan plan_to_maximal(const Type& global, const Sharding& from, const Sharding& to) {
-  ReshardPlan plan = plan_between(global, from, Sharding::replicated(from.mesh, global.ndim()));
+ReshardPlan plan_to_maximal(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology) {
+  ReshardPlan plan = plan_between(global, from, Sharding::replicated(from.mesh, global.ndim()), topology);
   plan.to = to;
   plan.steps.push_back(free_step(global, StepKind::kSlice, to));
   return plan;
@@ -149,18 +167,18 @@ ReshardPlan plan_to_maximal(const Type& global, const Sharding& from, const Shar
 
 // ---- the choice ------------------------------------------------------------------------------------------------------------
 
-ReshardPlan plan_between(const Type& global, const Sharding& from, const Sharding& to) {
+ReshardPlan plan_between(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology) {
   ReshardPlan plan{global, from, to, {}};
   if (same_placement(global, from, to)) return plan;
   // A whole value lies so on every mesh.
   const Sharding source = from.is_replicated() ? Sharding::replicated(to.mesh, global.ndim()) : from;
   const Sharding target = to.is_replicated() ? Sharding::replicated(from.mesh, global.ndim()) : to;
-  if (const auto space = reshard::make_space(global, source, target)) {
+  if (const auto space = reshard::make_space(global, source, target, topology)) {
     append_moves(plan, *space, reshard::find_moves(*space));
     return plan;
   }
   ensure(!from.is_replicated() && !to.is_replicated(), "no axes to reshard {} from {} to {}", global, from, to);
-  return plan_across(global, from, to);
+  return plan_across(global, from, to, topology);
 }
 
 bool is_manual(const Sharding& sharding) {
@@ -175,7 +193,8 @@ Sharding on_mesh(const Type& global, const Sharding& sharding, const Sharding& o
   return Sharding::replicated(fits && sharding.is_tiled() ? sharding.mesh : other.mesh, global.ndim());
 }
 
-ReshardPlan make_plan(const Type& global, const Sharding& from_given, const Sharding& to_given) {
+ReshardPlan make_plan(const Type& global, const Sharding& from_given, const Sharding& to_given,
+                      const Topology& topology) {
   require(global.is_array(), "cannot reshard {}: only arrays have shards", global);
   check_sharding(global, from_given);
   check_sharding(global, to_given);
@@ -190,9 +209,9 @@ ReshardPlan make_plan(const Type& global, const Sharding& from_given, const Shar
   require(from.mesh.device_count() == to.mesh.device_count(),
           "cannot reshard {} from {} of {} to {} of {}: the meshes have {} and {} devices", global, from, from.mesh, to,
           to.mesh, from.mesh.device_count(), to.mesh.device_count());
-  ReshardPlan plan = from.kind == Sharding::Kind::kMaximal ? plan_from_maximal(global, from, to)
-                     : to.kind == Sharding::Kind::kMaximal ? plan_to_maximal(global, from, to)
-                                                           : plan_between(global, from, to);
+  ReshardPlan plan = from.kind == Sharding::Kind::kMaximal ? plan_from_maximal(global, from, to, topology)
+                     : to.kind == Sharding::Kind::kMaximal ? plan_to_maximal(global, from, to, topology)
+                                                           : plan_between(global, from, to, topology);
   plan.from = from;
   plan.to = to;
   return plan;
@@ -201,16 +220,17 @@ ReshardPlan make_plan(const Type& global, const Sharding& from_given, const Shar
 // A rank's plans. Programs ask for the same few over and over.
 class PlanCache {
  public:
-  const ReshardPlan& plan(const Type& global, const Sharding& from, const Sharding& to) {
-    const auto key = hash_mix(hash_mix(global.hash(), from.hash()), to.hash());
+  const ReshardPlan& plan(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology) {
+    const auto key = hash_mix(hash_mix(hash_mix(global.hash(), from.hash()), to.hash()), topology.hash());
     for (const Entry& entry : entries_[key])
-      if (entry.from == from && entry.to == to && entry.plan->global == global) return *entry.plan;
+      if (entry.from == from && entry.to == to && entry.plan->global == global && entry.topology == topology)
+        return *entry.plan;
     if (++count_ > kMostEntries) {
       entries_.clear();
       count_ = 1;
     }
-    auto plan = std::make_shared<const ReshardPlan>(make_plan(global, from, to));
-    entries_[key].push_back({from, to, plan});
+    auto plan = std::make_shared<const ReshardPlan>(make_plan(global, from, to, topology));
+    entries_[key].push_back({from, to, topology, plan});
     return *plan;
   }
 
@@ -219,6 +239,7 @@ class PlanCache {
   struct Entry {
     Sharding from;
     Sharding to;
+    Topology topology;
     std::shared_ptr<const ReshardPlan> plan;
   };
   std::unordered_map<std::size_t, std::vector<Entry>> entries_;
@@ -259,6 +280,12 @@ std::int64_t ReshardPlan::peak() const {
   return most;
 }
 
+double ReshardPlan::seconds() const {
+  double sum = 0;
+  for (const ReshardStep& step : steps) sum += step.seconds;
+  return sum;
+}
+
 int ReshardPlan::collectives() const {
   int count = 0;
   for (const ReshardStep& step : steps) count += step.collectives;
@@ -284,12 +311,31 @@ std::string ReshardPlan::str() const {
   return join(parts, "; ");
 }
 
-ReshardPlan plan_reshard(const Type& global, const Sharding& from, const Sharding& to) {
-  return RankContext::current().get<PlanCache>().plan(global, from, to);
+std::int64_t messages_of(StepKind kind, std::int64_t group) {
+  switch (kind) {
+    case StepKind::kSlice:
+    case StepKind::kPartialize: return 0;
+    case StepKind::kAllReduce: return 2 * (group - 1);
+    case StepKind::kAllGather:
+    case StepKind::kReduceScatter:
+    case StepKind::kAllToAll: return group - 1;
+    case StepKind::kPermute:
+    case StepKind::kRealign:
+    case StepKind::kIntersect: break;
+  }
+  return 1;
 }
 
-std::int64_t reshard_bytes(const Type& global, const Sharding& from, const Sharding& to) {
-  return RankContext::current().get<PlanCache>().plan(global, from, to).bytes();
+double modelled_seconds(const Link& link, std::int64_t messages, std::int64_t bytes) {
+  return static_cast<double>(messages) * link.latency_seconds + static_cast<double>(bytes) / link.bytes_per_second;
+}
+
+ReshardPlan plan_reshard(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology) {
+  return RankContext::current().get<PlanCache>().plan(global, from, to, topology);
+}
+
+double reshard_cost(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology) {
+  return cost_of(RankContext::current().get<PlanCache>().plan(global, from, to, topology), topology);
 }
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 #include "plan_reshard_moves.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "plan_reshard_exchange.h"
 #include "tessera/base/error.h"
@@ -341,6 +342,18 @@ class Moves {
 };
 
 }  // namespace
+
+double seconds_of(const Space& space, const Move& move) {
+  if (space.links.empty() || move.collectives == 0) return 0;
+  unsigned units = 0;  // those the devices of a group differ in; an exchange of pieces may go anywhere
+  for (int i = 0; i < move.axes.count; ++i) units |= 1U << at(move.axes.units, i);
+  if (units == 0) units = (1U << space.unit_count()) - 1;
+  Link link{0, std::numeric_limits<double>::infinity()};
+  for (int unit = 0; unit < space.unit_count(); ++unit)
+    if ((units >> unit & 1U) != 0) link = slower(link, at(space.links, unit));
+  const auto group = space.size_of(static_cast<std::uint16_t>(units));
+  return modelled_seconds(link, move.collectives * messages_of(move.kind, group), move.bytes);
+}
 
 void for_each_move(const Space& space, const State& state, const TakeMove& take) { Moves(space, state, take).all(); }
 

@@ -18,6 +18,9 @@ struct Move {
   int collectives = 0;
   std::int64_t peak = 0;
 };
+/// What it takes where links differ; 0 on a uniform topology.
+double seconds_of(const Space& space, const Move& move);
+
 using TakeMove = std::function<void(Move&&)>;
 
 /// Calls `take` for every step but kIntersect that can be made from `state`. With many units not every order of axes is tried.

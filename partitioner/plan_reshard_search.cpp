@@ -18,6 +18,7 @@ constexpr std::int64_t kMaxParts = 2048;   // device lists are walked only for e
 constexpr int kMaxVisits = 20000;          // then the best plan known is taken
 
 struct Cost {
+  double seconds = 0;  // 0 on a uniform topology
   std::int64_t bytes = 0;
   int collectives = 0;
   std::int64_t peak = 0;
@@ -25,10 +26,10 @@ struct Cost {
   friend auto operator<=>(const Cost&, const Cost&) = default;
 };
 
-Cost operator+(const Cost& cost, const Move& move) {
+Cost cost_after(const Space& space, const Cost& cost, const Move& move) {
   const int weight = move.kind == StepKind::kIntersect ? 2 : 1;  // two plain steps read better than one exchange
-  return {cost.bytes + move.bytes, cost.collectives + move.collectives, std::max(cost.peak, move.peak),
-          cost.steps + weight};
+  return {cost.seconds + seconds_of(space, move), cost.bytes + move.bytes, cost.collectives + move.collectives,
+          std::max(cost.peak, move.peak), cost.steps + weight};
 }
 
 Placement placement(const Space& space, const State& state) { return {space.sharding(state), space.placement(state)}; }
@@ -45,7 +46,11 @@ std::int64_t part_estimate(const Placement& before, const Placement& after) {
 
 class Search {
  public:
-  explicit Search(const Space& space) : space_(space), bound_(space) {}
+  explicit Search(const Space& space) : space_(space), bound_(space) {
+    double fastest = 0;
+    for (const Link& link : space.links) fastest = std::max(fastest, link.bytes_per_second);
+    if (fastest > 0) least_seconds_per_byte_ = 1 / fastest;
+  }
 
   std::vector<Move> run() {
     if (const auto direct = intersect_move(space_, space_.start)) offer({*direct});
@@ -75,20 +80,20 @@ class Search {
 
   void offer(std::vector<Move> moves) {
     Cost cost;
-    for (const Move& move : moves) cost = cost + move;
+    for (const Move& move : moves) cost = cost_after(space_, cost, move);
     if (incumbent_found_ && cost >= incumbent_cost_) return;
     incumbent_found_ = true;
     incumbent_cost_ = cost;
     incumbent_ = std::move(moves);
-    const bool exact = incumbent_.size() == 1 && cost.bytes == bound_(space_.start);
+    const bool exact = space_.links.empty() && incumbent_.size() == 1 && cost.bytes == bound_(space_.start);
     if (exact) limit_ = std::max(space_.bytes(space_.start), space_.bytes(space_.goal));
   }
 
   void visit(int parent, const Cost& cost, const State& after, Move move) {
-    const auto least = cost.bytes + bound_(after);
-    if (incumbent_found_ && (least > incumbent_cost_.bytes ||
-                             (least == incumbent_cost_.bytes && cost.collectives > incumbent_cost_.collectives)))
-      return;
+    const auto lacking = bound_(after);
+    const auto least = cost.bytes + lacking;
+    const auto least_seconds = cost.seconds + static_cast<double>(lacking) * least_seconds_per_byte_;
+    if (incumbent_found_ && is_worse(least_seconds, least, cost.collectives)) return;
     if (limited() && space_.bytes(after) > limit_) return;
     const auto [entry, fresh] = best_.try_emplace(after, cost);
     if (!fresh) {
@@ -97,7 +102,14 @@ class Search {
     }
     move.after = after;
     nodes_.push_back({std::move(move), parent, cost});
-    queue_.push({Cost{least, cost.collectives, cost.peak, cost.steps}, isize(nodes_) - 1});
+    queue_.push({Cost{least_seconds, least, cost.collectives, cost.peak, cost.steps}, isize(nodes_) - 1});
+  }
+
+  // Than the best plan known, whatever follows.
+  [[nodiscard]] bool is_worse(double seconds, std::int64_t bytes, int collectives) const {
+    if (!space_.links.empty()) return seconds > incumbent_cost_.seconds;
+    return bytes > incumbent_cost_.bytes ||
+           (bytes == incumbent_cost_.bytes && collectives > incumbent_cost_.collectives);
   }
 
   void expand(int index, const State& state) {
@@ -105,14 +117,15 @@ class Search {
     const StepKind kind = at(nodes_, index).move.kind;
     for_each_move(space_, state, [&](Move&& move) {
       const State after = move.after;
-      visit(index, cost + move, after, std::move(move));
+      const Cost next = cost_after(space_, cost, move);
+      visit(index, next, after, std::move(move));
     });
     const bool reduced =
         kind == StepKind::kAllReduce || kind == StepKind::kReduceScatter || kind == StepKind::kPartialize;
     const bool is_start = at(nodes_, index).parent < 0;
     if (!reduced && !is_start) return;
     if (auto move = intersect_move(space_, state)) {
-      const Cost next = cost + *move;
+      const Cost next = cost_after(space_, cost, *move);
       visit(index, next, space_.goal, std::move(*move));
     }
   }
@@ -134,6 +147,7 @@ class Search {
   Cost incumbent_cost_;
   bool incumbent_found_ = false;
   std::int64_t limit_ = 0;
+  double least_seconds_per_byte_ = 0;
   int visits_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search for the plan of least (bytes, collectives, peak): A* over states with a bound on what each device must receive.
+// The search for the plan of least (seconds where links differ, bytes, collectives, peak): A* over states with a bound on what each device must receive.
 #pragma once
 
 #include "plan_reshard_moves.h"

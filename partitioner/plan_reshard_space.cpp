@@ -222,7 +222,8 @@ std::optional<std::vector<AxisRef>> common_units(const Mesh& mesh, const std::ve
   return units;
 }
 
-std::optional<Space> make_space(const Type& global, const Sharding& from, const Sharding& to) {
+std::optional<Space> make_space(const Type& global, const Sharding& from, const Sharding& to,
+                                const Topology& topology) {
   Space space;
   space.global = global;
   space.mesh = from.mesh;
@@ -252,6 +253,8 @@ std::optional<Space> make_space(const Type& global, const Sharding& from, const 
     });
   if (isize(*units) > kMaxUnits) return std::nullopt;
   space.units = std::move(*units);
+  if (!topology.is_uniform())
+    for (const AxisRef& unit : space.units) space.links.push_back(topology.link(at(from.mesh.axes(), unit.axis).name));
   choose_slots(space, from, *target);
   if (space.slots() > kMaxSlots) return std::nullopt;
   space.tile_counts = tile_counts_of(space, from, *target);

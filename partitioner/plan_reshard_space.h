@@ -53,6 +53,7 @@ struct Space {
   std::vector<std::int64_t> tile_counts;  // above 1, that a dim may come to have
   State start;
   State goal;
+  std::vector<Link> links;  // unit -> its axis' link; empty on a uniform topology
 
   [[nodiscard]] int slots() const { return static_cast<int>(dims.size()); }
   [[nodiscard]] int unit_count() const { return static_cast<int>(units.size()); }
@@ -81,7 +82,7 @@ std::optional<Sharding> in_axes_of(const Mesh& mesh, const Sharding& to);
 std::optional<Sharding> in_positions_of(const Mesh& mesh, const Sharding& to);
 
 /// The space of two tiled shardings; null when no common units exist or there are too many of them.
-std::optional<Space> make_space(const Type& global, const Sharding& from, const Sharding& to);
+std::optional<Space> make_space(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology);
 
 /// Neighbouring parts of one axis merged: x:(1)2 x:(2)3 -> x:(1)6.
 std::vector<AxisRef> merge_axes(std::vector<AxisRef> axes);

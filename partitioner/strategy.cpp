@@ -88,7 +88,7 @@ double work_seconds(const StrategyRequest& request, const Strategy& strategy, co
 }
 
 double seconds_of(const StrategyRequest& request, const Strategy& strategy, const CostModel& cost) {
-  double bytes = 0;
+  double moved = 0;  // bytes, or seconds where links differ
   const auto types = operand_leaves(request.view);
   for (int i = 0; i < isize(request.operands); ++i) {
     Sharding needed = unproject(request.mesh, request.map, at(request.map.operands, i), strategy);
@@ -96,18 +96,20 @@ double seconds_of(const StrategyRequest& request, const Strategy& strategy, cons
     if (actual.is_partial() &&
         std::includes(request.reserved.begin(), request.reserved.end(), actual.partial.begin(), actual.partial.end()))
       actual = actual.without_partial();
-    bytes += static_cast<double>(reshard_bytes(at(types, i), actual, needed));
+    moved += reshard_cost(at(types, i), actual, needed, cost.topology);
   }
   const auto results = request.view.result.leaves();
   for (int i = 0; i < isize(request.wishes); ++i) {
     if (!at(results, i).is_array()) continue;
     const Sharding computed = computed_sharding(request.mesh, request.map, i, strategy);
-    std::int64_t more = reshard_bytes(at(results, i), computed, at(request.wishes, i).closed().without_partial());
+    double more =
+        reshard_cost(at(results, i), computed, at(request.wishes, i).closed().without_partial(), cost.topology);
     if (computed.is_partial() && at(request.wishes, i).dims.size() > 0 && at(request.wishes, i).dims.front().open)
-      more = std::min(more, reshard_bytes(at(results, i), computed, computed.without_partial()));
-    bytes += static_cast<double>(more);
+      more = std::min(more, reshard_cost(at(results, i), computed, computed.without_partial(), cost.topology));
+    moved += more;
   }
-  return bytes / cost.bytes_per_second + work_seconds(request, strategy, cost);
+  const double seconds = cost.topology.is_uniform() ? moved / cost.topology.other().bytes_per_second : moved;
+  return seconds + work_seconds(request, strategy, cost);
 }
 
 }  // namespace

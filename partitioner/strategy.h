@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "factor_sharding.h"
+#include "tessera/sharding/topology.h"
 
 namespace tessera {
 
-/// What the cost model assumes of a machine; the default topology: equal links, no latency.
+/// What the cost model assumes of a machine.
 struct CostModel {
-  double bytes_per_second = 1e10;
+  Topology topology;
   double flops_per_second = 1e11;
   double memory_bytes_per_second = 2e10;
 };

@@ -196,8 +196,8 @@ std::vector<Sharding> all_shardings(const Mesh& mesh, int ndim, bool with_partia
   return out;
 }
 
-std::string check_reshard(const Type& global, const Sharding& from, const Sharding& to) {
-  const ReshardPlan plan = plan_reshard(global, from, to);
+std::string check_reshard(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology) {
+  const ReshardPlan plan = plan_reshard(global, from, to, topology);
   std::string wrong;
   try {
     const Program program = emit_program(plan);

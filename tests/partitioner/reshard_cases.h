@@ -17,7 +17,7 @@ std::vector<Sharding> all_shardings(const Mesh& mesh, int ndim, bool with_partia
 /// Plans, emits, verifies and runs from -> to; padding of the operand holds NaN, and so does every zero that the emitted program
 /// pads with. Empty when each device holds what it should and the program's bytes and collectives are the plan's; else what
 /// is wrong.
-std::string check_reshard(const Type& global, const Sharding& from, const Sharding& to);
+std::string check_reshard(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology = {});
 
 /// 1 in the default run; with TESSERA_LONG_TESTS every case is taken.
 std::size_t stride_of(std::size_t cases, std::size_t wanted);

@@ -159,6 +159,31 @@ ENTRY %main (x: f32[6]) -> f32[6] {
   }
 }
 
+TEST_F(TesseraCommand, ATopologyChoosesByTimeAndTellsIt) {
+  const auto program = file("m.hlo", R"(HloModule m
+ENTRY %main (x: f32[8,16]) -> f32[8,16] {
+  %x = f32[8,16] parameter(0)
+  ROOT %y = f32[8,16] negate(%x)
+})");
+  const std::string partition = fmt::format("partition {} --mesh a=2,b=4 --annotate x=a+b,- --explain --json {} -o {}",
+                                            program, path("s.json"), path("p.hlo"));
+  const auto plain = run(partition);
+  EXPECT_EQ(plain.code, 0) << plain.error;
+  EXPECT_TRUE(plain.out.ends_with("1 collective, 448 bytes received per device\n")) << plain.out;
+  EXPECT_EQ(content(path("s.json")).find("modelled"), std::string::npos);
+  const auto slow = file("slow.json", R"({"axes": {"a": {"gigabytes_per_second": 1}}})");
+  const auto timed = run(partition + " --topology " + slow);
+  EXPECT_EQ(timed.code, 0) << timed.error;
+  EXPECT_NE(timed.out.find(" over a: 64 bytes received per device, 6.4e-05 ms modelled\n"), std::string::npos)
+      << timed.out;
+  EXPECT_TRUE(timed.out.ends_with("3 collectives, 496 bytes received per device, 0.0001072 ms modelled\n"))
+      << timed.out;
+  EXPECT_NE(content(path("s.json")).find("\"modelled_milliseconds\": 0.0001072"), std::string::npos);
+  const auto wrong = run(partition + " --topology " + file("wrong.json", R"({"axes": {"rack": {}}})"));
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_EQ(wrong.error, "tessera partition: the topology names the axis \"rack\", which no mesh has; known: a, b\n");
+}
+
 TEST_F(TesseraCommand, UnknownVariablesOfTheEnvironmentAreWarnedOf) {
   const std::string warning =
       "warning: unknown environment variable TESSERA_DUMPDIR; did you mean \"TESSERA_DUMP_DIR\"?\n";

@@ -8,14 +8,24 @@
 namespace tessera::command {
 namespace {
 
-// One paragraph per collective.
-std::string explanation(const Partitioned& partitioned) {
+double modelled_milliseconds(const Partitioned& partitioned) {
+  double sum = 0;
+  for (const auto& note : partitioned.notes) sum += note.milliseconds;
+  return sum;
+}
+
+// One paragraph per collective; times where a topology says how fast links are.
+std::string explanation(const Partitioned& partitioned, bool with_times) {
   std::string out;
   std::int64_t bytes = 0;
+  const auto amount = [&](std::int64_t received, double time) {
+    const std::string text = fmt::format("{} bytes received per device", received);
+    return with_times ? text + fmt::format(", {:.6g} ms modelled", time) : text;
+  };
   for (const auto& note : partitioned.notes) {
     bytes += note.bytes;
-    out += fmt::format("{} %{}{}: {} bytes received per device\n", note.opcode, note.collective,
-                       note.axes.empty() ? "" : " over " + note.axes, note.bytes);
+    out += fmt::format("{} %{}{}: {}\n", note.opcode, note.collective, note.axes.empty() ? "" : " over " + note.axes,
+                       amount(note.bytes, note.milliseconds));
     const auto line = [&](std::string_view label, const std::string& text) {
       if (!text.empty()) out += fmt::format("  {:<8}{}\n", label, text);
     };
@@ -25,27 +35,30 @@ std::string explanation(const Partitioned& partitioned) {
     line("to", note.to);
     line("remedy", note.remedy);
   }
-  return out + fmt::format("{} collective{}, {} bytes received per device\n", partitioned.notes.size(),
-                           partitioned.notes.size() == 1 ? "" : "s", bytes);
+  return out + fmt::format("{} collective{}, {}\n", partitioned.notes.size(), partitioned.notes.size() == 1 ? "" : "s",
+                           amount(bytes, modelled_milliseconds(partitioned)));
 }
 
 int run(const Arguments& arguments) {
   const Program program = read_program(arguments);
+  PartitionOptions options;
+  if (const auto path = arguments.value("topology")) options.topology = Topology::from_file(*path);
   const auto start = std::chrono::steady_clock::now();
-  const Partitioned partitioned = partition(program);
+  const Partitioned partitioned = partition(program, options);
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
   const std::string output = arguments.value_or("o", "-");
   write_text(output, print_program(partitioned.program, {.for_xla = arguments.has("for-xla")}));
   if (arguments.has("explain")) {
     // Beside the program, not within it.
     if (output == "-")
-      fmt::print(stderr, "{}", explanation(partitioned));
+      fmt::print(stderr, "{}", explanation(partitioned, arguments.has("topology")));
     else
-      write_text("-", explanation(partitioned));
+      write_text("-", explanation(partitioned, arguments.has("topology")));
   }
   if (const auto path = arguments.value("json")) {
     JsonObject json = stats_json(program_stats(partitioned.program));
     json.set("milliseconds", time.count());
+    if (arguments.has("topology")) json.set("modelled_milliseconds", modelled_milliseconds(partitioned));
     write_text(*path, json.str());
   }
   return kGood;
@@ -53,6 +66,7 @@ int run(const Arguments& arguments) {
 
 std::vector<Option> options() {
   auto out = sharding_options();
+  out.push_back({"topology", "FILE", "latency and bandwidth by axis, as JSON; plans then go by modelled time"});
   out.push_back({"o", "OUT.hlo", "where the program goes; default: standard output"});
   out.push_back({"explain", "", "say why each collective is there (on stderr unless -o names a file)"});
   out.push_back({"for-xla", "", "leave out what XLA does not know"});

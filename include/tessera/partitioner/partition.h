@@ -7,16 +7,19 @@
 #include <vector>
 
 #include "tessera/ir/program.h"
+#include "tessera/sharding/topology.h"
 
 namespace tessera {
 
 struct PartitionOptions {
   /// Names of passes to leave out (merge-duplicates, …).
-  std::vector<std::string> skip_passes;
+  std::vector<std::string> skip_passes{};
   /// Called with the program after each pass.
-  std::function<void(const std::string& pass, const Program&)> dump;
+  std::function<void(const std::string& pass, const Program&)> dump{};
   /// Leave shardings and global dims on the local instructions (check uses them to poison padding).
   bool keep_shardings = false;
+  /// How fast the mesh's axes are; decides only where links differ.
+  Topology topology{};
 };
 
 /// One inserted collective and why it is there.
@@ -30,7 +33,7 @@ struct CollectiveNote {
   std::string to;           // sharding after, and who chose it
   std::string remedy;       // the annotation that would remove it
   std::int64_t bytes = 0;   // received by one device, times the trip count
-  double milliseconds = 0;  // modelled
+  double milliseconds = 0;  // modelled, times the trip count
 };
 
 struct Partitioned {
@@ -40,7 +43,7 @@ struct Partitioned {
 };
 
 /// The notes of a partitioned program, which its text carries too.
-std::vector<CollectiveNote> collective_notes(const Program& program);
+std::vector<CollectiveNote> collective_notes(const Program& program, const Topology& topology = {});
 
 /// Entry parameters and results keep canonical tilings. Errors: a sharding that does not fit, a program already partitioned.
 Partitioned partition(const Program& program, const PartitionOptions& options = {});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one planner of collectives: from any sharding of an array to any other, by least bytes received, then fewest steps, then
-// least peak. A collective is a change of placement.
+// least peak; where links differ, by least modelled time before these. A collective is a change of placement.
 #pragma once
 
 #include <string>
@@ -8,6 +8,7 @@
 
 #include "tessera/ir/builder.h"
 #include "tessera/sharding/placement.h"
+#include "tessera/sharding/topology.h"
 
 namespace tessera {
 
@@ -35,6 +36,7 @@ struct ReshardStep {
   std::int64_t bytes = 0;  // received by one device (the most of any)
   int collectives = 0;     // instructions: 0 for kSlice and kPartialize, several for kRealign and kIntersect
   std::int64_t peak = 0;   // bytes of source and result buffers while it runs
+  double seconds = 0;      // modelled; 0 on a uniform topology
 };
 
 struct ReshardPlan {
@@ -44,6 +46,7 @@ struct ReshardPlan {
   std::vector<ReshardStep> steps;
   [[nodiscard]] std::int64_t bytes() const;
   [[nodiscard]] std::int64_t peak() const;
+  [[nodiscard]] double seconds() const;
   /// Collective instructions that the plan becomes.
   [[nodiscard]] int collectives() const;
   /// `all_to_all{model}(0->1) 1024 B; slice{data}(0)`
@@ -53,9 +56,15 @@ struct ReshardPlan {
 /// Total over all pairs of shardings of one type that fit it (partial sources and targets, uneven sizes, different meshes over
 /// the same devices). From kMaximal and kManual: see the body's errors. A target may be partial only where the source is, or
 /// by kPartialize.
-ReshardPlan plan_reshard(const Type& global, const Sharding& from, const Sharding& to);
-/// Just the bytes; memoised use in cost decisions.
-std::int64_t reshard_bytes(const Type& global, const Sharding& from, const Sharding& to);
+ReshardPlan plan_reshard(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology = {});
+/// What plans are chosen by, first of all: bytes on a uniform topology, else modelled seconds. Memoised.
+double reshard_cost(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology = {});
+
+/// Messages that follow one another in one collective among `group` devices: g-1 of a ring, twice for an all-reduce, one for a
+/// permute.
+std::int64_t messages_of(StepKind kind, std::int64_t group);
+/// latency * messages + bytes / bandwidth
+double modelled_seconds(const Link& link, std::int64_t messages, std::int64_t bytes);
 
 /// Emits a plan in a per-device computation: `local` has shard_type(global, plan.from); the result has that of plan.to.
 /// The padding of the result is undefined. Collectives get `channel` numbers from next_channel and notes (with frontend attribute
