@@ -7,17 +7,6 @@
 namespace tessera {
 namespace {
 
-// The place of the array at `path` among the leaves of a type.
-int leaf_index(const Type& type, const Dims& path) {
-  int leaf = 0;
-  Type here = type;
-  for (const auto index : path) {
-    for (std::int64_t k = 0; k < index; ++k) leaf += at(here.elements(), k).leaf_count();
-    here = Type(at(here.elements(), index));
-  }
-  return leaf;
-}
-
 // One side of an alias.
 struct Side {
   Type type;
@@ -25,7 +14,7 @@ struct Side {
 };
 
 Side side_of(const Instruction& instruction, const Dims& path) {
-  const int leaf = leaf_index(instruction.type, path);
+  const int leaf = instruction.type.leaf_index(path);
   return {at(instruction.type.leaves(), leaf), instruction.sharding ? &at(*instruction.sharding, leaf) : nullptr};
 }
 
@@ -38,7 +27,7 @@ Side donor_of(const Computation& entry, const Alias& alias) {
 const Sharding* sharding_of_donor(const Program& program, int leaf) {
   const Computation& entry = program.entry_computation();
   for (const auto& alias : program.aliases) {
-    if (leaf_index(entry.root_type(), alias.output) != leaf) continue;
+    if (entry.root_type().leaf_index(alias.output) != leaf) continue;
     const Side donor = donor_of(entry, alias);
     return donor.type == at(entry.root_type().leaves(), leaf) ? donor.sharding : nullptr;
   }

@@ -27,7 +27,7 @@ Value lookup(Builder& builder, const Mesh& mesh, const std::vector<AxisRef>& axe
 }  // namespace
 
 Value emit_coordinate(Builder& builder, const Mesh& mesh, const std::vector<AxisRef>& axes) {
-  const auto parts = reshard::merge_axes(axes);
+  const auto parts = merged_axes(axes);
   if (parts.empty()) return number(builder, 0);
   if (!mesh.device_order().empty()) return lookup(builder, mesh, parts);
   Value sum{};

@@ -36,18 +36,6 @@ bool overlaps_any(const Axes& axes, const AxisRef& axis) {
   return std::any_of(axes.begin(), axes.end(), [&](const AxisRef& other) { return overlaps(other, axis); });
 }
 
-Axes merged(const Axes& axes) {
-  Axes out;
-  for (const auto& axis : axes) {
-    if (axis.size == 1) continue;
-    if (!out.empty() && out.back().axis == axis.axis && out.back().pre * out.back().size == axis.pre)
-      out.back().size *= axis.size;
-    else
-      out.push_back(axis);
-  }
-  return out;
-}
-
 FactorMap factor_map(const OpView& view) {
   if (view.op.factors != nullptr) return view.op.factors(view);
   FactorMap map;
@@ -83,7 +71,7 @@ Sharding unproject(const Mesh& mesh, const FactorMap& map, const TensorFactors& 
       axes.insert(axes.end(), more.begin(), more.end());
       if (axes_size(more) < at(map.factors, factor).size) break;
     }
-    at(out.dims, d).axes = merged(axes);
+    at(out.dims, d).axes = merged_axes(axes);
   }
   return out;
 }

@@ -38,8 +38,6 @@ Axes all_axes(const Strategy& strategy);
 /// True when two (sub-)axes share devices' coordinates.
 bool overlaps(const AxisRef& a, const AxisRef& b);
 bool overlaps_any(const Axes& axes, const AxisRef& axis);
-/// Neighbouring parts of an axis joined: x:(1)2, x:(2)3 -> x:(1)6.
-Axes merged(const Axes& axes);
 /// The factor map of any instruction: the row's, or without one a map without factors (everything whole).
 FactorMap factor_map(const OpView& view);
 

@@ -205,7 +205,7 @@ class Inserter {
     if (partial.axes.empty()) return;
     result.partial.insert(result.partial.end(), partial.axes.begin(), partial.axes.end());
     std::sort(result.partial.begin(), result.partial.end());
-    result.partial = merged(result.partial);
+    result.partial = merged_axes(result.partial);
     result.reduction = partial.reduction;
   }
 

@@ -51,8 +51,7 @@ Value put_together(Builder& builder, const Type& type, const LeafValues& leaves)
 }
 
 LeafValues element_of(const Type& tuple, std::int64_t index, const LeafValues& leaves) {
-  int first = 0;
-  for (std::int64_t i = 0; i < index; ++i) first += at(tuple.elements(), i).leaf_count();
+  const int first = tuple.leaf_offset(index);
   const int count = at(tuple.elements(), index).leaf_count();
   return {leaves.begin() + first, leaves.begin() + first + count};
 }

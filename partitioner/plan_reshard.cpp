@@ -28,7 +28,7 @@ std::vector<AxisRef> gained_axes(const std::vector<DimPlacement>& before, const 
     const auto axes = reshard::axes_behind(at(step.after.dims, d).axes, at(before, d).tiles);
     out.insert(out.end(), axes.begin(), axes.end());
   }
-  return reshard::merge_axes(std::move(out));
+  return merged_axes(out);
 }
 
 // A slice right behind another is one step; a change of device order that moves nothing is none.

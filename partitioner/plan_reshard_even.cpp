@@ -44,12 +44,13 @@ void append(std::vector<AxisRef>& all, const std::vector<AxisRef>& more) {
 std::optional<Digits> digits_of(const Placement& before, const Placement& after) {
   const Sharding& old_sharding = before.sharding;
   const Sharding& new_sharding = after.sharding;
-  if (!(old_sharding.mesh == new_sharding.mesh) || merge_axes(old_sharding.partial) != merge_axes(new_sharding.partial))
+  if (!(old_sharding.mesh == new_sharding.mesh) ||
+      merged_axes(old_sharding.partial) != merged_axes(new_sharding.partial))
     return std::nullopt;
   std::vector<AxisRef> cuts;
   for (const Sharding* sharding : {&old_sharding, &new_sharding}) {
-    for (const auto& dim : sharding->dims) append(cuts, merge_axes(dim.axes));
-    append(cuts, merge_axes(sharding->partial));
+    for (const auto& dim : sharding->dims) append(cuts, merged_axes(dim.axes));
+    append(cuts, merged_axes(sharding->partial));
     append(cuts, sharding->manual);
   }
   while (true) {
@@ -58,8 +59,8 @@ std::optional<Digits> digits_of(const Placement& before, const Placement& after)
     Digits out{std::move(*units), {}};
     Pairing state = Pairing::kDone;
     for (int d = 0; d < old_sharding.ndim() && state == Pairing::kDone; ++d) {
-      out.dims.push_back({cut_axes(merge_axes(at(old_sharding.dims, d).axes), out.units),
-                          cut_axes(merge_axes(at(new_sharding.dims, d).axes), out.units)});
+      out.dims.push_back({cut_axes(merged_axes(at(old_sharding.dims, d).axes), out.units),
+                          cut_axes(merged_axes(at(new_sharding.dims, d).axes), out.units)});
       state = pair_up(out.dims.back(), cuts);
     }
     if (state == Pairing::kImpossible) return std::nullopt;

@@ -123,14 +123,14 @@ std::int64_t Space::bytes(const State& state) const {
 std::vector<AxisRef> Space::axes(const DimState& dim) const {
   std::vector<AxisRef> out;
   for (int i = 0; i < dim.count; ++i) out.push_back(at(units, at(dim.units, i)));
-  return merge_axes(std::move(out));
+  return merged_axes(out);
 }
 
 std::vector<AxisRef> Space::axes(std::uint16_t set) const {
   std::vector<AxisRef> out;
   for (int u = 0; u < unit_count(); ++u)
     if ((set >> u & 1) != 0) out.push_back(at(units, u));
-  return merge_axes(std::move(out));
+  return merged_axes(out);
 }
 
 const Mesh& Space::mesh_of(const State& state) const { return state.to_order && other_order ? *other_order : mesh; }
@@ -164,18 +164,6 @@ std::vector<std::int64_t> Space::lengths(int slot, std::int64_t count) const {
     if (other % count == 0) length = canonical * (other / count);
     if (count % other == 0 && canonical % (count / other) == 0) length = canonical / (count / other);
     if (length > 0 && std::find(out.begin(), out.end(), length) == out.end()) out.push_back(length);
-  }
-  return out;
-}
-
-std::vector<AxisRef> merge_axes(std::vector<AxisRef> axes) {
-  std::vector<AxisRef> out;
-  for (const AxisRef& axis : axes) {
-    if (axis.size == 1) continue;
-    if (!out.empty() && out.back().axis == axis.axis && out.back().pre * out.back().size == axis.pre)
-      out.back().size *= axis.size;
-    else
-      out.push_back(axis);
   }
   return out;
 }

@@ -84,8 +84,6 @@ std::optional<Sharding> in_positions_of(const Mesh& mesh, const Sharding& to);
 /// The space of two tiled shardings; null when no common units exist or there are too many of them.
 std::optional<Space> make_space(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology);
 
-/// Neighbouring parts of one axis merged: x:(1)2 x:(2)3 -> x:(1)6.
-std::vector<AxisRef> merge_axes(std::vector<AxisRef> axes);
 /// The parts of `axes` behind the first `tiles` tiles: what makes a dim of so many tiles one over all of `axes`.
 std::vector<AxisRef> axes_behind(const std::vector<AxisRef>& axes, std::int64_t tiles);
 /// Each axis replaced by the units it consists of.

@@ -101,9 +101,7 @@ class GraphBuilder {
 
   std::vector<int> element_slots(ComputationId c, const Instruction& instruction) const {
     const auto& tuple = program_[c][instruction.operands[0]];
-    const auto index = index_of(instruction);
-    int first = 0;
-    for (int i = 0; i < index; ++i) first += at(tuple.type.elements(), i).leaf_count();
+    const int first = tuple.type.leaf_offset(index_of(instruction));
     const auto& all = at(at(graph_.leaf_slots, c), instruction.operands[0]);
     return {all.begin() + first, all.begin() + first + instruction.type.leaf_count()};
   }

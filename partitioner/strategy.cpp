@@ -125,7 +125,7 @@ Sharding computed_sharding(const Mesh& mesh, const FactorMap& map, int result_le
   Sharding out = unproject(mesh, map, at(map.results, result_leaf), strategy);
   out.partial = axes_of_kind(map, strategy, FactorKind::kReduce);
   std::sort(out.partial.begin(), out.partial.end());
-  out.partial = merged(out.partial);
+  out.partial = merged_axes(out.partial);
   if (out.is_partial()) out.reduction = map.reduction;
   return out;
 }

@@ -59,12 +59,6 @@ class NotesScope {
   NotesRef before_;
 };
 
-int leaf_offset(const Type& tuple, std::int64_t index) {
-  int offset = 0;
-  for (std::int64_t i = 0; i < index; ++i) offset += at(tuple.elements(), i).leaf_count();
-  return offset;
-}
-
 }  // namespace
 
 bool has_float_leaf(const Type& type) {
@@ -161,8 +155,7 @@ void ReversePass::step(Id id) {
     }
     case Role::kGetTupleElement: {
       const Id tuple = instruction.operands[0];
-      const int offset =
-          leaf_offset(builder_[tuple].type, attributes_as<IndexAttributes>(instruction.attributes).index);
+      const int offset = builder_[tuple].type.leaf_offset(attributes_as<IndexAttributes>(instruction.attributes).index);
       for (int leaf = 0; leaf < isize(arrived); ++leaf) arrive(tuple, offset + leaf, at(arrived, leaf));
       return;
     }

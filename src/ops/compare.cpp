@@ -28,12 +28,6 @@ void parse_field(std::string_view text, CompareType& value) { value = enum_value
 namespace rows {
 namespace {
 
-// -NaN < -inf < … < -0 < +0 < … < inf < NaN, as integers.
-std::int64_t total_order_key(double x) {
-  const auto bits = std::bit_cast<std::int64_t>(x);
-  return bits >= 0 ? bits : bits ^ std::int64_t{0x7fffffffffffffff};
-}
-
 Type infer(const OpView& view) {
   check_same_arrays(view);
   const Type& lhs = view.operands[0];
@@ -44,19 +38,6 @@ Type infer(const OpView& view) {
                     ((type == CompareType::kFloat || type == CompareType::kTotalOrder) && is_float(t));
   if (!fits) fail("type={} does not fit operands of {}", field_text(type), dtype_name(t));
   return declared_or(view, lhs.with_dtype(DType::kPred));
-}
-
-template <class T>
-bool holds(CompareDirection direction, T a, T b) {
-  switch (direction) {
-    case CompareDirection::kEq: return a == b;
-    case CompareDirection::kNe: return a != b;
-    case CompareDirection::kLt: return a < b;
-    case CompareDirection::kLe: return a <= b;
-    case CompareDirection::kGt: return a > b;
-    case CompareDirection::kGe: break;
-  }
-  return a >= b;
 }
 
 Literal evaluate(const EvalContext& context) {

@@ -3,7 +3,12 @@
 // is rounded or cut to the element type once: f32 + - * / sqrt through double are correctly rounded, integers wrap.
 #pragma once
 
+#include <bit>
+#include <cstdint>
+#include <limits>
+
 #include "row_support.h"
+#include "tessera/ops/elementwise.h"
 
 namespace tessera::rows {
 
@@ -33,6 +38,26 @@ Type infer_binary(const OpView& view, const BinaryScalar& scalar);
 Literal evaluate_binary(const EvalContext& context, const BinaryScalar& scalar);
 /// Two arrays of one element type and equal dims; Error otherwise.
 void check_same_arrays(const OpView& view);
+
+/// Whether `a direction b`.
+template <class T>
+bool holds(CompareDirection direction, T a, T b) {
+  switch (direction) {
+    case CompareDirection::kEq: return a == b;
+    case CompareDirection::kNe: return a != b;
+    case CompareDirection::kLt: return a < b;
+    case CompareDirection::kLe: return a <= b;
+    case CompareDirection::kGt: return a > b;
+    case CompareDirection::kGe: break;
+  }
+  return a >= b;
+}
+
+/// -NaN < -inf < … < -0 < +0 < … < inf < NaN, as integers.
+inline std::int64_t total_order_key(double x) {
+  const auto bits = std::bit_cast<std::int64_t>(x);
+  return bits >= 0 ? bits : bits ^ std::numeric_limits<std::int64_t>::max();
+}
 
 using GradientFunction = std::vector<Value> (*)(GradientContext&);
 using LinearityFunction = Linearity (*)(const OpView&, int);

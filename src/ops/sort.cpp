@@ -10,7 +10,7 @@
 #include <numeric>
 #include <optional>
 
-#include "row_support.h"
+#include "elementwise_support.h"
 #include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
@@ -71,25 +71,6 @@ std::optional<PlainCompare> plain_compare(const Computation& comparator) {
     out.compare.direction = kSwapped[static_cast<std::size_t>(out.compare.direction)];
   }
   return out;
-}
-
-template <class T>
-bool holds(CompareDirection direction, T a, T b) {
-  switch (direction) {
-    case CompareDirection::kEq: return a == b;
-    case CompareDirection::kNe: return a != b;
-    case CompareDirection::kLt: return a < b;
-    case CompareDirection::kLe: return a <= b;
-    case CompareDirection::kGt: return a > b;
-    case CompareDirection::kGe: break;
-  }
-  return a >= b;
-}
-
-// -NaN < -inf < … < -0 < 0 < … < NaN as integers.
-std::int64_t total_order_key(double x) {
-  const auto bits = std::bit_cast<std::int64_t>(x);
-  return bits < 0 ? bits ^ std::numeric_limits<std::int64_t>::max() : bits;
 }
 
 std::int64_t integer_key(const Literal& array, std::int64_t i) {

@@ -34,9 +34,7 @@ FactorMap element_factors(const OpView& view) {
   for (const Type& leaf : view.operands[0].leaves()) map.operands.push_back(add_factors(map, leaf));
   const auto& elements = view.operands[0].elements();
   const auto index = view.as<IndexAttributes>().index;
-  std::ptrdiff_t first = 0;
-  for (std::int64_t i = 0; i < index; ++i) first += at(elements, i).leaf_count();
-  const auto begin = map.operands.begin() + first;
+  const auto begin = map.operands.begin() + view.operands[0].leaf_offset(index);
   map.results.assign(begin, begin + at(elements, index).leaf_count());
   return map;
 }

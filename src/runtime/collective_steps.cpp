@@ -116,6 +116,16 @@ class CollectiveStep : public PlanStep {
       std::memcpy(frame[out_[i]], frame[in_[i]], static_cast<std::size_t>(types_[i].byte_size()));
   }
 
+  /// f(operand, its bytes) where there is something to exchange and someone to exchange it with.
+  template <class F>
+  void for_each_operand(const Frame& frame, F&& f) const {
+    for (std::size_t i = 0; i < in_.size(); ++i) {
+      const std::int64_t bytes = types_[i].byte_size();
+      if (bytes > 0 && parts() > 1) f(i, bytes);
+      if (bytes > 0 && parts() == 1) copy_through(frame, i);
+    }
+  }
+
   std::shared_ptr<ProcessGroup> owned_;
   ProcessGroup& group_;
   std::vector<BufferId> in_;
@@ -133,19 +143,13 @@ class AllGatherStep final : public CollectiveStep {
 
  private:
   void exchange(const Frame& frame) const override {
-    for (std::size_t i = 0; i < in_.size(); ++i) {
-      const std::int64_t bytes = types_[i].byte_size();
-      if (bytes == 0) continue;
-      if (parts() == 1) {
-        copy_through(frame, i);
-        continue;
-      }
+    for_each_operand(frame, [&](std::size_t i, std::int64_t bytes) {
       const PartLayout layout(results_[i], dim, parts());
       std::byte* target = layout.is_contiguous() ? frame[out_[i]] : frame[scratch_];
       group_.all_gather(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes),
                         bytes_of(target, bytes * parts()));
       if (!layout.is_contiguous()) layout.unpack(target, frame[out_[i]], parts());
-    }
+    });
   }
 };
 
@@ -157,13 +161,7 @@ class ReduceScatterStep final : public CollectiveStep {
 
  private:
   void exchange(const Frame& frame) const override {
-    for (std::size_t i = 0; i < in_.size(); ++i) {
-      const std::int64_t bytes = types_[i].byte_size();
-      if (bytes == 0) continue;
-      if (parts() == 1) {
-        copy_through(frame, i);
-        continue;
-      }
+    for_each_operand(frame, [&](std::size_t i, std::int64_t bytes) {
       const PartLayout layout(types_[i], dim, parts());
       const std::byte* source = frame[in_[i]];
       if (!layout.is_contiguous()) {
@@ -172,7 +170,7 @@ class ReduceScatterStep final : public CollectiveStep {
       }
       group_.reduce_scatter(bytes_of(source, bytes), bytes_of(frame[out_[i]], bytes / parts()), types_[i].dtype(),
                             reduction);
-    }
+    });
   }
 };
 
@@ -183,15 +181,10 @@ class AllReduceStep final : public CollectiveStep {
 
  private:
   void exchange(const Frame& frame) const override {
-    for (std::size_t i = 0; i < in_.size(); ++i) {
-      const std::int64_t bytes = types_[i].byte_size();
-      if (bytes == 0) continue;
-      if (parts() == 1)
-        copy_through(frame, i);
-      else
-        group_.all_reduce(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes),
-                          bytes_of(frame[out_[i]], bytes), types_[i].dtype(), reduction);
-    }
+    for_each_operand(frame, [&](std::size_t i, std::int64_t bytes) {
+      group_.all_reduce(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes), bytes_of(frame[out_[i]], bytes),
+                        types_[i].dtype(), reduction);
+    });
   }
 };
 

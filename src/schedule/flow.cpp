@@ -136,11 +136,9 @@ class FlowBuilder {
       for (int s = first; s < last; ++s) sources.push_back(s);
     }
     int skipped = 0;
-    if (instruction.op->role == Role::kGetTupleElement) {
-      const auto& elements = (*flow_.computation)[instruction.operands.front()].type.elements();
-      const auto index = attributes_as<IndexAttributes>(instruction.attributes).index;
-      for (std::int64_t k = 0; k < index; ++k) skipped += at(elements, k).leaf_count();
-    }
+    if (instruction.op->role == Role::kGetTupleElement)
+      skipped = (*flow_.computation)[instruction.operands.front()].type.leaf_offset(
+          attributes_as<IndexAttributes>(instruction.attributes).index);
     for (int leaf = 0; leaf < isize(leaves); ++leaf) {
       const Slot& source = at(flow_.slots, at(sources, skipped + leaf));
       Slot slot{id, leaf, at(leaves, leaf), source.origin, source.view};

@@ -14,23 +14,6 @@ namespace tessera {
 namespace schedule {
 namespace {
 
-// The place of an array among the leaves of a type.
-int leaf_of(const Type& type, const Dims& path) {
-  int leaf = 0;
-  Type here = type;
-  for (const auto index : path) {
-    require(
-        here.is_tuple() && index >= 0 && index < isize(here.elements()), "alias {{{}}} does not fit {}",
-        [&] { return join(path, ","); }, type);
-    for (std::int64_t k = 0; k < index; ++k) leaf += at(here.elements(), k).leaf_count();
-    const Type next = at(here.elements(), index);
-    here = next;
-  }
-  require(
-      !here.is_tuple(), "alias {{{}}} of {} names a tuple", [&] { return join(path, ","); }, type);
-  return leaf;
-}
-
 using Memo = std::map<std::pair<ComputationId, bool>, std::shared_ptr<const Schedule>>;
 
 // Plans one computation.
@@ -131,9 +114,9 @@ class Planner {
   void add_alias(const Alias& alias) {
     require(alias.parameter >= 0 && alias.parameter < isize(computation_.parameters),
             "alias of parameter {}: there are {}", alias.parameter, computation_.parameters.size());
-    int leaf = leaf_of(computation_[at(computation_.parameters, alias.parameter)].type, alias.parameter_index);
+    int leaf = computation_[at(computation_.parameters, alias.parameter)].type.leaf_index(alias.parameter_index);
     for (std::int64_t p = 0; p < alias.parameter; ++p) leaf += flow_.leaf_count(at(computation_.parameters, p));
-    const int result = leaf_of(computation_.root_type(), alias.output);
+    const int result = computation_.root_type().leaf_index(alias.output);
     const Type& given = at(flow_.slots, at(parameter_slots_, leaf)).type;
     const Type& made = flow_.slot(computation_.root, result).type;
     require(

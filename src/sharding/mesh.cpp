@@ -194,6 +194,18 @@ bool operator==(const Mesh& a, const Mesh& b) {
   return a.node_->hash == b.node_->hash && a.axes() == b.axes() && a.device_order() == b.device_order();
 }
 
+std::vector<AxisRef> merged_axes(const std::vector<AxisRef>& axes) {
+  std::vector<AxisRef> out;
+  for (const AxisRef& axis : axes) {
+    if (axis.size == 1) continue;
+    if (!out.empty() && out.back().axis == axis.axis && out.back().pre * out.back().size == axis.pre)
+      out.back().size *= axis.size;
+    else
+      out.push_back(axis);
+  }
+  return out;
+}
+
 std::int64_t axes_size(const std::vector<AxisRef>& axes) {
   std::int64_t size = 1;
   for (const auto& axis : axes) size *= axis.size;

@@ -11,27 +11,14 @@
 namespace tessera {
 namespace {
 
-// Axes without size 1, neighbours that continue each other merged: x:(1)2, x:(2)3 -> x:(1)6.
-std::vector<AxisRef> merged(const std::vector<AxisRef>& axes) {
-  std::vector<AxisRef> out;
-  for (const AxisRef& axis : axes) {
-    if (axis.size == 1) continue;
-    if (!out.empty() && out.back().axis == axis.axis && out.back().pre * out.back().size == axis.pre)
-      out.back().size *= axis.size;
-    else
-      out.push_back(axis);
-  }
-  return out;
-}
-
 std::vector<AxisRef> merged_set(std::vector<AxisRef> axes) {
   std::sort(axes.begin(), axes.end());
-  return merged(axes);
+  return merged_axes(axes);
 }
 
 bool same_axes(const Sharding& a, const Sharding& b) {
   for (int d = 0; d < a.ndim(); ++d)
-    if (merged(at(a.dims, d).axes) != merged(at(b.dims, d).axes)) return false;
+    if (merged_axes(at(a.dims, d).axes) != merged_axes(at(b.dims, d).axes)) return false;
   return merged_set(a.partial) == merged_set(b.partial) && merged_set(a.manual) == merged_set(b.manual);
 }
 

@@ -112,6 +112,30 @@ int Type::leaf_count() const {
   return count;
 }
 
+int Type::leaf_offset(std::int64_t element) const {
+  int offset = 0;
+  for (std::int64_t k = 0; k < element; ++k) offset += at(elements(), k).leaf_count();
+  return offset;
+}
+
+namespace {
+[[noreturn]] void fail_on_path(const Type& type, const Dims& path) {
+  fail("there is no array at {{{}}} of {}", join(path, ","), type);
+}
+}  // namespace
+
+int Type::leaf_index(const Dims& path) const {
+  int leaf = 0;
+  const Type* here = this;
+  for (const auto index : path) {
+    if (!here->is_tuple() || index < 0 || index >= isize(here->elements())) fail_on_path(*this, path);
+    leaf += here->leaf_offset(index);
+    here = &at(here->elements(), index);
+  }
+  if (here->is_tuple()) fail_on_path(*this, path);
+  return leaf;
+}
+
 Type Type::with_dims(Dims dims) const {
   const bool same_ndim = dims.size() == this->dims().size();
   return array(dtype(), std::move(dims), same_ndim ? layout() : Dims{});

@@ -192,5 +192,24 @@ TEST(Placement, AShardingThatDoesNotFitSaysWhy) {
   check_sharding(global, part);
 }
 
+TEST(MergedAxes, JoinNeighboursThatContinueEachOther) {
+  const AxisRef first{0, 1, 2}, second{0, 2, 3}, other{1, 1, 4}, nothing{2, 1, 1};
+  EXPECT_EQ(merged_axes({first, nothing, second, other}), (std::vector<AxisRef>{{0, 1, 6}, other}));
+  EXPECT_EQ(merged_axes({second, first}), (std::vector<AxisRef>{second, first}));
+  EXPECT_EQ(merged_axes({first, other, second}), (std::vector<AxisRef>{first, other, second}));
+}
+
+TEST(Type, FindsALeafByItsPath) {
+  const Type array = Type::array(DType::kF32, {3});
+  const Type nested = Type::tuple({array, Type::tuple({array, array}), array});
+  EXPECT_EQ(nested.leaf_index({0}), 0);
+  EXPECT_EQ(nested.leaf_index({1, 1}), 2);
+  EXPECT_EQ(nested.leaf_index({2}), 3);
+  EXPECT_EQ(array.leaf_index({}), 0);
+  EXPECT_EQ(nested.leaf_offset(2), 3);
+  for (const Dims& path : {Dims{1}, Dims{3}, Dims{-1}, Dims{0, 0}, Dims{}})
+    EXPECT_THROW((void)nested.leaf_index(path), Error) << join(path, ",");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -74,6 +74,8 @@ class Mesh {
   std::shared_ptr<const Node> node_;
 };
 
+/// Axes without those of size 1, neighbours that continue each other merged: x:(1)2, x:(2)3 -> x:(1)6.
+std::vector<AxisRef> merged_axes(const std::vector<AxisRef>& axes);
 /// The product of the sizes.
 std::int64_t axes_size(const std::vector<AxisRef>& axes);
 

@@ -44,6 +44,10 @@ class Type {
   /// The arrays and tokens within, in pre-order; an array has itself as its only leaf.
   [[nodiscard]] std::vector<Type> leaves() const;
   [[nodiscard]] int leaf_count() const;
+  /// How many leaves a tuple has before those of this element.
+  [[nodiscard]] int leaf_offset(std::int64_t element) const;
+  /// The place of the leaf at `path` (the element, its element, …) among all. Error when no leaf is there.
+  [[nodiscard]] int leaf_index(const Dims& path) const;
 
   /// The same array with other sizes or another element type (the layout is dropped when ndim changes).
   [[nodiscard]] Type with_dims(Dims dims) const;

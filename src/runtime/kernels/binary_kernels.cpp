@@ -1,43 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two operands: arithmetic, logic, shifts, comparisons; three: select, clamp. Total, as HLO defines them (see src/ops/binary.cpp).
+#include "element_classes.h"
 #include "registration.h"
-#include "scalar_math.h"
 
 namespace tessera::kernels::TESSERA_ISA {
 namespace {
 
 template <class C>
-inline constexpr bool kReal = kDTypeOf<C> == DType::kF32 || kDTypeOf<C> == DType::kF64;
-template <class C>
-inline constexpr bool kPredicate = kDTypeOf<C> == DType::kPred;
-template <class C>
 inline constexpr int kBits = static_cast<int>(8 * sizeof(C));
-
-struct All {
-  template <class T>
-  static constexpr bool takes = true;
-};
-struct Numbers {
-  template <class T>
-  static constexpr bool takes = kDTypeOf<T> != DType::kPred;
-};
-struct Reals {
-  template <class T>
-  static constexpr bool takes = kIsFloatingClass<T>;
-};
-struct Integers {
-  template <class T>
-  static constexpr bool takes = is_integer(kDTypeOf<T>);
-};
-struct Bits {
-  template <class T>
-  static constexpr bool takes = !kIsFloatingClass<T>;
-};
-
-template <class C, class F>
-TESSERA_INLINE C wrapping(C a, C b, F f) {  // in unsigned 64 bits, where overflow is defined
-  return static_cast<C>(f(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
-}
 
 struct Op_add : All {
   template <class C>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Folding rows and columns. Sums and products of floats are kept in double, extrema in the type they are computed in; the order
 // depends on nothing but the count, so that a result does not depend on the instruction set.
+#include "element_classes.h"
 #include "registration.h"
-#include "scalar_math.h"
 
 namespace tessera::kernels::TESSERA_ISA {
 namespace {
@@ -26,15 +26,6 @@ struct AccumulatorOf<Float16, F> {
 template <class T, class F>
 using Accumulator = typename AccumulatorOf<T, F>::type;
 
-template <class A>
-inline constexpr bool kReal = is_float(kDTypeOf<A>);
-template <class A>
-inline constexpr bool kPredicate = kDTypeOf<A> == DType::kPred;
-
-template <class A, class F>
-TESSERA_INLINE A wrapping(A a, A b, F f) {
-  return static_cast<A>(f(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
-}
 struct Sum {
   using Wide = double;
   template <class A>

@@ -1,28 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "element_classes.h"
 #include "registration.h"
-#include "scalar_math.h"
 
 namespace tessera::kernels::TESSERA_ISA {
 namespace {
 
 // Functors: takes<T> says which element types the op has; () works on the compute type.
-struct All {
-  template <class T>
-  static constexpr bool takes = kDTypeOf<T> != DType::kPred;
-};
-struct Reals {
-  template <class T>
-  static constexpr bool takes = kIsFloatingClass<T>;
-};
-struct Integers {
-  template <class T>
-  static constexpr bool takes = is_integer(kDTypeOf<T>);
-};
-
-template <class C>
-inline constexpr bool kReal = kDTypeOf<C> == DType::kF32 || kDTypeOf<C> == DType::kF64;
-
-struct Op_negate : All {
+struct Op_negate : Numbers {
   template <class C>
   TESSERA_INLINE C run(C x) {
     if constexpr (kReal<C>)
@@ -31,7 +15,7 @@ struct Op_negate : All {
       return static_cast<C>(typename UnsignedOf<C>::type(0) - static_cast<typename UnsignedOf<C>::type>(x));
   }
 };
-struct Op_abs : All {
+struct Op_abs : Numbers {
   template <class C>
   TESSERA_INLINE C run(C x) {
     if constexpr (kReal<C>)
@@ -42,7 +26,7 @@ struct Op_abs : All {
       return x < 0 ? Op_negate::run(x) : x;
   }
 };
-struct Op_sign : All {
+struct Op_sign : Numbers {
   template <class C>
   TESSERA_INLINE C run(C x) {
     if constexpr (kReal<C>)
