@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "broadcast.h"
-#include "tessera/base/rank_context.h"
+#include "error_context.h"
 #include "tessera/frontend/functions.h"
 #include "tessera/frontend/trace.h"
 #include "tessera/ops/elementwise.h"
@@ -13,21 +13,19 @@
 namespace tessera {
 namespace {
 
-// Errors that the op's own checks do not make carry the place too.
+// Errors that the op's own checks do not make carry operands and place too.
 template <class F>
-Tensor at_place(const Operand& first, std::string_view name, F&& emit) {
+Tensor at_place(std::initializer_list<const Operand*> operands, std::string_view name, F&& emit) {
+  const Operand& first = **operands.begin();
   try {
     return trace().record(first.where(), [&](Builder&) { return emit(); });
   } catch (InternalError&) {
     throw;
   } catch (Error& error) {
-    if (std::string_view(error.what()).find("\n  at ") != std::string_view::npos) throw;
-    Instruction here;
-    here.notes = trace().notes(first.where());
-    const auto& context = RankContext::current();
-    throw Error(error)
-        .prefix(fmt::format("{}: ", name))
-        .note(fmt::format("  at   {}, rank {} of {}", here.source(), context.rank(), context.rank_count()));
+    std::vector<const Tensor*> tensors;
+    for (const Operand* operand : operands) tensors.push_back(&operand->tensor());
+    add_context(error, name, tensors, first.where());
+    throw;
   }
 }
 
@@ -35,20 +33,20 @@ using Binary = Value (*)(Value, Value);
 using Unary = Value (*)(Value);
 
 Tensor binary(const Operand& lhs, const Operand& rhs, std::string_view name, Binary op) {
-  return at_place(lhs, name, [&] {
+  return at_place({&lhs, &rhs}, name, [&] {
     const auto [x, y] = broadcast_operands(lhs, rhs);
     return op(x, y);
   });
 }
 Tensor compare(const Operand& lhs, const Operand& rhs, CompareDirection direction) {
-  return at_place(lhs, "compare", [&] {
+  return at_place({&lhs, &rhs}, "compare", [&] {
     const auto [x, y] = broadcast_operands(lhs, rhs);
     return ops::compare(x, y, direction);
   });
 }
 template <class F>
 Tensor unary(const Operand& x, std::string_view name, F&& op) {
-  return at_place(x, name, [&] { return op(operand_value(x)); });
+  return at_place({&x}, name, [&] { return op(operand_value(x)); });
 }
 Value constant_like(Value x, double value) { return trace().full(x.type(), value); }
 
@@ -107,7 +105,7 @@ Tensor gelu_new(Operand x) {
 }
 
 Tensor where(Operand predicate, Operand on_true, Operand on_false) {
-  return at_place(predicate, "select", [&] {
+  return at_place({&predicate, &on_true, &on_false}, "select", [&] {
     require(!predicate.is_number() && predicate.tensor().dtype() == DType::kPred, "the predicate must be pred");
     const auto [x, y] = broadcast_operands(on_true, on_false);
     const Value p = trace().use(predicate.tensor());
@@ -117,7 +115,9 @@ Tensor where(Operand predicate, Operand on_true, Operand on_false) {
 }
 
 Tensor cond(Operand predicate, Operand on_true, Operand on_false) {
-  require(!predicate.is_number() && predicate.tensor().ndim() == 0, "cond: the predicate must be a pred scalar");
+  in_context("cond", {&predicate.tensor(), &on_true.tensor(), &on_false.tensor()}, predicate.where(), [&] {
+    require(!predicate.is_number() && predicate.tensor().ndim() == 0, "the predicate must be a pred scalar");
+  });
   return where(predicate, on_true, on_false);
 }
 

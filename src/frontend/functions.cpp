@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "broadcast.h"
+#include "error_context.h"
+#include "tessera/base/text.h"
 #include "tessera/frontend/trace.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
@@ -16,8 +18,16 @@ namespace tessera {
 namespace {
 
 template <class F>
-Tensor recorded(const Operand& x, F&& emit) {
-  return trace().record(x.where(), [&](Builder&) { return emit(operand_value(x)); });
+Tensor recorded(std::string_view name, const Operand& x, F&& emit) {
+  return in_context(name, {&x.tensor()}, x.where(),
+                    [&] { return trace().record(x.where(), [&](Builder&) { return emit(operand_value(x)); }); });
+}
+// The same where what may be wrong is between two.
+template <class F>
+Tensor recorded(std::string_view name, const Operand& x, const Operand& y, F&& emit) {
+  return in_context(name, {&x.tensor(), &y.tensor()}, x.where(), [&] {
+    return trace().record(x.where(), [&](Builder&) { return emit(operand_value(x), operand_value(y)); });
+  });
 }
 
 Dims reduced_dims(const Type& type, const std::vector<int>& dims) {
@@ -26,7 +36,8 @@ Dims reduced_dims(const Type& type, const std::vector<int>& dims) {
     for (int d = 0; d < type.ndim(); ++d) out.push_back(d);
   for (const int d : dims) out.push_back(checked_dim(type, d));
   std::sort(out.begin(), out.end());
-  require(std::adjacent_find(out.begin(), out.end()) == out.end(), "a dim is named twice");
+  require(std::adjacent_find(out.begin(), out.end()) == out.end(), "a dim is named twice: [{}]",
+          [&] { return join(out, ","); });
   return out;
 }
 
@@ -38,8 +49,9 @@ Value reduce_value(Value x, Reduction reduction, const Dims& dims, bool keep_dim
 }
 
 Tensor reduction(const Operand& x, Reduction reduction, const ReduceOptions& options) {
-  return recorded(
-      x, [&](Value v) { return reduce_value(v, reduction, reduced_dims(v.type(), options.dims), options.keep_dims); });
+  return recorded(reduction == Reduction::kSum ? "sum" : reduction_name(reduction), x, [&](Value v) {
+    return reduce_value(v, reduction, reduced_dims(v.type(), options.dims), options.keep_dims);
+  });
 }
 
 Value constant_like(Value x, double value) { return trace().full(x.type(), value); }
@@ -90,7 +102,7 @@ Tensor sum(Operand x, ReduceOptions options) { return reduction(x, Reduction::kS
 Tensor max(Operand x, ReduceOptions options) { return reduction(x, Reduction::kMax, options); }
 Tensor min(Operand x, ReduceOptions options) { return reduction(x, Reduction::kMin, options); }
 Tensor mean(Operand x, ReduceOptions options) {
-  return recorded(x, [&](Value v) {
+  return recorded("mean", x, [&](Value v) {
     const Dims dims = reduced_dims(v.type(), options.dims);
     double count = 1;
     for (const auto d : dims) count *= static_cast<double>(at(v.type().dims(), d));
@@ -100,7 +112,7 @@ Tensor mean(Operand x, ReduceOptions options) {
 }
 
 Tensor argmax(Operand x, int dim) {
-  return recorded(x, [&](Value v) {
+  return recorded("argmax", x, [&](Value v) {
     const int d = checked_dim(v.type(), dim);
     const Value largest = along(ops::reduce(v, Reduction::kMax, {d}), v, d);
     const Value index = ops::iota(*v.builder, v.type().with_dtype(DType::kS32), d);
@@ -113,14 +125,14 @@ Tensor argmax(Operand x, int dim) {
 // ---- products -----------------------------------------------------------------------------------------------------------
 
 Tensor dot(Operand lhs, Operand rhs, const DotDims& dims) {
-  return recorded(lhs, [&](Value x) {
+  return recorded("dot", lhs, [&](Value x) {
     return ops::dot(x, operand_value(rhs),
                     {dims.lhs_batch, dims.lhs_contracting, dims.rhs_batch, dims.rhs_contracting});
   });
 }
 
 Tensor matmul(Operand lhs, Operand rhs) {
-  return recorded(lhs, [&](Value x) {
+  return recorded("matmul", lhs, [&](Value x) {
     const Value y = operand_value(rhs);
     if (y.type().ndim() <= 2) return ops::matmul(x, y);
     const int batch = y.type().ndim() - 2;
@@ -138,16 +150,18 @@ Tensor matmul(Operand lhs, Operand rhs) {
 // ---- moving -------------------------------------------------------------------------------------------------------------
 
 Tensor concat(const std::vector<Tensor>& parts, int dim, std::source_location where) {
-  require(!parts.empty(), "concat needs a tensor at least");
-  return trace().record(where, [&](Builder&) {
-    std::vector<Value> values;
-    for (const auto& part : parts) values.push_back(trace().use(part));
-    return ops::concatenate(values, checked_dim(values.front().type(), dim));
+  return in_context("concat", {parts.empty() ? nullptr : &parts.front()}, where, [&] {
+    require(!parts.empty(), "needs a tensor at least");
+    return trace().record(where, [&](Builder&) {
+      std::vector<Value> values;
+      for (const auto& part : parts) values.push_back(trace().use(part));
+      return ops::concatenate(values, checked_dim(values.front().type(), dim));
+    });
   });
 }
 
 Tensor pad(Operand x, int dim, std::int64_t low, std::int64_t high, double value) {
-  return recorded(x, [&](Value v) {
+  return recorded("pad", x, [&](Value v) {
     std::vector<PaddingDim> padding(static_cast<std::size_t>(v.type().ndim()));
     at(padding, checked_dim(v.type(), dim)) = {low, high, 0};
     return ops::pad(v, ops::scalar(*v.builder, v.type().dtype(), value), std::move(padding));
@@ -155,13 +169,13 @@ Tensor pad(Operand x, int dim, std::int64_t low, std::int64_t high, double value
 }
 
 Tensor embedding(Operand table, Operand ids) {
-  return recorded(table, [&](Value v) { return ops::take_rows(v, operand_value(ids)); });
+  return recorded("embedding", table, [&](Value v) { return ops::take_rows(v, operand_value(ids)); });
 }
 
 // ---- softmax, norm ------------------------------------------------------------------------------------------------------
 
 Tensor softmax(Operand x, int dim) {
-  return recorded(x, [&](Value v) {
+  return recorded("softmax", x, [&](Value v) {
     const Value wide = widened(v);
     const int d = checked_dim(v.type(), dim);
     const Exponentials e = exponentials(wide, d);
@@ -170,7 +184,7 @@ Tensor softmax(Operand x, int dim) {
 }
 
 Tensor log_softmax(Operand x, int dim) {
-  return recorded(x, [&](Value v) {
+  return recorded("log_softmax", x, [&](Value v) {
     const Value wide = widened(v);
     const int d = checked_dim(v.type(), dim);
     const Exponentials e = exponentials(wide, d);
@@ -179,14 +193,14 @@ Tensor log_softmax(Operand x, int dim) {
 }
 
 Tensor logsumexp(Operand x, int dim) {
-  return recorded(x, [&](Value v) {
+  return recorded("logsumexp", x, [&](Value v) {
     const Exponentials e = exponentials(widened(v), checked_dim(v.type(), dim));
     return narrowed(ops::add(e.shift, ops::log(e.sum)), v.type().dtype());
   });
 }
 
 Tensor layer_norm(Operand x, Operand weight, Operand bias, double epsilon) {
-  return recorded(x, [&](Value v) {
+  return recorded("layer_norm", x, [&](Value v) {
     const Value wide = widened(v);
     const int last = wide.type().ndim() - 1;
     const auto average = [&](Value a) {
@@ -221,7 +235,7 @@ LossValues cross_entropy_values(Value logits, Value labels, std::int64_t ignore_
   Dims expected = logits.type().dims();
   expected.pop_back();
   require(
-      labels.type().dims() == expected, "cross_entropy: logits {} need labels [{}], got {}", logits.type(),
+      labels.type().dims() == expected, "logits {} need labels [{}], got {}", logits.type(),
       [&] { return join(expected, ","); }, labels.type());
   const Value wide = widened(logits);
   const Exponentials e = exponentials(wide, last);
@@ -243,8 +257,8 @@ LossValues cross_entropy_values(Value logits, Value labels, std::int64_t ignore_
 CrossEntropyParts cross_entropy_parts(Operand logits, Operand labels, std::int64_t ignore_index) {
   Value count;
   CrossEntropyParts out;
-  out.sum = recorded(logits, [&](Value v) {
-    const LossValues values = cross_entropy_values(v, operand_value(labels), ignore_index);
+  out.sum = recorded("cross_entropy", logits, labels, [&](Value v, Value l) {
+    const LossValues values = cross_entropy_values(v, l, ignore_index);
     count = values.count;
     return values.sum;
   });
@@ -253,8 +267,8 @@ CrossEntropyParts cross_entropy_parts(Operand logits, Operand labels, std::int64
 }
 
 Tensor cross_entropy(Operand logits, Operand labels, std::int64_t ignore_index) {
-  return recorded(logits, [&](Value v) {
-    const LossValues values = cross_entropy_values(v, operand_value(labels), ignore_index);
+  return recorded("cross_entropy", logits, labels, [&](Value v, Value l) {
+    const LossValues values = cross_entropy_values(v, l, ignore_index);
     return ops::divide(values.sum, ops::maximum(values.count, constant_like(values.count, 1)));
   });
 }
@@ -262,9 +276,10 @@ Tensor cross_entropy(Operand logits, Operand labels, std::int64_t ignore_index) 
 // ---- random -------------------------------------------------------------------------------------------------------------
 
 Tensor dropout(Operand x, double p) {
-  require(p >= 0 && p < 1, "dropout: the probability must be in [0, 1), got {}", p);
-  if (p == 0) return recorded(x, [](Value v) { return v; });
-  return recorded(x, [&](Value v) {
+  in_context("dropout", {&x.tensor()}, x.where(),
+             [&] { require(p >= 0 && p < 1, "the probability must be in [0, 1), got {}", p); });
+  if (p == 0) return recorded("dropout", x, [](Value v) { return v; });
+  return recorded("dropout", x, [&](Value v) {
     // f32 whatever x is, so that masks do not depend on the element type.
     const Value uniform = ops::random_uniform(trace().random_key(), v.type().dims(), DType::kF32, trace().first_row());
     const Value keep = ops::compare(uniform, constant_like(uniform, p), CompareDirection::kGe);

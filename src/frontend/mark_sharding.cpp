@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/frontend/mark_sharding.h"
 
+#include "error_context.h"
 #include "execute.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/ops/control_flow.h"
@@ -14,12 +15,18 @@ std::string what_is(const Tensor& tensor) {
   return tensor.name().empty() ? tensor.type().str() : fmt::format("{} {}", tensor.name(), tensor.type().str());
 }
 
-Sharding checked_sharding(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec) {
+Sharding sharding_for(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec) {
   require(mesh.device_count() == device_count(),
           "{} has {} devices, this job has {}: the product of the axes must be the number of ranks", mesh,
           mesh.device_count(), device_count());
   Sharding sharding = Sharding::from_spec(mesh, spec, tensor.ndim());
   check_sharding(tensor.type(), sharding);
+  return sharding;
+}
+
+Sharding checked_sharding(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,
+                          const std::source_location& where) {
+  Sharding sharding = in_context("mark_sharding", {&tensor}, where, [&] { return sharding_for(tensor, mesh, spec); });
   if (!session().mesh) session().mesh = mesh;
   return sharding;
 }
@@ -63,12 +70,14 @@ void set_storage(Node& node, const Sharding& sharding) {
 }  // namespace
 
 void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec, std::source_location where) {
-  const Sharding sharding = checked_sharding(tensor, mesh, spec);
-  check_not_marked_otherwise(tensor, sharding);
+  const Sharding sharding = checked_sharding(tensor, mesh, spec, where);
   TensorImpl& variable = tensor.impl();
-  require(!variable.has_optimizer_state || variable.node->sharding == std::optional(sharding),
-          "{} already has optimizer state; mark shardings before making the optimizer",
-          [&] { return what_is(tensor); });
+  in_context("mark_sharding", {&tensor}, where, [&] {
+    check_not_marked_otherwise(tensor, sharding);
+    require(!variable.has_optimizer_state || variable.node->sharding == std::optional(sharding),
+            "{} already has optimizer state; mark shardings before making the optimizer",
+            [&] { return what_is(tensor); });
+  });
   if (is_recorded(*variable.node)) {
     variable.node = constrained(tensor, sharding, where, false).impl().node;
     return;
@@ -78,7 +87,7 @@ void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec, s
 
 Tensor mark_sharding_with_gradients(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,
                                     std::source_location where) {
-  return constrained(tensor, checked_sharding(tensor, mesh, spec), where, true);
+  return constrained(tensor, checked_sharding(tensor, mesh, spec, where), where, true);
 }
 
 void clear_sharding(Tensor tensor) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "debug_report.h"
+#include "error_context.h"
 #include "execute.h"
 #include "tessera/autodiff/gradients.h"
 #include "tessera/ops/control_flow.h"
@@ -121,7 +122,8 @@ Literal Tensor::to_host(std::source_location where) const {
 }
 
 double Tensor::item(std::source_location where) const {
-  require(element_count() == 1, "item() needs exactly one element, {} has {}", type(), element_count());
+  in_context("item", {this}, where,
+             [&] { require(element_count() == 1, "needs exactly one element, {} has {}", type(), element_count()); });
   const Literal value = to_host(where);
   return is_float(dtype()) ? element_as_double(value, 0) : static_cast<double>(element_as_int(value, 0));
 }
@@ -185,17 +187,20 @@ void add_gradient(TensorImpl& variable, Value gradient) {
 void Tensor::backward(std::source_location where) const {
   Trace& current = trace();
   const Node& node = *impl().node;
-  require(node.epoch == current.epoch() && node.id >= 0,
-          "backward: {} was computed before the last mark_step(), so the ops that led to it are gone; call backward() "
-          "before mark_step()",
-          [&] { return what_is(*this); });
-  const auto wanted = wanted_variables(current);
-  require(!wanted.empty(), "backward: {} was computed from no variable with requires_grad",
-          [&] { return what_is(*this); });
+  const auto wanted = in_context("backward", {this}, where, [&] {
+    require(node.epoch == current.epoch() && node.id >= 0,
+            "{} was computed before the last mark_step(), so the ops that led to it are gone; call backward() before "
+            "mark_step()",
+            [&] { return what_is(*this); });
+    auto variables = wanted_variables(current);
+    require(!variables.empty(), "{} was computed from no variable with requires_grad", [&] { return what_is(*this); });
+    return variables;
+  });
   std::vector<Value> wrt;
   for (const auto& want : wanted) wrt.push_back(current.builder().value(want.stored));
   current.builder().default_notes = current.notes(where);
-  const auto values = gradients(current.builder(), current.builder().value(node.id), wrt);
+  const auto values = in_context("backward", {this}, where,
+                                 [&] { return gradients(current.builder(), current.builder().value(node.id), wrt); });
   for (std::size_t i = 0; i < wanted.size(); ++i) add_gradient(*wanted[i].variable, values[i]);
 }
 

@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "broadcast.h"
+#include "error_context.h"
 #include "execute.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/control_flow.h"
@@ -155,37 +156,44 @@ void Tensor::assign(const Tensor& value, std::source_location where) {
 namespace {
 
 template <class F>
-Tensor recorded(const Tensor& tensor, const std::source_location& where, F&& emit) {
-  return trace().record(where, [&](Builder&) { return emit(trace().use(tensor)); });
+Tensor recorded(std::string_view name, const Tensor& tensor, const std::source_location& where, F&& emit) {
+  return in_context(name, {&tensor}, where,
+                    [&] { return trace().record(where, [&](Builder&) { return emit(trace().use(tensor)); }); });
+}
+
+// Sizes of which one may be -1: what is left.
+Dims known_sizes(Dims dims, std::int64_t element_count) {
+  std::int64_t known = 1;
+  int open = -1;
+  for (int i = 0; i < isize(dims); ++i) {
+    if (at(dims, i) == -1) {
+      require(open < 0, "only one size may be -1, got [{}]", [&] { return join(dims, ","); });
+      open = i;
+    } else {
+      require(!__builtin_mul_overflow(known, at(dims, i), &known), "[{}] has more elements than 64 bits count",
+              [&] { return join(dims, ","); });
+    }
+  }
+  if (open < 0) return dims;
+  require(known > 0 && element_count % known == 0, "{} elements do not divide by {}, the product of the other sizes",
+          element_count, known);
+  at(dims, open) = element_count / known;
+  return dims;
 }
 
 }  // namespace
 
 Tensor Tensor::reshape(Dims dims, std::source_location where) const {
-  std::int64_t known = 1;
-  int open = -1;
-  for (int i = 0; i < isize(dims); ++i) {
-    if (at(dims, i) != -1) {
-      known *= at(dims, i);
-      continue;
-    }
-    require(open < 0, "reshape: only one size may be -1");
-    open = i;
-  }
-  if (open >= 0) {
-    require(known > 0 && element_count() % known == 0, "reshape: {} elements do not divide by {}", element_count(),
-            known);
-    at(dims, open) = element_count() / known;
-  }
-  return recorded(*this, where, [&](Value x) { return ops::reshape(x, dims); });
+  return recorded("reshape", *this, where,
+                  [&](Value x) { return ops::reshape(x, known_sizes(std::move(dims), element_count())); });
 }
 
 Tensor Tensor::transpose(Dims permutation, std::source_location where) const {
-  return recorded(*this, where, [&](Value x) { return ops::transpose(x, permutation); });
+  return recorded("transpose", *this, where, [&](Value x) { return ops::transpose(x, permutation); });
 }
 
 Tensor Tensor::t(std::source_location where) const {
-  require(ndim() >= 2, "t() needs two dims at least, got {}", type());
+  in_context("t", {this}, where, [&] { require(ndim() >= 2, "needs two dims at least, got {}", type()); });
   Dims permutation;
   for (int i = 0; i < ndim(); ++i) permutation.push_back(i);
   std::swap(permutation[permutation.size() - 1], permutation[permutation.size() - 2]);
@@ -193,19 +201,21 @@ Tensor Tensor::t(std::source_location where) const {
 }
 
 Tensor Tensor::slice(int dim, std::int64_t start, std::int64_t limit, std::source_location where) const {
-  const int d = checked_dim(type(), dim);
-  const std::int64_t size = type().dim(d);
-  const std::int64_t from = start < 0 ? start + size : start;
-  const std::int64_t to = limit < 0 ? limit + size : limit;
-  require(from >= 0 && from <= to && to <= size, "slice: [{}, {}) is outside dim {} of {}", start, limit, d, type());
-  return recorded(*this, where, [&](Value x) { return ops::slice_dim(x, d, from, to); });
+  return recorded("slice", *this, where, [&](Value x) {
+    const int d = checked_dim(type(), dim);
+    const std::int64_t size = type().dim(d);
+    const std::int64_t from = start < 0 ? start + size : start;
+    const std::int64_t to = limit < 0 ? limit + size : limit;
+    require(from >= 0 && from <= to && to <= size, "[{}, {}) is outside dim {} of {}", start, limit, d, type());
+    return ops::slice_dim(x, d, from, to);
+  });
 }
 
 Tensor Tensor::select(int dim, std::int64_t index, std::source_location where) const {
-  const int d = checked_dim(type(), dim);
-  const std::int64_t i = index < 0 ? index + type().dim(d) : index;
-  require(i >= 0 && i < type().dim(d), "select: index {} is outside dim {} of {}", index, d, type());
-  return recorded(*this, where, [&](Value x) {
+  return recorded("select", *this, where, [&](Value x) {
+    const int d = checked_dim(type(), dim);
+    const std::int64_t i = index < 0 ? index + type().dim(d) : index;
+    require(i >= 0 && i < type().dim(d), "index {} is outside dim {} of {}", index, d, type());
     Dims dims = x.type().dims();
     dims.erase(dims.begin() + d);
     return ops::reshape(ops::slice_dim(x, d, i, i + 1), std::move(dims));
@@ -214,27 +224,31 @@ Tensor Tensor::select(int dim, std::int64_t index, std::source_location where) c
 
 Tensor Tensor::unsqueeze(int dim, std::source_location where) const {
   const int d = dim < 0 ? dim + ndim() + 1 : dim;
-  require(d >= 0 && d <= ndim(), "unsqueeze: {} has no place {}", type(), dim);
+  in_context("unsqueeze", {this}, where,
+             [&] { require(d >= 0 && d <= ndim(), "{} has no place {} for a dim", type(), dim); });
   Dims sizes = dims();
   sizes.insert(sizes.begin() + d, 1);
   return reshape(std::move(sizes), where);
 }
 
 Tensor Tensor::squeeze(int dim, std::source_location where) const {
-  const int d = checked_dim(type(), dim);
-  require(type().dim(d) == 1, "squeeze: dim {} of {} is not 1", d, type());
+  const int d = in_context("squeeze", {this}, where, [&] {
+    const int counted = checked_dim(type(), dim);
+    require(type().dim(counted) == 1, "dim {} of {} is not 1", counted, type());
+    return counted;
+  });
   Dims sizes = dims();
   sizes.erase(sizes.begin() + d);
   return reshape(std::move(sizes), where);
 }
 
 Tensor Tensor::broadcast_to(Dims dims, std::source_location where) const {
-  return recorded(*this, where, [&](Value x) { return broadcast_value(x, dims); });
+  return recorded("broadcast_to", *this, where, [&](Value x) { return broadcast_value(x, dims); });
 }
 
 Tensor Tensor::to(DType dtype, std::source_location where) const {
   if (dtype == this->dtype()) return *this;
-  return recorded(*this, where, [&](Value x) { return ops::convert(x, dtype); });
+  return recorded("to", *this, where, [&](Value x) { return ops::convert(x, dtype); });
 }
 
 }  // namespace tessera

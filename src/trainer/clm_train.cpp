@@ -231,6 +231,8 @@ int run_clm(const TrainingArguments& arguments) {
   check_files_on_all_ranks(files_of(arguments));
   if (arguments.dry_run) return dry_run_clm(arguments);
   check_output(arguments);
+  (void)mesh_of(arguments);  // what is cheap to find wrong is found before the processor is measured
+  (void)nn::GPT2Config::from_file(arguments.config_name);
   Run(arguments).execute();
   return 0;
 }

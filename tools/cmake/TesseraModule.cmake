@@ -59,5 +59,8 @@ function(tessera_skip_precompiled target)
   endforeach()
 endfunction()
 
-# False alarms of g++ 12 on std::string (GCC bugs 105651, 105329); ASan looks for the real ones.
-set(TESSERA_WARNINGS -Wall -Wextra -Wconversion -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow)
+set(TESSERA_WARNINGS -Wall -Wextra -Wconversion)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  # False alarms of g++ 12 on std::string (GCC bugs 105651, 105329); ASan looks for the real ones.
+  list(APPEND TESSERA_WARNINGS -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow)
+endif()

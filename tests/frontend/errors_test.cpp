@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the front end says of wrong tensors: reason, tensors with types and shardings, source line and rank. Exact texts.
+#include <gtest/gtest.h>
+
+#include "frontend/on_ranks.h"
+#include "tessera/frontend/functions.h"
+#include "tessera/frontend/mark_sharding.h"
+#include "tessera/nn/layers.h"
+#include "tessera/optim/optimizer.h"
+
+namespace tessera {
+namespace {
+
+const Mesh kMesh({{"data", 2}, {"model", 4}});
+
+// Rank 3 of 8 of a job that is only planned.
+class FrontendErrors : public ::testing::Test {
+ protected:
+  FrontendErrors() : context_(3, 8), scope_(context_) { plan_for_devices(8); }
+
+  // The text of the error, its own line in this file as HERE.
+  template <class F>
+  static void expect(F&& body, const std::string& error, int line = __builtin_LINE()) {
+    std::string text = "no error";
+    try {
+      (void)body();
+    } catch (const InternalError& wrong) {
+      text = std::string("internal: ") + wrong.what();
+    } catch (const Error& right) {
+      text = right.what();
+    }
+    constexpr int kLongestStatement = 8;
+    for (int l = line - kLongestStatement; l <= line + kLongestStatement; ++l) {
+      const std::string here = fmt::format("errors_test.cpp:{}", l);
+      for (auto place = text.find(here); place != std::string::npos; place = text.find(here, place + 1))
+        text.replace(place, here.size(), "errors_test.cpp:HERE");
+    }
+    EXPECT_EQ(text, error) << "line " << line;
+  }
+  static inline const std::string kHere = "\n  at   errors_test.cpp:HERE, rank 3 of 8";
+
+ private:
+  RankContext context_;
+  RankScope scope_;
+};
+
+Tensor input(Dims dims, const std::string& name = "x") {
+  return Tensor::abstract(Type::array(DType::kF32, std::move(dims)), name);
+}
+
+TEST_F(FrontendErrors, AProductShowsItsOperandsWithShardingsPlaceAndRank) {
+  const Tensor x = input({128, 64});
+  const Tensor w = input({32, 256}, "w");
+  mark_sharding(x, kMesh, {"data", {}});
+  mark_sharding(w, kMesh, {{}, "model"});
+  expect([&] { return matmul(x, w); },
+         "dot: contracting sizes differ: lhs dim 1 is 64, rhs dim 0 is 32\n"
+         "  lhs  %x: f32[128,64] {data,-}    errors_test.cpp:HERE\n"
+         "  rhs  %w: f32[32,256] {-,model}    errors_test.cpp:HERE" +
+             kHere);
+}
+
+TEST_F(FrontendErrors, RecordedOperandsShowWhereTheyWereMade) {
+  const Tensor x = input({6, 4});
+  const Tensor y = exp(x);
+  expect([&] { return y + input({5}, "b"); },
+         std::string("add: shapes [6,4] and [5] do not broadcast: sizes 4 and 5 at dim 1 from the end\n"
+                     "  lhs  %exponential: f32[6,4]    errors_test.cpp:HERE\n"
+                     "  rhs  %b: f32[5]") +
+             kHere);
+}
+
+TEST_F(FrontendErrors, OfMarkSharding) {
+  const Tensor x = input({6, 4});
+  const std::string of = "\n  #0   %x: f32[6,4]";
+  expect(
+      [&] {
+        return mark_sharding(x, Mesh({{"data", 2}, {"model", 2}}), {"data", {}});
+      },
+      "mark_sharding: mesh<data=2, model=2> has 4 devices, this job has 8: the product of the axes must be the number "
+      "of ranks" +
+          of + kHere);
+  expect(
+      [&] {
+        return mark_sharding(x, kMesh, {"modle", {}});
+      },
+      "mark_sharding: partition spec {modle,-}: mesh has no axis \"modle\"; axes are data, model; did you mean "
+      "\"model\"?" +
+          of + kHere);
+  expect([&] { return mark_sharding(x, kMesh, {"data"}); },
+         "mark_sharding: partition spec {data} has 1 entry, the tensor has 2 dims; give one entry per dim (the spec is "
+         "too short)" +
+             of + kHere);
+  expect(
+      [&] {
+        return mark_sharding(x, kMesh, {"data", {}, {}});
+      },
+      "mark_sharding: partition spec {data,-,-} has 3 entries, the tensor has 2 dims; give one entry per dim (the spec "
+      "is too long)" +
+          of + kHere);
+  expect(
+      [&] {
+        return mark_sharding(x, kMesh, {"data", "data"});
+      },
+      "mark_sharding: partition spec {data,data} uses axis \"data\" of mesh<data=2, model=4> twice; an axis may shard "
+      "one dim only" +
+          of + kHere);
+  mark_sharding(x, kMesh, {"data", {}});
+  expect(
+      [&] {
+        return mark_sharding(x, kMesh, {{}, "model"});
+      },
+      "mark_sharding: x f32[6,4] is already sharded as {data,-}; clear_sharding() it before marking it as {-,model}" +
+          of + " {data,-}" + kHere);
+}
+
+TEST_F(FrontendErrors, OfShapes) {
+  const Tensor x = input({6, 4});
+  const std::string of = "\n  #0   %x: f32[6,4]";
+  expect(
+      [&] {
+        return x.reshape({5, -1});
+      },
+      "reshape: 24 elements do not divide by 5, the product of the other sizes" + of + kHere);
+  expect([&] { return x.reshape({-1, -1}); }, "reshape: only one size may be -1, got [-1,-1]" + of + kHere);
+  expect(
+      [&] {
+        return x.reshape({5, 5});
+      },
+      "reshape: f32[6,4] has 24 elements, f32[5,5] has 25" + of + "    errors_test.cpp:HERE" + kHere);
+  expect([&] { return x.slice(0, 2, 9); }, "slice: [2, 9) is outside dim 0 of f32[6,4]" + of + kHere);
+  expect([&] { return x.slice(2, 0, 1); }, "slice: f32[6,4] has no dim 2" + of + kHere);
+  expect([&] { return x.select(1, 4); }, "select: index 4 is outside dim 1 of f32[6,4]" + of + kHere);
+  expect([&] { return x.squeeze(0); }, "squeeze: dim 0 of f32[6,4] is not 1" + of + kHere);
+  expect([&] { return x.unsqueeze(5); }, "unsqueeze: f32[6,4] has no place 5 for a dim" + of + kHere);
+  expect([&] { return input({7}).t(); }, "t: needs two dims at least, got f32[7]\n  #0   %x: f32[7]" + kHere);
+  expect([&] { return sum(x, {.dims = {0, 0}}); }, "sum: a dim is named twice: [0,0]" + of + kHere);
+  expect([&] { return concat({}, 0); }, "concat: needs a tensor at least" + kHere);
+}
+
+TEST_F(FrontendErrors, OfTypesAndLabels) {
+  const Tensor x = input({6, 4});
+  const Tensor labels = input({6}, "labels");
+  expect([&] { return cross_entropy(x, labels); },
+         "cross_entropy: labels must be integers, got f32[6]\n  lhs  %x: f32[6,4]\n  rhs  %labels: f32[6]" + kHere);
+  const Tensor few = Tensor::abstract(Type::array(DType::kS32, {5}), "labels");
+  expect([&] { return cross_entropy(x, few); },
+         "cross_entropy: logits f32[6,4] need labels [6], got s32[5]\n  lhs  %x: f32[6,4]\n  rhs  %labels: s32[5]" +
+             kHere);
+  expect([&] { return x + few; },
+         "add: operands have element types f32 and s32; convert one with .to()\n"
+         "  lhs  %x: f32[6,4]\n  rhs  %labels: s32[5]" +
+             kHere);
+  expect([&] { return where(x, x, x); },
+         "select: the predicate must be pred\n  #0   %x: f32[6,4]\n  #1   %x: f32[6,4]\n"
+         "  #2   %x: f32[6,4]" +
+             kHere);
+  expect([&] { return dropout(x, 1.0); },
+         "dropout: the probability must be in [0, 1), got 1\n  #0   %x: f32[6,4]" + kHere);
+}
+
+TEST_F(FrontendErrors, OfBackwardAndReading) {
+  const Tensor x = input({6, 4});
+  const Tensor loss = sum(x);
+  expect([&] { return loss.backward(); },
+         "backward: f32[] was computed from no variable with requires_grad\n  #0   %reduce: f32[]    "
+         "errors_test.cpp:HERE" +
+             kHere);
+  expect([&] { return x.item(); }, "item: needs exactly one element, f32[6,4] has 24\n  #0   %x: f32[6,4]" + kHere);
+  expect([&] { return loss.item(); },
+         "read of f32[] at errors_test.cpp:HERE: this process only plans (plan_for_devices); nothing can run");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Modules of odd shapes, types and shardings (data/odd): each reads, prints, partitions, counts, and computes on both engines
+// what the unpartitioned program computes.
+#include <algorithm>
+
+#include "tools/command_fixture.h"
+
+namespace tessera::command_tests {
+namespace {
+
+std::vector<std::string> odd_modules() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(fs::path(TESSERA_DATA) / "odd"))
+    names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+class OddModules : public TesseraCommand, public ::testing::WithParamInterface<std::string> {
+ protected:
+  void expect_good(const std::string& arguments) {
+    const auto outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 0) << "tessera " << arguments << "\n" << outcome.out << outcome.error;
+    EXPECT_EQ(outcome.error, "") << arguments;
+  }
+};
+
+TEST_P(OddModules, ReadPrintPartitionCountAndCheck) {
+  const std::string module = fmt::format("odd/{}.hlo", GetParam());
+  if (GetParam() == "manual") {
+    const auto refused = run("partition " + module);
+    EXPECT_EQ(refused.code, 1);
+    EXPECT_EQ(
+        refused.error,
+        "tessera partition: custom-call %l: a region of per-device code (sharding={manual}, SPMDFullToShardShape) "
+        "cannot be partitioned yet\n");
+    return;
+  }
+  expect_good("print " + module + " -o " + path("printed"));
+  EXPECT_EQ(run("print " + path("printed")).out, content(path("printed")));
+  expect_good("partition " + module + " -o " + path("parts"));
+  EXPECT_EQ(run("print " + path("parts")).out, content(path("parts")));
+  expect_good("stats " + path("parts"));
+  expect_good("check " + module);
+  expect_good("check --engine runtime " + module);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OddModules, ::testing::ValuesIn(odd_modules()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace tessera::command_tests
