@@ -146,8 +146,7 @@ TEST_F(CommandErrors, UnderMpirunAreSaidOnce) {
   EXPECT_EQ(count(missing.error, "No such file or directory"), 1) << missing.error;
   const auto mesh = run("run mlp.hlo --mesh data=2", launch);
   EXPECT_EQ(mesh.code, 1) << mesh.error;
-  EXPECT_EQ(count(mesh.error, "tessera run: mesh \"data=2\" has 2 devices; its axes must multiply to 3"),
-            1)
+  EXPECT_EQ(count(mesh.error, "tessera run: mesh \"data=2\" has 2 devices; its axes must multiply to 3"), 1)
       << mesh.error;
 }
 
