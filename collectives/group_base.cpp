@@ -107,9 +107,25 @@ std::string rank_list(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + join(numbers, ", ");
 }
 
-std::string divergence_message(int rank, const std::string& description, int other,
-                               const std::string& other_description) {
-  return fmt::format("ranks diverge: rank {} is at {}, rank {} at {}", rank, description, other, other_description);
+std::string divergence_message(const std::vector<Position>& positions) {
+  const auto grouped = [&](auto&& words) {
+    std::map<std::string, std::vector<int>> ranks_at;
+    for (const auto& position : positions) ranks_at[words(position.post)].push_back(position.rank);
+    return ranks_at;
+  };
+  auto ranks_at = grouped([](const Post& post) { return post.name(); });
+  if (ranks_at.size() == 1) ranks_at = grouped([](const Post& post) { return post.description(); });
+  if (ranks_at.size() == 1)  // what no words say: groups of a split, a sequence number
+    ranks_at =
+        grouped([](const Post& post) { return fmt::format("{} [{:016x}]", post.description(), post.signature); });
+  std::vector<std::pair<std::string, std::vector<int>>> groups(ranks_at.begin(), ranks_at.end());
+  std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
+    return a.second.size() != b.second.size() ? a.second.size() < b.second.size() : a.second < b.second;
+  });
+  std::vector<std::string> parts;
+  for (const auto& [where, ranks] : groups)
+    parts.push_back(fmt::format("{} {} at {}", rank_list(ranks), ranks.size() == 1 ? "is" : "are", where));
+  return "ranks diverge: " + join(parts, "; ");
 }
 
 std::string waiting_message(int rank, int seconds, const std::string& text, const std::vector<int>& absent) {

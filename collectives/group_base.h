@@ -37,6 +37,8 @@ struct Post {
   Reduction reduction = Reduction::kSum;
   std::array<char, 48> extra{};  // the pairs of a permute, maybe cut
   std::array<char, 180> text{};  // "all_reduce %17 over {data}", maybe cut
+  /// `all_reduce %17 over {data}`.
+  [[nodiscard]] std::string name() const { return text.data(); }
   /// `all_reduce %17 over {data} (f32 sum, 1024 bytes, number 12 of its group)`.
   [[nodiscard]] std::string description() const;
 };
@@ -63,9 +65,13 @@ struct Collective {
 
 /// `rank 2`, `ranks 1, 2`.
 std::string rank_list(const std::vector<int>& ranks);
-/// `ranks diverge: rank 2 is at …, rank 0 at …`.
-std::string divergence_message(int rank, const std::string& description, int other,
-                               const std::string& other_description);
+/// Where a rank is when members compare what they are about to do.
+struct Position {
+  int rank = 0;
+  Post post;
+};
+/// `ranks diverge: rank 2 is at …; ranks 0, 1, 3 are at …`, the fewest first; with bytes and number where the words are the same.
+std::string divergence_message(const std::vector<Position>& positions);
 /// `rank 3 has waited 30 s in all_reduce %17 over {data}; ranks 1, 2 have not arrived`.
 std::string waiting_message(int rank, int seconds, const std::string& text, const std::vector<int>& absent);
 /// `rank 0 waits in all_reduce %17 over {data}; rank 2 has finished without joining`.

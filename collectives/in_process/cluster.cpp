@@ -121,14 +121,14 @@ void Cluster::complete(Meeting& place) {
 }
 
 void Cluster::compare(Meeting& place) const {
-  for (std::size_t member = 1; member < place.posts.size(); ++member) {
-    const auto& first = place.posts[0].post;
-    const auto& other = place.posts[member].post;
-    if (other.signature == first.signature) continue;
-    place.broken =
-        divergence_message(place.world_ranks[member], other.description(), place.world_ranks[0], first.description());
-    return;
+  std::vector<Position> positions;
+  bool differ = false;
+  for (std::size_t member = 0; member < place.posts.size(); ++member) {
+    const auto& post = place.posts[member].post;
+    differ = differ || post.signature != place.posts[0].post.signature;
+    positions.push_back({place.world_ranks[member], post});
   }
+  if (differ) place.broken = divergence_message(positions);
 }
 
 std::vector<int> Cluster::absent(const Meeting& place) const {

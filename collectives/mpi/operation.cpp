@@ -143,11 +143,13 @@ void MpiOperation::plan_compare() {
 }
 
 void MpiOperation::compare() {
-  for (std::size_t k = 1; k < count(); ++k) {
-    if (posts_[k].signature == posts_[0].signature) continue;
-    throw Error(divergence_message(members_.world_ranks[k], posts_[k].description(), members_.world_ranks[0],
-                                   posts_[0].description()));
+  std::vector<Position> positions;
+  bool differ = false;
+  for (std::size_t k = 0; k < count(); ++k) {
+    differ = differ || posts_[k].signature != posts_[0].signature;
+    positions.push_back({members_.world_ranks[k], posts_[k]});
   }
+  if (differ) throw Error(divergence_message(positions));
 }
 
 void MpiOperation::plan_gather() {

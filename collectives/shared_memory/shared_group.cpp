@@ -221,21 +221,17 @@ void SharedGroup::compare(std::size_t member, const Collective& call) const {
   const auto parity = static_cast<std::size_t>(call.number) % 2;
   const auto signature = [&](std::size_t k) { return slots_[k]->signature[parity].load(std::memory_order_relaxed); };
   if (signature(member) == signature(own())) return;
-  // So that every member names the same two, all should have arrived; but not for ever.
+  // So that every member names the same, all should have arrived; but not for ever.
   const auto arrived = [&](const GroupSlot* slot) {
     return slot->arrived.load(std::memory_order_acquire) >= first_step_;
   };
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
   while (!std::all_of(slots_.begin(), slots_.end(), arrived) && std::chrono::steady_clock::now() < deadline)
     std::this_thread::yield();
-  std::size_t first = own();
-  std::size_t other = member;
-  if (std::all_of(slots_.begin(), slots_.end(), arrived)) {
-    first = 0;
-    for (other = 1; other + 1 < count() && signature(other) == signature(0);) ++other;
-  }
-  throw Error(divergence_message(world_rank(static_cast<int>(other)), slots_[other]->post[parity].description(),
-                                 world_rank(static_cast<int>(first)), slots_[first]->post[parity].description()));
+  std::vector<Position> positions;
+  for (std::size_t k = 0; k < count(); ++k)
+    if (arrived(slots_[k])) positions.push_back({world_rank(static_cast<int>(k)), slots_[k]->post[parity]});
+  throw Error(divergence_message(positions));
 }
 
 std::vector<int> SharedGroup::absent() const {

@@ -140,24 +140,30 @@ TEST(VirtualRanks, DifferentCollectivesDiverge) {
   });
   EXPECT_EQ(
       error,
-      "rank 0 of 3: ranks diverge: rank 2 is at all_reduce over world (f32 sum, 24 bytes, number 1 of its group), "
-      "rank 0 at reduce_scatter over world (f32 sum, 24 bytes, number 1 of its group)");
+      "rank 0 of 3: ranks diverge: rank 2 is at all_reduce over world; ranks 0, 1 are at reduce_scatter over world");
 }
 
 TEST(VirtualRanks, DifferentSizesAndLabelsDiverge) {
-  EXPECT_NE(error_of(2,
-                     [](ProcessGroup& world) {
-                       std::vector<std::byte> x(world.rank() == 0 ? 8 : 12);
-                       world.broadcast(x, 0);
-                     })
-                .find("rank 1 is at broadcast over world (from member 0, 12 bytes"),
-            std::string::npos);
-  EXPECT_NE(error_of(2,
+  EXPECT_EQ(
+      error_of(3,
+               [](ProcessGroup& world) {
+                 std::vector<std::byte> x(world.rank() == 0 ? 8 : 12);
+                 world.broadcast(x, 0);
+               }),
+      "rank 0 of 3: ranks diverge: rank 0 is at broadcast over world (from member 0, 8 bytes, number 1 of its group); "
+      "ranks 1, 2 are at broadcast over world (from member 0, 12 bytes, number 1 of its group)");
+  EXPECT_EQ(error_of(2,
                      [](ProcessGroup& world) {
                        world.label({1, world.rank() == 0 ? "barrier %a" : "barrier %b"});
                        world.barrier();
+                     }),
+            "rank 0 of 2: ranks diverge: rank 0 is at barrier %a; rank 1 is at barrier %b");
+  EXPECT_NE(error_of(2,
+                     [](ProcessGroup& world) {
+                       world.label({world.rank(), "barrier"});
+                       world.barrier();
                      })
-                .find("ranks diverge: rank 1 is at barrier %b"),
+                .find("rank 0 is at barrier (number 1 of its group) ["),
             std::string::npos);
 }
 
