@@ -102,6 +102,20 @@ TEST(MarkSharding, AnIntermediateValueKeepsItsMark) {
   });
 }
 
+TEST(MarkSharding, AnOpenDimIsForComputedTensorsOnly) {
+  const FreshRank rank;
+  plan_for_devices(6);
+  EXPECT_EQ(message_of([] {
+              mark_sharding(matrix(), kMesh, {kUnconstrained, "model"});
+            }),
+            "f32[4,6] is stored: spec {?,model} must say how every dim lies, and may leave none open");
+  const Tensor x = matrix();
+  mark_sharding(x, kMesh, {"data", {}});
+  const Tensor y = with_sharding_constraint(x * 2.0, kMesh, {kUnconstrained, "model"});
+  const auto text = print_program(plan_step().partitioned.program);
+  EXPECT_NE(text.find("f32[2,2]"), std::string::npos) << text;
+}
+
 TEST(MarkSharding, WithGradientsTheGradientOfAProductIsBoundToo) {
   on_ranks(2, [](int) {
     const Mesh mesh({{"data", 2}});
