@@ -5,6 +5,7 @@
 #include "frontend/on_ranks.h"
 #include "tessera/frontend/functions.h"
 #include "tessera/frontend/mark_sharding.h"
+#include "tessera/ir/text.h"
 #include "tessera/nn/layers.h"
 #include "tessera/optim/optimizer.h"
 
