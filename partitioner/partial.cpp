@@ -56,13 +56,18 @@ PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& op
     at(out.operand_is_partial, partial.front()) = true;
     return out;
   }
-  // Deferring one reduction pays only where the others are whole over its axes: making a tiled operand partial gathers it.
-  const bool others_whole = std::none_of(operands.begin(), operands.end(), [&](const Sharding& operand) {
-    return std::any_of(out.axes.begin(), out.axes.end(),
-                       [&](const AxisRef& axis) { return overlaps_any(operand.without_partial().used_axes(), axis); });
+  // Making a tiled operand partial would gather it: over its axes the others are reduced first.
+  std::erase_if(out.axes, [&](const AxisRef& axis) {
+    return std::any_of(operands.begin(), operands.end(), [&](const Sharding& operand) {
+      return overlaps_any(operand.without_partial().used_axes(), axis);
+    });
   });
-  const bool worth_it = partial.size() > 1 || (result_defers && others_whole);
-  if (!worth_it) return {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
+  const auto still_partial = std::count_if(partial.begin(), partial.end(), [&](int i) {
+    return std::any_of(out.axes.begin(), out.axes.end(),
+                       [&](const AxisRef& axis) { return overlaps_any(at(operands, i).partial, axis); });
+  });
+  if (still_partial == 0 || (still_partial == 1 && !result_defers))
+    return {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
   for (int i = 0; i < isize(operands); ++i) {
     const auto linearity = linearity_of(view, i);
     at(out.operand_is_partial, i) = is_joint(linearity) || linearity == Linearity::kAny;

@@ -269,27 +269,47 @@ std::vector<bool> partitioned_computations(const Program& program) {
 
 PropagationGraph build_propagation_graph(const Program& program) { return GraphBuilder(program).build(); }
 
+namespace {
+
+bool is_open(const Sharding& sharding) {
+  return std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const DimSharding& d) { return d.open; });
+}
+
+// What an annotation left to propagation is settled now, and binds as if the user had written it.
+Sharding settled(const Sharding& given, const Sharding& found) {
+  const bool says_nothing =
+      std::all_of(given.dims.begin(), given.dims.end(), [](const DimSharding& d) { return d.open && d.axes.empty(); });
+  return says_nothing ? found : found.closed();
+}
+
+void write_sharding(Instruction& instruction, const std::vector<int>& slots, const PropagationGraph& graph) {
+  Shardings leaves;
+  for (const int slot : slots) {
+    leaves.push_back(at(graph.slots, slot).sharding);
+    const int why = at(graph.slots, slot).why_edge;
+    if (why < 0) continue;
+    instruction.notes =
+        with_frontend_attribute(instruction.notes, kWhyAttribute, "through " + at(graph.edges, why).name);
+  }
+  const bool given = instruction.sharding && instruction.sharding->size() == leaves.size() &&
+                     instruction.sharding->front().kind != Sharding::Kind::kUnknown;
+  // A tuple that was given shardings of its own keeps them: it reshards its elements.
+  for (int i = 0; given && i < isize(leaves); ++i) {
+    const Sharding& mine = at(*instruction.sharding, i);
+    at(leaves, i) = is_open(mine) ? settled(mine, at(leaves, i)) : mine;
+  }
+  instruction.sharding = make_shardings(std::move(leaves));
+}
+
+}  // namespace
+
 Program write_shardings(const Program& program, const PropagationGraph& graph) {
   Program out = program;
   for (ComputationId c = 0; c < isize(program.computations); ++c) {
     if (at(graph.leaf_slots, c).empty()) continue;
     auto computation = std::make_shared<Computation>(program[c]);
-    for (Id id = 0; id < computation->size(); ++id) {
-      auto& instruction = at(computation->instructions, id);
-      Shardings leaves;
-      for (const int slot : at(at(graph.leaf_slots, c), id)) {
-        leaves.push_back(at(graph.slots, slot).sharding);
-        const int why = at(graph.slots, slot).why_edge;
-        if (why >= 0)
-          instruction.notes =
-              with_frontend_attribute(instruction.notes, kWhyAttribute, "through " + at(graph.edges, why).name);
-      }
-      // A tuple that was given shardings of its own keeps them: it reshards its elements.
-      if (instruction.sharding && instruction.sharding->size() == leaves.size() &&
-          instruction.sharding->front().kind != Sharding::Kind::kUnknown)
-        continue;
-      instruction.sharding = make_shardings(std::move(leaves));
-    }
+    for (Id id = 0; id < computation->size(); ++id)
+      write_sharding(at(computation->instructions, id), at(at(graph.leaf_slots, c), id), graph);
     at(out.computations, c) = std::move(computation);
   }
   return out;

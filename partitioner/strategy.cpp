@@ -93,9 +93,8 @@ double seconds_of(const StrategyRequest& request, const Strategy& strategy, cons
   for (int i = 0; i < isize(request.operands); ++i) {
     Sharding needed = unproject(request.mesh, request.map, at(request.map.operands, i), strategy);
     Sharding actual = at(request.operands, i);
-    if (actual.is_partial() &&
-        std::includes(request.reserved.begin(), request.reserved.end(), actual.partial.begin(), actual.partial.end()))
-      actual = actual.without_partial();
+    std::erase_if(actual.partial, [&](const AxisRef& axis) { return overlaps_any(request.reserved, axis); });
+    if (!actual.is_partial()) actual.reduction = Reduction::kSum;
     moved += reshard_cost(at(types, i), actual, needed, cost.topology);
   }
   const auto results = request.view.result.leaves();

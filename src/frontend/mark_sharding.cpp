@@ -82,7 +82,14 @@ void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec, s
     variable.node = constrained(tensor, sharding, where, false).impl().node;
     return;
   }
+  require(sharding == sharding.closed(), "{} is stored: spec {} must say how every dim lies, and may leave none open",
+          what_is(tensor), spec.str());
   set_storage(*variable.node, sharding);
+}
+
+Tensor with_sharding_constraint(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,
+                                std::source_location where) {
+  return constrained(tensor, checked_sharding(tensor, mesh, spec), where, false);
 }
 
 Tensor mark_sharding_with_gradients(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,

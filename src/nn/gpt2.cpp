@@ -55,7 +55,8 @@ Tensor GPT2Attention::forward(const Tensor& x) {
   const std::int64_t b = x.dim(0);
   const std::int64_t t = x.dim(1);
   // [b, t, 3, h, d]
-  const Tensor qkv = dot(x, qkv_weight_, {.lhs_contracting = {2}, .rhs_contracting = {0}}) + qkv_bias_;
+  const Tensor projected = dot(whole(x, split_), qkv_weight_, {.lhs_contracting = {2}, .rhs_contracting = {0}});
+  const Tensor qkv = over_dim(projected + qkv_bias_, 3, split_);
   const Tensor q = qkv.select(2, 0);  // [b, t, h, d]
   const Tensor k = qkv.select(2, 1);
   const Tensor v = qkv.select(2, 2);
@@ -68,7 +69,7 @@ Tensor GPT2Attention::forward(const Tensor& x) {
   const Tensor mixed =
       dot(weights, v, {.lhs_contracting = {3}, .rhs_contracting = {1}, .lhs_batch = {0, 1}, .rhs_batch = {0, 2}});
   const Tensor joined = mixed.transpose({0, 2, 1, 3}).reshape({b, t, heads_ * head_size_});  // [b, t, c]
-  return resid_dropout_(c_proj_(joined));
+  return resid_dropout_(over_dim(c_proj_(over_dim(joined, 2, split_)), 1, split_));
 }
 
 // ---- block --------------------------------------------------------------------------------------------------------------
@@ -82,7 +83,10 @@ GPT2MLP::GPT2MLP(const GPT2Config& config)
   add_module("c_proj", c_proj_);
   add_module("dropout", dropout_);
 }
-Tensor GPT2MLP::forward(const Tensor& x) { return dropout_(c_proj_(activated(c_fc_(x), activation_))); }
+Tensor GPT2MLP::forward(const Tensor& x) {
+  const Tensor inner = over_dim(c_fc_(whole(x, split_)), 2, split_);
+  return dropout_(over_dim(c_proj_(activated(inner, activation_)), 1, split_));
+}
 
 GPT2Block::GPT2Block(const GPT2Config& config)
     : ln_1_(config.n_embd, config.layer_norm_epsilon, config.dtype),
@@ -120,9 +124,17 @@ Tensor GPT2Model::forward(const Tensor& tokens) {
   const std::int64_t t = tokens.dim(1);
   require(t <= positions_, "{} tokens, but n_positions is {}", t, positions_);
   const Tensor positions = t == positions_ ? wpe_.weight() : wpe_.weight().slice(0, 0, t);
-  Tensor x = drop_(wte_(tokens) + positions);
+  Tensor x = over_dim(drop_(wte_(tokens) + positions), 1, split_);
   for (auto& block : h_) x = (*block)(x);
-  return ln_f_(x);
+  return whole(ln_f_(x), split_);
+}
+
+void GPT2Model::split_activations(const ActivationSplit& split) {
+  split_ = split;
+  for (auto& block : h_) {
+    block->attn().split_activations(split);
+    block->mlp().split_activations(split);
+  }
 }
 
 GPT2LMHeadModel::Head::Head(const GPT2Config& config, const Embedding& embedding, Tensor& weight) {
@@ -145,7 +157,8 @@ Tensor GPT2LMHeadModel::logits(const Tensor& tokens) {
   const TraceScope own(path(), unit());
   const Tensor hidden = transformer_(tokens);
   const TraceScope scope(lm_head_.path(), lm_head_.unit());
-  return dot(hidden, head_weight_, {.lhs_contracting = {2}, .rhs_contracting = {1}});
+  return over_dim(dot(hidden, head_weight_, {.lhs_contracting = {2}, .rhs_contracting = {1}}), 2,
+                  transformer_.activation_split());
 }
 
 namespace {
@@ -186,6 +199,7 @@ void shard_tensor_parallel(GPT2LMHeadModel& model, const Mesh& mesh, const std::
     mark_sharding(block.mlp().c_fc().bias(), mesh, spec(1, 0));
     mark_sharding(block.mlp().c_proj().weight(), mesh, spec(2, 0));
   }
+  model.transformer().split_activations({mesh, axis});
   mark_sharding(model.transformer().wte().weight(), mesh, spec(2, 0));
   if (!same_variable(model.head_weight(), model.transformer().wte().weight()))
     mark_sharding(model.head_weight(), mesh, spec(2, 0));

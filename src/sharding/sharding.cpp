@@ -61,17 +61,20 @@ PartitionSpec PartitionSpec::parse(std::string_view text) {
   std::vector<Entry> entries;
   for (const auto& part : split(trim(text), ',')) {
     SpecEntry axes;
-    const auto entry = trim(part);
+    auto entry = trim(part);
+    const bool open = entry.ends_with('?');
+    if (open) entry = trim(entry.substr(0, entry.size() - 1));
     if (entry != "-" && !entry.empty())
       for (const auto& axis : split(entry, '+')) axes.emplace_back(trim(axis));
-    entries.emplace_back(std::move(axes));
+    entries.emplace_back(std::move(axes), open);
   }
   return PartitionSpec(std::move(entries));
 }
 
 std::string PartitionSpec::str() const {
   std::vector<std::string> parts;
-  for (const auto& entry : entries_) parts.push_back(entry.axes.empty() ? "-" : join(entry.axes, "+"));
+  for (const auto& entry : entries_)
+    parts.push_back(entry.axes.empty() ? (entry.open ? "?" : "-") : join(entry.axes, "+") + (entry.open ? "?" : ""));
   return "{" + join(parts, ",") + "}";
 }
 
@@ -90,6 +93,7 @@ Sharding Sharding::from_spec(const Mesh& mesh, const PartitionSpec& spec, int nd
   Sharding out = replicated(mesh, ndim);
   std::vector<AxisRef> used;
   for (int d = 0; d < ndim; ++d) {
+    at(out.dims, d).open = at(spec.entries(), d).open;
     for (const auto& name : at(spec.entries(), d).axes) {
       AxisRef ref;
       try {

@@ -5,6 +5,7 @@
 #include "frontend/on_ranks.h"
 #include "tessera/frontend/functions.h"
 #include "tessera/frontend/mark_sharding.h"
+#include "tessera/ir/text.h"
 #include "tessera/nn/layers.h"
 #include "tessera/optim/optimizer.h"
 
@@ -79,6 +80,20 @@ TEST(MarkSharding, AnIntermediateValueKeepsItsMark) {
     EXPECT_EQ(y.local_shard().type(), Type::array(DType::kF32, {2}));
     EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{2, 4, 6, 8}));
   });
+}
+
+TEST(MarkSharding, AnOpenDimIsForComputedTensorsOnly) {
+  const FreshRank rank;
+  plan_for_devices(6);
+  EXPECT_EQ(message_of([] {
+              mark_sharding(matrix(), kMesh, {kUnconstrained, "model"});
+            }),
+            "f32[4,6] is stored: spec {?,model} must say how every dim lies, and may leave none open");
+  const Tensor x = matrix();
+  mark_sharding(x, kMesh, {"data", {}});
+  const Tensor y = with_sharding_constraint(x * 2.0, kMesh, {kUnconstrained, "model"});
+  const auto text = print_program(plan_step().partitioned.program);
+  EXPECT_NE(text.find("f32[2,2]"), std::string::npos) << text;
 }
 
 TEST(MarkSharding, WithGradientsTheGradientOfAProductIsBoundToo) {

@@ -89,6 +89,33 @@ TEST(Partition, MegatronMlpHoldsOneAllReduce) {
   EXPECT_EQ(parts.notes[0].bytes, 2 * (3 * 8 * 4) * 2 / 3);
 }
 
+TEST(Partition, AnOpenDimOfAnAnnotationTakesWhatPropagationFinds) {
+  const std::string body =
+      "ENTRY main { x = f32[6,5] parameter(0) w = f32[5,7] parameter(1)\n"
+      "h = f32[6,7] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+      "ROOT y = f32[6,7] tanh(h) }";
+  const Case c{"open", body, "data=2,model=3", {{"x", "data,-"}, {"h", "?,model"}, {"y", "data,model"}}};
+  expect_equal(c);
+  EXPECT_EQ(collective_counts(partition(program_of(c)).program), (std::map<std::string, std::int64_t>{}));
+  const Case closed{"closed", body, "data=2,model=3", {{"x", "data,-"}, {"h", "-,model"}, {"y", "data,model"}}};
+  EXPECT_EQ(collective_counts(partition(program_of(closed)).program).size(), 1U);
+}
+
+// A sum of two partial values, one of which is tiled over an axis that the other is partial over: reducing over that axis first moves less
+// than gathering the tiled one.
+TEST(Partition, PartialSumsAreAddedOverTheAxesBothHave) {
+  const std::string body =
+      "ENTRY main { a = f32[8,6] parameter(0) b = f32[6,12] parameter(1) c = f32[8,4] parameter(2) d = f32[4,12] "
+      "parameter(3)\n"
+      "p = f32[8,12] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+      "q = f32[8,12] dot(c, d), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+      "ROOT s = f32[8,12] add(p, q) }";
+  const Case c{"sum", body, "x=2,y=2", {{"a", "-,x+y"}, {"b", "x+y,-"}, {"c", "y,x"}, {"d", "x,-"}, {"s", "y+x,-"}}};
+  expect_equal(c);
+  const auto parts = partition(program_of(c));
+  EXPECT_EQ(collective_counts(parts.program), (std::map<std::string, std::int64_t>{{"reduce-scatter", 2}}));
+}
+
 TEST(Partition, SoftmaxOverAShardedDimReducesMaximumAndSum) {
   const std::string body =
       kAdder + kMaximum +

@@ -3,6 +3,7 @@
 //
 //   mark_sharding(weight, mesh, {{}, "model"});      columns over `model`
 //   mark_sharding(batch, mesh, {"data", {}});        rows over `data`
+//   mark_sharding(hidden, mesh, {kUnconstrained, "model"});    columns over `model`, rows as propagation finds
 #pragma once
 
 #include <string>
@@ -17,6 +18,9 @@ namespace tessera {
 /// an axis twice, a tensor already sharded otherwise (clear_sharding first).
 void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec,
                    std::source_location where = std::source_location::current());
+/// The same value with the sharding; `tensor` keeps its own.
+[[nodiscard]] Tensor with_sharding_constraint(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,
+                                              std::source_location where = std::source_location::current());
 /// The same value with the sharding, which also binds the gradient that comes back.
 [[nodiscard]] Tensor mark_sharding_with_gradients(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,
                                                   std::source_location where = std::source_location::current());

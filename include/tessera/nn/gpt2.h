@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "tessera/base/text.h"
 #include "tessera/frontend/functions.h"
+#include "tessera/nn/activation_split.h"
 #include "tessera/nn/layers.h"
 
 namespace tessera::nn {
@@ -50,6 +52,8 @@ class GPT2Attention : public Callable<GPT2Attention> {
   [[nodiscard]] Tensor qkv_weight() const { return qkv_weight_; }
   [[nodiscard]] Tensor qkv_bias() const { return qkv_bias_; }
   [[nodiscard]] Conv1D& c_proj() { return c_proj_; }
+  /// See GPT2Model::split_activations.
+  void split_activations(const ActivationSplit& split) { split_ = split; }
   [[nodiscard]] std::string_view class_name() const override { return "GPT2Attention"; }
 
  private:
@@ -64,6 +68,7 @@ class GPT2Attention : public Callable<GPT2Attention> {
   FusedProjection c_attn_;
   Conv1D c_proj_;
   Dropout attn_dropout_, resid_dropout_;
+  std::optional<ActivationSplit> split_;
 };
 
 class GPT2MLP : public Callable<GPT2MLP> {
@@ -72,12 +77,15 @@ class GPT2MLP : public Callable<GPT2MLP> {
   Tensor forward(const Tensor& x);
   [[nodiscard]] Conv1D& c_fc() { return c_fc_; }
   [[nodiscard]] Conv1D& c_proj() { return c_proj_; }
+  /// See GPT2Model::split_activations.
+  void split_activations(const ActivationSplit& split) { split_ = split; }
   [[nodiscard]] std::string_view class_name() const override { return "GPT2MLP"; }
 
  private:
   Conv1D c_fc_, c_proj_;
   std::string activation_;
   Dropout dropout_;
+  std::optional<ActivationSplit> split_;
 };
 
 class GPT2Block : public Callable<GPT2Block> {
@@ -104,6 +112,11 @@ class GPT2Model : public Callable<GPT2Model> {
   [[nodiscard]] Embedding& wte() { return wte_; }
   [[nodiscard]] Embedding& wpe() { return wpe_; }
   [[nodiscard]] LayerNorm& ln_f() { return ln_f_; }
+  /// Megatron's tensor parallelism with sequence parallelism. Inside a block's products, activations are split by heads and columns; between
+  /// them by time, so that norms, dropout and residual sums are shared out too. A block's all-reduce becomes a reduce-scatter and a
+  /// later all-gather of the same bytes.
+  void split_activations(const ActivationSplit& split);
+  [[nodiscard]] const std::optional<ActivationSplit>& activation_split() const { return split_; }
   [[nodiscard]] std::string_view class_name() const override { return "GPT2Model"; }
 
  private:
@@ -112,6 +125,7 @@ class GPT2Model : public Callable<GPT2Model> {
   Dropout drop_;
   ModuleList<GPT2Block> h_;
   LayerNorm ln_f_;
+  std::optional<ActivationSplit> split_;
 };
 
 /// With the language-model head, tied to the token embedding unless the configuration says otherwise.
@@ -142,7 +156,8 @@ class GPT2LMHeadModel : public Callable<GPT2LMHeadModel> {
   Head lm_head_;
 };
 
-/// The usual column and row shardings over one axis: c_attn by heads, c_fc by columns, both c_proj by rows, wte by vocabulary.
+/// The usual column and row shardings over one axis: c_attn by heads, c_fc by columns, both c_proj by rows, wte by vocabulary,
+/// activations between them by time (GPT2Model::shard_sequence).
 void shard_tensor_parallel(GPT2LMHeadModel& model, const Mesh& mesh, const std::string& axis);
 
 }  // namespace tessera::nn

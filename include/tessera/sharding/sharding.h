@@ -31,22 +31,28 @@ struct DimSharding {
 /// What a user writes for one dim: nothing, an axis name, or several ("data+fsdp" in texts).
 using SpecEntry = std::vector<std::string>;
 
+/// Leaves a dim of a computed tensor to propagation, as JAX's `PartitionSpec.UNCONSTRAINED`; "?" in texts.
+struct Unconstrained {};
+inline constexpr Unconstrained kUnconstrained;
+
 /// One entry per dim: `PartitionSpec{{"data"}, {}, {"model"}}`; a bare name converts: `{{}, "model"}`.
 class PartitionSpec {
  public:
   struct Entry {
     SpecEntry axes;
+    bool open = false;  // propagation may add minor axes
     Entry() = default;
+    Entry(Unconstrained) : open(true) {}                // NOLINT(google-explicit-constructor)
     Entry(std::nullptr_t) {}                            // NOLINT(google-explicit-constructor): spec literals
     Entry(const char* axis) : axes{axis} {}             // NOLINT(google-explicit-constructor)
     Entry(std::string axis) : axes{std::move(axis)} {}  // NOLINT(google-explicit-constructor)
     Entry(std::initializer_list<const char*> names) : axes(names.begin(), names.end()) {}
-    explicit Entry(SpecEntry names) : axes(std::move(names)) {}
+    explicit Entry(SpecEntry names, bool open = false) : axes(std::move(names)), open(open) {}
   };
   PartitionSpec() = default;
   PartitionSpec(std::initializer_list<Entry> entries) : entries_(entries) {}
   explicit PartitionSpec(std::vector<Entry> entries) : entries_(std::move(entries)) {}
-  /// Reads `data+fsdp,-,model`; sub-axes as `x:(2)3`.
+  /// Reads `data+fsdp,-,model`; sub-axes as `x:(2)3`; a `?` behind or alone leaves the rest of a dim to propagation.
   static PartitionSpec parse(std::string_view text);
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
   [[nodiscard]] std::string str() const;

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/nn/activation_split.h"
+
+#include "tessera/base/text.h"
+
+namespace tessera::nn {
+namespace {
+
+// Batch as propagation finds it, every other dim whole.
+std::vector<PartitionSpec::Entry> batch_only(const Tensor& x) {
+  std::vector<PartitionSpec::Entry> entries(static_cast<std::size_t>(x.ndim()));
+  entries.front() = kUnconstrained;
+  return entries;
+}
+
+}  // namespace
+
+Tensor over_dim(const Tensor& x, int dim, const std::optional<ActivationSplit>& split) {
+  if (!split) return x;
+  auto entries = batch_only(x);
+  at(entries, dim) = PartitionSpec::Entry(split->axis);
+  return mark_sharding_with_gradients(x, split->mesh, PartitionSpec(std::move(entries)));
+}
+
+Tensor whole(const Tensor& x, const std::optional<ActivationSplit>& split) {
+  if (!split) return x;
+  return with_sharding_constraint(x, split->mesh, PartitionSpec(batch_only(x)));
+}
+
+}  // namespace tessera::nn
