@@ -105,7 +105,7 @@ TEST(Partition, AnOpenDimOfAnAnnotationTakesWhatPropagationFinds) {
 // than gathering the tiled one.
 TEST(Partition, PartialSumsAreAddedOverTheAxesBothHave) {
   const std::string body =
-      "ENTRY main { a = f32[8,6] parameter(0) b = f32[6,12] parameter(1) c = f32[8,4] parameter(2) d = f32[4,12] "
+      "ENTRY main { a = f32[8,60] parameter(0) b = f32[60,12] parameter(1) c = f32[8,4] parameter(2) d = f32[4,12] "
       "parameter(3)\n"
       "p = f32[8,12] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
       "q = f32[8,12] dot(c, d), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"

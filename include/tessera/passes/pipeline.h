@@ -21,7 +21,7 @@ struct PipelineOptions {
   std::vector<std::string> skip{};
   /// Called with the program after each pass.
   std::function<void(const std::string& pass, const Program&)> dump{};
-  /// Where `<program>.<hash>/<pipeline>/NN-pass.hlo` is written, only where a pass changed something; "" = TESSERA_DUMP_DIR, or
+  /// Where `PROGRAM.HASH/PIPELINE/NN-PASS.hlo` is written, only where a pass changed something; "" = TESSERA_DUMP_DIR, or
   /// nowhere. An equal program dumps over itself, another one has a folder of its own.
   std::string dump_directory{};
 };
