@@ -77,19 +77,21 @@ void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec, s
     require(!variable.has_optimizer_state || variable.node->sharding == std::optional(sharding),
             "{} already has optimizer state; mark shardings before making the optimizer",
             [&] { return what_is(tensor); });
+    require(
+        is_recorded(*variable.node) || sharding == sharding.closed(),
+        "{} is stored: spec {} must say how every dim lies, and may leave none open", [&] { return what_is(tensor); },
+        spec);
   });
   if (is_recorded(*variable.node)) {
     variable.node = constrained(tensor, sharding, where, false).impl().node;
     return;
   }
-  require(sharding == sharding.closed(), "{} is stored: spec {} must say how every dim lies, and may leave none open",
-          what_is(tensor), spec.str());
   set_storage(*variable.node, sharding);
 }
 
 Tensor with_sharding_constraint(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,
                                 std::source_location where) {
-  return constrained(tensor, checked_sharding(tensor, mesh, spec), where, false);
+  return constrained(tensor, checked_sharding(tensor, mesh, spec, where), where, false);
 }
 
 Tensor mark_sharding_with_gradients(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,

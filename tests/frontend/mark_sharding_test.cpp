@@ -85,15 +85,15 @@ TEST(MarkSharding, AnIntermediateValueKeepsItsMark) {
 TEST(MarkSharding, AnOpenDimIsForComputedTensorsOnly) {
   const FreshRank rank;
   plan_for_devices(6);
-  EXPECT_EQ(message_of([] {
-              mark_sharding(matrix(), kMesh, {kUnconstrained, "model"});
-            }),
-            "f32[4,6] is stored: spec {?,model} must say how every dim lies, and may leave none open");
+  const std::string text = message_of([] { mark_sharding(matrix(), kMesh, {kUnconstrained, "model"}); });
+  EXPECT_NE(text.find("f32[4,6] is stored: spec {?,model} must say how every dim lies, and may leave none open"),
+            std::string::npos)
+      << text;
   const Tensor x = matrix();
   mark_sharding(x, kMesh, {"data", {}});
   const Tensor y = with_sharding_constraint(x * 2.0, kMesh, {kUnconstrained, "model"});
-  const auto text = print_program(plan_step().partitioned.program);
-  EXPECT_NE(text.find("f32[2,2]"), std::string::npos) << text;
+  const auto program = print_program(plan_step().partitioned.program);
+  EXPECT_NE(program.find("f32[2,2]"), std::string::npos) << program;
 }
 
 TEST(MarkSharding, WithGradientsTheGradientOfAProductIsBoundToo) {
