@@ -136,8 +136,7 @@ void meet_at_end(MpiFabric& fabric, int size) {
   const std::string message = error ? message_of(error) : "terminated";
   if (fabric != nullptr)
     end_job(*fabric, static_cast<int>(fabric->locations().nodes.size()), message, error && only_follows(error));
-  std::fprintf(stderr, "%s\n", message.c_str());
-  std::_Exit(1);
+  std::_Exit(fail_before_world(message, 1));
 }
 
 std::string host_name() {
@@ -209,6 +208,7 @@ Communicator make_world(int& argc, char**& argv) {
   int size = 1;
   const bool with_mpi = collectives::has_launcher();
   if (with_mpi) {
+    std::set_terminate(on_terminate);
     collectives::start_mpi(&argc, &argv);
     collectives::check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
     collectives::check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
@@ -230,7 +230,6 @@ Communicator make_world(int& argc, char**& argv) {
   std::iota(all.begin(), all.end(), 0);
   state->group = state->fabric->make_group(all, "world", 0);
   fabric_of_process = state->fabric.get();
-  std::set_terminate(on_terminate);
   return Communicator(std::move(state));
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "debug_report.h"
@@ -109,7 +110,13 @@ int launch(int argc, char** argv, const std::function<int(int, char**)>& body) {
     std::fprintf(stderr, "error: %s\n", message_for_user(error).c_str());
     return 1;
   }
-  Communicator communicator = make_world(argc, argv);
+  std::optional<Communicator> joined;
+  try {
+    joined.emplace(make_world(argc, argv));
+  } catch (const std::exception& error) {
+    return fail_before_world(message_for_user(error), 1);
+  }
+  Communicator& communicator = *joined;
   int result = 0;
   const int failed = guard_main(communicator, [&] {
     join_communicator(communicator);

@@ -116,6 +116,15 @@ def files():
     expect([*base(), "--output_dir", FOLDER / "text.txt"], "cannot make the folder text.txt: Not a directory")
 
 
+def environment():
+    for name, value, error in [
+            ("TESSERA_NUM_THREADS", "x", "TESSERA_NUM_THREADS=x: must be an integer (compute threads of a rank)"),
+            ("PJRT_DEVICE", "TPU", "PJRT_DEVICE=TPU: unknown backend; known: CPU")]:
+        os.environ[name] = value
+        expect(base(), error)
+        del os.environ[name]
+
+
 def meshes():
     hint = "\n  mpirun -np N and --virtual_ranks N make N ranks; --dry_run plans for any mesh without them"
     expect([*base(), "--mesh", "data=2,model=2"],
@@ -133,7 +142,8 @@ def mpi(ranks, *arguments, environment=None, parts=None):
     for place, (count, folder) in enumerate(parts or [(ranks, FOLDER)]):
         command += [":"] * (place > 0) + ["-n", str(count), "-wdir", str(folder), RUN_CLM, *map(str, arguments)]
     begin = time.time()
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, errors="replace")
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, errors="replace",
+                            env={**os.environ, **(environment or {})})
     return result, time.time() - begin
 
 
@@ -154,6 +164,10 @@ def ranks():
     once(result, 'ranks: --mesh: mesh "data=2" has 2 devices; its axes must multiply to 3', "wrong mesh under mpirun")
     result, _ = mpi(2, *base()[:2], "--train_file", "absent.txt")
     once(result, "rank 0 of 2: none of 2 ranks can read absent.txt: No such file or directory", "file missing everywhere")
+
+    result, _ = mpi(3, *base(), environment={"TESSERA_NODE": "a,b"})
+    once(result, "TESSERA_NODE lists 2 nodes for 3 ranks; give one for each rank", "too few nodes")
+    check("terminate called" not in result.stderr, "too few nodes: " + result.stderr)
 
     # The same relative path, but rank 2 runs in a folder that lacks it.
     other = FOLDER / "elsewhere"
@@ -219,7 +233,7 @@ def killed():
 def main():
     words = ["mesh", "shard", "axis", "rank", "device", "partial", "group", "unit"]
     write("text.txt", " ".join(words[(i * i + i // 3) % 8] for i in range(900)))
-    for part in (flags, configurations, files, meshes, ranks, killed):
+    for part in (flags, configurations, files, environment, meshes, ranks, killed):
         part()
     sys.exit(f"run_clm_errors_test: {len(FAILURES)} failed" if FAILURES else 0)
 
