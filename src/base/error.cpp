@@ -39,7 +39,8 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
   for (const auto& candidate : known) {
-    const auto [shorter, longer] = std::minmax({name.size(), candidate.size()});
+    const std::size_t longer = std::max(name.size(), candidate.size());
+    const std::size_t shorter = std::min(name.size(), candidate.size());
     if (longer - shorter >= best_distance) continue;
     const std::size_t distance = edit_distance(name, candidate);
     if (distance >= best_distance) continue;

@@ -103,10 +103,13 @@ std::vector<std::vector<Literal>> source_shards(const Source& source, const Shar
   for (std::int64_t device = 0; device < from.mesh.device_count(); ++device) {
     const auto c = from.mesh.coordinate(from.mesh.position_of(device), from.partial);
     const bool absent = from.kind == Sharding::Kind::kMaximal && device != from.device;
-    Literal shard = take_shard(at(source.addends, c), from.without_partial(), device, 0xFF);
+    const Literal& addend = at(source.addends, c);
+    // What nobody may read: NaN, -1, and of the two values that a bool can have, true.
+    const std::uint8_t junk = addend.type().dtype() == DType::kPred ? 0x01 : 0xFF;
+    Literal shard = take_shard(addend, from.without_partial(), device, junk);
     if (absent) {
       const auto bytes = shard.mutable_bytes();
-      std::fill(bytes.begin(), bytes.end(), std::byte{0xFF});
+      std::fill(bytes.begin(), bytes.end(), std::byte{junk});
     }
     out.push_back({shard});
   }
