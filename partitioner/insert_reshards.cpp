@@ -25,11 +25,15 @@ const Sharding& sharding_of(Value leaf) { return leaf.instruction().sharding->fr
 // What a reshard is made for.
 enum class ReshardCause : std::uint8_t { kUse, kResult };
 
+bool is_partial_value(const Instruction& instruction) {
+  return instruction.sharding && instruction.sharding->front().is_partial();
+}
+
 // Who chose the sharding of a value, in words.
 std::string provenance(const Instruction& instruction) {
   if (const auto* why = instruction.frontend_attribute(kWhyAttribute)) return *why;
   if (const auto* reason = instruction.frontend_attribute(kReasonAttribute)) return *reason;
-  return "annotated";
+  return is_partial_value(instruction) ? "as computed" : "annotated";
 }
 
 // The annotation that would spare a reshard of `source` to `target`.

@@ -50,18 +50,21 @@ PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& op
       if (!overlaps_any(out.axes, axis)) out.axes.push_back(axis);
   }
   std::sort(out.axes.begin(), out.axes.end());
-  if (!joint) {
-    // Linear in each operand alone: one partial operand only.
-    if (partial.size() > 1) return {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
-    at(out.operand_is_partial, partial.front()) = true;
-    return out;
-  }
-  // Making a tiled operand partial would gather it: over its axes the others are reduced first.
-  std::erase_if(out.axes, [&](const AxisRef& axis) {
+  // Making an operand partial that is tiled over an axis, or computing with it whole there, would gather it: over such axes the
+  // others are reduced first.
+  const auto tiled = [&](const AxisRef& axis) {
     return std::any_of(operands.begin(), operands.end(), [&](const Sharding& operand) {
       return overlaps_any(operand.without_partial().used_axes(), axis);
     });
-  });
+  };
+  if (!joint) {
+    // Linear in each operand alone: one partial operand only.
+    if (partial.size() > 1 || std::any_of(out.axes.begin(), out.axes.end(), tiled))
+      return {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
+    at(out.operand_is_partial, partial.front()) = true;
+    return out;
+  }
+  std::erase_if(out.axes, tiled);
   const auto still_partial = std::count_if(partial.begin(), partial.end(), [&](int i) {
     return std::any_of(out.axes.begin(), out.axes.end(),
                        [&](const AxisRef& axis) { return overlaps_any(at(operands, i).partial, axis); });

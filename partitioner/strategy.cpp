@@ -87,7 +87,14 @@ double work_seconds(const StrategyRequest& request, const Strategy& strategy, co
   return flops / parallel / cost.flops_per_second + bytes / cost.memory_bytes_per_second;
 }
 
-double seconds_of(const StrategyRequest& request, const Strategy& strategy, const CostModel& cost) {
+// Of equal strategies the one that leaves operands where they are: what a result becomes may not be wanted there in the end.
+struct StrategyCost {
+  double seconds = 0;
+  double operands_moved = 0;
+  auto operator<=>(const StrategyCost&) const = default;
+};
+
+StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, const CostModel& cost) {
   double moved = 0;  // bytes, or seconds where links differ
   const auto types = operand_leaves(request.view);
   for (int i = 0; i < isize(request.operands); ++i) {
@@ -97,6 +104,7 @@ double seconds_of(const StrategyRequest& request, const Strategy& strategy, cons
     if (!actual.is_partial()) actual.reduction = Reduction::kSum;
     moved += reshard_cost(at(types, i), actual, needed, cost.topology);
   }
+  const double operands_moved = moved;
   const auto results = request.view.result.leaves();
   for (int i = 0; i < isize(request.wishes); ++i) {
     if (!at(results, i).is_array()) continue;
@@ -108,7 +116,7 @@ double seconds_of(const StrategyRequest& request, const Strategy& strategy, cons
     moved += more;
   }
   const double seconds = cost.topology.is_uniform() ? moved / cost.topology.other().bytes_per_second : moved;
-  return seconds + work_seconds(request, strategy, cost);
+  return {seconds + work_seconds(request, strategy, cost), operands_moved};
 }
 
 }  // namespace
@@ -140,12 +148,12 @@ Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) 
   if (candidates.empty()) return Strategy(request.map.factors.size());
   if (candidates.size() == 1) return candidates.front();
   std::size_t best = 0;
-  double best_seconds = seconds_of(request, candidates[0], cost);
+  StrategyCost least = cost_of(request, candidates[0], cost);
   for (std::size_t i = 1; i < candidates.size(); ++i) {
-    const double seconds = seconds_of(request, candidates[i], cost);
-    if (seconds < best_seconds || (seconds == best_seconds && candidates[i] < candidates[best])) {
+    const StrategyCost here = cost_of(request, candidates[i], cost);
+    if (here < least || (here == least && candidates[i] < candidates[best])) {
       best = i;
-      best_seconds = seconds;
+      least = here;
     }
   }
   return candidates[best];

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <cstdlib>
 
 #include "tessera/base/error.h"
@@ -40,10 +42,11 @@ TEST(Options, NameWhatIsWrong) {
 
 TEST(Options, UnknownVariablesOfTheEnvironmentAreFound) {
   ::setenv("TESSERA_DUMPDIR", "x", 1);
-  const auto lines = unknown_variables();
+  const auto lines = unknown_variables();  // of whoever runs the tests too
   ::unsetenv("TESSERA_DUMPDIR");
-  ASSERT_EQ(lines.size(), 1U);
-  EXPECT_EQ(lines[0], "unknown environment variable TESSERA_DUMPDIR; did you mean \"TESSERA_DUMP_DIR\"?");
+  EXPECT_EQ(std::count(lines.begin(), lines.end(),
+                       "unknown environment variable TESSERA_DUMPDIR; did you mean \"TESSERA_DUMP_DIR\"?"),
+            1);
 }
 
 TEST(Options, EveryRowHasAMeaning) {
