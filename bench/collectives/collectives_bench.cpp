@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives beside Open MPI's own, interleaved in one process:
 //
-//   mpirun -np 4 build/release/bin/collectives_bench [--smoke] [--json FILE] [--max_bytes N]
+//   mpirun -np 4 build/release/bin/collectives_bench [--benchmark_filter=reduce_scatter --benchmark_out=FILE]
 //
-// Sizes are those of the whole tensor (the result of an all-gather, the operand of a reduce-scatter). The JSON is laid out like
-// Google Benchmark's, so that its tools read it.
+// Sizes are those of the whole tensor (the result of an all-gather, the operand of a reduce-scatter). The time of a row is the slowest
+// rank's; `open_mpi_us` and `ratio` (Open MPI's time / ours) are medians over the same rounds.
+#include <benchmark/benchmark.h>
 #include <fmt/core.h>
 #include <mpi.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tessera/base/error.h"
@@ -23,30 +24,6 @@ namespace {
 
 using namespace tessera;
 using Clock = std::chrono::steady_clock;
-
-struct Arguments {
-  bool smoke = false;
-  std::string json;
-  std::size_t max_bytes = std::size_t{64} << 20;
-};
-
-Arguments parse(int argc, char** argv) {
-  Arguments out;
-  for (int i = 1; i < argc; ++i) {
-    const std::string name = argv[i];
-    require(name == "--smoke" || name == "--json" || name == "--max_bytes", "unknown flag {}{}", name,
-            suggest_name(name, {"--smoke", "--json", "--max_bytes"}));
-    if (name == "--smoke") {
-      out.smoke = true;
-      continue;
-    }
-    require(i + 1 < argc, "{} needs a value", name);
-    const std::string value = argv[++i];
-    if (name == "--json") out.json = value;
-    if (name == "--max_bytes") out.max_bytes = std::stoull(value);
-  }
-  return out;
-}
 
 struct Buffers {
   std::vector<float> whole;
@@ -117,71 +94,69 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-struct Row {
-  std::string name;
-  double seconds;
-  double bytes_per_second;
-};
-
-std::vector<Row> measure(ProcessGroup& group, const Contender& contender, std::size_t bytes, bool smoke) {
+// Every rank runs the same rounds: their number is fixed beforehand.
+void measure(benchmark::State& state, ProcessGroup& group, const Contender& contender, std::size_t bytes, int runs) {
   const auto n = static_cast<std::size_t>(group.size());
   const std::size_t part = std::max<std::size_t>(1, bytes / sizeof(float) / n);
   Buffers buffers{std::vector<float>(part * n, 1.0F), std::vector<float>(part, 1.0F), std::vector<float>(part * n)};
-  const int rounds = smoke ? 1 : 9;
-  const int runs = smoke ? 2 : static_cast<int>(std::clamp<std::size_t>((std::size_t{32} << 20) / (bytes + 1), 3, 500));
   std::vector<double> ours;
   std::vector<double> mpi;
   contender.ours(group, buffers);
   contender.mpi(buffers);
-  for (int round = 0; round < rounds; ++round) {
+  for (auto _ : state) {
     ours.push_back(time_runs(runs, [&] { contender.ours(group, buffers); }));
     mpi.push_back(time_runs(runs, [&] { contender.mpi(buffers); }));
+    state.SetIterationTime(ours.back());
   }
-  const bool moves = std::strcmp(contender.name, "barrier") != 0;
-  const double received = moves ? static_cast<double>(part * (n - 1) * sizeof(float)) : 0;
-  const auto row = [&](const char* who, double seconds) {
-    return Row{fmt::format("{}/{}/{}", contender.name, moves ? bytes : 0, who), seconds, received / seconds};
-  };
-  return {row("tessera", median(ours)), row("open_mpi", median(mpi))};
+  state.counters["open_mpi_us"] = median(mpi) * 1e6;
+  state.counters["ratio"] = median(mpi) / median(ours);
+  state.SetBytesProcessed(state.iterations() *
+                          static_cast<std::int64_t>(bytes > 0 ? part * (n - 1) * sizeof(float) : 0));
 }
 
-void write_json(const std::string& path, int ranks, const std::vector<Row>& rows) {
-  std::FILE* file = std::fopen(path.c_str(), "w");
-  require(file != nullptr, "cannot write {}", path);
-  std::string text = fmt::format("{{\"context\": {{\"ranks\": {}}}, \"benchmarks\": [", ranks);
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    text += fmt::format(
-        "{}\n  {{\"name\": \"{}\", \"run_type\": \"iteration\", \"real_time\": {:.3f}, \"time_unit\": \"us\", "
-        "\"bytes_per_second\": {:.0f}}}",
-        i == 0 ? "" : ",", rows[i].name, rows[i].seconds * 1e6, rows[i].bytes_per_second);
-  text += "\n]}\n";
-  std::fputs(text.c_str(), file);
-  std::fclose(file);
-}
-
-void run(Communicator& world, const Arguments& arguments) {
-  require(world.uses_mpi(), "start this under mpirun");
-  std::vector<Row> rows;
-  if (world.rank() == 0)
-    std::printf("%-16s %12s %12s %12s %8s\n", "collective", "bytes", "tessera us", "Open MPI us", "ratio");
+void register_rows(ProcessGroup& group) {
   for (const auto& contender : contenders()) {
-    for (const std::size_t bytes :
-         {std::size_t{1} << 10, std::size_t{64} << 10, std::size_t{4} << 20, std::size_t{64} << 20}) {
-      if (bytes > arguments.max_bytes || (arguments.smoke && bytes > (1 << 16))) continue;
-      const auto pair = measure(world.group(), contender, bytes, arguments.smoke);
-      rows.insert(rows.end(), pair.begin(), pair.end());
-      if (world.rank() == 0)
-        std::printf("%-16s %12zu %12.2f %12.2f %8.2f\n", contender.name, bytes, pair[0].seconds * 1e6,
-                    pair[1].seconds * 1e6, pair[1].seconds / pair[0].seconds);
-      if (std::strcmp(contender.name, "barrier") == 0) break;
+    const bool moves = std::string_view(contender.name) != "barrier";
+    for (const std::size_t kib : {1, 64, 4096, 65536}) {
+      const std::size_t bytes = moves ? kib << 10 : 0;
+      const auto runs = static_cast<int>(std::clamp<std::size_t>((std::size_t{32} << 20) / (bytes + 1), 3, 500));
+      benchmark::RegisterBenchmark(
+          fmt::format("{}/{}", contender.name, bytes).c_str(),
+          [&group, contender, bytes, runs](benchmark::State& state) { measure(state, group, contender, bytes, runs); })
+          ->UseManualTime()
+          ->Unit(benchmark::kMicrosecond)
+          ->Iterations(9);
+      if (!moves) break;
     }
   }
-  if (world.rank() == 0 && !arguments.json.empty()) write_json(arguments.json, world.size(), rows);
+}
+
+// Ranks other than the first print and write nothing.
+struct Silent : benchmark::BenchmarkReporter {
+  bool ReportContext(const Context&) override { return true; }
+  void ReportRuns(const std::vector<Run>&) override {}
+};
+
+void run(Communicator& world, int argc, char** argv) {
+  require(world.uses_mpi(), "start this under mpirun");
+  const bool first = world.rank() == 0;
+  std::vector<char*> arguments;
+  for (int i = 0; i < argc; ++i)
+    if (first || !std::string_view(argv[i]).starts_with("--benchmark_out")) arguments.push_back(argv[i]);
+  int count = static_cast<int>(arguments.size());
+  benchmark::Initialize(&count, arguments.data());
+  require(count == 1, "unknown flag {}", arguments.back());
+  register_rows(world.group());
+  Silent silent;
+  if (first)
+    benchmark::RunSpecifiedBenchmarks();
+  else
+    benchmark::RunSpecifiedBenchmarks(&silent);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  auto world = make_world(argc, argv);
-  return guard_main(world, [&] { run(world, parse(argc, argv)); });
+  auto world = tessera::make_world(argc, argv);
+  return tessera::guard_main(world, [&] { run(world, argc, argv); });
 }

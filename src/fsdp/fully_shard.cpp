@@ -6,6 +6,7 @@
 #include "tessera/base/text.h"
 #include "tessera/frontend/mark_sharding.h"
 #include "tessera/frontend/runtime.h"
+#include "tessera/frontend/trace.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/sharding/placement.h"
 
@@ -117,6 +118,19 @@ std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options
     unit.bytes_per_device += (sharding ? shard_type(type, *sharding) : type).byte_size();
   }
   return units;
+}
+
+void share_out_input(const Tensor& input, const FsdpOptions& options) {
+  const Node& node = *input.impl().node;
+  if (input.ndim() == 0 || !node.has_data() || node.sharding || input.impl().has_optimizer_state) return;
+  const Axis axis = sharding_axis(options);
+  if (axis.mesh.device_count() != device_count()) return;
+  std::vector<PartitionSpec::Entry> entries(static_cast<std::size_t>(input.ndim()));
+  for (int a = 0; a < isize(axis.mesh.axes()); ++a) {
+    const std::string& name = at(axis.mesh.axes(), a).name;
+    if (name == "data" || name == "fsdp" || a == axis.index) entries.front().axes.push_back(name);
+  }
+  mark_sharding(input, axis.mesh, PartitionSpec(std::move(entries)));
 }
 
 }  // namespace tessera

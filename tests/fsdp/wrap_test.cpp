@@ -122,6 +122,21 @@ TEST(FullyShard, ParametersAreShardedOnDim0MinorToTensorParallelAxes) {
   EXPECT_EQ(model.block(0).unit(), "transformer.h.0");
 }
 
+TEST(FullyShard, ABatchGivenWholeIsSharedOutByRows) {
+  const FreshRank rank;
+  plan_for_devices(12);
+  const Mesh mesh({{"data", 2}, {"fsdp", 3}, {"model", 2}});
+  nn::Linear linear(4, 5);
+  FullyShardedDataParallel wrapped(linear, {.mesh = mesh});
+  const Tensor whole = Tensor::from<float>({7, 4}, std::vector<float>(28, 1));
+  const Tensor marked = Tensor::from<float>({7, 4}, std::vector<float>(28, 1));
+  mark_sharding(marked, mesh, {"data", "model"});
+  wrapped(whole);
+  wrapped(marked);
+  EXPECT_EQ(whole.sharding()->str(), "{data+fsdp,-}");
+  EXPECT_EQ(marked.sharding()->str(), "{data,model}");
+}
+
 TEST(FullyShard, ATiedParameterInTwoUnitsIsAnErrorThatNamesBothPaths) {
   const FreshRank rank;
   plan_for_devices(2);

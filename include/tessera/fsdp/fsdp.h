@@ -4,11 +4,15 @@
 //
 //   FullyShardedDataParallel wrapped(model, {.mesh = mesh, .auto_wrap_policy = transformer_auto_wrap_policy({"GPT2Block"})});
 //   Tensor loss = wrapped(tokens, labels);
+//
+// Inputs are shared out too: a batch given whole (Tensor::from) is cut by rows over the mesh's data and fsdp axes. One that says how it
+// lies (mark_sharding, Tensor::from_local_shards) is taken so.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -49,13 +53,20 @@ std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options
 /// A table of the units, sizes and totals.
 std::string unit_report(const std::vector<FsdpUnit>& units);
 
+/// Marks an input that holds data and says nothing of how it lies: rows over `data` and `fsdp` (and the axis of the options).
+void share_out_input(const Tensor& input, const FsdpOptions& options);
+
 template <class M>
 class FullyShardedDataParallel {
  public:
   explicit FullyShardedDataParallel(M& module, const FsdpOptions& options = {})
-      : module_(module), units_(fully_shard(module, options)) {}
+      : module_(module), options_(options), units_(fully_shard(module, options)) {}
   template <class... Args>
   auto operator()(Args&&... args) {
+    const auto input = [this]<class T>(const T& arg) {
+      if constexpr (std::is_same_v<T, Tensor>) share_out_input(arg, options_);
+    };
+    (input(args), ...);
     return module_(std::forward<Args>(args)...);
   }
   [[nodiscard]] M& module() { return module_; }
@@ -65,6 +76,7 @@ class FullyShardedDataParallel {
 
  private:
   M& module_;
+  FsdpOptions options_;
   std::vector<FsdpUnit> units_;
 };
 
