@@ -118,6 +118,16 @@ double epsilon_of(DType dtype) {
   }
 }
 
+// That of the narrowest type any value of the program has: results are no better for being widened at the end.
+double epsilon_of(const Program& program) {
+  double most = 0;
+  for (const auto& computation : program.computations)
+    for (const auto& instruction : computation->instructions)
+      for (const auto& leaf : instruction.type.leaves())
+        if (leaf.is_array() && is_float(leaf.dtype())) most = std::max(most, epsilon_of(leaf.dtype()));
+  return most;
+}
+
 // The largest finite magnitude of the array: what sums within it may have gone through.
 double magnitude_of(const Literal& array) {
   double most = 0;
@@ -129,12 +139,12 @@ double magnitude_of(const Literal& array) {
 }
 
 // How far the difference is within its bound; above 1 is a failure.
-double share_of_bound(double expected, double actual, double magnitude, DType dtype) {
+double share_of_bound(double expected, double actual, double magnitude, double epsilon) {
   if (std::isnan(expected) || std::isnan(actual)) return std::isnan(expected) == std::isnan(actual) ? 0 : 2;
   if (expected == actual) return 0;
   if (std::isinf(expected) || std::isinf(actual)) return 2;
   // Sums in another order: a few hundred roundings at the size of the largest value met.
-  const double bound = epsilon_of(dtype) * 256 * (std::fabs(expected) + magnitude + 0x1p-20);
+  const double bound = epsilon * 256 * (std::fabs(expected) + magnitude + 0x1p-20);
   return std::fabs(expected - actual) / bound;
 }
 
@@ -147,7 +157,8 @@ std::string index_text(const Dims& dims, std::int64_t i) {
   return "[" + join(index, ",") + "]";
 }
 
-void compare(const Literal& expected, const Literal& actual, const std::string& what, CheckReport& report) {
+void compare(const Literal& expected, const Literal& actual, const std::string& what, double epsilon,
+             CheckReport& report) {
   const Type& type = expected.type();
   const double magnitude = is_float(type.dtype()) ? magnitude_of(expected) : 0;
   int shown = 0;
@@ -157,7 +168,7 @@ void compare(const Literal& expected, const Literal& actual, const std::string& 
     const double b = element_as_double(actual, i);
     double share = 0;
     if (is_float(type.dtype()))
-      share = share_of_bound(a, b, magnitude, type.dtype());
+      share = share_of_bound(a, b, magnitude, epsilon);
     else if (element_as_int(expected, i) != element_as_int(actual, i))
       share = 2;
     report.worst = std::max(report.worst, share);
@@ -247,15 +258,15 @@ std::vector<Literal> run_poisoned(const Program& program, const std::vector<std:
 }
 
 void compare_leaf(const Literal& want, const Sharding& sharding, const std::vector<Literal>& pieces,
-                  const std::string& what, CheckReport& report) {
-  compare(want, assemble(want.type(), sharding, pieces), what, report);
+                  const std::string& what, double epsilon, CheckReport& report) {
+  compare(want, assemble(want.type(), sharding, pieces), what, epsilon, report);
   if (!is_even(want.type(), sharding)) return;
   // Replicas must agree with the value, not only the first of them.
   const bool has_owner = sharding.kind == Sharding::Kind::kMaximal;  // the value is undefined on all others
   for (int device = 0; device < isize(pieces); ++device)
     if (!has_owner || device == sharding.device)
       compare(take_shard(want, sharding, device), at(pieces, device), fmt::format("{} on device {}", what, device),
-              report);
+              epsilon, report);
 }
 
 }  // namespace
@@ -269,13 +280,15 @@ CheckReport check_partition(const Program& program, const CheckOptions& options)
   const auto results =
       options.run ? options.run(parts.program, shards) : run_poisoned(parts.program, shards, options, report);
 
+  const double epsilon = epsilon_of(program);
   const auto expected_leaves = inputs.expected.leaves();
   const auto& shardings = *global[global.root].sharding;
   for (int leaf = 0; leaf < isize(expected_leaves); ++leaf) {
     if (!at(expected_leaves, leaf).type().is_array()) continue;
     std::vector<Literal> pieces;
     for (const auto& result : results) pieces.push_back(at(result.leaves(), leaf));
-    compare_leaf(at(expected_leaves, leaf), at(shardings, leaf), pieces, fmt::format("result {}", leaf), report);
+    compare_leaf(at(expected_leaves, leaf), at(shardings, leaf), pieces, fmt::format("result {}", leaf), epsilon,
+                 report);
   }
   report.passed = report.failures.empty();
   return report;

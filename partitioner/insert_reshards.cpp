@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <map>
 
-#include "aliases.h"
 #include "factor_sharding.h"
 #include "leaves.h"
 #include "partial.h"
 #include "propagate.h"
+#include "root_targets.h"
 #include "strategy.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/control_flow.h"
@@ -50,12 +50,13 @@ std::string remedy(const Instruction& source, const Sharding& from, const Shardi
 
 class Inserter {
  public:
-  Inserter(const Program& program, ComputationId id, const std::vector<ComputationId>& new_ids, ProgramBuilder& out,
-           const CostModel& cost)
+  Inserter(const Program& program, ComputationId id, const std::vector<ComputationId>& new_ids,
+           const RootTargets& targets, ProgramBuilder& out, const CostModel& cost)
       : program_(program),
         cost_(cost),
         old_(program[id]),
         new_ids_(new_ids),
+        targets_(targets),
         builder_(out.computation(old_.name)),
         users_(old_.users()),
         mesh_(program.meshes.empty() ? Mesh() : program.meshes.front()) {}
@@ -169,7 +170,14 @@ class Inserter {
                                    fmt::format("operand {} of {} %{}", i, instruction.op->name, instruction.name));
       operands.push_back(put_together(builder_, old_[at(instruction.operands, i)].type, leaves));
     }
-    return take_apart(append(instruction, operands, make_shardings(closed(*instruction.sharding))));
+    // As the called computation leaves them; another caller may have decided that.
+    const Shardings results = is_while ? closed(*instruction.sharding) : *at(targets_, instruction.called.back());
+    LeafValues leaves = take_apart(append(instruction, operands, make_shardings(results)));
+    const Shardings wished = closed(*instruction.sharding);
+    for (int leaf = 0; leaf < isize(leaves); ++leaf)
+      at(leaves, leaf) = reshard(at(leaves, leaf), at(wished, leaf),
+                                 fmt::format("result {} of {} %{}", leaf, instruction.op->name, instruction.name));
+    return leaves;
   }
 
   LeafValues plain(Id id) {
@@ -301,6 +309,7 @@ class Inserter {
   const CostModel& cost_;
   const Computation& old_;
   const std::vector<ComputationId>& new_ids_;
+  const RootTargets& targets_;
   Builder builder_;
   std::vector<std::vector<Id>> users_;
   Mesh mesh_;
@@ -309,57 +318,12 @@ class Inserter {
   const OpDef* copy_op_ = &op_table().get("copy");
 };
 
-// What the root of each partitioned computation must be: the loop state, the annotation of the op that calls it.
-std::vector<std::optional<Shardings>> root_targets(const Program& program, const std::vector<bool>& used) {
-  std::vector<std::optional<Shardings>> out(program.computations.size());
-  for (ComputationId c = 0; c < isize(program.computations); ++c) {
-    if (!at(used, c)) continue;
-    for (const auto& instruction : program[c].instructions) {
-      const auto role = instruction.op->role;
-      if (role == Role::kWhile) {
-        at(out, instruction.called[0]) =
-            Shardings{Sharding::replicated(program.meshes.empty() ? Mesh() : program.meshes.front(), 0)};
-        at(out, instruction.called[1]) = *instruction.sharding;
-      } else if (role == Role::kCall || role == Role::kConditional) {
-        for (const ComputationId callee : instruction.called) at(out, callee) = *instruction.sharding;
-      }
-    }
-  }
-  for (auto& target : out)
-    if (target)
-      for (auto& leaf : *target) leaf = leaf.closed().without_partial();
-  return out;
-}
-
-// Entry results: what the program says of them; else as the parameter whose memory they take, or whole unless propagation may
-// choose.
-Shardings entry_results(const Program& program) {
-  const auto& entry = program.entry_computation();
-  const auto& root = entry[entry.root];
-  Shardings out;
-  const auto leaves = root.type.leaves();
-  for (int i = 0; i < isize(leaves); ++i) {
-    const auto& sharding = at(*root.sharding, i);
-    const bool open =
-        std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const DimSharding& d) { return d.open; });
-    const auto& allowed = program.propagate_to_output;
-    const bool free = allowed.size() == 1 ? allowed[0] : (i < isize(allowed) && allowed[static_cast<std::size_t>(i)]);
-    const int ndim = at(leaves, i).is_array() ? at(leaves, i).ndim() : 0;
-    const Mesh mesh = program.meshes.empty() ? Mesh() : program.meshes.front();
-    const Sharding* donor = sharding_of_donor(program, i);
-    const Sharding unsaid = donor != nullptr ? *donor : Sharding::replicated(mesh, ndim);
-    out.push_back((open && !free ? unsaid : sharding).closed().without_partial());
-  }
-  return out;
-}
-
 }  // namespace
 
 Program insert_reshards(const Program& program, const Topology& topology) {
   const CostModel cost{.topology = topology};
   const auto used = partitioned_computations(program);
-  auto targets = root_targets(program, used);
-  at(targets, program.entry) = entry_results(program);
+  const RootTargets targets = root_targets(program, used);
   ProgramBuilder out(header_of(program));
   std::vector<ComputationId> new_ids(program.computations.size(), -1);
   for (ComputationId c = 0; c < isize(program.computations); ++c) {
@@ -371,7 +335,7 @@ Program insert_reshards(const Program& program, const Topology& topology) {
       continue;
     }
     const auto& target = at(targets, c);
-    Computation done = Inserter(program, c, new_ids, out, cost).run(target ? &*target : nullptr);
+    Computation done = Inserter(program, c, new_ids, targets, out, cost).run(target ? &*target : nullptr);
     at(new_ids, c) = out.add(std::make_shared<const Computation>(std::move(done)));
   }
   return out.finish(at(new_ids, program.entry));

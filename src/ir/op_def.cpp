@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tessera/base/text.h"
+
 namespace tessera {
 
 OpView view_of(const Program& program, const Computation& computation, const Instruction& instruction) {
@@ -73,7 +75,7 @@ std::string FactorMap::str() const {
   return text;
 }
 
-OpTable::OpTable(std::vector<const OpDef*> rows) : rows_(std::move(rows)) {
+OpTable::OpTable(std::vector<const OpDef*> rows, std::string_view missing) : rows_(std::move(rows)), missing_(missing) {
   for (const OpDef* row : rows_) by_name_.emplace_back(row->name, row);
   std::sort(by_name_.begin(), by_name_.end());
   const auto twice = std::adjacent_find(by_name_.begin(), by_name_.end(),
@@ -90,6 +92,9 @@ const OpDef* OpTable::find(std::string_view name) const {
 const OpDef& OpTable::get(std::string_view name) const {
   const OpDef* row = find(name);
   if (row != nullptr) return *row;
+  const auto missing = split(missing_, ' ');
+  require(std::find(missing.begin(), missing.end(), name) == missing.end(),
+          "op \"{}\" is HLO's, but not supported here yet; a dump from before optimization has fewer such ops", name);
   std::vector<std::string> known;
   for (const auto& item : by_name_) known.emplace_back(item.first);
   fail("unknown op \"{}\"{}", name, suggest_name(name, known));

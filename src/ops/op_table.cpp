@@ -25,7 +25,14 @@ const OpTable& op_table() {
        // Control flow, custom calls.
        &kCall, &kWhile, &kConditional, &kCustomCall,
        // Collectives.
-       &kAllGather, &kReduceScatter, &kAllReduce, &kAllToAll, &kCollectivePermute, &kCollectiveBroadcast});
+       &kAllGather, &kReduceScatter, &kAllReduce, &kAllToAll, &kCollectivePermute, &kCollectiveBroadcast},
+      // What HLO has besides.
+      "acos acosh add-dependency all-gather-done all-gather-start all-reduce-done all-reduce-start asin asinh "
+      "async-done async-start async-update atanh batch-norm-grad batch-norm-inference batch-norm-training bitcast "
+      "cholesky collective-permute-done collective-permute-start complex convolution copy-done copy-start cosh domain "
+      "dynamic-reshape fft fusion get-dimension-size imag infeed map outfeed ragged-all-to-all ragged-dot real recv "
+      "recv-done reduce-precision reduce-window rng rng-get-and-update-state scaled-dot select-and-scatter send "
+      "send-done set-dimension-size sinh stochastic-convert topk triangular-solve");
   return table;
 }
 

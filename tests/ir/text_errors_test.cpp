@@ -181,6 +181,15 @@ TEST(ProgramTextErrors, AnUnknownOpUnlikeAllOthersDoesNotListThem) {
   EXPECT_TRUE(error.starts_with("in.hlo:3:12: unknown op \"frobnicate_twice\"; it is like none of the ")) << error;
 }
 
+TEST(ProgramTextErrors, OpsThatHloHasAndTheTableLacksAreSaidToBeMissing) {
+  for (const std::string op : {"convolution", "fusion", "reduce-window"}) {
+    const auto error = error_of_line("z = f32[4] " + op + "(x)");
+    EXPECT_EQ(error.substr(0, error.find('\n')),
+              "in.hlo:3:12: op \"" + op +
+                  "\" is HLO's, but not supported here yet; a dump from before optimization has fewer such ops");
+  }
+}
+
 TEST(ProgramTextErrors, BytesThatNoTerminalShouldSeeAreReplaced) {
   EXPECT_EQ(error_of("HloModule m\nENTRY e {\x1b[31m \xff\xc3\xa9"),
             "in.hlo:2:10: expected an instruction or \"}\", got the byte 0x1b\n"

@@ -186,16 +186,18 @@ bool has_side_effect(const Instruction& instruction, const std::vector<bool>& wi
 /// The table: rows in a fixed order, found by HLO name. Filled in src/ops/op_table.cpp.
 class OpTable {
  public:
-  explicit OpTable(std::vector<const OpDef*> rows);
+  /// `missing`: ops that HLO has and the table lacks, with blanks between; they deserve another error than a name nobody knows.
+  explicit OpTable(std::vector<const OpDef*> rows, std::string_view missing = {});
   /// Null when no row has this name.
   [[nodiscard]] const OpDef* find(std::string_view name) const;
-  /// Error with the nearest known name when no row has this one.
+  /// Error when no row has this name: with the nearest known one, or that it is HLO's but missing here.
   [[nodiscard]] const OpDef& get(std::string_view name) const;
   [[nodiscard]] const std::vector<const OpDef*>& rows() const { return rows_; }
 
  private:
   std::vector<const OpDef*> rows_;
   std::vector<std::pair<std::string_view, const OpDef*>> by_name_;  // sorted
+  std::string_view missing_;
 };
 
 }  // namespace tessera

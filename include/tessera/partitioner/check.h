@@ -37,7 +37,8 @@ struct CheckReport {
       stopped_loops;  // at the trip limit: "while %loop", and where: the global program, the partitioned one
 };
 
-/// Partitions and compares. Integers must be equal; floats within a bound from dtype and magnitudes; NaN where NaN is due.
+/// Partitions and compares. Integers must be equal; floats within a bound from the narrowest dtype in the program and
+/// magnitudes; NaN where NaN is due.
 CheckReport check_partition(const Program& program, const CheckOptions& options = {});
 
 /// Seeded arguments for a program's entry: floats around zero, indices also out of range.
