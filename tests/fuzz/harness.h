@@ -20,6 +20,8 @@ const std::vector<Reader>& readers();
 const Reader& reader(std::string_view name);
 
 bool check_hlo(std::string_view text);
+/// A small program computes partitioned what it computes whole. Its corpus is that of hlo.
+bool check_values(std::string_view text);
 bool check_sharding(std::string_view text);
 bool check_safetensors(std::string_view bytes);
 /// Configuration files: any JSON object, as GPT-2's configuration and as FSDP's.

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <stdexcept>
 
@@ -20,9 +23,9 @@ void demand(bool ok, const std::string& what) {
 
 const std::vector<Reader>& readers() {
   static const std::vector<Reader> all = {
-      {"hlo", check_hlo},    {"sharding", check_sharding}, {"safetensors", check_safetensors},
-      {"json", check_json},  {"bpe", check_bpe},           {"idx", check_idx},
-      {"flags", check_flags}};
+      {"hlo", check_hlo},     {"sharding", check_sharding}, {"safetensors", check_safetensors},
+      {"json", check_json},   {"bpe", check_bpe},           {"idx", check_idx},
+      {"flags", check_flags}, {"values", check_values}};
   return all;
 }
 
@@ -94,7 +97,22 @@ bool check_bpe(std::string_view text) {
   });
 }
 
+namespace {
+
+// Through a file that is only memory: what is gzipped is read from files alone.
+bool check_gzipped_idx(std::string_view bytes) {
+  const int descriptor = memfd_create("fuzz.idx.gz", MFD_CLOEXEC);
+  demand(descriptor >= 0 && write(descriptor, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()),
+         "no memory file");
+  const bool is_read = reads([&] { (void)data::read_idx(fmt::format("/proc/self/fd/{}", descriptor)); });
+  close(descriptor);
+  return is_read;
+}
+
+}  // namespace
+
 bool check_idx(std::string_view bytes) {
+  if (bytes.starts_with("\x1f\x8b")) return check_gzipped_idx(bytes);
   Literal array;
   if (!reads([&] { array = data::parse_idx(bytes, "fuzz.idx"); })) return false;
   const auto header = 4 + 4 * static_cast<std::size_t>(array.type().ndim());

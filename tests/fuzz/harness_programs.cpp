@@ -6,6 +6,7 @@
 #include "tessera/base/error.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
+#include "tessera/partitioner/check.h"
 #include "tessera/partitioner/partition.h"
 #include "tessera/sharding/hlo_sharding.h"
 
@@ -58,6 +59,22 @@ bool is_small(const Program& program) {
   return count <= kInstructions && program.num_partitions <= kDevices;
 }
 
+std::int64_t elements_of(const Program& program) {
+  std::int64_t count = 0;
+  for (const auto& computation : program.computations)
+    for (const auto& instruction : computation->instructions)
+      for (const auto& leaf : instruction.type.leaves()) count += leaf.is_array() ? leaf.element_count() : 0;
+  return count;
+}
+
+bool has_floats(const Program& program) {
+  for (const auto& computation : program.computations)
+    for (const auto& instruction : computation->instructions)
+      for (const auto& leaf : instruction.type.leaves())
+        if (leaf.is_array() && is_float(leaf.dtype())) return true;
+  return false;
+}
+
 void check_prints(const Program& program) {
   verify(program);
   const Program again = parse_program(print_program(program), op_table(), {.file_name = "printed.hlo"});
@@ -77,6 +94,18 @@ bool check_hlo(std::string_view text) {
   if (!reads([&] { parts = partition(program); })) return true;
   must("a partitioned program", [&] { check_prints(parts.program); });
   must("the statistics of a partitioned program", [&] { program_stats(parts.program); });
+  return true;
+}
+
+bool check_values(std::string_view text) {
+  Program program;
+  if (!reads([&] { program = parse_program(text, op_table(), {.file_name = "fuzz.hlo"}); })) return false;
+  if (!is_small(program) || elements_of(program) > 4000) return false;
+  CheckReport report;
+  if (!reads([&] { report = check_partition(program, {.seed = 1, .trip_limit = 6, .run = nullptr}); })) return false;
+  // Sums of another order, cancelled to nothing, differ by more than their bound; wrong values differ by more than that.
+  const double far_off = has_floats(program) ? 1e4 : 1;
+  demand(report.worst < far_off, report.failures.empty() ? "values differ" : report.failures.front());
   return true;
 }
 
