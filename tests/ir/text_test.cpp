@@ -4,8 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-
 #include "tessera/base/error.h"
 #include "tessera/ops/op_table.h"
 
@@ -210,7 +208,7 @@ TEST(ProgramText, ForXlaLeavesOutWhatXlaDoesNotKnow) {
       << text;
 }
 
-TEST(ProgramText, ReadsALargeModuleQuickly) {
+TEST(ProgramText, ReadsALargeModule) {
   std::string text =
       "HloModule large\nENTRY e {\n  v0 = f32[128,64]{1,0} parameter(0), sharding={devices=[4,2]<=[8]}\n";
   constexpr int kCount = 100'000;
@@ -220,11 +218,8 @@ TEST(ProgramText, ReadsALargeModuleQuickly) {
             "), sharding={devices=[4,2]<=[8]}, metadata={op_name=\"a\" source_file=\"b.py\" source_line=" +
             std::to_string(i) + "}\n";
   text += "}\n";
-  const auto start = std::chrono::steady_clock::now();
   const Program program = read(text);
-  const auto read_time = std::chrono::steady_clock::now() - start;
   EXPECT_EQ(program.entry_computation().size(), kCount);
-  EXPECT_LT(read_time, std::chrono::seconds(10));  // 0.3 s alone on one core; sanitizers and busy machines take longer
   const auto printed = print_program(program);
   EXPECT_EQ(printed.find("sdy"), std::string::npos);
 }
