@@ -28,14 +28,6 @@ void project_split_dim(const FactorMap& map, const DimFactors& dim, const Axes& 
 
 }  // namespace
 
-bool overlaps(const AxisRef& a, const AxisRef& b) {
-  return a.axis == b.axis && a.pre < b.pre * b.size && b.pre < a.pre * a.size;
-}
-
-bool overlaps_any(const Axes& axes, const AxisRef& axis) {
-  return std::any_of(axes.begin(), axes.end(), [&](const AxisRef& other) { return overlaps(other, axis); });
-}
-
 FactorMap factor_map(const OpView& view) {
   if (view.op.factors != nullptr) return view.op.factors(view);
   FactorMap map;

@@ -35,9 +35,6 @@ Axes axes_of_kind(const FactorMap& map, const Strategy& strategy, FactorKind kin
 /// All axes of the strategy.
 Axes all_axes(const Strategy& strategy);
 
-/// True when two (sub-)axes share devices' coordinates.
-bool overlaps(const AxisRef& a, const AxisRef& b);
-bool overlaps_any(const Axes& axes, const AxisRef& axis);
 /// The factor map of any instruction: the row's, or without one a map without factors (everything whole).
 FactorMap factor_map(const OpView& view);
 

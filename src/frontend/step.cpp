@@ -5,6 +5,7 @@
 #include "debug_report.h"
 #include "error_context.h"
 #include "execute.h"
+#include "gradient_storage.h"
 #include "tessera/autodiff/gradients.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
@@ -167,10 +168,9 @@ std::vector<Wanted> wanted_variables(const Trace& current) {
   return out;
 }
 
-// Adds to what backward() gave before; bound to the variable's storage so that results are sharded as it is.
+// Adds to what backward() gave before.
 void add_gradient(TensorImpl& variable, Value gradient) {
   Trace& current = trace();
-  if (variable.gradient_sharding) gradient = ops::sharding_mark(gradient, *variable.gradient_sharding);
   const bool first = variable.grad.is_null();
   std::shared_ptr<Node> old;
   if (!first) {
@@ -178,7 +178,7 @@ void add_gradient(TensorImpl& variable, Value gradient) {
     gradient = ops::add(current.stored(variable.grad), gradient);
   }
   variable.grad =
-      current.wrap(gradient, variable.node->sharding, variable.name.empty() ? "grad" : "grad." + variable.name);
+      current.wrap(gradient, variable.gradient_storage, variable.name.empty() ? "grad" : "grad." + variable.name);
   if (old) variable.grad.impl().node->replaces = old->has_data() ? old : old->replaces;
 }
 
@@ -201,7 +201,12 @@ void Tensor::backward(std::source_location where) const {
   current.builder().default_notes = current.notes(where);
   const auto values = in_context("backward", {this}, where,
                                  [&] { return gradients(current.builder(), current.builder().value(node.id), wrt); });
-  for (std::size_t i = 0; i < wanted.size(); ++i) add_gradient(*wanted[i].variable, values[i]);
+  const std::vector<Sharding> rows = row_shardings(current);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    TensorImpl& variable = *wanted[i].variable;
+    if (variable.grad.is_null()) variable.gradient_storage = gradient_storage(*variable.node, rows);
+    add_gradient(variable, values[i]);
+  }
 }
 
 }  // namespace tessera

@@ -44,22 +44,23 @@ std::string unit_of(const std::string& path, const std::vector<nn::NamedModule>&
   return best.empty() ? kRootUnit : best;
 }
 
-// Every parameter's unit. A tied parameter must be in one.
+// What two module paths have in common: `h.0` of `h.0.attn.weight` and `h.0.mlp.weight`.
+std::string common_module(const std::string& a, const std::string& b) {
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < a.size() && i < b.size() && a[i] == b[i]; ++i)
+    if (a[i] == '.') end = i;
+  return a.substr(0, end);
+}
+
+// Every parameter's unit. A tied one belongs to the innermost unit that holds all of its users: gathered once for all of them.
 std::map<const TensorImpl*, std::string> assign_units(nn::Module& root, const std::vector<nn::NamedModule>& wrapped) {
-  std::map<const TensorImpl*, std::string> units;
-  std::map<const TensorImpl*, std::string> first_path;
+  std::map<const TensorImpl*, std::string> modules;
   for (const auto& parameter : root.all_parameter_paths()) {
-    const TensorImpl* key = &parameter.tensor.impl();
-    const std::string unit = unit_of(parameter.name, wrapped);
-    const auto [entry, fresh] = units.try_emplace(key, unit);
-    if (fresh) {
-      first_path[key] = parameter.name;
-      continue;
-    }
-    require(entry->second == unit,
-            "{} and {} are one tied parameter, but lie in units {} and {}; both users must be in one unit",
-            first_path[key], parameter.name, entry->second, unit);
+    const auto [entry, fresh] = modules.try_emplace(&parameter.tensor.impl(), parameter.name);
+    if (!fresh) entry->second = common_module(entry->second, parameter.name) + ".";
   }
+  std::map<const TensorImpl*, std::string> units;
+  for (const auto& [key, path] : modules) units[key] = unit_of(path, wrapped);
   return units;
 }
 
@@ -96,8 +97,12 @@ std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options
   const Axis axis = sharding_axis(options);
   check_unwrapped(module);
   const WrapPolicy policy = options.auto_wrap_policy ? options.auto_wrap_policy : default_wrap_policy(module);
-  const auto wrapped = modules_to_wrap(module, policy);
+  auto wrapped = modules_to_wrap(module, policy);
   const auto unit_names = assign_units(module, wrapped);
+  std::erase_if(wrapped, [&](const nn::NamedModule& unit) {  // all its weights are tied to others outside
+    return std::none_of(unit_names.begin(), unit_names.end(),
+                        [&](const auto& entry) { return entry.second == unit.path; });
+  });
   if (axis.mesh.device_count() == device_count()) set_default_mesh(axis.mesh);
 
   std::vector<FsdpUnit> units{{kRootUnit, std::string(module.class_name()), {}, 0, 0, 0}};

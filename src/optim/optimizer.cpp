@@ -34,6 +34,19 @@ DType Optimizer::state_dtype(const Tensor& parameter) {
   return parameter.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 
+void Optimizer::place_state() {
+  if (is_placed_) return;
+  is_placed_ = true;
+  const std::vector<Tensor> updated = parameters();
+  const auto states = named_state();
+  const int per_parameter = isize(states) / isize(updated);
+  for (int i = 0; i < isize(states); ++i) {
+    const TensorImpl& parameter = at(updated, i / per_parameter).impl();
+    Node& state = *at(states, i).tensor.impl().node;
+    if (state.is_deferred() && !parameter.grad.is_null()) state.sharding = parameter.gradient_storage;
+  }
+}
+
 std::vector<Tensor> Optimizer::make_state(const std::string& prefix) const {
   std::vector<Tensor> out;
   for (const auto& parameter : parameters())
@@ -51,6 +64,7 @@ void Optimizer::step(std::source_location where) {
   const TraceScope scope("optimizer", "");
   trace().builder().default_notes = trace().notes(where);
   ++steps_;
+  place_state();
   begin_step();
   int index = 0;
   for (const auto& group : groups_) {

@@ -75,10 +75,6 @@ std::string read_symbol(TextCursor& in, std::string_view what) {
   return in.peek() == '"' ? in.quoted(what) : std::string(in.identifier(what));
 }
 
-bool parts_overlap(const AxisRef& a, const AxisRef& b) {
-  return a.axis == b.axis && a.pre < b.pre * b.size && b.pre < a.pre * a.size;
-}
-
 class ShardingReader {
  public:
   ShardingReader(TextCursor& in, const std::vector<Mesh>& meshes) : in_(in), meshes_(meshes) {}
@@ -189,8 +185,7 @@ class ShardingReader {
         in_.fail_at(place,
                     fmt::format("\"{}\":({}){} is not a part of an axis of size {}", name, ref.pre, ref.size, whole));
     }
-    for (const auto& other : used_)
-      if (parts_overlap(ref, other)) in_.fail_at(place, fmt::format("axis \"{}\" is used twice", name));
+    if (overlaps_any(used_, ref)) in_.fail_at(place, fmt::format("axis \"{}\" is used twice", name));
     used_.push_back(ref);
     return ref;
   }

@@ -212,4 +212,12 @@ std::int64_t axes_size(const std::vector<AxisRef>& axes) {
   return size;
 }
 
+bool overlaps(const AxisRef& a, const AxisRef& b) {
+  return a.axis == b.axis && a.pre < b.pre * b.size && b.pre < a.pre * a.size;
+}
+
+bool overlaps_any(const std::vector<AxisRef>& axes, const AxisRef& axis) {
+  return std::any_of(axes.begin(), axes.end(), [&](const AxisRef& other) { return overlaps(other, axis); });
+}
+
 }  // namespace tessera

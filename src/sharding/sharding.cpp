@@ -32,10 +32,6 @@ AxisRef axis_from_text(const Mesh& mesh, std::string_view text) {
   return ref;
 }
 
-bool overlap(const AxisRef& a, const AxisRef& b) {
-  return a.axis == b.axis && a.pre < b.pre * b.size && b.pre < a.pre * a.size;
-}
-
 std::string axes_text(const Mesh& mesh, const std::vector<AxisRef>& axes, std::string_view separator) {
   std::vector<std::string> names;
   for (const auto& axis : axes) names.push_back(mesh.axis_text(axis));
@@ -101,9 +97,8 @@ Sharding Sharding::from_spec(const Mesh& mesh, const PartitionSpec& spec, int nd
       } catch (Error& error) {
         throw error.prefix(fmt::format("partition spec {}: ", spec.str()));
       }
-      const bool twice = std::any_of(used.begin(), used.end(), [&](const AxisRef& u) { return overlap(u, ref); });
-      require(!twice, "partition spec {} uses axis \"{}\" of {} twice; an axis may shard one dim only", spec, name,
-              mesh);
+      require(!overlaps_any(used, ref),
+              "partition spec {} uses axis \"{}\" of {} twice; an axis may shard one dim only", spec, name, mesh);
       used.push_back(ref);
       if (ref.size > 1) at(out.dims, d).axes.push_back(ref);
     }

@@ -179,6 +179,14 @@ def ranks():
          "the file must be there on every rank", "file missing on one rank")
     check(seconds < 10, f"file missing on one rank: took {seconds:.1f} s")
 
+    # Now it is there, as long as the others', but with another word.
+    (other / "text.txt").write_text((FOLDER / "text.txt").read_text().replace("mesh", "mush", 1))
+    result, seconds = mpi(4, *base()[:2], "--train_file", "text.txt", parts=parts)
+    check(re.search(rf"rank 2 of 4: text.txt is not the same file on every rank: rank 0 on host {host} reads (\d+) bytes "
+                    rf"\(hash [0-9a-f]{{16}}\), rank 2 on host {host} \1 bytes", result.stderr),
+          "file differs on one rank: " + result.stderr)
+    check(result.returncode != 0 and seconds < 10, f"file differs on one rank: status {result.returncode}, {seconds:.1f} s")
+
 
 def children(process):
     """The processes that mpirun started, in the order of their ranks."""

@@ -137,21 +137,19 @@ TEST(FullyShard, ABatchGivenWholeIsSharedOutByRows) {
   EXPECT_EQ(marked.sharding()->str(), "{data,model}");
 }
 
-TEST(FullyShard, ATiedParameterInTwoUnitsIsAnErrorThatNamesBothPaths) {
+TEST(FullyShard, ATiedParameterBelongsToTheInnermostUnitWithAllOfItsUsers) {
   const FreshRank rank;
   plan_for_devices(2);
   nn::GPT2Config config;
   config.vocab_size = 13, config.n_positions = 4, config.n_embd = 8, config.n_layer = 1, config.n_head = 2;
   nn::GPT2LMHeadModel model(config);
-  try {
-    fully_shard(model, {.mesh = Mesh({{"fsdp", 2}}), .auto_wrap_policy = transformer_auto_wrap_policy({"Embedding"})});
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "transformer.wte.weight and lm_head.weight are one tied parameter, but lie in units transformer.wte "
-                 "and root; both "
-                 "users must be in one unit");
-  }
+  // Both embeddings are asked for; the token embedding is the head's too, so it stays with the root, and its unit is none.
+  const auto units = fully_shard(
+      model, {.mesh = Mesh({{"fsdp", 2}}), .auto_wrap_policy = transformer_auto_wrap_policy({"Embedding"})});
+  ASSERT_EQ(units.size(), 2U);
+  EXPECT_EQ(units[0].name, "root");
+  EXPECT_EQ(units[0].parameters.front(), "transformer.wte.weight");
+  EXPECT_EQ(units[1].name, "transformer.wpe");
 }
 
 TEST(FullyShard, WrappingTwiceOrAfterTheOptimizerIsAnError) {

@@ -6,6 +6,7 @@
 
 #include "frontend/on_ranks.h"
 #include "tessera/frontend/functions.h"
+#include "tessera/frontend/mark_sharding.h"
 #include "tessera/optim/optimizer.h"
 #include "tessera/optim/schedule.h"
 
@@ -96,6 +97,76 @@ TEST(OptimizerTest, AParameterBelongsToOneOptimizer) {
   Tensor p = variable({1});
   const AdamW first({p}, {});
   EXPECT_THROW(AdamW({p}, {}), Error);
+}
+
+// A linear layer on a batch of 6 rows: w is 4x6 (columns divide by 3, rows do not), b has 6 elements, c one.
+struct Regression {
+  Tensor w = Tensor::from<double>({4, 6}, std::vector<double>(24, 0.5)).set_requires_grad();
+  Tensor b = variable({1, 2, 3, 4, 5, 6});
+  Tensor c = variable({0.25});
+  Tensor x;
+  Regression() {
+    std::vector<double> rows(24);
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = std::sin(static_cast<double>(i));
+    x = Tensor::from<double>({6, 4}, rows);
+    w.set_name("w"), b.set_name("b"), c.set_name("c");
+  }
+  void step(Optimizer& optimizer) const {
+    mean(square((matmul(x, w) + b) * c)).backward();
+    clip_grad_norm({w, b, c}, 0.1);
+    optimizer.step();
+  }
+};
+
+TEST(OptimizerTest, StateLiesInPartsOverTheAxesOfTheBatch) {
+  const FreshRank rank;
+  plan_for_devices(3);
+  const Mesh mesh({{"data", 3}});
+  Regression model;
+  mark_sharding(model.x, mesh, {"data", {}});
+  AdamW optimizer({model.w, model.b, model.c}, {});
+  model.step(optimizer);
+  const StepPlan plan = plan_step();
+  const auto state = optimizer.named_state();
+  EXPECT_EQ(state.at(0).tensor.sharding()->str(), "{-,data}");
+  EXPECT_EQ(state.at(3).tensor.sharding()->str(), "{data}");
+  EXPECT_FALSE(state.at(4).tensor.sharding().has_value());  // one element cannot be shared out
+  EXPECT_EQ(model.w.grad().sharding()->str(), "{-,data}");
+  // Each gradient is reduced to parts, each weight gathered once; what is summed whole are scalars.
+  int gathered = 0;
+  for (const auto& instruction : plan.partitioned.program.entry_computation().instructions) {
+    if (instruction.op->name == "all-gather") ++gathered;
+    if (instruction.op->name == "all-reduce") EXPECT_EQ(instruction.type.element_count(), 1);
+  }
+  EXPECT_EQ(gathered, 2);
+}
+
+TEST(OptimizerTest, UpdatesInPartsAreTheUpdatesOfOneRank) {
+  std::vector<std::vector<double>> expected;
+  {
+    const FreshRank rank;
+    Regression model;
+    AdamW optimizer({model.w, model.b, model.c}, {.learning_rate = 0.1});
+    for (int i = 0; i < 3; ++i, optimizer.zero_grad(), mark_step()) model.step(optimizer);
+    expected = {model.w.to_vector<double>(), model.b.to_vector<double>(), model.c.to_vector<double>()};
+  }
+  on_ranks(4, [&](int) {
+    const Mesh mesh({{"data", 2}, {"other", 2}});
+    Regression model;
+    mark_sharding(model.x, mesh, {"data", {}});
+    mark_sharding(model.w, mesh, {"other", {}});
+    AdamW optimizer({model.w, model.b, model.c}, {.learning_rate = 0.1});
+    // Gradients stay alive over mark_step, as where zero_grad() begins the loop.
+    for (int i = 0; i < 3; ++i, mark_step()) {
+      optimizer.zero_grad();
+      model.step(optimizer);
+    }
+    EXPECT_EQ(model.w.grad().sharding()->str(), "{other+data,-}");
+    const std::vector<std::vector<double>> values{model.w.to_vector<double>(), model.b.to_vector<double>(),
+                                                  model.c.to_vector<double>()};
+    for (std::size_t p = 0; p < values.size(); ++p)
+      for (std::size_t i = 0; i < values[p].size(); ++i) EXPECT_NEAR(values[p][i], expected[p][i], 1e-12);
+  });
 }
 
 TEST(ScheduleTest, LinearWarmsUpAndFallsToZero) {

@@ -89,7 +89,7 @@ struct CompiledProgram {
 const std::vector<CompiledProgram>& compiled_programs();
 
 /// Collective: ends in an error unless every rank can read every file ("" is none). The lowest rank that cannot throws, naming
-/// rank, host, path and the ranks that can; the others stop with it.
+/// rank, host, path and the ranks that can; the others stop with it. So it ends when a file's content differs between ranks.
 void check_files_on_all_ranks(const std::vector<std::string>& paths);
 
 /// What the lazy layer did on this rank so far.

@@ -59,8 +59,8 @@ class TensorImpl {
   bool requires_grad = false;
   Tensor grad;
   std::shared_ptr<const Unshard> unshard;
-  std::optional<DType> compute_dtype;         // uses see it converted
-  std::optional<Sharding> gradient_sharding;  // binds grad()
+  std::optional<DType> compute_dtype;        // uses see it converted
+  std::optional<Sharding> gradient_storage;  // how grad() and optimizer state lie; set by the first backward()
   bool has_optimizer_state = false;
 };
 

@@ -47,8 +47,8 @@ struct FsdpUnit {
   std::int64_t bytes_per_device = 0;  // stored
 };
 
-/// Makes units of `module`: marks parameters and modules. Errors: already wrapped, built after an optimizer, no such axis, a tied
-/// parameter in two units.
+/// Makes units of `module`: marks parameters and modules. A parameter with several users (a tied head) belongs to the
+/// innermost unit that holds them all. Errors: already wrapped, built after an optimizer, no such axis.
 std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options);
 /// A table of the units, sizes and totals.
 std::string unit_report(const std::vector<FsdpUnit>& units);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers. State is in f32 at least, exists from construction and lies as its parameter lies; learning rate and step are inputs of
-// the graph, so changing them compiles nothing.
+// Optimizers. State is in f32 at least and exists from construction; learning rate and step are inputs of the graph, so changing
+// them compiles nothing. State lies as its parameter lies and, over the axes that the batch's rows lie over, in parts: there
+// gradients are reduce-scattered, every device updates its part, and the new weights are gathered (ZeRO stage 2).
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ class Optimizer {
   void set_step_count(std::int64_t steps) { steps_ = steps; }
   [[nodiscard]] std::vector<Tensor> parameters() const;
 
-  /// State by name: `exp_avg.NAME` …, in order of the parameters.
+  /// State by name: `exp_avg.NAME` …, in order of the parameters, as many for each.
   struct NamedState {
     std::string name;
     Tensor tensor;
@@ -54,6 +55,11 @@ class Optimizer {
   std::vector<ParameterGroup> groups_;
   double learning_rate_;
   std::int64_t steps_ = 0;
+
+ private:
+  /// Lays state that nobody has used yet as the first step's gradients lie.
+  void place_state();
+  bool is_placed_ = false;
 };
 
 struct SgdOptions {
