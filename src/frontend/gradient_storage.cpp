@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "tessera/base/text.h"
+#include "tessera/ops/control_flow.h"
 
 namespace tessera {
 namespace {
@@ -24,11 +25,14 @@ std::vector<AxisRef> free_row_axes(const Sharding& own, const std::vector<Shardi
   return out;
 }
 
-// The first dim that `parts` more parts divide evenly, else the one with the largest parts; -1 when none has an element for each.
+// The first dim that `parts` more parts divide evenly, else the one with the largest parts; -1 when none has an element for each. From
+// the last dim on where axes are left that cut neither weight nor rows: they may cut what the first dim counts (positions).
 int dim_to_cut(const Type& type, const Sharding& own, std::int64_t parts) {
+  const bool backwards = own.used_axes().empty() && own.mesh.device_count() > parts;
   int best = -1;
   std::int64_t largest = parts - 1;
-  for (int d = 0; d < type.ndim(); ++d) {
+  for (int i = 0; i < type.ndim(); ++i) {
+    const int d = backwards ? type.ndim() - 1 - i : i;
     const std::int64_t tiles = own.tiles(d);
     if (type.dim(d) > 0 && type.dim(d) % (tiles * parts) == 0) return d;
     if (type.dim(d) / tiles <= largest) continue;
@@ -61,6 +65,17 @@ std::optional<Sharding> gradient_storage(const Node& variable, const std::vector
   if (dim < 0) return variable.sharding;
   auto& cut = at(out.dims, dim).axes;
   cut.insert(cut.end(), axes.begin(), axes.end());
+  return out;
+}
+
+Value lay_out_gradient(Builder& builder, Value gradient, const Sharding& storage) {
+  constexpr std::string_view kBarrier = "tessera.barrier";
+  if (gradient.instruction().frontend_attribute(kBarrier) != nullptr) {  // FSDP's own, before these axes were known
+    builder.set_sharding(gradient, make_sharding(storage));
+    return gradient;
+  }
+  const Value out = ops::sharding_mark(gradient, storage);
+  builder.set_notes(out, with_frontend_attribute(out.instruction().notes, kBarrier, "true"));
   return out;
 }
 

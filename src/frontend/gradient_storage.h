@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tessera/frontend/trace.h"
+#include "tessera/ir/builder.h"
 
 namespace tessera {
 
@@ -17,5 +18,8 @@ std::vector<Sharding> row_shardings(const Trace& trace);
 /// The variable's own sharding, and over it, on the dim that divides best, the axes of `rows` that it does not use. The variable's own
 /// alone (none: whole) where no dim has an element for each of the devices.
 std::optional<Sharding> gradient_storage(const Node& variable, const std::vector<Sharding>& rows);
+
+/// The gradient in that storage. Behind a barrier: how weights lie shall not decide how activations do.
+Value lay_out_gradient(Builder& builder, Value gradient, const Sharding& storage);
 
 }  // namespace tessera

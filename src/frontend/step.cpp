@@ -171,6 +171,8 @@ std::vector<Wanted> wanted_variables(const Trace& current) {
 // Adds to what backward() gave before.
 void add_gradient(TensorImpl& variable, Value gradient) {
   Trace& current = trace();
+  if (variable.gradient_storage && variable.gradient_storage != variable.node->sharding)
+    gradient = lay_out_gradient(current.builder(), gradient, *variable.gradient_storage);
   const bool first = variable.grad.is_null();
   std::shared_ptr<Node> old;
   if (!first) {

@@ -53,10 +53,10 @@ TEST_P(EvenMesh, EveryRankExecutesItsShareOfTheFlopsAndReceivesThePredictedBytes
 constexpr double kEven = 0.05;
 INSTANTIATE_TEST_SUITE_P(Meshes, EvenMesh,
                          ::testing::Values(MeshCase{"data=2", kEven}, MeshCase{"data=4", kEven},
-                                           MeshCase{"fsdp=4", kEven}, MeshCase{"model=2", kEven},
-                                           MeshCase{"model=4", kEven}, MeshCase{"data=2,model=2", kEven},
-                                           MeshCase{"fsdp=2,model=2", kEven}, MeshCase{"data=2,model=3", kEven},
-                                           MeshCase{"data=3,model=2", kEven}),
+                                           MeshCase{"data=6", kEven}, MeshCase{"fsdp=4", kEven},
+                                           MeshCase{"model=2", kEven}, MeshCase{"model=4", kEven},
+                                           MeshCase{"data=2,model=2", kEven}, MeshCase{"fsdp=2,model=2", kEven},
+                                           MeshCase{"data=2,model=3", kEven}, MeshCase{"data=3,model=2", kEven}),
                          name_of);
 
 // Norms, dropouts and residual sums are of order width beside products of order width squared: were they whole on every device of the
