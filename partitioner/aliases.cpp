@@ -13,32 +13,37 @@ struct Side {
   const Sharding* sharding = nullptr;
 };
 
-Side side_of(const Instruction& instruction, const Dims& path) {
+// `leaves` of the instruction's type.
+Side side_of(const Instruction& instruction, const std::vector<Type>& leaves, const Dims& path) {
   const int leaf = instruction.type.leaf_index(path);
-  return {at(instruction.type.leaves(), leaf), instruction.sharding ? &at(*instruction.sharding, leaf) : nullptr};
+  return {at(leaves, leaf), instruction.sharding ? &at(*instruction.sharding, leaf) : nullptr};
 }
 
 Side donor_of(const Computation& entry, const Alias& alias) {
-  return side_of(entry[at(entry.parameters, alias.parameter)], alias.parameter_index);
+  const Instruction& parameter = entry[at(entry.parameters, alias.parameter)];
+  return side_of(parameter, parameter.type.leaves(), alias.parameter_index);
 }
 
 }  // namespace
 
-const Sharding* sharding_of_donor(const Program& program, int leaf) {
+std::vector<const Sharding*> shardings_of_donors(const Program& program) {
   const Computation& entry = program.entry_computation();
+  const std::vector<Type> leaves = entry.root_type().leaves();
+  std::vector<const Sharding*> out(leaves.size(), nullptr);
   for (const auto& alias : program.aliases) {
-    if (entry.root_type().leaf_index(alias.output) != leaf) continue;
+    const int leaf = entry.root_type().leaf_index(alias.output);
     const Side donor = donor_of(entry, alias);
-    return donor.type == at(entry.root_type().leaves(), leaf) ? donor.sharding : nullptr;
+    if (donor.type == at(leaves, leaf)) at(out, leaf) = donor.sharding;
   }
-  return nullptr;
+  return out;
 }
 
 std::vector<Alias> aliases_of_shards(const Program& program) {
   const Computation& entry = program.entry_computation();
+  const std::vector<Type> leaves = entry.root_type().leaves();
   std::vector<Alias> out;
   for (const auto& alias : program.aliases) {
-    const Side result = side_of(entry[entry.root], alias.output);
+    const Side result = side_of(entry[entry.root], leaves, alias.output);
     const Side donor = donor_of(entry, alias);
     const bool fits = shard_type(result.type, *result.sharding) == shard_type(donor.type, *donor.sharding);
     require(

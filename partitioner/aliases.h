@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-/// The sharding of the parameter whose memory leaf `leaf` of the entry's result takes; null when it takes none.
-const Sharding* sharding_of_donor(const Program& program, int leaf);
+/// For each leaf of the entry's result the sharding of the parameter whose memory it takes; null when it takes none.
+std::vector<const Sharding*> shardings_of_donors(const Program& program);
 /// The aliases whose two sides have shards of one type; the others are of no use on a device. Error for one that must be.
 std::vector<Alias> aliases_of_shards(const Program& program);
 

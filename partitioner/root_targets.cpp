@@ -48,6 +48,8 @@ Shardings entry_results(const Program& program) {
   const auto& root = entry[entry.root];
   Shardings out;
   const auto leaves = root.type.leaves();
+  const auto donors = shardings_of_donors(program);
+  const Mesh mesh = program.meshes.empty() ? Mesh() : program.meshes.front();
   for (int i = 0; i < isize(leaves); ++i) {
     const auto& sharding = at(*root.sharding, i);
     const bool open =
@@ -55,8 +57,7 @@ Shardings entry_results(const Program& program) {
     const auto& allowed = program.propagate_to_output;
     const bool free = allowed.size() == 1 ? allowed[0] : (i < isize(allowed) && allowed[static_cast<std::size_t>(i)]);
     const int ndim = at(leaves, i).is_array() ? at(leaves, i).ndim() : 0;
-    const Mesh mesh = program.meshes.empty() ? Mesh() : program.meshes.front();
-    const Sharding* donor = sharding_of_donor(program, i);
+    const Sharding* donor = at(donors, i);
     const Sharding unsaid = donor != nullptr ? *donor : Sharding::replicated(mesh, ndim);
     out.push_back((open && !free ? unsaid : sharding).closed().without_partial());
   }

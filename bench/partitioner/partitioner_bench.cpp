@@ -22,6 +22,7 @@ struct Size {
   std::int64_t layers, width, heads, vocabulary, time;
 };
 constexpr Size kSmoke{1, 64, 16, 128, 32};
+constexpr Size kDeep{96, 768, 16, 50304, 1024};
 constexpr Size kSmall{12, 768, 16, 50304, 1024};
 
 Mesh mesh_of(std::int64_t devices) {
@@ -85,6 +86,7 @@ void partition_chain(benchmark::State& state) { measure(state, chain(state.range
 
 BENCHMARK_CAPTURE(partition_gpt2, smoke, kSmoke)->Arg(8)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(partition_gpt2, twelve_layers, kSmall)->Arg(8)->Arg(64)->Arg(512)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(partition_gpt2, ninety_six_layers, kDeep)->Arg(8)->Arg(512)->Unit(benchmark::kMillisecond);
 BENCHMARK(partition_chain)->Name("partition_chain/smoke")->Arg(100)->Unit(benchmark::kMillisecond);
 BENCHMARK(partition_chain)->Arg(10'000)->Unit(benchmark::kMillisecond);
 

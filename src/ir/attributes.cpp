@@ -43,6 +43,8 @@ std::vector<TextAttribute> AttributeReader::rest() const {
 
 std::string field_text(std::int64_t value) { return std::to_string(value); }
 std::string field_text(bool value) { return value ? "true" : "false"; }
+std::size_t field_hash(const Dims& value) { return hash_bytes(value.data(), value.size() * sizeof(value[0])); }
+std::size_t field_hash(const Literal& value) { return value.hash(); }
 std::string field_text(const Dims& value) { return "{" + join(value, ",") + "}"; }
 std::string field_text(const std::string& value) { return quote(value); }
 std::string field_text(const Literal& value) { return value.type().str() + " " + value.str(); }

@@ -13,13 +13,25 @@ bool explains_only(std::string_view key) {
          key == "tessera.remedy";
 }
 
-using FrontendAttributes = std::vector<std::pair<std::string, std::string>>;
-FrontendAttributes binding_attributes(const Instruction& instruction) {
-  FrontendAttributes out;
-  if (!instruction.notes) return out;
+// Calls f with each frontend attribute that says more than why.
+template <class F>
+void for_each_binding(const Instruction& instruction, F&& f) {
+  if (!instruction.notes) return;
   for (const auto& item : instruction.notes->frontend_attributes)
-    if (!explains_only(item.first)) out.push_back(item);
-  return out;
+    if (!explains_only(item.first)) f(item);
+}
+
+bool equal_bindings(const Instruction& a, const Instruction& b) {
+  if (a.notes == b.notes) return true;
+  std::vector<const std::pair<std::string, std::string>*> left;
+  for_each_binding(a, [&](const auto& item) { left.push_back(&item); });
+  std::size_t count = 0;
+  bool equal = true;
+  for_each_binding(b, [&](const auto& item) {
+    equal = equal && count < left.size() && *left[count] == item;
+    ++count;
+  });
+  return equal && count == left.size();
 }
 
 // A collective's channel only tells collectives apart in the text.
@@ -38,13 +50,18 @@ bool equal_shardings(const ShardingRef& a, const ShardingRef& b) { return a == b
 bool equal_values(const Instruction& a, const Instruction& b) {
   return a.op == b.op && a.operands == b.operands && a.type == b.type && a.called == b.called &&
          a.control_predecessors == b.control_predecessors && equal_attributes(a, b) &&
-         equal_shardings(a.sharding, b.sharding) && binding_attributes(a) == binding_attributes(b);
+         equal_shardings(a.sharding, b.sharding) && equal_bindings(a, b);
 }
 
+// Of all that equal_values() compares, or of what is equal when that is.
 std::size_t key_of(const Instruction& instruction) {
   std::size_t key = hash_mix(hash_text(instruction.op->name), instruction.type.hash());
   for (const Id operand : instruction.operands) key = hash_mix(key, static_cast<std::size_t>(operand));
-  if (instruction.operands.empty() && instruction.attributes) key = hash_mix(key, instruction.attributes->hash());
+  const bool has_channel = instruction.op->role == Role::kCollective;
+  if (instruction.attributes && !has_channel) key = hash_mix(key, instruction.attributes->hash());
+  if (instruction.sharding)
+    for (const auto& leaf : *instruction.sharding) key = hash_mix(key, leaf.hash());
+  for_each_binding(instruction, [&](const auto& item) { key = hash_mix(key, hash_text(item.second)); });
   return key;
 }
 
@@ -52,6 +69,7 @@ ComputationRef merged(const Computation& from, const std::vector<bool>& with_eff
   auto out = std::make_shared<Computation>(from);
   std::vector<Id> same_as(from.instructions.size());
   std::unordered_multimap<std::size_t, Id> seen;
+  seen.reserve(from.instructions.size());
   for (Id id = 0; id < from.size(); ++id) {
     auto& instruction = at(out->instructions, id);
     for (Id& operand : instruction.operands) operand = at(same_as, operand);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
@@ -155,21 +154,28 @@ std::int64_t Mesh::coordinate(std::int64_t position, const std::vector<AxisRef>&
 }
 
 std::vector<std::vector<std::int64_t>> Mesh::groups(const std::vector<AxisRef>& axes) const {
-  // A group's key is its first member's position: the position with the listed coordinates set to 0.
-  std::map<std::int64_t, std::vector<std::int64_t>> by_first;
-  const auto size = static_cast<std::size_t>(axes_size(axes));
-  for (std::int64_t position = 0; position < device_count(); ++position) {
-    std::int64_t first = position;
-    for (const auto& ref : axes) {
-      const auto rest = at(this->axes(), ref.axis).size / (ref.pre * ref.size);
-      first -= coordinate(position, ref) * rest * at(node_->strides, ref.axis);
-    }
-    auto& group = by_first[first];
-    group.resize(size);
-    at(group, coordinate(position, axes)) = device_at(position);
+  // Where the members of a group lie behind its first, which has coordinate 0 over all of `axes`.
+  std::vector<std::int64_t> offsets{0};
+  for (const auto& ref : axes) {
+    const auto rest = at(this->axes(), ref.axis).size / (ref.pre * ref.size);
+    const auto stride = rest * at(node_->strides, ref.axis);
+    std::vector<std::int64_t> finer;
+    finer.reserve(offsets.size() * static_cast<std::size_t>(ref.size));
+    for (const auto offset : offsets)
+      for (std::int64_t i = 0; i < ref.size; ++i) finer.push_back(offset + i * stride);
+    offsets = std::move(finer);
   }
+  std::vector<bool> seen(static_cast<std::size_t>(device_count()), false);
   std::vector<std::vector<std::int64_t>> out;
-  for (auto& [first, group] : by_first) out.push_back(std::move(group));
+  for (std::int64_t first = 0; first < device_count(); ++first) {
+    if (seen[static_cast<std::size_t>(first)]) continue;
+    auto& group = out.emplace_back();
+    group.reserve(offsets.size());
+    for (const auto offset : offsets) {
+      seen[static_cast<std::size_t>(first + offset)] = true;
+      group.push_back(device_at(first + offset));
+    }
+  }
   return out;
 }
 

@@ -14,6 +14,7 @@ struct Type::Node {
   Dims dims;
   Dims layout;
   std::vector<Type> elements;
+  std::vector<int> first_leaves{0};  // of each element, and behind the last
   std::int64_t element_count = 0;
   std::int64_t byte_size = 0;
   std::size_t hash = 0;
@@ -55,6 +56,7 @@ Type Type::tuple(std::vector<Type> elements) {
   for (const auto& element : elements) {
     node->hash = hash_mix(node->hash, element.hash());
     node->byte_size += element.byte_size();
+    node->first_leaves.push_back(node->first_leaves.back() + element.leaf_count());
   }
   node->elements = std::move(elements);
   return Type(std::move(node));
@@ -105,17 +107,11 @@ std::vector<Type> Type::leaves() const {
   return out;
 }
 
-int Type::leaf_count() const {
-  if (!is_tuple()) return 1;
-  int count = 0;
-  for (const auto& element : elements()) count += element.leaf_count();
-  return count;
-}
+int Type::leaf_count() const { return is_tuple() ? node_->first_leaves.back() : 1; }
 
 int Type::leaf_offset(std::int64_t element) const {
-  int offset = 0;
-  for (std::int64_t k = 0; k < element; ++k) offset += at(elements(), k).leaf_count();
-  return offset;
+  ensure(is_tuple(), "a leaf's place asked of {}", *this);
+  return at(node_->first_leaves, element);
 }
 
 namespace {

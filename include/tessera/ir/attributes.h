@@ -11,7 +11,7 @@
 //   };
 //
 // A field's type needs `std::string field_text(const T&)` and `void parse_field(std::string_view, T&)`, found by ADL or
-// among those below; the text is what stands behind `name=`. Hashing uses the text.
+// among those below; the text is what stands behind `name=`. Hashing uses the text unless field_hash() is overloaded.
 #pragma once
 
 #include <cstdint>
@@ -77,6 +77,16 @@ void parse_field(std::string_view text, Dims& value);
 void parse_field(std::string_view text, std::string& value);
 void parse_field(std::string_view text, std::vector<bool>& value);
 
+/// Hash of a field: of its text, but for what is common or large.
+template <class T>
+std::size_t field_hash(const T& value) {
+  return hash_text(field_text(value));
+}
+inline std::size_t field_hash(std::int64_t value) { return static_cast<std::size_t>(value); }
+inline std::size_t field_hash(bool value) { return value ? 1 : 0; }
+std::size_t field_hash(const Dims& value);
+std::size_t field_hash(const Literal& value);
+
 /// For enums: a table of (value, word) shared by both directions.
 template <class E>
 struct EnumWord {
@@ -124,9 +134,7 @@ class AttributesOf final : public AttributesBase {
   }
   [[nodiscard]] std::size_t hash() const override {
     std::size_t seed = 17;
-    T::fields(value, [&](std::string_view, const auto& field, Presence) {
-      seed = hash_mix(seed, hash_text(field_text(field)));
-    });
+    T::fields(value, [&](std::string_view, const auto& field, Presence) { seed = hash_mix(seed, field_hash(field)); });
     return seed;
   }
 };
