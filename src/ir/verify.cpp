@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "emit_checks.h"
 #include "tessera/base/text.h"
@@ -56,14 +59,26 @@ void verify_parameters(const Computation& computation) {
            computation[id].name);
 }
 
+// The second of two instructions of one name, or -1.
+Id first_namesake(const Computation& computation) {
+  std::vector<std::pair<std::size_t, Id>> hashes;
+  hashes.reserve(computation.instructions.size());
+  for (Id id = 0; id < computation.size(); ++id) hashes.emplace_back(hash_text(computation[id].name), id);
+  std::sort(hashes.begin(), hashes.end());
+  for (std::size_t i = 0; i < hashes.size(); ++i)
+    for (std::size_t k = i + 1; k < hashes.size() && hashes[k].first == hashes[i].first; ++k)
+      if (computation[hashes[k].second].name == computation[hashes[i].second].name) return hashes[k].second;
+  return -1;
+}
+
 void verify_computation(const Program& program, ComputationId computation_id) {
   const Computation& computation = program[computation_id];
-  std::unordered_set<std::string_view> names;
+  const Id namesake = first_namesake(computation);
   for (Id id = 0; id < computation.size(); ++id) {
     const Instruction& instruction = computation[id];
     try {
       ensure(is_name(instruction.name), "\"{}\" is not a name", instruction.name);
-      ensure(names.insert(instruction.name).second, "a second instruction of this name");
+      ensure(id != namesake, "a second instruction of this name");
       verify_instruction(program, computation_id, computation, id);
     } catch (const Error& error) {
       throw InternalError(fmt::format("%{} in %{}: {}", instruction.name, computation.name, error.what()));

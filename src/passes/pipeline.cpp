@@ -38,6 +38,17 @@ Pipeline& Pipeline::add(std::string name, Pass pass) {
 
 Program Pipeline::run(const Program& program) {
   check_skipped();
+  try {
+    Program out = run_passes(program, false);
+    if (!seconds_.empty()) verify(out, fmt::format("invalid program after '{}'", name_));
+    return out;
+  } catch (const InternalError&) {
+    (void)run_passes(program, true);
+    throw;
+  }
+}
+
+Program Pipeline::run_passes(const Program& program, bool verify_each) {
   seconds_.clear();
   Program now = program;
   int number = 0;
@@ -55,7 +66,7 @@ Program Pipeline::run(const Program& program) {
     const auto start = std::chrono::steady_clock::now();
     Program next = pass(now);
     seconds_.emplace_back(name, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    verify(next, fmt::format("invalid program after pass '{}'", name));
+    if (verify_each) verify(next, fmt::format("invalid program after pass '{}'", name));
     const bool changed = dumps && next.hash() != now.hash();
     now = std::move(next);
     if (changed) dump(name);

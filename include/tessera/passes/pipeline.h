@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A list of named passes, run in order. After each the program is verified and, on request, written to a file.
+// A list of named passes, run in order. The outcome is verified and, on request, the program is written to a file after each pass.
 //
 //   Program out = Pipeline("partition").add("propagate", propagate).add("localize", localize).run(in);
 #pragma once
@@ -30,13 +30,15 @@ class Pipeline {
  public:
   explicit Pipeline(std::string name, PipelineOptions options = {});
   Pipeline& add(std::string name, Pass pass);
-  /// Error: what the verifier says, prefixed `invalid program after pass 'localize': `; a pass to skip that does not exist.
+  /// Verifies what comes out. Only when that fails (or a pass ends in an InternalError) the passes run again, each verified, so that
+  /// the error names the first that went wrong: passes are pure. Error: what the verifier says, prefixed `invalid program after pass 'localize': `; a pass to skip that does not exist.
   Program run(const Program& program);
   /// Seconds each pass took in the last run, in order.
   [[nodiscard]] const std::vector<std::pair<std::string, double>>& seconds() const { return seconds_; }
 
  private:
   void check_skipped() const;
+  Program run_passes(const Program& program, bool verify_each);
   std::string name_;
   PipelineOptions options_;
   std::vector<std::pair<std::string, Pass>> passes_;
