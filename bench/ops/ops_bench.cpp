@@ -46,7 +46,7 @@ void run(benchmark::State& state, const std::vector<Type>& types, const Body& bo
   for (const Type& type : types) bytes += static_cast<double>(type.byte_size());
   for (const Type& type : executable->result_types()) bytes += static_cast<double>(type.byte_size());
   for (auto _ : state) benchmark::DoNotOptimize(executable->run(arguments));
-  const double rounds = static_cast<double>(state.iterations());
+  const auto rounds = static_cast<double>(state.iterations());
   state.counters["GFLOP/s"] =
       benchmark::Counter(executable->last_run().flops * rounds * 1e-9, benchmark::Counter::kIsRate);
   state.counters["GB/s"] = benchmark::Counter(bytes * rounds * 1e-9, benchmark::Counter::kIsRate);

@@ -200,7 +200,7 @@ void MpiOperation::plan_permute() {
 
 // A binomial tree: from the root's view, member r gets from r without its lowest bit and serves r plus each lower bit.
 void MpiOperation::plan_broadcast() {
-  const std::size_t root = static_cast<std::size_t>(call_.root);
+  const auto root = static_cast<std::size_t>(call_.root);
   const std::size_t self = (own() + count() - root) % count();
   const auto member = [this, root](std::size_t relative) { return (relative + root) % count(); };
   const std::size_t lowest = self & (~self + 1);

@@ -18,7 +18,7 @@ struct OptionRow {
   OptionType type = OptionType::kText;
   std::string_view standard;  // the default, as text
   std::string_view meaning;
-  std::string_view choices = "";  // of kChoice: `debug,info,warning,error`
+  std::string_view choices{};  // of kChoice: `debug,info,warning,error`
 };
 
 /// The options of a rank.

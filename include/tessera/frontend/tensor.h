@@ -155,12 +155,12 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 /// An argument of an op: a tensor or a number (which takes the other operand's element type), and where the call stands.
 class Operand {
  public:
-  Operand(const Tensor& tensor,
-          std::source_location where = std::source_location::current())  // NOLINT(google-explicit-constructor)
+  // NOLINTBEGIN(google-explicit-constructor): an argument of an op is written as it is
+  Operand(const Tensor& tensor, std::source_location where = std::source_location::current())
       : tensor_(tensor), where_(where) {}
-  Operand(double number,
-          std::source_location where = std::source_location::current())  // NOLINT(google-explicit-constructor)
+  Operand(double number, std::source_location where = std::source_location::current())
       : number_(number), where_(where) {}
+  // NOLINTEND(google-explicit-constructor)
 
   [[nodiscard]] bool is_number() const { return tensor_.is_null(); }
   [[nodiscard]] double number() const { return number_; }
