@@ -62,7 +62,7 @@ class BatchNorm2d : public Callable<BatchNorm2d> {
 
 class MaxPool2d : public Callable<MaxPool2d> {
  public:
-  explicit MaxPool2d(Dims kernel_size) : MaxPool2d(Pool2dOptions{.kernel_size = std::move(kernel_size)}) {}
+  explicit MaxPool2d(std::int64_t kernel_size) : MaxPool2d(Pool2dOptions{.kernel_size = {kernel_size}}) {}
   explicit MaxPool2d(Pool2dOptions options) : options_(std::move(options)) {}
   Tensor forward(const Tensor& x) { return max_pool2d(x, options_); }
   [[nodiscard]] std::string_view class_name() const override { return "MaxPool2d"; }
@@ -73,7 +73,7 @@ class MaxPool2d : public Callable<MaxPool2d> {
 
 class AvgPool2d : public Callable<AvgPool2d> {
  public:
-  explicit AvgPool2d(Dims kernel_size) : AvgPool2d(Pool2dOptions{.kernel_size = std::move(kernel_size)}) {}
+  explicit AvgPool2d(std::int64_t kernel_size) : AvgPool2d(Pool2dOptions{.kernel_size = {kernel_size}}) {}
   explicit AvgPool2d(Pool2dOptions options) : options_(std::move(options)) {}
   Tensor forward(const Tensor& x) { return avg_pool2d(x, options_); }
   [[nodiscard]] std::string_view class_name() const override { return "AvgPool2d"; }
