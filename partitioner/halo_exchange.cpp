@@ -52,25 +52,44 @@ Round round_of(const Halo& halo, std::vector<Rows> pieces, bool same_place) {
   return round;
 }
 
-bool can_join(const Round& a, const Round& b) {
-  if (a.is_local || b.is_local) return false;
-  return std::none_of(a.pieces.begin(), a.pieces.end(), [&](const Rows& x) {
-    return std::any_of(b.pieces.begin(), b.pieces.end(),
-                       [&](const Rows& y) { return x.source == y.source || x.target == y.target; });
-  });
-}
+// Rounds being joined: which tiles send and receive in one already.
+struct OpenRound {
+  Round round;
+  std::vector<bool> sends, receives;
+
+  OpenRound(Round first, std::size_t tiles) : round{first.length, first.place, {}, first.is_local} {
+    sends.resize(tiles, false);
+    receives.resize(tiles, false);
+    take(first);
+  }
+  [[nodiscard]] bool has_room_for(const Round& other) const {
+    if (round.is_local || other.is_local) return false;
+    return std::none_of(other.pieces.begin(), other.pieces.end(), [&](const Rows& rows) {
+      return sends[static_cast<std::size_t>(rows.source)] || receives[static_cast<std::size_t>(rows.target)];
+    });
+  }
+  void take(const Round& other) {
+    for (const Rows& rows : other.pieces) {
+      sends[static_cast<std::size_t>(rows.source)] = receives[static_cast<std::size_t>(rows.target)] = true;
+      round.pieces.push_back(rows);
+    }
+  }
+};
 
 // Rounds of which every tile sends and receives in one at most become one.
-std::vector<Round> joined(std::vector<Round> rounds) {
+std::vector<Round> joined(std::vector<Round> rounds, std::size_t tiles) {
   std::stable_sort(rounds.begin(), rounds.end(), [](const Round& a, const Round& b) { return a.length > b.length; });
-  std::vector<Round> out;
+  std::vector<OpenRound> open;
   for (Round& round : rounds) {
-    const auto host = std::find_if(out.begin(), out.end(), [&](const Round& other) { return can_join(other, round); });
-    if (host == out.end())
-      out.push_back(std::move(round));
+    const auto host =
+        std::find_if(open.begin(), open.end(), [&](const OpenRound& other) { return other.has_room_for(round); });
+    if (host == open.end())
+      open.emplace_back(std::move(round), tiles);
     else
-      host->pieces.insert(host->pieces.end(), round.pieces.begin(), round.pieces.end());
+      host->take(round);
   }
+  std::vector<Round> out;
+  for (OpenRound& done : open) out.push_back(std::move(done.round));
   std::stable_partition(out.begin(), out.end(), [](const Round& round) { return round.is_local; });
   return out;
 }
@@ -91,7 +110,7 @@ std::vector<Round> rounds_of(const Halo& halo) {
   if (by_shift.contains(0)) rounds.push_back(round_of(halo, by_shift[0], same_place));
   for (auto& [shift, pieces] : by_shift)
     if (shift != 0) rounds.push_back(round_of(halo, std::move(pieces), same_place));
-  return same_place ? rounds : joined(std::move(rounds));
+  return same_place ? rounds : joined(std::move(rounds), halo.start.size());
 }
 
 // Entries of all devices, for one round; along the other dims whole shards travel.

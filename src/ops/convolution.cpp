@@ -69,9 +69,7 @@ Type infer(const OpView& view) {
 // ---- evaluation -------------------------------------------------------------------------------------------------------------
 
 // Pairs (offset in lhs, offset in rhs) that one position of the result multiplies, without batch and features.
-struct Taps {
-  std::vector<std::pair<std::int64_t, std::int64_t>> offsets;
-};
+using Taps = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 struct Geometry {
   const ConvolutionAttributes& a;
@@ -85,21 +83,22 @@ struct Geometry {
         rhs_strides(row_major_strides(rhs)) {}
 
   void taps(const Dims& position, Taps& out) const {
-    out.offsets.assign(1, {0, 0});
-    std::vector<std::pair<std::int64_t, std::int64_t>> next;
+    out.assign(1, {0, 0});
+    Taps next;
     for (int i = 0; i < isize(position); ++i) {
       const WindowDim& w = at(a.window.dims, i);
       const auto l = at(a.dim_labels.lhs_spatial, i);
       const auto r = at(a.dim_labels.rhs_spatial, i);
       next.clear();
-      for (std::int64_t k = 0; k < w.size; ++k) {
+      const auto [first, limit] = w.taps(at(position, i), at(lhs, l));
+      for (std::int64_t k = first; k < limit; ++k) {
         const auto element = w.element_at(at(position, i) * w.stride - w.low + k * w.dilation, at(lhs, l));
         if (element < 0) continue;
         const auto tap = w.reversed ? w.size - 1 - k : k;
-        for (const auto& [x, y] : out.offsets)
+        for (const auto& [x, y] : out)
           next.emplace_back(x + element * at(lhs_strides, l), y + tap * at(rhs_strides, r));
       }
-      out.offsets = next;
+      out = next;
     }
   }
 };
@@ -133,7 +132,7 @@ void convolve(const EvalContext& context, Literal& out) {
         const auto x = row * at(geometry.lhs_strides, labels.lhs_batch) + first * lhs_feature;
         const auto y = f * at(geometry.rhs_strides, labels.rhs_output);
         Wide total{0};
-        for (const auto& [dx, dy] : taps.offsets)
+        for (const auto& [dx, dy] : taps)
           for (std::int64_t c = 0; c < inputs; ++c)
             total += static_cast<Wide>(at(lhs, x + dx + c * lhs_feature)) *
                      static_cast<Wide>(at(rhs, y + dy + c * rhs_input));
@@ -275,7 +274,7 @@ double flops(const OpView& view) {
     const auto n = at(view.operands[0].dims(), at(labels.lhs_spatial, i));
     std::int64_t products = 0;
     for (std::int64_t o = 0; o < at(view.result.dims(), at(labels.result_spatial, i)); ++o)
-      for (std::int64_t k = 0; k < w.size; ++k)
+      for (auto [k, limit] = w.taps(o, n); k < limit; ++k)
         products += w.element_at(o * w.stride - w.low + k * w.dilation, n) >= 0 ? 1 : 0;
     total *= static_cast<double>(products);
   }

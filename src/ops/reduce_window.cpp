@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "reduce_support.h"
 #include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
@@ -17,34 +18,7 @@ namespace tessera {
 namespace rows {
 namespace {
 
-int input_count(const OpView& view) { return isize(view.operands) / 2; }
-
-std::optional<Reduction> known_reduction(const OpView& view) {
-  return input_count(view) == 1 ? reduction_of(*view.called[0]) : std::nullopt;
-}
-
 // ---- infer ------------------------------------------------------------------------------------------------------------------
-
-// (a.., b..) -> (a..) of the inputs' element types.
-void check_computation(const OpView& view) {
-  require(view.called.size() == 1, "needs one computation, to_apply");
-  const Computation& callee = *view.called[0];
-  const int n = input_count(view);
-  const auto parameters = callee.parameter_types();
-  require(isize(parameters) == 2 * n,
-          "to_apply %{} takes {} parameters, {} are needed: one per operand and one per init", callee.name,
-          parameters.size(), 2 * n);
-  std::vector<Type> elements;
-  for (int i = 0; i < 2 * n; ++i) {
-    const Type element = Type::scalar(at(view.operands, i % n).dtype());
-    require(at(parameters, i) == element, "parameter {} of to_apply %{} is {}, the elements are {}", i, callee.name,
-            at(parameters, i), element);
-    if (i < n) elements.push_back(element);
-  }
-  const Type result = n == 1 ? elements[0] : Type::tuple(elements);
-  require(callee.root_type() == result, "to_apply %{} returns {}, it must return {}", callee.name, callee.root_type(),
-          result);
-}
 
 Type infer(const OpView& view) {
   const int n = input_count(view);
@@ -65,7 +39,7 @@ Type infer(const OpView& view) {
     for (int d = 0; d < x.ndim(); ++d) dims.push_back(at(window.dims, d).count(x.dim(d)));
     results.push_back(Type::array(x.dtype(), std::move(dims)));
   }
-  check_computation(view);
+  check_to_apply(view);
   return declared_or(view, n == 1 ? results[0] : Type::tuple(std::move(results)));
 }
 
@@ -79,8 +53,9 @@ void window_elements(const std::vector<WindowDim>& window, const Dims& dims, con
   for (std::size_t d = 0; d < window.size(); ++d) {
     const WindowDim& w = window[d];
     next.clear();
+    const auto [first, limit] = w.taps(position[d], dims[d]);
     for (const auto offset : out)
-      for (std::int64_t k = 0; k < w.size; ++k) {
+      for (std::int64_t k = first; k < limit; ++k) {
         const auto element = w.element_at(position[d] * w.stride - w.low + k * w.dilation, dims[d]);
         if (element >= 0) next.push_back(offset + element * strides[d]);
       }
@@ -99,29 +74,6 @@ void for_each_result(const OpView& view, const Dims& results, F&& f) {
     window_elements(window, dims, strides, position, elements);
     f(i++, elements);
   });
-}
-
-template <class Wide>
-Wide combined(Reduction reduction, Wide a, Wide b) {
-  switch (reduction) {
-    case Reduction::kSum: return static_cast<Wide>(a + b);
-    case Reduction::kProduct: return static_cast<Wide>(a * b);
-    case Reduction::kMin:
-      if constexpr (std::is_same_v<Wide, double>)
-        if (std::isnan(a) || std::isnan(b)) return a + b;
-      return b < a ? b : a;
-    case Reduction::kMax:
-      if constexpr (std::is_same_v<Wide, double>)
-        if (std::isnan(a) || std::isnan(b)) return a + b;
-      return a < b ? b : a;
-    case Reduction::kAnd:
-      if constexpr (!std::is_same_v<Wide, double>) return a & b;
-      break;
-    case Reduction::kOr:
-      if constexpr (!std::is_same_v<Wide, double>) return a | b;
-      break;
-  }
-  throw InternalError("and, or of floating-point numbers");
 }
 
 // In double or 64 bits, rounded once.

@@ -91,19 +91,25 @@ bool keeps(const EvalContext& context, const std::optional<CompareDirection>& di
 // The element of the window at `position` that is preferred; -1 when none lies within the operand.
 std::int64_t selected(const EvalContext& context, const std::vector<WindowDim>& window, const Dims& strides,
                       const Dims& position, const std::optional<CompareDirection>& direction) {
+  Dims first;
   Dims sizes;
-  for (const WindowDim& w : window) sizes.push_back(w.size);
+  for (std::size_t d = 0; d < window.size(); ++d) {
+    const auto taps = window[d].taps(position[d], context.view.operands[0].dims()[d]);
+    first.push_back(taps.first);
+    sizes.push_back(std::max<std::int64_t>(taps.limit - taps.first, 0));
+  }
   std::int64_t best = -1;
-  for_each_index(sizes, [&](const Dims& tap) {
+  const auto compare_with = [&](const Dims& tap) {
     std::int64_t offset = 0;
     for (std::size_t d = 0; d < tap.size(); ++d) {
       const auto n = context.view.operands[0].dims()[d];
-      const auto i = window[d].element_at(position[d] * window[d].stride - window[d].low + tap[d], n);
+      const auto i = window[d].element_at(position[d] * window[d].stride - window[d].low + first[d] + tap[d], n);
       if (i < 0) return;
       offset += i * strides[d];
     }
     if (best < 0 || !keeps(context, direction, best, offset)) best = offset;
-  });
+  };
+  for_each_index(sizes, compare_with);
   return best;
 }
 

@@ -13,6 +13,13 @@ std::int64_t WindowDim::count(std::int64_t n) const {
   return positions < extent() ? 0 : (positions - extent()) / stride + 1;
 }
 
+WindowDim::Taps WindowDim::taps(std::int64_t o, std::int64_t n) const {
+  const std::int64_t start = o * stride - low;
+  const std::int64_t last = (n - 1) * base_dilation;
+  if (n == 0 || last < start) return {};
+  return {start >= 0 ? 0 : ceil_div(-start, dilation), std::min(size, (last - start) / dilation + 1)};
+}
+
 std::int64_t WindowDim::element_at(std::int64_t position, std::int64_t n) const {
   if (position < 0 || position % base_dilation != 0) return -1;
   const std::int64_t element = position / base_dilation;
@@ -168,12 +175,15 @@ namespace rows {
 bool is_trivial(const WindowDim& w) { return w == WindowDim{.reversed = w.reversed}; }
 
 void check_window(const WindowDims& window, std::int64_t ndim) {
+  constexpr std::int64_t kLargest = std::int64_t{1} << 31;  // products of two stay numbers
   require(
       isize(window.dims) == ndim, "window={} has {} dims, {} are needed", [&] { return field_text(window); },
       window.dims.size(), ndim);
   for (int d = 0; d < isize(window.dims); ++d) {
     const WindowDim& w = at(window.dims, d);
     require(w.size >= 0, "window dim {}: size {} is negative", d, w.size);
+    for (const auto number : {w.size, w.stride, w.low, w.high, w.base_dilation, w.dilation})
+      require(number <= kLargest && number >= -kLargest, "window dim {}: {} is out of range", d, number);
     require(w.stride >= 1, "window dim {}: stride {} must be at least 1", d, w.stride);
     require(w.base_dilation >= 1 && w.dilation >= 1, "window dim {}: dilations {} and {} must be at least 1", d,
             w.base_dilation, w.dilation);

@@ -30,7 +30,7 @@ class Reader {
       const WindowDim& w = at(window, d);
       for (std::int64_t o = 0; o < at(results_, d); ++o) {
         taps.emplace_back();
-        for (std::int64_t k = 0; k < w.size; ++k) {
+        for (auto [k, limit] = w.taps(o, at(dims, d)); k < limit; ++k) {
           const auto element = w.element_at(o * w.stride - w.low + k * w.dilation, at(dims, d));
           if (element >= 0) taps.back().push_back(element * at(strides, d));
         }

@@ -116,7 +116,7 @@ class Net : public Callable<Net> {
   Conv2d second_{4, 6, {3}, {.padding = {2}, .dilation = {2}, .groups = 2, .dtype = DType::kF64}};
   Conv2d short_{4, 6, {1}, {.dtype = DType::kF64}};
 };
-const Dims kImages{4, 3, 13, 11};
+const Dims kImages{3, 3, 11, 7};
 
 TEST(Images, GradientsAreFiniteDifferences) {
   const FreshRank rank;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "partitioner/dice.h"
+
 #include "tessera/base/text.h"
 #include "tessera/ir/builder.h"
 #include "tessera/ops/contraction.h"
@@ -14,24 +16,6 @@
 
 namespace tessera::testing {
 namespace {
-
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : seed_(seed) {}
-  std::int64_t below(std::int64_t n) {
-    return static_cast<std::int64_t>(hash_mix(seed_, ++count_) %
-                                     static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1)));
-  }
-  bool one_in(int n) { return below(n) == 0; }
-  template <class T>
-  const T& pick(const std::vector<T>& items) {
-    return at(items, below(isize(items)));
-  }
-
- private:
-  std::uint64_t seed_;
-  std::uint64_t count_ = 0;
-};
 
 const std::vector<std::int64_t> kSizes = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12};
 
@@ -235,30 +219,11 @@ class Generator {
     if (shift > size) return {};
     return ops::concatenate({ops::slice_dim(x, dim, size - shift, size), ops::slice_dim(x, dim, 0, size - shift)}, dim);
   }
-  WindowDim window(std::int64_t size, bool dilates) {
-    WindowDim w{.size = size, .stride = 1 + dice_.below(3), .low = dice_.below(4) - 1, .high = dice_.below(4) - 1};
-    if (dilates && dice_.one_in(2)) w.base_dilation = 1 + dice_.below(3);
-    if (dilates && dice_.one_in(2)) w.dilation = 1 + dice_.below(2);
-    return w;
-  }
-  // Labels of all dims in any order.
-  ConvolutionLabels labels(int ndim) {
-    const auto order = [&] {
-      Dims out;
-      for (int d = 0; d < ndim; ++d) out.insert(out.begin() + dice_.below(isize(out) + 1), d);
-      return out;
-    };
-    const Dims l = order();
-    const Dims r = order();
-    const Dims o = order();
-    return {l[0], l[1], {l.begin() + 2, l.end()}, r[0], r[1], {r.begin() + 2, r.end()},
-            o[0], o[1], {o.begin() + 2, o.end()}};
-  }
   Value convolution(Value x) {
     const int ndim = x.type().ndim();
     if (ndim < 2) return {};
     ConvolutionAttributes a;
-    a.dim_labels = labels(ndim);
+    a.dim_labels = random_labels(dice_, ndim);
     const auto features = x.type().dim(static_cast<int>(a.dim_labels.lhs_feature));
     const auto batch = x.type().dim(static_cast<int>(a.dim_labels.lhs_batch));
     const auto groups = dice_.pick(std::vector<std::int64_t>{1, 2, 3});
@@ -270,7 +235,7 @@ class Generator {
     for (int i = 0; i < ndim - 2; ++i) {
       const auto image = x.type().dim(static_cast<int>(at(a.dim_labels.lhs_spatial, i)));
       // Now and then a kernel like an image: the gradient of one.
-      WindowDim w = window(dice_.one_in(4) ? image : 1 + dice_.below(4), true);
+      WindowDim w = random_window(dice_, dice_.one_in(4) ? image : 1 + dice_.below(4), true);
       w.reversed = dice_.one_in(3);
       at(kernel, at(a.dim_labels.rhs_spatial, i)) = w.size;
       a.window.dims.push_back(w);
@@ -281,7 +246,7 @@ class Generator {
   Value reduce_window(Value x) {
     WindowDims w;
     for (int d = 0; d < x.type().ndim(); ++d)
-      w.dims.push_back(dice_.one_in(3) ? WindowDim{} : window(1 + dice_.below(4), true));
+      w.dims.push_back(dice_.one_in(3) ? WindowDim{} : random_window(dice_, 1 + dice_.below(4), true));
     const std::vector<Reduction> kinds = {Reduction::kSum, Reduction::kSum, Reduction::kMax, Reduction::kMin};
     return ops::reduce_window(x, dice_.pick(kinds), w);
   }
@@ -289,7 +254,7 @@ class Generator {
     WindowDims w;
     Dims dims;
     for (int d = 0; d < x.type().ndim(); ++d) {
-      w.dims.push_back(dice_.one_in(3) ? WindowDim{} : window(1 + dice_.below(4), false));
+      w.dims.push_back(dice_.one_in(3) ? WindowDim{} : random_window(dice_, 1 + dice_.below(4), false));
       dims.push_back(w.dims.back().count(x.type().dim(d)));
     }
     Builder prefers = program_.computation("prefers");

@@ -26,6 +26,12 @@ struct WindowDim {
   [[nodiscard]] std::int64_t extent() const { return size == 0 ? 0 : (size - 1) * dilation + 1; }
   /// How many results an operand of `n` elements gives.
   [[nodiscard]] std::int64_t count(std::int64_t n) const;
+  /// Which of the window's elements can meet one of the operand's `n`, for result `o`: [first, limit). There may be holes between.
+  struct Taps {
+    std::int64_t first = 0;
+    std::int64_t limit = 0;
+  };
+  [[nodiscard]] Taps taps(std::int64_t o, std::int64_t n) const;
   /// The operand's element at `position`; -1: a hole between elements, or beyond the ends.
   [[nodiscard]] std::int64_t element_at(std::int64_t position, std::int64_t n) const;
   friend bool operator==(const WindowDim&, const WindowDim&) = default;
