@@ -20,6 +20,8 @@ struct ExchangeEmitter {
 
  private:
   Value place(Value piece, Value result, const PieceRound& round, bool first);
+  Value permuted(Value piece, const PieceRound& round);
+  Value join(Value local, const std::vector<const PieceRound*>& rounds, int dim, std::int64_t length);
 };
 
 /// The all-to-all between the two placements of a step.

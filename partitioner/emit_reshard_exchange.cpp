@@ -120,17 +120,77 @@ Value piece_mask(Builder& builder, const PieceRound& round, const Dims& dims) {
   return mask;
 }
 
+bool all_equal(const std::vector<Dims>& rows) {
+  return std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) == rows.end();
+}
+
+// The one dim along which every round's piece lies at the same place on all devices, none over another; -1 when there is none.
+int common_dim(const Exchange& exchange, const Dims& dims) {
+  int along = -1;
+  for (const PieceRound& round : exchange.rounds) {
+    if (!all_equal(round.send) || !all_equal(round.start)) return -1;
+    for (int d = 0; d < isize(dims); ++d) {
+      if (at(round.sizes, d) == at(dims, d) && at(round.start.front(), d) == 0) continue;
+      if (along >= 0 && along != d) return -1;
+      along = d;
+    }
+  }
+  return along;
+}
+
+// The rounds in the order in which their pieces lie along the dim; none where one lies over another or beyond the ends.
+std::vector<const PieceRound*> in_order(const Exchange& exchange, int dim, std::int64_t length) {
+  std::vector<const PieceRound*> rounds;
+  for (const PieceRound& round : exchange.rounds) rounds.push_back(&round);
+  const auto start = [&](const PieceRound* round) { return at(round->start.front(), dim); };
+  std::sort(rounds.begin(), rounds.end(), [&](auto* a, auto* b) { return start(a) < start(b); });
+  std::int64_t end = 0;
+  for (const PieceRound* round : rounds) {
+    if (start(round) < end) return {};
+    end = start(round) + at(round->sizes, dim);
+  }
+  return end <= length ? rounds : std::vector<const PieceRound*>{};
+}
+
 }  // namespace
 
+Value ExchangeEmitter::permuted(Value piece, const PieceRound& round) {
+  if (round.is_local()) return piece;
+  piece = ops::collective_permute(piece, {round.pairs}, next_channel++);
+  builder.set_notes(piece, notes);
+  return piece;
+}
+
+// Pieces side by side; zeros between.
+Value ExchangeEmitter::join(Value local, const std::vector<const PieceRound*>& rounds, int dim, std::int64_t length) {
+  std::vector<Value> parts;
+  const auto fill_to = [&](std::int64_t from, std::int64_t to) {
+    if (to <= from) return;
+    Dims dims = local.type().dims();
+    at(dims, dim) = to - from;
+    parts.push_back(ops::splat(ops::constant(builder, Literal(Type::scalar(local.type().dtype()))), dims));
+  };
+  std::int64_t end = 0;
+  for (const PieceRound* round : rounds) {
+    const auto send = at(round->send.front(), dim);
+    const auto size = at(round->sizes, dim);
+    const bool whole = send == 0 && size == local.type().dim(dim);
+    fill_to(end, at(round->start.front(), dim));
+    parts.push_back(permuted(whole ? local : ops::slice_dim(local, dim, send, send + size), *round));
+    end = at(round->start.front(), dim) + size;
+  }
+  fill_to(end, length);
+  return parts.size() == 1 ? parts.front() : ops::concatenate(parts, dim);
+}
+
 Value ExchangeEmitter::emit(Value local, const Exchange& exchange, const Dims& result_dims) {
+  if (const int dim = common_dim(exchange, result_dims); dim >= 0)
+    if (const auto rounds = in_order(exchange, dim, at(result_dims, dim)); !rounds.empty())
+      return join(local, rounds, dim, at(result_dims, dim));
   Value result = ops::splat(ops::constant(builder, Literal(Type::scalar(local.type().dtype()))), result_dims);
   bool first = true;
   for (const PieceRound& round : exchange.rounds) {
-    Value piece = dynamic_piece(builder, local, round);
-    if (!round.is_local()) {
-      piece = ops::collective_permute(piece, {round.pairs}, next_channel++);
-      builder.set_notes(piece, notes);
-    }
+    const Value piece = permuted(dynamic_piece(builder, local, round), round);
     result = place(piece, result, round, first);
     first = false;
   }

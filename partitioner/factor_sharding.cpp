@@ -5,9 +5,22 @@
 #include <numeric>
 
 #include "tessera/base/text.h"
+#include "windows.h"
 
 namespace tessera {
 namespace {
+
+// A dim along which windows of several factors lie: one of them may be sharded. Else the factors split the dim.
+bool is_shared_dim(const FactorMap& map, const DimFactors& dim) {
+  return dim.size() > 1 && std::any_of(dim.begin(), dim.end(), [&](int factor) {
+           return at(map.factors, factor).kind == FactorKind::kPermute;
+         });
+}
+
+int largest_factor(const FactorMap& map, const DimFactors& dim) {
+  return *std::max_element(dim.begin(), dim.end(),
+                           [&](int a, int b) { return at(map.factors, a).size < at(map.factors, b).size; });
+}
 
 // Shares a dim's axes out over its factors, major to minor, as long as they divide them.
 void project_split_dim(const FactorMap& map, const DimFactors& dim, const Axes& axes, Strategy& out) {
@@ -48,6 +61,8 @@ Strategy project(const FactorMap& map, const TensorFactors& tensor, const Shardi
     const auto& axes = at(sharding.dims, d).axes;
     if (dim.size() == 1)
       at(out, dim[0]) = axes;
+    else if (is_shared_dim(map, dim))
+      at(out, largest_factor(map, dim)) = axes;
     else if (!dim.empty())
       project_split_dim(map, dim, axes, out);
   }
@@ -61,7 +76,7 @@ Sharding unproject(const Mesh& mesh, const FactorMap& map, const TensorFactors& 
     for (const int factor : at(tensor, d)) {
       const auto& more = at(strategy, factor);
       axes.insert(axes.end(), more.begin(), more.end());
-      if (axes_size(more) < at(map.factors, factor).size) break;
+      if (is_shared_dim(map, at(tensor, d)) ? !more.empty() : axes_size(more) < at(map.factors, factor).size) break;
     }
     at(out.dims, d).axes = merged_axes(axes);
   }
@@ -70,11 +85,26 @@ Sharding unproject(const Mesh& mesh, const FactorMap& map, const TensorFactors& 
 
 namespace {
 
+// Of factors that share a dim the largest that is sharded stays so.
+bool keep_one(const FactorMap& map, const DimFactors& dim, Strategy& strategy) {
+  DimFactors sharded;
+  std::copy_if(dim.begin(), dim.end(), std::back_inserter(sharded), [&](int f) { return !at(strategy, f).empty(); });
+  if (sharded.size() < 2) return false;
+  const int kept = largest_factor(map, sharded);
+  for (const int factor : sharded)
+    if (factor != kept) at(strategy, factor).clear();
+  return true;
+}
+
 // In a dim of several factors: a factor must divide evenly, and only the last sharded one may be partly sharded.
 bool trim_split_dims(const FactorMap& map, const TensorFactors& tensor, Strategy& strategy) {
   bool changed = false;
   for (const auto& dim : tensor) {
     if (dim.size() < 2) continue;
+    if (is_shared_dim(map, dim)) {
+      changed = keep_one(map, dim, strategy) || changed;
+      continue;
+    }
     bool closed = false;  // a factor before is not fully sharded
     for (const int factor : dim) {
       auto& axes = at(strategy, factor);
@@ -96,9 +126,10 @@ Strategy legal(const FactorMap& map, Strategy strategy) {
   for (int f = 0; f < isize(strategy); ++f) {
     auto& axes = at(strategy, f);
     const auto kind = at(map.factors, f).kind;
-    const bool whole = kind == FactorKind::kPermute || kind == FactorKind::kBlocked ||
+    const bool whole = (kind == FactorKind::kPermute && !has_windows(map, f)) || kind == FactorKind::kBlocked ||
                        (kind == FactorKind::kReduce && !map.reduction_known);
     if (whole) axes.clear();
+    while (!axes.empty() && !windows_fit(map, f, axes_size(axes))) axes.pop_back();
     const auto clash = std::find_if(axes.begin(), axes.end(), [&](const AxisRef& a) { return overlaps_any(used, a); });
     axes.erase(clash, axes.end());
     used.insert(used.end(), axes.begin(), axes.end());
@@ -130,6 +161,22 @@ Axes axes_of_kind(const FactorMap& map, const Strategy& strategy, FactorKind kin
   Axes out;
   for (int f = 0; f < isize(strategy); ++f)
     if (at(map.factors, f).kind == kind) out.insert(out.end(), at(strategy, f).begin(), at(strategy, f).end());
+  return out;
+}
+
+std::int64_t tiles_of(const Strategy& strategy, int factor) { return axes_size(at(strategy, factor)); }
+
+Strategy strategy_of(const FactorMap& map, const std::vector<Sharding>& operands,
+                     const std::vector<Sharding>& results) {
+  Strategy out(map.factors.size());
+  const auto read = [&](const std::vector<TensorFactors>& tensors, const std::vector<Sharding>& shardings) {
+    for (int i = 0; i < isize(tensors) && i < isize(shardings); ++i)
+      for (int d = 0; d < isize(at(tensors, i)) && d < at(shardings, i).ndim(); ++d)
+        if (const auto& dim = at(at(tensors, i), d); dim.size() == 1)
+          at(out, dim.front()) = at(at(shardings, i).dims, d).axes;
+  };
+  read(map.operands, operands);
+  read(map.results, results);
   return out;
 }
 

@@ -24,6 +24,11 @@ Strategy project(const FactorMap& map, const TensorFactors& tensor, const Shardi
 /// The tensor's sharding under a strategy (all dims closed, nothing partial).
 Sharding unproject(const Mesh& mesh, const FactorMap& map, const TensorFactors& tensor, const Strategy& strategy);
 
+/// The number of tiles a factor has in a strategy.
+std::int64_t tiles_of(const Strategy& strategy, int factor);
+/// What an instruction's shardings say of its factors, by the dims that belong to one factor alone.
+Strategy strategy_of(const FactorMap& map, const std::vector<Sharding>& operands, const std::vector<Sharding>& results);
+
 /// Cuts a strategy back to what every tensor can hold and the factor kinds allow, each axis at its first factor only.
 Strategy legal(const FactorMap& map, Strategy strategy);
 

@@ -29,13 +29,6 @@ bool is_partial_value(const Instruction& instruction) {
   return instruction.sharding && instruction.sharding->front().is_partial();
 }
 
-// Who chose the sharding of a value, in words.
-std::string provenance(const Instruction& instruction) {
-  if (const auto* why = instruction.frontend_attribute(kWhyAttribute)) return *why;
-  if (const auto* reason = instruction.frontend_attribute(kReasonAttribute)) return *reason;
-  return is_partial_value(instruction) ? "as computed" : "annotated";
-}
-
 // The annotation that would spare a reshard of `source` to `target`.
 std::string remedy(const Instruction& source, const Sharding& from, const Sharding& target, ReshardCause cause) {
   if (cause == ReshardCause::kResult)
@@ -319,6 +312,12 @@ class Inserter {
 };
 
 }  // namespace
+
+std::string provenance(const Instruction& instruction) {
+  if (const auto* why = instruction.frontend_attribute(kWhyAttribute)) return *why;
+  if (const auto* reason = instruction.frontend_attribute(kReasonAttribute)) return *reason;
+  return is_partial_value(instruction) ? "as computed" : "annotated";
+}
 
 Program insert_reshards(const Program& program, const Topology& topology) {
   const CostModel cost{.topology = topology};

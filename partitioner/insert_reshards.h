@@ -18,6 +18,9 @@ inline constexpr std::string_view kFromAttribute = "tessera.from";
 inline constexpr std::string_view kToAttribute = "tessera.to";
 inline constexpr std::string_view kRemedyAttribute = "tessera.remedy";
 
+/// Who chose the sharding of a value, in words.
+std::string provenance(const Instruction& instruction);
+
 /// Takes a program in which every value has a sharding (propagate).
 Program insert_reshards(const Program& program, const Topology& topology = {});
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "aliases.h"
+#include "emit_windows.h"
 #include "factor_sharding.h"
 #include "insert_reshards.h"
 #include "leaves.h"
@@ -121,7 +122,7 @@ class Localizer {
   LeafValues plain(const Instruction& instruction) {
     const OpView view = view_of(program_, old_, instruction);
     const FactorMap map = factor_map(view);
-    LocalizeContext context{builder_, view, {}, {}, *instruction.sharding, {}, instruction.notes, {}, {}, {}};
+    LocalizeContext context{builder_, view, {}, {}, *instruction.sharding, {}, instruction.notes, {}, {}, {}, {}};
     for (const ComputationId called : instruction.called) context.called.push_back(at(new_ids_, called));
     for (const Id operand : instruction.operands) {
       context.operands.push_back(put_together(builder_, old_[operand].type, at(leaves_, operand)));
@@ -136,16 +137,29 @@ class Localizer {
     };
     builder_.default_notes = instruction.notes;
     if (!instruction.op->masks_padding) mask_reduced(map, context);
+    WindowEmitter windows{context, next_channel_, map,
+                          strategy_of(map, leaf_shardings(instruction), *instruction.sharding)};
+    if (!map.windows.empty())
+      windows.widen_operands(
+          [&](int operand) -> const Instruction& { return old_[at(instruction.operands, operand)]; });
     const Value value =
         instruction.op->localize != nullptr ? instruction.op->localize(context) : generic(instruction, context);
     builder_.default_notes = nullptr;
     builder_.set_name(value, instruction.name);
     LeafValues out = take_apart(value);
+    if (!map.windows.empty()) windows.cut_results(out);
     for (int i = 0; i < isize(out); ++i)
       ensure(at(out, i).type() == at(context.local_results, i), "{} %{} {} localizes to {}, expected {}",
              instruction.op->name, instruction.name, instruction.sharding->front(), at(out, i).type(),
              at(context.local_results, i));
     return remember(instruction, std::move(out));
+  }
+
+  [[nodiscard]] std::vector<Sharding> leaf_shardings(const Instruction& instruction) const {
+    std::vector<Sharding> out;
+    for (const Id operand : instruction.operands)
+      out.insert(out.end(), old_[operand].sharding->begin(), old_[operand].sharding->end());
+    return out;
   }
 
   Value generic(const Instruction& instruction, const LocalizeContext& context) {

@@ -109,7 +109,7 @@ std::int64_t with_coordinate(const Mesh& mesh, std::int64_t position, const std:
   return position;
 }
 
-RealignCount count_realign(const DimPlacement& before, const DimPlacement& after) {
+RowCount count_realign(const DimPlacement& before, const DimPlacement& after) {
   std::map<std::int64_t, std::int64_t> longest;  // by source tile - target tile
   for (std::int64_t tile = 0; tile < after.tiles; ++tile) {
     const Interval wanted = after.interval(tile);
@@ -119,7 +119,7 @@ RealignCount count_realign(const DimPlacement& before, const DimPlacement& after
       most = std::max(most, meet(wanted, before.interval(source)).size());
     }
   }
-  RealignCount count;
+  RowCount count;
   for (const auto& [shift, rows] : longest) {
     if (shift == 0) continue;
     count.rows += rows;

@@ -44,11 +44,11 @@ Exchange exchange_between(const Placement& before, const Placement& after);
 /// The tiles of one dim change length, on the same axes: neighbours pass on what moved.
 Exchange exchange_lengths(const Placement& before, const Placement& after, int dim);
 /// Elements along the dim that one device receives in exchange_lengths, and its permutes.
-struct RealignCount {
+struct RowCount {
   std::int64_t rows = 0;
   int permutes = 0;
 };
-RealignCount count_realign(const DimPlacement& before, const DimPlacement& after);
+RowCount count_realign(const DimPlacement& before, const DimPlacement& after);
 
 /// The position whose coordinates along `axes` are `value`'s, otherwise those of `position`.
 std::int64_t with_coordinate(const Mesh& mesh, std::int64_t position, const std::vector<AxisRef>& axes,

@@ -7,6 +7,7 @@
 #include "tessera/base/text.h"
 #include "tessera/partitioner/plan_reshard.h"
 #include "tessera/sharding/placement.h"
+#include "windows.h"
 
 namespace tessera {
 namespace {
@@ -39,16 +40,16 @@ Strategy without(Strategy strategy, const Axes& reserved) {
   return strategy;
 }
 
-Strategy merged_in_order(const StrategyRequest& request, const std::vector<Tensor>& tensors,
+Strategy merged_in_order(const StrategyRequest& request, const FactorMap& map, const std::vector<Tensor>& tensors,
                          const std::vector<int>& order) {
-  Strategy out(request.map.factors.size());
+  Strategy out(map.factors.size());
   for (const int i : order) {
     const auto& tensor = at(tensors, i);
     if (!(tensor.sharding.mesh == request.mesh)) continue;
     // Cut to what is legal alone first, so that an axis of a factor that must be whole is free for others.
-    merge_into(out, legal(request.map, project(request.map, *tensor.factors, tensor.sharding)));
+    merge_into(out, legal(map, project(map, *tensor.factors, tensor.sharding)));
   }
-  return legal(request.map, without(std::move(out), request.reserved));
+  return legal(map, without(std::move(out), request.reserved));
 }
 
 // Every order for up to three tensors; else each tensor first and the rest by size.
@@ -72,18 +73,22 @@ std::vector<std::vector<int>> orders(const std::vector<Tensor>& tensors) {
   return out;
 }
 
-double work_seconds(const StrategyRequest& request, const Strategy& strategy, const CostModel& cost) {
+// Dims along which elements move stay whole: what halos are weighed against.
+FactorMap without_windows(FactorMap map) {
+  for (const Window& window : map.windows) at(map.factors, window.factor).kind = FactorKind::kBlocked;
+  return map;
+}
+
+double work_seconds(const StrategyRequest& request, const Strategy& strategy, std::int64_t operand_bytes,
+                    const CostModel& cost) {
   const double parallel = static_cast<double>(axes_size(all_axes(strategy)));
   double flops = request.view.op.flops != nullptr ? request.view.op.flops(request.view) : 0;
-  double bytes = 0;
-  const auto add = [&](const std::vector<Type>& types, const std::vector<TensorFactors>& tensors) {
-    for (int i = 0; i < isize(tensors); ++i) {
-      const auto local = shard_type(at(types, i), unproject(request.mesh, request.map, at(tensors, i), strategy));
-      bytes += static_cast<double>(local.byte_size());
-    }
-  };
-  add(operand_leaves(request.view), request.map.operands);
-  add(request.view.result.leaves(), request.map.results);
+  auto bytes = static_cast<double>(operand_bytes);
+  const auto results = request.view.result.leaves();
+  for (int i = 0; i < isize(request.map.results); ++i) {
+    const Sharding sharding = unproject(request.mesh, request.map, at(request.map.results, i), strategy);
+    bytes += static_cast<double>(shard_type(at(results, i), sharding).byte_size());
+  }
   return flops / parallel / cost.flops_per_second + bytes / cost.memory_bytes_per_second;
 }
 
@@ -104,6 +109,8 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, c
     if (!actual.is_partial()) actual.reduction = Reduction::kSum;
     moved += reshard_cost(at(types, i), actual, needed, cost.topology);
   }
+  const HaloCost halo = halo_cost(request.mesh, request.map, types, strategy, cost.topology);
+  moved += cost.topology.is_uniform() ? static_cast<double>(halo.bytes) : halo.seconds;
   const double operands_moved = moved;
   const auto results = request.view.result.leaves();
   for (int i = 0; i < isize(request.wishes); ++i) {
@@ -116,7 +123,7 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, c
     moved += more;
   }
   const double seconds = cost.topology.is_uniform() ? moved / cost.topology.other().bytes_per_second : moved;
-  return {seconds + work_seconds(request, strategy, cost), operands_moved};
+  return {seconds + work_seconds(request, strategy, halo.operand_bytes, cost), operands_moved};
 }
 
 }  // namespace
@@ -140,11 +147,14 @@ Sharding computed_sharding(const Mesh& mesh, const FactorMap& map, int result_le
 Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) {
   const auto tensors = tensors_of(request);
   std::vector<Strategy> candidates;
-  for (const auto& order : orders(tensors)) {
-    Strategy candidate = merged_in_order(request, tensors, order);
-    if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
-      candidates.push_back(std::move(candidate));
-  }
+  std::vector<FactorMap> maps{request.map};
+  if (!request.map.windows.empty()) maps.push_back(without_windows(request.map));
+  for (const auto& order : orders(tensors))
+    for (const FactorMap& map : maps) {
+      Strategy candidate = merged_in_order(request, map, tensors, order);
+      if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
+        candidates.push_back(std::move(candidate));
+    }
   if (candidates.empty()) return Strategy(request.map.factors.size());
   if (candidates.size() == 1) return candidates.front();
   std::size_t best = 0;

@@ -11,6 +11,7 @@
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/indexing.h"
 #include "tessera/ops/structural.h"
+#include "tessera/ops/windows.h"
 #include "tessera/runtime/executable.h"
 
 namespace tessera {
@@ -113,6 +114,34 @@ void embedding(benchmark::State& state, std::int64_t vocabulary, std::int64_t to
       [&](Builder&, const auto& v) { return ops::take_rows(v[0], v[1]); });
 }
 
+// A 3x3 convolution of ResNets, [n, c, 56, 56] or [n, 56, 56, c]; as its gradients are said too.
+void convolution(benchmark::State& state, DType dtype, const char* labels, const char* window, const Dims& lhs,
+                 const Dims& rhs) {
+  ConvolutionAttributes a;
+  parse_field(labels, a.dim_labels);
+  parse_field(window, a.window);
+  run(state, {Type::array(dtype, lhs), Type::array(dtype, rhs)},
+      [&](Builder&, const auto& v) { return ops::convolution(v[0], v[1], a); });
+}
+void max_pool(benchmark::State& state, const Dims& image, const char* window) {
+  WindowDims dims;
+  parse_field(window, dims);
+  run(state, {Type::array(DType::kF32, image)},
+      [&](Builder&, const auto& v) { return ops::reduce_window(v[0], Reduction::kMax, dims); });
+}
+
+BENCHMARK_CAPTURE(convolution, f32_nchw, DType::kF32, "bf01_oi01->bf01", "{size=3x3 pad=1_1x1_1}",
+                  Dims({4, 64, 56, 56}), Dims({64, 64, 3, 3}));
+BENCHMARK_CAPTURE(convolution, f32_nhwc, DType::kF32, "b01f_01io->b01f", "{size=3x3 pad=1_1x1_1}",
+                  Dims({4, 56, 56, 64}), Dims({3, 3, 64, 64}));
+BENCHMARK_CAPTURE(convolution, f32_dx, DType::kF32, "b01f_01oi->b01f", "{size=3x3 pad=1_1x1_1 rhs_reversal=1x1}",
+                  Dims({4, 56, 56, 64}), Dims({3, 3, 64, 64}));
+BENCHMARK_CAPTURE(convolution, f32_dw, DType::kF32, "f01b_i01o->01bf", "{size=56x56 pad=1_1x1_1}",
+                  Dims({4, 56, 56, 64}), Dims({4, 56, 56, 64}));
+BENCHMARK_CAPTURE(convolution, bf16_nhwc, DType::kBF16, "b01f_01io->b01f", "{size=3x3 pad=1_1x1_1}",
+                  Dims({4, 56, 56, 64}), Dims({3, 3, 64, 64}));
+BENCHMARK_CAPTURE(max_pool, nchw, Dims({4, 64, 112, 112}), "{size=1x1x3x3 stride=1x1x2x2 pad=0_0x0_0x1_1x1_1}");
+BENCHMARK_CAPTURE(max_pool, nhwc, Dims({4, 112, 112, 64}), "{size=1x3x3x1 stride=1x2x2x1 pad=0_0x1_1x1_1x0_0}");
 BENCHMARK_CAPTURE(dot, f32_NN_mlp, DType::kF32, 1024, 3072, 768, 1, 0);
 BENCHMARK_CAPTURE(dot, f32_NT_mlp_dx, DType::kF32, 1024, 768, 3072, 1, 1);
 BENCHMARK_CAPTURE(dot, f32_TN_mlp_dw, DType::kF32, 768, 3072, 1024, 0, 0);

@@ -9,6 +9,7 @@
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/ir/text.h"
 #include "tessera/nn/gpt2.h"
+#include "tessera/nn/images.h"
 #include "tessera/nn/initializers.h"
 #include "tessera/nn/layers.h"
 #include "tessera/optim/optimizer.h"

@@ -18,6 +18,12 @@ void visit(const Module& module, const std::string& path, const std::function<vo
   for (const auto& [name, child] : module.children()) visit(*child, join_path(path, name), take);
 }
 
+void visit_buffers(const Module& module, const std::string& path, std::vector<NamedParameter>& out) {
+  for (const auto& own : module.own_buffers())
+    out.push_back({join_path(path, own.name), own.tensor, own.exported_dims});
+  for (const auto& [name, child] : module.children()) visit_buffers(*child, join_path(path, name), out);
+}
+
 void visit_modules(Module& module, const std::string& path, std::vector<NamedModule>& out) {
   out.push_back({path, &module});
   for (const auto& [name, child] : module.children()) visit_modules(*child, join_path(path, name), out);
@@ -43,6 +49,12 @@ std::vector<NamedParameter> Module::named_parameters() const {
 std::vector<Tensor> Module::parameters() const {
   std::vector<Tensor> out;
   for (auto& parameter : named_parameters()) out.push_back(std::move(parameter.tensor));
+  return out;
+}
+
+std::vector<NamedParameter> Module::named_buffers() const {
+  std::vector<NamedParameter> out;
+  visit_buffers(*this, "", out);
   return out;
 }
 
@@ -110,6 +122,12 @@ void Module::add_shared_parameter(std::string name, const Tensor& tensor, Dims e
   parameters_.push_back({std::move(name), tensor, std::move(exported_dims)});
 }
 
+Tensor Module::add_buffer(std::string name, const Type& type, Initializer initializer) {
+  Tensor tensor = Tensor::deferred(type, std::move(initializer), name);
+  buffers_.push_back({std::move(name), tensor, type.dims()});
+  return tensor;
+}
+
 void Module::add_module(std::string name, Module& child) {
   for (const auto& [known, module] : children_) ensure(known != name, "submodule {} is registered twice", name);
   children_.emplace_back(std::move(name), &child);
@@ -121,6 +139,8 @@ void Module::set_path(const std::string& path) {
   path_ = path;
   for (auto& parameter : parameters_)
     parameter.tensor.impl().name = parameter.tensor.impl().node->name = join_path(path, parameter.name);
+  for (auto& buffer : buffers_)
+    buffer.tensor.impl().name = buffer.tensor.impl().node->name = join_path(path, buffer.name);
   for (const auto& [name, child] : children_) child->set_path(join_path(path, name));
 }
 

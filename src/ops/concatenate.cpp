@@ -3,6 +3,7 @@
 #include "row_support.h"
 #include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
+#include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -46,7 +47,31 @@ FactorMap factors(const OpView& view) {
   map.results = {add_factors(map, view.result)};
   at(map.factors, joined_dim(view)).kind = FactorKind::kPermute;
   map.operands.assign(view.operands.size(), map.results.front());
+  const auto dim = static_cast<int>(joined_dim(view));
+  std::int64_t before = 0;
+  for (int i = 0; i < isize(view.operands); ++i) {
+    map.windows.push_back({.operand = i, .dim = dim, .factor = dim, .low = before});
+    before += at(view.operands, i).dim(dim);
+  }
   return map;
+}
+
+// Of a joined dim that is sharded, every operand is as long as the result's shard; each gives the elements that are its own.
+Value localize(LocalizeContext& context) {
+  const auto dim = static_cast<int>(joined_dim(context.view));
+  if (context.window(0, dim) == nullptr) return emit_local(context, context.operands, context.view.attributes);
+  Builder& builder = context.builder;
+  const Dims& dims = context.local_result().dims();
+  const Value index = ops::iota(builder, Type::array(DType::kS32, dims), dim);
+  const Value here = ops::add(index, ops::splat(context.start_of_result(dim), dims));
+  Value out = context.operands.front();
+  std::int64_t before = 0;
+  for (int i = 1; i < isize(context.operands); ++i) {
+    before += at(context.view.operands, i - 1).dim(dim);
+    const Value limit = ops::splat(ops::scalar(builder, DType::kS32, static_cast<double>(before)), dims);
+    out = ops::select(ops::compare(here, limit, CompareDirection::kLt), out, at(context.operands, i));
+  }
+  return out;
 }
 
 std::vector<Value> gradient(GradientContext& c) {
@@ -78,6 +103,7 @@ const OpDef kConcatenate{
     .gradient = gradient,
     .factors = factors,
     .linearity = linearity,
+    .localize = localize,
     .flops = no_flops,
 };
 

@@ -19,7 +19,7 @@ const OpTable& op_table() {
        &kRemainder, &kPower, &kMaximum, &kMinimum, &kAtan2, &kAnd, &kOr, &kXor, &kShiftLeft, &kShiftRightArithmetic,
        &kShiftRightLogical, &kCompare, &kSelect, &kClamp, &kConvert, &kBitcastConvert,
        // Contraction.
-       &kDot, &kReduce,
+       &kDot, &kReduce, &kConvolution, &kReduceWindow, &kSelectAndScatter,
        // Indexing, random numbers.
        &kGather, &kScatter, &kDynamicSlice, &kDynamicUpdateSlice, &kSort, &kRngBitGenerator,
        // Control flow, custom calls.
@@ -29,9 +29,9 @@ const OpTable& op_table() {
       // What HLO has besides.
       "acos acosh add-dependency all-gather-done all-gather-start all-reduce-done all-reduce-start asin asinh "
       "async-done async-start async-update atanh batch-norm-grad batch-norm-inference batch-norm-training bitcast "
-      "cholesky collective-permute-done collective-permute-start complex convolution copy-done copy-start cosh domain "
+      "cholesky collective-permute-done collective-permute-start complex copy-done copy-start cosh domain "
       "dynamic-reshape fft fusion get-dimension-size imag infeed map outfeed ragged-all-to-all ragged-dot real recv "
-      "recv-done reduce-precision reduce-window rng rng-get-and-update-state scaled-dot select-and-scatter send "
+      "recv-done reduce-precision rng rng-get-and-update-state scaled-dot send "
       "send-done set-dimension-size sinh stochastic-convert topk triangular-solve");
   return table;
 }

@@ -80,8 +80,10 @@ FactorMap factors(const OpView& view) {
   FactorMap map;
   TensorFactors tensor;
   for (int d = 0; d < view.result.ndim(); ++d) {
-    const bool untouched = is_untouched(at(view.as<PadAttributes>().padding, d));
-    tensor.push_back({map.add(view.result.dim(d), untouched ? FactorKind::kPass : FactorKind::kPermute)});
+    const PaddingDim& p = at(view.as<PadAttributes>().padding, d);
+    const int factor = map.add(view.result.dim(d), is_untouched(p) ? FactorKind::kPass : FactorKind::kPermute);
+    tensor.push_back({factor});
+    if (!is_untouched(p)) map.windows.push_back({.dim = d, .factor = factor, .low = p.low, .dilation = p.interior + 1});
   }
   map.operands = {tensor, {}};
   map.results = {tensor};
@@ -105,9 +107,15 @@ std::vector<Value> gradient(GradientContext& c) {
 }
 
 // A partial operand is padded by the value on one device of those that add up.
+Value outside(LocalizeContext& context, int) { return counted_once(context, context.operands[1]); }
+
 Value localize(LocalizeContext& context) {
+  auto padding = context.view.as<PadAttributes>().padding;
+  for (int d = 0; d < isize(padding); ++d)
+    if (const LocalWindow* window = context.window(0, d))
+      at(padding, d) = {window->low, window->high, at(padding, d).interior};
   return emit_local(context, {context.operands[0], counted_once(context, context.operands[1])},
-                    context.view.attributes);
+                    make_attributes(PadAttributes{std::move(padding)}));
 }
 
 Linearity linearity(const OpView&, int operand) { return operand == 0 ? Linearity::kAny : Linearity::kNone; }
@@ -126,6 +134,7 @@ const OpDef kPad{
     .factors = factors,
     .linearity = linearity,
     .localize = localize,
+    .outside = outside,
     .flops = no_flops,
 };
 

@@ -3,6 +3,7 @@
 //   %m = (f32[4], s32[4]) reduce(%x, %i, %low, %none), dimensions={1}, to_apply=%argmax      operands, then their inits
 #include <cmath>
 
+#include "reduce_support.h"
 #include "row_support.h"
 #include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
@@ -14,7 +15,6 @@ namespace tessera {
 namespace rows {
 namespace {
 
-int input_count(const OpView& view) { return isize(view.operands) / 2; }
 const Dims& reduced(const OpView& view) { return view.as<DimensionsAttributes>().dimensions; }
 
 Dims kept(const OpView& view) {
@@ -24,32 +24,7 @@ Dims kept(const OpView& view) {
   return out;
 }
 
-std::optional<Reduction> known_reduction(const OpView& view) {
-  return input_count(view) == 1 ? reduction_of(*view.called[0]) : std::nullopt;
-}
-
 // ---- infer ------------------------------------------------------------------------------------------------------------------
-
-// (a.., b..) -> (a..) of the inputs' element types.
-void check_computation(const OpView& view) {
-  require(view.called.size() == 1, "needs one computation, to_apply");
-  const Computation& callee = *view.called[0];
-  const int n = input_count(view);
-  const auto parameters = callee.parameter_types();
-  require(isize(parameters) == 2 * n,
-          "to_apply %{} takes {} parameters, {} are needed: one per operand and one per init", callee.name,
-          parameters.size(), 2 * n);
-  std::vector<Type> elements;
-  for (int i = 0; i < 2 * n; ++i) {
-    const Type element = Type::scalar(at(view.operands, i % n).dtype());
-    require(at(parameters, i) == element, "parameter {} of to_apply %{} is {}, the elements are {}", i, callee.name,
-            at(parameters, i), element);
-    if (i < n) elements.push_back(element);
-  }
-  const Type result = n == 1 ? elements[0] : Type::tuple(elements);
-  require(callee.root_type() == result, "to_apply %{} returns {}, it must return {}", callee.name, callee.root_type(),
-          result);
-}
 
 Type infer(const OpView& view) {
   const int n = input_count(view);
@@ -69,7 +44,7 @@ Type infer(const OpView& view) {
     for (const auto d : kept(view)) dims.push_back(at(x.dims(), d));
     results.push_back(Type::array(x.dtype(), std::move(dims)));
   }
-  check_computation(view);
+  check_to_apply(view);
   return declared_or(view, n == 1 ? results[0] : Type::tuple(std::move(results)));
 }
 
@@ -90,29 +65,6 @@ Literal arranged(const Literal& x, const OpView& view) {
   Literal out(Type::array(x.type().dtype(), box));
   strided_copy(x, {0, strides}, out, {0, row_major_strides(box)}, box);
   return out;
-}
-
-template <class Wide>
-Wide combined(Reduction reduction, Wide a, Wide b) {
-  switch (reduction) {
-    case Reduction::kSum: return static_cast<Wide>(a + b);
-    case Reduction::kProduct: return static_cast<Wide>(a * b);
-    case Reduction::kMin:
-      if constexpr (std::is_same_v<Wide, double>)
-        if (std::isnan(a) || std::isnan(b)) return a + b;
-      return b < a ? b : a;
-    case Reduction::kMax:
-      if constexpr (std::is_same_v<Wide, double>)
-        if (std::isnan(a) || std::isnan(b)) return a + b;
-      return a < b ? b : a;
-    case Reduction::kAnd:
-      if constexpr (!std::is_same_v<Wide, double>) return a & b;
-      break;
-    case Reduction::kOr:
-      if constexpr (!std::is_same_v<Wide, double>) return a | b;
-      break;
-  }
-  throw InternalError("and, or of floating-point numbers");
 }
 
 // In double or 64 bits, rounded once.

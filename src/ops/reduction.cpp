@@ -2,6 +2,7 @@
 // Which reduction a scalar computation performs, its identity, and the computation of a reduction.
 #include <limits>
 
+#include "reduce_support.h"
 #include "rows.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
@@ -78,6 +79,26 @@ std::optional<Reduction> reduction_of(const Computation& computation) {
 
 Literal reduction_identity(Reduction reduction, DType dtype) {
   return visit_dtype(dtype, [&]<class T>() { return identity<T>(reduction); });
+}
+
+void rows::check_to_apply(const OpView& view) {
+  require(view.called.size() == 1, "needs one computation, to_apply");
+  const Computation& callee = *view.called[0];
+  const int n = input_count(view);
+  const auto parameters = callee.parameter_types();
+  require(isize(parameters) == 2 * n,
+          "to_apply %{} takes {} parameters, {} are needed: one per operand and one per init", callee.name,
+          parameters.size(), 2 * n);
+  std::vector<Type> elements;
+  for (int i = 0; i < 2 * n; ++i) {
+    const Type element = Type::scalar(at(view.operands, i % n).dtype());
+    require(at(parameters, i) == element, "parameter {} of to_apply %{} is {}, the elements are {}", i, callee.name,
+            at(parameters, i), element);
+    if (i < n) elements.push_back(element);
+  }
+  const Type result = n == 1 ? elements[0] : Type::tuple(elements);
+  require(callee.root_type() == result, "to_apply %{} returns {}, it must return {}", callee.name, callee.root_type(),
+          result);
 }
 
 ComputationId ops::reduction_computation(ProgramBuilder& program, Reduction reduction, DType dtype) {

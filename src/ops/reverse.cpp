@@ -30,7 +30,11 @@ Literal evaluate(const EvalContext& context) {
 
 FactorMap factors(const OpView& view) {
   FactorMap map = elementwise_factors(view);
-  for (const auto d : view.as<DimensionsAttributes>().dimensions) at(map.factors, d).kind = FactorKind::kPermute;
+  for (const auto d : view.as<DimensionsAttributes>().dimensions) {
+    at(map.factors, d).kind = FactorKind::kPermute;
+    const auto dim = static_cast<int>(d);
+    map.windows.push_back({.dim = dim, .factor = dim, .reversed = true});
+  }
   return map;
 }
 

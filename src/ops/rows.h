@@ -23,6 +23,8 @@ extern const OpDef kSlice, kPad, kConcatenate, kReverse;
 extern const OpDef kCopy, kTuple, kGetTupleElement, kOptBarrier, kAfterAll, kPartitionId, kReplicaId;
 // dot.cpp, reduce.cpp
 extern const OpDef kDot, kReduce;
+// convolution.cpp, reduce_window.cpp, select_and_scatter.cpp
+extern const OpDef kConvolution, kReduceWindow, kSelectAndScatter;
 
 // gather.cpp, scatter.cpp, dynamic_slice.cpp, sort.cpp, rng.cpp
 extern const OpDef kGather, kScatter, kDynamicSlice, kDynamicUpdateSlice, kSort, kRngBitGenerator;

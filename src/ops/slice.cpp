@@ -74,8 +74,11 @@ FactorMap factors(const OpView& view) {
   const Type& x = view.operands[0];
   TensorFactors tensor;
   for (int d = 0; d < x.ndim(); ++d) {
-    const bool whole = is_whole(at(view.as<SliceAttributes>().slice, d), x.dim(d));
-    tensor.push_back({map.add(x.dim(d), whole ? FactorKind::kPass : FactorKind::kPermute)});
+    const SliceRange& r = at(view.as<SliceAttributes>().slice, d);
+    const bool whole = is_whole(r, x.dim(d));
+    const int factor = map.add(size_of(r), whole ? FactorKind::kPass : FactorKind::kPermute);
+    tensor.push_back({factor});
+    if (!whole) map.windows.push_back({.dim = d, .factor = factor, .stride = r.stride, .low = -r.start});
   }
   map.operands = {tensor};
   map.results = {tensor};
@@ -95,12 +98,16 @@ std::vector<Value> gradient(GradientContext& c) {
   return {ops::pad(c.d_result(), ops::scalar(c.builder, x.dtype(), 0), padding)};
 }
 
-// Whole ranges follow the local size; a dim that is cut is not sharded here.
+// Whole ranges follow the local size; of a dim that is cut where it is sharded, the operand begins where the range does.
 Value localize(LocalizeContext& context) {
   auto ranges = context.view.as<SliceAttributes>().slice;
-  for (int d = 0; d < isize(ranges); ++d)
-    if (is_whole(at(ranges, d), context.view.operands[0].dim(d)))
-      at(ranges, d).limit = context.operands[0].type().dim(d);
+  for (int d = 0; d < isize(ranges); ++d) {
+    const auto size = context.operands[0].type().dim(d);
+    if (context.window(0, d) != nullptr)
+      at(ranges, d) = {0, size, at(ranges, d).stride};
+    else if (is_whole(at(ranges, d), context.view.operands[0].dim(d)))
+      at(ranges, d).limit = size;
+  }
   return emit_local(context, context.operands, make_attributes(SliceAttributes{std::move(ranges)}));
 }
 

@@ -23,6 +23,9 @@ constexpr MakerRow kMakers[] = {
     {"scatter", make_scatter},
     {"reduce", make_reduce},
     {"dot", make_dot},
+    {"convolution", make_convolution},
+    {"reduce-window", make_reduce_window},
+    {"select-and-scatter", make_select_and_scatter},
 };
 
 }  // namespace

@@ -48,5 +48,8 @@ KernelRef make_gather(const OpView& view, const OperandViews& views);
 KernelRef make_scatter(const OpView& view, const OperandViews& views);
 KernelRef make_reduce(const OpView& view, const OperandViews& views);
 KernelRef make_dot(const OpView& view, const OperandViews& views);
+KernelRef make_convolution(const OpView& view, const OperandViews& views);
+KernelRef make_reduce_window(const OpView& view, const OperandViews& views);
+KernelRef make_select_and_scatter(const OpView& view, const OperandViews& views);
 
 }  // namespace tessera

@@ -91,6 +91,8 @@ const Accepted kTakenByBuilder = {
     {"concatenate #0", {"a dim more", "another dtype", "another size"}},  // where it is the only one, or longer
     {"concatenate #1", {"another size"}},
     {"convert #0", {"another dtype"}},
+    {"convolution #0", {"another size"}},  // image and batch
+    {"convolution #1", {"another size"}},  // output features
     {"copy #0", kAnything},
     {"custom-call #0", kAnything},
     {"custom-call #1", kAnything},
@@ -105,7 +107,8 @@ const Accepted kTakenByBuilder = {
     {"opt-barrier #0",
      {"a dim more", "another dtype", "another size", "a token", "a tuple", "an array", "an element fewer"}},
     {"pad #0", {"another size"}},
-    {"reduce #0", {"a dim more", "another size"}},  // kept dims
+    {"reduce #0", {"a dim more", "another size"}},         // kept dims
+    {"reduce-window #0", {"a dim more", "another size"}},  // without a window; further images
     {"reduce-scatter #0", {"a dim more", "another size"}},
     {"reverse #0", {"a dim more", "another dtype", "another size"}},
     {"scatter #0", {"another size"}},

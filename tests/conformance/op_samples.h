@@ -63,6 +63,7 @@ Type pred(Sizes... sizes) {
 std::vector<Sample> elementwise_samples();
 std::vector<Sample> structural_samples();
 std::vector<Sample> contraction_samples();
+std::vector<Sample> window_samples();
 std::vector<Sample> indexing_samples();
 std::vector<Sample> control_samples();
 /// All of them.

@@ -72,6 +72,32 @@ def ordered(x, k):
     return jax.lax.cond(k > 2, lambda a: a * 2, lambda a: a + 1, padded), jnp.argmax(x, axis=1)
 
 
+def batch_norm(x, scale):
+    centered = x - x.mean((0, 1, 2))
+    return scale * centered * jax.lax.rsqrt((centered**2).mean((0, 1, 2)) + 1e-5)
+
+
+def conv(x, w, stride=1, groups=1):
+    return jax.lax.conv_general_dilated(x, w, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"),
+                                        feature_group_count=groups)
+
+
+def resnet_block(p, x):
+    h = jax.nn.relu(batch_norm(conv(x, p["in"], 2), p["norm"]))
+    h = jax.lax.reduce_window(h, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 1, 1, 1), "SAME")
+    y = conv(h, p["grouped"], 1, 2) + conv(x, p["short"], 2)
+    return jax.lax.reduce_window(jax.nn.relu(y), 0.0, jax.lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+
+
+def resnet_loss(p, x):
+    return jnp.sum(resnet_block(p, x) ** 2)
+
+
+def moved(x):
+    rolled = jnp.roll(x, 1, axis=0) + jnp.flip(x, 0)
+    return jnp.cumsum(rolled, axis=0), jnp.diff(x, axis=0), jnp.pad(x, ((2, 1), (0, 0)), mode="wrap")[::2]
+
+
 def shape(*dims, dtype=jnp.float32):
     return jax.ShapeDtypeStruct(dims, dtype)
 
@@ -80,6 +106,9 @@ MLP = {"w": (shape(8, 12), P(None, "model")), "b": (shape(12), P("model")), "v":
 BLOCK = {name: (shape(8, 4, 3), P(None, "model", None)) for name in "qkv"} | {
     "o": (shape(4, 3, 8), P("model", None, None)), "ln_1": (shape(8), P()), "ln_2": (shape(8), P()),
     "up": (shape(8, 20), P("data", "model")), "down": (shape(20, 8), P("model", "data"))}
+
+IMAGES = {"in": (shape(3, 3, 3, 4), P()), "norm": (shape(4), P()), "grouped": (shape(3, 3, 2, 6), P()),
+          "short": (shape(1, 1, 3, 6), P())}
 
 # name: function, arguments as trees of (shape, specification)
 CASES = {
@@ -90,6 +119,9 @@ CASES = {
     "scan_gradient": (jax.grad(scan_loss), [(shape(3, 6, 6), P(None, "model", None)), (shape(4, 6), P("data", None))]),
     "embedding_gradient": (jax.grad(embed), [(shape(10, 6), P("model", "data")), (shape(4, 5, dtype=jnp.int32), P("data")),
                                              (shape(4, 5, dtype=jnp.int32), P("data"))]),
+    "resnet_block": (resnet_block, [IMAGES, (shape(4, 10, 9, 3), P("data", "model"))]),
+    "resnet_gradient": (jax.grad(resnet_loss), [IMAGES, (shape(2, 12, 10, 3), P(None, "model", "data"))]),
+    "moved": (moved, [(shape(12, 6), P(("data", "model"), None))]),
     "ordered": (ordered, [(shape(8, 4), P("data", "model")), (shape(dtype=jnp.int32), P())]),
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "partitioner/dice.h"
+
 #include "tessera/base/text.h"
 #include "tessera/ir/builder.h"
 #include "tessera/ops/contraction.h"
@@ -10,27 +12,10 @@
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/indexing.h"
 #include "tessera/ops/structural.h"
+#include "tessera/ops/windows.h"
 
 namespace tessera::testing {
 namespace {
-
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : seed_(seed) {}
-  std::int64_t below(std::int64_t n) {
-    return static_cast<std::int64_t>(hash_mix(seed_, ++count_) %
-                                     static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1)));
-  }
-  bool one_in(int n) { return below(n) == 0; }
-  template <class T>
-  const T& pick(const std::vector<T>& items) {
-    return at(items, below(isize(items)));
-  }
-
- private:
-  std::uint64_t seed_;
-  std::uint64_t count_ = 0;
-};
 
 const std::vector<std::int64_t> kSizes = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12};
 
@@ -115,14 +100,37 @@ class Generator {
     const Value x = any();
     Value made;
     using Maker = Value (Generator::*)(Value);
-    static const std::vector<Maker> kMakers = {
-        &Generator::binary, &Generator::unary, &Generator::broadcast, &Generator::reshape, &Generator::transpose,
-        &Generator::slice,  &Generator::pad,   &Generator::concat,    &Generator::reverse, &Generator::reduce,
-        &Generator::dot,    &Generator::dot,   &Generator::rows,      &Generator::scatter, &Generator::dynamic_slice,
-        &Generator::update, &Generator::sort,  &Generator::choose,    &Generator::ramp,    &Generator::mark,
-        &Generator::reduce, &Generator::loop,  &Generator::softmax,   &Generator::bits};
+    static const std::vector<Maker> kMakers = {&Generator::binary,
+                                               &Generator::unary,
+                                               &Generator::broadcast,
+                                               &Generator::reshape,
+                                               &Generator::transpose,
+                                               &Generator::slice,
+                                               &Generator::pad,
+                                               &Generator::concat,
+                                               &Generator::reverse,
+                                               &Generator::reduce,
+                                               &Generator::dot,
+                                               &Generator::dot,
+                                               &Generator::rows,
+                                               &Generator::scatter,
+                                               &Generator::dynamic_slice,
+                                               &Generator::update,
+                                               &Generator::sort,
+                                               &Generator::choose,
+                                               &Generator::ramp,
+                                               &Generator::mark,
+                                               &Generator::reduce,
+                                               &Generator::loop,
+                                               &Generator::softmax,
+                                               &Generator::bits,
+                                               &Generator::roll,
+                                               &Generator::convolution,
+                                               &Generator::convolution,
+                                               &Generator::reduce_window,
+                                               &Generator::select_and_scatter};
     made = (this->*dice_.pick(kMakers))(x);
-    if (made.is_null() || made.type().element_count() > 2000) return;
+    if (made.is_null() || made.type().element_count() > 2000 || made.type().element_count() == 0) return;
     ++made_;
     values_.push_back(made);
   }
@@ -146,7 +154,7 @@ class Generator {
     }
   }
   Value broadcast(Value x) {
-    if (x.type().ndim() > 2) return {};
+    if (x.type().ndim() > 3) return {};
     Dims result = x.type().dims();
     Dims dimensions;
     const auto place = dice_.below(isize(result) + 1);
@@ -185,12 +193,77 @@ class Generator {
   Value pad(Value x) {
     std::vector<PaddingDim> padding;
     for (int d = 0; d < x.type().ndim(); ++d)
-      padding.push_back(dice_.one_in(2) ? PaddingDim{} : PaddingDim{dice_.below(3), dice_.below(3), dice_.below(2)});
+      padding.push_back(dice_.one_in(2) ? PaddingDim{}
+                                        : PaddingDim{dice_.below(5) - 1, dice_.below(5) - 1, dice_.below(3) / 2});
+    for (int d = 0; d < x.type().ndim(); ++d)
+      if (at(padding, d).low + at(padding, d).high + x.type().dim(d) < 0) return {};
     return ops::pad(x, ops::scalar(main_, DType::kF32, 0.5), padding);
   }
   Value concat(Value x) {
     if (x.type().ndim() == 0) return {};
-    return ops::concatenate({x, with_dims(x.type().dims())}, static_cast<int>(dice_.below(x.type().ndim())));
+    const auto dim = dice_.below(x.type().ndim());
+    std::vector<Value> parts{x};
+    for (auto more = dice_.below(3); more > 0; --more) {
+      Dims dims = x.type().dims();
+      at(dims, dim) = dice_.one_in(2) ? at(dims, dim) : dice_.pick(kSizes);
+      parts.insert(parts.begin() + dice_.below(isize(parts) + 1), with_dims(dims));
+    }
+    return ops::concatenate(parts, static_cast<int>(dim));
+  }
+  // Rotated along one dim, as jnp.roll spells it.
+  Value roll(Value x) {
+    if (x.type().ndim() == 0) return {};
+    const int dim = static_cast<int>(dice_.below(x.type().ndim()));
+    const auto size = x.type().dim(dim);
+    const auto shift = dice_.one_in(2) ? 1 : dice_.below(size + 1);
+    if (shift > size) return {};
+    return ops::concatenate({ops::slice_dim(x, dim, size - shift, size), ops::slice_dim(x, dim, 0, size - shift)}, dim);
+  }
+  Value convolution(Value x) {
+    const int ndim = x.type().ndim();
+    if (ndim < 2) return {};
+    ConvolutionAttributes a;
+    a.dim_labels = random_labels(dice_, ndim);
+    const auto features = x.type().dim(static_cast<int>(a.dim_labels.lhs_feature));
+    const auto batch = x.type().dim(static_cast<int>(a.dim_labels.lhs_batch));
+    const auto groups = dice_.pick(std::vector<std::int64_t>{1, 2, 3});
+    if (dice_.one_in(2) && features % groups == 0) a.feature_group_count = groups;
+    if (dice_.one_in(2) && batch % groups == 0 && a.feature_group_count == 1) a.batch_group_count = groups;
+    Dims kernel(static_cast<std::size_t>(ndim));
+    at(kernel, a.dim_labels.rhs_input) = features / a.feature_group_count;
+    at(kernel, a.dim_labels.rhs_output) = (1 + dice_.below(4)) * a.feature_group_count * a.batch_group_count;
+    for (int i = 0; i < ndim - 2; ++i) {
+      const auto image = x.type().dim(static_cast<int>(at(a.dim_labels.lhs_spatial, i)));
+      // Now and then a kernel like an image: the gradient of one.
+      WindowDim w = random_window(dice_, dice_.one_in(4) ? image : 1 + dice_.below(4), true);
+      w.reversed = dice_.one_in(3);
+      at(kernel, at(a.dim_labels.rhs_spatial, i)) = w.size;
+      a.window.dims.push_back(w);
+    }
+    if (product(kernel) > 500) return {};
+    return ops::convolution(x, with_dims(kernel), a);
+  }
+  Value reduce_window(Value x) {
+    WindowDims w;
+    for (int d = 0; d < x.type().ndim(); ++d)
+      w.dims.push_back(dice_.one_in(3) ? WindowDim{} : random_window(dice_, 1 + dice_.below(4), true));
+    const std::vector<Reduction> kinds = {Reduction::kSum, Reduction::kSum, Reduction::kMax, Reduction::kMin};
+    return ops::reduce_window(x, dice_.pick(kinds), w);
+  }
+  Value select_and_scatter(Value x) {
+    WindowDims w;
+    Dims dims;
+    for (int d = 0; d < x.type().ndim(); ++d) {
+      w.dims.push_back(dice_.one_in(3) ? WindowDim{} : random_window(dice_, 1 + dice_.below(4), false));
+      dims.push_back(w.dims.back().count(x.type().dim(d)));
+    }
+    Builder prefers = program_.computation("prefers");
+    const Value a = ops::parameter(prefers, 0, Type::scalar(DType::kF32));
+    const Value b = ops::parameter(prefers, 1, Type::scalar(DType::kF32));
+    const Value c = ops::compare(a, b, dice_.one_in(2) ? CompareDirection::kGe : CompareDirection::kLt);
+    return ops::select_and_scatter(x, with_dims(dims), ops::scalar(main_, DType::kF32, 0), w,
+                                   program_.add(std::move(prefers), c),
+                                   ops::reduction_computation(program_, Reduction::kSum, DType::kF32));
   }
   Value reverse(Value x) {
     if (x.type().ndim() == 0) return {};

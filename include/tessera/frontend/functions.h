@@ -82,6 +82,41 @@ Tensor log_softmax(Operand x, int dim);
 Tensor logsumexp(Operand x, int dim);
 /// Mean 0, variance 1 over the last dim, then weight and bias. Computed in f32 at least.
 Tensor layer_norm(Operand x, Operand weight, Operand bias, double epsilon);
+
+// ---- images: [n, c, h, w], arguments as PyTorch's; one number stands for both dims ----------------------------------------
+
+struct Conv2dOptions {
+  Dims stride{1};
+  Dims padding{0};
+  Dims dilation{1};
+  std::int64_t groups = 1;
+};
+/// weight [out, in / groups, kh, kw] -> [n, out, h', w'].
+Tensor conv2d(Operand x, Operand weight, const Conv2dOptions& options = {});
+struct Pool2dOptions {
+  Dims kernel_size{};
+  Dims stride{};  // none: the kernel's size
+  Dims padding{0};
+  Dims dilation{1};               // of max_pool2d; a dilated one has no gradient
+  bool ceil_mode = false;         // a last window may hang over the edge
+  bool count_include_pad = true;  // of avg_pool2d
+};
+/// Padding never wins. The gradient goes to the first of equal elements.
+Tensor max_pool2d(Operand x, const Pool2dOptions& options);
+Tensor avg_pool2d(Operand x, const Pool2dOptions& options);
+/// The mean over h and w: [n, c, 1, 1].
+Tensor adaptive_avg_pool2d(Operand x);
+/// Mean and (biased) variance of each channel, over the whole batch however it is sharded; in f32 at least.
+struct ChannelStatistics {
+  Tensor mean;
+  Tensor variance;
+};
+ChannelStatistics channel_statistics(Operand x);
+/// (x - mean) / sqrt(variance + epsilon), channel by channel.
+Tensor normalize_channels(Operand x, Operand mean, Operand variance, double epsilon);
+/// A vector of one number per channel, along dim 1 of x's dims.
+Tensor per_channel(Operand vector, const Tensor& x);
+
 /// Rows of a table: table[v, d], ids[...] -> [..., d].
 Tensor embedding(Operand table, Operand ids);
 /// The mean over labels other than ignore_index of -log softmax(logits)[label]: logits [..., classes], integer labels [...].

@@ -10,6 +10,15 @@
 
 namespace tessera {
 
+/// An operand dim whose windows (FactorMap::windows) lie on a tile: the local operand holds what the tile's windows read, and
+/// they reach `low` positions before its first element and `high` behind its last (negative: they leave some out).
+struct LocalWindow {
+  int operand = 0;
+  int dim = 0;
+  std::int64_t low = 0;
+  std::int64_t high = 0;
+};
+
 struct LocalizeContext {
   Builder& builder;                         // the per-device computation
   const OpView& view;                       // global types
@@ -23,6 +32,14 @@ struct LocalizeContext {
   std::function<Value(const Sharding&, int dim, std::int64_t size)> shard_start;
   /// This device's coordinate over the axes (major to minor): an s32 scalar.
   std::function<Value(const std::vector<AxisRef>&)> coordinate;
+  /// Of dims sharded along a factor with windows; local_results hold as many elements there as are to be computed.
+  std::vector<LocalWindow> windows{};
+  /// Null: the dim is as it stands in the global op.
+  [[nodiscard]] const LocalWindow* window(int operand, int dim) const {
+    for (const LocalWindow& w : windows)
+      if (w.operand == operand && w.dim == dim) return &w;
+    return nullptr;
+  }
 
   [[nodiscard]] const Type& local_result() const { return local_results.front(); }
   [[nodiscard]] Value start_of_result(int dim) const {

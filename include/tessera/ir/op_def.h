@@ -78,6 +78,22 @@ using DimFactors = std::vector<int>;
 /// One entry per dim of a leaf.
 using TensorFactors = std::vector<DimFactors>;
 
+/// What an op reads along an operand dim for a tile of a factor whose elements move along the dim (kPermute: slice, pad, a window's
+/// result) or slide past it (kReduce: a convolution's kernel). Index i of the factor reads the positions
+/// i*stride - low + [0, extent); element j of the dim stands at position j*dilation. The partitioner fetches what a tile lacks
+/// from its neighbours (docs/partitioning.md, halos).
+struct Window {
+  int operand = 0;  // leaf
+  int dim = 0;
+  int factor = 0;
+  std::int64_t stride = 1;
+  std::int64_t low = 0;  // negative: cut
+  std::int64_t dilation = 1;
+  std::int64_t extent = 1;
+  bool reversed = false;  // index i counts from the factor's end
+  friend bool operator==(const Window&, const Window&) = default;
+};
+
 struct FactorMap {
   std::vector<Factor> factors;
   std::vector<TensorFactors> operands;    // one per operand (arrays only; a tuple operand's leaves in order)
@@ -85,6 +101,9 @@ struct FactorMap {
   Reduction reduction = Reduction::kSum;  // how a sharded kReduce factor leaves the result partial
   bool reduction_known =
       true;  // false: the reducing computation is none of Reduction's; a kReduce factor acts as kBlocked
+  /// One per operand dim that a kPermute factor runs along, or the factor must be whole. A dim may list several factors that
+  /// windows lead to (an image's dim: the result's, the kernel's): one of them may be sharded.
+  std::vector<Window> windows{};
   friend bool operator==(const FactorMap&, const FactorMap&) = default;
 
   int add(std::int64_t size, FactorKind kind = FactorKind::kPass) {
@@ -166,6 +185,8 @@ struct OpDef {
   /// Emits the per-device form where a value depends on position or attributes hold sizes; null: the generic form
   /// (same op and attributes on local types).
   Value (*localize)(LocalizeContext&) = nullptr;
+  /// The scalar that windows read beyond an operand's ends; null: what they read there does not count.
+  Value (*outside)(LocalizeContext&, int operand) = nullptr;
   /// True when `localize` itself keeps padding out of kReduce factors; else the partitioner fills the padding of such operand
   /// dims with the reduction's identity before.
   bool masks_padding = false;

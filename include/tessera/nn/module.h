@@ -62,7 +62,11 @@ class Module {
   /// Elements of all parameters, tied ones once; needs no storage.
   [[nodiscard]] std::int64_t parameter_count() const;
 
-  /// Switches dropout in this module and all below.
+  /// What a module keeps besides parameters: no gradient, no optimizer (running statistics). Named like parameters.
+  [[nodiscard]] std::vector<NamedParameter> named_buffers() const;
+  [[nodiscard]] const std::vector<NamedParameter>& own_buffers() const { return buffers_; }
+
+  /// Switches dropout and batch statistics in this module and all below.
   void train(bool on = true);
   void eval() { train(false); }
   [[nodiscard]] bool is_training() const { return training_; }
@@ -84,11 +88,14 @@ class Module {
   Tensor add_parameter(std::string name, const Type& type, Initializer initializer, Dims exported_dims = {});
   /// Registers a parameter that another module has too (tied).
   void add_shared_parameter(std::string name, const Tensor& tensor, Dims exported_dims = {});
+  /// Registers a variable that is not trained and returns it.
+  Tensor add_buffer(std::string name, const Type& type, Initializer initializer);
   void add_module(std::string name, Module& child);
 
  private:
   void set_path(const std::string& path);
   std::vector<NamedParameter> parameters_;
+  std::vector<NamedParameter> buffers_;
   std::vector<std::pair<std::string, Module*>> children_;
   std::string path_;
   std::string unit_;

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// convolution, reduce-window, select-and-scatter: ops whose results read windows that slide over their operands.
+//
+//   window={size=3x3 stride=2x2 pad=1_1x1_1 lhs_dilate=1x1 rhs_dilate=1x1 rhs_reversal=0x0}
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "tessera/ir/builder.h"
+#include "tessera/ops/elementwise.h"
+
+namespace tessera {
+
+/// One dim of a window. Result index o reads the positions o*stride - low + k*dilation, k in [0, size), of the operand, whose
+/// element j stands at position j*base_dilation; reversed: with the window's element size-1-k.
+struct WindowDim {
+  std::int64_t size = 1;
+  std::int64_t stride = 1;
+  std::int64_t low = 0;
+  std::int64_t high = 0;
+  std::int64_t base_dilation = 1;
+  std::int64_t dilation = 1;
+  bool reversed = false;
+  /// From the first position read to the last, for one result.
+  [[nodiscard]] std::int64_t extent() const { return size == 0 ? 0 : (size - 1) * dilation + 1; }
+  /// How many results an operand of `n` elements gives.
+  [[nodiscard]] std::int64_t count(std::int64_t n) const;
+  /// Which of the window's elements can meet one of the operand's `n`, for result `o`: [first, limit). There may be holes between.
+  struct Taps {
+    std::int64_t first = 0;
+    std::int64_t limit = 0;
+  };
+  [[nodiscard]] Taps taps(std::int64_t o, std::int64_t n) const;
+  /// The operand's element at `position`; -1: a hole between elements, or beyond the ends.
+  [[nodiscard]] std::int64_t element_at(std::int64_t position, std::int64_t n) const;
+  friend bool operator==(const WindowDim&, const WindowDim&) = default;
+};
+
+/// HLO's `window={..}`; without dims the text leaves it out.
+struct WindowDims {
+  std::vector<WindowDim> dims;
+  friend bool operator==(const WindowDims&, const WindowDims&) = default;
+};
+std::string field_text(const WindowDims& value);
+void parse_field(std::string_view text, WindowDims& value);
+
+/// `b01f_01io->b01f`: which dim of lhs, rhs and result is what; digits are the window's dims.
+struct ConvolutionLabels {
+  std::int64_t lhs_batch = 0;
+  std::int64_t lhs_feature = 0;
+  Dims lhs_spatial;
+  std::int64_t rhs_input = 0;
+  std::int64_t rhs_output = 0;
+  Dims rhs_spatial;
+  std::int64_t result_batch = 0;
+  std::int64_t result_feature = 0;
+  Dims result_spatial;
+  friend bool operator==(const ConvolutionLabels&, const ConvolutionLabels&) = default;
+};
+std::string field_text(const ConvolutionLabels& value);
+void parse_field(std::string_view text, ConvolutionLabels& value);
+
+struct ConvolutionAttributes {
+  WindowDims window;
+  ConvolutionLabels dim_labels;
+  std::int64_t feature_group_count = 1;
+  std::int64_t batch_group_count = 1;
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("window", self.window, Presence::kIfNotDefault);
+    visit("dim_labels", self.dim_labels, Presence::kRequired);
+    visit("feature_group_count", self.feature_group_count, Presence::kIfNotDefault);
+    visit("batch_group_count", self.batch_group_count, Presence::kIfNotDefault);
+  }
+  friend bool operator==(const ConvolutionAttributes&, const ConvolutionAttributes&) = default;
+};
+/// Of reduce-window and select-and-scatter: one entry per dim, or none (all ones).
+struct WindowAttributes {
+  WindowDims window;
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("window", self.window, Presence::kIfNotDefault);
+  }
+  friend bool operator==(const WindowAttributes&, const WindowAttributes&) = default;
+};
+
+/// The direction of a computation that does nothing but compare its two parameters.
+std::optional<CompareDirection> comparison_of(const Computation& computation);
+
+namespace ops {
+Value convolution(Value lhs, Value rhs, ConvolutionAttributes attributes);
+/// HLO's general form; several operands give a tuple.
+Value reduce_window(const std::vector<Value>& operands, const std::vector<Value>& inits, WindowDims window,
+                    ComputationId computation);
+/// From the reduction's identity.
+Value reduce_window(Value x, Reduction reduction, WindowDims window);
+/// Every window of `operand` passes its element of `source` on to the one of its elements that `select` prefers.
+Value select_and_scatter(Value operand, Value source, Value init, WindowDims window, ComputationId select,
+                         ComputationId scatter);
+}  // namespace ops
+}  // namespace tessera

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Around an op whose windows lie over sharded dims: operands grow by what their neighbours hold, what lies beyond the ends is filled
+// in, and of the results those that a tile computed too early are dropped.
+#pragma once
+
+#include <functional>
+
+#include "leaves.h"
+#include "tessera/ir/localize_context.h"
+#include "windows.h"
+
+namespace tessera {
+
+class WindowEmitter {
+ public:
+  WindowEmitter(LocalizeContext& context, std::int64_t& next_channel, const FactorMap& map, Strategy strategy)
+      : context_(context), next_channel_(next_channel), map_(map), strategy_(std::move(strategy)) {}
+
+  /// Before the op: replaces the operands, tells the op of its windows and how many results it has to compute. `source`: the global
+  /// instruction that made an operand.
+  void widen_operands(const std::function<const Instruction&(int operand)>& source);
+  /// Behind the op: brings its results to their shards' sizes.
+  void cut_results(LeafValues& results);
+
+ private:
+  void exchange(const Halo& halo, const Instruction& source);
+  void fill(const Halo& halo);
+  [[nodiscard]] NotesRef notes_of(const Halo& halo, const Instruction& source) const;
+  [[nodiscard]] const Mesh& mesh() const { return context_.result_shardings.front().mesh; }
+  /// A number that differs by tile.
+  Value by_tile(const Axes& axes, const std::vector<std::int64_t>& numbers);
+
+  LocalizeContext& context_;
+  std::int64_t& next_channel_;
+  const FactorMap& map_;
+  Strategy strategy_;
+  std::vector<Type> wanted_;  // the results' types
+};
+
+}  // namespace tessera

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops whose elements move along a sharded dim: neighbours pass on what is lacking, and no more.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tessera/base/text.h"
+#include "tessera/ir/text.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/partitioner/check.h"
+#include "tessera/partitioner/partition.h"
+
+namespace tessera {
+namespace {
+
+// x is sharded along dim 0 (images: their rows) over `devices`, and so is the result.
+struct Case {
+  std::string body;
+  std::string sharding = "{devices=[4,1]<=[4]}";
+  int devices = 4;
+};
+
+Program program_of(const Case& c) {
+  std::string body = c.body;
+  for (auto place = body.find('$'); place != std::string::npos; place = body.find('$'))
+    body.replace(place, 1, "sharding=" + c.sharding);
+  return parse_program(fmt::format("HloModule m, num_partitions={}\n"
+                                   "sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }}\n"
+                                   "ENTRY main {{\n{}}}\n",
+                                   c.devices, body),
+                       op_table());
+}
+
+struct Outcome {
+  std::map<std::string, std::int64_t> bytes;  // by opcode
+  double flops = 0;
+};
+Outcome outcome_of(const Case& c) {
+  const Program program = program_of(c);
+  const CheckReport report = check_partition(program, {});
+  const Partitioned parts = partition(program);
+  EXPECT_TRUE(report.passed) << join(report.failures, "\n") << print_program(parts.program);
+  Outcome out;
+  const ProgramStats stats = program_stats(parts.program);
+  out.flops = stats.flops_per_device;
+  std::int64_t explained = 0;
+  for (const CollectiveNote& note : parts.notes) {
+    explained += note.bytes;
+    EXPECT_NE(note.axes, "?");
+    EXPECT_NE(note.reason, "stands in the input");
+    EXPECT_NE(note.from, "");
+    EXPECT_NE(note.to, "");
+    EXPECT_NE(note.remedy, "");
+  }
+  EXPECT_EQ(explained, stats.total_collective_bytes);
+  for (const auto& kind : stats.collectives) out.bytes[kind.opcode] = kind.bytes;
+  return out;
+}
+using Bytes = std::map<std::string, std::int64_t>;
+
+TEST(Halo, AShiftByOnePassesOnOneRow) {
+  EXPECT_EQ(outcome_of({"x = f32[16,8] parameter(0), $\nz = f32[] constant(7)\n"
+                        "ROOT y = f32[16,8] pad(x, z), padding=1_-1x0_0, $\n"})
+                .bytes,
+            Bytes({{"collective-permute", 32}}));
+}
+
+TEST(Halo, ARollOfTwoSlicesPassesOnOneRowAndTheLastOne) {
+  EXPECT_EQ(outcome_of({"x = f32[16,8] parameter(0), $\na = f32[1,8] slice(x), slice={[15:16], [0:8]}\n"
+                        "b = f32[15,8] slice(x), slice={[0:15], [0:8]}\n"
+                        "ROOT y = f32[16,8] concatenate(a, b), dimensions={0}, $\n"})
+                .bytes,
+            Bytes({{"collective-permute", 64}}));
+}
+
+TEST(Halo, AReverseIsOnePermute) {
+  EXPECT_EQ(outcome_of({"x = f32[16,8] parameter(0), $\nROOT y = f32[16,8] reverse(x), dimensions={0}, $\n"}).bytes,
+            Bytes({{"collective-permute", 128}}));
+}
+
+TEST(Halo, APadBetweenElementsAndASliceThatTakesThemBackStayWhereTheyAre) {
+  EXPECT_EQ(outcome_of({"x = f32[16,8] parameter(0), $\nz = f32[] constant(7)\n"
+                        "p = f32[32,8] pad(x, z), padding=0_1_1x0_0\n"
+                        "ROOT y = f32[16,8] slice(p), slice={[0:32:2], [0:8]}, $\n"})
+                .bytes,
+            Bytes());
+}
+
+TEST(Halo, UnevenShardsPassOnWhatTheirBoundariesMove) {
+  const Outcome odd =
+      outcome_of({"x = f32[13,8] parameter(0), $\n"
+                  "ROOT y = f32[11,8] slice(x), slice={[2:13], [0:8]}, $\n"});
+  EXPECT_EQ(odd.bytes.count("all-gather"), 0U);
+  EXPECT_LT(odd.bytes.at("collective-permute"), 9 * 32);  // what a gather would bring
+}
+
+const std::string kConvolution =
+    "x = f32[2,16,12,8] parameter(0), $\nw = f32[3,3,8,4] parameter(1), sharding={replicated}\n"
+    "ROOT y = f32[2,16,12,4] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, $\n";
+
+TEST(Halo, AConvolutionPassesOnARowEachWayAndSharesOutItsWork) {
+  const Outcome sharded = outcome_of({kConvolution, "{devices=[1,4,1,1]<=[4]}"});
+  EXPECT_EQ(sharded.bytes, Bytes({{"collective-permute", 2 * 2 * 12 * 8 * 4}}));
+  const Outcome whole = outcome_of({kConvolution, "{replicated}"});
+  EXPECT_LT(sharded.flops, whole.flops / 4 * 1.1);
+}
+
+TEST(Halo, AKernelsGradientPassesOnRowsAndAddsUpKernels) {
+  const Outcome sharded = outcome_of(
+      {"x = f32[2,16,12,8] parameter(0), $\nd = f32[2,16,12,4] parameter(1), $\n"
+       "ROOT y = f32[3,3,8,4] convolution(x, d), window={size=16x12 pad=1_1x1_1}, dim_labels=f01b_i01o->01bf, "
+       "sharding={replicated}\n",
+       "{devices=[1,4,1,1]<=[4]}"});
+  EXPECT_EQ(sharded.bytes,
+            Bytes({{"all-reduce", 2 * 3 * 3 * 8 * 4 * 4 * 3 / 4}, {"collective-permute", 2 * 2 * 12 * 8 * 4}}));
+}
+
+TEST(Halo, AStridedConvolutionsImageGradientNeedsOneRow) {
+  // Rows 2i-1 .. 2i+1 made map row i: a tile of 4 image rows reads 2 rows of the map and the next one.
+  const Outcome sharded = outcome_of(
+      {"d = f32[2,8,6,4] parameter(0), $\nw = f32[3,3,8,4] parameter(1), sharding={replicated}\n"
+       "ROOT y = f32[2,16,12,8] convolution(d, w), window={size=3x3 pad=1_2x1_2 lhs_dilate=2x2 rhs_reversal=1x1}, "
+       "dim_labels=b01f_01oi->b01f, $\n",
+       "{devices=[1,4,1,1]<=[4]}"});
+  EXPECT_EQ(sharded.bytes, Bytes({{"collective-permute", 2 * 6 * 4 * 4}}));
+}
+
+TEST(Halo, PoolsThatDoNotOverlapNeedNoNeighbours) {
+  const std::string pool =
+      "x = f32[2,16,12,8] parameter(0), $\nz = f32[] constant(0)\n"
+      "ROOT y = f32[2,8,6,8] reduce-window(x, z), window={size=1x2x2x1 stride=1x2x2x1}, to_apply=sum, $\n";
+  EXPECT_EQ(outcome_of({pool, "{devices=[1,4,1,1]<=[4]}"}).bytes, Bytes());
+  EXPECT_EQ(outcome_of({pool, "{devices=[1,2,2,1]<=[4]}"}).bytes, Bytes());
+}
+
+TEST(Halo, CornersComeWithTheSecondExchange) {
+  const Outcome sharded = outcome_of({kConvolution, "{devices=[1,2,2,1]<=[4]}"});
+  // A row of 6 each way, then columns of 8 + 2 rows each way: images of 2, 8 features, 4 bytes.
+  EXPECT_EQ(sharded.bytes, Bytes({{"collective-permute", 2 * 8 * 4 * (2 * 6 + 2 * 10)}}));
+}
+
+TEST(Halo, AWindowAsWideAsTheImageIsGatheredWhereThatIsLess) {
+  // 7 rows each way, or the other 8.
+  const Outcome wide =
+      outcome_of({"x = f32[16,8] parameter(0), $\nz = f32[] constant(0)\n"
+                  "ROOT y = f32[16,8] reduce-window(x, z), window={size=15x1 pad=7_7x0_0}, to_apply=sum, $\n",
+                  "{devices=[2,1]<=[2]}", 2});
+  EXPECT_EQ(wide.bytes, Bytes({{"all-gather", 8 * 32}}));
+}
+
+}  // namespace
+}  // namespace tessera
