@@ -124,7 +124,8 @@ class RoundWriter {
     at(out.sizes, halo_.dim) = round.length;
     Dims high = out.sizes;
     at(high, halo_.dim) = 0;
-    const auto devices = static_cast<std::size_t>(mesh_.device_count());
+    // Alike on all devices: one entry says it.
+    const auto devices = round.place ? std::size_t{1} : static_cast<std::size_t>(mesh_.device_count());
     out.send.assign(devices, Dims(locals_.size(), 0));
     out.start = out.low = out.send;
     out.high.assign(devices, high);
