@@ -173,7 +173,9 @@ class RoundWriter {
 
 }  // namespace
 
-RowCount count_window(const Halo& halo) {
+namespace {
+
+RowCount count_permutes(const Halo& halo) {
   RowCount count;
   for (const Round& round : rounds_of(halo)) {
     if (round.is_local) continue;
@@ -182,6 +184,22 @@ RowCount count_window(const Halo& halo) {
   }
   return count;
 }
+
+RowCount count_gather(const Halo& halo) {
+  return {(halo.before.tiles - 1) * halo.before.length, static_cast<int>(halo.before.tiles) - 1};
+}
+
+}  // namespace
+
+bool is_gathered(const Halo& halo) {
+  constexpr int kMostPermutes = 16;
+  const RowCount permutes = count_permutes(halo);
+  const auto gathered = count_gather(halo).rows;
+  return permutes.permutes > kMostPermutes || permutes.rows > gathered ||
+         (permutes.rows == gathered && permutes.permutes > 1);
+}
+
+RowCount count_window(const Halo& halo) { return is_gathered(halo) ? count_gather(halo) : count_permutes(halo); }
 
 bool fills_with_zeros(const Halo& halo) {
   return common_lead(halo) && halo.before.length * halo.before.tiles == halo.before.size;
