@@ -24,6 +24,17 @@ struct ExchangeEmitter {
   Value join(Value local, const std::vector<const PieceRound*>& rounds, int dim, std::int64_t length);
 };
 
+/// All tiles of a dim gathered over `axes`, and of them `length` elements from `start` on, which may lie before the first or behind the
+/// last.
+struct GatheredWindow {
+  std::int64_t lowest = 0;   // of all tiles' starts
+  std::int64_t highest = 0;  // of all tiles' ends
+  std::int64_t length = 0;
+  Value start;  // s32[]
+};
+Value emit_gathered_window(Value local, int dim, const Mesh& mesh, const std::vector<AxisRef>& axes,
+                           const GatheredWindow& window, std::int64_t channel, const NotesRef& notes);
+
 /// The all-to-all between the two placements of a step.
 Value emit_all_to_all(Value local, const Placement& before, const Placement& after, std::int64_t channel,
                       Value& collective);

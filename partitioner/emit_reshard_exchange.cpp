@@ -211,4 +211,23 @@ Value ExchangeEmitter::place(Value piece, Value result, const PieceRound& round,
   return ops::dynamic_update_slice(result, piece, starts);
 }
 
+Value emit_gathered_window(Value local, int dim, const Mesh& mesh, const std::vector<AxisRef>& axes,
+                           const GatheredWindow& window, std::int64_t channel, const NotesRef& notes) {
+  Builder& builder = *local.builder;
+  Value all = ops::all_gather(local, dim, {mesh.groups(axes)}, channel);
+  builder.set_notes(all, notes);
+  const auto low = std::max<std::int64_t>(-window.lowest, 0);
+  const auto high = std::max<std::int64_t>(window.highest - all.type().dim(dim), 0);
+  if (low > 0 || high > 0) {
+    std::vector<PaddingDim> padding(static_cast<std::size_t>(all.type().ndim()));
+    at(padding, dim) = {low, high, 0};
+    all = ops::pad(all, ops::constant(builder, Literal(Type::scalar(all.type().dtype()))), std::move(padding));
+  }
+  Dims sizes = all.type().dims();
+  at(sizes, dim) = window.length;
+  std::vector<Value> starts(sizes.size(), number(builder, 0));
+  at(starts, dim) = low > 0 ? ops::add(window.start, number(builder, low)) : window.start;
+  return ops::dynamic_slice(all, starts, std::move(sizes));
+}
+
 }  // namespace tessera::reshard

@@ -71,6 +71,14 @@ NotesRef WindowEmitter::notes_of(const Halo& halo, const Instruction& source) co
 
 void WindowEmitter::exchange(const Halo& halo, const Instruction& source) {
   Value& local = at(context_.operands, halo.operand);
+  if (reshard::is_gathered(halo)) {
+    const auto [lowest, highest] = std::minmax_element(halo.start.begin(), halo.start.end());
+    local =
+        reshard::emit_gathered_window(local, halo.dim, mesh(), halo.axes,
+                                      {*lowest, *highest + halo.length, halo.length, by_tile(halo.axes, halo.start)},
+                                      next_channel_++, notes_of(halo, source));
+    return;
+  }
   Dims dims = local.type().dims();
   const reshard::Exchange exchange = reshard::exchange_window(mesh(), halo, dims);
   at(dims, halo.dim) = halo.length;

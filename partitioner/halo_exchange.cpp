@@ -124,7 +124,8 @@ class RoundWriter {
     at(out.sizes, halo_.dim) = round.length;
     Dims high = out.sizes;
     at(high, halo_.dim) = 0;
-    const auto devices = static_cast<std::size_t>(mesh_.device_count());
+    // Alike on all devices: one entry says it.
+    const auto devices = round.place ? std::size_t{1} : static_cast<std::size_t>(mesh_.device_count());
     out.send.assign(devices, Dims(locals_.size(), 0));
     out.start = out.low = out.send;
     out.high.assign(devices, high);
@@ -172,7 +173,9 @@ class RoundWriter {
 
 }  // namespace
 
-RowCount count_window(const Halo& halo) {
+namespace {
+
+RowCount count_permutes(const Halo& halo) {
   RowCount count;
   for (const Round& round : rounds_of(halo)) {
     if (round.is_local) continue;
@@ -181,6 +184,22 @@ RowCount count_window(const Halo& halo) {
   }
   return count;
 }
+
+RowCount count_gather(const Halo& halo) {
+  return {(halo.before.tiles - 1) * halo.before.length, static_cast<int>(halo.before.tiles) - 1};
+}
+
+}  // namespace
+
+bool is_gathered(const Halo& halo) {
+  constexpr int kMostPermutes = 16;
+  const RowCount permutes = count_permutes(halo);
+  const auto gathered = count_gather(halo).rows;
+  return permutes.permutes > kMostPermutes || permutes.rows > gathered ||
+         (permutes.rows == gathered && permutes.permutes > 1);
+}
+
+RowCount count_window(const Halo& halo) { return is_gathered(halo) ? count_gather(halo) : count_permutes(halo); }
 
 bool fills_with_zeros(const Halo& halo) {
   return common_lead(halo) && halo.before.length * halo.before.tiles == halo.before.size;

@@ -7,7 +7,9 @@
 
 namespace tessera::reshard {
 
-/// The permutes that fill a halo, and the rows along its dim that one device receives in them.
+/// Whether all tiles are gathered and each takes its part: where permutes would bring as many rows, or be too many.
+bool is_gathered(const Halo& halo);
+/// The messages that fill a halo, and the rows along its dim that one device receives in them.
 RowCount count_window(const Halo& halo);
 /// Whether an exchange leaves zeros wherever no element lies: whole shards side by side, and a permute brings zeros to those that
 /// nobody sends to.

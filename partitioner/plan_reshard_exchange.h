@@ -10,7 +10,8 @@
 
 namespace tessera::reshard {
 
-/// One permute of equal buffers, or (no pairs) what every device keeps of its own.
+/// One permute of equal buffers, or (no pairs) what every device keeps of its own. Where `send` and `start` have one entry for
+/// all devices, pieces of several rounds lie side by side.
 struct PieceRound {
   Dims sizes;                                                // of the piece
   std::vector<std::pair<std::int64_t, std::int64_t>> pairs;  // source device, target device

@@ -79,10 +79,9 @@ FactorMap without_windows(FactorMap map) {
   return map;
 }
 
-double work_seconds(const StrategyRequest& request, const Strategy& strategy, std::int64_t operand_bytes,
+double work_seconds(const StrategyRequest& request, const Strategy& strategy, double flops, std::int64_t operand_bytes,
                     const CostModel& cost) {
   const double parallel = static_cast<double>(axes_size(all_axes(strategy)));
-  double flops = request.view.op.flops != nullptr ? request.view.op.flops(request.view) : 0;
   auto bytes = static_cast<double>(operand_bytes);
   const auto results = request.view.result.leaves();
   for (int i = 0; i < isize(request.map.results); ++i) {
@@ -99,7 +98,7 @@ struct StrategyCost {
   auto operator<=>(const StrategyCost&) const = default;
 };
 
-StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, const CostModel& cost) {
+StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, double flops, const CostModel& cost) {
   double moved = 0;  // bytes, or seconds where links differ
   const auto types = operand_leaves(request.view);
   for (int i = 0; i < isize(request.operands); ++i) {
@@ -123,7 +122,7 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, c
     moved += more;
   }
   const double seconds = cost.topology.is_uniform() ? moved / cost.topology.other().bytes_per_second : moved;
-  return {seconds + work_seconds(request, strategy, halo.operand_bytes, cost), operands_moved};
+  return {seconds + work_seconds(request, strategy, flops, halo.operand_bytes, cost), operands_moved};
 }
 
 }  // namespace
@@ -157,10 +156,11 @@ Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) 
     }
   if (candidates.empty()) return Strategy(request.map.factors.size());
   if (candidates.size() == 1) return candidates.front();
+  const double flops = request.view.op.flops != nullptr ? request.view.op.flops(request.view) : 0;
   std::size_t best = 0;
-  StrategyCost least = cost_of(request, candidates[0], cost);
+  StrategyCost least = cost_of(request, candidates[0], flops, cost);
   for (std::size_t i = 1; i < candidates.size(); ++i) {
-    const StrategyCost here = cost_of(request, candidates[i], cost);
+    const StrategyCost here = cost_of(request, candidates[i], flops, cost);
     if (here < least || (here == least && candidates[i] < candidates[best])) {
       best = i;
       least = here;

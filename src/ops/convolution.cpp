@@ -274,8 +274,11 @@ double flops(const OpView& view) {
     const auto n = at(view.operands[0].dims(), at(labels.lhs_spatial, i));
     std::int64_t products = 0;
     for (std::int64_t o = 0; o < at(view.result.dims(), at(labels.result_spatial, i)); ++o)
-      for (auto [k, limit] = w.taps(o, n); k < limit; ++k)
-        products += w.element_at(o * w.stride - w.low + k * w.dilation, n) >= 0 ? 1 : 0;
+      if (w.base_dilation == 1)
+        products += std::max<std::int64_t>(w.taps(o, n).limit - w.taps(o, n).first, 0);
+      else
+        for (auto [k, limit] = w.taps(o, n); k < limit; ++k)
+          products += w.element_at(o * w.stride - w.low + k * w.dilation, n) >= 0 ? 1 : 0;
     total *= static_cast<double>(products);
   }
   return total;

@@ -19,50 +19,61 @@ bool passes(const WindowDim& w) { return w == WindowDim{.reversed = w.reversed};
 // Which elements the windows along each dim read, as offsets.
 class Reader {
  public:
-  Reader(const std::vector<WindowDim>& window, const Dims& dims, const Dims& results) : results_(results) {
+  using Offsets = std::vector<std::int64_t>;
+
+  Reader(const std::vector<WindowDim>& window, const Dims& dims, const Dims& results) : outer_(results) {
     const Dims strides = row_major_strides(dims);
-    while (!results_.empty() && passes(at(window, isize(results_) - 1))) {
-      run_ *= results_.back();
-      results_.pop_back();
+    while (!outer_.empty() && passes(at(window, isize(outer_) - 1))) {
+      run_ *= outer_.back();
+      outer_.pop_back();
     }
-    for (int d = 0; d < isize(results_); ++d) {
-      std::vector<std::vector<std::int64_t>> taps;
+    for (int d = 0; d < isize(outer_); ++d) {
       const WindowDim& w = at(window, d);
-      for (std::int64_t o = 0; o < at(results_, d); ++o) {
-        taps.emplace_back();
+      std::vector<Offsets> taps(static_cast<std::size_t>(at(outer_, d)));
+      for (std::int64_t o = 0; o < at(outer_, d); ++o)
         for (auto [k, limit] = w.taps(o, at(dims, d)); k < limit; ++k) {
           const auto element = w.element_at(o * w.stride - w.low + k * w.dilation, at(dims, d));
-          if (element >= 0) taps.back().push_back(element * at(strides, d));
+          if (element >= 0) at(taps, o).push_back(element * at(strides, d));
         }
-      }
       taps_.push_back(std::move(taps));
     }
+    if (outer_.empty()) {
+      last_ = {{0}};
+      return;
+    }
+    last_ = std::move(taps_.back());
+    taps_.pop_back();
+    outer_.pop_back();
   }
   [[nodiscard]] std::int64_t run() const { return run_; }
 
-  /// Calls f(place of the run in the result, offsets of the runs it is made of, in row-major order of the window).
+  /// Calls f(place of the run in the result, first, last): it is made of the runs at first[i] + last[j], in row-major order of the
+  /// window.
   template <class F>
   void for_each(F&& f) const {
-    std::vector<std::int64_t> offsets;
-    std::vector<std::int64_t> next;
+    Offsets first;
+    Offsets next;
     std::int64_t place = 0;
-    for_each_index(results_, [&](const Dims& position) {
-      offsets.assign(1, 0);
+    for_each_index(outer_, [&](const Dims& position) {
+      first.assign(1, 0);
       for (std::size_t d = 0; d < position.size(); ++d) {
         next.clear();
-        for (const auto offset : offsets)
+        for (const auto offset : first)
           for (const auto tap : at(taps_[d], position[d])) next.push_back(offset + tap);
-        offsets.swap(next);
+        first.swap(next);
       }
-      f(place, offsets);
-      place += run_;
+      for (const Offsets& last : last_) {
+        f(place, first, last);
+        place += run_;
+      }
     });
   }
 
  private:
-  Dims results_;
+  Dims outer_;  // the result's dims before the last that has a window
   std::int64_t run_ = 1;
-  std::vector<std::vector<std::vector<std::int64_t>>> taps_;  // by dim, by result index
+  std::vector<std::vector<Offsets>> taps_;  // by dim, by result index
+  std::vector<Offsets> last_;
 };
 
 std::vector<WindowDim> window_of(const OpView& view) {
@@ -77,11 +88,20 @@ using Wide =
 template <class T, class Combine>
 void fold(const Reader& reader, const T* x, T init, T* out, Combine combine) {
   std::vector<Wide<T>> total(static_cast<std::size_t>(reader.run()));
-  reader.for_each([&](std::int64_t place, const std::vector<std::int64_t>& offsets) {
+  reader.for_each([&](std::int64_t place, const Reader::Offsets& first, const Reader::Offsets& last) {
+    if (total.size() == 1) {
+      auto sum = static_cast<Wide<T>>(init);
+      for (const auto a : first)
+        for (const auto b : last) sum = combine(sum, static_cast<Wide<T>>(x[a + b]));
+      out[place] = static_cast<T>(sum);
+      return;
+    }
     std::fill(total.begin(), total.end(), static_cast<Wide<T>>(init));
-    for (const auto offset : offsets)
-      for (std::size_t i = 0; i < total.size(); ++i)
-        total[i] = combine(total[i], static_cast<Wide<T>>(x[offset + static_cast<std::int64_t>(i)]));
+    for (const auto a : first)
+      for (const auto b : last) {
+        const T* from = x + a + b;
+        for (std::size_t i = 0; i < total.size(); ++i) total[i] = combine(total[i], static_cast<Wide<T>>(from[i]));
+      }
     for (std::size_t i = 0; i < total.size(); ++i) out[place + static_cast<std::int64_t>(i)] = static_cast<T>(total[i]);
   });
 }
@@ -122,12 +142,13 @@ class SelectAndScatterKernel final : public Kernel {
     const auto* source = reinterpret_cast<const T*>(args.in[1]);
     auto* out = reinterpret_cast<T*>(args.out[0]);
     std::fill(out, out + count_, *reinterpret_cast<const T*>(args.in[2]));
-    reader_.for_each([&](std::int64_t place, const std::vector<std::int64_t>& offsets) {
-      if (offsets.empty()) return;
+    reader_.for_each([&](std::int64_t place, const Reader::Offsets& first, const Reader::Offsets& last) {
+      if (first.empty() || last.empty()) return;
       for (std::int64_t i = 0; i < reader_.run(); ++i) {
-        std::int64_t best = offsets.front() + i;
-        for (const auto offset : offsets)
-          if (!keeps(static_cast<double>(x[best]), static_cast<double>(x[offset + i]))) best = offset + i;
+        std::int64_t best = first.front() + last.front() + i;
+        for (const auto a : first)
+          for (const auto b : last)
+            if (!keeps(static_cast<double>(x[best]), static_cast<double>(x[a + b + i]))) best = a + b + i;
         out[best] = static_cast<T>(static_cast<Wide<T>>(out[best]) + static_cast<Wide<T>>(source[place + i]));
       }
     });

@@ -148,5 +148,14 @@ TEST(Halo, AWindowAsWideAsTheImageIsGatheredWhereThatIsLess) {
   EXPECT_EQ(wide.bytes, Bytes({{"all-gather", 8 * 32}}));
 }
 
+TEST(Halo, ARunningSumGathersOnceAndSharesOutItsWork) {
+  const std::string sums =
+      "x = f32[16,8] parameter(0), $\nz = f32[] constant(0)\n"
+      "ROOT y = f32[16,8] reduce-window(x, z), window={size=16x1 pad=15_0x0_0}, to_apply=sum, $\n";
+  const Outcome sharded = outcome_of({sums});
+  EXPECT_EQ(sharded.bytes, Bytes({{"all-gather", 12 * 32}}));
+  EXPECT_EQ(sharded.flops, outcome_of({sums, "{replicated}"}).flops / 4);
+}
+
 }  // namespace
 }  // namespace tessera
