@@ -25,7 +25,7 @@ class Direct {
     move.bytes = bytes;
     move.peak = space_.bytes(state_) + space_.bytes(next);
     move.after = state_ = next;
-    moves_.push_back(std::move(move));
+    moves_.push_back(move);
   }
   static void list(DimState& units, unsigned set) {
     for (int unit = 0; unit < kMaxUnits; ++unit)
@@ -41,7 +41,7 @@ class Direct {
     State next = state_;
     next.partial = static_cast<std::uint16_t>(state_.partial & ~set);
     const auto group = space_.size_of(set);
-    add(std::move(move), next, 2 * space_.bytes(state_) * (group - 1) / group);
+    add(move, next, 2 * space_.bytes(state_) * (group - 1) / group);
   }
 
   void gather(int slot) {
@@ -52,7 +52,7 @@ class Direct {
     State next = state_;
     at(next.dims, slot) = {};
     at(next.dims, slot).length = at(space_.sizes, slot);
-    add(std::move(move), next, space_.bytes(state_) * (space_.tiles(dim) - 1));
+    add(move, next, space_.bytes(state_) * (space_.tiles(dim) - 1));
   }
 
   void reorder() {
@@ -61,7 +61,7 @@ class Direct {
     list(move.axes, (1U << space_.unit_count()) - 1);
     State next = state_;
     next.to_order = true;
-    add(std::move(move), next, invariant ? 0 : space_.bytes(state_));
+    add(move, next, invariant ? 0 : space_.bytes(state_));
   }
 
   void slice(int slot) {
@@ -70,7 +70,7 @@ class Direct {
     Move move{StepKind::kSlice, slot, -1, goal, {}, 0, 0, 0};
     State next = state_;
     at(next.dims, slot) = goal;
-    add(std::move(move), next, 0);
+    add(move, next, 0);
   }
 
   void partialize() {
@@ -81,7 +81,7 @@ class Direct {
     State next = state_;
     next.partial = space_.goal.partial;
     next.to_reduction = space_.goal.to_reduction;
-    add(std::move(move), next, 0);
+    add(move, next, 0);
   }
 
   const Space& space_;
