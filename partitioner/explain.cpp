@@ -105,6 +105,7 @@ std::vector<CollectiveNote> collective_notes(const Program& program, const Topol
       note.from = attribute_or(instruction, kFromAttribute, "");
       note.to = attribute_or(instruction, kToAttribute, "");
       note.remedy = attribute_or(instruction, kRemedyAttribute, "");
+      note.asked = instruction.frontend_attribute(kAskedAttribute) != nullptr;
       const std::int64_t bytes = collective_bytes(program[c], instruction, program.num_partitions);
       note.bytes = static_cast<std::int64_t>(static_cast<double>(bytes) * at(counts, c));
       constexpr double kMilliseconds = 1e3;

@@ -14,4 +14,7 @@ std::int64_t collective_bytes(const Computation& computation, const Instruction&
 /// How often each computation runs per run of the entry: loops by their trip count where it is known (else once).
 std::vector<double> run_counts(const Program& program);
 
+/// Error unless the collectives keep within the limits; lists those that do not, largest first.
+void check_limits(const std::vector<CollectiveNote>& notes, const CollectiveLimits& limits);
+
 }  // namespace tessera

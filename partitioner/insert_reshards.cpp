@@ -41,6 +41,11 @@ std::string remedy(const Instruction& source, const Sharding& from, const Shardi
                      source.name, axes.str());
 }
 
+// By propagation, which leaves dims open.
+bool is_derived(const Sharding& sharding) {
+  return std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const DimSharding& d) { return d.open; });
+}
+
 class Inserter {
  public:
   Inserter(const Program& program, ComputationId id, const std::vector<ComputationId>& new_ids,
@@ -59,9 +64,12 @@ class Inserter {
     leaves_.resize(old_.instructions.size());
     for (Id id = 0; id < old_.size(); ++id) at(leaves_, id) = rewrite(id);
     LeafValues result = at(leaves_, old_.root);
-    for (int i = 0; root != nullptr && i < isize(result); ++i)
-      at(result, i) = reshard(at(result, i), at(*root, i).closed(), fmt::format("result {} of {}", i, old_.name),
-                              nullptr, ReshardCause::kResult);
+    for (int i = 0; root != nullptr && i < isize(result); ++i) {
+      const Value before = at(result, i);
+      at(result, i) = reshard(before, at(*root, i).closed(), fmt::format("result {} of {}", i, old_.name), nullptr,
+                              ReshardCause::kResult);
+      if (!is_derived(at(*old_[old_.root].sharding, i))) asked(before, at(result, i));
+    }
     for (auto& leaf : result) leaf = without_partial(leaf, fmt::format("the result of {}", old_.name));
     Value value = put_together(builder_, old_.root_type(), result);
     return std::move(builder_).finish(value);
@@ -131,14 +139,12 @@ class Inserter {
       const Value leaf = at(operands, i);
       const Sharding target = at(*instruction.sharding, i).closed();
       const bool wanted = is_sharding_mark(instruction) || !at(*instruction.sharding, i).dims.empty();
-      const bool derived =
-          std::any_of(at(*instruction.sharding, i).dims.begin(), at(*instruction.sharding, i).dims.end(),
-                      [](const DimSharding& d) { return d.open; });
-      if (!wanted || derived || !leaf.type().is_array()) {
+      if (!wanted || is_derived(at(*instruction.sharding, i)) || !leaf.type().is_array()) {
         out.push_back(leaf);
         continue;
       }
       out.push_back(reshard(leaf, target, fmt::format("{} %{}", instruction.op->name, instruction.name), &instruction));
+      asked(leaf, out.back());
     }
     return out;
   }
@@ -224,7 +230,9 @@ class Inserter {
       const bool open = std::any_of(wish.dims.begin(), wish.dims.end(), [](const DimSharding& d) { return d.open; });
       const std::string by = fmt::format("the result of {} %{}", instruction.op->name, instruction.name);
       if (!open && (!wish.dims.empty() || wish.kind != Sharding::Kind::kTiled)) {
-        leaf = reshard(leaf, wish.closed(), by);
+        const Value before = leaf;
+        leaf = reshard(before, wish.closed(), by);
+        asked(before, leaf);
       } else if (sharding_of(leaf).is_partial() && (leaves.size() > 1 || !defers(id))) {
         leaf = reduce(leaf, wish.closed().without_partial(), by);
       }
@@ -280,11 +288,24 @@ class Inserter {
         with_frontend_attribute(copy.notes, kFromAttribute,
                                 fmt::format("%{} {} ({})", source.name, sharding_of(leaf).str(), provenance(source)));
     copy.notes = with_frontend_attribute(copy.notes, kToAttribute, fmt::format("{} ({})", target.str(), by));
-    copy.notes =
-        with_frontend_attribute(copy.notes, kRemedyAttribute, remedy(source, sharding_of(leaf), target, cause));
+    copy.notes = with_frontend_attribute(copy.notes, kRemedyAttribute,
+                                         remedy(written(source), sharding_of(leaf), target, cause));
     Value value = builder_.append(std::move(copy));
     made.emplace_back(target, value);
     return value;
+  }
+
+  // What the user wrote: behind the reshards made here.
+  Instruction written(Instruction instruction) const {
+    while (instruction.op == copy_op_ && instruction.frontend_attribute(kReasonAttribute) != nullptr)
+      instruction = builder_.computation()[instruction.operands.front()];
+    return instruction;
+  }
+
+  // Says of a reshard that an annotation is what it brings about.
+  void asked(const Value& before, const Value& after) {
+    if (after.id == before.id) return;
+    builder_.set_notes(after, with_frontend_attribute(after.instruction().notes, kAskedAttribute, "true"));
   }
 
   // The same placement said with other axes: a copy that localizes to nothing.

@@ -16,6 +16,7 @@ namespace tessera {
 inline constexpr std::string_view kReasonAttribute = "tessera.reason";
 inline constexpr std::string_view kFromAttribute = "tessera.from";
 inline constexpr std::string_view kToAttribute = "tessera.to";
+inline constexpr std::string_view kAskedAttribute = "tessera.asked";
 inline constexpr std::string_view kRemedyAttribute = "tessera.remedy";
 
 /// Who chose the sharding of a value, in words.

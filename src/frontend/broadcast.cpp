@@ -2,6 +2,7 @@
 #include "broadcast.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tessera/frontend/trace.h"
 #include "tessera/ops/structural.h"
@@ -51,14 +52,26 @@ Value operand_value(const Operand& operand) {
   return trace().use(operand.tensor());
 }
 
+namespace {
+
+// The number in the other operand's type; one that an integer type cannot hold would be cut silently.
+Value number_like(Value other, double number) {
+  const DType dtype = other.type().dtype();
+  require(is_float(dtype) || number == std::trunc(number),
+          "{} is not a whole number, the other operand is {}; convert it with .to()", number, other.type());
+  return trace().full(other.type(), number);
+}
+
+}  // namespace
+
 OperandPair broadcast_operands(const Operand& lhs, const Operand& rhs) {
   require(!lhs.is_number() || !rhs.is_number(), "one operand must be a tensor");
   if (lhs.is_number()) {
     const Value y = trace().use(rhs.tensor());
-    return {trace().full(y.type(), lhs.number()), y};
+    return {number_like(y, lhs.number()), y};
   }
   const Value x = trace().use(lhs.tensor());
-  if (rhs.is_number()) return {x, trace().full(x.type(), rhs.number())};
+  if (rhs.is_number()) return {x, number_like(x, rhs.number())};
   const Value y = trace().use(rhs.tensor());
   require(x.type().dtype() == y.type().dtype(), "operands have element types {} and {}; convert one with .to()",
           dtype_name(x.type().dtype()), dtype_name(y.type().dtype()));

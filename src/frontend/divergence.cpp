@@ -16,7 +16,7 @@ struct Ticket {
   std::uint64_t kind = 0;
   std::uint64_t hash = 0;
   std::int64_t sequence = 0;
-  std::uint64_t text_size = 0;  // of the listing each rank would show
+  std::uint64_t inputs = 0;  // hash of the whole values that no step compared so far
   friend bool operator==(const Ticket& a, const Ticket& b) {
     return a.kind == b.kind && a.hash == b.hash && a.sequence == b.sequence;
   }
@@ -70,20 +70,49 @@ std::string rank_lines(const std::vector<std::string>& per_rank) {
   fail("ranks traced different programs for {}; they part at instruction {}:{}", reason.text, first, rank_lines(shown));
 }
 
+// Values that the host gave whole: each rank must have given the same. Looked at once.
+std::uint64_t take_input_hash(const Cut& cut) {
+  std::uint64_t hash = 0;
+  for (const auto& input : cut.inputs) {
+    if (input->is_given && input->host) hash = hash_mix(hash, input->host->hash());
+  }
+  return hash;
+}
+
+[[noreturn]] void fail_on_inputs(ProcessGroup& world, const Cut& cut, const RunReason& reason) {
+  for (std::size_t i = 0; i < cut.inputs.size(); ++i) {
+    const Node& input = *cut.inputs[i];
+    const auto all =
+        gather_from_ranks(world, static_cast<std::uint64_t>(input.is_given && input.host ? input.host->hash() : 0));
+    const auto other = std::find_if(all.begin(), all.end(), [&](std::uint64_t h) { return h != all.front(); });
+    if (other == all.end()) continue;
+    fail(
+        "{}: input {} {} is not the same on ranks 0 and {}: a whole value (Tensor::from, Tensor::scalar) must be given "
+        "alike on every "
+        "rank, which keeps its part of it; give each rank its own part by Tensor::from_local_shards",
+        reason.text, i, input.name.empty() ? input.type.str() : fmt::format("{} {}", input.name, input.type),
+        other - all.begin());
+  }
+  fail("{}: ranks give different inputs", reason.text);
+}
+
 }  // namespace
 
-void check_same_program(ProcessGroup& world, const Program& program, std::size_t hash, const RunReason& reason,
+void check_same_program(ProcessGroup& world, const Cut& cut, std::size_t hash, const RunReason& reason,
                         std::int64_t sequence) {
+  const Program& program = cut.program;
   const bool is_read = reason.kind == RunReason::Kind::kRead;
   world.label({sequence, reason.text + (is_read ? " (it is not whole on every rank, so every rank must read it)"
                                                 : " (every rank must take part)")});
-  const Ticket mine{static_cast<std::uint64_t>(reason.kind), hash, sequence, 0};
+  const Ticket mine{static_cast<std::uint64_t>(reason.kind), hash, sequence, take_input_hash(cut)};
   const auto all = gather_from_ranks(world, mine);
   const auto same = [&](auto&& field) {
     return std::all_of(all.begin(), all.end(), [&](const Ticket& t) { return field(t) == field(all.front()); });
   };
   if (!same([](const Ticket& t) { return t.kind; })) fail_on_reasons(gather_texts_from_ranks(world, reason.text));
   if (!same([](const Ticket& t) { return t.hash; })) fail_on_programs(world, program, reason);
+  if (!same([](const Ticket& t) { return t.inputs; })) fail_on_inputs(world, cut, reason);
+  for (const auto& input : cut.inputs) input->is_given = false;
 }
 
 }  // namespace tessera

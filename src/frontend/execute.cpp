@@ -64,7 +64,7 @@ RunResult run_cut(Cut cut, const RunReason& reason) {
   Session& state = session();
   const std::size_t hash = cut.program.hash();
   const std::int64_t sequence = ++state.sequence;
-  if (state.world->size() > 1) check_same_program(*state.world, cut.program, hash, reason, sequence);
+  if (state.world->size() > 1) check_same_program(*state.world, cut, hash, reason, sequence);
   auto found = state.cache.find(hash);
   if (found == state.cache.end()) {
     found = state.cache.emplace(hash, compile_once(cut.program, reason)).first;

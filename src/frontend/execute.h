@@ -72,8 +72,9 @@ DeviceArray device_shard(Node& node);
 /// The sharding of a node; no mark means whole on every device of the default mesh.
 Sharding storage_of(const Node& node);
 
-/// Throws on every rank, naming where the ranks part, unless all are about to run the same program for the same reason.
-void check_same_program(ProcessGroup& world, const Program& program, std::size_t hash, const RunReason& reason,
+/// Throws on every rank, naming where the ranks part, unless all are about to run the same program for the same reason on the same
+/// whole values.
+void check_same_program(ProcessGroup& world, const Cut& cut, std::size_t hash, const RunReason& reason,
                         std::int64_t sequence);
 
 }  // namespace tessera

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "broadcast.h"
 #include "error_context.h"
@@ -103,6 +104,8 @@ Tensor max(Operand x, ReduceOptions options) { return reduction(x, Reduction::kM
 Tensor min(Operand x, ReduceOptions options) { return reduction(x, Reduction::kMin, options); }
 Tensor mean(Operand x, ReduceOptions options) {
   return recorded("mean", x, [&](Value v) {
+    require(is_float(v.type().dtype()), "the mean of {} would be cut to a whole number; convert it with .to() first",
+            v.type());
     const Dims dims = reduced_dims(v.type(), options.dims);
     double count = 1;
     for (const auto d : dims) count *= static_cast<double>(at(v.type().dims(), d));
@@ -168,7 +171,27 @@ Tensor pad(Operand x, int dim, std::int64_t low, std::int64_t high, double value
   });
 }
 
+namespace {
+
+// Ids given by the host are looked at; computed ones are clamped as gather defines it.
+void check_ids(const Operand& ids, std::int64_t count, std::string_view what,
+               std::optional<std::int64_t> ignored = {}) {
+  if (ids.is_number() || ids.tensor().is_null()) return;
+  const auto& host = ids.tensor().impl().node->host;
+  if (!host || !is_integer(host->type().dtype())) return;
+  for (std::int64_t i = 0; i < host->type().element_count(); ++i) {
+    const std::int64_t id = element_as_int(*host, i);
+    require((id >= 0 && id < count) || id == ignored, "{} {} at element {} is not one of 0..{}", what, id, i,
+            count - 1);
+  }
+}
+
+}  // namespace
+
 Tensor embedding(Operand table, Operand ids) {
+  in_context("embedding", {&table.tensor(), &ids.tensor()}, table.where(), [&] {
+    if (!table.tensor().is_null() && table.tensor().ndim() > 0) check_ids(ids, table.tensor().dim(0), "id");
+  });
   return recorded("embedding", table, [&](Value v) { return ops::take_rows(v, operand_value(ids)); });
 }
 
@@ -254,7 +277,19 @@ LossValues cross_entropy_values(Value logits, Value labels, std::int64_t ignore_
 
 }  // namespace
 
+namespace {
+
+void check_labels(const Operand& logits, const Operand& labels, std::int64_t ignore_index) {
+  in_context("cross_entropy", {&logits.tensor(), &labels.tensor()}, logits.where(), [&] {
+    if (!logits.tensor().is_null() && logits.tensor().ndim() > 0)
+      check_ids(labels, logits.tensor().dim(-1), "label", ignore_index);
+  });
+}
+
+}  // namespace
+
 CrossEntropyParts cross_entropy_parts(Operand logits, Operand labels, std::int64_t ignore_index) {
+  check_labels(logits, labels, ignore_index);
   Value count;
   CrossEntropyParts out;
   out.sum = recorded("cross_entropy", logits, labels, [&](Value v, Value l) {
@@ -267,6 +302,7 @@ CrossEntropyParts cross_entropy_parts(Operand logits, Operand labels, std::int64
 }
 
 Tensor cross_entropy(Operand logits, Operand labels, std::int64_t ignore_index) {
+  check_labels(logits, labels, ignore_index);
   return recorded("cross_entropy", logits, labels, [&](Value v, Value l) {
     const LossValues values = cross_entropy_values(v, l, ignore_index);
     return ops::divide(values.sum, ops::maximum(values.count, constant_like(values.count, 1)));

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "debug_report.h"
@@ -52,6 +54,10 @@ JobInfo job_info() {
 
 Runtime::Runtime(int argc, char** argv) {
   if (RankContext::current().get<Session>().world) return;
+  for (int i = 1; i < argc; ++i)
+    require(
+        !std::string_view(argv[i]).starts_with("--virtual_ranks"),
+        "--virtual_ranks needs tessera::launch(argc, argv, body) around the program; a Runtime alone makes no ranks");
   communicator_ = std::make_unique<Communicator>(make_world(argc, argv));
   join_communicator(*communicator_);
 }
@@ -105,7 +111,13 @@ int run_virtually(int count, const std::vector<char*>& arguments, const std::fun
 int launch(int argc, char** argv, const std::function<int(int, char**)>& body) {
   try {
     std::vector<char*> arguments(argv, argv + argc);
-    if (const int count = take_virtual_ranks(arguments); count > 0) return run_virtually(count, arguments, body);
+    if (const int count = take_virtual_ranks(arguments); count > 0) {
+      const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
+      require(started == nullptr || std::string_view(started) == "1",
+              "--virtual_ranks {} makes ranks of threads, but mpirun already started {} processes; use one of the two",
+              count, started == nullptr ? "" : started);
+      return run_virtually(count, arguments, body);
+    }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "error: %s\n", message_for_user(error).c_str());
     return 1;

@@ -30,6 +30,7 @@ Tensor Tensor::from_host(Literal value) {
   require(value.type().is_array(), "from_host takes an array, got {}", value.type());
   auto node = trace().make_node(value.type());
   node->host = std::move(value);
+  node->is_given = true;
   return new_variable(std::move(node));
 }
 
@@ -139,6 +140,7 @@ void Tensor::assign(const Tensor& value, std::source_location where) {
   if (given->host) {
     fresh = current.make_node(old->type, variable.name);
     fresh->host = given->host;
+    fresh->is_given = given->is_given;
   } else if (given->has_data() && given->sharding == old->sharding) {
     fresh = given;
   } else {

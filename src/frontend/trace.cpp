@@ -153,6 +153,7 @@ Value Trace::full(const Type& type, double value) { return ops::splat(scalar(typ
 Value Trace::random_key() {
   if (!random_state_) {
     random_state_ = make_node(Type::array(DType::kU32, {2}), "random_state");
+    random_state_->is_given = true;
     random_state_->host = two_words(hash_mix(hash_mix(0x7e55e4a, seed_), step_));
   }
   const Value state = entry_->value(id_of(random_state_));

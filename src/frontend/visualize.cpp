@@ -5,36 +5,14 @@
 //   │    0, 1    │    2, 3    │
 //   └────────────┴────────────┘
 #include <algorithm>
-#include <map>
 
 #include "execute.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/mark_sharding.h"
+#include "tile_grid.h"
 
 namespace tessera {
 namespace {
-
-// The devices that hold tile (row, column).
-std::vector<std::vector<std::string>> tile_labels(const Sharding& sharding, int ndim) {
-  const auto rows = ndim == 2 ? sharding.tiles(0) : 1;
-  const auto columns = ndim == 0 ? 1 : sharding.tiles(ndim - 1);
-  std::vector<std::vector<std::vector<std::int64_t>>> devices(
-      static_cast<std::size_t>(rows), std::vector<std::vector<std::int64_t>>(static_cast<std::size_t>(columns)));
-  for (std::int64_t position = 0; position < sharding.mesh.device_count(); ++position) {
-    const auto row = ndim == 2 ? sharding.mesh.coordinate(position, sharding.dims[0].axes) : 0;
-    const auto column = ndim == 0 ? 0 : sharding.mesh.coordinate(position, at(sharding.dims, ndim - 1).axes);
-    at(at(devices, row), column).push_back(sharding.mesh.device_at(position));
-  }
-  std::vector<std::vector<std::string>> labels;
-  for (auto& row : devices) {
-    auto& line = labels.emplace_back();
-    for (auto& cell : row) {
-      std::sort(cell.begin(), cell.end());
-      line.push_back(join(cell, ","));
-    }
-  }
-  return labels;
-}
 
 std::string repeat(std::string_view text, int count) {
   std::string out;
@@ -57,27 +35,35 @@ std::string cell_text(const std::string& label, int width, int color, bool in_co
   return in_color ? fmt::format("\x1b[{}m{}\x1b[0m", kFirstBackground + color % kBackgrounds, text) : text;
 }
 
-}  // namespace
-
-std::string visualize_sharding(const Type& type, const Sharding& sharding, const VisualizeOptions& options) {
-  require(type.is_array() && type.ndim() <= 2, "only tensors of at most 2 dims can be drawn, got {}", type);
-  require(sharding.is_tiled(), "only tilings can be drawn, got {}", sharding);
-  const auto labels = tile_labels(sharding, type.ndim());
+std::string picture(const TileGrid& grid, const VisualizeOptions& options) {
   int width = options.cell_width;
-  for (const auto& row : labels)
+  for (const auto& row : grid.labels)
     for (const auto& label : row) width = std::max(width, isize(label) + 2);
-  const std::size_t columns = labels.front().size();
+  const std::size_t columns = grid.labels.front().size();
   std::string out = border("┌", "┬", "┐", columns, width);
-  for (std::size_t row = 0; row < labels.size(); ++row) {
+  for (std::size_t row = 0; row < grid.labels.size(); ++row) {
     for (int line = 0; line < options.cell_height; ++line) {
       out += "│";
       for (std::size_t c = 0; c < columns; ++c) {
         const bool middle = line == options.cell_height / 2;
-        out += cell_text(middle ? labels[row][c] : "", width, static_cast<int>(row * columns + c), options.color) + "│";
+        const std::string& label = grid.labels[row][c];
+        out += cell_text(middle ? label : "", width, static_cast<int>(row * columns + c), options.color) + "│";
       }
       out += "\n";
     }
-    out += row + 1 == labels.size() ? border("└", "┴", "┘", columns, width) : border("├", "┼", "┤", columns, width);
+    out +=
+        row + 1 == grid.labels.size() ? border("└", "┴", "┘", columns, width) : border("├", "┼", "┤", columns, width);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string visualize_sharding(const Type& type, const Sharding& sharding, const VisualizeOptions& options) {
+  std::string out;
+  for (const TileGrid& grid : tile_grids(type, sharding)) {
+    if (!grid.title.empty()) out += grid.title + "\n";
+    out += picture(grid, options);
   }
   return out;
 }

@@ -11,6 +11,13 @@ bool contains(const std::set<std::string>& classes, const nn::Module& module) {
   return classes.count(std::string(module.class_name())) > 0;
 }
 
+struct WrapClasses {
+  std::set<std::string> classes;
+  bool operator()(const nn::Module& module, bool recurse, std::int64_t) const {
+    return recurse || contains(classes, module);
+  }
+};
+
 // Wraps within `module`; returns how many of its parameters are in units then.
 std::int64_t wrap_below(nn::Module& module, const std::string& path, bool is_root, const WrapPolicy& policy,
                         std::vector<nn::NamedModule>& out) {
@@ -35,9 +42,7 @@ WrapPolicy size_based_auto_wrap_policy(SizeBasedOptions options) {
 
 WrapPolicy transformer_auto_wrap_policy(std::set<std::string> classes) {
   require(!classes.empty(), "transformer_auto_wrap_policy needs a class name at least");
-  return [classes = std::move(classes)](const nn::Module& module, bool recurse, std::int64_t) {
-    return recurse || contains(classes, module);
-  };
+  return WrapClasses{std::move(classes)};
 }
 
 WrapPolicy lambda_auto_wrap_policy(std::function<bool(const nn::Module&)> wrap) {
@@ -63,6 +68,7 @@ WrapPolicy default_wrap_policy(nn::Module& root) {
 }
 
 std::vector<nn::NamedModule> modules_to_wrap(nn::Module& root, const WrapPolicy& policy) {
+  if (const auto* by_class = policy.target<WrapClasses>()) check_classes(root, by_class->classes);
   std::vector<nn::NamedModule> out;
   wrap_below(root, "", true, policy, out);
   return out;

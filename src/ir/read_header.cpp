@@ -208,6 +208,8 @@ std::vector<std::pair<std::string, std::string>> read_frontend_attributes(std::s
 
 ModuleHeader read_header(TextCursor& in, Program& program) {
   ModuleHeader header;
+  if (in.peek_identifier() == "module")
+    in.fail_at(in.position(), "this is MLIR (StableHLO); give HLO text, in JAX lowered.as_text(dialect=\"hlo\")");
   if (!in.take_word("HloModule")) in.fail_expected("HloModule and the name of the module");
   program.name = in.identifier("the name of the module");
   std::vector<std::string> seen;

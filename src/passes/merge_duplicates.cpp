@@ -10,7 +10,7 @@ namespace {
 
 bool explains_only(std::string_view key) {
   return key == "tessera.why" || key == "tessera.reason" || key == "tessera.from" || key == "tessera.to" ||
-         key == "tessera.remedy";
+         key == "tessera.remedy" || key == "tessera.asked";
 }
 
 // Calls f with each frontend attribute that says more than why.

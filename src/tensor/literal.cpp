@@ -79,11 +79,12 @@ std::size_t Literal::hash() const {
 }
 
 void Literal::check_dtype(DType dtype) const {
-  ensure(type_.is_array() && type_.dtype() == dtype, "{} elements asked of {}", dtype_name(dtype), type_);
+  require(type_.is_array() && type_.dtype() == dtype, "{} elements asked of {}", dtype_name(dtype), type_);
 }
 
 void Literal::check_size(std::size_t count) const {
-  ensure(static_cast<std::int64_t>(count) == type_.element_count(), "{} values given for {}", count, type_);
+  require(static_cast<std::int64_t>(count) == type_.element_count(), "{} values given for {}, which has {}", count,
+          type_, type_.element_count());
 }
 
 double element_as_double(const Literal& array, std::int64_t i) {

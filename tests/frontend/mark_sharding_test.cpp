@@ -129,7 +129,7 @@ TEST(Visualize, ShowsWhichDevicesHoldWhichPart) {
   EXPECT_EQ(visualize_sharding(Type::array(DType::kF32, {6}), Sharding::from_spec(kMesh, {"model"}, 1),
                                {.cell_width = 5, .cell_height = 1}),
             "┌─────┬─────┬─────┐\n│ 0,3 │ 1,4 │ 2,5 │\n└─────┴─────┴─────┘\n");
-  EXPECT_THROW(visualize_sharding(Type::array(DType::kF32, {1, 1, 1}), Sharding::replicated(kMesh, 3)), Error);
+  EXPECT_THROW(visualize_sharding(Type::array(DType::kF32, {1, 1, 1, 1}), Sharding::replicated(kMesh, 4)), Error);
 }
 
 }  // namespace

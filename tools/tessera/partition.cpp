@@ -39,10 +39,33 @@ std::string explanation(const Partitioned& partitioned, bool with_times) {
                            amount(bytes, modelled_milliseconds(partitioned)));
 }
 
+std::string explanation_json(const Partitioned& partitioned) {
+  std::vector<JsonObject> rows;
+  for (const auto& note : partitioned.notes) {
+    JsonObject& row = rows.emplace_back();
+    row.set("name", note.collective);
+    row.set("opcode", note.opcode);
+    row.set("axes", note.axes);
+    row.set("bytes", note.bytes);
+    row.set("modelled_milliseconds", note.milliseconds);
+    row.set("asked", note.asked);
+    row.set("reason", note.reason);
+    row.set("source", note.source);
+    row.set("from", note.from);
+    row.set("to", note.to);
+    row.set("remedy", note.remedy);
+  }
+  JsonObject out;
+  out.set("collectives", rows);
+  return out.str();
+}
+
 int run(const Arguments& arguments) {
   const Program program = read_program(arguments);
   PartitionOptions options;
   if (const auto path = arguments.value("topology")) options.topology = Topology::from_file(*path);
+  options.limits.strict = arguments.has("strict");
+  if (arguments.has("max-bytes")) options.limits.bytes = arguments.number_or("max-bytes", 0, 0);
   const auto start = std::chrono::steady_clock::now();
   const Partitioned partitioned = partition(program, options);
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
@@ -55,6 +78,7 @@ int run(const Arguments& arguments) {
     else
       write_text("-", explanation(partitioned, arguments.has("topology")));
   }
+  if (const auto path = arguments.value("explain-json")) write_text(*path, explanation_json(partitioned));
   if (const auto path = arguments.value("json")) {
     JsonObject json = stats_json(program_stats(partitioned.program));
     json.set("milliseconds", time.count());
@@ -69,6 +93,9 @@ std::vector<Option> options() {
   out.push_back({"topology", "FILE", "latency and bandwidth by axis, as JSON; plans then go by modelled time"});
   out.push_back({"o", "OUT.hlo", "where the program goes; default: standard output"});
   out.push_back({"explain", "", "say why each collective is there (on stderr unless -o names a file)"});
+  out.push_back({"explain-json", "FILE", "the same as JSON: a list of collectives"});
+  out.push_back({"strict", "", "an error instead of any collective that no annotation asks for"});
+  out.push_back({"max-bytes", "N", "an error when a device would receive more bytes than that"});
   out.push_back({"for-xla", "", "leave out what XLA does not know"});
   out.push_back({"json", "STATS", "write what `stats` counts, and the time taken, as JSON"});
   return out;

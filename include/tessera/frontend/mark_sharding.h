@@ -32,8 +32,11 @@ struct VisualizeOptions {
   int cell_width = 12;
   int cell_height = 3;
 };
-/// A picture for a terminal of which devices hold which part; tensors of 1 or 2 dims (a Unicode box per part, numbered by device).
+/// A picture for a terminal of which devices hold which part; tensors of up to 3 dims (a Unicode box per part, numbered by device; of
+/// three dims one picture for each part of the first). Error for more dims and for what is no tiling.
 std::string visualize_sharding(const Type& type, const Sharding& sharding, const VisualizeOptions& options = {});
 std::string visualize_sharding(const Tensor& tensor, const VisualizeOptions& options = {});
+/// The same as an SVG file: parts in the colour of their first device, with the devices and the interval of each dim.
+std::string sharding_svg(const Type& type, const Sharding& sharding);
 
 }  // namespace tessera

@@ -159,10 +159,10 @@ class Operand {
   Operand(const Tensor& tensor, std::source_location where = std::source_location::current())
       : tensor_(tensor), where_(where) {}
   Operand(double number, std::source_location where = std::source_location::current())
-      : number_(number), where_(where) {}
+      : number_(number), is_number_(true), where_(where) {}
   // NOLINTEND(google-explicit-constructor)
 
-  [[nodiscard]] bool is_number() const { return tensor_.is_null(); }
+  [[nodiscard]] bool is_number() const { return is_number_; }
   [[nodiscard]] double number() const { return number_; }
   [[nodiscard]] const Tensor& tensor() const { return tensor_; }
   [[nodiscard]] const std::source_location& where() const { return where_; }
@@ -170,6 +170,7 @@ class Operand {
  private:
   Tensor tensor_;
   double number_ = 0;
+  bool is_number_ = false;
   std::source_location where_;
 };
 

@@ -33,6 +33,7 @@ struct Node {
   DeviceArray shard;            // data: this rank's part
   std::optional<Literal> host;  // data: the whole value, the same on every rank
   bool is_abstract = false;     // data without a value, for plans
+  bool is_given = false;        // data from the host, which the ranks have not compared yet
 
   Id id = -1;  // recorded: in the trace of `epoch`
   std::uint64_t epoch = 0;

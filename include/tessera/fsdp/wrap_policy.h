@@ -36,7 +36,8 @@ WrapPolicy always_wrap_policy();
 /// The class of the modules in the longest list: the repeated block. Wraps nothing when there is none.
 WrapPolicy default_wrap_policy(nn::Module& root);
 
-/// The modules that the policy wraps below `root` (never root itself), in the order of wrapping: children before parents.
+/// The modules that the policy wraps below `root` (never root itself), in the order of wrapping: children before parents. Error when
+/// a class of transformer_auto_wrap_policy does not occur.
 std::vector<nn::NamedModule> modules_to_wrap(nn::Module& root, const WrapPolicy& policy);
 /// Error naming the classes present (and the nearest) unless each of `classes` occurs below root.
 void check_classes(nn::Module& root, const std::set<std::string>& classes);

@@ -157,7 +157,7 @@ class GPT2LMHeadModel : public Callable<GPT2LMHeadModel> {
 };
 
 /// The usual column and row shardings over one axis: c_attn by heads, c_fc by columns, both c_proj by rows, wte by vocabulary,
-/// activations between them by time (GPT2Model::shard_sequence).
+/// activations between them by time (GPT2Model::split_activations).
 void shard_tensor_parallel(GPT2LMHeadModel& model, const Mesh& mesh, const std::string& axis);
 
 }  // namespace tessera::nn

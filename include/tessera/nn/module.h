@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "tessera/base/error.h"
 #include "tessera/frontend/tensor.h"
 #include "tessera/frontend/trace.h"
 
@@ -124,7 +125,11 @@ class ModuleList : public Module {
     return *items_.back();
   }
   [[nodiscard]] int size() const { return static_cast<int>(items_.size()); }
-  [[nodiscard]] M& operator[](int i) { return *items_.at(static_cast<std::size_t>(i)); }
+  [[nodiscard]] M& operator[](int i) {
+    require(i >= 0 && static_cast<std::size_t>(i) < items_.size(), "there is no module {}; the list has {}", i,
+            items_.size());
+    return *items_[static_cast<std::size_t>(i)];
+  }
   [[nodiscard]] std::string_view class_name() const override { return "ModuleList"; }
   [[nodiscard]] bool is_container() const override { return true; }
   [[nodiscard]] auto begin() { return items_.begin(); }

@@ -2,7 +2,9 @@
 // The partitioner: a global program with some shardings -> the program every device runs.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,14 @@
 #include "tessera/sharding/topology.h"
 
 namespace tessera {
+
+/// What a program may communicate. partition() ends in an Error that lists what goes beyond, and what would remove it.
+struct CollectiveLimits {
+  /// Only collectives that bring about an annotation: a `Sharding` mark, a value or result with a sharding in the text.
+  bool strict = false;
+  /// At most so many bytes received by one device.
+  std::optional<std::int64_t> bytes{};
+};
 
 struct PartitionOptions {
   /// Names of passes to leave out (merge-duplicates, …).
@@ -20,6 +30,7 @@ struct PartitionOptions {
   bool keep_shardings = false;
   /// How fast the mesh's axes are; decides only where links differ.
   Topology topology{};
+  CollectiveLimits limits{};
 };
 
 /// One inserted collective and why it is there.
@@ -34,6 +45,7 @@ struct CollectiveNote {
   std::string remedy;       // the annotation that would remove it
   std::int64_t bytes = 0;   // received by one device, times the trip count
   double milliseconds = 0;  // modelled, times the trip count
+  bool asked = false;       // it brings about an annotation
 };
 
 struct Partitioned {
