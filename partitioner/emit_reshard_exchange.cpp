@@ -87,14 +87,17 @@ Value dynamic_piece(Builder& builder, Value local, const PieceRound& round) {
   return ops::dynamic_slice(local, starts, round.sizes);
 }
 
-// The piece in a buffer of the result's dims, moved to where it lands; around it lie zeros.
+// The piece in a buffer of the result's dims, moved to where it lands; around it lie zeros, as many as any device needs.
 Value moved_piece(Builder& builder, Value piece, const PieceRound& round, const Dims& dims) {
   DeviceTable table(builder, round.start.size());
   std::vector<PaddingDim> padding(dims.size());
   std::vector<Value> starts;
   for (int d = 0; d < isize(dims); ++d) {
-    at(padding, d) = {at(dims, d), at(dims, d), 0};
-    table.add(column_of(round.start, d, at(dims, d), -1));
+    const auto places = column_of(round.start, d);
+    const auto [least, most] = std::minmax_element(places.begin(), places.end());
+    at(padding, d) = {std::max<std::int64_t>(*most, 0),
+                      std::max<std::int64_t>(at(dims, d) - at(round.sizes, d) - *least, 0), 0};
+    table.add(column_of(round.start, d, at(padding, d).low, -1));
   }
   const Value zero = ops::constant(builder, Literal(Type::scalar(piece.type().dtype())));
   const Value wide = ops::pad(piece, zero, padding);
@@ -102,15 +105,21 @@ Value moved_piece(Builder& builder, Value piece, const PieceRound& round, const 
   return ops::dynamic_slice(wide, starts, dims);
 }
 
-// Which elements of the result the piece brings.
+// Which elements of the result the piece brings; null: all.
 Value piece_mask(Builder& builder, const PieceRound& round, const Dims& dims) {
   DeviceTable table(builder, round.low.size());
   for (int d = 0; d < isize(dims); ++d) {
     table.add(column_of(round.low, d));
     table.add(column_of(round.high, d));
   }
+  const auto fills = [&](int d) {
+    for (std::size_t device = 0; device < round.low.size(); ++device)
+      if (at(round.low[device], d) != 0 || at(round.high[device], d) != at(dims, d)) return false;
+    return true;
+  };
   Value mask{};
   for (int d = 0; d < isize(dims); ++d) {
+    if (fills(d)) continue;
     const Value index = ops::iota(builder, Type::array(DType::kS32, dims), d);
     const Value above = ops::compare(index, ops::splat(table[2 * d], dims), CompareDirection::kGe);
     const Value below = ops::compare(index, ops::splat(table[2 * d + 1], dims), CompareDirection::kLt);
@@ -201,7 +210,9 @@ Value ExchangeEmitter::place(Value piece, Value result, const PieceRound& round,
   const Dims& dims = result.type().dims();
   if (!is_whole(round)) {
     const Value moved = moved_piece(builder, piece, round, dims);
-    return first ? moved : ops::select(piece_mask(builder, round, dims), moved, result);
+    if (first) return moved;
+    const Value mask = piece_mask(builder, round, dims);
+    return mask.is_null() ? moved : ops::select(mask, moved, result);
   }
   if (round.sizes == dims) return piece;
   DeviceTable table(builder, round.start.size());

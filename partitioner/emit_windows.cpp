@@ -2,6 +2,7 @@
 #include "emit_windows.h"
 
 #include <algorithm>
+#include <map>
 
 #include "emit_reshard.h"
 #include "halo_exchange.h"
@@ -86,12 +87,10 @@ void WindowEmitter::exchange(const Halo& halo, const Instruction& source) {
 }
 
 // Beyond the ends of the operand stands what the op reads there.
-void WindowEmitter::fill(const Halo& halo) {
-  if (!halo.reads_outside || context_.view.op.outside == nullptr) return;
+void WindowEmitter::fill(const Halo& halo, Value outside) {
   Builder& builder = context_.builder;
   Value& local = at(context_.operands, halo.operand);
   const Dims& dims = local.type().dims();
-  const Value outside = context_.view.op.outside(context_, halo.operand);
   if (is_zero(outside) && reshard::fills_with_zeros(halo)) return;
   std::vector<std::int64_t> first;
   std::vector<std::int64_t> limit;
@@ -115,9 +114,14 @@ void WindowEmitter::fill(const Halo& halo) {
 
 void WindowEmitter::widen_operands(const std::function<const Instruction&(int operand)>& source) {
   wanted_ = context_.local_results;
-  for (const Halo& halo : halos_of(map_, context_.view.operands, strategy_)) {
+  const std::vector<Halo> halos = halos_of(map_, context_.view.operands, strategy_);
+  std::map<int, Value> outside;
+  for (const Halo& halo : halos)
+    if (halo.reads_outside && context_.view.op.outside != nullptr && !outside.contains(halo.operand))
+      outside[halo.operand] = context_.view.op.outside(context_, halo.operand);
+  for (const Halo& halo : halos) {
     exchange(halo, source(halo.operand));
-    fill(halo);
+    if (halo.reads_outside && outside.contains(halo.operand)) fill(halo, outside.at(halo.operand));
     context_.windows.push_back({halo.operand, halo.dim, halo.low, halo.high});
   }
   for (int i = 0; i < isize(map_.results); ++i)

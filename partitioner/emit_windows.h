@@ -24,7 +24,7 @@ class WindowEmitter {
 
  private:
   void exchange(const Halo& halo, const Instruction& source);
-  void fill(const Halo& halo);
+  void fill(const Halo& halo, Value outside);
   [[nodiscard]] NotesRef notes_of(const Halo& halo, const Instruction& source) const;
   [[nodiscard]] const Mesh& mesh() const { return context_.result_shardings.front().mesh; }
   /// A number that differs by tile.

@@ -4,6 +4,7 @@
 //
 //   %d = f32[8,28,28,64] select-and-scatter(%x, %source, %zero), window={size=1x2x2x1 stride=1x2x2x1}, select=%ge, scatter=%add
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "rows.h"
@@ -172,12 +173,33 @@ Linearity linearity(const OpView& view, int operand) {
   return operand == 1 && reduction_of(*view.called[1]) == Reduction::kSum ? Linearity::kLinear : Linearity::kNone;
 }
 
-// What is never preferred, and windows that add nothing.
+// The number next to the most extreme one: the largest or least finite one.
+Value next_to_extreme(Builder& builder, DType dtype, bool greater) {
+  return ops::constant(
+      builder, visit_dtype(dtype, [&]<class T>() {
+        if constexpr (is_float(kDTypeOf<T>)) {
+          using Limits = std::numeric_limits<std::conditional_t<kDTypeOf<T> == DType::kF64, double, float>>;
+          double finite = static_cast<double>(Limits::max());
+          if (kDTypeOf<T> == DType::kBF16) finite = 0x1.FEp127;
+          if (kDTypeOf<T> == DType::kF16) finite = 65504;
+          return Literal::scalar<T>(static_cast<T>(greater ? -finite : finite));
+        } else {
+          using Limits = std::numeric_limits<T>;
+          return Literal::scalar<T>(static_cast<T>(greater ? Limits::lowest() + 1 : Limits::max() - 1));
+        }
+      }));
+}
+
+// What is never preferred (no element may equal it: infinities become the largest numbers), and windows that add nothing.
 Value outside(LocalizeContext& context, int operand) {
+  Builder& builder = context.builder;
   const DType dtype = context.view.operands[0].dtype();
-  if (operand == 1) return ops::constant(context.builder, reduction_identity(Reduction::kSum, dtype));
+  if (operand == 1) return ops::constant(builder, reduction_identity(Reduction::kSum, dtype));
   const bool greater = prefers_greater(comparison_of(*context.view.called[0]).value());
-  return ops::constant(context.builder, reduction_identity(greater ? Reduction::kMax : Reduction::kMin, dtype));
+  Value& x = context.operands[0];
+  const Value bound = ops::splat(next_to_extreme(builder, dtype, greater), x.type().dims());
+  x = greater ? ops::maximum(x, bound) : ops::minimum(x, bound);
+  return ops::constant(builder, reduction_identity(greater ? Reduction::kMax : Reduction::kMin, dtype));
 }
 
 // Along sharded dims whole windows lie side by side, without padding; of the elements between, the shard's are kept.

@@ -185,7 +185,8 @@ struct OpDef {
   /// Emits the per-device form where a value depends on position or attributes hold sizes; null: the generic form
   /// (same op and attributes on local types).
   Value (*localize)(LocalizeContext&) = nullptr;
-  /// The scalar that windows read beyond an operand's ends; null: what they read there does not count.
+  /// The scalar that windows read beyond an operand's ends; null: what they read there does not count. Asked once per operand,
+  /// before anything is exchanged: may replace the operand by one that never equals it.
   Value (*outside)(LocalizeContext&, int operand) = nullptr;
   /// True when `localize` itself keeps padding out of kReduce factors; else the partitioner fills the padding of such operand
   /// dims with the reduction's identity before.
