@@ -15,6 +15,7 @@ struct RawInstruction {
   std::string name;
   std::size_t position = 0;  // of the opcode
   const OpDef* op = nullptr;
+  const OpDef* wrapped = nullptr;  // the op that an async-start wraps, where the text says x-start
   std::optional<Type> declared;
   std::vector<Id> operands;
   std::optional<std::int64_t> number;  // Payload::kNumber
@@ -61,10 +62,13 @@ class ComputationReader {
     while (!in_.take("}")) read_instruction();
     if (out_.instructions.empty()) in_.fail_at(place, fmt::format("computation %{} has no instructions", name));
     if (out_.root < 0) out_.root = out_.size() - 1;
-    while (in_.take(",")) {  // execution_thread="main"
-      in_.identifier("an attribute");
+    while (in_.take(",")) {
+      const bool is_thread = in_.identifier("an attribute") == "execution_thread";
       in_.expect("=", "behind the name of an attribute");
-      in_.value("a value");
+      if (!is_thread)
+        in_.value("a value");
+      else if (std::string thread = in_.quoted("the name of a thread"); thread != "main")
+        out_.execution_thread = std::move(thread);
     }
     finish_names();
     order_parameters(place);
@@ -72,6 +76,7 @@ class ComputationReader {
     const auto id = static_cast<ComputationId>(state_.program.computations.size());
     if (!state_.computations.emplace(name, id).second)
       in_.fail_at(place, fmt::format("a second computation %{}", name));
+    for (std::size_t i = first_sharding_; i < state_.shardings.size(); ++i) state_.shardings[i].computation = id;
     state_.program.computations.push_back(std::make_shared<const Computation>(std::move(out_)));
     if (is_entry) state_.program.entry = id;
   }
@@ -167,6 +172,7 @@ class ComputationReader {
     constexpr std::size_t kLongestOp = 200;
     if (opcode.size() > kLongestOp) in_.fail_at(raw.position, fmt::format("an op's name of {} letters", opcode.size()));
     raw.op = state_.table.find(opcode);
+    if (raw.op == nullptr) raw.op = wrapped_op(opcode, raw.wrapped);
     if (raw.op == nullptr) with_place(in_, raw.position, [&] { return &state_.table.get(opcode); });
     if (!in_.take("(")) in_.fail_expected(fmt::format("\"(\" behind {}", opcode));
     switch (raw.op->payload) {
@@ -183,6 +189,20 @@ class ComputationReader {
         break;
     }
     if (!in_.take(")")) in_.fail_expected(fmt::format("\")\" behind the operands of {}", opcode));
+  }
+
+  // `x-start`, `x-update`, `x-done` of an op x without such rows: async-start of a computation that holds it, and the others.
+  const OpDef* wrapped_op(std::string_view opcode, const OpDef*& wrapped) const {
+    for (const std::string_view half : {"start", "update", "done"}) {
+      if (opcode.size() <= half.size() + 1 || !opcode.ends_with(half)) continue;
+      const auto stem = opcode.substr(0, opcode.size() - half.size());
+      if (!stem.ends_with('-')) continue;
+      const OpDef* whole = state_.table.find(stem.substr(0, stem.size() - 1));
+      if (whole == nullptr || whole->payload != Payload::kOperands) continue;
+      if (half == "start") wrapped = whole;
+      return state_.table.find(fmt::format("async-{}", half));
+    }
+    return nullptr;
   }
 
   // `[type] name`, or a nested instruction `[type] opcode(..)`.
@@ -235,8 +255,84 @@ class ComputationReader {
         if (other.name == name) in_.fail_at(raw.positions.back(), fmt::format("attribute {} stands twice", name));
       if (raw.attributes.size() == 1000) in_.fail_at(raw.positions.back(), "more than 1000 attributes");
       if (!in_.take("=")) in_.fail_expected(fmt::format("\"=\" behind {}", name));
-      raw.attributes.push_back({std::move(name), in_.value("the value of the attribute")});
+      std::string text = in_.value("the value of the attribute");
+      if (name == "replica_groups" && text.starts_with("mesh")) read_mesh_groups(text);
+      raw.attributes.push_back({std::move(name), std::move(text)});
     }
+  }
+
+  // `mesh['x'=2,'y'=2], device_ids=(..) {'x'}`: the value has blanks and commas.
+  void read_mesh_groups(std::string& text) {
+    const auto here = in_.position();
+    if (in_.take(",") && in_.take_word("device_ids") && in_.take("="))
+      text += ", device_ids=" + in_.value("devices");
+    else
+      in_.seek(here);
+    in_.take(",");
+    text += " " + in_.value("the axes of the groups");
+  }
+
+  // The computation that holds the wrapped op alone, with the instruction's own attributes.
+  ComputationId add_wrapped(const RawInstruction& raw, std::vector<TextAttribute>& own,
+                            std::vector<std::size_t>& positions) {
+    const auto id = static_cast<ComputationId>(state_.program.computations.size());
+    Computation inner;
+    inner.name = free_name(fmt::format("async_{}", raw.wrapped->name));
+    for (int i = 0; i < isize(raw.operands); ++i) {
+      Instruction parameter;
+      parameter.op = &state_.table.get("parameter");
+      parameter.type = out_[at(raw.operands, i)].type;
+      parameter.name = fmt::format("param_{}", i);
+      AttributeReader reader({{"number", std::to_string(i)}});
+      parameter.attributes = parameter.op->parse(reader);
+      inner.parameters.push_back(inner.size());
+      inner.instructions.push_back(std::move(parameter));
+    }
+    RawInstruction body;
+    body.position = raw.position;
+    body.op = raw.wrapped;
+    if (raw.declared && raw.declared->is_tuple() && raw.declared->elements().size() > 1)
+      body.declared = raw.declared->elements()[1];
+    Instruction out;
+    out.op = raw.wrapped;
+    out.name = "wrapped";
+    out.operands = inner.parameters;
+    Notes notes;
+    std::vector<TextAttribute> kept;
+    std::erase_if(own, [&](const TextAttribute& a) {
+      const bool stays = a.name == "async_execution_thread" || a.name == "async_group_id";
+      if (stays) kept.push_back(a);
+      return stays;
+    });
+    resolve_called(*out.op, out, own, positions);
+    std::swap(out_, inner);
+    try {
+      with_place(in_, raw.position, [&] { read_own_attributes(body, std::move(own), out, notes); });
+      infer_type(body, out);
+    } catch (...) {
+      std::swap(out_, inner);
+      throw;
+    }
+    std::swap(out_, inner);
+    for (const auto& a : kept)
+      if (a.name == "async_execution_thread" && a.text != "\"main\"") inner.execution_thread = unquote(a.text);
+    if (!(notes == Notes{})) out.notes = std::make_shared<const Notes>(std::move(notes));
+    inner.root = inner.size();
+    inner.instructions.push_back(std::move(out));
+    state_.program.computations.push_back(std::make_shared<const Computation>(std::move(inner)));
+    own = std::move(kept);
+    return id;
+  }
+
+  std::string free_name(const std::string& base) const {
+    const auto taken = [&](const std::string& name) {
+      return std::any_of(state_.program.computations.begin(), state_.program.computations.end(),
+                         [&](const ComputationRef& c) { return c->name == name; });
+    };
+    if (!taken(base)) return base;
+    int k = 1;
+    while (taken(fmt::format("{}.{}", base, k))) ++k;
+    return fmt::format("{}.{}", base, k);
   }
 
   Id finish(RawInstruction raw) {
@@ -245,7 +341,7 @@ class ComputationReader {
     out.op = raw.op;
     out.name = std::move(raw.name);
     out.operands = std::move(raw.operands);
-    PendingSharding sharding{static_cast<ComputationId>(state_.program.computations.size()), id, raw.position, {}, {}};
+    PendingSharding sharding{-1, id, raw.position, {}, {}, {}};
     Notes notes;
     std::vector<TextAttribute> own;
     std::vector<std::size_t> own_positions;
@@ -254,7 +350,10 @@ class ComputationReader {
                  [&] { take_common(raw.attributes[i], raw.positions[i], out, notes, sharding, own); });
       if (own_positions.size() < own.size()) own_positions.push_back(raw.positions[i]);
     }
-    resolve_called(*raw.op, out, own, own_positions);
+    if (raw.wrapped != nullptr)
+      out.called.push_back(add_wrapped(raw, own, own_positions));
+    else
+      resolve_called(*raw.op, out, own, own_positions);
     if (raw.number) own.push_back({"number", std::to_string(*raw.number)});
     with_place(in_, raw.position, [&] { read_own_attributes(raw, std::move(own), out, notes); });
     infer_type(raw, out);
@@ -272,7 +371,7 @@ class ComputationReader {
       sharding.hlo = std::move(attribute.text);
       sharding.position = position;
     } else if (attribute.name == "metadata") {
-      read_metadata(attribute.text, notes);
+      read_metadata(attribute.text, state_.sources, notes);
     } else if (attribute.name == "frontend_attributes") {
       for (auto& [key, value] : read_frontend_attributes(attribute.text)) {
         const bool own_key = key == kOwnShardingKey;
@@ -371,6 +470,7 @@ class ComputationReader {
   std::unordered_map<std::string_view, Id> names_;
   std::vector<Id> nested_;
   std::vector<ParameterNumber> numbers_;
+  std::size_t first_sharding_ = state_.shardings.size();
   bool has_signature_ = false;
   std::vector<Type> signature_;  // the parameters', then the result's
   std::vector<std::size_t> signature_positions_;
