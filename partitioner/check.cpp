@@ -62,7 +62,8 @@ Literal draw_literal(const Type& type, Draws& draws) {
   if (type.is_array() && is_complex(type.dtype())) return draw_complex(type, draws);
   Literal out(type);
   if (type.is_array() && is_narrow(type.dtype()))
-    for (auto& element : out.mutable_bytes()) element = static_cast<std::byte>(narrow_bits(type.dtype(), draw<float>(draws)));
+    for (auto& element : out.mutable_bytes())
+      element = static_cast<std::byte>(narrow_bits(type.dtype(), draw<float>(draws)));
   else if (type.is_array())
     visit_dtype(type.dtype(), [&]<class T>() {
       for (auto& element : out.mutable_data<T>()) element = draw<T>(draws);

@@ -142,7 +142,8 @@ class Localizer {
       if (!global.is_array()) continue;
       if (const auto axes = manual_axes(program_, instruction); !axes.empty()) {
         builder_.default_notes = instruction.notes;
-        at(out, i) = reshard_in_region(instruction, at(out, i), global, at(from, i), at(*instruction.sharding, i), axes);
+        at(out, i) =
+            reshard_in_region(instruction, at(out, i), global, at(from, i), at(*instruction.sharding, i), axes);
         builder_.default_notes = nullptr;
         continue;
       }

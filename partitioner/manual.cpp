@@ -67,8 +67,8 @@ class Normalizer {
   struct Work {
     const Computation& from;
     const Axes& context;
-    std::vector<Axes> manual;    // by old value
-    std::vector<Id> values;      // old -> new
+    std::vector<Axes> manual;  // by old value
+    std::vector<Id> values;    // old -> new
     Computation to;
     std::set<std::string> taken;
   };
@@ -308,9 +308,9 @@ class Normalizer {
     for (int k = 0; k < isize(old.operands); ++k) {
       const Sharding placed = placement(at(shardings, k), own);
       check_sizes(at(types, k), placed, work.from[at(old.operands, k)].type);
-      Instruction border =
-          custom_call(old, "SPMDShardToFullShape", at(types, k), at(work.values, at(old.operands, k)));
-      border.sharding = make_sharding(outer.empty() ? at(shardings, k) : inside(&at(shardings, k), at(types, k), outer));
+      Instruction border = custom_call(old, "SPMDShardToFullShape", at(types, k), at(work.values, at(old.operands, k)));
+      border.sharding =
+          make_sharding(outer.empty() ? at(shardings, k) : inside(&at(shardings, k), at(types, k), outer));
       border.notes = with_placement(old.notes, placed);
       border.name = old.type.is_tuple() ? fresh_name(work, fmt::format("{}.global", old.name)) : old.name;
       made.push_back(append(work, std::move(border)));

@@ -23,8 +23,8 @@ bool has_complex_leaf(const Type& type) {
 // Products with complex factors would have to conjugate them: only ops that move elements, add them, or take complex numbers
 // apart are differentiated there.
 bool is_defined_on_complex(const OpView& view) {
-  const bool touches = has_complex_leaf(view.result) ||
-                       std::any_of(view.operands.begin(), view.operands.end(), has_complex_leaf);
+  const bool touches =
+      has_complex_leaf(view.result) || std::any_of(view.operands.begin(), view.operands.end(), has_complex_leaf);
   if (!touches) return true;
   for (int i = 0; i < isize(view.operands); ++i) {
     const Linearity linearity = view.op.linearity != nullptr ? view.op.linearity(view, i) : Linearity::kNone;

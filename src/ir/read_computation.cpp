@@ -2,45 +2,15 @@
 // Computations and their instructions.
 #include <algorithm>
 
-#include "emit_checks.h"
+#include "raw_instruction.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
-#include "text_reader.h"
 
 namespace tessera {
 namespace {
 
-// `opcode(..)` and what stands around it, before attributes are understood.
-struct RawInstruction {
-  std::string name;
-  std::size_t position = 0;  // of the opcode
-  const OpDef* op = nullptr;
-  const OpDef* wrapped = nullptr;  // the op that an async-start wraps, where the text says x-start
-  std::optional<Type> declared;
-  std::vector<Id> operands;
-  std::optional<std::int64_t> number;  // Payload::kNumber
-  std::optional<Literal> literal;      // Payload::kLiteral
-  std::vector<TextAttribute> attributes;
-  std::vector<std::size_t> positions;  // of the attributes
-};
-
 bool is_list_of_computations(std::string_view name) {
   return name == "branch_computations" || name == "called_computations";
-}
-
-// A `{..}` list of names with or without %.
-std::vector<std::string> read_names(std::string_view text) {
-  TextCursor in(text);
-  std::vector<std::string> out;
-  const bool braces = in.take("{");
-  if (braces && in.take("}")) return out;
-  do {
-    in.take("%");
-    out.emplace_back(in.identifier("a name"));
-  } while (braces && in.take(","));
-  if (braces) in.expect("}", "behind the names");
-  if (!in.at_end()) in.fail_expected("the end of the names");
-  return out;
 }
 
 class ComputationReader {
@@ -57,7 +27,7 @@ class ComputationReader {
     const auto place = in_.position();
     const auto name = in_.identifier("a computation");
     out_.name = name;
-    read_signature();
+    const Signature signature = read_signature(in_);
     in_.expect("{", "before the instructions");
     while (!in_.take("}")) read_instruction();
     if (out_.instructions.empty()) in_.fail_at(place, fmt::format("computation %{} has no instructions", name));
@@ -72,7 +42,7 @@ class ComputationReader {
     }
     finish_names();
     order_parameters(place);
-    check_signature();
+    check_signature(in_, signature, out_);
     const auto id = static_cast<ComputationId>(state_.program.computations.size());
     if (!state_.computations.emplace(name, id).second)
       in_.fail_at(place, fmt::format("a second computation %{}", name));
@@ -82,43 +52,6 @@ class ComputationReader {
   }
 
  private:
-  // `(x: f32[2], y: f32[]) -> f32[2]`, which may be absent.
-  void read_signature() {
-    if (!in_.take("(")) return;
-    has_signature_ = true;
-    if (!in_.take(")")) {
-      do {
-        in_.take("%");
-        in_.identifier("a parameter");
-        in_.expect(":", "behind the name of a parameter");
-        in_.skip_blanks();
-        signature_positions_.push_back(in_.position());
-        signature_.push_back(read_type(in_));
-      } while (in_.take(","));
-      in_.expect(")", "behind the parameters");
-    }
-    in_.expect("->", "behind the parameters");
-    in_.skip_blanks();
-    signature_positions_.push_back(in_.position());
-    signature_.push_back(read_type(in_, LayoutRule::kBodyMayFollow));
-  }
-
-  void check_signature() {
-    if (!has_signature_) return;
-    const auto types = out_.parameter_types();
-    if (types.size() + 1 != signature_.size())
-      in_.fail_at(signature_positions_.front(), fmt::format("%{} lists {} parameters, its body has {}", out_.name,
-                                                            signature_.size() - 1, types.size()));
-    for (std::size_t i = 0; i < types.size(); ++i)
-      if (!(types[i] == signature_[i]))
-        in_.fail_at(signature_positions_[i], fmt::format("parameter {} is listed as {}, the body says {}", i,
-                                                         signature_[i].str(), types[i].str()));
-    if (!(signature_.back() == out_.root_type()))
-      in_.fail_at(signature_positions_.back(),
-                  fmt::format("the result is listed as {}, the root %{} is {}", signature_.back().str(),
-                              out_[out_.root].name, out_.root_type().str()));
-  }
-
   // parameters_[k] is where parameter(k) stands.
   void order_parameters(std::size_t place) {
     out_.parameters.resize(numbers_.size(), -1);
@@ -272,67 +205,23 @@ class ComputationReader {
     text += " " + in_.value("the axes of the groups");
   }
 
-  // The computation that holds the wrapped op alone, with the instruction's own attributes.
-  ComputationId add_wrapped(const RawInstruction& raw, std::vector<TextAttribute>& own,
-                            std::vector<std::size_t>& positions) {
-    const auto id = static_cast<ComputationId>(state_.program.computations.size());
-    Computation inner;
-    inner.name = free_name(fmt::format("async_{}", raw.wrapped->name));
-    for (int i = 0; i < isize(raw.operands); ++i) {
-      Instruction parameter;
-      parameter.op = &state_.table.get("parameter");
-      parameter.type = out_[at(raw.operands, i)].type;
-      parameter.name = fmt::format("param_{}", i);
-      AttributeReader reader({{"number", std::to_string(i)}});
-      parameter.attributes = parameter.op->parse(reader);
-      inner.parameters.push_back(inner.size());
-      inner.instructions.push_back(std::move(parameter));
+  // Puts the op of an `x-start` into a computation of its own; leaves the start's attributes in `own`.
+  ComputationId wrap(const RawInstruction& raw, const Instruction& start, std::vector<TextAttribute>& own,
+                     std::vector<std::size_t>& positions) {
+    Wrapping wrapping;
+    for (std::size_t i = own.size(); i-- > 0;) {
+      if (own[i].name != "async_execution_thread" && own[i].name != "async_group_id") continue;
+      wrapping.kept.insert(wrapping.kept.begin(), own[i]);
+      own.erase(own.begin() + static_cast<std::ptrdiff_t>(i));
+      positions.erase(positions.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    RawInstruction body;
-    body.position = raw.position;
-    body.op = raw.wrapped;
-    if (raw.declared && raw.declared->is_tuple() && raw.declared->elements().size() > 1)
-      body.declared = raw.declared->elements()[1];
-    Instruction out;
-    out.op = raw.wrapped;
-    out.name = "wrapped";
-    out.operands = inner.parameters;
-    Notes notes;
-    std::vector<TextAttribute> kept;
-    std::erase_if(own, [&](const TextAttribute& a) {
-      const bool stays = a.name == "async_execution_thread" || a.name == "async_group_id";
-      if (stays) kept.push_back(a);
-      return stays;
-    });
-    resolve_called(*out.op, out, own, positions);
-    std::swap(out_, inner);
-    try {
-      with_place(in_, raw.position, [&] { read_own_attributes(body, std::move(own), out, notes); });
-      infer_type(body, out);
-    } catch (...) {
-      std::swap(out_, inner);
-      throw;
-    }
-    std::swap(out_, inner);
-    for (const auto& a : kept)
-      if (a.name == "async_execution_thread" && a.text != "\"main\"") inner.execution_thread = unquote(a.text);
-    if (!(notes == Notes{})) out.notes = std::make_shared<const Notes>(std::move(notes));
-    inner.root = inner.size();
-    inner.instructions.push_back(std::move(out));
-    state_.program.computations.push_back(std::make_shared<const Computation>(std::move(inner)));
-    own = std::move(kept);
-    return id;
-  }
-
-  std::string free_name(const std::string& base) const {
-    const auto taken = [&](const std::string& name) {
-      return std::any_of(state_.program.computations.begin(), state_.program.computations.end(),
-                         [&](const ComputationRef& c) { return c->name == name; });
-    };
-    if (!taken(base)) return base;
-    int k = 1;
-    while (taken(fmt::format("{}.{}", base, k))) ++k;
-    return fmt::format("{}.{}", base, k);
+    Instruction inner;
+    resolve_called(*raw.wrapped, inner, own, positions);
+    wrapping.called = std::move(inner.called);
+    wrapping.own = std::exchange(own, wrapping.kept);
+    wrapping.computation = &out_;
+    wrapping.operands = start.operands;
+    return add_wrapped(state_, raw, std::move(wrapping));
   }
 
   Id finish(RawInstruction raw) {
@@ -351,12 +240,12 @@ class ComputationReader {
       if (own_positions.size() < own.size()) own_positions.push_back(raw.positions[i]);
     }
     if (raw.wrapped != nullptr)
-      out.called.push_back(add_wrapped(raw, own, own_positions));
+      out.called.push_back(wrap(raw, out, own, own_positions));
     else
       resolve_called(*raw.op, out, own, own_positions);
     if (raw.number) own.push_back({"number", std::to_string(*raw.number)});
     with_place(in_, raw.position, [&] { read_own_attributes(raw, std::move(own), out, notes); });
-    infer_type(raw, out);
+    infer_type(state_, out_, raw, out);
     if (raw.number) numbers_.push_back({*raw.number, id, raw.position});
     if (!sharding.hlo.empty() || !sharding.sdy.empty()) state_.shardings.push_back(std::move(sharding));
     if (!(notes == Notes{})) out.notes = std::make_shared<const Notes>(std::move(notes));
@@ -420,45 +309,6 @@ class ComputationReader {
          near.empty() ? "; computations come before their users" : fmt::format("; did you mean \"{}\"?", near));
   }
 
-  static void read_own_attributes(const RawInstruction& raw, std::vector<TextAttribute> own, Instruction& out,
-                                  Notes& notes) {
-    AttributeReader reader(std::move(own));
-    if (raw.literal) reader.literal = &*raw.literal;
-    try {
-      if (raw.op->parse != nullptr) out.attributes = raw.op->parse(reader);
-    } catch (Error& error) {
-      error.prefix(fmt::format("{}: ", raw.op->name));
-      throw;
-    }
-    notes.other = in_print_order(reader.rest());
-  }
-
-  void infer_type(const RawInstruction& raw, Instruction& out) {
-    const OpDef& op = *raw.op;
-    if (!raw.declared && !op.type_inferable)
-      in_.fail_at(raw.position, fmt::format("{} needs a type before it", op.name));
-    OpView view{op, {}, raw.declared.value_or(Type()), out.attributes, {}};
-    std::vector<const Instruction*> operands;
-    for (const Id id : out.operands) {
-      operands.push_back(&out_[id]);
-      view.operands.push_back(operands.back()->type);
-    }
-    for (const ComputationId id : out.called) view.called.push_back(at(state_.program.computations, id));
-    with_place(in_, raw.position, [&] {
-      try {
-        check_arity(op, isize(operands));
-        out.type = op.infer != nullptr ? op.infer(view) : view.result;
-        if (raw.declared && !(out.type == *raw.declared))
-          fail("the text says {}, the operands give {}", view.result.str(), out.type.str());
-      } catch (Error& error) {
-        error.prefix(fmt::format("{}: ", op.name));
-        for (const auto& line : operand_lines(operands)) error.note(line);
-        throw;
-      }
-    });
-    if (raw.declared) out.type = *raw.declared;  // keeps the layout
-  }
-
   struct ParameterNumber {
     std::int64_t number;
     Id id;
@@ -471,9 +321,6 @@ class ComputationReader {
   std::vector<Id> nested_;
   std::vector<ParameterNumber> numbers_;
   std::size_t first_sharding_ = state_.shardings.size();
-  bool has_signature_ = false;
-  std::vector<Type> signature_;  // the parameters', then the result's
-  std::vector<std::size_t> signature_positions_;
 };
 
 }  // namespace

@@ -180,9 +180,8 @@ Literal read_array(TextCursor& in, const Type& type) {
   std::size_t next = 0;
   if (is_narrow(type.dtype())) {
     const auto data = out.mutable_bytes();
-    read_dim(in, type.dims(), 0, [&] {
-      data[next++] = static_cast<std::byte>(narrow_bits(type.dtype(), read_float<double>(in)));
-    });
+    read_dim(in, type.dims(), 0,
+             [&] { data[next++] = static_cast<std::byte>(narrow_bits(type.dtype(), read_float<double>(in))); });
     return out;
   }
   visit_any_dtype(type.dtype(), [&]<class T>() {

@@ -23,10 +23,14 @@ void read_metadata(std::string_view text, const SourceTables& tables, Notes& not
       if (line < 0 || line > 1'000'000'000) in.fail_expected("a line number");
       notes.source_line = static_cast<int>(line);
     } else if (key == "stack_frame_id") {
-      const auto frame = tables.frames.find(in.integer("a stack frame"));
-      if (frame == tables.frames.end() || !notes.source_file.empty()) continue;
-      notes.source_file = frame->second.file;
-      notes.source_line = frame->second.line;
+      const auto number = in.integer("a stack frame");
+      const auto frame = tables.frames.find(number);
+      if (frame == tables.frames.end()) {
+        notes.metadata_rest.push_back({key, std::to_string(number)});
+      } else if (notes.source_file.empty()) {
+        notes.source_file = frame->second.file;
+        notes.source_line = frame->second.line;
+      }
     } else {
       notes.metadata_rest.push_back({key, in.value("a value")});
     }
@@ -86,8 +90,7 @@ SourceTables read_source_tables(TextCursor& in) {
   for (auto& [id, frame] : frames) {
     Fields& place = places[frame["file_location_id"]];
     const auto line = place["line"];
-    if (line > 0 && line <= 1'000'000'000)
-      out.frames[id] = {files[place["file_name_id"]], static_cast<int>(line)};
+    if (line > 0 && line <= 1'000'000'000) out.frames[id] = {files[place["file_name_id"]], static_cast<int>(line)};
   }
   return out;
 }

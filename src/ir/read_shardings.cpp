@@ -41,9 +41,8 @@ class ShardingAttacher {
       if (!item.sdy.empty() || !is_named_sharding(item.hlo)) continue;
       std::vector<int> ndims;
       for (const auto& leaf : type_of(item).leaves()) ndims.push_back(ndim_of(leaf));
-      item.named = with_place(state_.in, item.position, [&] {
-        return parse_named_shardings(item.hlo, ndims, state_.program.num_partitions);
-      });
+      item.named = with_place(state_.in, item.position,
+                              [&] { return parse_named_shardings(item.hlo, ndims, state_.program.num_partitions); });
       auto& meshes = state_.program.meshes;
       for (auto& leaf : item.named) {
         if (leaf.kind == Sharding::Kind::kMaximal || leaf.mesh.axes().empty()) continue;
@@ -58,7 +57,8 @@ class ShardingAttacher {
     if (state_.program.meshes.empty()) return;
     for (auto& item : state_.shardings)  // a maximal one, and the mesh of no axes, are said on any mesh
       for (auto& leaf : item.named)
-        if (leaf.kind == Sharding::Kind::kMaximal || leaf.mesh.axes().empty()) leaf.mesh = state_.program.meshes.front();
+        if (leaf.kind == Sharding::Kind::kMaximal || leaf.mesh.axes().empty())
+          leaf.mesh = state_.program.meshes.front();
   }
 
   const std::vector<HloSharding>& parsed(const PendingSharding& item) {
@@ -211,7 +211,8 @@ class ShardingAttacher {
       for (; i < state_.shardings.size() && state_.shardings[i].computation == id; ++i) {
         const auto& item = state_.shardings[i];
         Instruction& instruction = at(computation->instructions, item.instruction);
-        auto& [ref, suffix] = made[fmt::format("{}|{}|{}|{}", item.hlo, item.sdy, instruction.type.str(), unspecified_text(instruction))];
+        auto& [ref, suffix] =
+            made[fmt::format("{}|{}|{}|{}", item.hlo, item.sdy, instruction.type.str(), unspecified_text(instruction))];
         if (!ref) ref = with_place(state_.in, item.position, [&, text = &suffix] { return convert(item, *text); });
         instruction.sharding = ref;
         if (!suffix.empty()) instruction.notes = with_frontend_attribute(instruction.notes, kShardingSuffixKey, suffix);

@@ -57,8 +57,8 @@ struct PendingSharding {
   ComputationId computation = 0;
   Id instruction = 0;
   std::size_t position = 0;
-  std::string hlo;  // of sharding=; empty when absent
-  std::string sdy;  // of tessera.sharding or xla.sdy.sharding; empty when absent
+  std::string hlo;              // of sharding=; empty when absent
+  std::string sdy;              // of tessera.sharding or xla.sdy.sharding; empty when absent
   std::vector<Sharding> named;  // hlo in axes, where it is the form that names them
 };
 

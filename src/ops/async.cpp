@@ -40,7 +40,8 @@ const Pair& pair_of(const OpDef& op) {
 const Type& result_in(const OpView& view, const Type& started) {
   const int which = pair_of(view.op).result;
   if (which < 0) return started;
-  require(started.is_tuple() && isize(started.elements()) > which, "the start's value must be a tuple, got {}", started);
+  require(started.is_tuple() && isize(started.elements()) > which, "the start's value must be a tuple, got {}",
+          started);
   return at(started.elements(), which);
 }
 
@@ -74,8 +75,8 @@ Type infer_update(const OpView& view) { return declared_or(view, view.operands[0
 Literal evaluate_update(const EvalContext& context) { return context.operands[0]; }
 
 Type infer_copy_start(const OpView& view) {
-  require(view.result.is_tuple() && view.result.elements().size() == 3 && view.result.elements()[0] == view.operands[0] &&
-              view.result.elements()[1] == view.operands[0],
+  require(view.result.is_tuple() && view.result.elements().size() == 3 &&
+              view.result.elements()[0] == view.operands[0] && view.result.elements()[1] == view.operands[0],
           "returns (copy, operand, context), declared is {}", view.result);
   return view.result;
 }
@@ -130,7 +131,8 @@ OpDef collective_start(std::string_view name) {
   return row;
 }
 
-OpDef plain(std::string_view name, Type (*infer)(const OpView&), Literal (*evaluate)(const EvalContext&), int operands) {
+OpDef plain(std::string_view name, Type (*infer)(const OpView&), Literal (*evaluate)(const EvalContext&),
+            int operands) {
   OpDef row;
   row.name = name;
   row.min_operands = operands < 0 ? 0 : operands;

@@ -47,7 +47,8 @@ class Norm {
     const auto f = static_cast<int>(norm(context.view).feature_index);
     stride_ = at(row_major_strides(x_.type().dims()), f);
     features_.resize(static_cast<std::size_t>(x_.type().dim(f)));
-    per_feature_ = static_cast<double>(x_.type().element_count()) / std::max<double>(1, static_cast<double>(features_.size()));
+    per_feature_ =
+        static_cast<double>(x_.type().element_count()) / std::max<double>(1, static_cast<double>(features_.size()));
   }
   [[nodiscard]] std::size_t feature_of(std::int64_t i) const {
     return static_cast<std::size_t>(i / stride_) % features_.size();

@@ -70,11 +70,10 @@ constexpr BinaryScalar kDivideScalar{.real = [](double a, double b) { return a /
 constexpr BinaryScalar kRemainderScalar{.real = [](double a, double b) { return std::fmod(a, b); },
                                         .integer = remainder_signed,
                                         .natural = [](u64 a, u64 b, int) { return b == 0 ? a : a % b; }};
-constexpr BinaryScalar kPowerScalar{
-    .real = [](double a, double b) { return std::pow(a, b); },
-    .integer = power_signed,
-    .natural = power_unsigned,
-    .complex = [](c128 a, c128 b) { return std::pow(a, b); }};
+constexpr BinaryScalar kPowerScalar{.real = [](double a, double b) { return std::pow(a, b); },
+                                    .integer = power_signed,
+                                    .natural = power_unsigned,
+                                    .complex = [](c128 a, c128 b) { return std::pow(a, b); }};
 constexpr BinaryScalar kMaximumScalar{.real = max_real,
                                       .integer = [](u64 a, u64 b, int) { return as_signed(a) >= as_signed(b) ? a : b; },
                                       .natural = [](u64 a, u64 b, int) { return a >= b ? a : b; },

@@ -40,8 +40,7 @@ Literal evaluate(const EvalContext& context) {
   Literal memory(Type::array(from.dtype(), {from.element_count()}));
   strided_copy(x, {0, row_major_strides(from.dims())}, memory, {0, memory_strides(from)}, from.dims());
   Literal recast(Type::array(to.dtype(), {to.element_count()}));
-  if (!memory.bytes().empty())
-    std::memcpy(recast.mutable_bytes().data(), memory.bytes().data(), memory.bytes().size());
+  if (!memory.bytes().empty()) std::memcpy(recast.mutable_bytes().data(), memory.bytes().data(), memory.bytes().size());
   Literal out(to);
   strided_copy(recast, {0, memory_strides(to)}, out, {0, row_major_strides(to.dims())}, to.dims());
   return out;

@@ -38,7 +38,8 @@ Type infer(const OpView& view) {
                     (type == CompareType::kUnsigned && (is_unsigned_int(t) || t == DType::kPred)) ||
                     ((type == CompareType::kFloat || type == CompareType::kTotalOrder) && is_float(t)) ||
                     (type == CompareType::kFloat && is_complex(t));
-  require(!is_complex(t) || ((attributes.direction == CompareDirection::kEq || attributes.direction == CompareDirection::kNe)),
+  require(!is_complex(t) ||
+              ((attributes.direction == CompareDirection::kEq || attributes.direction == CompareDirection::kNe)),
           "complex elements are equal or not; direction={} has no meaning", field_text(attributes.direction));
   if (!fits) fail("type={} does not fit operands of {}", field_text(type), dtype_name(t));
   return declared_or(view, lhs.with_dtype(DType::kPred));

@@ -89,8 +89,10 @@ const OpDef kComplex{.name = "complex",
                      .factors = elementwise_factors,
                      .linearity = jointly_linear,
                      .flops = no_flops};
-const OpDef kReal = part_row("real", [](const EvalContext& c) { return part(c, true); }, d_real);
-const OpDef kImag = part_row("imag", [](const EvalContext& c) { return part(c, false); }, d_imag);
+const OpDef kReal = part_row(
+    "real", [](const EvalContext& c) { return part(c, true); }, d_real);
+const OpDef kImag = part_row(
+    "imag", [](const EvalContext& c) { return part(c, false); }, d_imag);
 
 }  // namespace rows
 

@@ -114,7 +114,8 @@ std::vector<Value> gradient_convert(GradientContext& c) {
   const DType from = c.operand(0).type().dtype();
   const DType to = c.view.result.dtype();
   if (is_float(from) && is_complex(to)) return {ops::convert(ops::real(c.d_result()), from)};
-  if (is_float(from) != is_float(to) || is_complex(from) != is_complex(to) || !(is_float(from) || is_complex(from))) return {Value{}};
+  if (is_float(from) != is_float(to) || is_complex(from) != is_complex(to) || !(is_float(from) || is_complex(from)))
+    return {Value{}};
   return {ops::convert(c.d_result(), from)};
 }
 

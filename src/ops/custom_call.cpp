@@ -9,10 +9,10 @@
 #include "opaque_value.h"
 #include "row_support.h"
 #include "rows.h"
-#include "topk.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/sharding/hlo_sharding.h"
+#include "topk.h"
 
 namespace tessera {
 namespace rows {
@@ -49,14 +49,16 @@ Literal filled(std::size_t exact, double smooth, const Type& type, std::size_t& 
 }
 
 const std::string& target(const OpView& view) { return view.as<CustomCallAttributes>().target; }
-bool names_sharding(const std::string& target) { return target == "Sharding" || target == "xla.sdy.FuncResultSharding"; }
+bool names_sharding(const std::string& target) {
+  return target == "Sharding" || target == "xla.sdy.FuncResultSharding";
+}
 // Hand on their operand: what they say of shardings is read elsewhere.
 bool names_barrier(const std::string& target) {
   return target == "ShardBarrierFrom" || target == "ShardBarrierTo" || target == "xla.sdy.PropagationBarrier";
 }
 bool names_identity(const std::string& target) {
-  return names_barrier(target) || target == "MoveToHost" || target == "MoveToDevice" || target == "annotate_device_placement" ||
-         target == "LayoutConstraint";
+  return names_barrier(target) || target == "MoveToHost" || target == "MoveToDevice" ||
+         target == "annotate_device_placement" || target == "LayoutConstraint";
 }
 ManualBorder border_of(const std::string& target) {
   if (target == "SPMDFullToShardShape" || target == "xla.sdy.GlobalToLocalShape") return ManualBorder::kEnter;
@@ -95,8 +97,7 @@ Type infer(const OpView& view) {
     for (int i = 0; i < isize(results); ++i) {
       const Type& from = at(view.operands, i);
       const Type& to = at(results, i);
-      const bool same_kind =
-          to.is_array() && from.is_array() && to.dtype() == from.dtype() && to.ndim() == from.ndim();
+      const bool same_kind = to.is_array() && from.is_array() && to.dtype() == from.dtype() && to.ndim() == from.ndim();
       require(same_kind, "{} changes sizes only: {} cannot become {}", target(view), from, to);
     }
   }

@@ -56,7 +56,8 @@ OpDef effect(std::string_view name, int operands, Type (*infer)(const OpView&), 
 
 Type infer_infeed(const OpView& view) {
   check_token(view, 0);
-  const bool fits = view.result.is_tuple() && view.result.elements().size() == 2 && view.result.elements()[1].is_token();
+  const bool fits =
+      view.result.is_tuple() && view.result.elements().size() == 2 && view.result.elements()[1].is_token();
   require(fits, "returns (data, token[]), declared is {}", view.result);
   return view.result;
 }
@@ -93,7 +94,9 @@ Type infer_recv_done(const OpView& view) {
 
 // ---- evaluation ----------------------------------------------------------------------------------------------------
 
-Literal arrived(const EvalContext& context) { return opaque_value(hash_text(context.view.op.name), context.view.result); }
+Literal arrived(const EvalContext& context) {
+  return opaque_value(hash_text(context.view.op.name), context.view.result);
+}
 Literal nothing(const EvalContext& context) { return Literal(context.view.result); }
 Literal evaluate_send(const EvalContext& context) {
   return Literal::tuple({context.operands[0], Literal(context_type()), Literal(Type::token())});
@@ -145,8 +148,8 @@ const OpDef kRng = [] {
   row.parse = parse_attributes<RngAttributes>;
   return row;
 }();
-const OpDef kRngGetAndUpdateState = effect("rng-get-and-update-state", 0, [](const OpView& view) { return declared_array(view); },
-                                           arrived, false);
+const OpDef kRngGetAndUpdateState = effect(
+    "rng-get-and-update-state", 0, [](const OpView& view) { return declared_array(view); }, arrived, false);
 
 }  // namespace rows
 }  // namespace tessera

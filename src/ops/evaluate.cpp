@@ -82,8 +82,8 @@ const Prepared& Evaluator::prepare(ComputationId id) {
   }
   for (const Instruction& instruction : computation.instructions) {
     out.views.push_back(view_of(program_, computation, instruction));
-    out.has_collective |= instruction.op->evaluate_collective != nullptr || calls_collective(instruction) ||
-                          cuts(instruction);
+    out.has_collective |=
+        instruction.op->evaluate_collective != nullptr || calls_collective(instruction) || cuts(instruction);
   }
   slot = std::move(out);
   return *slot;
@@ -206,8 +206,7 @@ std::vector<Literal> Evaluator::run_border(const Instruction& border, const Devi
   const Sharding placed = *border_placement(program_, border);
   std::vector<Literal> out;
   if (manual_border(border) == ManualBorder::kEnter) {
-    for (std::size_t k = 0; k < devices.size(); ++k)
-      out.push_back(take_shard(operands[k].front(), placed, devices[k]));
+    for (std::size_t k = 0; k < devices.size(); ++k) out.push_back(take_shard(operands[k].front(), placed, devices[k]));
     return out;
   }
   std::vector<Literal> parts;

@@ -29,8 +29,9 @@ Type infer(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const auto& [type, length] = fft(view);
   const int count = isize(length);
-  require(count >= 1 && count <= 3 && count <= x.ndim(), "fft_length {} must name 1 to 3 of the {} dims",
-          [&] { return field_text(length); }, x.ndim());
+  require(
+      count >= 1 && count <= 3 && count <= x.ndim(), "fft_length {} must name 1 to 3 of the {} dims",
+      [&] { return field_text(length); }, x.ndim());
   const bool from_real = type == FftType::kRfft;
   require(from_real ? is_float(x.dtype()) && dtype_size(x.dtype()) >= 4 : is_complex(x.dtype()), "{} takes {}, got {}",
           field_text(type), from_real ? "f32 or f64" : "complex elements", x);
@@ -39,11 +40,12 @@ Type infer(const OpView& view) {
     auto& size = at(dims, x.ndim() - count + i);
     const bool halved = i + 1 == count && type == FftType::kIrfft;
     const auto expected = halved ? at(length, i) / 2 + 1 : at(length, i);
-    require(size == expected, "fft_length {} needs {} elements in dim {} of {}", [&] { return field_text(length); },
-            expected, x.ndim() - count + i, x);
+    require(
+        size == expected, "fft_length {} needs {} elements in dim {} of {}", [&] { return field_text(length); },
+        expected, x.ndim() - count + i, x);
     if (i + 1 == count) size = from_real ? at(length, i) / 2 + 1 : at(length, i);
   }
-  const DType result = from_real                  ? complex_dtype(x.dtype())
+  const DType result = from_real                 ? complex_dtype(x.dtype())
                        : type == FftType::kIrfft ? real_dtype(x.dtype())
                                                  : x.dtype();
   return declared_or(view, Type::array(result, std::move(dims)));
@@ -127,7 +129,8 @@ Literal evaluate(const EvalContext& context) {
   if (type == FftType::kIrfft) {
     for (std::int64_t i = 0; i < isize(data); i += at(dims, last)) {  // the parts a real result cannot have
       at(data, i) = at(data, i).real();
-      if (at(length, isize(length) - 1) % 2 == 0) at(data, i + at(dims, last) - 1) = at(data, i + at(dims, last) - 1).real();
+      if (at(length, isize(length) - 1) % 2 == 0)
+        at(data, i + at(dims, last) - 1) = at(data, i + at(dims, last) - 1).real();
     }
     data = resized(data, dims, out.type().dims());
     dims = out.type().dims();
@@ -153,9 +156,8 @@ FactorMap factors(const OpView& view) {
   TensorFactors result;
   for (int d = 0; d < x.ndim(); ++d) {
     operand.push_back({map.add(x.dim(d), d < whole ? FactorKind::kPass : FactorKind::kBlocked)});
-    result.push_back(x.dim(d) == view.result.dim(d)
-                         ? operand.back()
-                         : DimFactors{map.add(view.result.dim(d), FactorKind::kBlocked)});
+    result.push_back(x.dim(d) == view.result.dim(d) ? operand.back()
+                                                    : DimFactors{map.add(view.result.dim(d), FactorKind::kBlocked)});
   }
   map.operands = {std::move(operand)};
   map.results = {std::move(result)};
@@ -174,9 +176,7 @@ std::vector<Value> gradient(GradientContext& c) {
   require(type == FftType::kFft || type == FftType::kIfft || length.size() == 1,
           "{} over several dims has no gradient here", field_text(type));
   const auto n = static_cast<double>(product(length));
-  const auto scaled = [&](Value x, double by) {
-    return ops::multiply(x, ops::full(c.builder, x.type(), by));
-  };
+  const auto scaled = [&](Value x, double by) { return ops::multiply(x, ops::full(c.builder, x.type(), by)); };
   const Type& x = c.view.operands[0];
   const int last = x.ndim() - 1;
   if (type == FftType::kFft) return {scaled(ops::fft(d, FftType::kIfft, length), n)};

@@ -124,8 +124,8 @@ Value lower_mask(Builder& b, const Type& type, double diagonal) {
   const Type index = type.with_dtype(DType::kS32);
   const Value row = ops::iota(b, index, n - 2);
   const Value column = ops::iota(b, index, n - 1);
-  const Value below = ops::select(ops::compare(row, column, CompareDirection::kGt), ops::full(b, type, 1),
-                                  ops::full(b, type, 0));
+  const Value below =
+      ops::select(ops::compare(row, column, CompareDirection::kGt), ops::full(b, type, 1), ops::full(b, type, 0));
   return ops::select(ops::compare(row, column, CompareDirection::kEq), ops::full(b, type, diagonal), below);
 }
 Value swapped(Value x) {
@@ -256,19 +256,18 @@ const OpDef kCholesky{.name = "cholesky",
                       .gradient = gradient_cholesky,
                       .factors = [](const OpView& view) { return matrix_factors(view, -1); },
                       .flops = cholesky_flops};
-const OpDef kTriangularSolve{.name = "triangular-solve",
-                             .min_operands = 2,
-                             .max_operands = 2,
-                             .parse = parse_attributes<TriangularSolveAttributes>,
-                             .infer = infer_solve,
-                             .evaluate = evaluate_solve,
-                             .gradient_kind = GradientKind::kFunction,
-                             .gradient = gradient_solve,
-                             .factors = solve_factors,
-                             .linearity = [](const OpView&, int operand) {
-                               return operand == 1 ? Linearity::kLinear : Linearity::kNone;
-                             },
-                             .flops = solve_flops};
+const OpDef kTriangularSolve{
+    .name = "triangular-solve",
+    .min_operands = 2,
+    .max_operands = 2,
+    .parse = parse_attributes<TriangularSolveAttributes>,
+    .infer = infer_solve,
+    .evaluate = evaluate_solve,
+    .gradient_kind = GradientKind::kFunction,
+    .gradient = gradient_solve,
+    .factors = solve_factors,
+    .linearity = [](const OpView&, int operand) { return operand == 1 ? Linearity::kLinear : Linearity::kNone; },
+    .flops = solve_flops};
 
 }  // namespace rows
 

@@ -27,8 +27,9 @@ Type infer(const OpView& view) {
   const Dims& dims = view.as<DimensionsAttributes>().dimensions;
   for (int d = 0; d < isize(dims); ++d)
     require(at(dims, d) == d, "dimensions must be 0, 1, 2, …, got {}", [&] { return field_text(dims); });
-  require(dims.empty() || isize(dims) == first.ndim(), "dimensions {} must name every dim of {}",
-          [&] { return field_text(dims); }, first);
+  require(
+      dims.empty() || isize(dims) == first.ndim(), "dimensions {} must name every dim of {}",
+      [&] { return field_text(dims); }, first);
   return declared_or(view, first.with_dtype(root.dtype()));
 }
 

@@ -11,14 +11,15 @@ const OpTable& op_table() {
       {// Made or moved elements.
        &kParameter, &kConstant, &kIota, &kBroadcast, &kReshape, &kTranspose, &kSlice, &kPad, &kConcatenate, &kReverse,
        // One value in, the same out.
-       &kCopy, &kTuple, &kGetTupleElement, &kOptBarrier, &kAfterAll, &kAddDependency, &kDomain, &kBitcast, &kPartitionId, &kReplicaId,
+       &kCopy, &kTuple, &kGetTupleElement, &kOptBarrier, &kAfterAll, &kAddDependency, &kDomain, &kBitcast,
+       &kPartitionId, &kReplicaId,
        // Elementwise.
        &kAcos, &kAcosh, &kAsin, &kAsinh, &kAtanh, &kCosh, &kSinh, &kComplex, &kReal, &kImag, &kReducePrecision,
-       &kStochasticConvert, &kMap, &kNegate, &kAbs, &kSign, &kNot, &kExponential, &kExponentialMinusOne, &kLog, &kLogPlusOne, &kSqrt, &kRsqrt,
-       &kCbrt, &kTanh, &kTan, &kSine, &kCosine, &kLogistic, &kErf, &kFloor, &kCeil, &kRoundNearestEven,
-       &kRoundNearestAfz, &kIsFinite, &kPopcnt, &kCountLeadingZeros, &kAdd, &kSubtract, &kMultiply, &kDivide,
-       &kRemainder, &kPower, &kMaximum, &kMinimum, &kAtan2, &kAnd, &kOr, &kXor, &kShiftLeft, &kShiftRightArithmetic,
-       &kShiftRightLogical, &kCompare, &kSelect, &kClamp, &kConvert, &kBitcastConvert,
+       &kStochasticConvert, &kMap, &kNegate, &kAbs, &kSign, &kNot, &kExponential, &kExponentialMinusOne, &kLog,
+       &kLogPlusOne, &kSqrt, &kRsqrt, &kCbrt, &kTanh, &kTan, &kSine, &kCosine, &kLogistic, &kErf, &kFloor, &kCeil,
+       &kRoundNearestEven, &kRoundNearestAfz, &kIsFinite, &kPopcnt, &kCountLeadingZeros, &kAdd, &kSubtract, &kMultiply,
+       &kDivide, &kRemainder, &kPower, &kMaximum, &kMinimum, &kAtan2, &kAnd, &kOr, &kXor, &kShiftLeft,
+       &kShiftRightArithmetic, &kShiftRightLogical, &kCompare, &kSelect, &kClamp, &kConvert, &kBitcastConvert,
        // Contraction.
        &kDot, &kReduce, &kRaggedDot, &kFft, &kCholesky, &kTriangularSolve, &kBatchNormTraining, &kBatchNormInference,
        &kBatchNormGrad,

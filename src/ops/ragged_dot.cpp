@@ -52,7 +52,8 @@ Type infer(const OpView& view) {
   const Type& sizes = array_operand(view, 2);
   require(lhs.dtype() == rhs.dtype(), "element types differ: lhs is {}, rhs is {}", lhs, rhs);
   require(is_integer(sizes.dtype()), "group sizes must be integers, got {}", sizes);
-  for (const auto* dims : {&a.lhs_batch_dims, &a.lhs_contracting_dims}) check_distinct_dims(*dims, lhs.ndim(), "lhs dims");
+  for (const auto* dims : {&a.lhs_batch_dims, &a.lhs_contracting_dims})
+    check_distinct_dims(*dims, lhs.ndim(), "lhs dims");
   for (const auto* dims : {&a.rhs_batch_dims, &a.rhs_contracting_dims, &a.rhs_group_dims})
     check_distinct_dims(*dims, rhs.ndim(), "rhs dims");
   check_pairs(view, a.lhs_batch_dims, a.rhs_batch_dims, "batch");
@@ -62,13 +63,14 @@ Type infer(const OpView& view) {
   const auto ragged = a.lhs_ragged_dims[0];
   check_dim(ragged, lhs.ndim(), "lhs_ragged_dims");
   const bool is_free = !contains(a.lhs_batch_dims, ragged) && !has_ragged_contraction(view);
-  require(a.rhs_group_dims.size() == (is_free ? 1U : 0U), "rhs_group_dims {} do not fit a ragged dim that {}",
-          [&] { return field_text(a.rhs_group_dims); }, is_free ? "is kept" : "is contracted or a batch dim");
+  require(
+      a.rhs_group_dims.size() == (is_free ? 1U : 0U), "rhs_group_dims {} do not fit a ragged dim that {}",
+      [&] { return field_text(a.rhs_group_dims); }, is_free ? "is kept" : "is contracted or a batch dim");
   const bool per_batch = sizes.ndim() == 1 + isize(a.lhs_batch_dims) && !contains(a.lhs_batch_dims, ragged);
   require(sizes.ndim() == 1 || per_batch, "group sizes must be [groups] or [batch dims, groups], got {}", sizes);
   if (is_free)
-    require(rhs.dim(static_cast<int>(a.rhs_group_dims[0])) == sizes.dims().back(), "{} holds {} groups, {} names {}", rhs,
-            rhs.dim(static_cast<int>(a.rhs_group_dims[0])), sizes, sizes.dims().back());
+    require(rhs.dim(static_cast<int>(a.rhs_group_dims[0])) == sizes.dims().back(), "{} holds {} groups, {} names {}",
+            rhs, rhs.dim(static_cast<int>(a.rhs_group_dims[0])), sizes, sizes.dims().back());
   Dims dims;
   if (has_ragged_contraction(view)) dims.push_back(sizes.dims().back());
   for (const auto n : sizes_of(lhs, a.lhs_batch_dims)) dims.push_back(n);
@@ -125,7 +127,8 @@ Literal evaluate(const EvalContext& context) {
       const std::int64_t group = group_of(context.operands[2], batch, at(lhs_at, a.lhs_ragged_dims[0]));
       if (group < 0) return;
       if (!a.rhs_group_dims.empty()) rhs_place += group * at(rhs_strides, a.rhs_group_dims[0]);
-      const std::int64_t lhs_place = std::inner_product(lhs_at.begin(), lhs_at.end(), lhs_strides.begin(), std::int64_t{0});
+      const std::int64_t lhs_place =
+          std::inner_product(lhs_at.begin(), lhs_at.end(), lhs_strides.begin(), std::int64_t{0});
       at(sums, (by_group ? group * product(box) : 0) + next) +=
           element_as_double(context.operands[0], lhs_place) * element_as_double(context.operands[1], rhs_place);
     });
@@ -152,7 +155,9 @@ FactorMap factors(const OpView& view) {
   TensorFactors rhs(view.operands[1].dims().size());
   TensorFactors result;
   TensorFactors sizes;
-  const auto kind = [&](std::int64_t d, FactorKind other) { return d == a.lhs_ragged_dims[0] ? FactorKind::kBlocked : other; };
+  const auto kind = [&](std::int64_t d, FactorKind other) {
+    return d == a.lhs_ragged_dims[0] ? FactorKind::kBlocked : other;
+  };
   if (has_ragged_contraction(view)) result.push_back({map.add(view.result.dim(0), FactorKind::kBlocked)});
   for (std::size_t i = 0; i < a.lhs_batch_dims.size(); ++i) {
     const auto d = a.lhs_batch_dims[i];
@@ -170,8 +175,8 @@ FactorMap factors(const OpView& view) {
   }
   for (std::size_t i = 0; i < a.lhs_contracting_dims.size(); ++i) {
     const auto d = a.lhs_contracting_dims[i];
-    at(lhs, d) = at(rhs, a.rhs_contracting_dims[i]) = {
-        map.add(at(view.operands[0].dims(), d), kind(d, FactorKind::kReduce))};
+    at(lhs, d) =
+        at(rhs, a.rhs_contracting_dims[i]) = {map.add(at(view.operands[0].dims(), d), kind(d, FactorKind::kReduce))};
   }
   for (const auto d : a.rhs_group_dims) at(rhs, d) = {map.add(at(view.operands[1].dims(), d), FactorKind::kBlocked)};
   sizes.push_back({map.add(view.operands[2].dims().back(), FactorKind::kBlocked)});

@@ -29,7 +29,11 @@ double reduced(double x, int exponent_bits, int mantissa_bits) {
   int exponent = 0;
   std::frexp(x, &exponent);
   const int unit = exponent - 1 - mantissa_bits;
-  const double rounded = std::ldexp(std::nearbyint(std::ldexp(x, -unit)), unit);
+  const double scaled = std::ldexp(x, -unit);
+  double whole = std::nearbyint(scaled);
+  // Without mantissa bits the even neighbour of a tie is the one whose exponent field is even (all biases are odd).
+  if (mantissa_bits == 0 && std::fabs(scaled) == 1.5) whole = std::copysign((exponent - 1) % 2 == 0 ? 2.0 : 1.0, x);
+  const double rounded = std::ldexp(whole, unit);
   std::frexp(rounded, &exponent);
   const int bias = (1 << (exponent_bits - 1)) - 1;
   if (exponent - 1 > bias) return std::copysign(std::numeric_limits<double>::infinity(), x);
@@ -46,10 +50,7 @@ Literal evaluate(const EvalContext& context) {
       auto to = out.mutable_data<T>();
       // Bits that the type itself lacks change nothing; nor do its own subnormals go where its exponent is kept.
       constexpr int kExponent = sizeof(T) == 8 ? 11 : kDTypeOf<T> == DType::kF16 ? 5 : 8;
-      constexpr int kMantissa = sizeof(T) == 8                    ? 52
-                                : sizeof(T) == 4                  ? 23
-                                : kDTypeOf<T> == DType::kF16 ? 10
-                                                                  : 7;
+      constexpr int kMantissa = sizeof(T) == 8 ? 52 : sizeof(T) == 4 ? 23 : kDTypeOf<T> == DType::kF16 ? 10 : 7;
       const bool same = exponent >= kExponent && mantissa >= kMantissa;
       for (std::size_t i = 0; i < to.size(); ++i)
         to[i] = same ? from[i]
@@ -89,7 +90,8 @@ Literal evaluate_stochastic(const EvalContext& context) {
       for (std::size_t i = 0; i < to.size(); ++i) {
         const double value = element_as_double(x, static_cast<std::int64_t>(i));
         const double whole = std::floor(std::fabs(value));
-        const auto random = static_cast<std::uint64_t>(element_as_int(context.operands[1], static_cast<std::int64_t>(i)));
+        const auto random =
+            static_cast<std::uint64_t>(element_as_int(context.operands[1], static_cast<std::int64_t>(i)));
         const bool up = std::ldexp(static_cast<double>(random), -width) < std::fabs(value) - whole;
         const double rounded = std::copysign(whole + (up ? 1 : 0), value);
         constexpr double kAbove = -static_cast<double>(std::numeric_limits<T>::min());

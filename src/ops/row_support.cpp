@@ -6,10 +6,10 @@
 #include <numeric>
 
 #include "rows.h"
-#include "tessera/sharding/placement.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
+#include "tessera/sharding/placement.h"
 
 namespace tessera::rows {
 

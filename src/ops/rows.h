@@ -7,9 +7,9 @@
 namespace tessera::rows {
 
 // unary.cpp
-extern const OpDef kAcos, kAcosh, kAsin, kAsinh, kAtanh, kCosh, kSinh, kNegate, kAbs, kSign, kNot, kExponential, kExponentialMinusOne, kLog, kLogPlusOne, kSqrt, kRsqrt,
-    kCbrt, kTanh, kTan, kSine, kCosine, kLogistic, kErf, kFloor, kCeil, kRoundNearestEven, kRoundNearestAfz, kIsFinite,
-    kPopcnt, kCountLeadingZeros;
+extern const OpDef kAcos, kAcosh, kAsin, kAsinh, kAtanh, kCosh, kSinh, kNegate, kAbs, kSign, kNot, kExponential,
+    kExponentialMinusOne, kLog, kLogPlusOne, kSqrt, kRsqrt, kCbrt, kTanh, kTan, kSine, kCosine, kLogistic, kErf, kFloor,
+    kCeil, kRoundNearestEven, kRoundNearestAfz, kIsFinite, kPopcnt, kCountLeadingZeros;
 // binary.cpp
 extern const OpDef kAdd, kSubtract, kMultiply, kDivide, kRemainder, kPower, kMaximum, kMinimum, kAtan2, kAnd, kOr, kXor,
     kShiftLeft, kShiftRightArithmetic, kShiftRightLogical;
@@ -20,8 +20,8 @@ extern const OpDef kParameter, kConstant, kIota, kBroadcast, kReshape, kTranspos
 // slice.cpp, pad.cpp, concatenate.cpp, reverse.cpp
 extern const OpDef kSlice, kPad, kConcatenate, kReverse;
 // tuple.cpp, device_id.cpp
-extern const OpDef kCopy, kTuple, kGetTupleElement, kOptBarrier, kAfterAll, kAddDependency, kDomain,
-    kPartitionId, kReplicaId;
+extern const OpDef kCopy, kTuple, kGetTupleElement, kOptBarrier, kAfterAll, kAddDependency, kDomain, kPartitionId,
+    kReplicaId;
 // dot.cpp, reduce.cpp
 extern const OpDef kDot, kReduce;
 

@@ -52,37 +52,44 @@ constexpr UnaryScalar kCountLeadingZerosScalar{
     .integer = [](u64 x, int bits) { return static_cast<u64>(std::countl_zero(low_bits(x, bits)) - (64 - bits)); }};
 
 constexpr UnaryScalar kExpScalar{.real = [](double x) { return std::exp(x); },
-    .complex = [](c128 x) { return std::exp(x); }};
+                                 .complex = [](c128 x) { return std::exp(x); }};
 constexpr UnaryScalar kExpm1Scalar{.real = [](double x) { return std::expm1(x); },
-    .complex = [](c128 x) { return expm1_of(x); }};
+                                   .complex = [](c128 x) { return expm1_of(x); }};
 constexpr UnaryScalar kLogScalar{.real = [](double x) { return std::log(x); },
-    .complex = [](c128 x) { return std::log(x); }};
+                                 .complex = [](c128 x) { return std::log(x); }};
 constexpr UnaryScalar kLog1pScalar{.real = [](double x) { return std::log1p(x); },
-    .complex = [](c128 x) { return log1p_of(x); }};
+                                   .complex = [](c128 x) { return log1p_of(x); }};
 constexpr UnaryScalar kSqrtScalar{.real = [](double x) { return std::sqrt(x); },
-    .complex = [](c128 x) { return std::sqrt(x); }};
+                                  .complex = [](c128 x) { return std::sqrt(x); }};
 constexpr UnaryScalar kRsqrtScalar{.real = [](double x) { return 1 / std::sqrt(x); },
-    .complex = [](c128 x) { return 1.0 / std::sqrt(x); }};
+                                   .complex = [](c128 x) { return 1.0 / std::sqrt(x); }};
 constexpr UnaryScalar kCbrtScalar{.real = [](double x) { return std::cbrt(x); },
-    .complex = [](c128 x) { return std::pow(x, 1.0 / 3); }};
+                                  .complex = [](c128 x) { return std::pow(x, 1.0 / 3); }};
 constexpr UnaryScalar kTanhScalar{.real = [](double x) { return std::tanh(x); },
-    .complex = [](c128 x) { return std::tanh(x); }};
+                                  .complex = [](c128 x) { return std::tanh(x); }};
 constexpr UnaryScalar kTanScalar{.real = [](double x) { return std::tan(x); },
-    .complex = [](c128 x) { return std::tan(x); }};
+                                 .complex = [](c128 x) { return std::tan(x); }};
 constexpr UnaryScalar kSinScalar{.real = [](double x) { return std::sin(x); },
-    .complex = [](c128 x) { return std::sin(x); }};
+                                 .complex = [](c128 x) { return std::sin(x); }};
 constexpr UnaryScalar kCosScalar{.real = [](double x) { return std::cos(x); },
-    .complex = [](c128 x) { return std::cos(x); }};
+                                 .complex = [](c128 x) { return std::cos(x); }};
 constexpr UnaryScalar kLogisticScalar{.real = [](double x) { return 1 / (1 + std::exp(-x)); },
-    .complex = [](c128 x) { return 1.0 / (1.0 + std::exp(-x)); }};
+                                      .complex = [](c128 x) { return 1.0 / (1.0 + std::exp(-x)); }};
 constexpr UnaryScalar kErfScalar{.real = [](double x) { return std::erf(x); }};
-constexpr UnaryScalar kAcosScalar{.real = [](double x) { return std::acos(x); }, .complex = [](c128 x) { return std::acos(x); }};
-constexpr UnaryScalar kAcoshScalar{.real = [](double x) { return std::acosh(x); }, .complex = [](c128 x) { return std::acosh(x); }};
-constexpr UnaryScalar kAsinScalar{.real = [](double x) { return std::asin(x); }, .complex = [](c128 x) { return std::asin(x); }};
-constexpr UnaryScalar kAsinhScalar{.real = [](double x) { return std::asinh(x); }, .complex = [](c128 x) { return std::asinh(x); }};
-constexpr UnaryScalar kAtanhScalar{.real = [](double x) { return std::atanh(x); }, .complex = [](c128 x) { return std::atanh(x); }};
-constexpr UnaryScalar kCoshScalar{.real = [](double x) { return std::cosh(x); }, .complex = [](c128 x) { return std::cosh(x); }};
-constexpr UnaryScalar kSinhScalar{.real = [](double x) { return std::sinh(x); }, .complex = [](c128 x) { return std::sinh(x); }};
+constexpr UnaryScalar kAcosScalar{.real = [](double x) { return std::acos(x); },
+                                  .complex = [](c128 x) { return std::acos(x); }};
+constexpr UnaryScalar kAcoshScalar{.real = [](double x) { return std::acosh(x); },
+                                   .complex = [](c128 x) { return std::acosh(x); }};
+constexpr UnaryScalar kAsinScalar{.real = [](double x) { return std::asin(x); },
+                                  .complex = [](c128 x) { return std::asin(x); }};
+constexpr UnaryScalar kAsinhScalar{.real = [](double x) { return std::asinh(x); },
+                                   .complex = [](c128 x) { return std::asinh(x); }};
+constexpr UnaryScalar kAtanhScalar{.real = [](double x) { return std::atanh(x); },
+                                   .complex = [](c128 x) { return std::atanh(x); }};
+constexpr UnaryScalar kCoshScalar{.real = [](double x) { return std::cosh(x); },
+                                  .complex = [](c128 x) { return std::cosh(x); }};
+constexpr UnaryScalar kSinhScalar{.real = [](double x) { return std::sinh(x); },
+                                  .complex = [](c128 x) { return std::sinh(x); }};
 constexpr UnaryScalar kFloorScalar{.real = [](double x) { return std::floor(x); }};
 constexpr UnaryScalar kCeilScalar{.real = [](double x) { return std::ceil(x); }};
 constexpr UnaryScalar kRoundEvenScalar{.real = [](double x) { return std::nearbyint(x); }};

@@ -15,7 +15,8 @@ bool is_half(const Instruction& instruction) { return async_half(*instruction.op
 NotesRef synchronous_notes(const NotesRef& notes) {
   if (!notes || notes->other.empty()) return notes;
   auto out = std::make_shared<Notes>(*notes);
-  std::erase_if(out->other, [](const TextAttribute& a) { return a.name.starts_with("async_") || a.name == "backend_config"; });
+  std::erase_if(out->other,
+                [](const TextAttribute& a) { return a.name.starts_with("async_") || a.name == "backend_config"; });
   return out;
 }
 

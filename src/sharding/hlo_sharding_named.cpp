@@ -65,7 +65,8 @@ std::vector<std::int64_t> read_device_ids(TextCursor& in, std::int64_t count) {
   std::sort(sorted.begin(), sorted.end());
   for (int i = 0; i < isize(sorted); ++i)
     require(at(sorted, i) == i, "({}) does not order {} dims", join(permutation, ","), dims.size());
-  for (const auto size : dims) require(size >= 1 && size <= count, "device_ids=([{}]..) are not {} devices", join(dims, ","), count);
+  for (const auto size : dims)
+    require(size >= 1 && size <= count, "device_ids=([{}]..) are not {} devices", join(dims, ","), count);
   require(permutation.size() == dims.size() && product(dims) == count, "device_ids=([{}]..) are not {} devices",
           join(dims, ","), count);
   return permuted_iota(dims, permutation);
@@ -107,7 +108,8 @@ AxisRef read_axis(TextCursor& in, const Mesh& mesh) {
   in.expect(")", "behind the size in front of a part");
   ref.size = in.integer("the size of a part");
   const auto whole = at(mesh.axes(), ref.axis).size;
-  require(ref.pre >= 1 && ref.size >= 1 && ref.pre <= whole && ref.size <= whole / ref.pre && whole % (ref.pre * ref.size) == 0,
+  require(ref.pre >= 1 && ref.size >= 1 && ref.pre <= whole && ref.size <= whole / ref.pre &&
+              whole % (ref.pre * ref.size) == 0,
           "({}){} is no part of axis {} of size {}", ref.pre, ref.size, at(mesh.axes(), ref.axis).name, whole);
   return ref;
 }
@@ -208,7 +210,8 @@ bool is_named_sharding(std::string_view text) {
   return word == "mesh" || word == "maximal_mesh";
 }
 
-std::vector<Sharding> parse_named_shardings(std::string_view text, const std::vector<int>& ndims, std::int64_t device_count) {
+std::vector<Sharding> parse_named_shardings(std::string_view text, const std::vector<int>& ndims,
+                                            std::int64_t device_count) {
   TextCursor in(text);
   std::vector<Sharding> out;
   const auto ndim = [&] { return out.size() < ndims.size() ? ndims[out.size()] : 0; };

@@ -77,14 +77,15 @@ std::uint8_t float_bits(const Format& f, double value) {
   const unsigned sign = f.is_signed && std::signbit(value) ? codes : 0;
   unsigned nan = codes - 1;
   if (f.specials == Specials::kIeee) nan = codes - (1U << f.mantissa) + (1U << (f.mantissa - 1));
-  if (f.specials == Specials::kUnsigned) return std::isnan(value) ? static_cast<std::uint8_t>(codes) : [&] {
-    const Format plain{f.dtype, f.bits, f.mantissa, f.bias, Specials::kNone, true};
-    const double most = float_value(plain, codes - 1);
-    const double step = most - float_value(plain, codes - 2);
-    if (std::fabs(value) >= most + step / 2) return static_cast<std::uint8_t>(codes);
-    const std::uint8_t bits = float_bits(plain, value);
-    return (bits & (codes - 1)) == 0 ? std::uint8_t{0} : bits;  // there is no -0
-  }();
+  if (f.specials == Specials::kUnsigned)
+    return std::isnan(value) ? static_cast<std::uint8_t>(codes) : [&] {
+      const Format plain{f.dtype, f.bits, f.mantissa, f.bias, Specials::kNone, true};
+      const double most = float_value(plain, codes - 1);
+      const double step = most - float_value(plain, codes - 2);
+      if (std::fabs(value) >= most + step / 2) return static_cast<std::uint8_t>(codes);
+      const std::uint8_t bits = float_bits(plain, value);
+      return (bits & (codes - 1)) == 0 ? std::uint8_t{0} : bits;  // there is no -0
+    }();
   if (std::isnan(value)) return static_cast<std::uint8_t>(f.specials == Specials::kNone ? 0 : sign | nan);
   unsigned largest = 0;
   for (unsigned code = 0; code < codes; ++code)

@@ -46,7 +46,8 @@ void add_sends(std::vector<Sample>& out) {
 
 void add_random(std::vector<Sample>& out) {
   add(out, "rng", {{f32()}, {f32()}}, [](Builder& b, const Values& v) {
-    return b.emit(row("rng"), {v[0], v[1]}, make_attributes(RngAttributes{RngDistribution::kUniform}), {.type = f32(3, 5)});
+    return b.emit(row("rng"), {v[0], v[1]}, make_attributes(RngAttributes{RngDistribution::kUniform}),
+                  {.type = f32(3, 5)});
   });
   add(out, "rng-get-and-update-state", {}, [](Builder& b, const Values&) {
     return b.emit(row("rng-get-and-update-state"), {}, nullptr, {.type = Type::array(DType::kU64, {1, 2})});
@@ -65,15 +66,16 @@ void add_pairs(std::vector<Sample>& out) {
                   {.type = Type::tuple({Type::tuple({f64(3)}), f64(3), u32()}), .called = {sine(b.program())}});
   };
   add(out, "async-start", {{f64(3)}}, [=](Builder& b, const Values& v) { return start(b, v[0]); });
-  add(out, "async-update", {{f64(3)}}, [=](Builder& b, const Values& v) {
-    return b.emit(row("async-update"), {start(b, v[0])});
-  });
-  add(out, "async-done", {{f64(3)}}, [=](Builder& b, const Values& v) { return b.emit(row("async-done"), {start(b, v[0])}); });
+  add(out, "async-update", {{f64(3)}},
+      [=](Builder& b, const Values& v) { return b.emit(row("async-update"), {start(b, v[0])}); });
+  add(out, "async-done", {{f64(3)}},
+      [=](Builder& b, const Values& v) { return b.emit(row("async-done"), {start(b, v[0])}); });
   const auto copy = [](Builder& b, Value x) {
     return b.emit(row("copy-start"), {x}, nullptr, {.type = Type::tuple({x.type(), x.type(), u32()})});
   };
   add(out, "copy-start", {{f64(3)}}, [=](Builder& b, const Values& v) { return copy(b, v[0]); });
-  add(out, "copy-done", {{f64(3)}}, [=](Builder& b, const Values& v) { return b.emit(row("copy-done"), {copy(b, v[0])}); });
+  add(out, "copy-done", {{f64(3)}},
+      [=](Builder& b, const Values& v) { return b.emit(row("copy-done"), {copy(b, v[0])}); });
 }
 
 // On one device, as in op_samples_control.cpp.
@@ -93,10 +95,16 @@ void add_collective_pairs(std::vector<Sample>& out) {
         [=](Builder& b, const Values& v) { return b.emit(row(name + "-done"), {start(b, v[0])}); });
   };
   const ReplicaGroups all{{{0}}};
-  add_pair("all-gather", [=](Value x) { return ops::all_gather(x, 0, all, 1); }, true);
-  add_pair("all-reduce", [=](Value x) { return ops::all_reduce(x, Reduction::kMax, all, 1); }, false);
-  add_pair("collective-permute",
-           [](Value x) { return ops::collective_permute(x, SourceTargetPairs{{{0, 0}}}, 1); }, true);
+  add_pair(
+      "all-gather", [=](Value x) { return ops::all_gather(x, 0, all, 1); }, true);
+  add_pair(
+      "all-reduce", [=](Value x) { return ops::all_reduce(x, Reduction::kMax, all, 1); }, false);
+  add_pair(
+      "collective-permute",
+      [](Value x) {
+        return ops::collective_permute(x, SourceTargetPairs{{{0, 0}}}, 1);
+      },
+      true);
 }
 
 }  // namespace
@@ -108,17 +116,19 @@ std::vector<Sample> effect_samples() {
   add_random(out);
   add_pairs(out);
   add_collective_pairs(out);
-  add(out, "add-dependency", {{f64(3, 5)}},
-      [](Builder& b, const Values& v) { return b.emit(row("add-dependency"), {v[0], token(b)}); });
+  add(out, "add-dependency", {{f64(3, 5)}}, [](Builder& b, const Values& v) {
+    return b.emit(row("add-dependency"), {v[0], token(b)});
+  });
   out.push_back({.op = "domain",
                  .operands = {{f64(3, 5)}},
                  .build = [](Builder& b, const Values& v) { return b.emit(row("domain"), {v[0]}); },
                  .takes_anything = true});
   out.push_back({.op = "fusion",
                  .operands = {{f64(3)}},
-                 .build = [](Builder& b, const Values& v) {
-                   return b.emit(row("fusion"), {v[0]}, nullptr, {.type = f64(3), .called = {sine(b.program())}});
-                 },
+                 .build =
+                     [](Builder& b, const Values& v) {
+                       return b.emit(row("fusion"), {v[0]}, nullptr, {.type = f64(3), .called = {sine(b.program())}});
+                     },
                  .splits = false});
   return out;
 }

@@ -16,18 +16,15 @@ using Values = std::vector<Value>;
 
 // Numbers are made complex before the op and taken apart behind it: parameters and results stay real.
 void add_complex(std::vector<Sample>& out) {
-  out.push_back({.op = "complex",
-                 .operands = {{f64(3, 5)}, {f64(3, 5)}},
-                 .build =
-                     [](Builder&, const Values& v) {
-                       const Value z = ops::complex(v[0], v[1]);
-                       return ops::add(ops::real(z), ops::multiply(ops::imag(z), ops::imag(z)));
-                     }});
+  out.push_back({.op = "complex", .operands = {{f64(3, 5)}, {f64(3, 5)}}, .build = [](Builder&, const Values& v) {
+                   const Value z = ops::complex(v[0], v[1]);
+                   return ops::add(ops::real(z), ops::multiply(ops::imag(z), ops::imag(z)));
+                 }});
   using Unary = Value (*)(Value);
   for (const auto& [name, take] : {std::pair<const char*, Unary>{"real", ops::real}, {"imag", ops::imag}})
-    out.push_back({.op = name, .operands = {{f64(3, 5)}, {f64(3, 5)}}, .build = [take = take](Builder&, const Values& v) {
-                     return take(ops::complex(v[0], v[1]));
-                   }});
+    out.push_back({.op = name,
+                   .operands = {{f64(3, 5)}, {f64(3, 5)}},
+                   .build = [take = take](Builder&, const Values& v) { return take(ops::complex(v[0], v[1])); }});
   using Binary = Value (*)(Value, Value);
   for (const auto& [name, apply] : {std::pair<const char*, Binary>{"add", ops::add}, {"subtract", ops::subtract}})
     out.push_back({.op = name,
@@ -44,30 +41,27 @@ void add_complex(std::vector<Sample>& out) {
                    .build = [apply = apply](Builder&, const Values& v) {
                      return apply(ops::complex(v[0], v[1]), ops::complex(v[1], v[0]));
                    }});
-  out.push_back({.op = "dot",
-                 .label = "c64",
-                 .operands = {{f32(3, 5)}, {f32(5, 7)}},
-                 .build = [](Builder& b, const Values& v) {
-                   const auto zeros = [&](Value x) { return ops::full(b, x.type(), 0.25); };
-                   return ops::matmul(ops::complex(v[0], zeros(v[0])), ops::complex(zeros(v[1]), v[1]));
-                 }});
-  out.push_back({.op = "reduce",
-                 .label = "c128",
-                 .operands = {{f64(3, 5)}, {f64(3, 5)}},
-                 .build = [](Builder&, const Values& v) {
-                   return ops::reduce(ops::complex(v[0], v[1]), Reduction::kSum, {1});
-                 }});
+  out.push_back(
+      {.op = "dot", .label = "c64", .operands = {{f32(3, 5)}, {f32(5, 7)}}, .build = [](Builder& b, const Values& v) {
+         const auto zeros = [&](Value x) { return ops::full(b, x.type(), 0.25); };
+         return ops::matmul(ops::complex(v[0], zeros(v[0])), ops::complex(zeros(v[1]), v[1]));
+       }});
+  out.push_back(
+      {.op = "reduce", .label = "c128", .operands = {{f64(3, 5)}, {f64(3, 5)}}, .build = [](Builder&, const Values& v) {
+         return ops::reduce(ops::complex(v[0], v[1]), Reduction::kSum, {1});
+       }});
 }
 
 void add_fft(std::vector<Sample>& out) {
   for (const bool inverse : {false, true})
-    out.push_back({.op = "fft",
-                   .label = inverse ? "IFFT" : "FFT",
-                   .operands = {{f64(3, 2, 5)}, {f64(3, 2, 5)}},
-                   .build = [inverse](Builder&, const Values& v) {
-                     const Value y = ops::fft(ops::complex(v[0], v[1]), inverse ? FftType::kIfft : FftType::kFft, {2, 5});
-                     return ops::add(ops::real(y), ops::multiply(ops::imag(y), ops::imag(y)));
-                   }});
+    out.push_back(
+        {.op = "fft",
+         .label = inverse ? "IFFT" : "FFT",
+         .operands = {{f64(3, 2, 5)}, {f64(3, 2, 5)}},
+         .build = [inverse](Builder&, const Values& v) {
+           const Value y = ops::fft(ops::complex(v[0], v[1]), inverse ? FftType::kIfft : FftType::kFft, {2, 5});
+           return ops::add(ops::real(y), ops::multiply(ops::imag(y), ops::imag(y)));
+         }});
   for (const std::int64_t n : {5, 6}) {
     out.push_back({.op = "fft",
                    .label = fmt::format("RFFT {}", n),
@@ -76,12 +70,11 @@ void add_fft(std::vector<Sample>& out) {
                      const Value y = ops::fft(v[0], FftType::kRfft, {n});
                      return ops::add(ops::real(y), ops::multiply(ops::imag(y), ops::imag(y)));
                    }});
-    out.push_back({.op = "fft",
-                   .label = fmt::format("IRFFT {}", n),
-                   .operands = {{f64(3, n / 2 + 1)}, {f64(3, n / 2 + 1)}},
-                   .build = [n](Builder&, const Values& v) {
-                     return ops::fft(ops::complex(v[0], v[1]), FftType::kIrfft, {n});
-                   }});
+    out.push_back(
+        {.op = "fft",
+         .label = fmt::format("IRFFT {}", n),
+         .operands = {{f64(3, n / 2 + 1)}, {f64(3, n / 2 + 1)}},
+         .build = [n](Builder&, const Values& v) { return ops::fft(ops::complex(v[0], v[1]), FftType::kIrfft, {n}); }});
   }
 }
 
@@ -133,19 +126,19 @@ void add_batch_norms(std::vector<Sample>& out) {
   const auto attributes = make_attributes(BatchNormAttributes{1e-3, 1});
   const SampleOperand x{f32(3, 5, 2)};
   const SampleOperand feature{f32(5), 0.5, 2};
-  out.push_back({.op = "batch-norm-training", .operands = {x, feature, feature}, .build = [=](Builder& b, const Values& v) {
-                   return b.emit(op_table().get("batch-norm-training"), v, attributes);
-                 }});
+  out.push_back(
+      {.op = "batch-norm-training", .operands = {x, feature, feature}, .build = [=](Builder& b, const Values& v) {
+         return b.emit(op_table().get("batch-norm-training"), v, attributes);
+       }});
   out.push_back({.op = "batch-norm-inference",
                  .operands = {x, feature, feature, feature, feature},
                  .build = [=](Builder& b, const Values& v) {
                    return b.emit(op_table().get("batch-norm-inference"), v, attributes);
                  }});
-  out.push_back({.op = "batch-norm-grad",
-                 .operands = {x, feature, feature, feature, x},
-                 .build = [=](Builder& b, const Values& v) {
-                   return b.emit(op_table().get("batch-norm-grad"), v, attributes);
-                 }});
+  out.push_back(
+      {.op = "batch-norm-grad",
+       .operands = {x, feature, feature, feature, x},
+       .build = [=](Builder& b, const Values& v) { return b.emit(op_table().get("batch-norm-grad"), v, attributes); }});
 }
 
 void add_roundings(std::vector<Sample>& out) {
@@ -156,10 +149,10 @@ void add_roundings(std::vector<Sample>& out) {
                    .build = [e = exponent, m = mantissa](Builder&, const Values& v) {
                      return ops::reduce_precision(v[0], e, m);
                    }});
-  out.push_back({.op = "reduce-precision",
-                 .label = "e11m52",
-                 .operands = {{f64(3, 5)}},
-                 .build = [](Builder&, const Values& v) { return ops::reduce_precision(v[0], 11, 52); }});
+  out.push_back(
+      {.op = "reduce-precision", .label = "e11m52", .operands = {{f64(3, 5)}}, .build = [](Builder&, const Values& v) {
+         return ops::reduce_precision(v[0], 11, 52);
+       }});
   out.push_back({.op = "stochastic-convert",
                  .operands = {{f32(3, 5), -9, 9}, {u32(3, 5), 0, 4e9}},
                  .build = [](Builder& b, const Values& v) {
@@ -175,10 +168,9 @@ void add_others(std::vector<Sample>& out) {
                    .build = [largest](Builder&, const Values& v) {
                      return ops::get_tuple_element(ops::topk(v[0], 3, largest), 0);
                    }});
-  out.push_back({.op = "topk",
-                 .label = "s32",
-                 .operands = {{s32(3, 7)}},
-                 .build = [](Builder&, const Values& v) { return ops::topk(v[0], 7); }});
+  out.push_back({.op = "topk", .label = "s32", .operands = {{s32(3, 7)}}, .build = [](Builder&, const Values& v) {
+                   return ops::topk(v[0], 7);
+                 }});
   out.push_back({.op = "map", .operands = {{f32(3, 5)}, {f32(3, 5)}}, .build = [](Builder& b, const Values& v) {
                    Builder f = b.program().computation("scalar_function");
                    const Value x = ops::parameter(f, 0, f32());
@@ -187,7 +179,8 @@ void add_others(std::vector<Sample>& out) {
                    return ops::map({v[0], v[1]}, b.program().add(std::move(f), root));
                  }});
   out.push_back({.op = "get-dimension-size", .operands = {{f32(3, 5)}}, .build = [](Builder& b, const Values& v) {
-                   return b.emit(op_table().get("get-dimension-size"), {v[0]}, make_attributes(DimensionsAttributes{{1}}));
+                   return b.emit(op_table().get("get-dimension-size"), {v[0]},
+                                 make_attributes(DimensionsAttributes{{1}}));
                  }});
   out.push_back({.op = "bitcast", .operands = {{f32(4, 6)}}, .build = [](Builder& b, const Values& v) {
                    const Type type = Type::array(DType::kF32, {6, 4}, {0, 1});

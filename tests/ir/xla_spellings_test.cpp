@@ -120,7 +120,8 @@ ENTRY e {
   ROOT t = (f32[8,8], f32[8,8]) tuple(f, c), sharding={{mesh['x'=2,'y'=4], [{'x'}, {}]}, {mesh['x'=2,'y'=4], [{}, {'x'}]}}
 })");
   EXPECT_EQ(named(program, "a").sharding->front().str(), "{x,y:(1)2?}");
-  EXPECT_EQ(named(program, "b").sharding->front().mesh.device_order(), (std::vector<std::int64_t>{0, 2, 4, 6, 1, 3, 5, 7}));
+  EXPECT_EQ(named(program, "b").sharding->front().mesh.device_order(),
+            (std::vector<std::int64_t>{0, 2, 4, 6, 1, 3, 5, 7}));
   EXPECT_TRUE(named(program, "c").sharding->front().is_replicated());
   EXPECT_EQ(named(program, "d").sharding->front().device, 3);
   EXPECT_EQ(named(program, "f").sharding->front().str(), "{-,y} partial sum{x}");
@@ -177,7 +178,8 @@ ENTRY e {
   c = (f32[4], f32[4], u32[]) copy-start(pd)
   ROOT cd = f32[4] copy-done(c)
 })");
-  const auto out = evaluate_lockstep(program, {{Literal::from<float>({2}, {1, 2})}, {Literal::from<float>({2}, {3, 4})}});
+  const auto out =
+      evaluate_lockstep(program, {{Literal::from<float>({2}, {1, 2})}, {Literal::from<float>({2}, {3, 4})}});
   EXPECT_EQ(out[0], Literal::from<float>({4}, {2, 4, 6, 8}));
   EXPECT_EQ(out[1], out[0]);
 }

@@ -66,7 +66,7 @@ using Attributes = std::shared_ptr<const AttributesBase>;
 
 std::string field_text(std::int64_t value);
 std::string field_text(bool value);
-std::string field_text(double value);  // the shortest that reads back
+std::string field_text(double value);              // the shortest that reads back
 std::string field_text(const Dims& value);         // {1,2}
 std::string field_text(const std::string& value);  // "quoted"
 std::string field_text(const Literal& value);

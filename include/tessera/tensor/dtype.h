@@ -11,11 +11,37 @@
 namespace tessera {
 
 enum class DType : std::uint8_t {
-  kPred, kS8, kS16, kS32, kS64, kU8, kU16, kU32, kU64, kF16, kBF16, kF32, kF64,  // one of kDTypeCount: kernels know these
-  kC64, kC128,                                                                   // pairs of f32, of f64
+  kPred,
+  kS8,
+  kS16,
+  kS32,
+  kS64,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+  kF16,
+  kBF16,
+  kF32,
+  kF64,  // one of kDTypeCount: kernels know these
+  kC64,
+  kC128,  // pairs of f32, of f64
   // Narrow: one byte an element; read, moved, converted and printed, but not computed with.
-  kS1, kS2, kS4, kU1, kU2, kU4, kF4E2M1FN, kF8E3M4, kF8E4M3, kF8E4M3B11FNUZ, kF8E4M3FN, kF8E4M3FNUZ, kF8E5M2,
-  kF8E5M2FNUZ, kF8E8M0FNU
+  kS1,
+  kS2,
+  kS4,
+  kU1,
+  kU2,
+  kU4,
+  kF4E2M1FN,
+  kF8E3M4,
+  kF8E4M3,
+  kF8E4M3B11FNUZ,
+  kF8E4M3FN,
+  kF8E4M3FNUZ,
+  kF8E5M2,
+  kF8E5M2FNUZ,
+  kF8E8M0FNU
 };
 /// The types visit_dtype knows: all but the complex and the narrow ones.
 inline constexpr int kDTypeCount = 13;
