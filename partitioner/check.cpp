@@ -8,6 +8,7 @@
 
 #include "leaves.h"
 #include "localize.h"
+#include "manual.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/sharding/placement.h"
@@ -39,14 +40,31 @@ T draw(Draws& draws) {
   }
 }
 
+Literal draw_complex(const Type& type, Draws& draws) {
+  Literal out(type);
+  visit_any_dtype(type.dtype(), [&]<class T>() {
+    if constexpr (is_complex(kDTypeOf<T>)) {
+      for (auto& element : out.mutable_data<T>()) {
+        const auto real = draw<typename T::value_type>(draws);
+        element = T(real, draw<typename T::value_type>(draws));
+      }
+    }
+  });
+  return out;
+}
+
 Literal draw_literal(const Type& type, Draws& draws) {
   if (type.is_tuple()) {
     std::vector<Literal> elements;
     for (const auto& element : type.elements()) elements.push_back(draw_literal(element, draws));
     return Literal::tuple(std::move(elements));
   }
+  if (type.is_array() && is_complex(type.dtype())) return draw_complex(type, draws);
   Literal out(type);
-  if (type.is_array())
+  if (type.is_array() && is_narrow(type.dtype()))
+    for (auto& element : out.mutable_bytes())
+      element = static_cast<std::byte>(narrow_bits(type.dtype(), draw<float>(draws)));
+  else if (type.is_array())
     visit_dtype(type.dtype(), [&]<class T>() {
       for (auto& element : out.mutable_data<T>()) element = draw<T>(draws);
     });
@@ -55,7 +73,9 @@ Literal draw_literal(const Type& type, Draws& draws) {
 
 template <class T>
 T poison() {
-  if constexpr (kDTypeOf<T> == DType::kPred)
+  if constexpr (is_complex(kDTypeOf<T>))
+    return T(std::numeric_limits<typename T::value_type>::quiet_NaN());
+  else if constexpr (kDTypeOf<T> == DType::kPred)
     return true;
   else if constexpr (is_float(kDTypeOf<T>))
     return static_cast<T>(std::numeric_limits<double>::quiet_NaN());
@@ -65,11 +85,11 @@ T poison() {
 
 // Overwrites what lies outside the device's interval of the global array.
 void poison_padding(Literal& local, const Type& global, const Sharding& sharding, std::int64_t device) {
-  if (!sharding.is_tiled() || is_even(global, sharding)) return;
+  if (!sharding.is_tiled() || is_even(global, sharding) || is_narrow(global.dtype())) return;
   const Placement placement = placement_of(global, sharding);
   Dims sizes;
   for (int d = 0; d < global.ndim(); ++d) sizes.push_back(placement.interval(device, d).size());
-  visit_dtype(global.dtype(), [&]<class T>() {
+  visit_any_dtype(global.dtype(), [&]<class T>() {
     auto data = local.mutable_data<T>();
     std::size_t i = 0;
     for_each_index(local.type().dims(), [&](const Dims& index) {
@@ -124,7 +144,8 @@ double epsilon_of(const Program& program) {
   for (const auto& computation : program.computations)
     for (const auto& instruction : computation->instructions)
       for (const auto& leaf : instruction.type.leaves())
-        if (leaf.is_array() && is_float(leaf.dtype())) most = std::max(most, epsilon_of(leaf.dtype()));
+        if (leaf.is_array() && is_float(real_dtype(leaf.dtype())))
+          most = std::max(most, epsilon_of(real_dtype(leaf.dtype())));
   return most;
 }
 
@@ -157,8 +178,9 @@ std::string index_text(const Dims& dims, std::int64_t i) {
   return "[" + join(index, ",") + "]";
 }
 
-void compare(const Literal& expected, const Literal& actual, const std::string& what, double epsilon,
-             CheckReport& report) {
+void compare(const Literal& want, const Literal& have, const std::string& what, double epsilon, CheckReport& report) {
+  const Literal expected = want.as_reals();
+  const Literal actual = have.as_reals();
   const Type& type = expected.type();
   const double magnitude = is_float(type.dtype()) ? magnitude_of(expected) : 0;
   int shown = 0;
@@ -208,6 +230,13 @@ struct Inputs {
   Literal expected;
 };
 
+// A program with manual regions runs on all devices, each of which has every argument whole.
+Literal evaluate_global(const Program& program, const std::vector<Literal>& arguments, const EvaluateOptions& options) {
+  if (!has_manual_regions(program)) return evaluate(program, arguments, options);
+  const std::vector<std::vector<Literal>> everywhere(static_cast<std::size_t>(program.num_partitions), arguments);
+  return evaluate_lockstep(normalize_manual(program), everywhere, options).front();
+}
+
 // Drawn again while most results are not finite.
 Inputs draw_inputs(const Program& program, const CheckOptions& options, CheckReport& report) {
   std::set<std::string> stopped;
@@ -222,7 +251,7 @@ Inputs draw_inputs(const Program& program, const CheckOptions& options, CheckRep
                                  : hash_mix(options.seed, static_cast<std::size_t>(report.input_draws - 1));
     stopped.clear();
     out.arguments = seeded_arguments(program, seed);
-    out.expected = evaluate(program, out.arguments, how);
+    out.expected = evaluate_global(program, out.arguments, how);
     if (mostly_finite(out.expected) || report.input_draws == kMostDraws) break;
   }
   for (const std::string& name : stopped)

@@ -6,6 +6,7 @@
 
 #include "factor_sharding.h"
 #include "leaves.h"
+#include "manual.h"
 #include "partial.h"
 #include "propagate.h"
 #include "root_targets.h"
@@ -64,6 +65,7 @@ class Inserter {
     leaves_.resize(old_.instructions.size());
     for (Id id = 0; id < old_.size(); ++id) at(leaves_, id) = rewrite(id);
     LeafValues result = at(leaves_, old_.root);
+    set_region(old_[old_.root]);
     for (int i = 0; root != nullptr && i < isize(result); ++i) {
       const Value before = at(result, i);
       at(result, i) = reshard(before, at(*root, i).closed(), fmt::format("result {} of {}", i, old_.name), nullptr,
@@ -78,6 +80,8 @@ class Inserter {
  private:
   LeafValues rewrite(Id id) {
     const auto& instruction = old_[id];
+    set_region(instruction);
+    if (manual_border(instruction) != ManualBorder::kNone) return border(id);
     switch (instruction.op->role) {
       case Role::kParameter: return parameter(instruction);
       case Role::kTuple: return tuple(instruction);
@@ -92,6 +96,38 @@ class Inserter {
       case Role::kConditional: return control_flow(instruction);
       default: return plain(id);
     }
+  }
+
+  void set_region(const Instruction& instruction) {
+    const auto* axes = instruction.frontend_attribute(kManualAxesAttribute);
+    region_ = axes != nullptr ? std::optional(*axes) : std::nullopt;
+  }
+
+  // A border cuts over its own axes, which stand before those that shard the region's value.
+  LeafValues border(Id id) {
+    const auto& instruction = old_[id];
+    const bool enters = manual_border(instruction) == ManualBorder::kEnter;
+    const Sharding placed = *border_placement(program_, instruction);
+    Value value = at(leaves_, instruction.operands[0]).front();
+    Sharding local = enters ? instruction.sharding->front().closed() : sharding_of(value).without_partial();
+    const Type& local_array = enters ? instruction.type : value.type();
+    const Type& global = enters ? value.type() : instruction.type;
+    Sharding outside = placed;
+    for (int d = 0; d < placed.ndim(); ++d) {
+      auto& inner = at(local.dims, d).axes;
+      const bool cut = !at(placed.dims, d).axes.empty();
+      const bool even = global.dim(d) == local_array.dim(d) * axes_size(at(placed.dims, d).axes) &&
+                        local_array.dim(d) % axes_size(inner) == 0;
+      if (cut && !even) inner.clear();
+      at(outside.dims, d).axes.insert(at(outside.dims, d).axes.end(), inner.begin(), inner.end());
+      at(outside.dims, d).axes = merged_axes(at(outside.dims, d).axes);
+    }
+    const std::string by = fmt::format("the operand of {} %{}", instruction.op->name, instruction.name);
+    set_region(old_[instruction.operands[0]]);
+    value = reshard(value, enters ? outside : local, by);
+    set_region(instruction);
+    const Value made = append(instruction, {value}, make_sharding(enters ? local : outside));
+    return settle(id, {made});
   }
 
   Value append(const Instruction& like, const std::vector<Value>& operands, ShardingRef sharding) {
@@ -283,6 +319,7 @@ class Inserter {
     copy.name = source.name + ".reshard";
     copy.notes = mark != nullptr && mark->notes ? mark->notes : source.notes;
     copy.notes = with_frontend_attribute(copy.notes, kWhyAttribute, std::nullopt);
+    copy.notes = with_frontend_attribute(copy.notes, kManualAxesAttribute, region_);
     copy.notes = with_frontend_attribute(copy.notes, kReasonAttribute, fmt::format("{} must be {}", by, target.str()));
     copy.notes =
         with_frontend_attribute(copy.notes, kFromAttribute,
@@ -329,6 +366,7 @@ class Inserter {
   Mesh mesh_;
   std::vector<LeafValues> leaves_;
   std::map<Id, std::vector<std::pair<Sharding, Value>>> copies_;
+  std::optional<std::string> region_;  // the manual axes around what is rewritten
   const OpDef* copy_op_ = &op_table().get("copy");
 };
 

@@ -9,10 +9,13 @@
 #include "factor_sharding.h"
 #include "insert_reshards.h"
 #include "leaves.h"
+#include "manual.h"
 #include "propagate.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/localize_context.h"
+#include "tessera/ops/collectives.h"
 #include "tessera/ops/contraction.h"
+#include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
 #include "tessera/partitioner/plan_reshard.h"
@@ -45,6 +48,7 @@ class Localizer {
  private:
   LeafValues rewrite(Id id) {
     const auto& instruction = old_[id];
+    if (manual_border(instruction) != ManualBorder::kNone) return border(instruction);
     switch (instruction.op->role) {
       case Role::kParameter: return parameter(instruction);
       case Role::kTuple: return operand_leaves(instruction);
@@ -89,12 +93,61 @@ class Localizer {
     return remember(instruction, std::move(out));
   }
 
+  // Outside and inside are the same bytes; the padding of what was cut unevenly is zero inside.
+  LeafValues border(const Instruction& instruction) {
+    Value value = at(leaves_, instruction.operands[0]).front();
+    const Type& global = old_[instruction.operands[0]].type;
+    const Sharding& sharding = old_[instruction.operands[0]].sharding->front();
+    std::vector<int> dims;
+    for (int d = 0; d < global.ndim() && manual_border(instruction) == ManualBorder::kEnter; ++d)
+      if (global.dim(d) % sharding.tiles(d) != 0) dims.push_back(d);
+    if (manual_border(instruction) == ManualBorder::kLeave && options_.keep_shardings)
+      return remember(instruction, {ops::copy(value)});  // what lies outside the global array is padding only there
+    if (!dims.empty()) {
+      builder_.default_notes = instruction.notes;
+      value = emit_mask(builder_, value, global, sharding, dims, ops::constant(builder_, scalar_of(global.dtype(), 0)));
+      builder_.default_notes = nullptr;
+    }
+    return {value};
+  }
+
+  // In a region every coordinate along its manual axes has a value of its own: the planner sees them side by side.
+  Value reshard_in_region(const Instruction& instruction, Value value, const Type& global, const Sharding& from,
+                          const Sharding& to, const std::vector<AxisRef>& axes) {
+    Dims dims;
+    Sharding source = from;
+    Sharding target = to;
+    std::vector<DimSharding> front;
+    for (const AxisRef& axis : axes) {
+      dims.push_back(axis.size);
+      front.push_back({{axis}, false, {}});
+    }
+    Dims ones(dims.size(), 1);
+    source.dims.insert(source.dims.begin(), front.begin(), front.end());
+    target.dims.insert(target.dims.begin(), front.begin(), front.end());
+    dims.insert(dims.end(), global.dims().begin(), global.dims().end());
+    const ReshardPlan plan = plan_reshard(Type::array(global.dtype(), dims), source, target, options_.topology);
+    if (plan.steps.empty()) return value;
+    Dims before = ones;
+    before.insert(before.end(), value.type().dims().begin(), value.type().dims().end());
+    const Value moved =
+        ReshardEmitter{builder_, next_channel_, instruction.notes}.emit(ops::reshape(value, before), plan);
+    return ops::reshape(moved, shard_type(global, to).dims());
+  }
+
   LeafValues copy(const Instruction& instruction) {
     LeafValues out = operand_leaves(instruction);
     const auto& from = *old_[instruction.operands[0]].sharding;
     for (int i = 0; i < isize(out); ++i) {
       const Type global = leaf_type(instruction.type, i);
       if (!global.is_array()) continue;
+      if (const auto axes = manual_axes(program_, instruction); !axes.empty()) {
+        builder_.default_notes = instruction.notes;
+        at(out, i) =
+            reshard_in_region(instruction, at(out, i), global, at(from, i), at(*instruction.sharding, i), axes);
+        builder_.default_notes = nullptr;
+        continue;
+      }
       const ReshardPlan plan = plan_reshard(global, at(from, i), at(*instruction.sharding, i), options_.topology);
       if (plan.steps.empty()) continue;
       builder_.default_notes = instruction.notes;
@@ -122,6 +175,7 @@ class Localizer {
   LeafValues plain(const Instruction& instruction) {
     const OpView view = view_of(program_, old_, instruction);
     const FactorMap map = factor_map(view);
+    if (instruction.op->role == Role::kCollective) return collective(instruction);
     LocalizeContext context{builder_, view, {}, {}, *instruction.sharding, {}, instruction.notes, {}, {}, {}, {}};
     for (const ComputationId called : instruction.called) context.called.push_back(at(new_ids_, called));
     for (const Id operand : instruction.operands) {
@@ -162,9 +216,24 @@ class Localizer {
     return out;
   }
 
+  // A region's own: as it stands, on what a device holds, in a channel of its own.
+  LeafValues collective(const Instruction& instruction) {
+    EmitOptions options;
+    options.type = shard_type(instruction.type, *instruction.sharding);
+    for (const ComputationId called : instruction.called) options.called.push_back(at(new_ids_, called));
+    options.notes = instruction.notes;
+    options.name = instruction.name;
+    std::vector<Value> operands;
+    for (const Id operand : instruction.operands) operands.push_back(at(leaves_, operand).front());
+    return remember(instruction, take_apart(builder_.emit(*instruction.op, operands,
+                                                          with_channel(instruction.attributes, next_channel_++),
+                                                          std::move(options))));
+  }
+
   Value generic(const Instruction& instruction, const LocalizeContext& context) {
     EmitOptions options;
-    options.type = instruction.type.is_tuple() ? Type::tuple(context.local_results) : context.local_result();
+    options.type =
+        instruction.type.is_tuple() ? shard_type(instruction.type, *instruction.sharding) : context.local_result();
     options.called = context.called;
     options.notes = instruction.notes;
     options.name = instruction.name;

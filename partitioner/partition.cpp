@@ -7,6 +7,7 @@
 #include "explain.h"
 #include "insert_reshards.h"
 #include "localize.h"
+#include "manual.h"
 #include "propagate.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
@@ -17,26 +18,22 @@
 namespace tessera {
 namespace {
 
-bool is_manual(const Instruction& instruction) {
-  if (is_manual_border(instruction)) return true;
-  return instruction.sharding &&
-         std::any_of(instruction.sharding->begin(), instruction.sharding->end(),
-                     [](const Sharding& leaf) { return leaf.kind == Sharding::Kind::kManual || !leaf.manual.empty(); });
+bool in_region(const Instruction& instruction) {
+  return instruction.sharding && std::any_of(instruction.sharding->begin(), instruction.sharding->end(),
+                                             [](const Sharding& leaf) { return !leaf.manual.empty(); });
 }
 
+// `program` with its manual regions in one form.
 void check_input(const Program& program) {
-  require(!program.partitioned,
-          "{} is already partitioned (it carries the partitioner's mark); give the global program instead",
-          program.name);
-  for (const auto& instruction : program.entry_computation().instructions) {
-    require(instruction.op->role != Role::kCollective && instruction.op->role != Role::kPartitionId,
-            "{} %{} stands in a global program: collectives and partition-id belong to per-device programs",
-            instruction.op->name, instruction.name);
-    require(
-        !is_manual(instruction),
-        "{} %{}{}: a region of per-device code (sharding={{manual}}, SPMDFullToShardShape) cannot be partitioned yet",
-        instruction.op->name, instruction.name,
-        [&] { return instruction.source().empty() ? "" : " at " + instruction.source(); });
+  const auto used = partitioned_computations(program);
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    if (!at(used, c)) continue;
+    for (const auto& instruction : program[c].instructions)
+      require((instruction.op->role != Role::kCollective && instruction.op->role != Role::kPartitionId) ||
+                  in_region(instruction),
+              "{} %{} stands in a global program: collectives and partition-id belong to per-device programs, and to "
+              "manual regions of global ones",
+              instruction.op->name, instruction.name);
   }
 }
 
@@ -50,12 +47,15 @@ Program with_mesh(Program program) {
 }  // namespace
 
 Partitioned partition(const Program& program, const PartitionOptions& options) {
-  check_input(program);
-  const Program input = with_mesh(program);
+  require(!program.partitioned,
+          "{} is already partitioned (it carries the partitioner's mark); give the global program instead",
+          program.name);
+  const Program input = normalize_manual(with_mesh(make_synchronous(program)));
+  check_input(input);
   options.topology.check(input.meshes);
   Partitioned out;
   Pipeline pipeline("partition", {.skip = options.skip_passes, .dump = options.dump});
-  pipeline.add("propagate", [](const Program& p) { return propagate(p); })
+  pipeline.add("propagate", [](const Program& p) { return without_manual_axes(propagate(p)); })
       .add("insert-reshards", [&](const Program& p) { return insert_reshards(p, options.topology); })
       .add("record-global",
            [&](const Program& p) {

@@ -2,12 +2,15 @@
 #include "propagation_graph.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "factor_sharding.h"
 #include "leaves.h"
 #include "propagate.h"
 #include "tessera/base/text.h"
+#include "tessera/base/text_cursor.h"
+#include "tessera/ops/control_flow.h"
 
 namespace tessera {
 namespace {
@@ -58,6 +61,7 @@ class GraphBuilder {
     graph_.leaf_slots.resize(program_.computations.size());
     for (ComputationId c = 0; c < isize(program_.computations); ++c)
       if (at(used_, c)) add_computation(c);
+    tie_groups();
     freeze_entry_parameters();
     finish_slots();
     return std::move(graph_);
@@ -159,7 +163,7 @@ class GraphBuilder {
       case Role::kCopy:
       case Role::kShardingMark:
         if (instruction.frontend_attribute(kUnshardAttribute) != nullptr ||
-            instruction.frontend_attribute(kBarrierAttribute) != nullptr)
+            instruction.frontend_attribute(kBarrierAttribute) != nullptr || is_sharding_barrier(instruction))
           return;
         break;
       default: break;
@@ -198,6 +202,38 @@ class GraphBuilder {
     edge.results = std::move(results);
     edge.name = fmt::format("{} %{}", instruction.op->name, instruction.name);
     graph_.edges.push_back(std::move(edge));
+  }
+
+  // ` shard_as 1`: members of a group end up alike; ` shard_like 1`: they hear of each other's shardings.
+  void tie_groups() {
+    struct Member {
+      int slot;
+      bool same;
+      const Instruction* instruction;
+    };
+    std::map<std::int64_t, std::vector<Member>> groups;
+    for (ComputationId c = 0; c < isize(program_.computations); ++c) {
+      if (!at(used_, c)) continue;
+      for (Id id = 0; id < program_[c].size(); ++id) {
+        const Instruction& instruction = program_[c][id];
+        const auto* suffix = instruction.frontend_attribute("tessera.sharding_suffix");
+        if (suffix == nullptr || !instruction.type.is_array()) continue;
+        TextCursor in(*suffix);
+        const bool same = in.take_word("shard_as");
+        if (!same && !in.take_word("shard_like")) continue;
+        groups[in.integer("a group")].push_back({at(at(at(graph_.leaf_slots, c), id), 0), same, &instruction});
+      }
+    }
+    for (const auto& [number, members] : groups)
+      for (std::size_t k = 1; k < members.size(); ++k) {
+        const Member& a = members.front();
+        const Member& b = members[k];
+        if (slots_.type(a.slot).dims() != slots_.type(b.slot).dims()) continue;
+        if (a.same && b.same)
+          slots_.unite(a.slot, b.slot);
+        else
+          add_identities({a.slot}, {b.slot}, *b.instruction);
+      }
   }
 
   // Entry parameters without a sharding are whole unless the module lets propagation choose.

@@ -11,7 +11,27 @@
 namespace tessera::autodiff {
 namespace {
 
-bool is_float_array(const Type& type) { return type.is_array() && is_float(type.dtype()); }
+// Gradients flow through what has a float or complex type; of a complex value it is d/d(re) + i d/d(im).
+bool is_float_array(const Type& type) {
+  return type.is_array() && (is_float(type.dtype()) || is_complex(type.dtype()));
+}
+bool has_complex_leaf(const Type& type) {
+  const auto leaves = type.leaves();
+  return std::any_of(leaves.begin(), leaves.end(), [](const Type& t) { return t.is_array() && is_complex(t.dtype()); });
+}
+
+// Products with complex factors would have to conjugate them: only ops that move elements, add them, or take complex numbers
+// apart are differentiated there.
+bool is_defined_on_complex(const OpView& view) {
+  const bool touches =
+      has_complex_leaf(view.result) || std::any_of(view.operands.begin(), view.operands.end(), has_complex_leaf);
+  if (!touches) return true;
+  for (int i = 0; i < isize(view.operands); ++i) {
+    const Linearity linearity = view.op.linearity != nullptr ? view.op.linearity(view, i) : Linearity::kNone;
+    if (linearity != Linearity::kAny && linearity != Linearity::kJointlyLinear) return false;
+  }
+  return true;
+}
 
 // Adds the op and the place to an error of an op's gradient.
 [[noreturn]] void rethrow_at(Error& error, const Instruction& instruction) {
@@ -199,6 +219,7 @@ void ReversePass::step_by_row(Id id, const Instruction& instruction) {
     context.operands.push_back(recompute_.value_for_backward(operand));
     context.needed.push_back(depends(operand));
   }
+  require(is_defined_on_complex(view), "its gradient is not defined for complex elements");
   context.result = recompute_.value_for_backward(id);
   const std::vector<Value> flowing = op.gradient(context);
   ensure(flowing.size() == instruction.operands.size(), "{}: {} gradients for {} operands", op.name, flowing.size(),

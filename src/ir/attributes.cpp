@@ -18,7 +18,8 @@ T parse_number(std::string_view text) {
   text = trim(text);
   T value{};
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  require(code == std::errc() && end == text.data() + text.size(), "expected an integer, got \"{}\"", text);
+  require(code == std::errc() && end == text.data() + text.size(), "expected {}, got \"{}\"",
+          std::is_integral_v<T> ? "an integer" : "a number", text);
   return value;
 }
 
@@ -45,6 +46,7 @@ std::string field_text(std::int64_t value) { return std::to_string(value); }
 std::string field_text(bool value) { return value ? "true" : "false"; }
 std::size_t field_hash(const Dims& value) { return hash_bytes(value.data(), value.size() * sizeof(value[0])); }
 std::size_t field_hash(const Literal& value) { return value.hash(); }
+std::string field_text(double value) { return fmt::format("{}", value); }
 std::string field_text(const Dims& value) { return "{" + join(value, ",") + "}"; }
 std::string field_text(const std::string& value) { return quote(value); }
 std::string field_text(const Literal& value) { return value.type().str() + " " + value.str(); }
@@ -56,6 +58,7 @@ std::string field_text(const std::vector<bool>& value) {
 
 void parse_field(std::string_view text, std::int64_t& value) { value = parse_number<std::int64_t>(text); }
 void parse_field(std::string_view text, int& value) { value = parse_number<int>(text); }
+void parse_field(std::string_view text, double& value) { value = parse_number<double>(text); }
 void parse_field(std::string_view text, bool& value) {
   text = trim(text);
   require(text == "true" || text == "false" || text == "1" || text == "0", "expected true or false, got \"{}\"", text);

@@ -53,6 +53,8 @@ std::string computation_difference(const Program& a, const Program& b, Computati
     return out;
   }
   if (x.size() != y.size()) return fmt::format("%{} has {} instructions, and {}", x.name, x.size(), y.size());
+  if (x.execution_thread != y.execution_thread)
+    return fmt::format("%{} runs on thread \"{}\", and \"{}\"", x.name, x.execution_thread, y.execution_thread);
   if (x.root != y.root) return fmt::format("%{}: the roots are %{} and %{}", x.name, x[x.root].name, y[y.root].name);
   if (x.parameters != y.parameters) return fmt::format("%{}: the parameters differ in order", x.name);
   return {};

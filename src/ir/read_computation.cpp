@@ -2,44 +2,15 @@
 // Computations and their instructions.
 #include <algorithm>
 
-#include "emit_checks.h"
+#include "raw_instruction.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
-#include "text_reader.h"
 
 namespace tessera {
 namespace {
 
-// `opcode(..)` and what stands around it, before attributes are understood.
-struct RawInstruction {
-  std::string name;
-  std::size_t position = 0;  // of the opcode
-  const OpDef* op = nullptr;
-  std::optional<Type> declared;
-  std::vector<Id> operands;
-  std::optional<std::int64_t> number;  // Payload::kNumber
-  std::optional<Literal> literal;      // Payload::kLiteral
-  std::vector<TextAttribute> attributes;
-  std::vector<std::size_t> positions;  // of the attributes
-};
-
 bool is_list_of_computations(std::string_view name) {
   return name == "branch_computations" || name == "called_computations";
-}
-
-// A `{..}` list of names with or without %.
-std::vector<std::string> read_names(std::string_view text) {
-  TextCursor in(text);
-  std::vector<std::string> out;
-  const bool braces = in.take("{");
-  if (braces && in.take("}")) return out;
-  do {
-    in.take("%");
-    out.emplace_back(in.identifier("a name"));
-  } while (braces && in.take(","));
-  if (braces) in.expect("}", "behind the names");
-  if (!in.at_end()) in.fail_expected("the end of the names");
-  return out;
 }
 
 class ComputationReader {
@@ -56,64 +27,31 @@ class ComputationReader {
     const auto place = in_.position();
     const auto name = in_.identifier("a computation");
     out_.name = name;
-    read_signature();
+    const Signature signature = read_signature(in_);
     in_.expect("{", "before the instructions");
     while (!in_.take("}")) read_instruction();
     if (out_.instructions.empty()) in_.fail_at(place, fmt::format("computation %{} has no instructions", name));
     if (out_.root < 0) out_.root = out_.size() - 1;
-    while (in_.take(",")) {  // execution_thread="main"
-      in_.identifier("an attribute");
+    while (in_.take(",")) {
+      const bool is_thread = in_.identifier("an attribute") == "execution_thread";
       in_.expect("=", "behind the name of an attribute");
-      in_.value("a value");
+      if (!is_thread)
+        in_.value("a value");
+      else if (std::string thread = in_.quoted("the name of a thread"); thread != "main")
+        out_.execution_thread = std::move(thread);
     }
     finish_names();
     order_parameters(place);
-    check_signature();
+    check_signature(in_, signature, out_);
     const auto id = static_cast<ComputationId>(state_.program.computations.size());
     if (!state_.computations.emplace(name, id).second)
       in_.fail_at(place, fmt::format("a second computation %{}", name));
+    for (std::size_t i = first_sharding_; i < state_.shardings.size(); ++i) state_.shardings[i].computation = id;
     state_.program.computations.push_back(std::make_shared<const Computation>(std::move(out_)));
     if (is_entry) state_.program.entry = id;
   }
 
  private:
-  // `(x: f32[2], y: f32[]) -> f32[2]`, which may be absent.
-  void read_signature() {
-    if (!in_.take("(")) return;
-    has_signature_ = true;
-    if (!in_.take(")")) {
-      do {
-        in_.take("%");
-        in_.identifier("a parameter");
-        in_.expect(":", "behind the name of a parameter");
-        in_.skip_blanks();
-        signature_positions_.push_back(in_.position());
-        signature_.push_back(read_type(in_));
-      } while (in_.take(","));
-      in_.expect(")", "behind the parameters");
-    }
-    in_.expect("->", "behind the parameters");
-    in_.skip_blanks();
-    signature_positions_.push_back(in_.position());
-    signature_.push_back(read_type(in_, LayoutRule::kBodyMayFollow));
-  }
-
-  void check_signature() {
-    if (!has_signature_) return;
-    const auto types = out_.parameter_types();
-    if (types.size() + 1 != signature_.size())
-      in_.fail_at(signature_positions_.front(), fmt::format("%{} lists {} parameters, its body has {}", out_.name,
-                                                            signature_.size() - 1, types.size()));
-    for (std::size_t i = 0; i < types.size(); ++i)
-      if (!(types[i] == signature_[i]))
-        in_.fail_at(signature_positions_[i], fmt::format("parameter {} is listed as {}, the body says {}", i,
-                                                         signature_[i].str(), types[i].str()));
-    if (!(signature_.back() == out_.root_type()))
-      in_.fail_at(signature_positions_.back(),
-                  fmt::format("the result is listed as {}, the root %{} is {}", signature_.back().str(),
-                              out_[out_.root].name, out_.root_type().str()));
-  }
-
   // parameters_[k] is where parameter(k) stands.
   void order_parameters(std::size_t place) {
     out_.parameters.resize(numbers_.size(), -1);
@@ -167,6 +105,7 @@ class ComputationReader {
     constexpr std::size_t kLongestOp = 200;
     if (opcode.size() > kLongestOp) in_.fail_at(raw.position, fmt::format("an op's name of {} letters", opcode.size()));
     raw.op = state_.table.find(opcode);
+    if (raw.op == nullptr) raw.op = wrapped_op(opcode, raw.wrapped);
     if (raw.op == nullptr) with_place(in_, raw.position, [&] { return &state_.table.get(opcode); });
     if (!in_.take("(")) in_.fail_expected(fmt::format("\"(\" behind {}", opcode));
     switch (raw.op->payload) {
@@ -183,6 +122,20 @@ class ComputationReader {
         break;
     }
     if (!in_.take(")")) in_.fail_expected(fmt::format("\")\" behind the operands of {}", opcode));
+  }
+
+  // `x-start`, `x-update`, `x-done` of an op x without such rows: async-start of a computation that holds it, and the others.
+  const OpDef* wrapped_op(std::string_view opcode, const OpDef*& wrapped) const {
+    for (const std::string_view half : {"start", "update", "done"}) {
+      if (opcode.size() <= half.size() + 1 || !opcode.ends_with(half)) continue;
+      const auto stem = opcode.substr(0, opcode.size() - half.size());
+      if (!stem.ends_with('-')) continue;
+      const OpDef* whole = state_.table.find(stem.substr(0, stem.size() - 1));
+      if (whole == nullptr || whole->payload != Payload::kOperands) continue;
+      if (half == "start") wrapped = whole;
+      return state_.table.find(fmt::format("async-{}", half));
+    }
+    return nullptr;
   }
 
   // `[type] name`, or a nested instruction `[type] opcode(..)`.
@@ -235,8 +188,40 @@ class ComputationReader {
         if (other.name == name) in_.fail_at(raw.positions.back(), fmt::format("attribute {} stands twice", name));
       if (raw.attributes.size() == 1000) in_.fail_at(raw.positions.back(), "more than 1000 attributes");
       if (!in_.take("=")) in_.fail_expected(fmt::format("\"=\" behind {}", name));
-      raw.attributes.push_back({std::move(name), in_.value("the value of the attribute")});
+      std::string text = in_.value("the value of the attribute");
+      if (name == "replica_groups" && text.starts_with("mesh")) read_mesh_groups(text);
+      raw.attributes.push_back({std::move(name), std::move(text)});
     }
+  }
+
+  // `mesh['x'=2,'y'=2], device_ids=(..) {'x'}`: the value has blanks and commas.
+  void read_mesh_groups(std::string& text) {
+    const auto here = in_.position();
+    if (in_.take(",") && in_.take_word("device_ids") && in_.take("="))
+      text += ", device_ids=" + in_.value("devices");
+    else
+      in_.seek(here);
+    in_.take(",");
+    text += " " + in_.value("the axes of the groups");
+  }
+
+  // Puts the op of an `x-start` into a computation of its own; leaves the start's attributes in `own`.
+  ComputationId wrap(const RawInstruction& raw, const Instruction& start, std::vector<TextAttribute>& own,
+                     std::vector<std::size_t>& positions) {
+    Wrapping wrapping;
+    for (std::size_t i = own.size(); i-- > 0;) {
+      if (own[i].name != "async_execution_thread" && own[i].name != "async_group_id") continue;
+      wrapping.kept.insert(wrapping.kept.begin(), own[i]);
+      own.erase(own.begin() + static_cast<std::ptrdiff_t>(i));
+      positions.erase(positions.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    Instruction inner;
+    resolve_called(*raw.wrapped, inner, own, positions);
+    wrapping.called = std::move(inner.called);
+    wrapping.own = std::exchange(own, wrapping.kept);
+    wrapping.computation = &out_;
+    wrapping.operands = start.operands;
+    return add_wrapped(state_, raw, std::move(wrapping));
   }
 
   Id finish(RawInstruction raw) {
@@ -245,7 +230,7 @@ class ComputationReader {
     out.op = raw.op;
     out.name = std::move(raw.name);
     out.operands = std::move(raw.operands);
-    PendingSharding sharding{static_cast<ComputationId>(state_.program.computations.size()), id, raw.position, {}, {}};
+    PendingSharding sharding{-1, id, raw.position, {}, {}, {}};
     Notes notes;
     std::vector<TextAttribute> own;
     std::vector<std::size_t> own_positions;
@@ -254,10 +239,13 @@ class ComputationReader {
                  [&] { take_common(raw.attributes[i], raw.positions[i], out, notes, sharding, own); });
       if (own_positions.size() < own.size()) own_positions.push_back(raw.positions[i]);
     }
-    resolve_called(*raw.op, out, own, own_positions);
+    if (raw.wrapped != nullptr)
+      out.called.push_back(wrap(raw, out, own, own_positions));
+    else
+      resolve_called(*raw.op, out, own, own_positions);
     if (raw.number) own.push_back({"number", std::to_string(*raw.number)});
     with_place(in_, raw.position, [&] { read_own_attributes(raw, std::move(own), out, notes); });
-    infer_type(raw, out);
+    infer_type(state_, out_, raw, out);
     if (raw.number) numbers_.push_back({*raw.number, id, raw.position});
     if (!sharding.hlo.empty() || !sharding.sdy.empty()) state_.shardings.push_back(std::move(sharding));
     if (!(notes == Notes{})) out.notes = std::make_shared<const Notes>(std::move(notes));
@@ -272,7 +260,7 @@ class ComputationReader {
       sharding.hlo = std::move(attribute.text);
       sharding.position = position;
     } else if (attribute.name == "metadata") {
-      read_metadata(attribute.text, notes);
+      read_metadata(attribute.text, state_.sources, notes);
     } else if (attribute.name == "frontend_attributes") {
       for (auto& [key, value] : read_frontend_attributes(attribute.text)) {
         const bool own_key = key == kOwnShardingKey;
@@ -321,45 +309,6 @@ class ComputationReader {
          near.empty() ? "; computations come before their users" : fmt::format("; did you mean \"{}\"?", near));
   }
 
-  static void read_own_attributes(const RawInstruction& raw, std::vector<TextAttribute> own, Instruction& out,
-                                  Notes& notes) {
-    AttributeReader reader(std::move(own));
-    if (raw.literal) reader.literal = &*raw.literal;
-    try {
-      if (raw.op->parse != nullptr) out.attributes = raw.op->parse(reader);
-    } catch (Error& error) {
-      error.prefix(fmt::format("{}: ", raw.op->name));
-      throw;
-    }
-    notes.other = in_print_order(reader.rest());
-  }
-
-  void infer_type(const RawInstruction& raw, Instruction& out) {
-    const OpDef& op = *raw.op;
-    if (!raw.declared && !op.type_inferable)
-      in_.fail_at(raw.position, fmt::format("{} needs a type before it", op.name));
-    OpView view{op, {}, raw.declared.value_or(Type()), out.attributes, {}};
-    std::vector<const Instruction*> operands;
-    for (const Id id : out.operands) {
-      operands.push_back(&out_[id]);
-      view.operands.push_back(operands.back()->type);
-    }
-    for (const ComputationId id : out.called) view.called.push_back(at(state_.program.computations, id));
-    with_place(in_, raw.position, [&] {
-      try {
-        check_arity(op, isize(operands));
-        out.type = op.infer != nullptr ? op.infer(view) : view.result;
-        if (raw.declared && !(out.type == *raw.declared))
-          fail("the text says {}, the operands give {}", view.result.str(), out.type.str());
-      } catch (Error& error) {
-        error.prefix(fmt::format("{}: ", op.name));
-        for (const auto& line : operand_lines(operands)) error.note(line);
-        throw;
-      }
-    });
-    if (raw.declared) out.type = *raw.declared;  // keeps the layout
-  }
-
   struct ParameterNumber {
     std::int64_t number;
     Id id;
@@ -371,9 +320,7 @@ class ComputationReader {
   std::unordered_map<std::string_view, Id> names_;
   std::vector<Id> nested_;
   std::vector<ParameterNumber> numbers_;
-  bool has_signature_ = false;
-  std::vector<Type> signature_;  // the parameters', then the result's
-  std::vector<std::size_t> signature_positions_;
+  std::size_t first_sharding_ = state_.shardings.size();
 };
 
 }  // namespace

@@ -123,9 +123,23 @@ bool read_bool(TextCursor& in) {
   return false;
 }
 
+// `(re, im)`, or a real number alone.
+template <class T>
+T read_complex(TextCursor& in) {
+  using Part = typename T::value_type;
+  if (!in.take("(")) return T(read_float<Part>(in));
+  const auto real = read_float<Part>(in);
+  in.expect(",", "between the parts of a complex number");
+  const auto imaginary = read_float<Part>(in);
+  in.expect(")", "behind the parts of a complex number");
+  return T(real, imaginary);
+}
+
 template <class T>
 T read_element(TextCursor& in) {
-  if constexpr (kDTypeOf<T> == DType::kPred)
+  if constexpr (is_complex(kDTypeOf<T>))
+    return read_complex<T>(in);
+  else if constexpr (kDTypeOf<T> == DType::kPred)
     return read_bool(in);
   else if constexpr (is_float(kDTypeOf<T>))
     return read_float<T>(in);
@@ -133,12 +147,10 @@ T read_element(TextCursor& in) {
     return read_integer<T>(in);
 }
 
-template <class T>
-void read_dim(TextCursor& in, const Dims& dims, std::size_t dim, std::span<T> out, std::size_t& next) {
-  if (dim == dims.size()) {
-    out[next++] = read_element<T>(in);
-    return;
-  }
+// Calls read() for each element, between the braces of all dims.
+template <class Read>
+void read_dim(TextCursor& in, const Dims& dims, std::size_t dim, const Read& read) {
+  if (dim == dims.size()) return read();
   const auto place = (in.skip_blanks(), in.position());
   if (!in.take("{")) in.fail_expected(fmt::format("\"{{\" before the elements of dim {}", dim));
   std::int64_t count = 0;
@@ -147,7 +159,7 @@ void read_dim(TextCursor& in, const Dims& dims, std::size_t dim, std::span<T> ou
     if (count == dims[dim])
       in.fail_at(in.position(), fmt::format("dim {} has more than its {} elements", dim, dims[dim]));
     ++count;
-    read_dim<T>(in, dims, dim + 1, out, next);
+    read_dim(in, dims, dim + 1, read);
   }
   if (count != dims[dim])
     in.fail_at(place, fmt::format("dim {} has {} elements, its size is {}", dim, count, dims[dim]));
@@ -164,11 +176,17 @@ Literal read_array(TextCursor& in, const Type& type) {
     in.fail_at(place, fmt::format("the literal does not have the elements of {}", type.str()));
   Literal out(type);
   if (elided) return out;
-  visit_dtype(type.dtype(), [&]<class T>() {
-    std::size_t next = 0;
+  if (type.element_count() == 0 && in.take("{}")) return out;
+  std::size_t next = 0;
+  if (is_narrow(type.dtype())) {
+    const auto data = out.mutable_bytes();
+    read_dim(in, type.dims(), 0,
+             [&] { data[next++] = static_cast<std::byte>(narrow_bits(type.dtype(), read_float<double>(in))); });
+    return out;
+  }
+  visit_any_dtype(type.dtype(), [&]<class T>() {
     const auto data = out.mutable_data<T>();
-    if (type.element_count() == 0 && in.take("{}")) return;
-    read_dim<T>(in, type.dims(), 0, data, next);
+    read_dim(in, type.dims(), 0, [&] { data[next++] = read_element<T>(in); });
   });
   return out;
 }

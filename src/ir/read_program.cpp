@@ -6,7 +6,7 @@
 namespace tessera {
 
 // `{op_type="x" op_name="y" source_file="z" source_line=3 …}`
-void read_metadata(std::string_view text, Notes& notes) {
+void read_metadata(std::string_view text, const SourceTables& tables, Notes& notes) {
   TextCursor in(text);
   in.expect("{", "before the metadata");
   while (!in.take("}")) {
@@ -22,11 +22,77 @@ void read_metadata(std::string_view text, Notes& notes) {
       const auto line = in.integer("a line number");
       if (line < 0 || line > 1'000'000'000) in.fail_expected("a line number");
       notes.source_line = static_cast<int>(line);
+    } else if (key == "stack_frame_id") {
+      const auto number = in.integer("a stack frame");
+      const auto frame = tables.frames.find(number);
+      if (frame == tables.frames.end()) {
+        notes.metadata_rest.push_back({key, std::to_string(number)});
+      } else if (notes.source_file.empty()) {
+        notes.source_file = frame->second.file;
+        notes.source_line = frame->second.line;
+      }
     } else {
       notes.metadata_rest.push_back({key, in.value("a value")});
     }
     in.take(",");
   }
+}
+
+namespace {
+
+// `1 "file.py"` …
+std::unordered_map<std::int64_t, std::string> read_names_by_number(TextCursor& in) {
+  std::unordered_map<std::int64_t, std::string> out;
+  while (in.peek() >= '0' && in.peek() <= '9') {
+    const auto number = in.integer("a number");
+    out[number] = in.quoted("a name in quotes");
+  }
+  return out;
+}
+
+using Fields = std::unordered_map<std::string, std::int64_t>;
+
+// `1 {file_name_id=1 line=33 …}` …
+std::unordered_map<std::int64_t, Fields> read_fields_by_number(TextCursor& in) {
+  std::unordered_map<std::int64_t, Fields> out;
+  while (in.peek() >= '0' && in.peek() <= '9') {
+    Fields& fields = out[in.integer("a number")];
+    in.expect("{", "before the fields");
+    while (!in.take("}")) {
+      const std::string name(in.identifier("the name of a field"));
+      in.expect("=", "behind the name of a field");
+      fields[name] = in.integer("a number");
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+// FileNames, FunctionNames, FileLocations, StackFrames. Of functions and parents nothing is kept.
+SourceTables read_source_tables(TextCursor& in) {
+  SourceTables out;
+  std::unordered_map<std::int64_t, std::string> files;
+  std::unordered_map<std::int64_t, Fields> places;
+  std::unordered_map<std::int64_t, Fields> frames;
+  while (true) {
+    if (in.take_word("FileNames"))
+      files = read_names_by_number(in);
+    else if (in.take_word("FunctionNames"))
+      read_names_by_number(in);
+    else if (in.take_word("FileLocations"))
+      places = read_fields_by_number(in);
+    else if (in.take_word("StackFrames"))
+      frames = read_fields_by_number(in);
+    else
+      break;
+  }
+  for (auto& [id, frame] : frames) {
+    Fields& place = places[frame["file_location_id"]];
+    const auto line = place["line"];
+    if (line > 0 && line <= 1'000'000'000) out.frames[id] = {files[place["file_name_id"]], static_cast<int>(line)};
+  }
+  return out;
 }
 
 Program parse_program(std::string_view text, const OpTable& table, const ParseOptions& options) {
@@ -42,6 +108,7 @@ Program parse_program(std::string_view text, const OpTable& table, const ParseOp
     state.program.num_partitions = options.num_partitions;
     header.has_num_partitions = true;
   }
+  state.sources = read_source_tables(state.in);
   while (!state.in.at_end()) read_computation(state);
   if (state.program.computations.empty()) state.in.fail_expected("a computation");
   if (state.program.entry < 0) state.program.entry = static_cast<ComputationId>(state.program.computations.size()) - 1;

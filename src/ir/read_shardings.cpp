@@ -20,6 +20,7 @@ class ShardingAttacher {
     if (!header_.meshes.empty())
       program.meshes = with_place(state_.in, header_.meshes_position, [&] { return parse_sdy_meshes(header_.meshes); });
     if (state_.shardings.empty() && program.meshes.empty()) return;
+    read_named();
     find_device_count();
     for (const auto& item : state_.shardings) collect(item);
     if (!leaves_.empty()) {
@@ -34,6 +35,32 @@ class ShardingAttacher {
   }
 
  private:
+  // Shardings whose text names axes bring their meshes along.
+  void read_named() {
+    for (auto& item : state_.shardings) {
+      if (!item.sdy.empty() || !is_named_sharding(item.hlo)) continue;
+      std::vector<int> ndims;
+      for (const auto& leaf : type_of(item).leaves()) ndims.push_back(ndim_of(leaf));
+      item.named = with_place(state_.in, item.position,
+                              [&] { return parse_named_shardings(item.hlo, ndims, state_.program.num_partitions); });
+      auto& meshes = state_.program.meshes;
+      for (auto& leaf : item.named) {
+        if (leaf.kind == Sharding::Kind::kMaximal || leaf.mesh.axes().empty()) continue;
+        auto known = std::find(meshes.begin(), meshes.end(), leaf.mesh);
+        if (known == meshes.end()) {
+          const std::string name = meshes.empty() ? "mesh" : fmt::format("mesh_{}", meshes.size());
+          known = meshes.insert(meshes.end(), Mesh(leaf.mesh.axes(), leaf.mesh.device_order(), name));
+        }
+        leaf.mesh = *known;
+      }
+    }
+    if (state_.program.meshes.empty()) return;
+    for (auto& item : state_.shardings)  // a maximal one, and the mesh of no axes, are said on any mesh
+      for (auto& leaf : item.named)
+        if (leaf.kind == Sharding::Kind::kMaximal || leaf.mesh.axes().empty())
+          leaf.mesh = state_.program.meshes.front();
+  }
+
   const std::vector<HloSharding>& parsed(const PendingSharding& item) {
     auto& slot = parsed_[item.hlo];
     if (slot.empty() && item.hlo != "{}")
@@ -54,7 +81,7 @@ class ShardingAttacher {
     std::int64_t highest = 0;
     std::size_t highest_position = 0;
     for (const auto& item : state_.shardings) {
-      if (!item.sdy.empty()) continue;
+      if (!item.sdy.empty() || !item.named.empty()) continue;
       for (const auto& leaf : parsed(item)) {
         if (leaf.kind == HloSharding::Kind::kTiled)
           agree(static_cast<std::int64_t>(leaf.devices.size()), item.position, "this sharding");
@@ -86,7 +113,7 @@ class ShardingAttacher {
 
   // Notes which (text, ndim) pairs there are to convert.
   void collect(const PendingSharding& item) {
-    if (!item.sdy.empty()) return;
+    if (!item.sdy.empty() || !item.named.empty()) return;
     const Type& type = type_of(item);
     const auto types = type.leaves();
     const auto& given = parsed(item);
@@ -125,12 +152,39 @@ class ShardingAttacher {
     }
   }
 
+  // backend_config="unspecified_dims=[0,2]" of a Sharding custom-call: dims that propagation may still shard.
+  static void open_unspecified(const Instruction& instruction, Shardings& leaves) {
+    if (!instruction.notes || leaves.size() != 1) return;
+    for (const auto& attribute : instruction.notes->other) {
+      constexpr std::string_view kKey = "unspecified_dims=[";
+      const auto found = attribute.name == "backend_config" ? attribute.text.find(kKey) : std::string::npos;
+      if (found == std::string::npos) continue;
+      const auto first = found + kKey.size();
+      const auto last = attribute.text.find(']', first);
+      require(last != std::string::npos, "unspecified_dims is never closed: {}", attribute.text);
+      Dims dims;
+      parse_field("{" + attribute.text.substr(first, last - first) + "}", dims);
+      for (const auto d : dims) {
+        require(d >= 0 && d < leaves[0].ndim(), "unspecified_dims names dim {} of {}", d, leaves[0].ndim());
+        at(leaves[0].dims, d).open = true;
+      }
+    }
+  }
+
+  static std::string unspecified_text(const Instruction& instruction) {
+    if (!instruction.notes) return {};
+    for (const auto& attribute : instruction.notes->other)
+      if (attribute.name == "backend_config" && attribute.text.find("unspecified_dims") != std::string::npos)
+        return attribute.text;
+    return {};
+  }
+
   ShardingRef convert(const PendingSharding& item, std::string& suffix) {
     const Type& type = type_of(item);
     const auto types = type.leaves();
     Shardings out;
-    if (!item.sdy.empty()) {
-      const auto given = parse_sdy_shardings(item.sdy, state_.program.meshes);
+    if (!item.sdy.empty() || !item.named.empty()) {
+      const auto given = item.sdy.empty() ? item.named : parse_sdy_shardings(item.sdy, state_.program.meshes);
       for (std::size_t i = 0; i < types.size(); ++i) out.push_back(leaf_of(given, i, types.size(), type));
       for (const auto& leaf : out)
         require(leaf.mesh.device_count() == state_.program.num_partitions, "{} has {} devices, the module {}",
@@ -144,6 +198,7 @@ class ShardingAttacher {
         out.push_back(at(converted_, index_.at(key_of(bare, ndim_of(types[i])))));
       }
     }
+    open_unspecified(state_.program[item.computation][item.instruction], out);
     check_shardings(type, out);
     return make_shardings(std::move(out));
   }
@@ -156,7 +211,8 @@ class ShardingAttacher {
       for (; i < state_.shardings.size() && state_.shardings[i].computation == id; ++i) {
         const auto& item = state_.shardings[i];
         Instruction& instruction = at(computation->instructions, item.instruction);
-        auto& [ref, suffix] = made[fmt::format("{}|{}|{}", item.hlo, item.sdy, instruction.type.str())];
+        auto& [ref, suffix] =
+            made[fmt::format("{}|{}|{}|{}", item.hlo, item.sdy, instruction.type.str(), unspecified_text(instruction))];
         if (!ref) ref = with_place(state_.in, item.position, [&, text = &suffix] { return convert(item, *text); });
         instruction.sharding = ref;
         if (!suffix.empty()) instruction.notes = with_frontend_attribute(instruction.notes, kShardingSuffixKey, suffix);

@@ -27,8 +27,18 @@ Literal read_literal(TextCursor& in, const Type& type);
 /// `{k="v",k2={raw}}`
 std::vector<std::pair<std::string, std::string>> read_frontend_attributes(std::string_view text);
 
+/// What new texts say of source lines behind the header: tables of files and of places in them.
+struct SourceTables {
+  struct Place {
+    std::string file;
+    int line = 0;
+  };
+  std::unordered_map<std::int64_t, Place> frames;  // by stack_frame_id
+};
+SourceTables read_source_tables(TextCursor& in);
+
 /// `{op_type="x" op_name="y" source_file="z" source_line=3 …}`
-void read_metadata(std::string_view text, Notes& notes);
+void read_metadata(std::string_view text, const SourceTables& tables, Notes& notes);
 
 /// Runs f; an Error without a place gets that of `position`.
 template <class F>
@@ -47,8 +57,9 @@ struct PendingSharding {
   ComputationId computation = 0;
   Id instruction = 0;
   std::size_t position = 0;
-  std::string hlo;  // of sharding=; empty when absent
-  std::string sdy;  // of tessera.sharding or xla.sdy.sharding; empty when absent
+  std::string hlo;              // of sharding=; empty when absent
+  std::string sdy;              // of tessera.sharding or xla.sdy.sharding; empty when absent
+  std::vector<Sharding> named;  // hlo in axes, where it is the form that names them
 };
 
 /// What the header says that is only checked or used at the end.
@@ -77,6 +88,7 @@ struct ModuleState {
   Program program;
   std::unordered_map<std::string_view, ComputationId> computations;
   std::vector<PendingSharding> shardings;
+  SourceTables sources{};
 };
 /// Reads `name (..) -> .. { .. }` and appends it to the program.
 void read_computation(ModuleState& state);

@@ -117,7 +117,9 @@ class Printer {
       line(i);
       out_ += '\n';
     }
-    out_ += "}\n";
+    out_ += computation_->execution_thread.empty()
+                ? "}\n"
+                : fmt::format("}}, execution_thread={}\n", quote(computation_->execution_thread));
   }
 
   void line(Id id) {

@@ -15,6 +15,7 @@ namespace {
 
 using i64 = std::int64_t;
 using u64 = std::uint64_t;
+using c128 = Complex128;
 
 // ---- scalar functions ---------------------------------------------------------------------------------------------------
 
@@ -53,20 +54,26 @@ u64 shift_right_sign(u64 x, u64 by, int bits) {
 
 constexpr BinaryScalar kAddScalar{.real = [](double a, double b) { return a + b; },
                                   .integer = [](u64 a, u64 b, int) { return a + b; },
-                                  .pred = [](bool a, bool b) { return a || b; }};
+                                  .pred = [](bool a, bool b) { return a || b; },
+                                  .complex = [](c128 a, c128 b) { return a + b; }};
 constexpr BinaryScalar kSubtractScalar{.real = [](double a, double b) { return a - b; },
-                                       .integer = [](u64 a, u64 b, int) { return a - b; }};
+                                       .integer = [](u64 a, u64 b, int) { return a - b; },
+                                       .complex = [](c128 a, c128 b) { return a - b; }};
 constexpr BinaryScalar kMultiplyScalar{.real = [](double a, double b) { return a * b; },
                                        .integer = [](u64 a, u64 b, int) { return a * b; },
-                                       .pred = [](bool a, bool b) { return a && b; }};
+                                       .pred = [](bool a, bool b) { return a && b; },
+                                       .complex = [](c128 a, c128 b) { return a * b; }};
 constexpr BinaryScalar kDivideScalar{.real = [](double a, double b) { return a / b; },
                                      .integer = divide_signed,
-                                     .natural = [](u64 a, u64 b, int) { return b == 0 ? ~u64{0} : a / b; }};
+                                     .natural = [](u64 a, u64 b, int) { return b == 0 ? ~u64{0} : a / b; },
+                                     .complex = [](c128 a, c128 b) { return a / b; }};
 constexpr BinaryScalar kRemainderScalar{.real = [](double a, double b) { return std::fmod(a, b); },
                                         .integer = remainder_signed,
                                         .natural = [](u64 a, u64 b, int) { return b == 0 ? a : a % b; }};
-constexpr BinaryScalar kPowerScalar{
-    .real = [](double a, double b) { return std::pow(a, b); }, .integer = power_signed, .natural = power_unsigned};
+constexpr BinaryScalar kPowerScalar{.real = [](double a, double b) { return std::pow(a, b); },
+                                    .integer = power_signed,
+                                    .natural = power_unsigned,
+                                    .complex = [](c128 a, c128 b) { return std::pow(a, b); }};
 constexpr BinaryScalar kMaximumScalar{.real = max_real,
                                       .integer = [](u64 a, u64 b, int) { return as_signed(a) >= as_signed(b) ? a : b; },
                                       .natural = [](u64 a, u64 b, int) { return a >= b ? a : b; },

@@ -63,11 +63,11 @@ Literal combined(const CollectiveContext& context, const Literal& a, const Liter
 Literal reduced_pair(const CollectiveContext& context, const Literal& a, const Literal& b, bool is_sum) {
   if (!is_sum) return combined(context, a, b);
   Literal out = a;
-  visit_dtype(a.type().dtype(), [&]<class T>() {
+  visit_any_dtype(a.type().dtype(), [&]<class T>() {
     const auto addends = b.data<T>();
     auto sums = out.mutable_data<T>();
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
+      if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> || is_complex(kDTypeOf<T>))
         sums[i] += addends[i];
       else if constexpr (is_float(kDTypeOf<T>))
         sums[i] = T(static_cast<float>(sums[i]) + static_cast<float>(addends[i]));

@@ -132,6 +132,32 @@ Type infer_all_to_all(const OpView& view) {
   return declared_or(view, Type::tuple(view.operands));  // a tuple even of one
 }
 
+// Within manual regions other axes may shard the dims that data does not move along.
+FactorMap factors(const OpView& view) {
+  FactorMap map;
+  const bool permutes = view.op.name == "collective-permute";
+  const Dims none;
+  const Dims& moved = permutes ? none : collective(view).dimensions;
+  const auto results = view.result.leaves();
+  for (int i = 0; i < isize(view.operands); ++i) {
+    const Type& x = at(view.operands, i);
+    TensorFactors operand = add_factors(map, x);
+    TensorFactors result = operand;
+    for (const auto d : moved) {
+      at(map.factors, at(operand, d).front()).kind = FactorKind::kBlocked;
+      at(result, d) = {map.add(at(results, i).dim(static_cast<int>(d)), FactorKind::kBlocked)};
+    }
+    map.operands.push_back(std::move(operand));
+    if (isize(map.results) < isize(results)) map.results.push_back(std::move(result));
+  }
+  // Parts that change places lie alike.
+  if (view.op.name == "all-to-all" && moved.empty()) {
+    map.operands.assign(map.operands.size(), map.operands.front());
+    map.results = map.operands;
+  }
+  return map;
+}
+
 OpDef collective_row(std::string_view name) {
   OpDef row;
   row.name = name;
@@ -140,6 +166,8 @@ OpDef collective_row(std::string_view name) {
   row.role = Role::kCollective;
   row.parse = parse_attributes<CollectiveAttributes>;
   row.type_inferable = false;
+  row.factors = factors;
+  row.localize = localize_declared;
   row.flops = no_flops;
   return row;
 }
@@ -175,6 +203,17 @@ const OpDef kCollectivePermute = permute_row();
 const OpDef kCollectiveBroadcast = broadcast_row();
 
 }  // namespace rows
+
+Attributes with_channel(const Attributes& attributes, std::int64_t channel_id) {
+  if (const auto* permute = dynamic_cast<const AttributesOf<PermuteAttributes>*>(attributes.get())) {
+    PermuteAttributes out = permute->value;
+    out.channel_id = out.channel_id == 0 ? 0 : channel_id;
+    return make_attributes(std::move(out));
+  }
+  CollectiveAttributes out = attributes_as<CollectiveAttributes>(attributes);
+  out.channel_id = out.channel_id == 0 ? 0 : channel_id;
+  return make_attributes(std::move(out));
+}
 
 namespace ops {
 namespace {

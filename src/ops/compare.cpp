@@ -31,11 +31,16 @@ namespace {
 Type infer(const OpView& view) {
   check_same_arrays(view);
   const Type& lhs = view.operands[0];
-  const CompareType type = view.as<CompareAttributes>().type;
+  const auto& attributes = view.as<CompareAttributes>();
+  const CompareType type = attributes.type;
   const DType t = lhs.dtype();
   const bool fits = type == CompareType::kDefault || (type == CompareType::kSigned && is_signed_int(t)) ||
                     (type == CompareType::kUnsigned && (is_unsigned_int(t) || t == DType::kPred)) ||
-                    ((type == CompareType::kFloat || type == CompareType::kTotalOrder) && is_float(t));
+                    ((type == CompareType::kFloat || type == CompareType::kTotalOrder) && is_float(t)) ||
+                    (type == CompareType::kFloat && is_complex(t));
+  require(!is_complex(t) ||
+              ((attributes.direction == CompareDirection::kEq || attributes.direction == CompareDirection::kNe)),
+          "complex elements are equal or not; direction={} has no meaning", field_text(attributes.direction));
   if (!fits) fail("type={} does not fit operands of {}", field_text(type), dtype_name(t));
   return declared_or(view, lhs.with_dtype(DType::kPred));
 }
@@ -45,11 +50,13 @@ Literal evaluate(const EvalContext& context) {
   const bool total = attributes.type == CompareType::kTotalOrder;
   Literal out(context.view.result);
   auto to = out.mutable_data<bool>();
-  visit_dtype(context.operands[0].type().dtype(), [&]<class T>() {
+  visit_any_dtype(context.operands[0].type().dtype(), [&]<class T>() {
     const auto lhs = context.operands[0].data<T>();
     const auto rhs = context.operands[1].data<T>();
     for (std::size_t i = 0; i < to.size(); ++i) {
-      if constexpr (is_float(kDTypeOf<T>)) {
+      if constexpr (is_complex(kDTypeOf<T>)) {
+        to[i] = (lhs[i] == rhs[i]) == (attributes.direction == CompareDirection::kEq);
+      } else if constexpr (is_float(kDTypeOf<T>)) {
         const auto a = static_cast<double>(lhs[i]);
         const auto b = static_cast<double>(rhs[i]);
         to[i] = total ? holds(attributes.direction, total_order_key(a), total_order_key(b))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// call, while, conditional. Propagation, partitioning and differentiation follow data flow through them by Role.
+// call, fusion, while, conditional. Propagation, partitioning and differentiation follow data flow through them by Role.
 //
 //   %y = f32[8] call(%x), to_apply=%square
 //   %end = (s32[], f32[8]) while(%init), condition=%cond, body=%body
@@ -81,6 +81,15 @@ const OpDef kCall = {.name = "call",
                      .infer = infer_call,
                      .gradient_kind = GradientKind::kFunction,
                      .flops = no_flops};
+// A call that a compiler made; kind and the rest are kept as text.
+const OpDef kFusion = {.name = "fusion",
+                       .max_operands = -1,
+                       .role = Role::kCall,
+                       .called = {"calls"},
+                       .infer = infer_call,
+                       .type_inferable = false,
+                       .gradient_kind = GradientKind::kFunction,
+                       .flops = no_flops};
 const OpDef kWhile = {.name = "while",
                       .min_operands = 1,
                       .max_operands = 1,

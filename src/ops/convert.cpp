@@ -20,6 +20,8 @@ Type infer_convert(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const Type& declared = declared_array(view);
   if (x.dims() != declared.dims()) fail("dims differ: operand {}, declared result {}", x.str(), declared.str());
+  if (is_complex(x.dtype()) && !is_complex(declared.dtype()))
+    fail("complex elements have no one value in {}: take real or imag of {}", dtype_name(declared.dtype()), x.str());
   return declared;
 }
 
@@ -54,6 +56,14 @@ To convert_element(From x) {
   constexpr DType kFrom = kDTypeOf<From>;
   if constexpr (kTo == kFrom) {
     return x;
+  } else if constexpr (is_complex(kTo)) {
+    using Part = typename To::value_type;
+    if constexpr (is_complex(kFrom))
+      return To(static_cast<Part>(x.real()), static_cast<Part>(x.imag()));
+    else
+      return To(convert_element<Part>(x));
+  } else if constexpr (is_complex(kFrom)) {
+    return convert_element<To>(x.real());  // infer refuses it
   } else if constexpr (is_float(kFrom)) {
     const auto value = static_cast<double>(x);
     if constexpr (is_float(kTo))
@@ -73,12 +83,26 @@ To convert_element(From x) {
   }
 }
 
+Literal converted_through_double(const Literal& x, Literal out) {
+  const DType to = out.type().dtype();
+  require(!is_complex(x.type().dtype()) && !is_complex(to), "no conversion of {} to {}", x.type(), out.type());
+  for (std::int64_t i = 0; i < out.type().element_count(); ++i) {
+    const double value = element_as_double(x, i);
+    if (is_narrow(to))
+      at(out.mutable_bytes(), i) = static_cast<std::byte>(narrow_bits(to, value));
+    else
+      visit_dtype(to, [&]<class T>() { at(out.mutable_data<T>(), i) = convert_element<T>(value); });
+  }
+  return out;
+}
+
 Literal evaluate_convert(const EvalContext& context) {
   const Literal& x = context.operands[0];
   Literal out(context.view.result);
-  visit_dtype(x.type().dtype(), [&]<class From>() {
+  if (is_narrow(x.type().dtype()) || is_narrow(out.type().dtype())) return converted_through_double(x, std::move(out));
+  visit_any_dtype(x.type().dtype(), [&]<class From>() {
     const auto from = x.data<From>();
-    visit_dtype(out.type().dtype(), [&]<class To>() {
+    visit_any_dtype(out.type().dtype(), [&]<class To>() {
       auto to = out.mutable_data<To>();
       for (std::size_t i = 0; i < to.size(); ++i) to[i] = convert_element<To>(from[i]);
     });
@@ -88,7 +112,10 @@ Literal evaluate_convert(const EvalContext& context) {
 
 std::vector<Value> gradient_convert(GradientContext& c) {
   const DType from = c.operand(0).type().dtype();
-  if (!is_float(from) || !is_float(c.view.result.dtype())) return {Value{}};
+  const DType to = c.view.result.dtype();
+  if (is_float(from) && is_complex(to)) return {ops::convert(ops::real(c.d_result()), from)};
+  if (is_float(from) != is_float(to) || is_complex(from) != is_complex(to) || !(is_float(from) || is_complex(from)))
+    return {Value{}};
   return {ops::convert(c.d_result(), from)};
 }
 
@@ -96,6 +123,8 @@ std::vector<Value> gradient_convert(GradientContext& c) {
 Linearity convert_linearity(const OpView& view, int) {
   const DType from = view.operands[0].dtype();
   const DType to = view.result.dtype();
+  if ((is_float(from) || is_complex(from)) && is_complex(to))
+    return from == DType::kC128 && to == DType::kC64 ? Linearity::kNone : Linearity::kJointlyLinear;
   if (!is_float(from) || !is_float(to)) return Linearity::kNone;
   const bool widens = from == to || to == DType::kF64 || (to == DType::kF32 && from != DType::kF64);
   return widens ? Linearity::kLinear : Linearity::kMonotone;

@@ -1,57 +1,112 @@
 // SPDX-License-Identifier: Apache-2.0
-// custom-call. Known targets: Sharding (the identity, with a sharding that binds), SPMDFullToShardShape and
-// SPMDShardToFullShape (the borders of manual regions). Any other target evaluates as a deterministic function of its
-// operands,
-// so that programs that hold one can still be checked: continuous in float operands, exact in integers, within [-1, 1].
+// custom-call. Known targets: Sharding (the identity, with a sharding that binds), the borders of manual regions
+// (SPMDFullToShardShape …, xla.sdy.GlobalToLocalShape …), identities that speak of shardings or memory, TopK. Any other target
+// evaluates as a deterministic function of its operands, so that programs that hold one can still be checked: continuous in
+// float operands, exact in integers, within [-1, 1].
 #include <bit>
 #include <cmath>
+#include <set>
 
+#include "opaque_value.h"
 #include "row_support.h"
 #include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/control_flow.h"
+#include "tessera/ops/custom_call.h"
 #include "tessera/sharding/hlo_sharding.h"
+#include "topk.h"
 
 namespace tessera {
 namespace rows {
 namespace {
 
+// In [-1, 1), from the bits of a hash.
+double unit_from(std::size_t hash) {
+  return static_cast<double>(static_cast<std::int64_t>(hash)) / 9223372036854775808.0;
+}
+
+Literal filled(std::size_t exact, double smooth, const Type& type, std::size_t& next) {
+  if (type.is_tuple()) {
+    std::vector<Literal> elements;
+    for (const Type& element : type.elements()) elements.push_back(filled(exact, smooth, element, next));
+    return Literal::tuple(std::move(elements));
+  }
+  Literal out(type);
+  if (!type.is_array()) return out;
+  visit_any_dtype(type.dtype(), [&]<class T>() {
+    for (T& value : out.mutable_data<T>()) {
+      const std::size_t seed = hash_mix(exact, next++);
+      const double phase = 3.141592653589793 * unit_from(seed);
+      if constexpr (is_complex(kDTypeOf<T>))
+        value = T(static_cast<typename T::value_type>(std::sin(phase + smooth)));
+      else if constexpr (is_float(kDTypeOf<T>))
+        value = static_cast<T>(std::sin(phase + smooth));
+      else if constexpr (kDTypeOf<T> == DType::kPred)
+        value = (seed & 1) != 0;
+      else
+        value = static_cast<T>(seed % 100);
+    }
+  });
+  return out;
+}
+
 const std::string& target(const OpView& view) { return view.as<CustomCallAttributes>().target; }
-bool names_sharding(const std::string& target) { return target == "Sharding"; }
-bool names_border(const std::string& target) {
-  return target == "SPMDFullToShardShape" || target == "SPMDShardToFullShape";
+bool names_sharding(const std::string& target) {
+  return target == "Sharding" || target == "xla.sdy.FuncResultSharding";
+}
+// Hand on their operand: what they say of shardings is read elsewhere.
+bool names_barrier(const std::string& target) {
+  return target == "ShardBarrierFrom" || target == "ShardBarrierTo" || target == "xla.sdy.PropagationBarrier";
+}
+bool names_identity(const std::string& target) {
+  return names_barrier(target) || target == "MoveToHost" || target == "MoveToDevice" ||
+         target == "annotate_device_placement" || target == "LayoutConstraint";
+}
+ManualBorder border_of(const std::string& target) {
+  if (target == "SPMDFullToShardShape" || target == "xla.sdy.GlobalToLocalShape") return ManualBorder::kEnter;
+  if (target == "SPMDShardToFullShape" || target == "xla.sdy.LocalToGlobalShape") return ManualBorder::kLeave;
+  return ManualBorder::kNone;
 }
 bool is_sharding(const OpView& view) { return names_sharding(target(view)); }
-bool is_manual_border(const OpView& view) { return names_border(target(view)); }
+bool is_manual_border(const OpView& view) { return border_of(target(view)) != ManualBorder::kNone; }
+bool is_identity(const OpView& view) { return is_sharding(view) || names_identity(target(view)); }
+bool is_top_k(const OpView& view) {
+  if (target(view) != "TopK" || view.operands.size() != 1 || !view.operands[0].is_array() || !view.result.is_tuple())
+    return false;
+  const auto& parts = view.result.elements();
+  return view.operands[0].ndim() >= 1 && parts.size() == 2 && parts[0].is_array() && parts[1].is_array() &&
+         parts[0].ndim() == view.operands[0].ndim() && parts[1] == parts[0].with_dtype(DType::kS32);
+}
 
 bool side_effect(const Attributes& attributes) {
-  return attributes_as<CustomCallAttributes>(attributes).has_side_effect;
+  const auto& a = attributes_as<CustomCallAttributes>(attributes);
+  const bool known = names_sharding(a.target) || names_identity(a.target) || border_of(a.target) != ManualBorder::kNone;
+  return a.has_side_effect && !known;
 }
 
 Type infer(const OpView& view) {
-  if (is_sharding(view) || is_manual_border(view))
+  if (is_identity(view)) {
     require(view.operands.size() == 1, "{} takes 1 operand, got {}", target(view), view.operands.size());
-  const bool is_declared = !(view.result == Type());
-  if (is_sharding(view)) {
-    require(!is_declared || view.result == view.operands[0], "Sharding returns its operand's type {}, not {}",
+    const bool is_declared = !(view.result == Type());
+    require(!is_declared || view.result == view.operands[0], "{} returns its operand's type {}, not {}", target(view),
             view.operands[0], view.result);
     return is_declared ? view.result : view.operands[0];
   }
   if (is_manual_border(view)) {
-    const bool same_kind = view.result.is_array() && view.operands[0].is_array() &&
-                           view.result.dtype() == view.operands[0].dtype() &&
-                           view.result.ndim() == view.operands[0].ndim();
-    require(same_kind, "{} changes sizes only: {} cannot become {}", target(view), view.operands[0], view.result);
+    const std::vector<Type> results = view.result.is_tuple() ? view.result.elements() : std::vector<Type>{view.result};
+    require(results.size() == view.operands.size(), "{} of {} operands returns {}", target(view), view.operands.size(),
+            view.result);
+    for (int i = 0; i < isize(results); ++i) {
+      const Type& from = at(view.operands, i);
+      const Type& to = at(results, i);
+      const bool same_kind = to.is_array() && from.is_array() && to.dtype() == from.dtype() && to.ndim() == from.ndim();
+      require(same_kind, "{} changes sizes only: {} cannot become {}", target(view), from, to);
+    }
   }
   return view.result;
 }
 
 // ---- unknown targets -----------------------------------------------------------------------------------------------
-
-// In [-1, 1), from the bits of a hash.
-double unit_from(std::size_t hash) {
-  return static_cast<double>(static_cast<std::int64_t>(hash)) / 9223372036854775808.0;
-}
 
 struct Digest {
   std::size_t exact = 0;  // of target and integer operands
@@ -62,8 +117,9 @@ Digest digest_of(const EvalContext& context) {
   Digest out{hash_text(target(context.view)), 0};
   std::size_t position = 0;
   for (const Literal& operand : context.operands) {
-    for (const Literal& leaf : operand.leaves()) {
-      if (!leaf.type().is_array()) continue;
+    for (const Literal& part : operand.leaves()) {
+      if (!part.type().is_array()) continue;
+      const Literal leaf = part.as_reals();
       if (!is_float(leaf.type().dtype())) {
         out.exact = hash_mix(out.exact, leaf.hash());
         continue;
@@ -79,46 +135,52 @@ Digest digest_of(const EvalContext& context) {
   return out;
 }
 
-Literal hashed(const Digest& digest, const Type& type, std::size_t& next) {
-  if (type.is_tuple()) {
-    std::vector<Literal> elements;
-    for (const Type& element : type.elements()) elements.push_back(hashed(digest, element, next));
-    return Literal::tuple(std::move(elements));
-  }
-  Literal out(type);
-  if (!type.is_array()) return out;
-  visit_dtype(type.dtype(), [&]<class T>() {
-    for (T& value : out.mutable_data<T>()) {
-      const std::size_t seed = hash_mix(digest.exact, next++);
-      const double phase = 3.141592653589793 * unit_from(seed);
-      if constexpr (is_float(kDTypeOf<T>))
-        value = static_cast<T>(std::sin(phase + digest.smooth));
-      else if constexpr (kDTypeOf<T> == DType::kPred)
-        value = (seed & 1) != 0;
-      else
-        value = static_cast<T>(seed % 100);
-    }
-  });
-  return out;
-}
-
 Literal evaluate(const EvalContext& context) {
   const Type& result = context.view.result;
-  if (is_sharding(context.view)) return context.operands[0];
+  if (is_identity(context.view)) return context.operands[0];
+  if (is_top_k(context.view)) return top_k(context.operands[0], result.elements()[0].dims().back(), true, result);
   if (is_manual_border(context.view)) {
     require(result == context.view.operands[0],
-            "{} from {} to {} has a value only in the partitioned program, where it is the identity",
+            "{} from {} to {} has a value only on all devices together, or in the partitioned program, where it is the "
+            "identity",
             target(context.view), context.view.operands[0], result);
     return context.operands[0];
   }
-  std::size_t next = 0;
-  return hashed(digest_of(context), result, next);
+  const Digest digest = digest_of(context);
+  return opaque_value(digest.exact, result, digest.smooth);
 }
 
 // ---- factors, localize ---------------------------------------------------------------------------------------------
 
+// A dim cut into k parts is k parts of its local size, if it divides.
+FactorMap border_factors(const OpView& view) {
+  FactorMap map;
+  const bool enters = border_of(target(view)) == ManualBorder::kEnter;
+  const Type& global = enters ? view.operands[0] : view.result;
+  const Type& local = enters ? view.result : view.operands[0];
+  TensorFactors whole;
+  TensorFactors part;
+  for (int d = 0; d < global.ndim(); ++d) {
+    if (global.dim(d) == local.dim(d)) {
+      part.push_back({map.add(local.dim(d))});
+      whole.push_back(part.back());
+    } else if (local.dim(d) > 0 && global.dim(d) % local.dim(d) == 0) {
+      part.push_back({map.add(local.dim(d))});
+      whole.push_back({map.add(global.dim(d) / local.dim(d)), part.back().front()});
+    } else {
+      part.push_back({map.add(local.dim(d), FactorKind::kBlocked)});
+      whole.push_back({map.add(global.dim(d), FactorKind::kBlocked)});
+    }
+  }
+  map.operands = {enters ? whole : part};
+  map.results = {enters ? part : whole};
+  return map;
+}
+
 FactorMap factors(const OpView& view) {
-  if (is_sharding(view)) return leafwise_factors(view);
+  if (is_identity(view)) return leafwise_factors(view);
+  if (is_top_k(view)) return top_k_factors(view);
+  if (is_manual_border(view) && view.operands.size() == 1) return border_factors(view);
   FactorMap map;
   for (const Type& operand : view.operands)
     for (const Type& leaf : operand.leaves()) map.operands.push_back(add_factors(map, leaf, FactorKind::kBlocked));
@@ -126,22 +188,16 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-Linearity linearity(const OpView& view, int) { return is_sharding(view) ? Linearity::kAny : Linearity::kNone; }
-
-Type local_type(const LocalizeContext& context) {
-  if (!context.view.result.is_tuple()) return context.local_result();
-  return context.view.result;  // whole, for every leaf is blocked
-}
+Linearity linearity(const OpView& view, int) { return is_identity(view) ? Linearity::kAny : Linearity::kNone; }
 
 Value localize(LocalizeContext& context) {
-  if (is_sharding(context.view)) return context.operands[0];
-  return context.builder.emit(context.view.op, context.operands, context.view.attributes,
-                              {.type = local_type(context), .called = context.called, .notes = context.notes});
+  return is_identity(context.view) ? context.operands[0] : localize_declared(context);
 }
 
 // ---- gradient ------------------------------------------------------------------------------------------------------
 
 std::vector<Value> gradient(GradientContext& context) {
+  if (names_identity(target(context.view))) return {context.d_result()};
   require(is_sharding(context.view), "custom-call \"{}\" has no gradient", target(context.view));
   const std::string* text = context.result.instruction().frontend_attribute("tessera.gradient_sharding");
   if (text == nullptr) return {context.d_result()};
@@ -154,6 +210,11 @@ std::vector<Value> gradient(GradientContext& context) {
 }
 
 }  // namespace
+
+Literal opaque_value(std::size_t seed, const Type& type, double smooth) {
+  std::size_t next = 0;
+  return filled(seed, smooth, type, next);
+}
 
 const OpDef kCustomCall = {.name = "custom-call",
                            .max_operands = -1,
@@ -177,12 +238,24 @@ bool is_sharding_mark(const Instruction& instruction) {
   return instruction.op == &rows::kCustomCall &&
          rows::names_sharding(attributes_as<CustomCallAttributes>(instruction.attributes).target);
 }
-bool is_manual_border(const Instruction& instruction) {
+bool is_sharding_barrier(const Instruction& instruction) {
   return instruction.op == &rows::kCustomCall &&
-         rows::names_border(attributes_as<CustomCallAttributes>(instruction.attributes).target);
+         rows::names_barrier(attributes_as<CustomCallAttributes>(instruction.attributes).target);
+}
+ManualBorder manual_border(const Instruction& instruction) {
+  if (instruction.op != &rows::kCustomCall) return ManualBorder::kNone;
+  return rows::border_of(attributes_as<CustomCallAttributes>(instruction.attributes).target);
+}
+std::optional<Sharding> border_placement(const Program& program, const Instruction& border) {
+  const std::string* text = border.frontend_attribute(kBorderPlacementAttribute);
+  if (text == nullptr) return std::nullopt;
+  const auto leaves = parse_sdy_shardings(*text, program.meshes);
+  require(leaves.size() == 1, "{} must hold one sharding: {}", kBorderPlacementAttribute, *text);
+  return leaves.front();
 }
 bool is_identity_call(const OpView& view) {
-  const bool is_known = &view.op == &rows::kCustomCall && (rows::is_sharding(view) || rows::is_manual_border(view));
+  if (&view.op != &rows::kCustomCall || view.operands.size() != 1) return false;
+  const bool is_known = rows::is_identity(view) || rows::is_manual_border(view);
   return is_known && view.operands.front() == view.result;
 }
 
@@ -199,4 +272,19 @@ Value sharding_mark(Value x, Sharding sharding) {
 }
 
 }  // namespace ops
+std::vector<std::string> unknown_custom_calls(const Program& program) {
+  std::set<std::string> seen;
+  std::vector<std::string> out;
+  for (const auto& computation : program.computations) {
+    for (const auto& instruction : computation->instructions) {
+      if (instruction.op != &rows::kCustomCall) continue;
+      const OpView view = view_of(program, *computation, instruction);
+      if (rows::is_identity(view) || rows::is_manual_border(view) || rows::is_top_k(view)) continue;
+      if (seen.insert(rows::target(view)).second)
+        out.push_back(fmt::format("\"{}\" (%{})", rows::target(view), instruction.name));
+    }
+  }
+  return out;
+}
+
 }  // namespace tessera

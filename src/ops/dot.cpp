@@ -73,6 +73,8 @@ Type infer(const OpView& view) {
   for (const auto size : picked(rhs.dims(), rhs_side(view).free)) dims.push_back(size);
   // The declared element type may be another: f32 from bf16 operands.
   const DType dtype = view.result.is_array() ? view.result.dtype() : lhs.dtype();
+  require(is_complex(dtype) == is_complex(lhs.dtype()), "a product of {} cannot be {}", dtype_name(lhs.dtype()),
+          dtype_name(dtype));
   return declared_or(view, Type::array(dtype, std::move(dims)));
 }
 
@@ -96,7 +98,8 @@ Literal arranged(const Literal& x, const std::vector<Dims>& order) {
 
 // What sums are made in: double, 64-bit integers (which wrap), for pred or of ands.
 template <class T>
-using Wide = std::conditional_t<is_float(kDTypeOf<T>), double, std::uint64_t>;
+using Wide = std::conditional_t<is_complex(kDTypeOf<T>), Complex128,
+                                std::conditional_t<is_float(kDTypeOf<T>), double, std::uint64_t>>;
 
 template <class T>
 std::vector<Wide<T>> widened(const Literal& x) {
@@ -108,7 +111,14 @@ std::vector<Wide<T>> widened(const Literal& x) {
 
 template <class To, class From>
 To narrowed(From x) {
-  if constexpr (kDTypeOf<To> == DType::kPred)
+  if constexpr (std::is_same_v<From, Complex128>) {
+    if constexpr (is_complex(kDTypeOf<To>))
+      return static_cast<To>(x);
+    else
+      throw InternalError("a real product of complex elements");
+  } else if constexpr (is_complex(kDTypeOf<To>)) {
+    return To(static_cast<typename To::value_type>(x));
+  } else if constexpr (kDTypeOf<To> == DType::kPred)
     return x != 0;
   else if constexpr (is_float(kDTypeOf<To>))
     return static_cast<To>(static_cast<double>(x));
@@ -142,11 +152,11 @@ Literal evaluate(const EvalContext& context) {
   const std::int64_t k = product(picked(context.operands[0].type().dims(), left.contracting));
   Literal out(context.view.result);
   if (out.type().element_count() == 0) return out;
-  visit_dtype(lhs.type().dtype(), [&]<class T>() {
+  visit_any_dtype(lhs.type().dtype(), [&]<class T>() {
     const auto a = widened<T>(lhs);
     const auto b = widened<T>(rhs);
     std::vector<Wide<T>> total(static_cast<std::size_t>(n));
-    visit_dtype(out.type().dtype(), [&]<class To>() {
+    visit_any_dtype(out.type().dtype(), [&]<class To>() {
       auto to = out.mutable_data<To>();
       for (std::int64_t row = 0; row < isize(to) / n; ++row) {
         add_products<T>(a.data() + row * k, b.data() + row / m * k * n, k, total);

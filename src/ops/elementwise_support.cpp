@@ -12,13 +12,16 @@ std::string classes(const Scalar& scalar) {
   if (scalar.integer != nullptr) names.emplace_back("integer");
   if (scalar.integer == nullptr && scalar.natural != nullptr) names.emplace_back("unsigned");
   if (scalar.pred != nullptr) names.emplace_back("pred");
+  if (scalar.complex != nullptr) names.emplace_back("complex");
   return join(names, " or ");
 }
 
 template <class Scalar>
 void check_class(const Scalar& scalar, const Type& type) {
   const DType t = type.dtype();
-  const bool taken = is_float(t)          ? scalar.real != nullptr
+  const bool taken = is_narrow(t)         ? true  // read and partitioned, but not evaluated
+                     : is_complex(t)      ? scalar.complex != nullptr
+                     : is_float(t)        ? scalar.real != nullptr
                      : t == DType::kPred  ? scalar.pred != nullptr
                      : is_unsigned_int(t) ? scalar.natural != nullptr || scalar.integer != nullptr
                                           : scalar.integer != nullptr;
@@ -29,7 +32,7 @@ void check_class(const Scalar& scalar, const Type& type) {
 template <class Scalar, class... Operands>
 Literal map_elements(const Scalar& scalar, const Type& type, const Operands&... operands) {
   Literal out(type);
-  visit_dtype(type.dtype(), [&]<class T>() {
+  visit_any_dtype(type.dtype(), [&]<class T>() {
     auto to = out.mutable_data<T>();
     const auto run = [&](auto&& f) {
       const auto apply = [&](const auto&... from) {
@@ -39,6 +42,8 @@ Literal map_elements(const Scalar& scalar, const Type& type, const Operands&... 
     };
     if constexpr (kDTypeOf<T> == DType::kPred) {
       run([&](auto... x) { return scalar.pred(x...); });
+    } else if constexpr (is_complex(kDTypeOf<T>)) {
+      run([&](auto... x) { return static_cast<T>(scalar.complex(static_cast<Complex128>(x)...)); });
     } else if constexpr (is_float(kDTypeOf<T>)) {
       run([&](auto... x) { return static_cast<T>(scalar.real(static_cast<double>(x)...)); });
     } else {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <bit>
+#include <complex>
 #include <cstdint>
 #include <limits>
 
@@ -24,12 +25,14 @@ struct UnaryScalar {
   std::uint64_t (*integer)(std::uint64_t, int bits) = nullptr;  // signed, and unsigned unless `natural` is given
   std::uint64_t (*natural)(std::uint64_t, int bits) = nullptr;  // unsigned
   bool (*pred)(bool) = nullptr;
+  Complex128 (*complex)(Complex128) = nullptr;
 };
 struct BinaryScalar {
   double (*real)(double, double) = nullptr;
   std::uint64_t (*integer)(std::uint64_t, std::uint64_t, int bits) = nullptr;
   std::uint64_t (*natural)(std::uint64_t, std::uint64_t, int bits) = nullptr;
   bool (*pred)(bool, bool) = nullptr;
+  Complex128 (*complex)(Complex128, Complex128) = nullptr;
 };
 
 Type infer_unary(const OpView& view, const UnaryScalar& scalar);

@@ -7,7 +7,9 @@
 #include <optional>
 
 #include "tessera/ir/op_def.h"
+#include "tessera/ops/control_flow.h"
 #include "tessera/ops/structural.h"
+#include "tessera/sharding/placement.h"
 
 namespace tessera {
 namespace {
@@ -37,6 +39,7 @@ class Evaluator {
                                const PerDevice& operands);
   std::vector<Literal> run_collective(const Instruction& instruction, const OpView& view, const Devices& devices,
                                       const PerDevice& operands);
+  std::vector<Literal> run_border(const Instruction& border, const Devices& devices, const PerDevice& operands);
   std::vector<Literal> run_while(const Instruction& loop, const Devices& devices, std::vector<Literal> state);
   std::vector<Literal> run_conditional(const Instruction& branch, const Devices& devices, const PerDevice& operands);
   /// f(the device alone) for each, its results in one list.
@@ -57,6 +60,12 @@ class Evaluator {
       fmt::format("  at   %{}: {}{}", instruction.name, instruction.type.str(), source.empty() ? "" : "    " + source));
 }
 
+// A border of a manual region that says how it cuts.
+bool cuts(const Instruction& instruction) {
+  return manual_border(instruction) != ManualBorder::kNone &&
+         instruction.frontend_attribute(kBorderPlacementAttribute) != nullptr;
+}
+
 const Prepared& Evaluator::prepare(ComputationId id) {
   auto& slot = at(prepared_, id);
   if (slot) return *slot;
@@ -73,7 +82,8 @@ const Prepared& Evaluator::prepare(ComputationId id) {
   }
   for (const Instruction& instruction : computation.instructions) {
     out.views.push_back(view_of(program_, computation, instruction));
-    out.has_collective |= instruction.op->evaluate_collective != nullptr || calls_collective(instruction);
+    out.has_collective |=
+        instruction.op->evaluate_collective != nullptr || calls_collective(instruction) || cuts(instruction);
   }
   slot = std::move(out);
   return *slot;
@@ -121,6 +131,7 @@ std::vector<Literal> Evaluator::one_by_one(const Devices& devices, F&& f) {
 std::vector<Literal> Evaluator::step(ComputationId id, Id at_id, const Devices& devices, const PerDevice& operands) {
   const Instruction& instruction = program_[id][at_id];
   const OpView& view = at(prepare(id).views, at_id);
+  if (cuts(instruction)) return run_border(instruction, devices, operands);
   switch (instruction.op->role) {
     case Role::kParameter: {
       std::vector<Literal> out;
@@ -184,6 +195,24 @@ std::vector<Literal> Evaluator::run_collective(const Instruction& instruction, c
   } catch (Error& error) {
     rethrow_at(error, instruction);
   }
+}
+
+// Outside of a region every device has the whole value, inside its part.
+std::vector<Literal> Evaluator::run_border(const Instruction& border, const Devices& devices,
+                                           const PerDevice& operands) {
+  require(static_cast<std::int64_t>(devices.size()) == program_.num_partitions,
+          "%{}: a manual region among {} devices runs on {} of them; evaluate the program in lockstep", border.name,
+          program_.num_partitions, devices.size());
+  const Sharding placed = *border_placement(program_, border);
+  std::vector<Literal> out;
+  if (manual_border(border) == ManualBorder::kEnter) {
+    for (std::size_t k = 0; k < devices.size(); ++k) out.push_back(take_shard(operands[k].front(), placed, devices[k]));
+    return out;
+  }
+  std::vector<Literal> parts;
+  for (const auto& row : operands) parts.push_back(row.front());
+  out.assign(devices.size(), assemble(border.type, placed, parts));
+  return out;
 }
 
 // The same on all devices, or an Error that names two that differ.

@@ -21,12 +21,14 @@ Literal evaluate(const EvalContext& context) {
   Literal out(context.view.result);
   const Dims& dims = out.type().dims();
   const std::int64_t stride = at(row_major_strides(dims), dim);
-  visit_dtype(out.type().dtype(), [&]<class T>() {
+  visit_any_dtype(out.type().dtype(), [&]<class T>() {
     auto to = out.mutable_data<T>();
     for (std::size_t i = 0; i < to.size(); ++i) {
       const std::int64_t index = static_cast<std::int64_t>(i) / stride % dims[dim];
       if constexpr (is_float(kDTypeOf<T>))
         to[i] = static_cast<T>(static_cast<double>(index));
+      else if constexpr (is_complex(kDTypeOf<T>))
+        to[i] = T(static_cast<typename T::value_type>(index));
       else
         to[i] = static_cast<T>(index);
     }
@@ -47,7 +49,7 @@ Value localize(LocalizeContext& context) {
   if (!sharding.is_tiled() || sharding.tiles(dim) == 1) return localize_declared(context);
   Builder& builder = context.builder;
   const DType dtype = context.local_result().dtype();
-  const DType counted = is_float(dtype) ? DType::kS32 : dtype;
+  const DType counted = is_float(dtype) || is_complex(dtype) ? DType::kS32 : dtype;
   const NotesRef before = std::exchange(builder.default_notes, context.notes);
   const Value start = ops::convert(context.start_of_result(dim), counted);
   const Value local =

@@ -11,28 +11,31 @@ const OpTable& op_table() {
       {// Made or moved elements.
        &kParameter, &kConstant, &kIota, &kBroadcast, &kReshape, &kTranspose, &kSlice, &kPad, &kConcatenate, &kReverse,
        // One value in, the same out.
-       &kCopy, &kTuple, &kGetTupleElement, &kOptBarrier, &kAfterAll, &kPartitionId, &kReplicaId,
+       &kCopy, &kTuple, &kGetTupleElement, &kOptBarrier, &kAfterAll, &kAddDependency, &kDomain, &kBitcast,
+       &kPartitionId, &kReplicaId,
        // Elementwise.
-       &kNegate, &kAbs, &kSign, &kNot, &kExponential, &kExponentialMinusOne, &kLog, &kLogPlusOne, &kSqrt, &kRsqrt,
-       &kCbrt, &kTanh, &kTan, &kSine, &kCosine, &kLogistic, &kErf, &kFloor, &kCeil, &kRoundNearestEven,
-       &kRoundNearestAfz, &kIsFinite, &kPopcnt, &kCountLeadingZeros, &kAdd, &kSubtract, &kMultiply, &kDivide,
-       &kRemainder, &kPower, &kMaximum, &kMinimum, &kAtan2, &kAnd, &kOr, &kXor, &kShiftLeft, &kShiftRightArithmetic,
-       &kShiftRightLogical, &kCompare, &kSelect, &kClamp, &kConvert, &kBitcastConvert,
+       &kAcos, &kAcosh, &kAsin, &kAsinh, &kAtanh, &kCosh, &kSinh, &kComplex, &kReal, &kImag, &kReducePrecision,
+       &kStochasticConvert, &kMap, &kNegate, &kAbs, &kSign, &kNot, &kExponential, &kExponentialMinusOne, &kLog,
+       &kLogPlusOne, &kSqrt, &kRsqrt, &kCbrt, &kTanh, &kTan, &kSine, &kCosine, &kLogistic, &kErf, &kFloor, &kCeil,
+       &kRoundNearestEven, &kRoundNearestAfz, &kIsFinite, &kPopcnt, &kCountLeadingZeros, &kAdd, &kSubtract, &kMultiply,
+       &kDivide, &kRemainder, &kPower, &kMaximum, &kMinimum, &kAtan2, &kAnd, &kOr, &kXor, &kShiftLeft,
+       &kShiftRightArithmetic, &kShiftRightLogical, &kCompare, &kSelect, &kClamp, &kConvert, &kBitcastConvert,
        // Contraction.
-       &kDot, &kReduce, &kConvolution, &kReduceWindow, &kSelectAndScatter,
+       &kDot, &kReduce, &kConvolution, &kReduceWindow, &kSelectAndScatter, &kRaggedDot, &kFft, &kCholesky,
+       &kTriangularSolve, &kBatchNormTraining, &kBatchNormInference, &kBatchNormGrad,
        // Indexing, random numbers.
-       &kGather, &kScatter, &kDynamicSlice, &kDynamicUpdateSlice, &kSort, &kRngBitGenerator,
+       &kGather, &kScatter, &kDynamicSlice, &kDynamicUpdateSlice, &kSort, &kTopK, &kRngBitGenerator, &kRng,
+       &kGetDimensionSize,
        // Control flow, custom calls.
-       &kCall, &kWhile, &kConditional, &kCustomCall,
+       &kCall, &kFusion, &kWhile, &kConditional, &kCustomCall,
+       // Effects, and operations in two halves.
+       &kInfeed, &kOutfeed, &kSend, &kSendDone, &kRecv, &kRecvDone, &kRngGetAndUpdateState, &kAsyncStart, &kAsyncUpdate,
+       &kAsyncDone, &kCopyStart, &kCopyDone, &kAllGatherStart, &kAllGatherDone, &kAllReduceStart, &kAllReduceDone,
+       &kCollectivePermuteStart, &kCollectivePermuteDone,
        // Collectives.
        &kAllGather, &kReduceScatter, &kAllReduce, &kAllToAll, &kCollectivePermute, &kCollectiveBroadcast},
       // What HLO has besides.
-      "acos acosh add-dependency all-gather-done all-gather-start all-reduce-done all-reduce-start asin asinh "
-      "async-done async-start async-update atanh batch-norm-grad batch-norm-inference batch-norm-training bitcast "
-      "cholesky collective-permute-done collective-permute-start complex copy-done copy-start cosh domain "
-      "dynamic-reshape fft fusion get-dimension-size imag infeed map outfeed ragged-all-to-all ragged-dot real recv "
-      "recv-done reduce-precision rng rng-get-and-update-state scaled-dot send "
-      "send-done set-dimension-size sinh stochastic-convert topk triangular-solve");
+      "dynamic-reshape ragged-all-to-all scaled-dot set-dimension-size");
   return table;
 }
 

@@ -70,9 +70,10 @@ Literal arranged(const Literal& x, const OpView& view) {
 // In double or 64 bits, rounded once.
 Literal reduce_known(const Literal& x, const Literal& init, const Type& result, Reduction reduction) {
   Literal out(result);
-  visit_dtype(result.dtype(), [&]<class T>() {
+  visit_any_dtype(result.dtype(), [&]<class T>() {
     using Integer = std::conditional_t<is_signed_int(kDTypeOf<T>), std::int64_t, std::uint64_t>;
-    using Wide = std::conditional_t<is_float(kDTypeOf<T>), double, Integer>;
+    using Real = std::conditional_t<is_float(kDTypeOf<T>), double, Integer>;
+    using Wide = std::conditional_t<is_complex(kDTypeOf<T>), Complex128, Real>;
     const auto from = x.data<T>();
     auto to = out.mutable_data<T>();
     const std::size_t run = to.empty() ? 0 : from.size() / to.size();

@@ -19,6 +19,11 @@ inline std::optional<Reduction> known_reduction(const OpView& view) {
 /// Error unless to_apply is (a.., b..) -> (a..) of the inputs' element types.
 void check_to_apply(const OpView& view);
 
+inline Complex128 combined(Reduction reduction, Complex128 a, Complex128 b) {
+  ensure(reduction == Reduction::kSum || reduction == Reduction::kProduct, "complex elements have no order");
+  return reduction == Reduction::kSum ? a + b : a * b;
+}
+
 /// One step of a reduction, in double or 64 bits.
 template <class Wide>
 Wide combined(Reduction reduction, Wide a, Wide b) {

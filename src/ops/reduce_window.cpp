@@ -79,10 +79,11 @@ void for_each_result(const OpView& view, const Dims& results, F&& f) {
 // In double or 64 bits, rounded once.
 Literal reduce_known(const EvalContext& context, Reduction reduction) {
   Literal out(context.view.result);
-  visit_dtype(out.type().dtype(), [&]<class T>() {
+  visit_any_dtype(out.type().dtype(), [&]<class T>() {
     constexpr bool kSigned = is_signed_int(kDTypeOf<T>);
-    using Wide =
-        std::conditional_t<is_float(kDTypeOf<T>), double, std::conditional_t<kSigned, std::int64_t, std::uint64_t>>;
+    using Integer = std::conditional_t<kSigned, std::int64_t, std::uint64_t>;
+    using Real = std::conditional_t<is_float(kDTypeOf<T>), double, Integer>;
+    using Wide = std::conditional_t<is_complex(kDTypeOf<T>), Complex128, Real>;
     const bool wraps = reduction == Reduction::kSum || reduction == Reduction::kProduct;
     const auto from = context.operands[0].data<T>();
     const auto init = static_cast<Wide>(context.operands[1].data<T>()[0]);

@@ -5,6 +5,7 @@
 #include "reduce_support.h"
 #include "rows.h"
 #include "tessera/ops/contraction.h"
+#include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
 
@@ -28,7 +29,7 @@ Id behind_conversions(const Computation& computation, Id id) {
     const Instruction& instruction = computation[id];
     const bool converts = instruction.op == &rows::kConvert && is_float(instruction.type.dtype()) &&
                           is_float(computation[instruction.operands[0]].type.dtype());
-    if (!converts && instruction.op != &rows::kCopy) return id;
+    if (!converts && instruction.op != &rows::kCopy && !is_sharding_mark(instruction)) return id;
     id = instruction.operands[0];
   }
 }
@@ -78,6 +79,11 @@ std::optional<Reduction> reduction_of(const Computation& computation) {
 }
 
 Literal reduction_identity(Reduction reduction, DType dtype) {
+  if (is_complex(dtype)) {
+    ensure(reduction == Reduction::kSum || reduction == Reduction::kProduct, "complex elements have no {}",
+           reduction_name(reduction));
+    return scalar_of(dtype, reduction == Reduction::kSum ? 0 : 1);
+  }
   return visit_dtype(dtype, [&]<class T>() { return identity<T>(reduction); });
 }
 

@@ -6,6 +6,7 @@
 
 #include "row_support.h"
 #include "tessera/ops/collectives.h"
+#include "tessera/sharding/hlo_sharding.h"
 
 namespace tessera {
 namespace {
@@ -143,6 +144,10 @@ std::string field_text(const ReplicaGroups& value) {
 }
 
 void parse_field(std::string_view text, ReplicaGroups& value) {
+  if (trim(text).starts_with("mesh")) {
+    value.groups = parse_mesh_groups(trim(text));
+    return;
+  }
   text = trim(text);
   value.groups = !text.empty() && text.front() == '[' ? parse_iota_groups(text) : parse_lists(text);
   Dims seen;

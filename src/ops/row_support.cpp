@@ -9,6 +9,7 @@
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
+#include "tessera/sharding/placement.h"
 
 namespace tessera::rows {
 
@@ -76,7 +77,8 @@ FactorMap leafwise_factors(const OpView& view) {
 // ---- localize -------------------------------------------------------------------------------------------------------
 
 Value emit_local(LocalizeContext& context, const std::vector<Value>& operands, Attributes attributes) {
-  Type type = context.view.result.is_tuple() ? Type::tuple(context.local_results) : context.local_result();
+  Type type = context.view.result.is_tuple() ? shard_type(context.view.result, context.result_shardings)
+                                             : context.local_result();
   return context.builder.emit(context.view.op, operands, std::move(attributes),
                               {.type = std::move(type), .called = context.called, .notes = context.notes});
 }
@@ -133,7 +135,8 @@ void strided_copy(const Literal& from, const StridedSide& source, Literal& to, c
       case 1: return copy_box<1>(in, a, out, b, dims, 0);
       case 2: return copy_box<2>(in, a, out, b, dims, 0);
       case 4: return copy_box<4>(in, a, out, b, dims, 0);
-      default: return copy_box<8>(in, a, out, b, dims, 0);
+      case 8: return copy_box<8>(in, a, out, b, dims, 0);
+      default: return copy_box<16>(in, a, out, b, dims, 0);
     }
   };
   if (box.empty()) return run({0}, {0}, {1});

@@ -7,9 +7,9 @@
 namespace tessera::rows {
 
 // unary.cpp
-extern const OpDef kNegate, kAbs, kSign, kNot, kExponential, kExponentialMinusOne, kLog, kLogPlusOne, kSqrt, kRsqrt,
-    kCbrt, kTanh, kTan, kSine, kCosine, kLogistic, kErf, kFloor, kCeil, kRoundNearestEven, kRoundNearestAfz, kIsFinite,
-    kPopcnt, kCountLeadingZeros;
+extern const OpDef kAcos, kAcosh, kAsin, kAsinh, kAtanh, kCosh, kSinh, kNegate, kAbs, kSign, kNot, kExponential,
+    kExponentialMinusOne, kLog, kLogPlusOne, kSqrt, kRsqrt, kCbrt, kTanh, kTan, kSine, kCosine, kLogistic, kErf, kFloor,
+    kCeil, kRoundNearestEven, kRoundNearestAfz, kIsFinite, kPopcnt, kCountLeadingZeros;
 // binary.cpp
 extern const OpDef kAdd, kSubtract, kMultiply, kDivide, kRemainder, kPower, kMaximum, kMinimum, kAtan2, kAnd, kOr, kXor,
     kShiftLeft, kShiftRightArithmetic, kShiftRightLogical;
@@ -20,7 +20,8 @@ extern const OpDef kParameter, kConstant, kIota, kBroadcast, kReshape, kTranspos
 // slice.cpp, pad.cpp, concatenate.cpp, reverse.cpp
 extern const OpDef kSlice, kPad, kConcatenate, kReverse;
 // tuple.cpp, device_id.cpp
-extern const OpDef kCopy, kTuple, kGetTupleElement, kOptBarrier, kAfterAll, kPartitionId, kReplicaId;
+extern const OpDef kCopy, kTuple, kGetTupleElement, kOptBarrier, kAfterAll, kAddDependency, kDomain, kPartitionId,
+    kReplicaId;
 // dot.cpp, reduce.cpp
 extern const OpDef kDot, kReduce;
 // convolution.cpp, reduce_window.cpp, select_and_scatter.cpp
@@ -29,7 +30,17 @@ extern const OpDef kConvolution, kReduceWindow, kSelectAndScatter;
 // gather.cpp, scatter.cpp, dynamic_slice.cpp, sort.cpp, rng.cpp
 extern const OpDef kGather, kScatter, kDynamicSlice, kDynamicUpdateSlice, kSort, kRngBitGenerator;
 // control_flow.cpp, custom_call.cpp
-extern const OpDef kCall, kWhile, kConditional, kCustomCall;
+extern const OpDef kCall, kFusion, kWhile, kConditional, kCustomCall;
+// complex.cpp, bitcast.cpp, reduce_precision.cpp, map.cpp, dynamic_dims.cpp
+extern const OpDef kComplex, kReal, kImag, kBitcast, kReducePrecision, kStochasticConvert, kMap, kGetDimensionSize;
+// fft.cpp, linear_algebra.cpp, topk.cpp, ragged_dot.cpp, batch_norm.cpp
+extern const OpDef kFft, kCholesky, kTriangularSolve, kTopK, kRaggedDot, kBatchNormTraining, kBatchNormInference,
+    kBatchNormGrad;
+// effects.cpp
+extern const OpDef kInfeed, kOutfeed, kSend, kSendDone, kRecv, kRecvDone, kRng, kRngGetAndUpdateState;
+// async.cpp
+extern const OpDef kAsyncStart, kAsyncUpdate, kAsyncDone, kCopyStart, kCopyDone, kAllGatherStart, kAllGatherDone,
+    kAllReduceStart, kAllReduceDone, kCollectivePermuteStart, kCollectivePermuteDone;
 // collectives.cpp
 extern const OpDef kAllGather, kReduceScatter, kAllReduce, kAllToAll, kCollectivePermute, kCollectiveBroadcast;
 

@@ -122,10 +122,10 @@ void combine(const EvalContext& context, std::vector<Literal>& results, std::int
 
 // The common case without a call per element.
 void add_in_place(Literal& result, const Literal& updates, std::int64_t to, std::int64_t from) {
-  visit_dtype(result.type().dtype(), [&]<class T>() {
+  visit_any_dtype(result.type().dtype(), [&]<class T>() {
     T& sum = at(result.mutable_data<T>(), to);
     const T addend = at(updates.data<T>(), from);
-    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> || is_complex(kDTypeOf<T>))
       sum += addend;
     else if constexpr (is_float(kDTypeOf<T>))
       sum = T(static_cast<float>(sum) + static_cast<float>(addend));

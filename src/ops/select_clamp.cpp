@@ -35,7 +35,7 @@ Literal evaluate_select(const EvalContext& context) {
   const bool one = context.operands[0].type().ndim() == 0;
   if (one) return context.operands[predicate[0] ? 1 : 2];
   Literal out(context.view.result);
-  visit_dtype(out.type().dtype(), [&]<class T>() {
+  visit_any_dtype(out.type().dtype(), [&]<class T>() {
     const auto on_true = context.operands[1].data<T>();
     const auto on_false = context.operands[2].data<T>();
     auto to = out.mutable_data<T>();

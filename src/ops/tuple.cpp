@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that hand values on as they are: copy, tuple, get-tuple-element, opt-barrier, after-all.
+// Ops that hand values on as they are: copy, tuple, get-tuple-element, opt-barrier, after-all, add-dependency, domain.
 #include "row_support.h"
 #include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
@@ -12,6 +12,19 @@ namespace {
 Type infer_same(const OpView& view) { return declared_or(view, view.operands[0]); }
 Literal evaluate_same(const EvalContext& context) { return context.operands[0]; }
 std::vector<Value> gradient_leaves(GradientContext& c) { return c.d_results; }
+
+// add-dependency: the value, once the token is there.
+Type infer_first(const OpView& view) {
+  array_operand(view, 0);
+  require(view.operands[1].is_token(), "operand 1 must be a token, got {}", view.operands[1]);
+  return declared_or(view, view.operands[0]);
+}
+std::vector<Value> gradient_first(GradientContext& c) { return {c.d_result(), Value{}}; }
+FactorMap leafwise_first(const OpView& view) {
+  FactorMap map = leafwise_factors(view);
+  map.results.pop_back();
+  return map;
+}
 
 Type infer_tuple(const OpView& view) { return declared_or(view, Type::tuple(view.operands)); }
 Literal evaluate_tuple(const EvalContext& context) {
@@ -108,6 +121,32 @@ const OpDef kAfterAll{
     .infer = infer_after_all,
     .evaluate = evaluate_after_all,
     .gradient_kind = GradientKind::kZero,
+};
+
+const OpDef kAddDependency{
+    .name = "add-dependency",
+    .min_operands = 2,
+    .max_operands = 2,
+    .infer = infer_first,
+    .evaluate = evaluate_same,
+    .gradient_kind = GradientKind::kFunction,
+    .gradient = gradient_first,
+    .factors = leafwise_first,
+    .linearity = passes_all,
+    .flops = no_flops,
+};
+
+const OpDef kDomain{
+    .name = "domain",
+    .min_operands = 1,
+    .max_operands = 1,
+    .infer = infer_same,
+    .evaluate = evaluate_same,
+    .gradient_kind = GradientKind::kFunction,
+    .gradient = gradient_leaves,
+    .factors = leafwise_factors,
+    .linearity = passes_all,
+    .flops = no_flops,
 };
 
 }  // namespace rows

@@ -27,6 +27,7 @@ ComputationRef without_dead(const ComputationRef& from, const std::vector<char>&
   if (std::find(live.begin(), live.end(), 0) == live.end()) return from;
   auto out = std::make_shared<Computation>();
   out->name = from->name;
+  out->execution_thread = from->execution_thread;
   std::vector<Id> new_ids(live.size(), -1);
   for (Id id = 0; id < from->size(); ++id) {
     if (at(live, id) == 0) continue;

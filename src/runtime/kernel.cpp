@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel.h"
 
+#include <algorithm>
+
 namespace tessera {
 namespace {
 
@@ -31,6 +33,10 @@ constexpr MakerRow kMakers[] = {
 }  // namespace
 
 KernelRef make_kernel(const OpView& view, const OperandViews& views) {
+  const auto is_other = [](const Type& type) {
+    return type.is_array() && (is_complex(type.dtype()) || is_narrow(type.dtype()));
+  };
+  if (is_other(view.result) || std::any_of(view.operands.begin(), view.operands.end(), is_other)) return nullptr;
   for (const MakerRow& row : kMakers)
     if (row.op == view.op.name) return row.make(view, views);
   return nullptr;

@@ -13,6 +13,14 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// Fused tiles hold real numbers.
+bool is_real(const OpView& view) {
+  const auto is_other = [](const Type& type) {
+    return type.is_array() && (is_complex(type.dtype()) || is_narrow(type.dtype()));
+  };
+  return !is_other(view.result) && std::none_of(view.operands.begin(), view.operands.end(), is_other);
+}
+
 bool same_dims(const OpView& view) {
   return std::all_of(view.operands.begin(), view.operands.end(), [&](const Type& operand) {
     return operand.is_array() && (operand.dims() == view.result.dims() || operand.ndim() == 0);
@@ -36,7 +44,7 @@ OpKind kind_of(const OpView& view) {
   if (view.op.name == "reshape") return OpKind::kReshape;
   if (view.op.name == "iota") return OpKind::kIota;
   if (is_one_of(view.op.name, {"broadcast", "transpose", "slice", "reverse"})) return OpKind::kView;
-  if (view.op.elementwise && same_dims(view)) return OpKind::kElementwise;
+  if (view.op.elementwise && same_dims(view) && is_real(view)) return OpKind::kElementwise;
   if (view.op.name == "bitcast-convert") return OpKind::kReshape;
   return OpKind::kPlain;
 }

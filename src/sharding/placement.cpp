@@ -173,6 +173,7 @@ Type shard_type(const Type& global, const Shardings& leaves) {
 }
 
 Literal partial_identity(DType dtype, Reduction reduction) {
+  if (is_complex(dtype)) return scalar_of(dtype, reduction == Reduction::kProduct ? 1 : 0);
   return visit_dtype(dtype, [&]<class T>() {
     if constexpr (kDTypeOf<T> == DType::kPred)
       return Literal::scalar<bool>(reduction == Reduction::kAnd || reduction == Reduction::kMin ||

@@ -16,19 +16,13 @@ struct Row {
   std::string_view name;
   std::int64_t size;
 };
-constexpr std::array<Row, kDTypeCount> kRows = {{{"pred", 1},
-                                                 {"s8", 1},
-                                                 {"s16", 2},
-                                                 {"s32", 4},
-                                                 {"s64", 8},
-                                                 {"u8", 1},
-                                                 {"u16", 2},
-                                                 {"u32", 4},
-                                                 {"u64", 8},
-                                                 {"f16", 2},
-                                                 {"bf16", 2},
-                                                 {"f32", 4},
-                                                 {"f64", 8}}};
+constexpr std::array<Row, kDTypeCount + 17> kRows = {
+    {{"pred", 1},     {"s8", 1},         {"s16", 2},    {"s32", 4},        {"s64", 8},
+     {"u8", 1},       {"u16", 2},        {"u32", 4},    {"u64", 8},        {"f16", 2},
+     {"bf16", 2},     {"f32", 4},        {"f64", 8},    {"c64", 8},        {"c128", 16},
+     {"s1", 1},       {"s2", 1},         {"s4", 1},     {"u1", 1},         {"u2", 1},
+     {"u4", 1},       {"f4e2m1fn", 1},   {"f8e3m4", 1}, {"f8e4m3", 1},     {"f8e4m3b11fnuz", 1},
+     {"f8e4m3fn", 1}, {"f8e4m3fnuz", 1}, {"f8e5m2", 1}, {"f8e5m2fnuz", 1}, {"f8e8m0fnu", 1}}};
 
 // Rounds a finite |value| to `mantissa_bits` + 1 significant bits, ties to even, with exponents below `min_exponent`
 // becoming subnormal: the one rounding both 16-bit types need.
@@ -93,6 +87,8 @@ Float16::operator float() const {
 std::string_view dtype_name(DType dtype) { return kRows[static_cast<std::size_t>(dtype)].name; }
 
 std::int64_t dtype_size(DType dtype) { return kRows[static_cast<std::size_t>(dtype)].size; }
+
+void fail_dtype(DType dtype) { fail("{} elements are not supported here", dtype_name(dtype)); }
 
 bool is_dtype_name(std::string_view name) {
   return std::any_of(kRows.begin(), kRows.end(), [&](const Row& row) { return row.name == name; });

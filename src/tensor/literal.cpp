@@ -55,6 +55,15 @@ Literal Literal::reshaped(Dims dims) const {
   return out;
 }
 
+Literal Literal::as_reals() const {
+  if (!type_.is_array() || !is_complex(type_.dtype())) return *this;
+  Literal out = *this;
+  Dims dims = type_.dims();
+  dims.push_back(2);
+  out.type_ = Type::array(real_dtype(type_.dtype()), std::move(dims));
+  return out;
+}
+
 std::vector<Literal> Literal::leaves() const {
   if (!type_.is_tuple()) return {*this};
   std::vector<Literal> out;
@@ -88,10 +97,13 @@ void Literal::check_size(std::size_t count) const {
 }
 
 double element_as_double(const Literal& array, std::int64_t i) {
+  if (is_narrow(array.type().dtype()))
+    return narrow_value(array.type().dtype(), static_cast<std::uint8_t>(at(array.bytes(), i)));
   return visit_dtype(array.type().dtype(), [&]<class T>() { return static_cast<double>(at(array.data<T>(), i)); });
 }
 
 std::int64_t element_as_int(const Literal& array, std::int64_t i) {
+  if (is_narrow(array.type().dtype())) return static_cast<std::int64_t>(element_as_double(array, i));
   return visit_dtype(array.type().dtype(), [&]<class T>() {
     if constexpr (is_float(kDTypeOf<T>))
       return static_cast<std::int64_t>(static_cast<double>(at(array.data<T>(), i)));
@@ -101,9 +113,16 @@ std::int64_t element_as_int(const Literal& array, std::int64_t i) {
 }
 
 Literal scalar_of(DType dtype, double value) {
-  return visit_dtype(dtype, [&]<class T>() {
+  if (is_narrow(dtype)) {
+    Literal out(Type::scalar(dtype));
+    out.mutable_bytes()[0] = static_cast<std::byte>(narrow_bits(dtype, value));
+    return out;
+  }
+  return visit_any_dtype(dtype, [&]<class T>() {
     if constexpr (kDTypeOf<T> == DType::kPred)
       return Literal::scalar<bool>(value != 0);
+    else if constexpr (is_complex(kDTypeOf<T>))
+      return Literal::scalar<T>(T(static_cast<typename T::value_type>(value)));
     else
       return Literal::scalar<T>(static_cast<T>(value));
   });
@@ -130,7 +149,9 @@ std::string nan_text(T value) {
 // Shortest decimal text that reads back to the same bits of T.
 template <class T>
 std::string element_text(T value) {
-  if constexpr (kDTypeOf<T> == DType::kPred) {
+  if constexpr (is_complex(kDTypeOf<T>)) {
+    return fmt::format("({}, {})", element_text(value.real()), element_text(value.imag()));
+  } else if constexpr (kDTypeOf<T> == DType::kPred) {
     return value ? "true" : "false";
   } else if constexpr (!is_float(kDTypeOf<T>)) {
     return std::to_string(value);
@@ -143,16 +164,17 @@ std::string element_text(T value) {
   }
 }
 
-template <class T>
-void print_dim(const Literal& array, int dim, std::int64_t& next, std::string& out) {
+// Calls print(element) for each, between the braces of all dims.
+template <class Print>
+void print_dim(const Literal& array, int dim, std::int64_t& next, std::string& out, const Print& print) {
   if (dim == array.type().ndim()) {
-    out += element_text(at(array.data<T>(), next++));
+    out += print(next++);
     return;
   }
   out += '{';
   for (std::int64_t i = 0; i < array.type().dim(dim); ++i) {
     if (i > 0) out += dim + 1 == array.type().ndim() ? "," : ", ";
-    print_dim<T>(array, dim + 1, next, out);
+    print_dim(array, dim + 1, next, out, print);
   }
   out += '}';
 }
@@ -169,7 +191,14 @@ std::string Literal::str() const {
   if (!type_.is_array()) return out;
   if (type_.element_count() == 0) return "{}";
   std::int64_t next = 0;
-  visit_dtype(type_.dtype(), [&]<class T>() { print_dim<T>(*this, 0, next, out); });
+  if (is_narrow(type_.dtype())) {
+    print_dim(*this, 0, next, out, [&](std::int64_t i) { return element_text(element_as_double(*this, i)); });
+    return out;
+  }
+  visit_any_dtype(type_.dtype(), [&]<class T>() {
+    const auto data = this->data<T>();
+    print_dim(*this, 0, next, out, [&](std::int64_t i) { return element_text(T(at(data, i))); });
+  });
   return out;
 }
 

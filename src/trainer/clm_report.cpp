@@ -83,6 +83,7 @@ std::string collective_report(const std::vector<CollectiveNote>& notes) {
   std::vector<Group> rows;
   for (auto& [key, group] : groups) rows.push_back(std::move(group));
   std::stable_sort(rows.begin(), rows.end(), [](const Group& a, const Group& b) { return a.bytes > b.bytes; });
+  if (notes.empty()) return "no collectives\n";
   std::string out = fmt::format("{} collectives, {} received by each device:\n", notes.size(),
                                 format_bytes(static_cast<double>(total)));
   for (const auto& row : rows)

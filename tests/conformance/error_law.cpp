@@ -82,6 +82,23 @@ void expect_good_message(const std::string& text, const Sample& sample, const st
 using Accepted = std::map<std::string, std::set<std::string>>;
 const std::set<std::string> kAnything = {"a dim more", "another dtype", "another size", "a token", "a tuple"};
 const Accepted kTakenByBuilder = {
+    {"add-dependency #0", {"a dim more", "another dtype", "another size"}},
+    {"all-reduce-done #0", {"a dim more", "a token", "a tuple", "another dtype", "another size"}},
+    {"all-reduce-start #0", {"a dim more", "another size"}},
+    {"async-done #0", {"an element fewer"}},
+    {"async-update #0", {"a token", "an array", "an element fewer"}},
+    {"batch-norm-inference #0", {"a dim more", "another size"}},
+    {"batch-norm-training #0", {"a dim more", "another size"}},
+    {"copy-done #0", {"an element fewer"}},
+    {"domain #0", {"a dim more", "a token", "a tuple", "another dtype", "another size"}},
+    {"get-dimension-size #0", {"a dim more", "another dtype", "another size"}},
+    {"outfeed #0", {"a dim more", "a token", "a tuple", "another dtype", "another size"}},
+    {"ragged-dot #0", {"a dim more", "another size"}},
+    {"ragged-dot #1", {"a dim more", "another size"}},
+    {"ragged-dot #2", {"another size"}},
+    {"send #0", {"a dim more", "a token", "a tuple", "another dtype", "another size"}},
+    {"topk #0", {"a dim more", "another size"}},
+    {"triangular-solve #1", {"another size"}},
     {"all-gather #0", {"a dim more", "another dtype", "another size"}},
     {"all-reduce #0", {"a dim more", "another size"}},
     {"all-to-all #0", {"a dim more", "another dtype", "another size"}},
@@ -118,17 +135,28 @@ const Accepted kTakenByBuilder = {
     {"tuple #0", kAnything},
     {"tuple #1", kAnything}};
 // In text the result's type stands beside the op: only what does not change it can pass.
-const Accepted kTakenInText = {{"convert #0", {"another dtype"}}, {"custom-call #0", kAnything},
-                               {"custom-call #1", kAnything},     {"dynamic-slice #0", {"another size"}},
-                               {"gather #0", {"another size"}},   {"get-tuple-element #0", {"an element fewer"}},
-                               {"reduce #0", {"another size"}},   {"slice #0", {"another size"}}};
+const Accepted kTakenInText = {{"async-done #0", {"an element fewer"}},
+                               {"copy-done #0", {"an element fewer"}},
+                               {"get-dimension-size #0", {"a dim more", "another dtype", "another size"}},
+                               {"outfeed #0", {"a dim more", "a token", "a tuple", "another dtype", "another size"}},
+                               {"topk #0", {"another size"}},
+                               {"convert #0", {"another dtype"}},
+                               {"custom-call #0", kAnything},
+                               {"custom-call #1", kAnything},
+                               {"dynamic-slice #0", {"another size"}},
+                               {"gather #0", {"another size"}},
+                               {"get-tuple-element #0", {"an element fewer"}},
+                               {"reduce #0", {"another size"}},
+                               {"slice #0", {"another size"}}};
 
 void expect_accepted(const Accepted& accepted, const Accepted& expected) {
   for (const auto& [key, kinds] : expected) {
     const auto found = accepted.find(key);
     EXPECT_EQ(found == accepted.end() ? std::set<std::string>{} : found->second, kinds) << key;
   }
-  for (const auto& [key, kinds] : accepted) EXPECT_TRUE(expected.contains(key)) << key << " takes " << *kinds.begin();
+  for (const auto& [key, kinds] : accepted)
+    EXPECT_TRUE(expected.contains(key)) << key << " takes "
+                                        << join(std::vector<std::string>(kinds.begin(), kinds.end()), "\", \"");
 }
 
 // Calls f(subject, its program, operand types, operand, what) with every wrong type of every operand of every sample.

@@ -66,6 +66,8 @@ std::vector<Sample> contraction_samples();
 std::vector<Sample> window_samples();
 std::vector<Sample> indexing_samples();
 std::vector<Sample> control_samples();
+std::vector<Sample> effect_samples();
+std::vector<Sample> math_samples();
 /// All of them.
 const std::vector<Sample>& op_samples();
 

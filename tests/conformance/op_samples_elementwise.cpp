@@ -38,6 +38,13 @@ constexpr UnaryRow kFloatUnary[] = {
     {"round-nearest-even", ops::round_nearest_even},
     {"round-nearest-afz", ops::round_nearest_afz},
     {"is-finite", ops::is_finite},
+    {"acos", ops::acos, -0.8, 0.8},
+    {"acosh", ops::acosh, 1.3, 3},
+    {"asin", ops::asin, -0.8, 0.8},
+    {"asinh", ops::asinh},
+    {"atanh", ops::atanh, -0.8, 0.8},
+    {"cosh", ops::cosh},
+    {"sinh", ops::sinh},
 };
 constexpr UnaryRow kIntegerUnary[] = {{"negate", ops::negate}, {"abs", ops::abs},
                                       {"sign", ops::sign},     {"not", ops::logical_not},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/sharded_case.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -134,6 +135,15 @@ bool near(double a, double b, double relative) {
 
 // A value's parts on `count` devices: `reduction` of them gives it back (floats: up to rounding).
 std::vector<Literal> random_parts(const Literal& whole, Reduction reduction, std::int64_t count, unsigned seed) {
+  if (is_complex(whole.type().dtype())) {
+    std::vector<Literal> parts;
+    for (const Literal& reals : random_parts(whole.as_reals(), reduction, count, seed)) {
+      Literal part(whole.type());
+      std::copy(reals.bytes().begin(), reals.bytes().end(), part.mutable_bytes().begin());
+      parts.push_back(std::move(part));
+    }
+    return parts;
+  }
   std::vector<Literal> parts(static_cast<std::size_t>(count), whole);
   std::mt19937 engine(seed);
   std::uniform_real_distribution<double> draw(-2, 2);
@@ -316,22 +326,23 @@ std::string SubjectCase::compare_sharded(const OpShardings& shardings, const Sha
   try {
     for (std::int64_t device = 0; device < mesh.device_count(); ++device)
       got.push_back(run_device(shardings, device, at(shards, device)).leaves());
+    for (auto& row : got)
+      for (Literal& leaf : row) leaf = leaf.as_reals();
   } catch (const Error& error) {
     return error.what();
   }
   const auto leaves = expected.leaves();
-  double allowed = tolerance(leaves.front().type().dtype());
-  for (const auto& operand : operands) allowed = std::max(allowed, tolerance(operand.type().dtype()));
+  double allowed = tolerance(real_dtype(leaves.front().type().dtype()));
+  for (const auto& operand : operands) allowed = std::max(allowed, tolerance(real_dtype(operand.type().dtype())));
   for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf) {
     const Sharding& sharding = shardings.results[leaf];
     const Sharding whole = sharding.without_partial();
     const Placement placement = placement_of(leaves[leaf].type(), whole);
     for (const auto& group : mesh.groups(sharding.partial)) {
-      const Literal want = take_shard(leaves[leaf], whole, group.front());
+      const Literal shard = take_shard(leaves[leaf], whole, group.front());
+      const Literal want = shard.as_reals();
       std::string wrong;
-      for_each_local(placement, group.front(), want.type(), [&](std::int64_t element, const std::vector<bool>& beyond) {
-        for (const bool b : beyond)
-          if (b) return;
+      const auto compare = [&](std::int64_t element) {
         if (!sharding.is_partial()) {
           if (!same_element(at(got, group.front())[leaf], want, element))
             wrong = fmt::format("device {} element {} differs", group.front(), element);
@@ -344,7 +355,13 @@ std::string SubjectCase::compare_sharded(const OpShardings& shardings, const Sha
         const double wanted = element_as_double(want, element);
         if (!wrong.empty() || near(wrapped(dtype, total), wanted, allowed)) return;
         wrong = fmt::format("device {} element {}: {} instead of {}", group.front(), element, total, wanted);
-      });
+      };
+      const std::int64_t parts = want.type().ndim() - shard.type().ndim() + 1;  // of a complex number two
+      for_each_local(placement, group.front(), shard.type(),
+                     [&](std::int64_t element, const std::vector<bool>& beyond) {
+                       if (std::find(beyond.begin(), beyond.end(), true) != beyond.end()) return;
+                       for (std::int64_t p = 0; p < parts; ++p) compare(element * parts + p);
+                     });
       if (!wrong.empty()) return wrong;
     }
   }

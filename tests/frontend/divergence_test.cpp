@@ -41,6 +41,30 @@ TEST(Divergence, DifferentTracesNameTheFirstInstructionAndItsLineOnEveryRank) {
             "  rank 2: %add = f32[2]{0} add(%input, %input)    LINE+3");
 }
 
+TEST(Divergence, WholeValuesThatDifferBetweenRanksAreNamed) {
+  const std::string text = message_of(3, [](int rank) {
+    Tensor x = Tensor::from<float>({2}, {1, 2});
+    Tensor rate = Tensor::scalar(DType::kF32, rank == 2 ? 0.5 : 0.25);
+    rate.set_name("rate");
+    const Tensor y = x * rate;
+    mark_step();
+  });
+  EXPECT_NE(text.find(": input 1 rate f32[] is not the same on ranks 0 and 2: a whole value"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("Tensor::from_local_shards"), std::string::npos) << text;
+}
+
+TEST(Divergence, AWholeValueThatOneRankReadIsNoDifference) {
+  on_ranks(2, [](int rank) {
+    Tensor x = Tensor::from<float>({2}, {1, 2}) + 1.0;
+    mark_step();
+    if (rank == 0) EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{2, 3}));
+    const Tensor y = x * 2.0;
+    mark_step();
+    EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{4, 6}));
+  });
+}
+
 TEST(Divergence, DifferentShapesAreADifference) {
   const int line = __LINE__;
   const std::string text = message_of(2, [](int rank) {

@@ -159,6 +159,49 @@ TEST_F(FrontendErrors, OfTypesAndLabels) {
          "dropout: the probability must be in [0, 1), got 1\n  #0   %x: f32[6,4]" + kHere);
 }
 
+TEST_F(FrontendErrors, OfValuesThatWouldBeCutOrClampedSilently) {
+  const auto fails = [](const std::function<void()>& body, const std::string& with) {
+    try {
+      body();
+      ADD_FAILURE() << "no error: " << with;
+    } catch (const InternalError& wrong) {
+      ADD_FAILURE() << "internal: " << wrong.what();
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).find(with), 0U) << error.what();
+    }
+  };
+  const Tensor x = input({2, 3});
+  const Tensor none;
+  const std::string is_null = ": a null tensor has no value (a gradient before backward(), or a default-made Tensor)";
+  fails([&] { (void)(none + x); }, "add" + is_null);
+  fails([&] { (void)(0.1 * none); }, "multiply" + is_null);
+  fails([&] { (void)sum(none); }, "sum" + is_null);
+  fails([&] { (void)matmul(x, none); }, "matmul" + is_null);
+  fails([&] { (void)cross_entropy(x, none); }, "cross_entropy" + is_null);
+  const Tensor integers = Tensor::from<std::int32_t>({2}, {1, 2});
+  fails([&] { (void)(integers * 2.5); },
+        "multiply: 2.5 is not a whole number, the other operand is s32[2]; convert it with .to()");
+  fails([&] { (void)mean(integers); }, "mean: the mean of s32[2] would be cut to a whole number");
+  fails(
+      [&] {
+        (void)cross_entropy(x, Tensor::from<std::int32_t>({2}, {0, 3}));
+      },
+      "cross_entropy: label 3 at element 1 is not one of 0..2");
+  fails(
+      [&] {
+        (void)cross_entropy(x, Tensor::from<std::int32_t>({2}, {-1, 0}));
+      },
+      "cross_entropy: label -1 at element 0 is not one of 0..2");
+  EXPECT_NO_THROW((void)cross_entropy(x, Tensor::from<std::int32_t>({2}, {-100, 2})));
+  fails([&] { (void)embedding(x, Tensor::from<std::int32_t>({1}, {2})); },
+        "embedding: id 2 at element 0 is not one of 0..1");
+  fails(
+      [&] {
+        (void)Tensor::from<float>({6, 5}, std::vector<float>(24));
+      },
+      "24 values given for f32[6,5], which has 30");
+}
+
 TEST_F(FrontendErrors, OfBackwardAndReading) {
   const Tensor x = input({6, 4});
   const Tensor loss = sum(x);

@@ -129,7 +129,23 @@ TEST(Visualize, ShowsWhichDevicesHoldWhichPart) {
   EXPECT_EQ(visualize_sharding(Type::array(DType::kF32, {6}), Sharding::from_spec(kMesh, {"model"}, 1),
                                {.cell_width = 5, .cell_height = 1}),
             "┌─────┬─────┬─────┐\n│ 0,3 │ 1,4 │ 2,5 │\n└─────┴─────┴─────┘\n");
+  EXPECT_EQ(
+      visualize_sharding(Type::array(DType::kF32, {3, 1, 6}), Sharding::from_spec(kMesh, {"data", {}, "model"}, 3),
+                         {.cell_width = 3, .cell_height = 1}),
+      "[0:2]\n┌───┬───┬───┐\n│ 0 │ 1 │ 2 │\n└───┴───┴───┘\n"
+      "[2:3]\n┌───┬───┬───┐\n│ 3 │ 4 │ 5 │\n└───┴───┴───┘\n");
   EXPECT_THROW(visualize_sharding(Type::array(DType::kF32, {1, 1, 1, 1}), Sharding::replicated(kMesh, 4)), Error);
+}
+
+TEST(Visualize, AnSvgHasARectangleForEachPartWithItsDevices) {
+  const std::string svg =
+      sharding_svg(Type::array(DType::kF32, {3, 6}), Sharding::from_spec(kMesh, {"data", "model"}, 2));
+  std::size_t rectangles = 0;
+  for (auto place = svg.find("<rect"); place != std::string::npos; place = svg.find("<rect", place + 1)) ++rectangles;
+  EXPECT_EQ(rectangles, 6U);
+  for (const char* text : {">0<", ">5<", ">0:2<", ">2:3<", ">4:6<", ">f32[3,6] {data,model}<"})
+    EXPECT_NE(svg.find(text), std::string::npos) << text;
+  EXPECT_EQ(svg.substr(0, 5) + svg.substr(svg.size() - 7), "<svg </svg>\n");
 }
 
 }  // namespace

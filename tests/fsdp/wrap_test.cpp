@@ -152,6 +152,19 @@ TEST(FullyShard, ATiedParameterBelongsToTheInnermostUnitWithAllOfItsUsers) {
   EXPECT_EQ(units[1].name, "transformer.wpe");
 }
 
+TEST(FullyShard, AClassThatNoModuleHasIsAnError) {
+  const FreshRank rank;
+  plan_for_devices(2);
+  nn::Linear linear(4, 5);
+  try {
+    fully_shard(linear, {.mesh = Mesh({{"fsdp", 2}}), .auto_wrap_policy = transformer_auto_wrap_policy({"Linaer"})});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "no module of class Linaer to wrap; did you mean \"Linear\"?; classes of this model: Linear");
+  }
+}
+
 TEST(FullyShard, WrappingTwiceOrAfterTheOptimizerIsAnError) {
   const FreshRank rank;
   plan_for_devices(2);

@@ -59,10 +59,11 @@ TEST_F(OpErrors, OfElementwiseOps) {
             "add: dims differ: lhs is [3,4], rhs is [4]; broadcast is explicit");
   EXPECT_EQ(reason([&] { ops::add(f32({3}), in(DType::kF64, {3})); }),
             "add: element types differ: lhs is f32, rhs is f64; convert one of them");
-  EXPECT_EQ(reason([&] { ops::tanh(in(DType::kS32, {3})); }), "tanh: takes floating-point elements, got s32[3]");
+  EXPECT_EQ(reason([&] { ops::tanh(in(DType::kS32, {3})); }),
+            "tanh: takes floating-point or complex elements, got s32[3]");
   EXPECT_EQ(reason([&] { ops::logical_and(f32({3}), f32({3})); }), "and: takes integer or pred elements, got f32[3]");
   EXPECT_EQ(reason([&] { ops::subtract(in(DType::kPred, {3}), in(DType::kPred, {3})); }),
-            "subtract: takes floating-point or integer elements, got pred[3]");
+            "subtract: takes floating-point or integer or complex elements, got pred[3]");
   EXPECT_EQ(reason([&] { ops::select(f32({3}), f32({3}), f32({3})); }),
             "select: the predicate must be pred, got f32[3]");
   EXPECT_EQ(reason([&] { ops::select(in(DType::kPred, {2}), f32({3}), f32({3})); }),

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes small HLO modules as JAX lowers them, with shardings over 2x2 devices and before any partitioning.
 
-  tests/oracles/dump_from_jax.py tests/data/jax
+  tests/oracles/dump_from_jax.py tests/data/jax [NAME…]
 
 Needs `pip install jax jaxlib`. The files are committed; only who wants other modules runs this again. Shardings are
-written as `sharding=` (NAME.hlo); two modules come as Shardy writes them too (NAME.shardy.hlo).
+written as `sharding=` (NAME.hlo); modules in SHARDY come as Shardy writes them too (NAME.shardy.hlo).
 """
 import os
 import pathlib
@@ -126,8 +126,146 @@ CASES = {
 }
 
 
+# ---- a block's training step under several shardings -----------------------------------------------------------------------
+
+def block_step(p, x):
+    loss, gradient = jax.value_and_grad(block_loss)(p, x)
+    return loss, jax.tree.map(lambda a, g: a - 0.1 * g, p, gradient)
+
+
+def block_sharded(qkv, o, ln, up, down):
+    """Widths of 8 over 4 heads of 3, an inner width of 20."""
+    return {name: (shape(8, 4, 3), qkv) for name in "qkv"} | {
+        "o": (shape(4, 3, 8), o), "ln_1": (shape(8), ln), "ln_2": (shape(8), ln), "up": (shape(8, 20), up),
+        "down": (shape(20, 8), down)}
+
+
+WHOLE = block_sharded(P(), P(), P(), P(), P())
+TENSOR = block_sharded(P(None, "model", None), P("model", None, None), P(), P(None, "model"), P("model", None))
+FULLY = block_sharded(P(("data", "model")), P("data"), P(("data", "model")), P(("data", "model")), P(("data", "model")))
+
+CASES |= {
+    "block_step_data": (block_step, [WHOLE, (shape(4, 6, 8), P(("data", "model")))]),
+    "block_step_tensor": (block_step, [TENSOR, (shape(4, 6, 8), P("data"))]),
+    "block_step_fsdp": (block_step, [FULLY, (shape(4, 6, 8), P(("data", "model")))]),
+    "block_step_sequence": (block_step, [TENSOR, (shape(4, 6, 8), P("data", "model"))]),
+}
+
+
+# ---- a mixture of experts, dispatched by one-hot products ---------------------------------------------------------------------
+
+def moe(p, x):
+    """x [groups, tokens, width]; each token to its best expert, as many of each as there is room for."""
+    experts, room = p["up"].shape[0], 4
+    gates = jax.nn.softmax(x @ p["router"])
+    best = jnp.argmax(gates, -1)
+    chosen = jax.nn.one_hot(best, experts)
+    before = jnp.tril(jnp.ones((x.shape[1], x.shape[1])))  # a cumulative sum would be a reduce-window
+    place = jnp.einsum("ts,gse->gte", before, chosen) * chosen - 1
+    dispatch = chosen[..., None] * jax.nn.one_hot(place.astype(jnp.int32).max(-1), room)[:, :, None, :]
+    sent = constrained(jnp.einsum("gtec,gtd->egcd", dispatch, x), P("model", "data"))
+    done = jnp.einsum("egch,ehd->egcd", jax.nn.gelu(jnp.einsum("egcd,edh->egch", sent, p["up"])), p["down"])
+    back = constrained(done, P("model", "data"))
+    return constrained(jnp.einsum("gtec,egcd->gtd", dispatch * gates[..., None], back), P(("data", "model")))
+
+
+def moe_loss(p, x):
+    return jnp.sum(moe(p, x) ** 2)
+
+
+def constrained(x, spec):
+    return jax.lax.with_sharding_constraint(x, NamedSharding(MESH, spec))
+
+
+# ---- layers in a loop, recomputed in the backward pass ------------------------------------------------------------------------
+
+def layers_loss(p, x):
+    @jax.checkpoint
+    def layer(h, w):
+        return h + jax.nn.gelu(h @ w["up"]) @ w["down"], None
+
+    return jnp.sum(jax.lax.scan(layer, x, p)[0] ** 2)
+
+
+MOE = {"router": (shape(6, 4), P()), "up": (shape(4, 6, 10), P("model")), "down": (shape(4, 10, 6), P("model"))}
+LAYERS = {"up": (shape(3, 8, 12), P(None, "data", "model")), "down": (shape(3, 12, 8), P(None, "model", "data"))}
+CASES |= {
+    "moe_gradient": (jax.grad(moe_loss), [MOE, (shape(4, 5, 6), P(("data", "model")))]),
+    "layers_gradient": (jax.grad(layers_loss), [LAYERS, (shape(4, 8), P("data"))]),
+}
+
+
+# ---- manual regions (shard_map) -----------------------------------------------------------------------------------------------
+
+def manual(function, in_specs, out_specs, axes=("data", "model")):
+    return jax.shard_map(function, mesh=MESH, in_specs=in_specs, out_specs=out_specs, axis_names=set(axes))
+
+
+def manual_collectives(x):
+    gathered = jax.lax.all_gather(x, "data", axis=0, tiled=True)
+    scattered = jax.lax.psum_scatter(gathered * 2, "data", scatter_dimension=0, tiled=True)
+    moved = jax.lax.ppermute(scattered, "data", [(0, 1), (1, 0)])
+    return moved + jax.lax.axis_index("model").astype(jnp.float32)
+
+
+def manual_exchange(x):
+    return jax.lax.all_to_all(jnp.sin(x), "model", split_axis=1, concat_axis=0, tiled=True)
+
+
+def manual_product(a, b):
+    return jax.lax.psum(jnp.tanh(a @ b), "model")
+
+
+def manual_step(a, b, c):
+    product = manual(manual_product, (P(None, "model"), P("model", None)), P(), ("model",))
+    return jnp.sum((product(a, b) + c) ** 2)
+
+
+def manual_loop(x):
+    def step(i, h):
+        return jax.lax.ppermute(jnp.sin(h), "data", [(0, 1), (1, 0)])
+
+    return jax.lax.fori_loop(0, 3, step, x)
+
+
+def manual_moe(x, w):
+    """x [tokens, width] over both axes, an expert w [width, width] per device of model."""
+    def body(x, w):
+        tokens = x.reshape(2, -1, x.shape[-1])
+        here = jax.lax.all_to_all(tokens, "model", split_axis=0, concat_axis=0)
+        done = jax.nn.relu(jnp.einsum("ktd,edh->kth", here, w))
+        return jax.lax.all_to_all(done, "model", split_axis=0, concat_axis=0).reshape(x.shape)
+
+    return manual(body, (P(("data", "model")), P("model")), P(("data", "model")))(x, w)
+
+
+def transforms(x):
+    """x [rows, time, width]: spectra, the largest, roundings, inverse functions, random bits."""
+    spectrum = jnp.fft.rfft(x)
+    largest, places = jax.lax.top_k(x, 3)
+    rounded = jax.lax.reduce_precision(jnp.arcsinh(x) + jnp.exp(1j * x).real, 5, 10)
+    noise = jax.random.uniform(jax.random.key(3), x.shape)
+    return jnp.fft.irfft(spectrum * (1 + 2j)), largest, places, rounded + noise
+
+
+MESH = Mesh(np.array(jax.devices()).reshape(2, 2), ("data", "model"))
+X = (shape(6, 8), P("data", "model"))
+CASES |= {
+    "transforms": (transforms, [(shape(4, 6, 8), P("data", "model"))]),
+    "manual_collectives": (manual(manual_collectives, P("data"), P("data", "model")), [(shape(4, 6), P("data"))]),
+    "manual_exchange": (manual(manual_exchange, P("model"), P(None, "model")), [(shape(6, 8), P("model"))]),
+    "manual_partial": (jax.value_and_grad(manual_step, (0, 1)),
+                       [(shape(6, 8), P("data", "model")), (shape(8, 4), P("model")), (shape(6, 4), P("data"))]),
+    "manual_loop": (manual(manual_loop, P("data", "model"), P("data", "model")), [X]),
+    "manual_moe": (lambda x, w: jax.grad(lambda *a: jnp.sum(manual_moe(*a) ** 2), (0, 1))(x, w),
+                   [(shape(16, 6), P(("data", "model"))), (shape(2, 6, 6), P("model"))]),
+}
+SHARDY = ["mlp_step", "scan_gradient", "moe_gradient", "layers_gradient"] + [
+    name for name in CASES if name.startswith("manual_")]
+
+
 def lower(function, arguments):
-    mesh = Mesh(np.array(jax.devices()).reshape(2, 2), ("data", "model"))
+    mesh = MESH
 
     def is_leaf(node):
         return isinstance(node, tuple)
@@ -144,13 +282,19 @@ def tidy(text):
 
 
 def main(folder):
+    names = set(sys.argv[2:])
     pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-    for name, shardy in [(name, False) for name in CASES] + [(name, True) for name in ("mlp_step", "scan_gradient")]:
+    for name, shardy in [(name, False) for name in CASES] + [(name, True) for name in SHARDY]:
+        if names and name not in names:
+            continue
         jax.config.update("jax_use_shardy_partitioner", shardy)
         function, arguments = CASES[name]
         text = lower(function, list(arguments)).compiler_ir("hlo").as_hlo_text()
         path = pathlib.Path(folder) / f"{name}{'.shardy' if shardy else ''}.hlo"
-        path.write_text(tidy(text))
+        text = tidy(text)
+        if name.startswith(("block_step", "moe", "layers")):  # as jit compiles them: results lie as propagation finds
+            text = text.replace("\n", ", allow_spmd_sharding_propagation_to_output={true}\n", 1)
+        path.write_text(text)
         print(path, len(text.splitlines()), "lines")
 
 

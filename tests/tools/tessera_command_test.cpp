@@ -78,6 +78,26 @@ TEST_F(TesseraCommand, PartitionPrintsOneAllReduceForAMegatronMlp) {
   EXPECT_EQ(out.error, "");
 }
 
+TEST_F(TesseraCommand, StrictModeAndABudgetRefuseCollectivesAndSayWhatWouldRemoveThem) {
+  const auto strict = run(std::string("partition ") + kMegatron + "-o " + path("p.hlo") + " --strict");
+  EXPECT_EQ(strict.code, 1);
+  EXPECT_NE(strict.error.find("strict mode: no annotation asks for "), std::string::npos) << strict.error;
+  EXPECT_NE(strict.error.find("annotate the result %y with {data,-}"), std::string::npos) << strict.error;
+  const auto budget = run(std::string("partition ") + kMegatron + "-o " + path("p.hlo") + " --max-bytes 100");
+  EXPECT_EQ(budget.code, 1);
+  EXPECT_NE(budget.error.find("20 more than the 100 allowed; the largest:\n  all-reduce"), std::string::npos)
+      << budget.error;
+  EXPECT_EQ(run(std::string("partition ") + kMegatron + "-o " + path("p.hlo") + " --max-bytes 120 --explain-json " +
+                path("e.json"))
+                .code,
+            0);
+  EXPECT_NE(content(path("e.json")).find("\"remedy\": "), std::string::npos);
+  // The same module with both results of its collectives annotated is what was asked for.
+  const auto asked =
+      run(std::string("partition ") + kMegatron + "--annotate y=data,- -o " + path("p.hlo") + " --strict");
+  EXPECT_EQ(asked.code, 0) << asked.error;
+}
+
 TEST_F(TesseraCommand, PartitioningTwiceIsAnErrorAndAClashOfCountsToo) {
   EXPECT_EQ(run(std::string("partition ") + kMegatron + "-o " + path("p.hlo")).code, 0);
   const auto twice = run("partition " + path("p.hlo"));

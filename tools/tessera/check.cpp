@@ -3,6 +3,7 @@
 #include "input.h"
 #include "tessera/base/text.h"
 #include "tessera/collectives/virtual_ranks.h"
+#include "tessera/ops/custom_call.h"
 #include "tessera/runtime/executable.h"
 
 namespace tessera::command {
@@ -32,13 +33,17 @@ CheckOptions check_options(const Arguments& arguments) {
 
 int run(const Arguments& arguments) {
   const CheckOptions options = check_options(arguments);
-  const CheckReport report = check_partition(read_program(arguments), options);
+  const Program program = read_program(arguments);
+  const CheckReport report = check_partition(program, options);
+  const auto unknown = unknown_custom_calls(program);
   std::string text = fmt::format("{}: {} values compared, the largest difference is {:.3g} of its bound\n",
                                  report.passed ? "passed" : "FAILED", report.values_compared, report.worst);
   if (report.input_draws > 1)
     text += fmt::format("inputs were drawn {} times until most results were finite\n", report.input_draws);
   for (const auto& loop : report.stopped_loops)
     text += fmt::format("stopped after {} rounds, the trip limit, and compared there: {}\n", options.trip_limit, loop);
+  if (!unknown.empty())
+    text += fmt::format("stand-ins were computed for custom-calls that nothing here knows: {}\n", join(unknown, ", "));
   for (const auto& failure : report.failures) text += fmt::format("  {}\n", failure);
   const auto path = arguments.value("json");
   if (path != "-") write_text("-", text);
@@ -50,6 +55,7 @@ int run(const Arguments& arguments) {
     json.set("input_draws", report.input_draws);
     json.set("trip_limit", options.trip_limit);
     json.set("stopped_loops", report.stopped_loops);
+    json.set("unknown_custom_calls", unknown);
     json.set("failures", report.failures);
     write_text(*path, json.str());
   }

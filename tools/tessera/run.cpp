@@ -7,6 +7,7 @@
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
 #include "tessera/collectives/world.h"
+#include "tessera/ops/custom_call.h"
 #include "tessera/partitioner/check.h"
 #include "tessera/runtime/executable.h"
 #include "tessera/runtime/safetensors.h"
@@ -150,6 +151,8 @@ Results run_local(const Program& program, const std::vector<Literal>& arguments,
 void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
   warn_of_unknown_variables();
   const Program program = read_program(given, world.size());
+  if (const auto unknown = unknown_custom_calls(program); !unknown.empty())
+    fail("custom-calls to {} cannot be run: nothing here knows what they compute", join(unknown, ", "));
   const auto path = given.value("inputs");
   const auto arguments = path ? arguments_from_file(program, *path) : seeded_arguments(program, seed);
   const Results results =

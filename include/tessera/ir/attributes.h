@@ -66,12 +66,14 @@ using Attributes = std::shared_ptr<const AttributesBase>;
 
 std::string field_text(std::int64_t value);
 std::string field_text(bool value);
+std::string field_text(double value);              // the shortest that reads back
 std::string field_text(const Dims& value);         // {1,2}
 std::string field_text(const std::string& value);  // "quoted"
 std::string field_text(const Literal& value);
 std::string field_text(const std::vector<bool>& value);  // {true,false}
 void parse_field(std::string_view text, std::int64_t& value);
 void parse_field(std::string_view text, int& value);
+void parse_field(std::string_view text, double& value);
 void parse_field(std::string_view text, bool& value);  // true false 1 0
 void parse_field(std::string_view text, Dims& value);
 void parse_field(std::string_view text, std::string& value);

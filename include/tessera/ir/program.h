@@ -69,6 +69,7 @@ struct Computation {
   std::vector<Instruction> instructions;
   std::vector<Id> parameters;  // parameters[k] is parameter(k)
   Id root = -1;
+  std::string execution_thread;  // "" = the main one
 
   [[nodiscard]] const Instruction& operator[](Id id) const { return instructions[static_cast<std::size_t>(id)]; }
   [[nodiscard]] Id size() const { return static_cast<Id>(instructions.size()); }

@@ -46,7 +46,7 @@ class Module {
 
   /// What wrap policies and reports call it: `GPT2Block`.
   [[nodiscard]] virtual std::string_view class_name() const = 0;
-  /// True for classes that only hold others (ModuleList): never a unit.
+  /// True for classes that only hold others (ModuleList); policies by size leave them out.
   [[nodiscard]] virtual bool is_container() const { return false; }
 
   /// All parameters below, depth first in order of registration; a tied parameter once, under its first name.

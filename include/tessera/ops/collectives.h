@@ -49,6 +49,9 @@ struct PermuteAttributes {
   friend bool operator==(const PermuteAttributes&, const PermuteAttributes&) = default;
 };
 
+/// The same in another channel, if in one.
+Attributes with_channel(const Attributes& attributes, std::int64_t channel_id);
+
 namespace ops {
 /// Groups are ordered: member k of a group gives or takes part k. channel_id is chosen fresh by the caller (0 = none).
 Value all_gather(Value x, int dim, ReplicaGroups groups, std::int64_t channel_id);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "tessera/ir/builder.h"
+#include "tessera/sharding/sharding.h"
 
 namespace tessera {
 
@@ -19,10 +20,17 @@ struct CustomCallAttributes {
   friend bool operator==(const CustomCallAttributes&, const CustomCallAttributes&) = default;
 };
 
-/// custom-call Sharding: the identity, with a sharding that binds.
+/// custom-calls Sharding and xla.sdy.FuncResultSharding: the identity, with a sharding that binds.
 bool is_sharding_mark(const Instruction& instruction);
-/// custom-calls SPMDFullToShardShape and SPMDShardToFullShape: the borders of a region of per-device code.
-bool is_manual_border(const Instruction& instruction);
+/// custom-calls ShardBarrierFrom, ShardBarrierTo and xla.sdy.PropagationBarrier: identities that shardings do not pass.
+bool is_sharding_barrier(const Instruction& instruction);
+/// The borders of a region of per-device code: custom-calls SPMDFullToShardShape and xla.sdy.GlobalToLocalShape enter one,
+/// SPMDShardToFullShape and xla.sdy.LocalToGlobalShape leave it.
+enum class ManualBorder : std::uint8_t { kNone, kEnter, kLeave };
+ManualBorder manual_border(const Instruction& instruction);
+/// Frontend attribute of a border: how it cuts the global array, a sharding over the axes that the region handles itself.
+inline constexpr std::string_view kBorderPlacementAttribute = "tessera.border";
+std::optional<Sharding> border_placement(const Program& program, const Instruction& border);
 /// A custom-call that hands on its operand: Sharding, and the borders of manual regions where they change no shape.
 bool is_identity_call(const OpView& view);
 
@@ -34,6 +42,8 @@ namespace ops {
 Value call(Builder& builder, const std::vector<Value>& operands, ComputationId computation);
 Value while_loop(Value init, ComputationId condition, ComputationId body);
 Value conditional(Value index, const std::vector<Value>& operands, const std::vector<ComputationId>& branches);
+/// A computation of scalars on every element.
+Value map(const std::vector<Value>& operands, ComputationId function);
 Value custom_call(Builder& builder, std::string target, const std::vector<Value>& operands, Type type);
 /// custom-call Sharding: the identity, with a sharding that binds.
 Value sharding_mark(Value x, Sharding sharding);

@@ -58,6 +58,19 @@ Value sin(Value x);  // sine
 Value cos(Value x);  // cosine
 Value logistic(Value x);
 Value erf(Value x);
+Value acos(Value x);
+Value acosh(Value x);
+Value asin(Value x);
+Value asinh(Value x);
+Value atanh(Value x);
+Value cosh(Value x);
+Value sinh(Value x);
+/// Complex elements from their parts (f32 or f64), and back.
+Value complex(Value real, Value imaginary);
+Value real(Value x);
+Value imag(Value x);
+/// Rounded as a float of so many bits would be.
+Value reduce_precision(Value x, std::int64_t exponent_bits, std::int64_t mantissa_bits);
 Value floor(Value x);
 Value ceil(Value x);
 Value round_nearest_even(Value x);  // round-nearest-even

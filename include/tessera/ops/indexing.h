@@ -69,6 +69,17 @@ struct SortAttributes {
   friend bool operator==(const SortAttributes&, const SortAttributes&) = default;
 };
 enum class RngAlgorithm : std::uint8_t { kDefault, kThreeFry, kPhilox };
+enum class RngDistribution : std::uint8_t { kUniform, kNormal };
+std::string field_text(RngDistribution value);
+void parse_field(std::string_view text, RngDistribution& value);
+struct RngAttributes {
+  RngDistribution distribution = RngDistribution::kUniform;
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("distribution", self.distribution, Presence::kRequired);
+  }
+  friend bool operator==(const RngAttributes&, const RngAttributes&) = default;
+};
 struct RngBitGeneratorAttributes {
   RngAlgorithm algorithm = RngAlgorithm::kDefault;
   template <class Self, class Visit>

@@ -78,6 +78,16 @@ struct IndexAttributes {
   }
   friend bool operator==(const IndexAttributes&, const IndexAttributes&) = default;
 };
+struct ReducePrecisionAttributes {
+  std::int64_t exponent_bits = 0;
+  std::int64_t mantissa_bits = 0;
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("exponent_bits", self.exponent_bits, Presence::kRequired);
+    visit("mantissa_bits", self.mantissa_bits, Presence::kRequired);
+  }
+  friend bool operator==(const ReducePrecisionAttributes&, const ReducePrecisionAttributes&) = default;
+};
 std::string field_text(const std::vector<SliceRange>& value);
 std::string field_text(const std::vector<PaddingDim>& value);
 void parse_field(std::string_view text, std::vector<SliceRange>& value);

@@ -23,4 +23,7 @@ Program merge_duplicates(const Program& program);
 /// the operand's, frontend attributes and opt-barriers stand.
 Program simplify(const Program& program);
 
+/// Puts one op in place of every start and done (async_half): a global program is not scheduled yet.
+Program make_synchronous(const Program& program);
+
 }  // namespace tessera

@@ -39,6 +39,14 @@ std::string hlo_sharding_text(const HloSharding& leaf);
 std::string hlo_sharding_text(const Sharding& sharding);
 std::string hlo_sharding_text(const Shardings& leaves, bool is_tuple);
 
+/// XLA's form that names axes, `{mesh['x'=2,'y'=4], [{'x'}, {'y', ?}], unreduced={..}}` or a tuple of such, straight in axes.
+/// `ndims`: of the leaves, for those that say only `replicated`; `device_count`: for maximal ones.
+bool is_named_sharding(std::string_view text);
+std::vector<Sharding> parse_named_shardings(std::string_view text, const std::vector<int>& ndims,
+                                            std::int64_t device_count);
+/// `mesh['x'=2,'y'=2] {'x'}`: replica groups along axes.
+std::vector<std::vector<std::int64_t>> parse_mesh_groups(std::string_view text);
+
 /// A mesh that all the tiled shardings can be said on, if their factorings nest (one device order); axes are named _0, _1, ….
 /// Null when they do not nest: then each that does not fit gets a mesh of its own.
 std::optional<Mesh> common_mesh(const std::vector<HloSharding>& shardings, std::int64_t device_count);

@@ -3,14 +3,50 @@
 #pragma once
 
 #include <bit>
+#include <complex>
 #include <cstdint>
 #include <string_view>
 #include <utility>
 
 namespace tessera {
 
-enum class DType : std::uint8_t { kPred, kS8, kS16, kS32, kS64, kU8, kU16, kU32, kU64, kF16, kBF16, kF32, kF64 };
+enum class DType : std::uint8_t {
+  kPred,
+  kS8,
+  kS16,
+  kS32,
+  kS64,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+  kF16,
+  kBF16,
+  kF32,
+  kF64,  // one of kDTypeCount: kernels know these
+  kC64,
+  kC128,  // pairs of f32, of f64
+  // Narrow: one byte an element; read, moved, converted and printed, but not computed with.
+  kS1,
+  kS2,
+  kS4,
+  kU1,
+  kU2,
+  kU4,
+  kF4E2M1FN,
+  kF8E3M4,
+  kF8E4M3,
+  kF8E4M3B11FNUZ,
+  kF8E4M3FN,
+  kF8E4M3FNUZ,
+  kF8E5M2,
+  kF8E5M2FNUZ,
+  kF8E8M0FNU
+};
+/// The types visit_dtype knows: all but the complex and the narrow ones.
 inline constexpr int kDTypeCount = 13;
+using Complex64 = std::complex<float>;
+using Complex128 = std::complex<double>;
 
 /// 16 bits with f32's exponent; arithmetic happens in f32, conversion rounds to nearest even and keeps NaN.
 struct BFloat16 {
@@ -43,7 +79,15 @@ bool is_dtype_name(std::string_view name);
 /// Bytes per element; pred takes one.
 std::int64_t dtype_size(DType dtype);
 
-constexpr bool is_float(DType t) { return t >= DType::kF16; }
+constexpr bool is_float(DType t) { return t >= DType::kF16 && t <= DType::kF64; }
+constexpr bool is_complex(DType t) { return t == DType::kC64 || t == DType::kC128; }
+constexpr bool is_narrow(DType t) { return t >= DType::kS1; }
+/// What an element of a narrow type stands for, and the nearest element (ties to even; integers wrap).
+double narrow_value(DType dtype, std::uint8_t bits);
+std::uint8_t narrow_bits(DType dtype, double value);
+/// The element type of a complex type's two parts, and the complex type of f32 or f64 parts.
+constexpr DType real_dtype(DType t) { return t == DType::kC64 ? DType::kF32 : t == DType::kC128 ? DType::kF64 : t; }
+constexpr DType complex_dtype(DType t) { return t == DType::kF64 ? DType::kC128 : DType::kC64; }
 constexpr bool is_signed_int(DType t) { return t >= DType::kS8 && t <= DType::kS64; }
 constexpr bool is_unsigned_int(DType t) { return t >= DType::kU8 && t <= DType::kU64; }
 constexpr bool is_integer(DType t) { return is_signed_int(t) || is_unsigned_int(t); }
@@ -69,11 +113,16 @@ TESSERA_DTYPE_OF(Float16, kF16);
 TESSERA_DTYPE_OF(BFloat16, kBF16);
 TESSERA_DTYPE_OF(float, kF32);
 TESSERA_DTYPE_OF(double, kF64);
+TESSERA_DTYPE_OF(Complex64, kC64);
+TESSERA_DTYPE_OF(Complex128, kC128);
 #undef TESSERA_DTYPE_OF
 template <class T>
 inline constexpr DType kDTypeOf = DTypeOf<T>::value;
 
-/// Calls `f.operator()<T>()` with the C++ type of `dtype`.
+/// Error: the op at hand does not take elements of this type.
+[[noreturn]] void fail_dtype(DType dtype);
+
+/// Calls `f.operator()<T>()` with the C++ type of `dtype`; Error for a complex or narrow type.
 template <class F>
 decltype(auto) visit_dtype(DType dtype, F&& f) {
   switch (dtype) {
@@ -90,8 +139,17 @@ decltype(auto) visit_dtype(DType dtype, F&& f) {
     case DType::kBF16: return f.template operator()<BFloat16>();
     case DType::kF32: return f.template operator()<float>();
     case DType::kF64: break;
+    default: fail_dtype(dtype);
   }
   return f.template operator()<double>();
+}
+
+/// The same for what works on complex elements too.
+template <class F>
+decltype(auto) visit_any_dtype(DType dtype, F&& f) {
+  if (dtype == DType::kC64) return f.template operator()<Complex64>();
+  if (dtype == DType::kC128) return f.template operator()<Complex128>();
+  return visit_dtype(dtype, f);
 }
 
 }  // namespace tessera

@@ -54,6 +54,8 @@ class Literal {
 
   /// The same elements, in row-major order, under other dims of the same count.
   [[nodiscard]] Literal reshaped(Dims dims) const;
+  /// A complex array as an array of its parts with a minor dim of 2 more; others as they are.
+  [[nodiscard]] Literal as_reals() const;
   /// The leaves of a tuple in pre-order; an array is its own leaf.
   [[nodiscard]] std::vector<Literal> leaves() const;
   /// Bitwise equality of type and content (NaN equals itself).

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// fft, cholesky, triangular-solve, ragged-dot, topk.
+#pragma once
+
+#include "tessera/ir/builder.h"
+
+namespace tessera {
+
+enum class FftType : std::uint8_t { kFft, kIfft, kRfft, kIrfft };
+std::string field_text(FftType value);
+void parse_field(std::string_view text, FftType& value);
+struct FftAttributes {
+  FftType fft_type = FftType::kFft;
+  Dims fft_length;  // of the last dims
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("fft_type", self.fft_type, Presence::kRequired);
+    visit("fft_length", self.fft_length, Presence::kRequired);
+  }
+  friend bool operator==(const FftAttributes&, const FftAttributes&) = default;
+};
+struct CholeskyAttributes {
+  bool lower = false;
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("lower", self.lower, Presence::kIfNotDefault);
+  }
+  friend bool operator==(const CholeskyAttributes&, const CholeskyAttributes&) = default;
+};
+enum class TransposeA : std::uint8_t { kNoTranspose, kTranspose, kAdjoint };
+std::string field_text(TransposeA value);
+void parse_field(std::string_view text, TransposeA& value);
+struct TriangularSolveAttributes {
+  bool left_side = false;
+  bool lower = false;
+  bool unit_diagonal = false;
+  TransposeA transpose_a = TransposeA::kNoTranspose;
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("left_side", self.left_side, Presence::kIfNotDefault);
+    visit("lower", self.lower, Presence::kIfNotDefault);
+    visit("unit_diagonal", self.unit_diagonal, Presence::kIfNotDefault);
+    visit("transpose_a", self.transpose_a, Presence::kAlways);
+  }
+  friend bool operator==(const TriangularSolveAttributes&, const TriangularSolveAttributes&) = default;
+};
+struct RaggedDotAttributes {
+  Dims lhs_batch_dims;
+  Dims lhs_contracting_dims;
+  Dims rhs_batch_dims;
+  Dims rhs_contracting_dims;
+  Dims lhs_ragged_dims;
+  Dims rhs_group_dims;
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("lhs_batch_dims", self.lhs_batch_dims, Presence::kIfNotDefault);
+    visit("lhs_contracting_dims", self.lhs_contracting_dims, Presence::kIfNotDefault);
+    visit("rhs_batch_dims", self.rhs_batch_dims, Presence::kIfNotDefault);
+    visit("rhs_contracting_dims", self.rhs_contracting_dims, Presence::kIfNotDefault);
+    visit("lhs_ragged_dims", self.lhs_ragged_dims, Presence::kRequired);
+    visit("rhs_group_dims", self.rhs_group_dims, Presence::kIfNotDefault);
+  }
+  friend bool operator==(const RaggedDotAttributes&, const RaggedDotAttributes&) = default;
+};
+struct TopKAttributes {
+  std::int64_t k = 0;
+  bool largest = true;
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("k", self.k, Presence::kRequired);
+    visit("largest", self.largest, Presence::kAlways);
+  }
+  friend bool operator==(const TopKAttributes&, const TopKAttributes&) = default;
+};
+
+namespace ops {
+/// Over the last fft_length.size() dims; IFFT divides by their product, RFFT keeps the first n/2+1 of the last, IRFFT makes n.
+Value fft(Value x, FftType type, Dims fft_length);
+/// The lower (upper) triangular factor of each symmetric matrix of the last two dims.
+Value cholesky(Value a, bool lower);
+/// X of op(A) X = B (left side) or X op(A) = B.
+Value triangular_solve(Value a, Value b, TriangularSolveAttributes attributes);
+Value ragged_dot(Value lhs, Value rhs, Value group_sizes, RaggedDotAttributes attributes);
+/// The k largest (smallest) of the last dim in order, and where they stood: a tuple of values and s32 indices.
+Value topk(Value x, std::int64_t k, bool largest = true);
+}  // namespace ops
+}  // namespace tessera

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "manual.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "propagate.h"
+#include "tessera/base/text.h"
+#include "tessera/ops/control_flow.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/ops/structural.h"
+#include "tessera/sharding/hlo_sharding.h"
+#include "tessera/sharding/placement.h"
+
+namespace tessera {
+namespace {
+
+using Axes = std::vector<AxisRef>;
+
+constexpr std::string_view kSdyManualAxes = "xla.sdy.manual_axes";
+constexpr std::string_view kSdyInShardings = "xla.sdy.in_shardings";
+constexpr std::string_view kSdyOutShardings = "xla.sdy.out_shardings";
+
+Axes united(Axes a, const Axes& b) {
+  for (const auto& axis : b)
+    if (!overlaps_any(a, axis)) a.push_back(axis);
+  std::sort(a.begin(), a.end());
+  return a;
+}
+Axes without(Axes a, const Axes& b) {
+  std::erase_if(a, [&](const AxisRef& axis) { return overlaps_any(b, axis); });
+  return a;
+}
+
+bool calls_partitioned(const Instruction& instruction) {
+  const auto role = instruction.op->role;
+  return role == Role::kCall || role == Role::kWhile || role == Role::kConditional;
+}
+
+/// One computation as it is within regions over `context`.
+class Normalizer {
+ public:
+  explicit Normalizer(const Program& program) : program_(program), out_(program) {
+    out_.computations.clear();
+    if (out_.meshes.empty()) out_.meshes.push_back(Mesh({{"devices", program.num_partitions}}));
+    mesh_ = out_.meshes.front();
+  }
+
+  Program run() {
+    out_.entry = lowered(program_.entry, {});
+    return std::move(out_);
+  }
+
+ private:
+  ComputationId lowered(ComputationId id, const Axes& context) {
+    if (const auto made = made_.find({id, context}); made != made_.end()) return made->second;
+    Computation done = lower(program_[id], context);
+    const std::string base = done.name;
+    for (int k = 1; !names_.insert(done.name).second; ++k) done.name = fmt::format("{}.manual{}", base, k);
+    out_.computations.push_back(std::make_shared<const Computation>(std::move(done)));
+    const auto made = static_cast<ComputationId>(out_.computations.size()) - 1;
+    made_[{id, context}] = made;
+    return made;
+  }
+
+  struct Work {
+    const Computation& from;
+    const Axes& context;
+    std::vector<Axes> manual;  // by old value
+    std::vector<Id> values;    // old -> new
+    Computation to;
+    std::set<std::string> taken;
+  };
+
+  Computation lower(const Computation& from, const Axes& context) {
+    Work work{from, context, {}, {}, {}, {}};
+    work.to.name = from.name;
+    work.to.execution_thread = from.execution_thread;
+    for (const auto& instruction : from.instructions) work.taken.insert(instruction.name);
+    find_manual(work);
+    for (Id id = 0; id < from.size(); ++id) {
+      work.values.push_back(rewritten(work, id));
+      if (from[id].op->role == Role::kParameter) {
+        const auto number = attributes_as<ParameterAttributes>(from[id].attributes).number;
+        if (isize(work.to.parameters) <= number) work.to.parameters.resize(static_cast<std::size_t>(number) + 1, -1);
+        at(work.to.parameters, number) = work.values.back();
+      }
+    }
+    work.to.root = at(work.values, from.root);
+    return std::move(work.to);
+  }
+
+  // ---- which axes are manual where -----------------------------------------------------------------------------------
+
+  void find_manual(Work& work) {
+    const auto& from = work.from;
+    for (Id id = 0; id < from.size(); ++id) {
+      Axes axes = work.context;
+      for (const Id operand : from[id].operands) axes = united(axes, at(work.manual, operand));
+      switch (manual_border(from[id])) {
+        case ManualBorder::kNone: break;
+        case ManualBorder::kEnter: axes = united(axes, border_axes(work, id)); break;
+        case ManualBorder::kLeave: axes = without(axes, border_axes(work, id)); break;
+      }
+      work.manual.push_back(std::move(axes));
+    }
+    // What is made from nothing lies where all its users are.
+    const auto users = from.users();
+    for (Id id = 0; id < from.size(); ++id) {
+      if (!from[id].operands.empty() || from[id].op->role == Role::kParameter || at(users, id).empty()) continue;
+      const auto side = [&](Id user) {
+        const bool leaves = manual_border(from[user]) == ManualBorder::kLeave;
+        if (manual_border(from[user]) == ManualBorder::kEnter) return work.context;
+        return leaves ? united(at(work.manual, user), border_axes(work, user)) : at(work.manual, user);
+      };
+      const Axes first = side(at(users, id).front());
+      if (std::all_of(at(users, id).begin(), at(users, id).end(), [&](Id user) { return side(user) == first; }))
+        at(work.manual, id) = first;
+    }
+  }
+
+  // The axes that a border adds or takes away.
+  Axes border_axes(const Work& work, Id id) const {
+    const Instruction& border = work.from[id];
+    if (const auto* text = border.frontend_attribute(kSdyManualAxes)) return named_axes(*text);
+    require(border.sharding != nullptr, "%{} needs a sharding that says which axes are manual", border.name);
+    const Axes own = manual_of(border.sharding->front());
+    if (manual_border(border) == ManualBorder::kEnter) return own;
+    return without(at(work.manual, border.operands[0]), own);
+  }
+
+  Axes manual_of(const Sharding& sharding) const {
+    if (sharding.kind != Sharding::Kind::kManual) return on_mesh(sharding).manual;
+    Axes all;
+    for (int a = 0; a < mesh_.axis_count(); ++a) all.push_back(mesh_.whole_axis(a));
+    return all;
+  }
+
+  // `#sdy<manual_axes{"x", "y"}>`
+  Axes named_axes(const std::string& text) const {
+    Axes out;
+    for (std::size_t from = text.find('"'); from != std::string::npos; from = text.find('"', from)) {
+      const auto to = text.find('"', from + 1);
+      if (to == std::string::npos) break;
+      std::string name = text.substr(from + 1, to - from - 1);
+      if (!name.empty() && name.back() == '\\') name.pop_back();
+      out.push_back(mesh_.whole_axis(name));
+      from = to + 1;
+    }
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+
+  // The same on the program's first mesh, which all regions are over.
+  Sharding on_mesh(const Sharding& sharding) const {
+    if (sharding.mesh == mesh_ || !sharding.is_tiled()) return sharding;
+    auto same = to_axes(to_hlo(sharding), mesh_, sharding.ndim());
+    require(same.has_value(), "a manual region over {}, in a program over {}, is not supported", sharding.mesh, mesh_);
+    for (int d = 0; d < sharding.ndim(); ++d) at(same->dims, d).open = at(sharding.dims, d).open;
+    return *same;
+  }
+
+  // ---- rewriting -----------------------------------------------------------------------------------------------------
+
+  Id append(Work& work, Instruction instruction) {
+    work.to.instructions.push_back(std::move(instruction));
+    return work.to.size() - 1;
+  }
+
+  Id rewritten(Work& work, Id id) {
+    const Instruction& old = work.from[id];
+    const ManualBorder border = manual_border(old);
+    try {
+      if (border == ManualBorder::kEnter) return entered(work, id);
+      if (border == ManualBorder::kLeave) return left(work, id);
+    } catch (InternalError&) {
+      throw;
+    } catch (Error& error) {
+      throw error.prefix(fmt::format("%{}: ", old.name)).note(old.source().empty() ? "" : "  at   " + old.source());
+    }
+    Instruction copy = old;
+    for (Id& operand : copy.operands) operand = at(work.values, operand);
+    for (Id& before : copy.control_predecessors) before = at(work.values, before);
+    const Axes& axes = at(work.manual, id);
+    for (ComputationId& called : copy.called) called = lowered(called, calls_partitioned(old) ? axes : Axes{});
+    if (!axes.empty()) copy.sharding = inside(old, axes);
+    return append(work, std::move(copy));
+  }
+
+  // What the text says of a value of a region, or nothing but that it is in one.
+  ShardingRef inside(const Instruction& old, const Axes& axes) const {
+    Shardings out;
+    const auto leaves = old.type.leaves();
+    for (int i = 0; i < isize(leaves); ++i) {
+      const Sharding* given = old.sharding ? &at(*old.sharding, old.sharding->size() == 1 ? 0 : i) : nullptr;
+      out.push_back(inside(given, at(leaves, i), axes));
+    }
+    return make_shardings(std::move(out));
+  }
+  Sharding inside(const Sharding* given, const Type& type, const Axes& axes) const {
+    const int ndim = type.is_array() ? type.ndim() : 0;
+    Sharding out = Sharding::replicated(mesh_, ndim);
+    if (given != nullptr && given->is_tiled() && given->ndim() == ndim)
+      out = on_mesh(*given);
+    else
+      for (auto& dim : out.dims) dim.open = true;
+    out.manual.clear();
+    for (const auto& axis : axes)
+      require(!overlaps_any(out.used_axes(), axis), "{} tiles over axis {}, which is manual there", out.str(),
+              mesh_.axis_text(axis));
+    out.manual = axes;
+    return out;
+  }
+
+  std::string fresh_name(Work& work, const std::string& base) {
+    std::string name = base;
+    for (int k = 1; !work.taken.insert(name).second; ++k) name = fmt::format("{}.{}", base, k);
+    return name;
+  }
+
+  // Of the axes of each dim those that the region handles; they come first.
+  Sharding placement(const Sharding& sharding, const Axes& axes) const {
+    Sharding out = Sharding::replicated(mesh_, sharding.ndim());
+    for (int d = 0; d < sharding.ndim(); ++d) {
+      bool free = false;
+      for (const auto& axis : at(sharding.dims, d).axes) {
+        const bool manual = overlaps_any(axes, axis);
+        require(!manual || !free, "{}: manual axes must come first in dim {}", sharding.str(), d);
+        free = free || !manual;
+        if (manual) at(out.dims, d).axes.push_back(axis);
+      }
+    }
+    return out;
+  }
+  static NotesRef plain_notes(NotesRef notes) {
+    for (const auto key : {kSdyManualAxes, kSdyInShardings, kSdyOutShardings})
+      notes = with_frontend_attribute(notes, key, std::nullopt);
+    return notes;
+  }
+  static NotesRef with_placement(const NotesRef& notes, const Sharding& placed) {
+    return with_frontend_attribute(plain_notes(notes), kBorderPlacementAttribute, sdy_sharding_text(placed));
+  }
+
+  Instruction custom_call(const Instruction& like, std::string target, const Type& type, Id operand) const {
+    Instruction out;
+    out.op = like.op;
+    out.type = type;
+    out.operands = {operand};
+    out.attributes = make_attributes(CustomCallAttributes{std::move(target), false});
+    out.notes = like.notes;
+    return out;
+  }
+
+  static void check_sizes(const Type& global, const Sharding& placed, const Type& local) {
+    require(shard_type(global, placed) == local, "{} cut by {} is {}, not {}", global, placed.str(),
+            shard_type(global, placed), local);
+  }
+
+  // The text's shardings of the global side, one per array.
+  std::vector<Sharding> global_shardings(const Work& work, Id id, std::string_view key) const {
+    const Instruction& old = work.from[id];
+    if (const auto* text = old.frontend_attribute(key)) return parse_sdy_shardings(*text, out_.meshes);
+    const bool leaves = manual_border(old) == ManualBorder::kLeave;
+    const Instruction& global = leaves ? old : work.from[old.operands[0]];
+    require(global.sharding != nullptr, "%{} needs a sharding", global.name);
+    return {on_mesh(global.sharding->front())};
+  }
+
+  Id entered(Work& work, Id id) {
+    const Instruction& old = work.from[id];
+    const Axes own = border_axes(work, id);
+    const auto shardings = global_shardings(work, id, kSdyInShardings);
+    const auto types = old.type.leaves();
+    require(shardings.size() == old.operands.size() && types.size() == old.operands.size(),
+            "{} operands, {} shardings, {} results", old.operands.size(), shardings.size(), types.size());
+    std::vector<Id> made;
+    for (int k = 0; k < isize(old.operands); ++k) {
+      const Instruction& operand = work.from[at(old.operands, k)];
+      const Sharding placed = placement(at(shardings, k), own);
+      check_sizes(operand.type, placed, at(types, k));
+      Instruction mark = custom_call(old, "Sharding", operand.type, at(work.values, at(old.operands, k)));
+      mark.sharding = make_sharding(at(shardings, k));
+      if (const Axes& outer = at(work.manual, at(old.operands, k)); !outer.empty())
+        mark.sharding = make_sharding(inside(&at(shardings, k), operand.type, outer));
+      mark.name = fresh_name(work, fmt::format("{}.in", old.name));
+      mark.notes = plain_notes(old.notes);
+      const Id marked = append(work, std::move(mark));
+      Instruction border = custom_call(old, "SPMDFullToShardShape", at(types, k), marked);
+      const Sharding* own_sharding = old.sharding && old.sharding->size() == 1 ? &old.sharding->front() : nullptr;
+      border.sharding = make_sharding(inside(own_sharding, at(types, k), at(work.manual, id)));
+      border.notes = with_placement(old.notes, placed);
+      border.name = old.type.is_tuple() ? fresh_name(work, fmt::format("{}.local", old.name)) : old.name;
+      made.push_back(append(work, std::move(border)));
+    }
+    return gathered(work, old, made, inside(old, at(work.manual, id)));
+  }
+
+  Id left(Work& work, Id id) {
+    const Instruction& old = work.from[id];
+    const Axes own = border_axes(work, id);
+    const auto shardings = global_shardings(work, id, kSdyOutShardings);
+    const auto types = old.type.leaves();
+    require(shardings.size() == old.operands.size() && types.size() == old.operands.size(),
+            "{} operands, {} shardings, {} results", old.operands.size(), shardings.size(), types.size());
+    const Axes& outer = at(work.manual, id);
+    std::vector<Id> made;
+    for (int k = 0; k < isize(old.operands); ++k) {
+      const Sharding placed = placement(at(shardings, k), own);
+      check_sizes(at(types, k), placed, work.from[at(old.operands, k)].type);
+      Instruction border = custom_call(old, "SPMDShardToFullShape", at(types, k), at(work.values, at(old.operands, k)));
+      border.sharding =
+          make_sharding(outer.empty() ? at(shardings, k) : inside(&at(shardings, k), at(types, k), outer));
+      border.notes = with_placement(old.notes, placed);
+      border.name = old.type.is_tuple() ? fresh_name(work, fmt::format("{}.global", old.name)) : old.name;
+      made.push_back(append(work, std::move(border)));
+    }
+    return gathered(work, old, made, outer.empty() ? nullptr : inside(old, outer));
+  }
+
+  Id gathered(Work& work, const Instruction& old, const std::vector<Id>& made, ShardingRef sharding) {
+    if (!old.type.is_tuple()) return made.front();
+    Instruction tuple;
+    tuple.op = &op_table().get("tuple");
+    tuple.type = old.type;
+    tuple.operands = made;
+    tuple.name = old.name;
+    tuple.sharding = std::move(sharding);
+    return append(work, std::move(tuple));
+  }
+
+  const Program& program_;
+  Program out_;
+  Mesh mesh_;
+  std::map<std::pair<ComputationId, Axes>, ComputationId> made_;
+  std::set<std::string> names_;
+};
+
+}  // namespace
+
+bool has_manual_regions(const Program& program) {
+  for (const auto& computation : program.computations)
+    for (const auto& instruction : computation->instructions)
+      if (manual_border(instruction) != ManualBorder::kNone) return true;
+  return false;
+}
+
+Program normalize_manual(const Program& program) {
+  bool raw = false;
+  for (const auto& computation : program.computations)
+    for (const auto& instruction : computation->instructions)
+      raw = raw || (manual_border(instruction) != ManualBorder::kNone && !border_placement(program, instruction));
+  return raw ? Normalizer(program).run() : program;
+}
+
+Program without_manual_axes(const Program& program) {
+  if (!has_manual_regions(program)) return program;
+  Program out = program;
+  for (auto& computation : out.computations) {
+    auto changed = std::make_shared<Computation>(*computation);
+    for (auto& instruction : changed->instructions) {
+      if (!instruction.sharding || instruction.sharding->empty()) continue;
+      Shardings leaves = *instruction.sharding;
+      const Axes axes = leaves.front().manual;
+      if (axes.empty()) continue;
+      for (auto& leaf : leaves) leaf.manual.clear();
+      instruction.sharding = make_shardings(std::move(leaves));
+      Sharding text = Sharding::replicated(program.meshes.front(), 0);
+      text.manual = axes;
+      instruction.notes = with_frontend_attribute(instruction.notes, kManualAxesAttribute, sdy_sharding_text(text));
+    }
+    computation = std::move(changed);
+  }
+  return out;
+}
+
+std::vector<AxisRef> manual_axes(const Program& program, const Instruction& instruction) {
+  const auto* text = instruction.frontend_attribute(kManualAxesAttribute);
+  return text == nullptr ? Axes{} : parse_sdy_shardings(*text, program.meshes).front().manual;
+}
+
+}  // namespace tessera

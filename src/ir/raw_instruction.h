@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// An instruction between text and meaning, and what turns one into the other; the header line of a computation.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text_reader.h"
+
+namespace tessera {
+
+/// `opcode(..)` and what stands around it, before attributes are understood.
+struct RawInstruction {
+  std::string name;
+  std::size_t position = 0;  // of the opcode
+  const OpDef* op = nullptr;
+  const OpDef* wrapped = nullptr;  // the op that an async-start wraps, where the text says x-start
+  std::optional<Type> declared;
+  std::vector<Id> operands;
+  std::optional<std::int64_t> number;  // Payload::kNumber
+  std::optional<Literal> literal;      // Payload::kLiteral
+  std::vector<TextAttribute> attributes;
+  std::vector<std::size_t> positions;  // of the attributes
+};
+
+/// A `{..}` list of names with or without %.
+std::vector<std::string> read_names(std::string_view text);
+/// The row's typed attributes; what it does not know goes to the notes.
+void read_own_attributes(const RawInstruction& raw, std::vector<TextAttribute> own, Instruction& out, Notes& notes);
+/// From the operands, which stand in `computation`; checked against the declared type, whose layout it keeps.
+void infer_type(const ModuleState& state, const Computation& computation, const RawInstruction& raw, Instruction& out);
+
+/// `(x: f32[2], y: f32[]) -> f32[2]` behind a computation's name, where it stands.
+struct Signature {
+  std::vector<Type> types;  // the parameters', then the result's; empty when absent
+  std::vector<std::size_t> positions;
+};
+Signature read_signature(TextCursor& in);
+void check_signature(const TextCursor& in, const Signature& signature, const Computation& computation);
+
+/// The computation of its own that an op in two halves (`x-start`) is put into.
+struct Wrapping {
+  std::vector<TextAttribute> own;            // attributes of the op
+  std::vector<ComputationId> called;         // by the op
+  std::vector<TextAttribute> kept;           // attributes of the start: async_execution_thread, async_group_id
+  const Computation* computation = nullptr;  // where the start stands
+  std::vector<Id> operands;                  // of the start
+};
+ComputationId add_wrapped(ModuleState& state, const RawInstruction& raw, Wrapping wrapping);
+
+}  // namespace tessera

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Normalisation over all dims but one, the feature dim f:
+//
+//   (y, mean, variance) batch-norm-training(x, scale, offset), epsilon=1e-05, feature_index=1
+//   y batch-norm-inference(x, scale, offset, mean, variance), …       y = (x - mean) / sqrt(variance + epsilon) * scale + offset
+//   (d_x, d_scale, d_offset) batch-norm-grad(x, scale, mean, variance, d_y), …
+#include <cmath>
+
+#include "row_support.h"
+#include "rows.h"
+#include "tessera/ops/batch_norm.h"
+
+namespace tessera {
+
+namespace rows {
+namespace {
+
+const BatchNormAttributes& norm(const OpView& view) { return view.as<BatchNormAttributes>(); }
+bool is_grad(const OpView& view) { return view.op.name == "batch-norm-grad"; }
+
+Type infer(const OpView& view) {
+  const Type& x = array_operand(view, 0);
+  require(is_float(x.dtype()), "takes floating-point elements, got {}", x);
+  check_dim(norm(view).feature_index, x.ndim(), "feature_index");
+  const Type feature = Type::array(x.dtype(), {x.dim(static_cast<int>(norm(view).feature_index))});
+  for (int i = 1; i < isize(view.operands); ++i) {
+    const bool whole = is_grad(view) && i == 4;
+    require(at(view.operands, i) == (whole ? x : feature), "operand {} must be {}, got {}", i, whole ? x : feature,
+            at(view.operands, i));
+  }
+  if (view.op.name == "batch-norm-inference") return declared_or(view, x);
+  return declared_or(view, Type::tuple({x, feature, feature}));
+}
+
+// Per feature: what sums are made of.
+struct Feature {
+  double mean = 0;
+  double variance = 0;
+  double d_sum = 0;     // of d_y
+  double d_moment = 0;  // of d_y (x - mean)
+};
+
+class Norm {
+ public:
+  explicit Norm(const EvalContext& context)
+      : context_(context), x_(context.operands[0]), epsilon_(norm(context.view).epsilon) {
+    const auto f = static_cast<int>(norm(context.view).feature_index);
+    stride_ = at(row_major_strides(x_.type().dims()), f);
+    features_.resize(static_cast<std::size_t>(x_.type().dim(f)));
+    per_feature_ =
+        static_cast<double>(x_.type().element_count()) / std::max<double>(1, static_cast<double>(features_.size()));
+  }
+  [[nodiscard]] std::size_t feature_of(std::int64_t i) const {
+    return static_cast<std::size_t>(i / stride_) % features_.size();
+  }
+  [[nodiscard]] std::int64_t count() const { return x_.type().element_count(); }
+  [[nodiscard]] double x(std::int64_t i) const { return element_as_double(x_, i); }
+  [[nodiscard]] double given(std::size_t operand, std::size_t feature) const {
+    return element_as_double(context_.operands[operand], static_cast<std::int64_t>(feature));
+  }
+  void take_moments() {
+    for (std::int64_t i = 0; i < count(); ++i) features_[feature_of(i)].mean += x(i) / per_feature_;
+    for (std::int64_t i = 0; i < count(); ++i) {
+      Feature& f = features_[feature_of(i)];
+      f.variance += (x(i) - f.mean) * (x(i) - f.mean) / per_feature_;
+    }
+  }
+  void read_moments(std::size_t first) {
+    for (std::size_t f = 0; f < features_.size(); ++f) {
+      features_[f].mean = given(first, f);
+      features_[f].variance = given(first + 1, f);
+    }
+  }
+  [[nodiscard]] double inverse(const Feature& f) const { return 1 / std::sqrt(f.variance + epsilon_); }
+  std::vector<Feature>& features() { return features_; }
+  [[nodiscard]] double per_feature() const { return per_feature_; }
+
+ private:
+  const EvalContext& context_;
+  const Literal& x_;
+  double epsilon_;
+  std::int64_t stride_ = 1;
+  double per_feature_ = 1;
+  std::vector<Feature> features_;
+};
+
+template <class F>
+Literal made(const Type& type, F&& f) {
+  Literal out(type);
+  visit_dtype(type.dtype(), [&]<class T>() {
+    if constexpr (is_float(kDTypeOf<T>)) {
+      auto to = out.mutable_data<T>();
+      for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<T>(f(i));
+    }
+  });
+  return out;
+}
+
+Literal normalised(Norm& n, const Type& type) {
+  return made(type, [&](std::size_t i) {
+    const auto place = static_cast<std::int64_t>(i);
+    const std::size_t which = n.feature_of(place);
+    const Feature& f = n.features()[which];
+    return (n.x(place) - f.mean) * n.inverse(f) * n.given(1, which) + n.given(2, which);
+  });
+}
+
+Literal evaluate_inference(const EvalContext& context) {
+  Norm n(context);
+  n.read_moments(3);
+  return normalised(n, context.view.result);
+}
+
+Literal evaluate_training(const EvalContext& context) {
+  Norm n(context);
+  n.take_moments();
+  const auto& types = context.view.result.elements();
+  return Literal::tuple({normalised(n, types[0]), made(types[1], [&](std::size_t f) { return n.features()[f].mean; }),
+                         made(types[2], [&](std::size_t f) { return n.features()[f].variance; })});
+}
+
+Literal evaluate_grad(const EvalContext& context) {
+  Norm n(context);
+  n.read_moments(2);
+  const Literal& d_y = context.operands[4];
+  for (std::int64_t i = 0; i < n.count(); ++i) {
+    Feature& f = n.features()[n.feature_of(i)];
+    f.d_sum += element_as_double(d_y, i);
+    f.d_moment += element_as_double(d_y, i) * (n.x(i) - f.mean);
+  }
+  const auto& types = context.view.result.elements();
+  Literal d_x = made(types[0], [&](std::size_t i) {
+    const auto place = static_cast<std::int64_t>(i);
+    const std::size_t which = n.feature_of(place);
+    const Feature& f = n.features()[which];
+    const double r = n.inverse(f);
+    const double moment = (n.x(place) - f.mean) * r * r * f.d_moment;
+    return n.given(1, which) * r * (element_as_double(d_y, place) - (f.d_sum + moment) / n.per_feature());
+  });
+  return Literal::tuple(
+      {std::move(d_x),
+       made(types[1], [&](std::size_t f) { return n.features()[f].d_moment * n.inverse(n.features()[f]); }),
+       made(types[2], [&](std::size_t f) { return n.features()[f].d_sum; })});
+}
+
+// Features pass; with moments of its own, the op reads all else whole.
+FactorMap factors(const OpView& view) {
+  const auto feature = static_cast<int>(norm(view).feature_index);
+  const bool elementwise = view.op.name == "batch-norm-inference";
+  FactorMap map;
+  const TensorFactors x = add_factors(map, view.operands[0], elementwise ? FactorKind::kPass : FactorKind::kBlocked);
+  at(map.factors, feature).kind = FactorKind::kPass;
+  const TensorFactors one{at(x, feature)};
+  for (const Type& operand : view.operands) map.operands.push_back(operand.ndim() == 1 && isize(x) != 1 ? one : x);
+  for (const Type& leaf : view.result.leaves()) map.results.push_back(leaf.ndim() == 1 && isize(x) != 1 ? one : x);
+  return map;
+}
+
+OpDef row(std::string_view name, int operands, Literal (*evaluate)(const EvalContext&)) {
+  return {.name = name,
+          .min_operands = operands,
+          .max_operands = operands,
+          .parse = parse_attributes<BatchNormAttributes>,
+          .infer = infer,
+          .evaluate = evaluate,
+          .factors = factors,
+          .flops = [](const OpView& view) { return 4.0 * static_cast<double>(view.operands[0].element_count()); }};
+}
+
+}  // namespace
+
+const OpDef kBatchNormTraining = row("batch-norm-training", 3, evaluate_training);
+const OpDef kBatchNormInference = row("batch-norm-inference", 5, evaluate_inference);
+const OpDef kBatchNormGrad = row("batch-norm-grad", 5, evaluate_grad);
+
+}  // namespace rows
+}  // namespace tessera

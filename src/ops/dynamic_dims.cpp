@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//   %n = s32[] get-dimension-size(%x), dimensions={0}       the size of a dim; here always the one in the type
+// set-dimension-size and dynamic-reshape, which make sizes that are known only at run time, have no rows.
+#include "row_support.h"
+#include "rows.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera::rows {
+namespace {
+
+std::int64_t size_of(const OpView& view) {
+  return view.operands[0].dim(static_cast<int>(view.as<DimensionsAttributes>().dimensions.front()));
+}
+
+Type infer(const OpView& view) {
+  const Type& x = array_operand(view, 0);
+  const Dims& dims = view.as<DimensionsAttributes>().dimensions;
+  require(dims.size() == 1, "dimensions must name one dim, got {}", [&] { return field_text(dims); });
+  check_dim(dims[0], x.ndim(), "dimension");
+  return declared_or(view, Type::scalar(DType::kS32));
+}
+
+Literal evaluate(const EvalContext& context) {
+  return Literal::scalar(static_cast<std::int32_t>(size_of(context.view)));
+}
+
+FactorMap factors(const OpView& view) {
+  FactorMap map;
+  map.operands = {add_factors(map, view.operands[0])};
+  map.results = {{}};
+  return map;
+}
+
+Value localize(LocalizeContext& context) {
+  return ops::constant(context.builder, Literal::scalar(static_cast<std::int32_t>(size_of(context.view))));
+}
+
+}  // namespace
+
+const OpDef kGetDimensionSize{.name = "get-dimension-size",
+                              .min_operands = 1,
+                              .max_operands = 1,
+                              .parse = parse_attributes<DimensionsAttributes>,
+                              .infer = infer,
+                              .evaluate = evaluate,
+                              .gradient_kind = GradientKind::kZero,
+                              .factors = factors,
+                              .localize = localize,
+                              .flops = no_flops};
+
+}  // namespace tessera::rows

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "tessera/base/text.h"
+#include "tessera/ops/async.h"
+#include "tessera/passes/passes.h"
+#include "tessera/passes/rewriter.h"
+
+namespace tessera {
+namespace {
+
+bool is_half(const Instruction& instruction) { return async_half(*instruction.op) != AsyncHalf::kNeither; }
+
+// Of attributes that only speak of the two halves.
+NotesRef synchronous_notes(const NotesRef& notes) {
+  if (!notes || notes->other.empty()) return notes;
+  auto out = std::make_shared<Notes>(*notes);
+  std::erase_if(out->other,
+                [](const TextAttribute& a) { return a.name.starts_with("async_") || a.name == "backend_config"; });
+  return out;
+}
+
+Value rewritten(ComputationRewriter& r, Id id) {
+  const Instruction& old = r.from()[id];
+  const AsyncHalf half = async_half(*old.op);
+  if (half == AsyncHalf::kNeither) {
+    for (const Id operand : old.operands)
+      require(async_half(*r.from()[operand].op) != AsyncHalf::kStart, "%{} reads the start %{}, which only a done may",
+              old.name, r.from()[operand].name);
+    return {};
+  }
+  if (half != AsyncHalf::kStart) return r.mapped(old.operands[0]);
+  Instruction whole = r.translated(id);
+  const int result = async_result(*old.op);
+  if (result >= 0) whole.type = at(old.type.elements(), result);
+  whole.op = &synchronous_op(*old.op);
+  whole.sharding = nullptr;
+  whole.notes = synchronous_notes(whole.notes);
+  return r.builder().append(std::move(whole));
+}
+
+}  // namespace
+
+Program make_synchronous(const Program& program) {
+  const auto touches = [](const Computation& computation) {
+    return std::any_of(computation.instructions.begin(), computation.instructions.end(), is_half);
+  };
+  const bool any = std::any_of(program.computations.begin(), program.computations.end(),
+                               [&](const ComputationRef& c) { return touches(*c); });
+  if (!any) return program;
+  Program out = rewrite(program, rewritten, touches);
+  for (auto& computation : out.computations) {
+    if (computation->execution_thread.empty()) continue;
+    auto main = std::make_shared<Computation>(*computation);
+    main->execution_thread.clear();
+    computation = std::move(main);
+  }
+  return out;
+}
+
+}  // namespace tessera

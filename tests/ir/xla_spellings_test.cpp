@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// What XLA's own reader takes and its printers write, of today and of before: read, kept, printed again.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tessera/base/error.h"
+#include "tessera/ir/text.h"
+#include "tessera/ops/async.h"
+#include "tessera/ops/evaluate.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace {
+
+Program read(std::string_view text) { return parse_program(text, op_table(), {"in.hlo"}); }
+
+Program round_trip(std::string_view text) {
+  Program program = read(text);
+  verify(program);
+  const auto printed = print_program(program);
+  const Program again = read(printed);
+  EXPECT_EQ(difference(program, again), "") << printed;
+  EXPECT_EQ(print_program(again), printed);
+  return program;
+}
+
+const Instruction& named(const Program& program, std::string_view name) {
+  for (const auto& computation : program.computations)
+    for (const auto& instruction : computation->instructions)
+      if (instruction.name == name) return instruction;
+  throw Error("no instruction " + std::string(name));
+}
+
+std::string error_of(std::string_view text) {
+  try {
+    read(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// `ROOT r = …` in an entry of one f32[2,3] parameter x.
+std::string module(std::string_view body) {
+  return "HloModule m\nENTRY e {\n  x = f32[2,3] parameter(0)\n" + std::string(body) + "\n}\n";
+}
+
+TEST(XlaSpellings, TablesOfSourceLinesBehindTheHeaderGiveFileAndLine) {
+  const Program program = round_trip(R"(HloModule jit_f, is_scheduled=true
+
+FileNames
+1 "/tmp/train.py"
+2 "lib.py"
+
+FunctionNames
+1 "<module>"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=33 end_line=33 column=6 end_column=6}
+2 {file_name_id=2 function_name_id=1 line=7 end_line=7 column=1 end_column=2}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+2 {file_location_id=2 parent_frame_id=1}
+
+
+ENTRY %e (x: f32[2]) -> f32[2] {
+  %x = f32[2]{0} parameter(0), metadata={op_name="x"}
+  ROOT %y = f32[2]{0} negate(%x), metadata={op_name="jit(f)/neg" stack_frame_id=2}
+}
+)");
+  EXPECT_EQ(named(program, "y").source(), "lib.py:7");
+  EXPECT_EQ(named(program, "x").source(), "");
+}
+
+TEST(XlaSpellings, ComplexLiteralsKeepBothParts) {
+  const Program program = round_trip(module("  ROOT c = c64[3] constant({(1, -2.5), (inf, nan), 4})"));
+  const auto& value = attributes_as<ConstantAttributes>(named(program, "c").attributes).value;
+  EXPECT_EQ(value.data<Complex64>()[0], Complex64(1, -2.5F));
+  EXPECT_EQ(value.data<Complex64>()[2], Complex64(4, 0));
+  EXPECT_TRUE(std::isinf(value.data<Complex64>()[1].real()));
+  EXPECT_TRUE(std::isnan(value.data<Complex64>()[1].imag()));
+  EXPECT_NE(error_of(module("  ROOT c = c64[] constant((1, 2)")), "");
+}
+
+TEST(XlaSpellings, NarrowTypesAreReadConvertedAndPrinted) {
+  const Program program = round_trip(R"(HloModule m
+ENTRY e {
+  a = s4[3] constant({-8, 7, -1})
+  b = f8e4m3fn[4] constant({448, -0.001953125, nan, 1.25})
+  c = f8e5m2[3] constant({inf, -57344, 0.5})
+  d = s32[3] convert(a)
+  e = f32[4] convert(b)
+  f = f32[3] convert(c)
+  big = f32[2] constant({1000, 17})
+  g = f8e4m3fn[2] convert(big)
+  h = f32[2] convert(g)
+  ROOT r = (s32[3], f32[4], f32[3], f32[2]) tuple(d, e, f, h)
+})");
+  const auto out = evaluate(program, {}).elements();
+  EXPECT_EQ(out[0], Literal::from<std::int32_t>({3}, {-8, 7, -1}));
+  EXPECT_EQ(out[1].data<float>()[0], 448);
+  EXPECT_EQ(out[1].data<float>()[1], -0.001953125);
+  EXPECT_TRUE(std::isnan(out[1].data<float>()[2]));
+  EXPECT_EQ(out[2].data<float>()[1], -57344);
+  EXPECT_TRUE(std::isnan(out[3].data<float>()[0]));  // there is no infinity to go to
+  EXPECT_EQ(out[3].data<float>()[1], 16);            // between 16 and 18: the even one
+}
+
+TEST(XlaSpellings, ShardingsThatNameAxesKeepThemAndWhatIsOpen) {
+  const Program program = round_trip(R"(HloModule m, num_partitions=8
+ENTRY e {
+  a = f32[8,8] parameter(0), sharding={mesh['x'=2,'y'=4], [{'x'}, {'y':(1)2, ?}]}
+  b = f32[8,8] parameter(1), sharding={mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)), [{'x'}, {}], replicated={'y'}}
+  c = f32[8,8] parameter(2), sharding={mesh['x'=2,'y'=4], replicated}
+  d = f32[8,8] parameter(3), sharding={maximal_mesh[device_id=3]}
+  f = f32[8,8] add(a, b), sharding={mesh['x'=2,'y'=4], [{}, {'y'}], unreduced={'x'}}
+  ROOT t = (f32[8,8], f32[8,8]) tuple(f, c), sharding={{mesh['x'=2,'y'=4], [{'x'}, {}]}, {mesh['x'=2,'y'=4], [{}, {'x'}]}}
+})");
+  EXPECT_EQ(named(program, "a").sharding->front().str(), "{x,y:(1)2?}");
+  EXPECT_EQ(named(program, "b").sharding->front().mesh.device_order(),
+            (std::vector<std::int64_t>{0, 2, 4, 6, 1, 3, 5, 7}));
+  EXPECT_TRUE(named(program, "c").sharding->front().is_replicated());
+  EXPECT_EQ(named(program, "d").sharding->front().device, 3);
+  EXPECT_EQ(named(program, "f").sharding->front().str(), "{-,y} partial sum{x}");
+  EXPECT_EQ(named(program, "t").sharding->at(1).str(), "{-,x}");
+}
+
+TEST(XlaSpellings, ReplicaGroupsAlongMeshAxesAreThoseGroups) {
+  const Program program = round_trip(R"(HloModule m, num_partitions=8
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+ENTRY e {
+  x = f32[2] parameter(0)
+  ROOT r = f32[2] all-reduce(x), channel_id=1, use_global_device_ids=true, to_apply=add, replica_groups=mesh['x'=2,'y'=4] {'x'}
+})");
+  EXPECT_EQ(named(program, "r").attributes->texts()[1].text, "[4,2]<=[2,4]T(1,0)");
+}
+
+TEST(XlaSpellings, UnspecifiedDimsStayOpen) {
+  const Program program = round_trip(R"(HloModule m, num_partitions=4
+ENTRY e {
+  x = f32[8,8] parameter(0)
+  ROOT s = f32[8,8] custom-call(x), custom_call_target="Sharding", sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}, backend_config="unspecified_dims=[1]"
+})");
+  const Sharding& sharding = named(program, "s").sharding->front();
+  EXPECT_FALSE(sharding.dims[0].open);
+  EXPECT_TRUE(sharding.dims[1].open);
+}
+
+TEST(XlaSpellings, AnyOpInTwoHalvesIsAsyncOfAComputationThatHoldsIt) {
+  const Program program = round_trip(R"(HloModule m
+ENTRY e {
+  x = f32[2,3] parameter(0)
+  s = ((f32[2,3]), f32[3,2], u32[]) transpose-start(x), dimensions={1,0}, async_execution_thread="other"
+  u = ((f32[2,3]), f32[3,2], u32[]) transpose-update(s)
+  ROOT r = f32[3,2] transpose-done(u)
+})");
+  EXPECT_EQ(named(program, "s").op->name, "async-start");
+  EXPECT_EQ(async_half(*named(program, "u").op), AsyncHalf::kUpdate);
+  EXPECT_EQ(program.computations.front()->execution_thread, "other");
+  const Literal x = Literal::from<float>({2, 3}, {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(evaluate(program, {x}), Literal::from<float>({3, 2}, {1, 4, 2, 5, 3, 6}));
+}
+
+TEST(XlaSpellings, NativePairsReadTheirTuples) {
+  const Program program = round_trip(R"(HloModule m, num_partitions=2
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+ENTRY e {
+  x = f32[2] parameter(0)
+  g = (f32[2], f32[4]) all-gather-start(x), channel_id=1, replica_groups={{0,1}}, dimensions={0}, use_global_device_ids=true
+  gd = f32[4] all-gather-done(g)
+  r = f32[4] all-reduce-start(gd), channel_id=2, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=add
+  rd = f32[4] all-reduce-done(r)
+  p = (f32[4], f32[4], u32[], u32[]) collective-permute-start(rd), channel_id=3, source_target_pairs={{0,1},{1,0}}
+  pd = f32[4] collective-permute-done(p)
+  c = (f32[4], f32[4], u32[]) copy-start(pd)
+  ROOT cd = f32[4] copy-done(c)
+})");
+  const auto out =
+      evaluate_lockstep(program, {{Literal::from<float>({2}, {1, 2})}, {Literal::from<float>({2}, {3, 4})}});
+  EXPECT_EQ(out[0], Literal::from<float>({4}, {2, 4, 6, 8}));
+  EXPECT_EQ(out[1], out[0]);
+}
+
+TEST(XlaSpellings, FusionsAreCallsAndKeepTheirKindAndConfig) {
+  const std::string text = R"(HloModule m
+f {
+  a = f32[2,3] parameter(0)
+  ROOT b = f32[2,3] negate(a)
+}, execution_thread="host"
+ENTRY e {
+  x = f32[2,3]{0,1:T(8,128)(2,1)S(5)} parameter(0), parameter_replication={true}
+  ROOT r = f32[2,3]{0,1} fusion(x), kind=kLoop, calls=f, backend_config={"outer": {"list": [1, 2, "}"]}}, origin={{"x"}}
+})";
+  const Program program = round_trip(text);
+  EXPECT_EQ(named(program, "r").type.layout(), (Dims{0, 1}));
+  const std::string printed = print_program(program);
+  EXPECT_NE(printed.find("kind=kLoop"), std::string::npos);
+  EXPECT_NE(printed.find(R"(backend_config={"outer": {"list": [1, 2, "}"]}})"), std::string::npos);
+  EXPECT_NE(printed.find("}, execution_thread=\"host\""), std::string::npos);
+  const Literal x = Literal::from<float>({2, 3}, {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(evaluate(program, {x}), Literal::from<float>({2, 3}, {-1, -2, -3, -4, -5, -6}));
+}
+
+TEST(XlaSpellings, WhatHasNoPercentNoTypeAndNoNameIsUnderstood) {
+  const Program program = round_trip(R"(HloModule m // a comment
+ENTRY e { /* another */
+  x = f32[2,3] parameter(0)
+  y = add(x, multiply(x, /*index=1*/ negate(x)))
+  ROOT t = tuple(y, %x)
+})");
+  EXPECT_EQ(named(program, "t").type.str(), "(f32[2,3], f32[2,3])");
+}
+
+TEST(XlaSpellings, SizesKnownOnlyAtRunTimeAreRefusedByName) {
+  EXPECT_NE(error_of("HloModule m\nENTRY e { ROOT x = f32[<=8,3] parameter(0) }").find("known only at run time"),
+            std::string::npos);
+  EXPECT_NE(error_of("HloModule m\nENTRY e { ROOT x = f32[?] parameter(0) }").find("known only at run time"),
+            std::string::npos);
+}
+
+TEST(XlaSpellings, BitcastsFollowTheLayoutsOnBothSides) {
+  const Program program = round_trip(module("  ROOT r = f32[3,2]{0,1} bitcast(x)"));  // column-major: the transpose
+  const Literal x = Literal::from<float>({2, 3}, {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(evaluate(program, {x}), Literal::from<float>({3, 2}, {1, 4, 2, 5, 3, 6}));
+  const Program plain = round_trip(module("  ROOT r = f32[6] bitcast(x)"));
+  EXPECT_EQ(evaluate(plain, {x}), Literal::from<float>({6}, {1, 2, 3, 4, 5, 6}));
+}
+
+TEST(XlaSpellings, EffectsKeepTheirOrderAndAreNeverMerged) {
+  const Program program = round_trip(R"(HloModule m
+ENTRY e {
+  t0 = token[] after-all()
+  in = (f32[4], token[]) infeed(t0), infeed_config="feed"
+  data = f32[4] get-tuple-element(in), index=0
+  t1 = token[] get-tuple-element(in), index=1
+  out = token[] outfeed(data, t1), outfeed_shape=f32[4]{0}
+  s = (f32[4], u32[], token[]) send(data, out), channel_id=1, is_host_transfer=true
+  sd = token[] send-done(s), channel_id=1, is_host_transfer=true
+  r = (f32[4], u32[], token[]) recv(sd), channel_id=2
+  rd = (f32[4], token[]) recv-done(r), channel_id=2
+  ROOT got = f32[4] get-tuple-element(rd), index=0
+})");
+  EXPECT_TRUE(has_side_effect(named(program, "out")));
+  EXPECT_EQ(named(program, "s").notes->other.size(), 2U);
+  evaluate(program, {});
+}
+
+}  // namespace
+}  // namespace tessera
