@@ -90,7 +90,7 @@ std::uint64_t take_input_hash(const Cut& cut) {
         "{}: input {} {} is not the same on ranks 0 and {}: a whole value (Tensor::from, Tensor::scalar) must be given "
         "alike on every "
         "rank, which keeps its part of it; give each rank its own part by Tensor::from_local_shards",
-        reason.text, i, input.name.empty() ? input.type.str() : fmt::format("{} {}", input.name, input.type),
+        reason.text, i, input.name.empty() ? input.type.str() : fmt::format("{} {}", input.name, input.type.str()),
         other - all.begin());
   }
   fail("{}: ranks give different inputs", reason.text);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pictures of shardings for documents.
+#include <algorithm>
 #include <cmath>
 
+#include "tessera/base/error.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/mark_sharding.h"
 #include "tile_grid.h"
@@ -58,7 +60,7 @@ std::string sharding_svg(const Type& type, const Sharding& sharding) {
   const int cell_width = std::max(72, longest * kCharacter + 16);
   const int height = isize(grids.front().labels) * kCellHeight + 2 * kLine;
   const int width = kMargin + isize(grids.front().labels.front()) * cell_width + kLine;
-  std::string body = text_at(width / 2, kLine, fmt::format("{} {}", type, sharding));
+  std::string body = text_at(width / 2, kLine, fmt::format("{} {}", type.str(), sharding.str()));
   for (int g = 0; g < isize(grids); ++g) body += grid_svg(at(grids, g), cell_width, kLine + g * height);
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "

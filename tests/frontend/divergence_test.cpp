@@ -58,7 +58,9 @@ TEST(Divergence, AWholeValueThatOneRankReadIsNoDifference) {
   on_ranks(2, [](int rank) {
     Tensor x = Tensor::from<float>({2}, {1, 2}) + 1.0;
     mark_step();
-    if (rank == 0) EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{2, 3}));
+    if (rank == 0) {
+      EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{2, 3}));
+    }
     const Tensor y = x * 2.0;
     mark_step();
     EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{4, 6}));
