@@ -87,6 +87,8 @@ class Normalizer {
         at(work.to.parameters, number) = work.values.back();
       }
     }
+    require(context.size() >= at(work.manual, from.root).size(),
+            "the result %{} of %{} lies in a manual region; leave it first", from[from.root].name, from.name);
     work.to.root = at(work.values, from.root);
     return std::move(work.to);
   }

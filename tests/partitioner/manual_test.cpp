@@ -220,6 +220,16 @@ TEST(ManualRegion, CollectivesOutsideOfRegionsAreRefused) {
   EXPECT_THROW(partition(read(text)), Error);
 }
 
+TEST(ManualRegion, AResultMustHaveLeftTheRegion) {
+  const std::string text = R"(HloModule m, num_partitions=2
+ENTRY e {
+  x = f32[8] parameter(0)
+  m = f32[8] custom-call(x), custom_call_target="Sharding", sharding={devices=[2]<=[2]}
+  ROOT l = f32[4] custom-call(m), custom_call_target="SPMDFullToShardShape", sharding={manual}
+})";
+  EXPECT_THROW(partition(read(text)), Error);
+}
+
 TEST(ManualRegion, WhatDoesNotFitIsNamed) {
   const std::string text = R"(HloModule m, num_partitions=2
 ENTRY e {
