@@ -20,7 +20,8 @@ std::string unit_report(const std::vector<FsdpUnit>& units) {
     total.bytes += unit.bytes;
     total.bytes_per_device += unit.bytes_per_device;
   }
-  out += fmt::format("{:<{}}  {:>12}  {:>10}  {:>12}\n", fmt::format("{} unit{}", units.size(), units.size() == 1 ? "" : "s"), width, total.elements,
+  out += fmt::format("{:<{}}  {:>12}  {:>10}  {:>12}\n",
+                     fmt::format("{} unit{}", units.size(), units.size() == 1 ? "" : "s"), width, total.elements,
                      format_bytes(static_cast<double>(total.bytes)),
                      format_bytes(static_cast<double>(total.bytes_per_device)));
   return out;

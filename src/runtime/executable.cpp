@@ -13,6 +13,7 @@
 #include "plan.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/passes/passes.h"
 #include "tessera/runtime/metrics.h"
 
 namespace tessera {
@@ -219,7 +220,7 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
   const TimedScope timed("CompileTime");
   metrics().count("UncachedCompile");
   check_device_count(program, world);
-  auto made = std::make_shared<PlannedExecutable>(program, world, options, hash);
+  auto made = std::make_shared<PlannedExecutable>(make_synchronous(program), world, options, hash);
   if (options.use_cache) cache[{hash, &world}] = made;
   return made;
 }

@@ -27,15 +27,6 @@ class OddModules : public TesseraCommand, public ::testing::WithParamInterface<s
 
 TEST_P(OddModules, ReadPrintPartitionCountAndCheck) {
   const std::string module = fmt::format("odd/{}.hlo", GetParam());
-  if (GetParam() == "manual") {
-    const auto refused = run("partition " + module);
-    EXPECT_EQ(refused.code, 1);
-    EXPECT_EQ(
-        refused.error,
-        "tessera partition: custom-call %l: a region of per-device code (sharding={manual}, SPMDFullToShardShape) "
-        "cannot be partitioned yet\n");
-    return;
-  }
   expect_good("print " + module + " -o " + path("printed"));
   EXPECT_EQ(run("print " + path("printed")).out, content(path("printed")));
   expect_good("partition " + module + " -o " + path("parts"));

@@ -85,9 +85,9 @@ TEST_F(TesseraCommand, StrictModeAndABudgetRefuseCollectivesAndSayWhatWouldRemov
   EXPECT_NE(strict.error.find("annotate the result %y with {data,-}"), std::string::npos) << strict.error;
   const auto budget = run(std::string("partition ") + kMegatron + "-o " + path("p.hlo") + " --max-bytes 100");
   EXPECT_EQ(budget.code, 1);
-  EXPECT_NE(budget.error.find("20 more than the 100 allowed; the largest:\n  all-reduce"), std::string::npos)
+  EXPECT_NE(budget.error.find("12 more than the 100 allowed; the largest:\n  all-reduce"), std::string::npos)
       << budget.error;
-  EXPECT_EQ(run(std::string("partition ") + kMegatron + "-o " + path("p.hlo") + " --max-bytes 120 --explain-json " +
+  EXPECT_EQ(run(std::string("partition ") + kMegatron + "-o " + path("p.hlo") + " --max-bytes 112 --explain-json " +
                 path("e.json"))
                 .code,
             0);
