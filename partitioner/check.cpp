@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "check_magnitudes.h"
 #include "leaves.h"
 #include "localize.h"
 #include "manual.h"
@@ -149,16 +150,6 @@ double epsilon_of(const Program& program) {
   return most;
 }
 
-// The largest finite magnitude of the array: what sums within it may have gone through.
-double magnitude_of(const Literal& array) {
-  double most = 0;
-  for (std::int64_t i = 0; i < array.type().element_count(); ++i) {
-    const double value = std::fabs(element_as_double(array, i));
-    if (std::isfinite(value)) most = std::max(most, value);
-  }
-  return most;
-}
-
 // How far the difference is within its bound; above 1 is a failure.
 double share_of_bound(double expected, double actual, double magnitude, double epsilon) {
   if (std::isnan(expected) || std::isnan(actual)) return std::isnan(expected) == std::isnan(actual) ? 0 : 2;
@@ -178,11 +169,12 @@ std::string index_text(const Dims& dims, std::int64_t i) {
   return "[" + join(index, ",") + "]";
 }
 
-void compare(const Literal& want, const Literal& have, const std::string& what, double epsilon, CheckReport& report) {
+// `magnitude`: of what the value is a sum of.
+void compare(const Literal& want, const Literal& have, const std::string& what, double epsilon, double magnitude,
+             CheckReport& report) {
   const Literal expected = want.as_reals();
   const Literal actual = have.as_reals();
   const Type& type = expected.type();
-  const double magnitude = is_float(type.dtype()) ? magnitude_of(expected) : 0;
   int shown = 0;
   for (std::int64_t i = 0; i < type.element_count(); ++i) {
     ++report.values_compared;
@@ -228,6 +220,7 @@ namespace {
 struct Inputs {
   std::vector<Literal> arguments;
   Literal expected;
+  std::vector<double> magnitudes;  // by leaf of the result: of what it is a sum of
 };
 
 // A program with manual regions runs on all devices, each of which has every argument whole.
@@ -250,8 +243,15 @@ Inputs draw_inputs(const Program& program, const CheckOptions& options, CheckRep
                                  ? options.seed
                                  : hash_mix(options.seed, static_cast<std::size_t>(report.input_draws - 1));
     stopped.clear();
+    Magnitudes magnitudes(program);
+    how.observe = [&](std::int64_t, const Computation& computation, Id id, const Literal& value) {
+      magnitudes.observe(computation, id, value);
+    };
     out.arguments = seeded_arguments(program, seed);
     out.expected = evaluate_global(program, out.arguments, how);
+    out.magnitudes.clear();
+    for (int leaf = 0; leaf < out.expected.type().leaf_count(); ++leaf)
+      out.magnitudes.push_back(magnitudes.of_result(leaf));
     if (mostly_finite(out.expected) || report.input_draws == kMostDraws) break;
   }
   for (const std::string& name : stopped)
@@ -287,15 +287,15 @@ std::vector<Literal> run_poisoned(const Program& program, const std::vector<std:
 }
 
 void compare_leaf(const Literal& want, const Sharding& sharding, const std::vector<Literal>& pieces,
-                  const std::string& what, double epsilon, CheckReport& report) {
-  compare(want, assemble(want.type(), sharding, pieces), what, epsilon, report);
+                  const std::string& what, double epsilon, double magnitude, CheckReport& report) {
+  compare(want, assemble(want.type(), sharding, pieces), what, epsilon, magnitude, report);
   if (!is_even(want.type(), sharding)) return;
   // Replicas must agree with the value, not only the first of them.
   const bool has_owner = sharding.kind == Sharding::Kind::kMaximal;  // the value is undefined on all others
   for (int device = 0; device < isize(pieces); ++device)
     if (!has_owner || device == sharding.device)
       compare(take_shard(want, sharding, device), at(pieces, device), fmt::format("{} on device {}", what, device),
-              epsilon, report);
+              epsilon, magnitude, report);
 }
 
 }  // namespace
@@ -317,7 +317,7 @@ CheckReport check_partition(const Program& program, const CheckOptions& options)
     std::vector<Literal> pieces;
     for (const auto& result : results) pieces.push_back(at(result.leaves(), leaf));
     compare_leaf(at(expected_leaves, leaf), at(shardings, leaf), pieces, fmt::format("result {}", leaf), epsilon,
-                 report);
+                 at(inputs.magnitudes, leaf), report);
   }
   report.passed = report.failures.empty();
   return report;

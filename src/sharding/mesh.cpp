@@ -219,7 +219,11 @@ std::int64_t axes_size(const std::vector<AxisRef>& axes) {
 }
 
 bool overlaps(const AxisRef& a, const AxisRef& b) {
-  return a.axis == b.axis && a.pre < b.pre * b.size && b.pre < a.pre * a.size;
+  if (a.axis != b.axis) return false;
+  const AxisRef& major = a.pre <= b.pre ? a : b;
+  const AxisRef& minor = a.pre <= b.pre ? b : a;
+  // Of an axis of 6, x:(1)2 and x:(3)2 are the major digit of 2x3 and the minor one of 3x2: no cut gives both.
+  return minor.pre % (major.pre * major.size) != 0;
 }
 
 bool overlaps_any(const std::vector<AxisRef>& axes, const AxisRef& axis) {

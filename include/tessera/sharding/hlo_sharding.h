@@ -39,7 +39,9 @@ std::string hlo_sharding_text(const HloSharding& leaf);
 std::string hlo_sharding_text(const Sharding& sharding);
 std::string hlo_sharding_text(const Shardings& leaves, bool is_tuple);
 
-/// XLA's form that names axes, `{mesh['x'=2,'y'=4], [{'x'}, {'y', ?}], unreduced={..}}` or a tuple of such, straight in axes.
+// {mesh['x'=2,'y'=4], [{'x'}, {'y', ?}], unreduced={..}}
+
+/// XLA's form that names axes, or a tuple of such, straight in axes.
 /// `ndims`: of the leaves, for those that say only `replicated`; `device_count`: for maximal ones.
 bool is_named_sharding(std::string_view text);
 std::vector<Sharding> parse_named_shardings(std::string_view text, const std::vector<int>& ndims,

@@ -78,7 +78,7 @@ class Mesh {
 std::vector<AxisRef> merged_axes(const std::vector<AxisRef>& axes);
 /// The product of the sizes.
 std::int64_t axes_size(const std::vector<AxisRef>& axes);
-/// True when two (sub-)axes have a digit of the position in common.
+/// True when two (sub-)axes have a digit of the position in common, or no factorisation of the axis has both.
 bool overlaps(const AxisRef& a, const AxisRef& b);
 bool overlaps_any(const std::vector<AxisRef>& axes, const AxisRef& axis);
 
