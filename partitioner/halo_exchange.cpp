@@ -57,7 +57,7 @@ struct OpenRound {
   Round round;
   std::vector<bool> sends, receives;
 
-  OpenRound(Round first, std::size_t tiles) : round{first.length, first.place, {}, first.is_local} {
+  OpenRound(const Round& first, std::size_t tiles) : round{first.length, first.place, {}, first.is_local} {
     sends.resize(tiles, false);
     receives.resize(tiles, false);
     take(first);

@@ -45,7 +45,7 @@ class Moves {
   void take(Move&& move, std::int64_t operand) {
     if (move.after.partial == 0) move.after.to_reduction = false;
     move.peak = operand + space_.bytes(move.after);
-    take_(std::move(move));
+    take_(move);
   }
 
   // The lengths of a slot's tiles after `factor` more units cut it.
@@ -65,7 +65,7 @@ class Moves {
           move.axes.push(unit);
           at(move.after.dims, slot).push(unit);
           at(move.after.dims, slot).length = length;
-          take(std::move(move), bytes_);
+          take(move, bytes_);
         }
     }
   }
@@ -89,7 +89,7 @@ class Moves {
         Move move{StepKind::kAllGather, slot, -1, {}, state_, 0, 1, 0};
         const auto factor = join(move.after, slot, n, move.axes);
         move.bytes = bytes_ * (factor - 1);
-        take(std::move(move), bytes_);
+        take(move, bytes_);
       }
   }
 
@@ -150,7 +150,7 @@ class Moves {
       }
       const auto group = space_.tiles(moved);
       move.bytes = operand / group * (group - 1);
-      take(std::move(move), operand);
+      take(move, operand);
       return;
     }
     const DimState& gained = at(exchange.gained, slot);
@@ -195,7 +195,7 @@ class Moves {
       const auto group = space_.size_of(chosen);
       Move reduce{StepKind::kAllReduce, -1, -1, units, state_, 2 * bytes_ * (group - 1) / group, 1, 0};
       reduce.after.partial = static_cast<std::uint16_t>(state_.partial & ~chosen);
-      take(std::move(reduce), bytes_);
+      take(reduce, bytes_);
       for (int slot = 0; slot < space_.slots(); ++slot) scatters(slot, chosen, group, units);
     }
   }
@@ -211,7 +211,7 @@ class Moves {
         move.after.partial = static_cast<std::uint16_t>(state_.partial & ~chosen);
         const auto operand = whole == 0 ? 0 : bytes_ / whole * (length * group);
         move.bytes = operand / group * (group - 1);
-        take(std::move(move), operand);
+        take(move, operand);
       }
     } while (thorough() && std::next_permutation(order.units.begin(), order.units.begin() + order.count));
   }
@@ -225,7 +225,7 @@ class Moves {
       if ((missing & bit(unit)) != 0) move.axes.push(unit);
     move.after.partial = static_cast<std::uint16_t>(state_.partial | missing);
     move.after.to_reduction = !same_reduction();
-    take(std::move(move), bytes_);
+    take(move, bytes_);
   }
 
   // ---- permutes ----------------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ class Moves {
     Move move{StepKind::kPermute, -1, -1, {}, after, bytes_, 1, 0};
     for (int unit = 0; unit < space_.unit_count(); ++unit)
       if (place_of(state_, unit) != place_of(after, unit)) move.axes.push(unit);
-    take(std::move(move), bytes_);
+    take(move, bytes_);
   }
 
   [[nodiscard]] int place_of(const State& state, int unit) const {
@@ -321,7 +321,7 @@ class Moves {
         for (int s = 0; s < space_.slots(); ++s)
           if (s != slot) move.bytes *= std::min(at(state_.dims, s).length, at(space_.sizes, s));
         at(move.after.dims, slot).length = length;
-        take(std::move(move), bytes_);
+        take(move, bytes_);
       }
     }
   }
@@ -331,7 +331,7 @@ class Moves {
     Move move{StepKind::kPermute, -1, -1, {}, state_, used_ == 0 ? 0 : bytes_, used_ == 0 ? 0 : 1, 0};
     for (int unit = 0; unit < space_.unit_count(); ++unit) move.axes.push(unit);
     move.after.to_order = true;
-    take(std::move(move), bytes_);
+    take(move, bytes_);
   }
 
   const Space& space_;

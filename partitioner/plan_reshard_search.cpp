@@ -101,8 +101,8 @@ class Search {
       entry->second = cost;
     }
     move.after = after;
-    nodes_.push_back({std::move(move), parent, cost});
-    queue_.push({Cost{least_seconds, least, cost.collectives, cost.peak, cost.steps}, isize(nodes_) - 1});
+    nodes_.push_back({move, parent, cost});
+    queue_.emplace(Cost{least_seconds, least, cost.collectives, cost.peak, cost.steps}, isize(nodes_) - 1);
   }
 
   // Than the best plan known, whatever follows.
@@ -118,7 +118,7 @@ class Search {
     for_each_move(space_, state, [&](Move&& move) {
       const State after = move.after;
       const Cost next = cost_after(space_, cost, move);
-      visit(index, next, after, std::move(move));
+      visit(index, next, after, move);
     });
     const bool reduced =
         kind == StepKind::kAllReduce || kind == StepKind::kReduceScatter || kind == StepKind::kPartialize;
@@ -126,7 +126,7 @@ class Search {
     if (!reduced && !is_start) return;
     if (auto move = intersect_move(space_, state)) {
       const Cost next = cost_after(space_, cost, *move);
-      visit(index, next, space_.goal, std::move(*move));
+      visit(index, next, space_.goal, *move);
     }
   }
 

@@ -117,7 +117,7 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, d
     const Sharding computed = computed_sharding(request.mesh, request.map, i, strategy);
     double more =
         reshard_cost(at(results, i), computed, at(request.wishes, i).closed().without_partial(), cost.topology);
-    if (computed.is_partial() && at(request.wishes, i).dims.size() > 0 && at(request.wishes, i).dims.front().open)
+    if (computed.is_partial() && !at(request.wishes, i).dims.empty() && at(request.wishes, i).dims.front().open)
       more = std::min(more, reshard_cost(at(results, i), computed, computed.without_partial(), cost.topology));
     moved += more;
   }
