@@ -42,7 +42,7 @@ class Moves {
   }
   [[nodiscard]] bool thorough() const { return space_.unit_count() <= kThorough; }
 
-  void take(Move&& move, std::int64_t operand) {
+  void take(Move& move, std::int64_t operand) {
     if (move.after.partial == 0) move.after.to_reduction = false;
     move.peak = operand + space_.bytes(move.after);
     take_(move);

@@ -21,7 +21,7 @@ struct Move {
 /// What it takes where links differ; 0 on a uniform topology.
 double seconds_of(const Space& space, const Move& move);
 
-using TakeMove = std::function<void(Move&&)>;
+using TakeMove = std::function<void(const Move&)>;
 
 /// Calls `take` for every step but kIntersect that can be made from `state`. With many units not every order of axes is tried.
 void for_each_move(const Space& space, const State& state, const TakeMove& take);

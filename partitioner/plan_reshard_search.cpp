@@ -115,7 +115,7 @@ class Search {
   void expand(int index, const State& state) {
     const Cost cost = at(nodes_, index).cost;
     const StepKind kind = at(nodes_, index).move.kind;
-    for_each_move(space_, state, [&](Move&& move) {
+    for_each_move(space_, state, [&](const Move& move) {
       const State after = move.after;
       const Cost next = cost_after(space_, cost, move);
       visit(index, next, after, move);
