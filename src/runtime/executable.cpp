@@ -220,7 +220,10 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
   const TimedScope timed("CompileTime");
   metrics().count("UncachedCompile");
   check_device_count(program, world);
-  auto made = std::make_shared<PlannedExecutable>(make_synchronous(program), world, options, hash);
+  const Program whole = make_synchronous(program);
+  require(whole.entry_computation().root_type() == program.entry_computation().root_type(),
+          "{}: the result is that of a start whose done is missing; only whole operations can be run", program.name);
+  auto made = std::make_shared<PlannedExecutable>(whole, world, options, hash);
   if (options.use_cache) cache[{hash, &world}] = made;
   return made;
 }
