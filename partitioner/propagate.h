@@ -13,9 +13,6 @@ namespace tessera {
 
 /// Frontend attribute that says who chose a derived sharding.
 inline constexpr std::string_view kWhyAttribute = "tessera.why";
-/// An unshard of FSDP (whatever the attribute says) and the mark of its gradient: shardings do not pass.
-inline constexpr std::string_view kUnshardAttribute = "tessera.recompute";
-inline constexpr std::string_view kBarrierAttribute = "tessera.barrier";
 
 Program propagate(const Program& program);
 

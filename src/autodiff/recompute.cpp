@@ -10,7 +10,7 @@ namespace tessera::autodiff {
 namespace {
 
 bool wants_recompute(const Instruction& instruction) {
-  const std::string* text = instruction.frontend_attribute(kRecompute);
+  const std::string* text = instruction.frontend_attribute(kUnshardAttribute);
   return text != nullptr && *text == "true";
 }
 
@@ -29,7 +29,7 @@ bool is_cheap(const Builder& builder, const Instruction& instruction) {
 
 }  // namespace
 
-bool is_unshard(const Instruction& instruction) { return instruction.frontend_attribute(kRecompute) != nullptr; }
+bool is_unshard(const Instruction& instruction) { return instruction.frontend_attribute(kUnshardAttribute) != nullptr; }
 
 Recompute::Recompute(Builder& builder, Id size) : builder_(builder), again_(static_cast<std::size_t>(size), false) {
   std::vector<bool> constant(again_.size(), false);

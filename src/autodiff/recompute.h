@@ -16,7 +16,6 @@
 namespace tessera::autodiff {
 
 inline constexpr std::string_view kUnit = "tessera.unit";
-inline constexpr std::string_view kRecompute = "tessera.recompute";
 inline constexpr std::string_view kPhase = "tessera.phase";
 
 /// An unshard: marked with tessera.recompute, be it "true" or "false" (gathered once for both passes).

@@ -199,9 +199,8 @@ void ReversePass::step_unshard(const Instruction& instruction, Value gradient) {
   const Id operand = instruction.operands[0];
   const ShardingRef storage = storage_sharding(builder_, operand);
   if (storage && storage->size() == 1) {
-    gradient = ops::sharding_mark(gradient, storage->front());
     // Weights' shardings must not reach activations through their gradients either.
-    builder_.set_notes(gradient, with_frontend_attribute(gradient.instruction().notes, "tessera.barrier", "true"));
+    gradient = ops::sharding_barrier(gradient, storage->front());
   }
   arrive(operand, 0, gradient);
 }

@@ -178,12 +178,17 @@ void check_ids(const Operand& ids, std::int64_t count, std::string_view what,
                std::optional<std::int64_t> ignored = {}) {
   if (ids.is_number() || ids.tensor().is_null()) return;
   const auto& host = ids.tensor().impl().node->host;
-  if (!host || !is_integer(host->type().dtype())) return;
-  for (std::int64_t i = 0; i < host->type().element_count(); ++i) {
-    const std::int64_t id = element_as_int(*host, i);
-    require((id >= 0 && id < count) || id == ignored, "{} {} at element {} is not one of 0..{}", what, id, i,
-            count - 1);
-  }
+  if (!host) return;
+  visit_dtype(host->type().dtype(), [&]<class T>() {
+    if constexpr (!is_float(kDTypeOf<T>)) {
+      const auto given = host->data<T>();
+      for (std::size_t i = 0; i < given.size(); ++i) {
+        const auto id = static_cast<std::int64_t>(given[i]);
+        require((id >= 0 && id < count) || id == ignored, "{} {} at element {} is not one of 0..{}", what, id, i,
+                count - 1);
+      }
+    }
+  });
 }
 
 }  // namespace

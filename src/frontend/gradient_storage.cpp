@@ -69,14 +69,10 @@ std::optional<Sharding> gradient_storage(const Node& variable, const std::vector
 }
 
 Value lay_out_gradient(Builder& builder, Value gradient, const Sharding& storage) {
-  constexpr std::string_view kBarrier = "tessera.barrier";
-  if (gradient.instruction().frontend_attribute(kBarrier) != nullptr) {  // FSDP's own, before these axes were known
-    builder.set_sharding(gradient, make_sharding(storage));
-    return gradient;
-  }
-  const Value out = ops::sharding_mark(gradient, storage);
-  builder.set_notes(out, with_frontend_attribute(out.instruction().notes, kBarrier, "true"));
-  return out;
+  if (gradient.instruction().frontend_attribute(kBarrierAttribute) == nullptr)
+    return ops::sharding_barrier(gradient, storage);
+  builder.set_sharding(gradient, make_sharding(storage));  // FSDP's own, made before these axes were known
+  return gradient;
 }
 
 }  // namespace tessera

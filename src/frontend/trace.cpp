@@ -130,7 +130,7 @@ Value Trace::gathered(const Tensor& tensor, Value stored) {
     const NotesRef before = entry_->default_notes;
     entry_->default_notes =
         with_frontend_attribute(with_frontend_attribute(before, "tessera.unit", variable.unshard->unit),
-                                "tessera.recompute", variable.unshard->recompute ? "true" : "false");
+                                kUnshardAttribute, variable.unshard->recompute ? "true" : "false");
     value = ops::sharding_mark(value, variable.unshard->gathered);
     if (!variable.name.empty()) entry_->set_name(value, variable.name + ".gathered");
     entry_->default_notes = before;

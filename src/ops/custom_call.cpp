@@ -270,6 +270,11 @@ Value sharding_mark(Value x, Sharding sharding) {
   return x.builder->emit(rows::kCustomCall, {x}, make_attributes(CustomCallAttributes{"Sharding", false}),
                          {.type = x.type(), .sharding = make_sharding(std::move(sharding)), .name = "sharding"});
 }
+Value sharding_barrier(Value x, Sharding sharding) {
+  const Value out = sharding_mark(x, std::move(sharding));
+  x.builder->set_notes(out, with_frontend_attribute(out.instruction().notes, kBarrierAttribute, "true"));
+  return out;
+}
 
 }  // namespace ops
 std::vector<std::string> unknown_custom_calls(const Program& program) {

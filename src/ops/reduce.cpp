@@ -71,25 +71,12 @@ Literal arranged(const Literal& x, const OpView& view) {
 Literal reduce_known(const Literal& x, const Literal& init, const Type& result, Reduction reduction) {
   Literal out(result);
   visit_any_dtype(result.dtype(), [&]<class T>() {
-    using Integer = std::conditional_t<is_signed_int(kDTypeOf<T>), std::int64_t, std::uint64_t>;
-    using Real = std::conditional_t<is_float(kDTypeOf<T>), double, Integer>;
-    using Wide = std::conditional_t<is_complex(kDTypeOf<T>), Complex128, Real>;
     const auto from = x.data<T>();
     auto to = out.mutable_data<T>();
     const std::size_t run = to.empty() ? 0 : from.size() / to.size();
     for (std::size_t i = 0; i < to.size(); ++i) {
-      auto total = static_cast<Wide>(init.data<T>()[0]);
-      for (std::size_t j = 0; j < run; ++j) {
-        const auto element = static_cast<Wide>(from[i * run + j]);
-        if constexpr (std::is_same_v<Wide, std::int64_t>) {  // wraps: work on the bits where signs do not matter
-          const bool wraps = reduction == Reduction::kSum || reduction == Reduction::kProduct;
-          total = wraps ? static_cast<Wide>(combined(reduction, static_cast<std::uint64_t>(total),
-                                                     static_cast<std::uint64_t>(element)))
-                        : combined(reduction, total, element);
-        } else {
-          total = combined(reduction, total, element);
-        }
-      }
+      auto total = static_cast<Wide<T>>(init.data<T>()[0]);
+      for (std::size_t j = 0; j < run; ++j) total = combined(reduction, total, static_cast<Wide<T>>(from[i * run + j]));
       to[i] = static_cast<T>(total);
     }
   });

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <optional>
+#include <type_traits>
 
 #include "row_support.h"
 #include "tessera/ops/contraction.h"
@@ -19,30 +20,38 @@ inline std::optional<Reduction> known_reduction(const OpView& view) {
 /// Error unless to_apply is (a.., b..) -> (a..) of the inputs' element types.
 void check_to_apply(const OpView& view);
 
+/// What elements of T are folded in, and rounded from once.
+template <class T>
+using WideInteger = std::conditional_t<is_signed_int(kDTypeOf<T>), std::int64_t, std::uint64_t>;
+template <class T>
+using Wide = std::conditional_t<is_complex(kDTypeOf<T>), Complex128,
+                                std::conditional_t<is_float(kDTypeOf<T>), double, WideInteger<T>>>;
+
 inline Complex128 combined(Reduction reduction, Complex128 a, Complex128 b) {
   ensure(reduction == Reduction::kSum || reduction == Reduction::kProduct, "complex elements have no order");
   return reduction == Reduction::kSum ? a + b : a * b;
 }
 
-/// One step of a reduction, in double or 64 bits.
-template <class Wide>
-Wide combined(Reduction reduction, Wide a, Wide b) {
+/// One step of a reduction, in double or 64 bits. Integers wrap: sums and products are of the bits, whatever the sign.
+template <class W>
+W combined(Reduction reduction, W a, W b) {
+  using Bits = std::conditional_t<std::is_integral_v<W>, std::uint64_t, W>;
   switch (reduction) {
-    case Reduction::kSum: return static_cast<Wide>(a + b);
-    case Reduction::kProduct: return static_cast<Wide>(a * b);
+    case Reduction::kSum: return static_cast<W>(static_cast<Bits>(a) + static_cast<Bits>(b));
+    case Reduction::kProduct: return static_cast<W>(static_cast<Bits>(a) * static_cast<Bits>(b));
     case Reduction::kMin:
-      if constexpr (std::is_same_v<Wide, double>)
+      if constexpr (std::is_same_v<W, double>)
         if (std::isnan(a) || std::isnan(b)) return a + b;
       return b < a ? b : a;
     case Reduction::kMax:
-      if constexpr (std::is_same_v<Wide, double>)
+      if constexpr (std::is_same_v<W, double>)
         if (std::isnan(a) || std::isnan(b)) return a + b;
       return a < b ? b : a;
     case Reduction::kAnd:
-      if constexpr (!std::is_same_v<Wide, double>) return a & b;
+      if constexpr (!std::is_same_v<W, double>) return a & b;
       break;
     case Reduction::kOr:
-      if constexpr (!std::is_same_v<Wide, double>) return a | b;
+      if constexpr (!std::is_same_v<W, double>) return a | b;
       break;
   }
   throw InternalError("and, or of floating-point numbers");

@@ -80,25 +80,12 @@ void for_each_result(const OpView& view, const Dims& results, F&& f) {
 Literal reduce_known(const EvalContext& context, Reduction reduction) {
   Literal out(context.view.result);
   visit_any_dtype(out.type().dtype(), [&]<class T>() {
-    constexpr bool kSigned = is_signed_int(kDTypeOf<T>);
-    using Integer = std::conditional_t<kSigned, std::int64_t, std::uint64_t>;
-    using Real = std::conditional_t<is_float(kDTypeOf<T>), double, Integer>;
-    using Wide = std::conditional_t<is_complex(kDTypeOf<T>), Complex128, Real>;
-    const bool wraps = reduction == Reduction::kSum || reduction == Reduction::kProduct;
     const auto from = context.operands[0].data<T>();
-    const auto init = static_cast<Wide>(context.operands[1].data<T>()[0]);
+    const auto init = static_cast<Wide<T>>(context.operands[1].data<T>()[0]);
     auto to = out.mutable_data<T>();
     for_each_result(context.view, out.type().dims(), [&](std::int64_t i, const std::vector<std::int64_t>& elements) {
-      Wide total = init;
-      for (const auto element : elements) {
-        const auto x = static_cast<Wide>(at(from, element));
-        if constexpr (kSigned)  // wraps: work on the bits where signs do not matter
-          total = wraps ? static_cast<Wide>(
-                              combined(reduction, static_cast<std::uint64_t>(total), static_cast<std::uint64_t>(x)))
-                        : combined(reduction, total, x);
-        else
-          total = combined(reduction, total, x);
-      }
+      Wide<T> total = init;
+      for (const auto element : elements) total = combined(reduction, total, static_cast<Wide<T>>(at(from, element)));
       at(to, i) = static_cast<T>(total);
     });
   });

@@ -4,31 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include "round_trip.h"
 #include "tessera/base/error.h"
 #include "tessera/ops/op_table.h"
 
 namespace tessera {
 namespace {
-
-Program read(std::string_view text) { return parse_program(text, op_table(), {"in.hlo"}); }
-
-// The program of a text; checks that it verifies and survives printing.
-Program round_trip(std::string_view text) {
-  Program program = read(text);
-  verify(program);
-  const auto printed = print_program(program);
-  const Program again = read(printed);
-  EXPECT_EQ(difference(program, again), "") << printed;
-  EXPECT_EQ(print_program(again), printed);
-  return program;
-}
-
-const Instruction& named(const Program& program, std::string_view name) {
-  for (const auto& computation : program.computations)
-    for (const auto& instruction : computation->instructions)
-      if (instruction.name == name) return instruction;
-  throw Error("no instruction " + std::string(name));
-}
 
 constexpr std::string_view kMlp =
     R"(HloModule mlp, input_output_alias={ {0}: (0, {}, may-alias), {1}: (1, {}, must-alias) }, entry_computation_layout={(f32[6,4]{1,0}, f32[4,4]{0,1})->(f32[6,4]{1,0}, f32[4,4]{1,0})}, num_partitions=2

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "round_trip.h"
 #include "tessera/base/error.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/async.h"
@@ -13,25 +14,6 @@
 
 namespace tessera {
 namespace {
-
-Program read(std::string_view text) { return parse_program(text, op_table(), {"in.hlo"}); }
-
-Program round_trip(std::string_view text) {
-  Program program = read(text);
-  verify(program);
-  const auto printed = print_program(program);
-  const Program again = read(printed);
-  EXPECT_EQ(difference(program, again), "") << printed;
-  EXPECT_EQ(print_program(again), printed);
-  return program;
-}
-
-const Instruction& named(const Program& program, std::string_view name) {
-  for (const auto& computation : program.computations)
-    for (const auto& instruction : computation->instructions)
-      if (instruction.name == name) return instruction;
-  throw Error("no instruction " + std::string(name));
-}
 
 std::string error_of(std::string_view text) {
   try {

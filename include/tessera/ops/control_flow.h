@@ -20,6 +20,11 @@ struct CustomCallAttributes {
   friend bool operator==(const CustomCallAttributes&, const CustomCallAttributes&) = default;
 };
 
+/// Frontend attributes of marks that shardings do not pass: FSDP's unshard of a weight (whatever the value says), and a gradient as it is
+/// stored (`ops::sharding_barrier`).
+inline constexpr std::string_view kUnshardAttribute = "tessera.recompute";
+inline constexpr std::string_view kBarrierAttribute = "tessera.barrier";
+
 /// custom-calls Sharding and xla.sdy.FuncResultSharding: the identity, with a sharding that binds.
 bool is_sharding_mark(const Instruction& instruction);
 /// custom-calls ShardBarrierFrom, ShardBarrierTo and xla.sdy.PropagationBarrier: identities that shardings do not pass.
@@ -47,5 +52,7 @@ Value map(const std::vector<Value>& operands, ComputationId function);
 Value custom_call(Builder& builder, std::string target, const std::vector<Value>& operands, Type type);
 /// custom-call Sharding: the identity, with a sharding that binds.
 Value sharding_mark(Value x, Sharding sharding);
+/// The same behind a barrier: how the result lies does not decide how `x` does.
+Value sharding_barrier(Value x, Sharding sharding);
 }  // namespace ops
 }  // namespace tessera
