@@ -55,7 +55,7 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
   options.topology.check(input.meshes);
   Partitioned out;
   Pipeline pipeline("partition", {.skip = options.skip_passes, .dump = options.dump});
-  pipeline.add("propagate", [](const Program& p) { return without_manual_axes(propagate(p)); })
+  pipeline.add("propagate", [&](const Program& p) { return propagate_at_least_cost(p, options.topology); })
       .add("insert-reshards", [&](const Program& p) { return insert_reshards(p, options.topology); })
       .add("record-global",
            [&](const Program& p) {

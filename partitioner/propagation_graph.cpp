@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "factor_sharding.h"
+#include "interner.h"
 #include "leaves.h"
 #include "propagate.h"
 #include "tessera/base/text.h"
@@ -197,6 +198,7 @@ class GraphBuilder {
     for (const auto& tensor : map->results)
       for (const auto& dim : tensor)
         for (const int f : dim) edge.broadcasts = edge.broadcasts || (at(in_operand, f) == 0 && !operands.empty());
+    edge.map_id = maps_.id_of(*map);
     edge.map = std::move(map);
     edge.operands = std::move(operands);
     edge.results = std::move(results);
@@ -284,6 +286,7 @@ class GraphBuilder {
   const Program& program_;
   std::vector<bool> used_;
   Slots slots_;
+  Interner<FactorMap> maps_;
   PropagationGraph graph_;
 };
 

@@ -22,6 +22,7 @@ struct PropagationSlot {
 
 struct PropagationEdge {
   std::shared_ptr<const FactorMap> map;
+  int map_id = 0;  // equal for equal maps
   std::vector<int> operands;
   std::vector<int> results;
   std::string name;         // "dot %h"
