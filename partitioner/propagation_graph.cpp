@@ -260,7 +260,7 @@ class GraphBuilder {
       if (const auto& given = slots_.given(s)) {
         slot.sharding = *given;
         slot.fixed = true;
-        slot.open = given->is_tiled() &&
+        slot.open = given->is_tiled() && given->mesh == graph_.mesh &&
                     std::any_of(given->dims.begin(), given->dims.end(), [](const auto& d) { return d.open; });
       } else {
         slot.sharding = Sharding::replicated(graph_.mesh, ndim);

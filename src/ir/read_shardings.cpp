@@ -17,8 +17,7 @@ class ShardingAttacher {
   void run(const std::vector<Mesh>& known) {
     Program& program = state_.program;
     program.meshes = known;
-    if (!header_.meshes.empty())
-      program.meshes = with_place(state_.in, header_.meshes_position, [&] { return parse_sdy_meshes(header_.meshes); });
+    if (!header_.meshes.empty()) read_meshes();
     if (state_.shardings.empty() && program.meshes.empty()) return;
     read_named();
     find_device_count();
@@ -35,6 +34,17 @@ class ShardingAttacher {
   }
 
  private:
+  // Shardy's meshes. What is said on one without axes is whole on the devices of any other.
+  void read_meshes() {
+    sdy_meshes_ = with_place(state_.in, header_.meshes_position, [&] { return parse_sdy_meshes(header_.meshes); });
+    auto& meshes = state_.program.meshes;
+    std::copy_if(sdy_meshes_.begin(), sdy_meshes_.end(), std::back_inserter(meshes),
+                 [](const Mesh& mesh) { return !mesh.axes().empty(); });
+    if (meshes.empty()) meshes = sdy_meshes_;
+    // Shardy leaves results that nobody annotated as propagation finds them.
+    if (state_.program.propagate_to_output.empty()) state_.program.propagate_to_output = {true};
+  }
+
   // Shardings whose text names axes bring their meshes along.
   void read_named() {
     for (auto& item : state_.shardings) {
@@ -184,8 +194,11 @@ class ShardingAttacher {
     const auto types = type.leaves();
     Shardings out;
     if (!item.sdy.empty() || !item.named.empty()) {
-      const auto given = item.sdy.empty() ? item.named : parse_sdy_shardings(item.sdy, state_.program.meshes);
-      for (std::size_t i = 0; i < types.size(); ++i) out.push_back(leaf_of(given, i, types.size(), type));
+      const auto given = item.sdy.empty() ? item.named : parse_sdy_shardings(item.sdy, sdy_meshes_);
+      for (std::size_t i = 0; i < types.size(); ++i) {
+        out.push_back(leaf_of(given, i, types.size(), type));
+        if (out.back().mesh.axes().empty()) out.back().mesh = state_.program.meshes.front();
+      }
       for (const auto& leaf : out)
         require(leaf.mesh.device_count() == state_.program.num_partitions, "{} has {} devices, the module {}",
                 leaf.mesh, leaf.mesh.device_count(), state_.program.num_partitions);
@@ -223,6 +236,7 @@ class ShardingAttacher {
 
   ModuleState& state_;
   const ModuleHeader& header_;
+  std::vector<Mesh> sdy_meshes_;
   std::unordered_map<std::string, std::vector<HloSharding>> parsed_;
   std::vector<std::pair<HloSharding, int>> leaves_;
   std::vector<const PendingSharding*> leaf_items_;
