@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "factor_sharding.h"
 #include "propagation_graph.h"
@@ -86,12 +88,18 @@ void collect(const PropagationGraph& graph, int edge, Phase phase, std::vector<O
   if (forward) offer_to(graph, edge, e.map->results, e.results, strategy, offers);
 }
 
+Axes reserved_axes(const PropagationSlot& slot) {
+  Axes out = slot.sharding.used_axes();
+  for (const auto& [dim, later] : slot.waiting) out.insert(out.end(), later.axes.begin(), later.axes.end());
+  return out;
+}
+
 // Applies a slot's offers in content order, each axis once; true when the slot changed.
 bool accept(PropagationGraph& graph, const Offer& offer) {
   auto& slot = at(graph.slots, offer.slot);
   auto& dim = at(slot.sharding.dims, offer.dim);
   if (offer.axes.size() <= dim.axes.size() || !is_prefix(dim.axes, offer.axes)) return false;
-  const Axes used = slot.sharding.used_axes();
+  const Axes used = reserved_axes(slot);
   bool changed = false;
   for (std::size_t i = dim.axes.size(); i < offer.axes.size() && !overlaps_any(used, offer.axes[i]); ++i) {
     dim.axes.push_back(offer.axes[i]);
@@ -123,11 +131,36 @@ void run_phase(PropagationGraph& graph, Phase phase) {
   }
 }
 
+// Puts dims with a priority aside; returns the rounds there are.
+std::set<int> hold_back(PropagationGraph& graph) {
+  std::set<int> rounds{0};
+  for (auto& slot : graph.slots)
+    for (int d = 0; d < slot.sharding.ndim(); ++d) {
+      auto& dim = at(slot.sharding.dims, d);
+      if (dim.priority.value_or(0) <= 0) continue;
+      rounds.insert(*dim.priority);
+      slot.waiting.emplace_back(d, std::exchange(dim, DimSharding{}));
+    }
+  return rounds;
+}
+
+void join_round(PropagationGraph& graph, int round) {
+  for (auto& slot : graph.slots)
+    std::erase_if(slot.waiting, [&](const auto& entry) {
+      const bool now = *entry.second.priority <= round;
+      if (now) at(slot.sharding.dims, entry.first) = entry.second;
+      return now;
+    });
+}
+
 }  // namespace
 
 Program propagate(const Program& program) {
   PropagationGraph graph = build_propagation_graph(program);
-  for (const auto phase : {Phase::kMovesOnly, Phase::kAllButBroadcast, Phase::kEverything}) run_phase(graph, phase);
+  for (const int round : hold_back(graph)) {
+    join_round(graph, round);
+    for (const auto phase : {Phase::kMovesOnly, Phase::kAllButBroadcast, Phase::kEverything}) run_phase(graph, phase);
+  }
   return write_shardings(program, graph);
 }
 
