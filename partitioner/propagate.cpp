@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "factor_sharding.h"
 #include "insert_reshards.h"
@@ -145,13 +147,19 @@ class Propagation {
   std::unordered_map<std::vector<int>, std::vector<Suggestion>, HashIds> suggestions_;
 };
 
+Axes reserved_axes(const PropagationSlot& slot) {
+  Axes out = slot.sharding.used_axes();
+  for (const auto& [dim, later] : slot.waiting) out.insert(out.end(), later.axes.begin(), later.axes.end());
+  return out;
+}
+
 // Applies a slot's offers in content order, each axis once; true when the slot changed.
 bool accept(PropagationGraph& graph, const Offer& offer) {
   auto& slot = at(graph.slots, offer.slot);
   auto& dim = at(slot.sharding.dims, offer.dim);
   const Axes& axes = *offer.axes;
   if (axes.size() <= dim.axes.size() || !is_prefix(dim.axes, axes)) return false;
-  const Axes used = slot.sharding.used_axes();
+  const Axes used = reserved_axes(slot);
   bool changed = false;
   for (std::size_t i = dim.axes.size(); i < axes.size() && !overlaps_any(used, axes[i]); ++i) {
     dim.axes.push_back(axes[i]);
@@ -184,13 +192,34 @@ void Propagation::run(Phase phase) {
   }
 }
 
-}  // namespace
+// Puts dims with a priority aside; returns the rounds there are.
+std::set<int> hold_back(PropagationGraph& graph) {
+  std::set<int> rounds{0};
+  for (auto& slot : graph.slots)
+    for (int d = 0; d < slot.sharding.ndim(); ++d) {
+      auto& dim = at(slot.sharding.dims, d);
+      if (dim.priority.value_or(0) <= 0) continue;
+      rounds.insert(*dim.priority);
+      slot.waiting.emplace_back(d, std::exchange(dim, DimSharding{}));
+    }
+  return rounds;
+}
 
-namespace {
+void join_round(PropagationGraph& graph, int round) {
+  for (auto& slot : graph.slots)
+    std::erase_if(slot.waiting, [&](const auto& entry) {
+      const bool now = *entry.second.priority <= round;
+      if (now) at(slot.sharding.dims, entry.first) = entry.second;
+      return now;
+    });
+}
 
 PropagationGraph propagated(PropagationGraph graph, PropagationOrder order) {
-  Propagation propagation(graph, order);
-  for (const auto phase : {Phase::kMovesOnly, Phase::kAllButBroadcast, Phase::kEverything}) propagation.run(phase);
+  for (const int round : hold_back(graph)) {
+    join_round(graph, round);
+    Propagation propagation(graph, order);
+    for (const auto phase : {Phase::kMovesOnly, Phase::kAllButBroadcast, Phase::kEverything}) propagation.run(phase);
+  }
   return graph;
 }
 

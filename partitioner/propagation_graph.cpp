@@ -337,6 +337,8 @@ void write_sharding(Instruction& instruction, const std::vector<int>& slots, con
     const Sharding& mine = at(*instruction.sharding, i);
     at(leaves, i) = is_open(mine) ? settled(mine, at(leaves, i)) : mine;
   }
+  for (auto& leaf : leaves)
+    for (auto& dim : leaf.dims) dim.priority.reset();  // has been heeded
   instruction.sharding = make_shardings(std::move(leaves));
 }
 
