@@ -50,7 +50,7 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
   require(!program.partitioned,
           "{} is already partitioned (it carries the partitioner's mark); give the global program instead",
           program.name);
-  const Program input = normalize_manual(with_mesh(make_synchronous(program)));
+  const Program input = inline_calls(normalize_manual(with_mesh(make_synchronous(program))));
   check_input(input);
   options.topology.check(input.meshes);
   Partitioned out;

@@ -42,7 +42,7 @@ class ShardingAttacher {
                  [](const Mesh& mesh) { return !mesh.axes().empty(); });
     if (meshes.empty()) meshes = sdy_meshes_;
     // Shardy leaves results that nobody annotated as propagation finds them.
-    if (state_.program.propagate_to_output.empty()) state_.program.propagate_to_output = {true};
+    if (header_.is_shardy && state_.program.propagate_to_output.empty()) state_.program.propagate_to_output = {true};
   }
 
   // Shardings whose text names axes bring their meshes along.
