@@ -189,12 +189,25 @@ class ShardingAttacher {
     return {};
   }
 
+  // XLA's partitioner leaves Shardy's attributes of global values on what it computes with local ones; only borders and marks bind.
+  bool is_left_over(const PendingSharding& item, const std::vector<Sharding>& given) const {
+    const Instruction& instruction = state_.program[item.computation][item.instruction];
+    if (!item.hlo.empty() || instruction.op->role == Role::kParameter || instruction.op->role == Role::kShardingMark)
+      return false;
+    const auto types = instruction.type.leaves();
+    if (given.size() != types.size()) return true;
+    for (std::size_t i = 0; i < types.size(); ++i)
+      if (given[i].is_tiled() && given[i].ndim() != ndim_of(types[i])) return true;
+    return false;
+  }
+
   ShardingRef convert(const PendingSharding& item, std::string& suffix) {
     const Type& type = type_of(item);
     const auto types = type.leaves();
     Shardings out;
     if (!item.sdy.empty() || !item.named.empty()) {
       const auto given = item.sdy.empty() ? item.named : parse_sdy_shardings(item.sdy, sdy_meshes_);
+      if (is_left_over(item, given)) return nullptr;
       for (std::size_t i = 0; i < types.size(); ++i) {
         out.push_back(leaf_of(given, i, types.size(), type));
         if (out.back().mesh.axes().empty()) out.back().mesh = state_.program.meshes.front();
