@@ -10,6 +10,7 @@
 #include "partial.h"
 #include "propagate.h"
 #include "root_targets.h"
+#include "split_uses.h"
 #include "strategy.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/control_flow.h"
@@ -227,7 +228,8 @@ class Inserter {
     std::vector<Sharding> shardings;
     for (const Value& operand : operands) shardings.push_back(sharding_of(operand));
     const PartialChoice partial = choose_partial(view, shardings, defers(id));
-    StrategyRequest request{view, map, mesh_, shardings, *instruction.sharding, partial.axes};
+    StrategyRequest request{view, map, mesh_, shardings, *instruction.sharding, partial.axes, {}};
+    for (const Value& operand : operands) request.made_anywhere.push_back(is_made_here(operand));
     const Strategy& strategy = strategies_.choose(request);
 
     for (int i = 0; i < isize(operands); ++i) {
@@ -312,6 +314,12 @@ class Inserter {
     for (const auto& [sharding, value] : made)
       if (sharding == target) return value;
     const Instruction source = leaf.instruction();
+    if (is_made_here(leaf) && target.is_tiled() && !target.is_partial()) {
+      Instruction again = source;
+      again.sharding = make_sharding(target);
+      made.emplace_back(target, builder_.append(std::move(again)));
+      return made.back().second;
+    }
     Instruction copy;
     copy.op = copy_op_;
     copy.type = leaf.type();
@@ -331,6 +339,12 @@ class Inserter {
     Value value = builder_.append(std::move(copy));
     made.emplace_back(target, value);
     return value;
+  }
+
+  // Any part of it is made where it is needed.
+  [[nodiscard]] bool is_made_here(Value leaf) const {
+    return sharding_of(leaf).is_tiled() && sharding_of(leaf).manual.empty() &&
+           is_made_anywhere(builder_.computation(), leaf.instruction());
   }
 
   // What the user wrote: behind the reshards made here.

@@ -23,8 +23,9 @@ std::vector<Tensor> tensors_of(const StrategyRequest& request) {
   std::vector<Tensor> out;
   const auto operand_types = operand_leaves(request.view);
   for (int i = 0; i < isize(request.operands); ++i)
-    out.push_back(
-        {&at(request.map.operands, i), at(request.operands, i).without_partial(), at(operand_types, i).byte_size()});
+    if (!at(request.made_anywhere, i))
+      out.push_back(
+          {&at(request.map.operands, i), at(request.operands, i).without_partial(), at(operand_types, i).byte_size()});
   const auto result_types = request.view.result.leaves();
   for (int i = 0; i < isize(request.wishes); ++i)
     out.push_back(
@@ -103,6 +104,7 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, d
   double moved = 0;  // bytes, or seconds where links differ
   const auto types = operand_leaves(request.view);
   for (int i = 0; i < isize(request.operands); ++i) {
+    if (at(request.made_anywhere, i)) continue;
     Sharding needed = unproject(request.mesh, request.map, at(request.map.operands, i), strategy);
     Sharding actual = at(request.operands, i);
     std::erase_if(actual.partial, [&](const AxisRef& axis) { return overlaps_any(request.reserved, axis); });
@@ -180,6 +182,7 @@ const Strategy& Strategies::choose(const StrategyRequest& request) {
   for (const Type& type : request.view.result.leaves()) key.push_back(types_.id_of(type));
   for (const auto* shardings : {&request.operands, &request.wishes})
     for (const Sharding& sharding : *shardings) key.push_back(shardings_.id_of(sharding));
+  for (const bool made : request.made_anywhere) key.push_back(made ? 1 : 0);
   Sharding reserved = Sharding::replicated(request.mesh, 0);
   reserved.partial = request.reserved;
   key.push_back(shardings_.id_of(reserved));

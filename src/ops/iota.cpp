@@ -63,6 +63,7 @@ Value localize(LocalizeContext& context) {
 
 const OpDef kIota{
     .name = "iota",
+    .made_anywhere = true,
     .parse = parse_attributes<IotaAttributes>,
     .infer = infer,
     .type_inferable = false,
