@@ -225,7 +225,7 @@ class Inserter {
 
     std::vector<Sharding> shardings;
     for (const Value& operand : operands) shardings.push_back(sharding_of(operand));
-    const PartialChoice partial = choose_partial(view, shardings, defers(id));
+    const PartialChoice partial = choose_partial(view, shardings, mesh_, defers(id));
     StrategyRequest request{view, map, mesh_, shardings, *instruction.sharding, partial.axes};
     const Strategy strategy = choose_strategy(request, cost_);
 
