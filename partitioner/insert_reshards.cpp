@@ -244,8 +244,20 @@ class Inserter {
       results.push_back(computed_sharding(mesh_, map, i, strategy));
       add_partial(results.back(), partial);
     }
-    const Value value = append(instruction, operands, make_shardings(results));
+    const Value value = append(instruction, whole_operands(instruction, operands), make_shardings(results));
     return settle(id, take_apart(value));
+  }
+
+  // Leaves to operands.
+  std::vector<Value> whole_operands(const Instruction& instruction, const std::vector<Value>& leaves) {
+    std::vector<Value> out;
+    auto next = leaves.begin();
+    for (const Id operand : instruction.operands) {
+      const auto count = old_[operand].type.leaf_count();
+      out.push_back(put_together(builder_, old_[operand].type, {next, next + count}));
+      next += count;
+    }
+    return out;
   }
 
   static void add_partial(Sharding& result, const PartialChoice& partial) {

@@ -186,6 +186,7 @@ class ShardingAttacher {
     if (!item.sdy.empty() || !item.named.empty()) {
       const auto given = item.sdy.empty() ? item.named : parse_sdy_shardings(item.sdy, state_.program.meshes);
       for (std::size_t i = 0; i < types.size(); ++i) out.push_back(leaf_of(given, i, types.size(), type));
+      if (types.size() == 1 && item.hlo.find(" shard_") != std::string::npos) suffix = parsed(item).front().suffix;
       for (const auto& leaf : out)
         require(leaf.mesh.device_count() == state_.program.num_partitions, "{} has {} devices, the module {}",
                 leaf.mesh, leaf.mesh.device_count(), state_.program.num_partitions);

@@ -108,13 +108,11 @@ bool Generator::annotate(Value value, std::optional<ShardingKind> kind) {
   for (const Type& leaf : leaves) {
     std::optional<Sharding> one;
     if (kind && leaf.is_array()) one = shardings_.of_kind(leaf, *kind, scope_->manual);
-    if (kind && !leaf.is_array() && *kind == ShardingKind::kReplicated) one = shardings_.any(leaf, scope_->manual);
     found = found || one.has_value();
-    const auto plain = [&] {
-      return leaf.is_array() ? shardings_.any(leaf, scope_->manual)
-                             : *shardings_.of_kind(leaf, ShardingKind::kReplicated, scope_->manual);
-    };
-    out.push_back(one ? *one : plain());
+    if (leaf.is_array())
+      out.push_back(one ? *one : shardings_.any(leaf, scope_->manual));
+    else
+      out.push_back(shardings_.whole(0, scope_->manual));
   }
   builder().set_sharding(value, make_shardings(std::move(out)));
   return found;
@@ -148,7 +146,7 @@ void Generator::step() {
   Value made;
   if (draw < 3 || !from) {
     made = any_sample();
-  } else if (draw == 3 && !is_manual() && depth_ == 0 && dice_.one_in(2)) {
+  } else if (draw == 3 && !is_manual() && depth_ == 0 && dice_.one_in(2) && shardings_.mesh().device_count() > 1) {
     return region(shardings_.manual_axes(dice_.one_in(2)), false);
   } else if (draw < 6 && is_manual()) {
     made = any_collective(from->value);
@@ -169,7 +167,7 @@ void Generator::feature() {
   const Value made = builder().value(sampled(feature_.op));
   annotate(made, feature_.kind);
   const auto known = scope_->values.size();
-  put_leaves(made);
+  put_leaves(done(made));
   for (auto i = known; i < scope_->values.size(); ++i) featured_.push_back(scope_->values[i].value);
 }
 

@@ -28,6 +28,9 @@ struct Scope {
   bool is_entry = false;        // parameters may be added
 };
 
+/// Of per-device code: collectives and what tells devices apart.
+bool is_regional(const OpDef& op);
+
 class Generator {
  public:
   Generator(std::uint64_t seed, const Feature& feature, int steps);
@@ -59,6 +62,7 @@ class Generator {
   Value array_of(const Type& type);
   Value resized(Value x, const Dims& dims);
   Value any_sample();
+  Value done(Value started);
   Value within(Value x, double low, double high);
 
   // ---- generator_control.cpp: computations, regions
@@ -73,6 +77,8 @@ class Generator {
   void region(const std::vector<AxisRef>& axes, bool featured);
   Value enter_region(Value x, const std::vector<AxisRef>& axes);
   Value leave_region(Value local, const std::vector<AxisRef>& axes);
+  void annotate_manual(Value value);
+  void mark_collectives(Id first);
   /// An instruction of the featured op inside; what it returns is put into the pool.
   void feature_inside();
   Value any_collective(Value x);

@@ -137,6 +137,8 @@ Value Generator::leave_region(Value local, const std::vector<AxisRef>& axes) {
   for (int d = 0; d < local.type().ndim(); ++d) global.push_back(local.type().dim(d) * cut.tiles(d));
   const bool some = axes_size(axes) != shardings_.mesh().device_count();
   for (auto& dim : cut.dims) dim.open = some;
+  local = ops::custom_call(builder(), "Sharding", {local}, local.type());
+  builder().set_sharding(local, make_sharding(manual_sharding(shardings_.mesh(), local.type().ndim(), axes)));
   const Value out = ops::custom_call(builder(), "SPMDShardToFullShape", {local}, local.type().with_dims(global));
   builder().set_sharding(out, make_sharding(cut));
   return out;
@@ -149,12 +151,14 @@ void Generator::region(const std::vector<AxisRef>& axes, bool featured) {
     inside.values.push_back({local, is_exact(local)});
   }
   Scope* outer = std::exchange(scope_, &inside);
+  const Id first = builder().computation().size();
   for (auto k = 1 + dice_.below(3); k > 0; --k) step();
   const auto known = inside.values.size();
   if (featured) feature_inside();
   std::vector<Value> leaving;
   for (auto i = known; i < inside.values.size(); ++i) leaving.push_back(inside.values[i].value);
   leaving.push_back(dice_.pick(inside.values).value);
+  mark_collectives(first);
   std::vector<Value> left;
   for (const Value& value : leaving) left.push_back(leave_region(value, axes));
   scope_ = outer;
@@ -164,21 +168,28 @@ void Generator::region(const std::vector<AxisRef>& axes, bool featured) {
   }
 }
 
+void Generator::annotate_manual(Value value) {
+  Shardings leaves;
+  for (const Type& leaf : value.type().leaves())
+    leaves.push_back(manual_sharding(shardings_.mesh(), leaf.is_array() ? leaf.ndim() : 0, scope_->manual));
+  if (!leaves.empty()) builder().set_sharding(value, make_shardings(std::move(leaves)));
+}
+
+// As JAX does: a collective of constants would not be known as a region's.
+void Generator::mark_collectives(Id first) {
+  for (auto id = first; id < builder().computation().size(); ++id)
+    if (is_regional(*builder()[id].op)) annotate_manual(builder().value(id));
+}
+
 void Generator::feature_inside() {
   const OpDef& op = op_table().get(feature_.op);
   const auto first = builder().computation().size();
   Value made;
-  if (op.role == Role::kCollective || op.name.ends_with("-done"))
-    made = collective(any_entry()->value, op.name.ends_with("-done") ? op.name : op.name);
+  if (is_regional(op) && op.role != Role::kPartitionId) made = collective(any_entry()->value, op.name);
   if (made.is_null()) made = builder().value(sampled(op.name));
-  for (auto id = first; id < builder().computation().size(); ++id) {
-    if (builder()[id].op != &op) continue;
-    Shardings leaves;
-    for (const Type& leaf : builder()[id].type.leaves())
-      leaves.push_back(manual_sharding(shardings_.mesh(), leaf.is_array() ? leaf.ndim() : 0, scope_->manual));
-    if (!leaves.empty()) builder().set_sharding(builder().value(id), make_shardings(std::move(leaves)));
-  }
-  put_leaves(made);
+  for (auto id = first; id < builder().computation().size(); ++id)
+    if (builder()[id].op == &op) annotate_manual(builder().value(id));
+  put_leaves(is_regional(op) ? made : done(made));
 }
 
 // The groups along some axes of the region.

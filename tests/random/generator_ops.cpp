@@ -130,6 +130,7 @@ Value Generator::slice(Value x) {
   return ops::slice(x, ranges);
 }
 Value Generator::pad(Value x) {
+  if (x.type().ndim() == 0) return {};
   std::vector<PaddingDim> padding;
   for (int d = 0; d < x.type().ndim(); ++d)
     padding.push_back(dice_.one_in(2) ? PaddingDim{}

@@ -17,12 +17,6 @@ namespace {
 using conformance::Sample;
 using conformance::SampleOperand;
 
-// Per-device code's own.
-bool is_regional(const OpDef& op) {
-  return op.role == Role::kCollective || op.role == Role::kPartitionId || op.name == "all-gather-done" ||
-         op.name == "all-reduce-done" || op.name == "collective-permute-done";
-}
-
 const std::map<std::string_view, std::vector<const Sample*>>& samples_by_op() {
   static const auto all = [] {
     std::map<std::string_view, std::vector<const Sample*>> out;
@@ -72,6 +66,11 @@ bool fits(const Type& type, ShardingKind kind) {
 }
 
 }  // namespace
+
+bool is_regional(const OpDef& op) {
+  return op.role == Role::kCollective || op.role == Role::kPartitionId || op.name == "all-gather-done" ||
+         op.name == "all-reduce-done" || op.name == "collective-permute-done";
+}
 
 std::string_view impossible(const Feature& feature) {
   const OpDef& op = op_table().get(feature.op);
@@ -141,8 +140,21 @@ Value Generator::any_sample() {
   const OpDef* op = dice_.pick(rows);
   const bool may_branch = op->role == Role::kConditional && is_manual();  // devices would part
   if (is_regional(*op) || may_branch || op->role == Role::kParameter) return {};
-  const Value made = builder().value(sampled(op->name));
-  return made;
+  return done(builder().value(sampled(op->name)));
+}
+
+// What only another op may read is handed on by that.
+Value Generator::done(Value started) {
+  const OpDef& op = *started.instruction().op;
+  const std::string name(op.name);
+  const bool update = name == "async-update";
+  if (!update && !name.ends_with("-start") && name != "send" && name != "recv") return started;
+  const std::string base = update ? "async" : name.substr(0, name.ends_with("-start") ? name.size() - 6 : name.size());
+  const Type data = name == "recv" ? started.type().elements().front() : Type::token();
+  EmitOptions options;
+  if (name == "send") options.type = Type::token();
+  if (name == "recv") options.type = Type::tuple({data, Type::token()});
+  return builder().emit(op_table().get(base + "-done"), {started}, nullptr, std::move(options));
 }
 
 Value Generator::within(Value x, double low, double high) {

@@ -158,15 +158,16 @@ bool RandomShardings::add_partial(Sharding& sharding, DType dtype) {
   return false;
 }
 
+Sharding RandomShardings::whole(int ndim, const std::vector<AxisRef>& manual) const {
+  Sharding out = Sharding::replicated(mesh_, ndim);
+  out.manual = manual;
+  return out;
+}
+
 Sharding RandomShardings::drawn(const Type& leaf, Kind kind, const std::vector<AxisRef>& manual) {
   const int ndim = leaf.is_array() ? leaf.ndim() : 0;
-  const Sharding whole = [&] {
-    Sharding out = Sharding::replicated(mesh_, ndim);
-    out.manual = manual;
-    return out;
-  }();
   switch (kind) {
-    case Kind::kReplicated: return whole;
+    case Kind::kReplicated: return whole(ndim, manual);
     case Kind::kMaximal: return Sharding::maximal(mesh_, dice_.below(mesh_.device_count()));
     case Kind::kUnknown: {
       Sharding out;
@@ -177,7 +178,7 @@ Sharding RandomShardings::drawn(const Type& leaf, Kind kind, const std::vector<A
     case Kind::kUnreduced: {
       Sharding out = tiled(ndim, mesh_, manual);
       if (leaf.is_array() && add_partial(out, leaf.dtype())) return out;
-      out = whole;
+      out = whole(ndim, manual);
       if (leaf.is_array()) add_partial(out, leaf.dtype());
       return out;
     }

@@ -55,6 +55,7 @@ class RandomShardings {
   std::optional<Sharding> of_kind(const Type& leaf, ShardingKind kind, const std::vector<AxisRef>& manual);
   /// Of any kind, mostly tiled.
   Sharding any(const Type& leaf, const std::vector<AxisRef>& manual);
+  Sharding whole(int ndim, const std::vector<AxisRef>& manual) const;
   /// Some axes, at least one; all when `all`.
   std::vector<AxisRef> manual_axes(bool all);
 
