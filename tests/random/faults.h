@@ -13,10 +13,12 @@
 
 namespace tessera::testing {
 
+struct FaultSite;
+
 struct Fault {
   std::string_view name;
   /// Whether `instruction` of a partitioned program is a place for it.
-  bool (*fits)(const struct FaultSite& site) = nullptr;
+  bool (*fits)(const FaultSite& site) = nullptr;
   /// What stands there instead; null when the place does not allow it after all.
   Value (*plant)(Builder& builder, const FaultSite& site, const std::vector<Value>& operands) = nullptr;
 };

@@ -82,6 +82,7 @@ class Generator {
   /// An instruction of the featured op inside; what it returns is put into the pool.
   void feature_inside();
   Value any_collective(Value x);
+  Value coordinate();
   Value collective(Value x, std::string_view op);
   Value in_two_halves(Value x, std::string_view op);
   Value permuted(Value x);

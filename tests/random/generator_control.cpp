@@ -7,6 +7,7 @@
 #include "tessera/ops/collectives.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/indexing.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/ops/structural.h"
 
@@ -185,7 +186,10 @@ void Generator::feature_inside() {
   const OpDef& op = op_table().get(feature_.op);
   const auto first = builder().computation().size();
   Value made;
-  if (is_regional(op) && op.role != Role::kPartitionId) made = collective(any_entry()->value, op.name);
+  if (op.role == Role::kPartitionId)
+    made = coordinate();
+  else if (is_regional(op))
+    made = collective(any_entry()->value, op.name);
   if (made.is_null()) made = builder().value(sampled(op.name));
   for (auto id = first; id < builder().computation().size(); ++id)
     if (builder()[id].op == &op) annotate_manual(builder().value(id));
@@ -203,15 +207,28 @@ std::vector<std::vector<std::int64_t>> Generator::groups() {
 
 Value Generator::permuted(Value x) {
   SourceTargetPairs pairs;
-  for (const auto& group : groups()) {
-    const auto shift = dice_.below(isize(group));
-    for (std::int64_t k = 0; k < isize(group); ++k)
-      if (!dice_.one_in(6)) pairs.pairs.emplace_back(at(group, k), at(group, (k + shift) % isize(group)));
-  }
+  const auto all = groups();
+  const auto size = isize(all.front());
+  const auto shift = dice_.below(size);
+  const auto left_out = dice_.below(2 * size);  // alike in all groups: other axes must not tell devices apart
+  for (const auto& group : all)
+    for (std::int64_t k = 0; k < size; ++k)
+      if (k != left_out) pairs.pairs.emplace_back(at(group, k), at(group, (k + shift) % size));
   return ops::collective_permute(x, pairs, next_channel_++);
 }
 
+// The device's coordinate in the region, looked up: other axes must not tell devices apart.
+Value Generator::coordinate() {
+  const Mesh& mesh = shardings_.mesh();
+  std::vector<std::uint32_t> table;
+  for (std::int64_t device = 0; device < mesh.device_count(); ++device)
+    table.push_back(static_cast<std::uint32_t>(mesh.coordinate(mesh.position_of(device), scope_->manual)));
+  const Value all = ops::constant(builder(), Literal::from<std::uint32_t>({mesh.device_count()}, table));
+  return ops::dynamic_slice(all, {ops::partition_id(builder())}, {1});
+}
+
 Value Generator::any_collective(Value x) {
+  if (dice_.one_in(8)) return coordinate();
   static const std::vector<std::string_view> kOps = {"all-gather", "reduce-scatter", "all-reduce", "all-to-all",
                                                      "collective-permute", "collective-broadcast"};
   return collective(x, dice_.pick(kOps));
