@@ -60,17 +60,28 @@ class Normalizer {
   }
 
  private:
-  // That of the first border whose sharding tells; HLO's text names no mesh.
+  // The first that says every cut and every value of a region: HLO's text names no mesh, and meshes were found for other values too.
   [[nodiscard]] Mesh mesh_of_regions() const {
+    std::vector<const Sharding*> all;
+    const auto add = [&](const Instruction& instruction) {
+      if (!instruction.sharding || instruction.sharding->size() != 1) return;
+      const Sharding& sharding = instruction.sharding->front();
+      if (sharding.is_tiled() && !sharding.used_axes().empty()) all.push_back(&sharding);
+    };
     for (const auto& computation : program_.computations)
       for (const Instruction& instruction : computation->instructions) {
+        if (is_annotated_manual(instruction)) add(instruction);
         if (manual_border(instruction) == ManualBorder::kNone || instruction.operands.empty()) continue;
-        for (const Instruction* side : {&instruction, &(*computation)[instruction.operands[0]]})
-          if (side->sharding && side->sharding->size() == 1 && side->sharding->front().is_tiled() &&
-              !side->sharding->front().used_axes().empty())
-            return side->sharding->front().mesh;
+        add(instruction);
+        add((*computation)[instruction.operands[0]]);
       }
-    return out_.meshes.front();
+    const auto says = [](const Mesh& mesh, const Sharding* sharding) {
+      return sharding->mesh == mesh || to_axes(to_hlo(*sharding), mesh, sharding->ndim()).has_value();
+    };
+    for (const Mesh& mesh : out_.meshes)
+      if (std::all_of(all.begin(), all.end(), [&](const Sharding* sharding) { return says(mesh, sharding); }))
+        return mesh;
+    return all.empty() ? out_.meshes.front() : all.front()->mesh;
   }
   void put_first(const Mesh& mesh) {
     const auto found = std::find(out_.meshes.begin(), out_.meshes.end(), mesh);

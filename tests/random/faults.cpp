@@ -49,8 +49,7 @@ bool is_mask(const Site& site) {
   return site.is_inserted("select") && site.is_positional(0) && site.operand(0).type.ndim() > 0;
 }
 bool is_bound(const Site& site) {
-  return site.is_inserted("compare") && site.is_positional(0) && site.is_positional(1) &&
-         site.instruction.type.ndim() > 0;
+  return site.is_inserted("compare") && site.operand(0).op->name == "iota" && site.is_positional(1);
 }
 Value without_mask(Builder&, const Site&, const Values& v) { return v[1]; }
 Value wrong_fill(Builder& builder, const Site&, const Values& v) {

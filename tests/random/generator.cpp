@@ -2,6 +2,7 @@
 #include "random/generator.h"
 
 #include <algorithm>
+#include <set>
 
 #include "tessera/base/text.h"
 #include "tessera/ops/control_flow.h"
@@ -69,31 +70,27 @@ void Generator::put_leaves(Value value) {
     if (dice_.one_in(2) || i == 0) put_leaves(ops::get_tuple_element(value, i));
 }
 
-bool Generator::sums_floats(const Computation& computation, const Instruction& instruction) const {
+bool Generator::rounds(const Computation& computation, const Instruction& instruction) const {
+  static const std::set<std::string_view> kExact = {
+      "abs",     "negate", "sign",   "floor",   "ceil",           "round-nearest-even", "round-nearest-afz", "maximum",
+      "minimum", "clamp",  "select", "convert", "bitcast-convert", "complex",           "real",              "imag"};
   const auto leaves = instruction.type.leaves();
   const bool floats = std::any_of(leaves.begin(), leaves.end(), [](const Type& leaf) {
     return leaf.is_array() && is_float(real_dtype(leaf.dtype()));
   });
-  if (!floats) return false;
-  const OpDef& op = *instruction.op;
-  if (op.role == Role::kCollective || op.name == "scatter" || op.name == "reduce-window" ||
-      op.name == "select-and-scatter" || op.name.starts_with("batch-norm"))
-    return true;
+  if (!floats || kExact.contains(instruction.op->name)) return false;
   for (const ComputationId called : instruction.called)
     for (const Instruction& inner : program_.program()[called].instructions)
-      if (sums_floats(program_.program()[called], inner)) return true;
-  if (op.factors == nullptr) return false;
-  const FactorMap map = op.factors(view_of(program_.program(), computation, instruction));
-  const bool sums = !map.reduction_known || map.reduction == Reduction::kSum || map.reduction == Reduction::kProduct;
-  return sums && std::any_of(map.factors.begin(), map.factors.end(),
-                             [](const Factor& factor) { return factor.kind == FactorKind::kReduce; });
+      if (rounds(program_.program()[called], inner)) return true;
+  if (instruction.op->role == Role::kCollective) return true;
+  return flops_of(view_of(program_.program(), computation, instruction)) > 0;
 }
 
 bool Generator::is_exact(Value value) {
   auto& known = exact_[value.builder];
   if (const auto found = known.find(value.id); found != known.end()) return found->second;
   const Instruction& instruction = value.instruction();
-  bool exact = !sums_floats(value.builder->computation(), instruction);
+  bool exact = !rounds(value.builder->computation(), instruction);
   for (const Id operand : instruction.operands) exact = is_exact(value.builder->value(operand)) && exact;
   const bool no_float = instruction.type.is_array() && !is_float(real_dtype(instruction.type.dtype()));
   return known[value.id] = exact || no_float;

@@ -14,7 +14,7 @@
 
 namespace tessera::testing {
 
-/// `exact`: the same bits however it is partitioned; not what float sums have gone into. Ops with jumps take only these.
+/// `exact`: the same bits however it is partitioned and whoever runs it: nothing was rounded. Ops with jumps take only these.
 struct Entry {
   Value value;
   bool exact = true;
@@ -46,8 +46,8 @@ class Generator {
   /// Leaves of any value go to the pool.
   void put_leaves(Value value);
   bool is_exact(Value value);
-  /// Whether the order in which floats are summed shows in the result.
-  [[nodiscard]] bool sums_floats(const Computation& computation, const Instruction& instruction) const;
+  /// Whether floats are rounded, so that another order of sums, or another implementation, shows in the result.
+  [[nodiscard]] bool rounds(const Computation& computation, const Instruction& instruction) const;
   /// With a sharding for each leaf; false when the type has none of `kind`. Null: any.
   bool annotate(Value value, std::optional<ShardingKind> kind = std::nullopt);
   bool annotate_group(Value value, ShardingKind kind);
@@ -78,6 +78,7 @@ class Generator {
   Value enter_region(Value x, const std::vector<AxisRef>& axes);
   Value leave_region(Value local, const std::vector<AxisRef>& axes);
   void annotate_manual(Value value);
+  Id called_parameter();
   void mark_collectives(Id first);
   /// An instruction of the featured op inside; what it returns is put into the pool.
   void feature_inside();

@@ -173,7 +173,17 @@ void Generator::annotate_manual(Value value) {
   Shardings leaves;
   for (const Type& leaf : value.type().leaves())
     leaves.push_back(manual_sharding(shardings_.mesh(), leaf.is_array() ? leaf.ndim() : 0, scope_->manual));
-  if (!leaves.empty()) builder().set_sharding(value, make_shardings(std::move(leaves)));
+  if (!leaves.empty()) value.builder->set_sharding(value, make_shardings(std::move(leaves)));
+}
+
+// Within a region there are those of called computations.
+Id Generator::called_parameter() {
+  const Value x = scope_->values.front().value;
+  Builder inner = program_.computation("inside");
+  const Value p = ops::parameter(inner, 0, x.type());
+  annotate_manual(p);
+  const Value root = ops::reverse(p, {});
+  return ops::call(builder(), {x}, program_.add(std::move(inner), root)).id;
 }
 
 // As JAX does: a collective of constants would not be known as a region's.

@@ -125,6 +125,7 @@ Id Generator::sampled(std::string_view op) {
 }
 
 Id Generator::sampled(const Sample& sample) {
+  if (sample.op == "parameter") return is_manual() ? called_parameter() : parameter(sample.operands[0].type).id;
   std::vector<Value> operands;
   for (const SampleOperand& operand : sample.operands) operands.push_back(value_of(operand));
   const Id first = builder().computation().size();

@@ -40,7 +40,7 @@ struct RunOptions {
   bool values = true;
   std::int64_t rank_share = 20;  // one case in so many runs on virtual ranks too; 0: none
   std::int64_t text_share = 4;   // one in so many goes through its text, as XLA would have written it
-  std::string folder;            // where minimal failing programs go; "": none is shrunk
+  std::string folder{};          // where minimal failing programs go; "": none is shrunk
   int most_failures = 20;
 };
 

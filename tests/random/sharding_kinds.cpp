@@ -18,7 +18,7 @@ std::int64_t devices_of(Dice& dice, Kind kind) {
   const bool several = kind == Kind::kSeveralAxes || kind == Kind::kSeveralDims || kind == Kind::kManualSubgroup ||
                        kind == Kind::kPartlyReplicated;
   if (several) return dice.pick(std::vector<std::int64_t>{4, 6, 6, 8});
-  if (kind != Kind::kManual && dice.one_in(100)) return 1;
+  if (kind == Kind::kMaximal && dice.one_in(8)) return 1;
   return dice.pick(std::vector<std::int64_t>{2, 3, 4, 4, 5, 6, 6, 7, 8, 8});
 }
 
