@@ -49,13 +49,18 @@ Program annotate(const Program& program, const Mesh& mesh, const std::string& na
   const bool known = std::find(out.meshes.begin(), out.meshes.end(), mesh) != out.meshes.end();
   if (!known) out.meshes.insert(out.meshes.begin(), mesh);
   out.num_partitions = mesh.device_count();
-  const auto [computation, id] = find_value(program, name);
+  const auto mark = name.find('@');  // `w@p1`: the priority of dims that have none of their own
+  const auto [computation, id] = find_value(program, std::string_view(name).substr(0, mark));
   auto changed = std::make_shared<Computation>(program[computation]);
   auto& instruction = at(changed->instructions, id);
   require(instruction.type.is_array(), "%{} is {}; only arrays can be annotated", instruction.name, instruction.type);
   try {
-    instruction.sharding =
-        make_sharding(Sharding::from_spec(mesh, PartitionSpec::parse(spec), instruction.type.ndim()));
+    auto sharding = Sharding::from_spec(mesh, PartitionSpec::parse(spec), instruction.type.ndim());
+    if (mark != std::string::npos) {
+      const int priority = parse_priority(std::string_view(name).substr(mark + 1));
+      for (auto& dim : sharding.dims) dim.priority = dim.priority.value_or(priority);
+    }
+    instruction.sharding = make_sharding(std::move(sharding));
   } catch (Error& error) {
     throw error.note(fmt::format("  %{}: {}", instruction.name, instruction.type.str()));
   }

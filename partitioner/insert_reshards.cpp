@@ -50,9 +50,10 @@ bool is_derived(const Sharding& sharding) {
 class Inserter {
  public:
   Inserter(const Program& program, ComputationId id, const std::vector<ComputationId>& new_ids,
-           const RootTargets& targets, ProgramBuilder& out, const CostModel& cost)
+           const RootTargets& targets, ProgramBuilder& out, const CostModel& cost, Strategies& strategies)
       : program_(program),
         cost_(cost),
+        strategies_(strategies),
         old_(program[id]),
         new_ids_(new_ids),
         targets_(targets),
@@ -227,7 +228,7 @@ class Inserter {
     for (const Value& operand : operands) shardings.push_back(sharding_of(operand));
     const PartialChoice partial = choose_partial(view, shardings, mesh_, defers(id));
     StrategyRequest request{view, map, mesh_, shardings, *instruction.sharding, partial.axes};
-    const Strategy strategy = choose_strategy(request, cost_);
+    const Strategy& strategy = strategies_.choose(request);
 
     for (int i = 0; i < isize(operands); ++i) {
       if (!at(operands, i).type().is_array()) continue;
@@ -370,6 +371,7 @@ class Inserter {
 
   const Program& program_;
   const CostModel& cost_;
+  Strategies& strategies_;
   const Computation& old_;
   const std::vector<ComputationId>& new_ids_;
   const RootTargets& targets_;
@@ -392,6 +394,7 @@ std::string provenance(const Instruction& instruction) {
 
 Program insert_reshards(const Program& program, const Topology& topology) {
   const CostModel cost{.topology = topology};
+  Strategies strategies(cost);
   const auto used = partitioned_computations(program);
   const RootTargets targets = root_targets(program, used);
   ProgramBuilder out(header_of(program));
@@ -405,7 +408,7 @@ Program insert_reshards(const Program& program, const Topology& topology) {
       continue;
     }
     const auto& target = at(targets, c);
-    Computation done = Inserter(program, c, new_ids, targets, out, cost).run(target ? &*target : nullptr);
+    Computation done = Inserter(program, c, new_ids, targets, out, cost, strategies).run(target ? &*target : nullptr);
     at(new_ids, c) = out.add(std::make_shared<const Computation>(std::move(done)));
   }
   return out.finish(at(new_ids, program.entry));

@@ -50,12 +50,12 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
   require(!program.partitioned,
           "{} is already partitioned (it carries the partitioner's mark); give the global program instead",
           program.name);
-  const Program input = normalize_manual(with_mesh(make_synchronous(program)));
+  const Program input = inline_calls(normalize_manual(with_mesh(make_synchronous(program))));
   check_input(input);
   options.topology.check(input.meshes);
   Partitioned out;
   Pipeline pipeline("partition", {.skip = options.skip_passes, .dump = options.dump});
-  pipeline.add("propagate", [](const Program& p) { return without_manual_axes(propagate(p)); })
+  pipeline.add("propagate", [&](const Program& p) { return propagate_at_least_cost(p, options.topology); })
       .add("insert-reshards", [&](const Program& p) { return insert_reshards(p, options.topology); })
       .add("record-global",
            [&](const Program& p) {

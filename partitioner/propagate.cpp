@@ -4,22 +4,40 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "factor_sharding.h"
+#include "insert_reshards.h"
+#include "interner.h"
+#include "manual.h"
+#include "modelled_cost.h"
 #include "propagation_graph.h"
 #include "tessera/base/text.h"
+#include "tessera/passes/passes.h"
 
 namespace tessera {
 namespace {
 
-// An offer of axes for one dim of a slot; offers are ordered by content, never by place in the program.
+// Axes for one dim of a tensor of an op: what its other tensors suggest.
+struct Suggestion {
+  bool of_result = false;
+  int tensor = 0;
+  int dim = 0;
+  Axes axes;
+};
+
+// A suggestion to a slot; offers are ordered by content, never by place in the program.
 struct Offer {
   int slot = 0;
   int dim = 0;
-  std::int64_t weight = 0;  // bytes of the tensor it came from
-  Axes axes;
+  std::int64_t weight = 0;  // bytes of the op's largest tensor
+  const Axes* axes = nullptr;
   int edge = -1;
-  [[nodiscard]] auto key() const { return std::tuple(slot, -weight, -isize(axes), dim, axes); }
+  friend bool operator<(const Offer& a, const Offer& b) {
+    const auto key = [](const Offer& o) { return std::tuple(o.slot, -o.weight, -isize(*o.axes), o.dim); };
+    return key(a) != key(b) ? key(a) < key(b) : *a.axes < *b.axes;
+  }
 };
 
 enum class Phase : std::uint8_t { kMovesOnly, kAllButBroadcast, kEverything };
@@ -31,8 +49,7 @@ bool is_prefix(const Axes& shorter, const Axes& longer) {
 }
 
 // What the op's tensors together say of its factors; larger tensors first, then by content.
-Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge, bool with_operands,
-                     bool with_results) {
+Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge, PropagationOrder order) {
   struct Source {
     const TensorFactors* factors;
     const PropagationSlot* slot;
@@ -44,15 +61,19 @@ Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge,
       if (slot.sharding.mesh == graph.mesh) sources.push_back({&at(tensors, i), &slot});  // axes mean nothing elsewhere
     }
   };
-  if (with_operands) gather(edge.map->operands, edge.operands);
-  if (with_results) gather(edge.map->results, edge.results);
-  const auto key = [](const Source& s) {
+  gather(edge.map->operands, edge.operands);
+  gather(edge.map->results, edge.results);
+  const auto key = [order](const Source& s) {
     Axes axes = s.slot->sharding.used_axes();
-    return std::tuple(!s.slot->fixed, -s.slot->type.byte_size(), axes);
+    const bool given_late = order == PropagationOrder::kLargestFirst && !s.slot->fixed;
+    const bool derived = order == PropagationOrder::kGivenFirst && !s.slot->fixed;
+    return std::tuple(derived, -s.slot->type.byte_size(), given_late, axes);
   };
   std::stable_sort(sources.begin(), sources.end(), [&](const Source& a, const Source& b) { return key(a) < key(b); });
   Strategy out(edge.map->factors.size());
-  for (const auto& source : sources) merge_into(out, project(*edge.map, *source.factors, source.slot->sharding));
+  for (const auto& source : sources)
+    if (source.slot->sharding.mesh == graph.mesh)  // axes of another mesh say nothing here
+      merge_into(out, project(*edge.map, *source.factors, source.slot->sharding));
   return legal(*edge.map, std::move(out));
 }
 
@@ -63,10 +84,9 @@ std::int64_t weight_of(const PropagationGraph& graph, const PropagationEdge& edg
   return weight;
 }
 
-void offer_to(const PropagationGraph& graph, int edge, const std::vector<TensorFactors>& tensors,
-              const std::vector<int>& slots, const Strategy& strategy, std::vector<Offer>& offers) {
-  const auto& map = *at(graph.edges, edge).map;
-  const auto weight = weight_of(graph, at(graph.edges, edge));
+void suggest(const PropagationGraph& graph, const FactorMap& map, bool of_result, const std::vector<int>& slots,
+             const Strategy& strategy, std::vector<Suggestion>& out) {
+  const auto& tensors = of_result ? map.results : map.operands;
   for (int i = 0; i < isize(slots); ++i) {
     const auto& slot = at(graph.slots, at(slots, i));
     if (!slot.open || !(slot.sharding.mesh == graph.mesh)) continue;
@@ -75,47 +95,96 @@ void offer_to(const PropagationGraph& graph, int edge, const std::vector<TensorF
       const auto& mine = at(slot.sharding.dims, d);
       const auto& theirs = at(wanted.dims, d).axes;
       if (!mine.open || theirs.size() <= mine.axes.size() || !is_prefix(mine.axes, theirs)) continue;
-      offers.push_back({at(slots, i), d, weight, theirs, edge});
+      out.push_back({of_result, i, d, theirs});
     }
   }
 }
 
-void collect(const PropagationGraph& graph, int edge, Phase phase, std::vector<Offer>& offers) {
-  const auto& e = at(graph.edges, edge);
-  if (!takes_part(e, phase)) return;
-  const bool forward = phase == Phase::kEverything || !e.broadcasts;
-  const Strategy strategy = strategy_of(graph, e, true, true);
-  offer_to(graph, edge, e.map->operands, e.operands, strategy, offers);
-  if (forward) offer_to(graph, edge, e.map->results, e.results, strategy, offers);
+// What a slot is to an op: ops with equal factors between equal slots suggest the same.
+struct SlotState {
+  Sharding sharding;
+  std::int64_t bytes = 0;
+  bool fixed = false;
+  bool open = false;
+  friend bool operator==(const SlotState&, const SlotState&) = default;
+  [[nodiscard]] std::size_t hash() const { return hash_mix(sharding.hash(), static_cast<std::size_t>(bytes)); }
+};
+class Propagation {
+ public:
+  Propagation(PropagationGraph& graph, PropagationOrder order) : graph_(graph), order_(order) {
+    for (const auto& slot : graph.slots) states_of_slots_.push_back(state_of(slot));
+  }
+  void run(Phase phase);
+
+ private:
+  int state_of(const PropagationSlot& slot) {
+    return states_.id_of({slot.sharding, slot.type.byte_size(), slot.fixed, slot.open});
+  }
+  // Suggestions of an op; worked out once for equal ops, such as those of a model's layers.
+  const std::vector<Suggestion>& suggestions(const PropagationEdge& edge, bool forward) {
+    std::vector<int> key{edge.map_id, forward ? 1 : 0};
+    for (const auto* slots : {&edge.operands, &edge.results})
+      for (const int slot : *slots) key.push_back(at(states_of_slots_, slot));
+    const auto [entry, is_new] = suggestions_.try_emplace(std::move(key));
+    if (is_new) {
+      const Strategy strategy = strategy_of(graph_, edge, order_);
+      suggest(graph_, *edge.map, false, edge.operands, strategy, entry->second);
+      if (forward) suggest(graph_, *edge.map, true, edge.results, strategy, entry->second);
+    }
+    return entry->second;
+  }
+  void collect(int edge, Phase phase, std::vector<Offer>& offers) {
+    const auto& e = at(graph_.edges, edge);
+    if (!takes_part(e, phase)) return;
+    const auto& found = suggestions(e, phase == Phase::kEverything || !e.broadcasts);
+    if (found.empty()) return;
+    const auto weight = weight_of(graph_, e);
+    for (const auto& s : found)
+      offers.push_back({at(s.of_result ? e.results : e.operands, s.tensor), s.dim, weight, &s.axes, edge});
+  }
+
+  PropagationGraph& graph_;
+  PropagationOrder order_;
+  Interner<SlotState> states_;
+  std::vector<int> states_of_slots_;
+  std::unordered_map<std::vector<int>, std::vector<Suggestion>, HashIds> suggestions_;
+};
+
+Axes reserved_axes(const PropagationSlot& slot) {
+  Axes out = slot.sharding.used_axes();
+  for (const auto& [dim, later] : slot.waiting) out.insert(out.end(), later.axes.begin(), later.axes.end());
+  return out;
 }
 
 // Applies a slot's offers in content order, each axis once; true when the slot changed.
 bool accept(PropagationGraph& graph, const Offer& offer) {
   auto& slot = at(graph.slots, offer.slot);
   auto& dim = at(slot.sharding.dims, offer.dim);
-  if (offer.axes.size() <= dim.axes.size() || !is_prefix(dim.axes, offer.axes)) return false;
-  const Axes used = slot.sharding.used_axes();
+  const Axes& axes = *offer.axes;
+  if (axes.size() <= dim.axes.size() || !is_prefix(dim.axes, axes)) return false;
+  const Axes used = reserved_axes(slot);
   bool changed = false;
-  for (std::size_t i = dim.axes.size(); i < offer.axes.size() && !overlaps_any(used, offer.axes[i]); ++i) {
-    dim.axes.push_back(offer.axes[i]);
+  for (std::size_t i = dim.axes.size(); i < axes.size() && !overlaps_any(used, axes[i]); ++i) {
+    dim.axes.push_back(axes[i]);
     changed = true;
   }
   if (changed) slot.why_edge = offer.edge;
   return changed;
 }
 
-void run_phase(PropagationGraph& graph, Phase phase) {
-  std::vector<int> frontier(graph.edges.size());
+void Propagation::run(Phase phase) {
+  std::vector<int> frontier(graph_.edges.size());
   std::iota(frontier.begin(), frontier.end(), 0);
-  std::vector<char> queued(graph.edges.size(), 0);
+  std::vector<char> queued(graph_.edges.size(), 0);
   while (!frontier.empty()) {
     std::vector<Offer> offers;
-    for (const int edge : frontier) collect(graph, edge, phase, offers);
-    std::sort(offers.begin(), offers.end(), [](const Offer& a, const Offer& b) { return a.key() < b.key(); });
+    for (const int edge : frontier) collect(edge, phase, offers);
+    std::sort(offers.begin(), offers.end());
     frontier.clear();
     for (const auto& offer : offers) {
-      if (!accept(graph, offer)) continue;
-      for (const int edge : at(graph.edges_of_slot, offer.slot)) {
+      if (!accept(graph_, offer)) continue;
+      at(states_of_slots_, offer.slot) = state_of(at(graph_.slots, offer.slot));
+      for (const int edge : at(graph_.edges_of_slot, offer.slot)) {
         if (at(queued, edge) != 0) continue;
         at(queued, edge) = 1;
         frontier.push_back(edge);
@@ -126,12 +195,68 @@ void run_phase(PropagationGraph& graph, Phase phase) {
   }
 }
 
+// Puts dims with a priority aside; returns the rounds there are.
+std::set<int> hold_back(PropagationGraph& graph) {
+  std::set<int> rounds{0};
+  for (auto& slot : graph.slots)
+    for (int d = 0; d < slot.sharding.ndim(); ++d) {
+      auto& dim = at(slot.sharding.dims, d);
+      if (dim.priority.value_or(0) <= 0) continue;
+      rounds.insert(*dim.priority);
+      slot.waiting.emplace_back(d, std::exchange(dim, DimSharding{}));
+    }
+  return rounds;
+}
+
+void join_round(PropagationGraph& graph, int round) {
+  for (auto& slot : graph.slots)
+    std::erase_if(slot.waiting, [&](const auto& entry) {
+      const bool now = *entry.second.priority <= round;
+      if (now) at(slot.sharding.dims, entry.first) = entry.second;
+      return now;
+    });
+}
+
+PropagationGraph propagated(PropagationGraph graph, PropagationOrder order) {
+  for (const int round : hold_back(graph)) {
+    join_round(graph, round);
+    Propagation propagation(graph, order);
+    for (const auto phase : {Phase::kMovesOnly, Phase::kAllButBroadcast, Phase::kEverything}) propagation.run(phase);
+  }
+  return graph;
+}
+
+bool same_shardings(const PropagationGraph& a, const PropagationGraph& b) {
+  return std::equal(a.slots.begin(), a.slots.end(), b.slots.begin(),
+                    [](const auto& x, const auto& y) { return x.sharding == y.sharding; });
+}
+
 }  // namespace
 
-Program propagate(const Program& program) {
-  PropagationGraph graph = build_propagation_graph(program);
-  for (const auto phase : {Phase::kMovesOnly, Phase::kAllButBroadcast, Phase::kEverything}) run_phase(graph, phase);
-  return write_shardings(program, graph);
+Program propagate(const Program& program, PropagationOrder order) {
+  return write_shardings(program, propagated(build_propagation_graph(program), order));
+}
+
+Program propagate_at_least_cost(const Program& program, const Topology& topology) {
+  const CostModel cost{.topology = topology};
+  const PropagationGraph graph = build_propagation_graph(program);
+  std::vector<PropagationGraph> candidates;
+  for (const auto order : {PropagationOrder::kGivenFirst, PropagationOrder::kLargestFirst}) {
+    PropagationGraph found = propagated(graph, order);
+    const auto is_same = [&](const PropagationGraph& other) { return same_shardings(found, other); };
+    if (std::none_of(candidates.begin(), candidates.end(), is_same)) candidates.push_back(std::move(found));
+  }
+  Program best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& candidate : candidates) {
+    Program found = without_manual_axes(write_shardings(program, candidate));
+    if (candidates.size() == 1) return found;
+    const double seconds = modelled_seconds(remove_dead_code(insert_reshards(found, topology)), cost);
+    if (seconds >= least) continue;
+    least = seconds;
+    best = std::move(found);
+  }
+  return best;
 }
 
 }  // namespace tessera

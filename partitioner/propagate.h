@@ -8,13 +8,23 @@
 #pragma once
 
 #include "tessera/ir/program.h"
+#include "tessera/sharding/topology.h"
 
 namespace tessera {
 
 /// Frontend attribute that says who chose a derived sharding.
 inline constexpr std::string_view kWhyAttribute = "tessera.why";
 
-Program propagate(const Program& program);
+/// Who is heard first where the tensors of an op disagree.
+enum class PropagationOrder : std::uint8_t {
+  kGivenFirst,   // annotated tensors, then larger ones
+  kLargestFirst  // larger tensors, then annotated ones
+};
+
+Program propagate(const Program& program, PropagationOrder order = PropagationOrder::kGivenFirst);
+
+/// Propagation in every order; the outcome whose reshards and work cost least time by the model, of equal ones the first.
+Program propagate_at_least_cost(const Program& program, const Topology& topology);
 
 /// Computations that are partitioned: the entry and what call, while and conditional reach. Others run on scalars as they are.
 std::vector<bool> partitioned_computations(const Program& program);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "factor_sharding.h"
+#include "interner.h"
 #include "leaves.h"
 #include "propagate.h"
 #include "tessera/base/text.h"
@@ -197,6 +198,7 @@ class GraphBuilder {
     for (const auto& tensor : map->results)
       for (const auto& dim : tensor)
         for (const int f : dim) edge.broadcasts = edge.broadcasts || (at(in_operand, f) == 0 && !operands.empty());
+    edge.map_id = maps_.id_of(*map);
     edge.map = std::move(map);
     edge.operands = std::move(operands);
     edge.results = std::move(results);
@@ -258,7 +260,7 @@ class GraphBuilder {
       if (const auto& given = slots_.given(s)) {
         slot.sharding = *given;
         slot.fixed = true;
-        slot.open = given->is_tiled() &&
+        slot.open = given->is_tiled() && given->mesh == graph_.mesh &&
                     std::any_of(given->dims.begin(), given->dims.end(), [](const auto& d) { return d.open; });
       } else {
         slot.sharding = Sharding::replicated(graph_.mesh, ndim);
@@ -284,6 +286,7 @@ class GraphBuilder {
   const Program& program_;
   std::vector<bool> used_;
   Slots slots_;
+  Interner<FactorMap> maps_;
   PropagationGraph graph_;
 };
 
@@ -334,6 +337,8 @@ void write_sharding(Instruction& instruction, const std::vector<int>& slots, con
     if (mine.kind == Sharding::Kind::kUnknown) continue;
     at(leaves, i) = is_open(mine) ? settled(mine, at(leaves, i)) : mine;
   }
+  for (auto& leaf : leaves)
+    for (auto& dim : leaf.dims) dim.priority.reset();  // has been heeded
   instruction.sharding = make_shardings(std::move(leaves));
 }
 

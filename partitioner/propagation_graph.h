@@ -17,11 +17,14 @@ struct PropagationSlot {
   Sharding sharding;
   bool fixed = false;  // given by the program: its text or API
   bool open = true;    // some dim may still gain axes
-  int why_edge = -1;   // the edge through which the last axes came
+  /// Dims whose priority has not come yet: until then they have no axes and gain none, but nobody else takes theirs.
+  std::vector<std::pair<int, DimSharding>> waiting{};
+  int why_edge = -1;  // the edge through which the last axes came
 };
 
 struct PropagationEdge {
   std::shared_ptr<const FactorMap> map;
+  int map_id = 0;  // equal for equal maps
   std::vector<int> operands;
   std::vector<int> results;
   std::string name;         // "dot %h"

@@ -2,6 +2,7 @@
 #include "strategy.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "tessera/base/text.h"
@@ -168,6 +169,24 @@ Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) 
     }
   }
   return candidates[best];
+}
+
+const Strategy& Strategies::choose(const StrategyRequest& request) {
+  std::vector<int> key{maps_.id_of(request.map), request.view.op.flops != nullptr ? 1 : 0};
+  const auto flops = request.view.op.flops != nullptr ? request.view.op.flops(request.view) : 0;
+  const auto bits = std::bit_cast<std::uint64_t>(static_cast<double>(flops));
+  key.push_back(static_cast<int>(bits >> 32U));
+  key.push_back(static_cast<int>(bits & 0xFFFFFFFFU));
+  for (const Type& type : operand_leaves(request.view)) key.push_back(types_.id_of(type));
+  for (const Type& type : request.view.result.leaves()) key.push_back(types_.id_of(type));
+  for (const auto* shardings : {&request.operands, &request.wishes})
+    for (const Sharding& sharding : *shardings) key.push_back(shardings_.id_of(sharding));
+  Sharding reserved = Sharding::replicated(request.mesh, 0);
+  reserved.partial = request.reserved;
+  key.push_back(shardings_.id_of(reserved));
+  const auto [entry, is_new] = known_.try_emplace(std::move(key));
+  if (is_new) entry->second = choose_strategy(request, cost_);
+  return entry->second;
 }
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "factor_sharding.h"
+#include "interner.h"
 #include "tessera/sharding/topology.h"
 
 namespace tessera {
@@ -28,6 +29,20 @@ struct StrategyRequest {
 };
 
 Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost = {});
+
+/// choose_strategy that remembers: the layers of a model ask for the same.
+class Strategies {
+ public:
+  explicit Strategies(const CostModel& cost) : cost_(cost) {}
+  const Strategy& choose(const StrategyRequest& request);
+
+ private:
+  const CostModel& cost_;
+  Interner<FactorMap> maps_;
+  Interner<Type> types_;
+  Interner<Sharding> shardings_;
+  std::unordered_map<std::vector<int>, Strategy, HashIds> known_;
+};
 
 /// Leaf types of the operands, in FactorMap order.
 std::vector<Type> operand_leaves(const OpView& view);

@@ -58,6 +58,21 @@ std::string tensor_text(const TensorFactors& tensor) {
 
 }  // namespace
 
+std::size_t FactorMap::hash() const {
+  std::size_t seed = factors.size();
+  for (const Factor& factor : factors)
+    seed = hash_mix(hash_mix(seed, static_cast<std::size_t>(factor.size)), static_cast<std::size_t>(factor.kind));
+  for (const auto* tensors : {&operands, &results})
+    for (const auto& tensor : *tensors) {
+      for (const auto& dim : tensor) {
+        for (const int factor : dim) seed = hash_mix(seed, static_cast<std::size_t>(factor));
+        seed = hash_mix(seed, dim.size());
+      }
+      seed = hash_mix(seed, tensor.size());
+    }
+  return seed;
+}
+
 std::string FactorMap::str() const {
   std::vector<std::string> in;
   std::vector<std::string> out;

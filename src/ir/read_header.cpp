@@ -75,7 +75,8 @@ std::int64_t read_count(std::string_view name, std::string_view text) {
 
 void take_frontend_attributes(std::size_t position, std::string_view text, Program& program, ModuleHeader& header) {
   for (auto& [key, value] : read_frontend_attributes(text)) {
-    if (key == kMeshesKey) {
+    if (key == kMeshesKey || key == kShardyMeshesKey) {
+      header.is_shardy = key == kShardyMeshesKey;
       header.meshes_position = position;
       header.meshes = std::move(value);
     } else if (key == kPartitionedKey) {

@@ -17,8 +17,7 @@ class ShardingAttacher {
   void run(const std::vector<Mesh>& known) {
     Program& program = state_.program;
     program.meshes = known;
-    if (!header_.meshes.empty())
-      program.meshes = with_place(state_.in, header_.meshes_position, [&] { return parse_sdy_meshes(header_.meshes); });
+    if (!header_.meshes.empty()) read_meshes();
     if (state_.shardings.empty() && program.meshes.empty()) return;
     read_named();
     find_device_count();
@@ -35,6 +34,17 @@ class ShardingAttacher {
   }
 
  private:
+  // Shardy's meshes. What is said on one without axes is whole on the devices of any other.
+  void read_meshes() {
+    sdy_meshes_ = with_place(state_.in, header_.meshes_position, [&] { return parse_sdy_meshes(header_.meshes); });
+    auto& meshes = state_.program.meshes;
+    std::copy_if(sdy_meshes_.begin(), sdy_meshes_.end(), std::back_inserter(meshes),
+                 [](const Mesh& mesh) { return !mesh.axes().empty(); });
+    if (meshes.empty()) meshes = sdy_meshes_;
+    // Shardy leaves results that nobody annotated as propagation finds them.
+    if (header_.is_shardy && state_.program.propagate_to_output.empty()) state_.program.propagate_to_output = {true};
+  }
+
   // Shardings whose text names axes bring their meshes along.
   void read_named() {
     for (auto& item : state_.shardings) {
@@ -179,13 +189,29 @@ class ShardingAttacher {
     return {};
   }
 
+  // XLA's partitioner leaves Shardy's attributes of global values on what it computes with local ones; only borders and marks bind.
+  bool is_left_over(const PendingSharding& item, const std::vector<Sharding>& given) const {
+    const Instruction& instruction = state_.program[item.computation][item.instruction];
+    if (!item.hlo.empty() || instruction.op->role == Role::kParameter || instruction.op->role == Role::kShardingMark)
+      return false;
+    const auto types = instruction.type.leaves();
+    if (given.size() != types.size()) return true;
+    for (std::size_t i = 0; i < types.size(); ++i)
+      if (given[i].is_tiled() && given[i].ndim() != ndim_of(types[i])) return true;
+    return false;
+  }
+
   ShardingRef convert(const PendingSharding& item, std::string& suffix) {
     const Type& type = type_of(item);
     const auto types = type.leaves();
     Shardings out;
     if (!item.sdy.empty() || !item.named.empty()) {
-      const auto given = item.sdy.empty() ? item.named : parse_sdy_shardings(item.sdy, state_.program.meshes);
-      for (std::size_t i = 0; i < types.size(); ++i) out.push_back(leaf_of(given, i, types.size(), type));
+      const auto given = item.sdy.empty() ? item.named : parse_sdy_shardings(item.sdy, sdy_meshes_);
+      if (is_left_over(item, given)) return nullptr;
+      for (std::size_t i = 0; i < types.size(); ++i) {
+        out.push_back(leaf_of(given, i, types.size(), type));
+        if (out.back().mesh.axes().empty()) out.back().mesh = state_.program.meshes.front();
+      }
       if (types.size() == 1 && item.hlo.find(" shard_") != std::string::npos) suffix = parsed(item).front().suffix;
       for (const auto& leaf : out)
         require(leaf.mesh.device_count() == state_.program.num_partitions, "{} has {} devices, the module {}",
@@ -224,6 +250,7 @@ class ShardingAttacher {
 
   ModuleState& state_;
   const ModuleHeader& header_;
+  std::vector<Mesh> sdy_meshes_;
   std::unordered_map<std::string, std::vector<HloSharding>> parsed_;
   std::vector<std::pair<HloSharding, int>> leaves_;
   std::vector<const PendingSharding*> leaf_items_;

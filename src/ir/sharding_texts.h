@@ -21,7 +21,7 @@ class ShardingTexts {
   [[nodiscard]] const std::string& hlo_text(const Instruction& instruction);
   /// The xla.sdy.sharding (or tessera.sharding) attribute that the instruction needs, if any.
   [[nodiscard]] std::optional<std::pair<std::string, std::string>> attribute(const Instruction& instruction);
-  /// Of xla.sdy.meshes; empty when the meshes follow from the text.
+  /// Of tessera.meshes; empty when the meshes follow from the text.
   [[nodiscard]] const std::string& meshes_text() const { return meshes_text_; }
 
  private:

@@ -68,6 +68,7 @@ struct ModuleHeader {
   std::string entry_layout;  // empty when absent
   std::size_t meshes_position = 0;
   std::string meshes;
+  bool is_shardy = false;  // the meshes are Shardy's, not those this project prints
   bool has_num_partitions = false;
   std::size_t num_partitions_position = 0;
   std::size_t alias_position = 0;
@@ -94,7 +95,8 @@ struct ModuleState {
 void read_computation(ModuleState& state);
 void attach_shardings(ModuleState& state, const ModuleHeader& header, const std::vector<Mesh>& known);
 
-inline constexpr std::string_view kMeshesKey = "xla.sdy.meshes";
+inline constexpr std::string_view kMeshesKey = "tessera.meshes";
+inline constexpr std::string_view kShardyMeshesKey = "xla.sdy.meshes";
 inline constexpr std::string_view kSdyShardingKey = "xla.sdy.sharding";
 inline constexpr std::string_view kOwnShardingKey = "tessera.sharding";
 inline constexpr std::string_view kShardingSuffixKey = "tessera.sharding_suffix";  // ` shard_as 1` behind sharding={..}

@@ -166,6 +166,24 @@ void add_meshes(const std::vector<HloSharding>& leaves, std::int64_t device_coun
   for (const auto& group : groups) known.push_back(group.mesh(unused_mesh_name(known)));
 }
 
+// The devices sorted by the tile each sharding puts them in, of the sharding with the most tiles first: if any order explains all
+// shardings, it begins with those tiles.
+std::vector<std::int64_t> order_by_tiles(const std::vector<HloSharding>& shardings, std::int64_t device_count) {
+  std::vector<std::pair<std::int64_t, const HloSharding*>> by_tiles;
+  for (const auto& leaf : shardings)
+    if (leaf.kind == Kind::kTiled) by_tiles.emplace_back(device_count / subgroup_sizes(leaf).replicated, &leaf);
+  std::stable_sort(by_tiles.begin(), by_tiles.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<std::vector<std::int64_t>> tiles_of_device(static_cast<std::size_t>(device_count));
+  for (const auto& [tiles, leaf] : by_tiles)
+    for (std::int64_t k = 0; k < device_count; ++k)
+      at(tiles_of_device, at(leaf->devices, k)).push_back(k / (device_count / tiles));
+  std::vector<std::int64_t> order(static_cast<std::size_t>(device_count));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](auto a, auto b) { return at(tiles_of_device, a) < at(tiles_of_device, b); });
+  return order;
+}
+
 std::vector<AxisRef> all_axes(const Mesh& mesh) {
   std::vector<AxisRef> out;
   for (int axis = 0; axis < mesh.axis_count(); ++axis)
@@ -227,7 +245,8 @@ std::optional<Mesh> common_mesh(const std::vector<HloSharding>& shardings, std::
   };
   const HloSharding* misfit = nullptr;
   if (auto mesh = try_order({}, &misfit)) return mesh;
-  return try_order(misfit->devices, &misfit);
+  if (auto mesh = try_order(misfit->devices, &misfit)) return mesh;
+  return try_order(order_by_tiles(shardings, device_count), &misfit);
 }
 
 std::optional<Sharding> to_axes(const HloSharding& sharding, const Mesh& mesh, int ndim) {

@@ -53,24 +53,43 @@ std::string_view reduction_name(Reduction reduction) {
   return kNames[static_cast<int>(reduction)];
 }
 
+int parse_priority(std::string_view text) {
+  int value = -1;
+  const auto* last = text.data() + text.size();
+  const bool is_number = text.size() > 1 && text[0] == 'p' && text[1] != '-' && [&] {
+    const auto [end, code] = std::from_chars(text.data() + 1, last, value);
+    return code == std::errc() && end == last;
+  }();
+  require(is_number && value <= 1'000'000, "a priority is written p0, p1, ... p1000000, got \"{}\"", text);
+  return value;
+}
+
 PartitionSpec PartitionSpec::parse(std::string_view text) {
   std::vector<Entry> entries;
   for (const auto& part : split(trim(text), ',')) {
     SpecEntry axes;
     auto entry = trim(part);
+    std::optional<int> priority;
+    if (const auto mark = entry.find('@'); mark != std::string_view::npos) {
+      priority = parse_priority(trim(entry.substr(mark + 1)));
+      entry = trim(entry.substr(0, mark));
+    }
     const bool open = entry.ends_with('?');
     if (open) entry = trim(entry.substr(0, entry.size() - 1));
     if (entry != "-" && !entry.empty())
       for (const auto& axis : split(entry, '+')) axes.emplace_back(trim(axis));
     entries.emplace_back(std::move(axes), open);
+    entries.back().priority = priority;
   }
   return PartitionSpec(std::move(entries));
 }
 
 std::string PartitionSpec::str() const {
   std::vector<std::string> parts;
-  for (const auto& entry : entries_)
+  for (const auto& entry : entries_) {
     parts.push_back(entry.axes.empty() ? (entry.open ? "?" : "-") : join(entry.axes, "+") + (entry.open ? "?" : ""));
+    if (entry.priority) parts.back() += fmt::format("@p{}", *entry.priority);
+  }
   return "{" + join(parts, ",") + "}";
 }
 
@@ -90,6 +109,7 @@ Sharding Sharding::from_spec(const Mesh& mesh, const PartitionSpec& spec, int nd
   std::vector<AxisRef> used;
   for (int d = 0; d < ndim; ++d) {
     at(out.dims, d).open = at(spec.entries(), d).open;
+    at(out.dims, d).priority = at(spec.entries(), d).priority;
     for (const auto& name : at(spec.entries(), d).axes) {
       AxisRef ref;
       try {
@@ -160,7 +180,7 @@ std::string Sharding::str() const {
   for (const auto& dim : dims) {
     std::string text = dim.axes.empty() ? "-" : axes_text(mesh, dim.axes, "+");
     if (dim.open) text += "?";
-    if (dim.priority) text += fmt::format("p{}", *dim.priority);
+    if (dim.priority) text += fmt::format("@p{}", *dim.priority);
     parts.push_back(text);
   }
   std::string text = "{" + join(parts, ",") + "}";

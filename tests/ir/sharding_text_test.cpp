@@ -98,7 +98,7 @@ TEST(ProgramShardings, NamedMeshesArePrintedOnceAndAxesOnlyWhereHloLeavesThemOpe
   const Program program = with_shardings({{type, {spec(mesh, "data,model")}}, {type, {open}}}, {mesh}, 6);
   EXPECT_EQ(
       print_program(program),
-      R"(HloModule m, entry_computation_layout={(f32[6,6]{1,0}, f32[6,6]{1,0})->f32[6,6]{1,0}}, num_partitions=6, frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"data\"=2, \"model\"=3]>}"}
+      R"(HloModule m, entry_computation_layout={(f32[6,6]{1,0}, f32[6,6]{1,0})->f32[6,6]{1,0}}, num_partitions=6, frontend_attributes={tessera.meshes="{mesh = #sdy.mesh<[\"data\"=2, \"model\"=3]>}"}
 
 ENTRY %main (p0: f32[6,6], p1: f32[6,6]) -> f32[6,6] {
   %p0 = f32[6,6]{1,0} parameter(0), sharding={devices=[2,3]<=[6]}

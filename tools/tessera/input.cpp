@@ -46,11 +46,14 @@ Program with_annotation(const Program& program, const std::string& text) {
 }  // namespace
 
 std::vector<Option> sharding_options() {
-  return {{"num-partitions", "N", "devices to partition for; default: as the module or the mesh says"},
-          {"mesh", "AXIS=SIZE,..", "a mesh such as data=2,model=4; one size may be -1"},
-          {"annotate", "NAME=SPEC",
-           "shard a value, one entry per dim: w=data+fsdp,-,model; may be repeated;\n"
-           "                                    NAME is a parameter or value of the entry, or computation/value"}};
+  return {
+      {"num-partitions", "N", "devices to partition for; default: as the module or the mesh says"},
+      {"mesh", "AXIS=SIZE,..", "a mesh such as data=2,model=4; one size may be -1"},
+      {"annotate", "NAME=SPEC",
+       "shard a value, one entry per dim: w=data+fsdp,-,model; may be repeated;\n"
+       "                                    NAME is a parameter or value of the entry, or computation/value;\n"
+       "                                    a `?` behind an entry leaves the dim open; NAME@p1=SPEC or data@p1,- for\n"
+       "                                    one dim: propagated after those of priority p0, the default"}};
 }
 
 void check_sharding_options(const Arguments& arguments) {

@@ -105,6 +105,7 @@ struct FactorMap {
   /// windows lead to (an image's dim: the result's, the kernel's): one of them may be sharded.
   std::vector<Window> windows{};
   friend bool operator==(const FactorMap&, const FactorMap&) = default;
+  [[nodiscard]] std::size_t hash() const;
 
   int add(std::int64_t size, FactorKind kind = FactorKind::kPass) {
     factors.push_back({size, kind});

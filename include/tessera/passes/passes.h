@@ -23,6 +23,10 @@ Program merge_duplicates(const Program& program);
 /// the operand's, frontend attributes and opt-barriers stand.
 Program simplify(const Program& program);
 
+/// Puts the body of what is called in place of every `call`, so that passes see through it. Calls that other threads run, or that
+/// stand in an order by control predecessors, stay.
+Program inline_calls(const Program& program);
+
 /// Puts one op in place of every start and done (async_half): a global program is not scheduled yet.
 Program make_synchronous(const Program& program);
 

@@ -61,7 +61,7 @@ std::vector<Sharding> to_axes(const std::vector<std::pair<HloSharding, int>>& sh
 /// True when Shardy's grammar has all of it: tiled, no manual axes, no reduction but sum.
 bool is_sdy_spelling(const Shardings& leaves);
 /// Shardy's text of a sharding and of the meshes (`{mesh = #sdy.mesh<["data"=2, "model"=4]>}`); what xla.sdy.sharding and
-/// xla.sdy.meshes carry. Partial axes print as `unreduced={..}` (other reductions than sum as `unreduced=max{..}`);
+/// xla.sdy.meshes and tessera.meshes carry. Partial axes print as `unreduced={..}` (other reductions than sum as `unreduced=max{..}`);
 /// ours alone: `manual={..}` behind, and `<@mesh, maximal=3>`, `<@mesh, manual>`, `<@mesh, unknown>`.
 std::string sdy_sharding_text(const Sharding& sharding);
 std::string sdy_shardings_text(const Shardings& leaves);  // #sdy.sharding_per_value<[<@mesh, ..>, ..]> for several

@@ -22,11 +22,14 @@ enum class Reduction : std::uint8_t { kSum, kProduct, kMin, kMax, kAnd, kOr };
 std::string_view reduction_name(Reduction reduction);
 
 struct DimSharding {
-  std::vector<AxisRef> axes;  // major to minor
-  bool open = false;          // propagation may add minor axes
-  std::optional<int> priority;
+  std::vector<AxisRef> axes;    // major to minor
+  bool open = false;            // propagation may add minor axes
+  std::optional<int> priority;  // propagated in this round; lower ones come first, 0 where absent
   friend bool operator==(const DimSharding&, const DimSharding&) = default;
 };
+
+/// Reads `p1`: a priority.
+int parse_priority(std::string_view text);
 
 /// What a user writes for one dim: nothing, an axis name, or several ("data+fsdp" in texts).
 using SpecEntry = std::vector<std::string>;
@@ -40,7 +43,8 @@ class PartitionSpec {
  public:
   struct Entry {
     SpecEntry axes;
-    bool open = false;  // propagation may add minor axes
+    bool open = false;              // propagation may add minor axes
+    std::optional<int> priority{};  // propagated in this round; lower ones come first, 0 where absent
     Entry() = default;
     Entry(Unconstrained) : open(true) {}                // NOLINT(google-explicit-constructor)
     Entry(std::nullptr_t) {}                            // NOLINT(google-explicit-constructor): spec literals
@@ -52,7 +56,8 @@ class PartitionSpec {
   PartitionSpec() = default;
   PartitionSpec(std::initializer_list<Entry> entries) : entries_(entries) {}
   explicit PartitionSpec(std::vector<Entry> entries) : entries_(std::move(entries)) {}
-  /// Reads `data+fsdp,-,model`; sub-axes as `x:(2)3`; a `?` behind or alone leaves the rest of a dim to propagation.
+  /// Reads `data+fsdp,-,model`; sub-axes as `x:(2)3`; a `?` behind or alone leaves the rest of a dim to propagation; `@p1`
+  /// last is the dim's priority.
   static PartitionSpec parse(std::string_view text);
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
   [[nodiscard]] std::string str() const;

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small numbers for equal things, so that what was worked out for one layer of a model is found again for the next.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "tessera/base/text.h"
+
+namespace tessera {
+
+/// Gives equal values (of a T with hash()) equal numbers: 0, 1, 2, … in the order they are first seen.
+template <class T>
+class Interner {
+ public:
+  int id_of(const T& value) { return ids_.try_emplace(value, isize(ids_)).first->second; }
+
+ private:
+  struct Hash {
+    std::size_t operator()(const T& value) const { return value.hash(); }
+  };
+  std::unordered_map<T, int, Hash> ids_;
+};
+
+struct HashIds {
+  std::size_t operator()(const std::vector<int>& ids) const {
+    std::size_t seed = ids.size();
+    for (const int id : ids) seed = hash_mix(seed, static_cast<std::size_t>(id));
+    return seed;
+  }
+};
+
+}  // namespace tessera
