@@ -301,8 +301,11 @@ void compare_leaf(const Literal& want, const Sharding& sharding, const std::vect
 }  // namespace
 
 CheckReport check_partition(const Program& program, const CheckOptions& options) {
+  return check_partitioned(program, partition(program, {.keep_shardings = !options.run}), options);
+}
+
+CheckReport check_partitioned(const Program& program, const Partitioned& parts, const CheckOptions& options) {
   CheckReport report;
-  const Partitioned parts = partition(program, {.skip_passes = {}, .dump = nullptr, .keep_shardings = !options.run});
   const Inputs inputs = draw_inputs(program, options, report);
   const auto& global = parts.global.entry_computation();
   const auto shards = shards_of(inputs.arguments, global, program.num_partitions);

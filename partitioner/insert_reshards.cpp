@@ -227,7 +227,7 @@ class Inserter {
 
     std::vector<Sharding> shardings;
     for (const Value& operand : operands) shardings.push_back(sharding_of(operand));
-    const PartialChoice partial = choose_partial(view, shardings, defers(id));
+    const PartialChoice partial = choose_partial(view, shardings, mesh_, defers(id));
     StrategyRequest request{view, map, mesh_, shardings, *instruction.sharding, partial.axes, {}};
     for (const Value& operand : operands) request.made_anywhere.push_back(is_made_here(operand));
     const Strategy& strategy = strategies_.choose(request);
@@ -247,8 +247,20 @@ class Inserter {
       results.push_back(computed_sharding(mesh_, map, i, strategy));
       add_partial(results.back(), partial);
     }
-    const Value value = append(instruction, operands, make_shardings(results));
+    const Value value = append(instruction, whole_operands(instruction, operands), make_shardings(results));
     return settle(id, take_apart(value));
+  }
+
+  // Leaves to operands.
+  std::vector<Value> whole_operands(const Instruction& instruction, const std::vector<Value>& leaves) {
+    std::vector<Value> out;
+    auto next = leaves.begin();
+    for (const Id operand : instruction.operands) {
+      const auto count = old_[operand].type.leaf_count();
+      out.push_back(put_together(builder_, old_[operand].type, {next, next + count}));
+      next += count;
+    }
+    return out;
   }
 
   static void add_partial(Sharding& result, const PartialChoice& partial) {

@@ -38,12 +38,19 @@ bool calls_partitioned(const Instruction& instruction) {
   return role == Role::kCall || role == Role::kWhile || role == Role::kConditional;
 }
 
+bool is_annotated_manual(const Instruction& instruction) {
+  if (!instruction.sharding || instruction.sharding->empty()) return false;
+  const Sharding& first = instruction.sharding->front();
+  return first.kind == Sharding::Kind::kManual || !first.manual.empty();
+}
+
 /// One computation as it is within regions over `context`.
 class Normalizer {
  public:
   explicit Normalizer(const Program& program) : program_(program), out_(program) {
     out_.computations.clear();
     if (out_.meshes.empty()) out_.meshes.push_back(Mesh({{"devices", program.num_partitions}}));
+    put_first(mesh_of_regions());
     mesh_ = out_.meshes.front();
   }
 
@@ -53,6 +60,34 @@ class Normalizer {
   }
 
  private:
+  // The first that says every cut and every value of a region: HLO's text names no mesh, and meshes were found for other values too.
+  [[nodiscard]] Mesh mesh_of_regions() const {
+    std::vector<const Sharding*> all;
+    const auto add = [&](const Instruction& instruction) {
+      if (!instruction.sharding || instruction.sharding->size() != 1) return;
+      const Sharding& sharding = instruction.sharding->front();
+      if (sharding.is_tiled() && !sharding.used_axes().empty()) all.push_back(&sharding);
+    };
+    for (const auto& computation : program_.computations)
+      for (const Instruction& instruction : computation->instructions) {
+        if (is_annotated_manual(instruction)) add(instruction);
+        if (manual_border(instruction) == ManualBorder::kNone || instruction.operands.empty()) continue;
+        add(instruction);
+        add((*computation)[instruction.operands[0]]);
+      }
+    const auto says = [](const Mesh& mesh, const Sharding* sharding) {
+      return sharding->mesh == mesh || to_axes(to_hlo(*sharding), mesh, sharding->ndim()).has_value();
+    };
+    for (const Mesh& mesh : out_.meshes)
+      if (std::all_of(all.begin(), all.end(), [&](const Sharding* sharding) { return says(mesh, sharding); }))
+        return mesh;
+    return all.empty() ? out_.meshes.front() : all.front()->mesh;
+  }
+  void put_first(const Mesh& mesh) {
+    const auto found = std::find(out_.meshes.begin(), out_.meshes.end(), mesh);
+    if (found != out_.meshes.end()) std::rotate(out_.meshes.begin(), found, found + 1);
+  }
+
   ComputationId lowered(ComputationId id, const Axes& context) {
     if (const auto made = made_.find({id, context}); made != made_.end()) return made->second;
     Computation done = lower(program_[id], context);
@@ -101,16 +136,29 @@ class Normalizer {
       Axes axes = work.context;
       for (const Id operand : from[id].operands) axes = united(axes, at(work.manual, operand));
       switch (manual_border(from[id])) {
-        case ManualBorder::kNone: break;
+        case ManualBorder::kNone:
+          if (is_annotated_manual(from[id])) axes = united(axes, manual_of(from[id].sharding->front()));
+          break;
         case ManualBorder::kEnter: axes = united(axes, border_axes(work, id)); break;
         case ManualBorder::kLeave: axes = without(axes, border_axes(work, id)); break;
       }
       work.manual.push_back(std::move(axes));
     }
-    // What is made from nothing lies where all its users are.
+    find_free(work);
+  }
+
+  // What is made from nothing lies where all its users are, and so does what is made of that.
+  void find_free(Work& work) {
+    const auto& from = work.from;
+    std::vector<bool> is_free(from.instructions.size());
+    for (Id id = 0; id < from.size(); ++id)
+      is_free[static_cast<std::size_t>(id)] =
+          from[id].op->role != Role::kParameter && at(work.manual, id) == work.context &&
+          manual_border(from[id]) == ManualBorder::kNone &&
+          std::all_of(from[id].operands.begin(), from[id].operands.end(), [&](Id o) { return at(is_free, o); });
     const auto users = from.users();
-    for (Id id = 0; id < from.size(); ++id) {
-      if (!from[id].operands.empty() || from[id].op->role == Role::kParameter || at(users, id).empty()) continue;
+    for (Id id = from.size() - 1; id >= 0; --id) {
+      if (!at(is_free, id) || at(users, id).empty()) continue;
       const auto side = [&](Id user) {
         const bool leaves = manual_border(from[user]) == ManualBorder::kLeave;
         if (manual_border(from[user]) == ManualBorder::kEnter) return work.context;

@@ -29,14 +29,15 @@ bool is_joint(Linearity linearity) { return linearity == Linearity::kJointlyLine
 
 }  // namespace
 
-PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& operands, bool result_defers) {
+PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& operands, const Mesh& mesh,
+                             bool result_defers) {
   PartialChoice out;
   out.operand_is_partial.assign(operands.size(), false);
   if (operands.size() != view.operands.size()) return out;  // tuple operands: reduce first
   std::vector<int> partial;
   for (int i = 0; i < isize(operands); ++i) {
     if (!at(operands, i).is_partial()) continue;
-    if (!passes(linearity_of(view, i), at(operands, i).reduction)) return out;
+    if (!(at(operands, i).mesh == mesh) || !passes(linearity_of(view, i), at(operands, i).reduction)) return out;
     partial.push_back(i);
   }
   if (partial.empty()) return out;
@@ -54,7 +55,7 @@ PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& op
   // others are reduced first.
   const auto tiled = [&](const AxisRef& axis) {
     return std::any_of(operands.begin(), operands.end(), [&](const Sharding& operand) {
-      return overlaps_any(operand.without_partial().used_axes(), axis);
+      return operand.mesh == mesh && overlaps_any(operand.without_partial().used_axes(), axis);
     });
   };
   if (!joint) {

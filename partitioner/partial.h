@@ -14,8 +14,10 @@ struct PartialChoice {
 };
 
 /// `result_defers`: the result may in turn stay partial. Joint addends (add) are promoted to partial over the union of axes
-/// when two or more of them wait for a reduction anyway, or the result goes on partial.
-PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& operands, bool result_defers);
+/// when two or more of them wait for a reduction anyway, or the result goes on partial. Operands over another mesh than `mesh` are
+/// reduced first.
+PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& operands, const Mesh& mesh,
+                             bool result_defers);
 
 /// True when `user` can take `value` partial (a sum) and its result is no larger.
 bool takes_partial(const Program& program, const Computation& computation, Id user, Id value);

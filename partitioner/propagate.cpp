@@ -56,7 +56,10 @@ Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge,
   };
   std::vector<Source> sources;
   const auto gather = [&](const std::vector<TensorFactors>& tensors, const std::vector<int>& slots) {
-    for (int i = 0; i < isize(slots); ++i) sources.push_back({&at(tensors, i), &at(graph.slots, at(slots, i))});
+    for (int i = 0; i < isize(slots); ++i) {
+      const PropagationSlot& slot = at(graph.slots, at(slots, i));
+      if (slot.sharding.mesh == graph.mesh) sources.push_back({&at(tensors, i), &slot});  // axes mean nothing elsewhere
+    }
   };
   gather(edge.map->operands, edge.operands);
   gather(edge.map->results, edge.results);
@@ -86,7 +89,7 @@ void suggest(const PropagationGraph& graph, const FactorMap& map, bool of_result
   const auto& tensors = of_result ? map.results : map.operands;
   for (int i = 0; i < isize(slots); ++i) {
     const auto& slot = at(graph.slots, at(slots, i));
-    if (!slot.open) continue;
+    if (!slot.open || !(slot.sharding.mesh == graph.mesh)) continue;
     const Sharding wanted = unproject(graph.mesh, map, at(tensors, i), strategy);
     for (int d = 0; d < slot.sharding.ndim(); ++d) {
       const auto& mine = at(slot.sharding.dims, d);

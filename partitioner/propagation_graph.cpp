@@ -330,11 +330,11 @@ void write_sharding(Instruction& instruction, const std::vector<int>& slots, con
     instruction.notes =
         with_frontend_attribute(instruction.notes, kWhyAttribute, "through " + at(graph.edges, why).name);
   }
-  const bool given = instruction.sharding && instruction.sharding->size() == leaves.size() &&
-                     instruction.sharding->front().kind != Sharding::Kind::kUnknown;
+  const bool given = instruction.sharding && instruction.sharding->size() == leaves.size();
   // A tuple that was given shardings of its own keeps them: it reshards its elements.
   for (int i = 0; given && i < isize(leaves); ++i) {
     const Sharding& mine = at(*instruction.sharding, i);
+    if (mine.kind == Sharding::Kind::kUnknown) continue;
     at(leaves, i) = is_open(mine) ? settled(mine, at(leaves, i)) : mine;
   }
   for (auto& leaf : leaves)

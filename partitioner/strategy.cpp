@@ -104,7 +104,7 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, d
   double moved = 0;  // bytes, or seconds where links differ
   const auto types = operand_leaves(request.view);
   for (int i = 0; i < isize(request.operands); ++i) {
-    if (at(request.made_anywhere, i)) continue;
+    if (at(request.made_anywhere, i) || !at(types, i).is_array()) continue;
     Sharding needed = unproject(request.mesh, request.map, at(request.map.operands, i), strategy);
     Sharding actual = at(request.operands, i);
     std::erase_if(actual.partial, [&](const AxisRef& axis) { return overlaps_any(request.reserved, axis); });

@@ -122,19 +122,20 @@ Computation Builder::finish(Value root) && {
 ComputationId ProgramBuilder::add(Builder&& builder, Value root) {
   ensure(root.builder == &builder, "the root of a computation belongs to another one");
   builder.computation_.root = root.id;
-  auto finished = std::make_shared<Computation>(std::move(builder.computation_));
-  int suffix = 0;
-  const std::string base = finished->name;
+  return add(std::make_shared<const Computation>(std::move(builder.computation_)));
+}
+
+ComputationId ProgramBuilder::add(ComputationRef computation) {
   const auto taken = [&](const std::string& name) {
     for (const auto& other : program_.computations)
       if (other->name == name) return true;
     return false;
   };
-  while (taken(finished->name)) finished->name = fmt::format("{}.{}", base, ++suffix);
-  return add(ComputationRef(std::move(finished)));
-}
-
-ComputationId ProgramBuilder::add(ComputationRef computation) {
+  if (taken(computation->name)) {
+    auto renamed = std::make_shared<Computation>(*computation);
+    for (int suffix = 1; taken(renamed->name); ++suffix) renamed->name = fmt::format("{}.{}", computation->name, suffix);
+    computation = std::move(renamed);
+  }
   program_.computations.push_back(std::move(computation));
   return static_cast<ComputationId>(program_.computations.size()) - 1;
 }

@@ -8,6 +8,12 @@
 namespace tessera {
 namespace {
 
+// In a text some of them stand elsewhere, so that their order is lost.
+std::vector<std::pair<std::string, std::string>> by_key(std::vector<std::pair<std::string, std::string>> attributes) {
+  std::sort(attributes.begin(), attributes.end());
+  return attributes;
+}
+
 const Notes& notes_of(const Instruction& instruction) {
   static const Notes none;
   return instruction.notes ? *instruction.notes : none;
@@ -30,7 +36,7 @@ std::string_view instruction_difference(const Instruction& a, const Instruction&
   if (a.notes == b.notes) return "";
   const Notes& x = notes_of(a);
   const Notes& y = notes_of(b);
-  if (x.frontend_attributes != y.frontend_attributes) return "frontend attributes";
+  if (by_key(x.frontend_attributes) != by_key(y.frontend_attributes)) return "frontend attributes";
   if (in_print_order(x.other) != in_print_order(y.other)) return "other attributes";
   const bool same = x.source_file == y.source_file && x.source_line == y.source_line && x.op_name == y.op_name &&
                     x.op_type == y.op_type && x.metadata_rest == y.metadata_rest;

@@ -212,6 +212,7 @@ class ShardingAttacher {
         out.push_back(leaf_of(given, i, types.size(), type));
         if (out.back().mesh.axes().empty()) out.back().mesh = state_.program.meshes.front();
       }
+      if (types.size() == 1 && item.hlo.find(" shard_") != std::string::npos) suffix = parsed(item).front().suffix;
       for (const auto& leaf : out)
         require(leaf.mesh.device_count() == state_.program.num_partitions, "{} has {} devices, the module {}",
                 leaf.mesh, leaf.mesh.device_count(), state_.program.num_partitions);

@@ -136,6 +136,12 @@ class CollectiveStep : public PlanStep {
   CollectiveLabel label_;
 };
 
+// Sums of complex numbers are those of their parts.
+DType reduced_dtype(const Type& type, Reduction reduction) {
+  require(!is_complex(type.dtype()) || reduction == Reduction::kSum, "no {} of {}", reduction_name(reduction), type);
+  return real_dtype(type.dtype());
+}
+
 class AllGatherStep final : public CollectiveStep {
  public:
   using CollectiveStep::CollectiveStep;
@@ -168,7 +174,8 @@ class ReduceScatterStep final : public CollectiveStep {
         layout.pack(source, frame[scratch_], parts());
         source = frame[scratch_];
       }
-      group_.reduce_scatter(bytes_of(source, bytes), bytes_of(frame[out_[i]], bytes / parts()), types_[i].dtype(),
+      group_.reduce_scatter(bytes_of(source, bytes), bytes_of(frame[out_[i]], bytes / parts()),
+                            reduced_dtype(types_[i], reduction),
                             reduction);
     });
   }
@@ -183,7 +190,7 @@ class AllReduceStep final : public CollectiveStep {
   void exchange(const Frame& frame) const override {
     for_each_operand(frame, [&](std::size_t i, std::int64_t bytes) {
       group_.all_reduce(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes), bytes_of(frame[out_[i]], bytes),
-                        types_[i].dtype(), reduction);
+                        reduced_dtype(types_[i], reduction), reduction);
     });
   }
 };

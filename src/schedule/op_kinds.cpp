@@ -13,7 +13,7 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Fused tiles hold real numbers.
+// Fused tiles hold real numbers, and only their kernels read views.
 bool is_real(const OpView& view) {
   const auto is_other = [](const Type& type) {
     return type.is_array() && (is_complex(type.dtype()) || is_narrow(type.dtype()));
@@ -43,7 +43,8 @@ OpKind kind_of(const OpView& view) {
   if (!view.result.is_array()) return OpKind::kPlain;
   if (view.op.name == "reshape") return OpKind::kReshape;
   if (view.op.name == "iota") return OpKind::kIota;
-  if (is_one_of(view.op.name, {"broadcast", "transpose", "slice", "reverse"})) return OpKind::kView;
+  if (is_one_of(view.op.name, {"broadcast", "transpose", "slice", "reverse"}))
+    return is_real(view) ? OpKind::kView : OpKind::kPlain;
   if (view.op.elementwise && same_dims(view) && is_real(view)) return OpKind::kElementwise;
   if (view.op.name == "bitcast-convert") return OpKind::kReshape;
   return OpKind::kPlain;

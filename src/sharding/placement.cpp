@@ -209,6 +209,7 @@ Literal assemble(const Type& global, const Sharding& sharding, const std::vector
   ensure(!sharding.is_partial(), "a partial value {} cannot be assembled", sharding);
   ensure(isize(shards) == sharding.mesh.device_count(), "{} shards for {} devices", shards.size(),
          sharding.mesh.device_count());
+  if (sharding.kind == Sharding::Kind::kMaximal) return at(shards, sharding.device);
   const Type local = shard_type(global, sharding);
   const Placement placement = placement_of(global, sharding);
   Literal out(global);

@@ -90,6 +90,7 @@ class ProgramBuilder {
   [[nodiscard]] Builder computation(std::string name) { return Builder(*this, std::move(name)); }
   /// Ends a computation; its name is made unique.
   ComputationId add(Builder&& builder, Value root);
+  /// The same of one that is finished.
   ComputationId add(ComputationRef computation);
   [[nodiscard]] Program finish(ComputationId entry);
   /// Header and finished computations so far.

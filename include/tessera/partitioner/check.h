@@ -41,6 +41,9 @@ struct CheckReport {
 /// magnitudes; NaN where NaN is due.
 CheckReport check_partition(const Program& program, const CheckOptions& options = {});
 
+/// The same of what `program` was partitioned into before: padding is poisoned where PartitionOptions::keep_shardings was set.
+CheckReport check_partitioned(const Program& program, const Partitioned& parts, const CheckOptions& options = {});
+
 /// Seeded arguments for a program's entry: floats around zero, indices also out of range.
 std::vector<Literal> seeded_arguments(const Program& program, std::uint64_t seed);
 

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random programs under random shardings: partitioned equals unpartitioned, and faults planted into the partitioned program are
+// found. `random_programs` does the same for longer (docs/debugging.md).
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "random/faults.h"
+#include "random/random_program.h"
+#include "random/run_cases.h"
+#include "random/shrink.h"
+
+#include "tessera/base/text.h"
+#include "tessera/ir/text.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/partitioner/check.h"
+
+namespace tessera::testing {
+namespace {
+
+TEST(RandomProgram, PartitionedEqualsUnpartitioned) {
+  const RunReport report = run_cases({.seed = 0, .cases = 300, .most_failures = 3});
+  for (const auto& failure : report.failures) ADD_FAILURE() << failure;
+  EXPECT_GE(report.with_collective * 10, report.cases * 7) << "too few cases hold a collective";
+  EXPECT_GT(report.on_ranks, 5);
+}
+
+TEST(RandomProgram, EveryOpStandsUnderEveryKindOfShardingItCanHave) {
+  const RunReport report =
+      run_cases({.seed = 0, .cases = feature_count(), .values = false, .rank_share = 0, .text_share = 0, .most_failures = 3});
+  for (const auto& failure : report.failures) ADD_FAILURE() << failure;
+  EXPECT_EQ(join(report.table.empty_cells(), "\n"), "");
+}
+
+TEST(RandomProgram, PrintsAndReadsBackEqualBeforeAndAfterPartitioning) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const Program program = random_program(seed);
+    PartitionOptions options;
+    options.dump = [&](const std::string& pass, const Program& p) {
+      EXPECT_EQ(difference(p, parse_program(print_program(p), op_table())), "") << "seed " << seed << " after " << pass;
+    };
+    partition(program, options);
+  }
+}
+
+// The first case whose planted fault shows.
+TEST(RandomProgram, PlantedFaultsAreFound) {
+  constexpr std::int64_t kMostCases = 2000;
+  std::map<std::string_view, std::int64_t> found;
+  std::int64_t cases = 0;
+  for (; cases < kMostCases && found.size() < faults().size(); ++cases) {
+    const auto seed = static_cast<std::uint64_t>(cases);
+    const Program program = random_program(seed);
+    const Partitioned parts = partition(program, {.keep_shardings = true});
+    for (const Fault& fault : faults()) {
+      Dice dice(hash_mix(seed, 3));
+      if (found.contains(fault.name)) continue;
+      const auto faulty = planted(fault, parts, dice);
+      if (faulty && !check_partitioned(program, *faulty, {.seed = 1, .trip_limit = 100, .run = nullptr}).passed)
+        found[fault.name] = cases + 1;
+    }
+  }
+  for (const Fault& fault : faults()) {
+    EXPECT_TRUE(found.contains(fault.name)) << fault.name << " was not found in " << cases << " cases";
+    if (found.contains(fault.name)) fmt::print("{:>5} cases: {}\n", found.at(fault.name), fault.name);
+  }
+  EXPECT_GE(faults().size(), 20U);
+}
+
+TEST(RandomProgram, FailingProgramsAreMadeSmall) {
+  const auto has_dot = [](const Program& program) {
+    for (const auto& computation : program.computations)
+      for (const auto& instruction : computation->instructions)
+        if (instruction.op->name == "dot" && instruction.sharding) return true;
+    return false;
+  };
+  std::uint64_t seed = 0;
+  while (!has_dot(random_program(seed, {"dot", ShardingKind::kOneAxis}))) ++seed;
+  const Program least = shrink(random_program(seed, {"dot", ShardingKind::kOneAxis}), has_dot);
+  EXPECT_LE(least.entry_computation().size(), 3) << print_program(least);  // two parameters and the dot
+}
+
+}  // namespace
+}  // namespace tessera::testing
