@@ -41,7 +41,10 @@ Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge,
   };
   std::vector<Source> sources;
   const auto gather = [&](const std::vector<TensorFactors>& tensors, const std::vector<int>& slots) {
-    for (int i = 0; i < isize(slots); ++i) sources.push_back({&at(tensors, i), &at(graph.slots, at(slots, i))});
+    for (int i = 0; i < isize(slots); ++i) {
+      const auto& slot = at(graph.slots, at(slots, i));
+      if (slot.sharding.mesh == graph.mesh) sources.push_back({&at(tensors, i), &slot});
+    }
   };
   if (with_operands) gather(edge.map->operands, edge.operands);
   if (with_results) gather(edge.map->results, edge.results);
@@ -68,7 +71,7 @@ void offer_to(const PropagationGraph& graph, int edge, const std::vector<TensorF
   const auto weight = weight_of(graph, at(graph.edges, edge));
   for (int i = 0; i < isize(slots); ++i) {
     const auto& slot = at(graph.slots, at(slots, i));
-    if (!slot.open) continue;
+    if (!slot.open || !(slot.sharding.mesh == graph.mesh)) continue;  // axes of another mesh are others
     const Sharding wanted = unproject(graph.mesh, map, at(tensors, i), strategy);
     for (int d = 0; d < slot.sharding.ndim(); ++d) {
       const auto& mine = at(slot.sharding.dims, d);
