@@ -225,7 +225,12 @@ class Inserter {
 
     std::vector<Sharding> shardings;
     for (const Value& operand : operands) shardings.push_back(sharding_of(operand));
-    const PartialChoice partial = choose_partial(view, shardings, defers(id));
+    // Axes of another mesh are others: what is partial over those is reduced before.
+    const bool one_mesh = std::all_of(shardings.begin(), shardings.end(),
+                                      [&](const Sharding& s) { return !s.is_partial() || s.mesh == mesh_; });
+    PartialChoice partial;
+    partial.operand_is_partial.assign(operands.size(), false);
+    if (one_mesh) partial = choose_partial(view, shardings, defers(id));
     StrategyRequest request{view, map, mesh_, shardings, *instruction.sharding, partial.axes};
     const Strategy strategy = choose_strategy(request, cost_);
 
