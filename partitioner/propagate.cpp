@@ -71,9 +71,7 @@ Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge,
   };
   std::stable_sort(sources.begin(), sources.end(), [&](const Source& a, const Source& b) { return key(a) < key(b); });
   Strategy out(edge.map->factors.size());
-  for (const auto& source : sources)
-    if (source.slot->sharding.mesh == graph.mesh)  // axes of another mesh say nothing here
-      merge_into(out, project(*edge.map, *source.factors, source.slot->sharding));
+  for (const auto& source : sources) merge_into(out, project(*edge.map, *source.factors, source.slot->sharding));
   return legal(*edge.map, std::move(out));
 }
 
