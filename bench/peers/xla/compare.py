@@ -149,6 +149,8 @@ def table(rows):
     lines = [f"{len(rows)} modules, {len(compared)} compared; at most XLA's in all three: "
              f"{sum(not r['over'] for r in compared)}; failures: {sum(bool(r['failures']) for r in rows)}; "
              f"XLA has no program: {sum(r['xla'] is None for r in rows)}"]
+    unlike = [r for r in compared if "borders differ" in r["notes"]]
+    lines.append(f"  parameters or results lie otherwise than XLA's in {len(unlike)}, of which {sum(bool(r['over']) for r in unlike)} exceed a limit")
     for k in KEYS:
         better = sum(r["ratios"][k] < 1 for r in compared)
         total = (sum(r["ours"][k] for r in compared), sum(r["xla"][k] for r in compared))
@@ -156,10 +158,14 @@ def table(rows):
     fewer = [r for r in compared if r["late"] and r["late"]["bytes"] < r["xla"]["bytes"]]
     lines.append(f"  behind XLA's simplification its bytes are fewer in {len(fewer)}; ours exceed those in "
                  f"{sum(r['ours']['bytes'] > r['late']['bytes'] for r in compared if r['late'])}")
+    lines += ["", "parameters or results that lie otherwise: our shapes / XLA's"]
+    for r in unlike:
+        mine, others = r["border"]["ours"].split("->"), r["border"]["xla"].split("->")
+        lines.append(f"  {r['name']:58} " + "; ".join(f"{what} {a} / {b}" for what, a, b in zip(("parameters", "results"), mine, others) if a != b))
     lines += ["", "failures"] + [f"  {r['name']}: {f}" for r in rows for f in r["failures"]]
     for k in KEYS:
-        lines += ["", f"{k} over {LIMITS[k]}: ours, XLA's, ratio, collectives of ours / of XLA's"]
-        for r in sorted(over[k], key=lambda r: -r["ratios"][k]):
+        lines += ["", f"{k} over {LIMITS[k]}: ours, XLA's, ratio, collectives of ours / of XLA's; last those whose borders differ"]
+        for r in sorted(over[k], key=lambda r: (bool(r["notes"]), -r["ratios"][k])):
             what = f"{kinds(r['ours'])} / {kinds(r['xla'])}" if k == "bytes" else ""
             lines.append(f"  {r['name']:58} {r['ours'][k]:>10.0f} {r['xla'][k]:>10.0f} {r['ratios'][k]:>7.3f}  {what}"
                          f"{'  [' + '; '.join(r['notes']) + ']' if r['notes'] else ''}")
