@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -75,6 +76,20 @@ def run(command, seconds=SECONDS):
         return child.returncode, child.stdout, child.stderr, time.time() - start
     except subprocess.TimeoutExpired:
         return "timeout", "", f"more than {seconds} s", seconds
+
+
+def snapshot(tessera, folder):
+    """A copy, so that a rebuild in the middle changes nothing."""
+    copy = folder / "tessera"
+    for _ in range(60):
+        try:
+            shutil.copy(tessera, copy)
+            if run([str(copy), "--help"])[0] == 0:
+                return str(copy)
+        except OSError:
+            pass
+        time.sleep(5)
+    sys.exit(f"{tessera} cannot be run")
 
 
 def counted(tessera, path):
@@ -193,6 +208,7 @@ def main():
         (given.folder / name).mkdir(exist_ok=True)
     os.nice(10)
     partition_by_xla(modules)
+    given.tessera = snapshot(given.tessera, given.folder / "ours")
     with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
         rows = list(pool.map(lambda m: compare(m, given.tessera, not given.no_check), modules))
     text = table(rows)
