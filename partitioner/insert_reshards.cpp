@@ -229,7 +229,8 @@ class Inserter {
     std::vector<Sharding> shardings;
     for (const Value& operand : operands) shardings.push_back(sharding_of(operand));
     const PartialChoice partial = choose_partial(view, shardings, mesh_, defers(id));
-    StrategyRequest request{view, map, mesh_, shardings, wishes(id), partial.axes, {}};
+    StrategyRequest request{view, map, mesh_, shardings, wishes(id), *instruction.sharding, partial.axes, {}};
+    if (ends_unsaid(id)) request.found = request.wishes;
     for (const Value& operand : operands) request.made_anywhere.push_back(is_made_here(operand));
     const Strategy& strategy = strategies_.choose(request);
 
@@ -262,6 +263,13 @@ class Inserter {
       next += count;
     }
     return out;
+  }
+
+  // Nobody annotated this result of the computation, yet it must be whole: so is the work for it, unless a sum is shared out.
+  [[nodiscard]] bool ends_unsaid(Id id) const {
+    return root_ != nullptr && is_derived(old_[id].sharding->front()) &&
+           (id == old_.root ||
+            (at(users_, id) == std::vector<Id>{old_.root} && old_[old_.root].op->role == Role::kTuple));
   }
 
   // How the results should lie: as propagation found, or as a mark or the end of the computation binds them.

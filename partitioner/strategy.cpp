@@ -98,18 +98,17 @@ double work_seconds(const StrategyRequest& request, const Strategy& strategy, do
   return flops / parallel / cost.flops_per_second + bytes / cost.memory_bytes_per_second;
 }
 
-// Where all links are alike bytes decide, among the strategies whose work is no more than the result's wished sharding asks for:
-// replicated work is no saving. Of equal ones the least work, then the one that leaves operands where they are: what a result
-// becomes may not be wanted there in the end.
+// Where all links are alike bytes decide. Replicated work is no saving: what is computed beyond the share that propagation gave the
+// device counts as bytes, too. Of equal ones the least work, then the one that leaves operands where they are: what a result becomes
+// may not be wanted there in the end.
 struct StrategyCost {
-  bool too_much_work = false;
   double moved = 0;
   double seconds = 0;
   double operands_moved = 0;
   auto operator<=>(const StrategyCost&) const = default;
 };
 
-StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, double flops, double least_parts,
+StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, double flops, double share,
                      const CostModel& cost) {
   double moved = 0;  // bytes, or seconds where links differ
   const auto types = operand_leaves(request.view);
@@ -135,24 +134,25 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, d
     moved += more;
   }
   const double work = work_seconds(request, strategy, flops, halo.operand_bytes, cost);
-  if (!cost.topology.is_uniform()) return {false, 0, moved + work, operands_moved};
-  const bool too_much = flops > 0 && static_cast<double>(axes_size(all_axes(strategy))) < least_parts;
-  return {too_much, moved, work, operands_moved};
+  if (!cost.topology.is_uniform()) return {0, moved + work, operands_moved};
+  constexpr double kFlopsPerByte = 4;
+  const double more = flops / static_cast<double>(axes_size(all_axes(strategy))) - share;
+  return {moved + std::max(0.0, more) / kFlopsPerByte, work, operands_moved};
 }
 
-// Into how many parts the work falls when the result is made as it is wished, and sums as the operands lie.
-double parts_wished(const StrategyRequest& request, const std::vector<Tensor>& tensors) {
+// Into how many parts the work falls when the result is made as propagation found, and sums as the operands lie.
+double parts_found(const StrategyRequest& request) {
   Strategy out(request.map.factors.size());
-  const auto operands = tensors.size() - request.wishes.size();
-  const auto hear = [&](std::size_t i, bool reduced_only) {
-    if (!(tensors[i].sharding.mesh == request.mesh)) return;
-    Strategy said = legal(request.map, project(request.map, *tensors[i].factors, tensors[i].sharding));
+  const auto hear = [&](const TensorFactors& factors, const Sharding& sharding, bool reduced_only) {
+    if (!(sharding.mesh == request.mesh)) return;
+    Strategy said = legal(request.map, project(request.map, factors, sharding));
     for (int f = 0; reduced_only && f < isize(said); ++f)
       if (at(request.map.factors, f).kind != FactorKind::kReduce) at(said, f).clear();
     merge_into(out, said);
   };
-  for (std::size_t i = operands; i < tensors.size(); ++i) hear(i, false);
-  for (std::size_t i = 0; i < operands; ++i) hear(i, true);
+  for (int i = 0; i < isize(request.found); ++i) hear(at(request.map.results, i), at(request.found, i), false);
+  for (int i = 0; i < isize(request.operands); ++i)
+    if (!at(request.made_anywhere, i)) hear(at(request.map.operands, i), at(request.operands, i), true);
   return static_cast<double>(axes_size(all_axes(legal(request.map, without(std::move(out), request.reserved)))));
 }
 
@@ -188,11 +188,11 @@ Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) 
   if (candidates.empty()) return Strategy(request.map.factors.size());
   if (candidates.size() == 1) return candidates.front();
   const double flops = request.view.op.flops != nullptr ? request.view.op.flops(request.view) : 0;
-  const double least_parts = parts_wished(request, tensors);
+  const double share = flops / parts_found(request);
   std::size_t best = 0;
-  StrategyCost least = cost_of(request, candidates[0], flops, least_parts, cost);
+  StrategyCost least = cost_of(request, candidates[0], flops, share, cost);
   for (std::size_t i = 1; i < candidates.size(); ++i) {
-    const StrategyCost here = cost_of(request, candidates[i], flops, least_parts, cost);
+    const StrategyCost here = cost_of(request, candidates[i], flops, share, cost);
     if (here < least || (here == least && candidates[i] < candidates[best])) {
       best = i;
       least = here;
@@ -209,7 +209,7 @@ const Strategy& Strategies::choose(const StrategyRequest& request) {
   key.push_back(static_cast<int>(bits & 0xFFFFFFFFU));
   for (const Type& type : operand_leaves(request.view)) key.push_back(types_.id_of(type));
   for (const Type& type : request.view.result.leaves()) key.push_back(types_.id_of(type));
-  for (const auto* shardings : {&request.operands, &request.wishes})
+  for (const auto* shardings : {&request.operands, &request.wishes, &request.found})
     for (const Sharding& sharding : *shardings) key.push_back(shardings_.id_of(sharding));
   for (const bool made : request.made_anywhere) key.push_back(made ? 1 : 0);
   Sharding reserved = Sharding::replicated(request.mesh, 0);
