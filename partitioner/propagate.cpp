@@ -71,7 +71,7 @@ Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge,
   gather(edge.map->results, edge.results);
   const auto key = [order](const Source& s) {
     Axes axes = s.slot->sharding.used_axes();
-    const bool given_late = order == PropagationOrder::kLargestFirst && !s.slot->fixed;
+    const bool given_late = order != PropagationOrder::kGivenFirst && !s.slot->fixed;
     const bool derived = order == PropagationOrder::kGivenFirst && !s.slot->fixed;
     return std::tuple(!is_index(*s.slot), derived, -s.slot->type.byte_size(), given_late, axes);
   };
@@ -119,6 +119,7 @@ class Propagation {
     for (const auto& slot : graph.slots) states_of_slots_.push_back(state_of(slot));
   }
   void run(Phase phase);
+  void sweep_forward();
 
  private:
   int state_of(const PropagationSlot& slot) {
@@ -180,6 +181,22 @@ bool accept(PropagationGraph& graph, const Offer& offer) {
   return changed;
 }
 
+// Every op tells its results, once, in the order of the program. As each speaks when all its operands are settled, any order of
+// independent ops leads to the same.
+void Propagation::sweep_forward() {
+  for (int edge = 0; edge < isize(graph_.edges); ++edge) {
+    if (at(graph_.edges, edge).broadcasts) continue;
+    std::vector<Offer> offers;
+    collect(edge, Phase::kKeptFactors, offers);
+    const auto& results = at(graph_.edges, edge).results;
+    std::erase_if(offers,
+                  [&](const Offer& o) { return std::find(results.begin(), results.end(), o.slot) == results.end(); });
+    std::sort(offers.begin(), offers.end());
+    for (const auto& offer : offers)
+      if (accept(graph_, offer)) at(states_of_slots_, offer.slot) = state_of(at(graph_.slots, offer.slot));
+  }
+}
+
 // Rounds: all ops that heard something new offer, reading only the round before. Ops that only keep factors come to rest before
 // others speak again, so that a sharding has gone all along a chain before it meets another one.
 void Propagation::run(Phase phase) {
@@ -233,6 +250,7 @@ PropagationGraph propagated(PropagationGraph graph, PropagationOrder order) {
   for (const int round : hold_back(graph)) {
     join_round(graph, round);
     Propagation propagation(graph, order);
+    if (order == PropagationOrder::kForwardFirst) propagation.sweep_forward();
     for (const Phase phase : kPhases) propagation.run(phase);
   }
   return graph;
@@ -253,7 +271,8 @@ Program propagate_at_least_cost(const Program& program, const Topology& topology
   const CostModel cost{.topology = topology};
   const PropagationGraph graph = build_propagation_graph(program);
   std::vector<PropagationGraph> candidates;
-  for (const auto order : {PropagationOrder::kGivenFirst, PropagationOrder::kLargestFirst}) {
+  for (const auto order :
+       {PropagationOrder::kGivenFirst, PropagationOrder::kLargestFirst, PropagationOrder::kForwardFirst}) {
     PropagationGraph found = propagated(graph, order);
     const auto is_same = [&](const PropagationGraph& other) { return same_shardings(found, other); };
     if (std::none_of(candidates.begin(), candidates.end(), is_same)) candidates.push_back(std::move(found));
@@ -263,7 +282,7 @@ Program propagate_at_least_cost(const Program& program, const Topology& topology
   for (const auto& candidate : candidates) {
     Program found = without_manual_axes(write_shardings(program, candidate));
     if (candidates.size() == 1) return found;
-    const double seconds = modelled_seconds(remove_dead_code(insert_reshards(found, topology)), cost);
+    const double seconds = modelled_seconds(remove_dead_code(merge_duplicates(insert_reshards(found, topology))), cost);
     if (seconds >= least) continue;
     least = seconds;
     best = std::move(found);
