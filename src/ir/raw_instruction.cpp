@@ -50,7 +50,9 @@ constexpr std::string_view kKept[] = {"algorithm",
                                       "channel_id",
                                       "constrain_layout",
                                       "cross_program_prefetch_index",
+                                      "delta",
                                       "dim_labels",
+                                      "domain",
                                       "feature_group_count",
                                       "indices_are_sorted",
                                       "infeed_config",
@@ -87,9 +89,10 @@ void warn_of_unknown(ModuleState& state, const RawInstruction& raw, const Notes&
     std::size_t position = raw.position;
     for (std::size_t i = 0; i < raw.positions.size(); ++i)
       if (raw.attributes[i].name == attribute.name) position = raw.positions[i];
-    for (const auto* name : {"sharding", "metadata", "frontend_attributes", "control-predecessors", "backend_config"})
+    for (const auto* name : {"sharding", "metadata", "frontend_attributes", "control-predecessors"})
       known.emplace_back(name);
     known.insert(known.end(), raw.op->called.begin(), raw.op->called.end());
+    known.insert(known.end(), std::begin(kKept), std::end(kKept));
     const auto near = nearest_name(attribute.name, known);
     log_warning("{}{} has no attribute {}, it is kept as it stands{}", state.in.place(position), raw.op->name,
                 attribute.name, near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));

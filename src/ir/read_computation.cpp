@@ -287,7 +287,7 @@ class ComputationReader {
         out.control_predecessors.push_back(found->second);
       }
     } else {
-      own.push_back(std::move(attribute));
+      own.push_back({attribute.name, std::move(attribute.text)});  // the name is still asked for
     }
   }
 

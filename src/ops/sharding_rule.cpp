@@ -147,14 +147,16 @@ void check_side(const ShardingRule& rule, const std::vector<TensorFactors>& side
   }
 }
 
-// A factor that no result has, without a word on how it is reduced, cannot be shared out.
+// Shared out may be what every result has, and what none has and is summed over.
 void settle_kinds(FactorMap& map) {
-  std::vector<bool> kept(map.factors.size(), false);
+  std::vector<std::size_t> results_with(map.factors.size(), 0);
   for (const auto& tensor : map.results)
     for (const auto& dim : tensor)
-      for (const int factor : dim) kept[static_cast<std::size_t>(factor)] = true;
-  for (std::size_t f = 0; f < map.factors.size(); ++f)
-    if (kept[f] == (map.factors[f].kind == FactorKind::kReduce)) map.factors[f].kind = FactorKind::kBlocked;
+      for (const int factor : dim) ++at(results_with, factor);
+  for (std::size_t f = 0; f < map.factors.size(); ++f) {
+    const bool reduced = map.factors[f].kind == FactorKind::kReduce;
+    if (results_with[f] != (reduced ? 0 : map.results.size())) map.factors[f].kind = FactorKind::kBlocked;
+  }
 }
 
 std::int64_t element_at(const TensorFactors& tensor, const FactorMap& map, const Dims& index) {

@@ -94,7 +94,8 @@ TEST(ShardingForms, ParametersAndResultsMayBeFreedOneByOne) {
                       op_table());
     EXPECT_TRUE(check_partition(program).passed) << allowed;
     const Computation entry = partition(program).program.entry_computation();
-    return fmt::format("{} {} -> {}", entry.parameter_types()[0], entry.parameter_types()[1], entry.root_type());
+    return fmt::format("{} {} -> {}", entry.parameter_types()[0].str(), entry.parameter_types()[1].str(),
+                       entry.root_type().str());
   };
   EXPECT_EQ(shardings(""), "f32[8,6] f32[8,6] -> (f32[8,6], f32[2,6])");
   EXPECT_EQ(shardings(", allow_spmd_sharding_propagation_to_parameters={false,true}"),

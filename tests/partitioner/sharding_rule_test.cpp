@@ -49,9 +49,12 @@ TEST(ShardingRule, FactorsThatNeedReplicationAreGathered) {
 }
 
 TEST(ShardingRule, DimsOfSeveralFactorsAndSeveralResults) {
-  EXPECT_EQ(collectives(with_rule("([ij, k], [l, k])->([i, j, k], [l]) {i=4, j=2, k=6, l=4}",
-                                  "(f32[4,2,6], f32[4]) custom-call(x, w)", "a,b", "-,-")),
+  const std::string call = "(f32[4,2,6], f32[4,4]) custom-call(x, w)";
+  // i is in both results; j would be summed over for one of them.
+  EXPECT_EQ(collectives(with_rule("([ij, k], [l, k])->([i, j, k], [i, l]) {i=4, j=2, k=6, l=4}", call, "a,-", "-,-")),
             "");
+  EXPECT_EQ(collectives(with_rule("([ij, k], [l, k])->([i, j, k], [i, l]) {i=4, j=2, k=6, l=4}", call, "a,b", "-,-")),
+            "all-gatherx1 ");
 }
 
 TEST(ShardingRule, ThePerDeviceProgramCarriesItsSizes) {
