@@ -9,6 +9,7 @@
 #include "tessera/ops/control_flow.h"
 #include "tessera/partitioner/plan_reshard.h"
 #include "tessera/passes/explanations.h"
+#include "tessera/passes/passes.h"
 
 namespace tessera {
 namespace {
@@ -128,7 +129,8 @@ CollectiveNote note_of_part(const Instruction& instruction, std::size_t part) {
 
 }  // namespace
 
-std::vector<CollectiveNote> collective_notes(const Program& program, const Topology& topology) {
+std::vector<CollectiveNote> collective_notes(const Program& scheduled, const Topology& topology) {
+  const Program program = make_synchronous(scheduled);
   std::vector<CollectiveNote> notes;
   const auto counts = run_counts(program);
   for (ComputationId c = 0; c < isize(program.computations); ++c) {

@@ -16,6 +16,7 @@
 #include "tessera/ops/evaluate.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/partitioner/check.h"
+#include "tessera/passes/passes.h"
 
 namespace tessera::testing {
 
@@ -77,7 +78,7 @@ inline void expect_same_values(const Program& before, const Program& after) {
   EXPECT_EQ(difference(after, parse_program(print_program(after), op_table())), "");
   const auto arguments = arguments_of(before);
   const auto want = evaluate_lockstep(before, arguments);
-  const auto have = evaluate_lockstep(after, arguments);
+  const auto have = evaluate_lockstep(make_synchronous(after), arguments);
   for (std::size_t device = 0; device < want.size(); ++device)
     expect_close(want[device], have[device], fmt::format("device {}", device));
   EXPECT_LE(program_stats(after).total_collective_bytes, program_stats(before).total_collective_bytes);
