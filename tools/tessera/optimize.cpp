@@ -11,7 +11,8 @@ int run(const Arguments& arguments) {
   std::vector<std::string> skip;
   CollectivePassOptions options;
   read_pass_options(arguments, skip, options);
-  const Program out = optimize_collectives(program, options, skip);
+  Program out = optimize_collectives(program, options, skip);
+  out.partitioned = true;  // for run, also where the text does not say so
   write_text(arguments.value_or("o", "-"), print_program(out, {.for_xla = arguments.has("for-xla")}));
   if (const auto path = arguments.value("json")) write_text(*path, stats_json(program_stats(out)).str());
   return kGood;

@@ -127,7 +127,7 @@ std::shared_ptr<const Schedule> make_schedule(const Program& program, const Sche
 std::int64_t peak_bytes(const Program& program);
 
 /// The operands of a collective of several that travel as one message, packed: those of at most kMostPackedBytes. Fewer than two: none.
-/// What is larger gains nothing that a copy would not cost.
+/// What is larger goes without a copy.
 std::vector<std::size_t> packed_operands(const OpView& collective);
 inline constexpr std::int64_t kMostPackedBytes = std::int64_t{64} << 10;
 
