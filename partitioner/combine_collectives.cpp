@@ -254,7 +254,10 @@ class Emitter {
  public:
   Emitter(const Computation& from, const Plan& plan)
       : from_(from), plan_(plan), new_ids_(from.instructions.size(), -1), out_(std::make_shared<Computation>()) {
-    for (const Instruction& instruction : from.instructions) names_.insert(instruction.name);
+    for (const Instruction& instruction : from.instructions) {
+      names_.insert(instruction.name);
+      most_waiting_ += 1 + instruction.operands.size() + instruction.control_predecessors.size();
+    }
     out_->name = from.name;
     out_->execution_thread = from.execution_thread;
     out_->instructions.reserve(from.instructions.size());
@@ -280,6 +283,7 @@ class Emitter {
       const std::size_t before = stack.size();
       const int b = at(plan_.bucket_of, id);
       if (at(new_ids_, id) < 0) {
+        ensure(stack.size() <= most_waiting_, "combined collectives wait for one another at %{}", from_[id].name);
         if (b >= 0)
           for (const Id member : at(plan_.buckets, b).members) push_missing(member, stack);
         else
@@ -353,6 +357,7 @@ class Emitter {
   const Plan& plan_;
   std::vector<Id> new_ids_;
   std::shared_ptr<Computation> out_;
+  std::size_t most_waiting_ = 1;
   std::unordered_set<std::string_view> names_;
   std::deque<std::string> made_names_;  // what names_ views
 };
