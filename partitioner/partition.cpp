@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "collective_pipeline.h"
 #include "explain.h"
 #include "insert_reshards.h"
 #include "localize.h"
@@ -69,6 +70,7 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
            })
       .add("merge-duplicates", [](const Program& p) { return merge_duplicates(p); })
       .add("remove-dead-code", [](const Program& p) { return remove_dead_code(p); });
+  add_collective_passes(pipeline, options.collectives);
   out.program = pipeline.run(input);
   out.notes = collective_notes(out.program, options.topology);
   check_limits(out.notes, options.limits);

@@ -179,11 +179,16 @@ std::vector<Literal> evaluate_all_to_all(const CollectiveContext& context) {
 std::vector<Literal> evaluate_collective_permute(const CollectiveContext& context) {
   const auto& pairs = context.view.as<PermuteAttributes>().source_target_pairs.pairs;
   const auto devices = static_cast<std::int64_t>(context.operands.size());
-  std::vector<Literal> results(context.operands.size(), Literal(context.view.operands[0]));
+  const auto together = [](std::vector<Literal> parts) {
+    return parts.size() == 1 ? std::move(parts.front()) : Literal::tuple(std::move(parts));
+  };
+  std::vector<Literal> zeros;
+  for (const Type& operand : context.view.operands) zeros.emplace_back(operand);
+  std::vector<Literal> results(context.operands.size(), together(zeros));
   for (const auto& [source, target] : pairs) {
     require(source >= 0 && source < devices && target >= 0 && target < devices,
             "source_target_pairs name {{{},{}}}; there are {} devices", source, target, devices);
-    at(results, target) = at(context.operands, source)[0];
+    at(results, target) = together(at(context.operands, source));
   }
   return results;
 }

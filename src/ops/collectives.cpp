@@ -183,7 +183,6 @@ OpDef with(OpDef row, Type (*infer)(const OpView&), std::vector<Literal> (*evalu
 
 OpDef permute_row() {
   OpDef row = with(collective_row("collective-permute"), infer_same, evaluate_collective_permute);
-  row.max_operands = 1;
   row.parse = parse_attributes<PermuteAttributes>;
   return row;
 }

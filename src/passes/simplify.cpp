@@ -8,6 +8,7 @@
 
 #include "tessera/ops/op_table.h"
 #include "tessera/ops/structural.h"
+#include "tessera/passes/explanations.h"
 #include "tessera/passes/passes.h"
 #include "tessera/passes/rewriter.h"
 
@@ -25,17 +26,12 @@ using Rule = Result (*)(const Computation&, const Instruction&);
 
 // ---- what may go ---------------------------------------------------------------------------------------------------
 
-bool explains_only(std::string_view key) {
-  return key == "tessera.unit" || key == "tessera.why" || key == "tessera.reason" || key == "tessera.from" ||
-         key == "tessera.to" || key == "tessera.remedy";
-}
-
 // True when the instruction says nothing but the value it computes.
 bool is_plain(const Instruction& instruction) {
   if (!instruction.control_predecessors.empty()) return false;
   if (!instruction.notes) return true;
   for (const auto& [key, value] : instruction.notes->frontend_attributes)
-    if (!explains_only(key)) return false;
+    if (key != "tessera.unit" && !only_explains(key)) return false;
   return true;
 }
 

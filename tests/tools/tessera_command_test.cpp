@@ -14,7 +14,7 @@ TEST_F(TesseraCommand, HelpIsGoodAndNoVerbIsUsage) {
   EXPECT_NE(run("--help").out.find("Exit codes: 0 good, 1 the input is wrong, 2 usage, 3 a check failed."),
             std::string::npos);
   EXPECT_EQ(run("").code, 2);
-  for (const std::string verb : {"partition", "stats", "check", "run", "print"}) {
+  for (const std::string verb : {"partition", "optimize", "stats", "check", "run", "print"}) {
     const auto help = run(verb + " --help");
     EXPECT_EQ(help.code, 0);
     EXPECT_TRUE(help.out.starts_with("tessera " + verb + ": ")) << help.out;
@@ -252,6 +252,34 @@ TEST_F(TesseraCommand, UnknownVariablesOfTheEnvironmentAreWarnedOf) {
   allow_mpirun();
   EXPECT_EQ(run("run sum.hlo --mesh data=2", fmt::format("env TESSERA_DUMPDIR=x {} -n 2", TESSERA_MPIEXEC)).error,
             warning);
+}
+
+TEST_F(TesseraCommand, OptimizeCombinesCollectivesWhichRunAsBefore) {
+  const auto optimized = run("optimize collectives.hlo -o " + path("o.hlo") + " --json -");
+  EXPECT_EQ(optimized.code, 0) << optimized.error;
+  EXPECT_NE(optimized.out.find("\"total_collective_bytes\": 994"), std::string::npos) << optimized.out;
+  for (const std::string op : {"all-reduce", "all-gather", "reduce-scatter", "collective-permute"})
+    EXPECT_NE(content(path("o.hlo")).find(fmt::format("%{0}.combined = ", op)), std::string::npos) << op;
+  EXPECT_EQ(run("stats " + path("o.hlo") + " --json -").out, optimized.out);
+  allow_mpirun();
+  const std::string launch = fmt::format("{} -n 4", TESSERA_MPIEXEC);
+  const auto before = run("run collectives.hlo", launch);
+  EXPECT_EQ(before.code, 0) << before.error;
+  EXPECT_EQ(run("run " + path("o.hlo"), launch).out, before.out);
+}
+
+TEST_F(TesseraCommand, PassesAreLeftOutByName) {
+  const auto stats_without = [&](const std::string& passes) {
+    EXPECT_EQ(run("optimize collectives.hlo -o " + path("o.hlo") + " " + passes).code, 0);
+    return run("stats " + path("o.hlo")).out;
+  };
+  EXPECT_NE(stats_without("").find("all-reduce                1 "), std::string::npos);
+  EXPECT_NE(stats_without("--disable-passes share-gathers,combine-collectives").find("all-reduce                2 "),
+            std::string::npos);
+  EXPECT_NE(stats_without("--memory-bound 100").find("all-reduce                2 "), std::string::npos);
+  const auto wrong = run("optimize collectives.hlo --disable-passes combine-colectives");
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_NE(wrong.error.find("did you mean \"combine-collectives\"?"), std::string::npos) << wrong.error;
 }
 
 TEST_F(TesseraCommand, RunGivesTheSameResultsOnOneRankAndOnTwo) {
