@@ -39,9 +39,8 @@ bool calls_partitioned(const Instruction& instruction) {
 }
 
 bool is_annotated_manual(const Instruction& instruction) {
-  if (!instruction.sharding || instruction.sharding->empty()) return false;
-  const Sharding& first = instruction.sharding->front();
-  return first.kind == Sharding::Kind::kManual || !first.manual.empty();
+  const auto is_manual = [](const Sharding& leaf) { return leaf.kind == Sharding::Kind::kManual || !leaf.manual.empty(); };
+  return instruction.sharding && std::any_of(instruction.sharding->begin(), instruction.sharding->end(), is_manual);
 }
 
 /// One computation as it is within regions over `context`.
@@ -404,14 +403,16 @@ Program normalize_manual(const Program& program) {
 }
 
 Program without_manual_axes(const Program& program) {
-  if (!has_manual_regions(program)) return program;
   Program out = program;
   for (auto& computation : out.computations) {
+    const auto& all = computation->instructions;  // of a region whose result no one uses, effects may be left alone
+    if (std::none_of(all.begin(), all.end(), is_annotated_manual)) continue;
     auto changed = std::make_shared<Computation>(*computation);
     for (auto& instruction : changed->instructions) {
       if (!instruction.sharding || instruction.sharding->empty()) continue;
       Shardings leaves = *instruction.sharding;
-      const Axes axes = leaves.front().manual;
+      Axes axes;
+      for (const auto& leaf : leaves) axes = united(std::move(axes), leaf.manual);
       if (axes.empty()) continue;
       for (auto& leaf : leaves) leaf.manual.clear();
       instruction.sharding = make_shardings(std::move(leaves));
