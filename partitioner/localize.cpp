@@ -180,7 +180,8 @@ class Localizer {
     for (const ComputationId called : instruction.called) context.called.push_back(at(new_ids_, called));
     for (const Id operand : instruction.operands) {
       context.operands.push_back(put_together(builder_, old_[operand].type, at(leaves_, operand)));
-      context.operand_shardings.push_back(old_[operand].sharding->empty() ? Sharding() : old_[operand].sharding->front());
+      context.operand_shardings.push_back(old_[operand].sharding->empty() ? Sharding()
+                                                                          : old_[operand].sharding->front());
     }
     const auto leaves = instruction.type.leaves();
     for (int i = 0; i < isize(leaves); ++i)

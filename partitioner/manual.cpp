@@ -39,7 +39,9 @@ bool calls_partitioned(const Instruction& instruction) {
 }
 
 bool is_annotated_manual(const Instruction& instruction) {
-  const auto is_manual = [](const Sharding& leaf) { return leaf.kind == Sharding::Kind::kManual || !leaf.manual.empty(); };
+  const auto is_manual = [](const Sharding& leaf) {
+    return leaf.kind == Sharding::Kind::kManual || !leaf.manual.empty();
+  };
   return instruction.sharding && std::any_of(instruction.sharding->begin(), instruction.sharding->end(), is_manual);
 }
 

@@ -175,8 +175,7 @@ class ReduceScatterStep final : public CollectiveStep {
         source = frame[scratch_];
       }
       group_.reduce_scatter(bytes_of(source, bytes), bytes_of(frame[out_[i]], bytes / parts()),
-                            reduced_dtype(types_[i], reduction),
-                            reduction);
+                            reduced_dtype(types_[i], reduction), reduction);
     });
   }
 };

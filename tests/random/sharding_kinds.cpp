@@ -8,10 +8,10 @@ namespace {
 
 using Kind = ShardingKind;
 
-constexpr std::string_view kNames[] = {"replicated", "one axis", "axes on a dim", "several dims", "sub-axis",
-                                       "partly repl.", "uneven", "maximal", "unreduced", "device order",
-                                       "open dims", "unknown", "shard_as", "shard_like", "tuple",
-                                       "manual", "subgroup"};
+constexpr std::string_view kNames[] = {"replicated",   "one axis", "axes on a dim", "several dims", "sub-axis",
+                                       "partly repl.", "uneven",   "maximal",       "unreduced",    "device order",
+                                       "open dims",    "unknown",  "shard_as",      "shard_like",   "tuple",
+                                       "manual",       "subgroup"};
 
 std::int64_t devices_of(Dice& dice, Kind kind) {
   if (kind == Kind::kSubAxis) return dice.pick(std::vector<std::int64_t>{4, 6, 8, 8});
