@@ -62,7 +62,8 @@ class Materialization {
       case OpKind::kElementwise: return !at(tentative_, operand) || worth_following(operand);
       default: break;
     }
-    return reads_strides(*computation_[reader].op) && !(at(tentative_, operand) && repeats(*at(tentative_, operand)));
+    const auto& view = at(tentative_, operand);
+    return reads_strides(*computation_[reader].op) && !(view && (repeats(*view) || runs_backwards(*view)));
   }
 
   // Tiles follow strides run by run: long runs or repeated elements are as good as a copy, short runs are not.
