@@ -48,7 +48,8 @@ bool is_annotated_manual(const Instruction& instruction) {
 /// One computation as it is within regions over `context`.
 class Normalizer {
  public:
-  explicit Normalizer(const Program& program) : program_(program), out_(program) {
+  explicit Normalizer(const Program& program)
+      : program_(program), partitioned_(partitioned_computations(program)), out_(program) {
     out_.computations.clear();
     if (out_.meshes.empty()) out_.meshes.push_back(Mesh({{"devices", program.num_partitions}}));
     put_first(mesh_of_regions());
@@ -91,7 +92,7 @@ class Normalizer {
 
   ComputationId lowered(ComputationId id, const Axes& context) {
     if (const auto made = made_.find({id, context}); made != made_.end()) return made->second;
-    Computation done = lower(program_[id], context);
+    Computation done = lower(program_[id], context, at(partitioned_, id));
     const std::string base = done.name;
     for (int k = 1; !names_.insert(done.name).second; ++k) done.name = fmt::format("{}.manual{}", base, k);
     out_.computations.push_back(std::make_shared<const Computation>(std::move(done)));
@@ -103,14 +104,15 @@ class Normalizer {
   struct Work {
     const Computation& from;
     const Axes& context;
-    std::vector<Axes> manual;  // by old value
-    std::vector<Id> values;    // old -> new
+    bool is_partitioned = false;  // not a reduction's: JAX marks also what these compute on scalars
+    std::vector<Axes> manual;     // by old value
+    std::vector<Id> values;       // old -> new
     Computation to;
     std::set<std::string> taken;
   };
 
-  Computation lower(const Computation& from, const Axes& context) {
-    Work work{from, context, {}, {}, {}, {}};
+  Computation lower(const Computation& from, const Axes& context, bool is_partitioned) {
+    Work work{from, context, is_partitioned, {}, {}, {}, {}};
     work.to.name = from.name;
     work.to.execution_thread = from.execution_thread;
     for (const auto& instruction : from.instructions) work.taken.insert(instruction.name);
@@ -138,7 +140,8 @@ class Normalizer {
       for (const Id operand : from[id].operands) axes = united(axes, at(work.manual, operand));
       switch (manual_border(from[id])) {
         case ManualBorder::kNone:
-          if (is_annotated_manual(from[id])) axes = united(axes, manual_of(from[id].sharding->front()));
+          if (work.is_partitioned && is_annotated_manual(from[id]))
+            axes = united(axes, manual_of(from[id].sharding->front()));
           break;
         case ManualBorder::kEnter: axes = united(axes, border_axes(work, id)); break;
         case ManualBorder::kLeave: axes = without(axes, border_axes(work, id)); break;
@@ -381,6 +384,7 @@ class Normalizer {
   }
 
   const Program& program_;
+  std::vector<bool> partitioned_;
   Program out_;
   Mesh mesh_;
   std::map<std::pair<ComputationId, Axes>, ComputationId> made_;
