@@ -10,6 +10,7 @@
 #include "partial.h"
 #include "propagate.h"
 #include "root_targets.h"
+#include "split_uses.h"
 #include "strategy.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/control_flow.h"
@@ -63,6 +64,7 @@ class Inserter {
 
   /// `root` null: the root keeps what the computation found; else one target per leaf.
   Computation run(const Shardings* root) {
+    root_ = root;
     leaves_.resize(old_.instructions.size());
     for (Id id = 0; id < old_.size(); ++id) at(leaves_, id) = rewrite(id);
     LeafValues result = at(leaves_, old_.root);
@@ -227,7 +229,8 @@ class Inserter {
     std::vector<Sharding> shardings;
     for (const Value& operand : operands) shardings.push_back(sharding_of(operand));
     const PartialChoice partial = choose_partial(view, shardings, mesh_, defers(id));
-    StrategyRequest request{view, map, mesh_, shardings, *instruction.sharding, partial.axes};
+    StrategyRequest request{view, map, mesh_, shardings, wishes(id), partial.axes, {}};
+    for (const Value& operand : operands) request.made_anywhere.push_back(is_made_here(operand));
     const Strategy& strategy = strategies_.choose(request);
 
     for (int i = 0; i < isize(operands); ++i) {
@@ -259,6 +262,25 @@ class Inserter {
       next += count;
     }
     return out;
+  }
+
+  // How the results should lie: as propagation found, or as a mark or the end of the computation binds them.
+  [[nodiscard]] Shardings wishes(Id id) const {
+    const Shardings& found = *old_[id].sharding;
+    if (found.size() != 1 || !is_derived(found.front()) || !old_[id].type.is_array()) return found;
+    const auto bound = [&](const Sharding& target) { return Shardings{target.closed()}; };
+    const auto& users = at(users_, id);
+    if (id == old_.root) return root_ != nullptr ? bound(root_->front()) : found;
+    if (users.size() != 1) return found;
+    const Instruction& user = old_[users.front()];
+    if (is_sharding_mark(user) && !is_derived(user.sharding->front())) return bound(user.sharding->front());
+    if (users.front() != old_.root || user.op->role != Role::kTuple || root_ == nullptr) return found;
+    int leaf = 0;
+    for (const Id operand : user.operands) {
+      if (operand == id) return bound(at(*root_, leaf));
+      leaf += old_[operand].type.leaf_count();
+    }
+    return found;
   }
 
   static void add_partial(Sharding& result, const PartialChoice& partial) {
@@ -324,6 +346,12 @@ class Inserter {
     for (const auto& [sharding, value] : made)
       if (sharding == target) return value;
     const Instruction source = leaf.instruction();
+    if (is_made_here(leaf) && target.is_tiled() && !target.is_partial()) {
+      Instruction again = source;
+      again.sharding = make_sharding(target);
+      made.emplace_back(target, builder_.append(std::move(again)));
+      return made.back().second;
+    }
     Instruction copy;
     copy.op = copy_op_;
     copy.type = leaf.type();
@@ -343,6 +371,12 @@ class Inserter {
     Value value = builder_.append(std::move(copy));
     made.emplace_back(target, value);
     return value;
+  }
+
+  // Any part of it is made where it is needed.
+  [[nodiscard]] bool is_made_here(Value leaf) const {
+    return sharding_of(leaf).is_tiled() && sharding_of(leaf).manual.empty() &&
+           is_made_anywhere(builder_.computation(), leaf.instruction());
   }
 
   // What the user wrote: behind the reshards made here.
@@ -377,6 +411,7 @@ class Inserter {
   const RootTargets& targets_;
   Builder builder_;
   std::vector<std::vector<Id>> users_;
+  const Shardings* root_ = nullptr;  // how the results must lie; null: as they are found
   Mesh mesh_;
   std::vector<LeafValues> leaves_;
   std::map<Id, std::vector<std::pair<Sharding, Value>>> copies_;

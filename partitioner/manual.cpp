@@ -39,17 +39,15 @@ bool calls_partitioned(const Instruction& instruction) {
 }
 
 bool is_annotated_manual(const Instruction& instruction) {
-  const auto is_manual = [](const Sharding& leaf) {
-    return leaf.kind == Sharding::Kind::kManual || !leaf.manual.empty();
-  };
-  return instruction.sharding && std::any_of(instruction.sharding->begin(), instruction.sharding->end(), is_manual);
+  if (!instruction.sharding || instruction.sharding->empty()) return false;
+  const Sharding& first = instruction.sharding->front();
+  return first.kind == Sharding::Kind::kManual || !first.manual.empty();
 }
 
 /// One computation as it is within regions over `context`.
 class Normalizer {
  public:
-  explicit Normalizer(const Program& program)
-      : program_(program), partitioned_(partitioned_computations(program)), out_(program) {
+  explicit Normalizer(const Program& program) : program_(program), out_(program) {
     out_.computations.clear();
     if (out_.meshes.empty()) out_.meshes.push_back(Mesh({{"devices", program.num_partitions}}));
     put_first(mesh_of_regions());
@@ -90,9 +88,10 @@ class Normalizer {
     if (found != out_.meshes.end()) std::rotate(out_.meshes.begin(), found, found + 1);
   }
 
-  ComputationId lowered(ComputationId id, const Axes& context) {
+  // `is_function`: of scalars, as a reduction calls one; annotations within say nothing.
+  ComputationId lowered(ComputationId id, const Axes& context, bool is_function = false) {
     if (const auto made = made_.find({id, context}); made != made_.end()) return made->second;
-    Computation done = lower(program_[id], context, at(partitioned_, id));
+    Computation done = lower(program_[id], context, is_function);
     const std::string base = done.name;
     for (int k = 1; !names_.insert(done.name).second; ++k) done.name = fmt::format("{}.manual{}", base, k);
     out_.computations.push_back(std::make_shared<const Computation>(std::move(done)));
@@ -104,15 +103,15 @@ class Normalizer {
   struct Work {
     const Computation& from;
     const Axes& context;
-    bool is_partitioned = false;  // not a reduction's: JAX marks also what these compute on scalars
-    std::vector<Axes> manual;     // by old value
-    std::vector<Id> values;       // old -> new
+    bool is_function;
+    std::vector<Axes> manual;  // by old value
+    std::vector<Id> values;    // old -> new
     Computation to;
     std::set<std::string> taken;
   };
 
-  Computation lower(const Computation& from, const Axes& context, bool is_partitioned) {
-    Work work{from, context, is_partitioned, {}, {}, {}, {}};
+  Computation lower(const Computation& from, const Axes& context, bool is_function) {
+    Work work{from, context, is_function, {}, {}, {}, {}};
     work.to.name = from.name;
     work.to.execution_thread = from.execution_thread;
     for (const auto& instruction : from.instructions) work.taken.insert(instruction.name);
@@ -140,7 +139,7 @@ class Normalizer {
       for (const Id operand : from[id].operands) axes = united(axes, at(work.manual, operand));
       switch (manual_border(from[id])) {
         case ManualBorder::kNone:
-          if (work.is_partitioned && is_annotated_manual(from[id]))
+          if (!work.is_function && is_annotated_manual(from[id]))
             axes = united(axes, manual_of(from[id].sharding->front()));
           break;
         case ManualBorder::kEnter: axes = united(axes, border_axes(work, id)); break;
@@ -237,7 +236,8 @@ class Normalizer {
     for (Id& operand : copy.operands) operand = at(work.values, operand);
     for (Id& before : copy.control_predecessors) before = at(work.values, before);
     const Axes& axes = at(work.manual, id);
-    for (ComputationId& called : copy.called) called = lowered(called, calls_partitioned(old) ? axes : Axes{});
+    for (ComputationId& called : copy.called)
+      called = lowered(called, calls_partitioned(old) ? axes : Axes{}, !calls_partitioned(old));
     if (!axes.empty()) copy.sharding = inside(old, axes);
     return append(work, std::move(copy));
   }
@@ -384,7 +384,6 @@ class Normalizer {
   }
 
   const Program& program_;
-  std::vector<bool> partitioned_;
   Program out_;
   Mesh mesh_;
   std::map<std::pair<ComputationId, Axes>, ComputationId> made_;
@@ -409,16 +408,14 @@ Program normalize_manual(const Program& program) {
 }
 
 Program without_manual_axes(const Program& program) {
+  if (!has_manual_regions(program)) return program;
   Program out = program;
   for (auto& computation : out.computations) {
-    const auto& all = computation->instructions;  // of a region whose result no one uses, effects may be left alone
-    if (std::none_of(all.begin(), all.end(), is_annotated_manual)) continue;
     auto changed = std::make_shared<Computation>(*computation);
     for (auto& instruction : changed->instructions) {
       if (!instruction.sharding || instruction.sharding->empty()) continue;
       Shardings leaves = *instruction.sharding;
-      Axes axes;
-      for (const auto& leaf : leaves) axes = united(std::move(axes), leaf.manual);
+      const Axes axes = leaves.front().manual;
       if (axes.empty()) continue;
       for (auto& leaf : leaves) leaf.manual.clear();
       instruction.sharding = make_shardings(std::move(leaves));

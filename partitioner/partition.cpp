@@ -9,6 +9,7 @@
 #include "localize.h"
 #include "manual.h"
 #include "propagate.h"
+#include "split_uses.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/ops/control_flow.h"
@@ -50,7 +51,7 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
   require(!program.partitioned,
           "{} is already partitioned (it carries the partitioner's mark); give the global program instead",
           program.name);
-  const Program input = inline_calls(normalize_manual(with_mesh(make_synchronous(program))));
+  const Program input = split_uses(inline_calls(normalize_manual(with_mesh(make_synchronous(program)))));
   check_input(input);
   options.topology.check(input.meshes);
   Partitioned out;

@@ -40,13 +40,19 @@ struct Offer {
   }
 };
 
-enum class Phase : std::uint8_t { kMovesOnly, kAllButBroadcast, kEverything };
+// What is heard, step by step: ops that only keep factors; then all ops, but what operands say to each other of a factor that the
+// result has not got; then that as well; then what goes into broadcasts.
+enum class Phase : std::uint8_t { kMovesOnly, kKeptFactors, kAllButBroadcast, kEverything };
+constexpr Phase kPhases[] = {Phase::kMovesOnly, Phase::kKeptFactors, Phase::kAllButBroadcast, Phase::kEverything};
 
 bool takes_part(const PropagationEdge& edge, Phase phase) { return phase != Phase::kMovesOnly || edge.passes_all; }
 
 bool is_prefix(const Axes& shorter, const Axes& longer) {
   return shorter.size() <= longer.size() && std::equal(shorter.begin(), shorter.end(), longer.begin());
 }
+
+// What looks other tensors up says most: the rows of a batch of ids are a batch, whatever the table.
+bool is_index(const PropagationSlot& slot) { return slot.type.is_array() && is_integer(slot.type.dtype()); }
 
 // What the op's tensors together say of its factors; larger tensors first, then by content.
 Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge, PropagationOrder order) {
@@ -67,13 +73,11 @@ Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge,
     Axes axes = s.slot->sharding.used_axes();
     const bool given_late = order == PropagationOrder::kLargestFirst && !s.slot->fixed;
     const bool derived = order == PropagationOrder::kGivenFirst && !s.slot->fixed;
-    return std::tuple(derived, -s.slot->type.byte_size(), given_late, axes);
+    return std::tuple(!is_index(*s.slot), derived, -s.slot->type.byte_size(), given_late, axes);
   };
   std::stable_sort(sources.begin(), sources.end(), [&](const Source& a, const Source& b) { return key(a) < key(b); });
   Strategy out(edge.map->factors.size());
-  for (const auto& source : sources)
-    if (source.slot->sharding.mesh == graph.mesh)  // axes of another mesh say nothing here
-      merge_into(out, project(*edge.map, *source.factors, source.slot->sharding));
+  for (const auto& source : sources) merge_into(out, project(*edge.map, *source.factors, source.slot->sharding));
   return legal(*edge.map, std::move(out));
 }
 
@@ -121,13 +125,17 @@ class Propagation {
     return states_.id_of({slot.sharding, slot.type.byte_size(), slot.fixed, slot.open});
   }
   // Suggestions of an op; worked out once for equal ops, such as those of a model's layers.
-  const std::vector<Suggestion>& suggestions(const PropagationEdge& edge, bool forward) {
-    std::vector<int> key{edge.map_id, forward ? 1 : 0};
+  const std::vector<Suggestion>& suggestions(const PropagationEdge& edge, Phase phase) {
+    const bool forward = phase == Phase::kEverything || !edge.broadcasts;
+    const bool kept_only = phase <= Phase::kKeptFactors;
+    std::vector<int> key{edge.map_id, (forward ? 1 : 0) + (kept_only ? 2 : 0)};
     for (const auto* slots : {&edge.operands, &edge.results})
       for (const int slot : *slots) key.push_back(at(states_of_slots_, slot));
     const auto [entry, is_new] = suggestions_.try_emplace(std::move(key));
     if (is_new) {
-      const Strategy strategy = strategy_of(graph_, edge, order_);
+      Strategy strategy = strategy_of(graph_, edge, order_);
+      for (int f = 0; kept_only && f < isize(strategy); ++f)
+        if (at(edge.map->factors, f).kind == FactorKind::kReduce) at(strategy, f).clear();
       suggest(graph_, *edge.map, false, edge.operands, strategy, entry->second);
       if (forward) suggest(graph_, *edge.map, true, edge.results, strategy, entry->second);
     }
@@ -136,7 +144,7 @@ class Propagation {
   void collect(int edge, Phase phase, std::vector<Offer>& offers) {
     const auto& e = at(graph_.edges, edge);
     if (!takes_part(e, phase)) return;
-    const auto& found = suggestions(e, phase == Phase::kEverything || !e.broadcasts);
+    const auto& found = suggestions(e, phase);
     if (found.empty()) return;
     const auto weight = weight_of(graph_, e);
     for (const auto& s : found)
@@ -172,26 +180,30 @@ bool accept(PropagationGraph& graph, const Offer& offer) {
   return changed;
 }
 
+// Rounds: all ops that heard something new offer, reading only the round before. Ops that only keep factors come to rest before
+// others speak again, so that a sharding has gone all along a chain before it meets another one.
 void Propagation::run(Phase phase) {
-  std::vector<int> frontier(graph_.edges.size());
-  std::iota(frontier.begin(), frontier.end(), 0);
-  std::vector<char> queued(graph_.edges.size(), 0);
-  while (!frontier.empty()) {
+  std::vector<char> queued(graph_.edges.size(), 1);
+  std::vector<int> movers;
+  std::vector<int> others;
+  for (int edge = 0; edge < isize(graph_.edges); ++edge)
+    (at(graph_.edges, edge).passes_all ? movers : others).push_back(edge);
+  while (!movers.empty() || !others.empty()) {
+    std::vector<int> frontier = std::exchange(movers.empty() ? others : movers, {});
+    std::sort(frontier.begin(), frontier.end());
     std::vector<Offer> offers;
-    for (const int edge : frontier) collect(edge, phase, offers);
+    for (const int edge : frontier) {
+      at(queued, edge) = 0;
+      collect(edge, phase, offers);
+    }
     std::sort(offers.begin(), offers.end());
-    frontier.clear();
     for (const auto& offer : offers) {
       if (!accept(graph_, offer)) continue;
       at(states_of_slots_, offer.slot) = state_of(at(graph_.slots, offer.slot));
-      for (const int edge : at(graph_.edges_of_slot, offer.slot)) {
-        if (at(queued, edge) != 0) continue;
-        at(queued, edge) = 1;
-        frontier.push_back(edge);
-      }
+      for (const int edge : at(graph_.edges_of_slot, offer.slot))
+        if (std::exchange(at(queued, edge), 1) == 0)
+          (at(graph_.edges, edge).passes_all ? movers : others).push_back(edge);
     }
-    for (const int edge : frontier) at(queued, edge) = 0;
-    std::sort(frontier.begin(), frontier.end());
   }
 }
 
@@ -221,7 +233,7 @@ PropagationGraph propagated(PropagationGraph graph, PropagationOrder order) {
   for (const int round : hold_back(graph)) {
     join_round(graph, round);
     Propagation propagation(graph, order);
-    for (const auto phase : {Phase::kMovesOnly, Phase::kAllButBroadcast, Phase::kEverything}) propagation.run(phase);
+    for (const Phase phase : kPhases) propagation.run(phase);
   }
   return graph;
 }

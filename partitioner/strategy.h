@@ -26,6 +26,8 @@ struct StrategyRequest {
   std::vector<Sharding> wishes;    // one per result leaf: what propagation chose
   /// Axes an operand stays partial over: no factor may use them.
   Axes reserved;
+  /// Operands that are made anew in whatever sharding is needed: they cost nothing and have no say.
+  std::vector<bool> made_anywhere;
 };
 
 Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost = {});

@@ -40,8 +40,11 @@ u64 power_signed(u64 base, u64 exponent, int bits) {
   if (as_signed(base) == -1) return (exponent & 1) != 0 ? base : 1;
   return base == 1 ? 1 : 0;
 }
-double max_real(double a, double b) { return std::isnan(a) || std::isnan(b) ? a + b : (a >= b ? a : b); }
-double min_real(double a, double b) { return std::isnan(a) || std::isnan(b) ? a + b : (a <= b ? a : b); }
+// The angle of x + iy where both are complex: -i log((x + iy) / sqrt(x^2 + y^2)).
+c128 atan2_complex(c128 y, c128 x) {
+  const c128 i(0, 1);
+  return -i * std::log((x + i * y) / std::sqrt(x * x + y * y));
+}
 u64 shift_left_bits(u64 x, u64 by, int bits) { return low_bits(by, bits) >= static_cast<u64>(bits) ? 0 : x << by; }
 u64 shift_right_zeros(u64 x, u64 by, int bits) {
   return low_bits(by, bits) >= static_cast<u64>(bits) ? 0 : low_bits(x, bits) >> by;
@@ -74,15 +77,16 @@ constexpr BinaryScalar kPowerScalar{.real = [](double a, double b) { return std:
                                     .integer = power_signed,
                                     .natural = power_unsigned,
                                     .complex = [](c128 a, c128 b) { return std::pow(a, b); }};
-constexpr BinaryScalar kMaximumScalar{.real = max_real,
+constexpr BinaryScalar kMaximumScalar{.real = larger,
                                       .integer = [](u64 a, u64 b, int) { return as_signed(a) >= as_signed(b) ? a : b; },
                                       .natural = [](u64 a, u64 b, int) { return a >= b ? a : b; },
                                       .pred = [](bool a, bool b) { return a || b; }};
-constexpr BinaryScalar kMinimumScalar{.real = min_real,
+constexpr BinaryScalar kMinimumScalar{.real = smaller,
                                       .integer = [](u64 a, u64 b, int) { return as_signed(a) <= as_signed(b) ? a : b; },
                                       .natural = [](u64 a, u64 b, int) { return a <= b ? a : b; },
                                       .pred = [](bool a, bool b) { return a && b; }};
-constexpr BinaryScalar kAtan2Scalar{.real = [](double a, double b) { return std::atan2(a, b); }};
+constexpr BinaryScalar kAtan2Scalar{.real = [](double a, double b) { return std::atan2(a, b); },
+                                    .complex = atan2_complex};
 constexpr BinaryScalar kAndScalar{.integer = [](u64 a, u64 b, int) { return a & b; },
                                   .pred = [](bool a, bool b) { return a && b; }};
 constexpr BinaryScalar kOrScalar{.integer = [](u64 a, u64 b, int) { return a | b; },

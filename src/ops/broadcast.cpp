@@ -70,6 +70,7 @@ const OpDef kBroadcast{
     .name = "broadcast",
     .min_operands = 1,
     .max_operands = 1,
+    .made_anywhere = true,
     .parse = parse_attributes<DimensionsAttributes>,
     .infer = infer,
     .type_inferable = false,

@@ -46,6 +46,7 @@ Type infer(const OpView& view) {
 }
 
 Literal evaluate(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate);
   const auto& attributes = context.view.as<CompareAttributes>();
   const bool total = attributes.type == CompareType::kTotalOrder;
   Literal out(context.view.result);

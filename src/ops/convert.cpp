@@ -83,11 +83,38 @@ To convert_element(From x) {
   }
 }
 
+int width_in_bits(DType t) {
+  switch (t) {
+    case DType::kS1:
+    case DType::kU1: return 1;
+    case DType::kS2:
+    case DType::kU2: return 2;
+    case DType::kS4:
+    case DType::kU4:
+    case DType::kF4E2M1FN: return 4;
+    default: return static_cast<int>(8 * dtype_size(t));
+  }
+}
+
+// Saturated to the range of an integer type of a few bits.
+double within(DType to, double x) {
+  const bool is_signed = to == DType::kS1 || to == DType::kS2 || to == DType::kS4;
+  const double above = std::ldexp(1.0, width_in_bits(to) - (is_signed ? 1 : 0));
+  return std::isnan(x) ? 0 : std::fmax(std::fmin(x, above - 1), is_signed ? -above : 0);
+}
+
 Literal converted_through_double(const Literal& x, Literal out) {
   const DType to = out.type().dtype();
   require(!is_complex(x.type().dtype()) && !is_complex(to), "no conversion of {} to {}", x.type(), out.type());
+  const DType from = x.type().dtype();
+  const bool whole = to < DType::kF4E2M1FN && is_narrow(to);
+  const bool cuts = whole && (is_float(from) || from >= DType::kF4E2M1FN);
   for (std::int64_t i = 0; i < out.type().element_count(); ++i) {
-    const double value = element_as_double(x, i);
+    double value = 0;
+    if (whole && !cuts)
+      value = static_cast<double>(element_as_int(x, i) & 0xf);
+    else
+      value = cuts ? within(to, element_as_double(x, i)) : element_as_double(x, i);
     if (is_narrow(to))
       at(out.mutable_bytes(), i) = static_cast<std::byte>(narrow_bits(to, value));
     else
@@ -137,13 +164,13 @@ Type infer_bitcast(const OpView& view) {
   const Type& declared = declared_array(view);
   if ((x.dtype() == DType::kPred) != (declared.dtype() == DType::kPred))
     fail("pred has no bits to reinterpret: {} to {}", x.str(), declared.str());
-  const std::int64_t from = dtype_size(x.dtype());
-  const std::int64_t to = dtype_size(declared.dtype());
+  const int from = width_in_bits(x.dtype());
+  const int to = width_in_bits(declared.dtype());
   Dims expected = x.dims();
   if (from > to) expected.push_back(from / to);
   if (from < to) {
     if (x.ndim() == 0 || x.dims().back() != to / from)
-      fail("{} bytes an element to {}: the last dim of {} must be {}", from, to, x.str(), to / from);
+      fail("{} bits an element to {}: the last dim of {} must be {}", from, to, x.str(), to / from);
     expected.pop_back();
   }
   if (declared.dims() != expected)
@@ -152,8 +179,28 @@ Type infer_bitcast(const OpView& view) {
   return declared;
 }
 
+// Elements of less than a byte stand in bytes of their own: the lowest bits come first.
+Literal bits_recast(const Literal& x, Literal out) {
+  std::vector<bool> bits;
+  const auto each = [](const Literal& array, const auto& f) {
+    const int width = width_in_bits(array.type().dtype());
+    const auto size = dtype_size(array.type().dtype());
+    for (std::int64_t i = 0; i < array.type().element_count(); ++i)
+      for (int b = 0; b < width; ++b) f(i * size + b / 8, b % 8);
+  };
+  each(x, [&](std::int64_t byte, int bit) {
+    bits.push_back(((std::to_integer<int>(at(x.bytes(), byte)) >> bit) & 1) != 0);
+  });
+  std::size_t next = 0;
+  each(out, [&](std::int64_t byte, int bit) {
+    if (bits[next++]) at(out.mutable_bytes(), byte) |= static_cast<std::byte>(1 << bit);
+  });
+  return out;
+}
+
 Literal evaluate_bitcast(const EvalContext& context) {
   Literal out(context.view.result);
+  if (has_narrow(context)) return bits_recast(context.operands[0], std::move(out));
   const auto from = context.operands[0].bytes();
   if (!from.empty()) std::memcpy(out.mutable_bytes().data(), from.data(), from.size());
   return out;

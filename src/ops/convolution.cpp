@@ -146,6 +146,7 @@ void convolve(const EvalContext& context, Literal& out) {
 }
 
 Literal evaluate(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate);
   Literal out(context.view.result);
   if (out.type().element_count() == 0) return out;
   visit_dtype(context.operands[0].type().dtype(), [&]<class T>() {

@@ -62,7 +62,9 @@ Type infer(const OpView& view) {
   const Type& lhs = array_operand(view, 0);
   const Type& rhs = array_operand(view, 1);
   const auto& a = view.as<DotAttributes>();
-  require(lhs.dtype() == rhs.dtype(), "element types differ: lhs is {}, rhs is {}; convert one of them",
+  const bool mixed = lhs.dtype() != rhs.dtype();  // f8 of two kinds, bf16 by f32
+  require(!mixed || (!is_complex(lhs.dtype()) && !is_complex(rhs.dtype()) && view.result.is_array()),
+          "element types differ: lhs is {}, rhs is {}; convert one of them, or declare the result's",
           dtype_name(lhs.dtype()), dtype_name(rhs.dtype()));
   check_side(lhs, a.lhs_batch_dims, a.lhs_contracting_dims, "lhs");
   check_side(rhs, a.rhs_batch_dims, a.rhs_contracting_dims, "rhs");
@@ -143,10 +145,15 @@ void add_products(const Wide<T>* a, const Wide<T>* b, std::int64_t k, std::vecto
 }
 
 Literal evaluate(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate);
   const DotSide left = lhs_side(context.view);
   const DotSide right = rhs_side(context.view);
-  const Literal lhs = arranged(context.operands[0], {left.batch, left.free, left.contracting});     // [b, m, k]
-  const Literal rhs = arranged(context.operands[1], {right.batch, right.contracting, right.free});  // [b, k, n]
+  Literal lhs = arranged(context.operands[0], {left.batch, left.free, left.contracting});     // [b, m, k]
+  Literal rhs = arranged(context.operands[1], {right.batch, right.contracting, right.free});  // [b, k, n]
+  if (lhs.type().dtype() != rhs.type().dtype()) {
+    lhs = as_widest(lhs);
+    rhs = as_widest(rhs);
+  }
   const std::int64_t m = product(picked(context.operands[0].type().dims(), left.free));
   const std::int64_t n = product(picked(context.operands[1].type().dims(), right.free));
   const std::int64_t k = product(picked(context.operands[0].type().dims(), left.contracting));

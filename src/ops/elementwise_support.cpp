@@ -19,7 +19,7 @@ std::string classes(const Scalar& scalar) {
 template <class Scalar>
 void check_class(const Scalar& scalar, const Type& type) {
   const DType t = type.dtype();
-  const bool taken = is_narrow(t)         ? true  // read and partitioned, but not evaluated
+  const bool taken = is_narrow(t)         ? true
                      : is_complex(t)      ? scalar.complex != nullptr
                      : is_float(t)        ? scalar.real != nullptr
                      : t == DType::kPred  ? scalar.pred != nullptr
@@ -28,9 +28,35 @@ void check_class(const Scalar& scalar, const Type& type) {
   if (!taken) fail("takes {} elements, got {}", classes(scalar), type.str());
 }
 
+int narrow_width(DType t) {
+  constexpr std::pair<DType, int> kWidths[] = {{DType::kS1, 1}, {DType::kU1, 1}, {DType::kS2, 2}, {DType::kU2, 2}};
+  for (const auto& [dtype, width] : kWidths)
+    if (t == dtype) return width;
+  return 4;
+}
+
+// The same for types that no C++ type stands for.
+template <class Scalar, class... Operands>
+Literal map_narrow(const Scalar& scalar, const Type& type, const Operands&... operands) {
+  Literal out(type);
+  const bool real = type.dtype() >= DType::kF4E2M1FN;
+  const bool is_signed = type.dtype() == DType::kS1 || type.dtype() == DType::kS2 || type.dtype() == DType::kS4;
+  const auto integer = !is_signed && scalar.natural != nullptr ? scalar.natural : scalar.integer;
+  const int width = narrow_width(type.dtype());
+  require(real ? scalar.real != nullptr : integer != nullptr, "does not take {} elements", dtype_name(type.dtype()));
+  for (std::int64_t i = 0; i < type.element_count(); ++i) {
+    const auto code = real ? narrow_bits(type.dtype(), scalar.real(element_as_double(operands, i)...))
+                           : static_cast<std::uint8_t>(low_bits(
+                                 integer(static_cast<std::uint64_t>(element_as_int(operands, i))..., width), width));
+    at(out.mutable_bytes(), i) = static_cast<std::byte>(code);
+  }
+  return out;
+}
+
 // f(elements of each operand..) for every element: widen, compute, narrow once.
 template <class Scalar, class... Operands>
 Literal map_elements(const Scalar& scalar, const Type& type, const Operands&... operands) {
+  if (is_narrow(type.dtype())) return map_narrow(scalar, type, operands...);
   Literal out(type);
   visit_any_dtype(type.dtype(), [&]<class T>() {
     auto to = out.mutable_data<T>();

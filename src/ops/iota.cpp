@@ -17,6 +17,7 @@ Type infer(const OpView& view) {
 }
 
 Literal evaluate(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate);
   const auto dim = static_cast<std::size_t>(context.view.as<IotaAttributes>().iota_dimension);
   Literal out(context.view.result);
   const Dims& dims = out.type().dims();
@@ -63,6 +64,7 @@ Value localize(LocalizeContext& context) {
 
 const OpDef kIota{
     .name = "iota",
+    .made_anywhere = true,
     .parse = parse_attributes<IotaAttributes>,
     .infer = infer,
     .type_inferable = false,

@@ -94,6 +94,7 @@ const OpDef kConstant{
     .name = "constant",
     .payload = Payload::kLiteral,
     .role = Role::kConstant,
+    .made_anywhere = true,
     .parse = parse_constant,
     .infer = infer_constant,
     .type_inferable = false,

@@ -109,6 +109,7 @@ Literal reduce_by_calls(const EvalContext& context, const std::vector<Literal>& 
 }
 
 Literal evaluate(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate);
   const auto n = static_cast<std::size_t>(input_count(context.view));
   std::vector<Literal> inputs;
   for (std::size_t i = 0; i < n; ++i) inputs.push_back(arranged(context.operands[i], context.view));

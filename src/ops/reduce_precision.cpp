@@ -29,11 +29,12 @@ double reduced(double x, int exponent_bits, int mantissa_bits) {
   int exponent = 0;
   std::frexp(x, &exponent);
   const int unit = exponent - 1 - mantissa_bits;
-  const double scaled = std::ldexp(x, -unit);
+  const double scaled = std::scalbn(x, -unit);
   double whole = std::nearbyint(scaled);
   // Without mantissa bits the even neighbour of a tie is the one whose exponent field is even (all biases are odd).
   if (mantissa_bits == 0 && std::fabs(scaled) == 1.5) whole = std::copysign((exponent - 1) % 2 == 0 ? 2.0 : 1.0, x);
   const double rounded = std::ldexp(whole, unit);
+  if (std::isinf(rounded)) return rounded;
   std::frexp(rounded, &exponent);
   const int bias = (1 << (exponent_bits - 1)) - 1;
   if (exponent - 1 > bias) return std::copysign(std::numeric_limits<double>::infinity(), x);

@@ -2,7 +2,6 @@
 // What reduce and reduce-window share: operands, then their inits, folded by to_apply.
 #pragma once
 
-#include <cmath>
 #include <optional>
 #include <type_traits>
 
@@ -41,12 +40,14 @@ W combined(Reduction reduction, W a, W b) {
     case Reduction::kProduct: return static_cast<W>(static_cast<Bits>(a) * static_cast<Bits>(b));
     case Reduction::kMin:
       if constexpr (std::is_same_v<W, double>)
-        if (std::isnan(a) || std::isnan(b)) return a + b;
-      return b < a ? b : a;
+        return smaller(a, b);
+      else
+        return b < a ? b : a;
     case Reduction::kMax:
       if constexpr (std::is_same_v<W, double>)
-        if (std::isnan(a) || std::isnan(b)) return a + b;
-      return a < b ? b : a;
+        return larger(a, b);
+      else
+        return a < b ? b : a;
     case Reduction::kAnd:
       if constexpr (!std::is_same_v<W, double>) return a & b;
       break;

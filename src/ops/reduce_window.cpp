@@ -113,6 +113,7 @@ Literal reduce_by_calls(const EvalContext& context) {
 }
 
 Literal evaluate(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate);
   if (const auto reduction = known_reduction(context.view)) return reduce_known(context, *reduction);
   return reduce_by_calls(context);
 }

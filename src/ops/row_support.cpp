@@ -2,6 +2,7 @@
 #include "row_support.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -157,6 +158,90 @@ Value sum_all(Value x) {
   Dims all(x.type().dims().size());
   std::iota(all.begin(), all.end(), 0);
   return all.empty() ? x : ops::reduce(x, Reduction::kSum, all);
+}
+
+namespace {
+
+template <class F>
+Type with_dtypes(const Type& type, const F& change) {
+  if (type.is_array()) return type.with_dtype(change(type.dtype()));
+  if (!type.is_tuple()) return type;
+  std::vector<Type> elements;
+  for (const auto& element : type.elements()) elements.push_back(with_dtypes(element, change));
+  return Type::tuple(std::move(elements));
+}
+
+DType wider(DType t) {
+  if (!is_narrow(t)) return t;
+  if (t >= DType::kF4E2M1FN) return DType::kF32;
+  return t == DType::kS1 || t == DType::kS2 || t == DType::kS4 ? DType::kS8 : DType::kU8;
+}
+
+// Between a narrow type and its wider one; others stay as they are.
+Literal recast(const Literal& x, const Type& to) {
+  if (x.type() == to) return x;
+  if (to.is_tuple()) {
+    std::vector<Literal> elements;
+    for (std::size_t i = 0; i < to.elements().size(); ++i)
+      elements.push_back(recast(x.elements()[i], Type(to.elements()[i])));
+    return Literal::tuple(std::move(elements));
+  }
+  Literal out(to);
+  for (std::int64_t i = 0; i < to.element_count(); ++i) {
+    const double value = element_as_double(x, i);
+    if (is_narrow(to.dtype()))
+      at(out.mutable_bytes(), i) = static_cast<std::byte>(narrow_bits(to.dtype(), value));
+    else
+      visit_dtype(to.dtype(), [&]<class T>() { at(out.mutable_data<T>(), i) = static_cast<T>(value); });
+  }
+  return out;
+}
+
+}  // namespace
+
+double larger(double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return a + b;
+  return a == b ? (std::signbit(a) ? b : a) : std::max(a, b);
+}
+double smaller(double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return a + b;
+  return a == b ? (std::signbit(a) ? a : b) : std::min(a, b);
+}
+
+bool has_narrow(const EvalContext& context) {
+  const auto narrow = [](const Type& type) { return type.is_array() && is_narrow(type.dtype()); };
+  const auto& view = context.view;
+  const auto leaves = view.result.leaves();
+  return std::any_of(view.operands.begin(), view.operands.end(), narrow) ||
+         std::any_of(leaves.begin(), leaves.end(), narrow);
+}
+
+Literal evaluate_widened(const EvalContext& context, Literal (*evaluate)(const EvalContext&)) {
+  OpView view = context.view;
+  for (auto& type : view.operands) type = with_dtypes(type, wider);
+  view.result = with_dtypes(view.result, wider);
+  std::vector<Literal> operands;
+  for (std::size_t i = 0; i < context.operands.size(); ++i)
+    operands.push_back(recast(context.operands[i], view.operands[i]));
+  const auto call = [&](int which, const std::vector<Literal>& arguments) {
+    const auto types = view.called[static_cast<std::size_t>(which)]->parameter_types();
+    std::vector<Literal> narrow;
+    for (std::size_t i = 0; i < arguments.size(); ++i) narrow.push_back(recast(arguments[i], types[i]));
+    const Literal result = context.call(which, narrow);
+    return recast(result, with_dtypes(result.type(), wider));
+  };
+  return recast(evaluate({view, operands, call, context.partition, context.partition_count}), context.view.result);
+}
+
+Literal as_widest(const Literal& x) {
+  const bool real = is_float(x.type().dtype()) || (is_narrow(x.type().dtype()) && x.type().dtype() >= DType::kF4E2M1FN);
+  Literal out(x.type().with_dtype(real ? DType::kF64 : DType::kS64));
+  for (std::int64_t i = 0; i < x.type().element_count(); ++i)
+    if (real)
+      at(out.mutable_data<double>(), i) = element_as_double(x, i);
+    else
+      at(out.mutable_data<std::int64_t>(), i) = element_as_int(x, i);
+  return out;
 }
 
 }  // namespace tessera::rows

@@ -64,6 +64,17 @@ void strided_copy(const Literal& from, const StridedSide& source, Literal& to, c
 /// An array of `type` whose elements are all the scalar's.
 Literal splat_literal(const Literal& scalar, const Type& type);
 
+/// NaN where either is; +0 is larger than -0.
+double larger(double a, double b);
+double smaller(double a, double b);
+
+/// Whether operands or results have elements narrower than any C++ type: s4, f8e4m3fn, ...
+bool has_narrow(const EvalContext& context);
+/// `evaluate` on operands widened to f32, s8 or u8, its result rounded or wrapped back; called computations see narrow elements.
+Literal evaluate_widened(const EvalContext& context, Literal (*evaluate)(const EvalContext&));
+/// An array's elements as f64, or as s64.
+Literal as_widest(const Literal& x);
+
 // ---- gradients ------------------------------------------------------------------------------------------------------
 
 /// A constant of x's type.

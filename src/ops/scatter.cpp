@@ -135,6 +135,7 @@ void add_in_place(Literal& result, const Literal& updates, std::int64_t to, std:
 }
 
 Literal evaluate(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate);
   const Windows windows = scatter_windows(context.view);
   const auto count = static_cast<std::size_t>(array_count(context.view));
   std::vector<Literal> results(context.operands.begin(), context.operands.begin() + static_cast<std::ptrdiff_t>(count));

@@ -115,6 +115,7 @@ std::int64_t selected(const EvalContext& context, const std::vector<WindowDim>& 
 }
 
 Literal evaluate(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate);
   Literal out = splat_literal(context.operands[2], context.view.result);
   const auto window = window_dims(context.view);
   const Dims strides = row_major_strides(out.type().dims());

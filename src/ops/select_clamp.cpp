@@ -31,6 +31,7 @@ Type infer_select(const OpView& view) {
 }
 
 Literal evaluate_select(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate_select);
   const auto predicate = context.operands[0].data<bool>();
   const bool one = context.operands[0].type().ndim() == 0;
   if (one) return context.operands[predicate[0] ? 1 : 2];
@@ -72,9 +73,7 @@ template <class T>
 T clamp_element(T low, T x, T high) {
   if constexpr (is_float(kDTypeOf<T>)) {
     const auto [l, v, h] = std::tuple(static_cast<double>(low), static_cast<double>(x), static_cast<double>(high));
-    if (std::isnan(l) || std::isnan(v) || std::isnan(h)) return static_cast<T>(l + v + h);
-    const T raised = v < l ? low : x;
-    return static_cast<double>(raised) > h ? high : raised;
+    return static_cast<T>(smaller(larger(v, l), h));
   } else {
     const T raised = x < low ? low : x;
     return raised > high ? high : raised;
@@ -82,6 +81,7 @@ T clamp_element(T low, T x, T high) {
 }
 
 Literal evaluate_clamp(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate_clamp);
   Literal out(context.view.result);
   visit_dtype(out.type().dtype(), [&]<class T>() {
     const auto low = context.operands[0].data<T>();

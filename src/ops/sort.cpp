@@ -136,6 +136,7 @@ std::vector<std::int64_t> line_order(const EvalContext& context, const std::opti
 }
 
 Literal evaluate(const EvalContext& context) {
+  if (has_narrow(context)) return evaluate_widened(context, evaluate);
   const Dims& dims = context.operands[0].type().dims();
   const int dim = sort_dim(context.view);
   const std::int64_t step = at(row_major_strides(dims), dim);

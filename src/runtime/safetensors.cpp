@@ -15,9 +15,11 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr std::pair<std::string_view, DType> kTypes[] = {
-    {"BOOL", DType::kPred}, {"I8", DType::kS8},   {"I16", DType::kS16}, {"I32", DType::kS32}, {"I64", DType::kS64},
-    {"U8", DType::kU8},     {"U16", DType::kU16}, {"U32", DType::kU32}, {"U64", DType::kU64}, {"F16", DType::kF16},
-    {"BF16", DType::kBF16}, {"F32", DType::kF32}, {"F64", DType::kF64}};
+    {"BOOL", DType::kPred},        {"I8", DType::kS8},   {"I16", DType::kS16},          {"I32", DType::kS32},
+    {"I64", DType::kS64},          {"U8", DType::kU8},   {"U16", DType::kU16},          {"U32", DType::kU32},
+    {"U64", DType::kU64},          {"F16", DType::kF16}, {"BF16", DType::kBF16},        {"F32", DType::kF32},
+    {"F64", DType::kF64},          {"C64", DType::kC64}, {"F8_E4M3", DType::kF8E4M3FN}, {"F8_E5M2", DType::kF8E5M2},
+    {"F8_E8M0", DType::kF8E8M0FNU}};
 
 DType type_of(const std::string& word) {
   std::vector<std::string> known;
@@ -30,7 +32,7 @@ DType type_of(const std::string& word) {
 std::string_view word_of(DType dtype) {
   for (const auto& [name, type] : kTypes)
     if (type == dtype) return name;
-  throw InternalError("an element type without a safetensors name");
+  fail("safetensors files have no {} elements", dtype_name(dtype));
 }
 
 struct Entry {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element types of less than a byte, and floats of 8 bits and less: their values, one by one.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -77,6 +78,13 @@ std::uint8_t float_bits(const Format& f, double value) {
   const unsigned sign = f.is_signed && std::signbit(value) ? codes : 0;
   unsigned nan = codes - 1;
   if (f.specials == Specials::kIeee) nan = codes - (1U << f.mantissa) + (1U << (f.mantissa - 1));
+  if (!f.is_signed) {  // powers of two: nothing is zero or negative; halfway goes up
+    if (!(value > 0) || std::isinf(value)) return static_cast<std::uint8_t>(nan);
+    int exponent = 0;
+    const double half = std::frexp(value, &exponent);  // in [0.5, 1)
+    const int code = exponent - 1 + (half >= 0.75 ? 1 : 0) + f.bias;
+    return static_cast<std::uint8_t>(std::clamp(code, 0, static_cast<int>(nan)));
+  }
   if (f.specials == Specials::kUnsigned)
     return std::isnan(value) ? static_cast<std::uint8_t>(codes) : [&] {
       const Format plain{f.dtype, f.bits, f.mantissa, f.bias, Specials::kNone, true};
@@ -86,7 +94,7 @@ std::uint8_t float_bits(const Format& f, double value) {
       const std::uint8_t bits = float_bits(plain, value);
       return (bits & (codes - 1)) == 0 ? std::uint8_t{0} : bits;  // there is no -0
     }();
-  if (std::isnan(value)) return static_cast<std::uint8_t>(f.specials == Specials::kNone ? 0 : sign | nan);
+  if (std::isnan(value)) return static_cast<std::uint8_t>(f.specials == Specials::kNone ? codes : sign | nan);
   unsigned largest = 0;
   for (unsigned code = 0; code < codes; ++code)
     if (std::isfinite(float_value(f, code))) largest = code;

@@ -70,5 +70,23 @@ TEST(Priority, AWrongOneSaysHowItIsWritten) {
   EXPECT_THROW(annotate(plain, mesh, "a@x", "x,-"), Error);
 }
 
+TEST(Propagation, AxesOfOneMeshDoNotReachValuesOnAnother) {
+  // 2x3 and 3x2 tiles of six devices have no common mesh.
+  for (const auto* two :
+       {"{devices=[3,1,2]<=[6] last_tile_dim_replicate}", "{devices=[3,1,2]<=[6] last_tile_dims={unreduced}}",
+        "{devices=[1,3,2]<=[2,3]T(1,0) last_tile_dim_replicate}"})
+    for (const bool swapped : {false, true}) {
+      const std::string one = "{devices=[2,3]<=[6]}";
+      const Program program = parse_program(
+          "HloModule m, num_partitions=6\nENTRY e { a = f32[6,10] parameter(0) b = f32[10,5] parameter(1)\n"
+          "k = f32[6,10] sine(a), sharding=" +
+              (swapped ? two : one) + "\n" +
+              "d = f32[6,5] dot(k, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sharding=" +
+              (swapped ? one : two) + "\n" + "ROOT t = (f32[6,5], f32[6,10]) tuple(d, k) }",
+          op_table());
+      EXPECT_TRUE(check_partition(program).passed) << two;
+    }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -23,11 +23,8 @@ CheckOptions check_options(const Arguments& arguments) {
   CheckOptions options;
   options.seed = static_cast<std::uint64_t>(arguments.number_or("seed", 0, 0));
   options.trip_limit = arguments.number_or("trip-limit", options.trip_limit, 1);
-  const auto engine = arguments.value_or("engine", "reference");
+  const auto engine = engine_of(arguments, "reference");
   if (engine == "runtime") options.run = run_on_virtual_ranks;
-  if (engine != "runtime" && engine != "reference")
-    throw UsageError(fmt::format("--engine is reference or runtime, got \"{}\"{}", engine,
-                                 suggest_name(engine, {"reference", "runtime"})));
   return options;
 }
 

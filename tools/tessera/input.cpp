@@ -81,6 +81,14 @@ Program read_program(const Arguments& arguments, std::int64_t partitions) {
   return program;
 }
 
+std::string engine_of(const Arguments& arguments, std::string_view otherwise) {
+  auto engine = arguments.value_or("engine", otherwise);
+  if (engine != "runtime" && engine != "reference")
+    throw UsageError(fmt::format("--engine is reference or runtime, got \"{}\"{}", engine,
+                                 suggest_name(engine, {"reference", "runtime"})));
+  return engine;
+}
+
 void write_text(const std::string& path, std::string_view text) {
   if (path != "-") return write_file(path, text);
   const bool complete = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;

@@ -18,6 +18,8 @@ std::vector<Option> sharding_options();
 void check_sharding_options(const Arguments& arguments);
 /// The input as a program, with the sharding options applied. `partitions` (0 = none) is what the ranks of a job ask for.
 Program read_program(const Arguments& arguments, std::int64_t partitions = 0);
+/// --engine: reference or runtime.
+std::string engine_of(const Arguments& arguments, std::string_view otherwise);
 /// To a file, or to stdout for "-".
 void write_text(const std::string& path, std::string_view text);
 /// What `stats` and `partition` give to machines.

@@ -8,6 +8,7 @@
 #include "tessera/base/text.h"
 #include "tessera/collectives/world.h"
 #include "tessera/ops/custom_call.h"
+#include "tessera/ops/evaluate.h"
 #include "tessera/partitioner/check.h"
 #include "tessera/runtime/executable.h"
 #include "tessera/runtime/safetensors.h"
@@ -98,9 +99,20 @@ std::vector<Literal> gathered(const Literal& local, ProcessGroup& world) {
   return out;
 }
 
-std::string summary(const std::string& name, const Literal& value) {
+// Of complex elements the real parts.
+double sum_of(const Literal& value) {
   double sum = 0;
-  for (std::int64_t i = 0; i < value.type().element_count(); ++i) sum += element_as_double(value, i);
+  if (value.type().dtype() == DType::kC64)
+    for (const auto& element : value.data<Complex64>()) sum += static_cast<double>(element.real());
+  else if (value.type().dtype() == DType::kC128)
+    for (const auto& element : value.data<Complex128>()) sum += element.real();
+  else
+    for (std::int64_t i = 0; i < value.type().element_count(); ++i) sum += element_as_double(value, i);
+  return sum;
+}
+
+std::string summary(const std::string& name, const Literal& value) {
+  const double sum = sum_of(value);
   return fmt::format("{}: {} sum {:.9g} hash {:016x}\n", name, value.type().str(), sum,
                      hash_bytes(value.bytes().data(), value.bytes().size()));
 }
@@ -148,6 +160,17 @@ Results run_local(const Program& program, const std::vector<Literal>& arguments,
   return out;
 }
 
+// The program as it stands, on one device, by the rows of the op table; every rank the same.
+Results run_reference(const Program& program, const std::vector<Literal>& arguments) {
+  require(!program.partitioned,
+          "--engine reference evaluates global programs; `tessera check --engine reference` compares partitioned ones");
+  const auto leaves = evaluate(program, arguments).leaves();
+  const auto names = leaf_names("result", program.entry_computation().root_type());
+  Results out;
+  for (std::size_t i = 0; i < leaves.size(); ++i) add_result(out, names[i], leaves[i]);
+  return out;
+}
+
 void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
   warn_of_unknown_variables();
   const Program program = read_program(given, world.size());
@@ -155,8 +178,10 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
     fail("custom-calls to {} cannot be run: nothing here knows what they compute", join(unknown, ", "));
   const auto path = given.value("inputs");
   const auto arguments = path ? arguments_from_file(program, *path) : seeded_arguments(program, seed);
-  const Results results =
-      program.partitioned ? run_local(program, arguments, world) : run_global(program, arguments, world);
+  const bool by_reference = engine_of(given, "runtime") == "reference";
+  const Results results = by_reference          ? run_reference(program, arguments)
+                          : program.partitioned ? run_local(program, arguments, world)
+                                                : run_global(program, arguments, world);
   if (world.rank() != 0) return;
   write_text("-", results.text);
   if (const auto out = given.value("outputs")) write_safetensors(*out, results.file);
@@ -164,6 +189,7 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
 
 int run(const Arguments& arguments) {
   const auto seed = static_cast<std::uint64_t>(arguments.number_or("seed", 0, 0));
+  (void)engine_of(arguments, "runtime");
   check_sharding_options(arguments);  // usage errors come before there are ranks
   char name[] = "tessera";
   char* words[] = {name, nullptr};
@@ -184,6 +210,9 @@ std::vector<Option> options() {
   auto out = sharding_options();
   out.push_back({"inputs", "FILE", "a safetensors file with a tensor for each parameter; default: seeded inputs"});
   out.push_back({"outputs", "FILE", "write the results as safetensors"});
+  out.push_back(
+      {"engine", "runtime|reference",
+       "run partitioned with fast kernels (default), or evaluate the global program by its ops' definitions"});
   out.push_back({"seed", "N", "of the inputs; default 0"});
   return out;
 }

@@ -161,6 +161,9 @@ struct OpDef {
   Role role = Role::kPlain;
   bool (*side_effect)(const Attributes&) = nullptr;  // null: no instruction of the op has one
   bool commutative = false;
+  /// Any part of the result follows from scalar operands alone: such a value is made where it is needed, never moved. Of an
+  /// instruction whose operands are all scalars.
+  bool made_anywhere = false;
   bool elementwise = false;  // result and operands have the same dims (scalars of select and clamp aside)
   /// The names of the attributes that name computations, in the order of Instruction::called: {"condition", "body"}. An
   /// entry "branch_computations" or "called_computations" stands for a list `{a, b}`.

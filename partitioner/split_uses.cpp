@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "split_uses.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "propagate.h"
+#include "tessera/base/text.h"
+#include "tessera/ir/builder.h"
+
+namespace tessera {
+
+bool is_made_anywhere(const Computation& computation, const Instruction& instruction) {
+  return instruction.op->made_anywhere && instruction.type.is_array() &&
+         std::all_of(instruction.operands.begin(), instruction.operands.end(), [&](Id operand) {
+           const Instruction& scalar = computation[operand];
+           return scalar.type.is_array() && scalar.type.ndim() == 0 &&
+                  !(scalar.sharding && scalar.sharding->front().is_partial());
+         });
+}
+
+namespace {
+
+Computation with_split_uses(const Computation& from, ProgramBuilder& program) {
+  Builder builder = program.computation(from.name);
+  std::vector<Id> new_ids(from.instructions.size(), -1);
+  std::vector<char> is_used(from.instructions.size(), 0);
+  const auto own = [&](Id operand) {
+    const Instruction& value = from[operand];
+    const bool again = std::exchange(at(is_used, operand), 1) != 0;
+    if (!again || value.sharding || !is_made_anywhere(from, value) || value.type.ndim() == 0)
+      return at(new_ids, operand);
+    return builder.append(Instruction(builder[at(new_ids, operand)])).id;
+  };
+  at(is_used, from.root) = 1;
+  for (Id id = 0; id < from.size(); ++id) {
+    Instruction copy = from[id];
+    for (Id& operand : copy.operands) operand = own(operand);
+    for (Id& before : copy.control_predecessors) before = at(new_ids, before);
+    at(new_ids, id) = builder.append(std::move(copy)).id;
+  }
+  return std::move(builder).finish(builder.value(at(new_ids, from.root)));
+}
+
+}  // namespace
+
+Program split_uses(const Program& program) {
+  const auto used = partitioned_computations(program);
+  ProgramBuilder names("");
+  Program out = program;
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    if (!at(used, c)) continue;
+    const auto& instructions = program[c].instructions;
+    if (std::any_of(instructions.begin(), instructions.end(),
+                    [&](const Instruction& i) { return is_made_anywhere(program[c], i); }))
+      at(out.computations, c) = std::make_shared<const Computation>(with_split_uses(program[c], names));
+  }
+  return out;
+}
+
+}  // namespace tessera

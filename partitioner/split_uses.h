@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values that every device can make for itself, at no cost, however they lie: constants, iotas, broadcasts of scalars.
+#pragma once
+
+#include "tessera/ir/program.h"
+
+namespace tessera {
+
+/// Whether an instruction makes such a value.
+bool is_made_anywhere(const Computation& computation, const Instruction& instruction);
+
+/// Gives every use of such a value an instruction of its own, so that no sharding passes from one user to another through a zero
+/// that both begin with. Annotated ones are left alone; merge_duplicates joins those that end alike.
+Program split_uses(const Program& program);
+
+}  // namespace tessera
