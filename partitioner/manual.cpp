@@ -408,14 +408,20 @@ Program normalize_manual(const Program& program) {
 }
 
 Program without_manual_axes(const Program& program) {
-  if (!has_manual_regions(program)) return program;
   Program out = program;
+  const auto is_manual = [](const Instruction& instruction) {
+    return instruction.sharding && std::any_of(instruction.sharding->begin(), instruction.sharding->end(),
+                                               [](const Sharding& leaf) { return !leaf.manual.empty(); });
+  };
   for (auto& computation : out.computations) {
+    const auto& all = computation->instructions;  // of a region whose result no one uses, effects may be left alone
+    if (std::none_of(all.begin(), all.end(), is_manual)) continue;
     auto changed = std::make_shared<Computation>(*computation);
     for (auto& instruction : changed->instructions) {
       if (!instruction.sharding || instruction.sharding->empty()) continue;
       Shardings leaves = *instruction.sharding;
-      const Axes axes = leaves.front().manual;
+      Axes axes;
+      for (const auto& leaf : leaves) axes = united(std::move(axes), leaf.manual);
       if (axes.empty()) continue;
       for (auto& leaf : leaves) leaf.manual.clear();
       instruction.sharding = make_shardings(std::move(leaves));

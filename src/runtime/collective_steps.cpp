@@ -210,8 +210,7 @@ class ReduceScatterStep final : public CollectiveStep {
         source = frame[scratch_];
       }
       group_.reduce_scatter(bytes_of(source, bytes), bytes_of(frame[out_[i]], bytes / parts()),
-                            reduced_dtype(types_[i], reduction),
-                            reduction);
+                            reduced_dtype(types_[i], reduction), reduction);
     });
     exchange_packed(frame, dim, parts(), 1, [&](auto sent, auto received) {
       group_.reduce_scatter(sent, received, types_[0].dtype(), reduction);

@@ -63,7 +63,8 @@ class Materialization {
       case OpKind::kElementwise: return !at(tentative_, operand) || worth_following(operand);
       default: break;
     }
-    return reads_strides(*computation_[reader].op) && !(at(tentative_, operand) && repeats(*at(tentative_, operand)));
+    const auto& view = at(tentative_, operand);
+    return reads_strides(*computation_[reader].op) && !(view && (repeats(*view) || runs_backwards(*view)));
   }
 
   // A reshape was judged by a view that looks through everything below it; of what lies in memory after all, the view may be one that
