@@ -1,16 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective_pipeline.h"
 
+#include "tessera/partitioner/partition.h"
 #include "tessera/passes/passes.h"
 
 namespace tessera {
+namespace {
+
+// Fewer collectives are no gain when a device computes or holds more for them. Counting takes a schedule, so that only programs of
+// moderate size are weighed.
+Program unless_dearer(const Program& before, Program after) {
+  constexpr std::int64_t kLargestWeighed = 20'000;
+  if (before.instruction_count() > kLargestWeighed || after.hash() == before.hash()) return after;
+  const ProgramStats was = program_stats(before);
+  const ProgramStats is = program_stats(after);
+  const bool dearer = is.total_collective_bytes > was.total_collective_bytes ||
+                      is.flops_per_device > was.flops_per_device ||
+                      is.peak_bytes_per_device > was.peak_bytes_per_device;
+  return dearer ? before : after;
+}
+
+}  // namespace
 
 void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& options) {
-  pipeline.add("simplify-collectives", simplify_collectives)
-      .add("reassociate-reductions", [&](const Program& p) { return reassociate_reductions(p, options); })
-      .add("hoist-collectives", [&](const Program& p) { return hoist_collectives(p, options); })
-      .add("share-gathers", [&](const Program& p) { return share_gathers(p, options); })
-      .add("combine-collectives", [&](const Program& p) { return combine_collectives(p, options); });
+  const auto add = [&](std::string name, auto pass) {
+    pipeline.add(std::move(name), [&options, pass](const Program& p) { return unless_dearer(p, pass(p, options)); });
+  };
+  pipeline.add("simplify-collectives", simplify_collectives);
+  add("reassociate-reductions", reassociate_reductions);
+  add("hoist-collectives", hoist_collectives);
+  add("share-gathers", share_gathers);
+  add("combine-collectives", combine_collectives);
   if (options.make_asynchronous) pipeline.add("make-asynchronous", make_asynchronous);
 }
 
