@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "plain.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/ops/structural.h"
 #include "tessera/passes/passes.h"
@@ -24,20 +25,6 @@ using Result = std::optional<Rewrite>;
 using Rule = Result (*)(const Computation&, const Instruction&);
 
 // ---- what may go ---------------------------------------------------------------------------------------------------
-
-bool explains_only(std::string_view key) {
-  return key == "tessera.unit" || key == "tessera.why" || key == "tessera.reason" || key == "tessera.from" ||
-         key == "tessera.to" || key == "tessera.remedy";
-}
-
-// True when the instruction says nothing but the value it computes.
-bool is_plain(const Instruction& instruction) {
-  if (!instruction.control_predecessors.empty()) return false;
-  if (!instruction.notes) return true;
-  for (const auto& [key, value] : instruction.notes->frontend_attributes)
-    if (!explains_only(key)) return false;
-  return true;
-}
 
 bool same_sharding(const Instruction& a, const Instruction& b) {
   return a.sharding == b.sharding || (a.sharding && b.sharding && *a.sharding == *b.sharding);
@@ -78,7 +65,8 @@ std::optional<Literal> splat_value(const Computation& c, Id id) {
 }
 bool is_all(const Computation& c, Id id, double value) {
   const auto scalar = splat_value(c, id);
-  return scalar && scalar->type().dtype() != DType::kPred && element_as_double(*scalar, 0) == value;
+  if (!scalar || scalar->type().dtype() == DType::kPred || is_complex(scalar->type().dtype())) return false;
+  return element_as_double(*scalar, 0) == value;
 }
 
 // ---- rules ---------------------------------------------------------------------------------------------------------

@@ -88,6 +88,63 @@ ENTRY %main (x: f32[4]) -> (f32[4], f32[4], f32[4], f32[4]) {
 })");
 }
 
+TEST(MergeDuplicates, ComparesWhatComputationsSayNotTheirNames) {
+  expect_pass(merge_duplicates, R"(
+HloModule m
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+%other_sum (c: f32[], d: f32[]) -> f32[] {
+  %c = f32[] parameter(0)
+  %d = f32[] parameter(1)
+  ROOT %t = f32[] add(%c, %d), metadata={op_name="again"}
+}
+%difference (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%b, %a)
+}
+ENTRY %main (x: f32[2,3], zero: f32[]) -> (f32[3], f32[3], f32[3]) {
+  %x = f32[2,3] parameter(0)
+  %zero = f32[] parameter(1)
+  %first = f32[3] reduce(%x, %zero), dimensions={0}, to_apply=%sum
+  %second = f32[3] reduce(%x, %zero), dimensions={0}, to_apply=%other_sum
+  %third = f32[3] reduce(%x, %zero), dimensions={0}, to_apply=%difference
+  ROOT %r = (f32[3], f32[3], f32[3]) tuple(%first, %second, %third)
+})",
+              R"(
+HloModule m
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+%difference (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%b, %a)
+}
+ENTRY %main (x: f32[2,3], zero: f32[]) -> (f32[3], f32[3], f32[3]) {
+  %x = f32[2,3] parameter(0)
+  %zero = f32[] parameter(1)
+  %first = f32[3] reduce(%x, %zero), dimensions={0}, to_apply=%sum
+  %third = f32[3] reduce(%x, %zero), dimensions={0}, to_apply=%difference
+  ROOT %r = (f32[3], f32[3], f32[3]) tuple(%first, %first, %third)
+})");
+}
+
+TEST(Simplify, ReadsComplexConstants) {
+  expect_unchanged(simplify, R"(
+HloModule m
+ENTRY %main (x: c64[]) -> c64[] {
+  %x = c64[] parameter(0)
+  %i = c64[] constant((0, 1))
+  ROOT %r = c64[] multiply(%x, %i)
+})");
+}
+
 // ---- simplify ------------------------------------------------------------------------------------------------------
 
 // ---- side effects --------------------------------------------------------------------------------------------------
