@@ -58,7 +58,7 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
   Pipeline pipeline("partition", {.skip = options.skip_passes, .dump = options.dump});
   pipeline.add("inline-calls", inline_calls)
       .add("simplify", simplify)
-      .add("merge-global-duplicates", merge_duplicates)
+      .add("merge-duplicates", merge_duplicates)
       .add("simplify-branches", simplify_branches)
       .add("simplify-loops", simplify_loops)
       .add("split-uses", split_uses)
@@ -73,6 +73,7 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
            [&](const Program& p) {
              return localize(p, {.keep_shardings = options.keep_shardings, .topology = options.topology});
            })
+      .add("simplify", simplify)
       .add("merge-duplicates", merge_duplicates)
       .add("remove-dead-code", remove_dead_code);
   out.program = pipeline.run(input);

@@ -135,6 +135,33 @@ ENTRY %main (x: f32[2,3], zero: f32[]) -> (f32[3], f32[3], f32[3]) {
 })");
 }
 
+TEST(Simplify, SlicesWhereTheStartIsConstant) {
+  expect_pass(simplify, R"(
+HloModule m
+ENTRY %main (x: f32[5,3], i: s32[]) -> (f32[2,3], f32[2,2], f32[1,3]) {
+  %x = f32[5,3] parameter(0)
+  %i = s32[] parameter(1)
+  %one = s32[] constant(1)
+  %many = s32[] constant(9)
+  %less = s32[] constant(-1)
+  %a = f32[2,3] dynamic-slice(%x, %one, %one), dynamic_slice_sizes={2,3}
+  %b = f32[2,2] dynamic-slice(%x, %many, %less), dynamic_slice_sizes={2,2}
+  %c = f32[1,3] dynamic-slice(%x, %i, %one), dynamic_slice_sizes={1,3}
+  ROOT %r = (f32[2,3], f32[2,2], f32[1,3]) tuple(%a, %b, %c)
+})",
+              R"(
+HloModule m
+ENTRY %main (x: f32[5,3], i: s32[]) -> (f32[2,3], f32[2,2], f32[1,3]) {
+  %x = f32[5,3] parameter(0)
+  %i = s32[] parameter(1)
+  %one = s32[] constant(1)
+  %a = f32[2,3] slice(%x), slice={[1:3], [0:3]}
+  %b = f32[2,2] slice(%x), slice={[3:5], [0:2]}
+  %c = f32[1,3] dynamic-slice(%x, %i, %one), dynamic_slice_sizes={1,3}
+  ROOT %r = (f32[2,3], f32[2,2], f32[1,3]) tuple(%a, %b, %c)
+})");
+}
+
 TEST(Simplify, ReadsComplexConstants) {
   expect_unchanged(simplify, R"(
 HloModule m
