@@ -338,5 +338,15 @@ TEST(SimplifyLoops, KeepTheValuesOfRandomLoops) {
   EXPECT_GT(dropped, 100U);
 }
 
+TEST(SimplifyLoops, LeaveRandomLoopsThatPartitionAsBefore) {
+  std::mt19937 dice(12);
+  for (int k = 0; k < 40; ++k) {
+    std::string text = replaced(random_loop(dice), "HloModule m", "HloModule m, num_partitions=2");
+    text = replaced(text, "%x = f32[3] parameter(0)", "%x = f32[3] parameter(0), sharding={devices=[2]<=[2]}");
+    const CheckReport report = check_partition(parsed(text));
+    EXPECT_TRUE(report.passed) << report.failures.front() << text;
+  }
+}
+
 }  // namespace
 }  // namespace tessera
