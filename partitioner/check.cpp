@@ -223,15 +223,16 @@ struct Inputs {
   std::vector<double> magnitudes;  // by leaf of the result: of what it is a sum of
 };
 
-// A program with manual regions runs on all devices, each of which has every argument whole.
+// A program with (normalised) manual regions runs on all devices, each of which has every argument whole.
 Literal evaluate_global(const Program& program, const std::vector<Literal>& arguments, const EvaluateOptions& options) {
   if (!has_manual_regions(program)) return evaluate(program, arguments, options);
   const std::vector<std::vector<Literal>> everywhere(static_cast<std::size_t>(program.num_partitions), arguments);
-  return evaluate_lockstep(normalize_manual(program), everywhere, options).front();
+  return evaluate_lockstep(program, everywhere, options).front();
 }
 
 // Drawn again while most results are not finite.
-Inputs draw_inputs(const Program& program, const CheckOptions& options, CheckReport& report) {
+Inputs draw_inputs(const Program& given, const CheckOptions& options, CheckReport& report) {
+  const Program program = has_manual_regions(given) ? normalize_manual(given) : given;
   std::set<std::string> stopped;
   EvaluateOptions how;
   how.trip_limit = options.trip_limit;

@@ -42,7 +42,7 @@ Magnitudes::Magnitudes(const Program& program)
 void Magnitudes::observe(const Computation& computation, Id id, const Literal& value) {
   const Computation& entry = program_.entry_computation();
   const bool is_entry = computation.name == entry.name && computation.size() == entry.size();
-  if (is_entry) at(of_, id) = largest_leaf(value);
+  if (is_entry) at(of_, id) = std::max(at(of_, id), largest_leaf(value));
 }
 
 double Magnitudes::of_result(int leaf) const {

@@ -8,6 +8,8 @@
 #include "tessera/ops/collectives.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/partitioner/plan_reshard.h"
+#include "tessera/passes/explanations.h"
+#include "tessera/passes/passes.h"
 
 namespace tessera {
 namespace {
@@ -19,18 +21,10 @@ std::int64_t group_size(const Instruction& instruction, std::int64_t partitions)
   return groups.empty() || groups.front().empty() ? partitions : isize(groups.front());
 }
 
-std::string attribute_or(const Instruction& instruction, std::string_view key, std::string_view otherwise) {
-  const auto* found = instruction.frontend_attribute(key);
-  return found != nullptr ? *found : std::string(otherwise);
-}
-
-}  // namespace
-
-std::int64_t collective_bytes(const Computation& computation, const Instruction& instruction, std::int64_t partitions) {
+// Of operands and results of so many bytes.
+std::int64_t bytes_received(const Instruction& instruction, std::int64_t operand, std::int64_t result,
+                            std::int64_t partitions) {
   const auto name = instruction.op->name;
-  const auto result = instruction.type.byte_size();
-  std::int64_t operand = 0;
-  for (const Id id : instruction.operands) operand += computation[id].type.byte_size();
   if (name == "collective-permute") return operand;
   const auto group = group_size(instruction, partitions);
   if (group <= 1) return 0;
@@ -38,6 +32,32 @@ std::int64_t collective_bytes(const Computation& computation, const Instruction&
   if (name == "all-reduce") return 2 * operand * (group - 1) / group;
   if (name == "collective-broadcast") return operand;
   return operand / group * (group - 1);
+}
+
+// Several values that travel together have bytes and a reason each; all-to-all of a tuple moves the parts of one.
+std::size_t part_count(const Instruction& instruction) {
+  const bool is_one = instruction.op->name == "all-to-all" || !instruction.type.is_tuple() ||
+                      instruction.type.elements().size() != instruction.operands.size();
+  return is_one ? 1 : instruction.operands.size();
+}
+
+std::int64_t bytes_of_part(const Computation& computation, const Instruction& instruction, std::size_t part,
+                           std::int64_t partitions) {
+  return bytes_received(instruction, computation[instruction.operands[part]].type.byte_size(),
+                        instruction.type.elements()[part].byte_size(), partitions);
+}
+
+}  // namespace
+
+std::int64_t collective_bytes(const Computation& computation, const Instruction& instruction, std::int64_t partitions) {
+  const std::size_t parts = part_count(instruction);
+  std::int64_t sum = 0;
+  if (parts > 1) {
+    for (std::size_t part = 0; part < parts; ++part) sum += bytes_of_part(computation, instruction, part, partitions);
+    return sum;
+  }
+  for (const Id id : instruction.operands) sum += computation[id].type.byte_size();
+  return bytes_received(instruction, sum, instruction.type.byte_size(), partitions);
 }
 
 std::vector<double> run_counts(const Program& program) {
@@ -87,30 +107,48 @@ double seconds_of(const Program& program, const Instruction& instruction, const 
   return modelled_seconds(topology.slowest(axis_names(program, axes)), messages_of(kind, group), bytes);
 }
 
+CollectiveNote note_of_part(const Instruction& instruction, std::size_t part) {
+  const auto text = [&](std::string_view key, std::string_view otherwise) {
+    const std::string found = explanation(instruction, key, part);
+    return found.empty() ? std::string(otherwise) : found;
+  };
+  CollectiveNote note;
+  note.collective = instruction.name;
+  note.opcode = instruction.op->name;
+  note.part = static_cast<int>(part);
+  note.parts = static_cast<int>(part_count(instruction));
+  note.axes = text("tessera.axes", kUnknownAxes);
+  note.reason = text(kReasonAttribute, "stands in the input");
+  note.source = source_of_part(instruction, part);
+  note.from = text(kFromAttribute, "");
+  note.to = text(kToAttribute, "");
+  note.remedy = text(kRemedyAttribute, "");
+  note.asked = !text(kAskedAttribute, "").empty();
+  return note;
+}
+
 }  // namespace
 
-std::vector<CollectiveNote> collective_notes(const Program& program, const Topology& topology) {
+std::vector<CollectiveNote> collective_notes(const Program& scheduled, const Topology& topology) {
+  const Program program = make_synchronous(scheduled);
   std::vector<CollectiveNote> notes;
   const auto counts = run_counts(program);
   for (ComputationId c = 0; c < isize(program.computations); ++c) {
-    if (at(counts, c) == 0) continue;
+    const double count = at(counts, c);
+    if (count == 0) continue;
     for (const auto& instruction : program[c].instructions) {
       if (instruction.op->role != Role::kCollective) continue;
-      CollectiveNote note;
-      note.collective = instruction.name;
-      note.opcode = instruction.op->name;
-      note.axes = attribute_or(instruction, "tessera.axes", kUnknownAxes);
-      note.reason = attribute_or(instruction, kReasonAttribute, "stands in the input");
-      note.source = instruction.source();
-      note.from = attribute_or(instruction, kFromAttribute, "");
-      note.to = attribute_or(instruction, kToAttribute, "");
-      note.remedy = attribute_or(instruction, kRemedyAttribute, "");
-      note.asked = instruction.frontend_attribute(kAskedAttribute) != nullptr;
-      const std::int64_t bytes = collective_bytes(program[c], instruction, program.num_partitions);
-      note.bytes = static_cast<std::int64_t>(static_cast<double>(bytes) * at(counts, c));
-      constexpr double kMilliseconds = 1e3;
-      note.milliseconds = seconds_of(program, instruction, note.axes, bytes, topology) * kMilliseconds * at(counts, c);
-      notes.push_back(std::move(note));
+      const std::int64_t all = collective_bytes(program[c], instruction, program.num_partitions);
+      for (std::size_t part = 0; part < part_count(instruction); ++part) {
+        CollectiveNote& note = notes.emplace_back(note_of_part(instruction, part));
+        const std::int64_t bytes =
+            note.parts == 1 ? all : bytes_of_part(program[c], instruction, part, program.num_partitions);
+        note.bytes = static_cast<std::int64_t>(static_cast<double>(bytes) * count);
+        // The messages of all parts leave together.
+        const double share = note.parts == 1 ? 1 : all > 0 ? static_cast<double>(bytes) / static_cast<double>(all) : 0;
+        constexpr double kMilliseconds = 1e3;
+        note.milliseconds = seconds_of(program, instruction, note.axes, all, topology) * share * kMilliseconds * count;
+      }
     }
   }
   return notes;

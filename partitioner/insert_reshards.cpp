@@ -64,6 +64,7 @@ class Inserter {
 
   /// `root` null: the root keeps what the computation found; else one target per leaf.
   Computation run(const Shardings* root) {
+    root_ = root;
     leaves_.resize(old_.instructions.size());
     for (Id id = 0; id < old_.size(); ++id) at(leaves_, id) = rewrite(id);
     LeafValues result = at(leaves_, old_.root);
@@ -228,7 +229,8 @@ class Inserter {
     std::vector<Sharding> shardings;
     for (const Value& operand : operands) shardings.push_back(sharding_of(operand));
     const PartialChoice partial = choose_partial(view, shardings, mesh_, defers(id));
-    StrategyRequest request{view, map, mesh_, shardings, *instruction.sharding, partial.axes, {}};
+    StrategyRequest request{view, map, mesh_, shardings, wishes(id), *instruction.sharding, partial.axes, {}};
+    if (ends_unsaid(id)) request.found = request.wishes;
     for (const Value& operand : operands) request.made_anywhere.push_back(is_made_here(operand));
     const Strategy& strategy = strategies_.choose(request);
 
@@ -261,6 +263,32 @@ class Inserter {
       next += count;
     }
     return out;
+  }
+
+  // Nobody annotated this result of the computation, yet it must be whole: so is the work for it, unless a sum is shared out.
+  [[nodiscard]] bool ends_unsaid(Id id) const {
+    return root_ != nullptr && is_derived(old_[id].sharding->front()) &&
+           (id == old_.root ||
+            (at(users_, id) == std::vector<Id>{old_.root} && old_[old_.root].op->role == Role::kTuple));
+  }
+
+  // How the results should lie: as propagation found, or as a mark or the end of the computation binds them.
+  [[nodiscard]] Shardings wishes(Id id) const {
+    const Shardings& found = *old_[id].sharding;
+    if (found.size() != 1 || !is_derived(found.front()) || !old_[id].type.is_array()) return found;
+    const auto bound = [&](const Sharding& target) { return Shardings{target.closed()}; };
+    const auto& users = at(users_, id);
+    if (id == old_.root) return root_ != nullptr ? bound(root_->front()) : found;
+    if (users.size() != 1) return found;
+    const Instruction& user = old_[users.front()];
+    if (is_sharding_mark(user) && !is_derived(user.sharding->front())) return bound(user.sharding->front());
+    if (users.front() != old_.root || user.op->role != Role::kTuple || root_ == nullptr) return found;
+    int leaf = 0;
+    for (const Id operand : user.operands) {
+      if (operand == id) return bound(at(*root_, leaf));
+      leaf += old_[operand].type.leaf_count();
+    }
+    return found;
   }
 
   static void add_partial(Sharding& result, const PartialChoice& partial) {
@@ -391,6 +419,7 @@ class Inserter {
   const RootTargets& targets_;
   Builder builder_;
   std::vector<std::vector<Id>> users_;
+  const Shardings* root_ = nullptr;  // how the results must lie; null: as they are found
   Mesh mesh_;
   std::vector<LeafValues> leaves_;
   std::map<Id, std::vector<std::pair<Sharding, Value>>> copies_;

@@ -180,7 +180,8 @@ class Localizer {
     for (const ComputationId called : instruction.called) context.called.push_back(at(new_ids_, called));
     for (const Id operand : instruction.operands) {
       context.operands.push_back(put_together(builder_, old_[operand].type, at(leaves_, operand)));
-      context.operand_shardings.push_back(old_[operand].sharding->empty() ? Sharding() : old_[operand].sharding->front());
+      context.operand_shardings.push_back(old_[operand].sharding->empty() ? Sharding()
+                                                                          : old_[operand].sharding->front());
     }
     const auto leaves = instruction.type.leaves();
     for (int i = 0; i < isize(leaves); ++i)
@@ -258,11 +259,12 @@ class Localizer {
     }
   }
 
-  Value coordinate(const std::vector<AxisRef>& axes) {
-    auto [found, fresh] = coordinates_.try_emplace(axes);
+  Value coordinate(const std::vector<AxisRef>& axes) { return coordinate(program_.meshes.front(), axes); }
+  Value coordinate(const Mesh& mesh, const std::vector<AxisRef>& axes) {
+    auto [found, fresh] = coordinates_.try_emplace({mesh.str(), axes});
     if (fresh) {
       const NotesRef notes = std::exchange(builder_.default_notes, nullptr);
-      found->second = emit_coordinate(builder_, program_.meshes.front(), axes);
+      found->second = emit_coordinate(builder_, mesh, axes);
       builder_.default_notes = notes;
     }
     return found->second;
@@ -272,7 +274,8 @@ class Localizer {
     const auto tiles = sharding.tiles(dim);
     if (tiles == 1) return ops::scalar(builder_, DType::kS32, 0);
     const auto length = static_cast<double>(ceil_div(size, tiles));
-    return ops::multiply(coordinate(at(sharding.dims, dim).axes), ops::scalar(builder_, DType::kS32, length));
+    return ops::multiply(coordinate(sharding.mesh, at(sharding.dims, dim).axes),
+                         ops::scalar(builder_, DType::kS32, length));
   }
 
   // For tools: what each local value stands for.
@@ -297,7 +300,7 @@ class Localizer {
   LocalizeOptions options_;
   bool is_entry_;
   std::vector<LeafValues> leaves_;
-  std::map<std::vector<AxisRef>, Value> coordinates_;
+  std::map<std::pair<std::string, std::vector<AxisRef>>, Value> coordinates_;  // by mesh and axes
 };
 
 }  // namespace

@@ -88,9 +88,10 @@ class Normalizer {
     if (found != out_.meshes.end()) std::rotate(out_.meshes.begin(), found, found + 1);
   }
 
-  ComputationId lowered(ComputationId id, const Axes& context) {
+  // `is_function`: of scalars, as a reduction calls one; annotations within say nothing.
+  ComputationId lowered(ComputationId id, const Axes& context, bool is_function = false) {
     if (const auto made = made_.find({id, context}); made != made_.end()) return made->second;
-    Computation done = lower(program_[id], context);
+    Computation done = lower(program_[id], context, is_function);
     const std::string base = done.name;
     for (int k = 1; !names_.insert(done.name).second; ++k) done.name = fmt::format("{}.manual{}", base, k);
     out_.computations.push_back(std::make_shared<const Computation>(std::move(done)));
@@ -102,14 +103,15 @@ class Normalizer {
   struct Work {
     const Computation& from;
     const Axes& context;
+    bool is_function;
     std::vector<Axes> manual;  // by old value
     std::vector<Id> values;    // old -> new
     Computation to;
     std::set<std::string> taken;
   };
 
-  Computation lower(const Computation& from, const Axes& context) {
-    Work work{from, context, {}, {}, {}, {}};
+  Computation lower(const Computation& from, const Axes& context, bool is_function) {
+    Work work{from, context, is_function, {}, {}, {}, {}};
     work.to.name = from.name;
     work.to.execution_thread = from.execution_thread;
     for (const auto& instruction : from.instructions) work.taken.insert(instruction.name);
@@ -137,7 +139,8 @@ class Normalizer {
       for (const Id operand : from[id].operands) axes = united(axes, at(work.manual, operand));
       switch (manual_border(from[id])) {
         case ManualBorder::kNone:
-          if (is_annotated_manual(from[id])) axes = united(axes, manual_of(from[id].sharding->front()));
+          if (!work.is_function && is_annotated_manual(from[id]))
+            axes = united(axes, manual_of(from[id].sharding->front()));
           break;
         case ManualBorder::kEnter: axes = united(axes, border_axes(work, id)); break;
         case ManualBorder::kLeave: axes = without(axes, border_axes(work, id)); break;
@@ -233,7 +236,8 @@ class Normalizer {
     for (Id& operand : copy.operands) operand = at(work.values, operand);
     for (Id& before : copy.control_predecessors) before = at(work.values, before);
     const Axes& axes = at(work.manual, id);
-    for (ComputationId& called : copy.called) called = lowered(called, calls_partitioned(old) ? axes : Axes{});
+    for (ComputationId& called : copy.called)
+      called = lowered(called, calls_partitioned(old) ? axes : Axes{}, !calls_partitioned(old));
     if (!axes.empty()) copy.sharding = inside(old, axes);
     return append(work, std::move(copy));
   }
@@ -404,14 +408,20 @@ Program normalize_manual(const Program& program) {
 }
 
 Program without_manual_axes(const Program& program) {
-  if (!has_manual_regions(program)) return program;
   Program out = program;
+  const auto is_manual = [](const Instruction& instruction) {
+    return instruction.sharding && std::any_of(instruction.sharding->begin(), instruction.sharding->end(),
+                                               [](const Sharding& leaf) { return !leaf.manual.empty(); });
+  };
   for (auto& computation : out.computations) {
+    const auto& all = computation->instructions;  // of a region whose result no one uses, effects may be left alone
+    if (std::none_of(all.begin(), all.end(), is_manual)) continue;
     auto changed = std::make_shared<Computation>(*computation);
     for (auto& instruction : changed->instructions) {
       if (!instruction.sharding || instruction.sharding->empty()) continue;
       Shardings leaves = *instruction.sharding;
-      const Axes axes = leaves.front().manual;
+      Axes axes;
+      for (const auto& leaf : leaves) axes = united(std::move(axes), leaf.manual);
       if (axes.empty()) continue;
       for (auto& leaf : leaves) leaf.manual.clear();
       instruction.sharding = make_shardings(std::move(leaves));

@@ -40,13 +40,19 @@ struct Offer {
   }
 };
 
-enum class Phase : std::uint8_t { kMovesOnly, kAllButBroadcast, kEverything };
+// What is heard, step by step: ops that only keep factors; then all ops, but what operands say to each other of a factor that the
+// result has not got; then that as well; then what goes into broadcasts.
+enum class Phase : std::uint8_t { kMovesOnly, kKeptFactors, kAllButBroadcast, kEverything };
+constexpr Phase kPhases[] = {Phase::kMovesOnly, Phase::kKeptFactors, Phase::kAllButBroadcast, Phase::kEverything};
 
 bool takes_part(const PropagationEdge& edge, Phase phase) { return phase != Phase::kMovesOnly || edge.passes_all; }
 
 bool is_prefix(const Axes& shorter, const Axes& longer) {
   return shorter.size() <= longer.size() && std::equal(shorter.begin(), shorter.end(), longer.begin());
 }
+
+// What looks other tensors up says most: the rows of a batch of ids are a batch, whatever the table.
+bool is_index(const PropagationSlot& slot) { return slot.type.is_array() && is_integer(slot.type.dtype()); }
 
 // What the op's tensors together say of its factors; larger tensors first, then by content.
 Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge, PropagationOrder order) {
@@ -65,9 +71,9 @@ Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge,
   gather(edge.map->results, edge.results);
   const auto key = [order](const Source& s) {
     Axes axes = s.slot->sharding.used_axes();
-    const bool given_late = order == PropagationOrder::kLargestFirst && !s.slot->fixed;
+    const bool given_late = order != PropagationOrder::kGivenFirst && !s.slot->fixed;
     const bool derived = order == PropagationOrder::kGivenFirst && !s.slot->fixed;
-    return std::tuple(derived, -s.slot->type.byte_size(), given_late, axes);
+    return std::tuple(!is_index(*s.slot), derived, -s.slot->type.byte_size(), given_late, axes);
   };
   std::stable_sort(sources.begin(), sources.end(), [&](const Source& a, const Source& b) { return key(a) < key(b); });
   Strategy out(edge.map->factors.size());
@@ -113,19 +119,24 @@ class Propagation {
     for (const auto& slot : graph.slots) states_of_slots_.push_back(state_of(slot));
   }
   void run(Phase phase);
+  void sweep_forward();
 
  private:
   int state_of(const PropagationSlot& slot) {
     return states_.id_of({slot.sharding, slot.type.byte_size(), slot.fixed, slot.open});
   }
   // Suggestions of an op; worked out once for equal ops, such as those of a model's layers.
-  const std::vector<Suggestion>& suggestions(const PropagationEdge& edge, bool forward) {
-    std::vector<int> key{edge.map_id, forward ? 1 : 0};
+  const std::vector<Suggestion>& suggestions(const PropagationEdge& edge, Phase phase) {
+    const bool forward = phase == Phase::kEverything || !edge.broadcasts;
+    const bool kept_only = phase <= Phase::kKeptFactors;
+    std::vector<int> key{edge.map_id, (forward ? 1 : 0) + (kept_only ? 2 : 0)};
     for (const auto* slots : {&edge.operands, &edge.results})
       for (const int slot : *slots) key.push_back(at(states_of_slots_, slot));
     const auto [entry, is_new] = suggestions_.try_emplace(std::move(key));
     if (is_new) {
-      const Strategy strategy = strategy_of(graph_, edge, order_);
+      Strategy strategy = strategy_of(graph_, edge, order_);
+      for (int f = 0; kept_only && f < isize(strategy); ++f)
+        if (at(edge.map->factors, f).kind == FactorKind::kReduce) at(strategy, f).clear();
       suggest(graph_, *edge.map, false, edge.operands, strategy, entry->second);
       if (forward) suggest(graph_, *edge.map, true, edge.results, strategy, entry->second);
     }
@@ -134,7 +145,7 @@ class Propagation {
   void collect(int edge, Phase phase, std::vector<Offer>& offers) {
     const auto& e = at(graph_.edges, edge);
     if (!takes_part(e, phase)) return;
-    const auto& found = suggestions(e, phase == Phase::kEverything || !e.broadcasts);
+    const auto& found = suggestions(e, phase);
     if (found.empty()) return;
     const auto weight = weight_of(graph_, e);
     for (const auto& s : found)
@@ -170,26 +181,46 @@ bool accept(PropagationGraph& graph, const Offer& offer) {
   return changed;
 }
 
-void Propagation::run(Phase phase) {
-  std::vector<int> frontier(graph_.edges.size());
-  std::iota(frontier.begin(), frontier.end(), 0);
-  std::vector<char> queued(graph_.edges.size(), 0);
-  while (!frontier.empty()) {
+// Every op tells its results, once, in the order of the program. As each speaks when all its operands are settled, any order of
+// independent ops leads to the same.
+void Propagation::sweep_forward() {
+  for (int edge = 0; edge < isize(graph_.edges); ++edge) {
+    if (at(graph_.edges, edge).broadcasts) continue;
     std::vector<Offer> offers;
-    for (const int edge : frontier) collect(edge, phase, offers);
+    collect(edge, Phase::kKeptFactors, offers);
+    const auto& results = at(graph_.edges, edge).results;
+    std::erase_if(offers,
+                  [&](const Offer& o) { return std::find(results.begin(), results.end(), o.slot) == results.end(); });
     std::sort(offers.begin(), offers.end());
-    frontier.clear();
+    for (const auto& offer : offers)
+      if (accept(graph_, offer)) at(states_of_slots_, offer.slot) = state_of(at(graph_.slots, offer.slot));
+  }
+}
+
+// Rounds: all ops that heard something new offer, reading only the round before. Ops that only keep factors come to rest before
+// others speak again, so that a sharding has gone all along a chain before it meets another one.
+void Propagation::run(Phase phase) {
+  std::vector<char> queued(graph_.edges.size(), 1);
+  std::vector<int> movers;
+  std::vector<int> others;
+  for (int edge = 0; edge < isize(graph_.edges); ++edge)
+    (at(graph_.edges, edge).passes_all ? movers : others).push_back(edge);
+  while (!movers.empty() || !others.empty()) {
+    std::vector<int> frontier = std::exchange(movers.empty() ? others : movers, {});
+    std::sort(frontier.begin(), frontier.end());
+    std::vector<Offer> offers;
+    for (const int edge : frontier) {
+      at(queued, edge) = 0;
+      collect(edge, phase, offers);
+    }
+    std::sort(offers.begin(), offers.end());
     for (const auto& offer : offers) {
       if (!accept(graph_, offer)) continue;
       at(states_of_slots_, offer.slot) = state_of(at(graph_.slots, offer.slot));
-      for (const int edge : at(graph_.edges_of_slot, offer.slot)) {
-        if (at(queued, edge) != 0) continue;
-        at(queued, edge) = 1;
-        frontier.push_back(edge);
-      }
+      for (const int edge : at(graph_.edges_of_slot, offer.slot))
+        if (std::exchange(at(queued, edge), 1) == 0)
+          (at(graph_.edges, edge).passes_all ? movers : others).push_back(edge);
     }
-    for (const int edge : frontier) at(queued, edge) = 0;
-    std::sort(frontier.begin(), frontier.end());
   }
 }
 
@@ -219,7 +250,8 @@ PropagationGraph propagated(PropagationGraph graph, PropagationOrder order) {
   for (const int round : hold_back(graph)) {
     join_round(graph, round);
     Propagation propagation(graph, order);
-    for (const auto phase : {Phase::kMovesOnly, Phase::kAllButBroadcast, Phase::kEverything}) propagation.run(phase);
+    if (order == PropagationOrder::kForwardFirst) propagation.sweep_forward();
+    for (const Phase phase : kPhases) propagation.run(phase);
   }
   return graph;
 }
@@ -239,7 +271,8 @@ Program propagate_at_least_cost(const Program& program, const Topology& topology
   const CostModel cost{.topology = topology};
   const PropagationGraph graph = build_propagation_graph(program);
   std::vector<PropagationGraph> candidates;
-  for (const auto order : {PropagationOrder::kGivenFirst, PropagationOrder::kLargestFirst}) {
+  for (const auto order :
+       {PropagationOrder::kGivenFirst, PropagationOrder::kLargestFirst, PropagationOrder::kForwardFirst}) {
     PropagationGraph found = propagated(graph, order);
     const auto is_same = [&](const PropagationGraph& other) { return same_shardings(found, other); };
     if (std::none_of(candidates.begin(), candidates.end(), is_same)) candidates.push_back(std::move(found));
@@ -249,7 +282,7 @@ Program propagate_at_least_cost(const Program& program, const Topology& topology
   for (const auto& candidate : candidates) {
     Program found = without_manual_axes(write_shardings(program, candidate));
     if (candidates.size() == 1) return found;
-    const double seconds = modelled_seconds(remove_dead_code(insert_reshards(found, topology)), cost);
+    const double seconds = modelled_seconds(remove_dead_code(merge_duplicates(insert_reshards(found, topology))), cost);
     if (seconds >= least) continue;
     least = seconds;
     best = std::move(found);

@@ -28,7 +28,8 @@ Computation with_split_uses(const Computation& from, ProgramBuilder& program) {
   const auto own = [&](Id operand) {
     const Instruction& value = from[operand];
     const bool again = std::exchange(at(is_used, operand), 1) != 0;
-    if (!again || value.sharding || !is_made_anywhere(from, value) || value.type.ndim() == 0) return at(new_ids, operand);
+    if (!again || value.sharding || !is_made_anywhere(from, value) || value.type.ndim() == 0)
+      return at(new_ids, operand);
     return builder.append(Instruction(builder[at(new_ids, operand)])).id;
   };
   at(is_used, from.root) = 1;

@@ -4,11 +4,13 @@
 #include "explain.h"
 #include "tessera/base/text.h"
 #include "tessera/partitioner/partition.h"
+#include "tessera/passes/passes.h"
 #include "tessera/schedule/schedule.h"
 
 namespace tessera {
 
-ProgramStats program_stats(const Program& program) {
+ProgramStats program_stats(const Program& scheduled) {
+  const Program program = make_synchronous(scheduled);  // of a pair, the whole counts
   ProgramStats stats;
   stats.num_partitions = program.num_partitions;
   const auto counts = run_counts(program);

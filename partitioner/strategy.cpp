@@ -54,16 +54,21 @@ Strategy merged_in_order(const StrategyRequest& request, const FactorMap& map, c
   return legal(map, without(std::move(out), request.reserved));
 }
 
-// Every order for up to three tensors; else each tensor first and the rest by size.
+// Who has a say, and in which order: up to three tensors in every way, also some of them or none; of more each first and the rest
+// by size, and each alone.
 std::vector<std::vector<int>> orders(const std::vector<Tensor>& tensors) {
   std::vector<int> by_size(tensors.size());
   std::iota(by_size.begin(), by_size.end(), 0);
-  std::vector<std::vector<int>> out;
+  std::vector<std::vector<int>> out{{}};
   if (tensors.size() <= 3) {
-    do out.push_back(by_size);
-    while (std::next_permutation(by_size.begin(), by_size.end()));
+    std::vector<int> order = by_size;
+    do
+      for (std::size_t heard = 1; heard <= order.size(); ++heard)
+        out.emplace_back(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(heard));
+    while (std::next_permutation(order.begin(), order.end()));
     return out;
   }
+  for (const int alone : by_size) out.push_back({alone});
   std::stable_sort(by_size.begin(), by_size.end(),
                    [&](int a, int b) { return at(tensors, a).bytes > at(tensors, b).bytes; });
   for (const int first : by_size) {
@@ -93,14 +98,18 @@ double work_seconds(const StrategyRequest& request, const Strategy& strategy, do
   return flops / parallel / cost.flops_per_second + bytes / cost.memory_bytes_per_second;
 }
 
-// Of equal strategies the one that leaves operands where they are: what a result becomes may not be wanted there in the end.
+// Where all links are alike bytes decide. Replicated work is no saving: what is computed beyond the share that propagation gave the
+// device counts as bytes, too. Of equal ones the least work, then the one that leaves operands where they are: what a result becomes
+// may not be wanted there in the end.
 struct StrategyCost {
+  double moved = 0;
   double seconds = 0;
   double operands_moved = 0;
   auto operator<=>(const StrategyCost&) const = default;
 };
 
-StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, double flops, const CostModel& cost) {
+StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, double flops, double share,
+                     const CostModel& cost) {
   double moved = 0;  // bytes, or seconds where links differ
   const auto types = operand_leaves(request.view);
   for (int i = 0; i < isize(request.operands); ++i) {
@@ -124,8 +133,27 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, d
       more = std::min(more, reshard_cost(at(results, i), computed, computed.without_partial(), cost.topology));
     moved += more;
   }
-  const double seconds = cost.topology.is_uniform() ? moved / cost.topology.other().bytes_per_second : moved;
-  return {seconds + work_seconds(request, strategy, flops, halo.operand_bytes, cost), operands_moved};
+  const double work = work_seconds(request, strategy, flops, halo.operand_bytes, cost);
+  if (!cost.topology.is_uniform()) return {0, moved + work, operands_moved};
+  constexpr double kFlopsPerByte = 4;
+  const double more = flops / static_cast<double>(axes_size(all_axes(strategy))) - share;
+  return {moved + std::max(0.0, more) / kFlopsPerByte, work, operands_moved};
+}
+
+// Into how many parts the work falls when the result is made as propagation found, and sums as the operands lie.
+double parts_found(const StrategyRequest& request) {
+  Strategy out(request.map.factors.size());
+  const auto hear = [&](const TensorFactors& factors, const Sharding& sharding, bool reduced_only) {
+    if (!(sharding.mesh == request.mesh)) return;
+    Strategy said = legal(request.map, project(request.map, factors, sharding));
+    for (int f = 0; reduced_only && f < isize(said); ++f)
+      if (at(request.map.factors, f).kind != FactorKind::kReduce) at(said, f).clear();
+    merge_into(out, said);
+  };
+  for (int i = 0; i < isize(request.found); ++i) hear(at(request.map.results, i), at(request.found, i), false);
+  for (int i = 0; i < isize(request.operands); ++i)
+    if (!at(request.made_anywhere, i)) hear(at(request.map.operands, i), at(request.operands, i), true);
+  return static_cast<double>(axes_size(all_axes(legal(request.map, without(std::move(out), request.reserved)))));
 }
 
 }  // namespace
@@ -160,10 +188,11 @@ Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) 
   if (candidates.empty()) return Strategy(request.map.factors.size());
   if (candidates.size() == 1) return candidates.front();
   const double flops = request.view.op.flops != nullptr ? request.view.op.flops(request.view) : 0;
+  const double share = flops / parts_found(request);
   std::size_t best = 0;
-  StrategyCost least = cost_of(request, candidates[0], flops, cost);
+  StrategyCost least = cost_of(request, candidates[0], flops, share, cost);
   for (std::size_t i = 1; i < candidates.size(); ++i) {
-    const StrategyCost here = cost_of(request, candidates[i], flops, cost);
+    const StrategyCost here = cost_of(request, candidates[i], flops, share, cost);
     if (here < least || (here == least && candidates[i] < candidates[best])) {
       best = i;
       least = here;
@@ -180,7 +209,7 @@ const Strategy& Strategies::choose(const StrategyRequest& request) {
   key.push_back(static_cast<int>(bits & 0xFFFFFFFFU));
   for (const Type& type : operand_leaves(request.view)) key.push_back(types_.id_of(type));
   for (const Type& type : request.view.result.leaves()) key.push_back(types_.id_of(type));
-  for (const auto* shardings : {&request.operands, &request.wishes})
+  for (const auto* shardings : {&request.operands, &request.wishes, &request.found})
     for (const Sharding& sharding : *shardings) key.push_back(shardings_.id_of(sharding));
   for (const bool made : request.made_anywhere) key.push_back(made ? 1 : 0);
   Sharding reserved = Sharding::replicated(request.mesh, 0);

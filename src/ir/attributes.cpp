@@ -27,6 +27,7 @@ T parse_number(std::string_view text) {
 
 const std::string* AttributeReader::take(std::string_view name) {
   taken_.resize(all_.size(), false);
+  if (!all_.empty()) asked_.emplace_back(name);
   for (std::size_t i = 0; i < all_.size(); ++i) {
     if (taken_[i] || all_[i].name != name) continue;
     taken_[i] = true;

@@ -133,7 +133,8 @@ ComputationId ProgramBuilder::add(ComputationRef computation) {
   };
   if (taken(computation->name)) {
     auto renamed = std::make_shared<Computation>(*computation);
-    for (int suffix = 1; taken(renamed->name); ++suffix) renamed->name = fmt::format("{}.{}", computation->name, suffix);
+    for (int suffix = 1; taken(renamed->name); ++suffix)
+      renamed->name = fmt::format("{}.{}", computation->name, suffix);
     computation = std::move(renamed);
   }
   program_.computations.push_back(std::move(computation));

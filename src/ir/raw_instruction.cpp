@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "emit_checks.h"
+#include "tessera/base/log.h"
 #include "tessera/base/text.h"
 
 namespace tessera {
@@ -22,7 +23,8 @@ std::vector<std::string> read_names(std::string_view text) {
   return out;
 }
 
-void read_own_attributes(const RawInstruction& raw, std::vector<TextAttribute> own, Instruction& out, Notes& notes) {
+std::vector<std::string> read_own_attributes(const RawInstruction& raw, std::vector<TextAttribute> own,
+                                             Instruction& out, Notes& notes) {
   AttributeReader reader(std::move(own));
   if (raw.literal) reader.literal = &*raw.literal;
   try {
@@ -32,6 +34,69 @@ void read_own_attributes(const RawInstruction& raw, std::vector<TextAttribute> o
     throw;
   }
   notes.other = in_print_order(reader.rest());
+  return notes.other.empty() ? std::vector<std::string>{} : reader.asked();
+}
+
+namespace {
+
+// What HLO's instructions may carry and no row heeds.
+constexpr std::string_view kKept[] = {"algorithm",
+                                      "api_version",
+                                      "async_execution_thread",
+                                      "async_group_id",
+                                      "backend_config",
+                                      "batch_group_count",
+                                      "called_computations",
+                                      "channel_id",
+                                      "constrain_layout",
+                                      "cross_program_prefetch_index",
+                                      "delta",
+                                      "dim_labels",
+                                      "domain",
+                                      "feature_group_count",
+                                      "indices_are_sorted",
+                                      "infeed_config",
+                                      "inferred_dimension",
+                                      "is_composite",
+                                      "is_host_transfer",
+                                      "is_stable",
+                                      "kind",
+                                      "literal",
+                                      "operand_layout_constraints",
+                                      "operand_precision",
+                                      "origin",
+                                      "original_value",
+                                      "outfeed_config",
+                                      "outfeed_shape",
+                                      "output_to_operand_aliasing",
+                                      "padding_type",
+                                      "parameter_replication",
+                                      "result_accuracy",
+                                      "schedule",
+                                      "sparsity",
+                                      "statistics",
+                                      "unique_indices",
+                                      "use_global_device_ids",
+                                      "window"};
+
+}  // namespace
+
+void warn_of_unknown(ModuleState& state, const RawInstruction& raw, const Notes& notes,
+                     std::vector<std::string> known) {
+  for (const auto& attribute : notes.other) {
+    const bool kept = std::find(std::begin(kKept), std::end(kKept), attribute.name) != std::end(kKept);
+    if (kept || !state.warned.emplace(raw.op->name, attribute.name).second) continue;
+    std::size_t position = raw.position;
+    for (std::size_t i = 0; i < raw.positions.size(); ++i)
+      if (raw.attributes[i].name == attribute.name) position = raw.positions[i];
+    for (const auto* name : {"sharding", "metadata", "frontend_attributes", "control-predecessors"})
+      known.emplace_back(name);
+    known.insert(known.end(), raw.op->called.begin(), raw.op->called.end());
+    known.insert(known.end(), std::begin(kKept), std::end(kKept));
+    const auto near = nearest_name(attribute.name, known);
+    log_warning("{}{} has no attribute {}, it is kept as it stands{}", state.in.place(position), raw.op->name,
+                attribute.name, near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
+  }
 }
 
 void infer_type(const ModuleState& state, const Computation& computation, const RawInstruction& raw, Instruction& out) {

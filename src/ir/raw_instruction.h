@@ -26,8 +26,11 @@ struct RawInstruction {
 
 /// A `{..}` list of names with or without %.
 std::vector<std::string> read_names(std::string_view text);
-/// The row's typed attributes; what it does not know goes to the notes.
-void read_own_attributes(const RawInstruction& raw, std::vector<TextAttribute> own, Instruction& out, Notes& notes);
+/// The row's typed attributes; what it does not know goes to the notes. Returns the names it knows where some are left.
+std::vector<std::string> read_own_attributes(const RawInstruction& raw, std::vector<TextAttribute> own,
+                                             Instruction& out, Notes& notes);
+/// Says once per op and name on standard error that what the row does not know is kept as it stands.
+void warn_of_unknown(ModuleState& state, const RawInstruction& raw, const Notes& notes, std::vector<std::string> known);
 /// From the operands, which stand in `computation`; checked against the declared type, whose layout it keeps.
 void infer_type(const ModuleState& state, const Computation& computation, const RawInstruction& raw, Instruction& out);
 

@@ -106,6 +106,8 @@ class ComputationReader {
     if (opcode.size() > kLongestOp) in_.fail_at(raw.position, fmt::format("an op's name of {} letters", opcode.size()));
     raw.op = state_.table.find(opcode);
     if (raw.op == nullptr) raw.op = wrapped_op(opcode, raw.wrapped);
+    if (raw.op == nullptr && opcode == "b" && in_.next_is("("))
+      in_.fail_at(raw.position, "buffers, b(..), are not supported: they belong to compiled modules");
     if (raw.op == nullptr) with_place(in_, raw.position, [&] { return &state_.table.get(opcode); });
     if (!in_.take("(")) in_.fail_expected(fmt::format("\"(\" behind {}", opcode));
     switch (raw.op->payload) {
@@ -190,6 +192,7 @@ class ComputationReader {
       if (!in_.take("=")) in_.fail_expected(fmt::format("\"=\" behind {}", name));
       std::string text = in_.value("the value of the attribute");
       if (name == "replica_groups" && text.starts_with("mesh")) read_mesh_groups(text);
+      if (name == "literal" && !in_.next_is(",")) text += " " + in_.value("the literal behind its type");
       raw.attributes.push_back({std::move(name), std::move(text)});
     }
   }
@@ -244,7 +247,9 @@ class ComputationReader {
     else
       resolve_called(*raw.op, out, own, own_positions);
     if (raw.number) own.push_back({"number", std::to_string(*raw.number)});
-    with_place(in_, raw.position, [&] { read_own_attributes(raw, std::move(own), out, notes); });
+    const auto known =
+        with_place(in_, raw.position, [&] { return read_own_attributes(raw, std::move(own), out, notes); });
+    if (!notes.other.empty()) warn_of_unknown(state_, raw, notes, known);
     infer_type(state_, out_, raw, out);
     if (raw.number) numbers_.push_back({*raw.number, id, raw.position});
     if (!sharding.hlo.empty() || !sharding.sdy.empty()) state_.shardings.push_back(std::move(sharding));
@@ -264,6 +269,10 @@ class ComputationReader {
     } else if (attribute.name == "frontend_attributes") {
       for (auto& [key, value] : read_frontend_attributes(attribute.text)) {
         const bool own_key = key == kOwnShardingKey;
+        if (key == kShardingRuleKey && out.op->role == Role::kShardingMark) {
+          own.push_back({std::move(key), quote(value)});
+          continue;
+        }
         if (!own_key && key != kSdyShardingKey) {
           notes.frontend_attributes.emplace_back(std::move(key), std::move(value));
         } else if (own_key || sharding.sdy.empty()) {
@@ -278,7 +287,7 @@ class ComputationReader {
         out.control_predecessors.push_back(found->second);
       }
     } else {
-      own.push_back(std::move(attribute));
+      own.push_back({attribute.name, std::move(attribute.text)});  // the name is still asked for
     }
   }
 

@@ -164,7 +164,7 @@ class ShardingAttacher {
 
   // backend_config="unspecified_dims=[0,2]" of a Sharding custom-call: dims that propagation may still shard.
   static void open_unspecified(const Instruction& instruction, Shardings& leaves) {
-    if (!instruction.notes || leaves.size() != 1) return;
+    if (!instruction.notes || leaves.size() != 1 || !leaves[0].is_tiled()) return;
     for (const auto& attribute : instruction.notes->other) {
       constexpr std::string_view kKey = "unspecified_dims=[";
       const auto found = attribute.name == "backend_config" ? attribute.text.find(kKey) : std::string::npos;

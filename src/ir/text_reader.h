@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -90,6 +91,7 @@ struct ModuleState {
   std::unordered_map<std::string_view, ComputationId> computations;
   std::vector<PendingSharding> shardings;
   SourceTables sources{};
+  std::set<std::pair<std::string_view, std::string>> warned{};  // of an op: attributes it does not have
 };
 /// Reads `name (..) -> .. { .. }` and appends it to the program.
 void read_computation(ModuleState& state);
@@ -98,6 +100,7 @@ void attach_shardings(ModuleState& state, const ModuleHeader& header, const std:
 inline constexpr std::string_view kMeshesKey = "tessera.meshes";
 inline constexpr std::string_view kShardyMeshesKey = "xla.sdy.meshes";
 inline constexpr std::string_view kSdyShardingKey = "xla.sdy.sharding";
+inline constexpr std::string_view kShardingRuleKey = "xla.sdy.sharding_rule";
 inline constexpr std::string_view kOwnShardingKey = "tessera.sharding";
 inline constexpr std::string_view kShardingSuffixKey = "tessera.sharding_suffix";  // ` shard_as 1` behind sharding={..}
 inline constexpr std::string_view kPartitionedKey = "tessera.partitioned";

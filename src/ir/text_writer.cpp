@@ -128,12 +128,13 @@ class Printer {
     auto texts = instruction.attributes ? instruction.attributes->texts() : std::vector<TextAttribute>{};
     payload(instruction, texts);
     out_ += ')';
-    for (const auto& attribute : texts) add(attribute.name, attribute.text);
+    for (const auto& attribute : texts)
+      if (attribute.name != kShardingRuleKey) add(attribute.name, attribute.text);
     const auto other = instruction.notes ? in_print_order(instruction.notes->other) : std::vector<TextAttribute>{};
     called(instruction);
     for (const auto& attribute : other)
       if (attribute.name != "backend_config") add(attribute.name, attribute.text);
-    annotations(instruction);
+    annotations(instruction, texts);
     for (const auto& attribute : other)
       if (attribute.name == "backend_config") add(attribute.name, attribute.text);
   }
@@ -187,7 +188,7 @@ class Printer {
   }
 
   // Sharding, frontend attributes, control predecessors, metadata.
-  void annotations(const Instruction& instruction) {
+  void annotations(const Instruction& instruction, const std::vector<TextAttribute>& own) {
     auto frontend =
         instruction.notes ? instruction.notes->frontend_attributes : std::vector<std::pair<std::string, std::string>>{};
     if (instruction.sharding) {
@@ -203,6 +204,8 @@ class Printer {
       if (shardings_ != nullptr && !options_.for_xla)
         if (auto attribute = shardings_->attribute(instruction)) frontend.push_back(std::move(*attribute));
     }
+    for (const auto& attribute : own)
+      if (attribute.name == kShardingRuleKey) frontend.emplace_back(attribute.name, unquote(attribute.text));
     frontend = kept(std::move(frontend));
     if (!frontend.empty()) add("frontend_attributes", frontend_text(frontend));
     if (!instruction.control_predecessors.empty()) {

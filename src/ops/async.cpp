@@ -169,7 +169,6 @@ const OpDef kAllReduceStart = [] {
 const OpDef kAllReduceDone = done("all-reduce-done");
 const OpDef kCollectivePermuteStart = [] {
   OpDef row = collective_start("collective-permute-start");
-  row.max_operands = 1;
   row.parse = parse_attributes<PermuteAttributes>;
   return row;
 }();

@@ -179,11 +179,16 @@ std::vector<Literal> evaluate_all_to_all(const CollectiveContext& context) {
 std::vector<Literal> evaluate_collective_permute(const CollectiveContext& context) {
   const auto& pairs = context.view.as<PermuteAttributes>().source_target_pairs.pairs;
   const auto devices = static_cast<std::int64_t>(context.operands.size());
-  std::vector<Literal> results(context.operands.size(), Literal(context.view.operands[0]));
+  const auto together = [](std::vector<Literal> parts) {
+    return parts.size() == 1 ? std::move(parts.front()) : Literal::tuple(std::move(parts));
+  };
+  std::vector<Literal> zeros;
+  for (const Type& operand : context.view.operands) zeros.emplace_back(operand);
+  std::vector<Literal> results(context.operands.size(), together(zeros));
   for (const auto& [source, target] : pairs) {
     require(source >= 0 && source < devices && target >= 0 && target < devices,
             "source_target_pairs name {{{},{}}}; there are {} devices", source, target, devices);
-    at(results, target) = at(context.operands, source)[0];
+    at(results, target) = together(at(context.operands, source));
   }
   return results;
 }
@@ -192,6 +197,31 @@ std::vector<Literal> evaluate_collective_broadcast(const CollectiveContext& cont
   std::vector<Literal> results(context.operands.size(), Literal(context.view.operands[0]));
   for (const Group& group : groups_of(context))
     for (const auto device : group) at(results, device) = at(context.operands, group[0])[0];
+  return results;
+}
+
+// Operands: input, output, and for each member of the group the first row to send it, how many, where it puts them, and how
+// many come from it. Rows that do not fit are left out.
+std::vector<Literal> evaluate_ragged_all_to_all(const CollectiveContext& context) {
+  std::vector<Literal> results(context.operands.size());
+  for (const Group& group : groups_of(context)) {
+    for (const auto device : group) at(results, device) = at(context.operands, device)[1];
+    for (const auto sender : group) {
+      const auto& operands = at(context.operands, sender);
+      const auto entry = [&](std::size_t operand, std::size_t member) {
+        return std::max<std::int64_t>(element_as_int(operands[operand], static_cast<std::int64_t>(member)), 0);
+      };
+      for (std::size_t member = 0; member < group.size(); ++member) {
+        Literal& to = at(results, group[member]);
+        Dims box = operands[0].type().dims();
+        const Dims strides = row_major_strides(box);
+        const auto from = std::min(entry(2, member), box[0]);
+        const auto start = std::min(entry(4, member), to.type().dim(0));
+        box[0] = std::min({entry(3, member), box[0] - from, to.type().dim(0) - start});
+        strided_copy(operands[0], {from * strides[0], strides}, to, {start * strides[0], strides}, box);
+      }
+    }
+  }
   return results;
 }
 

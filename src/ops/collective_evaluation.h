@@ -19,6 +19,7 @@ std::vector<Literal> evaluate_all_reduce(const CollectiveContext& context);
 std::vector<Literal> evaluate_reduce_scatter(const CollectiveContext& context);
 std::vector<Literal> evaluate_all_to_all(const CollectiveContext& context);
 std::vector<Literal> evaluate_collective_permute(const CollectiveContext& context);
+std::vector<Literal> evaluate_ragged_all_to_all(const CollectiveContext& context);
 std::vector<Literal> evaluate_collective_broadcast(const CollectiveContext& context);
 
 }  // namespace tessera::rows

@@ -8,6 +8,7 @@
 //   %p = f32[2,64] collective-permute(f32[2,64] %x), channel_id=2, source_target_pairs={{0,1},{1,0}}
 #include "tessera/ops/collectives.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "collective_evaluation.h"
@@ -182,7 +183,6 @@ OpDef with(OpDef row, Type (*infer)(const OpView&), std::vector<Literal> (*evalu
 
 OpDef permute_row() {
   OpDef row = with(collective_row("collective-permute"), infer_same, evaluate_collective_permute);
-  row.max_operands = 1;
   row.parse = parse_attributes<PermuteAttributes>;
   return row;
 }
@@ -192,8 +192,31 @@ OpDef broadcast_row() {
   return row;
 }
 
+Type infer_ragged_all_to_all(const OpView& view) {
+  const Type& input = array_operand(view, 0);
+  const Type& output = array_operand(view, 1);
+  require(input.ndim() >= 1 && input.dtype() == output.dtype() && output.ndim() == input.ndim() &&
+              std::equal(input.dims().begin() + 1, input.dims().end(), output.dims().begin() + 1),
+          "rows of {} do not fit into {}", input, output);
+  const auto members = group_size(collective(view));
+  for (int i = 2; i < 6; ++i) {
+    const Type& list = array_operand(view, i);
+    require(is_integer(list.dtype()) && list.ndim() == 1 && (!members || list.dim(0) == *members),
+            "operand {} must have an integer for each member of the group, got {}", i, list);
+  }
+  return declared_or(view, output);
+}
+// %y = f32[8,3] ragged-all-to-all(%rows, %room, %first, %count, %place, %received), replica_groups={{0,1}}
+OpDef ragged_row() {
+  OpDef row = with(collective_row("ragged-all-to-all"), infer_ragged_all_to_all, evaluate_ragged_all_to_all);
+  row.min_operands = row.max_operands = 6;
+  row.factors = nullptr;
+  return row;
+}
+
 }  // namespace
 
+const OpDef kRaggedAllToAll = ragged_row();
 const OpDef kAllGather = with(collective_row("all-gather"), infer_all_gather, evaluate_all_gather);
 const OpDef kReduceScatter =
     with(collective_row("reduce-scatter"), infer_reduce_scatter, evaluate_reduce_scatter, {"to_apply"});

@@ -2,7 +2,7 @@
 // custom-call. Known targets: Sharding (the identity, with a sharding that binds), the borders of manual regions
 // (SPMDFullToShardShape …, xla.sdy.GlobalToLocalShape …), identities that speak of shardings or memory, TopK. Any other target
 // evaluates as a deterministic function of its operands, so that programs that hold one can still be checked: continuous in
-// float operands, exact in integers, within [-1, 1].
+// float operands, exact in integers, within [-1, 1]; with a sharding rule as the einsum the rule describes.
 #include <bit>
 #include <cmath>
 #include <set>
@@ -10,6 +10,7 @@
 #include "opaque_value.h"
 #include "row_support.h"
 #include "rows.h"
+#include "sharding_rule.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/custom_call.h"
@@ -84,6 +85,11 @@ bool side_effect(const Attributes& attributes) {
   return a.has_side_effect && !known;
 }
 
+std::optional<ShardingRule> rule_of(const OpView& view) {
+  const auto& text = view.as<CustomCallAttributes>().sharding_rule;
+  return text.empty() ? std::nullopt : std::optional(parse_sharding_rule(text, view));
+}
+
 Type infer(const OpView& view) {
   if (is_identity(view)) {
     require(view.operands.size() == 1, "{} takes 1 operand, got {}", target(view), view.operands.size());
@@ -103,6 +109,7 @@ Type infer(const OpView& view) {
       require(same_kind, "{} changes sizes only: {} cannot become {}", target(view), from, to);
     }
   }
+  (void)rule_of(view);  // a wrong one is an error where it stands
   return view.result;
 }
 
@@ -146,6 +153,7 @@ Literal evaluate(const EvalContext& context) {
             target(context.view), context.view.operands[0], result);
     return context.operands[0];
   }
+  if (const auto rule = rule_of(context.view)) return evaluate_sharding_rule(*rule, context);
   const Digest digest = digest_of(context);
   return opaque_value(digest.exact, result, digest.smooth);
 }
@@ -181,6 +189,7 @@ FactorMap factors(const OpView& view) {
   if (is_identity(view)) return leafwise_factors(view);
   if (is_top_k(view)) return top_k_factors(view);
   if (is_manual_border(view) && view.operands.size() == 1) return border_factors(view);
+  if (const auto rule = rule_of(view)) return rule->map;
   FactorMap map;
   for (const Type& operand : view.operands)
     for (const Type& leaf : operand.leaves()) map.operands.push_back(add_factors(map, leaf, FactorKind::kBlocked));
@@ -191,7 +200,15 @@ FactorMap factors(const OpView& view) {
 Linearity linearity(const OpView& view, int) { return is_identity(view) ? Linearity::kAny : Linearity::kNone; }
 
 Value localize(LocalizeContext& context) {
-  return is_identity(context.view) ? context.operands[0] : localize_declared(context);
+  if (is_identity(context.view)) return context.operands[0];
+  if (const auto rule = rule_of(context.view)) {
+    auto attributes = context.view.as<CustomCallAttributes>();
+    std::vector<Type> operands;
+    for (const Value& operand : context.operands) operands.push_back(operand.type());
+    attributes.sharding_rule = with_local_sizes(*rule, operands, context.local_results).str();
+    return emit_local(context, context.operands, make_attributes(std::move(attributes)));
+  }
+  return localize_declared(context);
 }
 
 // ---- gradient ------------------------------------------------------------------------------------------------------

@@ -197,6 +197,19 @@ std::vector<Literal> Evaluator::run_collective(const Instruction& instruction, c
   }
 }
 
+// The devices by their place along `axes`; entry k of each group is at one place along all other axes.
+std::vector<std::vector<std::int64_t>> groups_along(const Mesh& mesh, const std::vector<AxisRef>& axes) {
+  std::vector<AxisRef> all;
+  for (int a = 0; a < mesh.axis_count(); ++a) all.push_back(mesh.whole_axis(a));
+  std::vector<std::vector<std::int64_t>> groups(static_cast<std::size_t>(axes_size(axes)));
+  for (std::int64_t device = 0; device < mesh.device_count(); ++device)
+    at(groups, mesh.coordinate(device, axes)).push_back(device);
+  for (auto& group : groups)
+    std::sort(group.begin(), group.end(),
+              [&](std::int64_t a, std::int64_t b) { return mesh.coordinate(a, all) < mesh.coordinate(b, all); });
+  return groups;
+}
+
 // Outside of a region every device has the whole value, inside its part.
 std::vector<Literal> Evaluator::run_border(const Instruction& border, const Devices& devices,
                                            const PerDevice& operands) {
@@ -209,9 +222,16 @@ std::vector<Literal> Evaluator::run_border(const Instruction& border, const Devi
     for (std::size_t k = 0; k < devices.size(); ++k) out.push_back(take_shard(operands[k].front(), placed, devices[k]));
     return out;
   }
-  std::vector<Literal> parts;
-  for (const auto& row : operands) parts.push_back(row.front());
-  out.assign(devices.size(), assemble(border.type, placed, parts));
+  // A region within a region: devices apart along other axes may hold other values, and put theirs together.
+  const auto groups = groups_along(placed.mesh, placed.used_axes());
+  out.resize(devices.size());
+  for (std::size_t rest = 0; rest < groups.front().size(); ++rest) {
+    std::vector<Literal> parts(devices.size());
+    for (const auto& group : groups)
+      for (const auto device : group) at(parts, device) = at(operands, group[rest]).front();
+    const Literal whole = assemble(border.type, placed, parts);
+    for (const auto& group : groups) at(out, group[rest]) = whole;
+  }
   return out;
 }
 

@@ -21,7 +21,7 @@ const OpTable& op_table() {
        &kDivide, &kRemainder, &kPower, &kMaximum, &kMinimum, &kAtan2, &kAnd, &kOr, &kXor, &kShiftLeft,
        &kShiftRightArithmetic, &kShiftRightLogical, &kCompare, &kSelect, &kClamp, &kConvert, &kBitcastConvert,
        // Contraction.
-       &kDot, &kReduce, &kConvolution, &kReduceWindow, &kSelectAndScatter, &kRaggedDot, &kFft, &kCholesky,
+       &kDot, &kScaledDot, &kReduce, &kConvolution, &kReduceWindow, &kSelectAndScatter, &kRaggedDot, &kFft, &kCholesky,
        &kTriangularSolve, &kBatchNormTraining, &kBatchNormInference, &kBatchNormGrad,
        // Indexing, random numbers.
        &kGather, &kScatter, &kDynamicSlice, &kDynamicUpdateSlice, &kSort, &kTopK, &kRngBitGenerator, &kRng,
@@ -33,9 +33,10 @@ const OpTable& op_table() {
        &kAsyncDone, &kCopyStart, &kCopyDone, &kAllGatherStart, &kAllGatherDone, &kAllReduceStart, &kAllReduceDone,
        &kCollectivePermuteStart, &kCollectivePermuteDone,
        // Collectives.
-       &kAllGather, &kReduceScatter, &kAllReduce, &kAllToAll, &kCollectivePermute, &kCollectiveBroadcast},
+       &kAllGather, &kReduceScatter, &kAllReduce, &kAllToAll, &kCollectivePermute, &kCollectiveBroadcast,
+       &kRaggedAllToAll},
       // What HLO has besides.
-      "dynamic-reshape ragged-all-to-all scaled-dot set-dimension-size");
+      "dynamic-reshape set-dimension-size");
   return table;
 }
 

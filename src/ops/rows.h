@@ -22,8 +22,8 @@ extern const OpDef kSlice, kPad, kConcatenate, kReverse;
 // tuple.cpp, device_id.cpp
 extern const OpDef kCopy, kTuple, kGetTupleElement, kOptBarrier, kAfterAll, kAddDependency, kDomain, kPartitionId,
     kReplicaId;
-// dot.cpp, reduce.cpp
-extern const OpDef kDot, kReduce;
+// dot.cpp, scaled_dot.cpp, reduce.cpp
+extern const OpDef kDot, kScaledDot, kReduce;
 // convolution.cpp, reduce_window.cpp, select_and_scatter.cpp
 extern const OpDef kConvolution, kReduceWindow, kSelectAndScatter;
 
@@ -42,6 +42,7 @@ extern const OpDef kInfeed, kOutfeed, kSend, kSendDone, kRecv, kRecvDone, kRng, 
 extern const OpDef kAsyncStart, kAsyncUpdate, kAsyncDone, kCopyStart, kCopyDone, kAllGatherStart, kAllGatherDone,
     kAllReduceStart, kAllReduceDone, kCollectivePermuteStart, kCollectivePermuteDone;
 // collectives.cpp
-extern const OpDef kAllGather, kReduceScatter, kAllReduce, kAllToAll, kCollectivePermute, kCollectiveBroadcast;
+extern const OpDef kAllGather, kReduceScatter, kAllReduce, kAllToAll, kCollectivePermute, kCollectiveBroadcast,
+    kRaggedAllToAll;
 
 }  // namespace tessera::rows

@@ -4,36 +4,11 @@
 
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
+#include "tessera/passes/explanations.h"
 #include "tessera/passes/passes.h"
 
 namespace tessera {
 namespace {
-
-bool explains_only(std::string_view key) {
-  return key == "tessera.why" || key == "tessera.reason" || key == "tessera.from" || key == "tessera.to" ||
-         key == "tessera.remedy" || key == "tessera.asked";
-}
-
-// Calls f with each frontend attribute that says more than why.
-template <class F>
-void for_each_binding(const Instruction& instruction, F&& f) {
-  if (!instruction.notes) return;
-  for (const auto& item : instruction.notes->frontend_attributes)
-    if (!explains_only(item.first)) f(item);
-}
-
-bool equal_bindings(const Instruction& a, const Instruction& b) {
-  if (a.notes == b.notes) return true;
-  std::vector<const std::pair<std::string, std::string>*> left;
-  for_each_binding(a, [&](const auto& item) { left.push_back(&item); });
-  std::size_t count = 0;
-  bool equal = true;
-  for_each_binding(b, [&](const auto& item) {
-    equal = equal && count < left.size() && *left[count] == item;
-    ++count;
-  });
-  return equal && count == left.size();
-}
 
 // A collective's channel only tells collectives apart in the text.
 bool equal_attributes(const Instruction& a, const Instruction& b) {
@@ -70,8 +45,7 @@ std::size_t key_of(const Instruction& instruction) {
   if (instruction.attributes && !has_channel) key = hash_mix(key, instruction.attributes->hash());
   if (instruction.sharding)
     for (const auto& leaf : *instruction.sharding) key = hash_mix(key, leaf.hash());
-  for_each_binding(instruction, [&](const auto& item) { key = hash_mix(key, hash_text(item.second)); });
-  return key;
+  return hash_mix(key, hash_bindings(instruction));
 }
 
 bool equal_computations(const Computation& a, const Computation& b, const FirstEquals& first) {

@@ -3,21 +3,16 @@
 
 #include <algorithm>
 
+#include "tessera/passes/explanations.h"
+
 namespace tessera {
-namespace {
-
-bool explains_only(std::string_view key) {
-  return key == "tessera.unit" || key == "tessera.why" || key == "tessera.reason" || key == "tessera.from" ||
-         key == "tessera.to" || key == "tessera.remedy";
-}
-
-}  // namespace
 
 bool is_plain(const Instruction& instruction) {
   if (!instruction.control_predecessors.empty()) return false;
   if (!instruction.notes) return true;
   const auto& attributes = instruction.notes->frontend_attributes;
-  return std::all_of(attributes.begin(), attributes.end(), [](const auto& item) { return explains_only(item.first); });
+  return std::all_of(attributes.begin(), attributes.end(),
+                     [](const auto& item) { return item.first == "tessera.unit" || only_explains(item.first); });
 }
 
 bool says_something(const Sharding& sharding) {

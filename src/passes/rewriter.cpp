@@ -49,8 +49,8 @@ ComputationId ComputationRewriter::finish() {
   return program_.add(std::move(builder_), root);
 }
 
-Program rewrite(const Program& program, const RewriteRule& rule,
-                const std::function<bool(const Computation&)>& touches) {
+Program rewrite_computations(const Program& program, const ComputationRule& rule,
+                             const std::function<bool(const Computation&)>& touches) {
   Program header = program;
   header.computations.clear();
   ProgramBuilder out(header);
@@ -65,17 +65,25 @@ Program rewrite(const Program& program, const RewriteRule& rule,
       continue;
     }
     ComputationRewriter rewriter(out, *computation, callees);
-    for (Id id = 0; id < computation->size(); ++id) {
-      if ((*computation)[id].op->role == Role::kParameter) continue;
+    rule(rewriter);
+    callees.push_back(rewriter.finish());
+  }
+  return out.finish(at(callees, program.entry));
+}
+
+Program rewrite(const Program& program, const RewriteRule& rule,
+                const std::function<bool(const Computation&)>& touches) {
+  const auto each = [&](ComputationRewriter& rewriter) {
+    for (Id id = 0; id < rewriter.from().size(); ++id) {
+      if (rewriter.from()[id].op->role == Role::kParameter) continue;
       const Value value = rule(rewriter, id);
       if (value.is_null())
         rewriter.keep(id);
       else
         rewriter.replace(id, value);
     }
-    callees.push_back(rewriter.finish());
-  }
-  return out.finish(at(callees, program.entry));
+  };
+  return rewrite_computations(program, each, touches);
 }
 
 }  // namespace tessera

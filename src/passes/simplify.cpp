@@ -10,6 +10,7 @@
 #include "plain.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/ops/structural.h"
+#include "tessera/passes/explanations.h"
 #include "tessera/passes/passes.h"
 #include "tessera/passes/rewriter.h"
 

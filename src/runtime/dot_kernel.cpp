@@ -314,6 +314,7 @@ class DotKernel final : public Kernel {
 }  // namespace
 
 KernelRef make_dot(const OpView& view, const OperandViews& views) {
+  if (view.operands[0].dtype() != view.operands[1].dtype()) return nullptr;
   const auto whole = [&](int i) {
     const Dims& dims = at(view.operands, i).dims();
     return at(views, i).value_or(View{dims, row_major_strides(dims), 0});

@@ -30,6 +30,7 @@ class Materialization {
     for (Id id = 0; id < computation_.size(); ++id) set_tentative(id);
     needed_[static_cast<std::size_t>(computation_.root)] = true;
     for (Id id = computation_.size(); id-- > 0;) visit_operands(id);
+    while (!settle()) continue;
   }
   [[nodiscard]] bool needed(Id id) const { return at(needed_, id); }
 
@@ -62,7 +63,34 @@ class Materialization {
       case OpKind::kElementwise: return !at(tentative_, operand) || worth_following(operand);
       default: break;
     }
-    return reads_strides(*computation_[reader].op) && !(at(tentative_, operand) && repeats(*at(tentative_, operand)));
+    const auto& view = at(tentative_, operand);
+    return reads_strides(*computation_[reader].op) && !(view && (repeats(*view) || runs_backwards(*view)));
+  }
+
+  // A reshape was judged by a view that looks through everything below it; of what lies in memory after all, the view may be one that
+  // it cannot follow: then that lies in memory too. Returns whether all reshapes can follow.
+  bool settle() {
+    std::vector<std::optional<View>> actual(tentative_.size());
+    bool settled = true;
+    for (Id id = 0; id < computation_.size(); ++id) {
+      const OpKind kind = at(flow_.kinds, id);
+      if ((kind != OpKind::kView || at(needed_, id)) && kind != OpKind::kReshape) continue;
+      const Id operand = computation_[id].operands.front();
+      const auto& below = at(actual, operand);
+      if (kind == OpKind::kView) {
+        at(actual, id) =
+            view_through(at(flow_.views, id), below.value_or(whole_view(computation_[operand].type.dims())));
+        continue;
+      }
+      if (below) at(actual, id) = reshape_view(*below, computation_[id].type.dims());
+      if (!below || at(actual, id)) continue;
+      Id viewed = operand;
+      while (at(flow_.kinds, viewed) == OpKind::kReshape) viewed = computation_[viewed].operands.front();
+      at(needed_, viewed) = true;
+      at(actual, viewed).reset();
+      settled = false;
+    }
+    return settled;
   }
 
   // Tiles follow strides run by run: long runs or repeated elements are as good as a copy, short runs are not.

@@ -13,12 +13,24 @@ bool parts_are_contiguous(const Dims& dims, std::int64_t dim) {
 
 namespace {
 
+// Both ends of one message.
+std::int64_t packed_scratch(const OpView& view) {
+  std::int64_t sent = 0;
+  std::int64_t received = 0;
+  const std::vector<Type> results = view.result.leaves();
+  for (const std::size_t i : packed_operands(view)) {
+    sent += view.operands[i].byte_size();
+    received += results[i].byte_size();
+  }
+  return ceil_div(sent, kBufferAlignment) * kBufferAlignment + received;
+}
+
 std::int64_t collective_scratch(const OpView& view) {
   const bool has_dims =
       view.op.name == "all-gather" || view.op.name == "reduce-scatter" || view.op.name == "all-to-all";
-  if (!has_dims) return 0;
+  std::int64_t most = packed_scratch(view);
+  if (!has_dims) return most;
   const auto& attributes = view.as<CollectiveAttributes>();
-  std::int64_t most = 0;
   if (attributes.dimensions.empty()) {  // all-to-all of a tuple: all parts packed, both ways
     for (const Type& operand : view.operands) most += 2 * operand.byte_size();
     return most;
@@ -46,3 +58,19 @@ std::int64_t scratch_bytes(const OpView& view, const std::vector<NestedSchedule>
 }
 
 }  // namespace tessera::schedule
+
+namespace tessera {
+
+std::vector<std::size_t> packed_operands(const OpView& collective) {
+  std::vector<std::size_t> out;
+  if (collective.op.name == "all-to-all" || collective.op.name == "collective-broadcast") return out;
+  for (std::size_t i = 0; i < collective.operands.size(); ++i) {
+    const Type& operand = collective.operands[i];
+    if (operand.dtype() != collective.operands[0].dtype()) return {};
+    if (operand.byte_size() > 0 && operand.byte_size() <= kMostPackedBytes) out.push_back(i);
+  }
+  if (out.size() < 2) out.clear();
+  return out;
+}
+
+}  // namespace tessera

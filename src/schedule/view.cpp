@@ -23,6 +23,12 @@ bool repeats(const View& view) {
   return false;
 }
 
+bool runs_backwards(const View& view) {
+  for (std::size_t d = 0; d < view.dims.size(); ++d)
+    if (view.dims[d] > 1 && view.strides[d] < 0) return true;
+  return false;
+}
+
 std::optional<View> reshape_view(const View& view, const Dims& dims) {
   View out{dims, Dims(dims.size(), 0), view.offset};
   if (product(dims) == 0) return out;

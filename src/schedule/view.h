@@ -14,6 +14,8 @@ View whole_view(const Dims& dims);
 bool is_whole(const View& view);
 /// A dim of more than one element is read with stride 0.
 bool repeats(const View& view);
+/// A dim is read from its end: kernels that take strides (oneDNN's) know no negative ones.
+bool runs_backwards(const View& view);
 /// The same elements in row-major order under other dims, if strides can say it.
 std::optional<View> reshape_view(const View& view, const Dims& dims);
 

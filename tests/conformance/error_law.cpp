@@ -96,6 +96,10 @@ const Accepted kTakenByBuilder = {
     {"ragged-dot #0", {"a dim more", "another size"}},
     {"ragged-dot #1", {"a dim more", "another size"}},
     {"ragged-dot #2", {"another size"}},
+    {"scaled-dot #0", {"a dim more"}},
+    {"scaled-dot #1", {"a dim more"}},
+    {"scaled-dot #2", {"another dtype", "another size"}},  // a scale of any type, for other blocks
+    {"scaled-dot #3", {"another dtype", "another size"}},
     {"send #0", {"a dim more", "a token", "a tuple", "another dtype", "another size"}},
     {"topk #0", {"a dim more", "another size"}},
     {"triangular-solve #1", {"another size"}},
@@ -137,6 +141,12 @@ const Accepted kTakenByBuilder = {
 // In text the result's type stands beside the op: only what does not change it can pass.
 const Accepted kTakenInText = {{"async-done #0", {"an element fewer"}},
                                {"copy-done #0", {"an element fewer"}},
+                               {"dot #0", {"another dtype"}},  // the result is declared
+                               {"dot #1", {"another dtype"}},
+                               {"scaled-dot #0", {"another dtype"}},
+                               {"scaled-dot #1", {"another dtype"}},
+                               {"scaled-dot #2", {"another dtype", "another size"}},
+                               {"scaled-dot #3", {"another dtype", "another size"}},
                                {"get-dimension-size #0", {"a dim more", "another dtype", "another size"}},
                                {"outfeed #0", {"a dim more", "a token", "a tuple", "another dtype", "another size"}},
                                {"topk #0", {"another size"}},

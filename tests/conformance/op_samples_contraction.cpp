@@ -2,6 +2,7 @@
 #include "conformance/op_samples.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/op_table.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera::conformance {
@@ -25,6 +26,24 @@ void add_dots(std::vector<Sample>& out) {
   dot(bf16(3, 5), bf16(5, 2), {{}, {1}, {}, {0}}, DType::kF32);
   dot(s32(3, 5), s32(2, 5), {{}, {1}, {}, {1}});
   dot(pred(3, 5), pred(5, 2), {{}, {1}, {}, {0}});
+}
+
+// Scales for blocks of both contracting dims, for rows, for all.
+void add_scaled_dots(std::vector<Sample>& out) {
+  const auto add = [&](const Type& lhs, const Type& rhs, const Type& lhs_scale, const Type& rhs_scale) {
+    out.push_back({.op = "scaled-dot",
+                   .label = lhs_scale.str() + rhs_scale.str(),
+                   .operands = {{lhs, -4, 4}, {rhs, -4, 4}, {lhs_scale, -2, 2}, {rhs_scale, -2, 2}},
+                   .build = [=](Builder& b, const Values& v) {
+                     return b.emit(op_table().get("scaled-dot"), v, make_attributes(DotAttributes{{}, {1}, {}, {1}}),
+                                   {.type = f32(lhs.dim(0), rhs.dim(0))});
+                   }});
+  };
+  add(f32(3, 12), f32(5, 12), f32(3, 6), f32(5, 6));
+  add(f32(3, 12), f32(5, 12), f32(3, 6), f32(5, 1));
+  add(f32(3, 12), f32(5, 12), f32(3, 6), f32(5, 4));  // blocks of two sizes
+  add(f32(3, 12), f32(6, 12), f32(1, 1), f32(2, 12));
+  add(f32(3, 12), f32(5, 12), Type::scalar(DType::kF32), Type::scalar(DType::kF32));
 }
 
 // (value, index) pairs: the greater value, at equal values the lesser index.
@@ -100,6 +119,7 @@ void add_reductions(std::vector<Sample>& out) {
 std::vector<Sample> contraction_samples() {
   std::vector<Sample> out;
   add_dots(out);
+  add_scaled_dots(out);
   add_reductions(out);
   return out;
 }

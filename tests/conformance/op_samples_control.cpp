@@ -106,6 +106,17 @@ void add_collectives(std::vector<Sample>& out) {
     attributes.replica_groups = all;
     return b.emit(op_table().get("collective-broadcast"), {v[0]}, make_attributes(attributes));
   });
+  out.push_back({.op = "ragged-all-to-all",
+                 .operands = {{f32(5, 3)}, {f32(7, 3)}, {s32(1), 0, 3}, {s32(1), 0, 3}, {s32(1), 0, 3}, {s32(1), 0, 3}},
+                 .build =
+                     [=](Builder& b, const Values& v) {
+                       CollectiveAttributes attributes;
+                       attributes.replica_groups = all;
+                       return b.emit(op_table().get("ragged-all-to-all"), v, make_attributes(attributes),
+                                     {.type = v[1].type()});
+                     },
+                 .splits = false,
+                 .takes_anything = true});
 }
 
 }  // namespace

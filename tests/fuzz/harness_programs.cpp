@@ -29,6 +29,20 @@ bool check_sdy(std::string_view text) {
   return is_sharding || is_meshes;
 }
 
+// XLA's form that names axes.
+bool check_named(std::string_view text) {
+  std::vector<Sharding> leaves;
+  if (!reads([&] { leaves = parse_named_shardings(text, {2, 1}, 12); })) return false;
+  for (const Sharding& leaf : leaves) {
+    if (!leaf.is_tiled() || leaf.mesh.axes().empty()) continue;
+    must("its own text", [&] {
+      const auto again = parse_sdy_shardings(sdy_sharding_text(leaf), {leaf.mesh});
+      demand(again.at(0) == leaf, leaf.str() + " reads back otherwise");
+    });
+  }
+  return true;
+}
+
 void check_leaf(const HloSharding& leaf) {
   const auto text = hlo_sharding_text(leaf);
   must("its own text", [&] { demand(parse_hlo_sharding(text).at(0) == leaf, text + " reads back otherwise"); });
@@ -111,6 +125,7 @@ bool check_values(std::string_view text) {
 
 bool check_sharding(std::string_view text) {
   if (check_sdy(text)) return true;
+  if (is_named_sharding(text)) return check_named(text);
   std::vector<HloSharding> leaves;
   if (!reads([&] { leaves = parse_hlo_sharding(text); })) return false;
   for (const auto& leaf : leaves) check_leaf(leaf);

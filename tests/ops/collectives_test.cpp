@@ -95,6 +95,25 @@ TEST(Collectives, BroadcastComesFromTheFirstOfTheGroup) {
   EXPECT_EQ(out[2], ints({1}, {0}));
 }
 
+TEST(Collectives, RaggedAllToAllPutsEachMembersRowsWhereItsSenderSays) {
+  // Device d keeps its first row for member 0 and sends its last two to member 1, behind d's own place there.
+  const auto out = on_devices({3}, [](Value x) {
+    const auto list = [&](std::vector<std::int32_t> values) {
+      return ops::constant(*x.builder, Literal::from<std::int32_t>({2}, values));
+    };
+    const Value room = ops::constant(*x.builder, ints({4}, {-1, -1, -1, -1}));
+    CollectiveAttributes attributes;
+    attributes.replica_groups = {{{0, 1}, {2, 3}, {5, 4}}};
+    return x.builder->emit(op_table().get("ragged-all-to-all"),
+                           {x, room, list({0, 1}), list({1, 2}), list({2, 0}), list({1, 2})},
+                           make_attributes(attributes), {.type = room.type()});
+  });
+  EXPECT_EQ(out[0], ints({4}, {-1, -1, 100, -1}));  // of both senders, the later one
+  EXPECT_EQ(out[1], ints({4}, {101, 102, -1, -1}));
+  EXPECT_EQ(out[5], ints({4}, {-1, -1, 400, -1}));
+  EXPECT_EQ(out[4], ints({4}, {401, 402, -1, -1}));
+}
+
 TEST(Collectives, SeveralOperandsTravelTogether) {
   const auto out = on_devices({2}, [](Value x) {
     Builder& b = *x.builder;

@@ -239,6 +239,25 @@ def manual_moe(x, w):
     return manual(body, (P(("data", "model")), P("model")), P(("data", "model")))(x, w)
 
 
+def region(function, in_specs, out_specs, axis, mesh=None):
+    return jax.shard_map(function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names={axis}, check_vma=False)
+
+
+def manual_nested(x):
+    """Inside a region over data, one over model."""
+    inner = region(lambda v: jax.lax.psum(jnp.sin(v), "model"), P(None, "model"), P(), "model")
+    return jax.lax.all_gather(inner(x * 2), "data", axis=0, tiled=True)
+
+
+def manual_nested_loop(x):
+    def step(h, _):
+        swap = region(lambda v: jax.lax.ppermute(jnp.cos(v), "model", [(0, 1), (1, 0)]), P("model"), P("model"), "model")
+        return swap(h), jnp.sum(h)
+
+    last, sums = jax.lax.scan(step, x, None, length=3)
+    return last, jax.lax.psum(sums, "data")
+
+
 def transforms(x):
     """x [rows, time, width]: spectra, the largest, roundings, inverse functions, random bits."""
     spectrum = jnp.fft.rfft(x)
@@ -256,6 +275,9 @@ CASES |= {
     "manual_exchange": (manual(manual_exchange, P("model"), P(None, "model")), [(shape(6, 8), P("model"))]),
     "manual_partial": (jax.value_and_grad(manual_step, (0, 1)),
                        [(shape(6, 8), P("data", "model")), (shape(8, 4), P("model")), (shape(6, 4), P("data"))]),
+    "manual_nested": (region(manual_nested, P("data"), P(), "data", MESH), [(shape(8, 6), P(("data", "model")))]),
+    "manual_nested_loop": (region(manual_nested_loop, P("data"), (P("data"), P()), "data", MESH),
+                           [(shape(8, 6), P("data", "model"))]),
     "manual_loop": (manual(manual_loop, P("data", "model"), P("data", "model")), [X]),
     "manual_moe": (lambda x, w: jax.grad(lambda *a: jnp.sum(manual_moe(*a) ** 2), (0, 1))(x, w),
                    [(shape(16, 6), P(("data", "model"))), (shape(2, 6, 6), P("model"))]),

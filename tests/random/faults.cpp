@@ -76,13 +76,16 @@ bool is_counted_once(const Site& site) {
 bool is_start(const Site& site) {
   return site.is_inserted("multiply") && site.instruction.type.ndim() == 0 && site.is_positional(0);
 }
-Value no_start(Builder& builder, const Site& site, const Values&) { return ops::full(builder, site.instruction.type, 0); }
+Value no_start(Builder& builder, const Site& site, const Values&) {
+  return ops::full(builder, site.instruction.type, 0);
+}
 Value next_start(Builder&, const Site&, const Values& v) { return plus_one(ops::multiply(v[0], v[1])); }
 bool is_digit(const Site& site) { return site.is_inserted("remainder") && site.is_positional(0); }
 bool is_stride(const Site& site) { return site.is_inserted("divide") && site.is_positional(0); }
 Value first(Builder&, const Site&, const Values& v) { return v[0]; }
 bool is_table(const Site& site) {
-  return site.is_inserted("constant") && site.instruction.type.ndim() == 1 && site.instruction.type.dtype() == DType::kS32;
+  return site.is_inserted("constant") && site.instruction.type.ndim() == 1 &&
+         site.instruction.type.dtype() == DType::kS32;
 }
 Value reversed(Builder& builder, const Site& site, const Values&) {
   const Value table = builder.emit(*site.instruction.op, {}, site.instruction.attributes);

@@ -72,8 +72,9 @@ void Generator::put_leaves(Value value) {
 
 bool Generator::rounds(const Computation& computation, const Instruction& instruction) const {
   static const std::set<std::string_view> kExact = {
-      "abs",     "negate", "sign",   "floor",   "ceil",           "round-nearest-even", "round-nearest-afz", "maximum",
-      "minimum", "clamp",  "select", "convert", "bitcast-convert", "complex",           "real",              "imag"};
+      "abs",     "negate",  "sign",  "floor",  "ceil",    "round-nearest-even", "round-nearest-afz",
+      "maximum", "minimum", "clamp", "select", "convert", "bitcast-convert",    "complex",
+      "real",    "imag"};
   const auto leaves = instruction.type.leaves();
   const bool floats = std::any_of(leaves.begin(), leaves.end(), [](const Type& leaf) {
     return leaf.is_array() && is_float(real_dtype(leaf.dtype()));

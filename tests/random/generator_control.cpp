@@ -239,8 +239,8 @@ Value Generator::coordinate() {
 
 Value Generator::any_collective(Value x) {
   if (dice_.one_in(8)) return coordinate();
-  static const std::vector<std::string_view> kOps = {"all-gather", "reduce-scatter", "all-reduce", "all-to-all",
-                                                     "collective-permute", "collective-broadcast"};
+  static const std::vector<std::string_view> kOps = {"all-gather", "reduce-scatter",     "all-reduce",
+                                                     "all-to-all", "collective-permute", "collective-broadcast"};
   return collective(x, dice_.pick(kOps));
 }
 

@@ -54,10 +54,9 @@ Value Generator::with_dims(const Dims& dims, DType dtype) {
 Value Generator::chained(Value x) {
   using Maker = Value (Generator::*)(Value);
   static const std::vector<Maker> kMakers = {
-      &Generator::broadcast,     &Generator::reshape, &Generator::transpose, &Generator::slice,
-      &Generator::pad,           &Generator::concat,  &Generator::reverse,   &Generator::rows,
-      &Generator::dynamic_slice, &Generator::update,  &Generator::mark,      &Generator::roll,
-      &Generator::scatter,       &Generator::sort,    &Generator::choose};
+      &Generator::broadcast, &Generator::reshape, &Generator::transpose, &Generator::slice,         &Generator::pad,
+      &Generator::concat,    &Generator::reverse, &Generator::rows,      &Generator::dynamic_slice, &Generator::update,
+      &Generator::mark,      &Generator::roll,    &Generator::scatter,   &Generator::sort,          &Generator::choose};
   const bool ordered = !is_complex(x.type().dtype());
   constexpr std::int64_t kUnordered = 3;  // the last need no order
   return (this->*at(kMakers, dice_.below(isize(kMakers) - (ordered ? 0 : kUnordered))))(x);
@@ -66,10 +65,9 @@ Value Generator::chained(Value x) {
 Value Generator::float_op(Value x) {
   using Maker = Value (Generator::*)(Value);
   static const std::vector<Maker> kMakers = {
-      &Generator::binary,      &Generator::unary,         &Generator::reduce,
-      &Generator::reduce,      &Generator::dot,           &Generator::dot,
-      &Generator::softmax,     &Generator::bits,          &Generator::convolution,
-      &Generator::convolution, &Generator::reduce_window, &Generator::select_and_scatter,
+      &Generator::binary,      &Generator::unary,       &Generator::reduce,        &Generator::reduce,
+      &Generator::dot,         &Generator::dot,         &Generator::softmax,       &Generator::bits,
+      &Generator::convolution, &Generator::convolution, &Generator::reduce_window, &Generator::select_and_scatter,
       &Generator::ramp};
   return (this->*dice_.pick(kMakers))(x);
 }
@@ -282,9 +280,9 @@ Value Generator::drawn_index() {
 std::vector<Value> Generator::starts(Value x) {
   std::vector<Value> out;
   for (int d = 0; d < x.type().ndim(); ++d)
-    out.push_back(dice_.one_in(3) ? drawn_index()
-                                  : ops::scalar(builder(), DType::kS32,
-                                                static_cast<double>(dice_.below(x.type().dim(d) + 3) - 1)));
+    out.push_back(dice_.one_in(3)
+                      ? drawn_index()
+                      : ops::scalar(builder(), DType::kS32, static_cast<double>(dice_.below(x.type().dim(d) + 3) - 1)));
   return out;
 }
 Value Generator::dynamic_slice(Value x) {

@@ -207,7 +207,8 @@ Value Generator::resized(Value x, const Dims& dims) {
   const auto want = product(dims);
   x = ops::reshape(x, {have});
   if (have > want) x = ops::slice_dim(x, 0, have - want, have);
-  if (have < want) x = ops::pad(x, number(x.type().dtype(), 1), {{(want - have) / 2, want - have - (want - have) / 2, 0}});
+  if (have < want)
+    x = ops::pad(x, number(x.type().dtype(), 1), {{(want - have) / 2, want - have - (want - have) / 2, 0}});
   return ops::reshape(x, dims);
 }
 

@@ -48,8 +48,7 @@ std::vector<Literal> run_on_ranks(const Program& program, const std::vector<std:
 void CaseTable::count(const Program& program) {
   std::map<std::string_view, ShardingKinds> met;
   for (const auto& computation : program.computations)
-    for (const Instruction& instruction : computation->instructions)
-      met[instruction.op->name] |= kinds_of(instruction);
+    for (const Instruction& instruction : computation->instructions) met[instruction.op->name] |= kinds_of(instruction);
   for (const auto& [op, kinds] : met)
     for (std::size_t k = 0; k < kinds.size(); ++k) cells_[op][k] += kinds.test(k) ? 1 : 0;
 }
@@ -135,7 +134,9 @@ class Runner {
     Dice dice(hash_mix(seed, 5));
     // HLO's text forgets an order of devices that no axis explains within replicated groups: regions need it.
     const bool can_forget = !program.meshes.front().device_order().empty() && has_regions(program);
-    if (options_.text_share > 0 && !can_forget && dice.one_in(static_cast<int>(options_.text_share)) && !reread(seed, program)) return;
+    if (options_.text_share > 0 && !can_forget && dice.one_in(static_cast<int>(options_.text_share)) &&
+        !reread(seed, program))
+      return;
     bool has_collective = false;
     const Trial trial = options_.values ? Trial::kValues : Trial::kPartition;
     std::string reason = failure_of(program, trial, &has_collective);
@@ -157,7 +158,8 @@ class Runner {
       reason = error.what();
     }
     if (reason.empty()) return true;
-    report_.failures.push_back(fmt::format("seed {}: reads back otherwise: {}\n{}", seed, reason, print_program(program)));
+    report_.failures.push_back(
+        fmt::format("seed {}: reads back otherwise: {}\n{}", seed, reason, print_program(program)));
     return false;
   }
 
@@ -167,9 +169,8 @@ class Runner {
       report_.failures.push_back(fmt::format("seed {}: {}\n{}", seed, reason, print_program(program)));
       return;
     }
-    const Program least = shrink(program, [&](const Program& smaller) {
-      return kind_of_failure(failure_of(smaller, trial)) == kind;
-    });
+    const Program least =
+        shrink(program, [&](const Program& smaller) { return kind_of_failure(failure_of(smaller, trial)) == kind; });
     const std::string path = fmt::format("{}/seed_{}.hlo", options_.folder, seed);
     std::string why = "// " + failure_of(least, trial);
     for (std::size_t i = 0; (i = why.find('\n', i)) != std::string::npos; i += 4) why.replace(i, 1, "\n// ");

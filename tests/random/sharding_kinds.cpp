@@ -8,10 +8,10 @@ namespace {
 
 using Kind = ShardingKind;
 
-constexpr std::string_view kNames[] = {"replicated", "one axis", "axes on a dim", "several dims", "sub-axis",
-                                       "partly repl.", "uneven", "maximal", "unreduced", "device order",
-                                       "open dims", "unknown", "shard_as", "shard_like", "tuple",
-                                       "manual", "subgroup"};
+constexpr std::string_view kNames[] = {"replicated",   "one axis", "axes on a dim", "several dims", "sub-axis",
+                                       "partly repl.", "uneven",   "maximal",       "unreduced",    "device order",
+                                       "open dims",    "unknown",  "shard_as",      "shard_like",   "tuple",
+                                       "manual",       "subgroup"};
 
 std::int64_t devices_of(Dice& dice, Kind kind) {
   if (kind == Kind::kSubAxis) return dice.pick(std::vector<std::int64_t>{4, 6, 8, 8});
@@ -44,10 +44,9 @@ std::vector<MeshAxis> axes_of(Dice& dice, std::int64_t devices, std::size_t fewe
 std::vector<std::int64_t> order_of(Dice& dice, std::int64_t devices) {
   std::vector<std::int64_t> out;
   for (std::int64_t d = 0; d < devices; ++d) out.insert(out.begin() + dice.below(isize(out) + 1), d);
+  if (devices > 1 && std::is_sorted(out.begin(), out.end())) std::swap(out[0], out[1]);
   return out;
 }
-
-bool is_mixed(const std::vector<std::int64_t>& order) { return !order.empty(); }
 
 }  // namespace
 
@@ -82,7 +81,7 @@ ShardingKinds kinds_of(const Type& type, const Sharding& sharding) {
   }
   set(Kind::kSeveralDims, tiled > 1);
   set(Kind::kPartlyReplicated, tiles > 1 && tiles * axes_size(sharding.partial) * manual < devices);
-  set(Kind::kDeviceOrder, tiles > 1 && is_mixed(sharding.mesh.device_order()));
+  set(Kind::kDeviceOrder, tiles > 1 && !sharding.mesh.device_order().empty());
   return out;
 }
 

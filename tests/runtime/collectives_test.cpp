@@ -75,6 +75,48 @@ TEST(CollectivesOnRanks, SubgroupsInAnyOrderAndPermutes) {
                      6);
 }
 
+// Small and large operands (packed, or one by one), along inner dims too, of several sizes.
+std::string combined_text(int n) {
+  const std::string all = fmt::format("channel_id=1, replica_groups=[1,{}]<=[{}], use_global_device_ids=true", n, n);
+  return header(n) + kAdd +
+         fmt::format(R"(ENTRY %main {{
+  %x = f32[3,5] parameter(0)
+  %y = f32[12,60] parameter(1)
+  %e = f32[0,60] parameter(2)
+  %big = f32[24,1000] parameter(3)
+  %g = (f32[3,{0}], f32[12,{1}], f32[0,{1}], f32[24,{2}]) all-gather(%x, %y, %e, %big), {3}, dimensions={{1}}
+  %r = (f32[{4},60], f32[{4},60], f32[{5},1000]) reduce-scatter(%y, %y, %big), {3}, dimensions={{0}}, to_apply=%add
+  %q = (f32[12,{6}], f32[12,{6}]) reduce-scatter(%y, %y), {3}, dimensions={{1}}, to_apply=%add
+  %a = (f32[3,5], f32[24,1000], f32[12,60]) all-reduce(%x, %big, %y), {3}, to_apply=%add
+  %p = (f32[3,5], f32[12,60], f32[24,1000]) collective-permute(%x, %y, %big), channel_id=2, source_target_pairs={{{{0,{7}}},{{{7},0}}}}
+  ROOT %out = ((f32[3,{0}], f32[12,{1}], f32[0,{1}], f32[24,{2}]), (f32[{4},60], f32[{4},60], f32[{5},1000]), (f32[12,{6}], f32[12,{6}]), (f32[3,5], f32[24,1000], f32[12,60]), (f32[3,5], f32[12,60], f32[24,1000])) tuple(%g, %r, %q, %a, %p)
+}})",
+                     5 * n, 60 * n, 1000 * n, all, 12 / n, 24 / n, 60 / n, n - 1);
+}
+
+TEST(CollectivesOnRanks, SeveralOperandsTravelTogether) {
+  for (const int n : {2, 3, 4}) {
+    SCOPED_TRACE(n);
+    expect_as_lockstep(combined_text(n), n);
+  }
+}
+
+TEST(CollectivesOnRanks, SmallOperandsOfOneCollectiveAreOneMessage) {
+  const Program program = read(header(2) + kAdd + R"(ENTRY %main {
+  %x = f32[3,5] parameter(0)
+  %y = f32[12,60] parameter(1)
+  %z = f32[7] parameter(2)
+  ROOT %a = (f32[3,5], f32[12,60], f32[7]) all-reduce(%x, %y, %z), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=%add
+})");
+  run_virtual_ranks(2, [&](ProcessGroup& world) {
+    const auto executable = compile(program, world);
+    executable->run(to_device(testing::random_arguments(program, 1)));
+    const std::int64_t first = executable->last_run().traffic.calls;
+    EXPECT_EQ(first, 1);
+    EXPECT_EQ(executable->last_run().traffic.all_reduce, 4 * (15 + 720 + 7));
+  });
+}
+
 TEST(CollectivesOnRanks, LoopsThatHoldCollectivesAgree) {
   expect_as_lockstep(header(3) + kAdd + R"(%cond (s: (s32[], f32[6])) -> pred[] {
   %s = (s32[], f32[6]) parameter(0)

@@ -20,8 +20,9 @@ struct Case {
   std::string isa;
 };
 
-// A start or update alone is half an operation, which no executable can end with.
+// A start or update alone is half an operation, which no executable can end with. ragged-all-to-all is only evaluated so far.
 bool can_run(const conformance::Sample& sample) {
+  if (sample.op == "ragged-all-to-all") return false;
   const AsyncHalf half = async_half(*op_table().find(sample.op));
   return sample.num_partitions == 1 && half != AsyncHalf::kStart && half != AsyncHalf::kUpdate;
 }
@@ -116,6 +117,7 @@ TEST(Samples, FewOpsHaveNoKernel) {
                          "reduce-precision",
                          "rng",
                          "rng-get-and-update-state",
+                         "scaled-dot",
                          "send",
                          "send-done",
                          "sinh",

@@ -204,6 +204,23 @@ ENTRY %main (q: f32[2,8,3,16], k: f32[2,8,3,16]) -> f32[2,3,8,8] {
   EXPECT_EQ(step_names(program, *make_schedule(program)), std::vector<std::string>{"s"});
 }
 
+TEST(Schedule, AReshapeOfATransposeOfWhatLiesInMemoryIsPlanned) {
+  // %t lies in memory for the reshape %flat; what %back reads is then no longer %m as it stands.
+  const Program program = read(R"(HloModule views
+ENTRY %main (x: s32[4,6]) -> (s32[24], s32[24]) {
+  %x = s32[4,6] parameter(0)
+  %m = s32[4,6] multiply(%x, %x)
+  %t = s32[6,4] transpose(%m), dimensions={1,0}
+  %flat = s32[24] reshape(%t)
+  %back = s32[4,6] transpose(%t), dimensions={1,0}
+  %rows = s32[24] reshape(%back)
+  %n = s32[24] negate(%rows)
+  ROOT %out = (s32[24], s32[24]) tuple(%flat, %n)
+})");
+  const auto plan = make_schedule(program);
+  verify_schedule(program, *plan);
+}
+
 TEST(Schedule, ScratchOfNestedComputationsIsPartOfTheArena) {
   const Program program = read(R"(HloModule nested
 %inner (a: f32[1000]) -> f32[1000] {

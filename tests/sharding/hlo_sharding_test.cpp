@@ -255,7 +255,7 @@ TEST(SdySharding, ReadsWhatJaxPrints) {
       R"(#sdy.sharding_per_value<[<@mesh, [{\"x\", \"y\":(1)2, ?}p1, {}], replicated={\"y\":(2)2}>, <@maximal_mesh_3, []>]>)",
       meshes);
   ASSERT_EQ(leaves.size(), 2U);
-  EXPECT_EQ(leaves[0].str(), "{x+y:(1)2?p1,-}");
+  EXPECT_EQ(leaves[0].str(), "{x+y:(1)2?@p1,-}");
   EXPECT_EQ(leaves[1].str(), "{maximal device=3}");
 }
 

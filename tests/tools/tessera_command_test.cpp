@@ -14,7 +14,7 @@ TEST_F(TesseraCommand, HelpIsGoodAndNoVerbIsUsage) {
   EXPECT_NE(run("--help").out.find("Exit codes: 0 good, 1 the input is wrong, 2 usage, 3 a check failed."),
             std::string::npos);
   EXPECT_EQ(run("").code, 2);
-  for (const std::string verb : {"partition", "stats", "check", "run", "print"}) {
+  for (const std::string verb : {"partition", "optimize", "stats", "check", "run", "print"}) {
     const auto help = run(verb + " --help");
     EXPECT_EQ(help.code, 0);
     EXPECT_TRUE(help.out.starts_with("tessera " + verb + ": ")) << help.out;
@@ -204,6 +204,47 @@ ENTRY %main (x: f32[8,16]) -> f32[8,16] {
   EXPECT_EQ(wrong.error, "tessera partition: the topology names the axis \"rack\", which no mesh has; known: a, b\n");
 }
 
+TEST_F(TesseraCommand, AttributesThatNobodyKnowsAreKeptAndNamedOnce) {
+  const auto program = file("m.hlo",
+                            "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n"
+                            "  y = f32[4] reverse(x), dimensions={0}, metadta={a}, operand_precision={high}\n"
+                            "  ROOT z = f32[4] reverse(y), dimensions={0}, metadta={b}, sharrding={replicated}\n}\n");
+  const auto run_of = run("print " + program);
+  EXPECT_EQ(run_of.code, 0);
+  EXPECT_EQ(run_of.error,
+            fmt::format("warning: {0}:4:42: reverse has no attribute metadta, it is kept as it stands; did you "
+                        "mean \"metadata\"?\n"
+                        "warning: {0}:5:60: reverse has no attribute sharrding, it is kept as it stands; did "
+                        "you mean \"sharding\"?\n",
+                        program));
+  EXPECT_NE(run_of.out.find("metadta={b}, sharrding={replicated}"), std::string::npos) << run_of.out;
+  const auto empty =
+      run("print " + file("n.hlo", "HloModule m\nENTRY e { ROOT x = f32[4] parameter(0), sharding= }\n"));
+  EXPECT_EQ(empty.code, 1);
+  EXPECT_NE(empty.error.find("expected the value of the attribute, got \"}\""), std::string::npos) << empty.error;
+}
+
+TEST_F(TesseraCommand, PrintDrawsHowAValueLies) {
+  const auto drawn = run("print mlp.hlo --mesh data=2 --annotate x=data,- --sharding x");
+  EXPECT_EQ(drawn.code, 0) << drawn.error;
+  EXPECT_NE(drawn.out.find("{data,-}\n┌────────────┐\n│            │\n│     0      │\n"), std::string::npos)
+      << drawn.out;
+  const auto svg = run("print mlp.hlo --mesh data=2 --annotate x=data,- --sharding x --svg -");
+  EXPECT_TRUE(svg.out.starts_with("<svg xmlns=")) << svg.out;
+  const auto wrong = run("print mlp.hlo --mesh data=2 --sharding y_");
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_NE(wrong.error.find("is named \"y_\""), std::string::npos) << wrong.error;
+  EXPECT_EQ(run("print mlp.hlo --svg -").code, 2);
+}
+
+TEST_F(TesseraCommand, RunEvaluatesByTheDefinitionsOfTheOpsWhenAsked) {
+  const auto fast = run("run sum.hlo");
+  const auto reference = run("run sum.hlo --engine reference");
+  EXPECT_EQ(reference.code, 0) << reference.error;
+  EXPECT_EQ(reference.out, fast.out);
+  EXPECT_EQ(run("run sum.hlo --engine referense").code, 2);
+}
+
 TEST_F(TesseraCommand, UnknownVariablesOfTheEnvironmentAreWarnedOf) {
   const std::string warning =
       "warning: unknown environment variable TESSERA_DUMPDIR; did you mean \"TESSERA_DUMP_DIR\"?\n";
@@ -211,6 +252,34 @@ TEST_F(TesseraCommand, UnknownVariablesOfTheEnvironmentAreWarnedOf) {
   allow_mpirun();
   EXPECT_EQ(run("run sum.hlo --mesh data=2", fmt::format("env TESSERA_DUMPDIR=x {} -n 2", TESSERA_MPIEXEC)).error,
             warning);
+}
+
+TEST_F(TesseraCommand, OptimizeCombinesCollectivesWhichRunAsBefore) {
+  const auto optimized = run("optimize collectives.hlo -o " + path("o.hlo") + " --json -");
+  EXPECT_EQ(optimized.code, 0) << optimized.error;
+  EXPECT_NE(optimized.out.find("\"total_collective_bytes\": 994"), std::string::npos) << optimized.out;
+  for (const std::string op : {"all-reduce", "all-gather", "reduce-scatter", "collective-permute"})
+    EXPECT_NE(content(path("o.hlo")).find(fmt::format("%{0}.combined = ", op)), std::string::npos) << op;
+  EXPECT_EQ(run("stats " + path("o.hlo") + " --json -").out, optimized.out);
+  allow_mpirun();
+  const std::string launch = fmt::format("{} -n 4", TESSERA_MPIEXEC);
+  const auto before = run("run collectives.hlo", launch);
+  EXPECT_EQ(before.code, 0) << before.error;
+  EXPECT_EQ(run("run " + path("o.hlo"), launch).out, before.out);
+}
+
+TEST_F(TesseraCommand, PassesAreLeftOutByName) {
+  const auto stats_without = [&](const std::string& passes) {
+    EXPECT_EQ(run("optimize collectives.hlo -o " + path("o.hlo") + " " + passes).code, 0);
+    return run("stats " + path("o.hlo")).out;
+  };
+  EXPECT_NE(stats_without("").find("all-reduce                1 "), std::string::npos);
+  EXPECT_NE(stats_without("--disable-passes share-gathers,combine-collectives").find("all-reduce                2 "),
+            std::string::npos);
+  EXPECT_NE(stats_without("--memory-bound 100").find("all-reduce                2 "), std::string::npos);
+  const auto wrong = run("optimize collectives.hlo --disable-passes combine-colectives");
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_NE(wrong.error.find("did you mean \"combine-collectives\"?"), std::string::npos) << wrong.error;
 }
 
 TEST_F(TesseraCommand, RunGivesTheSameResultsOnOneRankAndOnTwo) {

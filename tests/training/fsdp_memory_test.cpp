@@ -74,11 +74,13 @@ std::vector<std::set<std::string>> gathered_units(const Program& program, int* g
   std::vector<std::set<std::string>> out(schedule->steps.size());
   for (Id id = 0; id < entry.size(); ++id) {
     if (entry[id].op->name != "all-gather" || entry[id].frontend_attribute("tessera.recompute") == nullptr) continue;
-    ++*gathers;
     const auto* unit = entry[id].frontend_attribute("tessera.unit");
-    const Buffer& buffer = at(schedule->buffers, at(schedule->access, id).front().buffer);
-    for (std::int32_t step = std::max(0, buffer.first); step <= buffer.last && step < isize(out); ++step)
-      at(out, step).insert(unit == nullptr ? "?" : *unit);
+    for (const Access& access : at(schedule->access, id)) {  // of each that travels in it
+      ++*gathers;
+      const Buffer& buffer = at(schedule->buffers, access.buffer);
+      for (std::int32_t step = std::max(0, buffer.first); step <= buffer.last && step < isize(out); ++step)
+        at(out, step).insert(unit == nullptr ? "?" : *unit);
+    }
   }
   return out;
 }
@@ -119,7 +121,7 @@ TEST_P(Fsdp, AGradientIsReducedOnceByReduceScatterAndNeverAllReduced) {
   const StepPlan plan = plan_step();
   for (const auto& instruction : plan.partitioned.program.entry_computation().instructions) {
     if (instruction.op->name == "all-reduce") {
-      EXPECT_EQ(instruction.type.element_count(), 1) << instruction.name;
+      for (const Type& leaf : instruction.type.leaves()) EXPECT_EQ(leaf.element_count(), 1) << instruction.name;
     }
   }
   std::int64_t gradients = 0;

@@ -115,7 +115,7 @@ std::string Verb::help() const {
 }
 
 const std::vector<const Verb*>& verbs() {
-  static const std::vector<const Verb*> all = {&kPartition, &kStats, &kCheck, &kRun, &kPrint};
+  static const std::vector<const Verb*> all = {&kPartition, &kOptimize, &kStats, &kCheck, &kRun, &kPrint};
   return all;
 }
 

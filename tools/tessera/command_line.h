@@ -59,6 +59,7 @@ struct Verb {
 /// In the order of the help.
 const std::vector<const Verb*>& verbs();
 extern const Verb kPartition;
+extern const Verb kOptimize;
 extern const Verb kStats;
 extern const Verb kCheck;
 extern const Verb kRun;

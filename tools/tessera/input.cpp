@@ -65,6 +65,19 @@ void check_sharding_options(const Arguments& arguments) {
   }
 }
 
+std::vector<Option> pass_options() {
+  return {{"disable-passes", "NAME,..", "passes to leave out, such as combine-collectives"},
+          {"async", "", "split collectives into start and done around what is computed in between"},
+          {"memory-bound", "BYTES", "most that one combined collective moves; default: 30 MiB"}};
+}
+
+void read_pass_options(const Arguments& arguments, std::vector<std::string>& skip, CollectivePassOptions& options) {
+  for (const auto& list : arguments.values("disable-passes"))
+    for (std::string& name : split(list, ',')) skip.push_back(std::move(name));
+  options.make_asynchronous = arguments.has("async");
+  options.memory_bound = arguments.number_or("memory-bound", options.memory_bound, 0);
+}
+
 Program read_program(const Arguments& arguments, std::int64_t partitions) {
   check_sharding_options(arguments);
   ParseOptions options;

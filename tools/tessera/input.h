@@ -16,6 +16,9 @@ namespace tessera::command {
 std::vector<Option> sharding_options();
 /// UsageError unless they are well formed; read_program() calls it.
 void check_sharding_options(const Arguments& arguments);
+/// --disable-passes, --memory-bound, --async: of passes over collectives.
+std::vector<Option> pass_options();
+void read_pass_options(const Arguments& arguments, std::vector<std::string>& skip, CollectivePassOptions& options);
 /// The input as a program, with the sharding options applied. `partitions` (0 = none) is what the ranks of a job ask for.
 Program read_program(const Arguments& arguments, std::int64_t partitions = 0);
 /// --engine: reference or runtime.

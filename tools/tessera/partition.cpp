@@ -18,14 +18,17 @@ double modelled_milliseconds(const Partitioned& partitioned) {
 std::string explanation(const Partitioned& partitioned, bool with_times) {
   std::string out;
   std::int64_t bytes = 0;
+  int count = 0;
   const auto amount = [&](std::int64_t received, double time) {
     const std::string text = fmt::format("{} bytes received per device", received);
     return with_times ? text + fmt::format(", {:.6g} ms modelled", time) : text;
   };
   for (const auto& note : partitioned.notes) {
     bytes += note.bytes;
-    out += fmt::format("{} %{}{}: {}\n", note.opcode, note.collective, note.axes.empty() ? "" : " over " + note.axes,
-                       amount(note.bytes, note.milliseconds));
+    const std::string part = note.parts == 1 ? "" : fmt::format(", part {} of {}", note.part + 1, note.parts);
+    count += note.part == 0 ? 1 : 0;
+    out += fmt::format("{} %{}{}{}: {}\n", note.opcode, note.collective, part,
+                       note.axes.empty() ? "" : " over " + note.axes, amount(note.bytes, note.milliseconds));
     const auto line = [&](std::string_view label, const std::string& text) {
       if (!text.empty()) out += fmt::format("  {:<8}{}\n", label, text);
     };
@@ -35,7 +38,7 @@ std::string explanation(const Partitioned& partitioned, bool with_times) {
     line("to", note.to);
     line("remedy", note.remedy);
   }
-  return out + fmt::format("{} collective{}, {}\n", partitioned.notes.size(), partitioned.notes.size() == 1 ? "" : "s",
+  return out + fmt::format("{} collective{}, {}\n", count, count == 1 ? "" : "s",
                            amount(bytes, modelled_milliseconds(partitioned)));
 }
 
@@ -45,6 +48,7 @@ std::string explanation_json(const Partitioned& partitioned) {
     JsonObject& row = rows.emplace_back();
     row.set("name", note.collective);
     row.set("opcode", note.opcode);
+    if (note.parts > 1) row.set("part", std::int64_t{note.part});
     row.set("axes", note.axes);
     row.set("bytes", note.bytes);
     row.set("modelled_milliseconds", note.milliseconds);
@@ -65,6 +69,7 @@ int run(const Arguments& arguments) {
   PartitionOptions options;
   if (const auto path = arguments.value("topology")) options.topology = Topology::from_file(*path);
   options.limits.strict = arguments.has("strict");
+  read_pass_options(arguments, options.skip_passes, options.collectives);
   if (arguments.has("max-bytes")) options.limits.bytes = arguments.number_or("max-bytes", 0, 0);
   const auto start = std::chrono::steady_clock::now();
   const Partitioned partitioned = partition(program, options);
@@ -90,6 +95,7 @@ int run(const Arguments& arguments) {
 
 std::vector<Option> options() {
   auto out = sharding_options();
+  for (const Option& option : pass_options()) out.push_back(option);
   out.push_back({"topology", "FILE", "latency and bandwidth by axis, as JSON; plans then go by modelled time"});
   out.push_back({"o", "OUT.hlo", "where the program goes; default: standard output"});
   out.push_back({"explain", "", "say why each collective is there (on stderr unless -o names a file)"});

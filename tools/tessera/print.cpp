@@ -1,13 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "input.h"
+#include "tessera/base/text.h"
+#include "tessera/frontend/mark_sharding.h"
+#include "tessera/ir/op_def.h"
 #include "tessera/ir/text.h"
 
 namespace tessera::command {
 namespace {
 
+// NAME, %NAME or COMPUTATION/NAME in a program whose values all have shardings.
+const Instruction& find_value(const Program& program, std::string_view name) {
+  const auto slash = name.find('/');
+  const std::string_view computation_name =
+      slash == std::string_view::npos ? std::string_view(program.entry_computation().name) : name.substr(0, slash);
+  std::string_view value = slash == std::string_view::npos ? name : name.substr(slash + 1);
+  if (value.starts_with('%')) value.remove_prefix(1);
+  std::vector<std::string> known;
+  for (const auto& computation : program.computations) {
+    if (computation->name != computation_name) continue;
+    for (const auto& instruction : computation->instructions) {
+      if (instruction.name == value) return instruction;
+      known.push_back(instruction.name);
+    }
+  }
+  fail("no value of {} is named \"{}\"{}", computation_name, value, suggest_name(value, known));
+}
+
+// How values lie, given or found by propagation.
+std::string pictures(const Program& program, const Arguments& arguments) {
+  const Program global = program.partitioned ? program : partition(program).global;
+  const bool svg = arguments.has("svg");
+  require(!svg || arguments.values("sharding").size() == 1, "--svg draws one value; give --sharding once");
+  std::string out;
+  for (const auto& name : arguments.values("sharding")) {
+    const Instruction& value = find_value(global, name);
+    require(value.type.is_array(), "%{} is {}; only arrays can be drawn", value.name, value.type);
+    const Sharding sharding =
+        value.sharding ? value.sharding->front().closed() : Sharding::replicated(Mesh(), value.type.ndim());
+    if (svg) return sharding_svg(value.type, sharding);
+    out += fmt::format("%{}: {} {}", value.name, value.type.str(), sharding.str());
+    if (const auto* why = value.frontend_attribute("tessera.why")) out += ", " + *why;
+    out += "\n" + visualize_sharding(value.type, sharding);
+  }
+  return out;
+}
+
 int run(const Arguments& arguments) {
   const Program program = read_program(arguments);
   verify(program);
+  if (arguments.has("sharding")) {
+    write_text(arguments.value_or("svg", arguments.value_or("o", "-")), pictures(program, arguments));
+    return kGood;
+  }
+  if (arguments.has("svg")) throw UsageError("--svg draws the value of --sharding NAME");
   write_text(arguments.value_or("o", "-"), print_program(program, {.for_xla = arguments.has("for-xla")}));
   return kGood;
 }
@@ -15,6 +62,10 @@ int run(const Arguments& arguments) {
 std::vector<Option> options() {
   auto out = sharding_options();
   out.push_back({"o", "OUT.hlo", "where the program goes; default: standard output"});
+  out.push_back({"sharding", "NAME",
+                 "draw how a value of at most 3 dims lies on the devices, as given or as propagation finds it;\n"
+                 "                                    may be repeated; takes the place of the program"});
+  out.push_back({"svg", "FILE", "draw it as SVG; - for standard output"});
   out.push_back({"for-xla", "", "leave out what XLA does not know"});
   return out;
 }

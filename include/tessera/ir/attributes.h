@@ -44,6 +44,8 @@ class AttributeReader {
   explicit AttributeReader(std::vector<TextAttribute> all) : all_(std::move(all)) {}
   /// The text behind `name=`, removed from what is left; null when absent. Valid as long as the reader.
   const std::string* take(std::string_view name);
+  /// The names that were asked for: those the row knows.
+  [[nodiscard]] const std::vector<std::string>& asked() const { return asked_; }
   /// What no one took, in order.
   [[nodiscard]] std::vector<TextAttribute> rest() const;
   /// What stands between the parentheses of a row with Payload::kLiteral; null for others.
@@ -52,6 +54,7 @@ class AttributeReader {
  private:
   std::vector<TextAttribute> all_;
   std::vector<bool> taken_;
+  std::vector<std::string> asked_;  // only while there are attributes to take
 };
 
 class AttributesBase {

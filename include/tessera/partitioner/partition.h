@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tessera/ir/program.h"
+#include "tessera/partitioner/collective_passes.h"
 #include "tessera/sharding/topology.h"
 
 namespace tessera {
@@ -31,12 +32,16 @@ struct PartitionOptions {
   /// How fast the mesh's axes are; decides only where links differ.
   Topology topology{};
   CollectiveLimits limits{};
+  /// Of the passes over collectives; each can be left out by its name in skip_passes.
+  CollectivePassOptions collectives{};
 };
 
-/// One inserted collective and why it is there.
+/// One inserted collective and why it is there. Where several travel together each has a note: part 0, 1, … of `parts`.
 struct CollectiveNote {
   std::string collective;  // name of the instruction in the partitioned program
   std::string opcode;
+  int part = 0;
+  int parts = 1;
   std::string axes;         // data+fsdp
   std::string reason;       // "operand 0 of dot %h must be whole over model: …"
   std::string source;       // train.cpp:41

@@ -51,4 +51,10 @@ using RewriteRule = std::function<Value(ComputationRewriter&, Id)>;
 Program rewrite(const Program& program, const RewriteRule& rule,
                 const std::function<bool(const Computation&)>& touches = nullptr);
 
+/// Keeps or replaces the instructions of one computation, in an order of its own: at least what the root needs, and side effects.
+using ComputationRule = std::function<void(ComputationRewriter&)>;
+/// The same by whole computations. Those that the rule does not touch are shared where their callees stay what they are.
+Program rewrite_computations(const Program& program, const ComputationRule& rule,
+                             const std::function<bool(const Computation&)>& touches = nullptr);
+
 }  // namespace tessera

@@ -126,6 +126,11 @@ std::shared_ptr<const Schedule> make_schedule(const Program& program, const Sche
 /// Bytes a device needs at once to run a per-device program: make_schedule(program)->peak_bytes().
 std::int64_t peak_bytes(const Program& program);
 
+/// The operands of a collective of several that travel as one message, packed: those of at most kMostPackedBytes. Fewer than two: none.
+/// What is larger goes without a copy.
+std::vector<std::size_t> packed_operands(const OpView& collective);
+inline constexpr std::int64_t kMostPackedBytes = std::int64_t{64} << 10;
+
 /// The order alone: a permutation of the instructions of a computation.
 std::vector<Id> order_instructions(const Program& program, const Computation& computation);
 

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passes over the collectives of a per-device program, made by the partitioner or read from elsewhere (docs/collective_passes.md).
+// Each is a pure function that keeps every value and never moves more bytes; what a user gathers anew on purpose (FSDP's unshards,
+// barriers) stays. A pass that finds nothing returns the program it was given.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tessera/ir/program.h"
+
+namespace tessera {
+
+struct CollectivePassOptions {
+  /// One combined collective moves at most so many bytes (the larger of operands and results); also what a pass may keep alive
+  /// longer per value: a gather shared, hoisted or accumulated in full.
+  std::int64_t memory_bound = std::int64_t{30} << 20;
+  /// A gather or reduce-scatter outside of FSDP units is combined with others at most so many instructions away.
+  std::int32_t window = 100;
+  /// Collectives become start and done where there is something to compute in between. Off: the runtime joins the pairs again.
+  bool make_asynchronous = false;
+};
+
+/// A collective next to its inverse, or followed by a cut, is less:
+///   dynamic-slice(all-gather(x), this device's part) -> x
+///   dynamic-slice(all-reduce(x), this device's part) -> reduce-scatter(x)
+///   all-gather(reduce-scatter(x)) -> all-reduce(x)
+///   a collective in groups of one, a permute of every device to itself -> its operand
+/// Which part a dynamic index means is found by evaluating it for every device.
+Program simplify_collectives(const Program& program);
+
+/// Reduces a sum once instead of its addends: add(all-reduce(x), all-reduce(y)) -> all-reduce(add(x, y)), for reduce-scatter too, with
+/// min and max for theirs, along chains of additions (unrolled micro-batches) and with other addends in between. Data movement,
+/// negation and scaling by powers of two stand between where that is exact.
+Program reassociate_reductions(const Program& program, const CollectivePassOptions& options = {});
+
+/// Takes collectives out of loops: those that give the same in every round, with what they need; and reductions of what is only
+/// accumulated, acc = add(acc, all-reduce(x)), which happen once, behind the loop.
+Program hoist_collectives(const Program& program, const CollectivePassOptions& options = {});
+
+/// Gathers of one value that differ by reshapes and transposes become one, on which these follow.
+Program share_gathers(const Program& program, const CollectivePassOptions& options = {});
+
+/// Independent collectives of one kind, element type, reduction and groups become one of several operands:
+///   %a = f32[8] all-reduce(%x)     ->  %c = (f32[8], f32[3]) all-reduce(%x, %y)
+///   %b = f32[3] all-reduce(%y)         %a = f32[8] get-tuple-element(%c), index=0, %b = …
+/// They move up to the first where all they read stands before it, else down to the last; nothing else moves but what costs little.
+Program combine_collectives(const Program& program, const CollectivePassOptions& options = {});
+
+/// Collectives become pairs, the start where the collective stood, the done before the first use, where FLOPs lie between.
+Program make_asynchronous(const Program& program);
+
+/// All of them in order, as partition() runs them, with duplicates merged and dead code removed. `skip`: names of passes to leave
+/// out; `dump`: called behind each.
+Program optimize_collectives(const Program& program, const CollectivePassOptions& options = {},
+                             const std::vector<std::string>& skip = {},
+                             const std::function<void(const std::string& pass, const Program&)>& dump = nullptr);
+
+}  // namespace tessera

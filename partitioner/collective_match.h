@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What passes over collectives ask of an instruction.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "tessera/ops/collectives.h"
+
+namespace tessera {
+
+enum class CollectiveKind : std::uint8_t { kNone, kAllReduce, kReduceScatter, kAllGather, kPermute, kOther };
+CollectiveKind collective_kind(const Instruction& instruction);
+/// Of that kind and of one array.
+bool is_single(const Instruction& instruction, CollectiveKind kind);
+
+/// Equal but for the channel: groups, dim, and for reductions what they reduce by.
+bool same_exchange(const Program& program, const Instruction& a, const Instruction& b);
+/// Equal where same_exchange() holds.
+std::size_t hash_exchange(const Instruction& instruction);
+
+/// Of a collective with replica groups: all devices where its text names none.
+std::vector<std::vector<std::int64_t>> groups_of(const Program& program, const Instruction& collective);
+/// 1 where nothing is exchanged; nothing when groups differ in size.
+std::optional<std::int64_t> size_of_groups(const Program& program, const Instruction& collective);
+/// The reduction of an all-reduce or reduce-scatter, where it is a known one.
+std::optional<Reduction> reduction_by(const Program& program, const Instruction& collective);
+
+/// FSDP's unshard or a stored gradient: gathered, or scattered, where and as often as it stands.
+bool is_pinned(const Instruction& instruction);
+
+/// By instruction: some other one waits for it by a control edge, or it waits for one itself.
+std::vector<bool> ordered_by_control(const Computation& computation);
+
+}  // namespace tessera

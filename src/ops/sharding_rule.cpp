@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sharding_rule.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "tessera/base/text_cursor.h"
+
+namespace tessera::rows {
+namespace {
+
+std::string dim_text(const DimFactors& dim, const std::vector<std::string>& symbols) {
+  std::string out;
+  for (const int factor : dim) out += at(symbols, factor);
+  return out;
+}
+
+std::string side_text(const std::vector<TensorFactors>& side, const std::vector<std::string>& symbols) {
+  std::vector<std::string> tensors;
+  for (const auto& tensor : side) {
+    std::vector<std::string> dims;
+    for (const auto& dim : tensor) dims.push_back(dim_text(dim, symbols));
+    tensors.push_back("[" + join(dims, ", ") + "]");
+  }
+  return "(" + join(tensors, ", ") + ")";
+}
+
+class RuleReader {
+ public:
+  explicit RuleReader(std::string_view text) : in_(text) {}
+
+  ShardingRule read() {
+    in_.expect("#sdy.op_sharding_rule<", "before the rule");
+    rule_.map.operands = side();
+    in_.expect("->", "behind the operands");
+    rule_.map.results = side();
+    sizes();
+    in_.skip_blanks();
+    const auto tail = in_.position();
+    while (!in_.take(">")) {
+      in_.take(",");
+      const auto word = in_.identifier("a kind of factors");
+      if (word != "custom") kinds(word);
+    }
+    auto text = in_.text().substr(tail);
+    rule_.tail = text.substr(0, text.rfind('>'));
+    return std::move(rule_);
+  }
+
+ private:
+  // `i`, or `z_1`: one letter and what tells it from others of the kind.
+  int symbol() {
+    in_.skip_blanks();
+    const auto start = in_.position();
+    const auto text = in_.text();
+    std::size_t end = start + 1;
+    if (start >= text.size() || std::isalpha(static_cast<unsigned char>(text[start])) == 0)
+      in_.fail_expected("a factor");
+    if (end < text.size() && text[end] == '_')
+      for (++end; end < text.size() && std::isdigit(static_cast<unsigned char>(text[end])) != 0;) ++end;
+    in_.seek(end);
+    const std::string name(text.substr(start, end - start));
+    const auto found = std::find(rule_.symbols.begin(), rule_.symbols.end(), name);
+    if (found != rule_.symbols.end()) return static_cast<int>(found - rule_.symbols.begin());
+    rule_.symbols.push_back(name);
+    return rule_.map.add(1);
+  }
+
+  TensorFactors tensor() {
+    TensorFactors out;
+    in_.expect("[", "before the dims");
+    if (in_.take("]")) return out;
+    do {
+      DimFactors dim;
+      do {
+        dim.push_back(symbol());
+      } while (!in_.next_is(",") && !in_.next_is("]"));
+      out.push_back(std::move(dim));
+    } while (in_.take(","));
+    in_.expect("]", "behind the dims");
+    return out;
+  }
+
+  std::vector<TensorFactors> side() {
+    std::vector<TensorFactors> out;
+    in_.expect("(", "before the tensors");
+    if (in_.take(")")) return out;
+    do {
+      out.push_back(tensor());
+    } while (in_.take(","));
+    in_.expect(")", "behind the tensors");
+    return out;
+  }
+
+  void sizes() {
+    in_.expect("{", "before the sizes");
+    if (in_.take("}")) return;
+    do {
+      const int factor = symbol();
+      in_.expect("=", "behind a factor");
+      at(rule_.map.factors, factor).size = in_.integer("the size of a factor");
+    } while (in_.take(","));
+    in_.expect("}", "behind the sizes");
+  }
+
+  void kinds(std::string_view word) {
+    constexpr std::pair<std::string_view, FactorKind> kKinds[] = {{"reduction", FactorKind::kReduce},
+                                                                  {"need_replication", FactorKind::kBlocked},
+                                                                  {"permutation", FactorKind::kBlocked},
+                                                                  {"blocked_propagation", FactorKind::kPass}};
+    const auto* kind =
+        std::find_if(std::begin(kKinds), std::end(kKinds), [&](const auto& k) { return k.first == word; });
+    require(kind != std::end(kKinds),
+            "unknown kind of factors \"{}\"; there are reduction, need_replication, permutation, blocked_propagation",
+            word);
+    in_.expect("=", "behind a kind of factors");
+    in_.expect("{", "before factors");
+    do {
+      at(rule_.map.factors, symbol()).kind = kind->second;
+    } while (in_.take(","));
+    in_.expect("}", "behind factors");
+  }
+
+  TextCursor in_;
+  ShardingRule rule_;
+};
+
+std::vector<Type> leaves_of(const std::vector<Type>& types) {
+  std::vector<Type> out;
+  for (const auto& type : types)
+    for (const auto& leaf : type.leaves()) out.push_back(leaf);
+  return out;
+}
+
+void check_side(const ShardingRule& rule, const std::vector<TensorFactors>& side, const std::vector<Type>& types,
+                std::string_view what) {
+  require(side.size() == types.size(), "has {} {}s, the custom-call {}", side.size(), what, types.size());
+  for (std::size_t i = 0; i < side.size(); ++i) {
+    require(types[i].is_array() && types[i].ndim() == isize(side[i]), "{} {} has {} dims, the custom-call's is {}",
+            what, i, side[i].size(), types[i]);
+    for (int d = 0; d < types[i].ndim(); ++d) {
+      std::int64_t size = 1;
+      for (const int factor : at(side[i], d)) size *= at(rule.map.factors, factor).size;
+      require(size == types[i].dim(d), "gives dim {} of {} {} the size {}, it is {}", d, what, i, size, types[i]);
+    }
+  }
+}
+
+// Shared out may be what every result has, and what none has and is summed over.
+void settle_kinds(FactorMap& map) {
+  std::vector<std::size_t> results_with(map.factors.size(), 0);
+  for (const auto& tensor : map.results)
+    for (const auto& dim : tensor)
+      for (const int factor : dim) ++at(results_with, factor);
+  for (std::size_t f = 0; f < map.factors.size(); ++f) {
+    const bool reduced = map.factors[f].kind == FactorKind::kReduce;
+    if (results_with[f] != (reduced ? 0 : map.results.size())) map.factors[f].kind = FactorKind::kBlocked;
+  }
+}
+
+std::int64_t element_at(const TensorFactors& tensor, const FactorMap& map, const Dims& index) {
+  std::int64_t position = 0;
+  for (const auto& dim : tensor)
+    for (const int factor : dim) position = position * at(map.factors, factor).size + at(index, factor);
+  return position;
+}
+
+}  // namespace
+
+std::string ShardingRule::str() const {
+  std::vector<std::string> sizes;
+  for (std::size_t f = 0; f < symbols.size(); ++f)
+    sizes.push_back(fmt::format("{}={}", symbols[f], map.factors[f].size));
+  return fmt::format("#sdy.op_sharding_rule<{}->{} {{{}}}{}{}>", side_text(map.operands, symbols),
+                     side_text(map.results, symbols), join(sizes, ", "), tail.empty() || tail[0] == ',' ? "" : " ",
+                     tail);
+}
+
+ShardingRule parse_sharding_rule(std::string_view text, const OpView& view) {
+  try {
+    ShardingRule rule = RuleReader(text).read();
+    check_side(rule, rule.map.operands, leaves_of(view.operands), "operand");
+    check_side(rule, rule.map.results, view.result.leaves(), "result");
+    settle_kinds(rule.map);
+    return rule;
+  } catch (Error& error) {
+    throw error.prefix(fmt::format("sharding rule {}: ", text));
+  }
+}
+
+ShardingRule with_local_sizes(ShardingRule rule, const std::vector<Type>& operands, const std::vector<Type>& results) {
+  const auto apply = [&](const std::vector<TensorFactors>& side, const std::vector<Type>& types) {
+    for (std::size_t i = 0; i < side.size(); ++i)
+      for (int d = 0; d < types[i].ndim(); ++d) {
+        const DimFactors& dim = at(side[i], d);
+        std::int64_t minor = 1;
+        for (std::size_t k = 1; k < dim.size(); ++k) minor *= at(rule.map.factors, dim[k]).size;
+        if (!dim.empty() && minor > 0) at(rule.map.factors, dim.front()).size = types[i].dim(d) / minor;
+      }
+  };
+  apply(rule.map.operands, leaves_of(operands));
+  apply(rule.map.results, results);
+  return rule;
+}
+
+Literal evaluate_sharding_rule(const ShardingRule& rule, const EvalContext& context) {
+  std::vector<Literal> operands;
+  for (const auto& operand : context.operands)
+    for (const auto& leaf : operand.leaves()) operands.push_back(leaf);
+  const auto types = context.view.result.leaves();
+  std::vector<Literal> results(types.begin(), types.end());
+  Dims index(rule.map.factors.size(), 0);
+  const auto advance = [&] {
+    for (std::size_t f = index.size(); f-- > 0;) {
+      if (++index[f] < rule.map.factors[f].size) return true;
+      index[f] = 0;
+    }
+    return false;
+  };
+  std::vector<std::vector<double>> sums;
+  for (const auto& type : types) sums.emplace_back(static_cast<std::size_t>(type.element_count()), 0.0);
+  const bool empty =
+      std::any_of(rule.map.factors.begin(), rule.map.factors.end(), [](const Factor& f) { return f.size == 0; });
+  if (!empty) {
+    do {
+      double product = 1;
+      for (std::size_t i = 0; i < operands.size(); ++i)
+        product *= element_as_double(operands[i], element_at(rule.map.operands[i], rule.map, index));
+      for (std::size_t r = 0; r < results.size(); ++r)
+        at(sums[r], element_at(rule.map.results[r], rule.map, index)) += product;
+    } while (advance());
+  }
+  for (std::size_t r = 0; r < results.size(); ++r)
+    visit_dtype(types[r].dtype(), [&]<class T>() {
+      auto to = results[r].mutable_data<T>();
+      for (std::size_t i = 0; i < to.size(); ++i)
+        if constexpr (is_integer(kDTypeOf<T>))
+          to[i] = static_cast<T>(static_cast<std::int64_t>(std::fmod(sums[r][i], 9007199254740992.0)));
+        else
+          to[i] = static_cast<T>(sums[r][i]);
+    });
+  return context.view.result.is_tuple() ? Literal::tuple(std::move(results)) : results.front();
+}
+
+}  // namespace tessera::rows
