@@ -52,12 +52,18 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
   require(!program.partitioned,
           "{} is already partitioned (it carries the partitioner's mark); give the global program instead",
           program.name);
-  const Program input = split_uses(inline_calls(normalize_manual(with_mesh(make_synchronous(program)))));
+  const Program input = normalize_manual(with_mesh(make_synchronous(program)));
   check_input(input);
   options.topology.check(input.meshes);
   Partitioned out;
   Pipeline pipeline("partition", {.skip = options.skip_passes, .dump = options.dump});
-  pipeline.add("propagate", [&](const Program& p) { return propagate_at_least_cost(p, options.topology); })
+  pipeline.add("inline-calls", inline_calls)
+      .add("simplify", simplify)
+      .add("merge-duplicates", merge_duplicates)
+      .add("simplify-branches", simplify_branches)
+      .add("simplify-loops", simplify_loops)
+      .add("split-uses", split_uses)
+      .add("propagate", [&](const Program& p) { return propagate_at_least_cost(p, options.topology); })
       .add("insert-reshards", [&](const Program& p) { return insert_reshards(p, options.topology); })
       .add("record-global",
            [&](const Program& p) {
@@ -68,8 +74,9 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
            [&](const Program& p) {
              return localize(p, {.keep_shardings = options.keep_shardings, .topology = options.topology});
            })
-      .add("merge-duplicates", [](const Program& p) { return merge_duplicates(p); })
-      .add("remove-dead-code", [](const Program& p) { return remove_dead_code(p); });
+      .add("simplify", simplify)
+      .add("merge-duplicates", merge_duplicates)
+      .add("remove-dead-code", remove_dead_code);
   add_collective_passes(pipeline, options.collectives);
   out.program = pipeline.run(input);
   out.notes = collective_notes(out.program, options.topology);

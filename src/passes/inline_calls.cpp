@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "plain.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/passes/passes.h"
@@ -23,12 +24,6 @@ bool can_be_inlined(const Program& program, const Computation& computation, Id i
     return std::find(other.control_predecessors.begin(), other.control_predecessors.end(), id) !=
            other.control_predecessors.end();
   });
-}
-
-bool says_something(const Sharding& sharding) {
-  if (sharding.kind != Sharding::Kind::kTiled) return sharding.kind != Sharding::Kind::kUnknown;
-  return sharding.dims.empty() || std::any_of(sharding.dims.begin(), sharding.dims.end(),
-                                              [](const DimSharding& d) { return !d.open || !d.axes.empty(); });
 }
 
 // A parameter's or the call's annotation, kept as a mark.

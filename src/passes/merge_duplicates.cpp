@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <unordered_map>
 
 #include "tessera/base/text.h"
@@ -22,8 +23,16 @@ bool equal_attributes(const Instruction& a, const Instruction& b) {
 
 bool equal_shardings(const ShardingRef& a, const ShardingRef& b) { return a == b || (a && b && *a == *b); }
 
-bool equal_values(const Instruction& a, const Instruction& b) {
-  return a.op == b.op && a.operands == b.operands && a.type == b.type && a.called == b.called &&
+/// By computation the first one that is equal to it.
+using FirstEquals = std::vector<ComputationId>;
+
+bool equal_callees(const Instruction& a, const Instruction& b, const FirstEquals& first) {
+  return std::equal(a.called.begin(), a.called.end(), b.called.begin(), b.called.end(),
+                    [&](ComputationId x, ComputationId y) { return at(first, x) == at(first, y); });
+}
+
+bool equal_values(const Instruction& a, const Instruction& b, const FirstEquals& first) {
+  return a.op == b.op && a.operands == b.operands && a.type == b.type && equal_callees(a, b, first) &&
          a.control_predecessors == b.control_predecessors && equal_attributes(a, b) &&
          equal_shardings(a.sharding, b.sharding) && equal_bindings(a, b);
 }
@@ -39,7 +48,30 @@ std::size_t key_of(const Instruction& instruction) {
   return hash_mix(key, hash_bindings(instruction));
 }
 
-ComputationRef merged(const Computation& from, const std::vector<bool>& with_effects) {
+bool equal_computations(const Computation& a, const Computation& b, const FirstEquals& first) {
+  return a.parameters == b.parameters && a.root == b.root && a.execution_thread == b.execution_thread &&
+         std::equal(a.instructions.begin(), a.instructions.end(), b.instructions.begin(), b.instructions.end(),
+                    [&](const Instruction& x, const Instruction& y) { return equal_values(x, y, first); });
+}
+
+// Callees stand before their callers, and nobody calls the entry.
+FirstEquals first_equals(const Program& program) {
+  FirstEquals first(program.computations.size());
+  std::unordered_multimap<std::size_t, ComputationId> seen;
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    at(first, c) = c;
+    if (c == program.entry) continue;
+    auto key = static_cast<std::size_t>(program[c].root);
+    for (const Instruction& instruction : program[c].instructions) key = hash_mix(key, key_of(instruction));
+    const auto [begin, end] = seen.equal_range(key);
+    for (auto it = begin; it != end; ++it)
+      if (equal_computations(program[it->second], program[c], first)) at(first, c) = it->second;
+    if (at(first, c) == c) seen.emplace(key, c);
+  }
+  return first;
+}
+
+ComputationRef merged(const Computation& from, const std::vector<bool>& with_effects, const FirstEquals& first) {
   auto out = std::make_shared<Computation>(from);
   std::vector<Id> same_as(from.instructions.size());
   std::unordered_multimap<std::size_t, Id> seen;
@@ -52,7 +84,7 @@ ComputationRef merged(const Computation& from, const std::vector<bool>& with_eff
     const auto key = key_of(instruction);
     const auto [begin, end] = seen.equal_range(key);
     for (auto it = begin; it != end; ++it)
-      if (equal_values((*out)[it->second], instruction)) at(same_as, id) = it->second;
+      if (equal_values((*out)[it->second], instruction, first)) at(same_as, id) = it->second;
     if (at(same_as, id) == id) seen.emplace(key, id);
   }
   out->root = at(same_as, from.root);
@@ -64,8 +96,9 @@ ComputationRef merged(const Computation& from, const std::vector<bool>& with_eff
 Program merge_duplicates(const Program& program) {
   Program out = program;
   const std::vector<bool> with_effects = computations_with_effects(program);
+  const FirstEquals first = first_equals(program);
   for (ComputationId c = 0; c < isize(program.computations); ++c)
-    at(out.computations, c) = merged(program[c], with_effects);
+    at(out.computations, c) = merged(program[c], with_effects, first);
   return remove_dead_code(out);
 }
 

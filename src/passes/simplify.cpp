@@ -2,10 +2,12 @@
 // Local rewrites that keep every value: identities, chains of the same data movement, scalar constants. Rules hold for
 // NaN and
 // infinities (no x*0, no x-x); x + 0 may turn a negative zero positive or leave it.
+#include <algorithm>
 #include <numeric>
 #include <optional>
 #include <unordered_map>
 
+#include "plain.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/ops/structural.h"
 #include "tessera/passes/explanations.h"
@@ -25,15 +27,6 @@ using Result = std::optional<Rewrite>;
 using Rule = Result (*)(const Computation&, const Instruction&);
 
 // ---- what may go ---------------------------------------------------------------------------------------------------
-
-// True when the instruction says nothing but the value it computes.
-bool is_plain(const Instruction& instruction) {
-  if (!instruction.control_predecessors.empty()) return false;
-  if (!instruction.notes) return true;
-  for (const auto& [key, value] : instruction.notes->frontend_attributes)
-    if (key != "tessera.unit" && !only_explains(key)) return false;
-  return true;
-}
 
 bool same_sharding(const Instruction& a, const Instruction& b) {
   return a.sharding == b.sharding || (a.sharding && b.sharding && *a.sharding == *b.sharding);
@@ -74,7 +67,8 @@ std::optional<Literal> splat_value(const Computation& c, Id id) {
 }
 bool is_all(const Computation& c, Id id, double value) {
   const auto scalar = splat_value(c, id);
-  return scalar && scalar->type().dtype() != DType::kPred && element_as_double(*scalar, 0) == value;
+  if (!scalar || scalar->type().dtype() == DType::kPred || is_complex(scalar->type().dtype())) return false;
+  return element_as_double(*scalar, 0) == value;
 }
 
 // ---- rules ---------------------------------------------------------------------------------------------------------
@@ -122,6 +116,25 @@ Result convert(const Computation& c, const Instruction& i) { return to_operand(c
 
 // A result as large as the operand: the window is all of it.
 Result whole_window(const Computation& c, const Instruction& i) { return to_operand(c, i); }
+
+// At constant places: a slice, which readers can look through and whose dims can stay sharded.
+Result dynamic_slice(const Computation& c, const Instruction& i) {
+  if (auto same = to_operand(c, i)) return same;
+  if (!is_plain(i)) return std::nullopt;
+  std::vector<SliceRange> ranges;
+  for (int d = 0; d < i.type.ndim(); ++d) {
+    const Instruction& start = c[at(i.operands, d + 1)];
+    if (start.op->role != Role::kConstant) return std::nullopt;
+    const auto most = c[i.operands[0]].type.dim(d) - i.type.dim(d);
+    const auto first = element_as_int(attributes_as<ConstantAttributes>(start.attributes).value, 0);
+    ranges.push_back({.start = std::clamp<std::int64_t>(first, 0, most)});
+    ranges.back().limit = ranges.back().start + i.type.dim(d);
+  }
+  static const OpDef& slice = op_table().get("slice");
+  Result out = with_operand(i, i.operands[0], make_attributes(SliceAttributes{std::move(ranges)}));
+  out->instruction->op = &slice;
+  return out;
+}
 
 Result pad(const Computation& c, const Instruction& i) {
   for (const PaddingDim& dim : attributes_as<PadAttributes>(i.attributes).padding)
@@ -200,7 +213,7 @@ Rule rule_for(const OpDef* op) {
                                                             {"broadcast", broadcast},
                                                             {"convert", convert},
                                                             {"slice", whole_window},
-                                                            {"dynamic-slice", whole_window},
+                                                            {"dynamic-slice", dynamic_slice},
                                                             {"pad", pad},
                                                             {"concatenate", concatenate},
                                                             {"add", add},

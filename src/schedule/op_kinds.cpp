@@ -54,6 +54,7 @@ bool updates_operands(const OpDef& op) {
   return op.role == Role::kWhile || is_one_of(op.name, {"dynamic-update-slice", "scatter"});
 }
 bool makes_memory(const OpDef& op) { return is_one_of(op.name, {"all-gather", "broadcast", "iota", "constant"}); }
+bool takes_a_part(const OpDef& op) { return is_one_of(op.name, {"slice", "dynamic-slice"}); }
 bool reads_strides(const OpDef& op) { return op.name == "dot"; }
 
 }  // namespace tessera::schedule

@@ -22,6 +22,8 @@ OpKind kind_of(const OpView& view);
 bool updates_operands(const OpDef& op);
 /// Makes memory from little: worth running late (all-gather, broadcast, iota).
 bool makes_memory(const OpDef& op);
+/// Copies a part of its first operand: worth running late where that stays anyway (slice, dynamic-slice).
+bool takes_a_part(const OpDef& op);
 /// Reads operands through strides: dot (without zero strides).
 bool reads_strides(const OpDef& op);
 

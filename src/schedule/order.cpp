@@ -34,13 +34,22 @@ class Orderer {
   bool is_late(Id id) const {
     const OpDef& op = *computation_[id].op;
     if (!at(flow_.in_memory, id) || at(flow_.has_effect, id)) return false;
-    if (makes_memory(op)) return true;
+    if (makes_memory(op) || (takes_a_part(op) && is_of_parameters(id))) return true;
     if (at(flow_.kinds, id) != OpKind::kElementwise) return false;
     const bool is_cast = op.name == "convert";
     return std::all_of(at(flow_.reads, id).begin(), at(flow_.reads, id).end(), [&](int slot) {
       const Id source = at(flow_.slots, slot).id;
       const OpKind kind = at(flow_.kinds, source);
       return at(late_, source) || kind == OpKind::kConstant || (is_cast && kind == OpKind::kParameter);
+    });
+  }
+
+  // What it reads at length stays anyway.
+  bool is_of_parameters(Id id) const {
+    const std::int64_t bytes = computation_[id].type.byte_size();
+    return std::all_of(at(flow_.reads, id).begin(), at(flow_.reads, id).end(), [&](int slot) {
+      const Slot& read = at(flow_.slots, slot);
+      return read.type.byte_size() < bytes || at(flow_.kinds, read.id) == OpKind::kParameter;
     });
   }
 

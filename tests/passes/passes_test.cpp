@@ -88,6 +88,90 @@ ENTRY %main (x: f32[4]) -> (f32[4], f32[4], f32[4], f32[4]) {
 })");
 }
 
+TEST(MergeDuplicates, ComparesWhatComputationsSayNotTheirNames) {
+  expect_pass(merge_duplicates, R"(
+HloModule m
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+%other_sum (c: f32[], d: f32[]) -> f32[] {
+  %c = f32[] parameter(0)
+  %d = f32[] parameter(1)
+  ROOT %t = f32[] add(%c, %d), metadata={op_name="again"}
+}
+%difference (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%b, %a)
+}
+ENTRY %main (x: f32[2,3], zero: f32[]) -> (f32[3], f32[3], f32[3]) {
+  %x = f32[2,3] parameter(0)
+  %zero = f32[] parameter(1)
+  %first = f32[3] reduce(%x, %zero), dimensions={0}, to_apply=%sum
+  %second = f32[3] reduce(%x, %zero), dimensions={0}, to_apply=%other_sum
+  %third = f32[3] reduce(%x, %zero), dimensions={0}, to_apply=%difference
+  ROOT %r = (f32[3], f32[3], f32[3]) tuple(%first, %second, %third)
+})",
+              R"(
+HloModule m
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+%difference (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%b, %a)
+}
+ENTRY %main (x: f32[2,3], zero: f32[]) -> (f32[3], f32[3], f32[3]) {
+  %x = f32[2,3] parameter(0)
+  %zero = f32[] parameter(1)
+  %first = f32[3] reduce(%x, %zero), dimensions={0}, to_apply=%sum
+  %third = f32[3] reduce(%x, %zero), dimensions={0}, to_apply=%difference
+  ROOT %r = (f32[3], f32[3], f32[3]) tuple(%first, %first, %third)
+})");
+}
+
+TEST(Simplify, SlicesWhereTheStartIsConstant) {
+  expect_pass(simplify, R"(
+HloModule m
+ENTRY %main (x: f32[5,3], i: s32[]) -> (f32[2,3], f32[2,2], f32[1,3]) {
+  %x = f32[5,3] parameter(0)
+  %i = s32[] parameter(1)
+  %one = s32[] constant(1)
+  %many = s32[] constant(9)
+  %less = s32[] constant(-1)
+  %a = f32[2,3] dynamic-slice(%x, %one, %one), dynamic_slice_sizes={2,3}
+  %b = f32[2,2] dynamic-slice(%x, %many, %less), dynamic_slice_sizes={2,2}
+  %c = f32[1,3] dynamic-slice(%x, %i, %one), dynamic_slice_sizes={1,3}
+  ROOT %r = (f32[2,3], f32[2,2], f32[1,3]) tuple(%a, %b, %c)
+})",
+              R"(
+HloModule m
+ENTRY %main (x: f32[5,3], i: s32[]) -> (f32[2,3], f32[2,2], f32[1,3]) {
+  %x = f32[5,3] parameter(0)
+  %i = s32[] parameter(1)
+  %one = s32[] constant(1)
+  %a = f32[2,3] slice(%x), slice={[1:3], [0:3]}
+  %b = f32[2,2] slice(%x), slice={[3:5], [0:2]}
+  %c = f32[1,3] dynamic-slice(%x, %i, %one), dynamic_slice_sizes={1,3}
+  ROOT %r = (f32[2,3], f32[2,2], f32[1,3]) tuple(%a, %b, %c)
+})");
+}
+
+TEST(Simplify, ReadsComplexConstants) {
+  expect_unchanged(simplify, R"(
+HloModule m
+ENTRY %main (x: c64[]) -> c64[] {
+  %x = c64[] parameter(0)
+  %i = c64[] constant((0, 1))
+  ROOT %r = c64[] multiply(%x, %i)
+})");
+}
+
 // ---- simplify ------------------------------------------------------------------------------------------------------
 
 // ---- side effects --------------------------------------------------------------------------------------------------

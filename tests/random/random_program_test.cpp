@@ -3,6 +3,7 @@
 // found. `random_programs` does the same for longer (docs/debugging.md).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
@@ -14,8 +15,11 @@
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
+#include "tessera/ops/control_flow.h"
+#include "tessera/ops/evaluate.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/partitioner/check.h"
+#include "tessera/passes/passes.h"
 
 namespace tessera::testing {
 namespace {
@@ -60,6 +64,36 @@ TEST(RandomProgram, PrintsAndReadsBackEqualBeforeAndAfterPartitioning) {
     };
     partition(program, options);
   }
+}
+
+// What partition() does to the global program first, step by step.
+TEST(RandomProgram, PassesThatTidyUpKeepEveryValue) {
+  const std::pair<const char*, Program (*)(const Program&)> passes[] = {{"inline_calls", inline_calls},
+                                                                        {"simplify", simplify},
+                                                                        {"merge_duplicates", merge_duplicates},
+                                                                        {"simplify_branches", simplify_branches},
+                                                                        {"simplify_loops", simplify_loops}};
+  int compared = 0;
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    const Program before = make_synchronous(random_program(seed));
+    const bool has_region = std::any_of(before.computations.begin(), before.computations.end(), [](const auto& c) {
+      return std::any_of(c->instructions.begin(), c->instructions.end(),
+                         [](const Instruction& i) { return manual_border(i) != ManualBorder::kNone; });
+    });
+    if (has_region) continue;  // what a device sees is no value of the global program
+    const auto arguments = seeded_arguments(before, seed);
+    EvaluateOptions options;
+    options.trip_limit = 100;
+    const Literal expected = evaluate(before, arguments, options);
+    Program after = before;
+    for (const auto& [name, pass] : passes) {
+      after = pass(after);
+      verify(after);
+      EXPECT_EQ(evaluate(after, arguments, options), expected) << "seed " << seed << " after " << name;
+    }
+    ++compared;
+  }
+  EXPECT_GT(compared, 50);
 }
 
 // The first case whose planted fault shows.

@@ -120,6 +120,31 @@ TEST(Schedule, GathersRunJustBeforeTheirFirstReader) {
   EXPECT_GE(as_written->arena_bytes, 4 * 64 * 64 * 4);
 }
 
+// What a scan takes of its stacks, of which the frontend asks for all at once.
+TEST(Schedule, SlicesOfParametersRunJustBeforeTheirFirstReader) {
+  const Program program = read(R"(HloModule scan
+ENTRY %main (ws: f32[4,32,32], i: s32[], x: f32[32,32]) -> f32[32,32] {
+  %ws = f32[4,32,32] parameter(0)
+  %i = s32[] parameter(1)
+  %x = f32[32,32] parameter(2)
+  %zero = s32[] constant(0)
+  %one = s32[] constant(1)
+  %j = s32[] add(%i, %one)
+  %w0 = f32[1,32,32] dynamic-slice(%ws, %i, %zero, %zero), dynamic_slice_sizes={1,32,32}
+  %w1 = f32[1,32,32] dynamic-slice(%ws, %j, %zero, %zero), dynamic_slice_sizes={1,32,32}
+  %v0 = f32[32,32] reshape(%w0)
+  %v1 = f32[32,32] reshape(%w1)
+  %a = f32[32,32] dot(%x, %v0), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %b = f32[32,32] dot(%a, %v1), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %r = f32[32,32] dot(%b, %x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+})");
+  const Computation& main = program.entry_computation();
+  std::vector<std::string> order;
+  for (const Id id : order_instructions(program, main))
+    if (main[id].op->name == "dynamic-slice" || main[id].op->name == "dot") order.push_back(main[id].name);
+  EXPECT_EQ(order, (std::vector<std::string>{"w0", "a", "w1", "b", "r"}));
+}
+
 TEST(Schedule, ReduceScattersRunAsSoonAsTheyCan) {
   std::string text = R"(HloModule grads, num_partitions=4
 %add (a: f32[], b: f32[]) -> f32[] {

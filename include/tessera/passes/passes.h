@@ -11,7 +11,7 @@ namespace tessera {
 /// calls.
 Program remove_dead_code(const Program& program);
 
-/// Computes equal values once: same op, operands, attributes, callees, type, sharding and frontend attributes but for
+/// Computes equal values once: same op, operands, attributes, equal callees (whatever their names), type, sharding and frontend attributes but for
 /// what only
 /// explains (`tessera.why`, `.reason`, `.from`, `.to`, `.remedy`). Never ops with side effects.
 Program merge_duplicates(const Program& program);
@@ -26,6 +26,14 @@ Program simplify(const Program& program);
 /// Puts the body of what is called in place of every `call`, so that passes see through it. Calls that other threads run, or that
 /// stand in an order by control predecessors, stay.
 Program inline_calls(const Program& program);
+
+/// Takes out of the state of loops what nobody needs there: elements that only they themselves read (behind the loop, what is handed on
+/// unchanged is read as it went in), and constants, broadcast constants and iotas that are handed on unchanged, which the body and the
+/// condition make themselves. Loops with side effects stay, and so do elements annotated otherwise than their initial values.
+Program simplify_loops(const Program& program);
+
+/// Conditionals return only what is read of them, and are given only what their branches read. Those with side effects stay.
+Program simplify_branches(const Program& program);
 
 /// Puts one op in place of every start and done (async_half): a global program is not scheduled yet.
 Program make_synchronous(const Program& program);

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conditionals that return, and are given, only what someone reads:
+//
+//   (a, b) = conditional(p, (x, y), (z))     first: (x + 1, x * x)   second: (z, z)
+//
+// When nobody reads b and the first branch not y: (a) = conditional(p, (x), (z)).
+#include <algorithm>
+#include <map>
+#include <unordered_set>
+#include <utility>
+
+#include "tessera/base/text.h"
+#include "tessera/ops/structural.h"
+#include "tessera/passes/passes.h"
+#include "tessera/passes/rewriter.h"
+#include "tuple_elements.h"
+
+namespace tessera {
+namespace {
+
+bool is_conditional(const Instruction& instruction) { return instruction.op->role == Role::kConditional; }
+bool is_parameter(const Instruction& instruction) { return instruction.op->role == Role::kParameter; }
+
+/// What is left of a branch: of its argument and of its result, where these are tuples.
+struct BranchPlan {
+  ComputationId branch = -1;
+  Elements argument;
+  Elements result;
+};
+
+// What a branch reads of its argument; nothing to choose from where that is no tuple.
+Elements argument_of(const Computation& branch) {
+  auto read = elements_read(branch, is_parameter);
+  const auto found = read.find(branch.parameters.front());
+  if (found == read.end()) return {};
+  if (found->second.none()) found->second = Elements(found->second.size(), true);  // an empty tuple would be odd
+  return found->second;
+}
+
+Instruction with_some(Instruction tuple, const Elements& kept) {
+  tuple.sharding = kept.of(tuple.type, tuple.sharding);
+  tuple.type = kept.of(tuple.type);
+  return tuple;
+}
+
+Value with_sharding(Value value, ShardingRef sharding) {
+  if (sharding) value.builder->set_sharding(value, std::move(sharding));
+  return value;
+}
+
+// `kept` elements of a tuple value, as a tuple.
+Value some_of(Value tuple, const Elements& kept) {
+  if (kept.all()) return tuple;
+  Builder& builder = *tuple.builder;
+  const Instruction made = tuple.instruction();
+  if (made.op->role == Role::kTuple) {
+    Instruction shorter = with_some(made, kept);
+    shorter.operands = kept.of(made.operands);
+    return builder.append(std::move(shorter));
+  }
+  std::vector<Value> elements;
+  for (int e = 0; e < isize(made.type.elements()); ++e)
+    if (kept.has(e))
+      elements.push_back(
+          with_sharding(ops::get_tuple_element(tuple, e), element_sharding(made.type, made.sharding, e)));
+  return with_sharding(ops::tuple(builder, elements), kept.of(made.type, made.sharding));
+}
+
+ComputationId rebuilt(ProgramBuilder& program, const Computation& from, const BranchPlan& plan) {
+  Builder builder = program.computation(from.name);
+  const Id parameter = from.parameters.front();
+  std::vector<Id> new_ids(from.instructions.size(), -1);
+  const bool shorter = plan.argument.size() > 0;
+  at(new_ids, parameter) = builder.append(shorter ? with_some(from[parameter], plan.argument) : from[parameter]).id;
+  for (Id id = 0; id < from.size(); ++id) {
+    if (id == parameter) continue;
+    Instruction copy = from[id];
+    if (shorter && copy.op->role == Role::kGetTupleElement && copy.operands.front() == parameter)
+      copy.attributes = make_attributes(IndexAttributes{plan.argument.place(element_index(copy))});
+    for (Id& operand : copy.operands) operand = at(new_ids, operand);
+    for (Id& before : copy.control_predecessors) before = at(new_ids, before);
+    at(new_ids, id) = builder.append(std::move(copy)).id;
+  }
+  Value root = builder.value(at(new_ids, from.root));
+  if (plan.result.size() > 0) root = some_of(root, plan.result);
+  return program.add(std::move(builder), root);
+}
+
+/// One pass over a program, inner conditionals first.
+class BranchSimplifier {
+ public:
+  explicit BranchSimplifier(const Program& program)
+      : program_(program), with_effects_(computations_with_effects(program)) {}
+  Program run() {
+    Program out = rewrite(
+        program_, [this](ComputationRewriter& r, Id id) { return rule(r, id); },
+        [](const Computation& c) { return std::any_of(c.instructions.begin(), c.instructions.end(), is_conditional); });
+    return changed_ ? simplify(out) : program_;
+  }
+  [[nodiscard]] bool changed() const { return changed_; }
+
+ private:
+  Value rule(ComputationRewriter& r, Id id) {
+    const Instruction& instruction = r.from()[id];
+    if (caller_ != &r.from()) {
+      caller_ = &r.from();
+      read_ = elements_read(r.from(), is_conditional);
+      changed_results_.clear();
+    }
+    if (instruction.op->role == Role::kGetTupleElement && changed_results_.contains(instruction.operands.front())) {
+      Instruction get = r.translated(id);
+      get.attributes =
+          make_attributes(IndexAttributes{read_.at(instruction.operands.front()).place(element_index(instruction))});
+      return r.builder().append(std::move(get));
+    }
+    return is_conditional(instruction) && !has_side_effect(instruction, with_effects_) ? shortened(r, id) : Value{};
+  }
+
+  Value shortened(ComputationRewriter& r, Id id) {
+    Builder& builder = r.builder();
+    Instruction conditional = r.translated(id);
+    const auto read = read_.find(id);
+    const bool fewer_results = read != read_.end() && !read->second.all() && !read->second.none();
+    bool changes = fewer_results;
+    for (std::size_t b = 0; b < conditional.called.size(); ++b) {
+      const ComputationRef branch = at(builder.program().program().computations, conditional.called[b]);
+      BranchPlan plan{conditional.called[b], argument_of(*branch), fewer_results ? read->second : Elements()};
+      const bool fewer_arguments = plan.argument.size() > 0 && !plan.argument.all();
+      if (!fewer_results && !fewer_arguments) continue;
+      changes = true;
+      conditional.called[b] = made(builder.program(), *branch, plan);
+      if (!fewer_arguments) continue;
+      Id& argument = at(conditional.operands, b + 1);
+      argument = some_of(builder.value(argument), plan.argument).id;
+    }
+    if (!changes) return {};
+    changed_ = true;
+    if (!fewer_results) return builder.append(std::move(conditional));
+    changed_results_.insert(id);
+    return builder.append(with_some(std::move(conditional), read->second));
+  }
+
+  // Conditionals that share a branch and read the same of it share the new one.
+  ComputationId made(ProgramBuilder& program, const Computation& from, const BranchPlan& plan) {
+    auto& known = known_[plan.branch];
+    for (const auto& [other, branch] : known)
+      if (other.argument == plan.argument && other.result == plan.result) return branch;
+    const ComputationId branch = rebuilt(program, from, plan);
+    known.emplace_back(plan, branch);
+    return branch;
+  }
+
+  const Program& program_;
+  const std::vector<bool> with_effects_;
+  bool changed_ = false;
+  const Computation* caller_ = nullptr;
+  std::unordered_map<Id, Elements> read_;  // of the caller's conditionals
+  std::unordered_set<Id> changed_results_;
+  std::map<ComputationId, std::vector<std::pair<BranchPlan, ComputationId>>> known_;
+};
+
+}  // namespace
+
+Program simplify_branches(const Program& program) {
+  Program out = program;
+  while (true) {  // what a branch does not return it need not read
+    BranchSimplifier round(out);
+    Program next = round.run();
+    if (!round.changed()) return out;
+    out = std::move(next);
+  }
+}
+
+}  // namespace tessera
