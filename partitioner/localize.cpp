@@ -180,7 +180,8 @@ class Localizer {
     for (const ComputationId called : instruction.called) context.called.push_back(at(new_ids_, called));
     for (const Id operand : instruction.operands) {
       context.operands.push_back(put_together(builder_, old_[operand].type, at(leaves_, operand)));
-      context.operand_shardings.push_back(old_[operand].sharding->empty() ? Sharding() : old_[operand].sharding->front());
+      context.operand_shardings.push_back(old_[operand].sharding->empty() ? Sharding()
+                                                                          : old_[operand].sharding->front());
     }
     const auto leaves = instruction.type.leaves();
     for (int i = 0; i < isize(leaves); ++i)
@@ -189,6 +190,8 @@ class Localizer {
     context.shard_start = [this](const Sharding& sharding, int dim, std::int64_t size) {
       return start(sharding, dim, size);
     };
+    if (map.windows.size() > 1)
+      if (const auto value = joined(instruction, context)) return remember(instruction, {*value});
     builder_.default_notes = instruction.notes;
     if (!instruction.op->masks_padding) mask_reduced(map, context);
     WindowEmitter windows{context, next_channel_, map,
@@ -207,6 +210,20 @@ class Localizer {
              instruction.op->name, instruction.name, instruction.sharding->front(), at(out, i).type(),
              at(context.local_results, i));
     return remember(instruction, std::move(out));
+  }
+
+  // Parts that lie one behind the other, each straight from where it is.
+  std::optional<Value> joined(const Instruction& instruction, LocalizeContext& context) {
+    const auto join = join_of(program_, old_, instruction);
+    if (!join) return std::nullopt;
+    std::vector<Value> shards;
+    for (const Id id : join->values) shards.push_back(at(leaves_, id).front());
+    builder_.default_notes = instruction.notes;
+    const auto value = emit_join(context, next_channel_, *join, shards, old_[join->values.front()]);
+    builder_.default_notes = nullptr;
+    const bool made = value && std::none_of(shards.begin(), shards.end(), [&](Value v) { return v.id == value->id; });
+    if (made) builder_.set_name(*value, instruction.name);
+    return value;
   }
 
   [[nodiscard]] std::vector<Sharding> leaf_shardings(const Instruction& instruction) const {
@@ -280,8 +297,11 @@ class Localizer {
     if (!options_.keep_shardings || !instruction.sharding) return leaves;  // a barrier's leaves have theirs
     for (int i = 0; i < isize(leaves); ++i) {
       const Type global = leaf_type(instruction.type, i);
-      const Value value = at(leaves, i);
+      Value& value = at(leaves, i);
       if (!global.is_array() || value.instruction().op->role == Role::kParameter) continue;
+      const ShardingRef& known = value.instruction().sharding;
+      if (known && *known != std::vector{at(*instruction.sharding, i)})
+        value = ops::copy(value);  // one value, lying two ways
       builder_.set_sharding(value, make_sharding(at(*instruction.sharding, i)));
       builder_.set_notes(
           value, with_frontend_attribute(value.instruction().notes, kGlobalDimsAttribute, join(global.dims(), ",")));
