@@ -112,8 +112,10 @@ std::optional<Affine> affine_over(std::vector<Digit> digits, const DeviceColumn&
     if (at(numbers, device) && *at(numbers, device) != value) return std::nullopt;
   }
   out.digits = merged(digits);
-  constexpr std::size_t kFew = 4;
-  return out.digits.size() <= kFew ? std::optional(out) : std::nullopt;
+  // A few scalars for each digit, or a table of some bytes for each device.
+  constexpr std::size_t kScalarBytes = 12;
+  const bool is_short = out.digits.size() <= 1 || out.digits.size() * kScalarBytes <= numbers.size();
+  return is_short ? std::optional(out) : std::nullopt;
 }
 
 std::optional<Affine> affine_of(const Mesh& mesh, const DeviceColumn& numbers) {
