@@ -2,7 +2,6 @@
 #include "localize.h"
 
 #include <algorithm>
-#include <map>
 
 #include "aliases.h"
 #include "emit_windows.h"
@@ -186,7 +185,8 @@ class Localizer {
     const auto leaves = instruction.type.leaves();
     for (int i = 0; i < isize(leaves); ++i)
       context.local_results.push_back(shard_type(at(leaves, i), at(*instruction.sharding, i)));
-    context.coordinate = [this](const std::vector<AxisRef>& axes) { return coordinate(axes); };
+    const Mesh& mesh = instruction.sharding->empty() ? program_.meshes.front() : instruction.sharding->front().mesh;
+    context.coordinate = [this, mesh](const std::vector<AxisRef>& axes) { return coordinate(mesh, axes); };
     context.shard_start = [this](const Sharding& sharding, int dim, std::int64_t size) {
       return start(sharding, dim, size);
     };
@@ -275,21 +275,22 @@ class Localizer {
     }
   }
 
-  Value coordinate(const std::vector<AxisRef>& axes) {
-    auto [found, fresh] = coordinates_.try_emplace(axes);
-    if (fresh) {
-      const NotesRef notes = std::exchange(builder_.default_notes, nullptr);
-      found->second = emit_coordinate(builder_, program_.meshes.front(), axes);
-      builder_.default_notes = notes;
-    }
-    return found->second;
+  // Programs name several meshes; the same axes may order devices otherwise in each.
+  Value coordinate(const Mesh& mesh, const std::vector<AxisRef>& axes) {
+    for (const Coordinate& known : coordinates_)
+      if (known.axes == axes && known.mesh == mesh) return known.value;
+    const NotesRef notes = std::exchange(builder_.default_notes, nullptr);
+    coordinates_.push_back({mesh, axes, emit_coordinate(builder_, mesh, axes)});
+    builder_.default_notes = notes;
+    return coordinates_.back().value;
   }
 
   Value start(const Sharding& sharding, int dim, std::int64_t size) {
     const auto tiles = sharding.tiles(dim);
     if (tiles == 1) return ops::scalar(builder_, DType::kS32, 0);
     const auto length = static_cast<double>(ceil_div(size, tiles));
-    return ops::multiply(coordinate(at(sharding.dims, dim).axes), ops::scalar(builder_, DType::kS32, length));
+    return ops::multiply(coordinate(sharding.mesh, at(sharding.dims, dim).axes),
+                         ops::scalar(builder_, DType::kS32, length));
   }
 
   // For tools: what each local value stands for.
@@ -317,7 +318,12 @@ class Localizer {
   LocalizeOptions options_;
   bool is_entry_;
   std::vector<LeafValues> leaves_;
-  std::map<std::vector<AxisRef>, Value> coordinates_;
+  struct Coordinate {
+    Mesh mesh;
+    std::vector<AxisRef> axes;
+    Value value;
+  };
+  std::vector<Coordinate> coordinates_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compose_permutes.h"
 #include "explain.h"
 #include "insert_reshards.h"
 #include "localize.h"
@@ -68,6 +69,7 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
              return localize(p, {.keep_shardings = options.keep_shardings, .topology = options.topology});
            })
       .add("merge-duplicates", [](const Program& p) { return merge_duplicates(p); })
+      .add("compose-permutes", [](const Program& p) { return compose_permutes(p); })
       .add("remove-dead-code", [](const Program& p) { return remove_dead_code(p); });
   out.program = pipeline.run(input);
   out.notes = collective_notes(out.program, options.topology);

@@ -111,6 +111,18 @@ TEST(Halo, PiecesComeTogetherWithoutMasks) {
   EXPECT_EQ(outcome_of({cut, "{devices=[5,1]<=[5]}", 5}).flops, 0);
 }
 
+TEST(Halo, PartsOfSeveralValuesAreJoinedOverTwoAxesOfUnevenShards) {
+  for (const std::string sharding : {"{devices=[3,2]<=[6]}", "{devices=[2,3]<=[3,2]T(1,0)}", "{devices=[6,1]<=[6]}",
+                                     "{devices=[3,1,2]4,0,5,3,1,2 last_tile_dim_replicate}"}) {
+    const Outcome joined =
+        outcome_of({"x = f32[11,5] parameter(0), $\nz = f32[4,5] parameter(1), $\n"
+                    "a = f32[3,5] slice(x), slice={[8:11], [0:5]}\nb = f32[6,5] slice(x), slice={[1:7], [0:5]}\n"
+                    "ROOT y = f32[17,5] concatenate(a, z, b, z), dimensions={0}, $\n",
+                    sharding, 6});
+    EXPECT_EQ(joined.flops, 0) << sharding;
+  }
+}
+
 TEST(Halo, ASliceThatOthersReadIsMadeAndJoined) {
   const Outcome both =
       outcome_of({"x = f32[16,8] parameter(0), $\na = f32[8,8] slice(x), slice={[8:16], [0:8]}, $\n"
@@ -122,6 +134,15 @@ TEST(Halo, ASliceThatOthersReadIsMadeAndJoined) {
 
 TEST(Halo, AReverseIsOnePermute) {
   EXPECT_EQ(outcome_of({"x = f32[16,8] parameter(0), $\nROOT y = f32[16,8] reverse(x), dimensions={0}, $\n"}).bytes,
+            Bytes({{"collective-permute", 128}}));
+}
+
+TEST(Halo, AReverseThatThenLiesOtherwiseMovesOnce) {
+  EXPECT_EQ(outcome_of({"x = f32[16,8] parameter(0), $\nr = f32[16,8] reverse(x), dimensions={0}, $\n"
+                        "c = f32[] constant(3)\nt = f32[16,8] broadcast(c), dimensions={}\n"
+                        "m = f32[16,8] multiply(r, t), $\n"
+                        "ROOT y = f32[16,8] copy(m), sharding={devices=[4,1]<=[2,2]T(1,0)}\n"})
+                .bytes,
             Bytes({{"collective-permute", 128}}));
 }
 
