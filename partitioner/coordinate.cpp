@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where this device stands: coordinates from partition-id, and masks over padding.
+#include "device_numbers.h"
 #include "plan_reshard_space.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/elementwise.h"
-#include "tessera/ops/indexing.h"
 #include "tessera/ops/structural.h"
 #include "tessera/partitioner/plan_reshard.h"
 
@@ -17,11 +17,10 @@ Value number(Builder& builder, std::int64_t value) {
 Value device_number(Builder& builder) { return ops::convert(ops::partition_id(builder), DType::kS32); }
 
 Value lookup(Builder& builder, const Mesh& mesh, const std::vector<AxisRef>& axes) {
-  std::vector<std::int32_t> table;
+  DeviceColumn column;
   for (std::int64_t device = 0; device < mesh.device_count(); ++device)
-    table.push_back(static_cast<std::int32_t>(mesh.coordinate(mesh.position_of(device), axes)));
-  const Value all = ops::constant(builder, Literal::from<std::int32_t>({mesh.device_count()}, table));
-  return ops::reshape(ops::dynamic_slice(all, {device_number(builder)}, {1}), {});
+    column.emplace_back(mesh.coordinate(mesh.position_of(device), axes));
+  return emit_by_device(builder, mesh, column);
 }
 
 }  // namespace

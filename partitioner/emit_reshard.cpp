@@ -179,7 +179,7 @@ class StepEmitter {
   Value exchange(Value local, const Exchange& exchange) {
     Dims dims;
     for (const DimPlacement& dim : after_.dims) dims.push_back(dim.length);
-    return ExchangeEmitter{builder_, next_channel_, collective_notes()}.emit(local, exchange, dims);
+    return ExchangeEmitter{builder_, next_channel_, collective_notes(), mesh(), {local}}.emit(exchange, dims);
   }
 
   Builder& builder_;

@@ -2,7 +2,7 @@
 // What the emitters of single steps share.
 #pragma once
 
-#include "plan_reshard_exchange.h"
+#include "exchange_layout.h"
 #include "tessera/partitioner/plan_reshard.h"
 
 namespace tessera::reshard {
@@ -11,17 +11,24 @@ namespace tessera::reshard {
 Value pad_to(Value x, int dim, std::int64_t length);
 /// The first `length` elements along `dim`.
 Value trim_to(Value x, int dim, std::int64_t length);
-/// One permute per round, pieces placed by tables of offsets per device.
+/// One permute per round; the pieces come together as layout_of() says.
 struct ExchangeEmitter {
   Builder& builder;
   std::int64_t& next_channel;
   NotesRef notes;
-  Value emit(Value local, const Exchange& exchange, const Dims& result_dims);
+  const Mesh& mesh;
+  std::vector<Value> shards;  // by PieceRound::value
+  Value emit(const Exchange& exchange, const Dims& result);
 
  private:
-  Value place(Value piece, Value result, const PieceRound& round, bool first);
-  Value permuted(Value piece, const PieceRound& round);
-  Value join(Value local, const std::vector<const PieceRound*>& rounds, int dim, std::int64_t length);
+  Value piece(const PieceRound& round);
+  Value part(Value x, const std::vector<DeviceColumn>& starts, const Dims& sizes);
+  std::vector<Value> numbers(const std::vector<DeviceColumn>& columns);
+  Value side_by_side(const Exchange& exchange, const ExchangeLayout& layout, const Dims& result);
+  Value run(const Exchange& exchange, const ExchangeLayout& layout, const Dims& result);
+  Value over(const Exchange& exchange, const ExchangeLayout& layout, const Dims& result);
+  Value moved(Value piece, const PieceRound& round, const ExchangeLayout& layout, const PlacedRound& placed);
+  Value selected(Value moved, Value buffer, const PieceRound& round, const ExchangeLayout& layout);
 };
 
 /// All tiles of a dim gathered over `axes`, and of them `length` elements from `start` on, which may lie before the first or behind the

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "emit_reshard.h"
+#include "exchange_layout.h"
 #include "plan_reshard_space.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
@@ -17,101 +18,153 @@ Value number(Builder& builder, std::int64_t value) {
   return ops::constant(builder, Literal::scalar(static_cast<std::int32_t>(value)));
 }
 
-// Numbers that differ by device, one column each, in one constant; a column of equal numbers is a plain constant.
-class DeviceTable {
- public:
-  DeviceTable(Builder& builder, std::size_t devices) : builder_(builder), rows_(devices) {}
-
-  int add(std::vector<std::int64_t> column) {
-    columns_.push_back(std::move(column));
-    return isize(columns_) - 1;
-  }
-  Value operator[](int index) {
-    const auto& column = at(columns_, index);
-    if (std::adjacent_find(column.begin(), column.end(), std::not_equal_to<>()) == column.end())
-      return number(builder_, column.front());
-    if (row_.is_null()) load();
-    const Value cell = ops::slice(row_, {{0, 1, 1}, {at(places_, index), at(places_, index) + 1, 1}});
-    return ops::reshape(cell, {});
-  }
-
- private:
-  void load() {
-    std::int64_t width = 0;
-    std::vector<const std::vector<std::int64_t>*> kept;
-    for (const auto& column : columns_) {
-      places_.push_back(width);
-      if (std::adjacent_find(column.begin(), column.end(), std::not_equal_to<>()) == column.end()) continue;
-      kept.push_back(&column);
-      ++width;
-    }
-    std::vector<std::int32_t> cells;
-    for (std::size_t device = 0; device < rows_; ++device)
-      for (const auto* column : kept) cells.push_back(static_cast<std::int32_t>((*column)[device]));
-    const Value all =
-        ops::constant(builder_, Literal::from<std::int32_t>({static_cast<std::int64_t>(rows_), width}, cells));
-    const Value device = ops::convert(ops::partition_id(builder_), DType::kS32);
-    row_ = ops::dynamic_slice(all, {device, number(builder_, 0)}, {1, width});
-  }
-
-  Builder& builder_;
-  std::size_t rows_;
-  std::vector<std::vector<std::int64_t>> columns_;
-  std::vector<std::int64_t> places_;
-  Value row_{};
-};
-
-std::vector<std::int64_t> column_of(const std::vector<Dims>& rows, int dim, std::int64_t shift = 0,
-                                    std::int64_t sign = 1) {
-  std::vector<std::int64_t> out;
-  for (const Dims& row : rows) out.push_back(shift + sign * at(row, dim));
+// The numbers of those devices that send: of the others any will do.
+DeviceColumn sends_of(const PieceRound& round, int dim) {
+  DeviceColumn out(round.send.size());
+  const auto enter = [&](std::int64_t device) { at(out, device) = at(at(round.send, device), dim); };
+  if (round.send.size() == 1) enter(0);
+  if (round.send.size() == 1) return out;
+  for (const auto& [source, target] : round.pairs) enter(source);
+  for (std::int64_t device = 0; device < isize(round.send); ++device)
+    if (round.is_local() && receives(round, device)) enter(device);
   return out;
 }
 
-// True when every device takes its whole piece, so that nothing needs a mask.
-bool is_whole(const PieceRound& round) {
-  for (std::size_t device = 0; device < round.start.size(); ++device)
-    for (int d = 0; d < isize(round.sizes); ++d) {
-      const auto low = at(round.low[device], d);
-      if (at(round.start[device], d) != low || at(round.high[device], d) - low != at(round.sizes, d)) return false;
+DeviceColumn shifted(const std::vector<Dims>& rows, int dim, std::int64_t shift) {
+  DeviceColumn out;
+  for (const Dims& row : rows) out.emplace_back(at(row, dim) + shift);
+  return out;
+}
+
+DeviceColumn negated(DeviceColumn numbers, std::int64_t shift) {
+  for (auto& value : numbers)
+    if (value) *value = shift - *value;
+  return numbers;
+}
+
+Value zero_of(Value like) { return ops::constant(*like.builder, Literal(Type::scalar(like.type().dtype()))); }
+
+Value padded(Value x, const Dims& low, const Dims& sizes) {
+  std::vector<PaddingDim> padding(sizes.size());
+  for (int d = 0; d < isize(sizes); ++d) at(padding, d) = {at(low, d), at(sizes, d) - at(low, d) - x.type().dim(d), 0};
+  return x.type().dims() == sizes ? x : ops::pad(x, zero_of(x), std::move(padding));
+}
+
+Value joined(const std::vector<Value>& parts, int dim) {
+  return parts.size() == 1 ? parts.front() : ops::concatenate(parts, dim);
+}
+
+}  // namespace
+
+// `sizes` elements from the starts on; a plain slice where they are alike.
+Value ExchangeEmitter::part(Value x, const std::vector<DeviceColumn>& starts, const Dims& sizes) {
+  if (x.type().dims() == sizes) return x;
+  const bool alike =
+      std::all_of(starts.begin(), starts.end(), [](const DeviceColumn& c) { return common_number(c).has_value(); });
+  std::vector<SliceRange> ranges;
+  for (int d = 0; d < isize(sizes) && alike; ++d) {
+    const auto start = *common_number(at(starts, d));
+    ranges.push_back({start, start + at(sizes, d), 1});
+  }
+  return alike ? ops::slice(x, std::move(ranges)) : ops::dynamic_slice(x, numbers(starts), sizes);
+}
+
+std::vector<Value> ExchangeEmitter::numbers(const std::vector<DeviceColumn>& columns) {
+  std::vector<Value> out;
+  for (const DeviceColumn& column : columns) out.push_back(emit_by_device(builder, mesh, column));
+  return out;
+}
+
+Value ExchangeEmitter::piece(const PieceRound& round) {
+  std::vector<DeviceColumn> starts;
+  for (int d = 0; d < isize(round.sizes); ++d) starts.push_back(sends_of(round, d));
+  Value piece = part(at(shards, round.value), starts, round.sizes);
+  if (round.is_local()) return piece;
+  piece = ops::collective_permute(piece, {round.pairs}, next_channel++);
+  builder.set_notes(piece, notes);
+  return piece;
+}
+
+// Zeros where no piece lies.
+Value ExchangeEmitter::side_by_side(const Exchange& exchange, const ExchangeLayout& layout, const Dims& result) {
+  std::vector<Value> parts;
+  std::int64_t end = 0;
+  const auto fill_to = [&](std::int64_t to) {
+    Dims dims = result;
+    at(dims, layout.dim) = to - end;
+    if (to > end) parts.push_back(ops::splat(zero_of(shards.front()), dims));
+    end = std::max(end, to);
+  };
+  for (const PlacedRound& placed : layout.rounds) {
+    const PieceRound& round = at(exchange.rounds, placed.round);
+    fill_to(*common_number(at(placed.start, layout.dim)));
+    parts.push_back(piece(round));
+    end += at(round.sizes, layout.dim);
+  }
+  fill_to(at(result, layout.dim));
+  return joined(parts, layout.dim);
+}
+
+Value ExchangeEmitter::run(const Exchange& exchange, const ExchangeLayout& layout, const Dims& result) {
+  std::vector<Value> parts;
+  for (const PlacedRound& placed : layout.rounds) parts.push_back(piece(at(exchange.rounds, placed.round)));
+  std::vector<DeviceColumn> starts(result.size(), DeviceColumn{0});
+  at(starts, layout.dim) = layout.run;
+  return part(padded(joined(parts, layout.dim), layout.margin, layout.buffer), starts, result);
+}
+
+// One over the other in a buffer with margins, which are cut off in the end.
+Value ExchangeEmitter::over(const Exchange& exchange, const ExchangeLayout& layout, const Dims& result) {
+  Value buffer{};
+  for (const PlacedRound& placed : layout.rounds) {
+    const PieceRound& round = at(exchange.rounds, placed.round);
+    const Value next = piece(round);
+    if (round.sizes == layout.buffer && !placed.masked) {
+      buffer = next;
+      continue;
     }
-  return true;
-}
-
-Value dynamic_piece(Builder& builder, Value local, const PieceRound& round) {
-  if (local.type().dims() == round.sizes) return local;
-  DeviceTable table(builder, round.send.size());
-  std::vector<Value> starts;
-  for (int d = 0; d < isize(round.sizes); ++d) table.add(column_of(round.send, d));
-  for (int d = 0; d < isize(round.sizes); ++d) starts.push_back(table[d]);
-  return ops::dynamic_slice(local, starts, round.sizes);
-}
-
-// The piece in a buffer of the result's dims, moved to where it lands; around it lie zeros, as many as any device needs.
-Value moved_piece(Builder& builder, Value piece, const PieceRound& round, const Dims& dims) {
-  DeviceTable table(builder, round.start.size());
-  std::vector<PaddingDim> padding(dims.size());
-  std::vector<Value> starts;
-  for (int d = 0; d < isize(dims); ++d) {
-    const auto places = column_of(round.start, d);
-    const auto [least, most] = std::minmax_element(places.begin(), places.end());
-    at(padding, d) = {std::max<std::int64_t>(*most, 0),
-                      std::max<std::int64_t>(at(dims, d) - at(round.sizes, d) - *least, 0), 0};
-    table.add(column_of(round.start, d, at(padding, d).low, -1));
+    if (placed.masked) {
+      const Value there = moved(next, round, layout, placed);
+      buffer = buffer.is_null() ? there : selected(there, buffer, round, layout);
+      continue;
+    }
+    if (buffer.is_null()) buffer = ops::splat(zero_of(shards.front()), layout.buffer);
+    buffer = ops::dynamic_update_slice(buffer, next, numbers(placed.start));
   }
-  const Value zero = ops::constant(builder, Literal(Type::scalar(piece.type().dtype())));
-  const Value wide = ops::pad(piece, zero, padding);
-  for (int d = 0; d < isize(dims); ++d) starts.push_back(table[d]);
-  return ops::dynamic_slice(wide, starts, dims);
+  if (buffer.is_null()) return ops::splat(zero_of(shards.front()), result);
+  std::vector<DeviceColumn> starts;
+  for (const auto low : layout.margin) starts.push_back({low});
+  return part(buffer, starts, result);
 }
 
-// Which elements of the result the piece brings; null: all.
-Value piece_mask(Builder& builder, const PieceRound& round, const Dims& dims) {
-  DeviceTable table(builder, round.low.size());
-  for (int d = 0; d < isize(dims); ++d) {
-    table.add(column_of(round.low, d));
-    table.add(column_of(round.high, d));
+// The piece in a buffer, moved to where it lands; around it lie zeros, as many as any device needs.
+Value ExchangeEmitter::moved(Value piece, const PieceRound& round, const ExchangeLayout& layout,
+                             const PlacedRound& placed) {
+  Dims low;
+  Dims sizes;
+  std::vector<DeviceColumn> starts;
+  for (int d = 0; d < isize(layout.buffer); ++d) {
+    std::int64_t least = at(layout.buffer, d);
+    std::int64_t most = 0;
+    for (const auto& start : at(placed.start, d)) {
+      least = std::min(least, start.value_or(least));
+      most = std::max(most, start.value_or(most));
+    }
+    low.push_back(most);
+    sizes.push_back(most + std::max(at(round.sizes, d), at(layout.buffer, d) - least));
+    starts.push_back(negated(at(placed.start, d), most));
   }
+  return part(padded(piece, low, sizes), starts, layout.buffer);
+}
+
+// The buffer, with the part that the piece brings taken from it.
+Value ExchangeEmitter::selected(Value moved, Value buffer, const PieceRound& round, const ExchangeLayout& layout) {
+  const Dims& dims = layout.buffer;
+  const auto bound = [&](const std::vector<Dims>& rows, int d, CompareDirection direction) {
+    const Value index = ops::iota(builder, Type::array(DType::kS32, dims), d);
+    const Value place = emit_by_device(builder, mesh, shifted(rows, d, at(layout.margin, d)));
+    return ops::compare(index, ops::splat(place, dims), direction);
+  };
   const auto fills = [&](int d) {
     for (std::size_t device = 0; device < round.low.size(); ++device)
       if (at(round.low[device], d) != 0 || at(round.high[device], d) != at(dims, d)) return false;
@@ -120,106 +173,21 @@ Value piece_mask(Builder& builder, const PieceRound& round, const Dims& dims) {
   Value mask{};
   for (int d = 0; d < isize(dims); ++d) {
     if (fills(d)) continue;
-    const Value index = ops::iota(builder, Type::array(DType::kS32, dims), d);
-    const Value above = ops::compare(index, ops::splat(table[2 * d], dims), CompareDirection::kGe);
-    const Value below = ops::compare(index, ops::splat(table[2 * d + 1], dims), CompareDirection::kLt);
-    const Value inside = ops::logical_and(above, below);
+    const Value inside =
+        ops::logical_and(bound(round.low, d, CompareDirection::kGe), bound(round.high, d, CompareDirection::kLt));
     mask = mask.is_null() ? inside : ops::logical_and(mask, inside);
   }
-  return mask;
+  return mask.is_null() ? moved : ops::select(mask, moved, buffer);
 }
 
-bool all_equal(const std::vector<Dims>& rows) {
-  return std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) == rows.end();
-}
-
-// The one dim along which every round's piece lies at the same place on all devices, none over another; -1 when there is none.
-int common_dim(const Exchange& exchange, const Dims& dims) {
-  int along = -1;
-  for (const PieceRound& round : exchange.rounds) {
-    if (!all_equal(round.send) || !all_equal(round.start)) return -1;
-    for (int d = 0; d < isize(dims); ++d) {
-      if (at(round.sizes, d) == at(dims, d) && at(round.start.front(), d) == 0) continue;
-      if (along >= 0 && along != d) return -1;
-      along = d;
-    }
+Value ExchangeEmitter::emit(const Exchange& exchange, const Dims& result) {
+  const ExchangeLayout layout = layout_of(exchange, result);
+  switch (layout.form) {
+    case ExchangeLayout::Form::kSideBySide: return side_by_side(exchange, layout, result);
+    case ExchangeLayout::Form::kRun: return run(exchange, layout, result);
+    case ExchangeLayout::Form::kOver: break;
   }
-  return along;
-}
-
-// The rounds in the order in which their pieces lie along the dim; none where one lies over another or beyond the ends.
-std::vector<const PieceRound*> in_order(const Exchange& exchange, int dim, std::int64_t length) {
-  std::vector<const PieceRound*> rounds;
-  for (const PieceRound& round : exchange.rounds) rounds.push_back(&round);
-  const auto start = [&](const PieceRound* round) { return at(round->start.front(), dim); };
-  std::sort(rounds.begin(), rounds.end(), [&](auto* a, auto* b) { return start(a) < start(b); });
-  std::int64_t end = 0;
-  for (const PieceRound* round : rounds) {
-    if (start(round) < end) return {};
-    end = start(round) + at(round->sizes, dim);
-  }
-  return end <= length ? rounds : std::vector<const PieceRound*>{};
-}
-
-}  // namespace
-
-Value ExchangeEmitter::permuted(Value piece, const PieceRound& round) {
-  if (round.is_local()) return piece;
-  piece = ops::collective_permute(piece, {round.pairs}, next_channel++);
-  builder.set_notes(piece, notes);
-  return piece;
-}
-
-// Pieces side by side; zeros between.
-Value ExchangeEmitter::join(Value local, const std::vector<const PieceRound*>& rounds, int dim, std::int64_t length) {
-  std::vector<Value> parts;
-  const auto fill_to = [&](std::int64_t from, std::int64_t to) {
-    if (to <= from) return;
-    Dims dims = local.type().dims();
-    at(dims, dim) = to - from;
-    parts.push_back(ops::splat(ops::constant(builder, Literal(Type::scalar(local.type().dtype()))), dims));
-  };
-  std::int64_t end = 0;
-  for (const PieceRound* round : rounds) {
-    const auto send = at(round->send.front(), dim);
-    const auto size = at(round->sizes, dim);
-    const bool whole = send == 0 && size == local.type().dim(dim);
-    fill_to(end, at(round->start.front(), dim));
-    parts.push_back(permuted(whole ? local : ops::slice_dim(local, dim, send, send + size), *round));
-    end = at(round->start.front(), dim) + size;
-  }
-  fill_to(end, length);
-  return parts.size() == 1 ? parts.front() : ops::concatenate(parts, dim);
-}
-
-Value ExchangeEmitter::emit(Value local, const Exchange& exchange, const Dims& result_dims) {
-  if (const int dim = common_dim(exchange, result_dims); dim >= 0)
-    if (const auto rounds = in_order(exchange, dim, at(result_dims, dim)); !rounds.empty())
-      return join(local, rounds, dim, at(result_dims, dim));
-  Value result = ops::splat(ops::constant(builder, Literal(Type::scalar(local.type().dtype()))), result_dims);
-  bool first = true;
-  for (const PieceRound& round : exchange.rounds) {
-    const Value piece = permuted(dynamic_piece(builder, local, round), round);
-    result = place(piece, result, round, first);
-    first = false;
-  }
-  return result;
-}
-
-Value ExchangeEmitter::place(Value piece, Value result, const PieceRound& round, bool first) {
-  const Dims& dims = result.type().dims();
-  if (!is_whole(round)) {
-    const Value moved = moved_piece(builder, piece, round, dims);
-    if (first) return moved;
-    const Value mask = piece_mask(builder, round, dims);
-    return mask.is_null() ? moved : ops::select(mask, moved, result);
-  }
-  if (round.sizes == dims) return piece;
-  DeviceTable table(builder, round.start.size());
-  std::vector<Value> starts;
-  for (int d = 0; d < isize(dims); ++d) table.add(column_of(round.start, d));
-  for (int d = 0; d < isize(dims); ++d) starts.push_back(table[d]);
-  return ops::dynamic_update_slice(result, piece, starts);
+  return over(exchange, layout, result);
 }
 
 Value emit_gathered_window(Value local, int dim, const Mesh& mesh, const std::vector<AxisRef>& axes,

@@ -33,6 +33,23 @@ bool is_zero(Value scalar) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
+// Of collectives that move elements of `source` along a dim.
+NotesRef exchange_notes(const NotesRef& given, const Instruction& source, const Sharding& now, int dim,
+                        const std::string& reason, const std::string& to) {
+  std::vector<std::string> axes;
+  for (const AxisRef& axis : merged_axes(at(now.dims, dim).axes)) axes.push_back(now.mesh.axis_text(axis));
+  Sharding whole = now.without_partial();
+  at(whole.dims, dim).axes.clear();
+  NotesRef notes = with_frontend_attribute(given, kWhyAttribute, std::nullopt);
+  notes = with_frontend_attribute(notes, "tessera.axes", join(axes, "+"));
+  notes = with_frontend_attribute(notes, kReasonAttribute, reason);
+  notes = with_frontend_attribute(notes, kFromAttribute,
+                                  fmt::format("%{} {} ({})", source.name, now.str(), provenance(source)));
+  notes = with_frontend_attribute(notes, kToAttribute, fmt::format("{} with {}", now.str(), to));
+  return with_frontend_attribute(notes, kRemedyAttribute,
+                                 fmt::format("annotate %{} with {}", source.name, whole.str()));
+}
+
 }  // namespace
 
 Value WindowEmitter::by_tile(const Axes& axes, const std::vector<std::int64_t>& numbers) {
@@ -43,31 +60,18 @@ Value WindowEmitter::by_tile(const Axes& axes, const std::vector<std::int64_t>& 
   if (affine && step == 0) return number(builder, numbers.front());
   const Value tile = context_.coordinate(axes);
   if (affine) return ops::add(ops::multiply(tile, number(builder, step)), number(builder, numbers.front()));
-  std::vector<std::int32_t> cells;
-  for (const auto value : numbers) cells.push_back(static_cast<std::int32_t>(value));
-  const Value table = ops::constant(builder, Literal::from<std::int32_t>({isize(cells)}, cells));
-  return ops::reshape(ops::dynamic_slice(table, {tile}, {1}), {});
+  DeviceColumn column;
+  for (std::int64_t device = 0; device < mesh().device_count(); ++device)
+    column.emplace_back(at(numbers, mesh().coordinate(mesh().position_of(device), axes)));
+  return emit_by_device(builder, mesh(), column);
 }
 
 NotesRef WindowEmitter::notes_of(const Halo& halo, const Instruction& source) const {
-  std::vector<std::string> names;
-  for (const AxisRef& axis : merged_axes(halo.axes)) names.push_back(mesh().axis_text(axis));
-  const std::string axes = join(names, "+");
   const Sharding& now = at(context_.operand_shardings, halo.operand);
-  Sharding whole = now.without_partial();
-  at(whole.dims, halo.dim).axes.clear();
-  NotesRef notes = with_frontend_attribute(context_.notes, kWhyAttribute, std::nullopt);
-  notes = with_frontend_attribute(notes, "tessera.axes", axes);
-  notes = with_frontend_attribute(notes, kReasonAttribute,
-                                  fmt::format("operand {} of {} is read across its shards along dim {}", halo.operand,
-                                              context_.view.op.name, halo.dim));
-  notes = with_frontend_attribute(notes, kFromAttribute,
-                                  fmt::format("%{} {} ({})", source.name, now.str(), provenance(source)));
-  notes = with_frontend_attribute(notes, kToAttribute,
-                                  fmt::format("{} with {} elements of dim {} per shard (operand {} of {})", now.str(),
-                                              halo.length, halo.dim, halo.operand, context_.view.op.name));
-  return with_frontend_attribute(notes, kRemedyAttribute,
-                                 fmt::format("annotate %{} with {}", source.name, whole.str()));
+  const auto who = fmt::format("operand {} of {}", halo.operand, context_.view.op.name);
+  return exchange_notes(context_.notes, source, now, halo.dim,
+                        fmt::format("{} is read across its shards along dim {}", who, halo.dim),
+                        fmt::format("{} elements of dim {} per shard ({})", halo.length, halo.dim, who));
 }
 
 void WindowEmitter::exchange(const Halo& halo, const Instruction& source) {
@@ -83,7 +87,8 @@ void WindowEmitter::exchange(const Halo& halo, const Instruction& source) {
   Dims dims = local.type().dims();
   const reshard::Exchange exchange = reshard::exchange_window(mesh(), halo, dims);
   at(dims, halo.dim) = halo.length;
-  local = reshard::ExchangeEmitter{context_.builder, next_channel_, notes_of(halo, source)}.emit(local, exchange, dims);
+  local = reshard::ExchangeEmitter{context_.builder, next_channel_, notes_of(halo, source), mesh(), {local}}.emit(
+      exchange, dims);
 }
 
 // Beyond the ends of the operand stands what the op reads there.
@@ -147,6 +152,21 @@ void WindowEmitter::cut_results(LeafValues& results) {
         result = ops::dynamic_slice(result, starts, with_dim(result.type(), d, tiling.length).dims());
       }
   context_.local_results = wanted_;
+}
+
+std::optional<Value> emit_join(LocalizeContext& context, std::int64_t& next_channel, const Join& join,
+                               const std::vector<Value>& shards, const Instruction& source) {
+  const Dims& result = context.local_result().dims();
+  std::vector<Dims> dims;
+  for (const Value& shard : shards) dims.push_back(shard.type().dims());
+  const Mesh& mesh = context.result_shardings.front().mesh;
+  const auto exchange = exchange_join(mesh, join, dims, at(result, join.dim));
+  if (!exchange) return std::nullopt;
+  const NotesRef notes = exchange_notes(
+      context.notes, source, source.sharding->front(), join.dim,
+      fmt::format("{} moves elements along dim {}", context.view.op.name, join.dim),
+      fmt::format("{} elements of dim {} per shard ({})", at(result, join.dim), join.dim, context.view.op.name));
+  return reshard::ExchangeEmitter{context.builder, next_channel, notes, mesh, shards}.emit(*exchange, result);
 }
 
 }  // namespace tessera

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
+#include "joins.h"
 #include "leaves.h"
 #include "tessera/ir/localize_context.h"
 #include "windows.h"
@@ -36,5 +38,10 @@ class WindowEmitter {
   Strategy strategy_;
   std::vector<Type> wanted_;  // the results' types
 };
+
+/// The op as one exchange of parts of its join's values, of which a device holds `shards`; null where that does not pay. `source`: the
+/// instruction that made the first value.
+std::optional<Value> emit_join(LocalizeContext& context, std::int64_t& next_channel, const Join& join,
+                               const std::vector<Value>& shards, const Instruction& source);
 
 }  // namespace tessera

@@ -2,7 +2,6 @@
 #include "localize.h"
 
 #include <algorithm>
-#include <map>
 
 #include "aliases.h"
 #include "emit_windows.h"
@@ -186,10 +185,13 @@ class Localizer {
     const auto leaves = instruction.type.leaves();
     for (int i = 0; i < isize(leaves); ++i)
       context.local_results.push_back(shard_type(at(leaves, i), at(*instruction.sharding, i)));
-    context.coordinate = [this](const std::vector<AxisRef>& axes) { return coordinate(axes); };
+    const Mesh& mesh = instruction.sharding->empty() ? program_.meshes.front() : instruction.sharding->front().mesh;
+    context.coordinate = [this, mesh](const std::vector<AxisRef>& axes) { return coordinate(mesh, axes); };
     context.shard_start = [this](const Sharding& sharding, int dim, std::int64_t size) {
       return start(sharding, dim, size);
     };
+    if (map.windows.size() > 1)
+      if (const auto value = joined(instruction, context)) return remember(instruction, {*value});
     builder_.default_notes = instruction.notes;
     if (!instruction.op->masks_padding) mask_reduced(map, context);
     WindowEmitter windows{context, next_channel_, map,
@@ -208,6 +210,20 @@ class Localizer {
              instruction.op->name, instruction.name, instruction.sharding->front(), at(out, i).type(),
              at(context.local_results, i));
     return remember(instruction, std::move(out));
+  }
+
+  // Parts that lie one behind the other, each straight from where it is.
+  std::optional<Value> joined(const Instruction& instruction, LocalizeContext& context) {
+    const auto join = join_of(program_, old_, instruction);
+    if (!join) return std::nullopt;
+    std::vector<Value> shards;
+    for (const Id id : join->values) shards.push_back(at(leaves_, id).front());
+    builder_.default_notes = instruction.notes;
+    const auto value = emit_join(context, next_channel_, *join, shards, old_[join->values.front()]);
+    builder_.default_notes = nullptr;
+    const bool made = value && std::none_of(shards.begin(), shards.end(), [&](Value v) { return v.id == value->id; });
+    if (made) builder_.set_name(*value, instruction.name);
+    return value;
   }
 
   [[nodiscard]] std::vector<Sharding> leaf_shardings(const Instruction& instruction) const {
@@ -259,15 +275,14 @@ class Localizer {
     }
   }
 
-  Value coordinate(const std::vector<AxisRef>& axes) { return coordinate(program_.meshes.front(), axes); }
+  // Programs name several meshes; the same axes may order devices otherwise in each.
   Value coordinate(const Mesh& mesh, const std::vector<AxisRef>& axes) {
-    auto [found, fresh] = coordinates_.try_emplace({mesh.str(), axes});
-    if (fresh) {
-      const NotesRef notes = std::exchange(builder_.default_notes, nullptr);
-      found->second = emit_coordinate(builder_, mesh, axes);
-      builder_.default_notes = notes;
-    }
-    return found->second;
+    for (const Coordinate& known : coordinates_)
+      if (known.axes == axes && known.mesh == mesh) return known.value;
+    const NotesRef notes = std::exchange(builder_.default_notes, nullptr);
+    coordinates_.push_back({mesh, axes, emit_coordinate(builder_, mesh, axes)});
+    builder_.default_notes = notes;
+    return coordinates_.back().value;
   }
 
   Value start(const Sharding& sharding, int dim, std::int64_t size) {
@@ -283,8 +298,11 @@ class Localizer {
     if (!options_.keep_shardings || !instruction.sharding) return leaves;  // a barrier's leaves have theirs
     for (int i = 0; i < isize(leaves); ++i) {
       const Type global = leaf_type(instruction.type, i);
-      const Value value = at(leaves, i);
+      Value& value = at(leaves, i);
       if (!global.is_array() || value.instruction().op->role == Role::kParameter) continue;
+      const ShardingRef& known = value.instruction().sharding;
+      if (known && *known != std::vector{at(*instruction.sharding, i)})
+        value = ops::copy(value);  // one value, lying two ways
       builder_.set_sharding(value, make_sharding(at(*instruction.sharding, i)));
       builder_.set_notes(
           value, with_frontend_attribute(value.instruction().notes, kGlobalDimsAttribute, join(global.dims(), ",")));
@@ -300,7 +318,12 @@ class Localizer {
   LocalizeOptions options_;
   bool is_entry_;
   std::vector<LeafValues> leaves_;
-  std::map<std::pair<std::string, std::vector<AxisRef>>, Value> coordinates_;  // by mesh and axes
+  struct Coordinate {
+    Mesh mesh;
+    std::vector<AxisRef> axes;
+    Value value;
+  };
+  std::vector<Coordinate> coordinates_;
 };
 
 }  // namespace

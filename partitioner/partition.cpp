@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "collective_pipeline.h"
+#include "compose_permutes.h"
 #include "explain.h"
 #include "insert_reshards.h"
 #include "localize.h"
@@ -76,6 +77,7 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
            })
       .add("simplify", simplify)
       .add("merge-duplicates", merge_duplicates)
+      .add("compose-permutes", compose_permutes)
       .add("remove-dead-code", remove_dead_code);
   add_collective_passes(pipeline, options.collectives);
   out.program = pipeline.run(input);

@@ -123,11 +123,24 @@ class EvenExchange {
     source = with_coordinate(mesh_, source, fixed_.first, mesh_.coordinate(target, fixed_.second));
     std::int64_t rest = piece;
     for (const AxisRef& ref : gathered_) {
-      const auto value = (mesh_.coordinate(source, ref) + rest) % ref.size;
-      source = with_coordinate(mesh_, source, {ref}, value);
+      source = with_coordinate(mesh_, source, {ref}, turned(mesh_.coordinate(source, ref), rest % ref.size, ref.size));
       rest /= ref.size;
     }
     return source;
+  }
+
+  // Each prime digit of `value` turned by that of `by`: where all are binary offsets then are sums over binary digits.
+  static std::int64_t turned(std::int64_t value, std::int64_t by, std::int64_t size) {
+    std::int64_t out = 0;
+    std::int64_t scale = 1;
+    for (std::int64_t prime = 2; size > 1; ++prime)
+      for (; size % prime == 0; size /= prime) {
+        out += (value + by) % prime * scale;
+        scale *= prime;
+        value /= prime;
+        by /= prime;
+      }
+    return out;
   }
 
   [[nodiscard]] PieceRound make_round(std::int64_t piece) const {

@@ -19,6 +19,7 @@ struct PieceRound {
   std::vector<Dims> start;  // per device: where the piece's first element lands in its new shard; may be negative
   std::vector<Dims> low;    // per device: the part of the new shard that the piece brings: [low, high)
   std::vector<Dims> high;
+  int value = 0;  // which of several values the piece is of
   [[nodiscard]] bool is_local() const { return pairs.empty(); }
 };
 struct Exchange {

@@ -39,6 +39,7 @@ class Planner {
     end_ = isize(out_.steps);
     number_steps();
     add_outside_buffers();
+    aim_at_results();
     plan_nested();
     for (int t = 0; t < end_; ++t) plan_step(t);
     deliver();
@@ -168,7 +169,7 @@ class Planner {
 
   void give_buffer(int slot, int t) {
     const std::int64_t bytes = at(flow_.slots, slot).type.byte_size();
-    const int leaf = at(result_leaf_, slot);
+    const int leaf = at(aim_, slot);
     const int until = std::max(at(last_read_, slot), t);
     if (leaf >= 0 && at(partner_, leaf) >= 0) {
       const int owner = at(parameter_slots_, at(partner_, leaf));
@@ -176,6 +177,7 @@ class Planner {
         return take_over(slot, at(buffer_of_, owner), until);
     }
     if (leaf >= 0 && !in_place_) {
+      if (const BufferId buffer = aimed(slot, leaf, t); buffer != kNoBuffer) return take_over(slot, buffer, end_);
       at(buffer_of_, slot) = isize(out_.buffers);
       out_.buffers.push_back({Place::kResult, bytes, 0, leaf, t, end_});
       return;
@@ -193,6 +195,38 @@ class Planner {
   void take_over(int slot, BufferId buffer, int until) {
     at(buffer_of_, slot) = buffer;
     at(out_.buffers, buffer).last = until;
+  }
+
+  // What a result is written over, step by step back, is made where the result will lie: a chain of updates needs one buffer.
+  void aim_at_results() {
+    aim_ = result_leaf_;
+    if (in_place_) return;
+    for (int slot = 0; slot < isize(flow_.slots); ++slot) {
+      const int leaf = at(result_leaf_, slot);
+      if (leaf < 0 || at(partner_, leaf) >= 0) continue;
+      for (int next = slot; next >= 0;) next = aim_before(next, leaf);
+    }
+  }
+  int aim_before(int slot, int leaf) {
+    const int t = at(step_of_, at(flow_.slots, slot).id);
+    if (t < 0) return -1;
+    for (const int before : candidates(slot, t)) {
+      const Id maker = at(flow_.slots, before).id;
+      const bool made = at(step_of_, maker) >= 0 && needs_buffer(before, at(out_.steps, at(step_of_, maker)));
+      if (!made || at(last_read_, before) != t || at(aim_, before) >= 0) continue;
+      at(aim_, before) = leaf;
+      return before;
+    }
+    return -1;
+  }
+  // The result buffer that the slot is to be written over.
+  BufferId aimed(int slot, int leaf, int t) const {
+    for (const int before : candidates(slot, t)) {
+      const BufferId buffer = at(buffer_of_, before);
+      if (at(aim_, before) == leaf && buffer != kNoBuffer && at(out_.buffers, buffer).place == Place::kResult)
+        return buffer;
+    }
+    return kNoBuffer;
   }
 
   // Origins that the step reads and that `slot` could be written over.
@@ -296,6 +330,7 @@ class Planner {
   std::vector<int> parameter_slots_;          // per parameter leaf
   std::vector<int> partner_;                  // per result leaf: the parameter leaf whose buffer it should take
   std::vector<int> result_leaf_;              // per origin slot: the result leaf it is written for
+  std::vector<int> aim_;                      // the same, also for what a result is written over
   std::set<std::pair<BufferId, int>> taken_;  // overwritten in a step
 };
 

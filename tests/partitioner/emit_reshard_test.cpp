@@ -40,7 +40,8 @@ TEST(EmitReshard, CollectivesNameTheirAxesAndKeepTheirNotes) {
 }
 
 TEST(EmitReshard, ACoordinateIsTheDevicesPlaceInAnyMesh) {
-  const Mesh meshes[] = {Mesh({{"x", 2}, {"y", 3}, {"z", 2}}), Mesh({{"x", 2}, {"y", 3}}, {3, 0, 5, 1, 4, 2})};
+  const Mesh meshes[] = {Mesh({{"x", 2}, {"y", 3}, {"z", 2}}), Mesh({{"x", 2}, {"y", 3}}, {3, 0, 5, 1, 4, 2}),
+                         Mesh({{"x", 2}, {"y", 3}}, {0, 2, 4, 1, 3, 5})};
   for (const Mesh& mesh : meshes)
     for (const std::vector<AxisRef>& axes :
          {std::vector<AxisRef>{}, {{1, 1, 3}}, {{1, 1, 3}, {0, 1, 2}}, {{0, 1, 2}, {1, 1, 3}}}) {
@@ -54,6 +55,20 @@ TEST(EmitReshard, ACoordinateIsTheDevicesPlaceInAnyMesh) {
         EXPECT_EQ(element_as_int(results[d], 0), mesh.coordinate(mesh.position_of(static_cast<std::int64_t>(d)), axes))
             << mesh.str() << " device " << d;
     }
+}
+
+TEST(EmitReshard, AShuffledMeshIsLookedUpInNarrowIntegers) {
+  const Mesh mesh({{"x", 2}, {"y", 3}}, {3, 0, 5, 1, 4, 2});
+  const Program program = program_of(6, Type::scalar(DType::kS32), [&](Builder& main, Value) {
+    return emit_coordinate(main, mesh, {{1, 1, 3}, {0, 1, 2}});
+  });
+  EXPECT_NE(print_program(program).find("s8[6]"), std::string::npos) << print_program(program);
+  // Transposed, not shuffled: arithmetic.
+  const Mesh transposed({{"x", 2}, {"y", 3}}, {0, 2, 4, 1, 3, 5});
+  const Program computed = program_of(6, Type::scalar(DType::kS32), [&](Builder& main, Value) {
+    return emit_coordinate(main, transposed, {{1, 1, 3}});
+  });
+  EXPECT_EQ(print_program(computed).find("[6]"), std::string::npos) << print_program(computed);
 }
 
 TEST(EmitReshard, AMaskReplacesPaddingOnly) {

@@ -65,16 +65,84 @@ TEST(Halo, AShiftByOnePassesOnOneRow) {
             Bytes({{"collective-permute", 32}}));
 }
 
-TEST(Halo, ARollOfTwoSlicesPassesOnOneRowAndTheLastOne) {
-  EXPECT_EQ(outcome_of({"x = f32[16,8] parameter(0), $\na = f32[1,8] slice(x), slice={[15:16], [0:8]}\n"
-                        "b = f32[15,8] slice(x), slice={[0:15], [0:8]}\n"
-                        "ROOT y = f32[16,8] concatenate(a, b), dimensions={0}, $\n"})
-                .bytes,
-            Bytes({{"collective-permute", 64}}));
+// x rolled by `count` along dim 0.
+Case rolled(int size, int count, int devices = 4) {
+  return {fmt::format("x = f32[{0},8] parameter(0), $\na = f32[{1},8] slice(x), slice={{[{2}:{0}], [0:8]}}\n"
+                      "b = f32[{2},8] slice(x), slice={{[0:{2}], [0:8]}}\n"
+                      "ROOT y = f32[{0},8] concatenate(a, b), dimensions={{0}}, $\n",
+                      size, count, size - count),
+          fmt::format("{{devices=[{0},1]<=[{0}]}}", devices), devices};
+}
+
+TEST(Halo, ARollPassesOnItsRowsAroundTheEnd) {
+  EXPECT_EQ(outcome_of(rolled(16, 1)).bytes, Bytes({{"collective-permute", 32}}));
+  EXPECT_EQ(outcome_of(rolled(16, 3)).bytes, Bytes({{"collective-permute", 3 * 32}}));
+  EXPECT_EQ(outcome_of(rolled(16, 4)).bytes, Bytes({{"collective-permute", 4 * 32}}));  // whole shards
+  EXPECT_EQ(outcome_of(rolled(16, 7)).bytes, Bytes({{"collective-permute", 4 * 32}}));  // from two devices
+  EXPECT_EQ(outcome_of(rolled(16, 3)).flops, 0);
+}
+
+TEST(Halo, ARollOfUnevenShardsIsRight) {
+  for (const int size : {5, 7, 13, 14, 15, 17})
+    for (int count = 1; count < size; count += 2) {
+      const Outcome roll = outcome_of(rolled(size, count, 3));
+      EXPECT_LE(roll.bytes.count("collective-permute") + roll.bytes.count("all-gather"), 1U) << size << " " << count;
+    }
+}
+
+TEST(Halo, AWrappedPaddingReadsItsBordersFromWhereTheyLie) {
+  const Outcome wrapped =
+      outcome_of({"x = f32[16,8] parameter(0), $\na = f32[2,8] slice(x), slice={[14:16], [0:8]}\n"
+                  "b = f32[2,8] slice(x), slice={[0:2], [0:8]}\n"
+                  "ROOT y = f32[20,8] concatenate(a, x, b), dimensions={0}, $\n"});
+  EXPECT_EQ(wrapped.bytes.count("all-gather"), 0U);
+  EXPECT_LE(wrapped.bytes.at("collective-permute"), 4 * 32);
+  EXPECT_EQ(wrapped.flops, 0);
+}
+
+TEST(Halo, PiecesComeTogetherWithoutMasks) {
+  const std::string joined =
+      "x = f32[12,8] parameter(0), $\nz = f32[8,8] parameter(1), $\n"
+      "ROOT y = f32[20,8] concatenate(x, z), dimensions={0}, $\n";
+  EXPECT_EQ(outcome_of({joined}).flops, 0);
+  EXPECT_EQ(outcome_of({joined, "{devices=[3,1]<=[3]}", 3}).flops, 0);
+  const std::string cut = "x = f32[13,8] parameter(0), $\nROOT y = f32[7,8] slice(x), slice={[3:10], [0:8]}, $\n";
+  EXPECT_EQ(outcome_of({cut}).flops, 0);
+  EXPECT_EQ(outcome_of({cut, "{devices=[5,1]<=[5]}", 5}).flops, 0);
+}
+
+TEST(Halo, PartsOfSeveralValuesAreJoinedOverTwoAxesOfUnevenShards) {
+  for (const std::string sharding : {"{devices=[3,2]<=[6]}", "{devices=[2,3]<=[3,2]T(1,0)}", "{devices=[6,1]<=[6]}",
+                                     "{devices=[3,1,2]4,0,5,3,1,2 last_tile_dim_replicate}"}) {
+    const Outcome joined =
+        outcome_of({"x = f32[11,5] parameter(0), $\nz = f32[4,5] parameter(1), $\n"
+                    "a = f32[3,5] slice(x), slice={[8:11], [0:5]}\nb = f32[6,5] slice(x), slice={[1:7], [0:5]}\n"
+                    "ROOT y = f32[17,5] concatenate(a, z, b, z), dimensions={0}, $\n",
+                    sharding, 6});
+    EXPECT_EQ(joined.flops, 0) << sharding;
+  }
+}
+
+TEST(Halo, ASliceThatOthersReadIsMadeAndJoined) {
+  const Outcome both =
+      outcome_of({"x = f32[16,8] parameter(0), $\na = f32[8,8] slice(x), slice={[8:16], [0:8]}, $\n"
+                  "b = f32[8,8] slice(x), slice={[0:8], [0:8]}\n"
+                  "c = f32[16,8] concatenate(a, b), dimensions={0}, $\n"
+                  "ROOT t = (f32[8,8], f32[16,8]) tuple(a, c)\n"});
+  EXPECT_EQ(both.bytes.count("all-gather"), 0U);
 }
 
 TEST(Halo, AReverseIsOnePermute) {
   EXPECT_EQ(outcome_of({"x = f32[16,8] parameter(0), $\nROOT y = f32[16,8] reverse(x), dimensions={0}, $\n"}).bytes,
+            Bytes({{"collective-permute", 128}}));
+}
+
+TEST(Halo, AReverseThatThenLiesOtherwiseMovesOnce) {
+  EXPECT_EQ(outcome_of({"x = f32[16,8] parameter(0), $\nr = f32[16,8] reverse(x), dimensions={0}, $\n"
+                        "c = f32[] constant(3)\nt = f32[16,8] broadcast(c), dimensions={}\n"
+                        "m = f32[16,8] multiply(r, t), $\n"
+                        "ROOT y = f32[16,8] copy(m), sharding={devices=[4,1]<=[2,2]T(1,0)}\n"})
+                .bytes,
             Bytes({{"collective-permute", 128}}));
 }
 

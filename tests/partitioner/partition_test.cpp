@@ -178,6 +178,17 @@ TEST(Partition, EmbeddingTableStaysShardedOverTheVocabulary) {
   EXPECT_EQ(collective_counts(parts.program), (std::map<std::string, std::int64_t>{{"all-reduce", 1}}));
 }
 
+TEST(Partition, AnOpStandsWhereItsOwnMeshSaysNotTheFirst) {
+  const Program program = parse_program(
+      R"(HloModule two_meshes, num_partitions=6, frontend_attributes={tessera.meshes="{mesh = #sdy.mesh<[\"a\"=3, \"b\"=2]>, ordered = #sdy.mesh<[\"a\"=3, \"b\"=2], device_ids=[5, 0, 3, 1, 4, 2]>}"}
+ENTRY %main () -> s32[3,5] {
+  ROOT %iota = s32[3,5] iota(), iota_dimension=1, sharding={devices=[1,6]5,3,4,0,1,2}
+})",
+      op_table());
+  const CheckReport report = check_partition(program, {});
+  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+}
+
 TEST(Partition, RenamingAndShufflingChangesNoSharding) {
   const std::string one =
       "ENTRY main { x = f32[6,8] parameter(0) w = f32[8,6] parameter(1) v = f32[8,6] parameter(2)\n"

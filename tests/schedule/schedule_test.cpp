@@ -61,6 +61,25 @@ ENTRY %main (x: f32[8,16]) -> f32[8,16] {
   verify_schedule(program, *plan);
 }
 
+TEST(Schedule, WhatAResultIsWrittenOverIsMadeWhereTheResultLies) {
+  const Program program = read(R"(HloModule updates
+ENTRY %main (x: f32[4,16], i: s32[]) -> (f32[16,16], f32[16]) {
+  %x = f32[4,16] parameter(0)
+  %i = s32[] parameter(1)
+  %zero = f32[] constant(0)
+  %none = s32[] constant(0)
+  %start = f32[16,16] broadcast(%zero), dimensions={}
+  %one = f32[16,16] dynamic-update-slice(%start, %x, %i, %none)
+  %row = f32[1,16] dynamic-slice(%one, %none, %none), dynamic_slice_sizes={1,16}
+  %two = f32[16,16] dynamic-update-slice(%one, %x, %none, %none)
+  %flat = f32[16] reshape(%row)
+  ROOT %both = (f32[16,16], f32[16]) tuple(%two, %flat)
+})");
+  const auto plan = make_schedule(program);
+  EXPECT_LT(plan->arena_bytes, 16 * 16 * 4);
+  verify_schedule(program, *plan);
+}
+
 TEST(Schedule, ADonatedParameterTakesItsResult) {
   const std::string body = R"(
 ENTRY %main (w: f32[100], g: f32[100]) -> (f32[100], f32[]) {
