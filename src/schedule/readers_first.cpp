@@ -29,11 +29,13 @@ class StepGraph {
     for (const Id id : at(flow_.consumers, overwrite.read)) {
       const int reader = at(step_of_, id);
       if (reader == writer) continue;
-      if (reader > writer && reaches(writer, reader)) return false;  // one must stay behind: then nothing is won
+      // One must stay behind: then nothing is won. Steps in their present order do not lead back, unless one has moved already.
+      if ((reader > writer || has_moved_) && reaches(writer, reader)) return false;
       moves = moves || reader > writer;
       readers.push_back(reader);
     }
     for (const int reader : readers) add_edge(reader, writer);
+    has_moved_ = has_moved_ || moves;
     return moves;
   }
 
@@ -78,6 +80,7 @@ class StepGraph {
   const Flow& flow_;
   std::vector<int> step_of_;
   std::vector<std::vector<int>> after_;
+  bool has_moved_ = false;
 };
 
 }  // namespace

@@ -185,7 +185,7 @@ Outcome run_sharded(const std::string& folder, std::int64_t rows = 5) {
   Outcome out;
   on_ranks(3, [&](int rank) {
     options().set("TESSERA_CACHE_DIR", folder);
-    const Tensor x = Tensor::ones(Type::array(DType::kF32, {rows, 7}));
+    const Tensor x = Tensor::from<float>({rows, 7}, std::vector<float>(static_cast<std::size_t>(rows) * 7, 1.0F));
     mark_sharding(x, Mesh({{"data", 3}}), {{}, "data"});
     const Tensor total = sum(matmul(x, Tensor::ones(Type::array(DType::kF32, {7, 2}))));
     mark_step();

@@ -9,6 +9,7 @@
 #include "tessera/ops/evaluate.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/partitioner/check.h"
+#include "tessera/partitioner/partition.h"
 #include "tessera/passes/passes.h"
 
 namespace tessera {
@@ -345,6 +346,7 @@ TEST(SimplifyLoops, LeaveRandomLoopsThatPartitionAsBefore) {
     text = replaced(text, "%x = f32[3] parameter(0)", "%x = f32[3] parameter(0), sharding={devices=[2]<=[2]}");
     const CheckReport report = check_partition(parsed(text));
     EXPECT_TRUE(report.passed) << report.failures.front() << text;
+    EXPECT_GT(program_stats(partition(parsed(text)).program).peak_bytes_per_device, 0) << text;  // it can be scheduled
   }
 }
 

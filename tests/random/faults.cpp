@@ -83,14 +83,6 @@ Value next_start(Builder&, const Site&, const Values& v) { return plus_one(ops::
 bool is_digit(const Site& site) { return site.is_inserted("remainder") && site.is_positional(0); }
 bool is_stride(const Site& site) { return site.is_inserted("divide") && site.is_positional(0); }
 Value first(Builder&, const Site&, const Values& v) { return v[0]; }
-bool is_table(const Site& site) {
-  return site.is_inserted("constant") && site.instruction.type.ndim() == 1 &&
-         site.instruction.type.dtype() == DType::kS32;
-}
-Value reversed(Builder& builder, const Site& site, const Values&) {
-  const Value table = builder.emit(*site.instruction.op, {}, site.instruction.attributes);
-  return ops::reverse(table, {0});
-}
 bool is_shifted_ramp(const Site& site) {
   return site.is_inserted("add") && site.operand(0).op->name == "iota" && site.instruction.type.ndim() > 0;
 }
@@ -230,7 +222,6 @@ const std::vector<Fault>& faults() {
       {"a shard's start one too far", is_start, next_start},
       {"a coordinate not cut to its axis", is_digit, first},
       {"a coordinate of the minor axes", is_stride, first},
-      {"a table of coordinates in another order", is_table, reversed},
       {"an iota that starts at 0 on every device", is_shifted_ramp, first},
       {"a clamp left out", is_inserted_clamp, unclamped},
       {"a clamp's upper bound one too high", is_inserted_clamp, later_bound},
