@@ -272,7 +272,18 @@ class Over {
   int dodge_ = -1;
 };
 
-bool has_margins(const ExchangeLayout& layout, const Dims& result) { return layout.buffer != result; }
+// Elements that live at once, beside the values the pieces come from, until the result is cut out of the buffer.
+std::int64_t peak_of(const Exchange& exchange, const ExchangeLayout& layout, const Dims& result) {
+  std::int64_t pieces = 0;
+  for (const PieceRound& round : exchange.rounds) {
+    const auto size = product(round.sizes);
+    if (layout.form == ExchangeLayout::Form::kOver)
+      pieces = std::max(pieces, size);
+    else if (!round.is_local())
+      pieces += size;
+  }
+  return product(layout.buffer) + std::max(pieces, product(result));
+}
 bool has_masks(const ExchangeLayout& layout) {
   return std::any_of(layout.rounds.begin(), layout.rounds.end(), [](const PlacedRound& r) { return r.masked; });
 }
@@ -290,12 +301,14 @@ ExchangeLayout layout_of(const Exchange& exchange, const Dims& result) {
   ExchangeLayout layout;
   if (side_by_side(exchange, result, layout)) return layout;
   ExchangeLayout over = Over(exchange, result).find();
-  if (!has_margins(over, result) && !has_masks(over)) return over;
+  if (over.buffer == result && !has_masks(over)) return over;
   layout.buffer = result;
   layout.margin.assign(result.size(), 0);
-  if (const int dim = cut_dim(exchange, result); dim >= 0)
-    if (Run(exchange, dim).find(at(result, dim), layout)) return layout;
-  return over;
+  const int dim = cut_dim(exchange, result);
+  if (dim < 0 || !Run(exchange, dim).find(at(result, dim), layout)) return over;
+  constexpr std::int64_t kMuch = 3;  // a run takes one number by device, the other one for each piece
+  return has_masks(over) || peak_of(exchange, layout, result) <= kMuch * peak_of(exchange, over, result) ? layout
+                                                                                                         : over;
 }
 
 }  // namespace tessera::reshard

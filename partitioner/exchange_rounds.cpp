@@ -95,8 +95,8 @@ RowCount count_rows(const std::vector<Round>& rounds) {
 
 PieceRound write_round(const Mesh& mesh, const RowDim& along, const Dims& shard, const Round& round) {
   const int dim = along.dim;
-  const auto devices =
-      round.form == Round::Form::kAlike ? std::size_t{1} : static_cast<std::size_t>(mesh.device_count());
+  const bool alike = round.form == Round::Form::kAlike;
+  const auto devices = alike ? std::size_t{1} : static_cast<std::size_t>(mesh.device_count());
   PieceRound out;
   out.value = round.value;
   out.sizes = shard;
@@ -106,16 +106,16 @@ PieceRound write_round(const Mesh& mesh, const RowDim& along, const Dims& shard,
   out.send.assign(devices, Dims(shard.size(), 0));
   out.start = out.low = out.send;
   out.high.assign(devices, high);
-  for (const Rows& piece : round.pieces) {
-    for (std::int64_t target = 0; target < mesh.device_count(); ++target) {
-      const auto position = mesh.position_of(target);
-      if (mesh.coordinate(position, along.axes) != piece.target) continue;
-      const auto source = mesh.device_at(with_coordinate(mesh, position, along.axes, piece.source));
-      if (!round.is_local) out.pairs.emplace_back(source, target);
-      const bool alike = round.form == Round::Form::kAlike;
-      at(at(out.send, alike ? 0 : source), dim) = send_of(round, piece, at(shard, dim));
-      enter(round, piece, dim, alike ? 0 : source, alike ? 0 : target, out);
-    }
+  std::vector<const Rows*> taken(static_cast<std::size_t>(axes_size(along.axes)), nullptr);
+  for (const Rows& piece : round.pieces) at(taken, piece.target) = &piece;
+  for (std::int64_t target = 0; target < mesh.device_count(); ++target) {
+    const auto position = mesh.position_of(target);
+    const Rows* piece = at(taken, mesh.coordinate(position, along.axes));
+    if (piece == nullptr) continue;
+    const auto source = mesh.device_at(with_coordinate(mesh, position, along.axes, piece->source));
+    if (!round.is_local) out.pairs.emplace_back(source, target);
+    at(at(out.send, alike ? 0 : source), dim) = send_of(round, *piece, at(shard, dim));
+    enter(round, *piece, dim, alike ? 0 : source, alike ? 0 : target, out);
   }
   std::sort(out.pairs.begin(), out.pairs.end());
   return out;

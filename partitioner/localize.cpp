@@ -150,7 +150,9 @@ class Localizer {
       const ReshardPlan plan = plan_reshard(global, at(from, i), at(*instruction.sharding, i), options_.topology);
       if (plan.steps.empty()) continue;
       builder_.default_notes = instruction.notes;
-      at(out, i) = ReshardEmitter{builder_, next_channel_, instruction.notes}.emit(at(out, i), plan);
+      const Value moved = ReshardEmitter{builder_, next_channel_, instruction.notes}.emit(at(out, i), plan);
+      // What stays where it is may lie two ways, each with padding of its own.
+      at(out, i) = options_.keep_shardings && moved.id == at(out, i).id ? ops::copy(moved) : moved;
       builder_.default_notes = nullptr;
     }
     return remember(instruction, std::move(out));

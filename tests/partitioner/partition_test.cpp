@@ -178,6 +178,19 @@ TEST(Partition, EmbeddingTableStaysShardedOverTheVocabulary) {
   EXPECT_EQ(collective_counts(parts.program), (std::map<std::string, std::int64_t>{{"all-reduce", 1}}));
 }
 
+TEST(Partition, AValueThatLiesTwoWaysKeepsWhatOneOfThemCallsPadding) {
+  // Over 4 tiles two of the four devices hold padding; over the 2 of the permuted copy they hold elements.
+  const Program program = parse_program(R"(HloModule two_ways, num_partitions=4
+ENTRY %main (x: f64[2]) -> (f64[2], f64[2]) {
+  %x = f64[2] parameter(0)
+  %y = f64[2] sine(%x), sharding={devices=[2,2]<=[2,2]T(1,0) last_tile_dim_replicate}
+  ROOT %both = (f64[2], f64[2]) tuple(%y, %y), sharding={{devices=[2,2]<=[4] last_tile_dim_replicate}, {devices=[4]<=[4]}}
+})",
+                                        op_table());
+  const CheckReport report = check_partition(program, {});
+  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+}
+
 TEST(Partition, AnOpStandsWhereItsOwnMeshSaysNotTheFirst) {
   const Program program = parse_program(
       R"(HloModule two_meshes, num_partitions=6, frontend_attributes={tessera.meshes="{mesh = #sdy.mesh<[\"a\"=3, \"b\"=2]>, ordered = #sdy.mesh<[\"a\"=3, \"b\"=2], device_ids=[5, 0, 3, 1, 4, 2]>}"}
