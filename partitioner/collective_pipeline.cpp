@@ -11,7 +11,8 @@ namespace {
 // moderate size are weighed.
 Program unless_dearer(const Program& before, Program after, const CollectivePassOptions& options) {
   constexpr std::int64_t kLargestWeighed = 20'000;
-  if (!options.spare_memory || before.instruction_count() > kLargestWeighed || after.hash() == before.hash()) return after;
+  if (!options.spare_memory || before.instruction_count() > kLargestWeighed || after.hash() == before.hash())
+    return after;
   const ProgramStats was = program_stats(before);
   const ProgramStats is = program_stats(after);
   const bool dearer = is.total_collective_bytes > was.total_collective_bytes ||
@@ -24,7 +25,8 @@ Program unless_dearer(const Program& before, Program after, const CollectivePass
 
 void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& options) {
   const auto add = [&](std::string name, auto pass) {
-    pipeline.add(std::move(name), [&options, pass](const Program& p) { return unless_dearer(p, pass(p, options), options); });
+    pipeline.add(std::move(name),
+                 [&options, pass](const Program& p) { return unless_dearer(p, pass(p, options), options); });
   };
   pipeline.add("simplify-collectives", simplify_collectives);
   add("reassociate-reductions", reassociate_reductions);
