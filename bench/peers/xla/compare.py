@@ -13,6 +13,7 @@ import atexit
 import concurrent.futures
 import hashlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -28,8 +29,15 @@ SECONDS = 20
 
 
 def devices_of(text):
-    found = re.search(r"num_partitions=(\d+)", text.split("\n", 1)[0])
-    return int(found[1]) if found else 1
+    """As the header says, else as many as the shardings are over (JAX's own dumps do not say)."""
+    if found := re.search(r"num_partitions=(\d+)", text.split("\n", 1)[0]):
+        return int(found[1])
+    counts = [1]
+    for dims in re.findall(r"devices=\[[\d,]+\]<=\[([\d,]+)\]", text):
+        counts.append(math.prod(int(n) for n in dims.split(",")))
+    for mesh in re.findall(r"#sdy\.mesh<\[([^\]]*)\]", text):
+        counts.append(math.prod(int(n) for n in re.findall(r"=(\d+)", mesh)))
+    return max(counts)
 
 
 class Module:
