@@ -9,9 +9,11 @@ XLA's programs are kept in FOLDER/xla and made again only for texts that changed
 counted by `tessera stats`. Rows are sorted by the worst ratio; limits: bytes 1.0, FLOPs and peak 1.05.
 """
 import argparse
+import atexit
 import concurrent.futures
 import hashlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -27,12 +29,19 @@ SECONDS = 20
 
 
 def devices_of(text):
-    found = re.search(r"num_partitions=(\d+)", text.split("\n", 1)[0])
-    return int(found[1]) if found else 1
+    """As the header says, else as many as the shardings are over (JAX's own dumps do not say)."""
+    if found := re.search(r"num_partitions=(\d+)", text.split("\n", 1)[0]):
+        return int(found[1])
+    counts = [1]
+    for dims in re.findall(r"devices=\[[\d,]+\]<=\[([\d,]+)\]", text):
+        counts.append(math.prod(int(n) for n in dims.split(",")))
+    for mesh in re.findall(r"#sdy\.mesh<\[([^\]]*)\]", text):
+        counts.append(math.prod(int(n) for n in re.findall(r"=(\d+)", mesh)))
+    return max(counts)
 
 
 class Module:
-    def __init__(self, path):
+    def __init__(self, path, ours="ours"):
         self.path, self.name = path, path.name.removesuffix(".hlo")
         own = path.with_name(self.name + ".xla.hlo")
         self.for_xla = own if own.exists() else path
@@ -43,7 +52,7 @@ class Module:
         # The number of devices stands in the annotations' mesh where the text has no shardings.
         digest = hashlib.sha1(text.encode()).hexdigest()[:10]
         self.out = path.parent / "xla" / f"{self.name}.{digest}"
-        self.ours = path.parent / "ours" / f"{self.name}.hlo"
+        self.ours = path.parent / ours / f"{self.name}.hlo"
 
     def xla(self, suffix):
         return pathlib.Path(f"{self.out}.{suffix}")
@@ -80,7 +89,8 @@ def run(command, seconds=SECONDS):
 
 def snapshot(tessera, folder):
     """A copy, so that a rebuild in the middle changes nothing."""
-    copy = folder / "tessera"
+    copy = folder / f"tessera-{os.getpid()}"
+    atexit.register(lambda: copy.unlink(missing_ok=True))
     for _ in range(60):
         try:
             shutil.copy(tessera, copy)
@@ -95,6 +105,17 @@ def snapshot(tessera, folder):
 def counted(tessera, path):
     code, out, err, _ = run([tessera, "stats", str(path), "--json", "-"])
     return (json.loads(out), "") if code == 0 else (None, f"stats exits {code}: {first_line(err)}")
+
+
+def counted_once(tessera, path, recount):
+    """XLA's programs do not change; `--recount` after a change of what `stats` counts."""
+    kept = path.with_suffix(".json")
+    if recount or not kept.exists():
+        stats, problem = counted(tessera, path)
+        if stats is None:
+            return stats, problem
+        kept.write_text(json.dumps(stats))
+    return json.loads(kept.read_text()), ""
 
 
 def first_line(text):
@@ -118,22 +139,22 @@ def ratio(ours, theirs):
     return 1.0 if ours == theirs else float("inf") if theirs == 0 else ours / theirs
 
 
-def compare(module, tessera, check):
+def compare(module, tessera, check, recount):
     row = {"name": module.name, "devices": module.devices, "notes": [], "failures": []}
     if not module.options and devices_of(module.path.read_text()) == 1:
         row["notes"].append("one device")
-    code, _, err, seconds = run([tessera, "partition", str(module.path), *module.options, "-o", str(module.ours)])
+    counts = module.ours.with_suffix(".json")
+    code, _, err, seconds = run([tessera, "partition", str(module.path), *module.options, "-o", str(module.ours), "--json", str(counts)])
     row["partition_seconds"] = round(seconds, 3)
     ours = theirs = None
     if code != 0:
         row["failures"].append(f"partition exits {code}: {first_line(err)}")
     else:
-        ours, problem = counted(tessera, module.ours)
-        row["failures"] += [problem] if problem else []
+        ours = json.loads(counts.read_text())
     if module.xla("spmd.hlo").exists():
-        theirs, problem = counted(tessera, module.xla("spmd.hlo"))
+        theirs, problem = counted_once(tessera, module.xla("spmd.hlo"), recount)
         row["failures"] += ["XLA's program: " + problem] if problem else []
-        late, _ = counted(tessera, module.xla("late.hlo")) if module.xla("late.hlo").exists() else (None, "")
+        late, _ = counted_once(tessera, module.xla("late.hlo"), recount) if module.xla("late.hlo").exists() else (None, "")
         row["late"] = side_of(late)
         if code == 0 and shapes_at_border(module.ours) != shapes_at_border(module.xla("spmd.hlo")):
             row["notes"].append("borders differ")
@@ -198,19 +219,21 @@ def main():
     options.add_argument("--tessera", default="build/release/bin/tessera")
     options.add_argument("--only", default="")
     options.add_argument("--no-check", action="store_true")
+    options.add_argument("--ours", default="ours", help="folder in FOLDER for our programs: two runs at once need two")
+    options.add_argument("--recount", action="store_true")
     options.add_argument("--json", type=pathlib.Path)
     options.add_argument("-o", "--out", type=pathlib.Path)
     options.add_argument("--jobs", type=int, default=1)
     given = options.parse_args()
     paths = [p for p in sorted(given.folder.glob("*.hlo")) if not p.name.endswith(".xla.hlo") and p.name.startswith(given.only)]
-    modules = [Module(p) for p in paths]
-    for name in ("xla", "ours"):
+    modules = [Module(p, given.ours) for p in paths]
+    for name in ("xla", given.ours):
         (given.folder / name).mkdir(exist_ok=True)
     os.nice(10)
     partition_by_xla(modules)
-    given.tessera = snapshot(given.tessera, given.folder / "ours")
+    given.tessera = snapshot(given.tessera, given.folder / given.ours)
     with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
-        rows = list(pool.map(lambda m: compare(m, given.tessera, not given.no_check), modules))
+        rows = list(pool.map(lambda m: compare(m, given.tessera, not given.no_check, given.recount), modules))
     text = table(rows)
     if given.json:
         given.json.write_text(json.dumps(rows, indent=1))
