@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <unordered_map>
 
 #include "plain.h"
 #include "tessera/base/text.h"
@@ -10,20 +11,25 @@
 namespace tessera {
 namespace {
 
-// What runs elsewhere, waits or is waited for stays a call; so does a tuple with shardings of its own.
-bool can_be_inlined(const Program& program, const Computation& computation, Id id) {
-  const Instruction& call = computation[id];
-  if (call.op->role != Role::kCall || !call.control_predecessors.empty()) return false;
-  if (!program[call.called.front()].execution_thread.empty()) return false;
+// The calls that can go. What runs elsewhere, waits or is waited for stays a call; so does a tuple with shardings of its own.
+std::vector<bool> inlinable_calls(const Program& program, const Computation& computation) {
+  std::vector<bool> out(computation.instructions.size(), true);
+  for (const Instruction& instruction : computation.instructions)
+    for (const Id before : instruction.control_predecessors) at(out, before) = false;
   const auto has_own_sharding = [](const Instruction& i) { return i.sharding && !i.type.is_array(); };
-  const Computation& callee = program[call.called.front()];
-  if (has_own_sharding(call) || std::any_of(callee.parameters.begin(), callee.parameters.end(),
-                                            [&](Id parameter) { return has_own_sharding(callee[parameter]); }))
-    return false;
-  return std::none_of(computation.instructions.begin(), computation.instructions.end(), [&](const Instruction& other) {
-    return std::find(other.control_predecessors.begin(), other.control_predecessors.end(), id) !=
-           other.control_predecessors.end();
-  });
+  for (Id id = 0; id < computation.size(); ++id) {
+    const Instruction& call = computation[id];
+    if (call.op->role != Role::kCall || !call.control_predecessors.empty()) {
+      at(out, id) = false;
+      continue;
+    }
+    const Computation& callee = program[call.called.front()];
+    const bool is_bound =
+        has_own_sharding(call) || std::any_of(callee.parameters.begin(), callee.parameters.end(),
+                                              [&](Id parameter) { return has_own_sharding(callee[parameter]); });
+    if (is_bound || !callee.execution_thread.empty()) at(out, id) = false;
+  }
+  return out;
 }
 
 // A parameter's or the call's annotation, kept as a mark.
@@ -51,18 +57,17 @@ Value inlined(ComputationRewriter& r, Id id) {
 }  // namespace
 
 Program inline_calls(const Program& program) {
-  const auto touches = [&](const Computation& computation) {
-    for (Id id = 0; id < computation.size(); ++id)
-      if (can_be_inlined(program, computation, id)) return true;
-    return false;
+  std::unordered_map<const Computation*, std::vector<bool>> calls;
+  for (const ComputationRef& computation : program.computations) {
+    std::vector<bool> found = inlinable_calls(program, *computation);
+    if (std::find(found.begin(), found.end(), true) != found.end()) calls[computation.get()] = std::move(found);
+  }
+  if (calls.empty()) return program;
+  const auto rule = [&](ComputationRewriter& r, Id id) {
+    const auto found = calls.find(&r.from());
+    return found != calls.end() && at(found->second, id) ? inlined(r, id) : Value{};
   };
-  const bool any = std::any_of(program.computations.begin(), program.computations.end(),
-                               [&](const ComputationRef& c) { return touches(*c); });
-  if (!any) return program;
-  return remove_dead_code(rewrite(
-      program,
-      [&](ComputationRewriter& r, Id id) { return can_be_inlined(program, r.from(), id) ? inlined(r, id) : Value{}; },
-      touches));
+  return remove_dead_code(rewrite(program, rule, [&](const Computation& c) { return calls.count(&c) > 0; }));
 }
 
 }  // namespace tessera
