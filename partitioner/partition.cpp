@@ -3,6 +3,7 @@
 #include "tessera/partitioner/partition.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "collective_pipeline.h"
 #include "compose_permutes.h"
@@ -57,6 +58,7 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
   check_input(input);
   options.topology.check(input.meshes);
   Partitioned out;
+  Propagated found;
   Pipeline pipeline("partition", {.skip = options.skip_passes, .dump = options.dump});
   pipeline.add("inline-calls", inline_calls)
       .add("simplify", simplify)
@@ -64,8 +66,15 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
       .add("simplify-branches", simplify_branches)
       .add("simplify-loops", simplify_loops)
       .add("split-uses", split_uses)
-      .add("propagate", [&](const Program& p) { return propagate_at_least_cost(p, options.topology); })
-      .add("insert-reshards", [&](const Program& p) { return insert_reshards(p, options.topology); })
+      .add("propagate",
+           [&](const Program& p) {
+             found = propagate_at_least_cost(p, options.topology);
+             return found.program;
+           })
+      .add("insert-reshards",
+           [&](const Program& p) {
+             return found.resharded ? *std::exchange(found.resharded, {}) : insert_reshards(p, options.topology);
+           })
       .add("record-global",
            [&](const Program& p) {
              out.global = p;

@@ -267,7 +267,7 @@ Program propagate(const Program& program, PropagationOrder order) {
   return write_shardings(program, propagated(build_propagation_graph(program), order));
 }
 
-Program propagate_at_least_cost(const Program& program, const Topology& topology) {
+Propagated propagate_at_least_cost(const Program& program, const Topology& topology) {
   const CostModel cost{.topology = topology};
   const PropagationGraph graph = build_propagation_graph(program);
   std::vector<PropagationGraph> candidates;
@@ -277,15 +277,16 @@ Program propagate_at_least_cost(const Program& program, const Topology& topology
     const auto is_same = [&](const PropagationGraph& other) { return same_shardings(found, other); };
     if (std::none_of(candidates.begin(), candidates.end(), is_same)) candidates.push_back(std::move(found));
   }
-  Program best;
+  Propagated best;
   double least = std::numeric_limits<double>::infinity();
   for (const auto& candidate : candidates) {
     Program found = without_manual_axes(write_shardings(program, candidate));
-    if (candidates.size() == 1) return found;
-    const double seconds = modelled_seconds(remove_dead_code(merge_duplicates(insert_reshards(found, topology))), cost);
+    if (candidates.size() == 1) return {std::move(found), std::nullopt};
+    Program resharded = insert_reshards(found, topology);
+    const double seconds = modelled_seconds(remove_dead_code(merge_duplicates(resharded)), cost);
     if (seconds >= least) continue;
     least = seconds;
-    best = std::move(found);
+    best = {std::move(found), std::move(resharded)};
   }
   return best;
 }

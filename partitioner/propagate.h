@@ -7,6 +7,8 @@
 // shuffling or renaming instructions changes nothing. Dims that a user closed never change; derived shardings stay open.
 #pragma once
 
+#include <optional>
+
 #include "tessera/ir/program.h"
 #include "tessera/sharding/topology.h"
 
@@ -25,7 +27,11 @@ enum class PropagationOrder : std::uint8_t {
 Program propagate(const Program& program, PropagationOrder order = PropagationOrder::kGivenFirst);
 
 /// Propagation in every order; the outcome whose reshards and work cost least time by the model, of equal ones the first.
-Program propagate_at_least_cost(const Program& program, const Topology& topology);
+struct Propagated {
+  Program program;
+  std::optional<Program> resharded;  // what insert_reshards made of it, when that was needed to weigh it
+};
+Propagated propagate_at_least_cost(const Program& program, const Topology& topology);
 
 /// Computations that are partitioned: the entry and what call, while and conditional reach. Others run on scalars as they are.
 std::vector<bool> partitioned_computations(const Program& program);
