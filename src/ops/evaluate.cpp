@@ -199,14 +199,12 @@ std::vector<Literal> Evaluator::run_collective(const Instruction& instruction, c
 
 // The devices by their place along `axes`; entry k of each group is at one place along all other axes.
 std::vector<std::vector<std::int64_t>> groups_along(const Mesh& mesh, const std::vector<AxisRef>& axes) {
-  std::vector<AxisRef> all;
-  for (int a = 0; a < mesh.axis_count(); ++a) all.push_back(mesh.whole_axis(a));
   std::vector<std::vector<std::int64_t>> groups(static_cast<std::size_t>(axes_size(axes)));
   for (std::int64_t device = 0; device < mesh.device_count(); ++device)
-    at(groups, mesh.coordinate(device, axes)).push_back(device);
+    at(groups, mesh.coordinate(mesh.position_of(device), axes)).push_back(device);
   for (auto& group : groups)
     std::sort(group.begin(), group.end(),
-              [&](std::int64_t a, std::int64_t b) { return mesh.coordinate(a, all) < mesh.coordinate(b, all); });
+              [&](std::int64_t a, std::int64_t b) { return mesh.position_of(a) < mesh.position_of(b); });
   return groups;
 }
 
