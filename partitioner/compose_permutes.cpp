@@ -99,7 +99,18 @@ class Composer {
     for (Id& operand : at(out_->instructions, reader).operands)
       if (operand == first) operand = source;
     at(uses_, first) = 0;
-    for (const Id id : between) at(out_->instructions, id).sharding = nullptr;  // what it says held behind the first
+    for (const Id id : between) {
+      at(out_->instructions, id).sharding = nullptr;  // what it says held behind the first
+      for (const Id operand : at(out_->instructions, id).operands) forget_placement(operand);
+    }
+  }
+
+  // What is the same on every device lies as what it is computed with.
+  void forget_placement(Id id) {
+    Instruction& instruction = at(out_->instructions, id);
+    if (!at(alike_, id) || !instruction.sharding) return;
+    instruction.sharding = nullptr;
+    for (const Id operand : instruction.operands) forget_placement(operand);
   }
 
   std::shared_ptr<Computation> out_;
