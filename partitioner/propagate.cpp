@@ -284,7 +284,7 @@ Propagated propagate_at_least_cost(const Program& program, const Topology& topol
     if (candidates.size() == 1) return {std::move(found), std::nullopt};
     Program resharded = insert_reshards(found, topology);
     const double seconds = modelled_seconds(remove_dead_code(merge_duplicates(resharded)), cost);
-    if (seconds >= least) continue;
+    if (!best.program.computations.empty() && !(seconds < least)) continue;
     least = seconds;
     best = {std::move(found), std::move(resharded)};
   }

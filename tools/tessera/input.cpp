@@ -67,7 +67,6 @@ void check_sharding_options(const Arguments& arguments) {
 
 std::vector<Option> pass_options() {
   return {{"disable-passes", "NAME,..", "passes to leave out, such as combine-collectives"},
-          {"fewer-collectives", "", "combine collectives also where a device holds more memory for it"},
           {"async", "", "split collectives into start and done around what is computed in between"},
           {"memory-bound", "BYTES", "most that one combined collective moves; default: 30 MiB"}};
 }
@@ -76,7 +75,6 @@ void read_pass_options(const Arguments& arguments, std::vector<std::string>& ski
   for (const auto& list : arguments.values("disable-passes"))
     for (std::string& name : split(list, ',')) skip.push_back(std::move(name));
   options.make_asynchronous = arguments.has("async");
-  options.spare_memory = !arguments.has("fewer-collectives");
   options.memory_bound = arguments.number_or("memory-bound", options.memory_bound, 0);
 }
 

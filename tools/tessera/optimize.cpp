@@ -11,7 +11,6 @@ int run(const Arguments& arguments) {
   std::vector<std::string> skip;
   CollectivePassOptions options;
   read_pass_options(arguments, skip, options);
-  options.spare_memory = false;  // what the verb is for
   Program out = optimize_collectives(program, options, skip);
   out.partitioned = true;  // for run, also where the text does not say so
   write_text(arguments.value_or("o", "-"), print_program(out, {.for_xla = arguments.has("for-xla")}));
