@@ -35,6 +35,7 @@ void write_profile(const CompiledProgram& compiled, const std::string& path);
 /// An object on one line.
 class JsonLine {
  public:
+  JsonLine& add(std::string_view key, const char* text) { return add(key, std::string(text)); }
   JsonLine& add(std::string_view key, const std::string& text) { return append(key, '"' + text + '"'); }
   JsonLine& add(std::string_view key, bool value) { return append(key, value ? "true" : "false"); }
   JsonLine& add(std::string_view key, double value) { return append(key, fmt::format("{:.6g}", value)); }
