@@ -20,7 +20,21 @@ struct InputSource {
   std::shared_ptr<Node> node;  // refreshed, fixed
   Sharding sharding;
   bool is_donated = false;
+  std::weak_ptr<Node> known;  // lies as it must: not looked at again
 };
+
+// Who is given a result.
+struct ResultTarget {
+  Type type;
+  std::string name;
+  std::vector<std::shared_ptr<TensorImpl>> variables;
+  std::weak_ptr<Node> known;  // as the last call left it
+};
+
+// Costs no look at the node. (A weak pointer keeps the address from being used again.)
+bool is_same(const std::weak_ptr<Node>& known, const std::shared_ptr<Node>& node) {
+  return !known.owner_before(node) && !node.owner_before(known);
+}
 
 // Where a returned tensor comes from: a result of the program, an argument, or the tensor of the first call.
 struct ReturnSource {
@@ -69,11 +83,9 @@ struct CompiledFunction::Form {
   RunReason reason;
   Session::Compiled compiled;
   std::vector<InputSource> inputs;
-  std::vector<std::vector<std::shared_ptr<TensorImpl>>> assigned;  // by result
+  std::vector<ResultTarget> targets;
   std::vector<ReturnSource> returned;
   std::vector<std::function<void()>> each_call;
-  std::vector<Type> result_types;
-  std::vector<std::string> names;  // of results
 
   [[nodiscard]] bool fits(const std::vector<Tensor>& arguments) const;
   std::vector<Tensor> first_call(const Function& function, const std::vector<Tensor>& arguments,
@@ -84,9 +96,10 @@ struct CompiledFunction::Form {
   void find_sources(const std::vector<Tensor>& arguments, const Trace::Capture& capture);
   void find_targets(const StepResults& results, const std::vector<Tensor>& arguments, const std::vector<Tensor>& out,
                     const Trace::Capture& capture);
-  std::shared_ptr<Node> input_node(const InputSource& source, const std::vector<Tensor>& arguments) const;
+  std::shared_ptr<Node> input_node(InputSource& source, const std::vector<Tensor>& arguments) const;
   std::vector<DeviceArray> take_arguments();
-  std::vector<Tensor> take_results(const RunResult& run, const std::vector<Tensor>& arguments);
+  void give(std::size_t result, DeviceArray shard, std::vector<std::shared_ptr<Node>>& nodes);
+  std::vector<Tensor> take_results(std::vector<DeviceArray> shards, const std::vector<Tensor>& arguments);
 };
 
 bool CompiledFunction::Form::fits(const std::vector<Tensor>& arguments) const {
@@ -151,7 +164,7 @@ void CompiledFunction::Form::find_sources(const std::vector<Tensor>& arguments, 
 
 void CompiledFunction::Form::find_targets(const StepResults& results, const std::vector<Tensor>& arguments,
                                           const std::vector<Tensor>& out, const Trace::Capture& capture) {
-  assigned.resize(results.nodes.size());
+  for (const auto& node : results.nodes) targets.push_back({node->type, node->name, {}, {}});
   std::vector<bool> is_taken(results.nodes.size(), false);
   const auto result_of = [&](const std::shared_ptr<Node>& node) {
     const auto found = std::find(results.nodes.begin(), results.nodes.end(), node);
@@ -160,7 +173,7 @@ void CompiledFunction::Form::find_targets(const StepResults& results, const std:
   for (const auto& variable : capture.assigned) {
     const int result = result_of(variable->node);
     if (result < 0) continue;
-    auto& holders = at(assigned, result);
+    auto& holders = at(targets, result).variables;
     if (std::find(holders.begin(), holders.end(), variable) == holders.end()) holders.push_back(variable);
     is_taken[static_cast<std::size_t>(result)] = true;
   }
@@ -177,10 +190,6 @@ void CompiledFunction::Form::find_targets(const StepResults& results, const std:
     }
     returned.push_back(std::move(source));
   }
-  for (const auto& node : results.nodes) {
-    result_types.push_back(node->type);
-    names.push_back(node->name);
-  }
   for (std::size_t i = 0; i < results.nodes.size(); ++i)
     require(is_taken[i], "compile: {} outlives the function, which neither returns nor assigns it",
             name_of(*results.nodes[i]));
@@ -188,7 +197,7 @@ void CompiledFunction::Form::find_targets(const StepResults& results, const std:
 
 // ---- later calls ----------------------------------------------------------------------------------------------------------
 
-std::shared_ptr<Node> CompiledFunction::Form::input_node(const InputSource& source,
+std::shared_ptr<Node> CompiledFunction::Form::input_node(InputSource& source,
                                                          const std::vector<Tensor>& arguments) const {
   if (source.kind == InputSource::Kind::kFixed) return source.node;
   if (source.kind == InputSource::Kind::kRefreshed) {
@@ -199,14 +208,15 @@ std::shared_ptr<Node> CompiledFunction::Form::input_node(const InputSource& sour
   }
   const bool is_argument = source.kind == InputSource::Kind::kArgument;
   const auto& node = is_argument ? arguments[source.argument].impl().node : source.variable->node;
-  if (is_argument && !node->sharding &&
-      !source.sharding.is_replicated()) {  // the function marked it when it was traced
+  if (is_same(source.known, node)) return node;
+  if (is_argument && !node->sharding && !source.sharding.is_replicated()) {  // marked when the function was traced
     if (!node->host) node->host = node->shard.to_literal();
     node->shard.reset();
     node->sharding = source.sharding;
   }
   const bool lies_so = node->sharding ? *node->sharding == source.sharding : source.sharding.is_replicated();
   require(lies_so, "compile: {} lies otherwise than when the function was traced", name_of(*node));
+  if (!is_argument) source.known = node;
   return node;
 }
 
@@ -215,38 +225,48 @@ std::vector<DeviceArray> CompiledFunction::Form::take_arguments() {
   out.reserve(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Node& node = *cut.inputs[i];
-    out.push_back(device_shard(node));
     constexpr long kOwners = 2;  // the variable and the cut; who else holds the value keeps it
-    if (inputs[i].is_donated && cut.inputs[i].use_count() <= kOwners) node.shard.reset();
+    const bool gives_up = inputs[i].is_donated && cut.inputs[i].use_count() <= kOwners;
+    if (node.shard.is_null()) (void)device_shard(node);
+    out.push_back(gives_up ? std::move(node.shard) : node.shard);
+    if (gives_up) node.shard = DeviceArray();
   }
   return out;
 }
 
 // A result that several variables were given is one value to them all.
-std::vector<Tensor> CompiledFunction::Form::take_results(const RunResult& run, const std::vector<Tensor>& arguments) {
-  std::vector<std::shared_ptr<Node>> nodes(run.shards.size());
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    for (const auto& variable : assigned[i]) {
-      if (!nodes[i]) {
-        const bool is_own = variable->node.use_count() == 1 && variable->node->sharding == run.shardings[i];
-        nodes[i] = is_own ? variable->node : trace().make_node(result_types[i], variable->name);
-      }
-      variable->node = nodes[i];
+void CompiledFunction::Form::give(std::size_t result, DeviceArray shard, std::vector<std::shared_ptr<Node>>& nodes) {
+  ResultTarget& target = targets[result];
+  if (target.variables.size() == 1) {
+    const auto& own = target.variables.front()->node;
+    if (own.use_count() == 1 && is_same(target.known, own)) {
+      own->shard = std::move(shard);
+      own->host.reset();
+      return;
     }
-    if (!nodes[i]) nodes[i] = trace().make_node(result_types[i], names[i]);
-    nodes[i]->shard = run.shards[i];
-    if (nodes[i]->sharding != run.shardings[i]) nodes[i]->sharding = run.shardings[i];
-    nodes[i]->host.reset();
   }
+  auto& node = nodes[result] = trace().make_node(target.type, target.name);
+  node->shard = std::move(shard);
+  node->sharding = compiled.results[result];
+  for (const auto& variable : target.variables) variable->node = node;
+  target.known = node;
+}
+
+std::vector<Tensor> CompiledFunction::Form::take_results(std::vector<DeviceArray> shards,
+                                                         const std::vector<Tensor>& arguments) {
+  std::vector<std::shared_ptr<Node>> nodes(shards.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i) give(i, std::move(shards[i]), nodes);
   std::vector<Tensor> out;
   for (const ReturnSource& source : returned) {
     if (source.result < 0) {
       out.push_back(source.argument < 0 ? source.fixed : at(arguments, source.argument));
       continue;
     }
+    const ResultTarget& target = at(targets, source.result);
+    const auto& node = at(nodes, source.result);
     auto made = std::make_shared<TensorImpl>();
-    made->node = at(nodes, source.result);
-    made->name = at(names, source.result);
+    made->node = node ? node : target.variables.front()->node;
+    made->name = target.name;
     out.emplace_back(std::move(made));
   }
   return out;
@@ -254,7 +274,7 @@ std::vector<Tensor> CompiledFunction::Form::take_results(const RunResult& run, c
 
 std::vector<Tensor> CompiledFunction::Form::call(const std::vector<Tensor>& arguments) {
   for (const auto& action : each_call) action();
-  for (const InputSource& source : inputs) cut.inputs.push_back(input_node(source, arguments));
+  for (InputSource& source : inputs) cut.inputs.push_back(input_node(source, arguments));
   materialize(cut.inputs);
   metrics().count("MarkStep");
   metrics().count("CachedCompile");
@@ -263,8 +283,8 @@ std::vector<Tensor> CompiledFunction::Form::call(const std::vector<Tensor>& argu
   begin_run(cut, hash, reason);
   std::vector<DeviceArray> taken = take_arguments();
   cut.inputs.clear();
-  const RunResult run = finish_run(cut.program, compiled, std::move(taken), reason);
-  std::vector<Tensor> out = take_results(run, arguments);
+  std::vector<Tensor> out =
+      take_results(finish_run(cut.program, *compiled.executable, std::move(taken), reason), arguments);
   trace().next_step();
   report_step();
   return out;

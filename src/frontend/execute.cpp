@@ -65,13 +65,13 @@ void begin_run(const Cut& cut, std::size_t hash, const RunReason& reason) {
   if (state.world->size() > 1) check_same_program(*state.world, cut, hash, reason, state.sequence);
 }
 
-RunResult finish_run(const Program& program, const Session::Compiled& compiled, std::vector<DeviceArray> arguments,
-                     const RunReason& reason) {
+std::vector<DeviceArray> finish_run(const Program& program, Executable& executable, std::vector<DeviceArray> arguments,
+                                    const RunReason& reason) {
   Session& state = session();
   ++state.counters.executions;
   report_execution(program, reason);
   state.world->label({state.sequence, reason.text});
-  return {compiled.executable->run(std::move(arguments)), compiled.results};
+  return executable.run(std::move(arguments));
 }
 
 RunResult run_cut(Cut cut, const RunReason& reason) {
@@ -88,7 +88,7 @@ RunResult run_cut(Cut cut, const RunReason& reason) {
     metrics().count("CachedCompile");
   }
   const Session::Compiled compiled = found->second;
-  return finish_run(cut.program, compiled, take_arguments(cut), reason);
+  return {finish_run(cut.program, *compiled.executable, take_arguments(cut), reason), compiled.results};
 }
 
 // ---- initial values -----------------------------------------------------------------------------------------------------

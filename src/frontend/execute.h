@@ -65,8 +65,8 @@ struct RunResult {
 RunResult run_cut(Cut cut, const RunReason& reason);
 /// The two ends of it, for who has the executable: numbers the run and compares it between ranks; counts it and makes it known.
 void begin_run(const Cut& cut, std::size_t hash, const RunReason& reason);
-RunResult finish_run(const Program& program, const Session::Compiled& compiled, std::vector<DeviceArray> arguments,
-                     const RunReason& reason);
+std::vector<DeviceArray> finish_run(const Program& program, Executable& executable, std::vector<DeviceArray> arguments,
+                                    const RunReason& reason);
 
 /// What a mark_step() would compute now: all live recorded nodes that have no value yet, in order of creation.
 struct StepResults {

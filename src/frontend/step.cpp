@@ -147,12 +147,10 @@ struct Wanted {
   Id stored;
 };
 
-// The variables that want gradients, as the trace last used them, in order of creation.
+// The variables that want gradients, as the trace last used them, in order of their first use: the same in every step.
 std::vector<Wanted> wanted_variables(const Trace& current) {
-  auto leaves = current.leaves();
-  std::stable_sort(leaves.begin(), leaves.end(), [](const auto& a, const auto& b) { return a.order < b.order; });
   std::vector<Wanted> out;
-  for (const auto& leaf : leaves) {
+  for (const auto& leaf : current.leaves()) {
     auto variable = leaf.variable.lock();
     if (!variable || !variable->requires_grad) continue;
     const auto same = std::find_if(out.begin(), out.end(), [&](const Wanted& w) { return w.variable == variable; });

@@ -136,7 +136,7 @@ class PlannedExecutable final : public Executable {
       }
       DeviceArray& given = at(arguments, donations_[k]);
       if (given.is_unique()) {
-        results[k] = given.reshaped(result_types_[k].dims());
+        results[k] = given.type() == result_types_[k] ? given : given.reshaped(result_types_[k].dims());
         continue;
       }
       results[k] = DeviceArray::uninitialized(result_types_[k]);

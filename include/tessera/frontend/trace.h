@@ -106,7 +106,6 @@ class Trace {
   /// A use of a variable that wants gradients, by its stored value.
   struct Leaf {
     std::weak_ptr<TensorImpl> variable;
-    std::uint64_t order = 0;
     Id stored = -1;
   };
   [[nodiscard]] const std::vector<Leaf>& leaves() const { return leaves_; }
