@@ -45,6 +45,9 @@ class Moves {
   void take(Move& move, std::int64_t operand) {
     if (move.after.partial == 0) move.after.to_reduction = false;
     move.peak = operand + space_.bytes(move.after);
+    const bool gathers = move.kind == StepKind::kAllGather;
+    if ((gathers || move.kind == StepKind::kReduceScatter) && !space_.is_leading(state_, move.slot))
+      move.peak += gathers ? space_.bytes(move.after) : operand;
     take_(move);
   }
 

@@ -63,6 +63,9 @@ struct Space {
   [[nodiscard]] std::uint16_t used(const State& state) const;
   /// Bytes of one device's buffer.
   [[nodiscard]] std::int64_t bytes(const State& state) const;
+  /// Whether the parts of a slot lie one after the other in a device's buffer: gathered and scattered as they are, not through
+  /// another buffer.
+  [[nodiscard]] bool is_leading(const State& state, int slot) const;
   [[nodiscard]] std::vector<AxisRef> axes(const DimState& dim) const;
   [[nodiscard]] std::vector<AxisRef> axes(std::uint16_t set) const;
   [[nodiscard]] const Mesh& mesh_of(const State& state) const;

@@ -98,14 +98,21 @@ double work_seconds(const StrategyRequest& request, const Strategy& strategy, do
   return flops / parallel / cost.flops_per_second + bytes / cost.memory_bytes_per_second;
 }
 
+// A mark or the end of the computation says how the result must lie; propagation leaves dims open.
+bool is_bound(const StrategyRequest& request) {
+  if (request.wishes.size() != 1) return false;
+  const auto& dims = request.wishes.front().dims;
+  return std::none_of(dims.begin(), dims.end(), [](const DimSharding& dim) { return dim.open; });
+}
+
 // Where all links are alike bytes decide, among those with no more work than the share that propagation gave the device:
-// replicated work is no saving. Of equal ones the least work, then the one that leaves operands where they are: what a result
-// becomes may not be wanted there in the end.
+// replicated work is no saving. Of equal ones the least work. Then the one that leaves operands where they are, for what a result
+// becomes may not be wanted there in the end; where it is bound to lie so, the one that makes it there, often in place.
 struct StrategyCost {
   double surplus = 0;  // work beyond the share
   double moved = 0;
   double seconds = 0;
-  double operands_moved = 0;
+  double late = 0;
   auto operator<=>(const StrategyCost&) const = default;
 };
 
@@ -123,7 +130,7 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, d
   }
   const HaloCost halo = halo_cost(request.mesh, request.map, types, strategy, cost.topology);
   moved += cost.topology.is_uniform() ? static_cast<double>(halo.bytes) : halo.seconds;
-  const double operands_moved = moved;
+  double late = moved;
   const auto results = request.view.result.leaves();
   for (int i = 0; i < isize(request.wishes); ++i) {
     if (!at(results, i).is_array()) continue;
@@ -134,11 +141,12 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, d
       more = std::min(more, reshard_cost(at(results, i), computed, computed.without_partial(), cost.topology));
     moved += more;
   }
+  if (is_bound(request)) late = moved - late;
   const double work = work_seconds(request, strategy, flops, halo.operand_bytes, cost);
-  if (!cost.topology.is_uniform()) return {0, 0, moved + work, operands_moved};
+  if (!cost.topology.is_uniform()) return {0, 0, moved + work, late};
   constexpr double kTolerance = 1.05;
   const double mine = flops / static_cast<double>(axes_size(all_axes(strategy)));
-  return {mine > kTolerance * share ? mine : 0, moved, work, operands_moved};
+  return {mine > kTolerance * share ? mine : 0, moved, work, late};
 }
 
 // Into how many parts a summed factor falls: as its operands lie, if all that have it are cut along it.
