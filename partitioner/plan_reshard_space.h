@@ -54,6 +54,7 @@ struct Space {
   State start;
   State goal;
   std::vector<Link> links;  // unit -> its axis' link; empty on a uniform topology
+  bool idle_units = true;   // may cut a dim for a while though neither start nor goal uses them
 
   [[nodiscard]] int slots() const { return static_cast<int>(dims.size()); }
   [[nodiscard]] int unit_count() const { return static_cast<int>(units.size()); }
