@@ -149,9 +149,10 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, d
   return {mine > kTolerance * share ? mine : 0, moved, work, late};
 }
 
-// Into how many parts a summed factor falls: as its operands lie, if all that have it are cut along it.
-std::int64_t parts_of_sum(const StrategyRequest& request, int factor) {
-  std::int64_t most = 1;
+// Into how many parts a summed factor falls: as its operands lie, if those that have it are cut alike along it. Axes that the
+// result takes are not left for sums.
+std::int64_t parts_of_sum(const StrategyRequest& request, int factor, const Axes& taken) {
+  std::int64_t parts = 0;
   for (int i = 0; i < isize(request.operands); ++i) {
     const TensorFactors& factors = at(request.map.operands, i);
     const bool has = std::any_of(factors.begin(), factors.end(), [&](const DimFactors& dim) {
@@ -160,11 +161,13 @@ std::int64_t parts_of_sum(const StrategyRequest& request, int factor) {
     if (!has || at(request.made_anywhere, i)) continue;
     const Sharding& sharding = at(request.operands, i);
     if (!(sharding.mesh == request.mesh)) return 1;
-    const auto tiles = tiles_of(legal(request.map, project(request.map, factors, sharding)), factor);
-    if (tiles == 1) return 1;
-    most = std::max(most, tiles);
+    const Strategy said = legal(request.map, project(request.map, factors, sharding));
+    const Axes& axes = at(said, factor);
+    if (std::any_of(axes.begin(), axes.end(), [&](const AxisRef& axis) { return overlaps_any(taken, axis); })) continue;
+    if (parts != 0 && parts != axes_size(axes)) return 1;
+    parts = axes_size(axes);
   }
-  return most;
+  return std::max<std::int64_t>(parts, 1);
 }
 
 // Into how many parts the work falls when the result is made as propagation found, and sums as the operands lie.
@@ -173,9 +176,10 @@ double parts_found(const StrategyRequest& request) {
   for (int i = 0; i < isize(request.found); ++i)
     if (at(request.found, i).mesh == request.mesh)
       merge_into(kept, legal(request.map, project(request.map, at(request.map.results, i), at(request.found, i))));
-  auto parts = axes_size(all_axes(legal(request.map, without(std::move(kept), request.reserved))));
+  const Axes taken = all_axes(legal(request.map, without(std::move(kept), request.reserved)));
+  auto parts = axes_size(taken);
   for (int f = 0; f < isize(request.map.factors); ++f)
-    if (at(request.map.factors, f).kind == FactorKind::kReduce) parts *= parts_of_sum(request, f);
+    if (at(request.map.factors, f).kind == FactorKind::kReduce) parts *= parts_of_sum(request, f, taken);
   return static_cast<double>(std::min(parts, request.mesh.device_count()));
 }
 
