@@ -55,7 +55,8 @@ bool is_prefix(const Axes& shorter, const Axes& longer) {
 bool is_index(const PropagationSlot& slot) { return slot.type.is_array() && is_integer(slot.type.dtype()); }
 
 // What the op's tensors together say of its factors; larger tensors first, then by content.
-Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge, PropagationOrder order) {
+Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge, PropagationOrder order,
+                     bool kept_only) {
   struct Source {
     const TensorFactors* factors;
     const PropagationSlot* slot;
@@ -77,7 +78,12 @@ Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge,
   };
   std::stable_sort(sources.begin(), sources.end(), [&](const Source& a, const Source& b) { return key(a) < key(b); });
   Strategy out(edge.map->factors.size());
-  for (const auto& source : sources) merge_into(out, project(*edge.map, *source.factors, source.slot->sharding));
+  for (const auto& source : sources) {
+    Strategy said = project(*edge.map, *source.factors, source.slot->sharding);
+    for (int f = 0; kept_only && f < isize(said); ++f)
+      if (at(edge.map->factors, f).kind == FactorKind::kReduce) at(said, f).clear();
+    merge_into(out, said);
+  }
   return legal(*edge.map, std::move(out));
 }
 
@@ -134,9 +140,7 @@ class Propagation {
       for (const int slot : *slots) key.push_back(at(states_of_slots_, slot));
     const auto [entry, is_new] = suggestions_.try_emplace(std::move(key));
     if (is_new) {
-      Strategy strategy = strategy_of(graph_, edge, order_);
-      for (int f = 0; kept_only && f < isize(strategy); ++f)
-        if (at(edge.map->factors, f).kind == FactorKind::kReduce) at(strategy, f).clear();
+      const Strategy strategy = strategy_of(graph_, edge, order_, kept_only);
       suggest(graph_, *edge.map, false, edge.operands, strategy, entry->second);
       if (forward) suggest(graph_, *edge.map, true, edge.results, strategy, entry->second);
     }
