@@ -10,6 +10,7 @@
 #include "partial.h"
 #include "propagate.h"
 #include "root_targets.h"
+#include "split_reductions.h"
 #include "split_uses.h"
 #include "strategy.h"
 #include "tessera/base/text.h"
@@ -444,7 +445,8 @@ std::string provenance(const Instruction& instruction) {
   return is_partial_value(instruction) ? "as computed" : "annotated";
 }
 
-Program insert_reshards(const Program& program, const Topology& topology) {
+Program insert_reshards(const Program& propagated, const Topology& topology) {
+  const Program program = split_reductions(propagated);
   const CostModel cost{.topology = topology};
   Strategies strategies(cost);
   const auto used = partitioned_computations(program);

@@ -74,12 +74,14 @@ Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge,
     Axes axes = s.slot->sharding.used_axes();
     const bool given_late = order != PropagationOrder::kGivenFirst && !s.slot->fixed;
     const bool derived = order == PropagationOrder::kGivenFirst && !s.slot->fixed;
-    return std::tuple(!is_index(*s.slot), derived, -s.slot->type.byte_size(), given_late, axes);
+    const bool looks_up = order != PropagationOrder::kLargestFirst && is_index(*s.slot);
+    return std::tuple(!looks_up, derived, -s.slot->type.byte_size(), given_late, axes);
   };
   std::stable_sort(sources.begin(), sources.end(), [&](const Source& a, const Source& b) { return key(a) < key(b); });
   Strategy out(edge.map->factors.size());
   for (const auto& source : sources) {
-    Strategy said = project(*edge.map, *source.factors, source.slot->sharding);
+    // Cut to what is legal alone first, so that an axis of a factor that must be whole is free for others.
+    Strategy said = legal(*edge.map, project(*edge.map, *source.factors, source.slot->sharding));
     for (int f = 0; kept_only && f < isize(said); ++f)
       if (at(edge.map->factors, f).kind == FactorKind::kReduce) at(said, f).clear();
     merge_into(out, said);

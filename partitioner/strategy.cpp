@@ -42,14 +42,19 @@ Strategy without(Strategy strategy, const Axes& reserved) {
   return strategy;
 }
 
+// What becomes of the axes of factors that must be whole.
+enum class WholeFactors : std::uint8_t { kGathered, kMoved };
+
 Strategy merged_in_order(const StrategyRequest& request, const FactorMap& map, const std::vector<Tensor>& tensors,
-                         const std::vector<int>& order) {
+                         const std::vector<int>& order, WholeFactors whole) {
   Strategy out(map.factors.size());
   for (const int i : order) {
     const auto& tensor = at(tensors, i);
     if (!(tensor.sharding.mesh == request.mesh)) continue;
+    Strategy said = project(map, *tensor.factors, tensor.sharding);
+    if (whole == WholeFactors::kMoved) said = moved_to_kept(map, std::move(said));
     // Cut to what is legal alone first, so that an axis of a factor that must be whole is free for others.
-    merge_into(out, legal(map, project(map, *tensor.factors, tensor.sharding)));
+    merge_into(out, legal(map, std::move(said)));
   }
   return legal(map, without(std::move(out), request.reserved));
 }
@@ -206,12 +211,16 @@ Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) 
   std::vector<Strategy> candidates;
   std::vector<FactorMap> maps{request.map};
   if (!request.map.windows.empty()) maps.push_back(without_windows(request.map));
+  const bool some_whole = std::any_of(request.map.factors.begin(), request.map.factors.end(),
+                                      [](const Factor& f) { return f.kind == FactorKind::kBlocked; });
   for (const auto& order : orders(tensors))
-    for (const FactorMap& map : maps) {
-      Strategy candidate = merged_in_order(request, map, tensors, order);
-      if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
-        candidates.push_back(std::move(candidate));
-    }
+    for (const FactorMap& map : maps)
+      for (const auto whole : {WholeFactors::kGathered, WholeFactors::kMoved}) {
+        Strategy candidate = merged_in_order(request, map, tensors, order, whole);
+        if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
+          candidates.push_back(std::move(candidate));
+        if (!some_whole) break;
+      }
   if (candidates.empty()) return Strategy(request.map.factors.size());
   if (candidates.size() == 1) return candidates.front();
   const double flops = request.view.op.flops != nullptr ? request.view.op.flops(request.view) : 0;
