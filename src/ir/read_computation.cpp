@@ -269,7 +269,7 @@ class ComputationReader {
     } else if (attribute.name == "frontend_attributes") {
       for (auto& [key, value] : read_frontend_attributes(attribute.text)) {
         const bool own_key = key == kOwnShardingKey;
-        if (key == kShardingRuleKey && out.op->role == Role::kShardingMark) {
+        if (is_custom_call_key(key) && out.op->role == Role::kShardingMark) {
           own.push_back({std::move(key), quote(value)});
           continue;
         }

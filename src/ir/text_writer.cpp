@@ -129,7 +129,7 @@ class Printer {
     payload(instruction, texts);
     out_ += ')';
     for (const auto& attribute : texts)
-      if (attribute.name != kShardingRuleKey) add(attribute.name, attribute.text);
+      if (!is_custom_call_key(attribute.name)) add(attribute.name, attribute.text);
     const auto other = instruction.notes ? in_print_order(instruction.notes->other) : std::vector<TextAttribute>{};
     called(instruction);
     for (const auto& attribute : other)
@@ -205,7 +205,7 @@ class Printer {
         if (auto attribute = shardings_->attribute(instruction)) frontend.push_back(std::move(*attribute));
     }
     for (const auto& attribute : own)
-      if (attribute.name == kShardingRuleKey) frontend.emplace_back(attribute.name, unquote(attribute.text));
+      if (is_custom_call_key(attribute.name)) frontend.emplace_back(attribute.name, unquote(attribute.text));
     frontend = kept(std::move(frontend));
     if (!frontend.empty()) add("frontend_attributes", frontend_text(frontend));
     if (!instruction.control_predecessors.empty()) {

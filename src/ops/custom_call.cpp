@@ -86,8 +86,10 @@ bool side_effect(const Attributes& attributes) {
 }
 
 std::optional<ShardingRule> rule_of(const OpView& view) {
-  const auto& text = view.as<CustomCallAttributes>().sharding_rule;
-  return text.empty() ? std::nullopt : std::optional(parse_sharding_rule(text, view));
+  const auto& a = view.as<CustomCallAttributes>();
+  if (!a.sharding_rule.empty()) return parse_sharding_rule(a.sharding_rule, view);
+  const bool batched = a.num_batch_dims.size() == 1 && a.num_batch_dims[0] >= '1' && a.num_batch_dims[0] <= '9';
+  return batched ? batch_rule(a.num_batch_dims[0] - '0', view) : std::nullopt;
 }
 
 Type infer(const OpView& view) {
@@ -201,8 +203,8 @@ Linearity linearity(const OpView& view, int) { return is_identity(view) ? Linear
 
 Value localize(LocalizeContext& context) {
   if (is_identity(context.view)) return context.operands[0];
-  if (const auto rule = rule_of(context.view)) {
-    auto attributes = context.view.as<CustomCallAttributes>();
+  auto attributes = context.view.as<CustomCallAttributes>();
+  if (const auto rule = rule_of(context.view); rule && !attributes.sharding_rule.empty()) {
     std::vector<Type> operands;
     for (const Value& operand : context.operands) operands.push_back(operand.type());
     attributes.sharding_rule = with_local_sizes(*rule, operands, context.local_results).str();
