@@ -54,6 +54,15 @@ bool is_prefix(const Axes& shorter, const Axes& longer) {
 // What looks other tensors up says most: the rows of a batch of ids are a batch, whatever the table.
 bool is_index(const PropagationSlot& slot) { return slot.type.is_array() && is_integer(slot.type.dtype()); }
 
+// Axes pass along a dim that must be whole only if other dims can take them meanwhile.
+Strategy said_by(const PropagationEdge& edge, const TensorFactors& factors, const Sharding& sharding) {
+  Strategy said = project(*edge.map, factors, sharding);
+  if (edge.strict == nullptr) return legal(*edge.map, std::move(said));
+  if (axes_size(all_axes(moved_to_kept(*edge.strict, said))) != axes_size(all_axes(said)))
+    return legal(*edge.strict, std::move(said));
+  return legal(*edge.map, std::move(said));
+}
+
 // What the op's tensors together say of its factors; larger tensors first, then by content.
 Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge, PropagationOrder order) {
   struct Source {
@@ -79,8 +88,7 @@ Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge,
   std::stable_sort(sources.begin(), sources.end(), [&](const Source& a, const Source& b) { return key(a) < key(b); });
   Strategy out(edge.map->factors.size());
   // Cut to what is legal alone first, so that an axis of a factor that must be whole is free for others.
-  for (const auto& source : sources)
-    merge_into(out, legal(*edge.map, project(*edge.map, *source.factors, source.slot->sharding)));
+  for (const auto& source : sources) merge_into(out, said_by(edge, *source.factors, source.slot->sharding));
   return legal(*edge.map, std::move(out));
 }
 

@@ -17,7 +17,7 @@ namespace tessera {
 namespace {
 
 // A sorted dim is whole only while it is sorted: its axes go on to the result.
-std::shared_ptr<const FactorMap> passing_blocked(std::shared_ptr<const FactorMap> map) {
+std::shared_ptr<const FactorMap> passing_blocked(const std::shared_ptr<const FactorMap>& map) {
   const auto has = [](const std::vector<TensorFactors>& tensors, int factor) {
     return std::any_of(tensors.begin(), tensors.end(), [&](const TensorFactors& tensor) {
       return std::any_of(tensor.begin(), tensor.end(),
@@ -215,8 +215,9 @@ class GraphBuilder {
     for (const auto& tensor : map->results)
       for (const auto& dim : tensor)
         for (const int f : dim) edge.broadcasts = edge.broadcasts || (at(in_operand, f) == 0 && !operands.empty());
-    edge.map = passing_blocked(std::move(map));
-    edge.map_id = maps_.id_of(*edge.map);
+    edge.map_id = maps_.id_of(*map);
+    edge.map = passing_blocked(map);
+    if (edge.map != map) edge.strict = std::move(map);
     edge.operands = std::move(operands);
     edge.results = std::move(results);
     edge.name = fmt::format("{} %{}", instruction.op->name, instruction.name);
