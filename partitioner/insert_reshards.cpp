@@ -268,9 +268,7 @@ class Inserter {
 
   // Nobody annotated this result of the computation, yet it must be whole: so is the work for it, unless a sum is shared out.
   [[nodiscard]] bool ends_unsaid(Id id) const {
-    return root_ != nullptr && is_derived(old_[id].sharding->front()) &&
-           (id == old_.root ||
-            (at(users_, id) == std::vector<Id>{old_.root} && old_[old_.root].op->role == Role::kTuple));
+    return id == old_.root && root_ != nullptr && is_derived(old_[id].sharding->front());
   }
 
   // How the results should lie: as propagation found, or as a mark or the end of the computation binds them.
