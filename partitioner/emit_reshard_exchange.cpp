@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "device_numbers.h"
 #include "emit_reshard.h"
 #include "exchange_layout.h"
 #include "plan_reshard_space.h"
@@ -13,10 +14,6 @@
 
 namespace tessera::reshard {
 namespace {
-
-Value number(Builder& builder, std::int64_t value) {
-  return ops::constant(builder, Literal::scalar(static_cast<std::int32_t>(value)));
-}
 
 // The numbers of those devices that send: of the others any will do.
 DeviceColumn sends_of(const PieceRound& round, int dim) {

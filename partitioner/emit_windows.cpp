@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "device_numbers.h"
 #include "emit_reshard.h"
 #include "halo_exchange.h"
 #include "insert_reshards.h"
@@ -15,10 +16,6 @@
 
 namespace tessera {
 namespace {
-
-Value number(Builder& builder, std::int64_t value) {
-  return ops::constant(builder, Literal::scalar(static_cast<std::int32_t>(value)));
-}
 
 Type with_dim(const Type& type, int dim, std::int64_t size) {
   Dims dims = type.dims();

@@ -10,6 +10,7 @@
 #include "partial.h"
 #include "propagate.h"
 #include "root_targets.h"
+#include "split_reductions.h"
 #include "split_uses.h"
 #include "strategy.h"
 #include "tessera/base/text.h"
@@ -267,9 +268,7 @@ class Inserter {
 
   // Nobody annotated this result of the computation, yet it must be whole: so is the work for it, unless a sum is shared out.
   [[nodiscard]] bool ends_unsaid(Id id) const {
-    return root_ != nullptr && is_derived(old_[id].sharding->front()) &&
-           (id == old_.root ||
-            (at(users_, id) == std::vector<Id>{old_.root} && old_[old_.root].op->role == Role::kTuple));
+    return id == old_.root && root_ != nullptr && is_derived(old_[id].sharding->front());
   }
 
   // How the results should lie: as propagation found, or as a mark or the end of the computation binds them.
@@ -435,7 +434,8 @@ std::string provenance(const Instruction& instruction) {
   return is_partial_value(instruction) ? "as computed" : "annotated";
 }
 
-Program insert_reshards(const Program& program, const Topology& topology) {
+Program insert_reshards(const Program& propagated, const Topology& topology) {
+  const Program program = split_reductions(propagated);
   const CostModel cost{.topology = topology};
   Strategies strategies(cost);
   const auto used = partitioned_computations(program);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <set>
 
 #include "tessera/base/text_cursor.h"
 
@@ -166,6 +167,52 @@ std::int64_t element_at(const TensorFactors& tensor, const FactorMap& map, const
   return position;
 }
 
+DimFactors factors_of(const TensorFactors& tensor) {
+  std::set<int> out;
+  for (const auto& dim : tensor) out.insert(dim.begin(), dim.end());
+  return {out.begin(), out.end()};
+}
+
+// f(index) for every index of these factors, zero of the others.
+template <class F>
+void for_each_of(const FactorMap& map, const DimFactors& factors, F&& f) {
+  Dims sizes;
+  for (const int factor : factors) sizes.push_back(at(map.factors, factor).size);
+  Dims index(map.factors.size(), 0);
+  for_each_index(sizes, [&](const Dims& of_these) {
+    for (std::size_t k = 0; k < factors.size(); ++k) at(index, factors[k]) = of_these[k];
+    f(index);
+  });
+}
+
+// An operand summed over the factors that nothing else has.
+struct SummedOperand {
+  TensorFactors factors;
+  std::vector<double> values;
+};
+
+SummedOperand summed(const Literal& operand, int which, const FactorMap& map) {
+  const TensorFactors& tensor = at(map.operands, which);
+  std::set<int> elsewhere;
+  for (int i = 0; i < isize(map.operands); ++i)
+    if (i != which)
+      for (const int f : factors_of(at(map.operands, i))) elsewhere.insert(f);
+  for (const auto& result : map.results)
+    for (const int f : factors_of(result)) elsewhere.insert(f);
+  SummedOperand out;
+  std::int64_t count = 1;
+  for (const int f : factors_of(tensor))
+    if (elsewhere.contains(f)) {
+      out.factors.push_back({f});
+      count *= at(map.factors, f).size;
+    }
+  out.values.assign(static_cast<std::size_t>(count), 0.0);
+  for_each_of(map, factors_of(tensor), [&](const Dims& index) {
+    at(out.values, element_at(out.factors, map, index)) += element_as_double(operand, element_at(tensor, map, index));
+  });
+  return out;
+}
+
 }  // namespace
 
 std::string ShardingRule::str() const {
@@ -204,33 +251,28 @@ ShardingRule with_local_sizes(ShardingRule rule, const std::vector<Type>& operan
   return rule;
 }
 
+// The sum of products is the product of sums over what only one operand has.
 Literal evaluate_sharding_rule(const ShardingRule& rule, const EvalContext& context) {
-  std::vector<Literal> operands;
+  const FactorMap& map = rule.map;
+  std::vector<SummedOperand> operands;
+  std::set<int> shared;
   for (const auto& operand : context.operands)
-    for (const auto& leaf : operand.leaves()) operands.push_back(leaf);
+    for (const auto& leaf : operand.leaves()) {
+      operands.push_back(summed(leaf, isize(operands), map));
+      for (const int f : factors_of(operands.back().factors)) shared.insert(f);
+    }
+  for (const auto& result : map.results)
+    for (const int f : factors_of(result)) shared.insert(f);
   const auto types = context.view.result.leaves();
   std::vector<Literal> results(types.begin(), types.end());
-  Dims index(rule.map.factors.size(), 0);
-  const auto advance = [&] {
-    for (std::size_t f = index.size(); f-- > 0;) {
-      if (++index[f] < rule.map.factors[f].size) return true;
-      index[f] = 0;
-    }
-    return false;
-  };
   std::vector<std::vector<double>> sums;
   for (const auto& type : types) sums.emplace_back(static_cast<std::size_t>(type.element_count()), 0.0);
-  const bool empty =
-      std::any_of(rule.map.factors.begin(), rule.map.factors.end(), [](const Factor& f) { return f.size == 0; });
-  if (!empty) {
-    do {
-      double product = 1;
-      for (std::size_t i = 0; i < operands.size(); ++i)
-        product *= element_as_double(operands[i], element_at(rule.map.operands[i], rule.map, index));
-      for (std::size_t r = 0; r < results.size(); ++r)
-        at(sums[r], element_at(rule.map.results[r], rule.map, index)) += product;
-    } while (advance());
-  }
+  for_each_of(map, {shared.begin(), shared.end()}, [&](const Dims& index) {
+    double product = 1;
+    for (const SummedOperand& operand : operands)
+      product *= at(operand.values, element_at(operand.factors, map, index));
+    for (std::size_t r = 0; r < results.size(); ++r) at(sums[r], element_at(map.results[r], map, index)) += product;
+  });
   for (std::size_t r = 0; r < results.size(); ++r)
     visit_dtype(types[r].dtype(), [&]<class T>() {
       auto to = results[r].mutable_data<T>();

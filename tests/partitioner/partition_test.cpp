@@ -178,6 +178,66 @@ TEST(Partition, EmbeddingTableStaysShardedOverTheVocabulary) {
   EXPECT_EQ(collective_counts(parts.program), (std::map<std::string, std::int64_t>{{"all-reduce", 1}}));
 }
 
+// (largest element, its first place) of the rows.
+std::string argmax_module(int rows, int columns, const std::string& init, const std::string& key) {
+  return fmt::format(R"(
+argmax {{ a = f32[] parameter(0) i = s32[] parameter(1) b = f32[] parameter(2) j = s32[] parameter(3)
+  gt = pred[] compare(a, b), direction=GT  eq = pred[] compare(a, b), direction=EQ  lt = pred[] compare(i, j), direction=LT
+  tie = pred[] and(eq, lt)  first = pred[] or(gt, tie)  m = f32[] {3}  k = s32[] select(first, i, j)
+  ROOT t = (f32[], s32[]) tuple(m, k) }}
+ENTRY main {{ x = f32[{0},{1}] parameter(0) i = s32[{0},{1}] iota(), iota_dimension=1
+  low = f32[] constant({2}) none = s32[] constant(-1)
+  ROOT r = (f32[{0}], s32[{0}]) reduce(x, i, low, none), dimensions={{1}}, to_apply=argmax }})",
+                     rows, columns, init, key);
+}
+
+TEST(Partition, ArgmaxOverAShardedDimGathersOnePairPerDevice) {
+  const auto module = argmax_module(6, 24, "-inf", "select(first, a, b)");
+  for (const std::string spec : {"-,a", "-,b", "a,b", "-,a+b", "b,a"})
+    expect_equal({"argmax", module, "a=2,b=3", {{"x", spec}}});
+  const auto parts = partition(program_of({"argmax", module, "a=4", {{"x", "-,a"}}})).program;
+  EXPECT_EQ(collective_counts(parts), (std::map<std::string, std::int64_t>{{"all-gather", 2}}));
+  EXPECT_EQ(program_stats(parts).total_collective_bytes, 2 * 3 * 6 * 4);
+  expect_equal({"uneven", argmax_module(5, 7, "-inf", "select(first, a, b)"), "a=2,b=3", {{"x", "b,a"}}});
+}
+
+TEST(Partition, AnInitThatWouldCountTwiceIsMetOnce) {
+  for (const std::string spec : {"-,a", "a,b"})
+    expect_equal({"sum_and_argmax", argmax_module(6, 12, "1", "add(a, b)"), "a=2,b=3", {{"x", spec}}});
+}
+
+TEST(Partition, ASortedDimThatIsShardedTradesPlacesWithAnother) {
+  const std::string body =
+      "less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT l = pred[] compare(a, b), direction=LT }\n"
+      "ENTRY main { x = f32[6,12] parameter(0) ROOT y = f32[6,12] sort(x), dimensions={1}, to_apply=less }";
+  for (const std::string spec : {"-,a", "-,b", "a,b", "-,a+b", "b,a"})
+    expect_equal({"sort", body, "a=2,b=3", {{"x", spec}, {"y", spec}}});
+  const auto parts = partition(program_of({"sort", body, "a=3", {{"x", "-,a"}, {"y", "-,a"}}})).program;
+  EXPECT_EQ(collective_counts(parts), (std::map<std::string, std::int64_t>{{"all-to-all", 2}}));
+}
+
+TEST(Partition, ColumnsOfRowsThatAreShardedAreTakenWhereTheRowsAre) {
+  const std::string header = "HloModule columns, num_partitions=4, allow_spmd_sharding_propagation_to_output={true}\n";
+  const std::string types =
+      "t = f32[8,20] parameter(0), sharding={devices=[4,1]<=[4]}\n"
+      "i = s32[12] parameter(1), sharding={devices=[4]<=[4]}\n";
+  const Program taken = parse_program(
+      header + "ENTRY main {" + types +
+          "ROOT g = f32[8,12] gather(t, i), offset_dims={0}, collapsed_slice_dims={1}, start_index_map={1}, "
+          "index_vector_dim=1, slice_sizes={8,1} }",
+      op_table());
+  const Program set =
+      parse_program(header + "keep { a = f32[] parameter(0) ROOT b = f32[] parameter(1) }\nENTRY main {" + types +
+                        "u = f32[8,12] parameter(2), sharding={devices=[4,1]<=[4]}\n"
+                        "ROOT s = f32[8,20] scatter(t, i, u), update_window_dims={0}, inserted_window_dims={1}, "
+                        "scatter_dims_to_operand_dims={1}, index_vector_dim=1, to_apply=keep }",
+                    op_table());
+  for (const Program* program : {&taken, &set}) {
+    EXPECT_EQ(program_stats(partition(*program).program).total_collective_bytes, 3 * 3 * 4);  // of the indices
+    EXPECT_TRUE(check_partition(*program, {}).passed);
+  }
+}
+
 TEST(Partition, AValueThatLiesTwoWaysKeepsWhatOneOfThemCallsPadding) {
   // Over 4 tiles two of the four devices hold padding; over the 2 of the permuted copy they hold elements.
   const Program program = parse_program(R"(HloModule two_ways, num_partitions=4
