@@ -269,8 +269,12 @@ class ComputationReader {
     } else if (attribute.name == "frontend_attributes") {
       for (auto& [key, value] : read_frontend_attributes(attribute.text)) {
         const bool own_key = key == kOwnShardingKey;
-        if (is_custom_call_key(key) && out.op->role == Role::kShardingMark) {
+        if (key == kShardingRuleKey && out.op->role == Role::kShardingMark) {
           own.push_back({std::move(key), quote(value)});
+          continue;
+        }
+        if (key == kNumBatchDimsKey && out.op->role == Role::kShardingMark) {
+          own.push_back({std::move(key), std::move(value)});
           continue;
         }
         if (!own_key && key != kSdyShardingKey) {

@@ -101,9 +101,7 @@ inline constexpr std::string_view kMeshesKey = "tessera.meshes";
 inline constexpr std::string_view kShardyMeshesKey = "xla.sdy.meshes";
 inline constexpr std::string_view kSdyShardingKey = "xla.sdy.sharding";
 inline constexpr std::string_view kShardingRuleKey = "xla.sdy.sharding_rule";
-inline constexpr std::string_view kBatchDimsKey = "num_batch_dims";
-/// Frontend attributes that are attributes of a custom-call here.
-inline bool is_custom_call_key(std::string_view key) { return key == kShardingRuleKey || key == kBatchDimsKey; }
+inline constexpr std::string_view kNumBatchDimsKey = "num_batch_dims";
 inline constexpr std::string_view kOwnShardingKey = "tessera.sharding";
 inline constexpr std::string_view kShardingSuffixKey = "tessera.sharding_suffix";  // ` shard_as 1` behind sharding={..}
 inline constexpr std::string_view kPartitionedKey = "tessera.partitioned";

@@ -235,29 +235,6 @@ SummedOperand summed(const Literal& operand, int which, const FactorMap& map) {
 
 }  // namespace
 
-std::optional<ShardingRule> batch_rule(int count, const OpView& view) {
-  ShardingRule rule;
-  const std::vector<Type> operands = leaves_of(view.operands);
-  const std::vector<Type> results = view.result.leaves();
-  for (const auto* types : {&operands, &results})
-    for (const Type& type : *types) {
-      const bool alike = type.is_array() && type.ndim() >= count &&
-                         std::equal(type.dims().begin(), type.dims().begin() + count, operands[0].dims().begin());
-      if (!alike) return std::nullopt;
-    }
-  if (operands.empty() || count <= 0) return std::nullopt;
-  for (int d = 0; d < count; ++d) rule.map.add(operands[0].dim(d));
-  const auto tensor = [&](const Type& type) {
-    TensorFactors out;
-    for (int d = 0; d < type.ndim(); ++d)
-      out.push_back({d < count ? d : rule.map.add(type.dim(d), FactorKind::kBlocked)});
-    return out;
-  };
-  for (const Type& type : operands) rule.map.operands.push_back(tensor(type));
-  for (const Type& type : results) rule.map.results.push_back(tensor(type));
-  return rule;
-}
-
 std::string ShardingRule::str() const {
   std::vector<std::string> sizes;
   for (std::size_t f = 0; f < symbols.size(); ++f)

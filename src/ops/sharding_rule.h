@@ -4,7 +4,6 @@
 //   #sdy.op_sharding_rule<([i, k], [k, j])->([i, j]) {i=8, j=6, k=4} reduction={k}>
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,8 +24,6 @@ struct ShardingRule {
 ShardingRule parse_sharding_rule(std::string_view text, const OpView& view);
 /// The same rule of smaller operands and results. A dim of several factors may have lost from its major one only.
 ShardingRule with_local_sizes(ShardingRule rule, const std::vector<Type>& operands, const std::vector<Type>& results);
-/// The rule of a call whose first `count` dims, alike in all operands and results, hold calls of their own; null if they are not alike.
-std::optional<ShardingRule> batch_rule(int count, const OpView& view);
 /// A function that has these factors: each result the product of the operands' elements, summed over the factors it lacks.
 Literal evaluate_sharding_rule(const ShardingRule& rule, const EvalContext& context);
 

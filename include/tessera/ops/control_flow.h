@@ -14,8 +14,8 @@ struct CustomCallAttributes {
   bool has_side_effect = false;
   // Of targets nobody here knows; texts carry both in frontend_attributes.
   std::string sharding_rule{};  // Shardy's
-  std::string
-      num_batch_dims{};  // so many leading dims of all operands and results hold calls of their own (XLA's lapack calls)
+  /// Leading dims of all operands and results, over which the call is applied (JAX's linalg).
+  std::int64_t num_batch_dims = 0;
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("custom_call_target", self.target, Presence::kRequired);
