@@ -91,9 +91,20 @@ FactorMap without_windows(FactorMap map) {
   return map;
 }
 
+// Into how many parts a strategy cuts the work: 8 rows on 16 devices are 8 parts, 5 rows on 4 devices 2.5.
+double parts_along(const Factor& factor, std::int64_t tiles) {
+  if (tiles <= 1 || factor.size == 0) return 1;
+  return static_cast<double>(factor.size) / static_cast<double>(ceil_div(factor.size, tiles));
+}
+double parts_of(const FactorMap& map, const Strategy& strategy) {
+  double parts = 1;
+  for (int f = 0; f < isize(strategy); ++f) parts *= parts_along(at(map.factors, f), tiles_of(strategy, f));
+  return parts;
+}
+
 double work_seconds(const StrategyRequest& request, const Strategy& strategy, double flops, std::int64_t operand_bytes,
                     const CostModel& cost) {
-  const double parallel = static_cast<double>(axes_size(all_axes(strategy)));
+  const double parallel = parts_of(request.map, strategy);
   auto bytes = static_cast<double>(operand_bytes);
   const auto results = request.view.result.leaves();
   for (int i = 0; i < isize(request.map.results); ++i) {
@@ -150,13 +161,14 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, d
   const double work = work_seconds(request, strategy, flops, halo.operand_bytes, cost);
   if (!cost.topology.is_uniform()) return {0, 0, moved + work, late};
   constexpr double kTolerance = 1.05;
-  const double mine = flops / static_cast<double>(axes_size(all_axes(strategy)));
+  const double mine = flops / parts_of(request.map, strategy);
   return {mine > kTolerance * share ? mine : 0, moved, work, late};
 }
 
-// Into how many parts a summed factor falls: as its operands lie, if all that have it are cut along it.
-std::int64_t parts_of_sum(const StrategyRequest& request, int factor) {
-  std::int64_t most = 1;
+// Into how many parts a summed factor falls: as its operands lie, if those that have it are cut alike along it. Axes that the
+// result takes are not left for sums.
+std::int64_t parts_of_sum(const StrategyRequest& request, int factor, const Axes& taken) {
+  std::int64_t parts = 0;
   for (int i = 0; i < isize(request.operands); ++i) {
     const TensorFactors& factors = at(request.map.operands, i);
     const bool has = std::any_of(factors.begin(), factors.end(), [&](const DimFactors& dim) {
@@ -165,11 +177,13 @@ std::int64_t parts_of_sum(const StrategyRequest& request, int factor) {
     if (!has || at(request.made_anywhere, i)) continue;
     const Sharding& sharding = at(request.operands, i);
     if (!(sharding.mesh == request.mesh)) return 1;
-    const auto tiles = tiles_of(legal(request.map, project(request.map, factors, sharding)), factor);
-    if (tiles == 1) return 1;
-    most = std::max(most, tiles);
+    const Strategy said = legal(request.map, project(request.map, factors, sharding));
+    const Axes& axes = at(said, factor);
+    if (std::any_of(axes.begin(), axes.end(), [&](const AxisRef& axis) { return overlaps_any(taken, axis); })) continue;
+    if (parts != 0 && parts != axes_size(axes)) return 1;
+    parts = axes_size(axes);
   }
-  return most;
+  return std::max<std::int64_t>(parts, 1);
 }
 
 // Into how many parts the work falls when the result is made as propagation found, and sums as the operands lie.
@@ -178,10 +192,17 @@ double parts_found(const StrategyRequest& request) {
   for (int i = 0; i < isize(request.found); ++i)
     if (at(request.found, i).mesh == request.mesh)
       merge_into(kept, legal(request.map, project(request.map, at(request.map.results, i), at(request.found, i))));
-  auto parts = axes_size(all_axes(legal(request.map, without(std::move(kept), request.reserved))));
-  for (int f = 0; f < isize(request.map.factors); ++f)
-    if (at(request.map.factors, f).kind == FactorKind::kReduce) parts *= parts_of_sum(request, f);
-  return static_cast<double>(std::min(parts, request.mesh.device_count()));
+  kept = legal(request.map, without(std::move(kept), request.reserved));
+  const Axes taken = all_axes(kept);
+  auto devices = request.mesh.device_count() / axes_size(taken);
+  double parts = parts_of(request.map, kept);
+  for (int f = 0; f < isize(request.map.factors); ++f) {
+    if (at(request.map.factors, f).kind != FactorKind::kReduce) continue;
+    const auto tiles = std::min(parts_of_sum(request, f, taken), devices);
+    devices /= tiles;
+    parts *= parts_along(at(request.map.factors, f), tiles);
+  }
+  return parts;
 }
 
 }  // namespace

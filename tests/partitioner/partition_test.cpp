@@ -298,6 +298,62 @@ ENTRY %main () -> s32[3,5] {
   EXPECT_TRUE(report.passed) << join(report.failures, "\n");
 }
 
+std::map<std::string, std::int64_t> counts_of(const Case& c) {
+  return collective_counts(partition(program_of(c)).program);
+}
+
+TEST(Partition, AResultTakesTheAxisOfADimThatAnotherOperandSumsOver) {
+  // x is the larger and has b where both sum; the columns of h lie as those of w all the same.
+  const std::map<std::string, std::string> specs = {{"x", "-,b"}, {"w", "-,b"}};
+  const Case c{"d, allow_spmd_sharding_propagation_to_output={true}", dot_module(40, 6, 9), "b=3", specs};
+  const Program local = partition(program_of(c)).program;
+  EXPECT_EQ(local.entry_computation().root_type().dims(), (Dims{40, 3}));
+  expect_equal(c);
+}
+
+TEST(Partition, WorkIsNotDoneTwiceToSendLess) {
+  // To gather both operands would be 1632 bytes, to sum the result is 3072: but then each device multiplies all.
+  EXPECT_EQ(counts_of({"d", dot_module(8, 4, 64), "a=4", {{"x", "-,a"}, {"w", "a,-"}}}),
+            (std::map<std::string, std::int64_t>{{"all-reduce", 1}}));
+  // One operand alone is cut along the sum, and the result is whole: to share it out would be to cut the other one first.
+  EXPECT_EQ(counts_of({"d", dot_module(8, 8, 8), "a=2", {{"x", "-,-"}, {"w", "a,-"}}}),
+            (std::map<std::string, std::int64_t>{{"all-gather", 1}}));
+}
+
+TEST(Partition, AResultThatIsBoundIsMadeWhereItMustLie) {
+  const Case c{"m",
+               "ENTRY main { x = f32[6,9] parameter(0) one = f32[] constant(1) o = f32[6,9] broadcast(one), "
+               "dimensions={}\nROOT y = f32[6,9] add(x, o) }",
+               "a=3",
+               {{"x", "a,-"}, {"y", "-,a"}}};
+  const Program local = partition(program_of(c)).program;
+  EXPECT_EQ(local.entry_computation()[local.entry_computation().root].op->name, "add");
+  EXPECT_EQ(collective_counts(local), (std::map<std::string, std::int64_t>{{"all-to-all", 1}}));
+  expect_equal(c);
+}
+
+TEST(Partition, SumsAreSharedOutOverIdleAxesUnlessThatTakesMoreMemory) {
+  using Counts = std::map<std::string, std::int64_t>;
+  const auto sum = [&](int columns) {
+    return Case{"m",
+                kAdder + fmt::format("ENTRY main {{ x = f32[16,{0}] parameter(0) zero = f32[] constant(0)\n"
+                                     "ROOT s = f32[16] reduce(x, zero), dimensions={{1}}, to_apply=add }}",
+                                     columns),
+                "a=3,b=4",
+                {{"x", "-,b"}}};
+  };
+  PartitionOptions sparing{.keep_shardings = true};
+  sparing.collectives.spare_memory = true;
+  for (const auto& [columns, expected] :
+       {std::pair<int, Counts>{32, {{"all-reduce", 1}}}, {4096, {{"all-gather", 1}, {"all-reduce", 1}}}}) {
+    const Program program = program_of(sum(columns));
+    const Partitioned parts = partition(program, sparing);
+    EXPECT_EQ(collective_counts(parts.program), expected) << columns;
+    EXPECT_TRUE(check_partitioned(program, parts).passed) << columns;
+    EXPECT_EQ(counts_of(sum(columns)), (Counts{{"all-gather", 1}, {"all-reduce", 1}})) << columns;
+  }
+}
+
 TEST(Partition, RenamingAndShufflingChangesNoSharding) {
   const std::string one =
       "ENTRY main { x = f32[6,8] parameter(0) w = f32[8,6] parameter(1) v = f32[8,6] parameter(2)\n"
