@@ -3,6 +3,7 @@
 // (SPMDFullToShardShape …, xla.sdy.GlobalToLocalShape …), identities that speak of shardings or memory, TopK. Any other target
 // evaluates as a deterministic function of its operands, so that programs that hold one can still be checked: continuous in
 // float operands, exact in integers, within [-1, 1]; with a sharding rule as the einsum the rule describes.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <set>
@@ -270,7 +271,7 @@ Linearity linearity(const OpView& view, int) { return is_identity(view) ? Linear
 Value localize(LocalizeContext& context) {
   if (is_identity(context.view)) return context.operands[0];
   auto attributes = context.view.as<CustomCallAttributes>();
-  if (const auto rule = rule_of(context.view); rule) {
+  if (const auto rule = rule_of(context.view)) {
     std::vector<Type> operands;
     for (const Value& operand : context.operands) operands.push_back(operand.type());
     attributes.sharding_rule = with_local_sizes(*rule, operands, context.local_results).str();
