@@ -197,7 +197,8 @@ Value emit_gathered_window(Value local, int dim, const Mesh& mesh, const std::ve
   if (low > 0 || high > 0) {
     std::vector<PaddingDim> padding(static_cast<std::size_t>(all.type().ndim()));
     at(padding, dim) = {low, high, 0};
-    all = ops::pad(all, ops::constant(builder, Literal(Type::scalar(all.type().dtype()))), std::move(padding));
+    const Value zero = ops::constant(builder, Literal(Type::scalar(all.type().dtype())));
+    all = ops::pad(all, window.outside.is_null() ? zero : window.outside, std::move(padding));
   }
   Dims sizes = all.type().dims();
   at(sizes, dim) = window.length;

@@ -441,14 +441,43 @@ class Normalizer {
   std::set<std::string> names_;
 };
 
+// Where nothing enters or leaves a region and no device speaks to another, there is none: annotated values are whole along the axes.
+Program without_manual_annotations(const Program& program) {
+  Program out = program;
+  for (auto& computation : out.computations) {
+    const auto& all = computation->instructions;
+    if (std::none_of(all.begin(), all.end(), is_annotated_manual)) continue;
+    Computation changed = *computation;
+    for (auto& instruction : changed.instructions) {
+      if (!is_annotated_manual(instruction)) continue;
+      Shardings leaves = *instruction.sharding;
+      const auto types = instruction.type.leaves();
+      for (int i = 0; i < isize(leaves); ++i) {
+        const Type& type = at(types, i);
+        if (at(leaves, i).kind == Sharding::Kind::kManual)
+          at(leaves, i) = Sharding::replicated(program.meshes.front(), type.is_array() ? type.ndim() : 0);
+        at(leaves, i).manual.clear();
+      }
+      instruction.sharding = make_shardings(std::move(leaves));
+    }
+    computation = std::make_shared<const Computation>(std::move(changed));
+  }
+  return out;
+}
+
 }  // namespace
 
 Program normalize_manual(const Program& program) {
   bool raw = false;
+  bool speaks = false;
   for (const auto& computation : program.computations)
-    for (const auto& instruction : computation->instructions)
+    for (const auto& instruction : computation->instructions) {
       raw = raw || (manual_border(instruction) != ManualBorder::kNone && !border_placement(program, instruction));
-  return raw ? Normalizer(program).run() : program;
+      speaks = speaks || manual_border(instruction) != ManualBorder::kNone ||
+               instruction.op->role == Role::kCollective || instruction.op->role == Role::kPartitionId;
+    }
+  if (raw) return Normalizer(program).run();
+  return speaks ? program : without_manual_annotations(program);
 }
 
 Program spelled_as_gspmd(const Program& program) {

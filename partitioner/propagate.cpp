@@ -54,6 +54,16 @@ bool is_prefix(const Axes& shorter, const Axes& longer) {
 // What looks other tensors up says most: the rows of a batch of ids are a batch, whatever the table.
 bool is_index(const PropagationSlot& slot) { return slot.type.is_array() && is_integer(slot.type.dtype()); }
 
+// Cut to what is legal alone, so that an axis of a factor that must be whole is free for others. Axes pass along a dim that must be
+// whole only if other dims can take them meanwhile.
+Strategy said_by(const PropagationEdge& edge, const TensorFactors& factors, const Sharding& sharding) {
+  Strategy said = project(*edge.map, factors, sharding);
+  if (edge.strict == nullptr) return legal(*edge.map, std::move(said));
+  if (axes_size(all_axes(moved_to_kept(*edge.strict, said))) != axes_size(all_axes(said)))
+    return legal(*edge.strict, std::move(said));
+  return legal(*edge.map, std::move(said));
+}
+
 // What the op's tensors together say of its factors; larger tensors first, then by content.
 Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge, PropagationOrder order,
                      bool kept_only) {
@@ -80,8 +90,7 @@ Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge,
   std::stable_sort(sources.begin(), sources.end(), [&](const Source& a, const Source& b) { return key(a) < key(b); });
   Strategy out(edge.map->factors.size());
   for (const auto& source : sources) {
-    // Cut to what is legal alone first, so that an axis of a factor that must be whole is free for others.
-    Strategy said = legal(*edge.map, project(*edge.map, *source.factors, source.slot->sharding));
+    Strategy said = said_by(edge, *source.factors, source.slot->sharding);
     for (int f = 0; kept_only && f < isize(said); ++f)
       if (at(edge.map->factors, f).kind == FactorKind::kReduce) at(said, f).clear();
     merge_into(out, said);

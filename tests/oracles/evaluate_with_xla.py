@@ -89,10 +89,17 @@ def entry_of(text):
 
 
 def whole_at_entry(text):
-    """The entry's parameters and its result without shardings."""
+    """The entry's parameters whole on every device, and its result."""
     text = re.sub(r", allow_spmd_sharding_propagation_to_\w+=\{[^}]*\}", "", text)
     start = re.search(r"^ENTRY ", text, re.M).start()
-    lines = [without(line, "sharding") if " parameter(" in line or line.startswith("  ROOT ") else line for line in text[start:].splitlines()]
+    lines = []
+    for line in text[start:].splitlines():
+        root = re.match(r"  ROOT (%?\S+) = (\(.*?\)|\S+) \w", line)
+        if root and " tuple(" not in line:
+            lines += [line.replace("  ROOT ", "  ", 1), f"  ROOT %whole_at_end = {root[2]} copy({root[1]})"]
+        else:
+            line = without(line, "sharding") if " parameter(" in line or root else line
+            lines.append(re.sub(r"( parameter\(\d+\))", r"\1, sharding={replicated}", line))
     return text[:start] + "\n".join(lines) + "\n"
 
 
@@ -107,6 +114,7 @@ def run(text, arguments, devices, partitions=False):
         options.num_partitions = len(devices)
         build = options.executable_build_options
         build.num_partitions, build.use_spmd_partitioning = len(devices), True
+        build.allow_spmd_sharding_propagation_to_parameters = build.allow_spmd_sharding_propagation_to_output = [False]
     options.device_assignment = xla_client.DeviceAssignment.create(numbers.T if partitions else numbers)
     compiled = devices[0].client.compile_and_load(stablehlo, xla_client.DeviceList(tuple(devices)), options)
     mesh = Mesh(np.array(devices), ("d",))

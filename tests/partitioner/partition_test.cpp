@@ -238,6 +238,42 @@ TEST(Partition, ColumnsOfRowsThatAreShardedAreTakenWhereTheRowsAre) {
   }
 }
 
+TEST(Partition, CallsWithBatchDimsAreSharedOutOverThese) {
+  const std::string text =
+      "HloModule solve, num_partitions=4\nENTRY main {\n"
+      "a = f32[8,5,5] parameter(0), sharding={devices=[4,1,1]<=[4]}  b = f32[8,5,3] parameter(1), "
+      "sharding={devices=[4,1,1]<=[4]}\n"
+      "ROOT x = f32[8,5,3] custom-call(a, b), custom_call_target=\"lapack_strsm_ffi\", "
+      "sharding={devices=[4,1,1]<=[4]}BATCH }";
+  const auto program_with = [&](const std::string& batch) {
+    std::string module = text;
+    return parse_program(module.replace(module.find("BATCH"), 5, batch), op_table());
+  };
+  const Program batched = program_with(", frontend_attributes={num_batch_dims=\"1\"}");
+  EXPECT_EQ(program_stats(partition(batched).program).total_collective_bytes, 0);
+  EXPECT_TRUE(check_partition(batched, {}).passed);
+  EXPECT_EQ(print_program(parse_program(print_program(batched), op_table())), print_program(batched));
+  EXPECT_GT(program_stats(partition(program_with("")).program).total_collective_bytes, 0);
+}
+
+TEST(Partition, ARowThatAnotherDeviceHoldsIsReadAsZerosWithoutAMask) {
+  const std::string body =
+      "ENTRY main { x = f32[12,6] parameter(0) i = s32[] parameter(1) z = s32[] constant(0)\n"
+      "ROOT r = f32[1,6] dynamic-slice(x, i, z), dynamic_slice_sizes={1,6} }";
+  for (const std::string spec : {"a,-", "a,b", "b+a,-"}) expect_equal({"row", body, "a=2,b=3", {{"x", spec}}});
+  EXPECT_EQ(program_stats(partition(program_of({"row", body, "a=4", {{"x", "a,-"}}})).program).flops_per_device, 0);
+}
+
+TEST(Partition, RunningMaximumAlongAShardedDimNeedsNoMask) {
+  const std::string body = kMaximum +
+                           "ENTRY main { x = f32[3,12] parameter(0) low = f32[] constant(-inf)\n"
+                           "ROOT y = f32[3,12] reduce-window(x, low), window={size=1x12 pad=0_0x11_0}, to_apply=max }";
+  for (const std::string spec : {"-,a", "-,b", "-,a+b"})
+    expect_equal({"cummax", body, "a=2,b=3", {{"x", spec}, {"y", spec}}});
+  const auto parts = partition(program_of({"cummax", body, "a=4", {{"x", "-,a"}, {"y", "-,a"}}})).program;
+  for (const auto& instruction : parts.entry_computation().instructions) EXPECT_NE(instruction.op->name, "select");
+}
+
 TEST(Partition, AValueThatLiesTwoWaysKeepsWhatOneOfThemCallsPadding) {
   // Over 4 tiles two of the four devices hold padding; over the 2 of the permuted copy they hold elements.
   const Program program = parse_program(R"(HloModule two_ways, num_partitions=4
