@@ -108,12 +108,14 @@ void suggest(const Mesh& mesh, const Slots& all, const FactorMap& map, bool of_r
 
 // What a slot is to an op: ops with equal factors between equal slots suggest the same.
 struct SlotState {
-  Sharding sharding;
+  int sharding = 0;
   std::int64_t bytes = 0;
   bool fixed = false;
   bool open = false;
   friend bool operator==(const SlotState&, const SlotState&) = default;
-  [[nodiscard]] std::size_t hash() const { return hash_mix(sharding.hash(), static_cast<std::size_t>(bytes)); }
+  [[nodiscard]] std::size_t hash() const {
+    return hash_mix(static_cast<std::size_t>(sharding), static_cast<std::size_t>(bytes));
+  }
 };
 class Propagation {
  public:
@@ -126,7 +128,7 @@ class Propagation {
 
  private:
   int state_of(const PropagationSlot& slot) {
-    return states_.id_of({slot.sharding, slot.type.byte_size(), slot.fixed, slot.open});
+    return states_.id_of({shardings_.id_of(slot.sharding), slot.type.byte_size(), slot.fixed, slot.open});
   }
   // Suggestions of an op; worked out once for equal ops, such as those of a model's layers.
   const std::vector<Suggestion>& suggestions(const PropagationEdge& edge, Phase phase) {
@@ -158,6 +160,7 @@ class Propagation {
   const PropagationGraph& graph_;
   Slots& slots_;
   PropagationOrder order_;
+  Interner<Sharding> shardings_;
   Interner<SlotState> states_;
   std::vector<int> states_of_slots_;
   std::vector<int> key_;
