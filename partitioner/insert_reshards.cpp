@@ -12,6 +12,7 @@
 #include "propagate.h"
 #include "reshard_notes.h"
 #include "root_targets.h"
+#include "split_reductions.h"
 #include "split_uses.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/control_flow.h"
@@ -28,6 +29,12 @@ const Sharding& sharding_of(Value leaf) { return leaf.instruction().sharding->fr
 // By propagation, which leaves dims open.
 bool is_derived(const Sharding& sharding) {
   return std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const DimSharding& d) { return d.open; });
+}
+
+// What the program itself says of a value within it.
+bool is_sharding_constraint(const Instruction& instruction) {
+  return is_sharding_mark(instruction) &&
+         attributes_as<CustomCallAttributes>(instruction.attributes).target == "Sharding";
 }
 
 // What all computations of a program have in common.
@@ -250,11 +257,15 @@ class Inserter {
     return out;
   }
 
-  // Nobody annotated this result of the computation, yet it must be whole: so is the work for it, unless a sum is shared out.
+  // The computation ends with this, or with a constraint on it: then it is made so, whole where it must be whole, unless a sum is
+  // shared out. A result that the caller binds (FuncResultSharding) is moved there behind the op.
   [[nodiscard]] bool ends_unsaid(Id id) const {
-    return root_ != nullptr && is_derived(old_[id].sharding->front()) &&
-           (id == old_.root || (is_used_once(id, old_.root) && old_[old_.root].op->role == Role::kTuple));
+    if (root_ == nullptr || !is_derived(old_[id].sharding->front())) return false;
+    if (id == old_.root) return true;
+    const Instruction& root = old_[old_.root];
+    return is_used_once(id, old_.root) && is_sharding_constraint(root) && !is_derived(root.sharding->front());
   }
+
   [[nodiscard]] bool is_used_once(Id id, Id by) const {
     return at(users_, id).size() == 1 && at(users_, id).front() == by;
   }
@@ -395,7 +406,8 @@ class Inserter {
 
 }  // namespace
 
-Program insert_reshards(const Program& program, const Topology& topology) {
+Program insert_reshards(const Program& propagated, const Topology& topology) {
+  const Program program = split_reductions(propagated);
   const CostModel cost{.topology = topology};
   const auto used = partitioned_computations(program);
   const RootTargets targets = root_targets(program, used);

@@ -16,6 +16,23 @@
 namespace tessera {
 namespace {
 
+// A sorted dim is whole only while it is sorted: its axes go on to the result.
+std::shared_ptr<const FactorMap> passing_blocked(const std::shared_ptr<const FactorMap>& map) {
+  const auto has = [](const std::vector<TensorFactors>& tensors, int factor) {
+    return std::any_of(tensors.begin(), tensors.end(), [&](const TensorFactors& tensor) {
+      return std::any_of(tensor.begin(), tensor.end(),
+                         [&](const DimFactors& dim) { return dim == DimFactors{factor}; });
+    });
+  };
+  std::shared_ptr<FactorMap> out;
+  for (int f = 0; f < isize(map->factors); ++f) {
+    if (at(map->factors, f).kind != FactorKind::kBlocked || !has(map->operands, f) || !has(map->results, f)) continue;
+    if (out == nullptr) out = std::make_shared<FactorMap>(*map);
+    at(out->factors, f).kind = FactorKind::kPass;
+  }
+  return out == nullptr ? map : out;
+}
+
 // Slots under construction: a union-find, because loops tie values of several computations together.
 class Slots {
  public:
@@ -193,7 +210,8 @@ class GraphBuilder {
     if (edge.map_id == isize(traits_)) traits_.push_back(traits_of(*map));
     edge.passes_all = at(traits_, edge.map_id).passes_all;
     edge.broadcasts = at(traits_, edge.map_id).broadcasts && !operands.empty();
-    edge.map = std::move(map);
+    edge.map = passing_blocked(map);
+    if (edge.map != map) edge.strict = std::move(map);
     edge.operands = std::move(operands);
     edge.results = std::move(results);
     edge.instruction = &instruction;

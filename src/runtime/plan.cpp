@@ -2,7 +2,9 @@
 #include "plan.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <set>
 
 #include "fused_kernel.h"
 #include "tessera/ops/structural.h"
@@ -59,6 +61,26 @@ std::vector<BufferId> result_buffers(const Schedule& schedule, Id id) {
   for (const Access& access : at(schedule.access, id)) out.push_back(access.buffer);
   return out;
 }
+
+namespace {
+
+// Of the buffers that a step reads and writes, each once.
+std::int64_t bytes_touched(const Schedule& schedule, const Computation& computation, const Step& step) {
+  std::set<BufferId> buffers;
+  const auto touch = [&](Id id) {
+    for (const Access& access : at(schedule.access, id))
+      if (access.buffer != kNoBuffer) buffers.insert(access.buffer);
+  };
+  for (const Id id : step.instructions) {
+    touch(id);
+    for (const Id operand : computation[id].operands) touch(operand);
+  }
+  std::int64_t bytes = 0;
+  for (const BufferId buffer : buffers) bytes += at(schedule.buffers, buffer).bytes;
+  return bytes;
+}
+
+}  // namespace
 
 bool holds_collectives(const Program& program, ComputationId computation) {
   const auto& instructions = program[computation].instructions;
@@ -128,8 +150,27 @@ void Plan::add_step(CompileContext& context, const Step& step) {
                                         result_buffers(*schedule_, id));
   }
   steps_.push_back(std::move(made));
-  flops_.push_back(flops);
-  names_.push_back(instruction.name);
+  const bool is_group = step.instructions.size() > 1;
+  about_.push_back({.name = instruction.name,
+                    .kind = is_group ? "fused" : std::string(instruction.op->name),
+                    .flops = flops,
+                    .bytes = bytes_touched(*schedule_, computation, step)});
+}
+
+void Plan::set_profiling(bool on) {
+  profile_.clear();
+  if (on) profile_ = about_;
+}
+
+void Plan::run_profiled(const Frame& frame) {
+  using Clock = std::chrono::steady_clock;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const auto start = Clock::now();
+    steps_[i]->run(frame);
+    const auto time = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start);
+    profile_[i].nanoseconds += time.count();
+    ++profile_[i].runs;
+  }
 }
 
 void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::span<std::byte* const> results,
@@ -145,10 +186,12 @@ void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::sp
   }
   results_.assign(results.begin(), results.end());
   const Frame frame{pointers_, state};
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    steps_[i]->run(frame);
-    state.flops += flops_[i];
+  if (!profile_.empty()) {
+    run_profiled(frame);
+  } else {
+    for (const auto& step : steps_) step->run(frame);
   }
+  for (const StepProfile& step : about_) state.flops += step.flops;
   deliver();
 }
 
