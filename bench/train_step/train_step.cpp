@@ -195,7 +195,8 @@ int run(const Arguments& arguments) {
   for (std::int64_t i = 1; i < arguments.warmup; ++i) training.step();
   const Times times = time_steps(training, arguments, *local, world);
   const CompiledProgram& compiled = step_program();
-  const double host = host_seconds(compiled, [&] { training.step(); });
+  const double host = host_seconds(
+      compiled, [&] { world.barrier(); }, [&] { training.step(); });
   const std::int64_t measured = static_cast<std::int64_t>(
       sum_over_ranks(world, static_cast<double>(peak_resident_bytes([&] { training.step(); }))) / world.size());
 
