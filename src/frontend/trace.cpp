@@ -116,8 +116,7 @@ Value Trace::use(const Tensor& tensor) {
     const auto same = [&](const Leaf& leaf) {
       return leaf.stored == raw.id && leaf.variable.lock() == tensor.impl_pointer();
     };
-    if (std::none_of(leaves_.begin(), leaves_.end(), same))
-      leaves_.push_back({tensor.impl_pointer(), raw.id});
+    if (std::none_of(leaves_.begin(), leaves_.end(), same)) leaves_.push_back({tensor.impl_pointer(), raw.id});
   }
   if (!variable.unshard && !variable.compute_dtype) return raw;
   return gathered(tensor, raw);
