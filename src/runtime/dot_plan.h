@@ -25,5 +25,7 @@ class ProductKernel {
 
 /// Null where oneDNN has no fast form of these types and strides on this processor.
 std::unique_ptr<ProductKernel> make_onednn_product(const MatrixProduct& product);
+/// Of 16-bit floats, through f32. Null for other types, or where the result does not lie row by row and must be rounded.
+std::unique_ptr<ProductKernel> make_wide_product(const MatrixProduct& product);
 
 }  // namespace tessera

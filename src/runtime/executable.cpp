@@ -11,6 +11,8 @@
 #include "kernels/kernel_set.h"
 #include "memory.h"
 #include "plan.h"
+#include "prepare.h"
+#include "tessera/base/files.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/passes/passes.h"
@@ -42,9 +44,10 @@ class PlannedExecutable final : public Executable {
   PlannedExecutable(const Program& program, ProcessGroup& world, const CompileOptions& options, std::size_t hash)
       : program_(program), world_(world), name_(options.name.empty() ? program.name : options.name), hash_(hash) {
     ScheduleOptions how;
-    how.fuse = options.fuse && tessera::options().flag("TESSERA_FUSE");
+    how.fuse = options.fuse && !options.reference && tessera::options().flag("TESSERA_FUSE");
     how.look_through_views = !options.reference;
     auto schedule = make_schedule(program_, how);
+    dump(*schedule);
     CompileContext context{program_, world_, options};
     plan_ = std::make_unique<Plan>(context, schedule);
     values_bytes_ = schedule->arena_bytes;
@@ -100,6 +103,13 @@ class PlannedExecutable final : public Executable {
   }
 
  private:
+  void dump(const Schedule& schedule) const {
+    const std::string& folder = tessera::options().text("TESSERA_DUMP_DIR");
+    if (folder.empty() || world_.rank() != 0) return;
+    make_folder(folder);
+    write_file(fmt::format("{}/{}.{:08x}.schedule", folder, program_.name, program_.hash() & 0xFFFFFFFFU),
+               describe(program_, schedule));
+  }
   void check_arguments(const std::vector<DeviceArray>& arguments) const {
     require(arguments.size() == argument_types_.size(), "{}: takes {} arguments, got {}", name_, argument_types_.size(),
             arguments.size());
@@ -220,9 +230,10 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
   const TimedScope timed("CompileTime");
   metrics().count("UncachedCompile");
   check_device_count(program, world);
-  const Program whole = make_synchronous(program);
+  Program whole = make_synchronous(program);
   require(whole.entry_computation().root_type() == program.entry_computation().root_type(),
           "{}: the result is that of a start whose done is missing; only whole operations can be run", program.name);
+  if (options.fuse && !options.reference) whole = recompute_cheap(prepare(whole));
   auto made = std::make_shared<PlannedExecutable>(whole, world, options, hash);
   if (options.use_cache) cache[{hash, &world}] = made;
   return made;

@@ -80,6 +80,7 @@ Plan::Plan(CompileContext& context, std::shared_ptr<const Schedule> schedule) : 
   }
   pointers_.resize(schedule_->buffers.size());
   for (const Type& leaf : computation.root_type().leaves()) result_bytes_.push_back(leaf.byte_size());
+  profile_ = make_step_profile(context.program.name + " " + computation.name);
   for (const Step& step : schedule_->steps) add_step(context, step);
 }
 
@@ -115,9 +116,11 @@ void Plan::add_step(CompileContext& context, const Step& step) {
       const auto& accesses = at(schedule_->access, operand);
       views.push_back(accesses.size() == 1 ? accesses.front().view : std::nullopt);
     }
+    if (instruction.type.is_array()) views.result = at(schedule_->access, id).front().view;
     if (!context.options.reference) kernel = make_kernel(view, views);
     if (kernel == nullptr) {
       for (const auto& one : views) ensure(!one, "%{}: a view without a kernel that reads it", instruction.name);
+      ensure(!views.result, "%{}: a layout without a kernel that writes it", instruction.name);
       kernel = make_reference_kernel(context.program, instruction, view, context.world.rank(), context.world.size());
       require(kernel != nullptr, "%{}: {} cannot be run{}", instruction.name, instruction.op->name,
               instruction.source().empty() ? "" : " (" + instruction.source() + ")");
@@ -127,6 +130,7 @@ void Plan::add_step(CompileContext& context, const Step& step) {
     made = std::make_unique<KernelStep>(std::move(kernel), operand_buffers(*schedule_, instruction),
                                         result_buffers(*schedule_, id));
   }
+  if (profile_) profile_->add_step(summarize(context.program, *schedule_, step), flops);
   steps_.push_back(std::move(made));
   flops_.push_back(flops);
   names_.push_back(instruction.name);
@@ -146,7 +150,9 @@ void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::sp
   results_.assign(results.begin(), results.end());
   const Frame frame{pointers_, state};
   for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const auto start = profile_ ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
     steps_[i]->run(frame);
+    if (profile_) profile_->count(i, std::chrono::steady_clock::now() - start);
     state.flops += flops_[i];
   }
   deliver();

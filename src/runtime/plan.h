@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernel.h"
+#include "step_profile.h"
 #include "tessera/collectives/process_group.h"
 #include "tessera/runtime/executable.h"
 #include "tessera/schedule/schedule.h"
@@ -62,6 +63,7 @@ class Plan {
   std::vector<Literal> constants_;             // by the order of constant buffers
   std::vector<const std::byte*> constant_of_;  // by BufferId; null for others
   std::vector<std::unique_ptr<PlanStep>> steps_;
+  std::unique_ptr<StepProfile> profile_;
   std::vector<double> flops_;       // per step, of one execution
   std::vector<std::string> names_;  // per step, for messages
   std::vector<std::int64_t> result_bytes_;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "accumulator.h"
 #include "strided.h"
 
 namespace tessera {
@@ -14,6 +15,17 @@ namespace {
 template <class T>
 void fill_iota(const TileLoad& load, std::byte* to, std::int64_t start, std::int64_t count) {
   T* out = reinterpret_cast<T*>(to);
+  if constexpr (is_integer(kDTypeOf<T>)) {
+    if (load.inner == 1) {  // runs of consecutive numbers
+      std::int64_t value = start % load.size;
+      for (std::int64_t i = 0; i < count; value = 0) {
+        const std::int64_t run = std::min(load.size - value, count - i);
+        for (std::int64_t k = 0; k < run; ++k) out[i + k] = static_cast<T>(value + k);
+        i += run;
+      }
+      return;
+    }
+  }
   std::int64_t value = (start / load.inner) % load.size;
   std::int64_t left = load.inner - start % load.inner;  // elements with this value
   for (std::int64_t i = 0; i < count;) {
@@ -39,7 +51,7 @@ class Runner {
     for (std::size_t s = 0; s < program.slots.size(); ++s) {
       const TileSlot& slot = program.slots[s];
       if (slot.input >= 0)
-        starts_[s] = const_cast<std::byte*>(at(args.in, slot.input));  // NOLINT: read only, by construction
+        starts_[s] = const_cast<std::byte*>(at(args.in, slot.input)) + slot.offset_bytes;  // NOLINT: read only
       else if (slot.output >= 0)
         starts_[s] = at(args.out, slot.output);
       else
@@ -52,27 +64,63 @@ class Runner {
     for (const TileLoad& load : program_.loads)
       if (load.is_splat())
         load.fill(at(starts_, load.slot), at(args_.in, load.input) + load.offset * load.element_bytes,
-                  std::min(program_.tile, program_.element_count));
-    for (std::int64_t start = 0; start < program_.element_count; start += program_.tile)
-      run_tile(start, std::min(program_.tile, program_.element_count - start));
+                  std::min(program_.tile, program_.rows) * width(load.per_row));
+    for (std::int64_t start = 0; start < program_.rows; start += program_.tile)
+      run_tile(start, std::min(program_.tile, program_.rows - start));
   }
 
  private:
-  void run_tile(std::int64_t start, std::int64_t count) {
-    for (std::size_t s = 0; s < starts_.size(); ++s) pointers_[s] = starts_[s] + start * steps_[s];
+  [[nodiscard]] std::int64_t width(bool per_row) const { return per_row ? 1 : program_.columns; }
+
+  void run_tile(std::int64_t start, std::int64_t rows) {
+    for (std::size_t s = 0; s < starts_.size(); ++s)
+      pointers_[s] = starts_[s] + start * width(program_.slots[s].per_row) * steps_[s];
     for (const TileLoad& load : program_.loads)
-      if (!load.is_splat()) fill(load, start, count);
-    for (const TileStep& step : program_.steps) {
-      if (step.function != nullptr) {
+      if (!load.is_splat()) fill(load, start * width(load.per_row), rows * width(load.per_row));
+    for (const TileStep& step : program_.steps) run_step(step, rows);
+  }
+
+  void run_step(const TileStep& step, std::int64_t rows) {
+    const std::int64_t count = rows * width(step.per_row);
+    switch (step.kind) {
+      case TileStep::Kind::kFunction: {
         kernels::TileArgs tile{at(pointers_, step.out), {}, count};
         for (int i = 0; i < step.in_count; ++i) tile.in[i] = at(pointers_, step.in[i]);
-        step.function(tile);
-      } else if (step.move_bytes > 0) {
-        std::memmove(at(pointers_, step.out), at(pointers_, step.in[0]),
-                     static_cast<std::size_t>(count * step.move_bytes));
-      } else {
-        run_reference(step, count);
+        return step.function(tile);
       }
+      case TileStep::Kind::kMove:
+        std::memmove(at(pointers_, step.out), at(pointers_, step.in[0]),
+                     static_cast<std::size_t>(count * step.element_bytes));
+        return;
+      case TileStep::Kind::kSpread: {
+        std::byte* to = at(pointers_, step.out);
+        const std::byte* from = at(pointers_, step.in[0]);
+        for (std::int64_t r = 0; r < rows; ++r)
+          step.spread(to + r * program_.columns * step.element_bytes, from + r * step.element_bytes, program_.columns);
+        return;
+      }
+      case TileStep::Kind::kReduce:
+        visit_dtype(step.dtype, [&]<class T>() {
+          if (step.is_extremum)
+            reduce<T, Accumulator<T, true>>(step, rows);
+          else
+            reduce<T, Accumulator<T, false>>(step, rows);
+        });
+        return;
+      case TileStep::Kind::kRounds: return run_rounds(step, count);
+      case TileStep::Kind::kReference: return run_reference(step, count);
+    }
+  }
+
+  template <class T, class A>
+  void reduce(const TileStep& step, std::int64_t rows) {
+    const T* in = reinterpret_cast<const T*>(at(pointers_, step.in[0]));
+    T* out = reinterpret_cast<T*>(at(pointers_, step.out));
+    const auto init = static_cast<A>(*reinterpret_cast<const T*>(at(pointers_, step.in[1])));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      A total = init;
+      step.reduce(in + r * program_.columns, program_.columns, &total);
+      out[r] = static_cast<T>(total);
     }
   }
 
@@ -126,6 +174,15 @@ class Runner {
       StridedCopy(load.element_bytes, {count}, {stride}, {1}).run(from, to);
   }
 
+  void run_rounds(const TileStep& step, std::int64_t count) {
+    keys_.clear();
+    for (const int slot : step.keys) keys_.push_back(*reinterpret_cast<const std::uint32_t*>(at(pointers_, slot)));
+    step.rounds({reinterpret_cast<std::uint32_t*>(at(pointers_, step.out)),
+                 reinterpret_cast<const std::uint32_t*>(at(pointers_, step.in[0])),
+                 reinterpret_cast<const std::uint32_t*>(at(pointers_, step.in[1])), count, keys_.data(), isize(keys_),
+                 step.multiplier});
+  }
+
   void run_reference(const TileStep& step, std::int64_t count) {
     const OpView& row = *step.reference;
     OpView view{row.op, {}, row.result.with_dims({count}), row.attributes, row.called};
@@ -145,6 +202,7 @@ class Runner {
   std::vector<std::byte*> starts_;
   std::vector<std::byte*> pointers_;
   std::vector<std::int64_t> steps_;  // bytes per element
+  std::vector<std::uint32_t> keys_;
 };
 
 }  // namespace
@@ -154,7 +212,7 @@ bool TileLoad::is_splat() const {
 }
 
 void TileProgram::run(const KernelArgs& args) const {
-  if (element_count > 0) Runner(*this, args).run();
+  if (rows > 0) Runner(*this, args).run();
 }
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fused group as it runs: for every tile of elements, a list of steps over pointers. Slots are those pointers: an array read or
-// written in place of its buffer, or a register, a piece of the workspace that holds one tile.
+// written in place of its buffer, or a register, a piece of the workspace that holds one tile. A group with reductions goes over whole rows:
+// next to its elements, `columns` a row, stand values with one element per row, which reductions make and steps spread over rows.
 #pragma once
 
 #include <functional>
@@ -14,7 +15,8 @@ namespace tessera {
 /// What fills a register at the start of a tile.
 struct TileLoad {
   int slot = -1;
-  int input = -1;  // of the kernel's inputs; -1: an iota
+  bool per_row = false;  // one element a row
+  int input = -1;        // of the kernel's inputs; -1: an iota
   std::int64_t element_bytes = 4;
   // Merged dims of the view: sizes and strides in elements, and the offset of its first element.
   Dims dims;
@@ -29,25 +31,44 @@ struct TileLoad {
 };
 
 struct TileStep {
+  enum class Kind : std::uint8_t {
+    kFunction,   // one of the precompiled ones
+    kMove,       // bytes of in[0]
+    kSpread,     // each element of in[0] over a row
+    kReduce,     // each row of in[0] to one element, from the scalar in[1] on
+    kRounds,     // of a counter-based generator, on counters in[0] (low) and in[1] (high)
+    kReference,  // an elementwise row's own evaluation
+  };
+  Kind kind = Kind::kFunction;
+  bool per_row = false;  // over one element a row
   kernels::TileFunction function = nullptr;
   int out = -1;  // slots
   int in[3] = {-1, -1, -1};
   int in_count = 0;
-  std::int64_t move_bytes = 0;  // without a function: bytes per element to move from in[0]
-  /// Without either: an elementwise row's own evaluation, on tiles.
+  std::int64_t element_bytes = 0;  // kMove, kSpread
+  kernels::FillFunction spread = nullptr;
+  kernels::ReduceRowFunction reduce = nullptr;
+  DType dtype = DType::kF32;  // of what is reduced
+  bool is_extremum = false;
+  kernels::CounterRoundsFunction rounds = nullptr;
+  std::vector<int> keys;  // slots, one a round, each a single element
+  std::uint32_t multiplier = 0;
   std::shared_ptr<const OpView> reference;
 };
 
 struct TileSlot {
   int input = -1;   // the kernel's input, or
   int output = -1;  // output that it is read from or written to; neither: a register
-  std::int64_t element_bytes = 4;
+  bool per_row = false;
+  std::int64_t element_bytes = 4;  // 0: a single element, the same for every tile
+  std::int64_t offset_bytes = 0;   // of its first element
   std::int64_t register_index = -1;
 };
 
 struct TileProgram {
-  std::int64_t element_count = 0;
-  std::int64_t tile = 0;                       // elements
+  std::int64_t columns = 1;
+  std::int64_t rows = 0;                       // without reductions: rows of one element each
+  std::int64_t tile = 0;                       // rows
   std::vector<std::int64_t> register_offsets;  // in the workspace
   std::int64_t workspace_bytes = 0;
   std::vector<TileSlot> slots;

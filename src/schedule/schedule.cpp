@@ -35,7 +35,8 @@ class Planner {
     auto groups = group_steps(flow_, order_of(flow_, options_.reorder), options_.fuse);
     if (options_.reorder) groups = readers_first(flow_, std::move(groups), wanted_overwrites());
     for (const auto& group : groups)
-      out_.steps.push_back({group, at(flow_.kinds, group.front()) == OpKind::kElementwise, kNoBuffer});
+      out_.steps.push_back(
+          {group, group.size() > 1 || at(flow_.kinds, group.front()) == OpKind::kElementwise, kNoBuffer});
     end_ = isize(out_.steps);
     number_steps();
     add_outside_buffers();
@@ -249,8 +250,11 @@ class Planner {
         const Slot& read = flow_.slot(operand);
         if (read.origin != origin) continue;
         if (read.view || dtype_size(read.type.dtype()) != dtype_size(written.dtype())) return false;
+        // A reduction reads row by row; a scalar is read for every element.
+        const bool reduces = at(flow_.kinds, id) != OpKind::kElementwise;
+        if (!reduces && read.type.element_count() != computation_[id].type.element_count()) return false;
       }
-    return written.element_count() == computation_[step.instructions.front()].type.element_count();
+    return true;
   }
   bool op_overwrites(int slot, int origin) const {
     const Slot& result = at(flow_.slots, slot);
