@@ -143,7 +143,7 @@ class F64Product final : public ProductKernel {
     const auto unit = [](std::int64_t rows, std::int64_t row, std::int64_t columns, std::int64_t column) {
       return (column == 1 || columns == 1) || (row == 1 || rows == 1);
     };
-    return p.operand == DType::kF64 && p.result == DType::kF64 && unit(p.m, p.lhs_m, p.k, p.lhs_k) &&
+    return !p.accumulates && p.operand == DType::kF64 && p.result == DType::kF64 && unit(p.m, p.lhs_m, p.k, p.lhs_k) &&
            unit(p.k, p.rhs_k, p.n, p.rhs_n) && (p.out_n == 1 || p.n == 1);
   }
   explicit F64Product(const MatrixProduct& p) : product_(p) {
@@ -232,7 +232,9 @@ struct Packing {
 
 class DotKernel final : public Kernel {
  public:
-  DotKernel(const OpView& view, const View& lhs, const View& rhs, const std::optional<View>& layout) {
+  DotKernel(const OpView& view, const View& lhs, const View& rhs, const OperandViews& views)
+      : accumulates_(views.accumulates) {
+    const std::optional<View>& layout = views.result;
     const Dims plain = row_major_strides(view.result.dims());
     ProductDims dims = product_dims(view, lhs, rhs, layout ? layout->strides : plain);
     count_ = view.result.element_count();
@@ -246,7 +248,13 @@ class DotKernel final : public Kernel {
       MatrixProduct p = to_product(view, dims);
       swaps_ = p.n > 1 && p.out_n != 1 && (p.m == 1 || p.out_m == 1);
       if (swaps_) p = swapped(p);
-      kernel_ = make_product(p);
+      if (accumulates_) {
+        p.accumulates = true;
+        kernel_ = make_product(p);
+        adds_in_place_ = kernel_ != nullptr;
+        p.accumulates = false;
+      }
+      if (kernel_ == nullptr) kernel_ = make_product(p);
       if (kernel_ == nullptr) kernel_ = make_wide_product(p);
     }
     if (kernel_ != nullptr) return;
@@ -259,22 +267,33 @@ class DotKernel final : public Kernel {
   [[nodiscard]] bool works() const { return is_empty_ || kernel_ != nullptr; }
 
   void run(const KernelArgs& args) const override {
-    if (is_empty_) {
-      if (bytes_ > 0) std::memset(args.out[0], 0, static_cast<std::size_t>(bytes_));
-      return;
+    if (!accumulates_) return multiply(args.in, args.out[0]);
+    const std::byte* onto = args.in[2];
+    if (adds_in_place_) {
+      if (onto != args.out[0]) std::memcpy(args.out[0], onto, static_cast<std::size_t>(bytes_));
+      return multiply(args.in, args.out[0]);
     }
-    if (packs_) return run_packed(args);
-    const std::byte* lhs = args.in[0] + lhs_offset_;
-    const std::byte* rhs = args.in[1] + rhs_offset_;
-    kernel_->run(swaps_ ? rhs : lhs, swaps_ ? lhs : rhs, args.out[0]);
+    const DeviceMemory product(rank_memory().pool, bytes_);
+    multiply(args.in, product.data());
+    add_({args.out[0], {onto, product.data(), nullptr}, count_});
   }
 
  private:
-  void run_packed(const KernelArgs& args) const {
-    if (!has_layout_) return multiply_packed(args.in, args.out[0]);
+  void multiply(std::span<const std::byte* const> in, std::byte* out) const {
+    if (is_empty_) {
+      if (bytes_ > 0 && !adds_in_place_) std::memset(out, 0, static_cast<std::size_t>(bytes_));
+      return;
+    }
+    if (packs_) return run_packed(in, out);
+    const std::byte* lhs = in[0] + lhs_offset_;
+    const std::byte* rhs = in[1] + rhs_offset_;
+    kernel_->run(swaps_ ? rhs : lhs, swaps_ ? lhs : rhs, out);
+  }
+  void run_packed(std::span<const std::byte* const> in, std::byte* out) const {
+    if (!has_layout_) return multiply_packed(in, out);
     const DeviceMemory plain(rank_memory().pool, bytes_);
-    multiply_packed(args.in, plain.data());
-    to_layout_.run(plain.data(), args.out[0]);
+    multiply_packed(in, plain.data());
+    to_layout_.run(plain.data(), out);
   }
   void multiply_packed(std::span<const std::byte* const> in, std::byte* out) const {
     const auto& pool = rank_memory().pool;
@@ -338,6 +357,10 @@ class DotKernel final : public Kernel {
   std::int64_t rhs_offset_ = 0;
   bool is_empty_ = false;
   bool packs_ = false;
+  bool accumulates_ = false;
+  bool adds_in_place_ = false;  // the product does; else it is made elsewhere first
+  kernels::TileFunction add_ =
+      kernels::kernel_set().binary[static_cast<int>(kernels::BinaryOp::add)][static_cast<int>(DType::kF32)];
   bool swaps_ = false;
   bool has_layout_ = false;
   StridedCopy to_layout_;
@@ -355,7 +378,7 @@ KernelRef make_dot(const OpView& view, const OperandViews& views) {
     const Dims& dims = at(view.operands, i).dims();
     return at(views, i).value_or(View{dims, row_major_strides(dims), 0});
   };
-  auto kernel = std::make_unique<DotKernel>(view, whole(0), whole(1), views.result);
+  auto kernel = std::make_unique<DotKernel>(view, whole(0), whole(1), views);
   if (!kernel->works()) return nullptr;
   return kernel;
 }

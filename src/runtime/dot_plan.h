@@ -13,7 +13,7 @@ struct MatrixProduct {
   Dims batch, lhs_batch, rhs_batch, out_batch;  // sizes and strides
   std::int64_t m = 1, n = 1, k = 1;
   std::int64_t lhs_m = 1, lhs_k = 1, rhs_k = 1, rhs_n = 1, out_m = 1, out_n = 1;  // strides
-  std::int64_t lhs_offset = 0, rhs_offset = 0;
+  bool accumulates = false;                                                       // adds to what `out` holds
 };
 
 /// Runs products of one shape.

@@ -77,7 +77,7 @@ class WideProduct final : public ProductKernel {
   }
   static bool takes(const MatrixProduct& p) {
     const bool is_narrow = p.operand == DType::kBF16 || p.operand == DType::kF16;
-    return is_narrow && (p.result == DType::kF32 || is_row_major(p));
+    return is_narrow && !p.accumulates && (p.result == DType::kF32 || is_row_major(p));
   }
   [[nodiscard]] bool works() const { return product_ != nullptr; }
   void run(const std::byte* lhs, const std::byte* rhs, std::byte* out) const override {

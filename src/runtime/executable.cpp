@@ -15,6 +15,7 @@
 #include "tessera/base/files.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/ir/text.h"
 #include "tessera/passes/passes.h"
 #include "tessera/runtime/metrics.h"
 
@@ -107,8 +108,9 @@ class PlannedExecutable final : public Executable {
     const std::string& folder = tessera::options().text("TESSERA_DUMP_DIR");
     if (folder.empty() || world_.rank() != 0) return;
     make_folder(folder);
-    write_file(fmt::format("{}/{}.{:08x}.schedule", folder, program_.name, program_.hash() & 0xFFFFFFFFU),
-               describe(program_, schedule));
+    const std::string path = fmt::format("{}/{}.{:08x}", folder, program_.name, program_.hash() & 0xFFFFFFFFU);
+    write_file(path + ".hlo", print_program(program_));
+    write_file(path + ".schedule", describe(program_, schedule));
   }
   void check_arguments(const std::vector<DeviceArray>& arguments) const {
     require(arguments.size() == argument_types_.size(), "{}: takes {} arguments, got {}", name_, argument_types_.size(),
@@ -202,6 +204,7 @@ struct CompileCache {
 std::size_t executable_hash(const Program& program, const CompileOptions& options) {
   std::size_t hash = hash_mix(program.hash(), (options.fuse ? 1U : 0U) + (options.reference ? 2U : 0U));
   hash = hash_mix(hash, hash_text(kernels::kernel_set().name));
+  hash = hash_mix(hash, static_cast<std::size_t>(tessera::options().integer("TESSERA_LARGEST_VALUE")));
   return hash_mix(hash, tessera::options().flag("TESSERA_FUSE") ? 1 : 0);
 }
 
@@ -233,7 +236,12 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
   Program whole = make_synchronous(program);
   require(whole.entry_computation().root_type() == program.entry_computation().root_type(),
           "{}: the result is that of a start whose done is missing; only whole operations can be run", program.name);
-  if (options.fuse && !options.reference) whole = recompute_cheap(prepare(whole));
+  if (options.fuse && !options.reference) {
+    whole = prepare(whole);
+    if (const std::int64_t most = tessera::options().integer("TESSERA_LARGEST_VALUE"); most > 0)
+      whole = split_large(whole, most);
+    whole = recompute_cheap(whole);
+  }
   auto made = std::make_shared<PlannedExecutable>(whole, world, options, hash);
   if (options.use_cache) cache[{hash, &world}] = made;
   return made;

@@ -50,6 +50,8 @@ TileFunction tile_function(const KernelSet& set, const OpView& view) {
   return table[static_cast<int>(compare.direction)][from];
 }
 
+constexpr std::int64_t kMostElements = 4096;  // of a tile
+
 class FusedKernel final : public Kernel {
  public:
   explicit FusedKernel(TileProgram program) : program_(std::move(program)) {}
@@ -76,6 +78,10 @@ class TileBuilder {
     if (!reference_) find_rounds();
     for (int i = 0; i < isize(step_.instructions); ++i) add(i);
     for (const TileStep& move : moves_) tile_.steps.push_back(move);
+    for (const BufferId buffer : out_.out) {
+      const auto found = std::find(out_.in.begin(), out_.in.end(), buffer);
+      tile_.overwritten.push_back(found == out_.in.end() ? -1 : static_cast<int>(found - out_.in.begin()));
+    }
     place_registers();
     out_.kernel = std::make_unique<FusedKernel>(std::move(tile_));
     return std::move(out_);
@@ -98,6 +104,7 @@ class TileBuilder {
           tile_.columns = full_ / computation_[from.source].type.element_count();
     tile_.rows = full_ / tile_.columns;
   }
+  [[nodiscard]] bool has_long_rows() const { return tile_.columns > kMostElements; }
   [[nodiscard]] bool at_home(Id id) const { return at(member_of_, id) >= 0; }
   [[nodiscard]] bool reduces(Id id) const { return computation_[id].op->name == "reduce"; }
   // Whether an array stands for rows, not for their elements.
@@ -359,7 +366,7 @@ class TileBuilder {
 
   std::int64_t take_register(std::int64_t bytes, bool per_row, bool forever) {
     auto& free = free_registers_[{bytes, per_row}];
-    if (!forever && !free.empty()) {
+    if (!forever && !free.empty() && !has_long_rows()) {  // of those, phases change the order of steps
       const std::int64_t index = free.back();
       free.pop_back();
       return index;
@@ -379,9 +386,9 @@ class TileBuilder {
 
   // As many elements as the workspace holds, whole cache lines or rows, not more than pays.
   void place_registers() {
-    constexpr std::int64_t kMostElements = 4096;
     constexpr std::int64_t kLine = 64;
     constexpr std::int64_t kCache = 32 * 1024;  // of the first level, beside what is read and written in place
+    if (has_long_rows()) return place_long_rows();
     std::int64_t bytes = 0;
     for (const std::int64_t one : register_bytes_) bytes += one;
     if (tile_.columns > 1) {
@@ -396,6 +403,27 @@ class TileBuilder {
     for (const std::int64_t one : register_bytes_) {
       tile_.register_offsets.push_back(offset);
       offset += ceil_div(one * tile_.tile, kLine) * kLine;
+    }
+    tile_.workspace_bytes = offset;
+  }
+  // Registers of one phase hold a piece of a row, those that later phases read all of it.
+  void place_long_rows() {
+    assign_phases(tile_);
+    constexpr std::int64_t kLine = 64;
+    constexpr std::int64_t kCache = 64 * 1024;
+    constexpr std::int64_t kFewest = 512;
+    std::int64_t bytes = 1;
+    for (const TileSlot& slot : tile_.slots)
+      if (slot.register_index >= 0 && !slot.per_row && !slot.is_whole) bytes += slot.element_bytes;
+    tile_.tile = 1;
+    tile_.piece = std::clamp(kCache / bytes / kLine * kLine, kFewest, kMostElements);
+    tile_.register_offsets.assign(register_bytes_.size(), 0);
+    std::int64_t offset = 0;
+    for (const TileSlot& slot : tile_.slots) {
+      if (slot.register_index < 0) continue;
+      at(tile_.register_offsets, slot.register_index) = offset;
+      const std::int64_t count = slot.per_row ? 1 : slot.is_whole ? tile_.columns : tile_.piece;
+      offset += ceil_div(count * slot.element_bytes, kLine) * kLine;
     }
     tile_.workspace_bytes = offset;
   }

@@ -10,6 +10,10 @@ namespace tessera {
 /// other summand. x + 0 may turn a negative zero positive or leave it, and sums may be taken in another order.
 Program prepare(const Program& program);
 
+/// A product of more than `most_bytes` and what is made of it (the logits of a vocabulary, their softmax and gradient) in parts along
+/// one dim, so that it is never whole in memory. The program as it is where what is large leaves, or no dim can be cut.
+Program split_large(const Program& program, std::int64_t most_bytes);
+
 /// Elementwise values that were kept for later groups (a GELU's inner values for its gradient) are made there again, where what they
 /// are made of lies in memory anyway.
 Program recompute_cheap(const Program& program);

@@ -64,7 +64,9 @@ class Runner {
     for (const TileLoad& load : program_.loads)
       if (load.is_splat())
         load.fill(at(starts_, load.slot), at(args_.in, load.input) + load.offset * load.element_bytes,
-                  std::min(program_.tile, program_.rows) * width(load.per_row));
+                  program_.piece > 0 ? (load.per_row ? 1 : program_.piece)
+                                     : std::min(program_.tile, program_.rows) * width(load.per_row));
+    if (program_.piece > 0) return run_long_rows();
     for (std::int64_t start = 0; start < program_.rows; start += program_.tile)
       run_tile(start, std::min(program_.tile, program_.rows - start));
   }
@@ -80,8 +82,83 @@ class Runner {
     for (const TileStep& step : program_.steps) run_step(step, rows);
   }
 
+  // ---- long rows ----------------------------------------------------------------------------------------------------------------
+  void run_long_rows() {
+    totals_.resize(program_.steps.size());
+    for (std::int64_t row = 0; row < program_.rows; ++row)
+      for (int phase = 0; phase < program_.phases; ++phase) {
+        for_each_reduction(phase, [&]<class T, class A>(const TileStep& step, A& total) {
+          total = static_cast<A>(*reinterpret_cast<const T*>(at(starts_, step.in[1])));
+        });
+        // A phase of steps per row alone still needs its pointers: of one element.
+        const std::int64_t columns = is_in(program_.busy_phases, phase) ? program_.columns : 1;
+        for (std::int64_t start = 0; start < columns; start += program_.piece)
+          run_piece(row, phase, start, std::min(program_.piece, columns - start));
+        for_each_reduction(phase, [&]<class T, class A>(const TileStep& step, A& total) {
+          *reinterpret_cast<T*>(at(pointers_, step.out)) = static_cast<T>(total);
+        });
+        for (const TileStep& step : program_.steps)
+          if (step.per_row && step.phase == phase && step.kind != TileStep::Kind::kReduce) run_step(step, 1);
+      }
+  }
+  static bool is_in(std::uint64_t phases, int phase) {
+    constexpr int kBits = 64;
+    return phase >= kBits || (phases >> phase & 1) != 0;
+  }
+  void run_piece(std::int64_t row, int phase, std::int64_t start, std::int64_t count) {
+    for (std::size_t s = 0; s < starts_.size(); ++s) {
+      const TileSlot& slot = program_.slots[s];
+      const std::int64_t element = slot.per_row ? row : slot.is_whole ? start : row * program_.columns + start;
+      pointers_[s] = starts_[s] + element * (slot.is_whole ? slot.element_bytes : steps_[s]);
+    }
+    for (const TileLoad& load : program_.loads)
+      if (!load.is_splat() && is_in(load.phases, phase))
+        fill(load, load.per_row ? row : row * program_.columns + start, load.per_row ? 1 : count);
+    for (std::size_t i = 0; i < program_.steps.size(); ++i) {
+      const TileStep& step = program_.steps[i];
+      if (step.phase != phase) continue;
+      if (step.kind == TileStep::Kind::kReduce)
+        step.reduce(at(pointers_, step.in[0]), count, totals_[i].bytes);
+      else if (step.kind == TileStep::Kind::kSpread)
+        step.spread(at(pointers_, step.out), at(pointers_, step.in[0]), count);
+      else if (!step.per_row)
+        run_on(step, count);
+    }
+  }
+  // f(step, what it has folded so far), with the element type and that of the total.
+  template <class F>
+  void for_each_reduction(int phase, F&& f) {
+    for (std::size_t i = 0; i < program_.steps.size(); ++i) {
+      const TileStep& step = program_.steps[i];
+      if (step.kind != TileStep::Kind::kReduce || step.phase != phase) continue;
+      visit_dtype(step.dtype, [&]<class T>() {
+        if (step.is_extremum)
+          f.template operator()<T>(step, *reinterpret_cast<Accumulator<T, true>*>(totals_[i].bytes));
+        else
+          f.template operator()<T>(step, *reinterpret_cast<Accumulator<T, false>*>(totals_[i].bytes));
+      });
+    }
+  }
+
   void run_step(const TileStep& step, std::int64_t rows) {
-    const std::int64_t count = rows * width(step.per_row);
+    if (step.kind == TileStep::Kind::kSpread) {
+      std::byte* to = at(pointers_, step.out);
+      const std::byte* from = at(pointers_, step.in[0]);
+      for (std::int64_t r = 0; r < rows; ++r)
+        step.spread(to + r * program_.columns * step.element_bytes, from + r * step.element_bytes, program_.columns);
+    } else if (step.kind == TileStep::Kind::kReduce) {
+      visit_dtype(step.dtype, [&]<class T>() {
+        if (step.is_extremum)
+          reduce<T, Accumulator<T, true>>(step, rows);
+        else
+          reduce<T, Accumulator<T, false>>(step, rows);
+      });
+    } else {
+      run_on(step, rows * width(step.per_row));
+    }
+  }
+  // What goes element by element.
+  void run_on(const TileStep& step, std::int64_t count) {
     switch (step.kind) {
       case TileStep::Kind::kFunction: {
         kernels::TileArgs tile{at(pointers_, step.out), {}, count};
@@ -92,23 +169,9 @@ class Runner {
         std::memmove(at(pointers_, step.out), at(pointers_, step.in[0]),
                      static_cast<std::size_t>(count * step.element_bytes));
         return;
-      case TileStep::Kind::kSpread: {
-        std::byte* to = at(pointers_, step.out);
-        const std::byte* from = at(pointers_, step.in[0]);
-        for (std::int64_t r = 0; r < rows; ++r)
-          step.spread(to + r * program_.columns * step.element_bytes, from + r * step.element_bytes, program_.columns);
-        return;
-      }
-      case TileStep::Kind::kReduce:
-        visit_dtype(step.dtype, [&]<class T>() {
-          if (step.is_extremum)
-            reduce<T, Accumulator<T, true>>(step, rows);
-          else
-            reduce<T, Accumulator<T, false>>(step, rows);
-        });
-        return;
       case TileStep::Kind::kRounds: return run_rounds(step, count);
       case TileStep::Kind::kReference: return run_reference(step, count);
+      default: break;
     }
   }
 
@@ -203,6 +266,10 @@ class Runner {
   std::vector<std::byte*> pointers_;
   std::vector<std::int64_t> steps_;  // bytes per element
   std::vector<std::uint32_t> keys_;
+  struct Total {
+    alignas(8) std::byte bytes[8];
+  };
+  std::vector<Total> totals_;  // by step, of long rows
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 // A fused group as it runs: for every tile of elements, a list of steps over pointers. Slots are those pointers: an array read or
 // written in place of its buffer, or a register, a piece of the workspace that holds one tile. A group with reductions goes over whole rows:
 // next to its elements, `columns` a row, stand values with one element per row, which reductions make and steps spread over rows.
+// Rows too long for the first-level cache are gone over once per phase, piece by piece: what reads a reduction's result, spread, is a phase
+// later than the reduction.
 #pragma once
 
 #include <functional>
@@ -15,8 +17,9 @@ namespace tessera {
 /// What fills a register at the start of a tile.
 struct TileLoad {
   int slot = -1;
-  bool per_row = false;  // one element a row
-  int input = -1;        // of the kernel's inputs; -1: an iota
+  bool per_row = false;                      // one element a row
+  std::uint64_t phases = ~std::uint64_t{0};  // of long rows: those that read it, a bit each
+  int input = -1;                            // of the kernel's inputs; -1: an iota
   std::int64_t element_bytes = 4;
   // Merged dims of the view: sizes and strides in elements, and the offset of its first element.
   Dims dims;
@@ -41,6 +44,7 @@ struct TileStep {
   };
   Kind kind = Kind::kFunction;
   bool per_row = false;  // over one element a row
+  int phase = 0;         // of long rows; steps per row run at the end of theirs
   kernels::TileFunction function = nullptr;
   int out = -1;  // slots
   int in[3] = {-1, -1, -1};
@@ -60,6 +64,7 @@ struct TileSlot {
   int input = -1;   // the kernel's input, or
   int output = -1;  // output that it is read from or written to; neither: a register
   bool per_row = false;
+  bool is_whole = false;           // a register that holds all of a long row, because later phases read it
   std::int64_t element_bytes = 4;  // 0: a single element, the same for every tile
   std::int64_t offset_bytes = 0;   // of its first element
   std::int64_t register_index = -1;
@@ -67,14 +72,21 @@ struct TileSlot {
 
 struct TileProgram {
   std::int64_t columns = 1;
-  std::int64_t rows = 0;                       // without reductions: rows of one element each
-  std::int64_t tile = 0;                       // rows
-  std::vector<std::int64_t> register_offsets;  // in the workspace
+  std::int64_t rows = 0;   // without reductions: rows of one element each
+  std::int64_t tile = 0;   // rows; of long ones 1
+  std::int64_t piece = 0;  // elements of a long row; 0: rows are not long
+  int phases = 1;
+  std::uint64_t busy_phases = ~std::uint64_t{0};  // those that go over the elements
+  std::vector<std::int64_t> register_offsets;     // in the workspace
   std::int64_t workspace_bytes = 0;
+  std::vector<int> overwritten;  // per output: the input in the same buffer, or -1
   std::vector<TileSlot> slots;
   std::vector<TileLoad> loads;
   std::vector<TileStep> steps;
   void run(const KernelArgs& args) const;
 };
+
+/// Gives every step of long rows its phase, and marks the registers that later phases read.
+void assign_phases(TileProgram& program);
 
 }  // namespace tessera

@@ -21,6 +21,7 @@ class Grouper {
 
   std::vector<std::vector<Id>> run() {
     for (const Id id : order_) {
+      if (add_to_product(id)) continue;
       if (can_join(id))
         join(id);
       else
@@ -55,6 +56,32 @@ class Grouper {
     at(group_of_, id) = isize(groups_);
     groups_.push_back({id});
     shapes_.push_back(shape);
+  }
+
+  // x + dot(..) where nobody else reads either: the dot adds to x where it lies.
+  bool add_to_product(Id id) {
+    const Instruction& sum = (*flow_.computation)[id];
+    if (!adds_up(at(flow_.views, id))) return false;
+    for (const int which : {0, 1}) {
+      const Slot& product = flow_.slot(at(sum.operands, which));
+      const Slot& other = flow_.slot(at(sum.operands, 1 - which));
+      const Id source = product.id;
+      if (!writes_strides(at(flow_.views, source)) || product.view || product.origin == other.origin) continue;
+      if (at(flow_.consumers, product.origin).size() != 1 || at(flow_.is_result, product.origin)) continue;
+      if (other.view || !dies_at(other.origin, id)) continue;
+      const int group = at(group_of_, source);
+      if (group < 0 || at(groups_, group).size() != 1) continue;
+      at(groups_, group).push_back(id);
+      return true;
+    }
+    return false;
+  }
+  // Made by a step, and read by no one after `id`.
+  bool dies_at(int origin, Id id) const {
+    const auto& readers = at(flow_.consumers, origin);
+    return at(flow_.in_memory, at(flow_.slots, origin).id) && !at(flow_.is_result, origin) &&
+           std::all_of(readers.begin(), readers.end(),
+                       [&](Id reader) { return at(position_, reader) <= at(position_, id); });
   }
 
   // What the instruction alone asks for: a reduction, or an operand that repeats one element per row of a value made in `groups`.

@@ -73,6 +73,9 @@ std::int64_t columns_of(const OpView& view) {
   }
   return columns > 1 && columns <= kMostColumns && view.result.element_count() > 0 ? columns : 0;
 }
+bool adds_up(const OpView& view) {
+  return view.op.name == "add" && view.result.is_array() && view.result.dtype() == DType::kF32 && same_dims(view);
+}
 bool writes_strides(const OpView& view) {
   return view.op.name == "dot" && is_real(view) && view.operands[0].dtype() == view.operands[1].dtype();
 }

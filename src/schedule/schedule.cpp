@@ -35,8 +35,10 @@ class Planner {
     auto groups = group_steps(flow_, order_of(flow_, options_.reorder), options_.fuse);
     if (options_.reorder) groups = readers_first(flow_, std::move(groups), wanted_overwrites());
     for (const auto& group : groups)
-      out_.steps.push_back(
-          {group, group.size() > 1 || at(flow_.kinds, group.front()) == OpKind::kElementwise, kNoBuffer});
+      out_.steps.push_back({group,
+                            at(flow_.kinds, group.front()) == OpKind::kElementwise ||
+                                (group.size() > 1 && columns_of(at(flow_.views, group.front())) > 0),
+                            kNoBuffer});
     end_ = isize(out_.steps);
     number_steps();
     add_outside_buffers();
@@ -162,7 +164,8 @@ class Planner {
   }
 
   bool needs_buffer(int slot, const Step& step) const {
-    if (!step.fused || at(flow_.is_result, slot)) return true;
+    if (step.instructions.size() == 1 && !step.fused) return true;
+    if (at(flow_.is_result, slot)) return true;
     const auto& readers = at(flow_.consumers, slot);
     return std::any_of(readers.begin(), readers.end(),
                        [&](Id reader) { return at(step_of_, reader) != at(step_of_, step.instructions.front()); });
@@ -244,7 +247,12 @@ class Planner {
     const Type& written = at(flow_.slots, slot).type;
     if (written.byte_size() != at(flow_.slots, origin).type.byte_size()) return false;
     const Step& step = at(out_.steps, t);
-    if (!step.fused) return op_overwrites(slot, origin);
+    if (!step.fused && step.instructions.size() == 1) return op_overwrites(slot, origin);
+    if (!step.fused) {  // a product that adds to what it finds
+      const auto& read = at(flow_.reads, step.instructions.front());
+      return at(flow_.slots, slot).id == step.instructions.back() &&
+             std::find(read.begin(), read.end(), origin) == read.end();
+    }
     for (const Id id : step.instructions)
       for (const Id operand : computation_[id].operands) {
         const Slot& read = flow_.slot(operand);

@@ -209,6 +209,90 @@ TEST(Dots, OfSixteenBitsAreMadeInF32WhereTheProcessorHasNone) {
       });
 }
 
+TEST(Dots, AddToWhatDiesWhereItLies) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16})
+    for (const Dims& dims : std::vector<Dims>{{3, 5}, {40, 33}}) {
+      const Type x = Type::array(dtype, {7, dims[0]});
+      const Type y = Type::array(dtype, {7, dims[1]});
+      const Program program = expect_as_reference({x, y, x, y, x, y}, [](Builder&, auto& v) {
+        const auto over_rows_of = [&](std::size_t i) {
+          return ops::dot(v[i], v[i + 1], {{}, {0}, {}, {0}}, DType::kF32);
+        };
+        return ops::add(ops::add(over_rows_of(0), over_rows_of(2)), over_rows_of(4));
+      });
+      if (dtype != DType::kF64) {
+        EXPECT_EQ(step_sizes(program), (std::vector<std::size_t>{1, 2, 2}));
+      }
+    }
+  // Not where the other summand is still needed, or is the product itself.
+  expect_as_reference({Type::array(DType::kF32, {9, 9})}, [](Builder&, auto& v) {
+    const Value d = ops::dot(v[0], v[0], {{}, {1}, {}, {0}});
+    const Value e = ops::exp(v[0]);
+    return ops::multiply(ops::add(e, ops::dot(v[0], e, {{}, {1}, {}, {0}})), ops::add(e, ops::add(d, d)));
+  });
+}
+
+// Hidden rows, a vocabulary, labels -> the sum of losses, and the gradients of rows and vocabulary.
+Program linear_and_cross_entropy(const Dims& rows, std::int64_t width, std::int64_t classes) {
+  Dims hidden = rows;
+  hidden.push_back(width);
+  Dims dims = rows;
+  dims.push_back(classes);
+  const int last = isize(rows);
+  return program_of(
+      {Type::array(DType::kF32, hidden), Type::array(DType::kF32, {classes, width}), Type::array(DType::kS32, rows)},
+      [&](Builder& b, auto& v) {
+        const Value logits = ops::dot(v[0], v[1], {{}, {last}, {}, {1}});
+        const Value largest = ops::reduce(logits, Reduction::kMax, {last});
+        const Value shifted = ops::subtract(logits, over_rows(largest, logits));
+        const Value e = ops::exp(shifted);
+        const Value sum = ops::reduce(e, Reduction::kSum, {last});
+        const Value places = ops::iota(b, Type::array(DType::kS32, dims), last);
+        const Value is_label = ops::compare(places, over_rows(v[2], logits), CompareDirection::kEq);
+        const Value zero = ops::full(b, logits.type(), 0);
+        const Value picked = ops::reduce(ops::select(is_label, shifted, zero), Reduction::kSum, {last});
+        const Value losses = ops::subtract(ops::log(sum), picked);
+        const Value d = ops::subtract(ops::divide(e, over_rows(sum, e)), ops::convert(is_label, DType::kF32));
+        Dims kept;
+        for (int i = 0; i < last; ++i) kept.push_back(i);
+        return ops::tuple(b, {ops::reduce(losses, Reduction::kSum, kept), ops::dot(d, v[1], {{}, {last}, {}, {0}}),
+                              ops::dot(d, v[0], {{}, kept, {}, kept})});
+      });
+}
+
+TEST(Prepared, LogitsAndTheirGradientAreNeverWhole) {
+  const Program program = linear_and_cross_entropy({6, 5}, 7, 211);
+  const auto world = make_single_rank_world();
+  const std::int64_t logits = 6 * 5 * 211 * 4;
+  std::vector<std::int64_t> arenas;
+  for (const std::int64_t most : {std::int64_t{0}, logits / 2, logits / 6, std::int64_t{1}}) {
+    options().set("TESSERA_LARGEST_VALUE", std::to_string(most));
+    expect_as_reference(program, testing::random_arguments(program, 4));
+    arenas.push_back(compile(program, *world)->memory().arena);
+  }
+  EXPECT_LT(arenas[2], arenas[0] - logits / 2);
+  for (const Dims& rows : std::vector<Dims>{{1, 6}, {7}, {1, 1}, {2, 3, 2}})
+    expect_as_reference(linear_and_cross_entropy(rows, 3, 29),
+                        testing::random_arguments(linear_and_cross_entropy(rows, 3, 29), 9));
+  options().set("TESSERA_LARGEST_VALUE", "67108864");
+}
+
+TEST(Prepared, WhatIsNeededWholeStaysWhole) {
+  options().set("TESSERA_LARGEST_VALUE", "1");
+  const Type square = Type::array(DType::kF32, {6, 6});
+  expect_as_reference({square, square}, [](Builder& b, auto& v) {
+    const Value d = ops::dot(v[0], v[1], {{}, {1}, {}, {0}});
+    const Value e = ops::exp(d);
+    return ops::tuple(b, {ops::reduce(e, Reduction::kSum, {1}), ops::dot(e, e, {{}, {1}, {}, {0}}), d});
+  });
+  expect_as_reference({square, square}, [](Builder& b, auto& v) {
+    const Value d = ops::dot(v[0], v[1], {{}, {1}, {}, {0}});
+    const Value row = ops::reduce(d, Reduction::kSum, {0});  // over the dim that would be cut
+    return ops::tuple(b, {ops::subtract(d, ops::broadcast(row, {6, 6}, {1}))});
+  });
+  options().set("TESSERA_LARGEST_VALUE", "67108864");
+}
+
 TEST(Prepared, SumsOfPaddedPartsAreOneCopy) {
   const Type part = Type::array(DType::kF32, {3, 2, 5});
   expect_as_reference({part, part, part}, [](Builder& b, auto& v) {

@@ -66,8 +66,9 @@ struct Buffer {
 
 /// What runs at once.
 struct Step {
-  std::vector<Id> instructions;  // in order; more than one only when fused
-  bool fused = false;            // elementwise, tile by tile (also a single one)
+  // In order. Several: fused ones, or a dot and the addition of its result to another value, which it makes where that lies.
+  std::vector<Id> instructions;
+  bool fused = false;            // elementwise and reductions of rows, tile by tile (also a single elementwise one)
   BufferId scratch = kNoBuffer;  // live during this step only
 };
 
