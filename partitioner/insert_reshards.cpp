@@ -10,6 +10,7 @@
 #include "partial.h"
 #include "propagate.h"
 #include "root_targets.h"
+#include "split_reductions.h"
 #include "split_uses.h"
 #include "strategy.h"
 #include "tessera/base/text.h"
@@ -46,6 +47,12 @@ std::string remedy(const Instruction& source, const Sharding& from, const Shardi
 // By propagation, which leaves dims open.
 bool is_derived(const Sharding& sharding) {
   return std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const DimSharding& d) { return d.open; });
+}
+
+// What the program itself says of a value within it.
+bool is_sharding_constraint(const Instruction& instruction) {
+  return is_sharding_mark(instruction) &&
+         attributes_as<CustomCallAttributes>(instruction.attributes).target == "Sharding";
 }
 
 class Inserter {
@@ -265,11 +272,14 @@ class Inserter {
     return out;
   }
 
-  // Nobody annotated this result of the computation, yet it must be whole: so is the work for it, unless a sum is shared out.
+  // The computation ends with this, or with a constraint on it: then it is made so, whole where it must be whole, unless a sum is
+  // shared out. A result that the caller binds (FuncResultSharding) is moved there behind the op.
   [[nodiscard]] bool ends_unsaid(Id id) const {
-    return root_ != nullptr && is_derived(old_[id].sharding->front()) &&
-           (id == old_.root ||
-            (at(users_, id) == std::vector<Id>{old_.root} && old_[old_.root].op->role == Role::kTuple));
+    if (root_ == nullptr || !is_derived(old_[id].sharding->front())) return false;
+    if (id == old_.root) return true;
+    const Instruction& root = old_[old_.root];
+    return at(users_, id) == std::vector<Id>{old_.root} && is_sharding_constraint(root) &&
+           !is_derived(root.sharding->front());
   }
 
   // How the results should lie: as propagation found, or as a mark or the end of the computation binds them.
@@ -435,7 +445,8 @@ std::string provenance(const Instruction& instruction) {
   return is_partial_value(instruction) ? "as computed" : "annotated";
 }
 
-Program insert_reshards(const Program& program, const Topology& topology) {
+Program insert_reshards(const Program& propagated, const Topology& topology) {
+  const Program program = split_reductions(propagated);
   const CostModel cost{.topology = topology};
   Strategies strategies(cost);
   const auto used = partitioned_computations(program);

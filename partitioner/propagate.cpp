@@ -54,8 +54,19 @@ bool is_prefix(const Axes& shorter, const Axes& longer) {
 // What looks other tensors up says most: the rows of a batch of ids are a batch, whatever the table.
 bool is_index(const PropagationSlot& slot) { return slot.type.is_array() && is_integer(slot.type.dtype()); }
 
+// Cut to what is legal alone, so that an axis of a factor that must be whole is free for others. Axes pass along a dim that must be
+// whole only if other dims can take them meanwhile.
+Strategy said_by(const PropagationEdge& edge, const TensorFactors& factors, const Sharding& sharding) {
+  Strategy said = project(*edge.map, factors, sharding);
+  if (edge.strict == nullptr) return legal(*edge.map, std::move(said));
+  if (axes_size(all_axes(moved_to_kept(*edge.strict, said))) != axes_size(all_axes(said)))
+    return legal(*edge.strict, std::move(said));
+  return legal(*edge.map, std::move(said));
+}
+
 // What the op's tensors together say of its factors; larger tensors first, then by content.
-Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge, PropagationOrder order) {
+Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge, PropagationOrder order,
+                     bool kept_only) {
   struct Source {
     const TensorFactors* factors;
     const PropagationSlot* slot;
@@ -73,11 +84,17 @@ Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge,
     Axes axes = s.slot->sharding.used_axes();
     const bool given_late = order != PropagationOrder::kGivenFirst && !s.slot->fixed;
     const bool derived = order == PropagationOrder::kGivenFirst && !s.slot->fixed;
-    return std::tuple(!is_index(*s.slot), derived, -s.slot->type.byte_size(), given_late, axes);
+    const bool looks_up = order != PropagationOrder::kLargestFirst && is_index(*s.slot);
+    return std::tuple(!looks_up, derived, -s.slot->type.byte_size(), given_late, axes);
   };
   std::stable_sort(sources.begin(), sources.end(), [&](const Source& a, const Source& b) { return key(a) < key(b); });
   Strategy out(edge.map->factors.size());
-  for (const auto& source : sources) merge_into(out, project(*edge.map, *source.factors, source.slot->sharding));
+  for (const auto& source : sources) {
+    Strategy said = said_by(edge, *source.factors, source.slot->sharding);
+    for (int f = 0; kept_only && f < isize(said); ++f)
+      if (at(edge.map->factors, f).kind == FactorKind::kReduce) at(said, f).clear();
+    merge_into(out, said);
+  }
   return legal(*edge.map, std::move(out));
 }
 
@@ -134,9 +151,7 @@ class Propagation {
       for (const int slot : *slots) key.push_back(at(states_of_slots_, slot));
     const auto [entry, is_new] = suggestions_.try_emplace(std::move(key));
     if (is_new) {
-      Strategy strategy = strategy_of(graph_, edge, order_);
-      for (int f = 0; kept_only && f < isize(strategy); ++f)
-        if (at(edge.map->factors, f).kind == FactorKind::kReduce) at(strategy, f).clear();
+      const Strategy strategy = strategy_of(graph_, edge, order_, kept_only);
       suggest(graph_, *edge.map, false, edge.operands, strategy, entry->second);
       if (forward) suggest(graph_, *edge.map, true, edge.results, strategy, entry->second);
     }

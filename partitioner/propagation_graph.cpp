@@ -16,6 +16,23 @@
 namespace tessera {
 namespace {
 
+// A sorted dim is whole only while it is sorted: its axes go on to the result.
+std::shared_ptr<const FactorMap> passing_blocked(const std::shared_ptr<const FactorMap>& map) {
+  const auto has = [](const std::vector<TensorFactors>& tensors, int factor) {
+    return std::any_of(tensors.begin(), tensors.end(), [&](const TensorFactors& tensor) {
+      return std::any_of(tensor.begin(), tensor.end(),
+                         [&](const DimFactors& dim) { return dim == DimFactors{factor}; });
+    });
+  };
+  std::shared_ptr<FactorMap> out;
+  for (int f = 0; f < isize(map->factors); ++f) {
+    if (at(map->factors, f).kind != FactorKind::kBlocked || !has(map->operands, f) || !has(map->results, f)) continue;
+    if (out == nullptr) out = std::make_shared<FactorMap>(*map);
+    at(out->factors, f).kind = FactorKind::kPass;
+  }
+  return out == nullptr ? map : out;
+}
+
 // Slots under construction: a union-find, because loops tie values of several computations together.
 class Slots {
  public:
@@ -199,7 +216,8 @@ class GraphBuilder {
       for (const auto& dim : tensor)
         for (const int f : dim) edge.broadcasts = edge.broadcasts || (at(in_operand, f) == 0 && !operands.empty());
     edge.map_id = maps_.id_of(*map);
-    edge.map = std::move(map);
+    edge.map = passing_blocked(map);
+    if (edge.map != map) edge.strict = std::move(map);
     edge.operands = std::move(operands);
     edge.results = std::move(results);
     edge.name = fmt::format("{} %{}", instruction.op->name, instruction.name);

@@ -24,6 +24,8 @@ struct PropagationSlot {
 
 struct PropagationEdge {
   std::shared_ptr<const FactorMap> map;
+  /// The same with blocked dims that operands and results have; null when there are none. `map` lets shardings pass along these.
+  std::shared_ptr<const FactorMap> strict;
   int map_id = 0;  // equal for equal maps
   std::vector<int> operands;
   std::vector<int> results;

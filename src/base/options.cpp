@@ -22,8 +22,6 @@ constexpr OptionRow kTable[] = {
     {"PJRT_DEVICE", kText, "CPU", "the backend; CPU is the only one"},
     {"TESSERA_NUM_THREADS", kInteger, "1", "compute threads of a rank"},
     {"TESSERA_DUMP_DIR", kText, "", "a folder for the program after every pass, as HLO text"},
-    {"TESSERA_PROFILE", kText, "",
-     "a file for where the time of each program went, step by step; rank r > 0 writes FILE.r"},
     {"TESSERA_SKIP_PASSES", kList, "", "names of passes to leave out, joined by commas"},
     {"TESSERA_WATCHDOG_SECONDS", kInteger, "30",
      "how long a rank waits in a collective before it says so; 0 = for ever"},

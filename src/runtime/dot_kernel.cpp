@@ -244,25 +244,15 @@ class DotKernel final : public Kernel {
     rhs_offset_ = rhs.offset * dtype_size(view.operands[1].dtype());
     if (is_empty_) return;
     if (view.operands[0].dtype() != view.operands[1].dtype()) return;
-    if (dims.k.size() < 2) {
-      MatrixProduct p = to_product(view, dims);
-      swaps_ = p.n > 1 && p.out_n != 1 && (p.m == 1 || p.out_m == 1);
-      if (swaps_) p = swapped(p);
-      if (accumulates_) {
-        p.accumulates = true;
-        kernel_ = make_product(p);
-        adds_in_place_ = kernel_ != nullptr;
-        p.accumulates = false;
-      }
-      if (kernel_ == nullptr) kernel_ = make_product(p);
-      if (kernel_ == nullptr) kernel_ = make_wide_product(p);
-    }
+    make_plain(to_product(view, dims), isize(dims.k));
     if (kernel_ != nullptr) return;
-    if (layout) {
+    dims = product_dims(view, lhs, rhs, plain);
+    if (layout) {  // made row by row, then moved
       to_layout_ = StridedCopy(dtype_size(view.result.dtype()), view.result.dims(), plain, layout->strides);
       has_layout_ = true;
+      make_plain(to_product(view, dims), isize(dims.k));
     }
-    pack(view, product_dims(view, lhs, rhs, plain));
+    if (kernel_ == nullptr) pack(view, std::move(dims));
   }
   [[nodiscard]] bool works() const { return is_empty_ || kernel_ != nullptr; }
 
@@ -284,16 +274,30 @@ class DotKernel final : public Kernel {
       if (bytes_ > 0 && !adds_in_place_) std::memset(out, 0, static_cast<std::size_t>(bytes_));
       return;
     }
-    if (packs_) return run_packed(in, out);
+    if (!has_layout_) return multiply_plain(in, out);
+    const DeviceMemory plain(rank_memory().pool, bytes_);
+    multiply_plain(in, plain.data());
+    to_layout_.run(plain.data(), out);
+  }
+  void multiply_plain(std::span<const std::byte* const> in, std::byte* out) const {
+    if (packs_) return multiply_packed(in, out);
     const std::byte* lhs = in[0] + lhs_offset_;
     const std::byte* rhs = in[1] + rhs_offset_;
     kernel_->run(swaps_ ? rhs : lhs, swaps_ ? lhs : rhs, out);
   }
-  void run_packed(std::span<const std::byte* const> in, std::byte* out) const {
-    if (!has_layout_) return multiply_packed(in, out);
-    const DeviceMemory plain(rank_memory().pool, bytes_);
-    multiply_packed(in, plain.data());
-    to_layout_.run(plain.data(), out);
+  // Operands read where they lie.
+  void make_plain(MatrixProduct p, int contracting) {
+    if (contracting > 1) return;
+    swaps_ = p.n > 1 && p.out_n != 1 && (p.m == 1 || p.out_m == 1);
+    if (swaps_) p = swapped(p);
+    if (accumulates_) {
+      p.accumulates = true;
+      kernel_ = make_product(p);
+      adds_in_place_ = kernel_ != nullptr;
+      p.accumulates = false;
+    }
+    if (kernel_ == nullptr) kernel_ = make_product(p);
+    if (kernel_ == nullptr) kernel_ = make_wide_product(p);
   }
   void multiply_packed(std::span<const std::byte* const> in, std::byte* out) const {
     const auto& pool = rank_memory().pool;

@@ -2,7 +2,9 @@
 #include "plan.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <set>
 
 #include "fused_kernel.h"
 #include "tessera/ops/structural.h"
@@ -60,6 +62,26 @@ std::vector<BufferId> result_buffers(const Schedule& schedule, Id id) {
   return out;
 }
 
+namespace {
+
+// Of the buffers that a step reads and writes, each once.
+std::int64_t bytes_touched(const Schedule& schedule, const Computation& computation, const Step& step) {
+  std::set<BufferId> buffers;
+  const auto touch = [&](Id id) {
+    for (const Access& access : at(schedule.access, id))
+      if (access.buffer != kNoBuffer) buffers.insert(access.buffer);
+  };
+  for (const Id id : step.instructions) {
+    touch(id);
+    for (const Id operand : computation[id].operands) touch(operand);
+  }
+  std::int64_t bytes = 0;
+  for (const BufferId buffer : buffers) bytes += at(schedule.buffers, buffer).bytes;
+  return bytes;
+}
+
+}  // namespace
+
 bool holds_collectives(const Program& program, ComputationId computation) {
   const auto& instructions = program[computation].instructions;
   return std::any_of(instructions.begin(), instructions.end(), [&](const Instruction& instruction) {
@@ -80,7 +102,6 @@ Plan::Plan(CompileContext& context, std::shared_ptr<const Schedule> schedule) : 
   }
   pointers_.resize(schedule_->buffers.size());
   for (const Type& leaf : computation.root_type().leaves()) result_bytes_.push_back(leaf.byte_size());
-  profile_ = make_step_profile(context.program.name + " " + computation.name);
   for (const Step& step : schedule_->steps) add_step(context, step);
 }
 
@@ -136,10 +157,28 @@ void Plan::add_step(CompileContext& context, const Step& step) {
     made = std::make_unique<KernelStep>(std::move(kernel), std::move(in),
                                         result_buffers(*schedule_, step.instructions.back()));
   }
-  if (profile_) profile_->add_step(summarize(context.program, *schedule_, step), flops);
   steps_.push_back(std::move(made));
-  flops_.push_back(flops);
-  names_.push_back(instruction.name);
+  const bool is_group = step.fused && step.instructions.size() > 1;
+  about_.push_back({.name = instruction.name,
+                    .kind = is_group ? "fused" : std::string(instruction.op->name),
+                    .flops = flops,
+                    .bytes = bytes_touched(*schedule_, computation, step)});
+}
+
+void Plan::set_profiling(bool on) {
+  profile_.clear();
+  if (on) profile_ = about_;
+}
+
+void Plan::run_profiled(const Frame& frame) {
+  using Clock = std::chrono::steady_clock;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const auto start = Clock::now();
+    steps_[i]->run(frame);
+    const auto time = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start);
+    profile_[i].nanoseconds += time.count();
+    ++profile_[i].runs;
+  }
 }
 
 void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::span<std::byte* const> results,
@@ -155,12 +194,12 @@ void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::sp
   }
   results_.assign(results.begin(), results.end());
   const Frame frame{pointers_, state};
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    const auto start = profile_ ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
-    steps_[i]->run(frame);
-    if (profile_) profile_->count(i, std::chrono::steady_clock::now() - start);
-    state.flops += flops_[i];
+  if (!profile_.empty()) {
+    run_profiled(frame);
+  } else {
+    for (const auto& step : steps_) step->run(frame);
   }
+  for (const StepProfile& step : about_) state.flops += step.flops;
   deliver();
 }
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "kernel.h"
-#include "step_profile.h"
 #include "tessera/collectives/process_group.h"
 #include "tessera/runtime/executable.h"
 #include "tessera/schedule/schedule.h"
@@ -54,18 +53,20 @@ class Plan {
   void run(std::byte* arena, std::span<std::byte* const> parameters, std::span<std::byte* const> results,
            RunState& state);
   [[nodiscard]] const Schedule& schedule() const { return *schedule_; }
+  void set_profiling(bool on);
+  [[nodiscard]] const std::vector<StepProfile>& profile() const { return profile_; }
 
  private:
   void add_step(CompileContext& context, const Step& step);
+  void run_profiled(const Frame& frame);
   void deliver() const;
 
   std::shared_ptr<const Schedule> schedule_;
   std::vector<Literal> constants_;             // by the order of constant buffers
   std::vector<const std::byte*> constant_of_;  // by BufferId; null for others
   std::vector<std::unique_ptr<PlanStep>> steps_;
-  std::unique_ptr<StepProfile> profile_;
-  std::vector<double> flops_;       // per step, of one execution
-  std::vector<std::string> names_;  // per step, for messages
+  std::vector<StepProfile> about_;    // per step; without times
+  std::vector<StepProfile> profile_;  // per step, with times; empty unless profiling
   std::vector<std::int64_t> result_bytes_;
   std::vector<std::byte*> pointers_;  // of the run under way
   std::vector<std::byte*> results_;
