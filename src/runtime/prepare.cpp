@@ -114,8 +114,10 @@ class Preparer {
 }  // namespace
 
 Program prepare(const Program& program) {
-  return remove_dead_code(
-      rewrite_computations(program, [](ComputationRewriter& rewriter) { Preparer(rewriter).run(); }));
+  const Computation* entry = &program.entry_computation();
+  return remove_dead_code(rewrite_computations(
+      program, [](ComputationRewriter& rewriter) { Preparer(rewriter).run(); },
+      [&](const Computation& computation) { return &computation == entry; }));
 }
 
 }  // namespace tessera

@@ -8,6 +8,7 @@ namespace tessera {
 /// The per-device program as it is scheduled: the same values by fewer passes over memory. What gradients of slices and of lookups
 /// leave behind (sums of padded parts, a scatter into zeros that is then added) becomes a concatenation, a scatter into the
 /// other summand. x + 0 may turn a negative zero positive or leave it, and sums may be taken in another order.
+/// These passes touch the entry computation only.
 Program prepare(const Program& program);
 
 /// A product of more than `most_bytes` and what is made of it (the logits of a vocabulary, their softmax and gradient) in parts along
