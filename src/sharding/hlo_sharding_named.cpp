@@ -15,7 +15,6 @@
 namespace tessera {
 namespace {
 
-
 std::string read_axis_name(TextCursor& in) {
   in.expect("'", "before the name of an axis");
   std::string name(in.identifier("the name of an axis"));

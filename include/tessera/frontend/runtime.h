@@ -86,7 +86,7 @@ struct CompiledProgram {
   Program program;     // per device; program_stats() counts it
   std::vector<CollectiveNote> notes;
   ExecutableMemory memory;
-  Program global;      // as traced: before partitioning
+  Program global;  // as traced: before partitioning
   std::shared_ptr<Executable> executable;
 };
 /// Those since the start, oldest first.
