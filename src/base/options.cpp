@@ -29,6 +29,9 @@ constexpr OptionRow kTable[] = {
      "the node a rank is on, instead of MPI's answer; in one process a list, one name a rank"},
     {"TESSERA_SHARED_MEMORY", kFlag, "1", "0 sends what ranks of a node exchange through MPI"},
     {"TESSERA_FUSE", kFlag, "1", "0 runs every elementwise op by itself"},
+    {"TESSERA_LARGEST_VALUE", kInteger, "67108864",
+     "bytes: a larger product (the logits of a vocabulary) and what is made of it are computed part by part; 0 = "
+     "never"},
     {"TESSERA_ISA", kText, "", "generic, avx2 or avx512: the kernels to use, instead of the best the processor has"},
     {"TESSERA_CACHE_DIR", kText, "",
      "a folder for partitioned programs, which later runs read instead of partitioning"},
