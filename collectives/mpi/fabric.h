@@ -30,6 +30,8 @@ class MpiFabric final : public Fabric, public std::enable_shared_from_this<MpiFa
   struct Introduction;
   void introduce();
   void open_node(const std::vector<Introduction>& all);
+  void open_heaps(const std::vector<int>& ranks, const std::vector<SegmentAddress>& heaps);
+  std::string first_reason(const std::string& own);
 
   int size_;
   MpiCommunicator world_;

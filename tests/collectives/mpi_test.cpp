@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "collectives/on_node_memory.h"
 #include "collectives/semantics.h"
 #include "support/mpi_main.h"
 #include "tessera/base/options.h"
@@ -19,6 +20,14 @@ class Semantics : public ::testing::TestWithParam<int> {};
 TEST_P(Semantics, HoldOverProcesses) {
   testing::uses_large_payloads = true;
   testing::semantics_cases()[static_cast<std::size_t>(GetParam())].run(world().group());
+}
+
+// Operands that peers read where they lie.
+TEST_P(Semantics, HoldOverProcessesInNodeMemory) {
+  if (node_memory() == nullptr) GTEST_SKIP() << "these ranks have none";
+  testing::uses_large_payloads = true;
+  testing::OnNodeMemory group(world().shared_group());
+  testing::semantics_cases()[static_cast<std::size_t>(GetParam())].run(group);
 }
 
 INSTANTIATE_TEST_SUITE_P(Processes, Semantics, ::testing::Range(0, static_cast<int>(testing::semantics_cases().size())),
@@ -37,7 +46,7 @@ TEST(World, KnowsWhereItsRanksAre) {
   const std::set<std::string> distinct(names.begin(), names.end());
   EXPECT_EQ(w.node_count(), std::max<int>(1, static_cast<int>(distinct.size())));
   EXPECT_LT(w.local_rank(), w.local_size());
-  EXPECT_EQ(w.shares_memory(), options().flag("TESSERA_SHARED_MEMORY"));
+  EXPECT_EQ(w.shares_memory(), options().text("TESSERA_SHARED_MEMORY") != "0");
 }
 
 TEST(World, OnOneNodeNoPayloadGoesThroughMpi) {
