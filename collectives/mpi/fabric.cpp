@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "hierarchical.h"
 #include "mpi/mpi_group.h"
@@ -128,6 +129,30 @@ std::string MpiFabric::first_reason(const std::string& own) {
             "MPI_Allgather");
   const auto found = std::find_if(all.begin(), all.end(), [](const auto& one) { return one[0] != '\0'; });
   return found == all.end() ? "" : fmt::format("rank {}: {}", found - all.begin(), found->data());
+}
+
+std::vector<int> MpiFabric::nodes_of(const std::vector<int>& world_ranks) const {
+  std::vector<int> nodes;
+  if (!node_->heap()) return nodes;
+  for (const int rank : world_ranks) nodes.push_back(at(locations_.nodes, rank));
+  return nodes;
+}
+
+void MpiFabric::advance(std::uint64_t progress) { node_->own().progress.store(progress, std::memory_order_release); }
+
+void MpiFabric::await_progress(const std::vector<int>& world_ranks, std::uint64_t progress, const std::string& text) {
+  const auto has_come = [&](int rank) {
+    return rank == world_rank || node_->page_of(rank).progress.load(std::memory_order_acquire) >= progress;
+  };
+  if (std::all_of(world_ranks.begin(), world_ranks.end(), has_come)) return;
+  const auto absent = [&] {
+    std::vector<int> ranks;
+    std::copy_if(world_ranks.begin(), world_ranks.end(), std::back_inserter(ranks),
+                 [&](int rank) { return !has_come(rank); });
+    return ranks;
+  };
+  Patience patience(*node_, text);
+  while (!std::all_of(world_ranks.begin(), world_ranks.end(), has_come)) patience.pause(absent);
 }
 
 void MpiFabric::meet_at_end() {

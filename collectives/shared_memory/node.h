@@ -37,6 +37,7 @@ struct RankPage {
   std::atomic<std::uint32_t> waiting;  // 1 while `activity` says where the rank waits
   std::array<char, 200> activity;
   std::atomic<std::uint64_t> failure;  // a hash of the message with which the rank fails; 0: it has none of its own
+  alignas(64) std::atomic<std::uint64_t> progress;  // ProcessGroup::advance
   std::array<GroupSlot, kGroupSlots> slots;
   alignas(4096) std::array<std::array<std::byte, kStagingHalf>, 2> staging;
 };

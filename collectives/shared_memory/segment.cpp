@@ -100,7 +100,7 @@ SegmentAddress Segment::address() const {
 }
 
 bool Segment::map_at(std::byte* where, std::int64_t offset, std::size_t bytes) const {
-  return mmap(where, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor_, offset) != MAP_FAILED;
+  return mmap(where, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, descriptor_, offset) != MAP_FAILED;
 }
 
 void Segment::close_descriptor() {

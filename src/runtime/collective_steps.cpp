@@ -38,6 +38,11 @@ std::vector<std::vector<int>> complete_groups(const CollectiveAttributes& a, int
   return out;
 }
 
+std::vector<int> own_group(const std::vector<std::vector<int>>& groups, int device) {
+  const auto holds = [&](const auto& group) { return std::find(group.begin(), group.end(), device) != group.end(); };
+  return *std::find_if(groups.begin(), groups.end(), holds);
+}
+
 std::string axes_of(const Instruction& instruction, const CollectiveAttributes& a) {
   const std::string* axes = instruction.frontend_attribute("tessera.axes");
   return axes != nullptr ? *axes : field_text(a.replica_groups);
@@ -181,9 +186,26 @@ class AllGatherStep final : public CollectiveStep {
   using CollectiveStep::CollectiveStep;
   std::int64_t dim = 0;
 
+  [[nodiscard]] const GatherGroup* gather_group() const override { return &gather_group_; }
+  /// The results that are read where the operands lie.
+  void share(const Schedule& schedule, Id id, std::vector<int> world_members) {
+    gather_group_ = {&group_, std::move(world_members)};
+    is_shared_.assign(out_.size(), false);
+    for (const SharedGather& gather : schedule.shared_gathers)
+      if (gather.id == id) at(is_shared_, gather.leaf) = true;
+    std::erase_if(packed_, [&](std::size_t i) { return is_shared_[i]; });
+    packed_bytes_ = 0;
+    for (const std::size_t i : packed_) packed_bytes_ += types_[i].byte_size();
+  }
+
  private:
   void exchange(const Frame& frame) const override {
     for_each_operand(frame, [&](std::size_t i, std::int64_t bytes) {
+      if (is_shared_[i] && !frame.shared->is_copy(out_[i])) {  // counted like the others: so many bytes are read
+        frame.state.traffic.all_gather += bytes * (parts() - 1);
+        ++frame.state.traffic.calls;
+        return;
+      }
       const PartLayout layout(results_[i], dim, parts());
       std::byte* target = layout.is_contiguous() ? frame[out_[i]] : frame[scratch_];
       group_.all_gather(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes),
@@ -192,6 +214,9 @@ class AllGatherStep final : public CollectiveStep {
     });
     exchange_packed(frame, dim, 1, parts(), [&](auto sent, auto received) { group_.all_gather(sent, received); });
   }
+
+  GatherGroup gather_group_;
+  std::vector<bool> is_shared_;
 };
 
 class ReduceScatterStep final : public CollectiveStep {
@@ -355,6 +380,7 @@ std::unique_ptr<PlanStep> make_collective_step(CompileContext& context, const Sc
   if (name == "all-gather") {
     auto made = make.operator()<AllGatherStep>();
     made->dim = dim;
+    made->share(schedule, step.instructions.front(), own_group(groups, world.rank()));
     return made;
   }
   if (name == "reduce-scatter") {

@@ -22,6 +22,7 @@ namespace {
 // How many executions a rank has begun in each world.
 struct ExecutionSequence {
   std::uint64_t next = 0;
+  std::uint64_t progress = 0;  // of the world (ProcessGroup::advance)
 };
 
 // oneDNN brings an OpenMP runtime; its thread count is the calling thread's own.
@@ -44,6 +45,7 @@ class PlannedExecutable final : public Executable {
     ScheduleOptions how;
     how.fuse = options.fuse && tessera::options().flag("TESSERA_FUSE");
     how.look_through_views = !options.reference;
+    how.nodes = world.nodes();
     auto schedule = make_schedule(program_, how);
     CompileContext context{program_, world_, options};
     plan_ = std::make_unique<Plan>(context, schedule);
@@ -75,7 +77,6 @@ class PlannedExecutable final : public Executable {
     const auto start = std::chrono::steady_clock::now();
     limit_threads();
     check_arguments(arguments);
-    check_all_ranks_run_this();
     std::vector<DeviceArray> results = make_results(arguments);
     std::vector<std::byte*> in;
     for (DeviceArray& argument : arguments)
@@ -89,6 +90,7 @@ class PlannedExecutable final : public Executable {
     std::byte* arena = memory.arena_of(memory_.arena);
     RunState state;
     state.workspace = arena + values_bytes_;
+    state.progress = meet(arena, in);
     plan_->run(arena, in, out, state);
     arguments.clear();
     memory.pool->end_of_run();
@@ -109,18 +111,29 @@ class PlannedExecutable final : public Executable {
               [&] { return arguments[i].is_null() ? "gone" : arguments[i].type().str(); });
   }
 
-  // The collectives inside match only if all ranks run the same executable now.
-  void check_all_ranks_run_this() const {
+  // The collectives inside match only if all ranks run the same executable now. Afterwards peers may read this rank's arguments.
+  // Returns the world's progress.
+  std::uint64_t meet(std::byte* arena, std::span<std::byte* const> arguments) const {
     auto& sequence = RankContext::current().get<ExecutionSequence>();
-    const std::uint64_t mine[2] = {sequence.next++, hash_};
-    if (world_.size() == 1) return;
-    std::vector<std::uint64_t> all(2 * static_cast<std::size_t>(world_.size()));
+    SharedViews* shared = plan_->shared_views();
+    const bool moved = shared != nullptr && shared->locate(arena, arguments);
+    const std::uint64_t progress = sequence.progress;
+    sequence.progress += plan_->progress();
+    const std::uint64_t mine[3] = {sequence.next++, hash_, moved ? 1U : 0U};
+    if (world_.size() == 1) return progress;
+    std::vector<std::uint64_t> all(3 * static_cast<std::size_t>(world_.size()));
     world_.label({static_cast<std::int64_t>(mine[0]), fmt::format("the start of execution {} of {}", mine[0], name_)});
     world_.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
     for (int rank = 0; rank < world_.size(); ++rank)
-      require(at(all, 2 * rank) == all[0] && at(all, 2 * rank + 1) == all[1],
+      require(at(all, 3 * rank) == all[0] && at(all, 3 * rank + 1) == all[1],
               "ranks run different programs: rank 0 begins execution {} of {:016x}, rank {} execution {} of {:016x}",
-              all[0], all[1], rank, at(all, 2 * rank), at(all, 2 * rank + 1));
+              all[0], all[1], rank, at(all, 3 * rank), at(all, 3 * rank + 1));
+    for (int rank = 0; rank < world_.size(); ++rank)
+      if (at(all, 3 * rank + 2) != 0) {
+        shared->map(world_);
+        break;
+      }
+    return progress;
   }
 
   // A fresh array per result, or the donated argument's own when no one else holds it (else a copy of it).

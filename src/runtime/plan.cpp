@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "fused_kernel.h"
 #include "tessera/ops/structural.h"
@@ -80,7 +81,34 @@ Plan::Plan(CompileContext& context, std::shared_ptr<const Schedule> schedule) : 
   }
   pointers_.resize(schedule_->buffers.size());
   for (const Type& leaf : computation.root_type().leaves()) result_bytes_.push_back(leaf.byte_size());
-  for (const Step& step : schedule_->steps) add_step(context, step);
+  for (const Step& step : schedule_->steps) {
+    add_step(context, step);
+    step_of_.resize(steps_.size(), static_cast<std::size_t>(&step - schedule_->steps.data()));
+  }
+  if (!schedule_->shared_gathers.empty()) share(context.world);
+}
+
+// What the ranks of a node read of each other in place, and what has to be waited for around it.
+void Plan::share(ProcessGroup& world) {
+  world_ = &world;
+  std::map<Id, const GatherGroup*> groups;
+  for (std::size_t i = 0; i < steps_.size(); ++i)
+    if (const GatherGroup* group = steps_[i]->gather_group())
+      groups[schedule_->steps[step_of_[i]].instructions.front()] = group;
+  std::vector<const GatherGroup*> of_gathers;
+  for (const SharedGather& gather : schedule_->shared_gathers) of_gathers.push_back(groups.at(gather.id));
+  const auto waits_of = [&](const std::vector<Await>& awaits) {
+    Waits waits;
+    for (const Await& await : awaits) waits.emplace_back(groups.at(await.gather)->group, await.step);
+    return waits;
+  };
+  for (const Step& step : schedule_->steps) waits_.push_back(waits_of(step.awaits));
+  waits_.push_back(waits_of(schedule_->end_awaits));
+  shared_views_ = std::make_unique<SharedViews>(*schedule_, std::move(of_gathers));
+}
+
+void Plan::await(const Waits& waits, const RunState& state) {
+  for (const auto& [group, step] : waits) group->await_progress(state.progress + static_cast<std::uint64_t>(step) + 1);
 }
 
 void Plan::add_step(CompileContext& context, const Step& step) {
@@ -140,16 +168,24 @@ void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::sp
       case Place::kArena: pointers_[b] = arena + buffer.offset; break;
       case Place::kParameter: pointers_[b] = at(parameters, buffer.index); break;
       case Place::kResult: pointers_[b] = at(results, buffer.index); break;
+      case Place::kPeers: break;
       case Place::kConstant: pointers_[b] = const_cast<std::byte*>(constant_of_[b]); break;  // NOLINT: never written
     }
   }
   results_.assign(results.begin(), results.end());
-  const Frame frame{pointers_, state};
+  const auto& gathers = schedule_->shared_gathers;
+  for (std::size_t k = 0; k < gathers.size(); ++k) at(pointers_, gathers[k].result) = shared_views_->address(k);
+  const Frame frame{pointers_, state, shared_views_.get()};
   for (std::size_t i = 0; i < steps_.size(); ++i) {
+    if (world_ != nullptr) await(waits_[step_of_[i]], state);
     steps_[i]->run(frame);
     state.flops += flops_[i];
+    if (world_ != nullptr) world_->advance(state.progress + step_of_[i] + 1);
   }
   deliver();
+  if (world_ == nullptr) return;
+  world_->advance(state.progress + schedule_->steps.size());
+  await(waits_.back(), state);
 }
 
 void Plan::deliver() const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernel.h"
+#include "shared_views.h"
 #include "tessera/collectives/process_group.h"
 #include "tessera/runtime/executable.h"
 #include "tessera/schedule/schedule.h"
@@ -19,12 +20,14 @@ struct RunState {
   std::byte* workspace = nullptr;
   double flops = 0;
   TrafficCounters traffic;
+  std::uint64_t progress = 0;  // of the world before the run (ProcessGroup::advance)
 };
 
 /// Where the buffers of a plan are in one run.
 struct Frame {
   std::span<std::byte* const> pointers;  // by BufferId
   RunState& state;
+  const SharedViews* shared = nullptr;  // of this plan
   [[nodiscard]] std::byte* operator[](BufferId buffer) const {
     return buffer == kNoBuffer ? nullptr : pointers[static_cast<std::size_t>(buffer)];
   }
@@ -33,6 +36,8 @@ struct Frame {
 class PlanStep {
  public:
   virtual ~PlanStep() = default;
+  /// Of an all-gather.
+  [[nodiscard]] virtual const GatherGroup* gather_group() const { return nullptr; }
   virtual void run(const Frame& frame) const = 0;
 };
 
@@ -52,11 +57,18 @@ class Plan {
   /// `arena` has the schedule's arena_bytes; `parameters` and `results` one pointer per leaf.
   void run(std::byte* arena, std::span<std::byte* const> parameters, std::span<std::byte* const> results,
            RunState& state);
+  /// What the ranks read of each other in place; null if nothing.
+  [[nodiscard]] SharedViews* shared_views() const { return shared_views_.get(); }
+  /// By how much a run advances the world's progress.
+  [[nodiscard]] std::uint64_t progress() const { return shared_views_ ? schedule_->steps.size() + 1 : 0; }
   [[nodiscard]] const Schedule& schedule() const { return *schedule_; }
 
  private:
   void add_step(CompileContext& context, const Step& step);
   void deliver() const;
+  void share(ProcessGroup& world);
+  using Waits = std::vector<std::pair<ProcessGroup*, std::int32_t>>;  // a group, and the step it must have completed
+  static void await(const Waits& waits, const RunState& state);
 
   std::shared_ptr<const Schedule> schedule_;
   std::vector<Literal> constants_;             // by the order of constant buffers
@@ -67,6 +79,10 @@ class Plan {
   std::vector<std::int64_t> result_bytes_;
   std::vector<std::byte*> pointers_;  // of the run under way
   std::vector<std::byte*> results_;
+  std::unique_ptr<SharedViews> shared_views_;
+  std::vector<Waits> waits_;          // per step of the schedule, and at the end; none without shared views
+  std::vector<std::size_t> step_of_;  // of the schedule, per step here: some cost nothing
+  ProcessGroup* world_ = nullptr;
 };
 
 /// True when the computation, or one it calls, holds a collective.
