@@ -109,7 +109,19 @@ class CollectiveStep : public PlanStep {
     results_ = instruction.type.leaves();
     if (group_.size() > 1) packed_ = packed_operands(view_of(context.program, computation, instruction));
     for (const std::size_t i : packed_) packed_bytes_ += types_[i].byte_size();
+    name_ = instruction.op->name;
     label_ = {context.sequence++, fmt::format("{} %{} over {}", instruction.op->name, instruction.name, axes)};
+  }
+  [[nodiscard]] std::string_view communication() const final { return name_; }
+  PendingOperations start(const Frame& frame) const final {
+    const TrafficCounters before = group_.traffic();
+    PendingOperations operations;
+    if (parts() > 1)
+      begin(frame, operations);
+    else
+      exchange(frame);
+    frame.state.traffic += difference(group_.traffic(), before);
+    return operations;
   }
   void run(const Frame& frame) const final {
     const TrafficCounters before = group_.traffic();
@@ -120,6 +132,8 @@ class CollectiveStep : public PlanStep {
 
  protected:
   virtual void exchange(const Frame& frame) const = 0;
+  /// The same, begun; operands whose parts are contiguous.
+  virtual void begin(const Frame& frame, PendingOperations& /*operations*/) const { exchange(frame); }
   [[nodiscard]] std::int64_t parts() const { return group_.size(); }
   void copy_through(const Frame& frame, std::size_t i) const {  // a group of one
     if (frame[out_[i]] != frame[in_[i]] && types_[i].byte_size() > 0)
@@ -130,18 +144,32 @@ class CollectiveStep : public PlanStep {
   template <class F>
   void exchange_packed(const Frame& frame, std::int64_t dim, std::int64_t parts_sent, std::int64_t parts_received,
                        F&& f) const {
+    send_packed(frame, dim, parts_sent, parts_received, f);
+    receive_packed(frame, dim, parts_sent, parts_received);
+  }
+  template <class F>
+  void send_packed(const Frame& frame, std::int64_t dim, std::int64_t parts_sent, std::int64_t parts_received,
+                   F&& f) const {
     if (packed_.empty()) return;
-    const std::int64_t received_bytes = packed_bytes_ / parts_sent * parts_received;
     std::byte* sent = frame[scratch_];
-    std::byte* received = sent + ceil_div(packed_bytes_, kBufferAlignment) * kBufferAlignment;
     std::int64_t offset = 0;
     for (const std::size_t i : packed_) {
       const PartLayout layout(types_[i], parts_sent > 1 ? dim : 0, parts_sent);
       layout.pack(frame[in_[i]], sent + offset, parts_sent, packed_bytes_ / parts_sent);
       offset += types_[i].byte_size() / parts_sent;
     }
-    f(bytes_of(static_cast<const std::byte*>(sent), packed_bytes_), bytes_of(received, received_bytes));
-    offset = 0;
+    f(bytes_of(static_cast<const std::byte*>(sent), packed_bytes_),
+      bytes_of(received_packed(frame), packed_bytes_ / parts_sent * parts_received));
+  }
+  [[nodiscard]] std::byte* received_packed(const Frame& frame) const {
+    return frame[scratch_] + ceil_div(packed_bytes_, kBufferAlignment) * kBufferAlignment;
+  }
+  void receive_packed(const Frame& frame, std::int64_t dim, std::int64_t parts_sent,
+                      std::int64_t parts_received) const {
+    if (packed_.empty()) return;
+    const std::int64_t received_bytes = packed_bytes_ / parts_sent * parts_received;
+    const std::byte* received = received_packed(frame);
+    std::int64_t offset = 0;
     for (const std::size_t i : packed_) {
       const PartLayout layout(results_[i], parts_received > 1 ? dim : 0, parts_received);
       layout.unpack(received + offset, frame[out_[i]], parts_received, received_bytes / parts_received);
@@ -173,6 +201,7 @@ class CollectiveStep : public PlanStep {
   std::vector<std::size_t> packed_;  // operands that travel as one message
   std::int64_t packed_bytes_ = 0;
   CollectiveLabel label_;
+  std::string name_;
 };
 
 // Sums of complex numbers are those of their parts.
@@ -214,6 +243,19 @@ class AllGatherStep final : public CollectiveStep {
     });
     exchange_packed(frame, dim, 1, parts(), [&](auto sent, auto received) { group_.all_gather(sent, received); });
   }
+  void begin(const Frame& frame, PendingOperations& operations) const override {
+    const auto start = [&](std::span<const std::byte> in, std::span<std::byte> out) {
+      group_.label(label_);
+      operations.push_back(group_.start_all_gather(in, out));
+    };
+    for_each_operand(frame, [&](std::size_t i, std::int64_t bytes) {
+      start(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes), bytes_of(frame[out_[i]], bytes * parts()));
+    });
+    send_packed(frame, dim, 1, parts(), start);
+  }
+  void finish(const Frame& frame) const override {
+    if (parts() > 1) receive_packed(frame, dim, 1, parts());
+  }
 
   GatherGroup gather_group_;
   std::vector<bool> is_shared_;
@@ -241,6 +283,21 @@ class ReduceScatterStep final : public CollectiveStep {
       group_.reduce_scatter(sent, received, types_[0].dtype(), reduction);
     });
   }
+  void begin(const Frame& frame, PendingOperations& operations) const override {
+    for_each_operand(frame, [&](std::size_t i, std::int64_t bytes) {
+      group_.label(label_);
+      operations.push_back(group_.start_reduce_scatter(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes),
+                                                       bytes_of(frame[out_[i]], bytes / parts()),
+                                                       reduced_dtype(types_[i], reduction), reduction));
+    });
+    send_packed(frame, dim, parts(), 1, [&](auto sent, auto received) {
+      group_.label(label_);
+      operations.push_back(group_.start_reduce_scatter(sent, received, types_[0].dtype(), reduction));
+    });
+  }
+  void finish(const Frame& frame) const override {
+    if (parts() > 1) receive_packed(frame, dim, parts(), 1);
+  }
 };
 
 class AllReduceStep final : public CollectiveStep {
@@ -264,6 +321,22 @@ class AllReduceStep final : public CollectiveStep {
     exchange_packed(frame, 0, 1, 1,
                     [&](auto sent, auto received) { group_.all_reduce(sent, received, types_[0].dtype(), reduction); });
     frame.state.traffic.all_reduce -= rounding_of_packed();
+  }
+  void begin(const Frame& frame, PendingOperations& operations) const override {
+    for_each_operand(frame, [&](std::size_t i, std::int64_t bytes) {
+      group_.label(label_);
+      operations.push_back(group_.start_all_reduce(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes),
+                                                   bytes_of(frame[out_[i]], bytes), reduced_dtype(types_[i], reduction),
+                                                   reduction));
+    });
+    send_packed(frame, 0, 1, 1, [&](auto sent, auto received) {
+      group_.label(label_);
+      operations.push_back(group_.start_all_reduce(sent, received, types_[0].dtype(), reduction));
+    });
+    frame.state.traffic.all_reduce -= rounding_of_packed();
+  }
+  void finish(const Frame& frame) const override {
+    if (parts() > 1) receive_packed(frame, 0, 1, 1);
   }
 };
 

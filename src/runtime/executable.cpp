@@ -46,6 +46,7 @@ class PlannedExecutable final : public Executable {
     how.fuse = options.fuse && tessera::options().flag("TESSERA_FUSE");
     how.look_through_views = !options.reference;
     how.nodes = world.nodes();
+    how.overlap = tessera::options().flag("TESSERA_OVERLAP") && world.size() > 1;
     auto schedule = make_schedule(program_, how);
     CompileContext context{program_, world_, options};
     plan_ = std::make_unique<Plan>(context, schedule);
@@ -94,9 +95,9 @@ class PlannedExecutable final : public Executable {
     plan_->run(arena, in, out, state);
     arguments.clear();
     memory.pool->end_of_run();
-    last_run_ = {
-        state.flops, state.traffic,
-        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count()};
+    last_run_ = {state.flops, state.traffic,
+                 std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count(),
+                 state.communication_nanoseconds};
     count_run();
     return results;
   }
@@ -161,6 +162,9 @@ class PlannedExecutable final : public Executable {
   void count_run() const {
     Metrics& all = metrics();
     all.add_sample("ExecuteTime", MetricUnit::kTime, static_cast<double>(last_run_.nanoseconds));
+    if (last_run_.communication_nanoseconds > 0)
+      all.add_sample("ExposedCommunicationTime", MetricUnit::kTime,
+                     static_cast<double>(last_run_.communication_nanoseconds));
     all.count("FlopsExecuted", static_cast<std::int64_t>(last_run_.flops));
     const TrafficCounters& traffic = last_run_.traffic;
     const std::pair<std::string_view, std::int64_t> kinds[] = {
@@ -205,7 +209,8 @@ struct CompileCache {
 std::size_t executable_hash(const Program& program, const CompileOptions& options) {
   std::size_t hash = hash_mix(program.hash(), (options.fuse ? 1U : 0U) + (options.reference ? 2U : 0U));
   hash = hash_mix(hash, hash_text(kernels::kernel_set().name));
-  return hash_mix(hash, tessera::options().flag("TESSERA_FUSE") ? 1 : 0);
+  return hash_mix(hash, (tessera::options().flag("TESSERA_FUSE") ? 1U : 0U) +
+                            (tessera::options().flag("TESSERA_OVERLAP") ? 2U : 0U));
 }
 
 // The leaves of results put together as a value of `type`.

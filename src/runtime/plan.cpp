@@ -2,17 +2,24 @@
 #include "plan.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
 
 #include "fused_kernel.h"
 #include "tessera/ops/structural.h"
+#include "tessera/runtime/metrics.h"
 
 namespace tessera {
 namespace {
 
 void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+std::int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 class KernelStep final : public PlanStep {
@@ -107,8 +114,16 @@ void Plan::share(ProcessGroup& world) {
   shared_views_ = std::make_unique<SharedViews>(*schedule_, std::move(of_gathers));
 }
 
-void Plan::await(const Waits& waits, const RunState& state) {
+void Plan::await(const Waits& waits, RunState& state) {
+  if (waits.empty()) return;
+  const std::int64_t begin = now();
   for (const auto& [group, step] : waits) group->await_progress(state.progress + static_cast<std::uint64_t>(step) + 1);
+  state.communication_nanoseconds += now() - begin;
+}
+
+PendingOperations PlanStep::start(const Frame& frame) const {
+  run(frame);
+  return {};
 }
 
 void Plan::add_step(CompileContext& context, const Step& step) {
@@ -176,16 +191,63 @@ void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::sp
   const auto& gathers = schedule_->shared_gathers;
   for (std::size_t k = 0; k < gathers.size(); ++k) at(pointers_, gathers[k].result) = shared_views_->address(k);
   const Frame frame{pointers_, state, shared_views_.get()};
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    if (world_ != nullptr) await(waits_[step_of_[i]], state);
-    steps_[i]->run(frame);
-    state.flops += flops_[i];
-    if (world_ != nullptr) world_->advance(state.progress + step_of_[i] + 1);
-  }
+  under_way_.clear();
+  run_steps(frame);
+  complete(schedule_->end_completes, frame);
   deliver();
   if (world_ == nullptr) return;
   world_->advance(state.progress + schedule_->steps.size());
   await(waits_.back(), state);
+}
+
+void Plan::run_steps(const Frame& frame) {
+  RunState& state = frame.state;
+  std::size_t next = 0;  // step of the schedule
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = schedule_->steps[step_of_[i]];
+    for (; next <= step_of_[i]; ++next) prepare(next, frame);
+    if (steps_[i]->communication().empty()) {
+      steps_[i]->run(frame);
+    } else {
+      const std::int64_t begin = now();
+      step.overlapped ? start(i, frame) : steps_[i]->run(frame);
+      count_time(i, begin, state);
+    }
+    state.flops += flops_[i];
+    for (const auto& [number, started] : under_way_)  // messages go on only when somebody asks
+      for (const auto& operation : started.second) operation->test();
+    if (world_ != nullptr) world_->advance(state.progress + step_of_[i] + 1);
+  }
+  for (; next < schedule_->steps.size(); ++next) prepare(next, frame);
+}
+
+// What a step of the schedule waits for.
+void Plan::prepare(std::size_t step, const Frame& frame) {
+  if (world_ != nullptr) await(waits_[step], frame.state);
+  if (!schedule_->steps[step].completes.empty()) complete(schedule_->steps[step].completes, frame);
+}
+
+void Plan::start(std::size_t i, const Frame& frame) {
+  under_way_[static_cast<std::int32_t>(step_of_[i])] = {i, steps_[i]->start(frame)};
+}
+
+void Plan::complete(const std::vector<std::int32_t>& steps, const Frame& frame) {
+  for (const std::int32_t step : steps) {
+    auto started = under_way_.extract(step);
+    if (started.empty()) continue;
+    const std::int64_t begin = now();
+    const auto& [i, operations] = started.mapped();
+    for (const auto& operation : operations) operation->wait();
+    steps_[i]->finish(frame);
+    count_time(i, begin, frame.state);
+  }
+}
+
+void Plan::count_time(std::size_t i, std::int64_t begin, RunState& state) const {
+  const std::int64_t nanoseconds = now() - begin;
+  state.communication_nanoseconds += nanoseconds;
+  metrics().add_sample(fmt::format("CollectiveTime::{}", steps_[i]->communication()), MetricUnit::kTime,
+                       static_cast<double>(nanoseconds));
 }
 
 void Plan::deliver() const {

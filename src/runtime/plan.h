@@ -2,6 +2,7 @@
 // A scheduled computation with a kernel for every step: what a rank runs.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,6 +21,7 @@ struct RunState {
   std::byte* workspace = nullptr;
   double flops = 0;
   TrafficCounters traffic;
+  std::int64_t communication_nanoseconds = 0;
   std::uint64_t progress = 0;  // of the world before the run (ProcessGroup::advance)
 };
 
@@ -33,11 +35,18 @@ struct Frame {
   }
 };
 
+using PendingOperations = std::vector<std::unique_ptr<PendingOperation>>;
+
 class PlanStep {
  public:
   virtual ~PlanStep() = default;
   /// Of an all-gather.
   [[nodiscard]] virtual const GatherGroup* gather_group() const { return nullptr; }
+  /// In two halves, of an overlapped collective: begins; and makes the result of what has arrived.
+  virtual PendingOperations start(const Frame& frame) const;
+  virtual void finish(const Frame& /*frame*/) const {}
+  /// Its opcode if its time is spent in communication, else "".
+  [[nodiscard]] virtual std::string_view communication() const { return ""; }
   virtual void run(const Frame& frame) const = 0;
 };
 
@@ -67,8 +76,13 @@ class Plan {
   void add_step(CompileContext& context, const Step& step);
   void deliver() const;
   void share(ProcessGroup& world);
+  void run_steps(const Frame& frame);
+  void prepare(std::size_t step, const Frame& frame);
+  void start(std::size_t i, const Frame& frame);
+  void complete(const std::vector<std::int32_t>& steps, const Frame& frame);
+  void count_time(std::size_t i, std::int64_t begin, RunState& state) const;
   using Waits = std::vector<std::pair<ProcessGroup*, std::int32_t>>;  // a group, and the step it must have completed
-  static void await(const Waits& waits, const RunState& state);
+  static void await(const Waits& waits, RunState& state);
 
   std::shared_ptr<const Schedule> schedule_;
   std::vector<Literal> constants_;             // by the order of constant buffers
@@ -80,7 +94,9 @@ class Plan {
   std::vector<std::byte*> pointers_;  // of the run under way
   std::vector<std::byte*> results_;
   std::unique_ptr<SharedViews> shared_views_;
-  std::vector<Waits> waits_;          // per step of the schedule, and at the end; none without shared views
+  std::vector<Waits> waits_;  // per step of the schedule, and at the end; none without shared views
+  // Started and not yet waited for: by the schedule's step, the step here and what is under way.
+  std::map<std::int32_t, std::pair<std::size_t, PendingOperations>> under_way_;
   std::vector<std::size_t> step_of_;  // of the schedule, per step here: some cost nothing
   ProcessGroup* world_ = nullptr;
 };

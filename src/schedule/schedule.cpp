@@ -8,6 +8,7 @@
 #include "groups.h"
 #include "memory_plan.h"
 #include "order.h"
+#include "overlap.h"
 #include "scratch.h"
 #include "shared_gathers.h"
 
@@ -35,6 +36,10 @@ class Planner {
     choose_targets();
     auto groups = group_steps(flow_, order_of(flow_, options_.reorder), options_.fuse);
     if (options_.reorder) groups = readers_first(flow_, std::move(groups), wanted_overwrites());
+    if (out_.computation == program_.entry) {
+      is_overlapped_ = overlapped(flow_, options_);
+      groups = prefetch(flow_, std::move(groups), is_overlapped_);
+    }
     for (const auto& group : groups)
       out_.steps.push_back({group, at(flow_.kinds, group.front()) == OpKind::kElementwise, kNoBuffer});
     end_ = isize(out_.steps);
@@ -60,6 +65,9 @@ class Planner {
       for (const Id reader : flow_.consumers[s]) last_read_[s] = std::max(last_read_[s], at(step_of_, reader));
       if (flow_.is_result[s]) last_read_[s] = end_;
     }
+    done_at_.assign(static_cast<std::size_t>(end_), -1);
+    for (int t = 0; t < end_ && !is_overlapped_.empty(); ++t)
+      if (at(is_overlapped_, at(out_.steps, t).instructions.front())) overlap(t);
     if (out_.computation == program_.entry) shared_operand_ = shared_operands(flow_, options_.nodes);
     peers_read_.assign(flow_.slots.size(), -1);
     for (std::size_t s = 0; s < shared_operand_.size(); ++s) {
@@ -69,6 +77,19 @@ class Planner {
       at(last_read_, operand) = std::max(at(last_read_, operand), at(peers_read_, operand));
     }
     buffer_of_.assign(flow_.slots.size(), kNoBuffer);
+  }
+
+  // A collective is done when its first reader begins; until then its operands stay as they are.
+  void overlap(int t) {
+    const Id id = at(out_.steps, t).instructions.front();
+    int& done = at(done_at_, t);
+    done = end_;
+    const auto [first, last] = flow_.slot_range(id);
+    for (int s = first; s < last; ++s)
+      for (const Id reader : at(flow_.consumers, s)) done = std::min(done, at(step_of_, reader));
+    for (const int operand : at(flow_.reads, id)) at(last_read_, operand) = std::max(at(last_read_, operand), done);
+    at(out_.steps, t).overlapped = true;
+    (done < end_ ? at(out_.steps, done).completes : out_.end_completes).push_back(t);
   }
 
   void add_outside_buffers() {
@@ -167,7 +188,7 @@ class Planner {
     const std::int64_t scratch = scratch_bytes(at(flow_.views, id), at(out_.nested, id));
     if (scratch == 0) return;
     step.scratch = isize(out_.buffers);
-    out_.buffers.push_back({Place::kArena, scratch, 0, 0, t, t});
+    out_.buffers.push_back({Place::kArena, scratch, 0, 0, t, std::max(t, at(done_at_, t))});
   }
 
   bool needs_buffer(int slot, const Step& step) const {
@@ -211,6 +232,8 @@ class Planner {
     const BufferId from = operand < 0 ? kNoBuffer : at(buffer_of_, operand);
     if (from == kNoBuffer) return false;
     Buffer& home = at(out_.buffers, from);
+    const int made = at(step_of_, at(flow_.slots, operand).id);
+    if (made >= 0 && at(done_at_, made) >= 0) return false;  // completed at some time that peers do not know
     if (home.place != Place::kParameter && home.place != Place::kArena) return false;
     home.alignment = kPageAlignment;
     const Slot& result = at(flow_.slots, slot);
@@ -354,6 +377,8 @@ class Planner {
   Memo& memo_;
   Schedule out_;
   int end_ = 0;
+  std::vector<bool> is_overlapped_;  // per instruction; empty: none
+  std::vector<int> done_at_;         // per step: the step before which it is done, if it is overlapped
   std::vector<int> step_of_;
   std::vector<int> last_read_;                // per origin slot; end_ for results
   std::vector<BufferId> buffer_of_;           // per origin slot

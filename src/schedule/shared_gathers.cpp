@@ -10,7 +10,13 @@
 namespace tessera::schedule {
 namespace {
 
-// Every group of the all-gather lies within a node, and has more than one member.
+bool overlap(const Buffer& a, const Buffer& b) {
+  return a.place == Place::kArena && b.place == Place::kArena && a.offset < b.offset + b.bytes &&
+         b.offset < a.offset + a.bytes;
+}
+
+}  // namespace
+
 bool stays_on_nodes(const CollectiveAttributes& attributes, const std::vector<int>& nodes) {
   const auto one_node = [&](const std::vector<std::int64_t>& group) {
     return group.size() > 1 && std::all_of(group.begin(), group.end(), [&](std::int64_t device) {
@@ -24,13 +30,6 @@ bool stays_on_nodes(const CollectiveAttributes& attributes, const std::vector<in
   for (const auto& group : groups) members += group.size();
   return members == nodes.size() && std::all_of(groups.begin(), groups.end(), one_node);
 }
-
-bool overlap(const Buffer& a, const Buffer& b) {
-  return a.place == Place::kArena && b.place == Place::kArena && a.offset < b.offset + b.bytes &&
-         b.offset < a.offset + a.bytes;
-}
-
-}  // namespace
 
 std::vector<int> shared_operands(const Flow& flow, const std::vector<int>& nodes) {
   std::vector<int> out;

@@ -3,8 +3,12 @@
 #pragma once
 
 #include "flow.h"
+#include "tessera/ops/collectives.h"
 
 namespace tessera::schedule {
+
+/// Whether every group of the collective lies within a node, and has more than one member.
+bool stays_on_nodes(const CollectiveAttributes& attributes, const std::vector<int>& nodes);
 
 /// Per slot: the origin slot of the operand, if the slot is a leaf of an all-gather of contiguous parts, of whole pages, within nodes;
 /// -1 for all others. Empty if there is none.

@@ -2,6 +2,7 @@
 // Runs a schedule on shadows: which value each buffer holds, instead of data.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "flow.h"
 
@@ -28,12 +29,16 @@ class Shadow {
     for (const Step& step : plan_.steps) {
       ++now_;
       for (const Await& await : step.awaits) learn(await);
+      for (const int done : step.completes) in_flight_.erase(done);
       for (const Id id : step.instructions) {
         for (const Id operand : computation_[id].operands) read(id, operand, step);
       }
       if (step.scratch != kNoBuffer) overwrite(step.scratch, -1);
       for (const Id id : step.instructions) write(id);
+      if (step.overlapped) in_flight_.insert(now_);
     }
+    for (const int done : plan_.end_completes) in_flight_.erase(done);
+    ensure(in_flight_.empty(), "schedule: a collective is never waited for");
     for (const Await& await : plan_.end_awaits) learn(await);
     for (const SharedGather& gather : plan_.shared_gathers) check_released(gather);
     const auto [first, last] = flow_.slot_range(computation_.root);
@@ -53,6 +58,8 @@ class Shadow {
     ensure(target.place != Place::kPeers || is_result_of_gather(buffer, value), "schedule: memory of peers is written");
     for (const SharedGather& gather : plan_.shared_gathers)
       if (now_ > gather.written && touches(buffer, gather.operand)) check_released(gather);
+    for (const int step : in_flight_)
+      ensure(!is_used_by(at(plan_.steps, step), buffer), "schedule: memory of a collective under way is written");
     at(written_at_, buffer) = now_;
     if (target.place == Place::kArena)
       for (std::size_t b = 0; b < holds_.size(); ++b) {
@@ -77,10 +84,31 @@ class Shadow {
   void check_holds(const Slot& slot, const std::string& reader) const {
     const BufferId buffer = at(at(plan_.access, slot.id), slot.leaf).buffer;
     if (!slot.type.is_array()) return;
+    check_done(slot, reader);
     if (buffer != kNoBuffer && at(plan_.buffers, buffer).place == Place::kPeers) check_published(buffer);
     ensure(buffer != kNoBuffer, "schedule: %{} reads %{}, which is in no buffer", reader, computation_[slot.id].name);
     ensure(at(holds_, buffer) == slot.origin, "schedule: %{} reads %{}, whose buffer holds another value", reader,
            computation_[slot.id].name);
+  }
+
+  // A started collective uses its operands, results and scratch until it is waited for.
+  [[nodiscard]] bool is_used_by(const Step& step, BufferId buffer) const {
+    const Id id = step.instructions.front();
+    const auto uses = [&](Id value) {
+      const auto& accesses = at(plan_.access, value);
+      return std::any_of(accesses.begin(), accesses.end(), [&](const Access& access) {
+        return access.buffer != kNoBuffer && touches(access.buffer, buffer);
+      });
+    };
+    const auto& operands = computation_[id].operands;
+    return uses(id) || std::any_of(operands.begin(), operands.end(), uses) ||
+           (step.scratch != kNoBuffer && touches(step.scratch, buffer));
+  }
+  void check_done(const Slot& slot, const std::string& reader) const {
+    const Id source = at(flow_.slots, slot.origin).id;
+    for (const int step : in_flight_)
+      ensure(at(plan_.steps, step).instructions.front() != source, "schedule: %{} reads %{}, which is under way",
+             reader, computation_[source].name);
   }
 
   // What peers read in place. Ranks run the same steps, but how far apart they are only the awaits say.
@@ -137,6 +165,7 @@ class Shadow {
   std::vector<int> holds_;       // per buffer: the origin slot it holds
   std::vector<int> written_at_;  // per buffer: the last step that wrote it
   std::map<Id, int> completed_;  // per shared all-gather: the step that its group is known to have completed
+  std::set<int> in_flight_;      // overlapped steps
   int now_ = -1;
 };
 

@@ -133,6 +133,93 @@ TEST(SharedGathers, HoldWithRanksThatComeLate) {
 TEST(SharedGathers, FollowParametersThatMove) { expect_steps(8, {.jitter = 2e-4}, 1, true); }
 TEST(SharedGathers, GoOtherWaysBetweenNodes) { expect_steps(3, {}, 3, false); }
 
+// Two units, each gathered before use, and a sum that nobody reads before the end. %tiny travels packed with its neighbour.
+const char* const kUnits = R"(HloModule units, num_partitions=4
+%add (a: s32[], b: s32[]) -> s32[] {
+  %a = s32[] parameter(0)
+  %b = s32[] parameter(1)
+  ROOT %sum = s32[] add(%a, %b)
+}
+ENTRY %main (w1: s32[5,7], b1: s32[3], w2: s32[20,20], x: s32[20,7]) -> (s32[5,7], s32[20,20], s32[5,20], s32[12]) {
+  %w1 = s32[5,7] parameter(0)
+  %b1 = s32[3] parameter(1)
+  %w2 = s32[20,20] parameter(2)
+  %x = s32[20,7] parameter(3)
+  %unit1 = (s32[20,7], s32[12]) all-gather(%w1, %b1), channel_id=1, replica_groups=[1,4]<=[4], use_global_device_ids=true, dimensions={0}
+  %g1 = s32[20,7] get-tuple-element(%unit1), index=0
+  %tiny = s32[12] get-tuple-element(%unit1), index=1
+  %y = s32[20,7] add(%g1, %x)
+  %y2 = s32[20,7] multiply(%y, %y)
+  %s = s32[5,7] reduce-scatter(%y2), channel_id=2, replica_groups=[1,4]<=[4], use_global_device_ids=true, dimensions={0}, to_apply=%add
+  %unit2 = s32[80,20] all-gather(%w2), channel_id=3, replica_groups=[1,4]<=[4], use_global_device_ids=true, dimensions={0}
+  %z = s32[20,20] slice(%unit2), slice={[40:60], [0:20]}
+  %z2 = s32[20,20] multiply(%z, %z)
+  %z3 = s32[20,20] all-reduce(%z2), channel_id=4, replica_groups=[2,2]<=[4], use_global_device_ids=true, to_apply=%add
+  %r = s32[5,20] reduce-scatter(%z3), channel_id=5, replica_groups=[1,4]<=[4], use_global_device_ids=true, dimensions={0}, to_apply=%add
+  %t2 = s32[12] negate(%tiny)
+  ROOT %out = (s32[5,7], s32[20,20], s32[5,20], s32[12]) tuple(%s, %z3, %r, %t2)
+})";
+
+ScheduleOptions between_nodes() {
+  ScheduleOptions options;
+  options.nodes = {0, 0, 1, 1};
+  options.overlap = true;
+  return options;
+}
+
+TEST(Overlap, StartsEarlyAndWaitsLate) {
+  const Program program = read(kUnits);
+  const auto plan = make_schedule(program, between_nodes());
+  EXPECT_NO_THROW(verify_schedule(program, *plan));
+  const auto step_of = [&](std::string_view name) {
+    for (std::size_t t = 0; t < plan->steps.size(); ++t)
+      for (const Id id : plan->steps[t].instructions)
+        if (program.entry_computation()[id].name == name) return static_cast<int>(t);
+    ADD_FAILURE() << name;
+    return -1;
+  };
+  EXPECT_LT(step_of("unit2"), step_of("y2")) << "the next unit is fetched while this one computes";
+  EXPECT_TRUE(at(plan->steps, step_of("unit2")).overlapped);
+  EXPECT_FALSE(at(plan->steps, step_of("z3")).overlapped) << "its groups are within nodes";
+  EXPECT_EQ(plan->end_completes, (std::vector<std::int32_t>{step_of("s"), step_of("r")}));
+}
+
+TEST(Overlap, TheVerifierNeedsEveryWait) {
+  const Program program = read(kUnits);
+  const auto plan = make_schedule(program, between_nodes());
+  int waits = 0;
+  for (std::size_t t = 0; t < plan->steps.size(); ++t) {
+    if (plan->steps[t].completes.empty()) continue;
+    Schedule changed = *plan;
+    const auto late = std::exchange(changed.steps[t].completes, {});
+    changed.end_completes.insert(changed.end_completes.end(), late.begin(), late.end());
+    EXPECT_THROW(verify_schedule(program, changed), InternalError) << "step " << t;
+    ++waits;
+  }
+  EXPECT_GE(waits, 2);
+}
+
+TEST(Overlap, GivesTheSameResults) {
+  const Program program = read(kUnits);
+  std::vector<std::vector<Literal>> arguments;
+  for (unsigned device = 0; device < 4; ++device) arguments.push_back(testing::random_arguments(program, device + 1));
+  const auto expected = evaluate_lockstep(program, arguments);
+  for (const int nodes : {1, 2, 3, 4}) {
+    std::vector<Literal> got(4);
+    run_virtual_ranks(4,
+                      [&](ProcessGroup& plain) {
+                        const SlowLinks links{.latency = 1e-3, .bytes_per_second = 1e7, .jitter = 1e-4};
+                        const auto world =
+                            slow_down(std::shared_ptr<ProcessGroup>(&plain, [](ProcessGroup*) {}), links);
+                        at(got, world->rank()) = run_program(program, *world, at(arguments, world->rank()));
+                        clear_compile_cache();
+                      },
+                      {.node_of = [&](int rank) { return rank * nodes / 4; }});
+    for (int r = 0; r < 4; ++r)
+      EXPECT_TRUE(testing::close(at(got, r), at(expected, r), 1)) << nodes << " nodes, rank " << r;
+  }
+}
+
 TEST(NodeMemory, IsSeenSideBySideByAllRanks) {
   run_virtual_ranks(4, [](ProcessGroup& world) {
     const auto memory = node_memory();

@@ -90,6 +90,8 @@ struct Step {
   bool fused = false;            // elementwise, tile by tile (also a single one)
   BufferId scratch = kNoBuffer;  // live during this step only
   std::vector<Await> awaits = {};
+  bool overlapped = false;                   // a collective that is only started here
+  std::vector<std::int32_t> completes = {};  // started steps that must be done before this one runs
 };
 
 /// How leaf k of the root comes to the caller.
@@ -111,6 +113,8 @@ struct ScheduleOptions {
   bool look_through_views = true;
   /// The node of each device, where devices of a node read each other's memory in place; else empty.
   std::vector<int> nodes = {};
+  /// Collectives that leave a node are started early and waited for late.
+  bool overlap = false;
 };
 
 struct Schedule;
@@ -134,7 +138,8 @@ struct Schedule {
   std::vector<std::vector<NestedSchedule>>
       nested;  // [instruction][called]; empty for ops whose callees are scalar functions
   std::vector<SharedGather> shared_gathers;
-  std::vector<Await> end_awaits;  // before the program ends
+  std::vector<Await> end_awaits;            // before the program ends
+  std::vector<std::int32_t> end_completes;  // the same
   std::int64_t arena_bytes = 0;
   /// Bytes of parameters, of results that take no parameter's buffer, and of constants.
   std::int64_t parameter_bytes = 0;
