@@ -10,12 +10,6 @@
 namespace tessera {
 namespace {
 
-Value number(Builder& builder, std::int64_t value) {
-  return ops::constant(builder, Literal::scalar(static_cast<std::int32_t>(value)));
-}
-
-Value device_number(Builder& builder) { return ops::convert(ops::partition_id(builder), DType::kS32); }
-
 Value lookup(Builder& builder, const Mesh& mesh, const std::vector<AxisRef>& axes) {
   DeviceColumn column;
   for (std::int64_t device = 0; device < mesh.device_count(); ++device)

@@ -12,13 +12,13 @@
 #include "tessera/ops/structural.h"
 
 namespace tessera {
-namespace {
-
 Value number(Builder& builder, std::int64_t value) {
   return ops::constant(builder, Literal::scalar(static_cast<std::int32_t>(value)));
 }
 
 Value device_number(Builder& builder) { return ops::convert(ops::partition_id(builder), DType::kS32); }
+
+namespace {
 
 Value scaled(Value x, std::int64_t scale, std::int64_t shift) {
   if (scale != 1) x = ops::multiply(x, number(*x.builder, scale));

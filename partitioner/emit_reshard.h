@@ -37,7 +37,8 @@ struct GatheredWindow {
   std::int64_t lowest = 0;   // of all tiles' starts
   std::int64_t highest = 0;  // of all tiles' ends
   std::int64_t length = 0;
-  Value start;  // s32[]
+  Value start;      // s32[]
+  Value outside{};  // a scalar that stands before and behind; null: zero
 };
 Value emit_gathered_window(Value local, int dim, const Mesh& mesh, const std::vector<AxisRef>& axes,
                            const GatheredWindow& window, std::int64_t channel, const NotesRef& notes);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "device_numbers.h"
 #include "emit_reshard.h"
 #include "exchange_layout.h"
 #include "plan_reshard_space.h"
@@ -13,10 +14,6 @@
 
 namespace tessera::reshard {
 namespace {
-
-Value number(Builder& builder, std::int64_t value) {
-  return ops::constant(builder, Literal::scalar(static_cast<std::int32_t>(value)));
-}
 
 // The numbers of those devices that send: of the others any will do.
 DeviceColumn sends_of(const PieceRound& round, int dim) {
@@ -200,7 +197,8 @@ Value emit_gathered_window(Value local, int dim, const Mesh& mesh, const std::ve
   if (low > 0 || high > 0) {
     std::vector<PaddingDim> padding(static_cast<std::size_t>(all.type().ndim()));
     at(padding, dim) = {low, high, 0};
-    all = ops::pad(all, ops::constant(builder, Literal(Type::scalar(all.type().dtype()))), std::move(padding));
+    const Value zero = ops::constant(builder, Literal(Type::scalar(all.type().dtype())));
+    all = ops::pad(all, window.outside.is_null() ? zero : window.outside, std::move(padding));
   }
   Dims sizes = all.type().dims();
   at(sizes, dim) = window.length;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "device_numbers.h"
 #include "emit_reshard.h"
 #include "halo_exchange.h"
 #include "insert_reshards.h"
@@ -16,10 +17,6 @@
 namespace tessera {
 namespace {
 
-Value number(Builder& builder, std::int64_t value) {
-  return ops::constant(builder, Literal::scalar(static_cast<std::int32_t>(value)));
-}
-
 Type with_dim(const Type& type, int dim, std::int64_t size) {
   Dims dims = type.dims();
   at(dims, dim) = size;
@@ -31,6 +28,14 @@ bool is_zero(Value scalar) {
   if (maker.op->role != Role::kConstant) return false;
   const auto bytes = attributes_as<ConstantAttributes>(maker.attributes).value.bytes();
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+// Gathered whole, with nothing behind its last element: what is read outside is padding of the op's own.
+bool pads_what_is_gathered(const Halo& halo) {
+  return reshard::is_gathered(halo) && halo.before.length * halo.before.tiles == halo.before.size &&
+         std::all_of(halo.kept.begin(), halo.kept.end(), [&](const Interval& kept) {
+           return kept == Interval{0, halo.before.size};
+         });
 }
 
 // Of collectives that move elements of `source` along a dim.
@@ -74,14 +79,14 @@ NotesRef WindowEmitter::notes_of(const Halo& halo, const Instruction& source) co
                         fmt::format("{} elements of dim {} per shard ({})", halo.length, halo.dim, who));
 }
 
-void WindowEmitter::exchange(const Halo& halo, const Instruction& source) {
+void WindowEmitter::exchange(const Halo& halo, const Instruction& source, Value outside) {
   Value& local = at(context_.operands, halo.operand);
   if (reshard::is_gathered(halo)) {
     const auto [lowest, highest] = std::minmax_element(halo.start.begin(), halo.start.end());
-    local =
-        reshard::emit_gathered_window(local, halo.dim, mesh(), halo.axes,
-                                      {*lowest, *highest + halo.length, halo.length, by_tile(halo.axes, halo.start)},
-                                      next_channel_++, notes_of(halo, source));
+    local = reshard::emit_gathered_window(
+        local, halo.dim, mesh(), halo.axes,
+        {*lowest, *highest + halo.length, halo.length, by_tile(halo.axes, halo.start), outside}, next_channel_++,
+        notes_of(halo, source));
     return;
   }
   Dims dims = local.type().dims();
@@ -125,8 +130,10 @@ void WindowEmitter::widen_operands(const std::function<const Instruction&(int op
     if (halo.reads_outside && context_.view.op.outside != nullptr && !outside.contains(halo.operand))
       outside[halo.operand] = context_.view.op.outside(context_, halo.operand);
   for (const Halo& halo : halos) {
-    exchange(halo, source(halo.operand));
-    if (halo.reads_outside && outside.contains(halo.operand)) fill(halo, outside.at(halo.operand));
+    const bool fills = halo.reads_outside && outside.contains(halo.operand);
+    const bool by_padding = fills && pads_what_is_gathered(halo);
+    exchange(halo, source(halo.operand), by_padding ? outside.at(halo.operand) : Value{});
+    if (fills && !by_padding) fill(halo, outside.at(halo.operand));
     context_.windows.push_back({halo.operand, halo.dim, halo.low, halo.high});
   }
   for (int i = 0; i < isize(map_.results); ++i)

@@ -25,7 +25,7 @@ class WindowEmitter {
   void cut_results(LeafValues& results);
 
  private:
-  void exchange(const Halo& halo, const Instruction& source);
+  void exchange(const Halo& halo, const Instruction& source, Value outside);
   void fill(const Halo& halo, Value outside);
   [[nodiscard]] NotesRef notes_of(const Halo& halo, const Instruction& source) const;
   [[nodiscard]] const Mesh& mesh() const { return context_.result_shardings.front().mesh; }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "tessera/base/text.h"
 #include "windows.h"
@@ -119,16 +120,33 @@ bool trim_split_dims(const FactorMap& map, const TensorFactors& tensor, Strategy
   return changed;
 }
 
+bool must_be_whole(const FactorMap& map, int factor) {
+  const auto kind = at(map.factors, factor).kind;
+  return (kind == FactorKind::kPermute && !has_windows(map, factor)) || kind == FactorKind::kBlocked ||
+         (kind == FactorKind::kReduce && !map.reduction_known);
+}
+
 }  // namespace
+
+Strategy moved_to_kept(const FactorMap& map, Strategy strategy) {
+  for (int whole = 0; whole < isize(strategy); ++whole) {
+    if (!must_be_whole(map, whole)) continue;
+    for (const AxisRef& axis : std::exchange(at(strategy, whole), {}))
+      for (int f = 0; f < isize(strategy); ++f) {
+        const Factor& factor = at(map.factors, f);
+        if (factor.kind != FactorKind::kPass || factor.size % (tiles_of(strategy, f) * axis.size) != 0) continue;
+        at(strategy, f).push_back(axis);
+        break;
+      }
+  }
+  return strategy;
+}
 
 Strategy legal(const FactorMap& map, Strategy strategy) {
   Axes used;
   for (int f = 0; f < isize(strategy); ++f) {
     auto& axes = at(strategy, f);
-    const auto kind = at(map.factors, f).kind;
-    const bool whole = (kind == FactorKind::kPermute && !has_windows(map, f)) || kind == FactorKind::kBlocked ||
-                       (kind == FactorKind::kReduce && !map.reduction_known);
-    if (whole) axes.clear();
+    if (must_be_whole(map, f)) axes.clear();
     while (!axes.empty() && !windows_fit(map, f, axes_size(axes))) axes.pop_back();
     const auto clash = std::find_if(axes.begin(), axes.end(), [&](const AxisRef& a) { return overlaps_any(used, a); });
     axes.erase(clash, axes.end());

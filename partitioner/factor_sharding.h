@@ -32,6 +32,10 @@ Strategy strategy_of(const FactorMap& map, const std::vector<Sharding>& operands
 /// Cuts a strategy back to what every tensor can hold and the factor kinds allow, each axis at its first factor only.
 Strategy legal(const FactorMap& map, Strategy strategy);
 
+/// Takes the axes of factors that must be whole to kept factors they divide: of a sort along a sharded dim each device takes some
+/// of the lines.
+Strategy moved_to_kept(const FactorMap& map, Strategy strategy);
+
 /// Adds to `strategy` what `more` says of factors that have no axes yet or fewer (a prefix), leaving out axes in use.
 void merge_into(Strategy& strategy, const Strategy& more);
 

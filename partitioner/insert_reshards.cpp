@@ -2,16 +2,18 @@
 #include "insert_reshards.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
-#include "factor_sharding.h"
 #include "leaves.h"
 #include "manual.h"
+#include "op_decisions.h"
 #include "partial.h"
 #include "propagate.h"
+#include "reshard_notes.h"
 #include "root_targets.h"
+#include "split_reductions.h"
 #include "split_uses.h"
-#include "strategy.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/op_table.h"
@@ -24,43 +26,40 @@ namespace {
 
 const Sharding& sharding_of(Value leaf) { return leaf.instruction().sharding->front(); }
 
-// What a reshard is made for.
-enum class ReshardCause : std::uint8_t { kUse, kResult };
-
-bool is_partial_value(const Instruction& instruction) {
-  return instruction.sharding && instruction.sharding->front().is_partial();
-}
-
-// The annotation that would spare a reshard of `source` to `target`.
-std::string remedy(const Instruction& source, const Sharding& from, const Sharding& target, ReshardCause cause) {
-  if (cause == ReshardCause::kResult)
-    return fmt::format("annotate the result %{} with {}", source.name, from.without_partial().str());
-  if (!from.is_partial()) return fmt::format("annotate %{} with {}", source.name, target.str());
-  Sharding axes;
-  axes.mesh = from.mesh;
-  axes.dims.push_back({from.partial, false, {}});
-  return fmt::format("keep the dims that {} %{} sums over whole: take {} off its operands", source.op->name,
-                     source.name, axes.str());
-}
-
 // By propagation, which leaves dims open.
 bool is_derived(const Sharding& sharding) {
   return std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const DimSharding& d) { return d.open; });
 }
 
+// What the program itself says of a value within it.
+bool is_sharding_constraint(const Instruction& instruction) {
+  return is_sharding_mark(instruction) &&
+         attributes_as<CustomCallAttributes>(instruction.attributes).target == "Sharding";
+}
+
+// What all computations of a program have in common.
+struct Common {
+  const Program& program;
+  const CostModel& cost;
+  const RootTargets& targets;
+  OpKinds kinds;
+  OpDecisions decisions;
+  SharedShardings shardings{};
+};
+
+// In words, who needs a value otherwise: asked for only where it does not lie so already.
+using Who = std::function<std::string()>;
+
 class Inserter {
  public:
-  Inserter(const Program& program, ComputationId id, const std::vector<ComputationId>& new_ids,
-           const RootTargets& targets, ProgramBuilder& out, const CostModel& cost, Strategies& strategies)
-      : program_(program),
-        cost_(cost),
-        strategies_(strategies),
-        old_(program[id]),
+  Inserter(Common& common, ComputationId id, const std::vector<ComputationId>& new_ids, ProgramBuilder& out)
+      : common_(common),
+        program_(common.program),
+        old_(program_[id]),
         new_ids_(new_ids),
-        targets_(targets),
         builder_(out.computation(old_.name)),
         users_(old_.users()),
-        mesh_(program.meshes.empty() ? Mesh() : program.meshes.front()) {}
+        mesh_(program_.meshes.empty() ? Mesh() : program_.meshes.front()) {}
 
   /// `root` null: the root keeps what the computation found; else one target per leaf.
   Computation run(const Shardings* root) {
@@ -71,11 +70,12 @@ class Inserter {
     set_region(old_[old_.root]);
     for (int i = 0; root != nullptr && i < isize(result); ++i) {
       const Value before = at(result, i);
-      at(result, i) = reshard(before, at(*root, i).closed(), fmt::format("result {} of {}", i, old_.name), nullptr,
-                              ReshardCause::kResult);
+      at(result, i) = reshard(
+          before, at(*root, i).closed(), [&] { return fmt::format("result {} of {}", i, old_.name); }, nullptr,
+          ReshardCause::kResult);
       if (!is_derived(at(*old_[old_.root].sharding, i))) asked(before, at(result, i));
     }
-    for (auto& leaf : result) leaf = without_partial(leaf, fmt::format("the result of {}", old_.name));
+    for (auto& leaf : result) leaf = without_partial(leaf, [&] { return fmt::format("the result of {}", old_.name); });
     Value value = put_together(builder_, old_.root_type(), result);
     return std::move(builder_).finish(value);
   }
@@ -125,7 +125,7 @@ class Inserter {
       at(outside.dims, d).axes.insert(at(outside.dims, d).axes.end(), inner.begin(), inner.end());
       at(outside.dims, d).axes = merged_axes(at(outside.dims, d).axes);
     }
-    const std::string by = fmt::format("the operand of {} %{}", instruction.op->name, instruction.name);
+    const Who by = [&] { return fmt::format("the operand of {} %{}", instruction.op->name, instruction.name); };
     set_region(old_[instruction.operands[0]]);
     value = reshard(value, enters ? outside : local, by);
     set_region(instruction);
@@ -182,7 +182,8 @@ class Inserter {
         out.push_back(leaf);
         continue;
       }
-      out.push_back(reshard(leaf, target, fmt::format("{} %{}", instruction.op->name, instruction.name), &instruction));
+      out.push_back(reshard(
+          leaf, target, [&] { return fmt::format("{} %{}", instruction.op->name, instruction.name); }, &instruction));
       asked(leaf, out.back());
     }
     return out;
@@ -204,53 +205,44 @@ class Inserter {
         wanted = closed(*parameter.sharding);
       }
       for (int leaf = 0; leaf < isize(leaves); ++leaf)
-        at(leaves, leaf) = reshard(at(leaves, leaf), at(wanted, leaf),
-                                   fmt::format("operand {} of {} %{}", i, instruction.op->name, instruction.name));
+        at(leaves, leaf) = reshard(at(leaves, leaf), at(wanted, leaf), [&] { return operand_of(i, instruction); });
       operands.push_back(put_together(builder_, old_[at(instruction.operands, i)].type, leaves));
     }
     // As the called computation leaves them; another caller may have decided that.
-    const Shardings results = is_while ? closed(*instruction.sharding) : *at(targets_, instruction.called.back());
+    const Shardings results =
+        is_while ? closed(*instruction.sharding) : *at(common_.targets, instruction.called.back());
     LeafValues leaves = take_apart(append(instruction, operands, make_shardings(results)));
     const Shardings wished = closed(*instruction.sharding);
     for (int leaf = 0; leaf < isize(leaves); ++leaf)
-      at(leaves, leaf) = reshard(at(leaves, leaf), at(wished, leaf),
-                                 fmt::format("result {} of {} %{}", leaf, instruction.op->name, instruction.name));
+      at(leaves, leaf) = reshard(at(leaves, leaf), at(wished, leaf), [&] {
+        return fmt::format("result {} of {} %{}", leaf, instruction.op->name, instruction.name);
+      });
     return leaves;
+  }
+
+  static std::string operand_of(int operand, const Instruction& instruction) {
+    return fmt::format("operand {} of {} %{}", operand, instruction.op->name, instruction.name);
   }
 
   LeafValues plain(Id id) {
     const auto& instruction = old_[id];
-    const OpView view = view_of(program_, old_, instruction);
-    const FactorMap map = factor_map(view);
     std::vector<Value> operands;
     for (const Id operand : instruction.operands)
       operands.insert(operands.end(), at(leaves_, operand).begin(), at(leaves_, operand).end());
 
-    std::vector<Sharding> shardings;
-    for (const Value& operand : operands) shardings.push_back(sharding_of(operand));
-    const PartialChoice partial = choose_partial(view, shardings, mesh_, defers(id));
-    StrategyRequest request{view, map, mesh_, shardings, wishes(id), *instruction.sharding, partial.axes, {}};
+    OpRequest request{common_.kinds.of(old_, instruction), {}, {}, wishes(id), instruction.sharding, false};
     if (ends_unsaid(id)) request.found = request.wishes;
-    for (const Value& operand : operands) request.made_anywhere.push_back(is_made_here(operand));
-    const Strategy& strategy = strategies_.choose(request);
+    for (const Value& operand : operands) {
+      request.operands.push_back(operand.instruction().sharding);
+      request.made_anywhere.push_back(is_made_here(operand));
+      request.result_defers = request.result_defers || sharding_of(operand).is_partial();
+    }
+    request.result_defers = request.result_defers && defers(id);
+    const OpDecision& decision = common_.decisions.decide(mesh_, request, common_.shardings);
 
-    for (int i = 0; i < isize(operands); ++i) {
-      if (!at(operands, i).type().is_array()) continue;
-      Sharding needed = unproject(mesh_, map, at(map.operands, i), strategy);
-      if (at(partial.operand_is_partial, i)) {
-        needed.partial = partial.axes;
-        needed.reduction = partial.reduction;
-      }
-      at(operands, i) = reshard(at(operands, i), needed,
-                                fmt::format("operand {} of {} %{}", i, instruction.op->name, instruction.name));
-    }
-    Shardings results;
-    for (int i = 0; i < isize(map.results); ++i) {
-      results.push_back(computed_sharding(mesh_, map, i, strategy));
-      add_partial(results.back(), partial);
-    }
-    const Value value = append(instruction, whole_operands(instruction, operands), make_shardings(results));
-    return settle(id, take_apart(value));
+    for (int i = 0; i < isize(operands); ++i)
+      at(operands, i) = reshard(at(operands, i), at(decision.needed, i), [&] { return operand_of(i, instruction); });
+    return settle(id, take_apart(append(instruction, whole_operands(instruction, operands), decision.results)));
   }
 
   // Leaves to operands.
@@ -265,18 +257,24 @@ class Inserter {
     return out;
   }
 
-  // Nobody annotated this result of the computation, yet it must be whole: so is the work for it, unless a sum is shared out.
+  // The computation ends with this, or with a constraint on it: then it is made so, whole where it must be whole, unless a sum is
+  // shared out. A result that the caller binds (FuncResultSharding) is moved there behind the op.
   [[nodiscard]] bool ends_unsaid(Id id) const {
-    return root_ != nullptr && is_derived(old_[id].sharding->front()) &&
-           (id == old_.root ||
-            (at(users_, id) == std::vector<Id>{old_.root} && old_[old_.root].op->role == Role::kTuple));
+    if (root_ == nullptr || !is_derived(old_[id].sharding->front())) return false;
+    if (id == old_.root) return true;
+    const Instruction& root = old_[old_.root];
+    return is_used_once(id, old_.root) && is_sharding_constraint(root) && !is_derived(root.sharding->front());
+  }
+
+  [[nodiscard]] bool is_used_once(Id id, Id by) const {
+    return at(users_, id).size() == 1 && at(users_, id).front() == by;
   }
 
   // How the results should lie: as propagation found, or as a mark or the end of the computation binds them.
-  [[nodiscard]] Shardings wishes(Id id) const {
-    const Shardings& found = *old_[id].sharding;
-    if (found.size() != 1 || !is_derived(found.front()) || !old_[id].type.is_array()) return found;
-    const auto bound = [&](const Sharding& target) { return Shardings{target.closed()}; };
+  [[nodiscard]] ShardingRef wishes(Id id) const {
+    const ShardingRef& found = old_[id].sharding;
+    if (found->size() != 1 || !is_derived(found->front()) || !old_[id].type.is_array()) return found;
+    const auto bound = [&](const Sharding& target) { return make_sharding(target.closed()); };
     const auto& users = at(users_, id);
     if (id == old_.root) return root_ != nullptr ? bound(root_->front()) : found;
     if (users.size() != 1) return found;
@@ -291,14 +289,6 @@ class Inserter {
     return found;
   }
 
-  static void add_partial(Sharding& result, const PartialChoice& partial) {
-    if (partial.axes.empty()) return;
-    result.partial.insert(result.partial.end(), partial.axes.begin(), partial.axes.end());
-    std::sort(result.partial.begin(), result.partial.end());
-    result.partial = merged_axes(result.partial);
-    result.reduction = partial.reduction;
-  }
-
   // Brings results to a sharding the program gave; reduces partial results that no user can take as they are.
   LeafValues settle(Id id, LeafValues leaves) {
     const auto& instruction = old_[id];
@@ -306,9 +296,8 @@ class Inserter {
       Value& leaf = at(leaves, i);
       if (!leaf.type().is_array()) continue;
       const Sharding& wish = at(*instruction.sharding, i);
-      const bool open = std::any_of(wish.dims.begin(), wish.dims.end(), [](const DimSharding& d) { return d.open; });
-      const std::string by = fmt::format("the result of {} %{}", instruction.op->name, instruction.name);
-      if (!open && (!wish.dims.empty() || wish.kind != Sharding::Kind::kTiled)) {
+      const Who by = [&] { return fmt::format("the result of {} %{}", instruction.op->name, instruction.name); };
+      if (!is_derived(wish) && (!wish.dims.empty() || wish.kind != Sharding::Kind::kTiled)) {
         const Value before = leaf;
         leaf = reshard(before, wish.closed(), by);
         asked(before, leaf);
@@ -333,20 +322,20 @@ class Inserter {
   }
 
   // The reduction at its cheapest: straight into the sharding propagation wants, or in place.
-  Value reduce(Value leaf, const Sharding& wish, const std::string& by) {
+  Value reduce(Value leaf, const Sharding& wish, const Who& by) {
     const Sharding& now = sharding_of(leaf);
     const Sharding whole = now.without_partial();
-    const bool to_wish =
-        reshard_cost(leaf.type(), now, wish, cost_.topology) < reshard_cost(leaf.type(), now, whole, cost_.topology);
+    const bool to_wish = reshard_cost(leaf.type(), now, wish, common_.cost.topology) <
+                         reshard_cost(leaf.type(), now, whole, common_.cost.topology);
     return reshard(leaf, to_wish ? wish : whole, by);
   }
-  Value without_partial(Value leaf, const std::string& by) {
+  Value without_partial(Value leaf, const Who& by) {
     if (!leaf.type().is_array() || !sharding_of(leaf).is_partial()) return leaf;
     return reshard(leaf, sharding_of(leaf).without_partial(), by);
   }
 
   // A copy with another sharding; one per value and target.
-  Value reshard(Value leaf, const Sharding& target, const std::string& by, const Instruction* mark = nullptr,
+  Value reshard(Value leaf, const Sharding& target, const Who& by, const Instruction* mark = nullptr,
                 ReshardCause cause = ReshardCause::kUse) {
     if (!leaf.type().is_array() || sharding_of(leaf) == target) return leaf;
     if (same_placement(leaf.type(), sharding_of(leaf), target)) return renamed(leaf, target);
@@ -356,26 +345,14 @@ class Inserter {
     const Instruction source = leaf.instruction();
     if (is_made_here(leaf) && target.is_tiled() && !target.is_partial()) {
       Instruction again = source;
-      again.sharding = make_sharding(target);
+      again.sharding = common_.shardings.shared(target);
       made.emplace_back(target, builder_.append(std::move(again)));
       return made.back().second;
     }
-    Instruction copy;
-    copy.op = copy_op_;
-    copy.type = leaf.type();
-    copy.operands = {leaf.id};
-    copy.sharding = make_sharding(target);
+    Instruction copy = copied(leaf, target);
     copy.name = source.name + ".reshard";
-    copy.notes = mark != nullptr && mark->notes ? mark->notes : source.notes;
-    copy.notes = with_frontend_attribute(copy.notes, kWhyAttribute, std::nullopt);
-    copy.notes = with_frontend_attribute(copy.notes, kManualAxesAttribute, region_);
-    copy.notes = with_frontend_attribute(copy.notes, kReasonAttribute, fmt::format("{} must be {}", by, target.str()));
-    copy.notes =
-        with_frontend_attribute(copy.notes, kFromAttribute,
-                                fmt::format("%{} {} ({})", source.name, sharding_of(leaf).str(), provenance(source)));
-    copy.notes = with_frontend_attribute(copy.notes, kToAttribute, fmt::format("{} ({})", target.str(), by));
-    copy.notes = with_frontend_attribute(copy.notes, kRemedyAttribute,
-                                         remedy(written(source), sharding_of(leaf), target, cause));
+    copy.notes = reshard_notes(mark != nullptr && mark->notes ? mark->notes : source.notes,
+                               {source, written(source), target, by(), cause, region_});
     Value value = builder_.append(std::move(copy));
     made.emplace_back(target, value);
     return value;
@@ -401,22 +378,22 @@ class Inserter {
   }
 
   // The same placement said with other axes: a copy that localizes to nothing.
-  Value renamed(Value leaf, const Sharding& target) {
+  Value renamed(Value leaf, const Sharding& target) { return builder_.append(copied(leaf, target)); }
+
+  Instruction copied(Value leaf, const Sharding& target) {
     Instruction copy;
     copy.op = copy_op_;
     copy.type = leaf.type();
     copy.operands = {leaf.id};
-    copy.sharding = make_sharding(target);
+    copy.sharding = common_.shardings.shared(target);
     copy.name = leaf.instruction().name;
-    return builder_.append(std::move(copy));
+    return copy;
   }
 
+  Common& common_;
   const Program& program_;
-  const CostModel& cost_;
-  Strategies& strategies_;
   const Computation& old_;
   const std::vector<ComputationId>& new_ids_;
-  const RootTargets& targets_;
   Builder builder_;
   std::vector<std::vector<Id>> users_;
   const Shardings* root_ = nullptr;  // how the results must lie; null: as they are found
@@ -429,17 +406,12 @@ class Inserter {
 
 }  // namespace
 
-std::string provenance(const Instruction& instruction) {
-  if (const auto* why = instruction.frontend_attribute(kWhyAttribute)) return *why;
-  if (const auto* reason = instruction.frontend_attribute(kReasonAttribute)) return *reason;
-  return is_partial_value(instruction) ? "as computed" : "annotated";
-}
-
-Program insert_reshards(const Program& program, const Topology& topology) {
+Program insert_reshards(const Program& propagated, const Topology& topology) {
+  const Program program = split_reductions(propagated);
   const CostModel cost{.topology = topology};
-  Strategies strategies(cost);
   const auto used = partitioned_computations(program);
   const RootTargets targets = root_targets(program, used);
+  Common common{program, cost, targets, OpKinds(program), OpDecisions(cost)};
   ProgramBuilder out(header_of(program));
   std::vector<ComputationId> new_ids(program.computations.size(), -1);
   for (ComputationId c = 0; c < isize(program.computations); ++c) {
@@ -451,7 +423,7 @@ Program insert_reshards(const Program& program, const Topology& topology) {
       continue;
     }
     const auto& target = at(targets, c);
-    Computation done = Inserter(program, c, new_ids, targets, out, cost, strategies).run(target ? &*target : nullptr);
+    Computation done = Inserter(common, c, new_ids, out).run(target ? &*target : nullptr);
     at(new_ids, c) = out.add(std::make_shared<const Computation>(std::move(done)));
   }
   return out.finish(at(new_ids, program.entry));

@@ -9,6 +9,7 @@
 #include "insert_reshards.h"
 #include "leaves.h"
 #include "manual.h"
+#include "plan_reshard_search.h"
 #include "propagate.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/localize_context.h"
@@ -147,7 +148,8 @@ class Localizer {
         builder_.default_notes = nullptr;
         continue;
       }
-      const ReshardPlan plan = plan_reshard(global, at(from, i), at(*instruction.sharding, i), options_.topology);
+      const auto planner = options_.idle_axes ? plan_reshard : reshard::plan_without_idle_axes;
+      const ReshardPlan plan = planner(global, at(from, i), at(*instruction.sharding, i), options_.topology);
       if (plan.steps.empty()) continue;
       builder_.default_notes = instruction.notes;
       const Value moved = ReshardEmitter{builder_, next_channel_, instruction.notes}.emit(at(out, i), plan);

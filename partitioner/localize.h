@@ -17,7 +17,12 @@ struct LocalizeOptions {
   bool keep_shardings = false;
   /// What reshards are planned for.
   Topology topology{};
+  /// Sums may be shared out over axes that neither source nor target uses: fewer bytes, another buffer.
+  bool idle_axes = true;
 };
 Program localize(const Program& program, const LocalizeOptions& options = {});
+
+/// localize, but sums are not shared out over idle axes where a device would hold more than 1.05 of the memory for it.
+Program localize_sparing_memory(const Program& program, LocalizeOptions options = {});
 
 }  // namespace tessera

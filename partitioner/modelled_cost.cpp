@@ -2,6 +2,7 @@
 #include "modelled_cost.h"
 
 #include "explain.h"
+#include "op_kinds.h"
 #include "propagate.h"
 #include "tessera/base/text.h"
 #include "tessera/partitioner/plan_reshard.h"
@@ -35,30 +36,55 @@ double parts(const Shardings& operands, const Shardings& results) {
   return static_cast<double>(axes_size(used));
 }
 
-double seconds_of(const Program& program, const Computation& computation, const Instruction& instruction,
-                  const CostModel& cost) {
-  const OpView view = view_of(program, computation, instruction);
-  const Shardings operands = shardings_of(computation, instruction.operands);
-  const Shardings& results = *instruction.sharding;
-  const std::vector<Type> types = operand_leaves(view);
-  const double bandwidth = cost.topology.other().bytes_per_second;
-  if (instruction.op->role == Role::kCopy) {
-    if (!instruction.type.is_array() || operands.empty()) return 0;
-    const double moved = reshard_cost(instruction.type, operands.front(), results.front(), cost.topology);
-    return cost.topology.is_uniform() ? moved / bandwidth : moved;
+class SecondsModel {
+ public:
+  SecondsModel(const Program& program, const CostModel& cost) : program_(program), cost_(cost), kinds_(program) {}
+
+  // Equal ops whose operands and results lie alike cost the same.
+  double seconds_of(const Computation& computation, const Instruction& instruction) {
+    const auto role = instruction.op->role;
+    if (role != Role::kCopy && role != Role::kPlain) return 0;
+    const OpKind& kind = kinds_.of(computation, instruction);
+    key_ = {kind.id, shardings_.id_of(instruction.sharding)};
+    for (const Id operand : instruction.operands)
+      key_.push_back(computation[operand].sharding ? shardings_.id_of(computation[operand].sharding) : -1);
+    const auto [entry, is_new] = known_.try_emplace(key_);
+    if (is_new) {
+      const Shardings operands = shardings_of(computation, instruction.operands);
+      entry->second = role == Role::kCopy ? of_copy(instruction.type, operands, instruction.sharding->front())
+                                          : of_op(kind, operands, *instruction.sharding);
+    }
+    return entry->second;
   }
-  if (instruction.op->role != Role::kPlain) return 0;
-  double seconds = 0;
-  const FactorMap map = factor_map(view);
-  if (!map.windows.empty()) {
-    const HaloCost halo =
-        halo_cost(program.meshes.front(), map, types, strategy_of(map, operands, results), cost.topology);
-    seconds += cost.topology.is_uniform() ? static_cast<double>(halo.bytes) / bandwidth : halo.seconds;
+
+ private:
+  [[nodiscard]] double of_copy(const Type& type, const Shardings& operands, const Sharding& result) const {
+    if (!type.is_array() || operands.empty()) return 0;
+    const double moved = reshard_cost(type, operands.front(), result, cost_.topology);
+    return cost_.topology.is_uniform() ? moved / cost_.topology.other().bytes_per_second : moved;
   }
-  const auto bytes = shard_bytes(types, operands) + shard_bytes(view.result.leaves(), results);
-  return seconds + flops_of(view) / parts(operands, results) / cost.flops_per_second +
-         static_cast<double>(bytes) / cost.memory_bytes_per_second;
-}
+
+  [[nodiscard]] double of_op(const OpKind& kind, const Shardings& operands, const Shardings& results) const {
+    const std::vector<Type> types = operand_leaves(kind.view);
+    double seconds = 0;
+    if (!kind.map->windows.empty()) {
+      const HaloCost halo = halo_cost(program_.meshes.front(), *kind.map, types,
+                                      strategy_of(*kind.map, operands, results), cost_.topology);
+      seconds += cost_.topology.is_uniform() ? static_cast<double>(halo.bytes) / cost_.topology.other().bytes_per_second
+                                             : halo.seconds;
+    }
+    const auto bytes = shard_bytes(types, operands) + shard_bytes(kind.view.result.leaves(), results);
+    return seconds + flops_of(kind.view) / parts(operands, results) / cost_.flops_per_second +
+           static_cast<double>(bytes) / cost_.memory_bytes_per_second;
+  }
+
+  const Program& program_;
+  const CostModel& cost_;
+  OpKinds kinds_;
+  SharedShardings shardings_;
+  std::vector<int> key_;
+  std::unordered_map<std::vector<int>, double, HashIds> known_;
+};
 
 }  // namespace
 
@@ -66,13 +92,14 @@ double modelled_seconds(const Program& program, const CostModel& cost) {
   if (program.meshes.empty()) return 0;
   const auto counts = run_counts(program);
   const auto used = partitioned_computations(program);
+  SecondsModel model(program, cost);
   double sum = 0;
   for (ComputationId c = 0; c < isize(program.computations); ++c) {
     if (!at(used, c) || at(counts, c) == 0) continue;
     const auto& computation = program[c];
     double once = 0;
     for (Id id = 0; id < computation.size(); ++id)
-      if (computation[id].sharding) once += seconds_of(program, computation, computation[id], cost);
+      if (computation[id].sharding) once += model.seconds_of(computation, computation[id]);
     sum += once * at(counts, c);
   }
   return sum;

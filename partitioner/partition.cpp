@@ -82,7 +82,8 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
            })
       .add("localize",
            [&](const Program& p) {
-             return localize(p, {.keep_shardings = options.keep_shardings, .topology = options.topology});
+             const LocalizeOptions how{.keep_shardings = options.keep_shardings, .topology = options.topology};
+             return options.collectives.spare_memory ? localize_sparing_memory(p, how) : localize(p, how);
            })
       .add("simplify", simplify)
       .add("merge-duplicates", merge_duplicates)

@@ -262,6 +262,27 @@ std::string dims_text(const std::vector<DimPlacement>& before, const std::vector
 
 }  // namespace
 
+bool reshard::uses_idle_axes(const ReshardPlan& plan) {
+  std::vector<AxisRef> used = plan.from.used_axes();
+  for (const AxisRef& axis : plan.to.used_axes()) used.push_back(axis);
+  return std::any_of(plan.steps.begin(), plan.steps.end(), [&](const ReshardStep& step) {
+    return step.kind == StepKind::kSlice && std::any_of(step.axes.begin(), step.axes.end(),
+                                                        [&](const AxisRef& axis) { return !overlaps_any(used, axis); });
+  });
+}
+
+ReshardPlan reshard::plan_without_idle_axes(const Type& global, const Sharding& from, const Sharding& to,
+                                            const Topology& topology) {
+  ReshardPlan plan = plan_reshard(global, from, to, topology);
+  if (!uses_idle_axes(plan) || !plan.from.is_tiled() || !plan.to.is_tiled()) return plan;
+  auto space = make_space(global, plan.from, plan.to, topology);
+  if (!space) return plan;
+  space->idle_units = false;
+  plan.steps.clear();
+  append_moves(plan, *space, find_moves(*space));
+  return plan;
+}
+
 std::string_view step_name(StepKind kind) {
   constexpr std::string_view kNames[] = {"slice",      "all_gather", "all_to_all", "permute",  "reduce_scatter",
                                          "all_reduce", "realign",    "partialize", "intersect"};

@@ -24,6 +24,7 @@ class Direct {
   void add(Move move, const State& next, std::int64_t bytes) {
     move.bytes = bytes;
     move.peak = space_.bytes(state_) + space_.bytes(next);
+    if (move.kind == StepKind::kAllGather && !space_.is_leading(state_, move.slot)) move.peak += space_.bytes(next);
     move.after = state_ = next;
     moves_.push_back(move);
   }

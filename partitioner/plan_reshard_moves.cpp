@@ -45,6 +45,9 @@ class Moves {
   void take(Move& move, std::int64_t operand) {
     if (move.after.partial == 0) move.after.to_reduction = false;
     move.peak = operand + space_.bytes(move.after);
+    const bool gathers = move.kind == StepKind::kAllGather;
+    if ((gathers || move.kind == StepKind::kReduceScatter) && !space_.is_leading(state_, move.slot))
+      move.peak += gathers ? space_.bytes(move.after) : operand;
     take_(move);
   }
 
@@ -57,8 +60,11 @@ class Moves {
   }
 
   void slices() {
+    auto barred = used_;
+    if (!space_.idle_units)
+      barred = static_cast<std::uint16_t>(barred | ~(space_.used(space_.start) | space_.used(space_.goal)));
     for (int unit = 0; unit < space_.unit_count(); ++unit) {
-      if ((used_ & bit(unit)) != 0) continue;
+      if ((barred & bit(unit)) != 0) continue;
       for (int slot = 0; slot < space_.slots(); ++slot)
         for (const auto length : cut_lengths(slot, space_.unit_size(unit))) {
           Move move{StepKind::kSlice, slot, -1, {}, state_, 0, 0, 0};

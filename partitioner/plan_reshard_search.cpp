@@ -158,7 +158,8 @@ std::optional<Move> intersect_move(const Space& space, const State& state) {
   if (state.partial != goal.partial || state.to_reduction != goal.to_reduction || state == goal) return std::nullopt;
   const Placement before = placement(space, state);
   const Placement after = placement(space, goal);
-  Move move{StepKind::kIntersect, -1, -1, {}, goal, 0, 0, space.bytes(state) + space.bytes(goal)};
+  // The pieces are held beside the buffer they are put together in.
+  Move move{StepKind::kIntersect, -1, -1, {}, goal, 0, 0, space.bytes(state) + 2 * space.bytes(goal)};
   if (state.to_order == goal.to_order) {
     if (const auto count = count_pieces(before, after)) {
       if (count->permutes() > kMaxPermutes || count->permutes() == 0) return std::nullopt;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search for the plan of least (seconds where links differ, bytes, collectives, peak): A* over states with a bound on what each device must receive.
+// The search for the plan of least (seconds where links differ, bytes, collectives, peak): A* over states with a bound on what
+// each device must receive.
 #pragma once
 
 #include "plan_reshard_moves.h"
@@ -8,6 +9,12 @@ namespace tessera::reshard {
 
 /// The steps from space.start to space.goal; none when they are equal.
 std::vector<Move> find_moves(const Space& space);
+
+/// Whether a step cuts along axes that neither end of the plan uses: a sum shared out over devices that would all make it.
+bool uses_idle_axes(const ReshardPlan& plan);
+/// The best plan that does not; plan_reshard's where that cannot be told.
+ReshardPlan plan_without_idle_axes(const Type& global, const Sharding& from, const Sharding& to,
+                                   const Topology& topology);
 
 /// The direct exchange of pieces between two placements, if it is worth considering.
 std::optional<Move> intersect_move(const Space& space, const State& state);

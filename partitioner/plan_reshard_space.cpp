@@ -107,6 +107,12 @@ std::int64_t Space::tiles(const DimState& dim) const {
   return size;
 }
 
+bool Space::is_leading(const State& state, int slot) const {
+  Dims local = global.dims();
+  for (int s = 0; s < slots(); ++s) at(local, at(dims, s)) = at(state.dims, s).length;
+  return std::all_of(local.begin(), local.begin() + at(dims, slot), [](std::int64_t size) { return size == 1; });
+}
+
 std::uint16_t Space::used(const State& state) const {
   unsigned set = state.partial;
   for (int s = 0; s < slots(); ++s)

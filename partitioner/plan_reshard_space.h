@@ -54,6 +54,7 @@ struct Space {
   State start;
   State goal;
   std::vector<Link> links;  // unit -> its axis' link; empty on a uniform topology
+  bool idle_units = true;   // may cut a dim for a while though neither start nor goal uses them
 
   [[nodiscard]] int slots() const { return static_cast<int>(dims.size()); }
   [[nodiscard]] int unit_count() const { return static_cast<int>(units.size()); }
@@ -63,6 +64,9 @@ struct Space {
   [[nodiscard]] std::uint16_t used(const State& state) const;
   /// Bytes of one device's buffer.
   [[nodiscard]] std::int64_t bytes(const State& state) const;
+  /// Whether the parts of a slot lie one after the other in a device's buffer: gathered and scattered as they are, not through
+  /// another buffer.
+  [[nodiscard]] bool is_leading(const State& state, int slot) const;
   [[nodiscard]] std::vector<AxisRef> axes(const DimState& dim) const;
   [[nodiscard]] std::vector<AxisRef> axes(std::uint16_t set) const;
   [[nodiscard]] const Mesh& mesh_of(const State& state) const;

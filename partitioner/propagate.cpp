@@ -19,6 +19,8 @@
 namespace tessera {
 namespace {
 
+using Slots = std::vector<PropagationSlot>;
+
 // Axes for one dim of a tensor of an op: what its other tensors suggest.
 struct Suggestion {
   bool of_result = false;
@@ -54,8 +56,19 @@ bool is_prefix(const Axes& shorter, const Axes& longer) {
 // What looks other tensors up says most: the rows of a batch of ids are a batch, whatever the table.
 bool is_index(const PropagationSlot& slot) { return slot.type.is_array() && is_integer(slot.type.dtype()); }
 
+// Cut to what is legal alone, so that an axis of a factor that must be whole is free for others. Axes pass along a dim that must be
+// whole only if other dims can take them meanwhile.
+Strategy said_by(const PropagationEdge& edge, const TensorFactors& factors, const Sharding& sharding) {
+  Strategy said = project(*edge.map, factors, sharding);
+  if (edge.strict == nullptr) return legal(*edge.map, std::move(said));
+  if (axes_size(all_axes(moved_to_kept(*edge.strict, said))) != axes_size(all_axes(said)))
+    return legal(*edge.strict, std::move(said));
+  return legal(*edge.map, std::move(said));
+}
+
 // What the op's tensors together say of its factors; larger tensors first, then by content.
-Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge, PropagationOrder order) {
+Strategy strategy_of(const Mesh& mesh, const Slots& all, const PropagationEdge& edge, PropagationOrder order,
+                     bool kept_only) {
   struct Source {
     const TensorFactors* factors;
     const PropagationSlot* slot;
@@ -63,8 +76,8 @@ Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge,
   std::vector<Source> sources;
   const auto gather = [&](const std::vector<TensorFactors>& tensors, const std::vector<int>& slots) {
     for (int i = 0; i < isize(slots); ++i) {
-      const PropagationSlot& slot = at(graph.slots, at(slots, i));
-      if (slot.sharding.mesh == graph.mesh) sources.push_back({&at(tensors, i), &slot});  // axes mean nothing elsewhere
+      const PropagationSlot& slot = at(all, at(slots, i));
+      if (slot.sharding.mesh == mesh) sources.push_back({&at(tensors, i), &slot});  // axes mean nothing elsewhere
     }
   };
   gather(edge.map->operands, edge.operands);
@@ -73,28 +86,34 @@ Strategy strategy_of(const PropagationGraph& graph, const PropagationEdge& edge,
     Axes axes = s.slot->sharding.used_axes();
     const bool given_late = order != PropagationOrder::kGivenFirst && !s.slot->fixed;
     const bool derived = order == PropagationOrder::kGivenFirst && !s.slot->fixed;
-    return std::tuple(!is_index(*s.slot), derived, -s.slot->type.byte_size(), given_late, axes);
+    const bool looks_up = order != PropagationOrder::kLargestFirst && is_index(*s.slot);
+    return std::tuple(!looks_up, derived, -s.slot->type.byte_size(), given_late, axes);
   };
   std::stable_sort(sources.begin(), sources.end(), [&](const Source& a, const Source& b) { return key(a) < key(b); });
   Strategy out(edge.map->factors.size());
-  for (const auto& source : sources) merge_into(out, project(*edge.map, *source.factors, source.slot->sharding));
+  for (const auto& source : sources) {
+    Strategy said = said_by(edge, *source.factors, source.slot->sharding);
+    for (int f = 0; kept_only && f < isize(said); ++f)
+      if (at(edge.map->factors, f).kind == FactorKind::kReduce) at(said, f).clear();
+    merge_into(out, said);
+  }
   return legal(*edge.map, std::move(out));
 }
 
-std::int64_t weight_of(const PropagationGraph& graph, const PropagationEdge& edge) {
+std::int64_t weight_of(const Slots& all, const PropagationEdge& edge) {
   std::int64_t weight = 0;
   for (const auto* slots : {&edge.operands, &edge.results})
-    for (const int slot : *slots) weight = std::max(weight, at(graph.slots, slot).type.byte_size());
+    for (const int slot : *slots) weight = std::max(weight, at(all, slot).type.byte_size());
   return weight;
 }
 
-void suggest(const PropagationGraph& graph, const FactorMap& map, bool of_result, const std::vector<int>& slots,
+void suggest(const Mesh& mesh, const Slots& all, const FactorMap& map, bool of_result, const std::vector<int>& slots,
              const Strategy& strategy, std::vector<Suggestion>& out) {
   const auto& tensors = of_result ? map.results : map.operands;
   for (int i = 0; i < isize(slots); ++i) {
-    const auto& slot = at(graph.slots, at(slots, i));
-    if (!slot.open || !(slot.sharding.mesh == graph.mesh)) continue;
-    const Sharding wanted = unproject(graph.mesh, map, at(tensors, i), strategy);
+    const auto& slot = at(all, at(slots, i));
+    if (!slot.open || !(slot.sharding.mesh == mesh)) continue;
+    const Sharding wanted = unproject(mesh, map, at(tensors, i), strategy);
     for (int d = 0; d < slot.sharding.ndim(); ++d) {
       const auto& mine = at(slot.sharding.dims, d);
       const auto& theirs = at(wanted.dims, d).axes;
@@ -106,39 +125,40 @@ void suggest(const PropagationGraph& graph, const FactorMap& map, bool of_result
 
 // What a slot is to an op: ops with equal factors between equal slots suggest the same.
 struct SlotState {
-  Sharding sharding;
+  int sharding = 0;
   std::int64_t bytes = 0;
   bool fixed = false;
   bool open = false;
   friend bool operator==(const SlotState&, const SlotState&) = default;
-  [[nodiscard]] std::size_t hash() const { return hash_mix(sharding.hash(), static_cast<std::size_t>(bytes)); }
+  [[nodiscard]] std::size_t hash() const {
+    return hash_mix(static_cast<std::size_t>(sharding), static_cast<std::size_t>(bytes));
+  }
 };
 class Propagation {
  public:
-  Propagation(PropagationGraph& graph, PropagationOrder order) : graph_(graph), order_(order) {
-    for (const auto& slot : graph.slots) states_of_slots_.push_back(state_of(slot));
+  Propagation(const PropagationGraph& graph, Slots& slots, PropagationOrder order)
+      : graph_(graph), slots_(slots), order_(order) {
+    for (const auto& slot : slots) states_of_slots_.push_back(state_of(slot));
   }
   void run(Phase phase);
   void sweep_forward();
 
  private:
   int state_of(const PropagationSlot& slot) {
-    return states_.id_of({slot.sharding, slot.type.byte_size(), slot.fixed, slot.open});
+    return states_.id_of({shardings_.id_of(slot.sharding), slot.type.byte_size(), slot.fixed, slot.open});
   }
   // Suggestions of an op; worked out once for equal ops, such as those of a model's layers.
   const std::vector<Suggestion>& suggestions(const PropagationEdge& edge, Phase phase) {
     const bool forward = phase == Phase::kEverything || !edge.broadcasts;
     const bool kept_only = phase <= Phase::kKeptFactors;
-    std::vector<int> key{edge.map_id, (forward ? 1 : 0) + (kept_only ? 2 : 0)};
+    key_ = {edge.map_id, (forward ? 1 : 0) + (kept_only ? 2 : 0)};
     for (const auto* slots : {&edge.operands, &edge.results})
-      for (const int slot : *slots) key.push_back(at(states_of_slots_, slot));
-    const auto [entry, is_new] = suggestions_.try_emplace(std::move(key));
+      for (const int slot : *slots) key_.push_back(at(states_of_slots_, slot));
+    const auto [entry, is_new] = suggestions_.try_emplace(key_);
     if (is_new) {
-      Strategy strategy = strategy_of(graph_, edge, order_);
-      for (int f = 0; kept_only && f < isize(strategy); ++f)
-        if (at(edge.map->factors, f).kind == FactorKind::kReduce) at(strategy, f).clear();
-      suggest(graph_, *edge.map, false, edge.operands, strategy, entry->second);
-      if (forward) suggest(graph_, *edge.map, true, edge.results, strategy, entry->second);
+      const Strategy strategy = strategy_of(graph_.mesh, slots_, edge, order_, kept_only);
+      suggest(graph_.mesh, slots_, *edge.map, false, edge.operands, strategy, entry->second);
+      if (forward) suggest(graph_.mesh, slots_, *edge.map, true, edge.results, strategy, entry->second);
     }
     return entry->second;
   }
@@ -147,15 +167,18 @@ class Propagation {
     if (!takes_part(e, phase)) return;
     const auto& found = suggestions(e, phase);
     if (found.empty()) return;
-    const auto weight = weight_of(graph_, e);
+    const auto weight = weight_of(slots_, e);
     for (const auto& s : found)
       offers.push_back({at(s.of_result ? e.results : e.operands, s.tensor), s.dim, weight, &s.axes, edge});
   }
 
-  PropagationGraph& graph_;
+  const PropagationGraph& graph_;
+  Slots& slots_;
   PropagationOrder order_;
+  Interner<Sharding> shardings_;
   Interner<SlotState> states_;
   std::vector<int> states_of_slots_;
+  std::vector<int> key_;
   std::unordered_map<std::vector<int>, std::vector<Suggestion>, HashIds> suggestions_;
 };
 
@@ -166,8 +189,8 @@ Axes reserved_axes(const PropagationSlot& slot) {
 }
 
 // Applies a slot's offers in content order, each axis once; true when the slot changed.
-bool accept(PropagationGraph& graph, const Offer& offer) {
-  auto& slot = at(graph.slots, offer.slot);
+bool accept(Slots& slots, const Offer& offer) {
+  auto& slot = at(slots, offer.slot);
   auto& dim = at(slot.sharding.dims, offer.dim);
   const Axes& axes = *offer.axes;
   if (axes.size() <= dim.axes.size() || !is_prefix(dim.axes, axes)) return false;
@@ -193,7 +216,7 @@ void Propagation::sweep_forward() {
                   [&](const Offer& o) { return std::find(results.begin(), results.end(), o.slot) == results.end(); });
     std::sort(offers.begin(), offers.end());
     for (const auto& offer : offers)
-      if (accept(graph_, offer)) at(states_of_slots_, offer.slot) = state_of(at(graph_.slots, offer.slot));
+      if (accept(slots_, offer)) at(states_of_slots_, offer.slot) = state_of(at(slots_, offer.slot));
   }
 }
 
@@ -215,8 +238,8 @@ void Propagation::run(Phase phase) {
     }
     std::sort(offers.begin(), offers.end());
     for (const auto& offer : offers) {
-      if (!accept(graph_, offer)) continue;
-      at(states_of_slots_, offer.slot) = state_of(at(graph_.slots, offer.slot));
+      if (!accept(slots_, offer)) continue;
+      at(states_of_slots_, offer.slot) = state_of(at(slots_, offer.slot));
       for (const int edge : at(graph_.edges_of_slot, offer.slot))
         if (std::exchange(at(queued, edge), 1) == 0)
           (at(graph_.edges, edge).passes_all ? movers : others).push_back(edge);
@@ -225,9 +248,9 @@ void Propagation::run(Phase phase) {
 }
 
 // Puts dims with a priority aside; returns the rounds there are.
-std::set<int> hold_back(PropagationGraph& graph) {
+std::set<int> hold_back(Slots& slots) {
   std::set<int> rounds{0};
-  for (auto& slot : graph.slots)
+  for (auto& slot : slots)
     for (int d = 0; d < slot.sharding.ndim(); ++d) {
       auto& dim = at(slot.sharding.dims, d);
       if (dim.priority.value_or(0) <= 0) continue;
@@ -237,8 +260,8 @@ std::set<int> hold_back(PropagationGraph& graph) {
   return rounds;
 }
 
-void join_round(PropagationGraph& graph, int round) {
-  for (auto& slot : graph.slots)
+void join_round(Slots& slots, int round) {
+  for (auto& slot : slots)
     std::erase_if(slot.waiting, [&](const auto& entry) {
       const bool now = *entry.second.priority <= round;
       if (now) at(slot.sharding.dims, entry.first) = entry.second;
@@ -246,44 +269,46 @@ void join_round(PropagationGraph& graph, int round) {
     });
 }
 
-PropagationGraph propagated(PropagationGraph graph, PropagationOrder order) {
-  for (const int round : hold_back(graph)) {
-    join_round(graph, round);
-    Propagation propagation(graph, order);
+Slots propagated(const PropagationGraph& graph, PropagationOrder order) {
+  Slots slots = graph.slots;
+  for (const int round : hold_back(slots)) {
+    join_round(slots, round);
+    Propagation propagation(graph, slots, order);
     if (order == PropagationOrder::kForwardFirst) propagation.sweep_forward();
     for (const Phase phase : kPhases) propagation.run(phase);
   }
-  return graph;
+  return slots;
 }
 
-bool same_shardings(const PropagationGraph& a, const PropagationGraph& b) {
-  return std::equal(a.slots.begin(), a.slots.end(), b.slots.begin(),
+bool same_shardings(const Slots& a, const Slots& b) {
+  return std::equal(a.begin(), a.end(), b.begin(),
                     [](const auto& x, const auto& y) { return x.sharding == y.sharding; });
 }
 
 }  // namespace
 
 Program propagate(const Program& program, PropagationOrder order) {
-  return write_shardings(program, propagated(build_propagation_graph(program), order));
+  const PropagationGraph graph = build_propagation_graph(program);
+  return write_shardings(program, graph, propagated(graph, order));
 }
 
 Propagated propagate_at_least_cost(const Program& program, const Topology& topology) {
   const CostModel cost{.topology = topology};
   const PropagationGraph graph = build_propagation_graph(program);
-  std::vector<PropagationGraph> candidates;
+  std::vector<Slots> candidates;
   for (const auto order :
        {PropagationOrder::kGivenFirst, PropagationOrder::kLargestFirst, PropagationOrder::kForwardFirst}) {
-    PropagationGraph found = propagated(graph, order);
-    const auto is_same = [&](const PropagationGraph& other) { return same_shardings(found, other); };
+    Slots found = propagated(graph, order);
+    const auto is_same = [&](const Slots& other) { return same_shardings(found, other); };
     if (std::none_of(candidates.begin(), candidates.end(), is_same)) candidates.push_back(std::move(found));
   }
   Propagated best;
   double least = std::numeric_limits<double>::infinity();
   for (const auto& candidate : candidates) {
-    Program found = without_manual_axes(write_shardings(program, candidate));
+    Program found = without_manual_axes(write_shardings(program, graph, candidate));
     if (candidates.size() == 1) return {std::move(found), std::nullopt};
     Program resharded = insert_reshards(found, topology);
-    const double seconds = modelled_seconds(remove_dead_code(merge_duplicates(resharded)), cost);
+    const double seconds = modelled_seconds(merge_duplicates(resharded), cost);
     if (!best.program.computations.empty() && !(seconds < least)) continue;
     least = seconds;
     best = {std::move(found), std::move(resharded)};

@@ -19,9 +19,10 @@ inline constexpr std::string_view kWhyAttribute = "tessera.why";
 
 /// Who is heard first where the tensors of an op disagree.
 enum class PropagationOrder : std::uint8_t {
-  kGivenFirst,    // annotated tensors, then larger ones
+  kGivenFirst,    // indices, then annotated tensors, then larger ones
   kLargestFirst,  // larger tensors, then annotated ones
-  kForwardFirst  // like that, behind one sweep from operands to results: inputs meet the weights on their way through the model
+  kForwardFirst  // indices, then larger tensors, behind one sweep from operands to results: inputs meet the weights on their
+                 // way through the model
 };
 
 Program propagate(const Program& program, PropagationOrder order = PropagationOrder::kGivenFirst);

@@ -5,9 +5,9 @@
 #include <map>
 #include <numeric>
 
-#include "factor_sharding.h"
 #include "interner.h"
 #include "leaves.h"
+#include "op_kinds.h"
 #include "propagate.h"
 #include "tessera/base/text.h"
 #include "tessera/base/text_cursor.h"
@@ -15,6 +15,23 @@
 
 namespace tessera {
 namespace {
+
+// A sorted dim is whole only while it is sorted: its axes go on to the result.
+std::shared_ptr<const FactorMap> passing_blocked(const std::shared_ptr<const FactorMap>& map) {
+  const auto has = [](const std::vector<TensorFactors>& tensors, int factor) {
+    return std::any_of(tensors.begin(), tensors.end(), [&](const TensorFactors& tensor) {
+      return std::any_of(tensor.begin(), tensor.end(),
+                         [&](const DimFactors& dim) { return dim == DimFactors{factor}; });
+    });
+  };
+  std::shared_ptr<FactorMap> out;
+  for (int f = 0; f < isize(map->factors); ++f) {
+    if (at(map->factors, f).kind != FactorKind::kBlocked || !has(map->operands, f) || !has(map->results, f)) continue;
+    if (out == nullptr) out = std::make_shared<FactorMap>(*map);
+    at(out->factors, f).kind = FactorKind::kPass;
+  }
+  return out == nullptr ? map : out;
+}
 
 // Slots under construction: a union-find, because loops tie values of several computations together.
 class Slots {
@@ -54,7 +71,8 @@ class Slots {
 
 class GraphBuilder {
  public:
-  explicit GraphBuilder(const Program& program) : program_(program), used_(partitioned_computations(program)) {
+  explicit GraphBuilder(const Program& program)
+      : program_(program), used_(partitioned_computations(program)), kinds_(program) {
     if (!program.meshes.empty()) graph_.mesh = program.meshes.front();
   }
 
@@ -169,8 +187,7 @@ class GraphBuilder {
         break;
       default: break;
     }
-    const auto view = view_of(program_, program_[c], instruction);
-    add_edge(std::make_shared<const FactorMap>(factor_map(view)), operand_slots(c, instruction), results, instruction);
+    add_edge(kinds_.of(program_[c], instruction).map, operand_slots(c, instruction), results, instruction);
   }
 
   void add_identities(const std::vector<int>& from, const std::vector<int>& to, const Instruction& instruction) {
@@ -189,21 +206,34 @@ class GraphBuilder {
   void add_edge(std::shared_ptr<const FactorMap> map, std::vector<int> operands, std::vector<int> results,
                 const Instruction& instruction) {
     PropagationEdge edge;
-    edge.passes_all = std::all_of(map->factors.begin(), map->factors.end(),
-                                  [](const Factor& f) { return f.kind == FactorKind::kPass; });
-    std::vector<char> in_operand(map->factors.size(), 0);
-    for (const auto& tensor : map->operands)
-      for (const auto& dim : tensor)
-        for (const int f : dim) at(in_operand, f) = 1;
-    for (const auto& tensor : map->results)
-      for (const auto& dim : tensor)
-        for (const int f : dim) edge.broadcasts = edge.broadcasts || (at(in_operand, f) == 0 && !operands.empty());
     edge.map_id = maps_.id_of(*map);
-    edge.map = std::move(map);
+    if (edge.map_id == isize(traits_)) traits_.push_back(traits_of(*map));
+    edge.passes_all = at(traits_, edge.map_id).passes_all;
+    edge.broadcasts = at(traits_, edge.map_id).broadcasts && !operands.empty();
+    edge.map = passing_blocked(map);
+    if (edge.map != map) edge.strict = std::move(map);
     edge.operands = std::move(operands);
     edge.results = std::move(results);
-    edge.name = fmt::format("{} %{}", instruction.op->name, instruction.name);
+    edge.instruction = &instruction;
     graph_.edges.push_back(std::move(edge));
+  }
+
+  struct Traits {
+    bool passes_all = false;
+    bool broadcasts = false;
+  };
+  static Traits traits_of(const FactorMap& map) {
+    Traits out;
+    out.passes_all = std::all_of(map.factors.begin(), map.factors.end(),
+                                 [](const Factor& f) { return f.kind == FactorKind::kPass; });
+    std::vector<char> in_operand(map.factors.size(), 0);
+    for (const auto& tensor : map.operands)
+      for (const auto& dim : tensor)
+        for (const int f : dim) at(in_operand, f) = 1;
+    for (const auto& tensor : map.results)
+      for (const auto& dim : tensor)
+        for (const int f : dim) out.broadcasts = out.broadcasts || at(in_operand, f) == 0;
+    return out;
   }
 
   // ` shard_as 1`: members of a group end up alike; ` shard_like 1`: they hear of each other's shardings.
@@ -286,7 +316,9 @@ class GraphBuilder {
   const Program& program_;
   std::vector<bool> used_;
   Slots slots_;
+  OpKinds kinds_;
   Interner<FactorMap> maps_;
+  std::vector<Traits> traits_;  // of each map
   PropagationGraph graph_;
 };
 
@@ -321,36 +353,51 @@ Sharding settled(const Sharding& given, const Sharding& found) {
   return says_nothing ? found : found.closed();
 }
 
-void write_sharding(Instruction& instruction, const std::vector<int>& slots, const PropagationGraph& graph) {
-  Shardings leaves;
-  for (const int slot : slots) {
-    leaves.push_back(at(graph.slots, slot).sharding);
-    const int why = at(graph.slots, slot).why_edge;
-    if (why < 0) continue;
-    instruction.notes =
-        with_frontend_attribute(instruction.notes, kWhyAttribute, "through " + at(graph.edges, why).name);
+class ShardingWriter {
+ public:
+  ShardingWriter(const PropagationGraph& graph, const std::vector<PropagationSlot>& slots)
+      : graph_(graph), slots_(slots) {}
+
+  void write(Instruction& instruction, const std::vector<int>& slots) {
+    Shardings leaves;
+    leaves.reserve(slots.size());
+    for (const int slot : slots) {
+      leaves.push_back(at(slots_, slot).sharding);
+      if (const int why = at(slots_, slot).why_edge; why >= 0) {
+        const Instruction& from = *at(graph_.edges, why).instruction;
+        instruction.notes = with_frontend_attribute(instruction.notes, kWhyAttribute,
+                                                    fmt::format("through {} %{}", from.op->name, from.name));
+      }
+    }
+    const bool given = instruction.sharding && instruction.sharding->size() == leaves.size();
+    // A tuple that was given shardings of its own keeps them: it reshards its elements.
+    for (int i = 0; given && i < isize(leaves); ++i) {
+      const Sharding& mine = at(*instruction.sharding, i);
+      if (mine.kind == Sharding::Kind::kUnknown) continue;
+      at(leaves, i) = is_open(mine) ? settled(mine, at(leaves, i)) : mine;
+    }
+    for (auto& leaf : leaves)
+      for (auto& dim : leaf.dims) dim.priority.reset();  // has been heeded
+    instruction.sharding = shared_.shared(make_shardings(std::move(leaves)));
   }
-  const bool given = instruction.sharding && instruction.sharding->size() == leaves.size();
-  // A tuple that was given shardings of its own keeps them: it reshards its elements.
-  for (int i = 0; given && i < isize(leaves); ++i) {
-    const Sharding& mine = at(*instruction.sharding, i);
-    if (mine.kind == Sharding::Kind::kUnknown) continue;
-    at(leaves, i) = is_open(mine) ? settled(mine, at(leaves, i)) : mine;
-  }
-  for (auto& leaf : leaves)
-    for (auto& dim : leaf.dims) dim.priority.reset();  // has been heeded
-  instruction.sharding = make_shardings(std::move(leaves));
-}
+
+ private:
+  const PropagationGraph& graph_;
+  const std::vector<PropagationSlot>& slots_;
+  SharedShardings shared_;
+};
 
 }  // namespace
 
-Program write_shardings(const Program& program, const PropagationGraph& graph) {
+Program write_shardings(const Program& program, const PropagationGraph& graph,
+                        const std::vector<PropagationSlot>& slots) {
   Program out = program;
+  ShardingWriter writer(graph, slots);
   for (ComputationId c = 0; c < isize(program.computations); ++c) {
     if (at(graph.leaf_slots, c).empty()) continue;
     auto computation = std::make_shared<Computation>(program[c]);
     for (Id id = 0; id < computation->size(); ++id)
-      write_sharding(at(computation->instructions, id), at(at(graph.leaf_slots, c), id), graph);
+      writer.write(at(computation->instructions, id), at(at(graph.leaf_slots, c), id));
     at(out.computations, c) = std::move(computation);
   }
   return out;

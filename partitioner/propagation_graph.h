@@ -24,12 +24,14 @@ struct PropagationSlot {
 
 struct PropagationEdge {
   std::shared_ptr<const FactorMap> map;
+  /// The same with blocked dims that operands and results have; null when there are none. `map` lets shardings pass along these.
+  std::shared_ptr<const FactorMap> strict;
   int map_id = 0;  // equal for equal maps
   std::vector<int> operands;
   std::vector<int> results;
-  std::string name;         // "dot %h"
-  bool passes_all = false;  // every factor is kept: elementwise and moves
-  bool broadcasts = false;  // a result has factors no operand has
+  const Instruction* instruction = nullptr;  // of the program the graph is built from
+  bool passes_all = false;                   // every factor is kept: elementwise and moves
+  bool broadcasts = false;                   // a result has factors no operand has
 };
 
 struct PropagationGraph {
@@ -42,7 +44,9 @@ struct PropagationGraph {
 };
 
 PropagationGraph build_propagation_graph(const Program& program);
-/// The program with every value annotated: given shardings closed, derived ones open, each with its reason.
-Program write_shardings(const Program& program, const PropagationGraph& graph);
+/// The program with every value annotated as propagation left the graph's slots: given shardings closed, derived ones open, each with
+/// its reason.
+Program write_shardings(const Program& program, const PropagationGraph& graph,
+                        const std::vector<PropagationSlot>& slots);
 
 }  // namespace tessera

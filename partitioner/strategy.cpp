@@ -42,14 +42,19 @@ Strategy without(Strategy strategy, const Axes& reserved) {
   return strategy;
 }
 
+// What becomes of the axes of factors that must be whole.
+enum class WholeFactors : std::uint8_t { kGathered, kMoved };
+
 Strategy merged_in_order(const StrategyRequest& request, const FactorMap& map, const std::vector<Tensor>& tensors,
-                         const std::vector<int>& order) {
+                         const std::vector<int>& order, WholeFactors whole) {
   Strategy out(map.factors.size());
   for (const int i : order) {
     const auto& tensor = at(tensors, i);
     if (!(tensor.sharding.mesh == request.mesh)) continue;
+    Strategy said = project(map, *tensor.factors, tensor.sharding);
+    if (whole == WholeFactors::kMoved) said = moved_to_kept(map, std::move(said));
     // Cut to what is legal alone first, so that an axis of a factor that must be whole is free for others.
-    merge_into(out, legal(map, project(map, *tensor.factors, tensor.sharding)));
+    merge_into(out, legal(map, std::move(said)));
   }
   return legal(map, without(std::move(out), request.reserved));
 }
@@ -86,9 +91,20 @@ FactorMap without_windows(FactorMap map) {
   return map;
 }
 
+// Into how many parts a strategy cuts the work: 8 rows on 16 devices are 8 parts, 5 rows on 4 devices 2.5.
+double parts_along(const Factor& factor, std::int64_t tiles) {
+  if (tiles <= 1 || factor.size == 0) return 1;
+  return static_cast<double>(factor.size) / static_cast<double>(ceil_div(factor.size, tiles));
+}
+double parts_of(const FactorMap& map, const Strategy& strategy) {
+  double parts = 1;
+  for (int f = 0; f < isize(strategy); ++f) parts *= parts_along(at(map.factors, f), tiles_of(strategy, f));
+  return parts;
+}
+
 double work_seconds(const StrategyRequest& request, const Strategy& strategy, double flops, std::int64_t operand_bytes,
                     const CostModel& cost) {
-  const double parallel = static_cast<double>(axes_size(all_axes(strategy)));
+  const double parallel = parts_of(request.map, strategy);
   auto bytes = static_cast<double>(operand_bytes);
   const auto results = request.view.result.leaves();
   for (int i = 0; i < isize(request.map.results); ++i) {
@@ -98,13 +114,21 @@ double work_seconds(const StrategyRequest& request, const Strategy& strategy, do
   return flops / parallel / cost.flops_per_second + bytes / cost.memory_bytes_per_second;
 }
 
-// Where all links are alike bytes decide. Replicated work is no saving: what is computed beyond the share that propagation gave the
-// device counts as bytes, too. Of equal ones the least work, then the one that leaves operands where they are: what a result becomes
-// may not be wanted there in the end.
+// A mark or the end of the computation says how the result must lie; propagation leaves dims open.
+bool is_bound(const StrategyRequest& request) {
+  if (request.wishes.size() != 1) return false;
+  const auto& dims = request.wishes.front().dims;
+  return std::none_of(dims.begin(), dims.end(), [](const DimSharding& dim) { return dim.open; });
+}
+
+// Where all links are alike bytes decide, among those with no more work than the share that propagation gave the device:
+// replicated work is no saving. Of equal ones the least work. Then the one that leaves operands where they are, for what a result
+// becomes may not be wanted there in the end; where it is bound to lie so, the one that makes it there, often in place.
 struct StrategyCost {
+  double surplus = 0;  // work beyond the share
   double moved = 0;
   double seconds = 0;
-  double operands_moved = 0;
+  double late = 0;
   auto operator<=>(const StrategyCost&) const = default;
 };
 
@@ -122,7 +146,7 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, d
   }
   const HaloCost halo = halo_cost(request.mesh, request.map, types, strategy, cost.topology);
   moved += cost.topology.is_uniform() ? static_cast<double>(halo.bytes) : halo.seconds;
-  const double operands_moved = moved;
+  double late = moved;
   const auto results = request.view.result.leaves();
   for (int i = 0; i < isize(request.wishes); ++i) {
     if (!at(results, i).is_array()) continue;
@@ -133,27 +157,52 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, d
       more = std::min(more, reshard_cost(at(results, i), computed, computed.without_partial(), cost.topology));
     moved += more;
   }
+  if (is_bound(request)) late = moved - late;
   const double work = work_seconds(request, strategy, flops, halo.operand_bytes, cost);
-  if (!cost.topology.is_uniform()) return {0, moved + work, operands_moved};
-  constexpr double kFlopsPerByte = 4;
-  const double more = flops / static_cast<double>(axes_size(all_axes(strategy))) - share;
-  return {moved + std::max(0.0, more) / kFlopsPerByte, work, operands_moved};
+  if (!cost.topology.is_uniform()) return {0, 0, moved + work, late};
+  constexpr double kTolerance = 1.05;
+  const double mine = flops / parts_of(request.map, strategy);
+  return {mine > kTolerance * share ? mine : 0, moved, work, late};
+}
+
+// Into how many parts a summed factor falls: as its operands lie, if those that have it are cut alike along it. Axes that the
+// result takes are not left for sums.
+std::int64_t parts_of_sum(const StrategyRequest& request, int factor, const Axes& taken) {
+  std::int64_t parts = 0;
+  for (int i = 0; i < isize(request.operands); ++i) {
+    const TensorFactors& factors = at(request.map.operands, i);
+    const bool has = std::any_of(factors.begin(), factors.end(), [&](const DimFactors& dim) {
+      return std::find(dim.begin(), dim.end(), factor) != dim.end();
+    });
+    if (!has || at(request.made_anywhere, i)) continue;
+    const Sharding& sharding = at(request.operands, i);
+    if (!(sharding.mesh == request.mesh)) return 1;
+    const Strategy said = legal(request.map, project(request.map, factors, sharding));
+    const Axes& axes = at(said, factor);
+    if (std::any_of(axes.begin(), axes.end(), [&](const AxisRef& axis) { return overlaps_any(taken, axis); })) continue;
+    if (parts != 0 && parts != axes_size(axes)) return 1;
+    parts = axes_size(axes);
+  }
+  return std::max<std::int64_t>(parts, 1);
 }
 
 // Into how many parts the work falls when the result is made as propagation found, and sums as the operands lie.
 double parts_found(const StrategyRequest& request) {
-  Strategy out(request.map.factors.size());
-  const auto hear = [&](const TensorFactors& factors, const Sharding& sharding, bool reduced_only) {
-    if (!(sharding.mesh == request.mesh)) return;
-    Strategy said = legal(request.map, project(request.map, factors, sharding));
-    for (int f = 0; reduced_only && f < isize(said); ++f)
-      if (at(request.map.factors, f).kind != FactorKind::kReduce) at(said, f).clear();
-    merge_into(out, said);
-  };
-  for (int i = 0; i < isize(request.found); ++i) hear(at(request.map.results, i), at(request.found, i), false);
-  for (int i = 0; i < isize(request.operands); ++i)
-    if (!at(request.made_anywhere, i)) hear(at(request.map.operands, i), at(request.operands, i), true);
-  return static_cast<double>(axes_size(all_axes(legal(request.map, without(std::move(out), request.reserved)))));
+  Strategy kept(request.map.factors.size());
+  for (int i = 0; i < isize(request.found); ++i)
+    if (at(request.found, i).mesh == request.mesh)
+      merge_into(kept, legal(request.map, project(request.map, at(request.map.results, i), at(request.found, i))));
+  kept = legal(request.map, without(std::move(kept), request.reserved));
+  const Axes taken = all_axes(kept);
+  auto devices = request.mesh.device_count() / axes_size(taken);
+  double parts = parts_of(request.map, kept);
+  for (int f = 0; f < isize(request.map.factors); ++f) {
+    if (at(request.map.factors, f).kind != FactorKind::kReduce) continue;
+    const auto tiles = std::min(parts_of_sum(request, f, taken), devices);
+    devices /= tiles;
+    parts *= parts_along(at(request.map.factors, f), tiles);
+  }
+  return parts;
 }
 
 }  // namespace
@@ -179,12 +228,16 @@ Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) 
   std::vector<Strategy> candidates;
   std::vector<FactorMap> maps{request.map};
   if (!request.map.windows.empty()) maps.push_back(without_windows(request.map));
+  const bool some_whole = std::any_of(request.map.factors.begin(), request.map.factors.end(),
+                                      [](const Factor& f) { return f.kind == FactorKind::kBlocked; });
   for (const auto& order : orders(tensors))
-    for (const FactorMap& map : maps) {
-      Strategy candidate = merged_in_order(request, map, tensors, order);
-      if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
-        candidates.push_back(std::move(candidate));
-    }
+    for (const FactorMap& map : maps)
+      for (const auto whole : {WholeFactors::kGathered, WholeFactors::kMoved}) {
+        Strategy candidate = merged_in_order(request, map, tensors, order, whole);
+        if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
+          candidates.push_back(std::move(candidate));
+        if (!some_whole) break;
+      }
   if (candidates.empty()) return Strategy(request.map.factors.size());
   if (candidates.size() == 1) return candidates.front();
   const double flops = request.view.op.flops != nullptr ? request.view.op.flops(request.view) : 0;

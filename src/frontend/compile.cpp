@@ -63,7 +63,7 @@ Program partition_for_all(const Program& program) {
 Session::Compiled compile_once(const Program& program, const RunReason& reason) {
   Session& state = session();
   ++state.counters.compilations;
-  CompiledProgram made{reason.text, program, {}, {}};
+  CompiledProgram made{reason.text, program, {}, {}, program, {}};
   if (program.num_partitions > 1) {
     made.program = partition_for_all(program);
     made.notes = collective_notes(made.program);
@@ -75,6 +75,7 @@ Session::Compiled compile_once(const Program& program, const RunReason& reason) 
   options.name = reason.text;
   out.executable = compile(made.program, *state.world, options);
   made.memory = out.executable->memory();
+  made.executable = out.executable;
   report_compilation(program, made);
   state.programs.push_back(std::move(made));
   return out;

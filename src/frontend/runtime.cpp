@@ -22,6 +22,7 @@ void join_world(std::shared_ptr<ProcessGroup> world) { session().world = std::mo
 void join_world(ProcessGroup& world) {
   join_world(std::shared_ptr<ProcessGroup>(&world, [](ProcessGroup*) {}));
 }
+std::shared_ptr<ProcessGroup> joined_world() { return session().world; }
 
 // ---- Runtime ------------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/ir/builder.h"
 
+#include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "emit_checks.h"
 #include "tessera/base/rank_context.h"
@@ -80,7 +82,7 @@ Value Builder::emit(const OpDef& op, const std::vector<Value>& operands, Attribu
 }
 
 Value Builder::append(Instruction instruction) {
-  instruction.name = unique_name(instruction.name);
+  make_unique(instruction.name);
   const auto id = static_cast<Id>(computation_.instructions.size());
   for (const Id operand : instruction.operands)
     ensure(operand >= 0 && operand < id, "%{}: operand {} is not defined before it", instruction.name, operand);
@@ -95,21 +97,47 @@ void Builder::set_sharding(Value value, ShardingRef sharding) {
 }
 void Builder::set_name(Value value, std::string_view name) {
   auto& instruction = at(computation_.instructions, value.id);
-  if (instruction.name != name) instruction.name = unique_name(name);
+  if (instruction.name == name) return;
+  instruction.name = name;
+  make_unique(instruction.name);
 }
 void Builder::set_notes(Value value, NotesRef notes) {
   at(computation_.instructions, value.id).notes = std::move(notes);
 }
 
+TakenNames::Slot& TakenNames::find(std::size_t hash) {
+  const std::size_t mask = slots_.size() - 1;
+  std::size_t place = hash & mask;
+  while (slots_[place].hash != 0 && slots_[place].hash != hash) place = (place + 1) & mask;
+  return slots_[place];
+}
+
+std::pair<int&, bool> TakenNames::take(std::string_view name) {
+  constexpr std::size_t kFewest = 16;
+  if (2 * (count_ + 1) > slots_.size()) {
+    const std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(std::max(kFewest, 2 * slots_.size())));
+    for (const Slot& slot : before)
+      if (slot.hash != 0) find(slot.hash) = slot;
+  }
+  const std::size_t hash = std::max<std::size_t>(1, hash_text(name));
+  Slot& slot = find(hash);
+  const bool is_new = slot.hash == 0;
+  if (is_new) ++count_;
+  slot.hash = hash;
+  return {slot.suffix, is_new};
+}
+
 // The name itself when free, else name.1, name.2, …
-std::string Builder::unique_name(std::string_view wanted) {
-  std::string base(wanted.empty() ? "value" : wanted);
-  auto [entry, fresh] = names_.try_emplace(base, 0);
-  if (fresh) return base;
-  while (true) {
-    std::string name = fmt::format("{}.{}", base, ++entry->second);
-    if (names_.try_emplace(name, 0).second) return name;
-    entry = names_.find(base);
+void Builder::make_unique(std::string& name) {
+  if (name.empty()) name = "value";
+  auto [suffix, is_new] = names_.take(name);
+  if (is_new) return;
+  const std::string base = name;
+  for (int next = suffix + 1;; ++next) {
+    name = fmt::format("{}.{}", base, next);
+    if (!names_.take(name).second) continue;
+    names_.take(base).first = next;
+    return;
   }
 }
 

@@ -273,6 +273,10 @@ class ComputationReader {
           own.push_back({std::move(key), quote(value)});
           continue;
         }
+        if (key == kNumBatchDimsKey && out.op->role == Role::kShardingMark) {
+          own.push_back({std::move(key), std::move(value)});
+          continue;
+        }
         if (!own_key && key != kSdyShardingKey) {
           notes.frontend_attributes.emplace_back(std::move(key), std::move(value));
         } else if (own_key || sharding.sdy.empty()) {

@@ -101,6 +101,7 @@ inline constexpr std::string_view kMeshesKey = "tessera.meshes";
 inline constexpr std::string_view kShardyMeshesKey = "xla.sdy.meshes";
 inline constexpr std::string_view kSdyShardingKey = "xla.sdy.sharding";
 inline constexpr std::string_view kShardingRuleKey = "xla.sdy.sharding_rule";
+inline constexpr std::string_view kNumBatchDimsKey = "num_batch_dims";
 inline constexpr std::string_view kOwnShardingKey = "tessera.sharding";
 inline constexpr std::string_view kShardingSuffixKey = "tessera.sharding_suffix";  // ` shard_as 1` behind sharding={..}
 inline constexpr std::string_view kPartitionedKey = "tessera.partitioned";

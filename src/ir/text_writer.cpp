@@ -17,6 +17,11 @@ std::string frontend_text(const std::vector<std::pair<std::string, std::string>>
   return "{" + join(parts, ",") + "}";
 }
 
+// Of custom-call's own attributes.
+bool is_frontend_attribute(const TextAttribute& attribute) {
+  return attribute.name == kShardingRuleKey || attribute.name == kNumBatchDimsKey;
+}
+
 bool xla_knows(std::string_view key) { return !key.starts_with("xla.sdy.") && !key.starts_with("tessera."); }
 
 std::string index_text(const Dims& index) { return "{" + join(index, ",") + "}"; }
@@ -129,7 +134,7 @@ class Printer {
     payload(instruction, texts);
     out_ += ')';
     for (const auto& attribute : texts)
-      if (attribute.name != kShardingRuleKey) add(attribute.name, attribute.text);
+      if (!is_frontend_attribute(attribute)) add(attribute.name, attribute.text);
     const auto other = instruction.notes ? in_print_order(instruction.notes->other) : std::vector<TextAttribute>{};
     called(instruction);
     for (const auto& attribute : other)
@@ -205,7 +210,9 @@ class Printer {
         if (auto attribute = shardings_->attribute(instruction)) frontend.push_back(std::move(*attribute));
     }
     for (const auto& attribute : own)
-      if (attribute.name == kShardingRuleKey) frontend.emplace_back(attribute.name, unquote(attribute.text));
+      if (is_frontend_attribute(attribute))
+        frontend.emplace_back(attribute.name,
+                              attribute.name == kShardingRuleKey ? unquote(attribute.text) : attribute.text);
     frontend = kept(std::move(frontend));
     if (!frontend.empty()) add("frontend_attributes", frontend_text(frontend));
     if (!instruction.control_predecessors.empty()) {

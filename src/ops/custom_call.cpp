@@ -3,6 +3,7 @@
 // (SPMDFullToShardShape …, xla.sdy.GlobalToLocalShape …), identities that speak of shardings or memory, TopK. Any other target
 // evaluates as a deterministic function of its operands, so that programs that hold one can still be checked: continuous in
 // float operands, exact in integers, within [-1, 1]; with a sharding rule as the einsum the rule describes.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <set>
@@ -90,6 +91,21 @@ std::optional<ShardingRule> rule_of(const OpView& view) {
   return text.empty() ? std::nullopt : std::optional(parse_sharding_rule(text, view));
 }
 
+// The leading dims that the call is applied over; none where it does not say or they are not alike.
+Dims batch_of(const OpView& view) {
+  const std::int64_t count = view.as<CustomCallAttributes>().num_batch_dims;
+  if (count == 0) return {};
+  std::vector<Type> leaves = view.result.leaves();
+  for (const Type& operand : view.operands)
+    for (const Type& leaf : operand.leaves()) leaves.push_back(leaf);
+  const auto has_batch = [&](const Type& leaf) {
+    return leaf.is_array() && 0 < count && count <= leaf.ndim() &&
+           std::equal(leaf.dims().begin(), leaf.dims().begin() + count, leaves[0].dims().begin());
+  };
+  if (!std::all_of(leaves.begin(), leaves.end(), has_batch)) return {};  // as XLA, which asks nothing of the attribute
+  return {leaves[0].dims().begin(), leaves[0].dims().begin() + count};
+}
+
 Type infer(const OpView& view) {
   if (is_identity(view)) {
     require(view.operands.size() == 1, "{} takes 1 operand, got {}", target(view), view.operands.size());
@@ -142,6 +158,52 @@ Digest digest_of(const EvalContext& context) {
   return out;
 }
 
+Type without_batch(const Type& type, std::int64_t count) {
+  if (!type.is_tuple()) return Type::array(type.dtype(), Dims(type.dims().begin() + count, type.dims().end()));
+  std::vector<Type> elements;
+  for (const Type& element : type.elements()) elements.push_back(without_batch(element, count));
+  return Type::tuple(std::move(elements));
+}
+// Number k of the batch.
+Literal item_of(const Literal& batched, std::int64_t count, std::int64_t k) {
+  if (batched.type().is_tuple()) {
+    std::vector<Literal> elements;
+    for (const Literal& element : batched.elements()) elements.push_back(item_of(element, count, k));
+    return Literal::tuple(std::move(elements));
+  }
+  Literal out(without_batch(batched.type(), count));
+  const auto size = isize(out.bytes());
+  for (std::int64_t i = 0; i < size; ++i) at(out.mutable_bytes(), i) = at(batched.bytes(), k * size + i);
+  return out;
+}
+Literal stacked(const std::vector<Literal>& items, const Type& type) {
+  if (type.is_tuple()) {
+    std::vector<Literal> elements;
+    for (int e = 0; e < isize(type.elements()); ++e) {
+      std::vector<Literal> parts;
+      for (const Literal& item : items) parts.push_back(at(item.elements(), e));
+      elements.push_back(stacked(parts, at(type.elements(), e)));
+    }
+    return Literal::tuple(std::move(elements));
+  }
+  Literal out(type);
+  auto to = out.mutable_bytes().begin();
+  for (const Literal& item : items) to = std::copy(item.bytes().begin(), item.bytes().end(), to);
+  return out;
+}
+
+// The same function of every item.
+Literal evaluate_batch(const EvalContext& context, const Dims& batch) {
+  std::vector<Literal> items;
+  for (std::int64_t k = 0; k < product(batch); ++k) {
+    std::vector<Literal> operands;
+    for (const Literal& operand : context.operands) operands.push_back(item_of(operand, isize(batch), k));
+    const Digest digest = digest_of({context.view, operands, context.call});
+    items.push_back(opaque_value(digest.exact, without_batch(context.view.result, isize(batch)), digest.smooth));
+  }
+  return stacked(items, context.view.result);
+}
+
 Literal evaluate(const EvalContext& context) {
   const Type& result = context.view.result;
   if (is_identity(context.view)) return context.operands[0];
@@ -154,6 +216,7 @@ Literal evaluate(const EvalContext& context) {
     return context.operands[0];
   }
   if (const auto rule = rule_of(context.view)) return evaluate_sharding_rule(*rule, context);
+  if (const Dims batch = batch_of(context.view); !batch.empty()) return evaluate_batch(context, batch);
   const Digest digest = digest_of(context);
   return opaque_value(digest.exact, result, digest.smooth);
 }
@@ -191,9 +254,15 @@ FactorMap factors(const OpView& view) {
   if (is_manual_border(view) && view.operands.size() == 1) return border_factors(view);
   if (const auto rule = rule_of(view)) return rule->map;
   FactorMap map;
+  std::vector<int> shared;
+  for (const std::int64_t size : batch_of(view)) shared.push_back(map.add(size));
+  const auto add = [&](std::vector<TensorFactors>& side, const Type& leaf) {
+    side.push_back(add_factors(map, leaf, FactorKind::kBlocked));
+    for (int d = 0; d < isize(shared); ++d) at(side.back(), d) = {at(shared, d)};
+  };
   for (const Type& operand : view.operands)
-    for (const Type& leaf : operand.leaves()) map.operands.push_back(add_factors(map, leaf, FactorKind::kBlocked));
-  for (const Type& leaf : view.result.leaves()) map.results.push_back(add_factors(map, leaf, FactorKind::kBlocked));
+    for (const Type& leaf : operand.leaves()) add(map.operands, leaf);
+  for (const Type& leaf : view.result.leaves()) add(map.results, leaf);
   return map;
 }
 
@@ -201,12 +270,20 @@ Linearity linearity(const OpView& view, int) { return is_identity(view) ? Linear
 
 Value localize(LocalizeContext& context) {
   if (is_identity(context.view)) return context.operands[0];
+  auto attributes = context.view.as<CustomCallAttributes>();
   if (const auto rule = rule_of(context.view)) {
-    auto attributes = context.view.as<CustomCallAttributes>();
     std::vector<Type> operands;
     for (const Value& operand : context.operands) operands.push_back(operand.type());
     attributes.sharding_rule = with_local_sizes(*rule, operands, context.local_results).str();
     return emit_local(context, context.operands, make_attributes(std::move(attributes)));
+  }
+  std::vector<std::string> operands;  // XLA holds them against the operands' types
+  for (const Value& operand : context.operands) operands.push_back(operand.type().str(true));
+  if (context.notes != nullptr) {
+    Notes notes = *context.notes;
+    for (TextAttribute& attribute : notes.other)
+      if (attribute.name == "operand_layout_constraints") attribute.text = "{" + join(operands, ", ") + "}";
+    context.notes = std::make_shared<const Notes>(std::move(notes));
   }
   return localize_declared(context);
 }

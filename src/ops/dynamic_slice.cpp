@@ -120,7 +120,7 @@ Value localize_dynamic_slice(LocalizeContext& context) {
   for (int d = 0; d < isize(sizes); ++d)
     if (at(sizes, d) == context.view.operands[0].dim(d)) at(sizes, d) = x.type().dim(d);  // its start clamps to 0
   const Value out = ops::dynamic_slice(x, local.starts, sizes);
-  return local.here.is_null() ? out : ops::select(local.here, out, full_like(out, 0));
+  return local.here.is_null() ? out : or_zeros(local.here, out);
 }
 
 std::vector<Value> dynamic_slice_gradient(GradientContext& context) {

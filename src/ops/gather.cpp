@@ -6,8 +6,9 @@
 //
 // On shards: batching, index and whole window dims pass; a one-wide indexed dim (an embedding table's rows) may stay
 // sharded:
-// every device looks up what it holds, adds zero for what it does not, and the result is partial.
+// every device looks up what it holds, zero for what it does not, and the result is partial.
 #include <algorithm>
+#include <optional>
 
 #include "index_support.h"
 #include "rows.h"
@@ -114,6 +115,25 @@ Value clamped_indices(Value indices, const Windows& windows, const Type& operand
                     along_components(wide, windows, limits));
 }
 
+// A shard smaller than the result gets a slice of zeros behind its last one, for what other devices hold; a mask over the result
+// would compute more than that moves.
+struct WithZeros {
+  Value operand;
+  Value indices;
+};
+
+std::optional<WithZeros> with_zeros(Value operand, Value indices, Value here, const Windows& windows,
+                                    const Type& result) {
+  if (windows.index_map.size() != 1 || operand.type().byte_size() > result.byte_size()) return std::nullopt;
+  const auto dim = windows.index_map.front();
+  std::vector<PaddingDim> padding(operand.type().dims().size());
+  at(padding, dim).high = 1;
+  Builder& builder = *operand.builder;
+  const Value zero = ops::constant(builder, scalar_of(operand.type().dtype(), 0));
+  const Value behind = full_like(indices, static_cast<double>(operand.type().dim(static_cast<int>(dim))));
+  return WithZeros{ops::pad(operand, zero, padding), ops::select(here, indices, behind)};
+}
+
 Value localize(LocalizeContext& context) {
   const Type& global = context.view.operands[0];
   const Value operand = context.operands[0];
@@ -144,6 +164,8 @@ Value localize(LocalizeContext& context) {
   if (indices.type().dtype() != DType::kS32) indices = ops::convert(indices, DType::kS32);
   indices = ops::subtract(indices, along_components(indices, windows, starts));
   const Value here = within(indices, full_like(indices, 0), along_components(indices, windows, lasts));
+  if (const auto padded = with_zeros(operand, indices, here, windows, context.local_result()))
+    return ops::gather(padded->operand, padded->indices, std::move(attributes));
   const Value found = ops::gather(operand, indices, std::move(attributes));
   return ops::select(spread_over_windows(here, windows, found.type().dims()), found, full_like(found, 0));
 }

@@ -166,6 +166,18 @@ Value within(Value x, Value low, Value high) {
   return ops::logical_and(ops::compare(x, low, CompareDirection::kGe), ops::compare(x, high, CompareDirection::kLe));
 }
 
+Value or_zeros(Value here, Value x) {
+  Builder& builder = *x.builder;
+  const Dims dims = x.type().dims();
+  if (dims.empty() || dims[0] == 0) return ops::select(here, x, full_like(x, 0));
+  std::vector<PaddingDim> padding(dims.size());
+  padding[0].high = dims[0];
+  const Value both = ops::pad(x, ops::constant(builder, scalar_of(x.type().dtype(), 0)), padding);
+  std::vector<Value> starts(dims.size(), index_constant(builder, DType::kS32, 0));
+  starts[0] = ops::select(here, starts[0], index_constant(builder, DType::kS32, dims[0]));
+  return ops::dynamic_slice(both, starts, dims);
+}
+
 Value clamped_start(Value start, std::int64_t size, std::int64_t limit) {
   Builder& builder = *start.builder;
   const Value wide = widened(start);

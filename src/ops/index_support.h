@@ -91,6 +91,8 @@ Value along_components(Value indices, const Windows& windows, const std::vector<
 Value spread_over_windows(Value mask, const Windows& windows, const Dims& result_dims);
 /// low <= x <= high, elementwise.
 Value within(Value x, Value low, Value high);
+/// x, or zeros where the scalar is false: read from before or from behind x's end, which computes nothing.
+Value or_zeros(Value here, Value x);
 
 /// A scalar start index, clamped so that a window of `size` lies in [0, limit): an s32.
 Value clamped_start(Value start, std::int64_t size, std::int64_t limit);

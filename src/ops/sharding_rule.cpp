@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <set>
 
 #include "tessera/base/text_cursor.h"
 
@@ -147,15 +148,21 @@ void check_side(const ShardingRule& rule, const std::vector<TensorFactors>& side
   }
 }
 
-// Shared out may be what every result has, and what none has and is summed over.
+// Shared out may be what every result and some operand has, and what no result has and is summed over.
 void settle_kinds(FactorMap& map) {
-  std::vector<std::size_t> results_with(map.factors.size(), 0);
-  for (const auto& tensor : map.results)
-    for (const auto& dim : tensor)
-      for (const int factor : dim) ++at(results_with, factor);
+  const auto count = [&](const std::vector<TensorFactors>& tensors) {
+    std::vector<std::size_t> out(map.factors.size(), 0);
+    for (const auto& tensor : tensors)
+      for (const auto& dim : tensor)
+        for (const int factor : dim) ++at(out, factor);
+    return out;
+  };
+  const auto operands_with = count(map.operands);
+  const auto results_with = count(map.results);
   for (std::size_t f = 0; f < map.factors.size(); ++f) {
     const bool reduced = map.factors[f].kind == FactorKind::kReduce;
-    if (results_with[f] != (reduced ? 0 : map.results.size())) map.factors[f].kind = FactorKind::kBlocked;
+    if (results_with[f] != (reduced ? 0 : map.results.size()) || operands_with[f] == 0)
+      map.factors[f].kind = FactorKind::kBlocked;
   }
 }
 
@@ -164,6 +171,66 @@ std::int64_t element_at(const TensorFactors& tensor, const FactorMap& map, const
   for (const auto& dim : tensor)
     for (const int factor : dim) position = position * at(map.factors, factor).size + at(index, factor);
   return position;
+}
+
+DimFactors factors_of(const TensorFactors& tensor) {
+  std::set<int> out;
+  for (const auto& dim : tensor) out.insert(dim.begin(), dim.end());
+  return {out.begin(), out.end()};
+}
+
+// f(index) for every index of these factors, zero of the others.
+template <class F>
+void for_each_of(const FactorMap& map, const DimFactors& factors, F&& f) {
+  Dims sizes;
+  for (const int factor : factors) sizes.push_back(at(map.factors, factor).size);
+  Dims index(map.factors.size(), 0);
+  for_each_index(sizes, [&](const Dims& of_these) {
+    for (std::size_t k = 0; k < factors.size(); ++k) at(index, factors[k]) = of_these[k];
+    f(index);
+  });
+}
+
+// An operand summed over the factors that nothing else has.
+struct SummedOperand {
+  bool exact = false;  // integers
+  TensorFactors factors;
+  std::vector<double> values;
+};
+
+// Complex elements as real numbers.
+std::vector<double> numbers(const Literal& array) {
+  const Literal reals = array.as_reals();
+  const bool pairs = is_complex(array.type().dtype());
+  std::vector<double> out;
+  for (std::int64_t i = 0; i < array.type().element_count(); ++i)
+    out.push_back(pairs ? element_as_double(reals, 2 * i) + 0.5 * element_as_double(reals, 2 * i + 1)
+                        : element_as_double(reals, i));
+  return out;
+}
+
+SummedOperand summed(const Literal& operand, int which, const FactorMap& map) {
+  const TensorFactors& tensor = at(map.operands, which);
+  std::set<int> elsewhere;
+  for (int i = 0; i < isize(map.operands); ++i)
+    if (i != which)
+      for (const int f : factors_of(at(map.operands, i))) elsewhere.insert(f);
+  for (const auto& result : map.results)
+    for (const int f : factors_of(result)) elsewhere.insert(f);
+  SummedOperand out;
+  out.exact = is_integer(operand.type().dtype()) || operand.type().dtype() == DType::kPred;
+  const std::vector<double> elements = numbers(operand);
+  std::int64_t count = 1;
+  for (const int f : factors_of(tensor))
+    if (elsewhere.contains(f)) {
+      out.factors.push_back({f});
+      count *= at(map.factors, f).size;
+    }
+  out.values.assign(static_cast<std::size_t>(count), 0.0);
+  for_each_of(map, factors_of(tensor), [&](const Dims& index) {
+    at(out.values, element_at(out.factors, map, index)) += at(elements, element_at(tensor, map, index));
+  });
+  return out;
 }
 
 }  // namespace
@@ -204,38 +271,44 @@ ShardingRule with_local_sizes(ShardingRule rule, const std::vector<Type>& operan
   return rule;
 }
 
+// The sum of products is the product of sums over what only one operand has.
 Literal evaluate_sharding_rule(const ShardingRule& rule, const EvalContext& context) {
-  std::vector<Literal> operands;
+  const FactorMap& map = rule.map;
+  std::vector<SummedOperand> operands;
+  std::set<int> shared;
   for (const auto& operand : context.operands)
-    for (const auto& leaf : operand.leaves()) operands.push_back(leaf);
+    for (const auto& leaf : operand.leaves()) {
+      operands.push_back(summed(leaf, isize(operands), map));
+      for (const int f : factors_of(operands.back().factors)) shared.insert(f);
+    }
+  for (const auto& result : map.results)
+    for (const int f : factors_of(result)) shared.insert(f);
   const auto types = context.view.result.leaves();
   std::vector<Literal> results(types.begin(), types.end());
-  Dims index(rule.map.factors.size(), 0);
-  const auto advance = [&] {
-    for (std::size_t f = index.size(); f-- > 0;) {
-      if (++index[f] < rule.map.factors[f].size) return true;
-      index[f] = 0;
-    }
-    return false;
-  };
   std::vector<std::vector<double>> sums;
   for (const auto& type : types) sums.emplace_back(static_cast<std::size_t>(type.element_count()), 0.0);
-  const bool empty =
-      std::any_of(rule.map.factors.begin(), rule.map.factors.end(), [](const Factor& f) { return f.size == 0; });
-  if (!empty) {
-    do {
-      double product = 1;
-      for (std::size_t i = 0; i < operands.size(); ++i)
-        product *= element_as_double(operands[i], element_at(rule.map.operands[i], rule.map, index));
-      for (std::size_t r = 0; r < results.size(); ++r)
-        at(sums[r], element_at(rule.map.results[r], rule.map, index)) += product;
-    } while (advance());
-  }
+  const bool some_exact =
+      std::any_of(operands.begin(), operands.end(), [](const SummedOperand& operand) { return operand.exact; });
+  const auto is_exact = [&](std::size_t r) { return is_integer(types[r].dtype()) || types[r].dtype() == DType::kPred; };
+  for_each_of(map, {shared.begin(), shared.end()}, [&](const Dims& index) {
+    double product = 1;
+    double exact =
+        some_exact ? 1 : 0;  // of integers alone: what floats add up to would be cut off at another place by a rounding
+    for (const SummedOperand& operand : operands) {
+      const double sum = at(operand.values, element_at(operand.factors, map, index));
+      product *= sum;
+      if (operand.exact) exact *= sum;
+    }
+    for (std::size_t r = 0; r < results.size(); ++r)
+      at(sums[r], element_at(map.results[r], map, index)) += is_exact(r) ? exact : product;
+  });
   for (std::size_t r = 0; r < results.size(); ++r)
-    visit_dtype(types[r].dtype(), [&]<class T>() {
+    visit_any_dtype(types[r].dtype(), [&]<class T>() {
       auto to = results[r].mutable_data<T>();
       for (std::size_t i = 0; i < to.size(); ++i)
-        if constexpr (is_integer(kDTypeOf<T>))
+        if constexpr (is_complex(kDTypeOf<T>))
+          to[i] = T(static_cast<typename T::value_type>(sums[r][i]));
+        else if constexpr (is_integer(kDTypeOf<T>))
           to[i] = static_cast<T>(static_cast<std::int64_t>(std::fmod(sums[r][i], 9007199254740992.0)));
         else
           to[i] = static_cast<T>(sums[r][i]);

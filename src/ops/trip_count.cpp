@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often a loop runs, where its text tells: a counter that starts at a constant, advances by a constant and is
-// compared with
-// another.
+// How often a loop runs, where its text tells: a counter that starts at a constant, advances by a constant and is compared with
+// another. XLA leaves copies where marks stood.
 #include "rows.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
@@ -10,8 +9,13 @@
 namespace tessera {
 namespace {
 
+const Instruction& behind_copies(const Computation& computation, Id id) {
+  while (computation[id].op == &rows::kCopy) id = computation[id].operands[0];
+  return computation[id];
+}
+
 std::optional<std::int64_t> integer_constant(const Computation& computation, Id id) {
-  const Instruction& instruction = computation[id];
+  const Instruction& instruction = behind_copies(computation, id);
   const bool fits = instruction.op->role == Role::kConstant && instruction.type.is_array() &&
                     instruction.type.ndim() == 0 && is_integer(instruction.type.dtype());
   if (!fits) return std::nullopt;
@@ -20,7 +24,7 @@ std::optional<std::int64_t> integer_constant(const Computation& computation, Id 
 
 // `index` if `id` is get-tuple-element(parameter, index).
 std::optional<std::int64_t> state_element(const Computation& computation, Id id) {
-  const Instruction& instruction = computation[id];
+  const Instruction& instruction = behind_copies(computation, id);
   if (instruction.op->role != Role::kGetTupleElement) return std::nullopt;
   if (computation[instruction.operands[0]].op->role != Role::kParameter) return std::nullopt;
   return attributes_as<IndexAttributes>(instruction.attributes).index;
@@ -31,7 +35,7 @@ struct Limit {
   std::int64_t limit = 0;    // runs while element < limit
 };
 std::optional<Limit> loop_limit(const Computation& condition) {
-  const Instruction& root = condition[condition.root];
+  const Instruction& root = behind_copies(condition, condition.root);
   if (root.op != &rows::kCompare) return std::nullopt;
   const auto direction = attributes_as<CompareAttributes>(root.attributes).direction;
   const bool mirrored = direction == CompareDirection::kGt || direction == CompareDirection::kGe;
@@ -46,7 +50,7 @@ std::optional<Limit> loop_limit(const Computation& condition) {
 std::optional<std::int64_t> step_of(const Computation& body, std::int64_t element) {
   const Instruction& root = body[body.root];
   if (root.op->role != Role::kTuple) return std::nullopt;
-  const Instruction& next = body[at(root.operands, element)];
+  const Instruction& next = behind_copies(body, at(root.operands, element));
   if (next.op != &rows::kAdd) return std::nullopt;
   for (const int side : {0, 1})
     if (state_element(body, at(next.operands, side)) == element)

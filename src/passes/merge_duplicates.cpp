@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <bit>
 #include <unordered_map>
 
+#include "dead_code.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/passes/explanations.h"
@@ -31,20 +33,27 @@ bool equal_callees(const Instruction& a, const Instruction& b, const FirstEquals
                     [&](ComputationId x, ComputationId y) { return at(first, x) == at(first, y); });
 }
 
-bool equal_values(const Instruction& a, const Instruction& b, const FirstEquals& first) {
-  return a.op == b.op && a.operands == b.operands && a.type == b.type && equal_callees(a, b, first) &&
+// What operands are merged into stands for them.
+bool equal_operands(const Instruction& a, const Instruction& b, const std::vector<Id>* same_as) {
+  if (same_as == nullptr) return a.operands == b.operands;
+  return std::equal(a.operands.begin(), a.operands.end(), b.operands.begin(), b.operands.end(),
+                    [&](Id x, Id y) { return at(*same_as, x) == at(*same_as, y); });
+}
+
+bool equal_values(const Instruction& a, const Instruction& b, const FirstEquals& first,
+                  const std::vector<Id>* same_as = nullptr) {
+  return a.op == b.op && equal_operands(a, b, same_as) && a.type == b.type && equal_callees(a, b, first) &&
          a.control_predecessors == b.control_predecessors && equal_attributes(a, b) &&
          equal_shardings(a.sharding, b.sharding) && equal_bindings(a, b);
 }
 
-// Of all that equal_values() compares, or of what is equal when that is.
-std::size_t key_of(const Instruction& instruction) {
-  std::size_t key = hash_mix(hash_text(instruction.op->name), instruction.type.hash());
-  for (const Id operand : instruction.operands) key = hash_mix(key, static_cast<std::size_t>(operand));
+// Of what is equal when equal_values() holds. Values that only lie otherwise are few: their shardings are left to it.
+std::size_t key_of(const Instruction& instruction, const std::vector<Id>* same_as = nullptr) {
+  std::size_t key = hash_mix(std::hash<const OpDef*>()(instruction.op), instruction.type.hash());
+  for (const Id operand : instruction.operands)
+    key = hash_mix(key, static_cast<std::size_t>(same_as != nullptr ? at(*same_as, operand) : operand));
   const bool has_channel = instruction.op->role == Role::kCollective;
   if (instruction.attributes && !has_channel) key = hash_mix(key, instruction.attributes->hash());
-  if (instruction.sharding)
-    for (const auto& leaf : *instruction.sharding) key = hash_mix(key, leaf.hash());
   return hash_mix(key, hash_bindings(instruction));
 }
 
@@ -71,35 +80,37 @@ FirstEquals first_equals(const Program& program) {
   return first;
 }
 
-ComputationRef merged(const Computation& from, const std::vector<bool>& with_effects, const FirstEquals& first) {
-  auto out = std::make_shared<Computation>(from);
-  std::vector<Id> same_as(from.instructions.size());
-  std::unordered_multimap<std::size_t, Id> seen;
-  seen.reserve(from.instructions.size());
+// Of each value the first one that is equal to it.
+StandIns first_values(const Computation& from, const std::vector<bool>& with_effects, const FirstEquals& first) {
+  StandIns same_as(from.instructions.size());
+  std::vector<std::size_t> keys(from.instructions.size());
+  const std::size_t mask = std::bit_ceil(2 * from.instructions.size() + 1) - 1;
+  std::vector<Id> table(mask + 1, -1);  // open addressing
   for (Id id = 0; id < from.size(); ++id) {
-    auto& instruction = at(out->instructions, id);
-    for (Id& operand : instruction.operands) operand = at(same_as, operand);
+    const auto& instruction = from[id];
     at(same_as, id) = id;
     if (instruction.op->role == Role::kParameter || has_side_effect(instruction, with_effects)) continue;
-    const auto key = key_of(instruction);
-    const auto [begin, end] = seen.equal_range(key);
-    for (auto it = begin; it != end; ++it)
-      if (equal_values((*out)[it->second], instruction, first)) at(same_as, id) = it->second;
-    if (at(same_as, id) == id) seen.emplace(key, id);
+    const auto key = at(keys, id) = key_of(instruction, &same_as);
+    const auto is_same = [&](Id other) {
+      return at(keys, other) == key && equal_values(from[other], instruction, first, &same_as);
+    };
+    std::size_t place = key & mask;
+    while (table[place] >= 0 && !is_same(table[place])) place = (place + 1) & mask;
+    if (table[place] < 0) table[place] = id;
+    at(same_as, id) = table[place];
   }
-  out->root = at(same_as, from.root);
-  return out;
+  return same_as;
 }
 
 }  // namespace
 
 Program merge_duplicates(const Program& program) {
-  Program out = program;
   const std::vector<bool> with_effects = computations_with_effects(program);
   const FirstEquals first = first_equals(program);
-  for (ComputationId c = 0; c < isize(program.computations); ++c)
-    at(out.computations, c) = merged(program[c], with_effects, first);
-  return remove_dead_code(out);
+  std::vector<StandIns> stand_ins;
+  for (const ComputationRef& computation : program.computations)
+    stand_ins.push_back(first_values(*computation, with_effects, first));
+  return without_dead_code(program, stand_ins);
 }
 
 }  // namespace tessera

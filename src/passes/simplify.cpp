@@ -104,6 +104,14 @@ Result transpose(const Computation& c, const Instruction& i) {
 Result broadcast(const Computation& c, const Instruction& i) {
   if (is_identity(dimensions(i)))
     if (auto same = to_operand(c, i)) return same;
+  if (const Instruction& count = c[i.operands[0]]; count.op->name == "iota" && !count.sharding && is_plain(count)) {
+    const auto dim = attributes_as<IotaAttributes>(count.attributes).iota_dimension;  // every device makes its own part
+    Rewrite out{.value = -1, .instruction = i};
+    out.instruction->op = count.op;
+    out.instruction->operands.clear();
+    out.instruction->attributes = make_attributes(IotaAttributes{at(dimensions(i), dim)});
+    return out;
+  }
   const Instruction* before = chained(c, i);
   if (before == nullptr) return std::nullopt;
   Dims both;

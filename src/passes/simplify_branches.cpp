@@ -19,8 +19,6 @@ namespace tessera {
 namespace {
 
 bool is_conditional(const Instruction& instruction) { return instruction.op->role == Role::kConditional; }
-bool is_parameter(const Instruction& instruction) { return instruction.op->role == Role::kParameter; }
-
 /// What is left of a branch: of its argument and of its result, where these are tuples.
 struct BranchPlan {
   ComputationId branch = -1;
@@ -41,11 +39,6 @@ Instruction with_some(Instruction tuple, const Elements& kept) {
   tuple.sharding = kept.of(tuple.type, tuple.sharding);
   tuple.type = kept.of(tuple.type);
   return tuple;
-}
-
-Value with_sharding(Value value, ShardingRef sharding) {
-  if (sharding) value.builder->set_sharding(value, std::move(sharding));
-  return value;
 }
 
 // `kept` elements of a tuple value, as a tuple.

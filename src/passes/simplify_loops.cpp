@@ -37,8 +37,6 @@ struct Loop {
   [[nodiscard]] const Instruction& root() const { return (*body)[body->root]; }
 };
 
-bool is_parameter(const Instruction& instruction) { return instruction.op->role == Role::kParameter; }
-
 bool same_shardings(const ShardingRef& a, const ShardingRef& b) { return a == b || (a && b && *a == *b); }
 
 ShardingRef initial_sharding(const Loop& loop, std::int64_t element) {
@@ -261,11 +259,6 @@ ComputationId rebuilt(ProgramBuilder& program, const Computation& from, const Pl
     root = builder.append(translated(std::move(tuple))).id;
   }
   return program.add(std::move(builder), builder.value(root));
-}
-
-Value with_sharding(Value value, ShardingRef sharding) {
-  if (sharding) value.builder->set_sharding(value, std::move(sharding));
-  return value;
 }
 
 // The initial values in the rewritten caller.

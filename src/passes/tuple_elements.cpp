@@ -31,6 +31,13 @@ ShardingRef Elements::of(const Type& tuple, const ShardingRef& shardings) const 
   return make_shardings(std::move(out));
 }
 
+bool is_parameter(const Instruction& instruction) { return instruction.op->role == Role::kParameter; }
+
+Value with_sharding(Value value, ShardingRef sharding) {
+  if (sharding) value.builder->set_sharding(value, std::move(sharding));
+  return value;
+}
+
 std::int64_t element_index(const Instruction& instruction) {
   return attributes_as<IndexAttributes>(instruction.attributes).index;
 }

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tessera/ir/builder.h"
 #include "tessera/ir/program.h"
 
 namespace tessera {
@@ -39,6 +40,10 @@ class Elements {
  private:
   std::vector<char> has_;
 };
+
+bool is_parameter(const Instruction& instruction);
+/// The value itself, with a sharding unless that is null.
+Value with_sharding(Value value, ShardingRef sharding);
 
 /// The index of a get-tuple-element.
 std::int64_t element_index(const Instruction& instruction);

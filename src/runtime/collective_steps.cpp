@@ -109,10 +109,10 @@ class CollectiveStep : public PlanStep {
     results_ = instruction.type.leaves();
     if (group_.size() > 1) packed_ = packed_operands(view_of(context.program, computation, instruction));
     for (const std::size_t i : packed_) packed_bytes_ += types_[i].byte_size();
-    name_ = instruction.op->name;
+    metric_ = fmt::format("CollectiveTime::{}", instruction.op->name);
     label_ = {context.sequence++, fmt::format("{} %{} over {}", instruction.op->name, instruction.name, axes)};
   }
-  [[nodiscard]] std::string_view communication() const final { return name_; }
+  [[nodiscard]] std::string_view communication() const final { return metric_; }
   PendingOperations start(const Frame& frame) const final {
     const TrafficCounters before = group_.traffic();
     PendingOperations operations;
@@ -201,7 +201,7 @@ class CollectiveStep : public PlanStep {
   std::vector<std::size_t> packed_;  // operands that travel as one message
   std::int64_t packed_bytes_ = 0;
   CollectiveLabel label_;
-  std::string name_;
+  std::string metric_;
 };
 
 // Sums of complex numbers are those of their parts.

@@ -73,6 +73,8 @@ class PlannedExecutable final : public Executable {
   [[nodiscard]] const ExecutableMemory& memory() const override { return memory_; }
   [[nodiscard]] const std::vector<int>& donations() const override { return donations_; }
   [[nodiscard]] const RunStatistics& last_run() const override { return last_run_; }
+  void set_profiling(bool on) override { plan_->set_profiling(on); }
+  [[nodiscard]] std::vector<StepProfile> profile() const override { return plan_->profile(); }
 
   std::vector<DeviceArray> run(std::vector<DeviceArray> arguments) override {
     const auto start = std::chrono::steady_clock::now();

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "fused_kernel.h"
 #include "tessera/ops/structural.h"
@@ -67,6 +68,26 @@ std::vector<BufferId> result_buffers(const Schedule& schedule, Id id) {
   for (const Access& access : at(schedule.access, id)) out.push_back(access.buffer);
   return out;
 }
+
+namespace {
+
+// Of the buffers that a step reads and writes, each once.
+std::int64_t bytes_touched(const Schedule& schedule, const Computation& computation, const Step& step) {
+  std::set<BufferId> buffers;
+  const auto touch = [&](Id id) {
+    for (const Access& access : at(schedule.access, id))
+      if (access.buffer != kNoBuffer) buffers.insert(access.buffer);
+  };
+  for (const Id id : step.instructions) {
+    touch(id);
+    for (const Id operand : computation[id].operands) touch(operand);
+  }
+  std::int64_t bytes = 0;
+  for (const BufferId buffer : buffers) bytes += at(schedule.buffers, buffer).bytes;
+  return bytes;
+}
+
+}  // namespace
 
 bool holds_collectives(const Program& program, ComputationId computation) {
   const auto& instructions = program[computation].instructions;
@@ -171,8 +192,16 @@ void Plan::add_step(CompileContext& context, const Step& step) {
                                         result_buffers(*schedule_, id));
   }
   steps_.push_back(std::move(made));
-  flops_.push_back(flops);
-  names_.push_back(instruction.name);
+  const bool is_group = step.instructions.size() > 1;
+  about_.push_back({.name = instruction.name,
+                    .kind = is_group ? "fused" : std::string(instruction.op->name),
+                    .flops = flops,
+                    .bytes = bytes_touched(*schedule_, computation, step)});
+}
+
+void Plan::set_profiling(bool on) {
+  profile_.clear();
+  if (on) profile_ = about_;
 }
 
 void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::span<std::byte* const> results,
@@ -194,6 +223,7 @@ void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::sp
   under_way_.clear();
   run_steps(frame);
   complete(schedule_->end_completes, frame);
+  for (const StepProfile& step : about_) state.flops += step.flops;
   deliver();
   if (world_ == nullptr) return;
   world_->advance(state.progress + schedule_->steps.size());
@@ -204,16 +234,11 @@ void Plan::run_steps(const Frame& frame) {
   RunState& state = frame.state;
   std::size_t next = 0;  // step of the schedule
   for (std::size_t i = 0; i < steps_.size(); ++i) {
-    const Step& step = schedule_->steps[step_of_[i]];
     for (; next <= step_of_[i]; ++next) prepare(next, frame);
-    if (steps_[i]->communication().empty()) {
-      steps_[i]->run(frame);
-    } else {
-      const std::int64_t begin = now();
-      step.overlapped ? start(i, frame) : steps_[i]->run(frame);
-      count_time(i, begin, state);
-    }
-    state.flops += flops_[i];
+    const bool is_timed = !profile_.empty() || !steps_[i]->communication().empty();
+    const std::int64_t begin = is_timed ? now() : 0;
+    schedule_->steps[step_of_[i]].overlapped ? start(i, frame) : steps_[i]->run(frame);
+    if (is_timed) count_time(i, begin, state);
     for (const auto& [number, started] : under_way_)  // messages go on only when somebody asks
       for (const auto& operation : started.second) operation->test();
     if (world_ != nullptr) world_->advance(state.progress + step_of_[i] + 1);
@@ -243,11 +268,16 @@ void Plan::complete(const std::vector<std::int32_t>& steps, const Frame& frame) 
   }
 }
 
-void Plan::count_time(std::size_t i, std::int64_t begin, RunState& state) const {
+void Plan::count_time(std::size_t i, std::int64_t begin, RunState& state) {
   const std::int64_t nanoseconds = now() - begin;
+  if (!profile_.empty()) {
+    profile_[i].nanoseconds += nanoseconds;
+    ++profile_[i].runs;
+  }
+  const std::string_view metric = steps_[i]->communication();
+  if (metric.empty()) return;
   state.communication_nanoseconds += nanoseconds;
-  metrics().add_sample(fmt::format("CollectiveTime::{}", steps_[i]->communication()), MetricUnit::kTime,
-                       static_cast<double>(nanoseconds));
+  metrics().add_sample(metric, MetricUnit::kTime, static_cast<double>(nanoseconds));
 }
 
 void Plan::deliver() const {

@@ -45,7 +45,7 @@ class PlanStep {
   /// In two halves, of an overlapped collective: begins; and makes the result of what has arrived.
   virtual PendingOperations start(const Frame& frame) const;
   virtual void finish(const Frame& /*frame*/) const {}
-  /// Its opcode if its time is spent in communication, else "".
+  /// The metric of its time if it communicates, else "".
   [[nodiscard]] virtual std::string_view communication() const { return ""; }
   virtual void run(const Frame& frame) const = 0;
 };
@@ -71,6 +71,8 @@ class Plan {
   /// By how much a run advances the world's progress.
   [[nodiscard]] std::uint64_t progress() const { return shared_views_ ? schedule_->steps.size() + 1 : 0; }
   [[nodiscard]] const Schedule& schedule() const { return *schedule_; }
+  void set_profiling(bool on);
+  [[nodiscard]] const std::vector<StepProfile>& profile() const { return profile_; }
 
  private:
   void add_step(CompileContext& context, const Step& step);
@@ -80,7 +82,7 @@ class Plan {
   void prepare(std::size_t step, const Frame& frame);
   void start(std::size_t i, const Frame& frame);
   void complete(const std::vector<std::int32_t>& steps, const Frame& frame);
-  void count_time(std::size_t i, std::int64_t begin, RunState& state) const;
+  void count_time(std::size_t i, std::int64_t begin, RunState& state);
   using Waits = std::vector<std::pair<ProcessGroup*, std::int32_t>>;  // a group, and the step it must have completed
   static void await(const Waits& waits, RunState& state);
 
@@ -88,8 +90,8 @@ class Plan {
   std::vector<Literal> constants_;             // by the order of constant buffers
   std::vector<const std::byte*> constant_of_;  // by BufferId; null for others
   std::vector<std::unique_ptr<PlanStep>> steps_;
-  std::vector<double> flops_;       // per step, of one execution
-  std::vector<std::string> names_;  // per step, for messages
+  std::vector<StepProfile> about_;    // per step; without times
+  std::vector<StepProfile> profile_;  // per step, with times; empty unless profiling
   std::vector<std::int64_t> result_bytes_;
   std::vector<std::byte*> pointers_;  // of the run under way
   std::vector<std::byte*> results_;

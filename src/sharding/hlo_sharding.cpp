@@ -13,7 +13,6 @@ namespace tessera {
 namespace {
 
 using Kind = HloSharding::Kind;
-constexpr std::int64_t kMostDevices = std::int64_t{1} << 20;  // lists are kept expanded
 constexpr std::pair<std::string_view, Kind> kKindWords[] = {{"replicated", Kind::kReplicated},
                                                             {"manual", Kind::kManual},
                                                             {"unknown", Kind::kUnknown},

@@ -10,11 +10,10 @@
 #include "tessera/base/text.h"
 #include "tessera/base/text_cursor.h"
 #include "tessera/sharding/hlo_sharding.h"
+#include "tile_digits.h"
 
 namespace tessera {
 namespace {
-
-constexpr std::int64_t kMostDevices = std::int64_t{1} << 20;
 
 std::string read_axis_name(TextCursor& in) {
   in.expect("'", "before the name of an axis");

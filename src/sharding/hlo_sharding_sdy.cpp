@@ -5,6 +5,7 @@
 #include "tessera/base/text.h"
 #include "tessera/base/text_cursor.h"
 #include "tessera/sharding/hlo_sharding.h"
+#include "tile_digits.h"
 
 namespace tessera {
 namespace {
@@ -133,7 +134,6 @@ class ShardingReader {
     }
     in_.expect(">", "behind the mesh");
     if (axes.empty() && !order.empty()) return std::nullopt;
-    constexpr std::int64_t kMostDevices = std::int64_t{1} << 20;
     std::int64_t count = 1;
     for (const auto& axis : axes) {
       require(axis.size <= kMostDevices && count * axis.size <= kMostDevices, "mesh @{} has more than 2^20 devices",

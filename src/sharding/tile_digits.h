@@ -12,6 +12,9 @@
 
 namespace tessera {
 
+/// Most devices of one mesh or list: lists are kept expanded.
+constexpr std::int64_t kMostDevices = std::int64_t{1} << 20;
+
 struct Digit {
   std::int64_t stride = 1;
   std::int64_t size = 1;

@@ -12,6 +12,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/base/text.h"
 
 namespace tessera {
 namespace {

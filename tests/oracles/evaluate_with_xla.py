@@ -5,7 +5,8 @@
   tests/oracles/evaluate_with_xla.py GLOBAL.hlo PER_DEVICE.hlo   (both as `--for-xla` writes them)
 
 Needs `pip install jax jaxlib`. Partitions run as replicas, as XLA would otherwise partition once more: partition-id becomes
-replica-id, collectives lose channels. Padding of uneven shards holds NaN or the largest integer.
+replica-id, collectives lose channels. Padding of uneven shards holds NaN or the largest integer. A global program with manual
+regions means something on all devices only: XLA partitions it, with arguments and results whole.
 """
 import os
 import re
@@ -87,13 +88,34 @@ def entry_of(text):
     return [parameters[k] for k in sorted(parameters)], root
 
 
-def run(text, arguments, devices):
-    """arguments[k][device]; results[k][device]."""
+def whole_at_entry(text):
+    """The entry's parameters whole on every device, and its result."""
+    text = re.sub(r", allow_spmd_sharding_propagation_to_\w+=\{[^}]*\}", "", text)
+    start = re.search(r"^ENTRY ", text, re.M).start()
+    lines = []
+    for line in text[start:].splitlines():
+        root = re.match(r"  ROOT (%?\S+) = (\(.*?\)|\S+) \w", line)
+        if root and " tuple(" not in line:
+            lines += [line.replace("  ROOT ", "  ", 1), f"  ROOT %whole_at_end = {root[2]} copy({root[1]})"]
+        else:
+            line = without(line, "sharding") if " parameter(" in line or root else line
+            lines.append(re.sub(r"( parameter\(\d+\))", r"\1, sharding={replicated}", line))
+    return text[:start] + "\n".join(lines) + "\n"
+
+
+def run(text, arguments, devices, partitions=False):
+    """arguments[k][device]; results[k][device]. XLA partitions where asked to, else devices are replicas."""
     module = xla_client.hlo.hlo_module_from_text(text)
     stablehlo = _jax.mlir.hlo_to_stablehlo(module.as_serialized_hlo_module_proto())
     options = xla_client.CompileOptions()
-    options.num_replicas = len(devices)
-    options.device_assignment = xla_client.DeviceAssignment.create(np.array([[d.id] for d in devices]))
+    numbers = np.array([[d.id] for d in devices])
+    options.num_replicas = 1 if partitions else len(devices)
+    if partitions:
+        options.num_partitions = len(devices)
+        build = options.executable_build_options
+        build.num_partitions, build.use_spmd_partitioning = len(devices), True
+        build.allow_spmd_sharding_propagation_to_parameters = build.allow_spmd_sharding_propagation_to_output = [False]
+    options.device_assignment = xla_client.DeviceAssignment.create(numbers.T if partitions else numbers)
     compiled = devices[0].client.compile_and_load(stablehlo, xla_client.DeviceList(tuple(devices)), options)
     mesh = Mesh(np.array(devices), ("d",))
 
@@ -125,7 +147,11 @@ def main(global_path, local_path):
     arguments = [np.asarray(draws.integers(0, 4, dims) if np.dtype(t).kind in "iub" else draws.uniform(-1, 1, dims)).astype(t)
                  for t, dims, _ in parameters]
     devices = jax.devices()
-    expected = [leaf[0] for leaf in run(without(whole, "sharding"), [[a] for a in arguments], devices[:1])]
+    if "SPMDShardToFullShape" in whole:
+        everywhere = run(whole_at_entry(whole), [[a] * DEVICES for a in arguments], devices[:DEVICES], partitions=True)
+    else:
+        everywhere = run(without(whole, "sharding"), [[a] for a in arguments], devices[:1])
+    expected = [leaf[0] for leaf in everywhere]
     replicas = without(local, "sharding").replace("partition-id()", "replica-id()")
     replicas = re.sub(r", channel_id=\d+|, use_global_device_ids=true", "", replicas)
     replicas = re.sub(r"num_partitions=(\d+)", r"replica_count=\1", replicas)

@@ -52,6 +52,18 @@ TEST_P(JaxModule, ReadsBackAsPrinted) {
 
 TEST_P(JaxModule, KeepsTheShardingsOfItsParameters) { EXPECT_GE(sharded_parameters(read(GetParam())), 1); }
 
+TEST_P(JaxModule, SpelledAsGspmdCallsNothingOfShardyAndIsTheSameProgram) {
+  const Program program = read(GetParam());
+  const std::string text = print_program(spelled_as_gspmd(program), {.for_xla = true});
+  EXPECT_EQ(text.find("custom_call_target=\"xla.sdy."), std::string::npos);
+  const Program again = parse_program(text, op_table());
+  EXPECT_EQ(again.entry_computation().parameter_types(), program.entry_computation().parameter_types());
+  if (name_of(GetParam()) == "manual_partial_shardy") {
+    const CheckReport report = check_partition(again);
+    EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+  }
+}
+
 TEST_P(JaxModule, PartitionedEqualsUnpartitioned) {
   const CheckReport report = check_partition(read(GetParam()));
   EXPECT_TRUE(report.passed) << join(report.failures, "\n");

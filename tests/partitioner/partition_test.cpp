@@ -178,6 +178,102 @@ TEST(Partition, EmbeddingTableStaysShardedOverTheVocabulary) {
   EXPECT_EQ(collective_counts(parts.program), (std::map<std::string, std::int64_t>{{"all-reduce", 1}}));
 }
 
+// (largest element, its first place) of the rows.
+std::string argmax_module(int rows, int columns, const std::string& init, const std::string& key) {
+  return fmt::format(R"(
+argmax {{ a = f32[] parameter(0) i = s32[] parameter(1) b = f32[] parameter(2) j = s32[] parameter(3)
+  gt = pred[] compare(a, b), direction=GT  eq = pred[] compare(a, b), direction=EQ  lt = pred[] compare(i, j), direction=LT
+  tie = pred[] and(eq, lt)  first = pred[] or(gt, tie)  m = f32[] {3}  k = s32[] select(first, i, j)
+  ROOT t = (f32[], s32[]) tuple(m, k) }}
+ENTRY main {{ x = f32[{0},{1}] parameter(0) i = s32[{0},{1}] iota(), iota_dimension=1
+  low = f32[] constant({2}) none = s32[] constant(-1)
+  ROOT r = (f32[{0}], s32[{0}]) reduce(x, i, low, none), dimensions={{1}}, to_apply=argmax }})",
+                     rows, columns, init, key);
+}
+
+TEST(Partition, ArgmaxOverAShardedDimGathersOnePairPerDevice) {
+  const auto module = argmax_module(6, 24, "-inf", "select(first, a, b)");
+  for (const std::string spec : {"-,a", "-,b", "a,b", "-,a+b", "b,a"})
+    expect_equal({"argmax", module, "a=2,b=3", {{"x", spec}}});
+  const auto parts = partition(program_of({"argmax", module, "a=4", {{"x", "-,a"}}})).program;
+  EXPECT_EQ(collective_counts(parts), (std::map<std::string, std::int64_t>{{"all-gather", 2}}));
+  EXPECT_EQ(program_stats(parts).total_collective_bytes, 2 * 3 * 6 * 4);
+  expect_equal({"uneven", argmax_module(5, 7, "-inf", "select(first, a, b)"), "a=2,b=3", {{"x", "b,a"}}});
+}
+
+TEST(Partition, AnInitThatWouldCountTwiceIsMetOnce) {
+  for (const std::string spec : {"-,a", "a,b"})
+    expect_equal({"sum_and_argmax", argmax_module(6, 12, "1", "add(a, b)"), "a=2,b=3", {{"x", spec}}});
+}
+
+TEST(Partition, ASortedDimThatIsShardedTradesPlacesWithAnother) {
+  const std::string body =
+      "less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT l = pred[] compare(a, b), direction=LT }\n"
+      "ENTRY main { x = f32[6,12] parameter(0) ROOT y = f32[6,12] sort(x), dimensions={1}, to_apply=less }";
+  for (const std::string spec : {"-,a", "-,b", "a,b", "-,a+b", "b,a"})
+    expect_equal({"sort", body, "a=2,b=3", {{"x", spec}, {"y", spec}}});
+  const auto parts = partition(program_of({"sort", body, "a=3", {{"x", "-,a"}, {"y", "-,a"}}})).program;
+  EXPECT_EQ(collective_counts(parts), (std::map<std::string, std::int64_t>{{"all-to-all", 2}}));
+}
+
+TEST(Partition, ColumnsOfRowsThatAreShardedAreTakenWhereTheRowsAre) {
+  const std::string header = "HloModule columns, num_partitions=4, allow_spmd_sharding_propagation_to_output={true}\n";
+  const std::string types =
+      "t = f32[8,20] parameter(0), sharding={devices=[4,1]<=[4]}\n"
+      "i = s32[12] parameter(1), sharding={devices=[4]<=[4]}\n";
+  const Program taken = parse_program(
+      header + "ENTRY main {" + types +
+          "ROOT g = f32[8,12] gather(t, i), offset_dims={0}, collapsed_slice_dims={1}, start_index_map={1}, "
+          "index_vector_dim=1, slice_sizes={8,1} }",
+      op_table());
+  const Program set =
+      parse_program(header + "keep { a = f32[] parameter(0) ROOT b = f32[] parameter(1) }\nENTRY main {" + types +
+                        "u = f32[8,12] parameter(2), sharding={devices=[4,1]<=[4]}\n"
+                        "ROOT s = f32[8,20] scatter(t, i, u), update_window_dims={0}, inserted_window_dims={1}, "
+                        "scatter_dims_to_operand_dims={1}, index_vector_dim=1, to_apply=keep }",
+                    op_table());
+  for (const Program* program : {&taken, &set}) {
+    EXPECT_EQ(program_stats(partition(*program).program).total_collective_bytes, 3 * 3 * 4);  // of the indices
+    EXPECT_TRUE(check_partition(*program, {}).passed);
+  }
+}
+
+TEST(Partition, CallsWithBatchDimsAreSharedOutOverThese) {
+  const std::string text =
+      "HloModule solve, num_partitions=4\nENTRY main {\n"
+      "a = f32[8,5,5] parameter(0), sharding={devices=[4,1,1]<=[4]}  b = f32[8,5,3] parameter(1), "
+      "sharding={devices=[4,1,1]<=[4]}\n"
+      "ROOT x = f32[8,5,3] custom-call(a, b), custom_call_target=\"lapack_strsm_ffi\", "
+      "sharding={devices=[4,1,1]<=[4]}BATCH }";
+  const auto program_with = [&](const std::string& batch) {
+    std::string module = text;
+    return parse_program(module.replace(module.find("BATCH"), 5, batch), op_table());
+  };
+  const Program batched = program_with(", frontend_attributes={num_batch_dims=\"1\"}");
+  EXPECT_EQ(program_stats(partition(batched).program).total_collective_bytes, 0);
+  EXPECT_TRUE(check_partition(batched, {}).passed);
+  EXPECT_EQ(print_program(parse_program(print_program(batched), op_table())), print_program(batched));
+  EXPECT_GT(program_stats(partition(program_with("")).program).total_collective_bytes, 0);
+}
+
+TEST(Partition, ARowThatAnotherDeviceHoldsIsReadAsZerosWithoutAMask) {
+  const std::string body =
+      "ENTRY main { x = f32[12,6] parameter(0) i = s32[] parameter(1) z = s32[] constant(0)\n"
+      "ROOT r = f32[1,6] dynamic-slice(x, i, z), dynamic_slice_sizes={1,6} }";
+  for (const std::string spec : {"a,-", "a,b", "b+a,-"}) expect_equal({"row", body, "a=2,b=3", {{"x", spec}}});
+  EXPECT_EQ(program_stats(partition(program_of({"row", body, "a=4", {{"x", "a,-"}}})).program).flops_per_device, 0);
+}
+
+TEST(Partition, RunningMaximumAlongAShardedDimNeedsNoMask) {
+  const std::string body = kMaximum +
+                           "ENTRY main { x = f32[3,12] parameter(0) low = f32[] constant(-inf)\n"
+                           "ROOT y = f32[3,12] reduce-window(x, low), window={size=1x12 pad=0_0x11_0}, to_apply=max }";
+  for (const std::string spec : {"-,a", "-,b", "-,a+b"})
+    expect_equal({"cummax", body, "a=2,b=3", {{"x", spec}, {"y", spec}}});
+  const auto parts = partition(program_of({"cummax", body, "a=4", {{"x", "-,a"}, {"y", "-,a"}}})).program;
+  for (const auto& instruction : parts.entry_computation().instructions) EXPECT_NE(instruction.op->name, "select");
+}
+
 TEST(Partition, AValueThatLiesTwoWaysKeepsWhatOneOfThemCallsPadding) {
   // Over 4 tiles two of the four devices hold padding; over the 2 of the permuted copy they hold elements.
   const Program program = parse_program(R"(HloModule two_ways, num_partitions=4
@@ -200,6 +296,62 @@ ENTRY %main () -> s32[3,5] {
       op_table());
   const CheckReport report = check_partition(program, {});
   EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+}
+
+std::map<std::string, std::int64_t> counts_of(const Case& c) {
+  return collective_counts(partition(program_of(c)).program);
+}
+
+TEST(Partition, AResultTakesTheAxisOfADimThatAnotherOperandSumsOver) {
+  // x is the larger and has b where both sum; the columns of h lie as those of w all the same.
+  const std::map<std::string, std::string> specs = {{"x", "-,b"}, {"w", "-,b"}};
+  const Case c{"d, allow_spmd_sharding_propagation_to_output={true}", dot_module(40, 6, 9), "b=3", specs};
+  const Program local = partition(program_of(c)).program;
+  EXPECT_EQ(local.entry_computation().root_type().dims(), (Dims{40, 3}));
+  expect_equal(c);
+}
+
+TEST(Partition, WorkIsNotDoneTwiceToSendLess) {
+  // To gather both operands would be 1632 bytes, to sum the result is 3072: but then each device multiplies all.
+  EXPECT_EQ(counts_of({"d", dot_module(8, 4, 64), "a=4", {{"x", "-,a"}, {"w", "a,-"}}}),
+            (std::map<std::string, std::int64_t>{{"all-reduce", 1}}));
+  // One operand alone is cut along the sum, and the result is whole: to share it out would be to cut the other one first.
+  EXPECT_EQ(counts_of({"d", dot_module(8, 8, 8), "a=2", {{"x", "-,-"}, {"w", "a,-"}}}),
+            (std::map<std::string, std::int64_t>{{"all-gather", 1}}));
+}
+
+TEST(Partition, AResultThatIsBoundIsMadeWhereItMustLie) {
+  const Case c{"m",
+               "ENTRY main { x = f32[6,9] parameter(0) one = f32[] constant(1) o = f32[6,9] broadcast(one), "
+               "dimensions={}\nROOT y = f32[6,9] add(x, o) }",
+               "a=3",
+               {{"x", "a,-"}, {"y", "-,a"}}};
+  const Program local = partition(program_of(c)).program;
+  EXPECT_EQ(local.entry_computation()[local.entry_computation().root].op->name, "add");
+  EXPECT_EQ(collective_counts(local), (std::map<std::string, std::int64_t>{{"all-to-all", 1}}));
+  expect_equal(c);
+}
+
+TEST(Partition, SumsAreSharedOutOverIdleAxesUnlessThatTakesMoreMemory) {
+  using Counts = std::map<std::string, std::int64_t>;
+  const auto sum = [&](int columns) {
+    return Case{"m",
+                kAdder + fmt::format("ENTRY main {{ x = f32[16,{0}] parameter(0) zero = f32[] constant(0)\n"
+                                     "ROOT s = f32[16] reduce(x, zero), dimensions={{1}}, to_apply=add }}",
+                                     columns),
+                "a=3,b=4",
+                {{"x", "-,b"}}};
+  };
+  PartitionOptions sparing{.keep_shardings = true};
+  sparing.collectives.spare_memory = true;
+  for (const auto& [columns, expected] :
+       {std::pair<int, Counts>{32, {{"all-reduce", 1}}}, {4096, {{"all-gather", 1}, {"all-reduce", 1}}}}) {
+    const Program program = program_of(sum(columns));
+    const Partitioned parts = partition(program, sparing);
+    EXPECT_EQ(collective_counts(parts.program), expected) << columns;
+    EXPECT_TRUE(check_partitioned(program, parts).passed) << columns;
+    EXPECT_EQ(counts_of(sum(columns)), (Counts{{"all-gather", 1}, {"all-reduce", 1}})) << columns;
+  }
 }
 
 TEST(Partition, RenamingAndShufflingChangesNoSharding) {

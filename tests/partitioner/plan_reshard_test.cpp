@@ -54,6 +54,14 @@ TEST(PlanReshard, OneStepWhereOneStepIsEnough) {
   });
 }
 
+TEST(PlanReshard, TheLastGatherIsTheOneThatNeedsNoOtherBuffer) {
+  expect_plans({
+      {"x=2,y=4", {8, 16}, "x,y", "-,-", "all_gather{y}(1) 192 B; all_gather{x}(0) 256 B"},
+      {"x=4,y=2", {8, 16}, "x,y", "-,-", "all_gather{y}(1) 64 B; all_gather{x}(0) 384 B"},
+      {"x=4,y=2", {1, 8, 16}, "-,x,y", "-,-,-", "all_gather{y}(2) 64 B; all_gather{x}(1) 384 B"},
+  });
+}
+
 TEST(PlanReshard, AReductionIsScatteredRatherThanFinishedEverywhere) {
   expect_plans({
       {"x=2,y=4", {8, 16}, "x,- sum y", "x,-", "all_reduce{y} 384 B"},

@@ -80,5 +80,26 @@ TEST(ShardingRule, AWrongOneIsAnErrorThatQuotesIt) {
   }
 }
 
+// As JAX writes batched matrix factorizations; the sizes of XLA's operand_layout_constraints are the operands'.
+TEST(BatchDims, ACallIsAppliedToTheItemsEachDeviceHas) {
+  const Program program = parse_program(
+      "HloModule m, allow_spmd_sharding_propagation_to_output={true}\nENTRY main {\n"
+      "x = f32[5,6,4,4] parameter(0) y = f32[5,6,4] parameter(1)\n"
+      "c = (f32[5,6,4,4], s32[5,6]) custom-call(x, y), custom_call_target=\"mine\", "
+      "operand_layout_constraints={f32[5,6,4,4]{3,2,1,0}, f32[5,6,4]{2,1,0}}, "
+      "frontend_attributes={num_batch_dims=\"2\"}\n"
+      "l = f32[5,6,4,4] get-tuple-element(c), index=0\n"
+      "ROOT r = f32[5,6,4,4] negate(l) }",
+      op_table());
+  const Mesh mesh = Mesh::parse("a=2,b=3");
+  const Program even = annotate(annotate(program, mesh, "x", "-,b,-,-"), mesh, "y", "-,b,-");
+  EXPECT_EQ(collectives(even), "");
+  EXPECT_NE(print_program(partition(even).program)
+                .find("operand_layout_constraints={f32[5,2,4,4]{3,2,1,0}, f32[5,2,4]{2,1,0}}"),
+            std::string::npos);
+  EXPECT_EQ(collectives(annotate(annotate(program, mesh, "x", "a,b,-,-"), mesh, "y", "a,b,-")), "");  // uneven items
+  EXPECT_EQ(collectives(annotate(program, mesh, "x", "-,b,a,-")).find("all-to-all"), 0U);  // an item is one device's
+}
+
 }  // namespace
 }  // namespace tessera

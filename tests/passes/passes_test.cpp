@@ -268,6 +268,24 @@ ENTRY %main (x: f32[2,3,5]) -> (f32[30], f32[3,5,2], f32[2,3,5], f32[7,2,3,5,4])
 })");
 }
 
+TEST(Simplify, MakesABroadcastIotaInPlace) {
+  expect_pass(simplify, R"(
+HloModule m
+ENTRY %main (x: s32[2,3,5]) -> s32[2,3,5] {
+  %x = s32[2,3,5] parameter(0)
+  %i = s32[3,5] iota(), iota_dimension=1
+  %j = s32[2,3,5] broadcast(%i), dimensions={1,2}
+  ROOT %r = s32[2,3,5] add(%x, %j)
+})",
+              R"(
+HloModule m
+ENTRY %main (x: s32[2,3,5]) -> s32[2,3,5] {
+  %x = s32[2,3,5] parameter(0)
+  %j = s32[2,3,5] iota(), iota_dimension=2
+  ROOT %r = s32[2,3,5] add(%x, %j)
+})");
+}
+
 TEST(Simplify, DropsNeutralArithmeticAndFoldsScalars) {
   expect_pass(simplify, R"(
 HloModule m

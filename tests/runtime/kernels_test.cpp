@@ -109,6 +109,22 @@ TEST(Elementwise, EveryUnaryAndBinaryOpOnSpecialValuesOfEveryType) {
   }
 }
 
+TEST(Elementwise, ExtremaTellTheTwoZerosApart) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
+    SCOPED_TRACE(dtype_name(dtype));
+    const auto [a, b] = special_pairs(dtype);
+    expect_as_reference(
+        program_of({a.type(), b.type()},
+                   [&](Builder& main, const std::vector<Value>& v) {
+                     const Value one = ops::full(main, a.type(), 1);
+                     const auto sign = [&](Value x) { return ops::divide(one, x); };  // of infinity
+                     return ops::tuple(main, {sign(ops::maximum(v[0], v[1])), sign(ops::minimum(v[0], v[1])),
+                                              sign(ops::clamp(v[0], v[1], v[0])), sign(ops::clamp(v[1], v[0], v[0]))});
+                   }),
+        {a, b}, 1);
+  }
+}
+
 TEST(Elementwise, ConvertsBetweenEveryTwoTypes) {
   for (const DType from : kAllTypes)
     for (const DType to : kAllTypes) {

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# tessera_module(NAME SOURCES a.cpp … DEPS base tensor … [LIBS …] [PRIVATE_LIBS …]): a static library tessera_NAME, alias
-# tessera::NAME, installed with the package. LIBS reach the users of the module, PRIVATE_LIBS only the linker.
+# tessera_module(NAME SOURCES a.cpp … DEPS base tensor … [LIBS …] [PRIVATE_LIBS …] [SEPARATE]): a static library tessera_NAME,
+# alias tessera::NAME, installed with the package. LIBS reach the users of the module, PRIVATE_LIBS only the linker. With
+# TESSERA_UNITY several sources are compiled as one, unless the module is SEPARATE: its sources use the same names for their own.
 function(tessera_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS;PRIVATE_LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;DEPS;LIBS;PRIVATE_LIBS" ${ARGN})
   add_library(tessera_${name} STATIC ${ARG_SOURCES})
   add_library(tessera::${name} ALIAS tessera_${name})
   target_compile_features(tessera_${name} PUBLIC cxx_std_20)
@@ -19,6 +20,9 @@ function(tessera_module name)
   list(TRANSFORM ARG_PRIVATE_LIBS REPLACE "^(Eigen3::Eigen|nlohmann_json::nlohmann_json)$" "$<BUILD_INTERFACE:\\1>")
   target_link_libraries(tessera_${name} PUBLIC ${ARG_LIBS} PRIVATE ${ARG_PRIVATE_LIBS})
   tessera_precompile(tessera_${name} modules)
+  if(TESSERA_UNITY AND NOT ARG_SEPARATE)
+    set_target_properties(tessera_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
   set_property(GLOBAL APPEND PROPERTY TESSERA_MODULES ${name})
 endfunction()
 
@@ -38,6 +42,7 @@ function(tessera_precompile target kind)
                 <string_view> <unordered_map> <utility> <variant> <vector> <fmt/core.h>)
     if(kind STREQUAL "tests")
       list(APPEND headers <gtest/gtest.h>)
+      target_compile_options(${owner} PRIVATE ${TESSERA_TEST_OPTIONS})
     endif()
     target_precompile_headers(${owner} PRIVATE ${headers})
   endif()
@@ -59,6 +64,8 @@ function(tessera_skip_precompiled target)
   endforeach()
 endfunction()
 
+# The sources of tests run once: what they test is optimised, they themselves are compiled quickly.
+set(TESSERA_TEST_OPTIONS $<$<CONFIG:Release>:-Og>)
 set(TESSERA_WARNINGS -Wall -Wextra -Wconversion)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # False alarms of g++ 12 on std::string (GCC bugs 105651, 105329); ASan looks for the real ones.

@@ -55,7 +55,9 @@ int run(const Arguments& arguments) {
     return kGood;
   }
   if (arguments.has("svg")) throw UsageError("--svg draws the value of --sharding NAME");
-  write_text(arguments.value_or("o", "-"), print_program(program, {.for_xla = arguments.has("for-xla")}));
+  const bool for_xla = arguments.has("for-xla");
+  write_text(arguments.value_or("o", "-"),
+             print_program(for_xla ? spelled_as_gspmd(program) : program, {.for_xla = for_xla}));
   return kGood;
 }
 

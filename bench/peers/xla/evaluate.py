@@ -9,7 +9,6 @@ As tests/oracles/evaluate_with_xla.py does, which see: partitions run as replica
 import argparse
 import os
 import pathlib
-import re
 import sys
 
 from compare import Module, first_line, run, snapshot
@@ -23,9 +22,6 @@ def evaluate(module, tessera, folder):
         code, _, err, _ = run([tessera, verb, str(module.path), *module.options, "--for-xla", "-o", str(text)])
         if code != 0:
             return f"FAILED  {module.name}: {verb}: {first_line(err)}"
-    # What `print` leaves of Shardy's results, which XLA's converter to StableHLO does not survive.
-    kept = re.sub(r'custom-call\((\S+)\), custom_call_target="xla.sdy.FuncResultSharding"[^\n]*', r"copy(\1)", texts[0].read_text())
-    texts[0].write_text(kept)
     code, out, err, _ = run([sys.executable, str(ORACLE), *map(str, texts)], 120)
     if code in (0, 1) and out.startswith(("agrees", "DIFFERS")):
         return f"{out.split()[0]:8}{module.name}: {out.split(':', 1)[1].strip()}"

@@ -59,6 +59,8 @@ JobInfo job_info();
 void join_world(std::shared_ptr<ProcessGroup> world);
 /// The same for a group that outlives the rank's use of it.
 void join_world(ProcessGroup& world);
+/// The ranks that this rank's programs run on.
+std::shared_ptr<ProcessGroup> joined_world();
 
 /// The number of devices a program is partitioned for: ranks, or what plan_for_devices said.
 std::int64_t device_count();
@@ -84,6 +86,8 @@ struct CompiledProgram {
   Program program;     // per device; program_stats() counts it
   std::vector<CollectiveNote> notes;
   ExecutableMemory memory;
+  Program global;  // as traced: before partitioning
+  std::shared_ptr<Executable> executable;
 };
 /// Those since the start, oldest first.
 const std::vector<CompiledProgram>& compiled_programs();

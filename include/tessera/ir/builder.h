@@ -11,7 +11,7 @@
 
 #include <source_location>
 #include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "tessera/ir/op_def.h"
@@ -40,6 +40,22 @@ struct EmitOptions {
   NotesRef notes{};    // null: the builder's default notes
   std::string name{};  // "" = made from the op's name; made unique when taken
   std::vector<Id> control_predecessors{};
+};
+
+/// The names a computation has, by their hashes: a name taken for another one gets a suffix it need not have, no more.
+class TakenNames {
+ public:
+  /// The last suffix tried behind the name, and whether the name is new. The reference holds until the next call.
+  std::pair<int&, bool> take(std::string_view name);
+
+ private:
+  struct Slot {
+    std::size_t hash = 0;  // 0: free
+    int suffix = 0;
+  };
+  Slot& find(std::size_t hash);
+  std::vector<Slot> slots_;  // open addressing: a program has names by the hundred thousand
+  std::size_t count_ = 0;
 };
 
 /// One computation under construction.
@@ -72,10 +88,10 @@ class Builder {
 
  private:
   friend class ProgramBuilder;
-  std::string unique_name(std::string_view wanted);
+  void make_unique(std::string& name);
   ProgramBuilder* program_;
   Computation computation_;
-  std::unordered_map<std::string, int> names_;
+  TakenNames names_;
 };
 
 /// A program under construction; owns finished computations.

@@ -12,12 +12,16 @@ namespace tessera {
 struct CustomCallAttributes {
   std::string target;  // custom_call_target
   bool has_side_effect = false;
-  std::string sharding_rule{};  // Shardy's, of targets nobody here knows; texts carry it in frontend_attributes
+  // Of targets nobody here knows; texts carry both in frontend_attributes.
+  std::string sharding_rule{};  // Shardy's
+  /// Leading dims of all operands and results, over which the call is applied (JAX's linalg).
+  std::int64_t num_batch_dims = 0;
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("custom_call_target", self.target, Presence::kRequired);
     visit("custom_call_has_side_effect", self.has_side_effect, Presence::kIfNotDefault);
     visit("xla.sdy.sharding_rule", self.sharding_rule, Presence::kIfNotDefault);
+    visit("num_batch_dims", self.num_batch_dims, Presence::kIfNotDefault);
   }
   friend bool operator==(const CustomCallAttributes&, const CustomCallAttributes&) = default;
 };

@@ -45,6 +45,6 @@ CheckReport check_partition(const Program& program, const CheckOptions& options 
 CheckReport check_partitioned(const Program& program, const Partitioned& parts, const CheckOptions& options = {});
 
 /// Seeded arguments for a program's entry: floats around zero, indices also out of range.
-std::vector<Literal> seeded_arguments(const Program& program, std::uint64_t seed);
+std::vector<Literal> seeded_arguments(const Program& program, std::uint64_t seed, double scale = 1);
 
 }  // namespace tessera

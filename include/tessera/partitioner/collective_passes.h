@@ -21,7 +21,8 @@ struct CollectivePassOptions {
   std::int32_t window = 100;
   /// Collectives become start and done where there is something to compute in between. Off: the runtime joins the pairs again.
   bool make_asynchronous = false;
-  /// Keep what a pass made only where no device computes more or holds more for it (programs of moderate size).
+  /// Keep what a pass made only where no device computes more or holds more for it, and share sums out over idle axes only where
+  /// no device holds much more for it (programs of moderate size).
   bool spare_memory = false;
 };
 

@@ -68,6 +68,9 @@ Partitioned partition(const Program& program, const PartitionOptions& options = 
 /// `--annotate NAME=data+fsdp,-,model`: sets the sharding of a named value (entry parameters first, `computation/name`).
 Program annotate(const Program& program, const Mesh& mesh, const std::string& name, const std::string& spec);
 
+/// Shardy's marks and manual regions in the spelling of GSPMD, which XLA's partitioner reads without Shardy's attributes.
+Program spelled_as_gspmd(const Program& program);
+
 struct ProgramStats {
   struct Kind {
     std::string opcode;

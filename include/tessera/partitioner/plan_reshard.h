@@ -35,7 +35,7 @@ struct ReshardStep {
   std::vector<DimPlacement> tiles;
   std::int64_t bytes = 0;  // received by one device (the most of any)
   int collectives = 0;     // instructions: 0 for kSlice and kPartialize, several for kRealign and kIntersect
-  std::int64_t peak = 0;   // bytes of source and result buffers while it runs
+  std::int64_t peak = 0;   // bytes of source, result and packing buffers while it runs
   double seconds = 0;      // modelled; 0 on a uniform topology
 };
 

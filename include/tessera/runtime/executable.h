@@ -43,6 +43,16 @@ struct RunStatistics {
   std::int64_t communication_nanoseconds = 0;  // of them in collectives, waits included: what is exposed
 };
 
+/// Time of one step of an executable over the profiled runs; a loop or branch counts as one step with all that it runs.
+struct StepProfile {
+  std::string name;  // of its first instruction
+  std::string kind;  // opcode, or `fused`
+  std::int64_t runs = 0;
+  std::int64_t nanoseconds = 0;  // over all runs
+  double flops = 0;              // of one run
+  std::int64_t bytes = 0;        // of one run: every buffer it touches, once
+};
+
 class Executable {
  public:
   virtual ~Executable() = default;
@@ -59,6 +69,11 @@ class Executable {
   /// give their memory to the results; a donated argument that someone else still holds is copied first.
   virtual std::vector<DeviceArray> run(std::vector<DeviceArray> arguments) = 0;
   [[nodiscard]] virtual const RunStatistics& last_run() const = 0;
+
+  /// From now on every run takes the time of its steps (two looks at the clock each); off forgets what was taken.
+  virtual void set_profiling(bool on) = 0;
+  /// One entry per step in the order of execution; empty unless profiling.
+  [[nodiscard]] virtual std::vector<StepProfile> profile() const = 0;
 };
 
 /// Compiles the program that each rank of `world` runs; collective over `world` when the program holds collectives. Errors: as

@@ -89,7 +89,7 @@ struct Op_maximum : All {
   template <class C>
   TESSERA_INLINE C run(C a, C b) {
     if constexpr (kReal<C>)
-      return a != a ? a : (b != b ? b : (a >= b ? a : b));
+      return larger_of(a, b);
     else if constexpr (kPredicate<C>)
       return a | b;
     else
@@ -100,7 +100,7 @@ struct Op_minimum : All {
   template <class C>
   TESSERA_INLINE C run(C a, C b) {
     if constexpr (kReal<C>)
-      return a != a ? a : (b != b ? b : (a <= b ? a : b));
+      return smaller_of(a, b);
     else if constexpr (kPredicate<C>)
       return a & b;
     else
@@ -295,11 +295,7 @@ void run_clamp(const TileArgs& args) {
     const auto v = load(x[i]);
     const auto h = load(high[i]);
     if constexpr (kIsFloatingClass<T>) {
-      const auto sum = l + v + h;
-      const auto raised = v < l ? l : v;
-      const auto cut = raised > h ? h : raised;
-      const bool none = (l != l) | (v != v) | (h != h);
-      out[i] = Storer<T>::store(none ? sum : cut);
+      out[i] = Storer<T>::store(smaller_of(larger_of(v, l), h));
     } else {
       const auto raised = v < l ? l : v;
       out[i] = raised > h ? h : raised;

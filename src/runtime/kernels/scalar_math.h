@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "tessera/tensor/dtype.h"
 
@@ -141,6 +142,19 @@ TESSERA_LIBM(rint)
 TESSERA_LIBM(round)
 TESSERA_LIBM(fabs)
 #undef TESSERA_LIBM
+// NaN if either is; +0 is larger than -0. Of equals that differ in the sign alone the bits decide.
+#define TESSERA_EXTREMUM(name, before, meet)                                       \
+  template <class C>                                                               \
+  TESSERA_INLINE C name(C a, C b) {                                                \
+    using Bits = std::conditional_t<sizeof(C) == 4, std::uint32_t, std::uint64_t>; \
+    const C equal = bits_as<C>(bits_as<Bits>(a) meet bits_as<Bits>(b));            \
+    const C ordered = a before b ? a : (a == b ? equal : b);                       \
+    return a != a ? a : (b != b ? b : ordered);                                    \
+  }
+TESSERA_EXTREMUM(larger_of, >, &)
+TESSERA_EXTREMUM(smaller_of, <, |)
+#undef TESSERA_EXTREMUM
+
 TESSERA_INLINE float exp_of(float x) { return exp_f32(x); }
 TESSERA_INLINE double exp_of(double x) { return __builtin_exp(x); }
 TESSERA_INLINE float log_of(float x) { return log_f32(x); }

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "local_reads.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tessera::bench {
+namespace {
+
+using In = std::span<const std::byte>;
+using Out = std::span<std::byte>;
+
+// Fills `to` by reading `from` again and again.
+void repeat(In from, Out to) {
+  for (std::size_t done = 0; done < to.size() && !from.empty(); done += from.size())
+    std::memcpy(to.data() + done, from.data(), std::min(from.size(), to.size() - done));
+}
+
+// Reads every part of `in` once, as a reduction does, and writes one part's worth of bytes.
+void fold(In in, Out out) {
+  if (out.empty()) return;
+  std::memcpy(out.data(), in.data(), out.size());
+  std::uint64_t seen = 0;
+  for (std::size_t at = out.size(); at + sizeof seen <= in.size(); at += sizeof seen) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, in.data() + at, sizeof word);
+    seen ^= word;
+  }
+  volatile std::uint64_t kept = seen;
+  (void)kept;
+}
+
+class Group final : public ProcessGroup {
+ public:
+  Group(std::shared_ptr<ProcessGroup> real, std::shared_ptr<LocalReads> local)
+      : real_(std::move(real)), local_(std::move(local)) {}
+
+  [[nodiscard]] int rank() const override { return real_->rank(); }
+  [[nodiscard]] int size() const override { return real_->size(); }
+  [[nodiscard]] const std::string& name() const override { return real_->name(); }
+
+  void all_gather(In in, Out out) override { local_->on ? repeat(in, out) : real_->all_gather(in, out); }
+  void reduce_scatter(In in, Out out, DType dtype, Reduction op) override {
+    local_->on ? fold(in, out) : real_->reduce_scatter(in, out, dtype, op);
+  }
+  void all_reduce(In in, Out out, DType dtype, Reduction op) override {
+    local_->on ? repeat(in, out) : real_->all_reduce(in, out, dtype, op);
+  }
+  void all_to_all(In in, Out out) override { local_->on ? repeat(in, out) : real_->all_to_all(in, out); }
+  void permute(In in, Out out, const std::vector<std::pair<int, int>>& pairs) override {
+    local_->on ? repeat(in, out) : real_->permute(in, out, pairs);
+  }
+  void broadcast(Out data, int root) override {
+    if (!local_->on) real_->broadcast(data, root);
+  }
+  void barrier() override {
+    if (!local_->on) real_->barrier();
+  }
+
+  std::unique_ptr<PendingOperation> start_all_gather(In in, Out out) override {
+    return local_->on ? ProcessGroup::start_all_gather(in, out) : real_->start_all_gather(in, out);
+  }
+  std::unique_ptr<PendingOperation> start_reduce_scatter(In in, Out out, DType dtype, Reduction op) override {
+    return local_->on ? ProcessGroup::start_reduce_scatter(in, out, dtype, op)
+                      : real_->start_reduce_scatter(in, out, dtype, op);
+  }
+  std::unique_ptr<PendingOperation> start_all_reduce(In in, Out out, DType dtype, Reduction op) override {
+    return local_->on ? ProcessGroup::start_all_reduce(in, out, dtype, op)
+                      : real_->start_all_reduce(in, out, dtype, op);
+  }
+
+  std::shared_ptr<ProcessGroup> split(const std::vector<std::vector<int>>& groups, const std::string& name) override {
+    return with_local_reads(real_->split(groups, name), local_);
+  }
+  void label(CollectiveLabel label) override { real_->label(std::move(label)); }
+  [[nodiscard]] const TrafficCounters& traffic() const override { return real_->traffic(); }
+  [[nodiscard]] const TrafficCounters& rank_traffic() const override { return real_->rank_traffic(); }
+
+ private:
+  std::shared_ptr<ProcessGroup> real_;
+  std::shared_ptr<LocalReads> local_;
+};
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> with_local_reads(std::shared_ptr<ProcessGroup> group, std::shared_ptr<LocalReads> local) {
+  return std::make_shared<Group>(std::move(group), std::move(local));
+}
+
+}  // namespace tessera::bench

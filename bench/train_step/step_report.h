@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What train_step says about a step: counts of its program, where its time goes, and the line of JSON.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "tessera/frontend/runtime.h"
+
+namespace tessera::bench {
+
+using Clock = std::chrono::steady_clock;
+inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+double median(std::vector<double> values);
+
+/// The program of the last mark_step that was compiled.
+const CompiledProgram& step_program();
+/// Floating-point operations of the products and convolutions of a program's entry, as MFU counts them.
+double product_flops(const Program& global);
+std::int64_t planned_bytes(const ExecutableMemory& memory);
+/// Of partitioning and compiling, all programs so far.
+double compile_seconds();
+/// What a step takes beside its kernels and collectives: the median over a few steps. Leaves the executable's profile behind.
+double host_seconds(const CompiledProgram& compiled, const std::function<void()>& step);
+/// A table of kinds and the longest steps.
+void write_profile(const CompiledProgram& compiled, const std::string& path);
+
+/// An object on one line.
+class JsonLine {
+ public:
+  JsonLine& add(std::string_view key, const std::string& text) { return append(key, '"' + text + '"'); }
+  JsonLine& add(std::string_view key, bool value) { return append(key, value ? "true" : "false"); }
+  JsonLine& add(std::string_view key, double value) { return append(key, fmt::format("{:.6g}", value)); }
+  template <class Integer>
+  JsonLine& add(std::string_view key, Integer value) {
+    return append(key, fmt::format("{}", value));
+  }
+  [[nodiscard]] std::string str() const { return "{" + text_ + "}"; }
+
+ private:
+  JsonLine& append(std::string_view key, const std::string& value) {
+    text_ += fmt::format("{}\"{}\": {}", text_.empty() ? "" : ", ", key, value);
+    return *this;
+  }
+  std::string text_;
+};
+
+}  // namespace tessera::bench

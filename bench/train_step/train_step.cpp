@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// One training step of GPT-2 (forward, backward, AdamW) as a user writes it, timed; prints one line of JSON. Under mpirun, with
+// --virtual_ranks N, or alone:
+//
+//   build/release/bin/train_step --model gpt2 --batch 4 --block_size 256 --dtype float32
+//   mpirun -np 2 --bind-to core build/release/bin/train_step --model gpt2 --fsdp
+//
+// docs/performance.md says what the fields mean.
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+#include <random>
+
+#include "fma_peak.h"
+#include "local_reads.h"
+#include "process_memory.h"
+#include "step_report.h"
+#include "tessera/base/argument_parser.h"
+#include "tessera/base/error.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/collectives/world.h"
+#include "tessera/frontend/mark_sharding.h"
+#include "tessera/frontend/runtime.h"
+#include "tessera/fsdp/fsdp.h"
+#include "tessera/nn/gpt2.h"
+#include "tessera/optim/optimizer.h"
+#include "tessera/runtime/metrics.h"
+
+namespace tessera::bench {
+namespace {
+
+struct Arguments {
+  std::string model = "gpt2";
+  std::int64_t batch = 4;
+  std::int64_t block_size = 256;
+  std::string dtype = "float32";
+  bool fsdp = false;
+  std::string mesh;
+  std::int64_t steps = 10;
+  std::int64_t warmup = 2;
+  double dropout = 0;
+  std::string profile;
+  std::int64_t virtual_ranks = 0;  // launch() reads it
+};
+
+bool read_arguments(int argc, const char* const* argv, Arguments& out) {
+  ArgumentParser parser("train_step", "Times a training step of GPT-2; prints one line of JSON.");
+  parser
+      .choice("model", out.model, {"gpt2", "small", "small50k", "tiny"}, "12 layers of 768, or 4 of 256; tiny: a test")
+      .flag("batch", out.batch, "sequences per data shard")
+      .flag("block_size", out.block_size, "tokens of a sequence")
+      .choice("dtype", out.dtype, {"float32", "bfloat16"}, "of products and activations; weights are kept in float32")
+      .flag("fsdp", out.fsdp, "shard parameters, gradients and optimizer state")
+      .flag("mesh", out.mesh, "as in fsdp=2,model=2; default: one axis over all ranks, fsdp or data")
+      .flag("steps", out.steps, "steps that are timed")
+      .flag("warmup", out.warmup, "steps before, the first of which compiles")
+      .flag("dropout", out.dropout, "probability")
+      .flag("virtual_ranks", out.virtual_ranks, "run that many ranks as threads of this process")
+      .flag("profile", out.profile, "file for the time of each kind of kernel and of the longest steps (rank 0)");
+  if (!parser.parse(argc, argv)) {
+    std::fputs(parser.help().c_str(), stdout);
+    return false;
+  }
+  require(out.batch >= 1 && out.block_size >= 2, "--batch must be at least 1 and --block_size 2, got {} and {}",
+          out.batch, out.block_size);
+  require(out.steps >= 1 && out.warmup >= 1, "--steps and --warmup must be at least 1, got {} and {}", out.steps,
+          out.warmup);
+  return true;
+}
+
+nn::GPT2Config config_of(const Arguments& arguments) {
+  nn::GPT2Config config;
+  if (arguments.model != "gpt2") config.n_layer = 4, config.n_embd = 256, config.n_head = 8;
+  if (arguments.model == "small" || arguments.model == "tiny") config.vocab_size = 256;
+  if (arguments.model == "tiny") config.n_layer = 1, config.n_embd = 16, config.n_head = 2;
+  config.n_positions = std::max<std::int64_t>(config.n_positions, arguments.block_size);
+  config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = arguments.dropout;
+  return config;
+}
+
+Mesh mesh_of(const Arguments& arguments) {
+  const std::string standard = arguments.fsdp ? "fsdp=-1" : "data=-1";
+  return Mesh::parse(arguments.mesh.empty() ? standard : arguments.mesh, device_count());
+}
+
+class Training {
+ public:
+  explicit Training(const Arguments& arguments) : arguments_(arguments), mesh_(mesh_of(arguments)), model_(start()) {
+    for (const auto& axis : mesh_.axes()) {
+      if (axis.name != "data" && axis.name != "fsdp") continue;
+      rows_axes_.push_back(axis.name);
+      rows_ *= axis.size;
+    }
+    if (mesh_.has_axis("model")) nn::shard_tensor_parallel(model_, mesh_, "model");
+    std::optional<DType> compute;
+    if (arguments.dtype == "bfloat16") compute = DType::kBF16;
+    if (compute) model_.set_compute_dtype(*compute);
+    if (arguments.fsdp) fully_shard(model_, {.mesh = mesh_, .compute_dtype = compute});
+    optimizer_ = std::make_unique<optim::AdamW>(model_.parameters(),
+                                                optim::AdamWOptions{.learning_rate = 1e-4, .weight_decay = 0.01});
+  }
+
+  [[nodiscard]] const Mesh& mesh() const { return mesh_; }
+  [[nodiscard]] double tokens() const { return static_cast<double>(rows_ * arguments_.block_size); }
+
+  Tensor step() {
+    const Tensor tokens = batch();
+    Tensor loss = model_(tokens, tokens);
+    loss.backward();
+    optimizer_->step();
+    optimizer_->zero_grad();
+    mark_step();
+    return loss;
+  }
+
+ private:
+  nn::GPT2Config start() {
+    rows_ = arguments_.batch;
+    set_default_mesh(mesh_);
+    return config_of(arguments_);
+  }
+
+  // The same on every rank.
+  Tensor batch() {
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows_ * arguments_.block_size));
+    const auto vocabulary = static_cast<std::uint32_t>(model_.config().vocab_size);
+    for (auto& token : tokens) token = static_cast<std::int32_t>(random_() % vocabulary);
+    const Tensor out = Tensor::from<std::int32_t>({rows_, arguments_.block_size}, tokens);
+    if (rows_axes_.empty()) return out;
+    mark_sharding(out, mesh_, {PartitionSpec::Entry(SpecEntry(rows_axes_)), {}});
+    return out;
+  }
+
+  const Arguments& arguments_;
+  std::int64_t rows_ = 1;  // of the whole batch
+  std::vector<std::string> rows_axes_;
+  Mesh mesh_;
+  nn::GPT2LMHeadModel model_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::minstd_rand random_{1};
+};
+
+// Steps with real and with local collectives in turn, so that both see the same neighbours.
+struct Times {
+  std::vector<double> step;
+  std::vector<double> local;
+};
+
+Times time_steps(Training& training, const Arguments& arguments, LocalReads& local, ProcessGroup& world) {
+  Times times;
+  for (std::int64_t i = 0; i < arguments.steps; ++i) {
+    for (const bool is_local : {false, true}) {
+      if (is_local && world.size() == 1) continue;
+      world.barrier();
+      local.on = is_local;
+      const auto start = Clock::now();
+      training.step();
+      local.on = false;
+      world.barrier();  // a step ends when the last rank has it
+      (is_local ? times.local : times.step).push_back(seconds_since(start));
+    }
+  }
+  return times;
+}
+
+double sum_over_ranks(ProcessGroup& world, double value) {
+  std::vector<double> all(static_cast<std::size_t>(world.size()));
+  world.all_gather(std::as_bytes(std::span(&value, 1)), std::as_writable_bytes(std::span(all)));
+  return std::accumulate(all.begin(), all.end(), 0.0);
+}
+
+int run(const Arguments& arguments) {
+  const auto local = std::make_shared<LocalReads>();
+  join_world(with_local_reads(joined_world(), local));
+  ProcessGroup& world = *joined_world();
+  const DType dtype = arguments.dtype == "bfloat16" ? DType::kBF16 : DType::kF32;
+  world.barrier();
+  const FmaPeak peak = measure_fma_peak(dtype);
+  const double peak_of_all = sum_over_ranks(world, peak.flops_per_second);
+
+  Training training(arguments);
+  const auto first = Clock::now();
+  const double first_loss = training.step().item();
+  const double first_seconds = seconds_since(first);
+  for (std::int64_t i = 1; i < arguments.warmup; ++i) training.step();
+  const Times times = time_steps(training, arguments, *local, world);
+  const CompiledProgram& compiled = step_program();
+  const double host = host_seconds(compiled, [&] { training.step(); });
+  const std::int64_t measured = static_cast<std::int64_t>(
+      sum_over_ranks(world, static_cast<double>(peak_resident_bytes([&] { training.step(); }))) / world.size());
+
+  if (world.rank() != 0) return 0;
+  const double seconds = median(times.step);
+  const double flops = product_flops(compiled.global);
+  JsonLine line;
+  line.add("model", arguments.model).add("dtype", arguments.dtype).add("ranks", world.size());
+  line.add("mesh", training.mesh().str()).add("fsdp", arguments.fsdp);
+  line.add("tokens_per_second", training.tokens() / seconds).add("step_seconds", seconds);
+  line.add("model_flops_per_step", flops).add("mfu", flops / seconds / peak_of_all);
+  line.add("peak_flops_per_second", peak_of_all).add("peak_instructions", peak.instructions);
+  line.add("exposed_communication_fraction", times.local.empty() ? 0.0 : 1 - median(times.local) / seconds);
+  line.add("planned_peak_bytes", planned_bytes(compiled.memory)).add("measured_peak_bytes", measured);
+  line.add("compile_seconds", compile_seconds()).add("first_step_seconds", first_seconds);
+  line.add("host_overhead_seconds", host).add("executed_groups", compiled.executable->profile().size());
+  line.add("first_loss", first_loss);
+  std::puts(line.str().c_str());
+  if (!arguments.profile.empty()) write_profile(compiled, arguments.profile);
+  return 0;
+}
+
+}  // namespace
+}  // namespace tessera::bench
+
+int main(int argc, char** argv) {
+  using namespace tessera;
+  constexpr int kUsageError = 2;
+  bench::Arguments arguments;
+  try {
+    if (!bench::read_arguments(argc, argv, arguments)) return 0;
+  } catch (const Error& error) {
+    return fail_before_world(fmt::format("train_step: {}", error.what()), kUsageError);
+  }
+  return launch(argc, argv, [&](int, char**) { return bench::run(arguments); });
+}

@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs train_step on a tiny model and checks its line of JSON; no time is judged.
+
+usage: train_step_test.py TRAIN_STEP
+"""
+import json
+import subprocess
+import sys
+
+FIELDS = """model dtype ranks mesh tokens_per_second model_flops_per_step mfu peak_flops_per_second exposed_communication_fraction
+planned_peak_bytes measured_peak_bytes compile_seconds host_overhead_seconds""".split()
+# Products of one layer of width 16 with 2 heads, 256 words, b x t = 2 x 8, forward and twice as much backward.
+ROWS, TIME, WIDTH, WORDS = 2, 8, 16, 256
+FLOPS = 3 * 2 * ROWS * TIME * (12 * WIDTH * WIDTH + 2 * TIME * WIDTH + WORDS * WIDTH)
+
+
+def run(*flags):
+    command = [sys.argv[1], "--model", "tiny", "--block_size", str(TIME), "--steps", "1", *flags]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 1, f"one line was due: {done.stdout}"
+    out = json.loads(lines[0])
+    for field in FIELDS:
+        assert field in out, f"no {field} in {out}"
+    assert 0 < out["mfu"] < 1 and out["tokens_per_second"] > 0, out
+    assert 0 < out["planned_peak_bytes"] < out["measured_peak_bytes"], out
+    return out
+
+
+def main():
+    one = run("--batch", str(ROWS))
+    assert one["ranks"] == 1 and one["exposed_communication_fraction"] == 0, one
+    assert one["model_flops_per_step"] == FLOPS, (one["model_flops_per_step"], FLOPS)
+    two = run("--batch", str(ROWS // 2), "--fsdp", "--virtual_ranks", "2")
+    assert two["ranks"] == 2 and two["mesh"] == "mesh<fsdp=2>", two
+    assert two["model_flops_per_step"] == FLOPS, "partitioning changes the model's FLOPs"
+    assert abs(one["first_loss"] - two["first_loss"]) < 1e-4, (one["first_loss"], two["first_loss"])
+    wrong = subprocess.run([sys.argv[1], "--model", "gpt3"], capture_output=True, text=True)
+    assert wrong.returncode == 2 and "gpt3" in wrong.stderr, wrong
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "manual.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "propagate.h"
+#include "tessera/base/text.h"
+#include "tessera/ops/control_flow.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/ops/structural.h"
+#include "tessera/sharding/hlo_sharding.h"
+#include "tessera/sharding/placement.h"
+
+namespace tessera {
+namespace {
+
+using Axes = std::vector<AxisRef>;
+
+constexpr std::string_view kSdyManualAxes = "xla.sdy.manual_axes";
+constexpr std::string_view kSdyInShardings = "xla.sdy.in_shardings";
+constexpr std::string_view kSdyOutShardings = "xla.sdy.out_shardings";
+
+Axes united(Axes a, const Axes& b) {
+  for (const auto& axis : b)
+    if (!overlaps_any(a, axis)) a.push_back(axis);
+  std::sort(a.begin(), a.end());
+  return a;
+}
+Axes without(Axes a, const Axes& b) {
+  std::erase_if(a, [&](const AxisRef& axis) { return overlaps_any(b, axis); });
+  return a;
+}
+
+bool calls_partitioned(const Instruction& instruction) {
+  const auto role = instruction.op->role;
+  return role == Role::kCall || role == Role::kWhile || role == Role::kConditional;
+}
+
+bool is_annotated_manual(const Instruction& instruction) {
+  if (!instruction.sharding || instruction.sharding->empty()) return false;
+  const Sharding& first = instruction.sharding->front();
+  return first.kind == Sharding::Kind::kManual || !first.manual.empty();
+}
+
+/// One computation as it is within regions over `context`.
+class Normalizer {
+ public:
+  explicit Normalizer(const Program& program)
+      : program_(program), out_(program), with_effects_(computations_with_effects(program)) {
+    out_.computations.clear();
+    if (out_.meshes.empty()) out_.meshes.push_back(Mesh({{"devices", program.num_partitions}}));
+    put_first(mesh_of_regions());
+    mesh_ = out_.meshes.front();
+  }
+
+  Program run() {
+    out_.entry = lowered(program_.entry, {});
+    return std::move(out_);
+  }
+
+ private:
+  // The first that says every cut and every value of a region: HLO's text names no mesh, and meshes were found for other values too.
+  [[nodiscard]] Mesh mesh_of_regions() const {
+    std::vector<const Sharding*> all;
+    const auto add = [&](const Instruction& instruction) {
+      if (!instruction.sharding || instruction.sharding->size() != 1) return;
+      const Sharding& sharding = instruction.sharding->front();
+      if (sharding.is_tiled() && !sharding.used_axes().empty()) all.push_back(&sharding);
+    };
+    for (const auto& computation : program_.computations)
+      for (const Instruction& instruction : computation->instructions) {
+        if (is_annotated_manual(instruction)) add(instruction);
+        if (manual_border(instruction) == ManualBorder::kNone || instruction.operands.empty()) continue;
+        add(instruction);
+        add((*computation)[instruction.operands[0]]);
+      }
+    const auto says = [](const Mesh& mesh, const Sharding* sharding) {
+      return sharding->mesh == mesh || to_axes(to_hlo(*sharding), mesh, sharding->ndim()).has_value();
+    };
+    for (const Mesh& mesh : out_.meshes)
+      if (std::all_of(all.begin(), all.end(), [&](const Sharding* sharding) { return says(mesh, sharding); }))
+        return mesh;
+    return all.empty() ? out_.meshes.front() : all.front()->mesh;
+  }
+  void put_first(const Mesh& mesh) {
+    const auto found = std::find(out_.meshes.begin(), out_.meshes.end(), mesh);
+    if (found != out_.meshes.end()) std::rotate(out_.meshes.begin(), found, found + 1);
+  }
+
+  // `is_function`: of scalars, as a reduction calls one; annotations within say nothing.
+  ComputationId lowered(ComputationId id, const Axes& context, bool is_function = false) {
+    if (const auto made = made_.find({id, context}); made != made_.end()) return made->second;
+    Computation done = lower(program_[id], context, is_function);
+    const std::string base = done.name;
+    for (int k = 1; !names_.insert(done.name).second; ++k) done.name = fmt::format("{}.manual{}", base, k);
+    out_.computations.push_back(std::make_shared<const Computation>(std::move(done)));
+    const auto made = static_cast<ComputationId>(out_.computations.size()) - 1;
+    made_[{id, context}] = made;
+    return made;
+  }
+
+  struct Work {
+    const Computation& from;
+    const Axes& context;
+    bool is_function;
+    std::vector<Axes> manual;               // by old value
+    std::vector<Id> values;                 // old -> new
+    std::map<Id, std::vector<Axes>> sides;  // of what is made from nothing: where it is read, first manual[id]
+    std::map<std::pair<Id, Axes>, Id> values_within;  // old, read elsewhere than at manual[id] -> new
+    Computation to;
+    std::set<std::string> taken;
+  };
+
+  Computation lower(const Computation& from, const Axes& context, bool is_function) {
+    Work work{from, context, is_function, {}, {}, {}, {}, {}, {}};
+    work.to.name = from.name;
+    work.to.execution_thread = from.execution_thread;
+    for (const auto& instruction : from.instructions) work.taken.insert(instruction.name);
+    find_manual(work);
+    for (Id id = 0; id < from.size(); ++id) {
+      work.values.push_back(rewritten(work, id));
+      if (from[id].op->role == Role::kParameter) {
+        const auto number = attributes_as<ParameterAttributes>(from[id].attributes).number;
+        if (isize(work.to.parameters) <= number) work.to.parameters.resize(static_cast<std::size_t>(number) + 1, -1);
+        at(work.to.parameters, number) = work.values.back();
+      }
+    }
+    require(context.size() >= at(work.manual, from.root).size(),
+            "the result %{} of %{} lies in a manual region; leave it first", from[from.root].name, from.name);
+    work.to.root = at(work.values, from.root);
+    return std::move(work.to);
+  }
+
+  // ---- which axes are manual where -----------------------------------------------------------------------------------
+
+  void find_manual(Work& work) {
+    const auto& from = work.from;
+    for (Id id = 0; id < from.size(); ++id) {
+      Axes axes = work.context;
+      for (const Id operand : from[id].operands) axes = united(axes, at(work.manual, operand));
+      switch (manual_border(from[id])) {
+        case ManualBorder::kNone:
+          if (!work.is_function && is_annotated_manual(from[id]))
+            axes = united(axes, manual_of(from[id].sharding->front()));
+          break;
+        case ManualBorder::kEnter: axes = united(axes, border_axes(work, id)); break;
+        case ManualBorder::kLeave: axes = without(axes, border_axes(work, id)); break;
+      }
+      work.manual.push_back(std::move(axes));
+    }
+    find_free(work);
+  }
+
+  // What is made from nothing is made wherever it is read, and so is what is made of that.
+  void find_free(Work& work) {
+    const auto& from = work.from;
+    std::vector<bool> is_free(from.instructions.size());
+    for (Id id = 0; id < from.size(); ++id)
+      is_free[static_cast<std::size_t>(id)] =
+          from[id].op->role != Role::kParameter && at(work.manual, id) == work.context &&
+          manual_border(from[id]) == ManualBorder::kNone &&
+          std::all_of(from[id].operands.begin(), from[id].operands.end(), [&](Id o) { return at(is_free, o); });
+    const auto users = from.users();
+    for (Id id = from.size() - 1; id >= 0; --id) {
+      if (!at(is_free, id) || (at(users, id).empty() && id != from.root)) continue;
+      std::set<Axes> sides;
+      for (const Id user : at(users, id)) add_sides(work, user, sides);
+      if (id == from.root) sides.insert(work.context);
+      if (sides.size() > 1 && has_side_effect(from[id], with_effects_)) sides = {work.context};
+      auto& found = work.sides[id];
+      if (sides.erase(work.context) > 0) found.push_back(work.context);
+      found.insert(found.end(), sides.begin(), sides.end());
+      at(work.manual, id) = found.front();
+    }
+  }
+  // Where `user` reads its operands.
+  void add_sides(const Work& work, Id user, std::set<Axes>& sides) const {
+    if (const auto found = work.sides.find(user); found != work.sides.end()) {
+      sides.insert(found->second.begin(), found->second.end());
+      return;
+    }
+    switch (manual_border(work.from[user])) {
+      case ManualBorder::kNone: sides.insert(at(work.manual, user)); break;
+      case ManualBorder::kEnter: sides.insert(work.context); break;
+      case ManualBorder::kLeave: sides.insert(united(at(work.manual, user), border_axes(work, user))); break;
+    }
+  }
+
+  // The axes that a border adds or takes away.
+  Axes border_axes(const Work& work, Id id) const {
+    const Instruction& border = work.from[id];
+    if (const auto* text = border.frontend_attribute(kSdyManualAxes)) return named_axes(*text);
+    require(border.sharding != nullptr, "%{} needs a sharding that says which axes are manual", border.name);
+    const Axes own = manual_of(border.sharding->front());
+    if (manual_border(border) == ManualBorder::kEnter) return own;
+    return without(at(work.manual, border.operands[0]), own);
+  }
+
+  Axes manual_of(const Sharding& sharding) const {
+    if (sharding.kind != Sharding::Kind::kManual) return on_mesh(sharding).manual;
+    Axes all;
+    for (int a = 0; a < mesh_.axis_count(); ++a) all.push_back(mesh_.whole_axis(a));
+    return all;
+  }
+
+  // `#sdy<manual_axes{"x", "y"}>`
+  Axes named_axes(const std::string& text) const {
+    Axes out;
+    for (std::size_t from = text.find('"'); from != std::string::npos; from = text.find('"', from)) {
+      const auto to = text.find('"', from + 1);
+      if (to == std::string::npos) break;
+      std::string name = text.substr(from + 1, to - from - 1);
+      if (!name.empty() && name.back() == '\\') name.pop_back();
+      out.push_back(mesh_.whole_axis(name));
+      from = to + 1;
+    }
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+
+  // The same on the program's first mesh, which all regions are over.
+  Sharding on_mesh(const Sharding& sharding) const {
+    if (sharding.mesh == mesh_ || !sharding.is_tiled()) return sharding;
+    auto same = to_axes(to_hlo(sharding), mesh_, sharding.ndim());
+    require(same.has_value(), "a manual region over {}, in a program over {}, is not supported", sharding.mesh, mesh_);
+    for (int d = 0; d < sharding.ndim(); ++d) at(same->dims, d).open = at(sharding.dims, d).open;
+    return *same;
+  }
+
+  // ---- rewriting -----------------------------------------------------------------------------------------------------
+
+  Id append(Work& work, Instruction instruction) {
+    work.to.instructions.push_back(std::move(instruction));
+    return work.to.size() - 1;
+  }
+
+  Id rewritten(Work& work, Id id) {
+    const Instruction& old = work.from[id];
+    const ManualBorder border = manual_border(old);
+    try {
+      if (border == ManualBorder::kEnter) return entered(work, id);
+      if (border == ManualBorder::kLeave) return left(work, id);
+    } catch (InternalError&) {
+      throw;
+    } catch (Error& error) {
+      throw error.prefix(fmt::format("%{}: ", old.name)).note(old.source().empty() ? "" : "  at   " + old.source());
+    }
+    const auto found = work.sides.find(id);
+    for (int k = 1; found != work.sides.end() && k < isize(found->second); ++k) {
+      Instruction other = copied(work, id, at(found->second, k));
+      other.name = fresh_name(work, old.name);
+      work.values_within[{id, at(found->second, k)}] = append(work, std::move(other));
+    }
+    return append(work, copied(work, id, at(work.manual, id)));
+  }
+
+  Instruction copied(Work& work, Id id, const Axes& axes) {
+    const Instruction& old = work.from[id];
+    Instruction copy = old;
+    for (Id& operand : copy.operands) operand = value_within(work, operand, axes);
+    for (Id& before : copy.control_predecessors) before = at(work.values, before);
+    for (ComputationId& called : copy.called)
+      called = lowered(called, calls_partitioned(old) ? axes : Axes{}, !calls_partitioned(old));
+    if (!axes.empty()) copy.sharding = inside(old, axes);
+    return copy;
+  }
+
+  // `old` where `axes` are manual: a region that reads a global value without a border has it whole on every device.
+  Id value_within(Work& work, Id old, const Axes& axes) {
+    if (at(work.manual, old) == axes) return at(work.values, old);
+    if (const auto made = work.values_within.find({old, axes}); made != work.values_within.end()) return made->second;
+    const Instruction& global = work.from[old];
+    const Axes& outer = at(work.manual, old);
+    if (!global.type.is_array() || work.is_function || !without(outer, axes).empty()) return at(work.values, old);
+    Instruction border;
+    border.op = &op_table().get("custom-call");
+    border.type = global.type;
+    border.operands = {at(work.values, old)};
+    border.attributes = make_attributes(CustomCallAttributes{"SPMDFullToShardShape", false});
+    border.sharding = make_sharding(inside(nullptr, global.type, axes));
+    border.notes = with_placement(global.notes, Sharding::replicated(mesh_, global.type.ndim()));
+    border.name = fresh_name(work, fmt::format("{}.local", global.name));
+    return work.values_within[{old, axes}] = append(work, std::move(border));
+  }
+
+  // What the text says of a value of a region, or nothing but that it is in one.
+  ShardingRef inside(const Instruction& old, const Axes& axes) const {
+    Shardings out;
+    const auto leaves = old.type.leaves();
+    for (int i = 0; i < isize(leaves); ++i) {
+      const Sharding* given = old.sharding ? &at(*old.sharding, old.sharding->size() == 1 ? 0 : i) : nullptr;
+      out.push_back(inside(given, at(leaves, i), axes));
+    }
+    return make_shardings(std::move(out));
+  }
+  Sharding inside(const Sharding* given, const Type& type, const Axes& axes) const {
+    const int ndim = type.is_array() ? type.ndim() : 0;
+    Sharding out = Sharding::replicated(mesh_, ndim);
+    if (given != nullptr && given->is_tiled() && given->ndim() == ndim)
+      out = on_mesh(*given);
+    else
+      for (auto& dim : out.dims) dim.open = true;
+    out.manual.clear();
+    for (const auto& axis : axes)
+      require(!overlaps_any(out.used_axes(), axis), "{} tiles over axis {}, which is manual there", out.str(),
+              mesh_.axis_text(axis));
+    out.manual = axes;
+    return out;
+  }
+
+  std::string fresh_name(Work& work, const std::string& base) {
+    std::string name = base;
+    for (int k = 1; !work.taken.insert(name).second; ++k) name = fmt::format("{}.{}", base, k);
+    return name;
+  }
+
+  // Of the axes of each dim those that the region handles; they come first.
+  Sharding placement(const Sharding& sharding, const Axes& axes) const {
+    Sharding out = Sharding::replicated(mesh_, sharding.ndim());
+    for (int d = 0; d < sharding.ndim(); ++d) {
+      bool free = false;
+      for (const auto& axis : at(sharding.dims, d).axes) {
+        const bool manual = overlaps_any(axes, axis);
+        require(!manual || !free, "{}: manual axes must come first in dim {}", sharding.str(), d);
+        free = free || !manual;
+        if (manual) at(out.dims, d).axes.push_back(axis);
+      }
+    }
+    return out;
+  }
+  static NotesRef plain_notes(NotesRef notes) {
+    for (const auto key : {kSdyManualAxes, kSdyInShardings, kSdyOutShardings})
+      notes = with_frontend_attribute(notes, key, std::nullopt);
+    return notes;
+  }
+  static NotesRef with_placement(const NotesRef& notes, const Sharding& placed) {
+    return with_frontend_attribute(plain_notes(notes), kBorderPlacementAttribute, sdy_sharding_text(placed));
+  }
+
+  Instruction custom_call(const Instruction& like, std::string target, const Type& type, Id operand) const {
+    Instruction out;
+    out.op = like.op;
+    out.type = type;
+    out.operands = {operand};
+    out.attributes = make_attributes(CustomCallAttributes{std::move(target), false});
+    out.notes = like.notes;
+    return out;
+  }
+
+  static void check_sizes(const Type& global, const Sharding& placed, const Type& local) {
+    require(shard_type(global, placed) == local, "{} cut by {} is {}, not {}", global, placed.str(),
+            shard_type(global, placed), local);
+  }
+
+  // The text's shardings of the global side, one per array.
+  std::vector<Sharding> global_shardings(const Work& work, Id id, std::string_view key) const {
+    const Instruction& old = work.from[id];
+    if (const auto* text = old.frontend_attribute(key)) return parse_sdy_shardings(*text, out_.meshes);
+    const bool leaves = manual_border(old) == ManualBorder::kLeave;
+    const Instruction& global = leaves ? old : work.from[old.operands[0]];
+    require(global.sharding != nullptr, "%{} needs a sharding", global.name);
+    return {on_mesh(global.sharding->front())};
+  }
+
+  // Where a border that enters reads `operand`.
+  static const Axes& outer_of(const Work& work, Id operand) {
+    return work.sides.contains(operand) ? work.context : at(work.manual, operand);
+  }
+
+  Id entered(Work& work, Id id) {
+    const Instruction& old = work.from[id];
+    const Axes own = border_axes(work, id);
+    const auto shardings = global_shardings(work, id, kSdyInShardings);
+    const auto types = old.type.leaves();
+    require(shardings.size() == old.operands.size() && types.size() == old.operands.size(),
+            "{} operands, {} shardings, {} results", old.operands.size(), shardings.size(), types.size());
+    std::vector<Id> made;
+    for (int k = 0; k < isize(old.operands); ++k) {
+      const Instruction& operand = work.from[at(old.operands, k)];
+      const Sharding placed = placement(at(shardings, k), own);
+      check_sizes(operand.type, placed, at(types, k));
+      const Axes& outer = outer_of(work, at(old.operands, k));
+      Instruction mark = custom_call(old, "Sharding", operand.type, value_within(work, at(old.operands, k), outer));
+      mark.sharding = make_sharding(at(shardings, k));
+      if (!outer.empty()) mark.sharding = make_sharding(inside(&at(shardings, k), operand.type, outer));
+      mark.name = fresh_name(work, fmt::format("{}.in", old.name));
+      mark.notes = plain_notes(old.notes);
+      const Id marked = append(work, std::move(mark));
+      Instruction border = custom_call(old, "SPMDFullToShardShape", at(types, k), marked);
+      const Sharding* own_sharding = old.sharding && old.sharding->size() == 1 ? &old.sharding->front() : nullptr;
+      border.sharding = make_sharding(inside(own_sharding, at(types, k), at(work.manual, id)));
+      border.notes = with_placement(old.notes, placed);
+      border.name = old.type.is_tuple() ? fresh_name(work, fmt::format("{}.local", old.name)) : old.name;
+      made.push_back(append(work, std::move(border)));
+    }
+    return gathered(work, old, made, inside(old, at(work.manual, id)));
+  }
+
+  Id left(Work& work, Id id) {
+    const Instruction& old = work.from[id];
+    const Axes own = border_axes(work, id);
+    const auto shardings = global_shardings(work, id, kSdyOutShardings);
+    const auto types = old.type.leaves();
+    require(shardings.size() == old.operands.size() && types.size() == old.operands.size(),
+            "{} operands, {} shardings, {} results", old.operands.size(), shardings.size(), types.size());
+    const Axes& outer = at(work.manual, id);
+    const Axes inner = united(outer, own);
+    std::vector<Id> made;
+    for (int k = 0; k < isize(old.operands); ++k) {
+      const Sharding placed = placement(at(shardings, k), own);
+      check_sizes(at(types, k), placed, work.from[at(old.operands, k)].type);
+      const Id operand = value_within(work, at(old.operands, k), inner);
+      Instruction border = custom_call(old, "SPMDShardToFullShape", at(types, k), operand);
+      border.sharding =
+          make_sharding(outer.empty() ? at(shardings, k) : inside(&at(shardings, k), at(types, k), outer));
+      border.notes = with_placement(old.notes, placed);
+      border.name = old.type.is_tuple() ? fresh_name(work, fmt::format("{}.global", old.name)) : old.name;
+      made.push_back(append(work, std::move(border)));
+    }
+    return gathered(work, old, made, outer.empty() ? nullptr : inside(old, outer));
+  }
+
+  Id gathered(Work& work, const Instruction& old, const std::vector<Id>& made, ShardingRef sharding) {
+    if (!old.type.is_tuple()) return made.front();
+    Instruction tuple;
+    tuple.op = &op_table().get("tuple");
+    tuple.type = old.type;
+    tuple.operands = made;
+    tuple.name = old.name;
+    tuple.sharding = std::move(sharding);
+    return append(work, std::move(tuple));
+  }
+
+  const Program& program_;
+  Program out_;
+  std::vector<bool> with_effects_;
+  Mesh mesh_;
+  std::map<std::pair<ComputationId, Axes>, ComputationId> made_;
+  std::set<std::string> names_;
+};
+
+// Where nothing enters or leaves a region and no device speaks to another, there is none: annotated values are whole along the axes.
+Program without_manual_annotations(const Program& program) {
+  Program out = program;
+  for (auto& computation : out.computations) {
+    const auto& all = computation->instructions;
+    if (std::none_of(all.begin(), all.end(), is_annotated_manual)) continue;
+    Computation changed = *computation;
+    for (auto& instruction : changed.instructions) {
+      if (!is_annotated_manual(instruction)) continue;
+      Shardings leaves = *instruction.sharding;
+      const auto types = instruction.type.leaves();
+      for (int i = 0; i < isize(leaves); ++i) {
+        const Type& type = at(types, i);
+        if (at(leaves, i).kind == Sharding::Kind::kManual)
+          at(leaves, i) = Sharding::replicated(program.meshes.front(), type.is_array() ? type.ndim() : 0);
+        at(leaves, i).manual.clear();
+      }
+      instruction.sharding = make_shardings(std::move(leaves));
+    }
+    computation = std::make_shared<const Computation>(std::move(changed));
+  }
+  return out;
+}
+
+}  // namespace
+
+Program normalize_manual(const Program& program) {
+  bool raw = false;
+  bool speaks = false;
+  for (const auto& computation : program.computations)
+    for (const auto& instruction : computation->instructions) {
+      raw = raw || (manual_border(instruction) != ManualBorder::kNone && !border_placement(program, instruction));
+      speaks = speaks || manual_border(instruction) != ManualBorder::kNone ||
+               instruction.op->role == Role::kCollective || instruction.op->role == Role::kPartitionId;
+    }
+  if (raw) return Normalizer(program).run();
+  return speaks ? program : without_manual_annotations(program);
+}
+
+Program spelled_as_gspmd(const Program& program) {
+  Program out = normalize_manual(program);
+  for (auto& computation : out.computations) {
+    Computation changed = *computation;
+    for (auto& instruction : changed.instructions)
+      if (is_sharding_mark(instruction))
+        instruction.attributes = make_attributes(CustomCallAttributes{"Sharding", false});
+    computation = std::make_shared<const Computation>(std::move(changed));
+  }
+  return out;
+}
+
+}  // namespace tessera

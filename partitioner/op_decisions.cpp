@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "op_decisions.h"
+
+#include <algorithm>
+
+#include "partial.h"
+
+namespace tessera {
+namespace {
+
+void add_partial(Sharding& result, const PartialChoice& partial) {
+  if (partial.axes.empty()) return;
+  result.partial.insert(result.partial.end(), partial.axes.begin(), partial.axes.end());
+  std::sort(result.partial.begin(), result.partial.end());
+  result.partial = merged_axes(result.partial);
+  result.reduction = partial.reduction;
+}
+
+OpDecision decision_of(const Mesh& mesh, const OpRequest& request, Strategies& strategies) {
+  const FactorMap& map = *request.kind.map;
+  std::vector<Sharding> operands;
+  for (const ShardingRef& operand : request.operands) operands.push_back(operand->front());
+  const PartialChoice partial = choose_partial(request.kind.view, operands, mesh, request.result_defers);
+  const Strategy& strategy = strategies.choose({request.kind.view, map, mesh, std::move(operands), *request.wishes,
+                                                *request.found, partial.axes, request.made_anywhere});
+  OpDecision out;
+  const auto types = operand_leaves(request.kind.view);
+  for (int i = 0; i < isize(request.operands); ++i) {
+    Sharding& needed = out.needed.emplace_back();
+    if (!at(types, i).is_array()) continue;
+    needed = unproject(mesh, map, at(map.operands, i), strategy);
+    if (!at(partial.operand_is_partial, i)) continue;
+    needed.partial = partial.axes;
+    needed.reduction = partial.reduction;
+  }
+  Shardings results;
+  for (int i = 0; i < isize(map.results); ++i) {
+    results.push_back(computed_sharding(mesh, map, i, strategy));
+    add_partial(results.back(), partial);
+  }
+  out.results = make_shardings(std::move(results));
+  return out;
+}
+
+}  // namespace
+
+const OpDecision& OpDecisions::decide(const Mesh& mesh, const OpRequest& request, SharedShardings& shardings) {
+  key_ = {request.kind.id, request.result_defers ? 1 : 0, shardings.id_of(request.wishes),
+          shardings.id_of(request.found)};
+  for (const ShardingRef& operand : request.operands) key_.push_back(shardings.id_of(operand));
+  for (const bool made : request.made_anywhere) key_.push_back(made ? 1 : 0);
+  if (const auto known = known_.find(key_); known != known_.end()) return known->second;
+  OpDecision decision = decision_of(mesh, request, strategies_);
+  decision.results = shardings.shared(std::move(decision.results));
+  return known_.emplace(key_, std::move(decision)).first->second;
+}
+
+}  // namespace tessera

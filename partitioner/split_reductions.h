@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// A reduction that no collective knows, over sharded dims: every device reduces its part, then the parts' results are reduced.
+//
+//   (%m, %i) = reduce(%x {-,a}, %positions, ..), dimensions={1}, to_apply=%argmax    x f32[16,32], a=2
+//   ->  (%m.1, %i.1) = reduce(reshape(%x) {-,a,-}, ..), dimensions={2}               f32[16,2,16] to f32[16,2] {-,a}
+//       (%m, %i) = reduce(%m.1, %i.1, ..), dimensions={1}                            16 pairs are gathered, not the rows
+#pragma once
+
+#include "tessera/ir/program.h"
+
+namespace tessera {
+
+/// Of a program in which every value has a sharding. Reductions stay as they are where a sharded dim is uneven, or where the init, met
+/// twice, would count twice.
+Program split_reductions(const Program& program);
+
+}  // namespace tessera
