@@ -46,7 +46,7 @@ check kill 4 fail "rank 3" TESSERA_SHARED_MEMORY=files
 
 # Nothing outlives a job, also after kill -9: no process, no file (segments have no names).
 for _ in $(seq 50); do
-  left=$(pgrep -f "$job"; ls /dev/shm "${TMPDIR:-/tmp}" 2>/dev/null | grep -i '^tessera rank\|^tessera memory')
+  left=$(pgrep -f "^$job"; ls /dev/shm "${TMPDIR:-/tmp}" 2>/dev/null | grep -i '^tessera rank\|^tessera memory')
   [ -z "$left" ] && break
   sleep 0.1
 done
