@@ -26,6 +26,7 @@ namespace {
 // How many executions a rank has begun in each world.
 struct ExecutionSequence {
   std::uint64_t next = 0;
+  std::uint64_t progress = 0;  // of the world (ProcessGroup::advance)
 };
 
 // oneDNN brings an OpenMP runtime; its thread count is the calling thread's own.
@@ -54,6 +55,8 @@ class PlannedExecutable final : public Executable {
     ScheduleOptions how;
     how.fuse = options.fuse && !options.reference && tessera::options().flag("TESSERA_FUSE");
     how.look_through_views = !options.reference;
+    how.nodes = world.nodes();
+    how.overlap = tessera::options().flag("TESSERA_OVERLAP") && world.size() > 1;
     auto schedule = make_schedule(program_, how);
     dump(*schedule);
     CompileContext context{program_, world_, options};
@@ -88,7 +91,6 @@ class PlannedExecutable final : public Executable {
     const auto start = std::chrono::steady_clock::now();
     limit_threads();
     check_arguments(arguments);
-    check_all_ranks_run_this();
     std::vector<DeviceArray> results = make_results(arguments);
     std::vector<std::byte*> in;
     for (DeviceArray& argument : arguments)
@@ -103,12 +105,13 @@ class PlannedExecutable final : public Executable {
     RunState state;
     state.workspace = arena + values_bytes_;
     state.flops = spared_flops_;
+    state.progress = meet(arena, in);
     plan_->run(arena, in, out, state);
     arguments.clear();
     memory.pool->end_of_run();
-    last_run_ = {
-        state.flops, state.traffic,
-        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count()};
+    last_run_ = {state.flops, state.traffic,
+                 std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count(),
+                 state.communication_nanoseconds};
     count_run();
     return results;
   }
@@ -135,18 +138,29 @@ class PlannedExecutable final : public Executable {
               [&] { return arguments[i].is_null() ? "gone" : arguments[i].type().str(); });
   }
 
-  // The collectives inside match only if all ranks run the same executable now.
-  void check_all_ranks_run_this() const {
+  // The collectives inside match only if all ranks run the same executable now. Afterwards peers may read this rank's arguments.
+  // Returns the world's progress.
+  std::uint64_t meet(std::byte* arena, std::span<std::byte* const> arguments) const {
     auto& sequence = RankContext::current().get<ExecutionSequence>();
-    const std::uint64_t mine[2] = {sequence.next++, hash_};
-    if (world_.size() == 1) return;
-    std::vector<std::uint64_t> all(2 * static_cast<std::size_t>(world_.size()));
+    SharedViews* shared = plan_->shared_views();
+    const bool moved = shared != nullptr && shared->locate(arena, arguments);
+    const std::uint64_t progress = sequence.progress;
+    sequence.progress += plan_->progress();
+    const std::uint64_t mine[3] = {sequence.next++, hash_, moved ? 1U : 0U};
+    if (world_.size() == 1) return progress;
+    std::vector<std::uint64_t> all(3 * static_cast<std::size_t>(world_.size()));
     world_.label({static_cast<std::int64_t>(mine[0]), fmt::format("the start of execution {} of {}", mine[0], name_)});
     world_.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
     for (int rank = 0; rank < world_.size(); ++rank)
-      require(at(all, 2 * rank) == all[0] && at(all, 2 * rank + 1) == all[1],
+      require(at(all, 3 * rank) == all[0] && at(all, 3 * rank + 1) == all[1],
               "ranks run different programs: rank 0 begins execution {} of {:016x}, rank {} execution {} of {:016x}",
-              all[0], all[1], rank, at(all, 2 * rank), at(all, 2 * rank + 1));
+              all[0], all[1], rank, at(all, 3 * rank), at(all, 3 * rank + 1));
+    for (int rank = 0; rank < world_.size(); ++rank)
+      if (at(all, 3 * rank + 2) != 0) {
+        shared->map(world_);
+        break;
+      }
+    return progress;
   }
 
   // A fresh array per result, or the donated argument's own when no one else holds it (else a copy of it).
@@ -174,6 +188,9 @@ class PlannedExecutable final : public Executable {
   void count_run() const {
     Metrics& all = metrics();
     all.add_sample("ExecuteTime", MetricUnit::kTime, static_cast<double>(last_run_.nanoseconds));
+    if (last_run_.communication_nanoseconds > 0)
+      all.add_sample("ExposedCommunicationTime", MetricUnit::kTime,
+                     static_cast<double>(last_run_.communication_nanoseconds));
     all.count("FlopsExecuted", static_cast<std::int64_t>(last_run_.flops));
     const TrafficCounters& traffic = last_run_.traffic;
     const std::pair<std::string_view, std::int64_t> kinds[] = {
@@ -220,7 +237,8 @@ std::size_t executable_hash(const Program& program, const CompileOptions& option
   std::size_t hash = hash_mix(program.hash(), (options.fuse ? 1U : 0U) + (options.reference ? 2U : 0U));
   hash = hash_mix(hash, hash_text(kernels::kernel_set().name));
   hash = hash_mix(hash, static_cast<std::size_t>(tessera::options().integer("TESSERA_LARGEST_VALUE")));
-  return hash_mix(hash, tessera::options().flag("TESSERA_FUSE") ? 1 : 0);
+  return hash_mix(hash, (tessera::options().flag("TESSERA_FUSE") ? 1U : 0U) +
+                            (tessera::options().flag("TESSERA_OVERLAP") ? 2U : 0U));
 }
 
 // The leaves of results put together as a value of `type`.

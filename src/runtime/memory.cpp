@@ -31,7 +31,7 @@ std::byte* allocate(std::int64_t bytes) {
 
 MemoryPool::~MemoryPool() {
   for (auto& [bytes, blocks] : idle_)
-    for (const Idle& idle : blocks) std::free(idle.block);
+    for (const Idle& idle : blocks) release(idle.block, bytes);
 }
 
 std::byte* MemoryPool::take(std::int64_t bytes) {
@@ -50,6 +50,19 @@ std::byte* MemoryPool::take(std::int64_t bytes) {
   return block;
 }
 
+std::byte* MemoryPool::allocate(std::int64_t size) {
+  if (node_memory_ != nullptr && size >= NodeMemory::kPage)
+    if (std::byte* block = node_memory_->take(static_cast<std::size_t>(size))) return block;
+  return static_cast<std::byte*>(std::aligned_alloc(kAlignment, static_cast<std::size_t>(size)));
+}
+
+void MemoryPool::release(std::byte* block, std::int64_t size) {
+  if (node_memory_ != nullptr && node_memory_->offset_of(block) >= 0)
+    node_memory_->give_back(block, static_cast<std::size_t>(size));
+  else
+    std::free(block);
+}
+
 void MemoryPool::give_back(std::byte* block, std::int64_t bytes) {
   const std::int64_t size = rounded(bytes);
   const std::scoped_lock lock(mutex_);
@@ -63,7 +76,7 @@ void MemoryPool::end_of_run() {
   for (auto& [size, blocks] : idle_) {
     std::erase_if(blocks, [&, bytes = size](Idle& idle) {
       if (++idle.age <= 2) return false;
-      std::free(idle.block);
+      release(idle.block, bytes);
       pooled_ -= bytes;
       return true;
     });
