@@ -33,6 +33,9 @@ constexpr OptionRow kTable[] = {
      "1,0,staged,files"},
     {"TESSERA_OVERLAP", kFlag, "1", "0 waits for every collective between nodes where it is started"},
     {"TESSERA_FUSE", kFlag, "1", "0 runs every elementwise op by itself"},
+    {"TESSERA_LARGEST_VALUE", kInteger, "67108864",
+     "bytes: a larger product (the logits of a vocabulary) and what is made of it are computed part by part; 0 = "
+     "never"},
     {"TESSERA_ISA", kText, "", "generic, avx2 or avx512: the kernels to use, instead of the best the processor has"},
     {"TESSERA_CACHE_DIR", kText, "",
      "a folder for partitioned programs, which later runs read instead of partitioning"},

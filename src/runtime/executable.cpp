@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -11,8 +12,11 @@
 #include "kernels/kernel_set.h"
 #include "memory.h"
 #include "plan.h"
+#include "prepare.h"
+#include "tessera/base/files.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/ir/text.h"
 #include "tessera/passes/passes.h"
 #include "tessera/runtime/metrics.h"
 
@@ -40,14 +44,21 @@ void check_backend() {
 
 class PlannedExecutable final : public Executable {
  public:
-  PlannedExecutable(const Program& program, ProcessGroup& world, const CompileOptions& options, std::size_t hash)
-      : program_(program), world_(world), name_(options.name.empty() ? program.name : options.name), hash_(hash) {
+  /// `spared_flops`: what one run of the program as it was given counts more than as it is run.
+  PlannedExecutable(const Program& program, ProcessGroup& world, const CompileOptions& options, std::size_t hash,
+                    double spared_flops)
+      : spared_flops_(spared_flops),
+        program_(program),
+        world_(world),
+        name_(options.name.empty() ? program.name : options.name),
+        hash_(hash) {
     ScheduleOptions how;
-    how.fuse = options.fuse && tessera::options().flag("TESSERA_FUSE");
+    how.fuse = options.fuse && !options.reference && tessera::options().flag("TESSERA_FUSE");
     how.look_through_views = !options.reference;
     how.nodes = world.nodes();
     how.overlap = tessera::options().flag("TESSERA_OVERLAP") && world.size() > 1;
     auto schedule = make_schedule(program_, how);
+    dump(*schedule);
     CompileContext context{program_, world_, options};
     plan_ = std::make_unique<Plan>(context, schedule);
     values_bytes_ = schedule->arena_bytes;
@@ -94,6 +105,7 @@ class PlannedExecutable final : public Executable {
     RunState state;
     state.workspace = arena + values_bytes_;
     state.progress = meet(arena, in);
+    state.flops = spared_flops_;
     plan_->run(arena, in, out, state);
     arguments.clear();
     memory.pool->end_of_run();
@@ -105,6 +117,18 @@ class PlannedExecutable final : public Executable {
   }
 
  private:
+  // Beside what the passes of the partitioner leave there: the program as it runs, and its steps.
+  void dump(const Schedule& schedule) const {
+    const std::string& folder = tessera::options().text("TESSERA_DUMP_DIR");
+    if (folder.empty() || world_.rank() != 0) return;
+    std::string name = program_.name;
+    for (char& c : name)
+      if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '_' && c != '-') c = '_';
+    const std::string path = fmt::format("{}/{}.{:08x}/run", folder, name, program_.hash() & 0xFFFFFFFFU);
+    make_folder(path);
+    write_file(path + "/program.hlo", print_program(program_));
+    write_file(path + "/schedule.txt", describe(program_, schedule));
+  }
   void check_arguments(const std::vector<DeviceArray>& arguments) const {
     require(arguments.size() == argument_types_.size(), "{}: takes {} arguments, got {}", name_, argument_types_.size(),
             arguments.size());
@@ -150,7 +174,7 @@ class PlannedExecutable final : public Executable {
       }
       DeviceArray& given = at(arguments, donations_[k]);
       if (given.is_unique()) {
-        results[k] = given.reshaped(result_types_[k].dims());
+        results[k] = given.type() == result_types_[k] ? given : given.reshaped(result_types_[k].dims());
         continue;
       }
       results[k] = DeviceArray::uninitialized(result_types_[k]);
@@ -183,6 +207,7 @@ class PlannedExecutable final : public Executable {
     for (const std::string& op : fallbacks_) all.count("fallback::" + op);
   }
 
+  const double spared_flops_;
   const Program program_;
   ProcessGroup& world_;
   std::string name_;
@@ -211,6 +236,7 @@ struct CompileCache {
 std::size_t executable_hash(const Program& program, const CompileOptions& options) {
   std::size_t hash = hash_mix(program.hash(), (options.fuse ? 1U : 0U) + (options.reference ? 2U : 0U));
   hash = hash_mix(hash, hash_text(kernels::kernel_set().name));
+  hash = hash_mix(hash, static_cast<std::size_t>(tessera::options().integer("TESSERA_LARGEST_VALUE")));
   return hash_mix(hash, (tessera::options().flag("TESSERA_FUSE") ? 1U : 0U) +
                             (tessera::options().flag("TESSERA_OVERLAP") ? 2U : 0U));
 }
@@ -224,6 +250,14 @@ Literal assemble(const Type& type, const std::vector<DeviceArray>& leaves, std::
   std::vector<Literal> elements;
   for (const Type& element : type.elements()) elements.push_back(assemble(element, leaves, next));
   return Literal::tuple(std::move(elements));
+}
+
+// Of the entry computation, loops and calls as one.
+double entry_flops(const Program& program) {
+  double out = 0;
+  for (const Instruction& instruction : program.entry_computation().instructions)
+    out += flops_of(view_of(program, program.entry_computation(), instruction));
+  return out;
 }
 
 }  // namespace
@@ -240,10 +274,17 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
   const TimedScope timed("CompileTime");
   metrics().count("UncachedCompile");
   check_device_count(program, world);
-  const Program whole = make_synchronous(program);
+  Program whole = make_synchronous(program);
   require(whole.entry_computation().root_type() == program.entry_computation().root_type(),
           "{}: the result is that of a start whose done is missing; only whole operations can be run", program.name);
-  auto made = std::make_shared<PlannedExecutable>(whole, world, options, hash);
+  const double given_flops = entry_flops(whole);
+  if (options.fuse && !options.reference && tessera::options().flag("TESSERA_FUSE")) {
+    whole = prepare(whole);
+    if (const std::int64_t most = tessera::options().integer("TESSERA_LARGEST_VALUE"); most > 0)
+      whole = split_large(whole, most);
+    whole = recompute_cheap(whole);
+  }
+  auto made = std::make_shared<PlannedExecutable>(whole, world, options, hash, given_flops - entry_flops(whole));
   if (options.use_cache) cache[{hash, &world}] = made;
   return made;
 }

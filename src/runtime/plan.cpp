@@ -179,24 +179,33 @@ void Plan::add_step(CompileContext& context, const Step& step) {
       const auto& accesses = at(schedule_->access, operand);
       views.push_back(accesses.size() == 1 ? accesses.front().view : std::nullopt);
     }
+    const bool accumulates = step.instructions.size() > 1;  // x + dot
+    views.accumulates = accumulates;
+    if (instruction.type.is_array()) views.result = at(schedule_->access, id).front().view;
     if (!context.options.reference) kernel = make_kernel(view, views);
     if (kernel == nullptr) {
       for (const auto& one : views) ensure(!one, "%{}: a view without a kernel that reads it", instruction.name);
+      ensure(!views.result, "%{}: a layout without a kernel that writes it", instruction.name);
       kernel = make_reference_kernel(context.program, instruction, view, context.world.rank(), context.world.size());
       require(kernel != nullptr, "%{}: {} cannot be run{}", instruction.name, instruction.op->name,
               instruction.source().empty() ? "" : " (" + instruction.source() + ")");
       context.fallbacks.emplace_back(instruction.op->name);
     }
     context.workspace_bytes = std::max(context.workspace_bytes, kernel->workspace_bytes());
-    made = std::make_unique<KernelStep>(std::move(kernel), operand_buffers(*schedule_, instruction),
-                                        result_buffers(*schedule_, id));
+    std::vector<BufferId> in = operand_buffers(*schedule_, instruction);
+    if (accumulates)
+      for (const Id operand : computation[step.instructions.back()].operands)
+        if (const Access& from = at(schedule_->access, operand).front(); from.source != id) in.push_back(from.buffer);
+    made = std::make_unique<KernelStep>(std::move(kernel), std::move(in),
+                                        result_buffers(*schedule_, step.instructions.back()));
   }
   steps_.push_back(std::move(made));
-  const bool is_group = step.instructions.size() > 1;
+  const bool is_group = step.fused && step.instructions.size() > 1;
   about_.push_back({.name = instruction.name,
                     .kind = is_group ? "fused" : std::string(instruction.op->name),
                     .flops = flops,
                     .bytes = bytes_touched(*schedule_, computation, step)});
+  flops_ += flops;
 }
 
 void Plan::set_profiling(bool on) {
@@ -223,7 +232,7 @@ void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::sp
   under_way_.clear();
   run_steps(frame);
   complete(schedule_->end_completes, frame);
-  for (const StepProfile& step : about_) state.flops += step.flops;
+  state.flops += flops_;
   deliver();
   if (world_ == nullptr) return;
   world_->advance(state.progress + schedule_->steps.size());

@@ -90,6 +90,7 @@ class Plan {
   std::vector<Literal> constants_;             // by the order of constant buffers
   std::vector<const std::byte*> constant_of_;  // by BufferId; null for others
   std::vector<std::unique_ptr<PlanStep>> steps_;
+  double flops_ = 0;                  // of a run, without what loops and branches count themselves
   std::vector<StepProfile> about_;    // per step; without times
   std::vector<StepProfile> profile_;  // per step, with times; empty unless profiling
   std::vector<std::int64_t> result_bytes_;

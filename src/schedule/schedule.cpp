@@ -41,7 +41,10 @@ class Planner {
       groups = prefetch(flow_, std::move(groups), is_overlapped_);
     }
     for (const auto& group : groups)
-      out_.steps.push_back({group, at(flow_.kinds, group.front()) == OpKind::kElementwise, kNoBuffer});
+      out_.steps.push_back({group,
+                            at(flow_.kinds, group.front()) == OpKind::kElementwise ||
+                                (group.size() > 1 && columns_of(at(flow_.views, group.front())) > 0),
+                            kNoBuffer});
     end_ = isize(out_.steps);
     number_steps();
     add_outside_buffers();
@@ -192,7 +195,8 @@ class Planner {
   }
 
   bool needs_buffer(int slot, const Step& step) const {
-    if (!step.fused || at(flow_.is_result, slot)) return true;
+    if (step.instructions.size() == 1 && !step.fused) return true;
+    if (at(flow_.is_result, slot)) return true;
     const auto& readers = at(flow_.consumers, slot);
     return std::any_of(readers.begin(), readers.end(),
                        [&](Id reader) { return at(step_of_, reader) != at(step_of_, step.instructions.front()); });
@@ -295,14 +299,22 @@ class Planner {
     const Type& written = at(flow_.slots, slot).type;
     if (written.byte_size() != at(flow_.slots, origin).type.byte_size()) return false;
     const Step& step = at(out_.steps, t);
-    if (!step.fused) return op_overwrites(slot, origin);
+    if (!step.fused && step.instructions.size() == 1) return op_overwrites(slot, origin);
+    if (!step.fused) {  // a product that adds to what it finds
+      const auto& read = at(flow_.reads, step.instructions.front());
+      return at(flow_.slots, slot).id == step.instructions.back() &&
+             std::find(read.begin(), read.end(), origin) == read.end();
+    }
     for (const Id id : step.instructions)
       for (const Id operand : computation_[id].operands) {
         const Slot& read = flow_.slot(operand);
         if (read.origin != origin) continue;
         if (read.view || dtype_size(read.type.dtype()) != dtype_size(written.dtype())) return false;
+        // A reduction reads row by row; a scalar is read for every element.
+        const bool reduces = at(flow_.kinds, id) != OpKind::kElementwise;
+        if (!reduces && read.type.element_count() != computation_[id].type.element_count()) return false;
       }
-    return written.element_count() == computation_[step.instructions.front()].type.element_count();
+    return true;
   }
   bool op_overwrites(int slot, int origin) const {
     const Slot& result = at(flow_.slots, slot);

@@ -75,8 +75,8 @@ class Shadow {
     for (int s = first; s < last; ++s) {
       const Slot& slot = at(flow_.slots, s);
       const Id source = at(flow_.slots, slot.origin).id;
-      const bool inside = step.fused && std::find(step.instructions.begin(), step.instructions.end(), source) !=
-                                            step.instructions.end();
+      const bool inside = step.instructions.size() > 1 && std::find(step.instructions.begin(), step.instructions.end(),
+                                                                    source) != step.instructions.end();
       if (!inside && !flow_.is_remade(slot.origin)) check_holds(slot, computation_[reader].name);
     }
   }

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tessera/ir/op_def.h"
@@ -43,7 +44,7 @@ View view_through(const OpView& op, const View& operand);
 /// Where a reader finds a leaf of a value.
 struct Access {
   BufferId buffer = kNoBuffer;  // none: a token, or a value that exists only within its fused group
-  std::optional<View> view;     // none: the whole buffer, row-major
+  std::optional<View> view;     // none: the whole buffer, row-major. Of `source` itself: how it is to be written
   Id source = -1;               // the instruction, and its leaf, whose data this is
   std::int32_t source_leaf = 0;
 };
@@ -86,8 +87,9 @@ struct SharedGather {
 
 /// What runs at once.
 struct Step {
-  std::vector<Id> instructions;  // in order; more than one only when fused
-  bool fused = false;            // elementwise, tile by tile (also a single one)
+  // In order. Several: fused ones, or a dot and the addition of its result to another value, which it makes where that lies.
+  std::vector<Id> instructions;
+  bool fused = false;            // elementwise and reductions of rows, tile by tile (also a single elementwise one)
   BufferId scratch = kNoBuffer;  // live during this step only
   std::vector<Await> awaits = {};
   bool overlapped = false;                   // a collective that is only started here
@@ -161,6 +163,16 @@ std::int64_t peak_bytes(const Program& program);
 /// What is larger goes without a copy.
 std::vector<std::size_t> packed_operands(const OpView& collective);
 inline constexpr std::int64_t kMostPackedBytes = std::int64_t{64} << 10;
+
+/// What a step runs and how many bytes of memory it reads and writes (each buffer once).
+struct StepSummary {
+  std::string what;  // `fused add, multiply 3 -> f32[4,256,768] (%add.7)`
+  std::int64_t read = 0;
+  std::int64_t written = 0;
+};
+StepSummary summarize(const Program& program, const Schedule& schedule, const Step& step);
+/// One line a step, with its bytes: what TESSERA_DUMP_DIR holds beside the programs.
+std::string describe(const Program& program, const Schedule& schedule);
 
 /// The order alone: a permutation of the instructions of a computation.
 std::vector<Id> order_instructions(const Program& program, const Computation& computation);
