@@ -18,7 +18,7 @@ constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 std::int64_t rounded(std::int64_t bytes) { return std::max<std::int64_t>(1, ceil_div(bytes, kAlignment)) * kAlignment; }
 
 // Large blocks start at a huge page, where the kernel has them: products and copies of them miss the TLB far less.
-std::byte* allocate(std::int64_t bytes) {
+std::byte* private_block(std::int64_t bytes) {
   const bool is_large = bytes >= kHugePage;
   void* block = nullptr;
   if (posix_memalign(&block, static_cast<std::size_t>(is_large ? kHugePage : kAlignment),
@@ -53,7 +53,7 @@ std::byte* MemoryPool::take(std::int64_t bytes) {
 std::byte* MemoryPool::allocate(std::int64_t size) {
   if (node_memory_ != nullptr && size >= NodeMemory::kPage)
     if (std::byte* block = node_memory_->take(static_cast<std::size_t>(size))) return block;
-  return static_cast<std::byte*>(std::aligned_alloc(kAlignment, static_cast<std::size_t>(size)));
+  return private_block(size);
 }
 
 void MemoryPool::release(std::byte* block, std::int64_t size) {
