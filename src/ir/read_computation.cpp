@@ -321,6 +321,7 @@ class ComputationReader {
       read_metadata(attribute.text, state_.sources, notes);
     } else if (attribute.name == "frontend_attributes") {
       for (auto& [key, value] : read_frontend_attributes(attribute.text)) {
+        if (key == kLayoutsKey) continue;  // the type says it
         const bool own_key = key == kOwnShardingKey;
         if (key == kShardingRuleKey && out.op->role == Role::kShardingMark) {
           own.push_back({std::move(key), quote(value)});

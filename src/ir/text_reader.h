@@ -88,6 +88,8 @@ int header_order(std::string_view name);
 
 /// Notes::other in print order: backend_config last.
 std::vector<TextAttribute> in_print_order(std::vector<TextAttribute> other);
+/// The frontend attributes without the layouts of a type that the instruction no longer has, which do not print.
+std::vector<std::pair<std::string, std::string>> carried_attributes(const Instruction& instruction);
 /// Attributes that HLO's instructions may carry and no row heeds.
 bool is_carried_by_hlo(std::string_view attribute);
 

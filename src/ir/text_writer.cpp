@@ -302,6 +302,14 @@ std::vector<TextAttribute> in_print_order(std::vector<TextAttribute> other) {
   return other;
 }
 
+std::vector<std::pair<std::string, std::string>> carried_attributes(const Instruction& instruction) {
+  if (!instruction.notes) return {};
+  auto out = instruction.notes->frontend_attributes;
+  if (type_text(instruction) == instruction.type.str(true))
+    std::erase_if(out, [](const auto& item) { return item.first == kLayoutsKey; });
+  return out;
+}
+
 std::string print_program(const Program& program, const PrintOptions& options) {
   ShardingTexts shardings(program);
   return Printer(program, options, &shardings).program();

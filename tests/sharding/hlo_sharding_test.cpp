@@ -79,7 +79,7 @@ TEST(HloShardingText, SubgroupsAreOrderedManualUnreducedReplicated) {
 TEST(HloShardingText, TuplesHaveOneEntryPerLeaf) {
   EXPECT_EQ(parse_hlo_sharding("{{replicated}, {devices=[2]<=[2]}}").size(), 2U);
   EXPECT_EQ(parse_hlo_sharding("{}").size(), 0U);
-  EXPECT_EQ(parse_hlo_sharding("{devices=[1,1]<=[1]}").at(0).devices, (std::vector<std::int64_t>{0}));
+  EXPECT_EQ(parse_hlo_sharding("{devices=[1,1]<=[1]}").at(0).kind, HloSharding::Kind::kReplicated);
   EXPECT_EQ(parse_hlo_sharding("{{maximal device=0}}").size(), 1U);
 }
 
