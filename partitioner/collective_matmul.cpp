@@ -204,19 +204,13 @@ class Emitter {
   std::map<std::int64_t, Value> numbers_;
 };
 
-template <class T>
-const T* as(const Instruction& instruction) {
-  const auto* typed = dynamic_cast<const AttributesOf<T>*>(instruction.attributes.get());
-  return typed != nullptr ? &typed->value : nullptr;
-}
-
 std::int64_t free_channel(const Program& program) {
   std::int64_t used = 0;
   for (const ComputationRef& computation : program.computations)
     for (const Instruction& instruction : computation->instructions)
-      if (const auto* collective = as<CollectiveAttributes>(instruction))
+      if (const auto* collective = attributes_if<CollectiveAttributes>(instruction))
         used = std::max(used, collective->channel_id);
-      else if (const auto* permute = as<PermuteAttributes>(instruction))
+      else if (const auto* permute = attributes_if<PermuteAttributes>(instruction))
         used = std::max(used, permute->channel_id);
   return used + 1;
 }

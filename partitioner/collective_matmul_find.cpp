@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "collective_match.h"
 #include "collective_matmul.h"
@@ -28,12 +29,6 @@ std::vector<DotDim> dims_of(const DotAttributes& dot, int lhs_ndim, int rhs_ndim
   for (int d = 0; d < rhs_ndim; ++d)
     if (!contains(dot.rhs_batch_dims, d) && !contains(dot.rhs_contracting_dims, d)) out.push_back({-1, d, next++});
   return out;
-}
-
-template <class T>
-const T* as(const Instruction& instruction) {
-  const auto* typed = dynamic_cast<const AttributesOf<T>*>(instruction.attributes.get());
-  return typed != nullptr ? &typed->value : nullptr;
 }
 
 class Finder {
@@ -104,7 +99,9 @@ class Finder {
       const int moving = operands[0] == whole ? 0 : 1;
       // All parts of the dots stand where the first of them stood.
       if (at(operands, 1 - moving) >= users.front()) return false;
-      out.dots.push_back({user, dim_where(user, static_cast<std::size_t>(moving), out.dim), moving});
+      const DotDim dim = dim_where(user, static_cast<std::size_t>(moving), out.dim);
+      if (dim.at(kResult) < 0 && !differs(at(operands, 1 - moving), out.groups)) return false;
+      out.dots.push_back({user, dim, moving});
     }
     return true;
   }
@@ -119,6 +116,8 @@ class Finder {
       whole = c_[whole].operands[0];
     }
     if (!is_read_once(whole) || !is_dot(whole)) return false;
+    // Scatters of narrow floats round once, permutes in each member.
+    if (const DType dtype = scatter.type.dtype(); is_float(dtype) && dtype_size(dtype) < 4) return false;
     out.length = c_[whole].type.dim(out.dim);
     out.dots.push_back({whole, dim_where(whole, kResult, out.dim), -1});
     return true;
@@ -128,21 +127,50 @@ class Finder {
   [[nodiscard]] bool is_dot(Id id) const {
     const Instruction& dot = c_[id];
     const DType dtype = dot.type.is_array() ? dot.type.dtype() : DType::kPred;
-    return as<DotAttributes>(dot) != nullptr && dot.operands.size() == 2 && dtype != DType::kPred &&
+    return attributes_if<DotAttributes>(dot) != nullptr && dot.operands.size() == 2 && dtype != DType::kPred &&
            !is_narrow(dtype) && !at(ordered_, id);
   }
   [[nodiscard]] DotDim dim_where(Id dot, std::size_t place, int dim) const {
     const Instruction& d = c_[dot];
     for (const DotDim& one :
-         dims_of(*as<DotAttributes>(d), c_[d.operands[0]].type.ndim(), c_[d.operands[1]].type.ndim()))
+         dims_of(*attributes_if<DotAttributes>(d), c_[d.operands[0]].type.ndim(), c_[d.operands[1]].type.ndim()))
       if (one.at(place) == dim) return one;
     ensure(false, "dim {} is none of dot %{}", dim, d.name);
     return {};
   }
 
+  // Members of a group add up in orders of their own, so that what should be equal on them would differ in its last bits. By
+  // the shardings of parameters: another value on every one of them.
+  [[nodiscard]] bool differs(Id id, const std::vector<std::vector<std::int64_t>>& groups) const {
+    constexpr std::size_t kFarthest = 64;
+    std::vector<Id> sources = {id};
+    for (std::size_t k = 0; k < sources.size() && k < kFarthest; ++k) {
+      const Instruction& source = c_[sources[k]];
+      if (source.op->role == Role::kParameter && has_other_tiles(source, groups)) return true;
+      if (source.op->role != Role::kPlain || has_side_effect(source)) continue;
+      for (const Id operand : source.operands)
+        if (std::find(sources.begin(), sources.end(), operand) == sources.end()) sources.push_back(operand);
+    }
+    return false;
+  }
+  static bool has_other_tiles(const Instruction& parameter, const std::vector<std::vector<std::int64_t>>& groups) {
+    if (!parameter.sharding || !parameter.type.is_array() || !parameter.sharding->front().is_tiled()) return false;
+    const Sharding& sharding = parameter.sharding->front();
+    for (const auto& group : groups) {
+      std::set<Dims> tiles;
+      for (const std::int64_t device : group) {
+        Dims tile;
+        for (const auto& dim : sharding.dims)
+          tile.push_back(sharding.mesh.coordinate(sharding.mesh.position_of(device), dim.axes));
+        if (!tiles.insert(tile).second) return false;
+      }
+    }
+    return true;
+  }
+
   // A slice of all but the end of `dim`.
   [[nodiscard]] bool trims(Id id, int dim) const {
-    const auto* slice = as<SliceAttributes>(c_[id]);
+    const auto* slice = attributes_if<SliceAttributes>(c_[id]);
     if (slice == nullptr || at(ordered_, id)) return false;
     const Dims& before = c_[c_[id].operands[0]].type.dims();
     for (int d = 0; d < isize(before); ++d) {
@@ -153,9 +181,9 @@ class Finder {
   }
   // Zeros behind `dim` alone.
   [[nodiscard]] bool lengthens(Id id, int dim) const {
-    const auto* pad = as<PadAttributes>(c_[id]);
+    const auto* pad = attributes_if<PadAttributes>(c_[id]);
     if (pad == nullptr || at(ordered_, id)) return false;
-    const auto* with = as<ConstantAttributes>(c_[c_[id].operands[1]]);
+    const auto* with = attributes_if<ConstantAttributes>(c_[c_[id].operands[1]]);
     if (with == nullptr || !(with->value == Literal(with->value.type()))) return false;
     for (int d = 0; d < isize(pad->padding); ++d) {
       const PaddingDim& one = at(pad->padding, d);

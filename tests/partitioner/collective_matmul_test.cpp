@@ -117,8 +117,10 @@ std::string slices(const Case& c, const std::string& dims) {
 // The dot of operands of which `side` is gathered.
 Program gathered(const Case& c, int side) {
   const std::string& dims = side == 0 ? c.lhs : c.rhs;
-  std::string body = fmt::format("  %x = {} parameter(0)\n  %y = {} parameter(1)\n", c.type(dims, c.tile()),
-                                 c.type(side == 0 ? c.rhs : c.lhs));
+  const std::string& others = side == 0 ? c.rhs : c.lhs;
+  std::string body = fmt::format("  %x = {} parameter(0)\n  %y = {} parameter(1), sharding={{devices=[{}{}]<=[{}]}}\n",
+                                 c.type(dims, c.tile()), c.type(others), others.size() == 3 ? "1,1," : "1,",
+                                 c.ring.devices, c.ring.devices);
   body += fmt::format("  %g = {} all-gather(%x), {}, dimensions={{{}}}\n", c.type(dims, c.all_tiles()),
                       over(c.ring.groups, 5), dims.find(c.letter));
   if (!c.even) body += fmt::format("  %t = {} slice(%g), slice={{{}}}\n", c.type(dims), slices(c, dims));
@@ -210,6 +212,22 @@ TEST(CollectiveMatmul, WhatIsReadOtherwiseOrMarkedOrWaitsStays) {
   expect_untouched(chained,
                    shared("  %i = s32[] constant(0)\n  %u = f32[90,17] dynamic-update-slice(%w, %d, %i, %i)\n"
                           "  %e = f32[36,17] dot(%g, %u), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"));
+}
+
+TEST(CollectiveMatmul, WhatMayBeEqualOnAllIsNotAddedUpInOrdersOfTheirOwn) {
+  const Case c{kRings[2], "mk", "kn", "mn", 'k'};
+  const std::string text = print_program(gathered(c, 0));
+  for (const char* sharding : {"{replicated}", "{devices=[1,2,2]<=[4] last_tile_dim_replicate}"})
+    expect_untouched(
+        chained,
+        parse_program(std::regex_replace(text, std::regex("\\{devices=\\[1,4\\]<=\\[4\\]\\}"), sharding), op_table()));
+  expect_chain(c, gathered(c, 0));
+}
+
+TEST(CollectiveMatmul, ScattersOfNarrowFloatsRoundOnce) {
+  std::string text = print_program(scattered({kRings[2], "mk", "kn", "mn", 'm'}));
+  text = std::regex_replace(text, std::regex("f32"), "bf16");
+  expect_untouched(chained, parse_program(text, op_table()));
 }
 
 TEST(CollectiveMatmul, SmallDotsHideNothing) {
