@@ -11,6 +11,7 @@
 // A dot happens once in a chain: of two collectives around it, that which gains more goes.
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <unordered_map>
 
 #include "collective_match.h"
@@ -174,7 +175,10 @@ class Emitter {
     return b_.append(std::move(part));
   }
   Value tile_of(const Chain& chain, Value x, int dim, Value start) {
-    x = reshard::pad_to(x, dim, chain.tile * chain.size());
+    const std::int64_t length = chain.tile * chain.size();
+    const auto [padded, is_new] = padded_.try_emplace({x.id, dim, length});
+    if (is_new) padded->second = reshard::pad_to(x, dim, length);
+    x = padded->second;
     Dims sizes = x.type().dims();
     at(sizes, dim) = chain.tile;
     return ops::dynamic_slice(x, starts(isize(sizes), dim, start), sizes);
@@ -202,6 +206,7 @@ class Emitter {
   const std::vector<Chain>& chains_;
   std::int64_t& next_channel_;
   std::map<std::int64_t, Value> numbers_;
+  std::map<std::tuple<Id, int, std::int64_t>, Value> padded_;
 };
 
 std::int64_t free_channel(const Program& program) {
