@@ -40,6 +40,7 @@ struct RunStatistics {
   double flops = 0;         // by the ops' own count, loops by the rounds they made
   TrafficCounters traffic;  // of the collectives of the program
   std::int64_t nanoseconds = 0;
+  std::int64_t communication_nanoseconds = 0;  // of them in collectives, waits included: what is exposed
 };
 
 /// Time of one step of an executable over the profiled runs; a loop or branch counts as one step with all that it runs.
