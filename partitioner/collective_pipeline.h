@@ -7,6 +7,7 @@
 
 namespace tessera {
 
-void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& options);
+/// What the pipeline runs with must outlive it.
+void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& options, const Topology& topology);
 
 }  // namespace tessera

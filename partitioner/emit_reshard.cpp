@@ -59,6 +59,14 @@ Value emit_permute(Value local, const Placement& before, const Placement& after,
   return ops::collective_permute(local, std::move(pairs), channel);
 }
 
+Value emit_ring_permute(Value x, const std::vector<std::vector<std::int64_t>>& groups, std::int64_t channel) {
+  SourceTargetPairs pairs;
+  for (const auto& group : groups)
+    for (std::size_t k = 0; k < group.size(); ++k) pairs.pairs.emplace_back(group[k], group[(k + 1) % group.size()]);
+  std::sort(pairs.pairs.begin(), pairs.pairs.end());
+  return ops::collective_permute(x, std::move(pairs), channel);
+}
+
 }  // namespace reshard
 
 namespace {

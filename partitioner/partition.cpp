@@ -90,7 +90,7 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
       .add("merge-duplicates", merge_duplicates)
       .add("compose-permutes", compose_permutes)
       .add("remove-dead-code", remove_dead_code);
-  add_collective_passes(pipeline, options.collectives);
+  add_collective_passes(pipeline, options.collectives, options.topology);
   out.program = pipeline.run(input);
   out.notes = collective_notes(out.program, options.topology);
   check_limits(out.notes, options.limits);
