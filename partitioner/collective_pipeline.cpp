@@ -33,6 +33,7 @@ void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& opti
   add("hoist-collectives", hoist_collectives);
   add("share-gathers", share_gathers);
   add("combine-collectives", combine_collectives);
+  if (options.spare_memory && !options.make_asynchronous) pipeline.add("choose-order", choose_order);
   if (options.make_asynchronous) pipeline.add("make-asynchronous", make_asynchronous);
 }
 

@@ -7,6 +7,10 @@
 
 namespace tessera {
 
+/// The program with its instructions in the order, of a few, in which a device holds the least at once. Computations with side effects
+/// stand as they are; programs of more than moderate size too.
+Program choose_order(const Program& program);
+
 void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& options);
 
 }  // namespace tessera
