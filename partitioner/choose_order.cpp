@@ -93,8 +93,7 @@ bool may_change(const Computation& computation, const std::vector<bool>& with_ef
 
 Program in_order(Program program, First first, const std::vector<bool>& with_effects) {
   for (ComputationRef& computation : program.computations)
-    if (may_change(*computation, with_effects))
-      computation = reordered(computation, depth_first(*computation, first));
+    if (may_change(*computation, with_effects)) computation = reordered(computation, depth_first(*computation, first));
   return program;
 }
 
