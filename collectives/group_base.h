@@ -92,6 +92,11 @@ class Fabric {
   /// Collective over `world_ranks` (this rank is one). `id` is the same on all members and new for this rank.
   virtual std::shared_ptr<ProcessGroup> make_group(const std::vector<int>& world_ranks, const std::string& name,
                                                    std::int64_t id) = 0;
+  /// As those of ProcessGroup, for members given by their world ranks.
+  [[nodiscard]] virtual std::vector<int> nodes_of(const std::vector<int>& /*world_ranks*/) const { return {}; }
+  virtual void advance(std::uint64_t /*progress*/) {}
+  virtual void await_progress(const std::vector<int>& /*world_ranks*/, std::uint64_t /*progress*/,
+                              const std::string& /*text*/) {}
   std::int64_t next_id = 1;
   int world_rank = 0;
   TrafficCounters traffic;  // of all groups
@@ -131,6 +136,11 @@ class GroupBase : public ProcessGroup {
   std::unique_ptr<PendingOperation> start_all_reduce(std::span<const std::byte> in, std::span<std::byte> out,
                                                      DType dtype, Reduction op) final;
   std::shared_ptr<ProcessGroup> split(const std::vector<std::vector<int>>& groups, const std::string& name) final;
+  [[nodiscard]] std::vector<int> nodes() const final { return fabric_->nodes_of(members_.world_ranks); }
+  void advance(std::uint64_t progress) final { fabric_->advance(progress); }
+  void await_progress(std::uint64_t progress) final {
+    fabric_->await_progress(members_.world_ranks, progress, label_ ? label_->text : name());
+  }
   void label(CollectiveLabel label) final { label_ = std::move(label); }
   [[nodiscard]] const TrafficCounters& traffic() const final { return traffic_; }
   [[nodiscard]] const TrafficCounters& rank_traffic() const final { return fabric_->traffic; }

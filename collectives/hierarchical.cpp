@@ -28,12 +28,33 @@ Table table_of(const std::vector<int>& nodes) {
   return table;
 }
 
+// Between nodes it is under way; what is left to do inside the node is done by wait(), since all members of the node must do it in
+// the same order as everything else.
+class HierarchicalOperation final : public PendingOperation {
+ public:
+  void wait() override {
+    if (!between) return;
+    between->wait();
+    between = nullptr;
+    inside();
+  }
+  bool test() override { return !between || (between->test() && !inside_waits); }
+
+  std::vector<std::byte> scratch;
+  std::unique_ptr<PendingOperation> between;  // goes before the scratch
+  std::function<void()> inside = [] {};
+  bool inside_waits = false;
+};
+
 class HierarchicalGroup final : public GroupBase {
  public:
   HierarchicalGroup(std::shared_ptr<Fabric> fabric, Membership membership, Table table, const GroupMakers& makers);
 
  private:
   void run(const Collective& call) override;
+  std::unique_ptr<PendingOperation> start(Collective call) override;
+  void share_gathered(const Collective& call, Bytes columns);
+  void reduce_inside(const Collective& call, std::vector<std::byte>& sums);
   void move(const Collective& call);
   void all_gather_nodes(const Collective& call);
   void reduce_scatter_nodes(const Collective& call);
@@ -110,13 +131,36 @@ void HierarchicalGroup::move(const Collective& call) {
   }
 }
 
+std::unique_ptr<PendingOperation> HierarchicalGroup::start(Collective call) {
+  const std::int64_t before = mpi_bytes();
+  auto operation = std::make_unique<HierarchicalOperation>();
+  if (call.kind == Kind::kAllGather) {
+    operation->scratch.resize(node_count_ * call.in.size());
+    operation->between = cross(call).start_all_gather(call.in, operation->scratch);
+    operation->inside_waits = true;
+    operation->inside = [this, call, columns = Bytes(operation->scratch)] { share_gathered(call, columns); };
+  } else if (call.kind == Kind::kReduceScatter) {
+    reduce_inside(call, operation->scratch);
+    operation->between = cross(call).start_reduce_scatter(operation->scratch, call.out, call.dtype, call.reduction);
+  } else {
+    move(call);
+  }
+  count_own_mpi(mpi_bytes() - before);
+  return operation;
+}
+
 // Columns gather between nodes, then each row shares what its column brought, node by node, straight into `out`.
 void HierarchicalGroup::all_gather_nodes(const Collective& call) {
   const std::size_t part = call.in.size();
   scratch_.resize(node_count_ * part);
   cross(call).all_gather(call.in, scratch_);
+  share_gathered(call, scratch_);
+}
+
+void HierarchicalGroup::share_gathered(const Collective& call, Bytes columns) {
+  const std::size_t part = call.in.size();
   for (std::size_t node = 0; node < node_count_; ++node) {
-    const Bytes mine = Bytes(scratch_).subspan(node * part, part);
+    const Bytes mine = columns.subspan(node * part, part);
     if (is_contiguous(node)) {
       local(call).all_gather(mine, call.out.subspan(member(node, 0) * part, place_count_ * part));
       continue;
@@ -130,10 +174,15 @@ void HierarchicalGroup::all_gather_nodes(const Collective& call) {
 
 // Rows reduce what is meant for each node, then columns reduce between nodes.
 void HierarchicalGroup::reduce_scatter_nodes(const Collective& call) {
+  reduce_inside(call, scratch_);
+  cross(call).reduce_scatter(scratch_, call.out, call.dtype, call.reduction);
+}
+
+void HierarchicalGroup::reduce_inside(const Collective& call, std::vector<std::byte>& sums) {
   const std::size_t part = call.out.size();
-  scratch_.resize(node_count_ * part);
+  sums.resize(node_count_ * part);
   for (std::size_t node = 0; node < node_count_; ++node) {
-    const MutableBytes mine = MutableBytes(scratch_).subspan(node * part, part);
+    const MutableBytes mine = MutableBytes(sums).subspan(node * part, part);
     Bytes block;
     if (is_contiguous(node)) {
       block = call.in.subspan(member(node, 0) * part, place_count_ * part);
@@ -145,7 +194,6 @@ void HierarchicalGroup::reduce_scatter_nodes(const Collective& call) {
     }
     local(call).reduce_scatter(block, mine, call.dtype, call.reduction);
   }
-  cross(call).reduce_scatter(scratch_, call.out, call.dtype, call.reduction);
 }
 
 // Each place of a row owns a slice; what is left of an uneven size goes whole.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "kernels/sum_kernels.h"
 #include "tessera/base/error.h"
 
 namespace tessera::collectives {
@@ -171,6 +172,14 @@ Reduction pred_reduction(Reduction op) {
   return is_or ? Reduction::kOr : Reduction::kAnd;
 }
 
+// The sums that training spends its time with; null for others.
+SumFunction sum_function(DType dtype) {
+  const SumKernels& kernels = sum_kernels();
+  if (dtype == DType::kF32) return kernels.f32;
+  if (dtype == DType::kF64) return kernels.f64;
+  return dtype == DType::kBF16 ? kernels.bf16 : nullptr;
+}
+
 }  // namespace
 
 bool can_reduce(DType dtype, Reduction op) {
@@ -184,6 +193,11 @@ void reduce_ordered(std::span<const std::byte* const> sources, std::byte* out, s
     std::memmove(out, sources[0], bytes);
     return;
   }
+  if (op == Reduction::kSum)
+    if (const SumFunction sum = sum_function(dtype)) {
+      const auto count = static_cast<long>(bytes / static_cast<std::size_t>(dtype_size(dtype)));
+      return sum(reinterpret_cast<const void* const*>(sources.data()), static_cast<long>(sources.size()), out, count);
+    }
   if (dtype == DType::kPred) return reduce_typed<std::uint8_t>(sources, out, bytes, pred_reduction(op));
   visit_dtype(dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>) reduce_typed<T>(sources, out, bytes, op);

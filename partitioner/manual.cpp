@@ -8,8 +8,6 @@
 #include "tessera/sharding/hlo_sharding.h"
 
 namespace tessera {
-namespace {
-
 using Axes = std::vector<AxisRef>;
 
 Axes united(Axes a, const Axes& b) {
@@ -18,8 +16,6 @@ Axes united(Axes a, const Axes& b) {
   std::sort(a.begin(), a.end());
   return a;
 }
-
-}  // namespace
 
 bool has_manual_regions(const Program& program) {
   for (const auto& computation : program.computations)

@@ -25,6 +25,8 @@ bool has_manual_regions(const Program& program);
 Program normalize_manual(const Program& program);
 /// After propagation: manual axes leave the shardings for kManualAxesAttribute.
 Program without_manual_axes(const Program& program);
+/// The axes of both, each once, sorted.
+std::vector<AxisRef> united(std::vector<AxisRef> a, const std::vector<AxisRef>& b);
 /// The attribute's axes; none outside of regions.
 std::vector<AxisRef> manual_axes(const Program& program, const Instruction& instruction);
 

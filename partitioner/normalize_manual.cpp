@@ -22,12 +22,6 @@ constexpr std::string_view kSdyManualAxes = "xla.sdy.manual_axes";
 constexpr std::string_view kSdyInShardings = "xla.sdy.in_shardings";
 constexpr std::string_view kSdyOutShardings = "xla.sdy.out_shardings";
 
-Axes united(Axes a, const Axes& b) {
-  for (const auto& axis : b)
-    if (!overlaps_any(a, axis)) a.push_back(axis);
-  std::sort(a.begin(), a.end());
-  return a;
-}
 Axes without(Axes a, const Axes& b) {
   std::erase_if(a, [&](const AxisRef& axis) { return overlaps_any(b, axis); });
   return a;

@@ -3,8 +3,11 @@
 //
 //   mpirun -np 4 build/release/bin/collectives_bench [--benchmark_filter=reduce_scatter --benchmark_out=FILE]
 //
-// Sizes are those of the whole tensor (the result of an all-gather, the operand of a reduce-scatter). The time of a row is the slowest
-// rank's; `open_mpi_us` and `ratio` (Open MPI's time / ours) are medians over the same rounds.
+// Sizes are those of the whole tensor (the result of an all-gather, the operand of a reduce-scatter). Operands lie in node memory, as
+// those of programs do; rows named `staged` hold theirs elsewhere. The time of a row is the slowest rank's; `mpi_us` is Open MPI's, `copy_us`
+// the time in which all ranks at once copy as many bytes as the collective reads and writes. `ratio` (Open MPI's time / ours) and
+// `of_copy` (ours / the copy's) are medians over the same rounds. An all-gather has its own part in place on both sides (MPI_IN_PLACE);
+// in `gather_in_place` ranks read the parts where they are, so nothing but a barrier is left.
 #include <benchmark/benchmark.h>
 #include <fmt/core.h>
 #include <mpi.h>
@@ -13,11 +16,14 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tessera/base/error.h"
+#include "tessera/collectives/node_memory.h"
 #include "tessera/collectives/world.h"
 
 namespace {
@@ -25,68 +31,105 @@ namespace {
 using namespace tessera;
 using Clock = std::chrono::steady_clock;
 
+// Floats in node memory, or not.
+class Floats {
+ public:
+  Floats(std::size_t count, float value, bool shared) : count_(count), memory_(shared ? node_memory() : nullptr) {
+    if (memory_ != nullptr) data_ = reinterpret_cast<float*>(memory_->take(count * sizeof(float)));
+    if (data_ == nullptr) {
+      memory_ = nullptr;
+      own_.resize(count);
+      data_ = own_.data();
+    }
+    std::fill(data_, data_ + count, value);
+  }
+  ~Floats() {
+    if (memory_ != nullptr) memory_->give_back(reinterpret_cast<std::byte*>(data_), count_ * sizeof(float));
+  }
+  Floats(const Floats&) = delete;
+  Floats& operator=(const Floats&) = delete;
+  [[nodiscard]] float* data() const { return data_; }
+  [[nodiscard]] int count() const { return static_cast<int>(count_); }
+  [[nodiscard]] std::span<std::byte> bytes() const { return std::as_writable_bytes(std::span(data_, count_)); }
+
+ private:
+  std::size_t count_;
+  std::shared_ptr<NodeMemory> memory_;
+  std::vector<float> own_;
+  float* data_ = nullptr;
+};
+
 struct Buffers {
-  std::vector<float> whole;
-  std::vector<float> part;
-  std::vector<float> result;
+  Buffers(std::size_t part_count, const ProcessGroup& group, bool shared)
+      : whole(part_count * static_cast<std::size_t>(group.size()), 1.0F, shared),
+        part(part_count, 1.0F, shared),
+        result(part_count * static_cast<std::size_t>(group.size()), 0.0F, shared),
+        from(2 * part_count * static_cast<std::size_t>(group.size()), 1.0F, false),
+        to(2 * part_count * static_cast<std::size_t>(group.size()), 1.0F, false) {
+    own = result.bytes().subspan(static_cast<std::size_t>(group.rank()) * part.bytes().size(), part.bytes().size());
+  }
+  Floats whole;
+  Floats part;
+  Floats result;
+  std::span<std::byte> own;  // this rank's part of the result
+  Floats from;               // of the copy
+  Floats to;
 };
 
 struct Contender {
   const char* name;
+  double
+      moved;  // bytes read and written by a rank, as a multiple of the whole tensor's; parts of it as multiples of the part's in `parts`
+  double parts;
   std::function<void(ProcessGroup&, Buffers&)> ours;
   std::function<void(Buffers&)> mpi;
+  bool shared = true;
 };
 
-template <class T>
-std::span<const std::byte> in_of(const std::vector<T>& v) {
-  return std::as_bytes(std::span(v));
+void gather_by_mpi(Buffers& b) {
+  MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, b.result.data(), b.part.count(), MPI_FLOAT, MPI_COMM_WORLD);
 }
-template <class T>
-std::span<std::byte> out_of(std::vector<T>& v) {
-  return std::as_writable_bytes(std::span(v));
+void reduce_scatter(ProcessGroup& g, Buffers& b) {
+  g.reduce_scatter(b.whole.bytes(), b.part.bytes(), DType::kF32, Reduction::kSum);
 }
-int count_of(const std::vector<float>& v) { return static_cast<int>(v.size()); }
+void reduce_scatter_by_mpi(Buffers& b) {
+  MPI_Reduce_scatter_block(b.whole.data(), b.part.data(), b.part.count(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
+void all_reduce(ProcessGroup& g, Buffers& b) {
+  g.all_reduce(b.whole.bytes(), b.result.bytes(), DType::kF32, Reduction::kSum);
+}
+void all_reduce_by_mpi(Buffers& b) {
+  MPI_Allreduce(b.whole.data(), b.result.data(), b.whole.count(), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+}
 
 std::vector<Contender> contenders() {
   return {
-      {"all_gather", [](ProcessGroup& g, Buffers& b) { g.all_gather(in_of(b.part), out_of(b.result)); },
+      {"all_gather", 2, -2, [](ProcessGroup& g, Buffers& b) { g.all_gather(b.own, b.result.bytes()); }, gather_by_mpi},
+      {"gather_in_place", 0, 0, [](ProcessGroup& g, Buffers&) { g.barrier(); }, gather_by_mpi},
+      {"reduce_scatter", 1, 1, reduce_scatter, reduce_scatter_by_mpi},
+      {"all_reduce", 3, -1, all_reduce, all_reduce_by_mpi},
+      {"all_to_all", 2, 0, [](ProcessGroup& g, Buffers& b) { g.all_to_all(b.whole.bytes(), b.result.bytes()); },
        [](Buffers& b) {
-         MPI_Allgather(b.part.data(), count_of(b.part), MPI_FLOAT, b.result.data(), count_of(b.part), MPI_FLOAT,
-                       MPI_COMM_WORLD);
-       }},
-      {"reduce_scatter",
-       [](ProcessGroup& g, Buffers& b) {
-         g.reduce_scatter(in_of(b.whole), out_of(b.part), DType::kF32, Reduction::kSum);
-       },
-       [](Buffers& b) {
-         MPI_Reduce_scatter_block(b.whole.data(), b.part.data(), count_of(b.part), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-       }},
-      {"all_reduce",
-       [](ProcessGroup& g, Buffers& b) {
-         g.all_reduce(in_of(b.whole), out_of(b.result), DType::kF32, Reduction::kSum);
-       },
-       [](Buffers& b) {
-         MPI_Allreduce(b.whole.data(), b.result.data(), count_of(b.whole), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-       }},
-      {"all_to_all", [](ProcessGroup& g, Buffers& b) { g.all_to_all(in_of(b.whole), out_of(b.result)); },
-       [](Buffers& b) {
-         MPI_Alltoall(b.whole.data(), count_of(b.part), MPI_FLOAT, b.result.data(), count_of(b.part), MPI_FLOAT,
+         MPI_Alltoall(b.whole.data(), b.part.count(), MPI_FLOAT, b.result.data(), b.part.count(), MPI_FLOAT,
                       MPI_COMM_WORLD);
        }},
-      {"broadcast", [](ProcessGroup& g, Buffers& b) { g.broadcast(out_of(b.result), 0); },
-       [](Buffers& b) { MPI_Bcast(b.result.data(), count_of(b.result), MPI_FLOAT, 0, MPI_COMM_WORLD); }},
-      {"barrier", [](ProcessGroup& g, Buffers&) { g.barrier(); }, [](Buffers&) { MPI_Barrier(MPI_COMM_WORLD); }},
+      {"broadcast", 2, 0, [](ProcessGroup& g, Buffers& b) { g.broadcast(b.result.bytes(), 0); },
+       [](Buffers& b) { MPI_Bcast(b.result.data(), b.result.count(), MPI_FLOAT, 0, MPI_COMM_WORLD); }},
+      {"staged_reduce_scatter", 1, 1, reduce_scatter, reduce_scatter_by_mpi, false},
+      {"staged_all_reduce", 3, -1, all_reduce, all_reduce_by_mpi, false},
+      {"barrier", 0, 0, [](ProcessGroup& g, Buffers&) { g.barrier(); }, [](Buffers&) { MPI_Barrier(MPI_COMM_WORLD); }},
   };
 }
 
-// Seconds of one run, the slowest rank's.
+// Seconds of one run, from when the first rank begins to when the last one ends: all share the clock of the node.
 double time_runs(int runs, const std::function<void()>& run) {
   MPI_Barrier(MPI_COMM_WORLD);
-  const auto begin = Clock::now();
+  double begin = std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
   for (int i = 0; i < runs; ++i) run();
-  double seconds = std::chrono::duration<double>(Clock::now() - begin).count() / runs;
-  MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-  return seconds;
+  double end = std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+  MPI_Allreduce(MPI_IN_PLACE, &begin, 1, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
+  MPI_Allreduce(MPI_IN_PLACE, &end, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return (end - begin) / runs;
 }
 
 double median(std::vector<double> values) {
@@ -98,26 +141,33 @@ double median(std::vector<double> values) {
 void measure(benchmark::State& state, ProcessGroup& group, const Contender& contender, std::size_t bytes, int runs) {
   const auto n = static_cast<std::size_t>(group.size());
   const std::size_t part = std::max<std::size_t>(1, bytes / sizeof(float) / n);
-  Buffers buffers{std::vector<float>(part * n, 1.0F), std::vector<float>(part, 1.0F), std::vector<float>(part * n)};
+  Buffers buffers(part, group, contender.shared);
+  const double moved = (contender.moved * static_cast<double>(n) + contender.parts) * static_cast<double>(part);
+  const auto copied = static_cast<std::size_t>(moved / 2 * sizeof(float));  // a copy of n bytes reads n and writes n
+  const auto copy = [&] { std::memcpy(buffers.to.data(), buffers.from.data(), copied); };
   std::vector<double> ours;
   std::vector<double> mpi;
+  std::vector<double> copies;
   contender.ours(group, buffers);
   contender.mpi(buffers);
   for (auto _ : state) {
     ours.push_back(time_runs(runs, [&] { contender.ours(group, buffers); }));
     mpi.push_back(time_runs(runs, [&] { contender.mpi(buffers); }));
+    if (copied > 0) copies.push_back(time_runs(runs, copy));
     state.SetIterationTime(ours.back());
   }
-  state.counters["open_mpi_us"] = median(mpi) * 1e6;
+  state.counters["us"] = median(ours) * 1e6;
+  state.counters["mpi_us"] = median(mpi) * 1e6;
   state.counters["ratio"] = median(mpi) / median(ours);
-  state.SetBytesProcessed(state.iterations() *
-                          static_cast<std::int64_t>(bytes > 0 ? part * (n - 1) * sizeof(float) : 0));
+  if (copied == 0) return;
+  state.counters["copy_us"] = median(copies) * 1e6;
+  state.counters["of_copy"] = median(ours) / median(copies);
 }
 
 void register_rows(ProcessGroup& group) {
   for (const auto& contender : contenders()) {
     const bool moves = std::string_view(contender.name) != "barrier";
-    for (const std::size_t kib : {1, 64, 4096, 65536}) {
+    for (const std::size_t kib : {1, 64, 512, 4096, 65536}) {
       const std::size_t bytes = moves ? kib << 10 : 0;
       const auto runs = static_cast<int>(std::clamp<std::size_t>((std::size_t{32} << 20) / (bytes + 1), 3, 500));
       benchmark::RegisterBenchmark(

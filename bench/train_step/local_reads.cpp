@@ -72,6 +72,11 @@ class Group final : public ProcessGroup {
   std::shared_ptr<ProcessGroup> split(const std::vector<std::vector<int>>& groups, const std::string& name) override {
     return with_local_reads(real_->split(groups, name), local_);
   }
+  [[nodiscard]] std::vector<int> nodes() const override { return real_->nodes(); }
+  void advance(std::uint64_t progress) override { real_->advance(progress); }
+  void await_progress(std::uint64_t progress) override {
+    if (!local_->on) real_->await_progress(progress);
+  }
   void label(CollectiveLabel label) override { real_->label(std::move(label)); }
   [[nodiscard]] const TrafficCounters& traffic() const override { return real_->traffic(); }
   [[nodiscard]] const TrafficCounters& rank_traffic() const override { return real_->rank_traffic(); }

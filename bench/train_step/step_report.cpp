@@ -100,13 +100,15 @@ double compile_seconds() {
   return total;
 }
 
-double host_seconds(const CompiledProgram& compiled, const std::function<void()>& step) {
+double host_seconds(const CompiledProgram& compiled, const std::function<void()>& meet,
+                    const std::function<void()>& step) {
   constexpr int kSteps = 5;
-  Executable& executable = *compiled.executable;
+  Executable& executable = *compiled.executable.lock();
   executable.set_profiling(true);
   std::vector<double> out;
   for (int i = 0; i < kSteps; ++i) {
     const double before = kernel_seconds(executable);
+    meet();
     const auto start = Clock::now();
     step();
     const double whole = seconds_since(start);
@@ -116,19 +118,20 @@ double host_seconds(const CompiledProgram& compiled, const std::function<void()>
 }
 
 void write_profile(const CompiledProgram& compiled, const std::string& path) {
+  const auto executable = compiled.executable.lock();
   const auto types = result_types(compiled.program);
   std::map<std::string, KindTotal> kinds;
   std::map<std::pair<std::string, double>, KindTotal> alike;  // of one kind, result type and FLOPs
   KindTotal all;
-  for (const StepProfile& step : compiled.executable->profile()) {
+  for (const StepProfile& step : executable->profile()) {
     const auto type = types.find(step.name);
     const std::string name = fmt::format("{} {}", step.kind, type == types.end() ? "" : type->second);
     KindTotal& like_this = alike[{name, step.flops}];
     if (like_this.steps == 0) like_this.first = step.name;
     for (KindTotal* total : {&kinds[step.kind], &like_this, &all}) total->add(step);
   }
-  std::string out = compiled.executable->name() +
-                    ": time of one run by kind of step; FLOPs by the ops' count; bytes of the buffers touched\n";
+  std::string out =
+      executable->name() + ": time of one run by kind of step; FLOPs by the ops' count; bytes of the buffers touched\n";
   for (const auto& [kind, total] : by_time(kinds)) out += row(kind, total, all.seconds);
   out += row("all", all, all.seconds) +
          "\nsteps that are alike (by kind, first result and FLOPs), with the first of them\n";

@@ -27,14 +27,17 @@ double product_flops(const Program& global);
 std::int64_t planned_bytes(const ExecutableMemory& memory);
 /// Of partitioning and compiling, all programs so far.
 double compile_seconds();
-/// What a step takes beside its kernels and collectives: the median over a few steps. Leaves the executable's profile behind.
-double host_seconds(const CompiledProgram& compiled, const std::function<void()>& step);
+/// What a step takes beside its kernels and collectives: the median over a few steps, each of which begins when `meet` returns (on all
+/// ranks at once, so that none waits for another). Leaves the executable's profile behind.
+double host_seconds(const CompiledProgram& compiled, const std::function<void()>& meet,
+                    const std::function<void()>& step);
 /// A table of kinds and the longest steps.
 void write_profile(const CompiledProgram& compiled, const std::string& path);
 
 /// An object on one line.
 class JsonLine {
  public:
+  JsonLine& add(std::string_view key, const char* text) { return add(key, std::string(text)); }
   JsonLine& add(std::string_view key, const std::string& text) { return append(key, '"' + text + '"'); }
   JsonLine& add(std::string_view key, bool value) { return append(key, value ? "true" : "false"); }
   JsonLine& add(std::string_view key, double value) { return append(key, fmt::format("{:.6g}", value)); }

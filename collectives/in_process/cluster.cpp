@@ -173,6 +173,29 @@ void Cluster::check_progress() {
   for (const auto& [place, reason] : hopeless) break_meeting(*place, reason);
 }
 
+void Cluster::advance(int rank, std::uint64_t progress) {
+  at(ranks_, rank).progress.store(progress, std::memory_order_release);
+}
+
+void Cluster::await_progress(const std::vector<int>& world_ranks, int rank, std::uint64_t progress,
+                             const std::string& text) {
+  constexpr int kSpins = 200;
+  const auto lacks = [&](int other) { return at(ranks_, other).progress.load(std::memory_order_acquire) < progress; };
+  for (const int other : world_ranks) {
+    for (int i = 0; other != rank && lacks(other); ++i) {
+      if (i < kSpins) continue;
+      std::this_thread::yield();
+      const Lock lock(mutex_);
+      if (failed_rank_ >= 0) {
+        at(ranks_, rank).stopped = true;
+        throw PeerFailed(fmt::format("stopped because rank {} failed", failed_rank_));
+      }
+      if (at(ranks_, other).state == State::kFinished && lacks(other))
+        throw Error(finished_message(rank, text, {other}));
+    }
+  }
+}
+
 void Cluster::finish(int rank) {
   const Lock lock(mutex_);
   at(ranks_, rank).state = State::kFinished;

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "group_base.h"
+#include "shared_memory/heap.h"
 
 namespace tessera::collectives {
 
@@ -44,6 +45,12 @@ class Cluster {
   /// Waits for members that are all in the same collective. Never throws: their buffers are in use by peers until all are here.
   void meet_again(Meeting& place, int member);
 
+  /// ProcessGroup::advance and await_progress.
+  void advance(int rank, std::uint64_t progress);
+  void await_progress(const std::vector<int>& world_ranks, int rank, std::uint64_t progress, const std::string& text);
+  /// The segments of all ranks' node memory.
+  [[nodiscard]] const std::shared_ptr<SegmentTable>& segments() const { return segments_; }
+
   /// The rank's function ended; waiting peers that need it fail.
   void finish(int rank);
   /// The rank's function threw: everybody stops.
@@ -61,6 +68,7 @@ class Cluster {
     Meeting* place = nullptr;
     std::string text;
     bool stopped = false;
+    std::atomic<std::uint64_t> progress{0};
   };
   using Lock = std::unique_lock<std::mutex>;
 
@@ -77,6 +85,7 @@ class Cluster {
   mutable std::mutex mutex_;
   std::function<int(int)> node_of_;
   std::vector<Rank> ranks_;
+  std::shared_ptr<SegmentTable> segments_ = std::make_shared<SegmentTable>();
   int running_;
   int failed_rank_ = -1;
   double watchdog_seconds_;

@@ -5,6 +5,7 @@
 
 #include "hierarchical.h"
 #include "reduce.h"
+#include "tessera/base/options.h"
 #include "tessera/base/text.h"
 
 namespace tessera::collectives {
@@ -105,6 +106,13 @@ void ThreadGroup::permute(const Collective& call) const {
   for (const auto& [source, target] : call.pairs)
     if (target == rank()) return copy_bytes(call.out.data(), at(place_->posts, source).in, call.out.size());
   if (!call.out.empty()) std::memset(call.out.data(), 0, call.out.size());
+}
+
+std::vector<int> ThreadFabric::nodes_of(const std::vector<int>& world_ranks) const {
+  std::vector<int> nodes;
+  if (options().text("TESSERA_SHARED_MEMORY") != "1") return nodes;
+  for (const int rank : world_ranks) nodes.push_back(cluster_->node_of(rank));
+  return nodes;
 }
 
 std::shared_ptr<ProcessGroup> ThreadFabric::make_group(const std::vector<int>& world_ranks, const std::string& name,

@@ -28,6 +28,10 @@ std::exception_ptr run_rank(const std::shared_ptr<Cluster>& cluster, int rank,
   try {
     RankContext context(rank, cluster->size());
     const RankScope scope(context);
+    if (cluster->size() > 1 && options().text("TESSERA_SHARED_MEMORY") == "1")
+      context.get<collectives::OwnNodeMemory>().make = [&cluster, rank] {
+        return collectives::Heap::create(rank, collectives::machine_memory_bytes(), cluster->segments());
+      };
     fn(*make_world_group(cluster, rank));
   } catch (...) {
     cluster->poison(rank);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "hierarchical.h"
 #include "mpi/mpi_group.h"
@@ -44,6 +45,7 @@ struct MpiFabric::Introduction {
   std::array<char, 64> node{};
   std::int32_t leader = 0;
   SegmentAddress segment;
+  SegmentAddress heap;
 };
 
 MpiFabric::MpiFabric(int rank, int size) : size_(size), node_(std::make_shared<Node>(rank, size)) {
@@ -60,6 +62,7 @@ void MpiFabric::introduce() {
   named_node(world_rank, size_).copy(own.node.data(), own.node.size() - 1);
   own.leader = shared_memory_leader(world_.handle(), world_rank);
   own.segment = node_->address();
+  own.heap = node_->heap_address();
   std::vector<Introduction> all(static_cast<std::size_t>(size_));
   check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, world_.handle()),
             "MPI_Allgather");
@@ -78,27 +81,78 @@ void MpiFabric::introduce() {
 void MpiFabric::open_node(const std::vector<Introduction>& all) {
   std::vector<int> ranks;
   std::vector<SegmentAddress> addresses;
+  std::vector<SegmentAddress> heaps;
   for (int rank = 0; rank < size_; ++rank) {
     if (at(locations_.nodes, rank) != at(locations_.nodes, world_rank)) continue;
     ranks.push_back(rank);
     addresses.push_back(at(all, rank).segment);
+    heaps.push_back(at(all, rank).heap);
   }
-  std::array<char, 160> reason{};
-  std::string text = "TESSERA_SHARED_MEMORY=0";
-  if (!options().flag("TESSERA_SHARED_MEMORY") || !node_->open_peers(ranks, addresses, text))
-    text.copy(reason.data(), reason.size() - 1);
-  std::vector<std::array<char, 160>> reasons(all.size());
-  check_mpi(
-      MPI_Allgather(reason.data(), sizeof reason, MPI_BYTE, reasons.data(), sizeof reason, MPI_BYTE, world_.handle()),
-      "MPI_Allgather");
+  std::string reason;
+  if (options().text("TESSERA_SHARED_MEMORY") == "0")
+    reason = "TESSERA_SHARED_MEMORY=0";
+  else if (node_->open_peers(ranks, addresses, reason))
+    reason.clear();
+  const std::string refused = first_reason(reason);
   node_->close_descriptor();
-  const auto refused = std::find_if(reasons.begin(), reasons.end(), [](const auto& r) { return r[0] != '\0'; });
-  locations_.shares_memory = refused == reasons.end();
-  if (locations_.shares_memory) return;
-  node_->forget_peers();
-  if (world_rank == 0)
-    log_warning("no shared memory between the ranks of a node (rank {}: {}); all payload goes through MPI",
-                refused - reasons.begin(), refused->data());
+  locations_.shares_memory = refused.empty();
+  if (!refused.empty()) {
+    node_->forget_peers();
+    node_->forget_heap();
+    if (world_rank == 0)
+      log_warning("no shared memory between the ranks of a node ({}); all payload goes through MPI", refused);
+    return;
+  }
+  const std::string file = first_reason(node_->file_reason());
+  if (!file.empty() && world_rank == 0) log_warning("ranks of a node exchange their payload through files ({})", file);
+  open_heaps(ranks, heaps);
+}
+
+// All ranks have node memory that their peers have mapped, or none has.
+void MpiFabric::open_heaps(const std::vector<int>& ranks, const std::vector<SegmentAddress>& heaps) {
+  std::string reason = "no segment";
+  if (node_->heap() && node_->open_heaps(ranks, heaps, reason)) reason.clear();
+  const std::string refused = first_reason(reason);
+  if (refused.empty()) return;
+  node_->forget_heap();
+  if (world_rank == 0 && options().text("TESSERA_SHARED_MEMORY") == "1" && node_->file_reason().empty())
+    log_warning("ranks of a node cannot read each other's memory in place ({}); what they exchange is copied twice",
+                refused);
+}
+
+// `rank 3: reason` of the lowest rank that has one; "" if none has. Collective.
+std::string MpiFabric::first_reason(const std::string& own) {
+  std::array<char, 160> text{};
+  own.copy(text.data(), text.size() - 1);
+  std::vector<std::array<char, 160>> all(static_cast<std::size_t>(size_));
+  check_mpi(MPI_Allgather(text.data(), sizeof text, MPI_BYTE, all.data(), sizeof text, MPI_BYTE, world_.handle()),
+            "MPI_Allgather");
+  const auto found = std::find_if(all.begin(), all.end(), [](const auto& one) { return one[0] != '\0'; });
+  return found == all.end() ? "" : fmt::format("rank {}: {}", found - all.begin(), found->data());
+}
+
+std::vector<int> MpiFabric::nodes_of(const std::vector<int>& world_ranks) const {
+  std::vector<int> nodes;
+  if (!node_->heap()) return nodes;
+  for (const int rank : world_ranks) nodes.push_back(at(locations_.nodes, rank));
+  return nodes;
+}
+
+void MpiFabric::advance(std::uint64_t progress) { node_->own().progress.store(progress, std::memory_order_release); }
+
+void MpiFabric::await_progress(const std::vector<int>& world_ranks, std::uint64_t progress, const std::string& text) {
+  const auto has_come = [&](int rank) {
+    return rank == world_rank || node_->page_of(rank).progress.load(std::memory_order_acquire) >= progress;
+  };
+  if (std::all_of(world_ranks.begin(), world_ranks.end(), has_come)) return;
+  const auto absent = [&] {
+    std::vector<int> ranks;
+    std::copy_if(world_ranks.begin(), world_ranks.end(), std::back_inserter(ranks),
+                 [&](int rank) { return !has_come(rank); });
+    return ranks;
+  };
+  Patience patience(*node_, text);
+  while (!std::all_of(world_ranks.begin(), world_ranks.end(), has_come)) patience.pause(absent);
 }
 
 void MpiFabric::meet_at_end() {

@@ -20,6 +20,9 @@ class MpiFabric final : public Fabric, public std::enable_shared_from_this<MpiFa
   MpiFabric(int rank, int size);
   std::shared_ptr<ProcessGroup> make_group(const std::vector<int>& world_ranks, const std::string& name,
                                            std::int64_t id) override;
+  [[nodiscard]] std::vector<int> nodes_of(const std::vector<int>& world_ranks) const override;
+  void advance(std::uint64_t progress) override;
+  void await_progress(const std::vector<int>& world_ranks, std::uint64_t progress, const std::string& text) override;
   /// Waits until all ranks have come to their end. MPI_Finalize must not begin before: if a rank fails while another is in it,
   /// Open MPI's mpirun (4.1.4) hangs or crashes.
   void meet_at_end();
@@ -30,6 +33,8 @@ class MpiFabric final : public Fabric, public std::enable_shared_from_this<MpiFa
   struct Introduction;
   void introduce();
   void open_node(const std::vector<Introduction>& all);
+  void open_heaps(const std::vector<int>& ranks, const std::vector<SegmentAddress>& heaps);
+  std::string first_reason(const std::string& own);
 
   int size_;
   MpiCommunicator world_;

@@ -226,6 +226,7 @@ Communicator make_world(int& argc, char**& argv) {
   state->fabric = std::make_shared<MpiFabric>(rank, size);
   state->hosts = state->fabric->locations().hosts;
   state->nodes = state->fabric->locations().nodes;
+  state->context.get<collectives::OwnNodeMemory>().memory = state->fabric->node().heap();
   std::vector<int> all(static_cast<std::size_t>(size));
   std::iota(all.begin(), all.end(), 0);
   state->group = state->fabric->make_group(all, "world", 0);

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tessera/base/options.h"
 #include "tessera/base/text.h"
 
 namespace tessera::collectives {
@@ -23,13 +24,29 @@ bool is_dead(const Peer& peer, int pidfd) {
   return poll(&entry, 1, 0) > 0;
 }
 
+// The rank's page and staging area; in a file where there is no memfd.
+Segment make_own(int world_rank, std::string& file_reason) {
+  const std::string name = fmt::format("tessera rank {}", world_rank);
+  const bool tries_memory = options().text("TESSERA_SHARED_MEMORY") != "files";
+  if (!tries_memory) file_reason = "TESSERA_SHARED_MEMORY=files";
+  Segment own = tries_memory ? Segment::try_create(sizeof(RankPage), name, file_reason) : Segment();
+  if (own.is_open()) return own;
+  std::string reason;
+  own = Segment::try_create_file(sizeof(RankPage), reason);
+  require(own.is_open(), "no memory that ranks can share: {}; {}", file_reason, reason);
+  return own;
+}
+
 }  // namespace
 
 Node::Node(int world_rank, int world_size)
     : world_rank_(world_rank),
       world_size_(world_size),
-      own_(Segment::create(sizeof(RankPage), fmt::format("tessera rank {}", world_rank))),
-      page_(reinterpret_cast<RankPage*>(own_.data())) {}
+      own_(make_own(world_rank, file_reason_)),
+      page_(reinterpret_cast<RankPage*>(own_.data())) {
+  if (file_reason_.empty() && options().text("TESSERA_SHARED_MEMORY") == "1")
+    heap_ = Heap::create(world_rank, machine_memory_bytes(), std::make_shared<SegmentTable>());
+}
 
 Node::~Node() {
   for (const int pidfd : pidfds_)
@@ -43,8 +60,21 @@ bool Node::open_peers(const std::vector<int>& world_ranks, const std::vector<Seg
     auto segment = Segment::open(addresses[i], reason);
     if (!segment.is_open()) return false;
     peers_.push_back({world_ranks[i], addresses[i].process, reinterpret_cast<RankPage*>(segment.data())});
+    segment.close_descriptor();
     segments_.push_back(std::move(segment));
     pidfds_.push_back(open_pidfd(addresses[i].process));
+  }
+  return true;
+}
+
+bool Node::open_heaps(const std::vector<int>& world_ranks, const std::vector<SegmentAddress>& addresses,
+                      std::string& reason) {
+  for (std::size_t i = 0; i < world_ranks.size(); ++i) {
+    if (world_ranks[i] == world_rank_) continue;
+    if (addresses[i].bytes == 0) reason = "no segment";
+    auto segment = addresses[i].bytes == 0 ? Segment() : Segment::open(addresses[i], reason);
+    if (!segment.is_open()) return false;
+    heap_->table().add(world_ranks[i], std::move(segment));
   }
   return true;
 }

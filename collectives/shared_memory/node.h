@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "group_base.h"
-#include "shared_memory/segment.h"
+#include "shared_memory/heap.h"
 
 namespace tessera::collectives {
 
@@ -26,6 +26,8 @@ struct alignas(64) GroupSlot {
   std::array<std::atomic<std::uint64_t>, 2> signature{};
   // Two, because a fast rank may post its next collective while a slow one still compares this one.
   std::array<Post, 2> post{};
+  // Where `in` and `out` of the collective lie in the rank's node memory; -1: elsewhere.
+  std::array<std::array<std::int64_t, 2>, 2> offsets{};
 };
 
 /// The layout of a rank's segment.
@@ -35,6 +37,7 @@ struct RankPage {
   std::atomic<std::uint32_t> waiting;  // 1 while `activity` says where the rank waits
   std::array<char, 200> activity;
   std::atomic<std::uint64_t> failure;  // a hash of the message with which the rank fails; 0: it has none of its own
+  alignas(64) std::atomic<std::uint64_t> progress;  // ProcessGroup::advance
   std::array<GroupSlot, kGroupSlots> slots;
   alignas(4096) std::array<std::array<std::byte, kStagingHalf>, 2> staging;
 };
@@ -54,9 +57,19 @@ class Node {
   Node& operator=(const Node&) = delete;
 
   [[nodiscard]] SegmentAddress address() const { return own_.address(); }
+  /// Of this rank's node memory; 0 bytes where it has none.
+  [[nodiscard]] SegmentAddress heap_address() const { return heap_ ? heap_->address() : SegmentAddress{}; }
   /// Maps the segments of the other ranks of this node; false with the reason where one cannot be opened.
   bool open_peers(const std::vector<int>& world_ranks, const std::vector<SegmentAddress>& addresses,
                   std::string& reason);
+  /// The same for their node memory.
+  bool open_heaps(const std::vector<int>& world_ranks, const std::vector<SegmentAddress>& addresses,
+                  std::string& reason);
+  /// What the ranks read of each other in place; null where they cannot.
+  [[nodiscard]] const std::shared_ptr<Heap>& heap() const { return heap_; }
+  void forget_heap() { heap_ = nullptr; }
+  /// Why the segment is no memfd; "" if it is.
+  [[nodiscard]] const std::string& file_reason() const { return file_reason_; }
   /// After every rank has opened every segment.
   void close_descriptor() { own_.close_descriptor(); }
   /// Forgets peers: another rank could not open them.
@@ -94,7 +107,9 @@ class Node {
  private:
   int world_rank_;
   int world_size_;
+  std::string file_reason_;
   Segment own_;
+  std::shared_ptr<Heap> heap_;
   RankPage* page_;
   std::vector<Peer> peers_;
   std::vector<Segment> segments_;

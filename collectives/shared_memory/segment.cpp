@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -17,21 +18,51 @@ namespace tessera::collectives {
 namespace {
 
 std::byte* map_shared(int descriptor, std::size_t bytes) {
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor, 0);
   return data == MAP_FAILED ? nullptr : static_cast<std::byte*>(data);
 }
 
 }  // namespace
 
 Segment Segment::create(std::size_t bytes, const std::string& name) {
+  std::string reason;
+  Segment out = try_create(bytes, name, reason);
+  require(out.is_open(), "no shared memory: {}", reason);
+  return out;
+}
+
+Segment Segment::try_create(std::size_t bytes, const std::string& name, std::string& reason) {
+  const int descriptor = memfd_create(name.c_str(), MFD_CLOEXEC);
+  if (descriptor >= 0 && ftruncate(descriptor, static_cast<off_t>(bytes)) == 0)
+    return finish(descriptor, bytes, reason);
+  reason =
+      fmt::format("{} of {} bytes: {}", descriptor < 0 ? "memfd_create" : "ftruncate", bytes, std::strerror(errno));
+  if (descriptor >= 0) ::close(descriptor);
+  return {};
+}
+
+// Allocated at once: a full file system would otherwise end the process when a page is first touched.
+Segment Segment::try_create_file(std::size_t bytes, std::string& reason) {
+  const char* given = std::getenv("TMPDIR");
+  for (const char* directory : {"/dev/shm", given == nullptr ? "/tmp" : given}) {
+    const int descriptor = ::open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (descriptor >= 0 && posix_fallocate(descriptor, 0, static_cast<off_t>(bytes)) == 0)
+      return finish(descriptor, bytes, reason);
+    reason = fmt::format("a file of {} bytes in {}: {}", bytes, directory, std::strerror(errno));
+    if (descriptor >= 0) ::close(descriptor);
+  }
+  return {};
+}
+
+Segment Segment::finish(int descriptor, std::size_t bytes, std::string& reason) {
   Segment out;
-  out.descriptor_ = memfd_create(name.c_str(), MFD_CLOEXEC);
-  require(out.descriptor_ >= 0, "no shared memory: memfd_create: {}", std::strerror(errno));
-  require(ftruncate(out.descriptor_, static_cast<off_t>(bytes)) == 0, "no shared memory: ftruncate to {} bytes: {}",
-          bytes, std::strerror(errno));
-  out.data_ = map_shared(out.descriptor_, bytes);
-  require(out.data_ != nullptr, "no shared memory: mmap of {} bytes: {}", bytes, std::strerror(errno));
+  out.descriptor_ = descriptor;
+  out.data_ = map_shared(descriptor, bytes);
   out.bytes_ = bytes;
+  if (out.data_ == nullptr) {
+    reason = fmt::format("mmap of {} bytes: {}", bytes, std::strerror(errno));
+    return {};
+  }
   std::uint64_t nonce = 0;
   if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) nonce = static_cast<std::uint64_t>(getpid());
   std::memcpy(out.data_, &nonce, sizeof nonce);
@@ -51,7 +82,7 @@ Segment Segment::open(const SegmentAddress& address, std::string& reason) {
   const bool fits = fstat(descriptor, &status) == 0 && static_cast<std::uint64_t>(status.st_size) == address.bytes;
   out.data_ = fits ? map_shared(descriptor, address.bytes) : nullptr;
   out.bytes_ = address.bytes;
-  ::close(descriptor);
+  out.descriptor_ = descriptor;
   if (out.is_open() && out.address().nonce == address.nonce) return out;
   reason = fmt::format("{} is not the segment of that rank", path);
   return {};
@@ -66,6 +97,10 @@ SegmentAddress Segment::address() const {
   std::uint64_t nonce = 0;
   std::memcpy(&nonce, data_, sizeof nonce);
   return {static_cast<std::int32_t>(getpid()), descriptor_, bytes_, nonce};
+}
+
+bool Segment::map_at(std::byte* where, std::int64_t offset, std::size_t bytes) const {
+  return mmap(where, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, descriptor_, offset) != MAP_FAILED;
 }
 
 void Segment::close_descriptor() {

@@ -23,6 +23,10 @@ class Segment {
   Segment() = default;
   /// A fresh segment of zeros but for the nonce; pages cost memory when first touched. Error with the reason if it fails.
   static Segment create(std::size_t bytes, const std::string& name);
+  /// The same; an empty Segment with `reason` set where it fails.
+  static Segment try_create(std::size_t bytes, const std::string& name, std::string& reason);
+  /// A file that has no name, in memory if it can be, for systems without memfd; its bytes are allocated now.
+  static Segment try_create_file(std::size_t bytes, std::string& reason);
   /// A peer's; an empty Segment with `reason` set where that is not permitted.
   static Segment open(const SegmentAddress& address, std::string& reason);
 
@@ -37,12 +41,16 @@ class Segment {
 
   [[nodiscard]] bool is_open() const { return data_ != nullptr; }
   [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] SegmentAddress address() const;
-  /// Once all peers have opened it; keeps the number of open files low.
+  /// Maps a part of it a second time, to be read, over whatever is at `where`. Needs the descriptor. False where the system refuses.
+  [[nodiscard]] bool map_at(std::byte* where, std::int64_t offset, std::size_t bytes) const;
+  /// Once all peers have opened it and nothing more is to be mapped; keeps the number of open files low.
   void close_descriptor();
 
  private:
   void swap(Segment& other) noexcept;
+  static Segment finish(int descriptor, std::size_t bytes, std::string& reason);
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
   int descriptor_ = -1;

@@ -48,10 +48,15 @@ SharedGroup::SharedGroup(std::shared_ptr<Fabric> fabric, std::shared_ptr<Node> n
 
 void SharedGroup::run(const Collective& call) {
   auto& slot = *slots_[own()];
-  const auto parity = static_cast<std::size_t>(call.number) % 2;
-  slot.post[parity] = call.post();
-  slot.signature[parity].store(slot.post[parity].signature, std::memory_order_relaxed);  // arrive() publishes it
+  parity_ = static_cast<std::size_t>(call.number) % 2;
+  slot.post[parity_] = call.post();
+  slot.signature[parity_].store(slot.post[parity_].signature, std::memory_order_relaxed);  // arrive() publishes it
   first_step_ = step_ + 1;
+  is_direct(call) ? run_direct(call) : run_staged(call);
+  slot.done.store(step_, std::memory_order_release);
+}
+
+void SharedGroup::run_staged(const Collective& call) {
   switch (call.kind) {
     case Kind::kAllGather:
     case Kind::kSplit: gather(call); break;
@@ -65,7 +70,6 @@ void SharedGroup::run(const Collective& call) {
       await_all(call);
       break;
   }
-  slot.done.store(step_, std::memory_order_release);
 }
 
 void SharedGroup::gather(const Collective& call) {
@@ -210,16 +214,15 @@ void SharedGroup::await(std::size_t member, const Collective& call) {
     Patience patience(*node_, call.text);
     while (slot.arrived.load(std::memory_order_acquire) < step_) patience.pause([&] { return absent(); });
   }
-  if (step_ == first_step_) compare(member, call);
+  if (step_ == first_step_) compare(member);
 }
 
 void SharedGroup::await_all(const Collective& call) {
   for (std::size_t i = 1; i < count(); ++i) await((own() + i) % count(), call);
 }
 
-void SharedGroup::compare(std::size_t member, const Collective& call) const {
-  const auto parity = static_cast<std::size_t>(call.number) % 2;
-  const auto signature = [&](std::size_t k) { return slots_[k]->signature[parity].load(std::memory_order_relaxed); };
+void SharedGroup::compare(std::size_t member) const {
+  const auto signature = [&](std::size_t k) { return slots_[k]->signature[parity_].load(std::memory_order_relaxed); };
   if (signature(member) == signature(own())) return;
   // So that every member names the same, all should have arrived; but not for ever.
   const auto arrived = [&](const GroupSlot* slot) {
@@ -230,7 +233,7 @@ void SharedGroup::compare(std::size_t member, const Collective& call) const {
     std::this_thread::yield();
   std::vector<Position> positions;
   for (std::size_t k = 0; k < count(); ++k)
-    if (arrived(slots_[k])) positions.push_back({world_rank(static_cast<int>(k)), slots_[k]->post[parity]});
+    if (arrived(slots_[k])) positions.push_back({world_rank(static_cast<int>(k)), slots_[k]->post[parity_]});
   throw Error(divergence_message(positions));
 }
 

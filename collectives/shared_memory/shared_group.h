@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of processes on one node. Payload goes in chunks through the members' staging areas: the owner writes, arrives, and
-// peers read. A chunk lives in one of two halves, so one arrival per chunk is enough: before a half is written again, every
-// member has arrived at the chunk in the other half, hence has read this one.
+// A group of processes on one node. What lies in the members' node memory is read in place: all arrive, read, and arrive again
+// before a buffer is the owner's again. Other payload, and small payload (which costs one arrival less), goes in chunks through the
+// members' staging areas: the owner writes, arrives, and peers read. A chunk lives in one of two halves, so one arrival per chunk
+// is enough: before a half is written again, every member has arrived at the chunk in the other half, hence has read this one.
 #pragma once
 
 #include "shared_memory/node.h"
@@ -14,6 +15,7 @@ class SharedGroup final : public GroupBase {
 
  private:
   void run(const Collective& call) override;
+  void run_staged(const Collective& call);
   void gather(const Collective& call);
   void reduce_scatter(const Collective& call);
   void all_reduce(const Collective& call);
@@ -21,6 +23,22 @@ class SharedGroup final : public GroupBase {
   void exchange(const Collective& call);
   void permute(const Collective& call);
   void broadcast(const Collective& call);
+
+  // The same in place (direct.cpp).
+  bool is_direct(const Collective& call);
+  void run_direct(const Collective& call);
+  void gather_direct(const Collective& call);
+  void reduce_scatter_direct(const Collective& call);
+  void all_reduce_direct(const Collective& call);
+  void exchange_direct(const Collective& call);
+  void permute_direct(const Collective& call);
+  [[nodiscard]] const std::byte* in_of(std::size_t member) const { return operand_of(member, 0); }
+  [[nodiscard]] const std::byte* out_of(std::size_t member) const { return operand_of(member, 1); }
+  [[nodiscard]] const std::byte* operand_of(std::size_t member, std::size_t which) const;
+  void meet(const Collective& call) {
+    arrive();
+    await_all(call);
+  }
 
   // Takes the half for the next chunk; waits for readers of another group that used the staging area last.
   std::byte* claim_half(const Collective& call);
@@ -31,7 +49,7 @@ class SharedGroup final : public GroupBase {
   // Waits until the member has come to this rank's step; at a collective's first step compares its post.
   void await(std::size_t member, const Collective& call);
   void await_all(const Collective& call);
-  void compare(std::size_t member, const Collective& call) const;
+  void compare(std::size_t member) const;
   [[nodiscard]] std::vector<int> absent() const;
   [[nodiscard]] std::size_t count() const { return slots_.size(); }
   [[nodiscard]] std::size_t own() const { return static_cast<std::size_t>(rank()); }
@@ -39,6 +57,7 @@ class SharedGroup final : public GroupBase {
   std::shared_ptr<Node> node_;
   std::vector<GroupSlot*> slots_;  // per member
   std::vector<RankPage*> pages_;   // per member
+  std::size_t parity_ = 0;         // of the running collective
   std::uint64_t step_ = 0;
   std::uint64_t first_step_ = 0;  // of the running collective
   std::size_t half_ = 0;

@@ -2,6 +2,7 @@
 // Everything a training program needs.
 #pragma once
 
+#include "tessera/frontend/compiled_function.h"
 #include "tessera/frontend/functions.h"
 #include "tessera/frontend/mark_sharding.h"
 #include "tessera/frontend/runtime.h"

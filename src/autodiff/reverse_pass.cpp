@@ -2,8 +2,10 @@
 #include "reverse_pass.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "tessera/autodiff/gradient_context.h"
+#include "tessera/autodiff/gradients.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
@@ -52,6 +54,13 @@ ShardingRef storage_sharding(const Builder& builder, Id id) {
     if (instruction.sharding || !through) return instruction.sharding;
     id = instruction.operands[0];
   }
+}
+
+// In which gradients of a value are summed up; none of a tuple.
+std::optional<DType> sum_type(const Instruction& instruction) {
+  if (!instruction.type.is_array()) return std::nullopt;
+  const std::string* named = instruction.frontend_attribute(kSumTypeAttribute);
+  return named != nullptr ? dtype_from_name(*named) : instruction.type.dtype();
 }
 
 // The notes without what holds for the forward instruction only; the unit stays.
@@ -126,6 +135,7 @@ void ReversePass::find_dependents(const std::vector<Value>& wrt) {
 
 void ReversePass::arrive(Id value, int leaf, Value gradient) {
   if (gradient.is_null() || value > root_ || !depends(value)) return;
+  if (const auto wide = sum_type(builder_[value])) gradient = ops::convert(gradient, *wide);
   auto& slots = at(gradients_, value);
   if (slots.empty()) slots.resize(static_cast<std::size_t>(builder_[value].type.leaf_count()));
   Value& slot = at(slots, leaf);
@@ -217,6 +227,7 @@ void ReversePass::step_by_row(Id id, const Instruction& instruction) {
     view.operands.push_back(builder_[operand].type);
     context.operands.push_back(recompute_.value_for_backward(operand));
     context.needed.push_back(depends(operand));
+    context.sum_types.push_back(sum_type(builder_[operand]).value_or(DType::kF32));
   }
   require(is_defined_on_complex(view), "its gradient is not defined for complex elements");
   context.result = recompute_.value_for_backward(id);
@@ -226,8 +237,9 @@ void ReversePass::step_by_row(Id id, const Instruction& instruction) {
   for (int i = 0; i < isize(flowing); ++i) {
     const Id operand = at(instruction.operands, i);
     if (at(flowing, i).is_null() || !depends(operand)) continue;
-    ensure(at(flowing, i).type() == builder_[operand].type, "{}: the gradient of operand {} is {}, the operand {}",
-           op.name, i, at(flowing, i).type(), builder_[operand].type);
+    const Type& type = builder_[operand].type;
+    ensure(at(flowing, i).type() == type || at(flowing, i).type() == type.with_dtype(context.sum_type(i)),
+           "{}: the gradient of operand {} is {}, the operand {}", op.name, i, at(flowing, i).type(), type);
     arrive(operand, 0, at(flowing, i));
   }
 }

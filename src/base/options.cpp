@@ -27,8 +27,15 @@ constexpr OptionRow kTable[] = {
      "how long a rank waits in a collective before it says so; 0 = for ever"},
     {"TESSERA_NODE", kText, "",
      "the node a rank is on, instead of MPI's answer; in one process a list, one name a rank"},
-    {"TESSERA_SHARED_MEMORY", kFlag, "1", "0 sends what ranks of a node exchange through MPI"},
+    {"TESSERA_SHARED_MEMORY", kChoice, "1",
+     "0 sends what ranks of a node exchange through MPI; staged: no memory that peers read in place; files: as without "
+     "memfd",
+     "1,0,staged,files"},
+    {"TESSERA_OVERLAP", kFlag, "1", "0 waits for every collective between nodes where it is started"},
     {"TESSERA_FUSE", kFlag, "1", "0 runs every elementwise op by itself"},
+    {"TESSERA_LARGEST_VALUE", kInteger, "67108864",
+     "bytes: a larger product (the logits of a vocabulary) and what is made of it are computed part by part; 0 = "
+     "never"},
     {"TESSERA_ISA", kText, "", "generic, avx2 or avx512: the kernels to use, instead of the best the processor has"},
     {"TESSERA_CACHE_DIR", kText, "",
      "a folder for partitioned programs, which later runs read instead of partitioning"},

@@ -59,12 +59,27 @@ std::vector<DeviceArray> take_arguments(Cut& cut) {
 
 }  // namespace
 
+void begin_run(const Cut& cut, std::size_t hash, const RunReason& reason) {
+  Session& state = session();
+  ++state.sequence;
+  if (state.world->size() > 1) check_same_program(*state.world, cut, hash, reason, state.sequence);
+}
+
+std::vector<DeviceArray> finish_run(const Program& program, Executable& executable, std::vector<DeviceArray> arguments,
+                                    const RunReason& reason) {
+  Session& state = session();
+  ++state.counters.executions;
+  report_execution(program, reason);
+  state.world->label({state.sequence, reason.text});
+  return executable.run(std::move(arguments));
+}
+
 RunResult run_cut(Cut cut, const RunReason& reason) {
   require(!is_planning(), "{}: this process only plans (plan_for_devices); nothing can run", reason.text);
+  materialize(cut.inputs);
   Session& state = session();
   const std::size_t hash = cut.program.hash();
-  const std::int64_t sequence = ++state.sequence;
-  if (state.world->size() > 1) check_same_program(*state.world, cut, hash, reason, sequence);
+  begin_run(cut, hash, reason);
   auto found = state.cache.find(hash);
   if (found == state.cache.end()) {
     found = state.cache.emplace(hash, compile_once(cut.program, reason)).first;
@@ -72,21 +87,16 @@ RunResult run_cut(Cut cut, const RunReason& reason) {
     ++state.counters.cached;
     metrics().count("CachedCompile");
   }
-  ++state.counters.executions;
-  report_execution(cut.program, reason);
-  state.world->label({sequence, reason.text});
-  RunResult result;
-  result.shardings = found->second.results;
-  const auto executable = found->second.executable;
-  result.shards = executable->run(take_arguments(cut));
-  return result;
+  const Session::Compiled compiled = found->second;
+  return {finish_run(cut.program, *compiled.executable, take_arguments(cut), reason), compiled.results};
 }
 
 // ---- initial values -----------------------------------------------------------------------------------------------------
 
-void materialize_deferred() {
-  Trace& current = trace();
-  const auto nodes = current.take_deferred();
+void materialize(const std::vector<std::shared_ptr<Node>>& given) {
+  std::vector<std::shared_ptr<Node>> nodes;
+  std::copy_if(given.begin(), given.end(), std::back_inserter(nodes),
+               [](const auto& node) { return node->is_deferred(); });
   if (nodes.empty()) return;
   ProgramBuilder program("initialize");
   Builder main = program.computation("main");

@@ -63,9 +63,22 @@ struct RunResult {
   std::vector<Sharding> shardings;
 };
 RunResult run_cut(Cut cut, const RunReason& reason);
+/// The two ends of it, for who has the executable: numbers the run and compares it between ranks; counts it and makes it known.
+void begin_run(const Cut& cut, std::size_t hash, const RunReason& reason);
+std::vector<DeviceArray> finish_run(const Program& program, Executable& executable, std::vector<DeviceArray> arguments,
+                                    const RunReason& reason);
 
-/// Gives every deferred variable of the rank its initial value, in one program.
-void materialize_deferred();
+/// What a mark_step() would compute now: all live recorded nodes that have no value yet, in order of creation.
+struct StepResults {
+  std::vector<std::shared_ptr<Node>> nodes;
+  std::vector<CutOutput> outputs;
+};
+StepResults pending_results();
+/// Gives the nodes what a run of their program gave.
+void set_results(const StepResults& results, const RunResult& run);
+
+/// Gives those of `nodes` that are deferred their initial values, in one program; collective unless none is.
+void materialize(const std::vector<std::shared_ptr<Node>>& nodes);
 
 /// This rank's part of a node, uploaded when it was not.
 DeviceArray device_shard(Node& node);

@@ -25,12 +25,8 @@ int taken_over(const Trace& current, const std::shared_ptr<Node>& node) {
   return old.use_count() == kOwners ? static_cast<int>(found - inputs.begin()) : -1;
 }
 
-struct StepResults {
-  std::vector<std::shared_ptr<Node>> nodes;
-  std::vector<CutOutput> outputs;
-};
+}  // namespace
 
-// All live recorded nodes that have no value yet, in order of creation.
 StepResults pending_results() {
   Trace& current = trace();
   StepResults out;
@@ -42,23 +38,24 @@ StepResults pending_results() {
   return out;
 }
 
-}  // namespace
+void set_results(const StepResults& results, const RunResult& run) {
+  for (std::size_t i = 0; i < results.nodes.size(); ++i) {
+    Node& node = *results.nodes[i];
+    node.shard = run.shards[i];
+    node.sharding = run.shardings[i];
+    node.replaces.reset();
+  }
+}
 
 void mark_step(std::source_location where) {
   metrics().count("MarkStep");
   ++session().counters.mark_steps;
   Trace& current = trace();
-  materialize_deferred();
-  StepResults results = pending_results();
+  const StepResults results = pending_results();
   if (!results.nodes.empty()) {
     Cut cut = cut_program(current, results.outputs, "step");
     const RunResult run = run_cut(std::move(cut), run_reason(RunReason::Kind::kMarkStep, where));
-    for (std::size_t i = 0; i < results.nodes.size(); ++i) {
-      Node& node = *results.nodes[i];
-      node.shard = run.shards[i];
-      node.sharding = run.shardings[i];
-      node.replaces.reset();
-    }
+    set_results(results, run);
   }
   current.clear(true);
   report_step();
@@ -113,7 +110,7 @@ std::vector<Literal> read_all(const std::vector<Tensor>& tensors, std::source_lo
 
 Literal Tensor::to_host(std::source_location where) const {
   Node& node = *impl().node;
-  if (node.is_deferred()) materialize_deferred();
+  if (node.is_deferred()) materialize({impl().node});
   if (node.host) return *node.host;
   if (lies_whole(node)) return node.shard.to_literal();
   const Literal value = read_by_program({*this}, what_is(*this), where).front();
@@ -131,7 +128,7 @@ double Tensor::item(std::source_location where) const {
 
 Literal Tensor::local_shard() const {
   Node& node = *impl().node;
-  if (node.is_deferred()) materialize_deferred();
+  if (node.is_deferred()) materialize({impl().node});
   require(node.has_data(), "local_shard: the value has not been computed yet; call mark_step() first");
   return device_shard(node).to_literal();
 }
@@ -150,12 +147,10 @@ struct Wanted {
   Id stored;
 };
 
-// The variables that want gradients, as the trace last used them, in order of creation.
+// The variables that want gradients, as the trace last used them, in order of their first use: the same in every step.
 std::vector<Wanted> wanted_variables(const Trace& current) {
-  auto leaves = current.leaves();
-  std::stable_sort(leaves.begin(), leaves.end(), [](const auto& a, const auto& b) { return a.order < b.order; });
   std::vector<Wanted> out;
-  for (const auto& leaf : leaves) {
+  for (const auto& leaf : current.leaves()) {
     auto variable = leaf.variable.lock();
     if (!variable || !variable->requires_grad) continue;
     const auto same = std::find_if(out.begin(), out.end(), [&](const Wanted& w) { return w.variable == variable; });

@@ -34,6 +34,12 @@ Tensor Tensor::from_host(Literal value) {
   return new_variable(std::move(node));
 }
 
+Tensor Tensor::scalar(DType dtype, const std::function<double()>& value) {
+  Tensor out = scalar(dtype, value());
+  out.impl().node->refresh = [dtype, value] { return scalar_of(dtype, value()); };
+  return out;
+}
+
 Tensor Tensor::from_local_shards(const Type& global, const Mesh& mesh, const PartitionSpec& spec, Literal shard) {
   const Sharding sharding = Sharding::from_spec(mesh, spec, global.ndim());
   require(mesh.device_count() == device_count(), "{} has {} devices; this job has {}", mesh, mesh.device_count(),
@@ -50,7 +56,6 @@ Tensor Tensor::from_local_shards(const Type& global, const Mesh& mesh, const Par
 Tensor Tensor::deferred(const Type& type, Initializer initializer, std::string name) {
   auto node = trace().make_node(type, name);
   node->initializer = std::move(initializer);
-  trace().register_deferred(node);
   return new_variable(std::move(node), std::move(name));
 }
 
@@ -77,7 +82,11 @@ Tensor Tensor::iota(const Type& type, int dim, std::source_location where) {
   return trace().record(where, [&](Builder& builder) { return ops::iota(builder, type, dim); });
 }
 
-Tensor stored_tensor(const Tensor& variable) { return new_variable(variable.impl().node, variable.name()); }
+Tensor stored_tensor(const Tensor& variable) {
+  Tensor out = new_variable(variable.impl().node, variable.name());
+  out.impl().stands_for = variable.impl().stands_for ? variable.impl().stands_for : variable.impl_pointer();
+  return out;
+}
 
 // ---- asking -------------------------------------------------------------------------------------------------------------
 
@@ -151,6 +160,7 @@ void Tensor::assign(const Tensor& value, std::source_location where) {
   }
   if (fresh != given) fresh->sharding = old->sharding;
   variable.node = std::move(fresh);
+  current.note_assignment(impl_pointer());
 }
 
 // ---- shapes -------------------------------------------------------------------------------------------------------------

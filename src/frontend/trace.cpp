@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "execute.h"
+#include "tessera/autodiff/gradients.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/frontend/runtime.h"
 #include "tessera/ops/control_flow.h"
@@ -89,7 +90,6 @@ Id Trace::input_of(const std::shared_ptr<Node>& node) {
 }
 
 Id Trace::id_of(const std::shared_ptr<Node>& node) {
-  if (node->is_deferred() && !is_planning()) materialize_deferred();
   if (node->id >= 0 && node->epoch == epoch_) return node->id;
   ensure(node->has_data() || node->is_deferred(), "the trace that computes {} is gone", node->name);
   return input_of(node);
@@ -100,7 +100,14 @@ int Trace::input_index(Id parameter) const {
   return found == input_indices_.end() ? -1 : found->second;
 }
 
-Value Trace::stored(const Tensor& tensor) { return entry_->value(id_of(tensor.impl().node)); }
+Value Trace::stored(const Tensor& tensor) {
+  const Id id = id_of(tensor.impl().node);
+  if (capture_ != nullptr) {
+    const auto& other = tensor.impl().stands_for;
+    capture_->variables.try_emplace(tensor.impl().node.get(), other ? other : tensor.impl_pointer());
+  }
+  return entry_->value(id);
+}
 
 Value Trace::use(const Tensor& tensor) {
   TensorImpl& variable = tensor.impl();
@@ -109,8 +116,7 @@ Value Trace::use(const Tensor& tensor) {
     const auto same = [&](const Leaf& leaf) {
       return leaf.stored == raw.id && leaf.variable.lock() == tensor.impl_pointer();
     };
-    if (std::none_of(leaves_.begin(), leaves_.end(), same))
-      leaves_.push_back({tensor.impl_pointer(), variable.node->order, raw.id});
+    if (std::none_of(leaves_.begin(), leaves_.end(), same)) leaves_.push_back({tensor.impl_pointer(), raw.id});
   }
   if (!variable.unshard && !variable.compute_dtype) return raw;
   return gathered(tensor, raw);
@@ -122,19 +128,25 @@ Value Trace::gathered(const Tensor& tensor, Value stored) {
   if (const auto found = gathered_.find(variable.node.get()); found != gathered_.end())
     return entry_->value(found->second);
   Value value = stored;
+  const NotesRef before = entry_->default_notes;
+  const auto note = [&](std::string_view key, std::string_view text) {
+    entry_->default_notes = with_frontend_attribute(entry_->default_notes, key, std::string(text));
+  };
   if (variable.compute_dtype && *variable.compute_dtype != value.type().dtype()) {
+    // Gradients of the narrow copy are as wide as the parameter unless asked otherwise.
+    const DType stored_type = value.type().dtype();
+    note(kSumTypeAttribute,
+         dtype_name(variable.unshard ? variable.unshard->reduce_dtype.value_or(stored_type) : stored_type));
     value = ops::convert(value, *variable.compute_dtype);
     if (variable.node->sharding) entry_->set_sharding(value, make_sharding(*variable.node->sharding));
   }
   if (variable.unshard) {
-    const NotesRef before = entry_->default_notes;
-    entry_->default_notes =
-        with_frontend_attribute(with_frontend_attribute(before, "tessera.unit", variable.unshard->unit),
-                                kUnshardAttribute, variable.unshard->recompute ? "true" : "false");
+    note("tessera.unit", variable.unshard->unit);
+    note(kUnshardAttribute, variable.unshard->recompute ? "true" : "false");
     value = ops::sharding_mark(value, variable.unshard->gathered);
     if (!variable.name.empty()) entry_->set_name(value, variable.name + ".gathered");
-    entry_->default_notes = before;
   }
+  entry_->default_notes = before;
   gathered_[variable.node.get()] = value.id;
   return value;
 }
@@ -154,7 +166,8 @@ Value Trace::random_key() {
   if (!random_state_) {
     random_state_ = make_node(Type::array(DType::kU32, {2}), "random_state");
     random_state_->is_given = true;
-    random_state_->host = two_words(hash_mix(hash_mix(0x7e55e4a, seed_), step_));
+    random_state_->refresh = [this] { return two_words(hash_mix(hash_mix(0x7e55e4a, seed_), step_)); };
+    random_state_->host = random_state_->refresh();
   }
   const Value state = entry_->value(id_of(random_state_));
   return ops::logical_xor(state, ops::constant(*entry_, two_words(hash_mix(0xd407, ++random_ops_))));
@@ -182,14 +195,6 @@ std::vector<std::shared_ptr<Node>> Trace::live_nodes() const {
   return live;
 }
 
-std::vector<std::shared_ptr<Node>> Trace::take_deferred() {
-  std::vector<std::shared_ptr<Node>> out;
-  for (const auto& weak : deferred_)
-    if (auto node = weak.lock(); node && node->is_deferred()) out.push_back(std::move(node));
-  deferred_.clear();
-  return out;
-}
-
 void Trace::clear(bool next_step) {
   ++epoch_;
   inputs_.clear();
@@ -201,11 +206,18 @@ void Trace::clear(bool next_step) {
   notes_.clear();
   scalars_.clear();
   random_ops_ = 0;
-  if (next_step && !first_row_) {
-    ++step_;
-    random_state_.reset();
-  }
+  if (next_step && !first_row_) this->next_step();
   start();
+}
+
+void Trace::next_step() {
+  ++step_;
+  random_state_.reset();
+}
+
+void Trace::at_each_call(const std::function<void()>& action) {
+  action();
+  if (capture_ != nullptr) capture_->each_call.push_back(action);
 }
 
 // ---- notes --------------------------------------------------------------------------------------------------------------

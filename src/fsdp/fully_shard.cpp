@@ -34,6 +34,16 @@ void check_unwrapped(nn::Module& module) {
             [&] { return path.empty() ? std::string(module.class_name()) : path; });
 }
 
+void check_types(const MixedPrecision& types) {
+  for (const auto& type : {types.param_dtype, types.reduce_dtype})
+    require(!type || is_float(*type), "mixed_precision takes floating-point types, got {}",
+            [&] { return dtype_name(*type); });
+  require(
+      !types.reduce_dtype || (types.param_dtype && dtype_size(*types.param_dtype) <= dtype_size(*types.reduce_dtype)),
+      "mixed_precision: reduce_dtype {} needs a param_dtype that is no wider",
+      [&] { return dtype_name(*types.reduce_dtype); });
+}
+
 // The unit a path belongs to: the innermost wrapped module above the parameter.
 std::string unit_of(const std::string& path, const std::vector<nn::NamedModule>& wrapped) {
   std::string best;
@@ -79,7 +89,8 @@ void shard_parameter(Tensor parameter, const Axis& axis, const std::string& unit
   TensorImpl& variable = parameter.impl();
   require(!variable.has_optimizer_state, "{} already has optimizer state; wrap the model before making the optimizer",
           parameter.name());
-  variable.compute_dtype = options.compute_dtype;
+  const MixedPrecision& types = options.mixed_precision;
+  if (types.param_dtype) variable.compute_dtype = types.param_dtype;
   const Sharding gathered = parameter.sharding().value_or(Sharding::replicated(axis.mesh, parameter.ndim()));
   require(gathered.mesh == axis.mesh, "{} is sharded over {}, FSDP over {}", parameter.name(), gathered.mesh,
           axis.mesh);
@@ -88,7 +99,8 @@ void shard_parameter(Tensor parameter, const Axis& axis, const std::string& unit
   clear_sharding(parameter);
   mark_sharding(parameter, axis.mesh, with_minor_axis(gathered, mesh_axis.name));
   const bool stays = unit == kRootUnit && options.disable_reshard_on_root;
-  variable.unshard = std::make_shared<const Unshard>(Unshard{unit, gathered, options.reshard_after_forward && !stays});
+  variable.unshard = std::make_shared<const Unshard>(
+      Unshard{unit, gathered, options.reshard_after_forward && !stays, types.reduce_dtype});
 }
 
 }  // namespace
@@ -96,6 +108,7 @@ void shard_parameter(Tensor parameter, const Axis& axis, const std::string& unit
 std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options) {
   const Axis axis = sharding_axis(options);
   check_unwrapped(module);
+  check_types(options.mixed_precision);
   const WrapPolicy policy = options.auto_wrap_policy ? options.auto_wrap_policy : default_wrap_policy(module);
   auto wrapped = modules_to_wrap(module, policy);
   const auto unit_names = assign_units(module, wrapped);

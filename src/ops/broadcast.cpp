@@ -6,6 +6,7 @@
 #include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
+#include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -55,7 +56,8 @@ std::vector<Value> gradient(GradientContext& c) {
   Dims added;
   for (int d = 0; d < c.view.result.ndim(); ++d)
     if (!contains(dimensions, d)) added.push_back(d);
-  const Value summed = added.empty() ? c.d_result() : ops::reduce(c.d_result(), Reduction::kSum, added);
+  const Value d = ops::convert(c.d_result(), c.sum_type(0));
+  const Value summed = added.empty() ? d : ops::reduce(d, Reduction::kSum, added);
   if (std::is_sorted(dimensions.begin(), dimensions.end())) return {summed};
   Dims order = dimensions;  // position of each operand dim among those kept
   Dims sorted = dimensions;

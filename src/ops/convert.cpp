@@ -143,7 +143,7 @@ std::vector<Value> gradient_convert(GradientContext& c) {
   if (is_float(from) && is_complex(to)) return {ops::convert(ops::real(c.d_result()), from)};
   if (is_float(from) != is_float(to) || is_complex(from) != is_complex(to) || !(is_float(from) || is_complex(from)))
     return {Value{}};
-  return {ops::convert(c.d_result(), from)};
+  return {ops::convert(c.d_result(), c.sum_type(0))};
 }
 
 // Widening keeps sums exact. Narrowing addends would round each: reduce first. Order is kept by all but wrapping conversions.

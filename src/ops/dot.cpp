@@ -213,21 +213,31 @@ double flops(const OpView& view) {
 
 // ---- gradient ---------------------------------------------------------------------------------------------------------------
 
-// d_own = d · other over other's free dims, which d has from `first` on; its dims come as [batch, free of own, contracting in
-// the order of other's dims] and are put back in own's order.
-Value gradient_of(Value d, const DotSide& own, const Value& other, const DotSide& theirs, std::int64_t first) {
-  DotAttributes dims;
-  for (std::int64_t i = 0; i < isize(own.batch); ++i) dims.lhs_batch_dims.push_back(i);
-  for (std::int64_t i = 0; i < isize(theirs.free); ++i) dims.lhs_contracting_dims.push_back(first + i);
-  dims.rhs_batch_dims = theirs.batch;
-  dims.rhs_contracting_dims = theirs.free;
-  const Value flow = ops::dot(ops::convert(d, other.type().dtype()), other, std::move(dims));
-  Dims come = own.batch;
-  come.insert(come.end(), own.free.begin(), own.free.end());
+// d_own = d · other over other's free dims, which d has from `first` on. d · other has its dims as [batch, free of own, contracting in
+// the order of other's dims], other · d as [batch, contracting, free]: the order that is own's, else a transpose puts them so.
+Value gradient_of(Value d, const DotSide& own, const Value& other, const DotSide& theirs, std::int64_t first,
+                  DType sum_type) {
+  Dims batch;
+  Dims summed;
+  for (std::int64_t i = 0; i < isize(own.batch); ++i) batch.push_back(i);
+  for (std::int64_t i = 0; i < isize(theirs.free); ++i) summed.push_back(first + i);
+  Dims contracting;
   for (int dim = 0; dim < other.type().ndim(); ++dim) {
     const auto found = std::find(theirs.contracting.begin(), theirs.contracting.end(), dim);
-    if (found != theirs.contracting.end()) come.push_back(at(own.contracting, found - theirs.contracting.begin()));
+    if (found != theirs.contracting.end())
+      contracting.push_back(at(own.contracting, found - theirs.contracting.begin()));
   }
+  const auto come_as = [&](const Dims& next, const Dims& last) {
+    Dims out = own.batch;
+    out.insert(out.end(), next.begin(), next.end());
+    out.insert(out.end(), last.begin(), last.end());
+    return out;
+  };
+  const Value narrow = ops::convert(d, other.type().dtype());
+  if (Dims come = come_as(contracting, own.free); std::is_sorted(come.begin(), come.end()))
+    return ops::dot(other, narrow, {theirs.batch, theirs.free, batch, summed}, sum_type);
+  const Value flow = ops::dot(narrow, other, {batch, summed, theirs.batch, theirs.free}, sum_type);
+  const Dims come = come_as(own.free, contracting);
   if (std::is_sorted(come.begin(), come.end())) return flow;
   Dims permutation(come.size());
   for (std::int64_t i = 0; i < isize(come); ++i) at(permutation, at(come, i)) = i;
@@ -239,8 +249,9 @@ std::vector<Value> gradient(GradientContext& c) {
   const DotSide right = rhs_side(c.view);
   const std::int64_t batch = isize(left.batch);
   std::vector<Value> out(2);
-  if (c.needs(0)) out[0] = gradient_of(c.d_result(), left, c.operand(1), right, batch + isize(left.free));
-  if (c.needs(1)) out[1] = gradient_of(c.d_result(), right, c.operand(0), left, batch);
+  if (c.needs(0))
+    out[0] = gradient_of(c.d_result(), left, c.operand(1), right, batch + isize(left.free), c.sum_type(0));
+  if (c.needs(1)) out[1] = gradient_of(c.d_result(), right, c.operand(0), left, batch, c.sum_type(1));
   return out;
 }
 

@@ -177,9 +177,10 @@ std::vector<Value> gradient(GradientContext& context) {
   const Value operand = context.operand(0);
   // scatter drops what gather clamps.
   const Value indices = clamped_indices(context.operand(1), gather_windows(context.view), context.view.operands[0]);
-  const ComputationId add =
-      ops::reduction_computation(context.builder.program(), Reduction::kSum, operand.type().dtype());
-  out[0] = ops::scatter({full_like(operand, 0)}, indices, {context.d_result()},
+  const DType sum_type = context.sum_type(0);
+  const ComputationId add = ops::reduction_computation(context.builder.program(), Reduction::kSum, sum_type);
+  const Value zeros = ops::full(context.builder, operand.type().with_dtype(sum_type), 0);
+  out[0] = ops::scatter({zeros}, indices, {ops::convert(context.d_result(), sum_type)},
                         {.update_window_dims = a.offset_dims,
                          .inserted_window_dims = a.collapsed_slice_dims,
                          .scatter_dims_to_operand_dims = a.start_index_map,

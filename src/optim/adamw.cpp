@@ -26,12 +26,15 @@ void AdamW::begin_step() { inputs_.clear(); }
 AdamW::StepInputs& AdamW::inputs(DType dtype) {
   for (auto& [known, step] : inputs_)
     if (known == dtype) return step;
-  const auto t = static_cast<double>(step_count());
-  const double correction1 = 1 - std::pow(options_.beta1, t);
-  const double correction2 = 1 - std::pow(options_.beta2, t);
-  inputs_.emplace_back(dtype, StepInputs{input(dtype, learning_rate_, "learning_rate"),
-                                         input(dtype, learning_rate_ / correction1, "corrected_rate"),
-                                         input(dtype, std::sqrt(correction2), "second_correction")});
+  const auto correction = [this](double beta) { return 1 - std::pow(beta, static_cast<double>(step_count())); };
+  inputs_.emplace_back(
+      dtype,
+      StepInputs{input(
+                     dtype, [this] { return learning_rate(); }, "learning_rate"),
+                 input(
+                     dtype, [=, this] { return learning_rate() / correction(options_.beta1); }, "corrected_rate"),
+                 input(
+                     dtype, [=, this] { return std::sqrt(correction(options_.beta2)); }, "second_correction")});
   return inputs_.back().second;
 }
 

@@ -54,7 +54,7 @@ std::vector<Tensor> Optimizer::make_state(const std::string& prefix) const {
   return out;
 }
 
-Tensor Optimizer::input(DType dtype, double value, const std::string& name) {
+Tensor Optimizer::input(DType dtype, const std::function<double()>& value, const std::string& name) {
   Tensor out = Tensor::scalar(dtype, value);
   out.set_name(name);
   return out;
@@ -63,7 +63,7 @@ Tensor Optimizer::input(DType dtype, double value, const std::string& name) {
 void Optimizer::step(std::source_location where) {
   const TraceScope scope("optimizer", "");
   trace().builder().default_notes = trace().notes(where);
-  ++steps_;
+  trace().at_each_call([this] { ++steps_; });
   place_state();
   begin_step();
   int index = 0;

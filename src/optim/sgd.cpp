@@ -22,7 +22,8 @@ void SGD::begin_step() { rates_.clear(); }
 Tensor SGD::rate(DType dtype) {
   for (const auto& [known, rate] : rates_)
     if (known == dtype) return rate;
-  rates_.emplace_back(dtype, input(dtype, learning_rate_, "learning_rate"));
+  rates_.emplace_back(dtype, input(
+                                 dtype, [this] { return learning_rate(); }, "learning_rate"));
   return rates_.back().second;
 }
 

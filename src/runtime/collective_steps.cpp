@@ -5,8 +5,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "plan.h"
-#include "strided.h"
+#include "collective_step.h"
 #include "tessera/ops/collectives.h"
 #include "tessera/ops/contraction.h"
 
@@ -38,137 +37,15 @@ std::vector<std::vector<int>> complete_groups(const CollectiveAttributes& a, int
   return out;
 }
 
+std::vector<int> own_group(const std::vector<std::vector<int>>& groups, int device) {
+  const auto holds = [&](const auto& group) { return std::find(group.begin(), group.end(), device) != group.end(); };
+  return *std::find_if(groups.begin(), groups.end(), holds);
+}
+
 std::string axes_of(const Instruction& instruction, const CollectiveAttributes& a) {
   const std::string* axes = instruction.frontend_attribute("tessera.axes");
   return axes != nullptr ? *axes : field_text(a.replica_groups);
 }
-
-// Array [outer, parts, inner bytes] <-> [parts, outer, inner bytes].
-struct PartLayout {
-  std::int64_t outer = 1;
-  std::int64_t part_bytes = 0;  // of one part of one outer row
-
-  PartLayout(const Type& whole, std::int64_t dim, std::int64_t parts) {
-    for (std::int64_t d = 0; d < dim; ++d) outer *= at(whole.dims(), d);
-    part_bytes = outer == 0 ? 0 : whole.byte_size() / outer / parts;
-  }
-  [[nodiscard]] bool is_contiguous() const { return outer <= 1; }
-  // `stride`: from part to part; 0: they lie one after the other.
-  void pack(const std::byte* whole, std::byte* packed, std::int64_t parts, std::int64_t stride = 0) const {
-    if (stride == 0) stride = outer * part_bytes;
-    for (std::int64_t o = 0; o < outer; ++o)
-      for (std::int64_t p = 0; p < parts; ++p)
-        std::memcpy(packed + p * stride + o * part_bytes, whole + (o * parts + p) * part_bytes,
-                    static_cast<std::size_t>(part_bytes));
-  }
-  void unpack(const std::byte* packed, std::byte* whole, std::int64_t parts, std::int64_t stride = 0) const {
-    if (stride == 0) stride = outer * part_bytes;
-    for (std::int64_t o = 0; o < outer; ++o)
-      for (std::int64_t p = 0; p < parts; ++p)
-        std::memcpy(whole + (o * parts + p) * part_bytes, packed + p * stride + o * part_bytes,
-                    static_cast<std::size_t>(part_bytes));
-  }
-};
-
-std::span<const std::byte> bytes_of(const std::byte* data, std::int64_t bytes) {
-  return {data, static_cast<std::size_t>(bytes)};
-}
-std::span<std::byte> bytes_of(std::byte* data, std::int64_t bytes) { return {data, static_cast<std::size_t>(bytes)}; }
-
-TrafficCounters difference(const TrafficCounters& after, const TrafficCounters& before) {
-  TrafficCounters out = after;
-  out.all_gather -= before.all_gather;
-  out.reduce_scatter -= before.reduce_scatter;
-  out.all_reduce -= before.all_reduce;
-  out.all_to_all -= before.all_to_all;
-  out.permute -= before.permute;
-  out.broadcast -= before.broadcast;
-  out.mpi_payload -= before.mpi_payload;
-  out.calls -= before.calls;
-  return out;
-}
-
-// What the kinds share: the group, the operands, label and counting.
-class CollectiveStep : public PlanStep {
- public:
-  CollectiveStep(CompileContext& context, const Schedule& schedule, const Step& step,
-                 std::shared_ptr<ProcessGroup> owned, ProcessGroup& group, const std::string& axes)
-      : owned_(std::move(owned)), group_(group) {
-    const Computation& computation = context.program[schedule.computation];
-    const Id id = step.instructions.front();
-    const Instruction& instruction = computation[id];
-    in_ = operand_buffers(schedule, instruction);
-    out_ = result_buffers(schedule, id);
-    scratch_ = step.scratch;
-    for (const Id operand : instruction.operands) types_.push_back(computation[operand].type);
-    results_ = instruction.type.leaves();
-    if (group_.size() > 1) packed_ = packed_operands(view_of(context.program, computation, instruction));
-    for (const std::size_t i : packed_) packed_bytes_ += types_[i].byte_size();
-    label_ = {context.sequence++, fmt::format("{} %{} over {}", instruction.op->name, instruction.name, axes)};
-  }
-  void run(const Frame& frame) const final {
-    const TrafficCounters before = group_.traffic();
-    group_.label(label_);
-    exchange(frame);
-    frame.state.traffic += difference(group_.traffic(), before);
-  }
-
- protected:
-  virtual void exchange(const Frame& frame) const = 0;
-  [[nodiscard]] std::int64_t parts() const { return group_.size(); }
-  void copy_through(const Frame& frame, std::size_t i) const {  // a group of one
-    if (frame[out_[i]] != frame[in_[i]] && types_[i].byte_size() > 0)
-      std::memcpy(frame[out_[i]], frame[in_[i]], static_cast<std::size_t>(types_[i].byte_size()));
-  }
-
-  /// The small ones of several operands in one message: f(sent, received), of so many parts along `dim` each.
-  template <class F>
-  void exchange_packed(const Frame& frame, std::int64_t dim, std::int64_t parts_sent, std::int64_t parts_received,
-                       F&& f) const {
-    if (packed_.empty()) return;
-    const std::int64_t received_bytes = packed_bytes_ / parts_sent * parts_received;
-    std::byte* sent = frame[scratch_];
-    std::byte* received = sent + ceil_div(packed_bytes_, kBufferAlignment) * kBufferAlignment;
-    std::int64_t offset = 0;
-    for (const std::size_t i : packed_) {
-      const PartLayout layout(types_[i], parts_sent > 1 ? dim : 0, parts_sent);
-      layout.pack(frame[in_[i]], sent + offset, parts_sent, packed_bytes_ / parts_sent);
-      offset += types_[i].byte_size() / parts_sent;
-    }
-    f(bytes_of(static_cast<const std::byte*>(sent), packed_bytes_), bytes_of(received, received_bytes));
-    offset = 0;
-    for (const std::size_t i : packed_) {
-      const PartLayout layout(results_[i], parts_received > 1 ? dim : 0, parts_received);
-      layout.unpack(received + offset, frame[out_[i]], parts_received, received_bytes / parts_received);
-      offset += results_[i].byte_size() / parts_received;
-    }
-  }
-  [[nodiscard]] bool is_packed(std::size_t i) const {
-    return std::find(packed_.begin(), packed_.end(), i) != packed_.end();
-  }
-
-  /// f(operand, its bytes) where there is something to exchange and someone to exchange it with.
-  template <class F>
-  void for_each_operand(const Frame& frame, F&& f) const {
-    for (std::size_t i = 0; i < in_.size(); ++i) {
-      if (is_packed(i)) continue;
-      const std::int64_t bytes = types_[i].byte_size();
-      if (bytes > 0 && parts() > 1) f(i, bytes);
-      if (bytes > 0 && parts() == 1) copy_through(frame, i);
-    }
-  }
-
-  std::shared_ptr<ProcessGroup> owned_;
-  ProcessGroup& group_;
-  std::vector<BufferId> in_;
-  std::vector<BufferId> out_;
-  BufferId scratch_ = kNoBuffer;
-  std::vector<Type> types_;  // of the operands
-  std::vector<Type> results_;
-  std::vector<std::size_t> packed_;  // operands that travel as one message
-  std::int64_t packed_bytes_ = 0;
-  CollectiveLabel label_;
-};
 
 // Sums of complex numbers are those of their parts.
 DType reduced_dtype(const Type& type, Reduction reduction) {
@@ -181,9 +58,26 @@ class AllGatherStep final : public CollectiveStep {
   using CollectiveStep::CollectiveStep;
   std::int64_t dim = 0;
 
+  [[nodiscard]] const GatherGroup* gather_group() const override { return &gather_group_; }
+  /// The results that are read where the operands lie.
+  void share(const Schedule& schedule, Id id, std::vector<int> world_members) {
+    gather_group_ = {&group_, std::move(world_members)};
+    is_shared_.assign(out_.size(), false);
+    for (const SharedGather& gather : schedule.shared_gathers)
+      if (gather.id == id) at(is_shared_, gather.leaf) = true;
+    std::erase_if(packed_, [&](std::size_t i) { return is_shared_[i]; });
+    packed_bytes_ = 0;
+    for (const std::size_t i : packed_) packed_bytes_ += types_[i].byte_size();
+  }
+
  private:
   void exchange(const Frame& frame) const override {
     for_each_operand(frame, [&](std::size_t i, std::int64_t bytes) {
+      if (is_shared_[i] && !frame.shared->is_copy(out_[i])) {  // counted like the others: so many bytes are read
+        frame.state.traffic.all_gather += bytes * (parts() - 1);
+        ++frame.state.traffic.calls;
+        return;
+      }
       const PartLayout layout(results_[i], dim, parts());
       std::byte* target = layout.is_contiguous() ? frame[out_[i]] : frame[scratch_];
       group_.all_gather(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes),
@@ -192,6 +86,22 @@ class AllGatherStep final : public CollectiveStep {
     });
     exchange_packed(frame, dim, 1, parts(), [&](auto sent, auto received) { group_.all_gather(sent, received); });
   }
+  void begin(const Frame& frame, PendingOperations& operations) const override {
+    const auto start = [&](std::span<const std::byte> in, std::span<std::byte> out) {
+      group_.label(label_);
+      operations.push_back(group_.start_all_gather(in, out));
+    };
+    for_each_operand(frame, [&](std::size_t i, std::int64_t bytes) {
+      start(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes), bytes_of(frame[out_[i]], bytes * parts()));
+    });
+    send_packed(frame, dim, 1, parts(), start);
+  }
+  void finish(const Frame& frame) const override {
+    if (parts() > 1) receive_packed(frame, dim, 1, parts());
+  }
+
+  GatherGroup gather_group_;
+  std::vector<bool> is_shared_;
 };
 
 class ReduceScatterStep final : public CollectiveStep {
@@ -216,6 +126,21 @@ class ReduceScatterStep final : public CollectiveStep {
       group_.reduce_scatter(sent, received, types_[0].dtype(), reduction);
     });
   }
+  void begin(const Frame& frame, PendingOperations& operations) const override {
+    for_each_operand(frame, [&](std::size_t i, std::int64_t bytes) {
+      group_.label(label_);
+      operations.push_back(group_.start_reduce_scatter(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes),
+                                                       bytes_of(frame[out_[i]], bytes / parts()),
+                                                       reduced_dtype(types_[i], reduction), reduction));
+    });
+    send_packed(frame, dim, parts(), 1, [&](auto sent, auto received) {
+      group_.label(label_);
+      operations.push_back(group_.start_reduce_scatter(sent, received, types_[0].dtype(), reduction));
+    });
+  }
+  void finish(const Frame& frame) const override {
+    if (parts() > 1) receive_packed(frame, dim, parts(), 1);
+  }
 };
 
 class AllReduceStep final : public CollectiveStep {
@@ -239,6 +164,22 @@ class AllReduceStep final : public CollectiveStep {
     exchange_packed(frame, 0, 1, 1,
                     [&](auto sent, auto received) { group_.all_reduce(sent, received, types_[0].dtype(), reduction); });
     frame.state.traffic.all_reduce -= rounding_of_packed();
+  }
+  void begin(const Frame& frame, PendingOperations& operations) const override {
+    for_each_operand(frame, [&](std::size_t i, std::int64_t bytes) {
+      group_.label(label_);
+      operations.push_back(group_.start_all_reduce(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes),
+                                                   bytes_of(frame[out_[i]], bytes), reduced_dtype(types_[i], reduction),
+                                                   reduction));
+    });
+    send_packed(frame, 0, 1, 1, [&](auto sent, auto received) {
+      group_.label(label_);
+      operations.push_back(group_.start_all_reduce(sent, received, types_[0].dtype(), reduction));
+    });
+    frame.state.traffic.all_reduce -= rounding_of_packed();
+  }
+  void finish(const Frame& frame) const override {
+    if (parts() > 1) receive_packed(frame, 0, 1, 1);
   }
 };
 
@@ -355,6 +296,7 @@ std::unique_ptr<PlanStep> make_collective_step(CompileContext& context, const Sc
   if (name == "all-gather") {
     auto made = make.operator()<AllGatherStep>();
     made->dim = dim;
+    made->share(schedule, step.instructions.front(), own_group(groups, world.rank()));
     return made;
   }
   if (name == "reduce-scatter") {

@@ -39,9 +39,8 @@ struct ProductDims {
   std::vector<ProductDim> batch, m, n, k;
 };
 
-ProductDims product_dims(const OpView& view, const View& lhs, const View& rhs) {
+ProductDims product_dims(const OpView& view, const View& lhs, const View& rhs, const Dims& out) {
   const auto& a = view.as<DotAttributes>();
-  const Dims out = row_major_strides(view.result.dims());
   const auto has = [](const Dims& dims, std::int64_t d) {
     return std::find(dims.begin(), dims.end(), d) != dims.end();
   };
@@ -109,6 +108,16 @@ MatrixProduct to_product(const OpView& view, ProductDims dims) {
   return out;
 }
 
+// The same product with the operands in each other's place.
+MatrixProduct swapped(MatrixProduct p) {
+  std::swap(p.lhs_batch, p.rhs_batch);
+  std::swap(p.m, p.n);
+  std::swap(p.lhs_m, p.rhs_n);
+  std::swap(p.lhs_k, p.rhs_k);
+  std::swap(p.out_m, p.out_n);
+  return p;
+}
+
 // ---- the ways to run a product ------------------------------------------------------------------------------------------------
 
 // f(lhs, rhs, out) with the element offsets of every batch.
@@ -134,7 +143,7 @@ class F64Product final : public ProductKernel {
     const auto unit = [](std::int64_t rows, std::int64_t row, std::int64_t columns, std::int64_t column) {
       return (column == 1 || columns == 1) || (row == 1 || rows == 1);
     };
-    return p.operand == DType::kF64 && p.result == DType::kF64 && unit(p.m, p.lhs_m, p.k, p.lhs_k) &&
+    return !p.accumulates && p.operand == DType::kF64 && p.result == DType::kF64 && unit(p.m, p.lhs_m, p.k, p.lhs_k) &&
            unit(p.k, p.rhs_k, p.n, p.rhs_n) && (p.out_n == 1 || p.n == 1);
   }
   explicit F64Product(const MatrixProduct& p) : product_(p) {
@@ -223,8 +232,11 @@ struct Packing {
 
 class DotKernel final : public Kernel {
  public:
-  DotKernel(const OpView& view, const View& lhs, const View& rhs) {
-    ProductDims dims = product_dims(view, lhs, rhs);
+  DotKernel(const OpView& view, const View& lhs, const View& rhs, const OperandViews& views)
+      : accumulates_(views.accumulates) {
+    const std::optional<View>& layout = views.result;
+    const Dims plain = row_major_strides(view.result.dims());
+    ProductDims dims = product_dims(view, lhs, rhs, layout ? layout->strides : plain);
     count_ = view.result.element_count();
     bytes_ = view.result.byte_size();
     is_empty_ = count_ == 0 || view.operands[0].element_count() == 0 || view.operands[1].element_count() == 0;
@@ -232,30 +244,74 @@ class DotKernel final : public Kernel {
     rhs_offset_ = rhs.offset * dtype_size(view.operands[1].dtype());
     if (is_empty_) return;
     if (view.operands[0].dtype() != view.operands[1].dtype()) return;
-    if (dims.k.size() < 2) kernel_ = make_product(to_product(view, dims));
+    make_plain(to_product(view, dims), isize(dims.k));
+    if (kernel_ != nullptr) return;
+    dims = product_dims(view, lhs, rhs, plain);
+    if (layout) {  // made row by row, then moved
+      to_layout_ = StridedCopy(dtype_size(view.result.dtype()), view.result.dims(), plain, layout->strides);
+      has_layout_ = true;
+      make_plain(to_product(view, dims), isize(dims.k));
+    }
     if (kernel_ == nullptr) pack(view, std::move(dims));
   }
   [[nodiscard]] bool works() const { return is_empty_ || kernel_ != nullptr; }
 
   void run(const KernelArgs& args) const override {
-    if (is_empty_) {
-      if (bytes_ > 0) std::memset(args.out[0], 0, static_cast<std::size_t>(bytes_));
-      return;
+    if (!accumulates_) return multiply(args.in, args.out[0]);
+    const std::byte* onto = args.in[2];
+    if (adds_in_place_) {
+      if (onto != args.out[0]) std::memcpy(args.out[0], onto, static_cast<std::size_t>(bytes_));
+      return multiply(args.in, args.out[0]);
     }
-    if (!packs_) return kernel_->run(args.in[0] + lhs_offset_, args.in[1] + rhs_offset_, args.out[0]);
-    const auto& pool = rank_memory().pool;
-    const DeviceMemory lhs(pool, lhs_.count * dtype_size(lhs_.to));
-    const DeviceMemory rhs(pool, rhs_.count * dtype_size(rhs_.to));
-    lhs_.run(args.in[0], lhs.data());
-    rhs_.run(args.in[1], rhs.data());
-    if (!narrows_) return kernel_->run(lhs.data(), rhs.data(), args.out[0]);
-    const DeviceMemory wide(pool, count_ * dtype_size(DType::kF32));
-    kernel_->run(lhs.data(), rhs.data(), wide.data());
-    kernels::kernel_set().convert[static_cast<int>(DType::kF32)][static_cast<int>(result_)](
-        {args.out[0], {wide.data(), nullptr, nullptr}, count_});
+    const DeviceMemory product(rank_memory().pool, bytes_);
+    multiply(args.in, product.data());
+    add_({args.out[0], {onto, product.data(), nullptr}, count_});
   }
 
  private:
+  void multiply(std::span<const std::byte* const> in, std::byte* out) const {
+    if (is_empty_) {
+      if (bytes_ > 0 && !adds_in_place_) std::memset(out, 0, static_cast<std::size_t>(bytes_));
+      return;
+    }
+    if (!has_layout_) return multiply_plain(in, out);
+    const DeviceMemory plain(rank_memory().pool, bytes_);
+    multiply_plain(in, plain.data());
+    to_layout_.run(plain.data(), out);
+  }
+  void multiply_plain(std::span<const std::byte* const> in, std::byte* out) const {
+    if (packs_) return multiply_packed(in, out);
+    const std::byte* lhs = in[0] + lhs_offset_;
+    const std::byte* rhs = in[1] + rhs_offset_;
+    kernel_->run(swaps_ ? rhs : lhs, swaps_ ? lhs : rhs, out);
+  }
+  // Operands read where they lie.
+  void make_plain(MatrixProduct p, int contracting) {
+    if (contracting > 1) return;
+    swaps_ = p.n > 1 && p.out_n != 1 && (p.m == 1 || p.out_m == 1);
+    if (swaps_) p = swapped(p);
+    if (accumulates_) {
+      p.accumulates = true;
+      kernel_ = make_product(p);
+      adds_in_place_ = kernel_ != nullptr;
+      p.accumulates = false;
+    }
+    if (kernel_ == nullptr) kernel_ = make_product(p);
+    if (kernel_ == nullptr) kernel_ = make_wide_product(p);
+  }
+  void multiply_packed(std::span<const std::byte* const> in, std::byte* out) const {
+    const auto& pool = rank_memory().pool;
+    const DeviceMemory lhs(pool, lhs_.count * dtype_size(lhs_.to));
+    const DeviceMemory rhs(pool, rhs_.count * dtype_size(rhs_.to));
+    lhs_.run(in[0], lhs.data());
+    rhs_.run(in[1], rhs.data());
+    if (!narrows_) return kernel_->run(lhs.data(), rhs.data(), out);
+    const DeviceMemory wide(pool, count_ * dtype_size(DType::kF32));
+    kernel_->run(lhs.data(), rhs.data(), wide.data());
+    kernels::kernel_set().convert[static_cast<int>(DType::kF32)][static_cast<int>(result_)](
+        {out, {wide.data(), nullptr, nullptr}, count_});
+  }
+
   void pack(const OpView& view, ProductDims dims) {
     packs_ = true;
     const DType operand = view.operands[0].dtype();
@@ -305,6 +361,13 @@ class DotKernel final : public Kernel {
   std::int64_t rhs_offset_ = 0;
   bool is_empty_ = false;
   bool packs_ = false;
+  bool accumulates_ = false;
+  bool adds_in_place_ = false;  // the product does; else it is made elsewhere first
+  kernels::TileFunction add_ =
+      kernels::kernel_set().binary[static_cast<int>(kernels::BinaryOp::add)][static_cast<int>(DType::kF32)];
+  bool swaps_ = false;
+  bool has_layout_ = false;
+  StridedCopy to_layout_;
   bool narrows_ = false;  // the product is made in f32 and then rounded to the result's type
   DType result_ = DType::kF32;
   Packing lhs_;
@@ -319,7 +382,7 @@ KernelRef make_dot(const OpView& view, const OperandViews& views) {
     const Dims& dims = at(view.operands, i).dims();
     return at(views, i).value_or(View{dims, row_major_strides(dims), 0});
   };
-  auto kernel = std::make_unique<DotKernel>(view, whole(0), whole(1));
+  auto kernel = std::make_unique<DotKernel>(view, whole(0), whole(1), views);
   if (!kernel->works()) return nullptr;
   return kernel;
 }

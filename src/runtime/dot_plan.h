@@ -13,7 +13,7 @@ struct MatrixProduct {
   Dims batch, lhs_batch, rhs_batch, out_batch;  // sizes and strides
   std::int64_t m = 1, n = 1, k = 1;
   std::int64_t lhs_m = 1, lhs_k = 1, rhs_k = 1, rhs_n = 1, out_m = 1, out_n = 1;  // strides
-  std::int64_t lhs_offset = 0, rhs_offset = 0;
+  bool accumulates = false;                                                       // adds to what `out` holds
 };
 
 /// Runs products of one shape.
@@ -25,5 +25,7 @@ class ProductKernel {
 
 /// Null where oneDNN has no fast form of these types and strides on this processor.
 std::unique_ptr<ProductKernel> make_onednn_product(const MatrixProduct& product);
+/// Of 16-bit floats, through f32. Null for other types, or where the result does not lie row by row and must be rounded.
+std::unique_ptr<ProductKernel> make_wide_product(const MatrixProduct& product);
 
 }  // namespace tessera

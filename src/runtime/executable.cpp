@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -11,8 +12,11 @@
 #include "kernels/kernel_set.h"
 #include "memory.h"
 #include "plan.h"
+#include "prepare.h"
+#include "tessera/base/files.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/ir/text.h"
 #include "tessera/passes/passes.h"
 #include "tessera/runtime/metrics.h"
 
@@ -22,6 +26,7 @@ namespace {
 // How many executions a rank has begun in each world.
 struct ExecutionSequence {
   std::uint64_t next = 0;
+  std::uint64_t progress = 0;  // of the world (ProcessGroup::advance)
 };
 
 // oneDNN brings an OpenMP runtime; its thread count is the calling thread's own.
@@ -39,12 +44,21 @@ void check_backend() {
 
 class PlannedExecutable final : public Executable {
  public:
-  PlannedExecutable(const Program& program, ProcessGroup& world, const CompileOptions& options, std::size_t hash)
-      : program_(program), world_(world), name_(options.name.empty() ? program.name : options.name), hash_(hash) {
+  /// `spared_flops`: what one run of the program as it was given counts more than as it is run.
+  PlannedExecutable(const Program& program, ProcessGroup& world, const CompileOptions& options, std::size_t hash,
+                    double spared_flops)
+      : spared_flops_(spared_flops),
+        program_(program),
+        world_(world),
+        name_(options.name.empty() ? program.name : options.name),
+        hash_(hash) {
     ScheduleOptions how;
-    how.fuse = options.fuse && tessera::options().flag("TESSERA_FUSE");
+    how.fuse = options.fuse && !options.reference && tessera::options().flag("TESSERA_FUSE");
     how.look_through_views = !options.reference;
+    how.nodes = world.nodes();
+    how.overlap = tessera::options().flag("TESSERA_OVERLAP") && world.size() > 1;
     auto schedule = make_schedule(program_, how);
+    dump(*schedule);
     CompileContext context{program_, world_, options};
     plan_ = std::make_unique<Plan>(context, schedule);
     values_bytes_ = schedule->arena_bytes;
@@ -77,7 +91,6 @@ class PlannedExecutable final : public Executable {
     const auto start = std::chrono::steady_clock::now();
     limit_threads();
     check_arguments(arguments);
-    check_all_ranks_run_this();
     std::vector<DeviceArray> results = make_results(arguments);
     std::vector<std::byte*> in;
     for (DeviceArray& argument : arguments)
@@ -91,17 +104,31 @@ class PlannedExecutable final : public Executable {
     std::byte* arena = memory.arena_of(memory_.arena);
     RunState state;
     state.workspace = arena + values_bytes_;
+    state.flops = spared_flops_;
+    state.progress = meet(arena, in);
     plan_->run(arena, in, out, state);
     arguments.clear();
     memory.pool->end_of_run();
-    last_run_ = {
-        state.flops, state.traffic,
-        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count()};
+    last_run_ = {state.flops, state.traffic,
+                 std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count(),
+                 state.communication_nanoseconds};
     count_run();
     return results;
   }
 
  private:
+  // Beside what the passes of the partitioner leave there: the program as it runs, and its steps.
+  void dump(const Schedule& schedule) const {
+    const std::string& folder = tessera::options().text("TESSERA_DUMP_DIR");
+    if (folder.empty() || world_.rank() != 0) return;
+    std::string name = program_.name;
+    for (char& c : name)
+      if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '_' && c != '-') c = '_';
+    const std::string path = fmt::format("{}/{}.{:08x}/run", folder, name, program_.hash() & 0xFFFFFFFFU);
+    make_folder(path);
+    write_file(path + "/program.hlo", print_program(program_));
+    write_file(path + "/schedule.txt", describe(program_, schedule));
+  }
   void check_arguments(const std::vector<DeviceArray>& arguments) const {
     require(arguments.size() == argument_types_.size(), "{}: takes {} arguments, got {}", name_, argument_types_.size(),
             arguments.size());
@@ -111,18 +138,29 @@ class PlannedExecutable final : public Executable {
               [&] { return arguments[i].is_null() ? "gone" : arguments[i].type().str(); });
   }
 
-  // The collectives inside match only if all ranks run the same executable now.
-  void check_all_ranks_run_this() const {
+  // The collectives inside match only if all ranks run the same executable now. Afterwards peers may read this rank's arguments.
+  // Returns the world's progress.
+  std::uint64_t meet(std::byte* arena, std::span<std::byte* const> arguments) const {
     auto& sequence = RankContext::current().get<ExecutionSequence>();
-    const std::uint64_t mine[2] = {sequence.next++, hash_};
-    if (world_.size() == 1) return;
-    std::vector<std::uint64_t> all(2 * static_cast<std::size_t>(world_.size()));
+    SharedViews* shared = plan_->shared_views();
+    const bool moved = shared != nullptr && shared->locate(arena, arguments);
+    const std::uint64_t progress = sequence.progress;
+    sequence.progress += plan_->progress();
+    const std::uint64_t mine[3] = {sequence.next++, hash_, moved ? 1U : 0U};
+    if (world_.size() == 1) return progress;
+    std::vector<std::uint64_t> all(3 * static_cast<std::size_t>(world_.size()));
     world_.label({static_cast<std::int64_t>(mine[0]), fmt::format("the start of execution {} of {}", mine[0], name_)});
     world_.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
     for (int rank = 0; rank < world_.size(); ++rank)
-      require(at(all, 2 * rank) == all[0] && at(all, 2 * rank + 1) == all[1],
+      require(at(all, 3 * rank) == all[0] && at(all, 3 * rank + 1) == all[1],
               "ranks run different programs: rank 0 begins execution {} of {:016x}, rank {} execution {} of {:016x}",
-              all[0], all[1], rank, at(all, 2 * rank), at(all, 2 * rank + 1));
+              all[0], all[1], rank, at(all, 3 * rank), at(all, 3 * rank + 1));
+    for (int rank = 0; rank < world_.size(); ++rank)
+      if (at(all, 3 * rank + 2) != 0) {
+        shared->map(world_);
+        break;
+      }
+    return progress;
   }
 
   // A fresh array per result, or the donated argument's own when no one else holds it (else a copy of it).
@@ -136,7 +174,7 @@ class PlannedExecutable final : public Executable {
       }
       DeviceArray& given = at(arguments, donations_[k]);
       if (given.is_unique()) {
-        results[k] = given.reshaped(result_types_[k].dims());
+        results[k] = given.type() == result_types_[k] ? given : given.reshaped(result_types_[k].dims());
         continue;
       }
       results[k] = DeviceArray::uninitialized(result_types_[k]);
@@ -150,6 +188,9 @@ class PlannedExecutable final : public Executable {
   void count_run() const {
     Metrics& all = metrics();
     all.add_sample("ExecuteTime", MetricUnit::kTime, static_cast<double>(last_run_.nanoseconds));
+    if (last_run_.communication_nanoseconds > 0)
+      all.add_sample("ExposedCommunicationTime", MetricUnit::kTime,
+                     static_cast<double>(last_run_.communication_nanoseconds));
     all.count("FlopsExecuted", static_cast<std::int64_t>(last_run_.flops));
     const TrafficCounters& traffic = last_run_.traffic;
     const std::pair<std::string_view, std::int64_t> kinds[] = {
@@ -166,6 +207,7 @@ class PlannedExecutable final : public Executable {
     for (const std::string& op : fallbacks_) all.count("fallback::" + op);
   }
 
+  const double spared_flops_;
   const Program program_;
   ProcessGroup& world_;
   std::string name_;
@@ -194,7 +236,9 @@ struct CompileCache {
 std::size_t executable_hash(const Program& program, const CompileOptions& options) {
   std::size_t hash = hash_mix(program.hash(), (options.fuse ? 1U : 0U) + (options.reference ? 2U : 0U));
   hash = hash_mix(hash, hash_text(kernels::kernel_set().name));
-  return hash_mix(hash, tessera::options().flag("TESSERA_FUSE") ? 1 : 0);
+  hash = hash_mix(hash, static_cast<std::size_t>(tessera::options().integer("TESSERA_LARGEST_VALUE")));
+  return hash_mix(hash, (tessera::options().flag("TESSERA_FUSE") ? 1U : 0U) +
+                            (tessera::options().flag("TESSERA_OVERLAP") ? 2U : 0U));
 }
 
 // The leaves of results put together as a value of `type`.
@@ -206,6 +250,14 @@ Literal assemble(const Type& type, const std::vector<DeviceArray>& leaves, std::
   std::vector<Literal> elements;
   for (const Type& element : type.elements()) elements.push_back(assemble(element, leaves, next));
   return Literal::tuple(std::move(elements));
+}
+
+// Of the entry computation, loops and calls as one.
+double entry_flops(const Program& program) {
+  double out = 0;
+  for (const Instruction& instruction : program.entry_computation().instructions)
+    out += flops_of(view_of(program, program.entry_computation(), instruction));
+  return out;
 }
 
 }  // namespace
@@ -222,10 +274,17 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
   const TimedScope timed("CompileTime");
   metrics().count("UncachedCompile");
   check_device_count(program, world);
-  const Program whole = make_synchronous(program);
+  Program whole = make_synchronous(program);
   require(whole.entry_computation().root_type() == program.entry_computation().root_type(),
           "{}: the result is that of a start whose done is missing; only whole operations can be run", program.name);
-  auto made = std::make_shared<PlannedExecutable>(whole, world, options, hash);
+  const double given_flops = entry_flops(whole);
+  if (options.fuse && !options.reference && tessera::options().flag("TESSERA_FUSE")) {
+    whole = prepare(whole);
+    if (const std::int64_t most = tessera::options().integer("TESSERA_LARGEST_VALUE"); most > 0)
+      whole = split_large(whole, most);
+    whole = recompute_cheap(whole);
+  }
+  auto made = std::make_shared<PlannedExecutable>(whole, world, options, hash, given_flops - entry_flops(whole));
   if (options.use_cache) cache[{hash, &world}] = made;
   return made;
 }

@@ -29,7 +29,10 @@ class Kernel {
 using KernelRef = std::unique_ptr<Kernel>;
 
 /// One per operand: how to read it; none = whole and row-major. Only dot, broadcast, transpose, slice and reverse get views.
-using OperandViews = std::vector<std::optional<View>>;
+struct OperandViews : std::vector<std::optional<View>> {
+  std::optional<View> result;  // how to write the result; only a dot gets one
+  bool accumulates = false;    // only of a dot: the result is added to one more input
+};
 
 /// The fast kernel of an op for these types, or null where there is none.
 KernelRef make_kernel(const OpView& view, const OperandViews& views);

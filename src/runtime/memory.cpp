@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <new>
@@ -12,12 +14,24 @@
 namespace tessera {
 namespace {
 constexpr std::int64_t kAlignment = 64;
+constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 std::int64_t rounded(std::int64_t bytes) { return std::max<std::int64_t>(1, ceil_div(bytes, kAlignment)) * kAlignment; }
+
+// Large blocks start at a huge page, where the kernel has them: products and copies of them miss the TLB far less.
+std::byte* private_block(std::int64_t bytes) {
+  const bool is_large = bytes >= kHugePage;
+  void* block = nullptr;
+  if (posix_memalign(&block, static_cast<std::size_t>(is_large ? kHugePage : kAlignment),
+                     static_cast<std::size_t>(bytes)) != 0)
+    return nullptr;
+  if (is_large) (void)madvise(block, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);  // advice: may be refused
+  return static_cast<std::byte*>(block);
+}
 }  // namespace
 
 MemoryPool::~MemoryPool() {
   for (auto& [bytes, blocks] : idle_)
-    for (const Idle& idle : blocks) std::free(idle.block);
+    for (const Idle& idle : blocks) release(idle.block, bytes);
 }
 
 std::byte* MemoryPool::take(std::int64_t bytes) {
@@ -31,9 +45,22 @@ std::byte* MemoryPool::take(std::int64_t bytes) {
     pooled_ -= size;
     return block;
   }
-  auto* block = static_cast<std::byte*>(std::aligned_alloc(kAlignment, static_cast<std::size_t>(size)));
+  std::byte* block = allocate(size);
   if (block == nullptr) fail("out of memory: {} bytes asked for, {} in use by this rank", size, used_ - size);
   return block;
+}
+
+std::byte* MemoryPool::allocate(std::int64_t size) {
+  if (node_memory_ != nullptr && size >= NodeMemory::kPage)
+    if (std::byte* block = node_memory_->take(static_cast<std::size_t>(size))) return block;
+  return private_block(size);
+}
+
+void MemoryPool::release(std::byte* block, std::int64_t size) {
+  if (node_memory_ != nullptr && node_memory_->offset_of(block) >= 0)
+    node_memory_->give_back(block, static_cast<std::size_t>(size));
+  else
+    std::free(block);
 }
 
 void MemoryPool::give_back(std::byte* block, std::int64_t bytes) {
@@ -49,7 +76,7 @@ void MemoryPool::end_of_run() {
   for (auto& [size, blocks] : idle_) {
     std::erase_if(blocks, [&, bytes = size](Idle& idle) {
       if (++idle.age <= 2) return false;
-      std::free(idle.block);
+      release(idle.block, bytes);
       pooled_ -= bytes;
       return true;
     });

@@ -9,12 +9,16 @@
 #include <mutex>
 #include <vector>
 
+#include "tessera/collectives/node_memory.h"
+
 namespace tessera {
 
 /// Blocks of a rank. A block given back is kept while runs go on asking for its size; one that two runs in a row had no use for is
 /// freed. May be called from any thread: a rank's arrays may outlive its thread.
 class MemoryPool {
  public:
+  /// Blocks of a page and more lie in the node memory of the calling rank, where its peers can read them.
+  MemoryPool() : node_memory_(node_memory()) {}
   ~MemoryPool();
   /// `bytes` at a multiple of 64, undefined content.
   std::byte* take(std::int64_t bytes);
@@ -27,10 +31,13 @@ class MemoryPool {
   [[nodiscard]] std::int64_t pooled() const { return pooled_; }
 
  private:
+  std::byte* allocate(std::int64_t size);
+  void release(std::byte* block, std::int64_t size);
   struct Idle {
     std::byte* block;
     int age;
   };
+  std::shared_ptr<NodeMemory> node_memory_;
   std::mutex mutex_;
   std::map<std::int64_t, std::vector<Idle>> idle_;  // by size
   std::int64_t used_ = 0;

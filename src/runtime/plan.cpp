@@ -4,16 +4,23 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "fused_kernel.h"
 #include "tessera/ops/structural.h"
+#include "tessera/runtime/metrics.h"
 
 namespace tessera {
 namespace {
 
 void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+std::int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 class KernelStep final : public PlanStep {
@@ -102,7 +109,42 @@ Plan::Plan(CompileContext& context, std::shared_ptr<const Schedule> schedule) : 
   }
   pointers_.resize(schedule_->buffers.size());
   for (const Type& leaf : computation.root_type().leaves()) result_bytes_.push_back(leaf.byte_size());
-  for (const Step& step : schedule_->steps) add_step(context, step);
+  for (const Step& step : schedule_->steps) {
+    add_step(context, step);
+    step_of_.resize(steps_.size(), static_cast<std::size_t>(&step - schedule_->steps.data()));
+  }
+  if (!schedule_->shared_gathers.empty()) share(context.world);
+}
+
+// What the ranks of a node read of each other in place, and what has to be waited for around it.
+void Plan::share(ProcessGroup& world) {
+  world_ = &world;
+  std::map<Id, const GatherGroup*> groups;
+  for (std::size_t i = 0; i < steps_.size(); ++i)
+    if (const GatherGroup* group = steps_[i]->gather_group())
+      groups[schedule_->steps[step_of_[i]].instructions.front()] = group;
+  std::vector<const GatherGroup*> of_gathers;
+  for (const SharedGather& gather : schedule_->shared_gathers) of_gathers.push_back(groups.at(gather.id));
+  const auto waits_of = [&](const std::vector<Await>& awaits) {
+    Waits waits;
+    for (const Await& await : awaits) waits.emplace_back(groups.at(await.gather)->group, await.step);
+    return waits;
+  };
+  for (const Step& step : schedule_->steps) waits_.push_back(waits_of(step.awaits));
+  waits_.push_back(waits_of(schedule_->end_awaits));
+  shared_views_ = std::make_unique<SharedViews>(*schedule_, std::move(of_gathers));
+}
+
+void Plan::await(const Waits& waits, RunState& state) {
+  if (waits.empty()) return;
+  const std::int64_t begin = now();
+  for (const auto& [group, step] : waits) group->await_progress(state.progress + static_cast<std::uint64_t>(step) + 1);
+  state.communication_nanoseconds += now() - begin;
+}
+
+PendingOperations PlanStep::start(const Frame& frame) const {
+  run(frame);
+  return {};
 }
 
 void Plan::add_step(CompileContext& context, const Step& step) {
@@ -137,40 +179,38 @@ void Plan::add_step(CompileContext& context, const Step& step) {
       const auto& accesses = at(schedule_->access, operand);
       views.push_back(accesses.size() == 1 ? accesses.front().view : std::nullopt);
     }
+    const bool accumulates = step.instructions.size() > 1;  // x + dot
+    views.accumulates = accumulates;
+    if (instruction.type.is_array()) views.result = at(schedule_->access, id).front().view;
     if (!context.options.reference) kernel = make_kernel(view, views);
     if (kernel == nullptr) {
       for (const auto& one : views) ensure(!one, "%{}: a view without a kernel that reads it", instruction.name);
+      ensure(!views.result, "%{}: a layout without a kernel that writes it", instruction.name);
       kernel = make_reference_kernel(context.program, instruction, view, context.world.rank(), context.world.size());
       require(kernel != nullptr, "%{}: {} cannot be run{}", instruction.name, instruction.op->name,
               instruction.source().empty() ? "" : " (" + instruction.source() + ")");
       context.fallbacks.emplace_back(instruction.op->name);
     }
     context.workspace_bytes = std::max(context.workspace_bytes, kernel->workspace_bytes());
-    made = std::make_unique<KernelStep>(std::move(kernel), operand_buffers(*schedule_, instruction),
-                                        result_buffers(*schedule_, id));
+    std::vector<BufferId> in = operand_buffers(*schedule_, instruction);
+    if (accumulates)
+      for (const Id operand : computation[step.instructions.back()].operands)
+        if (const Access& from = at(schedule_->access, operand).front(); from.source != id) in.push_back(from.buffer);
+    made = std::make_unique<KernelStep>(std::move(kernel), std::move(in),
+                                        result_buffers(*schedule_, step.instructions.back()));
   }
   steps_.push_back(std::move(made));
-  const bool is_group = step.instructions.size() > 1;
+  const bool is_group = step.fused && step.instructions.size() > 1;
   about_.push_back({.name = instruction.name,
                     .kind = is_group ? "fused" : std::string(instruction.op->name),
                     .flops = flops,
                     .bytes = bytes_touched(*schedule_, computation, step)});
+  flops_ += flops;
 }
 
 void Plan::set_profiling(bool on) {
   profile_.clear();
   if (on) profile_ = about_;
-}
-
-void Plan::run_profiled(const Frame& frame) {
-  using Clock = std::chrono::steady_clock;
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    const auto start = Clock::now();
-    steps_[i]->run(frame);
-    const auto time = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start);
-    profile_[i].nanoseconds += time.count();
-    ++profile_[i].runs;
-  }
 }
 
 void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::span<std::byte* const> results,
@@ -181,18 +221,72 @@ void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::sp
       case Place::kArena: pointers_[b] = arena + buffer.offset; break;
       case Place::kParameter: pointers_[b] = at(parameters, buffer.index); break;
       case Place::kResult: pointers_[b] = at(results, buffer.index); break;
+      case Place::kPeers: break;
       case Place::kConstant: pointers_[b] = const_cast<std::byte*>(constant_of_[b]); break;  // NOLINT: never written
     }
   }
   results_.assign(results.begin(), results.end());
-  const Frame frame{pointers_, state};
-  if (!profile_.empty()) {
-    run_profiled(frame);
-  } else {
-    for (const auto& step : steps_) step->run(frame);
-  }
-  for (const StepProfile& step : about_) state.flops += step.flops;
+  const auto& gathers = schedule_->shared_gathers;
+  for (std::size_t k = 0; k < gathers.size(); ++k) at(pointers_, gathers[k].result) = shared_views_->address(k);
+  const Frame frame{pointers_, state, shared_views_.get()};
+  under_way_.clear();
+  run_steps(frame);
+  complete(schedule_->end_completes, frame);
+  state.flops += flops_;
   deliver();
+  if (world_ == nullptr) return;
+  world_->advance(state.progress + schedule_->steps.size());
+  await(waits_.back(), state);
+}
+
+void Plan::run_steps(const Frame& frame) {
+  RunState& state = frame.state;
+  std::size_t next = 0;  // step of the schedule
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    for (; next <= step_of_[i]; ++next) prepare(next, frame);
+    const bool is_timed = !profile_.empty() || !steps_[i]->communication().empty();
+    const std::int64_t begin = is_timed ? now() : 0;
+    schedule_->steps[step_of_[i]].overlapped ? start(i, frame) : steps_[i]->run(frame);
+    if (is_timed) count_time(i, begin, state);
+    for (const auto& [number, started] : under_way_)  // messages go on only when somebody asks
+      for (const auto& operation : started.second) operation->test();
+    if (world_ != nullptr) world_->advance(state.progress + step_of_[i] + 1);
+  }
+  for (; next < schedule_->steps.size(); ++next) prepare(next, frame);
+}
+
+// What a step of the schedule waits for.
+void Plan::prepare(std::size_t step, const Frame& frame) {
+  if (world_ != nullptr) await(waits_[step], frame.state);
+  if (!schedule_->steps[step].completes.empty()) complete(schedule_->steps[step].completes, frame);
+}
+
+void Plan::start(std::size_t i, const Frame& frame) {
+  under_way_[static_cast<std::int32_t>(step_of_[i])] = {i, steps_[i]->start(frame)};
+}
+
+void Plan::complete(const std::vector<std::int32_t>& steps, const Frame& frame) {
+  for (const std::int32_t step : steps) {
+    auto started = under_way_.extract(step);
+    if (started.empty()) continue;
+    const std::int64_t begin = now();
+    const auto& [i, operations] = started.mapped();
+    for (const auto& operation : operations) operation->wait();
+    steps_[i]->finish(frame);
+    count_time(i, begin, frame.state);
+  }
+}
+
+void Plan::count_time(std::size_t i, std::int64_t begin, RunState& state) {
+  const std::int64_t nanoseconds = now() - begin;
+  if (!profile_.empty()) {
+    profile_[i].nanoseconds += nanoseconds;
+    ++profile_[i].runs;
+  }
+  const std::string_view metric = steps_[i]->communication();
+  if (metric.empty()) return;
+  state.communication_nanoseconds += nanoseconds;
+  metrics().add_sample(metric, MetricUnit::kTime, static_cast<double>(nanoseconds));
 }
 
 void Plan::deliver() const {

@@ -2,12 +2,14 @@
 // A scheduled computation with a kernel for every step: what a rank runs.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "kernel.h"
+#include "shared_views.h"
 #include "tessera/collectives/process_group.h"
 #include "tessera/runtime/executable.h"
 #include "tessera/schedule/schedule.h"
@@ -19,20 +21,32 @@ struct RunState {
   std::byte* workspace = nullptr;
   double flops = 0;
   TrafficCounters traffic;
+  std::int64_t communication_nanoseconds = 0;
+  std::uint64_t progress = 0;  // of the world before the run (ProcessGroup::advance)
 };
 
 /// Where the buffers of a plan are in one run.
 struct Frame {
   std::span<std::byte* const> pointers;  // by BufferId
   RunState& state;
+  const SharedViews* shared = nullptr;  // of this plan
   [[nodiscard]] std::byte* operator[](BufferId buffer) const {
     return buffer == kNoBuffer ? nullptr : pointers[static_cast<std::size_t>(buffer)];
   }
 };
 
+using PendingOperations = std::vector<std::unique_ptr<PendingOperation>>;
+
 class PlanStep {
  public:
   virtual ~PlanStep() = default;
+  /// Of an all-gather.
+  [[nodiscard]] virtual const GatherGroup* gather_group() const { return nullptr; }
+  /// In two halves, of an overlapped collective: begins; and makes the result of what has arrived.
+  virtual PendingOperations start(const Frame& frame) const;
+  virtual void finish(const Frame& /*frame*/) const {}
+  /// The metric of its time if it communicates, else "".
+  [[nodiscard]] virtual std::string_view communication() const { return ""; }
   virtual void run(const Frame& frame) const = 0;
 };
 
@@ -52,24 +66,42 @@ class Plan {
   /// `arena` has the schedule's arena_bytes; `parameters` and `results` one pointer per leaf.
   void run(std::byte* arena, std::span<std::byte* const> parameters, std::span<std::byte* const> results,
            RunState& state);
+  /// What the ranks read of each other in place; null if nothing.
+  [[nodiscard]] SharedViews* shared_views() const { return shared_views_.get(); }
+  /// By how much a run advances the world's progress.
+  [[nodiscard]] std::uint64_t progress() const { return shared_views_ ? schedule_->steps.size() + 1 : 0; }
   [[nodiscard]] const Schedule& schedule() const { return *schedule_; }
   void set_profiling(bool on);
   [[nodiscard]] const std::vector<StepProfile>& profile() const { return profile_; }
 
  private:
   void add_step(CompileContext& context, const Step& step);
-  void run_profiled(const Frame& frame);
   void deliver() const;
+  void share(ProcessGroup& world);
+  void run_steps(const Frame& frame);
+  void prepare(std::size_t step, const Frame& frame);
+  void start(std::size_t i, const Frame& frame);
+  void complete(const std::vector<std::int32_t>& steps, const Frame& frame);
+  void count_time(std::size_t i, std::int64_t begin, RunState& state);
+  using Waits = std::vector<std::pair<ProcessGroup*, std::int32_t>>;  // a group, and the step it must have completed
+  static void await(const Waits& waits, RunState& state);
 
   std::shared_ptr<const Schedule> schedule_;
   std::vector<Literal> constants_;             // by the order of constant buffers
   std::vector<const std::byte*> constant_of_;  // by BufferId; null for others
   std::vector<std::unique_ptr<PlanStep>> steps_;
+  double flops_ = 0;                  // of a run, without what loops and branches count themselves
   std::vector<StepProfile> about_;    // per step; without times
   std::vector<StepProfile> profile_;  // per step, with times; empty unless profiling
   std::vector<std::int64_t> result_bytes_;
   std::vector<std::byte*> pointers_;  // of the run under way
   std::vector<std::byte*> results_;
+  std::unique_ptr<SharedViews> shared_views_;
+  std::vector<Waits> waits_;  // per step of the schedule, and at the end; none without shared views
+  // Started and not yet waited for: by the schedule's step, the step here and what is under way.
+  std::map<std::int32_t, std::pair<std::size_t, PendingOperations>> under_way_;
+  std::vector<std::size_t> step_of_;  // of the schedule, per step here: some cost nothing
+  ProcessGroup* world_ = nullptr;
 };
 
 /// True when the computation, or one it calls, holds a collective.

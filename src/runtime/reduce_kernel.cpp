@@ -5,17 +5,15 @@
 #include <array>
 #include <cstring>
 
+#include "accumulator.h"
 #include "kernel.h"
 #include "kernels/kernel_set.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
-namespace {
-
 using kernels::ReduceOp;
 
-// The reduction by element type: on pred, and = min = product, or = max = sum.
 std::optional<ReduceOp> reduce_op(Reduction reduction, DType dtype) {
   switch (reduction) {
     case Reduction::kSum: return ReduceOp::kSum;
@@ -28,10 +26,7 @@ std::optional<ReduceOp> reduce_op(Reduction reduction, DType dtype) {
   return dtype == DType::kPred ? std::optional(ReduceOp::kMax) : std::nullopt;
 }
 
-// As kernel_set.h says.
-template <class T, bool kExtremum>
-using Accumulator = std::conditional_t<is_float(kDTypeOf<T>) && kDTypeOf<T> != DType::kF64,
-                                       std::conditional_t<kExtremum, float, double>, T>;
+namespace {
 
 struct Axis {
   std::int64_t size;
@@ -51,8 +46,7 @@ void for_each_offset(const std::vector<Axis>& axes, F&& f, std::size_t depth = 0
 
 class ReduceKernel final : public Kernel {
  public:
-  ReduceKernel(const OpView& view, ReduceOp op)
-      : dtype_(view.result.dtype()), is_extremum_(op == ReduceOp::kMin || op == ReduceOp::kMax) {
+  ReduceKernel(const OpView& view, ReduceOp op) : dtype_(view.result.dtype()), is_extremum_(is_extremum(op)) {
     const auto& set = kernels::kernel_set();
     row_ = set.reduce_row[static_cast<int>(op)][static_cast<int>(dtype_)];
     columns_ = set.reduce_columns[static_cast<int>(op)][static_cast<int>(dtype_)];

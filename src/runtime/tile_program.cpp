@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "accumulator.h"
 #include "strided.h"
 
 namespace tessera {
@@ -14,6 +15,17 @@ namespace {
 template <class T>
 void fill_iota(const TileLoad& load, std::byte* to, std::int64_t start, std::int64_t count) {
   T* out = reinterpret_cast<T*>(to);
+  if constexpr (is_integer(kDTypeOf<T>)) {
+    if (load.inner == 1) {  // runs of consecutive numbers
+      std::int64_t value = start % load.size;
+      for (std::int64_t i = 0; i < count; value = 0) {
+        const std::int64_t run = std::min(load.size - value, count - i);
+        for (std::int64_t k = 0; k < run; ++k) out[i + k] = static_cast<T>(value + k);
+        i += run;
+      }
+      return;
+    }
+  }
   std::int64_t value = (start / load.inner) % load.size;
   std::int64_t left = load.inner - start % load.inner;  // elements with this value
   for (std::int64_t i = 0; i < count;) {
@@ -39,7 +51,7 @@ class Runner {
     for (std::size_t s = 0; s < program.slots.size(); ++s) {
       const TileSlot& slot = program.slots[s];
       if (slot.input >= 0)
-        starts_[s] = const_cast<std::byte*>(at(args.in, slot.input));  // NOLINT: read only, by construction
+        starts_[s] = const_cast<std::byte*>(at(args.in, slot.input)) + slot.offset_bytes;  // NOLINT: read only
       else if (slot.output >= 0)
         starts_[s] = at(args.out, slot.output);
       else
@@ -52,27 +64,126 @@ class Runner {
     for (const TileLoad& load : program_.loads)
       if (load.is_splat())
         load.fill(at(starts_, load.slot), at(args_.in, load.input) + load.offset * load.element_bytes,
-                  std::min(program_.tile, program_.element_count));
-    for (std::int64_t start = 0; start < program_.element_count; start += program_.tile)
-      run_tile(start, std::min(program_.tile, program_.element_count - start));
+                  program_.piece > 0 ? (load.per_row ? 1 : program_.piece)
+                                     : std::min(program_.tile, program_.rows) * width(load.per_row));
+    if (program_.piece > 0) return run_long_rows();
+    for (std::int64_t start = 0; start < program_.rows; start += program_.tile)
+      run_tile(start, std::min(program_.tile, program_.rows - start));
   }
 
  private:
-  void run_tile(std::int64_t start, std::int64_t count) {
-    for (std::size_t s = 0; s < starts_.size(); ++s) pointers_[s] = starts_[s] + start * steps_[s];
+  [[nodiscard]] std::int64_t width(bool per_row) const { return per_row ? 1 : program_.columns; }
+
+  void run_tile(std::int64_t start, std::int64_t rows) {
+    for (std::size_t s = 0; s < starts_.size(); ++s)
+      pointers_[s] = starts_[s] + start * width(program_.slots[s].per_row) * steps_[s];
     for (const TileLoad& load : program_.loads)
-      if (!load.is_splat()) fill(load, start, count);
-    for (const TileStep& step : program_.steps) {
-      if (step.function != nullptr) {
+      if (!load.is_splat()) fill(load, start * width(load.per_row), rows * width(load.per_row));
+    for (const TileStep& step : program_.steps) run_step(step, rows);
+  }
+
+  // ---- long rows ----------------------------------------------------------------------------------------------------------------
+  void run_long_rows() {
+    totals_.resize(program_.steps.size());
+    for (std::int64_t row = 0; row < program_.rows; ++row)
+      for (int phase = 0; phase < program_.phases; ++phase) {
+        for_each_reduction(phase, [&]<class T, class A>(const TileStep& step, A& total) {
+          total = static_cast<A>(*reinterpret_cast<const T*>(at(starts_, step.in[1])));
+        });
+        // A phase of steps per row alone still needs its pointers: of one element.
+        const std::int64_t columns = is_in(program_.busy_phases, phase) ? program_.columns : 1;
+        for (std::int64_t start = 0; start < columns; start += program_.piece)
+          run_piece(row, phase, start, std::min(program_.piece, columns - start));
+        for_each_reduction(phase, [&]<class T, class A>(const TileStep& step, A& total) {
+          *reinterpret_cast<T*>(at(pointers_, step.out)) = static_cast<T>(total);
+        });
+        for (const TileStep& step : program_.steps)
+          if (step.per_row && step.phase == phase && step.kind != TileStep::Kind::kReduce) run_step(step, 1);
+      }
+  }
+  static bool is_in(std::uint64_t phases, int phase) {
+    constexpr int kBits = 64;
+    return phase >= kBits || (phases >> phase & 1) != 0;
+  }
+  void run_piece(std::int64_t row, int phase, std::int64_t start, std::int64_t count) {
+    for (std::size_t s = 0; s < starts_.size(); ++s) {
+      const TileSlot& slot = program_.slots[s];
+      const std::int64_t element = slot.per_row ? row : slot.is_whole ? start : row * program_.columns + start;
+      pointers_[s] = starts_[s] + element * (slot.is_whole ? slot.element_bytes : steps_[s]);
+    }
+    for (const TileLoad& load : program_.loads)
+      if (!load.is_splat() && is_in(load.phases, phase))
+        fill(load, load.per_row ? row : row * program_.columns + start, load.per_row ? 1 : count);
+    for (std::size_t i = 0; i < program_.steps.size(); ++i) {
+      const TileStep& step = program_.steps[i];
+      if (step.phase != phase) continue;
+      if (step.kind == TileStep::Kind::kReduce)
+        step.reduce(at(pointers_, step.in[0]), count, totals_[i].bytes);
+      else if (step.kind == TileStep::Kind::kSpread)
+        step.spread(at(pointers_, step.out), at(pointers_, step.in[0]), count);
+      else if (!step.per_row)
+        run_on(step, count);
+    }
+  }
+  // f(step, what it has folded so far), with the element type and that of the total.
+  template <class F>
+  void for_each_reduction(int phase, F&& f) {
+    for (std::size_t i = 0; i < program_.steps.size(); ++i) {
+      const TileStep& step = program_.steps[i];
+      if (step.kind != TileStep::Kind::kReduce || step.phase != phase) continue;
+      visit_dtype(step.dtype, [&]<class T>() {
+        if (step.is_extremum)
+          f.template operator()<T>(step, *reinterpret_cast<Accumulator<T, true>*>(totals_[i].bytes));
+        else
+          f.template operator()<T>(step, *reinterpret_cast<Accumulator<T, false>*>(totals_[i].bytes));
+      });
+    }
+  }
+
+  void run_step(const TileStep& step, std::int64_t rows) {
+    if (step.kind == TileStep::Kind::kSpread) {
+      std::byte* to = at(pointers_, step.out);
+      const std::byte* from = at(pointers_, step.in[0]);
+      for (std::int64_t r = 0; r < rows; ++r)
+        step.spread(to + r * program_.columns * step.element_bytes, from + r * step.element_bytes, program_.columns);
+    } else if (step.kind == TileStep::Kind::kReduce) {
+      visit_dtype(step.dtype, [&]<class T>() {
+        if (step.is_extremum)
+          reduce<T, Accumulator<T, true>>(step, rows);
+        else
+          reduce<T, Accumulator<T, false>>(step, rows);
+      });
+    } else {
+      run_on(step, rows * width(step.per_row));
+    }
+  }
+  // What goes element by element.
+  void run_on(const TileStep& step, std::int64_t count) {
+    switch (step.kind) {
+      case TileStep::Kind::kFunction: {
         kernels::TileArgs tile{at(pointers_, step.out), {}, count};
         for (int i = 0; i < step.in_count; ++i) tile.in[i] = at(pointers_, step.in[i]);
-        step.function(tile);
-      } else if (step.move_bytes > 0) {
-        std::memmove(at(pointers_, step.out), at(pointers_, step.in[0]),
-                     static_cast<std::size_t>(count * step.move_bytes));
-      } else {
-        run_reference(step, count);
+        return step.function(tile);
       }
+      case TileStep::Kind::kMove:
+        std::memmove(at(pointers_, step.out), at(pointers_, step.in[0]),
+                     static_cast<std::size_t>(count * step.element_bytes));
+        return;
+      case TileStep::Kind::kRounds: return run_rounds(step, count);
+      case TileStep::Kind::kReference: return run_reference(step, count);
+      default: break;
+    }
+  }
+
+  template <class T, class A>
+  void reduce(const TileStep& step, std::int64_t rows) {
+    const T* in = reinterpret_cast<const T*>(at(pointers_, step.in[0]));
+    T* out = reinterpret_cast<T*>(at(pointers_, step.out));
+    const auto init = static_cast<A>(*reinterpret_cast<const T*>(at(pointers_, step.in[1])));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      A total = init;
+      step.reduce(in + r * program_.columns, program_.columns, &total);
+      out[r] = static_cast<T>(total);
     }
   }
 
@@ -126,6 +237,15 @@ class Runner {
       StridedCopy(load.element_bytes, {count}, {stride}, {1}).run(from, to);
   }
 
+  void run_rounds(const TileStep& step, std::int64_t count) {
+    keys_.clear();
+    for (const int slot : step.keys) keys_.push_back(*reinterpret_cast<const std::uint32_t*>(at(pointers_, slot)));
+    step.rounds({reinterpret_cast<std::uint32_t*>(at(pointers_, step.out)),
+                 reinterpret_cast<const std::uint32_t*>(at(pointers_, step.in[0])),
+                 reinterpret_cast<const std::uint32_t*>(at(pointers_, step.in[1])), count, keys_.data(), isize(keys_),
+                 step.multiplier});
+  }
+
   void run_reference(const TileStep& step, std::int64_t count) {
     const OpView& row = *step.reference;
     OpView view{row.op, {}, row.result.with_dims({count}), row.attributes, row.called};
@@ -145,6 +265,11 @@ class Runner {
   std::vector<std::byte*> starts_;
   std::vector<std::byte*> pointers_;
   std::vector<std::int64_t> steps_;  // bytes per element
+  std::vector<std::uint32_t> keys_;
+  struct Total {
+    alignas(8) std::byte bytes[8];
+  };
+  std::vector<Total> totals_;  // by step, of long rows
 };
 
 }  // namespace
@@ -154,7 +279,7 @@ bool TileLoad::is_splat() const {
 }
 
 void TileProgram::run(const KernelArgs& args) const {
-  if (element_count > 0) Runner(*this, args).run();
+  if (rows > 0) Runner(*this, args).run();
 }
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 #include "flow.h"
 
 #include <algorithm>
+#include <map>
 
 #include "tessera/ops/structural.h"
 #include "view.h"
@@ -31,8 +32,14 @@ class Materialization {
     needed_[static_cast<std::size_t>(computation_.root)] = true;
     for (Id id = computation_.size(); id-- > 0;) visit_operands(id);
     while (!settle()) continue;
+    lay_out();
   }
   [[nodiscard]] bool needed(Id id) const { return at(needed_, id); }
+  /// How a value lies in its buffer, where not row-major.
+  [[nodiscard]] std::optional<View> layout(Id id) const {
+    const auto found = layouts_.find(id);
+    return found == layouts_.end() ? std::nullopt : std::optional(found->second);
+  }
 
  private:
   // The view a value would be read through if every view below it were looked through.
@@ -93,6 +100,23 @@ class Materialization {
     return settled;
   }
 
+  // What only a transpose reads, and could be written anywhere, lies as the transpose will: then nothing is moved.
+  void lay_out() {
+    const std::vector<int> uses = computation_.use_counts();
+    for (Id id = 0; id < computation_.size(); ++id) {
+      const Instruction& move = computation_[id];
+      if (move.op->name != "transpose" || at(flow_.kinds, id) != OpKind::kView || !at(needed_, id)) continue;
+      const Id source = move.operands.front();
+      if (!writes_strides(at(flow_.views, source)) || at(uses, source) != 1) continue;
+      const Dims strides = row_major_strides(move.type.dims());
+      const Dims& permutation = attributes_as<DimensionsAttributes>(move.attributes).dimensions;
+      View layout = whole_view(computation_[source].type.dims());
+      for (std::size_t i = 0; i < permutation.size(); ++i) at(layout.strides, permutation[i]) = strides[i];
+      layouts_.emplace(source, std::move(layout));
+      needed_[static_cast<std::size_t>(id)] = false;
+    }
+  }
+
   // Tiles follow strides run by run: long runs or repeated elements are as good as a copy, short runs are not.
   bool worth_following(Id operand) const {
     constexpr std::int64_t kShortRun = 16;
@@ -109,6 +133,7 @@ class Materialization {
   const Computation& computation_;
   std::vector<std::optional<View>> tentative_;
   std::vector<bool> needed_;
+  std::map<Id, View> layouts_;
 };
 
 class FlowBuilder {
@@ -123,7 +148,10 @@ class FlowBuilder {
     }
     const Materialization materialization(flow_, options.look_through_views);
     flow_.in_memory.assign(computation.instructions.size(), false);
-    for (Id id = 0; id < computation.size(); ++id) add_slots(id, materialization.needed(id));
+    for (Id id = 0; id < computation.size(); ++id) {
+      add_slots(id, materialization.needed(id));
+      if (auto layout = materialization.layout(id)) flow_.slots.back().view = std::move(layout);
+    }
     flow_.consumers.resize(flow_.slots.size());
     flow_.is_result.assign(flow_.slots.size(), false);
     flow_.reads.resize(computation.instructions.size());

@@ -18,7 +18,7 @@ struct Slot {
   int leaf = 0;
   Type type;
   int origin = -1;
-  std::optional<View> view;  // onto the origin; none: the same bytes
+  std::optional<View> view;  // onto the origin's buffer; none: the same bytes. Of an origin: how it lies there
 };
 
 struct Flow {

@@ -2,6 +2,9 @@
 #include "groups.h"
 
 #include <algorithm>
+#include <optional>
+
+#include "view.h"
 
 namespace tessera::schedule {
 namespace {
@@ -18,10 +21,11 @@ class Grouper {
 
   std::vector<std::vector<Id>> run() {
     for (const Id id : order_) {
-      if (at(flow_.kinds, id) == OpKind::kElementwise)
+      if (add_to_product(id)) continue;
+      if (can_join(id))
         join(id);
       else
-        start(id);
+        start(id, {});
     }
     std::vector<std::vector<Id>> steps(order_.size());  // by the place of the last member
     for (auto& group : groups_)
@@ -31,9 +35,75 @@ class Grouper {
   }
 
  private:
-  void start(Id id) {
+  // The elements a group goes over: `full` of them, and with reductions among its members rows of `columns`, each with one element
+  // of what is reduced.
+  struct Shape {
+    std::int64_t full = 0;
+    std::int64_t columns = 0;  // 0: no rows so far
+  };
+  static std::optional<Shape> merged(const Shape& a, const Shape& b) {
+    if (a.columns != 0 && b.columns != 0)
+      return a.full == b.full && a.columns == b.columns ? std::optional(a) : std::nullopt;
+    if (a.columns != 0) return merged(b, a);
+    if (a.full == b.full) return b;
+    return b.columns != 0 && a.full * b.columns == b.full ? std::optional(b) : std::nullopt;
+  }
+
+  bool can_join(Id id) const {
+    return at(flow_.kinds, id) == OpKind::kElementwise || columns_of(at(flow_.views, id)) > 0;
+  }
+  void start(Id id, const Shape& shape) {
     at(group_of_, id) = isize(groups_);
     groups_.push_back({id});
+    shapes_.push_back(shape);
+  }
+
+  // x + dot(..) where nobody else reads either: the dot adds to x where it lies.
+  bool add_to_product(Id id) {
+    const Instruction& sum = (*flow_.computation)[id];
+    if (!adds_up(at(flow_.views, id))) return false;
+    for (const int which : {0, 1}) {
+      const Slot& product = flow_.slot(at(sum.operands, which));
+      const Slot& other = flow_.slot(at(sum.operands, 1 - which));
+      const Id source = product.id;
+      if (!writes_strides(at(flow_.views, source)) || product.view || product.origin == other.origin) continue;
+      if (at(flow_.consumers, product.origin).size() != 1 || at(flow_.is_result, product.origin)) continue;
+      if (other.view || !dies_at(other.origin, id)) continue;
+      const int group = at(group_of_, source);
+      if (group < 0 || at(groups_, group).size() != 1) continue;
+      at(groups_, group).push_back(id);
+      return true;
+    }
+    return false;
+  }
+  // Made by a step, and read by no one after `id`.
+  bool dies_at(int origin, Id id) const {
+    const auto& readers = at(flow_.consumers, origin);
+    return at(flow_.in_memory, at(flow_.slots, origin).id) && !at(flow_.is_result, origin) &&
+           std::all_of(readers.begin(), readers.end(),
+                       [&](Id reader) { return at(position_, reader) <= at(position_, id); });
+  }
+
+  // What the instruction alone asks for: a reduction, or an operand that repeats one element per row of a value made in `groups`.
+  template <class Wanted>
+  Shape own_shape(Id id, Wanted&& is_wanted) const {
+    const OpView& view = at(flow_.views, id);
+    if (const auto columns = columns_of(view); columns > 0) return {view.operands[0].element_count(), columns};
+    Shape out{view.result.element_count(), 0};
+    for (const Id operand : (*flow_.computation)[id].operands)
+      if (out.columns == 0 && is_wanted(at(group_of_, at(flow_.slots, flow_.origin_of(operand)).id)))
+        out.columns = row_operand(operand);
+    return out;
+  }
+  // The columns over which an operand repeats each element of a value that a group makes. 0: it does not.
+  std::int64_t row_operand(Id operand) const {
+    const Slot& slot = flow_.slot(operand);
+    const Slot& origin = at(flow_.slots, slot.origin);
+    if (!slot.view || !can_join(origin.id) || origin.type.dtype() != slot.type.dtype() || origin.view) return 0;
+    const auto columns = repeated_columns(*slot.view);
+    const bool fits =
+        columns && *columns <= kMostColumns && *columns * origin.type.element_count() == slot.type.element_count();
+    return fits ? *columns : 0;
   }
 
   void join(Id id) {
@@ -46,9 +116,14 @@ class Grouper {
       return false;
     });
     drop_those_read_elsewhere(id, together);  // what was dropped for its size counts as elsewhere
-    if (together.empty()) return start(id);
+    Shape shape =
+        own_shape(id, [&](int group) { return std::find(together.begin(), together.end(), group) != together.end(); });
+    if (together.empty()) return start(id, shape);
     std::vector<Id> members;
     for (const int group : together) {
+      const auto both = merged(shape, at(shapes_, group));
+      ensure(both.has_value(), "groups of other shapes run together");
+      shape = *both;
       members.insert(members.end(), at(groups_, group).begin(), at(groups_, group).end());
       at(groups_, group).clear();
     }
@@ -56,24 +131,34 @@ class Grouper {
     members.push_back(id);
     for (const Id member : members) at(group_of_, member) = isize(groups_);
     groups_.push_back(std::move(members));
+    shapes_.push_back(shape);
   }
 
-  // Groups of elementwise operands that are read whole and as many elements.
+  // Groups of operands that are read element by element, or one element per row, and whose shapes fit.
   std::vector<int> candidates(Id id) const {
+    Shape shape = own_shape(id, [](int group) { return group >= 0; });
     const Computation& computation = *flow_.computation;
-    const auto count = computation[id].type.element_count();
+    const bool reduces = columns_of(at(flow_.views, id)) > 0;
     std::vector<int> found;
     std::vector<int> refused;
     for (const Id operand : computation[id].operands) {
       const Slot& slot = flow_.slot(operand);
       const Slot& origin = at(flow_.slots, slot.origin);
       const int group = at(group_of_, origin.id);
-      if (group < 0 || at(flow_.kinds, origin.id) != OpKind::kElementwise) continue;
+      if (group < 0 || !can_join(origin.id)) continue;
+      const bool is_init = reduces && operand != computation[id].operands.front();
+      const auto count = reduces ? shape.full : computation[id].type.element_count();
       const bool plain = !slot.view && origin.type.element_count() == count && origin.type.dtype() == slot.type.dtype();
-      auto& list = plain ? found : refused;
+      const bool by_rows = shape.columns > 0 && !reduces && row_operand(operand) == shape.columns;
+      auto& list = !is_init && (plain || by_rows) ? found : refused;
       if (std::find(list.begin(), list.end(), group) == list.end()) list.push_back(group);
     }
-    std::erase_if(found, [&](int g) { return std::find(refused.begin(), refused.end(), g) != refused.end(); });
+    std::erase_if(found, [&](int group) {
+      if (std::find(refused.begin(), refused.end(), group) != refused.end()) return true;
+      const auto both = merged(shape, at(shapes_, group));
+      if (both) shape = *both;
+      return !both;
+    });
     return found;
   }
 
@@ -112,6 +197,7 @@ class Grouper {
   std::vector<int> position_;
   std::vector<int> group_of_;
   std::vector<std::vector<Id>> groups_;
+  std::vector<Shape> shapes_;  // per group
   mutable std::vector<bool> awaited_;
 };
 

@@ -13,19 +13,21 @@ namespace {
 std::int64_t aligned(std::int64_t bytes) { return ceil_div(bytes, kBufferAlignment) * kBufferAlignment; }
 
 // The lowest offset of the tightest gap among the occupied ranges (sorted by offset) that holds `bytes`.
-std::int64_t tightest_gap(const std::vector<std::pair<std::int64_t, std::int64_t>>& occupied, std::int64_t bytes) {
+std::int64_t tightest_gap(const std::vector<std::pair<std::int64_t, std::int64_t>>& occupied, std::int64_t bytes,
+                          std::int64_t alignment) {
+  const auto next = [&](std::int64_t offset) { return ceil_div(offset, alignment) * alignment; };
   std::int64_t best = -1;
   std::int64_t best_size = 0;
   std::int64_t end = 0;
   for (const auto& [begin, stop] : occupied) {
-    const std::int64_t size = begin - end;
+    const std::int64_t size = begin - next(end);
     if (size >= bytes && (best < 0 || size < best_size)) {
-      best = end;
+      best = next(end);
       best_size = size;
     }
     end = std::max(end, stop);
   }
-  return best < 0 ? end : best;
+  return best < 0 ? next(end) : best;
 }
 
 // Each interval in the given sequence into the tightest gap between those already placed that share a step with it.
@@ -41,7 +43,7 @@ Placement place_in_sequence(const std::vector<Interval>& intervals, const std::v
     for (const std::size_t j : placed)
       if (intervals[j].first <= one.last && one.first <= intervals[j].last)
         occupied.emplace_back(out.offsets[j], out.offsets[j] + aligned(intervals[j].bytes));
-    out.offsets[i] = tightest_gap(occupied, bytes);
+    out.offsets[i] = tightest_gap(occupied, bytes, one.alignment);
     out.total = std::max(out.total, out.offsets[i] + bytes);
     placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
                                    [&](std::size_t a, std::size_t b) { return out.offsets[a] < out.offsets[b]; }),
@@ -68,7 +70,7 @@ Placement place_by_time(const std::vector<Interval>& intervals) {
     occupied.clear();
     for (const std::size_t j : live)
       occupied.emplace_back(out.offsets[j], out.offsets[j] + aligned(intervals[j].bytes));
-    out.offsets[i] = tightest_gap(occupied, bytes);
+    out.offsets[i] = tightest_gap(occupied, bytes, intervals[i].alignment);
     out.total = std::max(out.total, out.offsets[i] + bytes);
     live.insert(std::upper_bound(live.begin(), live.end(), i,
                                  [&](std::size_t a, std::size_t b) { return out.offsets[a] < out.offsets[b]; }),

@@ -5,12 +5,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "tessera/schedule/schedule.h"
+
 namespace tessera::schedule {
 
 struct Interval {
   std::int64_t bytes = 0;
   std::int32_t first = 0;  // steps, both ends included
   std::int32_t last = 0;
+  std::int64_t alignment = kBufferAlignment;
 };
 struct Placement {
   std::vector<std::int64_t> offsets;  // multiples of kBufferAlignment

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <iterator>
 
+#include "tessera/ops/contraction.h"
 #include "tessera/ops/control_flow.h"
+#include "tessera/ops/structural.h"
 
 namespace tessera::schedule {
 namespace {
@@ -56,5 +58,26 @@ bool updates_operands(const OpDef& op) {
 bool makes_memory(const OpDef& op) { return is_one_of(op.name, {"all-gather", "broadcast", "iota", "constant"}); }
 bool takes_a_part(const OpDef& op) { return is_one_of(op.name, {"slice", "dynamic-slice"}); }
 bool reads_strides(const OpDef& op) { return op.name == "dot"; }
+std::int64_t columns_of(const OpView& view) {
+  if (view.op.name != "reduce" || view.operands.size() != 2 || !is_real(view) || view.called.size() != 1) return 0;
+  const auto reduction = reduction_of(*view.called[0]);
+  if (!reduction || !is_float(view.result.dtype()) || *reduction == Reduction::kAnd || *reduction == Reduction::kOr)
+    return 0;
+  const Dims& dims = view.operands[0].dims();
+  std::int64_t columns = 1;
+  for (std::int64_t d = 0; d < isize(dims); ++d) {
+    const Dims& reduced = view.as<DimensionsAttributes>().dimensions;
+    const bool is_reduced = std::find(reduced.begin(), reduced.end(), d) != reduced.end();
+    if (is_reduced) columns *= at(dims, d);
+    if (!is_reduced && columns > 1 && at(dims, d) > 1) return 0;  // a dim kept inside of a reduced one
+  }
+  return columns > 1 && columns <= kMostColumns && view.result.element_count() > 0 ? columns : 0;
+}
+bool adds_up(const OpView& view) {
+  return view.op.name == "add" && view.result.is_array() && view.result.dtype() == DType::kF32 && same_dims(view);
+}
+bool writes_strides(const OpView& view) {
+  return view.op.name == "dot" && is_real(view) && view.operands[0].dtype() == view.operands[1].dtype();
+}
 
 }  // namespace tessera::schedule

@@ -26,5 +26,12 @@ bool makes_memory(const OpDef& op);
 bool takes_a_part(const OpDef& op);
 /// Reads operands through strides: dot (without zero strides).
 bool reads_strides(const OpDef& op);
+/// Of a reduction of the innermost dims that a fused group may hold: how many elements make one of the result. 0: none such.
+std::int64_t columns_of(const OpView& view);
+inline constexpr std::int64_t kMostColumns = 1 << 17;  // a few rows stay in the second-level cache
+/// An addition that a product can do while it is made.
+bool adds_up(const OpView& view);
+/// Writes its result in any order of its dims: dot of types that have kernels.
+bool writes_strides(const OpView& view);
 
 }  // namespace tessera::schedule

@@ -15,7 +15,10 @@ class Orderer {
     late_.assign(count, false);
     readers_left_.resize(flow.slots.size());
     for (std::size_t s = 0; s < flow.slots.size(); ++s) readers_left_[s] = isize(flow.consumers[s]);
-    for (Id id = 0; id < computation_.size(); ++id) at(late_, id) = is_late(id);
+    for (Id id = 0; id < computation_.size(); ++id) {
+      at(late_, id) = is_late(id);
+      if (at(flow_.in_memory, id)) largest_ = std::max(largest_, computation_[id].type.byte_size());
+    }
   }
 
   std::vector<Id> run() {
@@ -95,11 +98,14 @@ class Orderer {
       if (at(flow_.in_memory, source.id) && at(readers_left_, slot) == 1 && !at(flow_.is_result, slot))
         freed += source.type.byte_size();
     }
-    return freed > 0 && freed >= computation_[id].type.byte_size();
+    // Little is not worth cutting what could run at once.
+    constexpr std::int64_t kLittle = 4096;
+    return freed > largest_ / kLittle && freed >= computation_[id].type.byte_size();
   }
 
   const Flow& flow_;
   const Computation& computation_;
+  std::int64_t largest_ = 0;  // bytes of the largest value
   std::vector<bool> emitted_;
   std::vector<bool> late_;
   std::vector<int> readers_left_;  // per origin slot

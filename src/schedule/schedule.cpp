@@ -8,7 +8,9 @@
 #include "groups.h"
 #include "memory_plan.h"
 #include "order.h"
+#include "overlap.h"
 #include "scratch.h"
+#include "shared_gathers.h"
 
 namespace tessera {
 namespace schedule {
@@ -34,8 +36,15 @@ class Planner {
     choose_targets();
     auto groups = group_steps(flow_, order_of(flow_, options_.reorder), options_.fuse);
     if (options_.reorder) groups = readers_first(flow_, std::move(groups), wanted_overwrites());
+    if (out_.computation == program_.entry) {
+      is_overlapped_ = overlapped(flow_, options_);
+      groups = prefetch(flow_, std::move(groups), is_overlapped_);
+    }
     for (const auto& group : groups)
-      out_.steps.push_back({group, at(flow_.kinds, group.front()) == OpKind::kElementwise, kNoBuffer});
+      out_.steps.push_back({group,
+                            at(flow_.kinds, group.front()) == OpKind::kElementwise ||
+                                (group.size() > 1 && columns_of(at(flow_.views, group.front())) > 0),
+                            kNoBuffer});
     end_ = isize(out_.steps);
     number_steps();
     add_outside_buffers();
@@ -44,6 +53,7 @@ class Planner {
     for (int t = 0; t < end_; ++t) plan_step(t);
     deliver();
     place();
+    if (!out_.shared_gathers.empty()) add_awaits(flow_, step_of_, buffer_of_, out_);
     fill_access();
     return std::move(out_);
   }
@@ -58,7 +68,31 @@ class Planner {
       for (const Id reader : flow_.consumers[s]) last_read_[s] = std::max(last_read_[s], at(step_of_, reader));
       if (flow_.is_result[s]) last_read_[s] = end_;
     }
+    done_at_.assign(static_cast<std::size_t>(end_), -1);
+    for (int t = 0; t < end_ && !is_overlapped_.empty(); ++t)
+      if (at(is_overlapped_, at(out_.steps, t).instructions.front())) overlap(t);
+    if (out_.computation == program_.entry) shared_operand_ = shared_operands(flow_, options_.nodes);
+    peers_read_.assign(flow_.slots.size(), -1);
+    for (std::size_t s = 0; s < shared_operand_.size(); ++s) {
+      const int operand = shared_operand_[s];
+      if (operand < 0) continue;
+      at(peers_read_, operand) = std::max({at(peers_read_, operand), last_read_[s], at(step_of_, flow_.slots[s].id)});
+      at(last_read_, operand) = std::max(at(last_read_, operand), at(peers_read_, operand));
+    }
     buffer_of_.assign(flow_.slots.size(), kNoBuffer);
+  }
+
+  // A collective is done when its first reader begins; until then its operands stay as they are.
+  void overlap(int t) {
+    const Id id = at(out_.steps, t).instructions.front();
+    int& done = at(done_at_, t);
+    done = end_;
+    const auto [first, last] = flow_.slot_range(id);
+    for (int s = first; s < last; ++s)
+      for (const Id reader : at(flow_.consumers, s)) done = std::min(done, at(step_of_, reader));
+    for (const int operand : at(flow_.reads, id)) at(last_read_, operand) = std::max(at(last_read_, operand), done);
+    at(out_.steps, t).overlapped = true;
+    (done < end_ ? at(out_.steps, done).completes : out_.end_completes).push_back(t);
   }
 
   void add_outside_buffers() {
@@ -157,11 +191,12 @@ class Planner {
     const std::int64_t scratch = scratch_bytes(at(flow_.views, id), at(out_.nested, id));
     if (scratch == 0) return;
     step.scratch = isize(out_.buffers);
-    out_.buffers.push_back({Place::kArena, scratch, 0, 0, t, t});
+    out_.buffers.push_back({Place::kArena, scratch, 0, 0, t, std::max(t, at(done_at_, t))});
   }
 
   bool needs_buffer(int slot, const Step& step) const {
-    if (!step.fused || at(flow_.is_result, slot)) return true;
+    if (step.instructions.size() == 1 && !step.fused) return true;
+    if (at(flow_.is_result, slot)) return true;
     const auto& readers = at(flow_.consumers, slot);
     return std::any_of(readers.begin(), readers.end(),
                        [&](Id reader) { return at(step_of_, reader) != at(step_of_, step.instructions.front()); });
@@ -171,9 +206,11 @@ class Planner {
     const std::int64_t bytes = at(flow_.slots, slot).type.byte_size();
     const int leaf = at(aim_, slot);
     const int until = std::max(at(last_read_, slot), t);
+    if (share(slot, until)) return;
     if (leaf >= 0 && at(partner_, leaf) >= 0) {
       const int owner = at(parameter_slots_, at(partner_, leaf));
-      if (at(last_read_, owner) < t || (at(last_read_, owner) == t && may_overwrite(slot, owner, t)))
+      const bool is_shared = at(peers_read_, owner) == t;
+      if (at(last_read_, owner) < t || (at(last_read_, owner) == t && !is_shared && may_overwrite(slot, owner, t)))
         return take_over(slot, at(buffer_of_, owner), until);
     }
     if (leaf >= 0 && !in_place_) {
@@ -185,11 +222,30 @@ class Planner {
     for (const int dying : candidates(slot, t)) {
       const BufferId buffer = at(buffer_of_, dying);
       if (at(out_.buffers, buffer).place != Place::kArena || at(last_read_, dying) != t) continue;
+      if (at(peers_read_, dying) == t) continue;
       if (!taken_.insert({buffer, t}).second) continue;
       return take_over(slot, buffer, until);
     }
     at(buffer_of_, slot) = isize(out_.buffers);
     out_.buffers.push_back({Place::kArena, bytes, 0, 0, t, until});
+  }
+
+  // The result of an all-gather whose operands are read where they are.
+  bool share(int slot, int until) {
+    const int operand = shared_operand_.empty() ? -1 : at(shared_operand_, slot);
+    const BufferId from = operand < 0 ? kNoBuffer : at(buffer_of_, operand);
+    if (from == kNoBuffer) return false;
+    Buffer& home = at(out_.buffers, from);
+    const int made = at(step_of_, at(flow_.slots, operand).id);
+    if (made >= 0 && at(done_at_, made) >= 0) return false;  // completed at some time that peers do not know
+    if (home.place != Place::kParameter && home.place != Place::kArena) return false;
+    home.alignment = kPageAlignment;
+    const Slot& result = at(flow_.slots, slot);
+    at(buffer_of_, slot) = isize(out_.buffers);
+    out_.shared_gathers.push_back(
+        {result.id, result.leaf, from, isize(out_.buffers), at(step_of_, at(flow_.slots, operand).id), until});
+    out_.buffers.push_back({Place::kPeers, result.type.byte_size(), 0, from, at(step_of_, result.id), until});
+    return true;
   }
 
   void take_over(int slot, BufferId buffer, int until) {
@@ -243,14 +299,22 @@ class Planner {
     const Type& written = at(flow_.slots, slot).type;
     if (written.byte_size() != at(flow_.slots, origin).type.byte_size()) return false;
     const Step& step = at(out_.steps, t);
-    if (!step.fused) return op_overwrites(slot, origin);
+    if (!step.fused && step.instructions.size() == 1) return op_overwrites(slot, origin);
+    if (!step.fused) {  // a product that adds to what it finds
+      const auto& read = at(flow_.reads, step.instructions.front());
+      return at(flow_.slots, slot).id == step.instructions.back() &&
+             std::find(read.begin(), read.end(), origin) == read.end();
+    }
     for (const Id id : step.instructions)
       for (const Id operand : computation_[id].operands) {
         const Slot& read = flow_.slot(operand);
         if (read.origin != origin) continue;
         if (read.view || dtype_size(read.type.dtype()) != dtype_size(written.dtype())) return false;
+        // A reduction reads row by row; a scalar is read for every element.
+        const bool reduces = at(flow_.kinds, id) != OpKind::kElementwise;
+        if (!reduces && read.type.element_count() != computation_[id].type.element_count()) return false;
       }
-    return written.element_count() == computation_[step.instructions.front()].type.element_count();
+    return true;
   }
   bool op_overwrites(int slot, int origin) const {
     const Slot& result = at(flow_.slots, slot);
@@ -300,7 +364,8 @@ class Planner {
     std::vector<std::size_t> which;
     for (std::size_t b = 0; b < out_.buffers.size(); ++b) {
       if (out_.buffers[b].place != Place::kArena) continue;
-      intervals.push_back({out_.buffers[b].bytes, out_.buffers[b].first, out_.buffers[b].last});
+      intervals.push_back(
+          {out_.buffers[b].bytes, out_.buffers[b].first, out_.buffers[b].last, out_.buffers[b].alignment});
       which.push_back(b);
     }
     const Placement placement = place_intervals(intervals);
@@ -324,9 +389,13 @@ class Planner {
   Memo& memo_;
   Schedule out_;
   int end_ = 0;
+  std::vector<bool> is_overlapped_;  // per instruction; empty: none
+  std::vector<int> done_at_;         // per step: the step before which it is done, if it is overlapped
   std::vector<int> step_of_;
   std::vector<int> last_read_;                // per origin slot; end_ for results
   std::vector<BufferId> buffer_of_;           // per origin slot
+  std::vector<int> shared_operand_;           // per slot: what an all-gather may read in place
+  std::vector<int> peers_read_;               // per origin slot: the last step at which peers do so
   std::vector<int> parameter_slots_;          // per parameter leaf
   std::vector<int> partner_;                  // per result leaf: the parameter leaf whose buffer it should take
   std::vector<int> result_leaf_;              // per origin slot: the result leaf it is written for

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a schedule on shadows: which value each buffer holds, instead of data.
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "flow.h"
 
@@ -17,6 +19,7 @@ class Shadow {
         computation_(program[plan.computation]),
         flow_(schedule::analyze_flow(program, computation_, plan.options)) {
     holds_.assign(plan.buffers.size(), -1);
+    written_at_.assign(plan.buffers.size(), -1);
   }
 
   void run() {
@@ -24,12 +27,20 @@ class Shadow {
     for (Id id = 0; id < computation_.size(); ++id)
       if (at(flow_.kinds, id) == OpKind::kParameter || at(flow_.kinds, id) == OpKind::kConstant) write(id);
     for (const Step& step : plan_.steps) {
+      ++now_;
+      for (const Await& await : step.awaits) learn(await);
+      for (const int done : step.completes) in_flight_.erase(done);
       for (const Id id : step.instructions) {
         for (const Id operand : computation_[id].operands) read(id, operand, step);
       }
       if (step.scratch != kNoBuffer) overwrite(step.scratch, -1);
       for (const Id id : step.instructions) write(id);
+      if (step.overlapped) in_flight_.insert(now_);
     }
+    for (const int done : plan_.end_completes) in_flight_.erase(done);
+    ensure(in_flight_.empty(), "schedule: a collective is never waited for");
+    for (const Await& await : plan_.end_awaits) learn(await);
+    for (const SharedGather& gather : plan_.shared_gathers) check_released(gather);
     const auto [first, last] = flow_.slot_range(computation_.root);
     for (int s = first; s < last; ++s) check_holds(at(flow_.slots, s), "the root");
   }
@@ -44,6 +55,12 @@ class Shadow {
   }
   void overwrite(BufferId buffer, int value) {
     const Buffer& target = at(plan_.buffers, buffer);
+    ensure(target.place != Place::kPeers || is_result_of_gather(buffer, value), "schedule: memory of peers is written");
+    for (const SharedGather& gather : plan_.shared_gathers)
+      if (now_ > gather.written && touches(buffer, gather.operand)) check_released(gather);
+    for (const int step : in_flight_)
+      ensure(!is_used_by(at(plan_.steps, step), buffer), "schedule: memory of a collective under way is written");
+    at(written_at_, buffer) = now_;
     if (target.place == Place::kArena)
       for (std::size_t b = 0; b < holds_.size(); ++b) {
         const Buffer& other = plan_.buffers[b];
@@ -58,8 +75,8 @@ class Shadow {
     for (int s = first; s < last; ++s) {
       const Slot& slot = at(flow_.slots, s);
       const Id source = at(flow_.slots, slot.origin).id;
-      const bool inside = step.fused && std::find(step.instructions.begin(), step.instructions.end(), source) !=
-                                            step.instructions.end();
+      const bool inside = step.instructions.size() > 1 && std::find(step.instructions.begin(), step.instructions.end(),
+                                                                    source) != step.instructions.end();
       if (!inside && !flow_.is_remade(slot.origin)) check_holds(slot, computation_[reader].name);
     }
   }
@@ -67,9 +84,71 @@ class Shadow {
   void check_holds(const Slot& slot, const std::string& reader) const {
     const BufferId buffer = at(at(plan_.access, slot.id), slot.leaf).buffer;
     if (!slot.type.is_array()) return;
+    check_done(slot, reader);
+    if (buffer != kNoBuffer && at(plan_.buffers, buffer).place == Place::kPeers) check_published(buffer);
     ensure(buffer != kNoBuffer, "schedule: %{} reads %{}, which is in no buffer", reader, computation_[slot.id].name);
     ensure(at(holds_, buffer) == slot.origin, "schedule: %{} reads %{}, whose buffer holds another value", reader,
            computation_[slot.id].name);
+  }
+
+  // A started collective uses its operands, results and scratch until it is waited for.
+  [[nodiscard]] bool is_used_by(const Step& step, BufferId buffer) const {
+    const Id id = step.instructions.front();
+    const auto uses = [&](Id value) {
+      const auto& accesses = at(plan_.access, value);
+      return std::any_of(accesses.begin(), accesses.end(), [&](const Access& access) {
+        return access.buffer != kNoBuffer && touches(access.buffer, buffer);
+      });
+    };
+    const auto& operands = computation_[id].operands;
+    return uses(id) || std::any_of(operands.begin(), operands.end(), uses) ||
+           (step.scratch != kNoBuffer && touches(step.scratch, buffer));
+  }
+  void check_done(const Slot& slot, const std::string& reader) const {
+    const Id source = at(flow_.slots, slot.origin).id;
+    for (const int step : in_flight_)
+      ensure(at(plan_.steps, step).instructions.front() != source, "schedule: %{} reads %{}, which is under way",
+             reader, computation_[source].name);
+  }
+
+  // What peers read in place. Ranks run the same steps, but how far apart they are only the awaits say.
+  void learn(const Await& await) {
+    ensure(await.step < now_, "schedule: a wait for a step that has not begun");
+    int& step = completed_.try_emplace(await.gather, -1).first->second;
+    step = std::max(step, await.step);
+  }
+  [[nodiscard]] int completed(const SharedGather& gather) const {
+    const auto found = completed_.find(gather.id);
+    return found == completed_.end() ? -1 : found->second;
+  }
+  [[nodiscard]] bool touches(BufferId a, BufferId b) const {
+    const Buffer& one = at(plan_.buffers, a);
+    const Buffer& other = at(plan_.buffers, b);
+    return a == b || (one.place == Place::kArena && other.place == Place::kArena &&
+                      one.offset < other.offset + other.bytes && other.offset < one.offset + one.bytes);
+  }
+  [[nodiscard]] bool is_result_of_gather(BufferId buffer, int value) const {
+    return std::any_of(plan_.shared_gathers.begin(), plan_.shared_gathers.end(), [&](const SharedGather& gather) {
+      return gather.result == buffer && at(flow_.first_slot, gather.id) + gather.leaf == value;
+    });
+  }
+  void check_published(BufferId result) const {
+    for (const SharedGather& gather : plan_.shared_gathers) {
+      if (gather.result != result) continue;
+      const Instruction& instruction = computation_[gather.id];
+      const Slot& operand = flow_.slot(at(instruction.operands, gather.leaf));
+      ensure(completed(gather) >= gather.written, "schedule: %{} is read before peers have written", instruction.name);
+      ensure(now_ <= gather.last_read, "schedule: %{} is read after its release", instruction.name);
+      ensure(at(holds_, gather.operand) == operand.origin && at(written_at_, gather.operand) == gather.written,
+             "schedule: %{} reads operands that are gone", instruction.name);
+      const Buffer& home = at(plan_.buffers, gather.operand);
+      ensure(home.bytes % kPageAlignment == 0 && home.offset % kPageAlignment == 0,
+             "schedule: the operand of %{} is not made of pages", instruction.name);
+    }
+  }
+  void check_released(const SharedGather& gather) const {
+    ensure(completed(gather) >= gather.last_read, "schedule: the operand of %{} is written while peers may read it",
+           computation_[gather.id].name);
   }
   void check_bounds() const {
     for (const Buffer& buffer : plan_.buffers)
@@ -83,7 +162,11 @@ class Shadow {
   const Schedule& plan_;
   const Computation& computation_;
   const Flow flow_;
-  std::vector<int> holds_;  // per buffer: the origin slot it holds
+  std::vector<int> holds_;       // per buffer: the origin slot it holds
+  std::vector<int> written_at_;  // per buffer: the last step that wrote it
+  std::map<Id, int> completed_;  // per shared all-gather: the step that its group is known to have completed
+  std::set<int> in_flight_;      // overlapped steps
+  int now_ = -1;
 };
 
 }  // namespace

@@ -29,6 +29,19 @@ bool runs_backwards(const View& view) {
   return false;
 }
 
+std::optional<std::int64_t> repeated_columns(const View& view) {
+  std::int64_t columns = 1;
+  std::size_t d = view.dims.size();
+  for (; d-- > 0 && (view.strides[d] == 0 || view.dims[d] == 1);) columns *= view.dims[d];
+  std::int64_t stride = 1;
+  for (++d; d-- > 0;) {
+    if (view.dims[d] == 1) continue;
+    if (view.strides[d] != stride) return std::nullopt;
+    stride *= view.dims[d];
+  }
+  return view.offset == 0 && columns > 1 ? std::optional(columns) : std::nullopt;
+}
+
 std::optional<View> reshape_view(const View& view, const Dims& dims) {
   View out{dims, Dims(dims.size(), 0), view.offset};
   if (product(dims) == 0) return out;

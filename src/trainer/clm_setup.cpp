@@ -86,10 +86,14 @@ WrapPolicy wrap_policy(const FsdpConfig& config, nn::Module& model) {
   return transformer_auto_wrap_policy(classes);
 }
 
+DType named_dtype(std::string_view name) {
+  return name == "bfloat16" ? DType::kBF16 : name == "float16" ? DType::kF16 : DType::kF32;
+}
+
 std::optional<DType> compute_dtype(const TrainingArguments& arguments, const FsdpConfig& config) {
-  if (arguments.bf16 || config.compute_dtype == "bfloat16") return DType::kBF16;
-  if (config.compute_dtype == "float16") return DType::kF16;
-  return std::nullopt;
+  if (arguments.bf16) return DType::kBF16;
+  if (config.compute_dtype.empty() || config.compute_dtype == "float32") return std::nullopt;
+  return named_dtype(config.compute_dtype);
 }
 
 // Shardings before units: FSDP's axis goes behind the tensor-parallel ones.
@@ -115,7 +119,8 @@ void shard(const TrainingArguments& arguments, ClmModel& out) {
   options.mesh = out.mesh;
   options.auto_wrap_policy = wrap_policy(config, *out.model);
   options.reshard_after_forward = config.reshard_after_forward.value_or(mode.reshard_after_forward);
-  options.compute_dtype = dtype;
+  options.mixed_precision = {
+      dtype, config.reduce_dtype.empty() ? std::nullopt : std::optional(named_dtype(config.reduce_dtype))};
   out.units = fully_shard(*out.model, options);
 }
 

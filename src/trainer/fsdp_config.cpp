@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "tessera/base/error.h"
@@ -121,6 +122,27 @@ void read_xla_settings(const JsonObject& json, FsdpConfig& config) {
   for (const auto& key : json.keys()) note_inert(json, kInertSettings, key, key, config.notes);
 }
 
+// "bf16" and its kin, or {"param_dtype": "bfloat16", "reduce_dtype": "float32"}.
+void read_mixed_precision(const JsonObject& json, const std::string& key, FsdpConfig& config) {
+  JsonObject types;
+  if (!value_text(json, key).starts_with('"')) {
+    json.read(key, types);
+    types.require_known({"param_dtype", "reduce_dtype"});
+    if (types.has("param_dtype")) config.compute_dtype = read_dtype(types, "param_dtype");
+    if (types.has("reduce_dtype")) config.reduce_dtype = read_dtype(types, "reduce_dtype");
+    return;
+  }
+  static const std::map<std::string, std::string> kShort = {
+      {"bf16", "bfloat16"}, {"fp16", "float16"}, {"fp32", "float32"}};
+  std::string name;
+  json.read(key, name);
+  const auto known = kShort.find(name);
+  require(known != kShort.end(),
+          "{}: {} must be bf16, fp16, fp32 or an object of param_dtype and reduce_dtype, got \"{}\"", json.origin(),
+          key, name);
+  config.compute_dtype = known->second;
+}
+
 // `reshard_after_forward` is a strategy's name in version 1 and true or false in version 2.
 bool read_reshard(const JsonObject& json, const std::string& key) {
   bool value = true;
@@ -138,7 +160,8 @@ bool read_reshard(const JsonObject& json, const std::string& key) {
 }  // namespace
 
 FsdpConfig FsdpConfig::from_json(const JsonObject& json) {
-  std::vector<std::string> names = {"transformer_layer_cls_to_wrap", "min_num_params", "reshard_after_forward"};
+  std::vector<std::string> names = {"transformer_layer_cls_to_wrap", "min_num_params", "reshard_after_forward",
+                                    "mixed_precision_policy"};
   add_names(kInert, names);
   std::vector<std::string> known = {"xla", "xla_fsdp_settings"};
   add_names(kInertOfXla, known);
@@ -158,6 +181,7 @@ FsdpConfig FsdpConfig::from_json(const JsonObject& json) {
     if (is(key, "transformer_layer_cls_to_wrap")) json.read(key, out.transformer_layer_cls_to_wrap);
     if (is(key, "min_num_params")) json.read(key, out.min_num_params);
     if (is(key, "reshard_after_forward")) out.reshard_after_forward = read_reshard(json, key);
+    if (is(key, "mixed_precision_policy")) read_mixed_precision(json, key, out);
     if (key == "xla_fsdp_settings" && json.read(key, settings)) read_xla_settings(settings, out);
     note_inert(json, kInert, key, key.starts_with("fsdp_") ? key.substr(5) : key, out.notes);
     note_inert(json, kInertOfXla, key, key, out.notes);

@@ -42,6 +42,20 @@ done
 check finish 4 fail "waits in all_reduce %17 over {data}; rank 3 has finished without joining" TESSERA_NODE=
 check uncaught 3 fail "rank 0 of 3: nobody catches this" TESSERA_NODE=
 check none 4 0 "all payload goes through MPI" TESSERA_SHARED_MEMORY=0
+check kill 4 fail "rank 3" TESSERA_SHARED_MEMORY=files
+
+# Nothing outlives a job, also after kill -9: no process, no file (segments have no names).
+for _ in $(seq 50); do
+  left=$(pgrep -f "^$job"; ls /dev/shm "${TMPDIR:-/tmp}" 2>/dev/null | grep -i '^tessera rank\|^tessera memory')
+  [ -z "$left" ] && break
+  sleep 0.1
+done
+if [ -n "$left" ]; then
+  echo "FAIL  left behind: $left"
+  failures=1
+else
+  echo "ok    nothing is left behind"
+fi
 
 # The main of MPI tests: a failure on one rank fails the run, and nobody waits for the rank that left its test.
 job=$failing_tests

@@ -12,6 +12,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/base/text.h"
 
 namespace tessera {
 namespace {
@@ -228,6 +229,39 @@ TEST(VirtualRanks, ASingleRankWorldNeedsNoThreads) {
   const auto world = make_single_rank_world();
   EXPECT_EQ(world->size(), 1);
   for (const auto& test : testing::semantics_cases()) test.run(*world);
+}
+
+// Every rank publishes a value, reads those of its peers and writes the next one only when all have read: a race is what a
+// thread sanitizer finds here.
+TEST(Progress, PublishesAndReleases) {
+  constexpr int kRanks = 4;
+  std::vector<int> values(kRanks, -1);
+  run_virtual_ranks(kRanks, [&](ProcessGroup& world) {
+    for (std::uint64_t round = 0; round < 50; ++round) {
+      world.await_progress(2 * round);  // all have read the values of the round before
+      at(values, world.rank()) = static_cast<int>(round) * 10 + world.rank();
+      world.advance(2 * round + 1);
+      world.await_progress(2 * round + 1);
+      for (int rank = 0; rank < kRanks; ++rank) ASSERT_EQ(at(values, rank), static_cast<int>(round) * 10 + rank);
+      world.advance(2 * round + 2);
+    }
+  });
+}
+
+TEST(Progress, OfARankThatEndedIsAnError) {
+  const auto run = [](bool throws) {
+    run_virtual_ranks(3, [&](ProcessGroup& world) {
+      if (world.rank() == 1 && throws) fail("out of paper");
+      if (world.rank() != 1) world.await_progress(1);
+    });
+  };
+  EXPECT_THROW(run(false), Error);
+  try {
+    run(true);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "rank 1 of 3: out of paper");
+  }
 }
 
 }  // namespace

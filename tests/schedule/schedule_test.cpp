@@ -41,7 +41,7 @@ ENTRY %main (x: f32[8,16], b: f32[16]) -> f32[8,16] {
   verify_schedule(program, *plan);
 }
 
-TEST(Schedule, AValueReadByAnOpBetweenEndsTheGroup) {
+TEST(Schedule, ReductionsOfRowsRunWithWhatMakesAndReadsThem) {
   const Program program = read(R"(HloModule softmax
 %add (a: f32[], b: f32[]) -> f32[] {
   %a = f32[] parameter(0)
@@ -53,7 +53,47 @@ ENTRY %main (x: f32[8,16]) -> f32[8,16] {
   %zero = f32[] constant(0)
   %e = f32[8,16] exponential(%x)
   %sum = f32[8] reduce(%e, %zero), dimensions={1}, to_apply=%add
-  %wide = f32[8,16] broadcast(%sum), dimensions={0}
+  %root = f32[8] sqrt(%sum)
+  %wide = f32[8,16] broadcast(%root), dimensions={0}
+  ROOT %p = f32[8,16] divide(%e, %wide)
+})");
+  const auto plan = make_schedule(program);
+  EXPECT_EQ(step_names(program, *plan), std::vector<std::string>{"e+sum+root+p"});
+  EXPECT_EQ(plan->arena_bytes, 0);
+  EXPECT_NE(
+      describe(program, *plan).find("516         512   fused exponential, reduce, sqrt, divide -> f32[8,16] (%p)"),
+      std::string::npos)
+      << describe(program, *plan);
+  verify_schedule(program, *plan);
+}
+
+TEST(Schedule, WhatOnlyATransposeReadsIsWrittenAsItWillLie) {
+  const Program program = read(R"(HloModule gradient
+ENTRY %main (d: f32[8,6], x: f32[8,4]) -> f32[4,6] {
+  %d = f32[8,6] parameter(0)
+  %x = f32[8,4] parameter(1)
+  %w = f32[6,4] dot(%d, %x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  %turned = f32[4,6] transpose(%w), dimensions={1,0}
+  ROOT %twice = f32[4,6] add(%turned, %turned)
+})");
+  const auto plan = make_schedule(program);
+  EXPECT_EQ(step_names(program, *plan), (std::vector<std::string>{"w", "twice"}));
+  verify_schedule(program, *plan);
+}
+
+TEST(Schedule, AValueReadByAnOpBetweenEndsTheGroup) {
+  const Program program = read(R"(HloModule columns
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+ENTRY %main (x: f32[8,16]) -> f32[8,16] {
+  %x = f32[8,16] parameter(0)
+  %zero = f32[] constant(0)
+  %e = f32[8,16] exponential(%x)
+  %sum = f32[16] reduce(%e, %zero), dimensions={0}, to_apply=%add
+  %wide = f32[8,16] broadcast(%sum), dimensions={1}
   ROOT %p = f32[8,16] divide(%e, %wide)
 })");
   const auto plan = make_schedule(program);

@@ -74,5 +74,16 @@ TEST(FsdpConfig, KnobsWithoutEffectAreNotedOnlyWhereTheyAskForSomething) {
       (std::vector<std::string>{"f.json: fsdp_offload_params has no effect: weights already are in host memory"}));
 }
 
+TEST(FsdpConfig, MixedPrecisionIsAWordOrAnObject) {
+  EXPECT_EQ(config(R"({"fsdp_mixed_precision_policy": "bf16"})").compute_dtype, "bfloat16");
+  const FsdpConfig both =
+      config(R"({"mixed_precision_policy": {"param_dtype": "bfloat16", "reduce_dtype": "float32"}})");
+  EXPECT_EQ(both.compute_dtype, "bfloat16");
+  EXPECT_EQ(both.reduce_dtype, "float32");
+  EXPECT_EQ(error_of([] { config(R"({"mixed_precision_policy": "int8"})"); }),
+            "f.json: mixed_precision_policy must be bf16, fp16, fp32 or an object of param_dtype and reduce_dtype, got "
+            "\"int8\"");
+}
+
 }  // namespace
 }  // namespace tessera::trainer

@@ -40,6 +40,7 @@ void expect_one_compilation_per_shape(const std::string& mesh) {
 
 TEST(Compilation, HappensOncePerShapeOnOneRank) { expect_one_compilation_per_shape("data=1"); }
 TEST(Compilation, HappensOncePerShapeOnAMesh) { expect_one_compilation_per_shape("fsdp=2"); }
+TEST(Compilation, HappensOncePerShapeInDataParallel) { expect_one_compilation_per_shape("data=2"); }
 
 }  // namespace
 }  // namespace tessera::testing

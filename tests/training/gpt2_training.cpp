@@ -39,8 +39,11 @@ Training::Training(const TrainingCase& options) : options_(options), mesh_(Mesh:
   set_default_mesh(mesh_);
   model_ = std::make_unique<nn::GPT2LMHeadModel>(config_of(options));
   if (has_axis(mesh_, "model")) nn::shard_tensor_parallel(*model_, mesh_, "model");
+  if (options.mixed_precision.param_dtype) model_->set_compute_dtype(*options.mixed_precision.param_dtype);
   if (has_axis(mesh_, "fsdp"))
-    fully_shard(*model_, {.mesh = mesh_, .reshard_after_forward = options.reshard_after_forward});
+    fully_shard(*model_, {.mesh = mesh_,
+                          .reshard_after_forward = options.reshard_after_forward,
+                          .mixed_precision = options.mixed_precision});
   optimizer_ = std::make_unique<optim::AdamW>(model_->parameters(),
                                               optim::AdamWOptions{.learning_rate = 1e-3, .weight_decay = 0.01});
 }

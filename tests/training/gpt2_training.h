@@ -26,6 +26,7 @@ struct TrainingCase {
   double dropout = 0.1;
   bool reshard_after_forward = true;
   DType dtype = DType::kF32;
+  MixedPrecision mixed_precision{};
 };
 
 /// Model and optimizer of one rank. Rows of a batch lie over `data` and `fsdp`.

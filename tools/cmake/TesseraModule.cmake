@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # tessera_module(NAME SOURCES a.cpp … DEPS base tensor … [LIBS …] [PRIVATE_LIBS …] [SEPARATE]): a static library tessera_NAME,
 # alias tessera::NAME, installed with the package. LIBS reach the users of the module, PRIVATE_LIBS only the linker. With
-# TESSERA_UNITY several sources are compiled as one, unless the module is SEPARATE: its sources use the same names for their own.
+# TESSERA_UNITY several sources are compiled as one, unless the module is SEPARATE, where files have names in common.
 function(tessera_module name)
   cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;DEPS;LIBS;PRIVATE_LIBS" ${ARGN})
   add_library(tessera_${name} STATIC ${ARG_SOURCES})

@@ -4,12 +4,17 @@
 // result is still one global program.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ir/builder.h"
 
 namespace tessera {
+
+/// A frontend attribute of a narrow copy of a parameter: the name of the element type in which its gradients are summed up, from products
+/// and scatters on, also over devices.
+inline constexpr std::string_view kSumTypeAttribute = "tessera.sum_type";
 
 /// The gradients of a scalar `output` with respect to `wrt`, in that order; zeros where nothing flows. `d_output` null
 /// = 1.

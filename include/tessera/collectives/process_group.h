@@ -21,6 +21,7 @@ class PendingOperation {
  public:
   virtual ~PendingOperation() = default;
   virtual void wait() = 0;
+  /// Lets it go on; true when wait() would not block. An all-gather over several ranks of several nodes ends in wait() only.
   virtual bool test() = 0;
 };
 
@@ -113,6 +114,14 @@ class ProcessGroup {
 
   /// The sub-group that holds this rank, one of a partition of the group's members; collective over this group. Cached by `name`.
   virtual std::shared_ptr<ProcessGroup> split(const std::vector<std::vector<int>>& groups, const std::string& name) = 0;
+
+  /// The node of each member: members of one node read each other's node memory in place. Empty where no rank can.
+  [[nodiscard]] virtual std::vector<int> nodes() const { return {}; }
+  /// Says how far this rank has come: publishes what it wrote before, releases what it read before. Counts only grow; there is one for
+  /// all groups that come from the same world.
+  virtual void advance(std::uint64_t /*progress*/) {}
+  /// Waits until every member has come so far. The members are of one node.
+  virtual void await_progress(std::uint64_t progress);
 
   /// Says what the next collective is, for the watchdog's message.
   virtual void label(CollectiveLabel label) = 0;

@@ -86,8 +86,8 @@ struct CompiledProgram {
   Program program;     // per device; program_stats() counts it
   std::vector<CollectiveNote> notes;
   ExecutableMemory memory;
-  Program global;  // as traced: before partitioning
-  std::shared_ptr<Executable> executable;
+  Program global;                        // as traced: before partitioning
+  std::weak_ptr<Executable> executable;  // while the rank keeps it
 };
 /// Those since the start, oldest first.
 const std::vector<CompiledProgram>& compiled_programs();

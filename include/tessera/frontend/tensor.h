@@ -49,6 +49,8 @@ class Tensor {
   }
   /// A scalar that may change from step to step without recompilation (learning rate, loss scale).
   static Tensor scalar(DType dtype, double value) { return from_host(scalar_of(dtype, value)); }
+  /// The same of what `value` gives: now, and at every call of the compiled function that makes it.
+  static Tensor scalar(DType dtype, const std::function<double()>& value);
   /// Every rank gives the part it holds under `spec`: a literal of the shard's type (padding at the end where the sizes do not divide).
   static Tensor from_local_shards(const Type& global, const Mesh& mesh, const PartitionSpec& spec, Literal shard);
   /// A variable whose value `initializer` gives when it is first used.

@@ -30,10 +30,11 @@ struct Node {
   std::string name;                  // of the variable it was made for
   std::optional<Sharding> sharding;  // how it lies or must lie; none: whole everywhere (data), or free (recorded)
 
-  DeviceArray shard;            // data: this rank's part
-  std::optional<Literal> host;  // data: the whole value, the same on every rank
-  bool is_abstract = false;     // data without a value, for plans
-  bool is_given = false;        // data from the host, which the ranks have not compared yet
+  DeviceArray shard;                 // data: this rank's part
+  std::optional<Literal> host;       // data: the whole value, the same on every rank
+  bool is_abstract = false;          // data without a value, for plans
+  bool is_given = false;             // data from the host, which the ranks have not compared yet
+  std::function<Literal()> refresh;  // data from the host that a compiled function asks for at each call
 
   Id id = -1;  // recorded: in the trace of `epoch`
   std::uint64_t epoch = 0;
@@ -49,7 +50,8 @@ struct Node {
 struct Unshard {
   std::string unit;
   Sharding gathered;
-  bool recompute = true;  // gather again for the backward pass
+  bool recompute = true;              // gather again for the backward pass
+  std::optional<DType> reduce_dtype;  // of gradients on their way to where they are stored; none: the parameter's own
 };
 
 /// A variable.
@@ -63,6 +65,7 @@ class TensorImpl {
   std::optional<DType> compute_dtype;        // uses see it converted
   std::optional<Sharding> gradient_storage;  // how grad() and optimizer state lie; set by the first backward()
   bool has_optimizer_state = false;
+  std::shared_ptr<TensorImpl> stands_for;  // of a stored_tensor()
 };
 
 class Trace {
@@ -103,7 +106,6 @@ class Trace {
   /// A use of a variable that wants gradients, by its stored value.
   struct Leaf {
     std::weak_ptr<TensorImpl> variable;
-    std::uint64_t order = 0;
     Id stored = -1;
   };
   [[nodiscard]] const std::vector<Leaf>& leaves() const { return leaves_; }
@@ -114,11 +116,32 @@ class Trace {
   /// The inputs' places in inputs(), by entry instruction.
   [[nodiscard]] int input_index(Id parameter) const;
   std::shared_ptr<Node> make_node(Type type, std::string name = {});
-  void register_deferred(const std::shared_ptr<Node>& node) { deferred_.push_back(node); }
-  /// Deferred nodes that a tensor still holds, in order of creation; forgets them.
-  std::vector<std::shared_ptr<Node>> take_deferred();
   /// Lets go of all recorded ops and inputs; `next_step` moves the random state on.
   void clear(bool next_step);
+
+  /// What compile() needs to know of a traced function beside the ops.
+  struct Capture {
+    std::vector<std::shared_ptr<TensorImpl>> assigned;                     // variables, in order of assignment
+    std::unordered_map<const Node*, std::weak_ptr<TensorImpl>> variables;  // through which an input was first used
+    std::vector<std::function<void()>> each_call;
+  };
+  class CaptureScope {
+   public:
+    CaptureScope(Trace& trace, Capture& capture) : trace_(trace) { trace_.capture_ = &capture; }
+    ~CaptureScope() { trace_.capture_ = nullptr; }
+    CaptureScope(const CaptureScope&) = delete;
+    CaptureScope& operator=(const CaptureScope&) = delete;
+
+   private:
+    Trace& trace_;
+  };
+  /// Runs `action` now and, within a function that is being compiled, at every later call: what the host does in a step.
+  void at_each_call(const std::function<void()>& action);
+  void note_assignment(const std::shared_ptr<TensorImpl>& variable) {
+    if (capture_ != nullptr) capture_->assigned.push_back(variable);
+  }
+  /// Moves the random state on to the next step.
+  void next_step();
 
   /// Module path and FSDP unit that recorded ops belong to.
   struct Scope {
@@ -144,7 +167,6 @@ class Trace {
   std::unordered_map<const Node*, Id> input_ids_;
   std::unordered_map<Id, int> input_indices_;
   std::vector<std::weak_ptr<Node>> recorded_;
-  std::vector<std::weak_ptr<Node>> deferred_;
   std::vector<Leaf> leaves_;
   std::unordered_map<const Node*, Id> gathered_;  // by stored node: gathered once a trace
   std::vector<Scope> scopes_;
@@ -158,6 +180,7 @@ class Trace {
   std::uint64_t variables_ = 0;
   std::uint64_t orders_ = 0;
   std::uint64_t epoch_ = 1;
+  Capture* capture_ = nullptr;
 };
 
 /// The current rank's.

@@ -22,6 +22,14 @@
 
 namespace tessera {
 
+/// Element types other than the parameters' own, as in PyTorch's FSDP.
+struct MixedPrecision {
+  /// Parameters are gathered and used in it; they, their gradients and optimizer state are stored as they are.
+  std::optional<DType> param_dtype{};
+  /// Gradients are reduced in it; none: in the parameter's own type.
+  std::optional<DType> reduce_dtype{};
+};
+
 struct FsdpOptions {
   /// None: the default mesh, or `fsdp` over all devices when none was set.
   std::optional<Mesh> mesh{};
@@ -31,8 +39,7 @@ struct FsdpOptions {
   bool reshard_after_forward = true;
   /// The root unit's own parameters stay gathered.
   bool disable_reshard_on_root = true;
-  /// Parameters are used in this type (stored in their own).
-  std::optional<DType> compute_dtype{};
+  MixedPrecision mixed_precision{};
   /// Shard over this axis; "": `fsdp`, else `data`.
   std::string axis{};
 };

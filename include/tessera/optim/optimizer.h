@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,8 +47,8 @@ class Optimizer {
   virtual void begin_step() {}
   /// Updates parameter `index` (over all groups).
   virtual void update(int index, Tensor parameter, const Tensor& gradient, double weight_decay) = 0;
-  /// A scalar input of the graph in `dtype`.
-  [[nodiscard]] static Tensor input(DType dtype, double value, const std::string& name);
+  /// A scalar input of the graph in `dtype`; asked for at each step.
+  [[nodiscard]] static Tensor input(DType dtype, const std::function<double()>& value, const std::string& name);
   /// The element type of state: f64 for f64 parameters, else f32.
   [[nodiscard]] static DType state_dtype(const Tensor& parameter);
   std::vector<Tensor> make_state(const std::string& prefix) const;

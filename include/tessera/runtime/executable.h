@@ -40,6 +40,7 @@ struct RunStatistics {
   double flops = 0;         // by the ops' own count, loops by the rounds they made
   TrafficCounters traffic;  // of the collectives of the program
   std::int64_t nanoseconds = 0;
+  std::int64_t communication_nanoseconds = 0;  // of them in collectives, waits included: what is exposed
 };
 
 /// Time of one step of an executable over the profiled runs; a loop or branch counts as one step with all that it runs.
@@ -69,7 +70,7 @@ class Executable {
   virtual std::vector<DeviceArray> run(std::vector<DeviceArray> arguments) = 0;
   [[nodiscard]] virtual const RunStatistics& last_run() const = 0;
 
-  /// From now on every run takes the time of its steps (two looks at the clock each); off forgets what was taken.
+  /// From now on every run takes the time of its steps (a look at the clock each); off forgets what was taken.
   virtual void set_profiling(bool on) = 0;
   /// One entry per step in the order of execution; empty unless profiling.
   [[nodiscard]] virtual std::vector<StepProfile> profile() const = 0;

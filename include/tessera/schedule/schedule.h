@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tessera/ir/op_def.h"
@@ -26,6 +27,8 @@ using BufferId = std::int32_t;
 inline constexpr BufferId kNoBuffer = -1;
 /// Every buffer of the arena starts at a multiple of this.
 inline constexpr std::int64_t kBufferAlignment = 64;
+/// Operands of shared all-gathers start at a multiple of this and have a multiple of it as size: they are mapped.
+inline constexpr std::int64_t kPageAlignment = 4096;
 
 /// Elements of a buffer as an array: element i lies at offset + sum i[d] * strides[d] (in elements).
 struct View {
@@ -41,7 +44,7 @@ View view_through(const OpView& op, const View& operand);
 /// Where a reader finds a leaf of a value.
 struct Access {
   BufferId buffer = kNoBuffer;  // none: a token, or a value that exists only within its fused group
-  std::optional<View> view;     // none: the whole buffer, row-major
+  std::optional<View> view;     // none: the whole buffer, row-major. Of `source` itself: how it is to be written
   Id source = -1;               // the instruction, and its leaf, whose data this is
   std::int32_t source_leaf = 0;
 };
@@ -52,6 +55,7 @@ enum class Place : std::uint8_t {
   kParameter,  // the caller's: leaf `index` of the parameters (in pre-order over all parameters)
   kResult,     // the caller's: leaf `index` of the root
   kConstant,   // the literal of instruction `index`
+  kPeers,      // an all-gather's operands (buffer `index` here), side by side where the ranks of a node have them
 };
 struct Buffer {
   Place place = Place::kArena;
@@ -61,13 +65,35 @@ struct Buffer {
   // The steps at which it is first written and last touched; parameters and constants live from -1.
   std::int32_t first = 0;
   std::int32_t last = 0;
+  std::int64_t alignment = kBufferAlignment;  // of `offset`
+};
+
+/// Before a step: all members of the group of an all-gather must have completed a step of theirs.
+struct Await {
+  Id gather = -1;
+  std::int32_t step = -1;
+};
+
+/// A leaf of an all-gather that is no copy: ranks read each other's operands. They are published when all have completed step
+/// `written` (-1: before the program began), and released when all have completed step `last_read`.
+struct SharedGather {
+  Id id = -1;
+  std::int32_t leaf = 0;
+  BufferId operand = kNoBuffer;
+  BufferId result = kNoBuffer;
+  std::int32_t written = -1;
+  std::int32_t last_read = -1;
 };
 
 /// What runs at once.
 struct Step {
-  std::vector<Id> instructions;  // in order; more than one only when fused
-  bool fused = false;            // elementwise, tile by tile (also a single one)
+  // In order. Several: fused ones, or a dot and the addition of its result to another value, which it makes where that lies.
+  std::vector<Id> instructions;
+  bool fused = false;            // elementwise and reductions of rows, tile by tile (also a single elementwise one)
   BufferId scratch = kNoBuffer;  // live during this step only
+  std::vector<Await> awaits = {};
+  bool overlapped = false;                   // a collective that is only started here
+  std::vector<std::int32_t> completes = {};  // started steps that must be done before this one runs
 };
 
 /// How leaf k of the root comes to the caller.
@@ -87,6 +113,10 @@ struct ScheduleOptions {
   bool reorder = true;
   bool fuse = true;
   bool look_through_views = true;
+  /// The node of each device, where devices of a node read each other's memory in place; else empty.
+  std::vector<int> nodes = {};
+  /// Collectives that leave a node are started early and waited for late.
+  bool overlap = false;
 };
 
 struct Schedule;
@@ -109,6 +139,9 @@ struct Schedule {
   std::vector<Result> results;              // one per leaf of the root
   std::vector<std::vector<NestedSchedule>>
       nested;  // [instruction][called]; empty for ops whose callees are scalar functions
+  std::vector<SharedGather> shared_gathers;
+  std::vector<Await> end_awaits;            // before the program ends
+  std::vector<std::int32_t> end_completes;  // the same
   std::int64_t arena_bytes = 0;
   /// Bytes of parameters, of results that take no parameter's buffer, and of constants.
   std::int64_t parameter_bytes = 0;
@@ -131,11 +164,22 @@ std::int64_t peak_bytes(const Program& program);
 std::vector<std::size_t> packed_operands(const OpView& collective);
 inline constexpr std::int64_t kMostPackedBytes = std::int64_t{64} << 10;
 
+/// What a step runs and how many bytes of memory it reads and writes (each buffer once).
+struct StepSummary {
+  std::string what;  // `fused add, multiply 3 -> f32[4,256,768] (%add.7)`
+  std::int64_t read = 0;
+  std::int64_t written = 0;
+};
+StepSummary summarize(const Program& program, const Schedule& schedule, const Step& step);
+/// One line a step, with its bytes: what TESSERA_DUMP_DIR holds beside the programs.
+std::string describe(const Program& program, const Schedule& schedule);
+
 /// The order alone: a permutation of the instructions of a computation.
 std::vector<Id> order_instructions(const Program& program, const Computation& computation);
 
 /// Throws InternalError unless the plan is sound: operands are ready and unharmed when read, buffers that live at the same time
-/// do not overlap, everything lies within the arena.
+/// do not overlap, everything lies within the arena; what peers read in place is awaited before it is read, and not written before all
+/// have read it, however far ranks are apart in between.
 void verify_schedule(const Program& program, const Schedule& schedule);
 
 }  // namespace tessera

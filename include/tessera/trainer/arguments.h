@@ -103,6 +103,7 @@ struct FsdpConfig {
   std::int64_t min_num_params = 0;                         // > 0: the size-based policy
   std::optional<bool> reshard_after_forward;               // overrides --fsdp
   std::string compute_dtype;                               // "": as stored; float32, bfloat16, float16
+  std::string reduce_dtype;                                // of gradients; the same words
   bool shard_param_on_dim_0 = true;
   /// One line for each key that asks for what has no effect here, and why; to be shown to the user.
   std::vector<std::string> notes;

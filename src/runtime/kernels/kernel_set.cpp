@@ -15,6 +15,7 @@ const KernelSet& kernel_set() {
     add_binary(out);
     add_convert(out);
     add_reduce(out);
+    add_counter(out);
     add_gemm(out);
     return out;
   }();

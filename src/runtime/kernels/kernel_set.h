@@ -57,6 +57,18 @@ struct GemmArgs {
   bool b_transposed = false;  // b is stored [n,k]
 };
 
+/// Rounds of Philox 2x32 on `count` counters (low, high), each with its own key; out is the last low word.
+struct CounterRoundsArgs {
+  std::uint32_t* out = nullptr;
+  const std::uint32_t* low = nullptr;
+  const std::uint32_t* high = nullptr;
+  std::int64_t count = 0;
+  const std::uint32_t* keys = nullptr;
+  int rounds = 0;
+  std::uint32_t multiplier = 0;
+};
+using CounterRoundsFunction = void (*)(const CounterRoundsArgs&);
+
 struct KernelSet {
   const char* name = "";
   // Null where the op does not take the type.
@@ -70,6 +82,7 @@ struct KernelSet {
   TileFunction convert[kDTypeCount][kDTypeCount] = {};  // [from][to]
   ReduceRowFunction reduce_row[static_cast<int>(ReduceOp::kCount)][kDTypeCount] = {};
   ReduceColumnsFunction reduce_columns[static_cast<int>(ReduceOp::kCount)][kDTypeCount] = {};
+  CounterRoundsFunction counter_rounds = nullptr;
   void (*gemm_f64)(const GemmArgs&) = nullptr;
 };
 

@@ -10,6 +10,7 @@ void add_unary(KernelSet& set);
 void add_binary(KernelSet& set);
 void add_convert(KernelSet& set);
 void add_reduce(KernelSet& set);
+void add_counter(KernelSet& set);
 void add_gemm(KernelSet& set);
 
 namespace {

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The same GPT-2 step in Tessera, PyTorch and JAX, in turn on the same cores; prints tokens/s and ratios with their spread.
+
+usage: compare.py [--bin build/release/bin] [--python PATH] [--model gpt2] [--dtype float32] [--cores 0,1] [--rounds 3] [--only NAME,..]
+
+Each round runs every contender once, a few steps each, so that all see the same neighbours; a ratio is taken within a round. Every
+contender has --batch sequences per core. What can be set wrong against a peer is set here: OPENBLAS_CORETYPE and its kin are
+unset, threads are pinned, OpenMP waits actively. A contender that cannot run is listed with its reason.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+
+
+def read_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", default=str(ROOT / "build/release/bin"))
+    parser.add_argument("--python", default=sys.executable, help="has torch and jax")
+    parser.add_argument("--model", default="gpt2")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--batch", type=int, default=4, help="sequences per core")
+    parser.add_argument("--block_size", type=int, default=256)
+    parser.add_argument("--cores", default="0,1")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--only", default="", help="names of contenders, joined by commas")
+    parser.add_argument("--timeout", type=int, default=900)
+    return parser.parse_args()
+
+
+def environment(**more):
+    out = {key: value for key, value in os.environ.items() if not key.startswith(("OPENBLAS_", "OMP_", "GOMP_", "KMP_", "MKL_"))}
+    out.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_WAIT_POLICY="ACTIVE")
+    out.update({key: str(value) for key, value in more.items()})
+    return out
+
+
+class Contender:
+    """Commands that run at once, one per process: (command, cores, environment)."""
+
+    def __init__(self, name, processes):
+        self.name, self.processes = name, processes
+
+    def run(self, timeout):
+        """Tokens per second, or a text that says why there are none."""
+        started = [subprocess.Popen(["taskset", "-c", cores, *command], env=variables, stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE, text=True) for command, cores, variables in self.processes]
+        outputs = []
+        for process in started:
+            try:
+                outputs.append(process.communicate(timeout=timeout))
+            except subprocess.TimeoutExpired:
+                for other in started:
+                    other.kill()
+                return f"more than {timeout} s"
+        for process, (_, errors) in zip(started, outputs):
+            if process.returncode != 0:
+                lines = [line for line in errors.splitlines() if line.strip()]
+                return lines[-1][:160] if lines else f"exit status {process.returncode}"
+        line = [line for line in outputs[0][0].splitlines() if line.startswith("{")][-1]
+        return json.loads(line)["tokens_per_second"]
+
+
+def contenders(arguments):
+    cores = arguments.cores.split(",")
+    count, first = len(cores), cores[0]
+    common = ["--model", arguments.model, "--dtype", arguments.dtype, "--block_size", str(arguments.block_size),
+              "--steps", str(arguments.steps)]
+
+    def batch(n):
+        return ["--batch", str(arguments.batch * n)]
+
+    ours = [f"{arguments.bin}/train_step", *common, *batch(1)]
+    torch = [arguments.python, str(HERE / "gpt2_torch.py"), *common]
+    jax = [arguments.python, str(HERE / "gpt2_jax.py"), *common]
+
+    def torch_ranks(mode, port):
+        shared = {"WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": 1}
+        return [(torch + batch(1) + ["--mode", mode], core, environment(RANK=rank, LOCAL_RANK=rank, **shared))
+                for rank, core in enumerate(cores)]
+
+    # Each rank on a core of its own: mpirun's own binding does not know of the cores we were given.
+    pin = ["bash", "-c", 'cores=(${CORES//,/ }); exec taskset -c "${cores[$OMPI_COMM_WORLD_RANK]}" "$@"', "pin"]
+    several = environment(CORES=arguments.cores, OMP_NUM_THREADS=1)
+    ranks = [*MPIRUN, "-np", str(count), *pin]
+    single_thread = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
+    out = [
+        Contender("tessera 1 rank", [(ours, first, environment(OMP_NUM_THREADS=1))]),
+        Contender(f"tessera fsdp {count} ranks", [(ranks + ours + ["--fsdp"], arguments.cores, several)]),
+        Contender(f"tessera data {count} ranks", [(ranks + ours, arguments.cores, several)]),
+        Contender("torch 1 thread", [(torch + batch(1), first, environment(OMP_NUM_THREADS=1))]),
+        Contender(f"torch {count} threads", [(torch + batch(count) + ["--threads", str(count)], arguments.cores,
+                                             environment(OMP_NUM_THREADS=count, GOMP_CPU_AFFINITY=" ".join(cores)))]),
+        Contender(f"torch ddp {count} ranks", torch_ranks("ddp", 29571)),
+        Contender(f"torch fsdp {count} ranks", torch_ranks("fsdp", 29572)),
+        Contender("jax 1 core", [(jax + batch(1), first, environment(**single_thread))]),
+        Contender(f"jax 1 device {count} threads", [(jax + batch(count), arguments.cores, environment())]),
+        Contender(f"jax data {count} devices", [(jax + batch(count) + ["--devices", str(count)], arguments.cores, environment())]),
+        Contender(f"jax fsdp {count} devices", [(jax + batch(count) + ["--devices", str(count), "--fsdp"], arguments.cores,
+                                                environment())]),
+    ]
+    wanted = [name for name in arguments.only.split(",") if name]
+    return [one for one in out if not wanted or any(word in one.name for word in wanted)]
+
+
+def spread(values):
+    return f"{statistics.median(values):10.3g} ({min(values):.3g}..{max(values):.3g})"
+
+
+def main():
+    arguments = read_arguments()
+    rates, reasons = {}, {}
+    everyone = contenders(arguments)
+    for number in range(arguments.rounds):
+        for one in everyone:
+            if one.name in reasons:
+                continue
+            rate = one.run(arguments.timeout)
+            if isinstance(rate, str):
+                reasons[one.name] = rate
+            else:
+                rates.setdefault(one.name, []).append(rate)
+            print(f"round {number + 1}: {one.name}: {rate}", file=sys.stderr, flush=True)
+    print(f"{arguments.model} {arguments.dtype}, {arguments.batch} x {arguments.block_size} tokens per core, cores {arguments.cores}, "
+          f"{arguments.rounds} rounds of {arguments.steps} steps; median (least..most)")
+    ours = [one.name for one in everyone if one.name.startswith("tessera") and one.name in rates]
+    print(f"{'':28} {'tokens/s':>26}" + "".join(f" {name + ' / it':>34}" for name in ours))
+    for one in everyone:
+        if one.name in reasons:
+            print(f"{one.name:28} {'-':>26}  {reasons[one.name]}")
+            continue
+        line = f"{one.name:28} {spread(rates[one.name]):>26}"
+        for name in ours:
+            ratios = [a / b for a, b in zip(rates[name], rates[one.name])]
+            line += f" {spread(ratios):>34}" if name != one.name else f" {'':>34}"
+        print(line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses the kernels by what the processor says it can do. Compiled for any processor.
+#include "kernels/sum_kernels.h"
+#include "tessera/base/options.h"
+
+namespace tessera::collectives {
+
+const SumKernels& sum_kernels() {
+  [[maybe_unused]] const std::string& wanted = options().text("TESSERA_ISA");  // the runtime refuses unknown ones
+  [[maybe_unused]] const auto may_be = [&](const char* name) { return wanted.empty() || wanted == name; };
+#if defined(__x86_64__)
+  if (may_be("avx512") && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0)
+    return avx512::sum_kernels();
+  if (may_be("avx2") && __builtin_cpu_supports("avx2") != 0) return avx2::sum_kernels();
+#endif
+  return generic::sum_kernels();
+}
+
+}  // namespace tessera::collectives

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of 16-bit floats where the processor has none of its own: in f32, rounded at the end.
+#include <algorithm>
+
+#include "dot_plan.h"
+#include "kernels/kernel_set.h"
+#include "memory.h"
+#include "strided.h"
+
+namespace tessera {
+namespace {
+
+// A 16-bit operand in f32: its elements in the order in which they lie, without gaps and repetitions.
+class Widening {
+ public:
+  Widening() = default;
+  // Gives the strides of what it makes.
+  Widening(DType from, const Dims& sizes, Dims& strides) : bytes_(dtype_size(from)) {
+    std::vector<std::size_t> order;
+    for (std::size_t d = 0; d < sizes.size(); ++d)
+      if (sizes[d] > 1 && strides[d] != 0) order.push_back(d);
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return strides[a] > strides[b]; });
+    for (const std::size_t d : order) count_ *= sizes[d];
+    std::int64_t stride = count_;
+    for (const std::size_t d : order) {
+      stride /= sizes[d];
+      if (!dims_.empty() && from_strides_.back() == sizes[d] * strides[d]) {
+        dims_.back() *= sizes[d];
+        from_strides_.back() = strides[d];
+      } else {
+        dims_.push_back(sizes[d]);
+        from_strides_.push_back(strides[d]);
+      }
+      strides[d] = stride;
+    }
+    if (!dims_.empty() && from_strides_.back() == 1) {
+      run_ = dims_.back();
+      dims_.pop_back();
+      from_strides_.pop_back();
+    }
+    convert_ = kernels::kernel_set().convert[static_cast<int>(from)][static_cast<int>(DType::kF32)];
+  }
+  [[nodiscard]] std::int64_t count() const { return count_; }
+  void run(const std::byte* from, std::byte* to) const { run_dims(0, from, to); }
+
+ private:
+  void run_dims(std::size_t dim, const std::byte* from, std::byte*& to) const {
+    if (dim == dims_.size()) {
+      convert_({to, {from, nullptr, nullptr}, run_});
+      to += run_ * dtype_size(DType::kF32);
+      return;
+    }
+    for (std::int64_t i = 0; i < dims_[dim]; ++i) run_dims(dim + 1, from + i * from_strides_[dim] * bytes_, to);
+  }
+
+  std::int64_t bytes_ = 2;
+  std::int64_t count_ = 1;
+  std::int64_t run_ = 1;  // elements side by side
+  Dims dims_;             // outside of them
+  Dims from_strides_;
+  kernels::TileFunction convert_ = nullptr;
+};
+
+// Products of 16-bit floats where the processor has none: in f32, rounded at the end.
+class WideProduct final : public ProductKernel {
+ public:
+  explicit WideProduct(MatrixProduct p) : result_(p.result) {
+    lhs_ = widen(p.operand, p.batch, p.lhs_batch, p.m, p.lhs_m, p.k, p.lhs_k);
+    rhs_ = widen(p.operand, p.batch, p.rhs_batch, p.k, p.rhs_k, p.n, p.rhs_n);
+    p.operand = p.result = DType::kF32;
+    if (result_ != DType::kF32) {
+      Dims sizes = p.batch;
+      sizes.insert(sizes.end(), {p.m, p.n});
+      out_count_ = product(sizes);
+    }
+    product_ = make_onednn_product(p);
+  }
+  static bool takes(const MatrixProduct& p) {
+    const bool is_narrow = p.operand == DType::kBF16 || p.operand == DType::kF16;
+    return is_narrow && !p.accumulates && (p.result == DType::kF32 || is_row_major(p));
+  }
+  [[nodiscard]] bool works() const { return product_ != nullptr; }
+  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out) const override {
+    const auto& pool = rank_memory().pool;
+    const DeviceMemory wide_lhs(pool, lhs_.count() * dtype_size(DType::kF32));
+    const DeviceMemory wide_rhs(pool, rhs_.count() * dtype_size(DType::kF32));
+    lhs_.run(lhs, wide_lhs.data());
+    rhs_.run(rhs, wide_rhs.data());
+    if (result_ == DType::kF32) return product_->run(wide_lhs.data(), wide_rhs.data(), out);
+    const DeviceMemory wide(pool, out_count_ * dtype_size(DType::kF32));
+    product_->run(wide_lhs.data(), wide_rhs.data(), wide.data());
+    kernels::kernel_set().convert[static_cast<int>(DType::kF32)][static_cast<int>(result_)](
+        {out, {wide.data(), nullptr, nullptr}, out_count_});
+  }
+
+ private:
+  // [batch.., m, n] without gaps in this order.
+  static bool is_row_major(const MatrixProduct& p) {
+    Dims sizes = p.batch;
+    sizes.insert(sizes.end(), {p.m, p.n});
+    Dims strides = p.out_batch;
+    strides.insert(strides.end(), {p.out_m, p.out_n});
+    const Dims plain = row_major_strides(sizes);
+    for (std::size_t d = 0; d < sizes.size(); ++d)
+      if (sizes[d] > 1 && strides[d] != plain[d]) return false;
+    return true;
+  }
+  static Widening widen(DType from, const Dims& batch, Dims& batch_strides, std::int64_t rows, std::int64_t& row_stride,
+                        std::int64_t columns, std::int64_t& column_stride) {
+    Dims sizes = batch;
+    sizes.insert(sizes.end(), {rows, columns});
+    Dims strides = batch_strides;
+    strides.insert(strides.end(), {row_stride, column_stride});
+    Widening out(from, sizes, strides);
+    std::copy_n(strides.begin(), batch.size(), batch_strides.begin());
+    row_stride = strides[batch.size()];
+    column_stride = strides[batch.size() + 1];
+    return out;
+  }
+
+  DType result_;
+  Widening lhs_;
+  Widening rhs_;
+  std::int64_t out_count_ = 0;
+  std::unique_ptr<ProductKernel> product_;
+};
+
+}  // namespace
+
+std::unique_ptr<ProductKernel> make_wide_product(const MatrixProduct& p) {
+  if (!WideProduct::takes(p)) return nullptr;
+  auto wide = std::make_unique<WideProduct>(p);
+  return wide->works() ? std::move(wide) : nullptr;
+}
+
+}  // namespace tessera

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tessera/ir/program.h"
+
+namespace tessera {
+
+/// The per-device program as it is scheduled: the same values by fewer passes over memory. What gradients of slices and of lookups
+/// leave behind (sums of padded parts, a scatter into zeros that is then added) becomes a concatenation, a scatter into the
+/// other summand. x + 0 may turn a negative zero positive or leave it, and sums may be taken in another order.
+/// These passes touch the entry computation only.
+Program prepare(const Program& program);
+
+/// A product of more than `most_bytes` and what is made of it (the logits of a vocabulary, their softmax and gradient) in parts along
+/// one dim, so that it is never whole in memory. The program as it is where what is large leaves, or no dim can be cut.
+Program split_large(const Program& program, std::int64_t most_bytes);
+
+/// Elementwise values that were kept for later groups (a GELU's inner values for its gradient) are made there again, where what they
+/// are made of lies in memory anyway.
+Program recompute_cheap(const Program& program);
+
+}  // namespace tessera

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "overlap.h"
+
+#include <algorithm>
+
+#include "scratch.h"
+#include "shared_gathers.h"
+#include "tessera/ops/collectives.h"
+
+namespace tessera::schedule {
+namespace {
+
+class Prefetcher {
+ public:
+  Prefetcher(const Flow& flow, std::vector<std::vector<Id>> steps, const std::vector<bool>& is_overlapped)
+      : flow_(flow), is_overlapped_(is_overlapped), steps_(std::move(steps)) {
+    number();
+  }
+
+  std::vector<std::vector<Id>> run() {
+    int reader_before = -1;  // the first step that reads the all-gather before
+    for (int t = 0; t < isize(steps_); ++t) {
+      const Id id = at(steps_, t).front();
+      if (!at(is_overlapped_, id) ||
+          flow_.computation->instructions[static_cast<std::size_t>(id)].op->name != "all-gather")
+        continue;
+      const Id first = first_reader(id);
+      if (reader_before >= 0 && reader_before < t) move(t, reader_before);
+      reader_before = first < 0 ? -1 : at(step_of_, first);
+    }
+    return std::move(steps_);
+  }
+
+ private:
+  void number() {
+    step_of_.assign(flow_.computation->instructions.size(), -1);
+    for (int t = 0; t < isize(steps_); ++t)
+      for (const Id id : at(steps_, t)) at(step_of_, id) = t;
+  }
+  [[nodiscard]] Id first_reader(Id id) const {
+    Id first = -1;
+    const auto [begin, end] = flow_.slot_range(id);
+    for (int s = begin; s < end; ++s)
+      for (const Id reader : at(flow_.consumers, s))
+        if (first < 0 || at(step_of_, reader) < at(step_of_, first)) first = reader;
+    return first;
+  }
+  // The last step that step t needs, -1 for none.
+  [[nodiscard]] int needs(int t) const {
+    int last = -1;
+    for (const Id id : at(steps_, t)) {
+      for (const int slot : at(flow_.reads, id)) {
+        const int made = at(step_of_, at(flow_.slots, slot).id);
+        if (made != t) last = std::max(last, made);
+      }
+      for (const Id before : at(flow_.waits, id)) last = std::max(last, at(step_of_, before));
+    }
+    return last;
+  }
+  // Moves step t to before `target`, with the step that makes its operand where that is all that holds it back.
+  void move(int t, int target) {
+    const int maker = needs(t);
+    if (maker >= target) {
+      if (needs(maker) >= target || at(is_overlapped_, at(steps_, maker).front())) return;
+      rotate(maker, target);
+      ++target;
+      if (needs(t) >= target) return;
+    }
+    rotate(t, target);
+  }
+  void rotate(int from, int to) {
+    std::rotate(steps_.begin() + to, steps_.begin() + from, steps_.begin() + from + 1);
+    number();
+  }
+
+  const Flow& flow_;
+  const std::vector<bool>& is_overlapped_;
+  std::vector<std::vector<Id>> steps_;
+  std::vector<int> step_of_;
+};
+
+}  // namespace
+
+std::vector<bool> overlapped(const Flow& flow, const ScheduleOptions& options) {
+  std::vector<bool> out(flow.computation->instructions.size(), false);
+  if (!options.overlap) return out;
+  for (Id id = 0; id < flow.computation->size(); ++id) {
+    const Instruction& instruction = (*flow.computation)[id];
+    const std::string_view name = instruction.op->name;
+    if (!at(flow.in_memory, id) || (name != "all-gather" && name != "reduce-scatter" && name != "all-reduce")) continue;
+    const OpView& view = at(flow.views, id);
+    const auto& attributes = view.as<CollectiveAttributes>();
+    const std::int64_t dim = attributes.dimensions.empty() ? 0 : attributes.dimensions.front();
+    at(out, id) = !stays_on_nodes(attributes, options.nodes) &&
+                  std::all_of(view.operands.begin(), view.operands.end(),
+                              [&](const Type& type) { return parts_are_contiguous(type.dims(), dim); });
+  }
+  return out;
+}
+
+std::vector<std::vector<Id>> prefetch(const Flow& flow, std::vector<std::vector<Id>> steps,
+                                      const std::vector<bool>& is_overlapped) {
+  if (std::find(is_overlapped.begin(), is_overlapped.end(), true) == is_overlapped.end()) return steps;
+  return Prefetcher(flow, std::move(steps), is_overlapped).run();
+}
+
+}  // namespace tessera::schedule

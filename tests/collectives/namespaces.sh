@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Several "nodes" of this machine: network namespaces on one bridge, a host name and two ranks in each, joined by TCP alone.
+# usage: namespaces.sh MPIEXEC NODES PROGRAM [ARGUMENTS]; status 77 where namespaces are not permitted
+set -u
+mpiexec=$1
+nodes=$2
+shift 2
+prefix=tsr$$
+network=10.$((RANDOM % 100 + 100)).$((RANDOM % 200)).0
+address() { echo "${network%.0}.$(($1 + 1))"; }
+
+folder=$(mktemp -d)
+cleanup() {
+  for ((k = 0; k < nodes; ++k)); do ip netns del $prefix-$k 2>/dev/null; done
+  ip link del $prefix-b 2>/dev/null
+  rm -rf "$folder"
+}
+trap cleanup EXIT
+
+make_nodes() {
+  ip link add $prefix-b type bridge && ip link set $prefix-b up || return 1
+  for ((k = 0; k < nodes; ++k)); do
+    ip netns add $prefix-$k && ip link add $prefix-v$k type veth peer name eth0 netns $prefix-$k &&
+      ip link set $prefix-v$k master $prefix-b up && ip -n $prefix-$k link set lo up &&
+      ip -n $prefix-$k address add "$(address $k)/24" dev eth0 && ip -n $prefix-$k link set eth0 up || return 1
+  done
+}
+if ! reason=$(make_nodes 2>&1); then
+  echo "SKIPPED: network namespaces are not permitted here: ${reason##*$'\n'}"
+  exit 77
+fi
+
+# What mpirun calls instead of ssh: ADDRESS COMMAND...
+cat >"$folder/enter" <<SCRIPT
+#!/bin/sh
+node=\$((\${1##*.} - 1))
+shift
+exec ip netns exec $prefix-\$node unshare -u sh -c "hostname node\$node; \$*"
+SCRIPT
+chmod +x "$folder/enter"
+
+hosts=$(for ((k = 0; k < nodes; ++k)); do echo "$(address $k):2"; done | paste -sd,)
+export TESSERA_TEST_NODES=$nodes
+ip netns exec $prefix-0 unshare -u sh -c 'hostname node0; exec "$@"' sh \
+  "$mpiexec" --host "$hosts" -np $((2 * nodes)) --mca plm_rsh_agent "$folder/enter" --mca btl_tcp_if_include "$network/24" \
+  --mca oob_tcp_if_include "$network/24" --mca mpi_yield_when_idle 1 --oversubscribe -x TESSERA_TEST_NODES "$@"

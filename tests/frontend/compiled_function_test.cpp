@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// A function traced once does in later calls what lazy steps do.
+#include "tessera/frontend/compiled_function.h"
+
+#include <gtest/gtest.h>
+
+#include "frontend/on_ranks.h"
+#include "support/temporary_folder.h"
+#include "tessera/frontend/functions.h"
+#include "tessera/frontend/mark_sharding.h"
+#include "tessera/frontend/trace.h"
+#include "tessera/nn/layers.h"
+#include "tessera/optim/optimizer.h"
+
+namespace tessera {
+namespace {
+
+using testing::error_of;
+using Tensors = std::vector<Tensor>;
+
+Tensor variable(Dims dims, const std::vector<float>& values) {
+  Tensor out = Tensor::from<float>(std::move(dims), values);
+  out.set_requires_grad();
+  return out;
+}
+
+// Two layers with dropout, trained by AdamW at a rate that changes.
+std::vector<double> train(bool compiled, int steps, std::int64_t* recorded = nullptr) {
+  manual_seed(7);
+  nn::Linear first(3, 8);
+  nn::Linear second(8, 1);
+  auto parameters = first.parameters();
+  for (const auto& parameter : second.parameters()) parameters.push_back(parameter);
+  optim::AdamW optimizer(parameters, {.learning_rate = 0.05});
+  const auto body = [&](const Tensors& in) {
+    const Tensor loss = mean(square(second(dropout(relu(first(in[0])), 0.25)) - in[1]));
+    loss.backward();
+    optimizer.step();
+    optimizer.zero_grad();
+    return Tensors{loss};
+  };
+  CompiledFunction step = compile(body);
+  std::vector<double> out;
+  for (int i = 0; i < steps; ++i) {
+    optimizer.set_learning_rate(0.05 / (1 + i));
+    const float x = static_cast<float>(i % 4);
+    const Tensor input = Tensor::from<float>({2, 3}, {x, 1, 2, 3, x, 4});
+    const Tensor target = Tensor::from<float>({2, 1}, {1, x});
+    if (compiled) {
+      out.push_back(step({input, target}).front().item());
+    } else {
+      const Tensor loss = body({input, target}).front();
+      mark_step();
+      out.push_back(loss.item());
+    }
+    if (i == 0 && recorded != nullptr) *recorded = lazy_counters().recorded_ops;
+  }
+  EXPECT_EQ(optimizer.step_count(), steps);
+  return out;
+}
+
+TEST(CompiledFunction, GivesWhatLazyStepsGive) {
+  constexpr int kSteps = 8;
+  std::vector<double> lazy;
+  {
+    const FreshRank rank;
+    lazy = train(false, kSteps);
+  }
+  const FreshRank rank;
+  std::int64_t recorded = 0;
+  EXPECT_EQ(train(true, kSteps, &recorded), lazy);
+  EXPECT_EQ(lazy_counters().recorded_ops, recorded) << "later calls record nothing";
+  EXPECT_EQ(lazy_counters().mark_steps, kSteps);
+}
+
+TEST(CompiledFunction, IsTracedAgainForOtherTypesOnly) {
+  const FreshRank rank;
+  int traced = 0;
+  CompiledFunction twice = compile([&](const Tensors& in) {
+    ++traced;
+    return Tensors{in[0] * 2.0, in[0]};
+  });
+  EXPECT_EQ(twice({Tensor::from<float>({2}, {1, 2})})[0].to_vector<float>(), (std::vector<float>{2, 4}));
+  EXPECT_EQ(twice({Tensor::from<float>({2}, {3, 4})})[0].to_vector<float>(), (std::vector<float>{6, 8}));
+  EXPECT_EQ(traced, 1);
+  EXPECT_EQ(twice({Tensor::from<float>({1}, {5})})[0].to_vector<float>(), (std::vector<float>{10}));
+  EXPECT_EQ(twice({Tensor::from<float>({2}, {7, 8})})[1].to_vector<float>(), (std::vector<float>{7, 8}))
+      << "an argument";
+  EXPECT_EQ(traced, 2);
+}
+
+TEST(CompiledFunction, SeesVariablesAsTheyAreAtTheCall) {
+  const FreshRank rank;
+  Tensor w = variable({2}, {1, 2});
+  CompiledFunction grow = compile([&](const Tensors& in) {
+    w.assign(stored_tensor(w) + in[0]);
+    return Tensors{};
+  });
+  const Tensor one = Tensor::from<float>({2}, {1, 1});
+  grow({one});
+  EXPECT_EQ(w.to_vector<float>(), (std::vector<float>{2, 3}));
+  w.assign(Tensor::from<float>({2}, {10, 20}));
+  grow({one});
+  EXPECT_EQ(w.to_vector<float>(), (std::vector<float>{11, 21}));
+  const Tensor kept = stored_tensor(w);
+  const Tensor doubled = w * 2.0;  // recorded before the call: of the old value
+  w.assign(stored_tensor(w) + 100.0);
+  grow({one});
+  EXPECT_EQ(w.to_vector<float>(), (std::vector<float>{112, 122}));
+  EXPECT_EQ(kept.to_vector<float>(), (std::vector<float>{11, 21})) << "who holds a value keeps it";
+  EXPECT_EQ(doubled.to_vector<float>(), (std::vector<float>{22, 42}));
+}
+
+TEST(CompiledFunction, AResultMayBeReturnedAndAssigned) {
+  const FreshRank rank;
+  Tensor w = variable({1}, {1});
+  CompiledFunction grow = compile([&](const Tensors&) {
+    w.assign(stored_tensor(w) * 3.0);
+    return Tensors{stored_tensor(w)};
+  });
+  const Tensor three = grow({}).front();
+  const Tensor nine = grow({}).front();
+  const Tensor more = grow({}).front();
+  EXPECT_EQ(three.item(), 3);
+  EXPECT_EQ(nine.item(), 9);
+  EXPECT_EQ(more.item(), 27);
+  EXPECT_EQ(w.item(), 27);
+}
+
+TEST(CompiledFunction, ScalarsOfAFunctionAreAskedForAtEachCall) {
+  const FreshRank rank;
+  double rate = 2;
+  CompiledFunction scaled =
+      compile([&](const Tensors& in) { return Tensors{in[0] * Tensor::scalar(DType::kF32, [&] { return rate; })}; });
+  const Tensor x = Tensor::from<float>({1}, {5});
+  EXPECT_EQ(scaled({x}).front().item(), 10);
+  rate = 3;
+  EXPECT_EQ(scaled({x}).front().item(), 15);
+}
+
+TEST(CompiledFunction, KeepsShardings) {
+  on_ranks(2, [](int rank) {
+    const Mesh mesh({{"data", 2}});
+    set_default_mesh(mesh);
+    Tensor w = variable({4}, {1, 2, 3, 4});
+    mark_sharding(w, mesh, {"data"});
+    CompiledFunction grow = compile([&](const Tensors& in) {
+      mark_sharding(in[0], mesh, {"data"});
+      w.assign(stored_tensor(w) + in[0]);
+      return Tensors{sum(stored_tensor(w))};
+    });
+    for (int i = 1; i <= 3; ++i) {
+      const Tensor total = grow({Tensor::from<float>({4}, {1, 1, 1, 1})}).front();
+      EXPECT_EQ(total.item(), 10 + 4 * i);
+    }
+    EXPECT_EQ(w.local_shard(),
+              Literal::from<float>({2}, rank == 0 ? std::vector<float>{4, 5} : std::vector<float>{6, 7}));
+  });
+}
+
+TEST(CompiledFunction, MistakesAreNamed) {
+  const FreshRank rank;
+  Tensor w = variable({1}, {1});
+  w.set_name("w");
+  const Tensor x = Tensor::from<float>({1}, {5});
+  const auto message = [&](const CompiledFunction::Function& function) {
+    CompiledFunction compiled = compile(function);
+    std::string out = error_of([&] { compiled({x}); });
+    mark_step();
+    w.zero_grad();
+    return out;
+  };
+  EXPECT_EQ(message([&](const Tensors&) {
+              const Tensor y = w * 2.0;
+              mark_step();
+              return Tensors{y};
+            }),
+            "compile: the function ends the step; each call does, so leave mark_step() out");
+  EXPECT_EQ(message([&](const Tensors&) {
+              const Tensor y = w * 2.0;
+              return Tensors{y * y.item()};
+            }),
+            "compile: the function reads a value that it computes; return the tensor and read it behind the call");
+  EXPECT_EQ(message([&](const Tensors& in) {
+              const Tensor y = sum(w * in[0]);
+              y.backward();
+              return Tensors{y};
+            }),
+            "compile: the gradient of w outlives the function; call zero_grad() at its end");
+  Tensor kept;
+  EXPECT_EQ(message([&](const Tensors& in) {
+              kept = w * in[0];
+              return Tensors{kept * 2.0};
+            }),
+            "compile: f32[1] outlives the function, which neither returns nor assigns it");
+  EXPECT_EQ(message([&](const Tensors&) { return Tensors{}; }),
+            "compile: the function computes nothing that it returns or assigns");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups that go over rows (reductions among elementwise ops), generators in one kernel, dots written as their readers want them, and
+// what prepare makes of gradients: against the reference evaluation, with each instruction set.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "close.h"
+#include "tessera/base/options.h"
+#include "tessera/collectives/virtual_ranks.h"
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/evaluate.h"
+#include "tessera/ops/indexing.h"
+#include "tessera/ops/structural.h"
+#include "tessera/runtime/executable.h"
+#include "tessera/schedule/schedule.h"
+
+namespace tessera {
+namespace {
+
+template <class F>
+Program program_of(const std::vector<Type>& types, F&& f) {
+  ProgramBuilder program("fusion");
+  Builder main = program.computation("main");
+  std::vector<Value> values;
+  for (std::size_t i = 0; i < types.size(); ++i)
+    values.push_back(ops::parameter(main, static_cast<std::int64_t>(i), types[i]));
+  const Value root = f(main, values);
+  return program.finish(program.add(std::move(main), root));
+}
+
+void expect_as_reference(const Program& program, const std::vector<Literal>& arguments, double units = 64) {
+  const auto world = make_single_rank_world();
+  verify_schedule(program, *make_schedule(program));
+  const Literal expected = evaluate(program, arguments);
+  for (const std::string isa : {"", "generic", "avx2"}) {
+    if (isa == "avx2" && __builtin_cpu_supports("avx2") == 0) continue;
+    options().set("TESSERA_ISA", isa);
+    EXPECT_TRUE(testing::close(run_program(program, *world, arguments), expected, units)) << isa;
+  }
+  options().set("TESSERA_ISA", "");
+}
+template <class F>
+Program expect_as_reference(const std::vector<Type>& types, F&& f, double units = 64) {
+  const Program program = program_of(types, f);
+  expect_as_reference(program, testing::random_arguments(program, 5), units);
+  return program;
+}
+
+std::vector<std::size_t> step_sizes(const Program& program) {
+  std::vector<std::size_t> out;
+  const auto plan = make_schedule(program);
+  for (const Step& step : plan->steps) out.push_back(step.instructions.size());
+  return out;
+}
+
+// `row` has x's dims but the last ones.
+Value over_rows(Value row, Value x) {
+  Dims places;
+  for (int d = 0; d < row.type().ndim(); ++d) places.push_back(d);
+  return ops::broadcast(row, x.type().dims(), places);
+}
+Dims last_dims(Value x, int count) {
+  Dims out;
+  for (int d = x.type().ndim() - count; d < x.type().ndim(); ++d) out.push_back(d);
+  return out;
+}
+Value softmax(Value x, int dims = 1) {
+  const Value largest = ops::reduce(x, Reduction::kMax, last_dims(x, dims));
+  const Value e = ops::exp(ops::subtract(x, over_rows(largest, x)));
+  return ops::divide(e, over_rows(ops::reduce(e, Reduction::kSum, last_dims(x, dims)), x));
+}
+
+TEST(Rows, ASoftmaxIsOneStepOverAnySizesAndTypes) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16})
+    for (const Dims& dims : std::vector<Dims>{{1, 2}, {7, 5}, {3, 2, 97}, {2, 4099}, {129, 31}, {2, 3, 5, 7}}) {
+      SCOPED_TRACE(::testing::Message() << dtype_name(dtype) << " x " << dims.back());
+      for (const int reduced : {1, 2}) {
+        const Program program = expect_as_reference({Type::array(dtype, dims)}, [&](Builder&, auto& v) {
+          return softmax(v[0], std::min(reduced, isize(dims)));
+        });
+        EXPECT_EQ(step_sizes(program), std::vector<std::size_t>{5});
+      }
+    }
+}
+
+TEST(Rows, NumbersThatAreNoneAndInfinitiesStayInTheirRows) {
+  const Type type = Type::array(DType::kF32, {5, 37});
+  const Program program = program_of({type}, [](Builder&, auto& v) { return softmax(v[0]); });
+  std::vector<Literal> arguments = testing::random_arguments(program, 3);
+  const auto x = arguments[0].mutable_data<float>();
+  const float inf = std::numeric_limits<float>::infinity();
+  x[3] = std::nanf("");
+  x[37 + 36] = inf;
+  for (std::size_t i = 2 * 37; i < 3 * 37; ++i) x[i] = -inf;
+  x[3 * 37] = -inf;
+  expect_as_reference(program, arguments);
+}
+
+TEST(Rows, LayerNormAndItsGradientKeepOneElementARow) {
+  for (const DType dtype : {DType::kF32, DType::kF64})
+    for (const Dims& dims : std::vector<Dims>{{3, 5}, {17, 129}, {2, 3, 768}}) {
+      const std::int64_t width = dims.back();
+      const int last = isize(dims) - 1;
+      const Program program = expect_as_reference(
+          {Type::array(dtype, dims), Type::array(dtype, {width}), Type::array(dtype, dims)}, [&](Builder& b, auto& v) {
+            const auto mean = [&](Value a) {
+              const Value sum = ops::reduce(a, Reduction::kSum, {last});
+              return ops::multiply(sum, ops::full(b, sum.type(), 1.0 / static_cast<double>(width)));
+            };
+            const Value centered = ops::subtract(v[0], over_rows(mean(v[0]), v[0]));
+            const Value variance = mean(ops::multiply(centered, centered));
+            const Value scale = ops::rsqrt(ops::add(variance, ops::full(b, variance.type(), 1e-5)));
+            const Value normal = ops::multiply(centered, over_rows(scale, v[0]));
+            const Value y = ops::multiply(normal, ops::broadcast(v[1], dims, {last}));
+            const Value dy = ops::multiply(v[2], ops::broadcast(v[1], dims, {last}));
+            const Value down = ops::subtract(ops::subtract(dy, over_rows(mean(dy), dy)),
+                                             ops::multiply(normal, over_rows(mean(ops::multiply(dy, normal)), dy)));
+            return ops::tuple(b, {y, ops::multiply(down, over_rows(scale, dy)), scale});
+          });
+      EXPECT_LE(step_sizes(program).size(), 3U);
+    }
+}
+
+// The label's logit is picked by position; both the losses, one a row, and the gradient come from one pass.
+TEST(Rows, CrossEntropyWithItsGradient) {
+  for (const std::int64_t classes : {3, 50, 4999, 9001}) {
+    const Dims dims = {4, classes};
+    expect_as_reference({Type::array(DType::kF32, dims), Type::array(DType::kS32, {4})}, [&](Builder& b, auto& v) {
+      const Value largest = ops::reduce(v[0], Reduction::kMax, {1});
+      const Value shifted = ops::subtract(v[0], over_rows(largest, v[0]));
+      const Value e = ops::exp(shifted);
+      const Value sum = ops::reduce(e, Reduction::kSum, {1});
+      const Value places = ops::iota(b, Type::array(DType::kS32, dims), 1);
+      const Value is_label = ops::compare(places, over_rows(v[1], v[0]), CompareDirection::kEq);
+      const Value picked =
+          ops::reduce(ops::select(is_label, shifted, ops::full(b, v[0].type(), 0)), Reduction::kSum, {1});
+      const Value gradient = ops::subtract(ops::divide(e, over_rows(sum, e)), ops::convert(is_label, DType::kF32));
+      return ops::tuple(b, {ops::subtract(ops::log(sum), picked), gradient});
+    });
+  }
+}
+
+TEST(Rows, AResultMayTakeTheBufferOfWhatItsRowsWereReducedFrom) {
+  const Type type = Type::array(DType::kF32, {9, 77});
+  Program program = program_of({type}, [](Builder&, auto& v) {
+    const Value sum = ops::reduce(v[0], Reduction::kSum, {1});
+    return ops::add(ops::multiply(v[0], over_rows(sum, v[0])), v[0]);
+  });
+  program.aliases.push_back({{}, 0, {}, false});
+  EXPECT_EQ(make_schedule(program)->arena_bytes, 0);
+  expect_as_reference(program, testing::random_arguments(program, 2));
+}
+
+TEST(Rows, AReductionOfAllElementsFeedsThemAgain) {
+  expect_as_reference({Type::array(DType::kF32, {13, 11})}, [](Builder&, auto& v) {
+    const Value total = ops::reduce(v[0], Reduction::kSum, {0, 1});
+    return ops::multiply(v[0], ops::broadcast(ops::rsqrt(ops::abs(total)), {13, 11}, {}));
+  });
+}
+
+TEST(Generator, ItsRoundsAreExactAtEverySize) {
+  for (const std::int64_t size : {1, 7, 31, 32, 33, 1000, 4097})
+    expect_as_reference({Type::array(DType::kU32, {2})}, [&](Builder&, auto& v) {
+      return ops::random_bits(v[0], {3, size}, {});
+    });
+  expect_as_reference({Type::array(DType::kU32, {2}), Type::array(DType::kF32, {5, 63})}, [&](Builder& b, auto& v) {
+    const Value uniform = ops::random_uniform(v[0], {5, 63}, DType::kF32, {});
+    const Value keep = ops::compare(uniform, ops::full(b, uniform.type(), 0.1), CompareDirection::kGe);
+    return ops::select(keep, v[1], ops::full(b, v[1].type(), 0));
+  });
+}
+
+TEST(Dots, AreWrittenAsTheTransposeThatReadsThem) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kS32}) {
+    SCOPED_TRACE(dtype_name(dtype));
+    // A weight's gradient: [n, k] turned to [k, n].
+    Program program =
+        expect_as_reference({Type::array(dtype, {2, 7, 5}), Type::array(dtype, {2, 7, 3})}, [](Builder&, auto& v) {
+          const Value d = ops::dot(v[1], v[0], {{}, {0, 1}, {}, {0, 1}});
+          const Value turned = ops::transpose(d, {1, 0});
+          return ops::add(turned, turned);
+        });
+    EXPECT_EQ(step_sizes(program), (std::vector<std::size_t>{1, 1}));
+    // Heads back between time and width.
+    program = expect_as_reference({Type::array(dtype, {2, 3, 5, 4}), Type::array(dtype, {2, 3, 4, 6})},
+                                  [](Builder&, auto& v) {
+                                    const Value d = ops::dot(v[0], v[1], {{0, 1}, {3}, {0, 1}, {2}});
+                                    return ops::reshape(ops::transpose(d, {0, 2, 1, 3}), {10, 18});
+                                  });
+    EXPECT_EQ(step_sizes(program), std::vector<std::size_t>{1});
+    // Free dims that come apart, and batch dims inside.
+    expect_as_reference({Type::array(dtype, {2, 3, 5}), Type::array(dtype, {4, 2, 5})}, [](Builder&, auto& v) {
+      return ops::transpose(ops::dot(v[0], v[1], {{}, {2}, {}, {2}}), {2, 0, 3, 1});
+    });
+    expect_as_reference({Type::array(dtype, {6, 3, 5}), Type::array(dtype, {6, 4, 5})}, [](Builder&, auto& v) {
+      return ops::transpose(ops::dot(v[0], v[1], {{0}, {2}, {0}, {2}}), {2, 1, 0});
+    });
+  }
+}
+
+TEST(Dots, OfSixteenBitsAreMadeInF32WhereTheProcessorHasNone) {
+  for (const DType dtype : {DType::kBF16, DType::kF16})
+    for (const auto result : {std::optional<DType>(), std::optional(DType::kF32)})
+      expect_as_reference({Type::array(dtype, {33, 70}), Type::array(dtype, {19, 70})}, [&](Builder&, auto& v) {
+        return ops::dot(ops::transpose(v[0], {1, 0}), ops::transpose(v[1], {1, 0}), {{}, {0}, {}, {0}}, result);
+      });
+}
+
+TEST(Dots, AddToWhatDiesWhereItLies) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16})
+    for (const Dims& dims : std::vector<Dims>{{3, 5}, {40, 33}}) {
+      const Type x = Type::array(dtype, {7, dims[0]});
+      const Type y = Type::array(dtype, {7, dims[1]});
+      const Program program = expect_as_reference({x, y, x, y, x, y}, [](Builder&, auto& v) {
+        const auto over_rows_of = [&](std::size_t i) {
+          return ops::dot(v[i], v[i + 1], {{}, {0}, {}, {0}}, DType::kF32);
+        };
+        return ops::add(ops::add(over_rows_of(0), over_rows_of(2)), over_rows_of(4));
+      });
+      if (dtype != DType::kF64) {
+        EXPECT_EQ(step_sizes(program), (std::vector<std::size_t>{1, 2, 2}));
+      }
+    }
+  // Not where the other summand is still needed, or is the product itself.
+  expect_as_reference({Type::array(DType::kF32, {9, 9})}, [](Builder&, auto& v) {
+    const Value d = ops::dot(v[0], v[0], {{}, {1}, {}, {0}});
+    const Value e = ops::exp(v[0]);
+    return ops::multiply(ops::add(e, ops::dot(v[0], e, {{}, {1}, {}, {0}})), ops::add(e, ops::add(d, d)));
+  });
+}
+
+// Hidden rows, a vocabulary, labels -> the sum of losses, and the gradients of rows and vocabulary.
+Program linear_and_cross_entropy(const Dims& rows, std::int64_t width, std::int64_t classes) {
+  Dims hidden = rows;
+  hidden.push_back(width);
+  Dims dims = rows;
+  dims.push_back(classes);
+  const int last = isize(rows);
+  return program_of(
+      {Type::array(DType::kF32, hidden), Type::array(DType::kF32, {classes, width}), Type::array(DType::kS32, rows)},
+      [&](Builder& b, auto& v) {
+        const Value logits = ops::dot(v[0], v[1], {{}, {last}, {}, {1}});
+        const Value largest = ops::reduce(logits, Reduction::kMax, {last});
+        const Value shifted = ops::subtract(logits, over_rows(largest, logits));
+        const Value e = ops::exp(shifted);
+        const Value sum = ops::reduce(e, Reduction::kSum, {last});
+        const Value places = ops::iota(b, Type::array(DType::kS32, dims), last);
+        const Value is_label = ops::compare(places, over_rows(v[2], logits), CompareDirection::kEq);
+        const Value zero = ops::full(b, logits.type(), 0);
+        const Value picked = ops::reduce(ops::select(is_label, shifted, zero), Reduction::kSum, {last});
+        const Value losses = ops::subtract(ops::log(sum), picked);
+        const Value d = ops::subtract(ops::divide(e, over_rows(sum, e)), ops::convert(is_label, DType::kF32));
+        Dims kept;
+        for (int i = 0; i < last; ++i) kept.push_back(i);
+        return ops::tuple(b, {ops::reduce(losses, Reduction::kSum, kept), ops::dot(d, v[1], {{}, {last}, {}, {0}}),
+                              ops::dot(d, v[0], {{}, kept, {}, kept})});
+      });
+}
+
+TEST(Prepared, LogitsAndTheirGradientAreNeverWhole) {
+  const Program program = linear_and_cross_entropy({6, 5}, 7, 211);
+  const auto world = make_single_rank_world();
+  const std::int64_t logits = 6 * 5 * 211 * 4;
+  std::vector<std::int64_t> arenas;
+  for (const std::int64_t most : {std::int64_t{0}, logits / 2, logits / 6, std::int64_t{1}}) {
+    options().set("TESSERA_LARGEST_VALUE", std::to_string(most));
+    expect_as_reference(program, testing::random_arguments(program, 4));
+    arenas.push_back(compile(program, *world)->memory().arena);
+  }
+  EXPECT_LT(arenas[2], arenas[0] - logits / 2);
+  for (const Dims& rows : std::vector<Dims>{{1, 6}, {7}, {1, 1}, {2, 3, 2}})
+    expect_as_reference(linear_and_cross_entropy(rows, 3, 29),
+                        testing::random_arguments(linear_and_cross_entropy(rows, 3, 29), 9));
+  options().set("TESSERA_LARGEST_VALUE", "67108864");
+}
+
+TEST(Prepared, WhatIsNeededWholeStaysWhole) {
+  options().set("TESSERA_LARGEST_VALUE", "1");
+  const Type square = Type::array(DType::kF32, {6, 6});
+  expect_as_reference({square, square}, [](Builder& b, auto& v) {
+    const Value d = ops::dot(v[0], v[1], {{}, {1}, {}, {0}});
+    const Value e = ops::exp(d);
+    return ops::tuple(b, {ops::reduce(e, Reduction::kSum, {1}), ops::dot(e, e, {{}, {1}, {}, {0}}), d});
+  });
+  expect_as_reference({square, square}, [](Builder& b, auto& v) {
+    const Value d = ops::dot(v[0], v[1], {{}, {1}, {}, {0}});
+    const Value row = ops::reduce(d, Reduction::kSum, {0});  // over the dim that would be cut
+    return ops::tuple(b, {ops::subtract(d, ops::broadcast(row, {6, 6}, {1}))});
+  });
+  options().set("TESSERA_LARGEST_VALUE", "67108864");
+}
+
+TEST(Prepared, SumsOfPaddedPartsAreOneCopy) {
+  const Type part = Type::array(DType::kF32, {3, 2, 5});
+  expect_as_reference({part, part, part}, [](Builder& b, auto& v) {
+    const Value zero = ops::scalar(b, DType::kF32, 0);
+    const auto padded = [&](Value x, std::int64_t low) {
+      return ops::pad(x, zero, {{0, 0, 0}, {low, 4 - low, 0}, {0, 0, 0}});
+    };
+    return ops::add(ops::add(padded(v[1], 2), padded(v[0], 0)), padded(v[2], 4));
+  });
+  expect_as_reference({part, part}, [](Builder& b, auto& v) {  // a gap: still a sum
+    const Value zero = ops::scalar(b, DType::kF32, 0);
+    return ops::add(ops::pad(v[0], zero, {{0, 0, 0}, {0, 3, 0}, {0, 0, 0}}),
+                    ops::pad(v[1], zero, {{0, 0, 0}, {3, 0, 0}, {0, 0, 0}}));
+  });
+}
+
+}  // namespace
+}  // namespace tessera
