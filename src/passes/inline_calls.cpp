@@ -26,6 +26,21 @@ std::vector<bool> inlinable_calls(const Program& program, const Computation& com
   return out;
 }
 
+// Calls of calls double what they call: instructions of each computation once its calls are inlined.
+void check_size(const Program& program, const std::unordered_map<const Computation*, std::vector<bool>>& calls) {
+  constexpr double kMost = 1 << 23;
+  std::vector<double> sizes;
+  for (const ComputationRef& computation : program.computations) {
+    const auto found = calls.find(computation.get());
+    double size = static_cast<double>(computation->size());
+    for (Id id = 0; found != calls.end() && id < computation->size(); ++id)
+      if (at(found->second, id)) size += at(sizes, (*computation)[id].called.front());
+    require(size <= kMost, "{} has {:.3g} instructions once its calls are inlined, more than {:.0f}", computation->name,
+            size, kMost);
+    sizes.push_back(size);
+  }
+}
+
 // The value with its leaves' annotations kept as marks.
 Value with_marks(Value value, const std::vector<Sharding>& leaves, std::size_t& next) {
   if (value.type().is_array()) {
@@ -71,6 +86,7 @@ Program inline_calls(const Program& program) {
     if (std::find(found.begin(), found.end(), true) != found.end()) calls[computation.get()] = std::move(found);
   }
   if (calls.empty()) return program;
+  check_size(program, calls);
   const auto rule = [&](ComputationRewriter& r, Id id) {
     const auto found = calls.find(&r.from());
     return found != calls.end() && at(found->second, id) ? inlined(r, id) : Value{};
