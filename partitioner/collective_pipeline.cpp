@@ -38,6 +38,7 @@ void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& opti
     return unless_dearer(p, collective_matmul(p, topology), options, /*weigh_flops=*/false);
   });
   add("combine-collectives", combine_collectives);
+  if (options.spare_memory && !options.make_asynchronous) pipeline.add("choose-order", choose_order);
   if (options.make_asynchronous) pipeline.add("make-asynchronous", make_asynchronous);
 }
 
