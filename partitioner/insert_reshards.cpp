@@ -252,7 +252,7 @@ class Inserter {
       request.made_anywhere.push_back(is_made_here(operand));
       request.result_defers = request.result_defers || sharding_of(operand).is_partial();
     }
-    request.result_defers = request.result_defers && defers(id);
+    request.result_defers = request.result_defers && defers(id) && !is_bound_whole(id, operands);
     const OpDecision& decision = common_.decisions.decide(mesh_, request, common_.shardings);
 
     for (int i = 0; i < isize(operands); ++i)
@@ -335,6 +335,18 @@ class Inserter {
       });
     }
     return users.size() == 1 && takes_partial(program_, old_, users.front(), id);
+  }
+
+  // A mark says how the result must lie, and nothing of what the operands wait to be summed over: summed before or behind it is the same.
+  bool is_bound_whole(Id id, const std::vector<Value>& operands) const {
+    const Instruction& user = old_[at(users_, id).front()];
+    if (!is_sharding_mark(user) || user.sharding->size() != 1) return false;
+    const auto used = user.sharding->front().used_axes();
+    return std::none_of(operands.begin(), operands.end(), [&](const Value& operand) {
+      if (!operand.type().is_array()) return false;
+      const auto& waits = sharding_of(operand).partial;
+      return std::any_of(waits.begin(), waits.end(), [&](const AxisRef& axis) { return overlaps_any(used, axis); });
+    });
   }
 
   // The reduction at its cheapest: straight into the sharding propagation wants, or in place.

@@ -81,7 +81,8 @@ TEST_F(TesseraCommand, PartitionPrintsOneAllReduceForAMegatronMlp) {
 TEST_F(TesseraCommand, StrictModeAndABudgetRefuseCollectivesAndSayWhatWouldRemoveThem) {
   const auto strict = run(std::string("partition ") + kMegatron + "-o " + path("p.hlo") + " --strict");
   EXPECT_EQ(strict.code, 1);
-  EXPECT_NE(strict.error.find("strict mode: no annotation asks for "), std::string::npos) << strict.error;
+  EXPECT_NE(strict.error.find("strict mode: no annotation asks for 2 of 2 collectives"), std::string::npos)
+      << strict.error;
   EXPECT_NE(strict.error.find("annotate the result %y with {data,-}"), std::string::npos) << strict.error;
   const auto budget = run(std::string("partition ") + kMegatron + "-o " + path("p.hlo") + " --max-bytes 100");
   EXPECT_EQ(budget.code, 1);
@@ -235,6 +236,24 @@ TEST_F(TesseraCommand, PrintDrawsHowAValueLies) {
   EXPECT_EQ(wrong.code, 1);
   EXPECT_NE(wrong.error.find("is named \"y_\""), std::string::npos) << wrong.error;
   EXPECT_EQ(run("print mlp.hlo --svg -").code, 2);
+}
+
+TEST_F(TesseraCommand, UnreducedValuesAreDrawnAndRunAsAddends) {
+  allow_mpirun();
+  const auto program =
+      file("unreduced.hlo",
+           "HloModule m, num_partitions=2\nENTRY e {\n  a = s32[3] parameter(0), sharding={unreduced}\n"
+           "  ROOT r = s32[3] negate(a), sharding={unreduced}\n}\n");
+  const auto drawn = run("print " + program + " --sharding a");
+  EXPECT_NE(drawn.out.find("unreduced over _0: every device of a part holds an addend"), std::string::npos)
+      << drawn.out;
+  const auto ranks = run("run " + program, "mpirun -np 2");
+  EXPECT_EQ(ranks.code, 0) << ranks.error;
+  EXPECT_EQ(ranks.out, run("run " + program + " --engine reference").out) << "the results are sums";
+  EXPECT_NE(ranks.error.find("note: parameter %a is unreduced over _0: the first device of each group gets the value"),
+            std::string::npos)
+      << ranks.error;
+  EXPECT_NE(ranks.error.find("note: result is unreduced over _0: shown reduced"), std::string::npos) << ranks.error;
 }
 
 TEST_F(TesseraCommand, RunEvaluatesByTheDefinitionsOfTheOpsWhenAsked) {
