@@ -58,12 +58,14 @@ class Inserter {
         old_(program_[id]),
         new_ids_(new_ids),
         builder_(out.computation(old_.name)),
+        is_entry_(id == common.program.entry),
         users_(old_.users()),
         mesh_(program_.meshes.empty() ? Mesh() : program_.meshes.front()) {}
 
   /// `root` null: the root keeps what the computation found; else one target per leaf.
   Computation run(const Shardings* root) {
     root_ = root;
+    if (is_entry_) ends_partial_ = ends_partial(program_, old_, *root);
     leaves_.resize(old_.instructions.size());
     for (Id id = 0; id < old_.size(); ++id) at(leaves_, id) = rewrite(id);
     LeafValues result = at(leaves_, old_.root);
@@ -75,7 +77,10 @@ class Inserter {
           ReshardCause::kResult);
       if (!is_derived(at(*old_[old_.root].sharding, i))) asked(before, at(result, i));
     }
-    for (auto& leaf : result) leaf = without_partial(leaf, [&] { return fmt::format("the result of {}", old_.name); });
+    // Only what the program returns may wait for a reduction, where it says so.
+    if (!is_entry_)
+      for (auto& leaf : result)
+        leaf = without_partial(leaf, [&] { return fmt::format("the result of {}", old_.name); });
     Value value = put_together(builder_, old_.root_type(), result);
     return std::move(builder_).finish(value);
   }
@@ -86,11 +91,11 @@ class Inserter {
     set_region(instruction);
     if (manual_border(instruction) != ManualBorder::kNone) return border(id);
     switch (instruction.op->role) {
-      case Role::kParameter: return parameter(instruction);
+      case Role::kParameter: return read_once(id, parameter(instruction));
       case Role::kTuple: return tuple(instruction);
       case Role::kGetTupleElement:
-        return element_of(old_[instruction.operands[0]].type, index_of(instruction),
-                          at(leaves_, instruction.operands[0]));
+        return read_once(id, element_of(old_[instruction.operands[0]].type, index_of(instruction),
+                                        at(leaves_, instruction.operands[0])));
       case Role::kOptBarrier: return barrier(instruction);
       case Role::kCopy: return mark(instruction);
       case Role::kShardingMark: return is_sharding_mark(instruction) ? mark(instruction) : plain(id);
@@ -149,8 +154,18 @@ class Inserter {
     return out;
   }
 
+  // The entry's may come as addends, as the program says.
   LeafValues parameter(const Instruction& instruction) {
-    return take_apart(append(instruction, {}, make_shardings(closed(*instruction.sharding))));
+    Shardings leaves = closed(*instruction.sharding);
+    for (int i = 0; is_entry_ && i < isize(leaves); ++i) at(leaves, i) = at(*instruction.sharding, i).closed();
+    return take_apart(append(instruction, {}, make_shardings(std::move(leaves))));
+  }
+
+  // Addends that came from outside and that several ops read are reduced once for all, unless none needs it.
+  LeafValues read_once(Id id, LeafValues leaves) {
+    if (leaves.size() != 1 || at(users_, id).size() <= 1 || defers(id)) return leaves;
+    return {
+        without_partial(leaves.front(), [&] { return fmt::format("%{}, which several ops read,", old_[id].name); })};
   }
 
   // The leaves, resharded where the tuple was annotated with shardings of its own.
@@ -311,6 +326,7 @@ class Inserter {
   // A partial value is left so when its only user (or all users, being the same mark) can take it.
   bool defers(Id id) const {
     const auto& users = at(users_, id);
+    if (is_entry_ && at(ends_partial_, id)) return true;
     if (id == old_.root || users.empty()) return false;
     const auto is_mark = [&](Id user) { return is_sharding_mark(old_[user]) && old_[user].sharding->size() == 1; };
     if (std::all_of(users.begin(), users.end(), is_mark)) {
@@ -407,7 +423,9 @@ class Inserter {
   const Computation& old_;
   const std::vector<ComputationId>& new_ids_;
   Builder builder_;
+  bool is_entry_;
   std::vector<std::vector<Id>> users_;
+  std::vector<bool> ends_partial_;   // of the entry's values
   const Shardings* root_ = nullptr;  // how the results must lie; null: as they are found
   Mesh mesh_;
   std::vector<LeafValues> leaves_;

@@ -7,6 +7,7 @@
 #include "manual.h"
 #include "propagate.h"
 #include "tessera/ir/op_def.h"
+#include "tessera/partitioner/addends.h"
 
 namespace tessera {
 namespace {
@@ -18,6 +19,8 @@ std::string remedy(const ReshardReason& reason) {
   if (reason.cause == ReshardCause::kResult)
     return fmt::format("annotate the result %{} with {}", source.name, from.without_partial().str());
   if (!from.is_partial()) return fmt::format("annotate %{} with {}", source.name, reason.target.str());
+  if (source.op->role == Role::kParameter || source.op->role == Role::kGetTupleElement)
+    return fmt::format("give %{} summed, as {}", source.name, from.without_partial().str());
   Sharding axes;
   axes.mesh = from.mesh;
   axes.dims.push_back({from.partial, false, {}});
@@ -55,7 +58,9 @@ std::string provenance(const Instruction& instruction) {
   if (const auto* why = instruction.frontend_attribute(kWhyAttribute)) return *why;
   if (const auto* reason = instruction.frontend_attribute(kReasonAttribute)) return *reason;
   const bool is_partial = instruction.sharding && instruction.sharding->front().is_partial();
-  return is_partial ? "as computed" : "annotated";
+  if (!is_partial) return "annotated";
+  if (instruction.op->role != Role::kParameter && instruction.op->role != Role::kGetTupleElement) return "as computed";
+  return "annotated, " + unreduced_text(instruction.sharding->front());
 }
 
 }  // namespace tessera

@@ -152,8 +152,7 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, d
   for (int i = 0; i < isize(request.wishes); ++i) {
     if (!at(results, i).is_array()) continue;
     const Sharding computed = computed_sharding(request.mesh, request.map, i, strategy);
-    double more =
-        reshard_cost(at(results, i), computed, at(request.wishes, i).closed().without_partial(), cost.topology);
+    double more = reshard_cost(at(results, i), computed, at(request.wishes, i).closed(), cost.topology);
     if (computed.is_partial() && !at(request.wishes, i).dims.empty() && at(request.wishes, i).dims.front().open)
       more = std::min(more, reshard_cost(at(results, i), computed, computed.without_partial(), cost.topology));
     moved += more;

@@ -273,6 +273,24 @@ ENTRY e {{
   EXPECT_NE(vague.error.find("annotate %s\n"), std::string::npos) << vague.error;
 }
 
+TEST_F(TesseraCommand, UnreducedValuesAreDrawnAndRunAsAddends) {
+  allow_mpirun();
+  const auto program =
+      file("unreduced.hlo",
+           "HloModule m, num_partitions=2\nENTRY e {\n  a = s32[3] parameter(0), sharding={unreduced}\n"
+           "  ROOT r = s32[3] negate(a), sharding={unreduced}\n}\n");
+  const auto drawn = run("print " + program + " --sharding a");
+  EXPECT_NE(drawn.out.find("unreduced over _0: every device of a part holds an addend"), std::string::npos)
+      << drawn.out;
+  const auto ranks = run("run " + program, fmt::format("{} -n 2", TESSERA_MPIEXEC));
+  EXPECT_EQ(ranks.code, 0) << ranks.error;
+  EXPECT_EQ(ranks.out, run("run " + program + " --engine reference").out) << "the results are sums";
+  EXPECT_NE(ranks.error.find("note: parameter %a is unreduced over _0: the first device of each group gets the value"),
+            std::string::npos)
+      << ranks.error;
+  EXPECT_NE(ranks.error.find("note: result is unreduced over _0: shown reduced"), std::string::npos) << ranks.error;
+}
+
 TEST_F(TesseraCommand, RunEvaluatesByTheDefinitionsOfTheOpsWhenAsked) {
   const auto fast = run("run sum.hlo");
   const auto reference = run("run sum.hlo --engine reference");

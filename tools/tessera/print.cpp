@@ -7,6 +7,7 @@
 #include "tessera/ir/op_def.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/control_flow.h"
+#include "tessera/partitioner/addends.h"
 
 namespace tessera::command {
 namespace {
@@ -53,6 +54,19 @@ const Instruction& find_value(const Program& program, const Program& given, std:
   fail("no value of {} is named \"{}\"{}", computation_name, value, suggest_name(value, known));
 }
 
+// What a picture does not show: devices of one part that hold no replicas of it.
+std::string note_below(const Program& given, const Instruction& value, const Sharding& sharding) {
+  if (sharding.is_partial()) return unreduced_text(sharding) + ": every device of a part holds an addend\n";
+  if (!sharding.manual.empty()) return "in a manual region: devices of a part may hold different values\n";
+  for (const auto& computation : given.computations)
+    for (const auto& instruction : computation->instructions)
+      if (instruction.name == value.name && instruction.sharding &&
+          instruction.sharding->front().kind == Sharding::Kind::kManual)
+        return "annotated {manual}; no region begins or ends in this program, so each device is taken to have it "
+               "whole\n";
+  return "";
+}
+
 // How values lie, given or found by propagation.
 std::string pictures(const Program& program, const Arguments& arguments) {
   const Program global = program.partitioned ? program : partition(program).global;
@@ -68,6 +82,7 @@ std::string pictures(const Program& program, const Arguments& arguments) {
     out += fmt::format("%{}: {} {}", value.name, value.type.str(), sharding.str());
     if (const auto* why = value.frontend_attribute("tessera.why")) out += ", " + *why;
     out += "\n" + visualize_sharding(value.type, sharding);
+    out += note_below(program, value, sharding);
   }
   return out;
 }
