@@ -339,6 +339,7 @@ class Inserter {
 
   // A mark says how the result must lie, and nothing of what the operands wait to be summed over: summed before or behind it is the same.
   bool is_bound_whole(Id id, const std::vector<Value>& operands) const {
+    if (is_entry_ && at(ends_partial_, id)) return false;
     const Instruction& user = old_[at(users_, id).front()];
     if (!is_sharding_mark(user) || user.sharding->size() != 1) return false;
     const auto used = user.sharding->front().used_axes();

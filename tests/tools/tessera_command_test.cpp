@@ -282,9 +282,10 @@ TEST_F(TesseraCommand, UnreducedValuesAreDrawnAndRunAsAddends) {
   const auto drawn = run("print " + program + " --sharding a");
   EXPECT_NE(drawn.out.find("unreduced over _0: every device of a part holds an addend"), std::string::npos)
       << drawn.out;
-  const auto ranks = run("run " + program, fmt::format("{} -n 2", TESSERA_MPIEXEC));
+  const std::string two = fmt::format("{} -n 2", TESSERA_MPIEXEC);
+  const auto ranks = run("run " + program, two);
   EXPECT_EQ(ranks.code, 0) << ranks.error;
-  EXPECT_EQ(ranks.out, run("run " + program + " --engine reference").out) << "the results are sums";
+  EXPECT_EQ(ranks.out, run("run " + program + " --engine reference", two).out) << "the results are sums";
   EXPECT_NE(ranks.error.find("note: parameter %a is unreduced over _0: the first device of each group gets the value"),
             std::string::npos)
       << ranks.error;
