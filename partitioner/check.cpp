@@ -12,6 +12,7 @@
 #include "manual.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/evaluate.h"
+#include "tessera/partitioner/addends.h"
 #include "tessera/sharding/placement.h"
 
 namespace tessera {
@@ -117,18 +118,33 @@ void observe(std::int64_t device, const Computation& computation, Id id, Literal
                  device);
 }
 
-// Leaf by leaf: the shards of each argument for one device, padding poisoned.
-Literal shard_of(const Literal& global, const Shardings& shardings, std::size_t& leaf, std::int64_t device) {
-  if (global.type().is_tuple()) {
-    std::vector<Literal> elements;
-    for (const auto& element : global.elements()) elements.push_back(shard_of(element, shardings, leaf, device));
-    return Literal::tuple(std::move(elements));
+// The value with another array in place of each leaf.
+template <class F>
+Literal with_leaves(const Literal& value, F&& leaf) {
+  if (!value.type().is_tuple()) return value.type().is_array() ? leaf(value) : (leaf(value), value);
+  std::vector<Literal> elements;
+  for (const auto& element : value.elements()) elements.push_back(with_leaves(element, leaf));
+  return Literal::tuple(std::move(elements));
+}
+
+// Addends add up exactly in these.
+double unit_of(double scale) { return scale / 8; }
+
+// By device, padding poisoned; of what is partial random addends.
+std::vector<Literal> shards_of_leaf(const Literal& whole, const Sharding& sharding, std::int64_t devices, double unit,
+                                    std::uint64_t seed) {
+  std::vector<Literal> out(static_cast<std::size_t>(devices), whole);
+  if (!whole.type().is_array()) return out;
+  std::vector<Literal> addends{whole};
+  if (sharding.is_partial()) addends = random_addends(whole, sharding, unit, seed);
+  const Sharding cut = sharding.without_partial();
+  for (std::int64_t device = 0; device < devices; ++device) {
+    const auto coordinate =
+        sharding.is_partial() ? sharding.mesh.coordinate(sharding.mesh.position_of(device), sharding.partial) : 0;
+    at(out, device) = take_shard(at(addends, coordinate), cut, device);
+    poison_padding(at(out, device), whole.type(), sharding, device);
   }
-  const Sharding& sharding = shardings[leaf++];
-  if (!global.type().is_array()) return global;
-  Literal local = take_shard(global, sharding, device);
-  poison_padding(local, global.type(), sharding, device);
-  return local;
+  return out;
 }
 
 double epsilon_of(DType dtype) {
@@ -230,7 +246,19 @@ struct Inputs {
   std::vector<Literal> arguments;
   Literal expected;
   std::vector<double> magnitudes;  // by leaf of the result: of what it is a sum of
+  double unit = 0;                 // partial arguments are multiples of it
 };
+
+// Arguments that come as addends, in units.
+void make_divisible(std::vector<Literal>& arguments, const Computation& global, double unit) {
+  for (int p = 0; p < isize(arguments); ++p) {
+    const Shardings& shardings = *global[at(global.parameters, p)].sharding;
+    std::size_t leaf = 0;
+    at(arguments, p) = with_leaves(at(arguments, p), [&](const Literal& array) {
+      return shardings[leaf++].is_partial() && array.type().is_array() ? in_units(array, unit) : array;
+    });
+  }
+}
 
 // A program with (normalised) manual regions runs on all devices, each of which has every argument whole.
 Literal evaluate_global(const Program& program, const std::vector<Literal>& arguments, const EvaluateOptions& options) {
@@ -240,7 +268,8 @@ Literal evaluate_global(const Program& program, const std::vector<Literal>& argu
 }
 
 // Drawn again while most results are not finite; smaller while any is not, where sums may leave the range of f16 in one order only.
-Inputs draw_inputs(const Program& given, const CheckOptions& options, CheckReport& report) {
+// `global`: the entry with all its shardings.
+Inputs draw_inputs(const Program& given, const Computation& global, const CheckOptions& options, CheckReport& report) {
   const Program program = has_manual_regions(given) ? normalize_manual(given) : given;
   std::set<std::string> stopped;
   EvaluateOptions how;
@@ -260,6 +289,8 @@ Inputs draw_inputs(const Program& given, const CheckOptions& options, CheckRepor
       magnitudes.observe(computation, id, value);
     };
     out.arguments = seeded_arguments(program, seed, scale);
+    out.unit = unit_of(scale);
+    make_divisible(out.arguments, global, out.unit);
     out.expected = evaluate_global(program, out.arguments, how);
     out.magnitudes.clear();
     for (int leaf = 0; leaf < out.expected.type().leaf_count(); ++leaf)
@@ -273,15 +304,21 @@ Inputs draw_inputs(const Program& given, const CheckOptions& options, CheckRepor
 }
 
 // [device][parameter]
-std::vector<std::vector<Literal>> shards_of(const std::vector<Literal>& arguments, const Computation& global,
-                                            std::int64_t devices) {
+std::vector<std::vector<Literal>> shards_of(const Inputs& inputs, const Computation& global, std::int64_t devices,
+                                            std::uint64_t seed) {
   std::vector<std::vector<Literal>> shards(static_cast<std::size_t>(devices));
-  for (std::int64_t device = 0; device < devices; ++device)
-    for (int p = 0; p < isize(arguments); ++p) {
+  for (int p = 0; p < isize(inputs.arguments); ++p) {
+    const Literal& argument = at(inputs.arguments, p);
+    const Shardings& shardings = *global[at(global.parameters, p)].sharding;
+    std::vector<std::vector<Literal>> by_leaf;
+    for (const Literal& whole : argument.leaves())
+      by_leaf.push_back(shards_of_leaf(whole, at(shardings, isize(by_leaf)), devices, inputs.unit,
+                                       hash_mix(seed, static_cast<std::size_t>(p) * 1024U + by_leaf.size())));
+    for (std::int64_t device = 0; device < devices; ++device) {
       std::size_t leaf = 0;
-      at(shards, device)
-          .push_back(shard_of(at(arguments, p), *global[at(global.parameters, p)].sharding, leaf, device));
+      at(shards, device).push_back(with_leaves(argument, [&](const Literal&) { return at(by_leaf[leaf++], device); }));
     }
+  }
   return shards;
 }
 
@@ -299,8 +336,10 @@ std::vector<Literal> run_poisoned(const Program& program, const std::vector<std:
   return results;
 }
 
-void compare_leaf(const Literal& want, const Sharding& sharding, const std::vector<Literal>& pieces,
+void compare_leaf(const Literal& want, const Sharding& given, const std::vector<Literal>& shards,
                   const std::string& what, double epsilon, double magnitude, CheckReport& report) {
+  const Sharding sharding = given.without_partial();
+  const std::vector<Literal> pieces = reduced_shards(given, shards);
   compare(want, assemble(want.type(), sharding, pieces), what, epsilon, magnitude, report);
   if (!is_even(want.type(), sharding)) return;
   // Replicas must agree with the value, not only the first of them.
@@ -319,9 +358,9 @@ CheckReport check_partition(const Program& program, const CheckOptions& options)
 
 CheckReport check_partitioned(const Program& program, const Partitioned& parts, const CheckOptions& options) {
   CheckReport report;
-  const Inputs inputs = draw_inputs(program, options, report);
   const auto& global = parts.global.entry_computation();
-  const auto shards = shards_of(inputs.arguments, global, program.num_partitions);
+  const Inputs inputs = draw_inputs(program, global, options, report);
+  const auto shards = shards_of(inputs, global, program.num_partitions, options.seed);
   const auto results =
       options.run ? options.run(parts.program, shards) : run_poisoned(parts.program, shards, options, report);
 

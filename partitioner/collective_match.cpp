@@ -29,16 +29,11 @@ bool is_reduction(CollectiveKind kind) {
   return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduceScatter;
 }
 
-const PermuteAttributes* as_permute(const Instruction& instruction) {
-  const auto* typed = dynamic_cast<const AttributesOf<PermuteAttributes>*>(instruction.attributes.get());
-  return typed != nullptr ? &typed->value : nullptr;
-}
-
 // Without texts or copies: groups of many devices are long.
 bool same_attributes(const Instruction& a, const Instruction& b) {
   if (a.attributes == b.attributes) return true;
-  if (const auto* left = as_permute(a)) {
-    const auto* right = as_permute(b);
+  if (const auto* left = attributes_if<PermuteAttributes>(a)) {
+    const auto* right = attributes_if<PermuteAttributes>(b);
     return (left->channel_id == 0) == (right->channel_id == 0) &&
            left->source_target_pairs == right->source_target_pairs;
   }
@@ -61,7 +56,7 @@ bool same_exchange(const Program& program, const Instruction& a, const Instructi
 std::size_t hash_exchange(const Instruction& instruction) {
   std::size_t key = hash_text(instruction.op->name);
   const auto add = [&](std::int64_t number) { key = hash_mix(key, static_cast<std::size_t>(number)); };
-  if (const auto* permute = as_permute(instruction)) {
+  if (const auto* permute = attributes_if<PermuteAttributes>(instruction)) {
     add(isize(permute->source_target_pairs.pairs));
     for (const auto& [source, target] : permute->source_target_pairs.pairs) add(source * 4096 + target);
     return key;

@@ -11,6 +11,12 @@ namespace tessera {
 
 enum class CollectiveKind : std::uint8_t { kNone, kAllReduce, kReduceScatter, kAllGather, kPermute, kOther };
 CollectiveKind collective_kind(const Instruction& instruction);
+/// Null where an instruction's attributes are of another type.
+template <class T>
+const T* attributes_if(const Instruction& instruction) {
+  const auto* typed = dynamic_cast<const AttributesOf<T>*>(instruction.attributes.get());
+  return typed != nullptr ? &typed->value : nullptr;
+}
 /// Of that kind and of one array.
 bool is_single(const Instruction& instruction, CollectiveKind kind);
 

@@ -9,21 +9,22 @@ namespace {
 
 // Fewer collectives are no gain when a device computes or holds more for them. Counting takes a schedule, so that only programs of
 // moderate size are weighed.
-Program unless_dearer(const Program& before, Program after, const CollectivePassOptions& options) {
+Program unless_dearer(const Program& before, Program after, const CollectivePassOptions& options,
+                      bool weigh_flops = true) {
   constexpr std::int64_t kLargestWeighed = 20'000;
   if (!options.spare_memory || before.instruction_count() > kLargestWeighed || after.hash() == before.hash())
     return after;
   const ProgramStats was = program_stats(before);
   const ProgramStats is = program_stats(after);
   const bool dearer = is.total_collective_bytes > was.total_collective_bytes ||
-                      is.flops_per_device > was.flops_per_device ||
+                      (weigh_flops && is.flops_per_device > was.flops_per_device) ||
                       is.peak_bytes_per_device > was.peak_bytes_per_device;
   return dearer ? before : after;
 }
 
 }  // namespace
 
-void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& options) {
+void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& options, const Topology& topology) {
   const auto add = [&](std::string name, auto pass) {
     pipeline.add(std::move(name),
                  [&options, pass](const Program& p) { return unless_dearer(p, pass(p, options), options); });
@@ -32,16 +33,22 @@ void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& opti
   add("reassociate-reductions", reassociate_reductions);
   add("hoist-collectives", hoist_collectives);
   add("share-gathers", share_gathers);
+  // The modelled time holds the additions that come with parts.
+  pipeline.add("collective-matmul", [&options, &topology](const Program& p) {
+    return unless_dearer(p, collective_matmul(p, topology), options, /*weigh_flops=*/false);
+  });
   add("combine-collectives", combine_collectives);
+  if (options.spare_memory && !options.make_asynchronous) pipeline.add("choose-order", choose_order);
   if (options.make_asynchronous) pipeline.add("make-asynchronous", make_asynchronous);
 }
 
 Program optimize_collectives(const Program& program, const CollectivePassOptions& options,
                              const std::vector<std::string>& skip,
-                             const std::function<void(const std::string& pass, const Program&)>& dump) {
+                             const std::function<void(const std::string& pass, const Program&)>& dump,
+                             const Topology& topology) {
   Pipeline pipeline("optimize-collectives", {.skip = skip, .dump = dump});
   pipeline.add("make-synchronous", make_synchronous).add("merge-duplicates", merge_duplicates);
-  add_collective_passes(pipeline, options);
+  add_collective_passes(pipeline, options, topology);
   return pipeline.run(program);
 }
 

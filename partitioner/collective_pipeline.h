@@ -7,6 +7,11 @@
 
 namespace tessera {
 
-void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& options);
+/// What the pipeline runs with must outlive it.
+void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& options, const Topology& topology);
+
+/// The program with its instructions in the order, of a few, in which a device holds the least at once. Computations with side effects
+/// stand as they are; programs of more than moderate size too.
+Program choose_order(const Program& program);
 
 }  // namespace tessera

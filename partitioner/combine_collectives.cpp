@@ -250,9 +250,9 @@ class Planner {
 
 // Emits in the old order, what waits when it is asked for. Computation ids stay: no rewriter, whose table of names is dear in a large
 // program.
-class Emitter {
+class CombinedEmitter {
  public:
-  Emitter(const Computation& from, const Plan& plan)
+  CombinedEmitter(const Computation& from, const Plan& plan)
       : from_(from), plan_(plan), new_ids_(from.instructions.size(), -1), out_(std::make_shared<Computation>()) {
     for (const Instruction& instruction : from.instructions) {
       names_.insert(instruction.name);
@@ -374,7 +374,7 @@ Program combine_collectives(const Program& program, const CollectivePassOptions&
     const Plan plan = Planner(program, computation, options).run();
     const bool combines = std::any_of(plan.buckets.begin(), plan.buckets.end(),
                                       [](const Bucket& bucket) { return bucket.members.size() > 1; });
-    if (combines) at(out.computations, c) = Emitter(computation, plan).run();
+    if (combines) at(out.computations, c) = CombinedEmitter(computation, plan).run();
   }
   return out;
 }

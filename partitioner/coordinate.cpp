@@ -17,6 +17,26 @@ Value lookup(Builder& builder, const Mesh& mesh, const std::vector<AxisRef>& axe
   return emit_by_device(builder, mesh, column);
 }
 
+// device / stride % radix
+struct Digit {
+  std::int64_t stride;
+  std::int64_t radix;
+};
+
+// The digits of device numbers that the axes are, major to minor; those side by side are one.
+std::vector<Digit> digits_of(const Mesh& mesh, const std::vector<AxisRef>& axes) {
+  std::vector<Digit> out;
+  for (const AxisRef& ref : axes) {
+    Digit digit{at(mesh.axes(), ref.axis).size / (ref.pre * ref.size), ref.size};
+    for (int a = ref.axis + 1; a < mesh.axis_count(); ++a) digit.stride *= at(mesh.axes(), a).size;
+    if (!out.empty() && out.back().stride == digit.stride * digit.radix)
+      out.back() = {digit.stride, out.back().radix * digit.radix};
+    else
+      out.push_back(digit);
+  }
+  return out;
+}
+
 }  // namespace
 
 Value emit_coordinate(Builder& builder, const Mesh& mesh, const std::vector<AxisRef>& axes) {
@@ -25,13 +45,11 @@ Value emit_coordinate(Builder& builder, const Mesh& mesh, const std::vector<Axis
   if (!mesh.device_order().empty()) return lookup(builder, mesh, parts);
   Value sum{};
   std::int64_t scale = axes_size(parts);
-  for (const AxisRef& ref : parts) {
-    std::int64_t stride = at(mesh.axes(), ref.axis).size / (ref.pre * ref.size);
-    for (int a = ref.axis + 1; a < mesh.axis_count(); ++a) stride *= at(mesh.axes(), a).size;
+  for (const Digit& digit : digits_of(mesh, parts)) {
     Value part = device_number(builder);
-    if (stride > 1) part = ops::divide(part, number(builder, stride));
-    if (stride * ref.size < mesh.device_count()) part = ops::remainder(part, number(builder, ref.size));
-    scale /= ref.size;
+    if (digit.stride > 1) part = ops::divide(part, number(builder, digit.stride));
+    if (digit.stride * digit.radix < mesh.device_count()) part = ops::remainder(part, number(builder, digit.radix));
+    scale /= digit.radix;
     if (scale > 1) part = ops::multiply(part, number(builder, scale));
     sum = sum.is_null() ? part : ops::add(sum, part);
   }

@@ -28,7 +28,7 @@ Value scaled(Value x, std::int64_t scale, std::int64_t shift) {
 // ---- arithmetic ----------------------------------------------------------------------------------------------------------
 
 // device / stride % radix * slope
-struct Digit {
+struct DeviceDigit {
   std::int64_t stride = 1;
   std::int64_t radix = 1;
   std::int64_t slope = 0;
@@ -36,12 +36,12 @@ struct Digit {
 };
 struct Affine {
   std::int64_t shift = 0;
-  std::vector<Digit> digits;  // major to minor
+  std::vector<DeviceDigit> digits;  // major to minor
 };
 
 // The digits of device numbers by the prime factors of these sizes.
-std::vector<Digit> digits_of(const std::vector<std::int64_t>& sizes) {
-  std::vector<Digit> digits;
+std::vector<DeviceDigit> digits_of(const std::vector<std::int64_t>& sizes) {
+  std::vector<DeviceDigit> digits;
   std::int64_t stride = 1;
   for (auto size = sizes.rbegin(); size != sizes.rend(); ++size) {
     std::int64_t rest = *size;
@@ -80,9 +80,9 @@ std::vector<double> solve(std::vector<std::vector<double>> rows, std::size_t unk
 }
 
 // Digits side by side of which one counts on where the other ends are one.
-std::vector<Digit> merged(const std::vector<Digit>& digits) {
-  std::vector<Digit> out;
-  for (const Digit& digit : digits) {
+std::vector<DeviceDigit> merged(const std::vector<DeviceDigit>& digits) {
+  std::vector<DeviceDigit> out;
+  for (const DeviceDigit& digit : digits) {
     const bool joins = !out.empty() && out.back().stride == digit.stride * digit.radix &&
                        out.back().slope == digit.slope * digit.radix;
     if (joins)
@@ -90,16 +90,16 @@ std::vector<Digit> merged(const std::vector<Digit>& digits) {
     else
       out.push_back(digit);
   }
-  std::erase_if(out, [](const Digit& digit) { return digit.slope == 0; });
+  std::erase_if(out, [](const DeviceDigit& digit) { return digit.slope == 0; });
   return out;
 }
 
-std::optional<Affine> affine_over(std::vector<Digit> digits, const DeviceColumn& numbers) {
+std::optional<Affine> affine_over(std::vector<DeviceDigit> digits, const DeviceColumn& numbers) {
   std::vector<std::vector<double>> rows;
   for (std::int64_t device = 0; device < isize(numbers); ++device) {
     if (!at(numbers, device)) continue;
     std::vector<double> row{1};
-    for (const Digit& digit : digits) row.push_back(static_cast<double>(digit.of(device)));
+    for (const DeviceDigit& digit : digits) row.push_back(static_cast<double>(digit.of(device)));
     row.push_back(static_cast<double>(*at(numbers, device)));
     rows.push_back(std::move(row));
   }
@@ -108,7 +108,7 @@ std::optional<Affine> affine_over(std::vector<Digit> digits, const DeviceColumn&
   for (std::size_t i = 0; i < digits.size(); ++i) digits[i].slope = std::llround(solution[i + 1]);
   for (std::int64_t device = 0; device < isize(numbers); ++device) {
     auto value = out.shift;
-    for (const Digit& digit : digits) value += digit.slope * digit.of(device);
+    for (const DeviceDigit& digit : digits) value += digit.slope * digit.of(device);
     if (at(numbers, device) && *at(numbers, device) != value) return std::nullopt;
   }
   out.digits = merged(digits);
@@ -129,7 +129,7 @@ std::optional<Affine> affine_of(const Mesh& mesh, const DeviceColumn& numbers) {
 
 Value emit_affine(Builder& builder, const Affine& affine, std::int64_t devices) {
   Value sum{};
-  for (const Digit& digit : affine.digits) {
+  for (const DeviceDigit& digit : affine.digits) {
     Value part = device_number(builder);
     if (digit.stride > 1) part = ops::divide(part, number(builder, digit.stride));
     if (digit.stride * digit.radix < devices) part = ops::remainder(part, number(builder, digit.radix));

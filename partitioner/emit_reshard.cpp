@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "device_numbers.h"
 #include "plan_reshard_space.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
@@ -57,6 +58,14 @@ Value emit_permute(Value local, const Placement& before, const Placement& after,
   }
   std::sort(pairs.pairs.begin(), pairs.pairs.end());
   return ops::collective_permute(local, std::move(pairs), channel);
+}
+
+Value emit_ring_permute(Value x, const std::vector<std::vector<std::int64_t>>& groups, std::int64_t channel) {
+  SourceTargetPairs pairs;
+  for (const auto& group : groups)
+    for (std::size_t k = 0; k < group.size(); ++k) pairs.pairs.emplace_back(group[k], group[(k + 1) % group.size()]);
+  std::sort(pairs.pairs.begin(), pairs.pairs.end());
+  return ops::collective_permute(x, std::move(pairs), channel);
 }
 
 }  // namespace reshard
@@ -139,8 +148,29 @@ class StepEmitter {
   Value all_gather(Value local) {
     const int d = step_.dim;
     const auto axes = axes_behind(at(before_.sharding.dims, d).axes, at(after_.dims, d).tiles);
+    const DimPlacement& now = at(before_.dims, d);
+    if (at(after_.dims, d).tiles == 1 && gathers_by_sum(global_.dtype(), now.size, now.length, now.tiles))
+      return gather_by_sum(local, d, axes);
     const Value all = mark(ops::all_gather(local, d, groups(axes), next_channel_++));
     return trim_to(all, d, at(after_.dims, d).length);
+  }
+
+  // Tiles beyond the last element, and what the last one has there, count as nothing; so it does not matter where they land.
+  Value gather_by_sum(Value local, int d, const std::vector<AxisRef>& axes) {
+    const DimPlacement& now = at(before_.dims, d);
+    Dims dims = local.type().dims();
+    const Value identity = ops::constant(builder_, partial_identity(global_.dtype(), Reduction::kSum));
+    const Value start = ops::multiply(emit_coordinate(builder_, mesh(), axes), number(builder_, now.length));
+    const Value left = ops::subtract(number(builder_, now.size), start);
+    const Value here = ops::compare(ops::iota(builder_, Type::array(DType::kS32, dims), d), ops::splat(left, dims),
+                                    CompareDirection::kLt);
+    local = ops::select(here, local, ops::splat(identity, dims));
+    at(dims, d) = ceil_div(now.size, now.length) * now.length;
+    std::vector<Value> starts(dims.size(), number(builder_, 0));
+    at(starts, d) = start;
+    const Value placed = ops::dynamic_update_slice(ops::splat(identity, dims), local, starts);
+    const Value all = mark(ops::all_reduce(placed, Reduction::kSum, groups(axes), next_channel_++));
+    return trim_to(all, d, now.size);
   }
 
   Value reduce_scatter(Value local) {

@@ -46,6 +46,8 @@ Value emit_gathered_window(Value local, int dim, const Mesh& mesh, const std::ve
 /// The all-to-all between the two placements of a step.
 Value emit_all_to_all(Value local, const Placement& before, const Placement& after, std::int64_t channel,
                       Value& collective);
+/// One hop around rings: the next member of each group receives `x`, the first that of the last.
+Value emit_ring_permute(Value x, const std::vector<std::vector<std::int64_t>>& groups, std::int64_t channel);
 /// The single permute that turns tiles over to other devices.
 Value emit_permute(Value local, const Placement& before, const Placement& after, std::int64_t channel);
 

@@ -203,6 +203,10 @@ CollectiveNote note_of_part(const Program& program, const Instruction& instructi
 
 }  // namespace
 
+Link link_of(const Program& program, const Instruction& collective, const Topology& topology) {
+  return topology.slowest(axis_names(program, explanation(collective, "tessera.axes", 0)));
+}
+
 std::vector<CollectiveNote> collective_notes(const Program& scheduled, const Topology& topology) {
   const Program program = make_synchronous(scheduled);
   std::vector<CollectiveNote> notes;

@@ -11,6 +11,9 @@ namespace tessera {
 /// Bytes one device receives when it runs a collective once (design.md, `stats`).
 std::int64_t collective_bytes(const Computation& computation, const Instruction& instruction, std::int64_t partitions);
 
+/// What a collective is held up by: the slowest of its axes (`tessera.axes`), of all axes where it names none.
+Link link_of(const Program& program, const Instruction& collective, const Topology& topology);
+
 /// How often each computation runs per run of the entry: loops by their trip count where it is known (else once).
 std::vector<double> run_counts(const Program& program);
 

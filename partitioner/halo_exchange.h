@@ -11,8 +11,8 @@ namespace tessera::reshard {
 bool is_gathered(const Halo& halo);
 /// The messages that fill a halo, and the rows along its dim that one device receives in them.
 RowCount count_window(const Halo& halo);
-/// Whether an exchange leaves zeros wherever no element lies: whole shards side by side, and a permute brings zeros to those that
-/// nobody sends to.
+/// Whether an exchange leaves zeros wherever no element lies: whole shards side by side (behind them empty ones, of which nothing
+/// is read), and a permute brings zeros to those that nobody sends to.
 bool fills_with_zeros(const Halo& halo);
 /// `locals`: what a device holds of the operand now, along all its dims; the sharding says where along halo.axes it stands.
 Exchange exchange_window(const Mesh& mesh, const Halo& halo, const Dims& locals);

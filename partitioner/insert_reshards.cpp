@@ -54,6 +54,7 @@ class Inserter {
         old_(program_[id]),
         new_ids_(new_ids),
         builder_(out.computation(old_.name)),
+        is_entry_(id == common.program.entry),
         users_(old_.users()),
         origins_(old_, users_),
         mesh_(program_.meshes.empty() ? Mesh() : program_.meshes.front()) {}
@@ -61,6 +62,7 @@ class Inserter {
   /// `root` null: the root keeps what the computation found; else one target per leaf.
   Computation run(const Shardings* root) {
     root_ = root;
+    if (is_entry_) ends_partial_ = ends_partial(program_, old_, *root);
     leaves_.resize(old_.instructions.size());
     for (Id id = 0; id < old_.size(); ++id) {
       at(leaves_, id) = rewrite(id);
@@ -76,7 +78,10 @@ class Inserter {
           given ? ReshardCause::kGivenResult : ReshardCause::kResult);
       if (!is_derived(at(*old_[old_.root].sharding, i))) asked(before, at(result, i));
     }
-    for (auto& leaf : result) leaf = without_partial(leaf, [&] { return fmt::format("the result of {}", old_.name); });
+    // Only what the program returns may wait for a reduction, where it says so.
+    if (!is_entry_)
+      for (auto& leaf : result)
+        leaf = without_partial(leaf, [&] { return fmt::format("the result of {}", old_.name); });
     Value value = put_together(builder_, old_.root_type(), result);
     return std::move(builder_).finish(value);
   }
@@ -87,11 +92,11 @@ class Inserter {
     set_region(instruction);
     if (manual_border(instruction) != ManualBorder::kNone) return border(id);
     switch (instruction.op->role) {
-      case Role::kParameter: return parameter(instruction);
+      case Role::kParameter: return read_once(id, parameter(instruction));
       case Role::kTuple: return tuple(instruction);
       case Role::kGetTupleElement:
-        return element_of(old_[instruction.operands[0]].type, index_of(instruction),
-                          at(leaves_, instruction.operands[0]));
+        return read_once(id, element_of(old_[instruction.operands[0]].type, index_of(instruction),
+                                        at(leaves_, instruction.operands[0])));
       case Role::kOptBarrier: return barrier(instruction);
       case Role::kCopy: return mark(id);
       case Role::kShardingMark: return is_sharding_mark(instruction) ? mark(id) : plain(id);
@@ -150,8 +155,19 @@ class Inserter {
     return out;
   }
 
+  // The entry's may come as addends, as the program says.
   LeafValues parameter(const Instruction& instruction) {
-    return take_apart(append(instruction, {}, make_shardings(closed(*instruction.sharding))));
+    Shardings leaves = closed(*instruction.sharding);
+    for (int i = 0; is_entry_ && i < isize(leaves); ++i) at(leaves, i) = at(*instruction.sharding, i).closed();
+    return take_apart(append(instruction, {}, make_shardings(std::move(leaves))));
+  }
+
+  // Addends that came from outside and that several ops read are reduced once for all, unless none needs it.
+  LeafValues read_once(Id id, LeafValues leaves) {
+    origins_.set(leaves, id);
+    if (leaves.size() != 1 || at(users_, id).size() <= 1 || defers(id)) return leaves;
+    return {
+        without_partial(leaves.front(), [&] { return fmt::format("%{}, which several ops read,", old_[id].name); })};
   }
 
   // The leaves, resharded where the tuple was annotated with shardings of its own.
@@ -242,7 +258,7 @@ class Inserter {
       request.made_anywhere.push_back(is_made_here(operand));
       request.result_defers = request.result_defers || sharding_of(operand).is_partial();
     }
-    request.result_defers = request.result_defers && defers(id);
+    request.result_defers = request.result_defers && defers(id) && !is_bound_whole(id, operands);
     const OpDecision& decision = common_.decisions.decide(mesh_, request, common_.shardings);
 
     for (int i = 0; i < isize(operands); ++i)
@@ -327,6 +343,7 @@ class Inserter {
   // A partial value is left so when its only user (or all users, being the same mark) can take it.
   bool defers(Id id) const {
     const auto& users = at(users_, id);
+    if (is_entry_ && at(ends_partial_, id)) return true;
     if (id == old_.root || users.empty()) return false;
     const auto is_mark = [&](Id user) { return is_sharding_mark(old_[user]) && old_[user].sharding->size() == 1; };
     if (std::all_of(users.begin(), users.end(), is_mark)) {
@@ -335,6 +352,18 @@ class Inserter {
       });
     }
     return users.size() == 1 && takes_partial(program_, old_, users.front(), id);
+  }
+
+  // A mark says how the result must lie, and nothing of what the operands wait to be summed over: summed before or behind it is the same.
+  bool is_bound_whole(Id id, const std::vector<Value>& operands) const {
+    const Instruction& user = old_[at(users_, id).front()];
+    if (!is_sharding_mark(user) || user.sharding->size() != 1) return false;
+    const auto used = user.sharding->front().used_axes();
+    return std::none_of(operands.begin(), operands.end(), [&](const Value& operand) {
+      if (!operand.type().is_array()) return false;
+      const auto& waits = sharding_of(operand).partial;
+      return std::any_of(waits.begin(), waits.end(), [&](const AxisRef& axis) { return overlaps_any(used, axis); });
+    });
   }
 
   // The reduction at its cheapest: straight into the sharding propagation wants, or in place.
@@ -405,8 +434,10 @@ class Inserter {
   const Computation& old_;
   const std::vector<ComputationId>& new_ids_;
   Builder builder_;
+  bool is_entry_;
   std::vector<std::vector<Id>> users_;
   ValueOrigins origins_;
+  std::vector<bool> ends_partial_;   // of the entry's values
   const Shardings* root_ = nullptr;  // how the results must lie; null: as they are found
   Mesh mesh_;
   std::vector<LeafValues> leaves_;

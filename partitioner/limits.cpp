@@ -32,11 +32,12 @@ void check_limits(const std::vector<CollectiveNote>& notes, const CollectiveLimi
   if (limits.strict) {
     std::vector<CollectiveNote> unasked;
     std::copy_if(notes.begin(), notes.end(), std::back_inserter(unasked), [](const auto& note) { return !note.asked; });
-    if (!unasked.empty())
+    const std::size_t count = unasked.size();
+    if (count > 0)
       fail(
           "strict mode: no annotation asks for {} of {} collectives; annotate what they bring about, or follow the "
           "advice:{}",
-          unasked.size(), notes.size(), listing(std::move(unasked)));
+          count, notes.size(), listing(std::move(unasked)));
   }
   const auto bytes = std::accumulate(notes.begin(), notes.end(), std::int64_t{0},
                                      [](std::int64_t sum, const auto& note) { return sum + note.bytes; });

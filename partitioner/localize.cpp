@@ -330,6 +330,13 @@ class Localizer {
   std::vector<Coordinate> coordinates_;
 };
 
+// Whatever region a local value is of, it is computed as all others are.
+void leave_regions(Computation& computation) {
+  for (Instruction& instruction : computation.instructions)
+    if (instruction.frontend_attribute(kManualAxesAttribute) != nullptr)
+      instruction.notes = with_frontend_attribute(instruction.notes, kManualAxesAttribute, std::nullopt);
+}
+
 }  // namespace
 
 Program localize(const Program& program, const LocalizeOptions& options) {
@@ -351,6 +358,7 @@ Program localize(const Program& program, const LocalizeOptions& options) {
       continue;
     }
     Computation done = Localizer(program, c, new_ids, out, next_channel, options).run();
+    leave_regions(done);
     at(new_ids, c) = out.add(std::make_shared<const Computation>(std::move(done)));
   }
   return out.finish(at(new_ids, program.entry));

@@ -354,8 +354,34 @@ class Normalizer {
     if (const auto* text = old.frontend_attribute(key)) return parse_sdy_shardings(*text, out_.meshes);
     const bool leaves = manual_border(old) == ManualBorder::kLeave;
     const Instruction& global = leaves ? old : work.from[old.operands[0]];
-    require(global.sharding != nullptr, "%{} needs a sharding", global.name);
+    if (global.sharding == nullptr && !leaves) return {implied(global, old, border_axes(work, id))};
+    require(global.sharding != nullptr, "%{} needs a sharding that says how it is made of the shards of %{}",
+            global.name, work.from[old.operands[0]].name);
     return {on_mesh(global.sharding->front())};
+  }
+
+  // What `global` must be for its shards to have the sizes that the border says, where only one placement gives them.
+  Sharding implied(const Instruction& global, const Instruction& border, const Axes& own) const {
+    Sharding out = Sharding::replicated(mesh_, global.type.ndim());
+    bool is_unique = out_.meshes.size() == 1 && border.type.is_array() && border.type.ndim() == global.type.ndim();
+    Axes used;
+    for (int d = 0; is_unique && d < global.type.ndim(); ++d) {
+      if (global.type.dim(d) == border.type.dim(d)) continue;
+      const auto cuts = [&](const AxisRef& axis) {
+        return (global.type.dim(d) + axis.size - 1) / axis.size == border.type.dim(d);
+      };
+      is_unique = std::count_if(own.begin(), own.end(), cuts) == 1;
+      if (!is_unique) break;
+      const AxisRef axis = *std::find_if(own.begin(), own.end(), cuts);
+      is_unique = !overlaps_any(used, axis);
+      used.push_back(axis);
+      at(out.dims, d).axes = {axis};
+    }
+    require(is_unique,
+            "enters a region as {} of {} %{}, which has no sharding, and more than one or none gives these sizes; "
+            "annotate %{}",
+            border.type, global.type, global.name, global.name);
+    return out;
   }
 
   // Where a border that enters reads `operand`.

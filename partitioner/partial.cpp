@@ -27,6 +27,38 @@ bool passes(Linearity linearity, Reduction reduction) {
 
 bool is_joint(Linearity linearity) { return linearity == Linearity::kJointlyLinear; }
 
+bool is_partial_sum(const Sharding& sharding) { return sharding.is_partial() && sharding.reduction == Reduction::kSum; }
+
+// By what the op is, whatever the size of its result.
+bool passes_sum(const OpView& view, const Instruction& user, Id value) {
+  int uses = 0;
+  for (int i = 0; i < isize(user.operands); ++i) {
+    if (at(user.operands, i) != value) continue;
+    ++uses;
+    if (!passes(linearity_of(view, i), Reduction::kSum)) return false;
+  }
+  return uses == 1 || is_joint(linearity_of(view, 0));
+}
+
+// The results that a root makes of `value`: all partial sums.
+bool returns_sums(const Computation& computation, const Shardings& root, Id value) {
+  int leaf = 0;
+  for (const Id operand : computation[computation.root].operands) {
+    if (operand == value && !is_partial_sum(at(root, leaf))) return false;
+    leaf += computation[operand].type.leaf_count();
+  }
+  return true;
+}
+
+// What the program says of a value, not what propagation found (which leaves dims open).
+const Sharding* given_sharding(const Instruction& instruction) {
+  if (!instruction.sharding || instruction.sharding->size() != 1) return nullptr;
+  const Sharding& sharding = instruction.sharding->front();
+  const bool open =
+      std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const DimSharding& dim) { return dim.open; });
+  return open || (sharding.dims.empty() && sharding.is_tiled()) ? nullptr : &sharding;
+}
+
 }  // namespace
 
 PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& operands, const Mesh& mesh,
@@ -86,14 +118,33 @@ bool takes_partial(const Program& program, const Computation& computation, Id us
   if (role != Role::kPlain) return false;
   const OpView view = view_of(program, computation, instruction);
   if (!view.result.is_array() || view.result.byte_size() > computation[value].type.byte_size()) return false;
-  int uses = 0;
-  for (int i = 0; i < isize(instruction.operands); ++i) {
-    if (at(instruction.operands, i) != value) continue;
-    ++uses;
-    if (!passes(linearity_of(view, i), Reduction::kSum)) return false;
-    if (is_joint(linearity_of(view, i))) continue;
+  return passes_sum(view, instruction, value);
+}
+
+std::vector<bool> ends_partial(const Program& program, const Computation& computation, const Shardings& root) {
+  std::vector<bool> out(computation.instructions.size(), false);
+  if (std::none_of(root.begin(), root.end(), is_partial_sum)) return out;
+  const auto users = computation.users();
+  const auto ends_so = [&](Id user, Id value) {
+    const Instruction& instruction = computation[user];
+    const auto role = instruction.op->role;
+    if (user == computation.root && role == Role::kTuple) return returns_sums(computation, root, value);
+    if (!instruction.type.is_array()) return false;
+    const bool moves_it = role == Role::kCopy || is_sharding_mark(instruction);
+    if (!moves_it &&
+        (role != Role::kPlain || !passes_sum(view_of(program, computation, instruction), instruction, value)))
+      return false;
+    const Sharding* given = given_sharding(instruction);
+    return given != nullptr ? is_partial_sum(*given) : static_cast<bool>(at(out, user));
+  };
+  for (Id id = computation.size() - 1; id >= 0; --id) {
+    if (!computation[id].type.is_array()) continue;
+    const auto& readers = at(users, id);
+    const bool is_result = id == computation.root && is_partial_sum(root.front());
+    at(out, id) = (is_result || (id != computation.root && !readers.empty())) &&
+                  std::all_of(readers.begin(), readers.end(), [&](Id user) { return ends_so(user, id); });
   }
-  return uses == 1 || is_joint(linearity_of(view, 0));
+  return out;
 }
 
 }  // namespace tessera

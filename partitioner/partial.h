@@ -22,4 +22,8 @@ PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& op
 /// True when `user` can take `value` partial (a sum) and its result is no larger.
 bool takes_partial(const Program& program, const Computation& computation, Id user, Id value);
 
+/// Which values need never be reduced: all that becomes of them ends, through ops that take sums, in results that lie as
+/// partial sums (`root`: how each result must lie), or in values that are given so. Takes a propagated computation.
+std::vector<bool> ends_partial(const Program& program, const Computation& computation, const Shardings& root);
+
 }  // namespace tessera

@@ -61,38 +61,39 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
   Partitioned out;
   Propagated found;
   Pipeline pipeline("partition", {.skip = options.skip_passes, .dump = options.dump});
-  pipeline.add("note-origins", with_origins)
-      .add("inline-calls", inline_calls)
+  pipeline.add_required("note-origins", with_origins)
+      .add_required("inline-calls", inline_calls)
       .add("simplify", simplify)
       .add("merge-duplicates", merge_duplicates)
       .add("simplify-branches", simplify_branches)
       .add("simplify-loops", simplify_loops)
-      .add("split-uses", split_uses)
-      .add("propagate",
-           [&](const Program& p) {
-             found = propagate_at_least_cost(p, options.topology);
-             return found.program;
-           })
-      .add("insert-reshards",
-           [&](const Program& p) {
-             return found.resharded ? *std::exchange(found.resharded, {}) : insert_reshards(p, options.topology);
-           })
-      .add("record-global",
-           [&](const Program& p) {
-             out.global = p;
-             return p;
-           })
-      .add("localize",
-           [&](const Program& p) {
-             const LocalizeOptions how{.keep_shardings = options.keep_shardings, .topology = options.topology};
-             return without_origins(options.collectives.spare_memory ? localize_sparing_memory(p, how)
-                                                                     : localize(p, how));
-           })
+      .add_required("split-uses", split_uses)
+      .add_required("propagate",
+                    [&](const Program& p) {
+                      found = propagate_at_least_cost(p, options.topology);
+                      return found.program;
+                    })
+      .add_required("insert-reshards",
+                    [&](const Program& p) {
+                      return found.resharded ? *std::exchange(found.resharded, {})
+                                             : insert_reshards(p, options.topology);
+                    })
+      .add_required("record-global",
+                    [&](const Program& p) {
+                      out.global = p;
+                      return p;
+                    })
+      .add_required("localize",
+                    [&](const Program& p) {
+                      const LocalizeOptions how{.keep_shardings = options.keep_shardings, .topology = options.topology};
+                      return without_origins(options.collectives.spare_memory ? localize_sparing_memory(p, how)
+                                                                              : localize(p, how));
+                    })
       .add("simplify", simplify)
       .add("merge-duplicates", merge_duplicates)
       .add("compose-permutes", compose_permutes)
       .add("remove-dead-code", remove_dead_code);
-  add_collective_passes(pipeline, options.collectives);
+  add_collective_passes(pipeline, options.collectives, options.topology);
   out.program = pipeline.run(input);
   out.notes = collective_notes(out.program, options.topology);
   check_limits(out.notes, options.limits);

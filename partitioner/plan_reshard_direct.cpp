@@ -53,7 +53,7 @@ class Direct {
     State next = state_;
     at(next.dims, slot) = {};
     at(next.dims, slot).length = at(space_.sizes, slot);
-    add(move, next, space_.bytes(state_) * (space_.tiles(dim) - 1));
+    add(move, next, space_.gather_bytes(state_, slot, space_.tiles(dim)));
   }
 
   void reorder() {

@@ -94,7 +94,7 @@ class Moves {
       for (int n = 1; n <= at(state_.dims, slot).count; ++n) {
         Move move{StepKind::kAllGather, slot, -1, {}, state_, 0, 1, 0};
         const auto factor = join(move.after, slot, n, move.axes);
-        move.bytes = bytes_ * (factor - 1);
+        move.bytes = space_.gather_bytes(state_, slot, factor);
         take(move, bytes_);
       }
   }

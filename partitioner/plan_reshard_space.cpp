@@ -120,6 +120,18 @@ std::uint16_t Space::used(const State& state) const {
   return static_cast<std::uint16_t>(set);
 }
 
+bool gathers_by_sum(DType dtype, std::int64_t size, std::int64_t length, std::int64_t tiles) {
+  return dtype != DType::kPred && length > 0 && 2 * ceil_div(size, length) < tiles;
+}
+
+std::int64_t Space::gather_bytes(const State& state, int slot, std::int64_t tiles) const {
+  const DimState& dim = at(state.dims, slot);
+  const std::int64_t operand = bytes(state);
+  if (this->tiles(dim) == tiles && gathers_by_sum(global.dtype(), at(sizes, slot), dim.length, tiles))
+    return 2 * (operand * ceil_div(at(sizes, slot), dim.length)) * (tiles - 1) / tiles;
+  return operand * (tiles - 1);
+}
+
 std::int64_t Space::bytes(const State& state) const {
   std::int64_t out = rest_bytes;
   for (int s = 0; s < slots(); ++s) out *= at(state.dims, s).length;

@@ -34,7 +34,7 @@ std::shared_ptr<const FactorMap> passing_blocked(const std::shared_ptr<const Fac
 }
 
 // Slots under construction: a union-find, because loops tie values of several computations together.
-class Slots {
+class SlotUnion {
  public:
   int add(const Type& type) {
     types_.push_back(type);
@@ -315,7 +315,7 @@ class GraphBuilder {
 
   const Program& program_;
   std::vector<bool> used_;
-  Slots slots_;
+  SlotUnion slots_;
   OpKinds kinds_;
   Interner<FactorMap> maps_;
   std::vector<Traits> traits_;  // of each map

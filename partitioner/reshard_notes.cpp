@@ -8,6 +8,7 @@
 #include "propagate.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
+#include "tessera/partitioner/addends.h"
 
 namespace tessera {
 namespace {
@@ -36,6 +37,8 @@ const Instruction& summing(const Computation& made, Id id) {
 
 std::string keep_whole(const ReshardReason& reason, const Sharding& from) {
   const Instruction& op = summing(reason.made, reason.source);
+  if (op.op->role == Role::kParameter || op.op->role == Role::kGetTupleElement)
+    return fmt::format("give %{} summed, as {}", annotatable_name(op), from.without_partial().str());
   Sharding axes;
   axes.mesh = from.mesh;
   axes.dims.push_back({from.partial, false, {}});
@@ -140,7 +143,11 @@ NotesRef reshard_notes(const NotesRef& notes, const ReshardReason& reason) {
 std::string provenance(const Instruction& instruction) {
   if (const auto* why = instruction.frontend_attribute(kWhyAttribute)) return *why;
   if (const auto* reason = instruction.frontend_attribute(kReasonAttribute)) return *reason;
-  if (is_partial(instruction)) return "as computed";
+  if (is_partial(instruction)) {
+    const auto role = instruction.op->role;
+    if (role != Role::kParameter && role != Role::kGetTupleElement) return "as computed";
+    return "annotated, " + unreduced_text(instruction.sharding->front());
+  }
   const bool is_whole = instruction.sharding && instruction.sharding->front().is_tiled() &&
                         instruction.sharding->front().used_axes().empty();
   return is_whole ? "as nothing says otherwise" : "annotated";

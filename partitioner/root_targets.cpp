@@ -41,7 +41,7 @@ void for_each_caller(const Program& program, const std::vector<bool>& used, F&& 
   }
 }
 
-// Entry results: what the program says of them; else as the parameter whose memory they take, or whole unless propagation may
+// Entry results: what the program says of them, unreduced where it says so; else as the parameter whose memory they take, or whole unless propagation may
 // choose.
 Shardings entry_results(const Program& program) {
   const auto& entry = program.entry_computation();
@@ -58,8 +58,8 @@ Shardings entry_results(const Program& program) {
     const bool free = allowed.size() == 1 ? allowed[0] : (i < isize(allowed) && allowed[static_cast<std::size_t>(i)]);
     const int ndim = at(leaves, i).is_array() ? at(leaves, i).ndim() : 0;
     const Sharding* donor = at(donors, i);
-    const Sharding unsaid = donor != nullptr ? *donor : Sharding::replicated(mesh, ndim);
-    out.push_back((open && !free ? unsaid : sharding).closed().without_partial());
+    const Sharding unsaid = donor != nullptr ? donor->without_partial() : Sharding::replicated(mesh, ndim);
+    out.push_back((open && !free && !sharding.is_partial() ? unsaid : sharding).closed());
   }
   return out;
 }

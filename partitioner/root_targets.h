@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-/// By computation; none where the root keeps what the computation finds. Leaves are closed and whole (not partial).
+/// By computation; none where the root keeps what the computation finds. Leaves are closed, and only the entry's may be partial.
 using RootTargets = std::vector<std::optional<Shardings>>;
 /// `used`: the computations that are partitioned. Error where loops that lie differently share what they run.
 RootTargets root_targets(const Program& program, const std::vector<bool>& used);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <optional>
 
 #include "tessera/base/text.h"
 #include "tessera/partitioner/plan_reshard.h"
@@ -151,8 +152,7 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, d
   for (int i = 0; i < isize(request.wishes); ++i) {
     if (!at(results, i).is_array()) continue;
     const Sharding computed = computed_sharding(request.mesh, request.map, i, strategy);
-    double more =
-        reshard_cost(at(results, i), computed, at(request.wishes, i).closed().without_partial(), cost.topology);
+    double more = reshard_cost(at(results, i), computed, at(request.wishes, i).closed(), cost.topology);
     if (computed.is_partial() && !at(request.wishes, i).dims.empty() && at(request.wishes, i).dims.front().open)
       more = std::min(more, reshard_cost(at(results, i), computed, computed.without_partial(), cost.topology));
     moved += more;
@@ -165,10 +165,10 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, d
   return {mine > kTolerance * share ? mine : 0, moved, work, late};
 }
 
-// Into how many parts a summed factor falls: as its operands lie, if those that have it are cut alike along it. Axes that the
-// result takes are not left for sums.
-std::int64_t parts_of_sum(const StrategyRequest& request, int factor, const Axes& taken) {
-  std::int64_t parts = 0;
+// The axes over which a summed factor lies, if the operands that have it are cut alike along it into so many parts; they need not be the
+// same. Nothing where they are not, or where only axes in `taken` cut it.
+std::optional<Axes> axes_of_sum(const StrategyRequest& request, int factor, const Axes& taken) {
+  std::optional<Axes> found;
   for (int i = 0; i < isize(request.operands); ++i) {
     const TensorFactors& factors = at(request.map.operands, i);
     const bool has = std::any_of(factors.begin(), factors.end(), [&](const DimFactors& dim) {
@@ -176,29 +176,79 @@ std::int64_t parts_of_sum(const StrategyRequest& request, int factor, const Axes
     });
     if (!has || at(request.made_anywhere, i)) continue;
     const Sharding& sharding = at(request.operands, i);
-    if (!(sharding.mesh == request.mesh)) return 1;
+    if (!(sharding.mesh == request.mesh)) return std::nullopt;
     const Strategy said = legal(request.map, project(request.map, factors, sharding));
     const Axes& axes = at(said, factor);
     if (std::any_of(axes.begin(), axes.end(), [&](const AxisRef& axis) { return overlaps_any(taken, axis); })) continue;
-    if (parts != 0 && parts != axes_size(axes)) return 1;
-    parts = axes_size(axes);
+    if (found && axes_size(*found) != axes_size(axes)) return std::nullopt;
+    found = axes;
   }
-  return std::max<std::int64_t>(parts, 1);
+  return found;
 }
 
-// Into how many parts the work falls when the result is made as propagation found, and sums as the operands lie.
-double parts_found(const StrategyRequest& request) {
+// What propagation found of the factors that the result keeps.
+Strategy kept_as_found(const StrategyRequest& request) {
   Strategy kept(request.map.factors.size());
   for (int i = 0; i < isize(request.found); ++i)
     if (at(request.found, i).mesh == request.mesh)
       merge_into(kept, legal(request.map, project(request.map, at(request.map.results, i), at(request.found, i))));
-  kept = legal(request.map, without(std::move(kept), request.reserved));
+  return legal(request.map, without(std::move(kept), request.reserved));
+}
+
+// Axes that nothing uses, or first parts of them, of so many devices altogether.
+std::optional<Axes> idle_axes(const Mesh& mesh, const Axes& used, std::int64_t devices) {
+  Axes out;
+  for (const bool exactly : {true, false})
+    for (int a = 0; a < mesh.axis_count() && devices > 1; ++a) {
+      const std::int64_t size = at(mesh.axes(), a).size;
+      const std::int64_t part = std::gcd(size, devices);
+      if (part == 1 || (exactly && size != devices) || overlaps_any(used, {a, 1, size})) continue;
+      out.push_back({a, 1, part});
+      devices /= part;
+    }
+  return devices == 1 ? std::optional(out) : std::nullopt;
+}
+
+// Operands are cut along what is summed by an axis that cuts the result as well: the sum keeps it, and idle axes cut the result meanwhile.
+//   [i,k {x}], [k {x},j] -> [i {x},j], y idle:   i over y, k over x; summed over x, then moved from y to x
+std::optional<Strategy> with_idle_axes(const StrategyRequest& request) {
+  Strategy out(request.map.factors.size());
+  const Strategy kept = kept_as_found(request);
+  Axes used = request.reserved;
+  for (int f = 0; f < isize(request.map.factors); ++f) {
+    if (at(request.map.factors, f).kind != FactorKind::kReduce) continue;
+    for (const AxisRef& axis : axes_of_sum(request, f, used).value_or(Axes{})) {
+      out[static_cast<std::size_t>(f)].push_back(axis);
+      used.push_back(axis);
+    }
+  }
+  const auto is_summed = [summed = all_axes(out)](const AxisRef& axis) { return overlaps_any(summed, axis); };
+  const Axes wanted = all_axes(kept);
+  if (std::none_of(wanted.begin(), wanted.end(), is_summed)) return std::nullopt;
+  used.insert(used.end(), wanted.begin(), wanted.end());
+  for (int f = 0; f < isize(request.map.factors); ++f) {
+    if (at(request.map.factors, f).kind == FactorKind::kReduce) continue;
+    Axes& axes = out[static_cast<std::size_t>(f)];
+    axes = at(kept, f);
+    if (std::none_of(at(kept, f).begin(), at(kept, f).end(), is_summed)) continue;
+    const auto idle = idle_axes(request.mesh, used, axes_size(at(kept, f)));
+    if (!idle) return std::nullopt;
+    axes = *idle;
+    used.insert(used.end(), idle->begin(), idle->end());
+  }
+  return legal(request.map, std::move(out));
+}
+
+// Into how many parts the work falls when the result is made as propagation found, and sums as the operands lie. Axes that the result takes
+// are not left for sums.
+double parts_found(const StrategyRequest& request) {
+  const Strategy kept = kept_as_found(request);
   const Axes taken = all_axes(kept);
   auto devices = request.mesh.device_count() / axes_size(taken);
   double parts = parts_of(request.map, kept);
   for (int f = 0; f < isize(request.map.factors); ++f) {
     if (at(request.map.factors, f).kind != FactorKind::kReduce) continue;
-    const auto tiles = std::min(parts_of_sum(request, f, taken), devices);
+    const auto tiles = std::min(axes_size(axes_of_sum(request, f, taken).value_or(Axes{})), devices);
     devices /= tiles;
     parts *= parts_along(at(request.map.factors, f), tiles);
   }
@@ -238,10 +288,12 @@ Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) 
           candidates.push_back(std::move(candidate));
         if (!some_whole) break;
       }
+  const auto apart = with_idle_axes(request);
+  if (apart) candidates.push_back(*apart);
   if (candidates.empty()) return Strategy(request.map.factors.size());
   if (candidates.size() == 1) return candidates.front();
   const double flops = request.view.op.flops != nullptr ? request.view.op.flops(request.view) : 0;
-  const double share = flops / parts_found(request);
+  const double share = flops / std::max(parts_found(request), apart ? parts_of(request.map, *apart) : 1);
   std::size_t best = 0;
   StrategyCost least = cost_of(request, candidates[0], flops, share, cost);
   for (std::size_t i = 1; i < candidates.size(); ++i) {

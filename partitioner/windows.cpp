@@ -74,6 +74,8 @@ Halo halo_of(const FactorMap& map, const Window& window, std::int64_t operand_si
             .length = 0,
             .needed = {},
             .kept = {}};
+  bool reads_before = false;
+  bool reads_behind = false;
   for (std::int64_t tile = 0; tile < tiles; ++tile) {
     const Reading all = reading_of(window, factor.size, at(tiling.first, tile), tiling.count);
     ensure(tile == 0 || (halo.length == all.length && halo.low == all.before), "tiles read windows of unequal form");
@@ -86,6 +88,8 @@ Halo halo_of(const FactorMap& map, const Window& window, std::int64_t operand_si
     bool outside = false;
     if (wanted > 0) {
       const Reading real = wanted_reading(map, window, tiling, tile, wanted);
+      reads_before = reads_before || real.start < 0;
+      reads_behind = reads_behind || real.start + real.length > operand_size;
       outside = real.start < 0 || real.start + real.length > operand_size;
       needed = cut_to(real.start, real.start + real.length, operand_size);
     }
@@ -94,6 +98,11 @@ Halo halo_of(const FactorMap& map, const Window& window, std::int64_t operand_si
     halo.kept.push_back(slides ? needed : Interval{0, operand_size});
     if (slides) outside = needed != Interval{all.start, all.start + all.length};
     halo.reads_outside = halo.reads_outside || outside;
+  }
+  if (factor.kind == FactorKind::kReduce) return halo;
+  for (std::size_t tile = 0; tile < halo.kept.size(); ++tile) {
+    if (!reads_before) halo.kept[tile].start = std::min<std::int64_t>(halo.start[tile], 0);
+    if (!reads_behind) halo.kept[tile].limit = std::max(halo.start[tile] + halo.length, operand_size);
   }
   return halo;
 }

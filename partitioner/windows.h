@@ -34,8 +34,8 @@ struct Halo {
   std::vector<std::int64_t> start;
   std::int64_t length = 0;
   std::vector<Interval> needed;  // per tile: the elements that count
-  /// Per tile: the elements that stay; around them stands what the op reads outside. Of a kernel's tile only those that count stay:
-  /// all it reads is multiplied by something.
+  /// Per tile: the places that stay as they are; around them stands what the op reads outside. Places beyond an end of the operand
+  /// that only padding of results reads stay too. Of a kernel's tile only the elements that count stay: all it reads is multiplied by something.
   std::vector<Interval> kept;
   bool reads_outside = false;
   std::int64_t low = 0;  // LocalWindow

@@ -164,18 +164,20 @@ void measure(benchmark::State& state, ProcessGroup& group, const Contender& cont
   state.counters["of_copy"] = median(ours) / median(copies);
 }
 
-void register_rows(ProcessGroup& group) {
+// `smoke`: once or twice, to see that it runs.
+void register_rows(ProcessGroup& group, bool smoke) {
   for (const auto& contender : contenders()) {
     const bool moves = std::string_view(contender.name) != "barrier";
     for (const std::size_t kib : {1, 64, 512, 4096, 65536}) {
       const std::size_t bytes = moves ? kib << 10 : 0;
-      const auto runs = static_cast<int>(std::clamp<std::size_t>((std::size_t{32} << 20) / (bytes + 1), 3, 500));
+      const auto runs =
+          smoke ? 2 : static_cast<int>(std::clamp<std::size_t>((std::size_t{32} << 20) / (bytes + 1), 3, 500));
       benchmark::RegisterBenchmark(
           fmt::format("{}/{}", contender.name, bytes).c_str(),
           [&group, contender, bytes, runs](benchmark::State& state) { measure(state, group, contender, bytes, runs); })
           ->UseManualTime()
           ->Unit(benchmark::kMicrosecond)
-          ->Iterations(9);
+          ->Iterations(smoke ? 1 : 9);
       if (!moves) break;
     }
   }
@@ -191,12 +193,16 @@ void run(Communicator& world, int argc, char** argv) {
   require(world.uses_mpi(), "start this under mpirun");
   const bool first = world.rank() == 0;
   std::vector<char*> arguments;
+  bool smoke = false;
   for (int i = 0; i < argc; ++i)
-    if (first || !std::string_view(argv[i]).starts_with("--benchmark_out")) arguments.push_back(argv[i]);
+    if (std::string_view(argv[i]) == "--smoke")
+      smoke = true;
+    else if (first || !std::string_view(argv[i]).starts_with("--benchmark_out"))
+      arguments.push_back(argv[i]);
   int count = static_cast<int>(arguments.size());
   benchmark::Initialize(&count, arguments.data());
   require(count == 1, "unknown flag {}", arguments.back());
-  register_rows(world.group());
+  register_rows(world.group(), smoke);
   Silent silent;
   if (first)
     benchmark::RunSpecifiedBenchmarks();

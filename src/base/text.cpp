@@ -134,8 +134,9 @@ char decode_escape(std::string_view body, std::size_t& i) {
 
 std::string unquote(std::string_view text) {
   text = trim(text);
-  require(text.size() >= 2 && text.front() == '"' && text.back() == '"', "expected a string in double quotes, got {}",
-          text);
+  const bool in_quotes =
+      text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front();
+  require(in_quotes, "expected a string in double quotes, got {}", text);
   const std::string_view body = text.substr(1, text.size() - 2);
   std::string out;
   for (std::size_t i = 0; i < body.size(); ++i) {

@@ -15,6 +15,8 @@ bool is_identifier_char(char c) {
 }
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v'; }
 
+bool is_quote(char c) { return c == '"' || c == '\''; }
+
 char closing(char open) { return open == '(' ? ')' : open == '[' ? ']' : '}'; }
 
 }  // namespace
@@ -91,21 +93,22 @@ std::int64_t TextCursor::integer(std::string_view what) {
   return value;
 }
 
-// Copies a text in double quotes with its quotes, escapes untouched.
+// Copies a text in quotes with them, escapes untouched.
 void TextCursor::copy_quoted(std::string& out) {
   const std::size_t start = position_;
+  const char quote = text_[start];
   out += text_[position_++];
   while (position_ < text_.size()) {
     const char c = text_[position_++];
     out += c;
-    if (c == '"') return;
+    if (c == quote) return;
     if (c == '\\' && position_ < text_.size()) out += text_[position_++];
   }
   fail_at(start, "this string is never closed");
 }
 
 std::string TextCursor::quoted(std::string_view what) {
-  if (peek() != '"') fail_expected(what);
+  if (!is_quote(peek())) fail_expected(what);
   const std::size_t start = position_;
   std::string raw;
   copy_quoted(raw);
@@ -122,7 +125,7 @@ std::string TextCursor::value(std::string_view what) {
   std::vector<std::size_t> open;  // where the brackets around this place were opened
   while (position_ < text_.size()) {
     const char c = text_[position_];
-    if (c == '"') {
+    if (is_quote(c)) {
       copy_quoted(out);
       continue;
     }

@@ -21,8 +21,22 @@ std::string colour(int device) {
   return fmt::format("hsl({:.0f},60%,80%)", std::fmod(device * kGoldenAngle, 360.0));
 }
 
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '&')
+      out += "&amp;";
+    else
+      out += c;
+  }
+  return out;
+}
+
 std::string text_at(int x, int y, const std::string& text, int size = 14) {
-  return fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"{}\" text-anchor=\"middle\">{}</text>\n", x, y, size, text);
+  return fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"{}\" text-anchor=\"middle\">{}</text>\n", x, y, size,
+                     escaped(text));
 }
 
 std::string interval_text(const Interval& interval) {

@@ -36,7 +36,7 @@ std::string_view instruction_difference(const Instruction& a, const Instruction&
   if (a.notes == b.notes) return "";
   const Notes& x = notes_of(a);
   const Notes& y = notes_of(b);
-  if (by_key(x.frontend_attributes) != by_key(y.frontend_attributes)) return "frontend attributes";
+  if (by_key(carried_attributes(a)) != by_key(carried_attributes(b))) return "frontend attributes";
   if (in_print_order(x.other) != in_print_order(y.other)) return "other attributes";
   const bool same = x.source_file == y.source_file && x.source_line == y.source_line && x.op_name == y.op_name &&
                     x.op_type == y.op_type && x.metadata_rest == y.metadata_rest;

@@ -2,12 +2,67 @@
 #include "raw_instruction.h"
 
 #include <algorithm>
+#include <set>
 
 #include "emit_checks.h"
 #include "tessera/base/log.h"
 #include "tessera/base/text.h"
 
 namespace tessera {
+
+bool is_list_of_computations(std::string_view name) {
+  return name == "branch_computations" || name == "called_computations";
+}
+
+const OpDef* wrapped_op(const OpTable& table, std::string_view opcode, const OpDef*& wrapped) {
+  for (const std::string_view half : {"start", "update", "done"}) {
+    if (opcode.size() <= half.size() + 1 || !opcode.ends_with(half)) continue;
+    const auto stem = opcode.substr(0, opcode.size() - half.size());
+    if (!stem.ends_with('-')) continue;
+    const OpDef* whole = table.find(stem.substr(0, stem.size() - 1));
+    if (whole == nullptr || whole->payload != Payload::kOperands) continue;
+    if (half == "start") wrapped = whole;
+    return table.find(fmt::format("async-{}", half));
+  }
+  return nullptr;
+}
+
+void read_mesh_groups(TextCursor& in, std::string& text) {
+  const auto here = in.position();
+  if (in.take(",") && in.take_word("device_ids") && in.take("="))
+    text += ", device_ids=" + in.value("devices");
+  else
+    in.seek(here);
+  in.take(",");
+  text += " " + in.value("the axes of the groups");
+}
+
+bool called_is_written_out(TextCursor& in, const RawInstruction& raw, const std::string& name) {
+  const OpDef& op = raw.wrapped != nullptr ? *raw.wrapped : *raw.op;
+  if (!in.next_is("{") || std::find(op.called.begin(), op.called.end(), name) == op.called.end()) return false;
+  const auto start = in.position();
+  in.take("{");
+  bool out = is_list_of_computations(name) && in.next_is("{");
+  if (!out) {
+    const bool root = in.take_word("ROOT");
+    const bool percent = in.take("%");
+    const auto word = in.peek_identifier();
+    in.seek(in.position() + word.size());
+    out = (root || percent || !word.empty()) && in.next_is("=");
+  }
+  in.seek(start);
+  return out;
+}
+
+ComputationId computation_named(const ModuleState& state, const std::string& name) {
+  const auto found = state.computations.find(name);
+  if (found != state.computations.end()) return found->second;
+  std::vector<std::string> known;
+  for (const auto& computation : state.program.computations) known.push_back(computation->name);
+  const auto near = nearest_name(name, known);
+  fail("unknown computation %{}{}", name,
+       near.empty() ? "; computations come before their users" : fmt::format("; did you mean \"{}\"?", near));
+}
 
 std::vector<std::string> read_names(std::string_view text) {
   TextCursor in(text);
@@ -81,11 +136,14 @@ constexpr std::string_view kKept[] = {"algorithm",
 
 }  // namespace
 
+bool is_carried_by_hlo(std::string_view attribute) {
+  return std::find(std::begin(kKept), std::end(kKept), attribute) != std::end(kKept);
+}
+
 void warn_of_unknown(ModuleState& state, const RawInstruction& raw, const Notes& notes,
                      std::vector<std::string> known) {
   for (const auto& attribute : notes.other) {
-    const bool kept = std::find(std::begin(kKept), std::end(kKept), attribute.name) != std::end(kKept);
-    if (kept || !state.warned.emplace(raw.op->name, attribute.name).second) continue;
+    if (is_carried_by_hlo(attribute.name) || !state.warned.emplace(raw.op->name, attribute.name).second) continue;
     std::size_t position = raw.position;
     for (std::size_t i = 0; i < raw.positions.size(); ++i)
       if (raw.attributes[i].name == attribute.name) position = raw.positions[i];
@@ -163,23 +221,9 @@ void check_signature(const TextCursor& in, const Signature& signature, const Com
                            computation[computation.root].name, computation.root_type().str()));
 }
 
-namespace {
-
-std::string free_name(const Program& program, const std::string& base) {
-  const auto taken = [&](const std::string& name) {
-    return std::any_of(program.computations.begin(), program.computations.end(),
-                       [&](const ComputationRef& c) { return c->name == name; });
-  };
-  std::string name = base;
-  for (int k = 1; taken(name); ++k) name = fmt::format("{}.{}", base, k);
-  return name;
-}
-
-}  // namespace
-
 ComputationId add_wrapped(ModuleState& state, const RawInstruction& raw, Wrapping wrapping) {
   Computation inner;
-  inner.name = free_name(state.program, fmt::format("async_{}", raw.wrapped->name));
+  inner.name = fmt::format("async_{}", raw.wrapped->name);
   for (int i = 0; i < isize(wrapping.operands); ++i) {
     Instruction parameter;
     parameter.op = &state.table.get("parameter");
@@ -209,7 +253,22 @@ ComputationId add_wrapped(ModuleState& state, const RawInstruction& raw, Wrappin
   inner.root = inner.size();
   inner.instructions.push_back(std::move(out));
   state.program.computations.push_back(std::make_shared<const Computation>(std::move(inner)));
-  return static_cast<ComputationId>(state.program.computations.size()) - 1;
+  state.nameless.push_back(static_cast<ComputationId>(state.program.computations.size()) - 1);
+  return state.nameless.back();
+}
+
+void name_the_nameless(ModuleState& state) {
+  auto& computations = state.program.computations;
+  std::set<std::string> taken;
+  for (ComputationId id = 0; id < isize(computations); ++id)
+    if (std::find(state.nameless.begin(), state.nameless.end(), id) == state.nameless.end())
+      taken.insert(at(computations, id)->name);
+  for (const auto id : state.nameless) {
+    auto named = std::make_shared<Computation>(*at(computations, id));
+    const std::string base = named->name;
+    for (int k = 1; !taken.insert(named->name).second; ++k) named->name = fmt::format("{}.{}", base, k);
+    at(computations, id) = std::move(named);
+  }
 }
 
 }  // namespace tessera

@@ -17,6 +17,7 @@ struct RawInstruction {
   const OpDef* op = nullptr;
   const OpDef* wrapped = nullptr;  // the op that an async-start wraps, where the text says x-start
   std::optional<Type> declared;
+  std::string layouts;  // the declared type where its layouts have tails
   std::vector<Id> operands;
   std::optional<std::int64_t> number;  // Payload::kNumber
   std::optional<Literal> literal;      // Payload::kLiteral
@@ -24,6 +25,15 @@ struct RawInstruction {
   std::vector<std::size_t> positions;  // of the attributes
 };
 
+/// True of the attributes that name several computations.
+bool is_list_of_computations(std::string_view name);
+/// `x-start`, `x-update`, `x-done` of an op x without such rows: async-start of a computation that holds it, and the others.
+const OpDef* wrapped_op(const OpTable& table, std::string_view opcode, const OpDef*& wrapped);
+/// `mesh['x'=2,'y'=2], device_ids=(..) {'x'}`: the value has blanks and commas. `text` is what stands before the first.
+void read_mesh_groups(TextCursor& in, std::string& text);
+/// A computation in place of its name comes next: `{ x = ..`, `{ROOT x = ..`, or a list of such, `{ { x = ..`.
+bool called_is_written_out(TextCursor& in, const RawInstruction& raw, const std::string& name);
+ComputationId computation_named(const ModuleState& state, const std::string& name);
 /// A `{..}` list of names with or without %.
 std::vector<std::string> read_names(std::string_view text);
 /// The row's typed attributes; what it does not know goes to the notes. Returns the names it knows where some are left.

@@ -9,13 +9,9 @@
 namespace tessera {
 namespace {
 
-bool is_list_of_computations(std::string_view name) {
-  return name == "branch_computations" || name == "called_computations";
-}
-
 class ComputationReader {
  public:
-  explicit ComputationReader(ModuleState& state) : state_(state), in_(state.in) {}
+  explicit ComputationReader(ModuleState& state, int depth = 0) : state_(state), in_(state.in), depth_(depth) {}
 
   void read() {
     in_.skip_blanks();
@@ -28,10 +24,7 @@ class ComputationReader {
     const auto name = in_.identifier("a computation");
     out_.name = name;
     const Signature signature = read_signature(in_);
-    in_.expect("{", "before the instructions");
-    while (!in_.take("}")) read_instruction();
-    if (out_.instructions.empty()) in_.fail_at(place, fmt::format("computation %{} has no instructions", name));
-    if (out_.root < 0) out_.root = out_.size() - 1;
+    read_body(place);
     while (in_.take(",")) {
       const bool is_thread = in_.identifier("an attribute") == "execution_thread";
       in_.expect("=", "behind the name of an attribute");
@@ -40,18 +33,56 @@ class ComputationReader {
       else if (std::string thread = in_.quoted("the name of a thread"); thread != "main")
         out_.execution_thread = std::move(thread);
     }
-    finish_names();
-    order_parameters(place);
     check_signature(in_, signature, out_);
     const auto id = static_cast<ComputationId>(state_.program.computations.size());
     if (!state_.computations.emplace(name, id).second)
       in_.fail_at(place, fmt::format("a second computation %{}", name));
-    for (std::size_t i = first_sharding_; i < state_.shardings.size(); ++i) state_.shardings[i].computation = id;
-    state_.program.computations.push_back(std::make_shared<const Computation>(std::move(out_)));
+    append();
     if (is_entry) state_.program.entry = id;
   }
 
+  // `{ .. }` where it is called.
+  ComputationId read_nameless() {
+    const auto place = in_.position();
+    if (depth_ > kDeepestNesting)
+      in_.fail_at(place, fmt::format("computations nested deeper than {}", kDeepestNesting));
+    out_.name = "_";
+    read_body(place);
+    state_.nameless.push_back(append());
+    return state_.nameless.back();
+  }
+
+  void read_single() {
+    const auto place = in_.position();
+    out_.name = "_";
+    is_single_ = true;
+    read_instruction();
+    if (!in_.at_end()) in_.fail_expected("the end of the only instruction, or a module that begins with HloModule");
+    out_.root = out_.size() - 1;
+    finish_names();
+    order_parameters(place);
+    state_.program.entry = append();
+    state_.nameless.insert(state_.nameless.begin(), state_.program.entry);
+  }
+
  private:
+  void read_body(std::size_t place) {
+    in_.expect("{", "before the instructions");
+    while (!in_.take("}")) read_instruction();
+    if (out_.instructions.empty()) in_.fail_at(place, fmt::format("computation %{} has no instructions", out_.name));
+    if (out_.root < 0) out_.root = out_.size() - 1;
+    finish_names();
+    order_parameters(place);
+  }
+
+  ComputationId append() {
+    const auto id = static_cast<ComputationId>(state_.program.computations.size());
+    for (std::size_t i = first_sharding_; i < state_.shardings.size(); ++i)
+      if (state_.shardings[i].computation < 0) state_.shardings[i].computation = id;
+    state_.program.computations.push_back(std::make_shared<const Computation>(std::move(out_)));
+    return id;
+  }
+
   // parameters_[k] is where parameter(k) stands.
   void order_parameters(std::size_t place) {
     out_.parameters.resize(numbers_.size(), -1);
@@ -79,15 +110,20 @@ class ComputationReader {
 
   void read_instruction() {
     const bool is_root = in_.take_word("ROOT");
+    const bool has_name = !is_single_ || !type_is_next(in_);
     in_.take("%");
     in_.skip_blanks();
     const auto place = in_.position();
-    const auto name = in_.identifier("an instruction or \"}\"");
+    const auto name = has_name ? in_.identifier("an instruction or \"}\"") : std::string_view("_");
     if (names_.contains(name)) in_.fail_at(place, fmt::format("a second %{} in this computation", name));
-    if (!in_.take("=")) in_.fail_expected(fmt::format("\"=\" behind the name {}", name));
+    if (has_name && !in_.take("=")) in_.fail_expected(fmt::format("\"=\" behind the name {}", name));
     RawInstruction raw;
     raw.name = name;
-    if (type_is_next(in_)) raw.declared = read_type(in_);
+    if (type_is_next(in_)) {
+      auto declared = read_tailed_type(in_);
+      raw.declared = std::move(declared.type);
+      raw.layouts = std::move(declared.text);
+    }
     read_call(raw, 0);
     read_attributes(raw);
     const Id id = finish(std::move(raw));
@@ -105,7 +141,7 @@ class ComputationReader {
     constexpr std::size_t kLongestOp = 200;
     if (opcode.size() > kLongestOp) in_.fail_at(raw.position, fmt::format("an op's name of {} letters", opcode.size()));
     raw.op = state_.table.find(opcode);
-    if (raw.op == nullptr) raw.op = wrapped_op(opcode, raw.wrapped);
+    if (raw.op == nullptr) raw.op = wrapped_op(state_.table, opcode, raw.wrapped);
     if (raw.op == nullptr && opcode == "b" && in_.next_is("("))
       in_.fail_at(raw.position, "buffers, b(..), are not supported: they belong to compiled modules");
     if (raw.op == nullptr) with_place(in_, raw.position, [&] { return &state_.table.get(opcode); });
@@ -126,20 +162,6 @@ class ComputationReader {
     if (!in_.take(")")) in_.fail_expected(fmt::format("\")\" behind the operands of {}", opcode));
   }
 
-  // `x-start`, `x-update`, `x-done` of an op x without such rows: async-start of a computation that holds it, and the others.
-  const OpDef* wrapped_op(std::string_view opcode, const OpDef*& wrapped) const {
-    for (const std::string_view half : {"start", "update", "done"}) {
-      if (opcode.size() <= half.size() + 1 || !opcode.ends_with(half)) continue;
-      const auto stem = opcode.substr(0, opcode.size() - half.size());
-      if (!stem.ends_with('-')) continue;
-      const OpDef* whole = state_.table.find(stem.substr(0, stem.size() - 1));
-      if (whole == nullptr || whole->payload != Payload::kOperands) continue;
-      if (half == "start") wrapped = whole;
-      return state_.table.find(fmt::format("async-{}", half));
-    }
-    return nullptr;
-  }
-
   // `[type] name`, or a nested instruction `[type] opcode(..)`.
   Id read_operand(int depth) {
     std::optional<Type> declared;
@@ -148,8 +170,11 @@ class ComputationReader {
     if (!in_.next_is("%") && type_is_next(in_)) declared = read_type(in_);
     in_.skip_blanks();
     const auto place = in_.position();
+    if (is_single_ && declared && (in_.next_is(",") || in_.next_is(")"))) return add_parameter({}, *declared, place);
     const bool percent = in_.take("%");
     const auto word = in_.identifier("an operand");
+    if (is_single_ && declared && !names_.contains(word) && !in_.next_is("("))
+      return add_parameter(word, *declared, place);
     if (!percent && in_.next_is("(")) return read_nested(place, std::move(declared), depth);
     const auto found = names_.find(word);
     if (found == names_.end()) in_.fail_at(place, fmt::format("unknown value %{}{}", word, nearest_value(word)));
@@ -157,6 +182,22 @@ class ComputationReader {
     if (declared && !(*declared == type))
       in_.fail_at(type_place, fmt::format("operand %{} is {}, the text says {}", word, type.str(), declared->str()));
     return found->second;
+  }
+
+  // Of an instruction that stands alone: its operands are what the module is given.
+  Id add_parameter(std::string_view name, const Type& type, std::size_t place) {
+    RawInstruction raw;
+    raw.op = &state_.table.get("parameter");
+    raw.position = place;
+    raw.declared = type;
+    raw.number = isize(numbers_);
+    raw.name = name;
+    const Id id = finish(std::move(raw));
+    if (name.empty())
+      nested_.push_back(id);
+    else
+      names_.emplace(name, id);
+    return id;
   }
 
   Id read_nested(std::size_t place, std::optional<Type> declared, int depth) {
@@ -190,22 +231,33 @@ class ComputationReader {
         if (other.name == name) in_.fail_at(raw.positions.back(), fmt::format("attribute {} stands twice", name));
       if (raw.attributes.size() == 1000) in_.fail_at(raw.positions.back(), "more than 1000 attributes");
       if (!in_.take("=")) in_.fail_expected(fmt::format("\"=\" behind {}", name));
-      std::string text = in_.value("the value of the attribute");
-      if (name == "replica_groups" && text.starts_with("mesh")) read_mesh_groups(text);
+      std::string text = called_is_written_out(in_, raw, name) ? read_written_out(raw.positions.back())
+                                                               : in_.value("the value of the attribute");
+      if (name == "replica_groups" && text.starts_with("mesh")) read_mesh_groups(in_, text);
       if (name == "literal" && !in_.next_is(",")) text += " " + in_.value("the literal behind its type");
       raw.attributes.push_back({std::move(name), std::move(text)});
     }
   }
 
-  // `mesh['x'=2,'y'=2], device_ids=(..) {'x'}`: the value has blanks and commas.
-  void read_mesh_groups(std::string& text) {
-    const auto here = in_.position();
-    if (in_.take(",") && in_.take_word("device_ids") && in_.take("="))
-      text += ", device_ids=" + in_.value("devices");
-    else
-      in_.seek(here);
-    in_.take(",");
-    text += " " + in_.value("the axes of the groups");
+  // The ids of computations in place of their names; the text is kept for messages.
+  std::string read_written_out(std::size_t attribute) {
+    const auto start = in_.position();
+    auto& ids = written_out_[attribute];
+    in_.take("{");
+    const bool is_list = in_.next_is("{");
+    if (!is_list) in_.seek(start);
+    do {
+      if (is_list && !in_.next_is("{")) {
+        in_.take("%");
+        const auto place = (in_.skip_blanks(), in_.position());
+        const std::string name(in_.identifier("a computation"));
+        ids.push_back(with_place(in_, place, [&] { return computation_named(state_, name); }));
+      } else {
+        ids.push_back(ComputationReader(state_, depth_ + 1).read_nameless());
+      }
+    } while (is_list && in_.take(","));
+    if (is_list) in_.expect("}", "behind the computations");
+    return std::string(in_.text().substr(start, in_.position() - start));
   }
 
   // Puts the op of an `x-start` into a computation of its own; leaves the start's attributes in `own`.
@@ -251,6 +303,7 @@ class ComputationReader {
         with_place(in_, raw.position, [&] { return read_own_attributes(raw, std::move(own), out, notes); });
     if (!notes.other.empty()) warn_of_unknown(state_, raw, notes, known);
     infer_type(state_, out_, raw, out);
+    if (!raw.layouts.empty()) notes.frontend_attributes.emplace_back(kLayoutsKey, std::move(raw.layouts));
     if (raw.number) numbers_.push_back({*raw.number, id, raw.position});
     if (!sharding.hlo.empty() || !sharding.sdy.empty()) state_.shardings.push_back(std::move(sharding));
     if (!(notes == Notes{})) out.notes = std::make_shared<const Notes>(std::move(notes));
@@ -268,6 +321,7 @@ class ComputationReader {
       read_metadata(attribute.text, state_.sources, notes);
     } else if (attribute.name == "frontend_attributes") {
       for (auto& [key, value] : read_frontend_attributes(attribute.text)) {
+        if (key == kLayoutsKey) continue;  // the type says it
         const bool own_key = key == kOwnShardingKey;
         if (key == kShardingRuleKey && out.op->role == Role::kShardingMark) {
           own.push_back({std::move(key), quote(value)});
@@ -301,25 +355,20 @@ class ComputationReader {
       const auto found = std::find_if(own.begin(), own.end(), [&](const TextAttribute& a) { return a.name == name; });
       if (found == own.end()) continue;
       const auto index = found - own.begin();
-      with_place(in_, positions[static_cast<std::size_t>(index)], [&] {
+      const auto position = positions[static_cast<std::size_t>(index)];
+      with_place(in_, position, [&] {
+        if (const auto ids = written_out_.find(position); ids != written_out_.end()) {
+          out.called.insert(out.called.end(), ids->second.begin(), ids->second.end());
+          return;
+        }
         const auto names = read_names(found->text);
         require(names.size() == 1 || is_list_of_computations(name), "{} names one computation, got {}", name,
                 names.size());
-        for (const auto& callee : names) out.called.push_back(computation_named(callee));
+        for (const auto& callee : names) out.called.push_back(computation_named(state_, callee));
       });
       own.erase(found);
       positions.erase(positions.begin() + index);
     }
-  }
-
-  ComputationId computation_named(const std::string& name) const {
-    const auto found = state_.computations.find(name);
-    if (found != state_.computations.end()) return found->second;
-    std::vector<std::string> known;
-    for (const auto& computation : state_.program.computations) known.push_back(computation->name);
-    const auto near = nearest_name(name, known);
-    fail("unknown computation %{}{}", name,
-         near.empty() ? "; computations come before their users" : fmt::format("; did you mean \"{}\"?", near));
   }
 
   struct ParameterNumber {
@@ -329,15 +378,19 @@ class ComputationReader {
   };
   ModuleState& state_;
   TextCursor& in_;
+  int depth_;               // of computations in computations
+  bool is_single_ = false;  // an instruction is all there is
   Computation out_;
   std::unordered_map<std::string_view, Id> names_;
   std::vector<Id> nested_;
   std::vector<ParameterNumber> numbers_;
+  std::unordered_map<std::size_t, std::vector<ComputationId>> written_out_;  // by the place of the attribute
   std::size_t first_sharding_ = state_.shardings.size();
 };
 
 }  // namespace
 
 void read_computation(ModuleState& state) { ComputationReader(state).read(); }
+void read_single_instruction(ModuleState& state) { ComputationReader(state).read_single(); }
 
 }  // namespace tessera

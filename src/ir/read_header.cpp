@@ -179,6 +179,8 @@ void check_aliases(const Program& program) {
   }
 }
 
+bool quote_is_next(TextCursor& in) { return in.next_is("\"") || in.next_is("'"); }
+
 }  // namespace
 
 int header_order(std::string_view name) {
@@ -195,11 +197,11 @@ std::vector<std::pair<std::string, std::string>> read_frontend_attributes(std::s
     in.skip_blanks();
     const auto place = in.position();
     std::string key =
-        in.peek() == '"' ? in.quoted("a name") : std::string(in.identifier("the name of a frontend attribute"));
+        quote_is_next(in) ? in.quoted("a name") : std::string(in.identifier("the name of a frontend attribute"));
     for (const auto& item : out)
       if (item.first == key) in.fail_at(place, fmt::format("frontend attribute {} stands twice", key));
     in.expect("=", "behind the name of a frontend attribute");
-    std::string value = in.peek() == '"' ? in.quoted("a value") : in.value("a value");
+    std::string value = quote_is_next(in) ? in.quoted("a value") : in.value("a value");
     out.emplace_back(std::move(key), std::move(value));
   } while (in.take(","));
   in.expect("}", "behind the frontend attributes");

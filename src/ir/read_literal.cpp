@@ -119,8 +119,12 @@ bool read_bool(TextCursor& in) {
   const auto place = in.position();
   const auto word = in.identifier("true or false");
   if (word == "true" || word == "1") return true;
-  if (word != "false" && word != "0") in.fail_at(place, fmt::format("expected true or false, got \"{}\"", word));
-  return false;
+  if (word == "false" || word == "0") return false;
+  std::int64_t number = 0;  // any other number but 0 is true as well
+  const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (code != std::errc() || end != word.data() + word.size())
+    in.fail_at(place, fmt::format("expected true or false, got \"{}\"", word));
+  return number != 0;
 }
 
 // `(re, im)`, or a real number alone.

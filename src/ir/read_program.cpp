@@ -25,12 +25,11 @@ void read_metadata(std::string_view text, const SourceTables& tables, Notes& not
     } else if (key == "stack_frame_id") {
       const auto number = in.integer("a stack frame");
       const auto frame = tables.frames.find(number);
-      if (frame == tables.frames.end()) {
-        notes.metadata_rest.push_back({key, std::to_string(number)});
-      } else if (notes.source_file.empty()) {
+      if (frame != tables.frames.end() && notes.source_file.empty()) {
         notes.source_file = frame->second.file;
         notes.source_line = frame->second.line;
       }
+      notes.metadata_rest.push_back({key, std::to_string(number)});
     } else {
       notes.metadata_rest.push_back({key, in.value("a value")});
     }
@@ -69,9 +68,12 @@ std::unordered_map<std::int64_t, Fields> read_fields_by_number(TextCursor& in) {
 
 }  // namespace
 
-// FileNames, FunctionNames, FileLocations, StackFrames. Of functions and parents nothing is kept.
+// FileNames, FunctionNames, FileLocations, StackFrames.
 SourceTables read_source_tables(TextCursor& in) {
   SourceTables out;
+  in.skip_blanks();
+  const auto start = in.position();
+  auto end = start;
   std::unordered_map<std::int64_t, std::string> files;
   std::unordered_map<std::int64_t, Fields> places;
   std::unordered_map<std::int64_t, Fields> frames;
@@ -86,7 +88,9 @@ SourceTables read_source_tables(TextCursor& in) {
       frames = read_fields_by_number(in);
     else
       break;
+    end = in.position();
   }
+  out.text = trim(in.text().substr(start, end - start));
   for (auto& [id, frame] : frames) {
     Fields& place = places[frame["file_location_id"]];
     const auto line = place["line"];
@@ -95,11 +99,37 @@ SourceTables read_source_tables(TextCursor& in) {
   return out;
 }
 
+namespace {
+
+// Without the line `HloModule`: computations, or a single instruction. False when it is neither.
+bool read_bare(ModuleState& state) {
+  TextCursor& in = state.in;
+  const auto start = in.position();
+  bool is_computation = in.peek_identifier() == "ENTRY";
+  bool is_instruction = !is_computation && !in.next_is("(") && type_is_next(in);
+  if (!is_computation && !is_instruction) {
+    in.take_word("ROOT");
+    const bool percent = in.take("%");
+    const auto word = in.peek_identifier();
+    in.seek(in.position() + word.size());
+    is_instruction = !word.empty() && in.next_is("=");
+    is_computation = !word.empty() && !is_instruction && (in.next_is("{") || (percent && in.next_is("(")));
+    in.seek(start);
+  }
+  if (is_instruction) read_single_instruction(state);
+  while (is_computation && !in.at_end()) read_computation(state);
+  return is_computation || is_instruction;
+}
+
+}  // namespace
+
 Program parse_program(std::string_view text, const OpTable& table, const ParseOptions& options) {
   ModuleState state{TextCursor(text, options.file_name), table, {}, {}, {}};
   require(!state.in.at_end(), "{}: {}; an HLO module begins with `HloModule` and its name", options.file_name,
           text.empty() ? "the text is empty" : "there is nothing but blanks and comments");
-  ModuleHeader header = read_header(state.in, state.program);
+  state.in.skip_blanks();
+  const bool is_bare = state.in.peek_identifier() != "HloModule" && read_bare(state);
+  ModuleHeader header = is_bare ? ModuleHeader{} : read_header(state.in, state.program);
   if (options.num_partitions > 0) {
     if (header.has_num_partitions && state.program.num_partitions != options.num_partitions)
       state.in.fail_at(header.num_partitions_position,
@@ -108,10 +138,16 @@ Program parse_program(std::string_view text, const OpTable& table, const ParseOp
     state.program.num_partitions = options.num_partitions;
     header.has_num_partitions = true;
   }
-  state.sources = read_source_tables(state.in);
+  if (!is_bare) state.sources = read_source_tables(state.in);
+  if (!state.sources.text.empty()) state.program.other.push_back({std::string(kSourceTablesKey), state.sources.text});
   while (!state.in.at_end()) read_computation(state);
   if (state.program.computations.empty()) state.in.fail_expected("a computation");
   if (state.program.entry < 0) state.program.entry = static_cast<ComputationId>(state.program.computations.size()) - 1;
+  name_the_nameless(state);
+  if (is_bare) {
+    const std::string& entry = state.program.entry_computation().name;
+    state.program.name = entry == "_" ? entry : "module_" + entry;
+  }
   check_header(state.in, header, state.program);
   attach_shardings(state, header, options.meshes);
   return std::move(state.program);

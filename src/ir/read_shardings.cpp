@@ -38,12 +38,36 @@ class ShardingAttacher {
   // Shardy's meshes. What is said on one without axes is whole on the devices of any other.
   void read_meshes() {
     sdy_meshes_ = with_place(state_.in, header_.meshes_position, [&] { return parse_sdy_meshes(header_.meshes); });
+    name_maximal_meshes();
     auto& meshes = state_.program.meshes;
     std::copy_if(sdy_meshes_.begin(), sdy_meshes_.end(), std::back_inserter(meshes),
                  [](const Mesh& mesh) { return !mesh.axes().empty(); });
     if (meshes.empty()) meshes = sdy_meshes_;
     // Shardy leaves results that nobody annotated as propagation finds them.
     if (header_.is_shardy && state_.program.propagate_to_output.empty()) state_.program.propagate_to_output = {true};
+  }
+
+  // `m0 = #sdy.mesh<[], device_ids=[3]>` may have any name; what is said on it is read by the one that tells the device.
+  void name_maximal_meshes() {
+    constexpr std::string_view kNoAxes = "#sdy.mesh<[]";
+    const std::string& all = header_.meshes;
+    for (auto mesh = all.find(kNoAxes); mesh != std::string::npos; mesh = all.find(kNoAxes, mesh + 1)) {
+      TextCursor in(all);
+      in.seek(mesh + kNoAxes.size());
+      if (!in.take(",") || !in.take_word("device_ids") || !in.take("=") || !in.take("[")) continue;
+      const auto device = in.integer("a device number");
+      auto end = all.find_last_not_of(" =\t\n", mesh - 1);
+      auto start = all.find_last_of(" {,\t\n", end) + 1;
+      const std::string name = all.substr(start, end + 1 - start);
+      for (auto& item : state_.shardings) item.sdy = with_mesh(item.sdy, name, fmt::format("maximal_mesh_{}", device));
+    }
+  }
+
+  static std::string with_mesh(std::string text, const std::string& name, const std::string& other) {
+    const std::string old = fmt::format("<@{},", name);
+    for (auto found = text.find(old); name != other && found != std::string::npos; found = text.find(old, found + 1))
+      text.replace(found + 2, name.size(), other);
+    return text;
   }
 
   // Shardings whose text names axes bring their meshes along.

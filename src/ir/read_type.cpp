@@ -25,20 +25,26 @@ Dims read_dims(TextCursor& in) {
   return dims;
 }
 
-// Behind `{`. Everything from `:` on describes tiles of other hardware and is dropped.
-Dims read_layout(TextCursor& in, int ndim) {
+struct Layout {
+  Dims order;
+  std::string tail;  // `:T(8,128)S(1)`, which describes tiles and memories of other hardware
+};
+
+// Behind `{`.
+Layout read_layout(TextCursor& in, int ndim) {
   in.skip_blanks();
   const auto place = in.position();
-  Dims layout;
+  Layout out;
+  Dims& layout = out.order;
   if (!in.next_is(":") && !in.next_is("}")) {
     do {
       layout.push_back(in.integer("a dim of the layout"));
     } while (in.take(","));
   }
   if (in.take(":")) {
-    while (!in.next_is("}") && !in.at_end()) {
-      if (!in.take(",")) in.value("\"}\" behind the layout");
-    }
+    out.tail = ":";
+    while (!in.next_is("}") && !in.at_end()) out.tail += in.take(",") ? "," : in.value("\"}\" behind the layout");
+    if (out.tail == ":") out.tail.clear();
   }
   in.expect("}", "behind the layout");
   auto sorted = layout;
@@ -47,7 +53,7 @@ Dims read_layout(TextCursor& in, int ndim) {
   for (int i = 0; i < isize(sorted); ++i) ordered = ordered && at(sorted, i) == i;
   if (!ordered)
     in.fail_at(place, fmt::format("the layout must order the {} dims, got {{{}}}", ndim, join(layout, ",")));
-  return layout;
+  return out;
 }
 
 bool layout_is_next(TextCursor& in, LayoutRule rule) {
@@ -60,7 +66,7 @@ bool layout_is_next(TextCursor& in, LayoutRule rule) {
   return next == ':' || (next >= '0' && next <= '9');
 }
 
-Type read_array(TextCursor& in, LayoutRule rule) {
+Type read_array(TextCursor& in, LayoutRule rule, std::vector<std::string>* tails) {
   in.skip_blanks();
   const auto place = in.position();
   const auto name = in.identifier("a type such as f32[2,3]");
@@ -68,32 +74,58 @@ Type read_array(TextCursor& in, LayoutRule rule) {
     in.expect("[", "behind token");
     in.expect("]", "behind token[");
     if (layout_is_next(in, rule) && in.take("{")) read_layout(in, 0);
+    if (tails != nullptr) tails->emplace_back();
     return Type::token();
   }
   const auto dtype = with_place(in, place, [&] { return dtype_from_name(name); });
   auto dims = read_dims(in);
-  Dims layout;
+  Layout layout;
   if (layout_is_next(in, rule) && in.take("{")) layout = read_layout(in, isize(dims));
-  return with_place(in, place, [&] { return Type::array(dtype, std::move(dims), std::move(layout)); });
+  if (tails != nullptr) tails->push_back(std::move(layout.tail));
+  return with_place(in, place, [&] { return Type::array(dtype, std::move(dims), std::move(layout.order)); });
 }
 
-Type read_nested(TextCursor& in, LayoutRule rule, int depth) {
-  if (!in.next_is("(")) return read_array(in, rule);
+Type read_nested(TextCursor& in, LayoutRule rule, int depth, std::vector<std::string>* tails) {
+  if (!in.next_is("(")) return read_array(in, rule, tails);
   if (depth >= kDeepestNesting) in.fail_at(in.position(), fmt::format("types nested deeper than {}", kDeepestNesting));
   in.take("(");
   std::vector<Type> elements;
   if (!in.take(")")) {
     do {
-      elements.push_back(read_nested(in, LayoutRule::kAnywhere, depth + 1));
+      elements.push_back(read_nested(in, LayoutRule::kAnywhere, depth + 1, tails));
     } while (in.take(","));
     in.expect(")", "behind the types of a tuple");
   }
   return Type::tuple(std::move(elements));
 }
 
+// The type with its layouts and, in the order of its leaves, their tails.
+std::string tailed_text(const Type& type, const std::vector<std::string>& tails, std::size_t& leaf) {
+  if (type.is_tuple()) {
+    std::vector<std::string> parts;
+    for (const auto& element : type.elements()) parts.push_back(tailed_text(element, tails, leaf));
+    return fmt::format("({})", join(parts, ", "));
+  }
+  std::string text = type.str(true);
+  const std::string& tail = tails[leaf++];
+  if (tail.empty()) return text;
+  if (!text.ends_with('}')) return fmt::format("{}{{{}}}", text, tail);
+  return text.insert(text.size() - 1, tail);
+}
+
 }  // namespace
 
-Type read_type(TextCursor& in, LayoutRule rule) { return read_nested(in, rule, 0); }
+Type read_type(TextCursor& in, LayoutRule rule) { return read_nested(in, rule, 0, nullptr); }
+
+TailedType read_tailed_type(TextCursor& in) {
+  TailedType out;
+  std::vector<std::string> tails;
+  out.type = read_nested(in, LayoutRule::kAnywhere, 0, &tails);
+  std::size_t leaf = 0;
+  if (std::any_of(tails.begin(), tails.end(), [](const std::string& tail) { return !tail.empty(); }))
+    out.text = tailed_text(out.type, tails, leaf);
+  return out;
+}
 
 bool type_is_next(TextCursor& in) {
   if (in.next_is("(")) return true;

@@ -22,6 +22,11 @@ inline constexpr int kDeepestNesting = 100;
 /// Where a layout may stand: behind the result type of a computation's header, `{` may also open the body.
 enum class LayoutRule : std::uint8_t { kAnywhere, kBodyMayFollow };
 Type read_type(TextCursor& in, LayoutRule rule = LayoutRule::kAnywhere);
+struct TailedType {
+  Type type;
+  std::string text;  // empty where no layout has a tail such as `:T(8,128)`
+};
+TailedType read_tailed_type(TextCursor& in);
 /// True when a type comes next: `(` or a word followed by `[`.
 bool type_is_next(TextCursor& in);
 Literal read_literal(TextCursor& in, const Type& type);
@@ -35,6 +40,7 @@ struct SourceTables {
     int line = 0;
   };
   std::unordered_map<std::int64_t, Place> frames;  // by stack_frame_id
+  std::string text;                                // as it stands
 };
 SourceTables read_source_tables(TextCursor& in);
 
@@ -82,6 +88,10 @@ int header_order(std::string_view name);
 
 /// Notes::other in print order: backend_config last.
 std::vector<TextAttribute> in_print_order(std::vector<TextAttribute> other);
+/// The frontend attributes without the layouts of a type that the instruction no longer has, which do not print.
+std::vector<std::pair<std::string, std::string>> carried_attributes(const Instruction& instruction);
+/// Attributes that HLO's instructions may carry and no row heeds.
+bool is_carried_by_hlo(std::string_view attribute);
 
 /// State shared by the computations of a module.
 struct ModuleState {
@@ -92,9 +102,14 @@ struct ModuleState {
   std::vector<PendingSharding> shardings;
   SourceTables sources{};
   std::set<std::pair<std::string_view, std::string>> warned{};  // of an op: attributes it does not have
+  std::vector<ComputationId> nameless{};                        // those written where they are called, or made here
 };
 /// Reads `name (..) -> .. { .. }` and appends it to the program.
 void read_computation(ModuleState& state);
+/// `[name =] f32[2] add(f32[2] a, f32[2] b)` alone: an entry computation whose parameters are the operands.
+void read_single_instruction(ModuleState& state);
+/// When all names are known, the computations without one get theirs.
+void name_the_nameless(ModuleState& state);
 void attach_shardings(ModuleState& state, const ModuleHeader& header, const std::vector<Mesh>& known);
 
 inline constexpr std::string_view kMeshesKey = "tessera.meshes";
@@ -104,6 +119,9 @@ inline constexpr std::string_view kShardingRuleKey = "xla.sdy.sharding_rule";
 inline constexpr std::string_view kNumBatchDimsKey = "num_batch_dims";
 inline constexpr std::string_view kOwnShardingKey = "tessera.sharding";
 inline constexpr std::string_view kShardingSuffixKey = "tessera.sharding_suffix";  // ` shard_as 1` behind sharding={..}
+inline constexpr std::string_view kLayoutsKey =
+    "tessera.layouts";  // the type where its layouts have tails: f32[8]{0:T(8)}
+inline constexpr std::string_view kSourceTablesKey = "StackFrames";  // in Program::other: the tables behind the header
 inline constexpr std::string_view kPartitionedKey = "tessera.partitioned";
 
 }  // namespace tessera

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Program -> HLO text, in XLA's print order.
 #include <algorithm>
+#include <cstdlib>
+#include <utility>
 
 #include "sharding_texts.h"
+#include "tessera/base/log.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/sharding/hlo_sharding.h"
@@ -34,10 +37,19 @@ std::string aliases_text(const std::vector<Alias>& aliases) {
   return "{ " + join(parts, ", ") + " }";
 }
 
+// With layouts and, while the type is still the one that was read, their tails.
+std::string type_text(const Instruction& instruction) {
+  std::string plain = instruction.type.str(true);
+  const std::string* kept = instruction.notes ? instruction.frontend_attribute(kLayoutsKey) : nullptr;
+  if (kept == nullptr) return plain;
+  TextCursor in(*kept);
+  return type_is_next(in) && read_type(in).str(true) == plain ? *kept : plain;
+}
+
 std::string entry_layout_text(const Computation& entry) {
   std::vector<std::string> types;
-  for (const auto& type : entry.parameter_types()) types.push_back(type.str(true));
-  return fmt::format("{{({})->{}}}", join(types, ", "), entry.root_type().str(true));
+  for (const Id id : entry.parameters) types.push_back(type_text(entry[id]));
+  return fmt::format("{{({})->{}}}", join(types, ", "), type_text(entry[entry.root]));
 }
 
 std::string bools_text(const std::vector<bool>& flags) { return field_text(flags); }
@@ -48,13 +60,34 @@ std::string literal_text(const Instruction& instruction, const std::string& text
   return text.starts_with(type + " ") ? text.substr(type.size() + 1) : text;
 }
 
-std::string metadata_text(const Notes& notes) {
+// The fields that XLA's reader takes beside those of Notes.
+bool xla_knows_field(std::string_view name) {
+  constexpr std::string_view kFields[] = {"deduplicated_name", "metadata_payload", "profile_type",
+                                          "scheduling_name",   "source_column",    "source_end_column",
+                                          "source_end_line",   "stack_frame_id"};
+  return std::find(std::begin(kFields), std::end(kFields), name) != std::end(kFields);
+}
+
+// What the tables behind the header say of a place in the source is not said again.
+bool frame_says_source(const Notes& notes, const SourceTables& tables) {
+  for (const auto& item : notes.metadata_rest) {
+    if (item.name != "stack_frame_id") continue;
+    const auto frame = tables.frames.find(std::strtoll(item.text.c_str(), nullptr, 10));
+    return frame != tables.frames.end() && frame->second.file == notes.source_file &&
+           frame->second.line == notes.source_line;
+  }
+  return false;
+}
+
+std::string metadata_text(const Notes& notes, const SourceTables& tables, bool for_xla) {
   std::vector<std::string> parts;
+  const bool says_source = !frame_says_source(notes, tables);
   if (!notes.op_type.empty()) parts.push_back("op_type=" + quote(notes.op_type));
   if (!notes.op_name.empty()) parts.push_back("op_name=" + quote(notes.op_name));
-  if (!notes.source_file.empty()) parts.push_back("source_file=" + quote(notes.source_file));
-  if (notes.source_line != 0) parts.push_back(fmt::format("source_line={}", notes.source_line));
-  for (const auto& item : notes.metadata_rest) parts.push_back(item.name + "=" + item.text);
+  if (says_source && !notes.source_file.empty()) parts.push_back("source_file=" + quote(notes.source_file));
+  if (says_source && notes.source_line != 0) parts.push_back(fmt::format("source_line={}", notes.source_line));
+  for (const auto& item : notes.metadata_rest)
+    if (!for_xla || xla_knows_field(item.name)) parts.push_back(item.name + "=" + item.text);
   return join(parts, " ");
 }
 
@@ -79,6 +112,15 @@ class Printer {
   void header() {
     out_ += "HloModule " + program_.name;
     std::vector<TextAttribute> all = program_.other;
+    const auto source_tables = std::find_if(
+        all.begin(), all.end(), [](const TextAttribute& attribute) { return attribute.name == kSourceTablesKey; });
+    std::string behind;
+    if (source_tables != all.end()) {
+      TextCursor in(source_tables->text);
+      tables_ = read_source_tables(in);
+      behind = fmt::format("\n{}\n\n", source_tables->text);
+      all.erase(source_tables);
+    }
     if (!program_.aliases.empty()) all.push_back({"input_output_alias", aliases_text(program_.aliases)});
     if (program_.entry >= 0)
       all.push_back({"entry_computation_layout", entry_layout_text(program_.entry_computation())});
@@ -99,7 +141,7 @@ class Printer {
     }
     if (!frontend.empty()) all.push_back({"frontend_attributes", frontend_text(frontend)});
     for (const auto& attribute : all) out_ += fmt::format(", {}={}", attribute.name, attribute.text);
-    out_ += "\n";
+    out_ += "\n" + behind;
   }
 
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> kept(
@@ -129,7 +171,7 @@ class Printer {
 
   void line(Id id) {
     const Instruction& instruction = (*computation_)[id];
-    out_ += fmt::format("%{} = {} {}(", instruction.name, instruction.type.str(true), instruction.op->name);
+    out_ += fmt::format("%{} = {} {}(", instruction.name, type_text(instruction), instruction.op->name);
     auto texts = instruction.attributes ? instruction.attributes->texts() : std::vector<TextAttribute>{};
     payload(instruction, texts);
     out_ += ')';
@@ -138,7 +180,8 @@ class Printer {
     const auto other = instruction.notes ? in_print_order(instruction.notes->other) : std::vector<TextAttribute>{};
     called(instruction);
     for (const auto& attribute : other)
-      if (attribute.name != "backend_config") add(attribute.name, attribute.text);
+      if (attribute.name != "backend_config" && (!options_.for_xla || is_carried_by_hlo(attribute.name)))
+        add(attribute.name, attribute.text);
     annotations(instruction, texts);
     for (const auto& attribute : other)
       if (attribute.name == "backend_config") add(attribute.name, attribute.text);
@@ -196,6 +239,7 @@ class Printer {
   void annotations(const Instruction& instruction, const std::vector<TextAttribute>& own) {
     auto frontend =
         instruction.notes ? instruction.notes->frontend_attributes : std::vector<std::pair<std::string, std::string>>{};
+    drop_layouts(instruction, frontend);
     if (instruction.sharding) {
       std::string text = shardings_ != nullptr ? shardings_->hlo_text(instruction)
                                                : hlo_sharding_text(*instruction.sharding, instruction.type.is_tuple());
@@ -221,8 +265,19 @@ class Printer {
       add("control-predecessors", "{" + join(names, ", ") + "}");
     }
     if (!instruction.notes) return;
-    const auto metadata = metadata_text(*instruction.notes);
+    const auto metadata = metadata_text(*instruction.notes, tables_, options_.for_xla);
     if (!metadata.empty()) add("metadata", "{" + metadata + "}");
+  }
+
+  // They stand in the type, or are of another shape than it has now.
+  void drop_layouts(const Instruction& instruction, std::vector<std::pair<std::string, std::string>>& frontend) {
+    const auto kept =
+        std::find_if(frontend.begin(), frontend.end(), [](const auto& a) { return a.first == kLayoutsKey; });
+    if (kept == frontend.end()) return;
+    if (type_text(instruction) != kept->second && !std::exchange(says_dropped_, true))
+      log_warning("%{} was {} and is {} now: layouts of other hardware are left out where shapes change",
+                  instruction.name, kept->second, instruction.type.str());
+    frontend.erase(kept);
   }
 
   // Before the brace that closes the leaf: a tuple of one leaf has two.
@@ -235,6 +290,8 @@ class Printer {
   const PrintOptions& options_;
   ShardingTexts* shardings_;
   const Computation* computation_ = nullptr;
+  bool says_dropped_ = false;
+  SourceTables tables_;  // those behind the header
   std::string out_;
 };
 
@@ -243,6 +300,14 @@ class Printer {
 std::vector<TextAttribute> in_print_order(std::vector<TextAttribute> other) {
   std::stable_partition(other.begin(), other.end(), [](const TextAttribute& a) { return a.name != "backend_config"; });
   return other;
+}
+
+std::vector<std::pair<std::string, std::string>> carried_attributes(const Instruction& instruction) {
+  if (!instruction.notes) return {};
+  auto out = instruction.notes->frontend_attributes;
+  if (type_text(instruction) == instruction.type.str(true))
+    std::erase_if(out, [](const auto& item) { return item.first == kLayoutsKey; });
+  return out;
 }
 
 std::string print_program(const Program& program, const PrintOptions& options) {

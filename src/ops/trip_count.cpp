@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How often a loop runs, where its text tells: a counter that starts at a constant, advances by a constant and is compared with
-// another. XLA leaves copies where marks stood.
+// another. XLA leaves copies where marks stood, and what it found itself in backend_config.
+#include <charconv>
+
 #include "rows.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
@@ -58,10 +60,28 @@ std::optional<std::int64_t> step_of(const Computation& body, std::int64_t elemen
   return std::nullopt;
 }
 
+// What XLA found: backend_config={"known_trip_count":{"n":"5"},…}, as JSON or quoted.
+std::optional<std::int64_t> noted_trip_count(const Instruction& loop) {
+  if (!loop.notes) return std::nullopt;
+  for (const TextAttribute& attribute : loop.notes->other) {
+    if (attribute.name != "backend_config") continue;
+    std::string text = attribute.text;
+    std::erase_if(text, [](char c) { return c == '\\' || c == '"' || c == ' '; });
+    constexpr std::string_view key = "known_trip_count:{n:";
+    const auto found = text.find(key);
+    if (found == std::string::npos) continue;
+    std::int64_t count = 0;
+    const auto [end, error] = std::from_chars(text.data() + found + key.size(), text.data() + text.size(), count);
+    if (error == std::errc() && count >= 0) return count;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::int64_t> known_trip_count(const Program& program, const Computation& caller,
                                              const Instruction& loop) {
+  if (const auto noted = noted_trip_count(loop)) return noted;
   const auto limit = loop_limit(program[loop.called[0]]);
   const Instruction& init = caller[loop.operands[0]];
   if (!limit || init.op->role != Role::kTuple) return std::nullopt;

@@ -5,37 +5,60 @@
 #include "plain.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/control_flow.h"
+#include "tessera/ops/structural.h"
 #include "tessera/passes/passes.h"
 #include "tessera/passes/rewriter.h"
 
 namespace tessera {
 namespace {
 
-// The calls that can go. What runs elsewhere, waits or is waited for stays a call; so does a tuple with shardings of its own.
+// The calls that can go. What runs elsewhere, waits or is waited for stays a call.
 std::vector<bool> inlinable_calls(const Program& program, const Computation& computation) {
   std::vector<bool> out(computation.instructions.size(), true);
   for (const Instruction& instruction : computation.instructions)
     for (const Id before : instruction.control_predecessors) at(out, before) = false;
-  const auto has_own_sharding = [](const Instruction& i) { return i.sharding && !i.type.is_array(); };
   for (Id id = 0; id < computation.size(); ++id) {
     const Instruction& call = computation[id];
-    if (call.op->role != Role::kCall || !call.control_predecessors.empty()) {
-      at(out, id) = false;
-      continue;
-    }
-    const Computation& callee = program[call.called.front()];
-    const bool is_bound =
-        has_own_sharding(call) || std::any_of(callee.parameters.begin(), callee.parameters.end(),
-                                              [&](Id parameter) { return has_own_sharding(callee[parameter]); });
-    if (is_bound || !callee.execution_thread.empty()) at(out, id) = false;
+    const bool goes = call.op->role == Role::kCall && call.control_predecessors.empty() &&
+                      program[call.called.front()].execution_thread.empty();
+    if (!goes) at(out, id) = false;
   }
   return out;
 }
 
-// A parameter's or the call's annotation, kept as a mark.
+// Calls of calls double what they call: instructions of each computation once its calls are inlined.
+void check_size(const Program& program, const std::unordered_map<const Computation*, std::vector<bool>>& calls) {
+  constexpr double kMost = 1 << 23;
+  std::vector<double> sizes;
+  for (const ComputationRef& computation : program.computations) {
+    const auto found = calls.find(computation.get());
+    double size = static_cast<double>(computation->size());
+    for (Id id = 0; found != calls.end() && id < computation->size(); ++id)
+      if (at(found->second, id)) size += at(sizes, (*computation)[id].called.front());
+    require(size <= kMost, "{} has {:.3g} instructions once its calls are inlined, more than {:.0f}", computation->name,
+            size, kMost);
+    sizes.push_back(size);
+  }
+}
+
+// The value with its leaves' annotations kept as marks.
+Value with_marks(Value value, const std::vector<Sharding>& leaves, std::size_t& next) {
+  if (value.type().is_array()) {
+    const Sharding& said = leaves[std::min(next++, leaves.size() - 1)];
+    return says_something(said) ? ops::sharding_mark(value, said) : value;
+  }
+  if (!value.type().is_tuple()) return ++next, value;
+  std::vector<Value> elements;
+  for (int k = 0; k < isize(value.type().elements()); ++k)
+    elements.push_back(with_marks(ops::get_tuple_element(value, k), leaves, next));
+  return ops::tuple(*value.builder, elements);
+}
+
+// A parameter's or the call's annotation, kept as a mark, or marks.
 Value marked(Value value, const ShardingRef& sharding) {
-  if (!sharding || !says_something(sharding->front())) return value;
-  return ops::sharding_mark(value, sharding->front());
+  if (!sharding || std::none_of(sharding->begin(), sharding->end(), says_something)) return value;
+  std::size_t next = 0;
+  return with_marks(value, *sharding, next);
 }
 
 Value inlined(ComputationRewriter& r, Id id) {
@@ -63,6 +86,7 @@ Program inline_calls(const Program& program) {
     if (std::find(found.begin(), found.end(), true) != found.end()) calls[computation.get()] = std::move(found);
   }
   if (calls.empty()) return program;
+  check_size(program, calls);
   const auto rule = [&](ComputationRewriter& r, Id id) {
     const auto found = calls.find(&r.from());
     return found != calls.end() && at(found->second, id) ? inlined(r, id) : Value{};

@@ -36,6 +36,11 @@ Pipeline& Pipeline::add(std::string name, Pass pass) {
   return *this;
 }
 
+Pipeline& Pipeline::add_required(std::string name, Pass pass) {
+  required_.push_back(name);
+  return add(std::move(name), std::move(pass));
+}
+
 Program Pipeline::run(const Program& program) {
   check_skipped();
   try {
@@ -78,9 +83,12 @@ Program Pipeline::run_passes(const Program& program, bool verify_each) {
 void Pipeline::check_skipped() const {
   std::vector<std::string> known;
   for (const auto& [name, pass] : passes_) known.push_back(name);
-  for (const std::string& name : options_.skip)
+  for (const std::string& name : options_.skip) {
+    require(std::find(required_.begin(), required_.end(), name) == required_.end(),
+            "the pass \"{}\" of '{}' cannot be left out", name, name_);
     if (std::find(known.begin(), known.end(), name) == known.end())
       fail("there is no pass \"{}\" to leave out of '{}'{}", name, name_, suggest_name(name, known));
+  }
 }
 
 }  // namespace tessera

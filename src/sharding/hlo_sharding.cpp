@@ -117,7 +117,6 @@ void read_tiled(TextCursor& in, HloSharding& leaf) {
   leaf.tile_dims = read_list(in, "[", "]", "tile counts");
   if (leaf.tile_dims.empty()) in.fail_at(place, "devices=[] names no tiles");
   const auto count = checked_count(in, place, leaf.tile_dims);
-  if (count < 2) in.fail_at(place, "tiles over a single device; write {replicated} or {maximal device=0}");
   leaf.devices = read_devices(in, count);
   if (in.take_word("last_tile_dim_replicate")) {
     leaf.subgroup_types = {SubgroupType::kReplicated};

@@ -189,8 +189,17 @@ std::string Literal::str() const {
     return "(" + join(parts, ", ") + ")";
   }
   if (!type_.is_array()) return out;
-  if (type_.element_count() == 0) return "{}";
   std::int64_t next = 0;
+  if (type_.element_count() == 0) {
+    constexpr std::int64_t kMostRows = 1000;
+    std::int64_t rows = 1;
+    for (int d = 0; type_.dim(d) != 0; ++d) {
+      if (rows > kMostRows / type_.dim(d)) return "{...}";
+      rows *= type_.dim(d);
+    }
+    print_dim(*this, 0, next, out, [](std::int64_t) { return std::string(); });
+    return out;
+  }
   if (is_narrow(type_.dtype())) {
     print_dim(*this, 0, next, out, [&](std::int64_t i) { return element_text(element_as_double(*this, i)); });
     return out;

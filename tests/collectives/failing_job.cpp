@@ -29,7 +29,7 @@ void run(Communicator& world, const std::string& how) {
   if (how == "throw" && world.rank() == last) fail("out of paper");
   if (how == "kill" && world.rank() == last) raise(SIGKILL);
   if (how == "finish" && world.rank() == last) return;
-  if (how == "late" && world.rank() == last) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  if (how == "late" && world.rank() == last) std::this_thread::sleep_for(std::chrono::milliseconds(4000));
   if (how == "kind" && world.rank() == last) {
     group.label({17, "barrier %9"});
     return group.barrier();

@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"z = s8[] constant(300)", "in.hlo:3:19: 300 does not fit s8"},
         Case{"z = u8[] constant(-1)", "in.hlo:3:19: -1 does not fit u8"},
         Case{"z = f16[] constant(70000)", "in.hlo:3:20: 70000 does not fit f16"},
-        Case{"z = pred[] constant(2)", "in.hlo:3:21: expected true or false, got \"2\""},
+        Case{"z = pred[] constant(tru)", "in.hlo:3:21: expected true or false, got \"tru\""},
         Case{"ROOT z = f32[4] negate(x) ROOT w = f32[4] negate(x)", "in.hlo:3:32: a second ROOT in this computation"},
         Case{"/* z", "in.hlo:3:1: this comment is never closed"},
         Case{"= f32[]", "in.hlo:3:1: expected an instruction or \"}\", got \"=\""}));

@@ -230,5 +230,132 @@ ENTRY e {
   evaluate(program, {});
 }
 
+std::string for_xla(std::string_view text) { return print_program(read(text), {.for_xla = true}); }
+
+TEST(XlaSpellings, ComputationsWrittenWhereTheyAreCalledGetFreshNames) {
+  const Program program = round_trip(R"(HloModule m
+_ { x = f32[] parameter(0) y = f32[] parameter(1) ROOT s = f32[] multiply(x, y) }
+ENTRY e {
+  a = f32[4] parameter(0), sharding={replicated}
+  i = s32[] parameter(1)
+  z = f32[] constant(1)
+  p = f32[] reduce(a, z), dimensions={0}, to_apply=_
+  r = f32[] reduce(a, z), dimensions={0}, to_apply={ x = f32[] parameter(0)
+    y = f32[] parameter(1), sharding={replicated}
+    ROOT s = f32[] add(x, y) }
+  f = f32[4] fusion(a), kind=kLoop, calls={
+    x = f32[4] parameter(0)
+    ROOT y = f32[4] map(x), dimensions={0}, to_apply={ROOT u = f32[] parameter(0)}
+  }
+  g = f32[4] conditional(i, f, a), branch_computations={ {ROOT %x = f32[4] parameter(0)}, {x = f32[4] parameter(0)
+    ROOT y = f32[4] negate(x)}}
+  ROOT t = (f32[], f32[], f32[4]) tuple(p, r, g), sharding={{replicated}, {replicated}, {replicated}}
+})");
+  const auto out =
+      evaluate(program, {Literal::from<float>({4}, {1, 2, 3, 4}), Literal::scalar<std::int32_t>(1)}).elements();
+  EXPECT_EQ(out[0].data<float>()[0], 24);
+  EXPECT_EQ(out[1].data<float>()[0], 11);
+  EXPECT_EQ(out[2], Literal::from<float>({4}, {-1, -2, -3, -4}));
+  EXPECT_EQ(program.computations.size(), 7U);
+  EXPECT_NE(error_of(module("  ROOT c = f32[2,3] call(x), to_apply={ROOT y = f32[2,3] parameter(0)")), "");
+}
+
+TEST(XlaSpellings, AModuleMayBeItsComputationsOrOneInstructionAlone) {
+  const Program computations =
+      round_trip("add { x = f32[] parameter(0) ROOT y = f32[] negate(x) }\nENTRY e { ROOT a = f32[4] parameter(0) }");
+  EXPECT_EQ(computations.name, "module_e");
+  EXPECT_EQ(computations.entry_computation().name, "e");
+  const Program add = round_trip("f32[2] subtract(f32[2] x, f32[2] y)");
+  EXPECT_EQ(evaluate(add, {Literal::from<float>({2}, {5, 7}), Literal::from<float>({2}, {1, 2})}),
+            Literal::from<float>({2}, {4, 5}));
+  EXPECT_EQ(round_trip("%r = f32[2] add(f32[2] %x, f32[2] %x)").entry_computation().parameters.size(), 1U);
+  EXPECT_EQ(round_trip("f32[2] add(f32[2], f32[2])").entry_computation().parameters.size(), 2U);
+  round_trip(
+      "s = f32[] reduce(f32[4] a, f32[] z), dimensions={0}, to_apply={ x = f32[] parameter(0) y = f32[] parameter(1) "
+      "ROOT z = f32[] add(x,y) }");
+  EXPECT_NE(error_of("a = f32[4] parameter(0)\nROOT b = f32[4] add(a, a)").find("the end of the only instruction"),
+            std::string::npos);
+}
+
+TEST(XlaSpellings, StringsMayStandInSingleQuotes) {
+  const Program program = round_trip(
+      module("  ROOT y = f32[2,3] negate(x), metadata={op_name='it\\'s \"}'}, frontend_attributes={k='a}'}"));
+  EXPECT_EQ(named(program, "y").notes->op_name, "it's \"}");
+  EXPECT_EQ(*named(program, "y").frontend_attribute("k"), "a}");
+}
+
+TEST(XlaSpellings, EveryNumberButZeroIsTrueAndEmptyRowsPrintOneByOne) {
+  const Program program = round_trip(module(
+      "  p = pred[3] constant({2, -1, 0})\n  e = f32[2,0] constant({{},{}})\n  ROOT z = f32[2,0,3] constant({})"));
+  const auto data = attributes_as<ConstantAttributes>(named(program, "p").attributes).value.data<bool>();
+  EXPECT_TRUE(data[0] && data[1] && !data[2]);
+  EXPECT_NE(print_program(program).find("f32[2,0]{1,0} constant({{}, {}})"), std::string::npos)
+      << print_program(program);
+  EXPECT_NE(print_program(program).find("f32[2,0,3]{2,1,0} constant({{}, {}})"), std::string::npos);
+}
+
+TEST(XlaSpellings, TailsOfLayoutsAndTablesOfSourcesArePrintedAgain) {
+  const std::string text =
+      R"(HloModule m, entry_computation_layout={(f32[8,128]{1,0:T(8,128)}, s4[8]{0:E(4)})->(f32[8,128]{0,1:T(8,128)(2,1)S(1)}, s4[8]{0})}
+
+FileNames
+1 "a.py"
+
+FunctionNames
+1 "f"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=3 end_line=3 column=1 end_column=5}
+
+StackFrames
+1 {file_location_id=1 parent_frame_id=1}
+
+
+ENTRY %e (a: f32[8,128], b: s4[8]) -> (f32[8,128], s4[8]) {
+  %a = f32[8,128]{1,0:T(8,128)} parameter(0)
+  %b = s4[8]{0:E(4)} parameter(1)
+  %c = f32[8,128]{0,1:T(8,128)(2,1)S(1)} copy(%a), metadata={op_name="x" stack_frame_id=1}
+  %d = f32[]{:T(128)} constant(1), metadata={source_file="b.py" source_line=4 stack_frame_id=1}
+  ROOT %t = (f32[8,128]{0,1:T(8,128)(2,1)S(1)}, s4[8]{0}) tuple(%c, %b)
+}
+)";
+  const Program program = round_trip(text);
+  EXPECT_EQ(print_program(program), text);
+  EXPECT_EQ(for_xla(text), text);
+  EXPECT_EQ(named(program, "c").source(), "a.py:3");
+}
+
+TEST(XlaSpellings, ATailOfALayoutGoesWithTheShapeItWasSaidOf) {
+  Program program = read("HloModule m\nENTRY e {\n  ROOT a = f32[8,128]{1,0:T(8,128)} parameter(0)\n}");
+  Computation entry = program.entry_computation();
+  entry.instructions[0].type = Type::array(DType::kF32, {4, 128});
+  program.computations[0] = std::make_shared<const Computation>(std::move(entry));
+  const std::string text = print_program(program);
+  EXPECT_NE(text.find("%a = f32[4,128]{1,0} parameter(0)\n"), std::string::npos) << text;
+}
+
+TEST(XlaSpellings, ForXlaWhatItsReaderRefusesIsLeftOut) {
+  const std::string text =
+      for_xla(module("  y = f32[2,3] negate(x), metadata={op_name=\"q\" preserve_layout=true source_column=3}\n"
+                     "  s = ((f32[2,3]), f32[2,3], u32[]) custom-call-start(y), custom_call_target=\"foo\"\n"
+                     "  ROOT d = f32[2,3] custom-call-done(s), custom_call_target=\"foo\""));
+  EXPECT_NE(text.find("metadata={op_name=\"q\" source_column=3}"), std::string::npos) << text;
+  EXPECT_NE(text.find("async-done(%s)\n"), std::string::npos) << text;
+}
+
+TEST(XlaSpellings, AMeshOfOneDeviceMayHaveAnyNameAndOneDeviceMayBeTiled) {
+  const Program one = round_trip(
+      "HloModule m\nENTRY e {\n  a = f32[8,6] parameter(0), sharding={devices=[1,1]<=[1]}\n  ROOT b = f32[8,6] "
+      "negate(a), sharding={devices=[1,1,1]<=[1] last_tile_dim_replicate}\n}");
+  EXPECT_TRUE(named(one, "a").sharding->front().is_replicated());
+  const Program program = round_trip(
+      R"(HloModule m, num_partitions=8, frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"x\"=8]>, m0 = #sdy.mesh<[], device_ids=[3]>}"}
+ENTRY e {
+  a = f32[8,6] parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@m0, []>"}
+  ROOT b = f32[8,6] negate(a)
+})");
+  EXPECT_EQ(named(program, "a").sharding->front(), Sharding::maximal(program.meshes.front(), 3));
+}
+
 }  // namespace
 }  // namespace tessera

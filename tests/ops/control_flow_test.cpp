@@ -5,8 +5,10 @@
 
 #include <cmath>
 
+#include "tessera/ir/text.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/evaluate.h"
+#include "tessera/ops/op_table.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -67,6 +69,27 @@ Program counting(double start, double limit, double step, CompareDirection direc
 std::optional<std::int64_t> trips(const Program& program) {
   const Computation& main = program.entry_computation();
   return known_trip_count(program, main, main[main.root]);
+}
+
+// A compiled module's: the comparison stands in a fusion, and XLA wrote down what it had found.
+TEST(While, ItsTripCountMayStandInBackendConfig) {
+  const auto noted = [](const std::string& config) {
+    return trips(
+        parse_program("HloModule m\nless { a = s32[] parameter(0) b = s32[] constant(5) ROOT r = pred[] compare(a, b), "
+                      "direction=LT }\n"
+                      "cond { p = (s32[]) parameter(0) i = s32[] get-tuple-element(p), index=0\n"
+                      "ROOT f = pred[] fusion(i), kind=kLoop, calls=less }\n"
+                      "body { p = (s32[]) parameter(0) i = s32[] get-tuple-element(p), index=0 o = s32[] constant(1)\n"
+                      "j = s32[] add(i, o) ROOT t = (s32[]) tuple(j) }\n"
+                      "ENTRY e { z = s32[] constant(0) t = (s32[]) tuple(z)\n"
+                      "ROOT w = (s32[]) while(t), condition=cond, body=body" +
+                          config + " }",
+                      op_table()));
+  };
+  EXPECT_EQ(noted(""), std::nullopt);
+  EXPECT_EQ(noted(R"(, backend_config={"known_trip_count":{"n":"5"},"known_init_step":{"init":"0","step":"1"}})"), 5);
+  EXPECT_EQ(noted(R"(, backend_config="{\"known_trip_count\":{\"n\":\"12\"}}")"), 12);
+  EXPECT_EQ(noted(R"(, backend_config={"known_trip_count":{"n":"x"}})"), std::nullopt);
 }
 
 TEST(While, ItsTripCountIsReadFromTheText) {

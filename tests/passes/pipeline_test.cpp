@@ -77,6 +77,12 @@ TEST(Pipeline, RefusesToLeaveOutAPassThatDoesNotExist) {
   EXPECT_EQ(error_of(pipeline), "there is no pass \"simplfy\" to leave out of 'test'; did you mean \"simplify\"?");
 }
 
+TEST(Pipeline, RefusesToLeaveOutWhatTheOthersNeed) {
+  Pipeline pipeline("test", {.skip = {"simplify"}});
+  pipeline.add_required("simplify", simplify);
+  EXPECT_EQ(error_of(pipeline), "the pass \"simplify\" of 'test' cannot be left out");
+}
+
 // The files below a folder, by their paths within it.
 std::vector<std::string> files_below(const std::filesystem::path& folder) {
   std::vector<std::string> files;

@@ -79,6 +79,7 @@ TEST(HloShardingText, SubgroupsAreOrderedManualUnreducedReplicated) {
 TEST(HloShardingText, TuplesHaveOneEntryPerLeaf) {
   EXPECT_EQ(parse_hlo_sharding("{{replicated}, {devices=[2]<=[2]}}").size(), 2U);
   EXPECT_EQ(parse_hlo_sharding("{}").size(), 0U);
+  EXPECT_EQ(parse_hlo_sharding("{devices=[1,1]<=[1]}").at(0).kind, HloSharding::Kind::kReplicated);
   EXPECT_EQ(parse_hlo_sharding("{{maximal device=0}}").size(), 1U);
 }
 
@@ -88,9 +89,6 @@ TEST(HloShardingText, ErrorsQuoteTheText) {
   EXPECT_EQ(error_of("{devices=[2,2]0,1,2,2}"),
             "sharding: device 2 stands twice at column 15 of {devices=[2,2]0,1,2,2}");
   EXPECT_EQ(error_of("{devices=[3]0,1,3}"), "sharding: device 3 is not one of 0..2 at column 13 of {devices=[3]0,1,3}");
-  EXPECT_EQ(error_of("{devices=[1]<=[1]}"),
-            "sharding: tiles over a single device; write {replicated} or {maximal device=0} at column 10 of "
-            "{devices=[1]<=[1]}");
   EXPECT_EQ(
       error_of("{replicatd}"),
       "sharding: unknown kind of sharding \"replicatd\"; did you mean \"replicated\"? at column 2 of {replicatd}");

@@ -81,7 +81,8 @@ TEST_F(TesseraCommand, PartitionPrintsOneAllReduceForAMegatronMlp) {
 TEST_F(TesseraCommand, StrictModeAndABudgetRefuseCollectivesAndSayWhatWouldRemoveThem) {
   const auto strict = run(std::string("partition ") + kMegatron + "-o " + path("p.hlo") + " --strict");
   EXPECT_EQ(strict.code, 1);
-  EXPECT_NE(strict.error.find("strict mode: no annotation asks for "), std::string::npos) << strict.error;
+  EXPECT_NE(strict.error.find("strict mode: no annotation asks for 2 of 2 collectives"), std::string::npos)
+      << strict.error;
   EXPECT_NE(strict.error.find("annotate the result %y with {data,-}"), std::string::npos) << strict.error;
   const auto budget = run(std::string("partition ") + kMegatron + "-o " + path("p.hlo") + " --max-bytes 100");
   EXPECT_EQ(budget.code, 1);
@@ -273,6 +274,59 @@ TEST_F(TesseraCommand, PrintDrawsHowAValueLies) {
   EXPECT_EQ(wrong.code, 1);
   EXPECT_NE(wrong.error.find("is named \"y_\""), std::string::npos) << wrong.error;
   EXPECT_EQ(run("print mlp.hlo --svg -").code, 2);
+}
+
+TEST_F(TesseraCommand, NamesOfShardingMarksThatHaveGoneStillServe) {
+  const std::string module = file("marks.hlo", R"(HloModule m, num_partitions=4
+ENTRY e {
+  a = f32[8,8] parameter(0), sharding={devices=[4,1]<=[4]}
+  c = f32[8,8] tanh(a)
+  s1 = f32[8,8] custom-call(c), custom_call_target="Sharding", sharding={devices=[1,4]<=[4]}
+  s2 = f32[8,8] custom-call(s1), custom_call_target="Sharding", sharding={replicated}, backend_config="unspecified_dims=[0,1]"
+  ROOT d = f32[8,8] negate(s2)
+})");
+  EXPECT_TRUE(run("print " + module + " --sharding s1").out.starts_with("%s1: f32[8,8] {-,_0}"));
+  EXPECT_TRUE(run("print " + module + " --sharding s2").out.starts_with("%s1: f32[8,8] {-,_0}"));
+  const auto annotated = run("print " + module + " --mesh x=4 --annotate s2=-,x --sharding s2");
+  EXPECT_TRUE(annotated.out.starts_with("%s2: f32[8,8] {-,x}")) << annotated.out << annotated.error;
+}
+
+TEST_F(TesseraCommand, ErrorsOfABorderTellItsPlaceAndWhatToAnnotate) {
+  const auto module = [](const char* mark, const char* local) {
+    return fmt::format(R"(HloModule m, num_partitions=8
+ENTRY e {{
+  a = f32[8,8] parameter(0)
+  s = f32[8,8] custom-call(a), custom_call_target="Sharding"{}
+  m = f32[{}] custom-call(s), custom_call_target="SPMDFullToShardShape", sharding={{manual}}
+  ROOT r = f32[8,8] custom-call(m), custom_call_target="SPMDShardToFullShape", sharding={{devices=[8,1]<=[8]}}
+}})",
+                       mark, local);
+  };
+  const auto sizes = run("partition " + file("m.hlo", module(", sharding={devices=[8,1]<=[8]}", "2,8")));
+  EXPECT_EQ(sizes.error.substr(0, sizes.error.find('\n')),
+            "tessera partition: " + path("m.hlo") + ":5:3: %m: f32[8,8] cut by {_0,-} is f32[1,8], not f32[2,8]");
+  const auto vague = run("partition " + file("m.hlo", module("", "2,8")));
+  EXPECT_TRUE(vague.error.starts_with("tessera partition: " + path("m.hlo") + ":5:3: %m: enters a region as f32[2,8]"))
+      << vague.error;
+  EXPECT_NE(vague.error.find("annotate %s\n"), std::string::npos) << vague.error;
+}
+
+TEST_F(TesseraCommand, UnreducedValuesAreDrawnAndRunAsAddends) {
+  allow_mpirun();
+  const auto program =
+      file("unreduced.hlo",
+           "HloModule m, num_partitions=2\nENTRY e {\n  a = s32[3] parameter(0), sharding={unreduced}\n"
+           "  ROOT r = s32[3] negate(a), sharding={unreduced}\n}\n");
+  const auto drawn = run("print " + program + " --sharding a");
+  EXPECT_NE(drawn.out.find("unreduced over _0: every device of a part holds an addend"), std::string::npos)
+      << drawn.out;
+  const auto ranks = run("run " + program, fmt::format("{} -n 2", TESSERA_MPIEXEC));
+  EXPECT_EQ(ranks.code, 0) << ranks.error;
+  EXPECT_EQ(ranks.out, run("run " + program + " --engine reference").out) << "the results are sums";
+  EXPECT_NE(ranks.error.find("note: parameter %a is unreduced over _0: the first device of each group gets the value"),
+            std::string::npos)
+      << ranks.error;
+  EXPECT_NE(ranks.error.find("note: result is unreduced over _0: shown reduced"), std::string::npos) << ranks.error;
 }
 
 TEST_F(TesseraCommand, RunEvaluatesByTheDefinitionsOfTheOpsWhenAsked) {

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <optional>
 
+#include "tessera/base/files.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
+#include "tessera/base/text_cursor.h"
 #include "tessera/collectives/world.h"
 
 namespace tessera::command {
@@ -19,6 +22,33 @@ std::string option_name(std::string_view word) {
   std::string name(word.substr(word.starts_with("--") ? 2 : 1));
   std::replace(name.begin(), name.end(), '_', '-');
   return name;
+}
+
+// Where a text defines `name = ..`, if it does so once.
+std::optional<std::size_t> place_of(std::string_view text, std::string_view name) {
+  std::optional<std::size_t> place;
+  for (auto found = text.find(name); found != std::string_view::npos; found = text.find(name, found + 1)) {
+    if (found > 0 && std::string_view(" \t\n%{").find(text[found - 1]) == std::string_view::npos) continue;
+    TextCursor in(text);
+    in.seek(found);
+    if (!in.take_word(name) || text.substr(in.position(), 2) != " =") continue;
+    if (place) return std::nullopt;
+    place = found;
+  }
+  return place;
+}
+
+// `%m: reason` of a program that was read from a file gets its place there.
+Error with_place(const Error& error, const std::string& file) {
+  const std::string message = error.what();
+  if (!message.starts_with('%') || file == "-" || !why_unreadable(file).empty()) return error;
+  const auto name = TextCursor(std::string_view(message).substr(1)).peek_identifier();
+  if (name.empty() || message.substr(name.size() + 1, 2) != ": ") return error;
+  const std::string text = read_file(file);
+  const auto place = place_of(text, name);
+  if (!place) return error;
+  const TextCursor in(text, file);
+  return Error(fmt::format("{}{}\n{}", in.place(*place), trim(message), in.excerpt(*place)));
 }
 
 std::string general_help() {
@@ -135,7 +165,15 @@ int run_command(const std::vector<std::string>& words) {
     }
     const Arguments arguments = verb.read(rest);
     if (&verb != &kRun) warn_of_unknown_variables();  // run knows only later which rank it is
-    return verb.run(arguments);
+    try {
+      return verb.run(arguments);
+    } catch (InternalError&) {
+      throw;
+    } catch (UsageError&) {
+      throw;
+    } catch (const Error& error) {
+      throw with_place(error, arguments.input());
+    }
   } catch (const UsageError& error) {
     return fail_before_world(fmt::format("{}: {}\ntry `{} --help`", prefix, error.what(), prefix), kUsage);
   } catch (const std::exception& error) {

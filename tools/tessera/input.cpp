@@ -85,6 +85,8 @@ Program read_program(const Arguments& arguments, std::int64_t partitions) {
   ParseOptions options;
   options.file_name = arguments.input() == "-" ? "<stdin>" : arguments.input();
   options.num_partitions = arguments.number_or("num-partitions", partitions, 1);
+  require(options.num_partitions <= std::int64_t{1} << 20, "--num-partitions {} is more than 2^20 devices",
+          options.num_partitions);
   require(partitions == 0 || options.num_partitions == partitions, "--num-partitions {} in a job of {} rank{}",
           options.num_partitions, partitions, partitions == 1 ? "" : "s");
   if (const auto mesh = arguments.value("mesh")) {

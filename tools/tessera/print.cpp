@@ -6,26 +6,65 @@
 #include "tessera/frontend/mark_sharding.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/ir/text.h"
+#include "tessera/ops/control_flow.h"
+#include "tessera/partitioner/addends.h"
 
 namespace tessera::command {
 namespace {
 
-// NAME, %NAME or COMPUTATION/NAME in a program whose values all have shardings.
-const Instruction& find_value(const Program& program, std::string_view name) {
+// What a mark of the program as it was read says, or, where that is open or it has gone, of which value it says so.
+const Instruction* find_mark(const Program& program, std::string_view computation_name, std::string& name) {
+  for (const auto& computation : program.computations) {
+    if (computation->name != computation_name) continue;
+    const auto& all = computation->instructions;
+    const auto found = std::find_if(all.begin(), all.end(), [&](const auto& other) { return other.name == name; });
+    if (found == all.end()) return nullptr;
+    const Instruction* value = &*found;
+    while (is_sharding_mark(*value) && value->sharding) {
+      const Sharding& given = value->sharding->front();
+      if (given.is_tiled() && given == given.closed()) return value;
+      value = &(*computation)[value->operands[0]];
+    }
+    name = value->name;
+    return nullptr;
+  }
+  return nullptr;
+}
+
+// NAME, %NAME or COMPUTATION/NAME in a program whose values all have shardings; `given` is the program as it was read.
+const Instruction& find_value(const Program& program, const Program& given, std::string_view name) {
   const auto slash = name.find('/');
   const std::string_view computation_name =
       slash == std::string_view::npos ? std::string_view(program.entry_computation().name) : name.substr(0, slash);
   std::string_view value = slash == std::string_view::npos ? name : name.substr(slash + 1);
   if (value.starts_with('%')) value.remove_prefix(1);
   std::vector<std::string> known;
+  std::string marked(value);
+  const Instruction* mark = find_mark(given, computation_name, marked);
   for (const auto& computation : program.computations) {
     if (computation->name != computation_name) continue;
     for (const auto& instruction : computation->instructions) {
       if (instruction.name == value) return instruction;
       known.push_back(instruction.name);
     }
+    if (mark != nullptr) return *mark;
+    for (const auto& instruction : computation->instructions)
+      if (instruction.name == marked) return instruction;
   }
   fail("no value of {} is named \"{}\"{}", computation_name, value, suggest_name(value, known));
+}
+
+// What a picture does not show: devices of one part that hold no replicas of it.
+std::string note_below(const Program& given, const Instruction& value, const Sharding& sharding) {
+  if (sharding.is_partial()) return unreduced_text(sharding) + ": every device of a part holds an addend\n";
+  if (!sharding.manual.empty()) return "in a manual region: devices of a part may hold different values\n";
+  for (const auto& computation : given.computations)
+    for (const auto& instruction : computation->instructions)
+      if (instruction.name == value.name && instruction.sharding &&
+          instruction.sharding->front().kind == Sharding::Kind::kManual)
+        return "annotated {manual}; no region begins or ends in this program, so each device is taken to have it "
+               "whole\n";
+  return "";
 }
 
 // How values lie, given or found by propagation.
@@ -35,7 +74,7 @@ std::string pictures(const Program& program, const Arguments& arguments) {
   require(!svg || arguments.values("sharding").size() == 1, "--svg draws one value; give --sharding once");
   std::string out;
   for (const auto& name : arguments.values("sharding")) {
-    const Instruction& value = find_value(global, name);
+    const Instruction& value = find_value(global, program, name);
     require(value.type.is_array(), "%{} is {}; only arrays can be drawn", value.name, value.type);
     const Sharding sharding =
         value.sharding ? value.sharding->front().closed() : Sharding::replicated(Mesh(), value.type.ndim());
@@ -43,6 +82,7 @@ std::string pictures(const Program& program, const Arguments& arguments) {
     out += fmt::format("%{}: {} {}", value.name, value.type.str(), sharding.str());
     if (const auto* why = value.frontend_attribute("tessera.why")) out += ", " + *why;
     out += "\n" + visualize_sharding(value.type, sharding);
+    out += note_below(program, value, sharding);
   }
   return out;
 }

@@ -9,6 +9,7 @@
 #include "tessera/collectives/world.h"
 #include "tessera/ops/custom_call.h"
 #include "tessera/ops/evaluate.h"
+#include "tessera/partitioner/addends.h"
 #include "tessera/partitioner/check.h"
 #include "tessera/runtime/executable.h"
 #include "tessera/runtime/safetensors.h"
@@ -128,19 +129,41 @@ void add_result(Results& out, const std::string& name, const Literal& value) {
   out.file.tensors.emplace_back(name, value);
 }
 
+// What is made of values that the program takes or returns as addends.
+void say_what_is_unreduced(const Computation& entry) {
+  const auto say = [](const std::string& what, const Sharding& sharding, std::string_view done) {
+    if (sharding.is_partial()) fmt::print(stderr, "note: {} is {}: {}\n", what, unreduced_text(sharding), done);
+  };
+  for (const Id id : entry.parameters)
+    for (int leaf = 0; leaf < entry[id].type.leaf_count() && entry[id].sharding; ++leaf)
+      say("parameter %" + leaf_names(entry[id].name, entry[id].type)[static_cast<std::size_t>(leaf)],
+          at(*entry[id].sharding, leaf),
+          "the first device of each group gets the value, the others what changes nothing (zeros of sums)");
+  const Instruction& root = entry[entry.root];
+  for (int leaf = 0; leaf < root.type.leaf_count() && root.sharding; ++leaf)
+    say(leaf_names("result", root.type)[static_cast<std::size_t>(leaf)], at(*root.sharding, leaf),
+        "shown reduced over the devices of each group");
+}
+
 Results run_global(const Program& program, const std::vector<Literal>& arguments, ProcessGroup& world) {
   const Partitioned partitioned = partition(program);
   const Computation& entry = partitioned.global.entry_computation();
   std::vector<Literal> local;
   for (std::size_t k = 0; k < arguments.size(); ++k)
     local.push_back(local_argument(arguments[k], entry[entry.parameters[k]], world.rank()));
+  if (world.rank() == 0) say_what_is_unreduced(entry);
   const auto leaves = run_program(partitioned.program, world, local).leaves();
   const auto types = entry.root_type().leaves();
   const auto names = leaf_names("result", entry.root_type());
   Results out;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const Sharding sharding = sharding_of_leaf(entry[entry.root], i, types[i]);
-    add_result(out, names[i], is_cut(sharding) ? assemble(types[i], sharding, gathered(leaves[i], world)) : leaves[i]);
+    if (!is_cut(sharding) || !types[i].is_array()) {
+      add_result(out, names[i], leaves[i]);
+      continue;
+    }
+    const auto shards = reduced_shards(sharding, gathered(leaves[i], world));
+    add_result(out, names[i], assemble(types[i], sharding.without_partial(), shards));
   }
   return out;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tessera/ir/program.h"
+#include "tessera/sharding/topology.h"
 
 namespace tessera {
 
@@ -46,6 +47,12 @@ Program hoist_collectives(const Program& program, const CollectivePassOptions& o
 /// Gathers of one value that differ by reshapes and transposes become one, on which these follow.
 Program share_gathers(const Program& program, const CollectivePassOptions& options = {});
 
+/// Collectives next to dots become chains of permutes around the group's ring, each next to a part of the dots, where the modelled
+/// time of permutes that overlap with parts is less (never on a uniform topology):
+///   dot(all-gather(x), w) -> dot(x, w), dot(permute(x), w), … each in its place, or added up
+///   reduce-scatter(dot(x, w)) -> dot(slice(x), w), permute of it + dot(slice(x), w), …
+Program collective_matmul(const Program& program, const Topology& topology);
+
 /// Independent collectives of one kind, element type, reduction and groups become one of several operands:
 ///   %a = f32[8] all-reduce(%x)     ->  %c = (f32[8], f32[3]) all-reduce(%x, %y)
 ///   %b = f32[3] all-reduce(%y)         %a = f32[8] get-tuple-element(%c), index=0, %b = …
@@ -59,6 +66,7 @@ Program make_asynchronous(const Program& program);
 /// out; `dump`: called behind each.
 Program optimize_collectives(const Program& program, const CollectivePassOptions& options = {},
                              const std::vector<std::string>& skip = {},
-                             const std::function<void(const std::string& pass, const Program&)>& dump = nullptr);
+                             const std::function<void(const std::string& pass, const Program&)>& dump = nullptr,
+                             const Topology& topology = {});
 
 }  // namespace tessera

@@ -30,8 +30,11 @@ class Pipeline {
  public:
   explicit Pipeline(std::string name, PipelineOptions options = {});
   Pipeline& add(std::string name, Pass pass);
+  /// One that cannot be left out: without it the others make no sense of the program.
+  Pipeline& add_required(std::string name, Pass pass);
   /// Verifies what comes out. Only when that fails (or a pass ends in an InternalError) the passes run again, each verified, so that
-  /// the error names the first that went wrong: passes are pure. Error: what the verifier says, prefixed `invalid program after pass 'localize': `; a pass to skip that does not exist.
+  /// the error names the first that went wrong: passes are pure. Error: what the verifier says, prefixed `invalid program after pass 'localize': `; a pass to skip that does not exist or
+  /// cannot be left out.
   Program run(const Program& program);
   /// Seconds each pass took in the last run, in order.
   [[nodiscard]] const std::vector<std::pair<std::string, double>>& seconds() const { return seconds_; }
@@ -42,6 +45,7 @@ class Pipeline {
   std::string name_;
   PipelineOptions options_;
   std::vector<std::pair<std::string, Pass>> passes_;
+  std::vector<std::string> required_;
   std::vector<std::pair<std::string, double>> seconds_;
 };
 

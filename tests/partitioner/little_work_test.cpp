@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a device computes and holds: no more than its share of the work, no masks where nothing has to be masked, an order that holds little.
+#include <gtest/gtest.h>
+
+#include "tessera/base/text.h"
+#include "tessera/ir/text.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/partitioner/check.h"
+#include "tessera/partitioner/partition.h"
+
+namespace tessera {
+namespace {
+
+const std::string kFree = "HloModule m, allow_spmd_sharding_propagation_to_output={true}\n";
+
+Program annotated(const std::string& text, const Mesh& mesh,
+                  const std::vector<std::pair<std::string, std::string>>& specs) {
+  Program program = parse_program(text, op_table());
+  program.num_partitions = mesh.device_count();
+  program.meshes = {mesh};
+  for (const auto& [name, spec] : specs) program = annotate(program, mesh, name, spec);
+  return program;
+}
+
+std::string checked(const Program& program) {
+  const CheckReport report = check_partition(program, {});
+  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+  return print_program(partition(program).program);
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// k is cut over a in both operands, and so are the rows that are wanted: b, which nothing uses, cuts them meanwhile.
+TEST(LittleWork, IdleAxesCutTheResultWhileASumKeepsItsAxis) {
+  const std::string dot =
+      "ENTRY main { x = f32[8,6] parameter(0) w = f32[6,10] parameter(1)\n"
+      "ROOT h = f32[8,10] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0} }";
+  for (const auto& [mesh, parts] : {std::pair{"a=2,b=2", 4}, {"a=2,b=3", 2}}) {  // 3 devices do not make 2 parts
+    const Program program =
+        annotated("HloModule m\n" + dot, Mesh::parse(mesh), {{"x", "-,a"}, {"w", "a,-"}, {"h", "a,-"}});
+    checked(program);
+    EXPECT_EQ(program_stats(partition(program).program).flops_per_device, 2 * 8 * 6 * 10 / parts) << mesh;
+  }
+}
+
+// The sum is bound to be whole at once: adding x on one device only would be a mask for nothing.
+TEST(LittleWork, ASumThatIsBoundWholeIsMadeBeforeItIsAdded) {
+  const std::string text = checked(parse_program(
+      "HloModule m, num_partitions=3, allow_spmd_sharding_propagation_to_output={true}\n"
+      "ENTRY main { x = f32[4,6] parameter(0) y = f32[4,6] parameter(1), sharding={devices=[1,3]<=[3]}\n"
+      "w = f32[6,6] parameter(2), sharding={devices=[3,1]<=[3]}\n"
+      "d = f32[4,6] dot(y, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\ns = f32[4,6] add(x, d)\n"
+      "m = f32[4,6] custom-call(s), custom_call_target=\"Sharding\", sharding={devices=[1,1,3]<=[3] "
+      "last_tile_dim_replicate}\nROOT t = f32[4,6] tanh(m) }",
+      op_table()));
+  EXPECT_TRUE(has(text, "all-reduce")) << text;
+  EXPECT_FALSE(has(text, "select(")) << text;
+}
+
+// 3 rows on 8 devices: a gather would bring 7 rows, most of them nothing; an all-reduce of 3 brings 2 * 7/8 * 3.
+TEST(LittleWork, MostlyEmptyTilesAreGatheredByASum) {
+  const auto gathered = [](const std::string& type, int rows, const std::string& op) {
+    const std::string text = fmt::format(
+        "HloModule m\nENTRY main {{ x = {0}[{1},5] parameter(0)\nROOT y = {0}[{1},5] {2}(x) }}", type, rows, op);
+    return checked(annotated(text, Mesh::parse("a=8"), {{"x", "a,-"}, {"y", "-,-"}}));
+  };
+  for (const std::string type : {"f32", "s32", "bf16", "c64", "u8"})
+    EXPECT_TRUE(has(gathered(type, 3, "negate"), " all-reduce(")) << type;
+  EXPECT_FALSE(has(gathered("pred", 3, "not"), " all-reduce("));
+  EXPECT_TRUE(has(gathered("f32", 5, "negate"), " all-gather("));
+}
+
+// Results 0..4 read what stands before the operand, which permutes leave zero; only results that do not exist read beyond its end.
+TEST(LittleWork, WhatOnlyPaddingReadsIsNotMasked) {
+  const std::string text = checked(
+      annotated(kFree + "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
+                        "ENTRY main { x = f32[5,3] parameter(0) zero = f32[] constant(0)\n"
+                        "ROOT c = f32[5,3] reduce-window(x, zero), window={size=5x1 pad=4_0x0_0}, to_apply=add }",
+                Mesh::parse("a=7"), {{"x", "a,-"}}));
+  EXPECT_TRUE(has(text, "collective-permute")) << text;
+  EXPECT_FALSE(has(text, "select(")) << text;
+}
+
+// e stands first in the text but is read last: made just before that, it does not lie beside f, of which i is made.
+TEST(LittleWork, InstructionsStandInTheOrderThatHoldsLeast) {
+  const Program program = parse_program(
+      "HloModule m\nENTRY main { v = f32[1,7] parameter(0) u = f32[1,7] parameter(1) w = f32[7,5000] parameter(2)\n"
+      "q = f32[5000,1] parameter(3)\n"
+      "e = f32[1,5000] dot(v, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+      "f = f32[1,5000] dot(u, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+      "z = f32[1,1] dot(f, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+      "s = f32[] reshape(z) i = s32[] convert(s) o = s32[] constant(0)\n"
+      "ROOT r = f32[1,3] dynamic-slice(e, o, i), dynamic_slice_sizes={1,3} }",
+      op_table());
+  PartitionOptions sparing{.keep_shardings = true};
+  sparing.collectives.spare_memory = true;
+  const auto peak = [](const Partitioned& parts) { return program_stats(parts.program).peak_bytes_per_device; };
+  const Partitioned parts = partition(program, sparing);
+  EXPECT_LE(peak(parts) + 5000 * 4, peak(partition(program)));
+  const CheckReport report = check_partitioned(program, parts);
+  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+}
+
+// The elements of a tuple are annotated one by one: behind the call each has a mark of its own.
+TEST(LittleWork, CallsOfTuplesWithShardingsAreInlined) {
+  const std::string text = checked(
+      annotated(kFree + "both { p = f32[6,4] parameter(0) t = f32[6,4] tanh(p) c = f32[6,4] cosine(p)\n"
+                        "ROOT b = (f32[6,4], f32[6,4]) tuple(t, c) }\n"
+                        "ENTRY main { x = f32[6,4] parameter(0)\nb = (f32[6,4], f32[6,4]) call(x), to_apply=both, "
+                        "sharding={{devices=[2,1]<=[2]}, {devices=[1,2]<=[2]}}\n"
+                        "t = f32[6,4] get-tuple-element(b), index=0\nc = f32[6,4] get-tuple-element(b), index=1\n"
+                        "ROOT s = f32[6,4] subtract(t, c) }",
+                Mesh::parse("a=2"), {}));
+  EXPECT_FALSE(has(text, " call(")) << text;
+  EXPECT_TRUE(has(text, "dimensions={0}") && has(text, "dimensions={1}"))
+      << text;  // gathered from rows and from columns
+}
+
+}  // namespace
+}  // namespace tessera
