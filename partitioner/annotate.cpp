@@ -4,6 +4,7 @@
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/partitioner/partition.h"
+#include "tessera/sharding/placement.h"
 
 namespace tessera {
 namespace {
@@ -42,6 +43,19 @@ std::pair<ComputationId, Id> find_value(const Program& program, std::string_view
   return {computation, static_cast<Id>(found - instructions.begin())};
 }
 
+// Two annotations of one value must say the same.
+void require_same(const Instruction& instruction, const Sharding& before, const Sharding& now) {
+  const bool says_nothing =
+      before.kind == Sharding::Kind::kUnknown ||
+      (before.is_tiled() && std::all_of(before.dims.begin(), before.dims.end(),
+                                        [](const DimSharding& dim) { return dim.open && dim.axes.empty(); }));
+  if (says_nothing) return;
+  const bool is_same = before.mesh.device_count() == now.mesh.device_count() && before.ndim() == now.ndim() &&
+                       same_placement(instruction.type, before, now);
+  require(is_same, "%{} is already sharded otherwise: {}, and now {}; annotate it once", instruction.name, before.str(),
+          now.str());
+}
+
 }  // namespace
 
 Program annotate(const Program& program, const Mesh& mesh, const std::string& name, const std::string& spec) {
@@ -60,6 +74,7 @@ Program annotate(const Program& program, const Mesh& mesh, const std::string& na
       const int priority = parse_priority(std::string_view(name).substr(mark + 1));
       for (auto& dim : sharding.dims) dim.priority = dim.priority.value_or(priority);
     }
+    if (instruction.sharding) require_same(instruction, instruction.sharding->front(), sharding);
     instruction.sharding = make_sharding(std::move(sharding));
   } catch (Error& error) {
     throw error.note(fmt::format("  %{}: {}", instruction.name, instruction.type.str()));

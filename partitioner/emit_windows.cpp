@@ -8,6 +8,7 @@
 #include "emit_reshard.h"
 #include "halo_exchange.h"
 #include "insert_reshards.h"
+#include "origins.h"
 #include "propagate.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/elementwise.h"
@@ -50,8 +51,10 @@ NotesRef exchange_notes(const NotesRef& given, const Instruction& source, const 
   notes = with_frontend_attribute(notes, kFromAttribute,
                                   fmt::format("%{} {} ({})", source.name, now.str(), provenance(source)));
   notes = with_frontend_attribute(notes, kToAttribute, fmt::format("{} with {}", now.str(), to));
+  const bool is_given = provenance(source) == "annotated";
   return with_frontend_attribute(notes, kRemedyAttribute,
-                                 fmt::format("annotate %{} with {}", source.name, whole.str()));
+                                 fmt::format("{} %{} {} {}", is_given ? "change the annotation of" : "annotate",
+                                             annotatable_name(source), is_given ? "to" : "with", whole.str()));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include "explain.h"
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 
 #include "insert_reshards.h"
 #include "tessera/base/text.h"
@@ -13,8 +15,6 @@
 
 namespace tessera {
 namespace {
-
-constexpr std::string_view kUnknownAxes = "?";
 
 std::int64_t group_size(const Instruction& instruction, std::int64_t partitions) {
   const auto& groups = attributes_as<CollectiveAttributes>(instruction.attributes).replica_groups.groups;
@@ -80,11 +80,84 @@ std::vector<double> run_counts(const Program& program) {
 
 namespace {
 
+constexpr std::string_view kDevices = "devices ";
+
+// Who talks to whom: sets of devices, each ordered.
+std::vector<std::vector<std::int64_t>> device_sets(const Program& program, const Instruction& instruction) {
+  std::vector<std::vector<std::int64_t>> sets;
+  if (instruction.op->name == "collective-permute") {
+    for (const auto& [from, to] : attributes_as<PermuteAttributes>(instruction.attributes).source_target_pairs.pairs)
+      if (from != to) sets.push_back({std::min(from, to), std::max(from, to)});
+    return sets;
+  }
+  sets = attributes_as<CollectiveAttributes>(instruction.attributes).replica_groups.groups;
+  if (sets.empty()) {
+    sets.emplace_back(static_cast<std::size_t>(program.num_partitions));
+    std::iota(sets.back().begin(), sets.back().end(), 0);
+  }
+  for (auto& set : sets) std::sort(set.begin(), set.end());
+  return sets;
+}
+
+// The axes along which devices of a set differ.
+std::vector<AxisRef> differing_axes(const Mesh& mesh, const std::vector<std::vector<std::int64_t>>& sets) {
+  std::vector<AxisRef> out;
+  for (int axis = 0; axis < mesh.axis_count(); ++axis) {
+    const AxisRef whole = mesh.whole_axis(axis);
+    const auto coordinate = [&](std::int64_t device) { return mesh.coordinate(mesh.position_of(device), whole); };
+    const bool differs = std::any_of(sets.begin(), sets.end(), [&](const auto& set) {
+      return std::any_of(set.begin(), set.end(), [&](auto device) { return coordinate(device) != coordinate(set[0]); });
+    });
+    if (differs) out.push_back(whole);
+  }
+  return out;
+}
+
+std::string axes_text(const Mesh& mesh, const std::vector<AxisRef>& axes) {
+  std::vector<std::string> names;
+  for (const AxisRef& axis : axes) names.push_back(mesh.axis_text(axis));
+  return join(names, "+");
+}
+
+// `0-3,6`
+std::string ranges_text(const std::set<std::int64_t>& numbers) {
+  std::vector<std::string> parts;
+  for (auto at = numbers.begin(); at != numbers.end();) {
+    const std::int64_t first = *at;
+    std::int64_t last = first;
+    while (++at != numbers.end() && *at == last + 1) last = *at;
+    parts.push_back(first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last));
+  }
+  return join(parts, ",");
+}
+
+// `data+model` where those who talk to each other are those along axes of a mesh; else `devices 0-5`. A permute is along the axes in
+// which its pairs differ, if fewer than all of a mesh.
+std::string axes_of_devices(const Program& program, const Instruction& instruction) {
+  auto sets = device_sets(program, instruction);
+  const bool is_permute = instruction.op->name == "collective-permute";
+  std::set<std::int64_t> devices;
+  for (const auto& set : sets) devices.insert(set.begin(), set.end());
+  std::sort(sets.begin(), sets.end());
+  for (const Mesh& mesh : program.meshes) {
+    if (devices.empty() || *devices.rbegin() >= mesh.device_count()) continue;
+    const auto axes = differing_axes(mesh, sets);
+    if (axes.empty()) continue;
+    auto groups = mesh.groups(axes);
+    for (auto& group : groups) std::sort(group.begin(), group.end());
+    std::sort(groups.begin(), groups.end());
+    if (is_permute ? isize(axes) < mesh.axis_count() || mesh.axis_count() == 1 : groups == sets)
+      return axes_text(mesh, axes);
+  }
+  return std::string(kDevices) + ranges_text(devices);
+}
+
 // The mesh axes of a text such as `data+model:(2)3`; all of the program's where it says none.
 std::vector<std::string> axis_names(const Program& program, const std::string& text) {
   std::vector<std::string> out;
-  for (const std::string& axis : split(text, '+'))
-    if (!axis.empty() && axis != kUnknownAxes) out.push_back(axis.substr(0, axis.find(':')));
+  const bool are_axes = !text.empty() && !text.starts_with(kDevices);
+  for (const std::string& axis : are_axes ? split(text, '+') : std::vector<std::string>())
+    out.push_back(axis.substr(0, axis.find(':')));
   if (!out.empty()) return out;
   for (const Mesh& mesh : program.meshes)
     for (const MeshAxis& axis : mesh.axes()) out.push_back(axis.name);
@@ -107,7 +180,7 @@ double seconds_of(const Program& program, const Instruction& instruction, const 
   return modelled_seconds(topology.slowest(axis_names(program, axes)), messages_of(kind, group), bytes);
 }
 
-CollectiveNote note_of_part(const Instruction& instruction, std::size_t part) {
+CollectiveNote note_of_part(const Program& program, const Instruction& instruction, std::size_t part) {
   const auto text = [&](std::string_view key, std::string_view otherwise) {
     const std::string found = explanation(instruction, key, part);
     return found.empty() ? std::string(otherwise) : found;
@@ -117,7 +190,8 @@ CollectiveNote note_of_part(const Instruction& instruction, std::size_t part) {
   note.opcode = instruction.op->name;
   note.part = static_cast<int>(part);
   note.parts = static_cast<int>(part_count(instruction));
-  note.axes = text("tessera.axes", kUnknownAxes);
+  note.axes = text("tessera.axes", "");
+  if (note.axes.empty()) note.axes = axes_of_devices(program, instruction);
   note.reason = text(kReasonAttribute, "stands in the input");
   note.source = source_of_part(instruction, part);
   note.from = text(kFromAttribute, "");
@@ -144,7 +218,7 @@ std::vector<CollectiveNote> collective_notes(const Program& scheduled, const Top
       if (instruction.op->role != Role::kCollective) continue;
       const std::int64_t all = collective_bytes(program[c], instruction, program.num_partitions);
       for (std::size_t part = 0; part < part_count(instruction); ++part) {
-        CollectiveNote& note = notes.emplace_back(note_of_part(instruction, part));
+        CollectiveNote& note = notes.emplace_back(note_of_part(program, instruction, part));
         const std::int64_t bytes =
             note.parts == 1 ? all : bytes_of_part(program[c], instruction, part, program.num_partitions);
         note.bytes = static_cast<std::int64_t>(static_cast<double>(bytes) * count);

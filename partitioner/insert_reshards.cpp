@@ -8,6 +8,7 @@
 #include "leaves.h"
 #include "manual.h"
 #include "op_decisions.h"
+#include "origins.h"
 #include "partial.h"
 #include "propagate.h"
 #include "reshard_notes.h"
@@ -25,11 +26,6 @@ namespace tessera {
 namespace {
 
 const Sharding& sharding_of(Value leaf) { return leaf.instruction().sharding->front(); }
-
-// By propagation, which leaves dims open.
-bool is_derived(const Sharding& sharding) {
-  return std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const DimSharding& d) { return d.open; });
-}
 
 // What the program itself says of a value within it.
 bool is_sharding_constraint(const Instruction& instruction) {
@@ -60,6 +56,7 @@ class Inserter {
         builder_(out.computation(old_.name)),
         is_entry_(id == common.program.entry),
         users_(old_.users()),
+        origins_(old_, users_),
         mesh_(program_.meshes.empty() ? Mesh() : program_.meshes.front()) {}
 
   /// `root` null: the root keeps what the computation found; else one target per leaf.
@@ -67,14 +64,18 @@ class Inserter {
     root_ = root;
     if (is_entry_) ends_partial_ = ends_partial(program_, old_, *root);
     leaves_.resize(old_.instructions.size());
-    for (Id id = 0; id < old_.size(); ++id) at(leaves_, id) = rewrite(id);
+    for (Id id = 0; id < old_.size(); ++id) {
+      at(leaves_, id) = rewrite(id);
+      origins_.set(at(leaves_, id), id);
+    }
     LeafValues result = at(leaves_, old_.root);
     set_region(old_[old_.root]);
     for (int i = 0; root != nullptr && i < isize(result); ++i) {
       const Value before = at(result, i);
+      const bool given = origins_.is_given({old_.root, i});
       at(result, i) = reshard(
-          before, at(*root, i).closed(), [&] { return fmt::format("result {} of {}", i, old_.name); }, nullptr,
-          ReshardCause::kResult);
+          before, at(*root, i).closed(), [&] { return fmt::format("result {} of {}", i, old_.name); },
+          given ? ReshardCause::kGivenResult : ReshardCause::kResult);
       if (!is_derived(at(*old_[old_.root].sharding, i))) asked(before, at(result, i));
     }
     // Only what the program returns may wait for a reduction, where it says so.
@@ -97,11 +98,11 @@ class Inserter {
         return read_once(id, element_of(old_[instruction.operands[0]].type, index_of(instruction),
                                         at(leaves_, instruction.operands[0])));
       case Role::kOptBarrier: return barrier(instruction);
-      case Role::kCopy: return mark(instruction);
-      case Role::kShardingMark: return is_sharding_mark(instruction) ? mark(instruction) : plain(id);
+      case Role::kCopy: return mark(id);
+      case Role::kShardingMark: return is_sharding_mark(instruction) ? mark(id) : plain(id);
       case Role::kCall:
       case Role::kWhile:
-      case Role::kConditional: return control_flow(instruction);
+      case Role::kConditional: return control_flow(id);
       default: return plain(id);
     }
   }
@@ -163,6 +164,7 @@ class Inserter {
 
   // Addends that came from outside and that several ops read are reduced once for all, unless none needs it.
   LeafValues read_once(Id id, LeafValues leaves) {
+    origins_.set(leaves, id);
     if (leaves.size() != 1 || at(users_, id).size() <= 1 || defers(id)) return leaves;
     return {
         without_partial(leaves.front(), [&] { return fmt::format("%{}, which several ops read,", old_[id].name); })};
@@ -186,7 +188,8 @@ class Inserter {
     return results;
   }
 
-  LeafValues mark(const Instruction& instruction) {
+  LeafValues mark(Id id) {
+    const auto& instruction = old_[id];
     LeafValues out;
     const auto& operands = at(leaves_, instruction.operands[0]);
     for (int i = 0; i < isize(operands); ++i) {
@@ -198,14 +201,16 @@ class Inserter {
         continue;
       }
       out.push_back(reshard(
-          leaf, target, [&] { return fmt::format("{} %{}", instruction.op->name, instruction.name); }, &instruction));
+          leaf, target, [&] { return fmt::format("{} %{}", instruction.op->name, instruction.name); },
+          ReshardCause::kMark, id));
       asked(leaf, out.back());
     }
     return out;
   }
 
   // Operands and results of a called computation lie as its parameters and the op's annotation say.
-  LeafValues control_flow(const Instruction& instruction) {
+  LeafValues control_flow(Id id) {
+    const auto& instruction = old_[id];
     const bool is_while = instruction.op->role == Role::kWhile;
     const bool is_call = instruction.op->role == Role::kCall;
     std::vector<Value> operands;
@@ -227,6 +232,7 @@ class Inserter {
     const Shardings results =
         is_while ? closed(*instruction.sharding) : *at(common_.targets, instruction.called.back());
     LeafValues leaves = take_apart(append(instruction, operands, make_shardings(results)));
+    origins_.set(leaves, id);
     const Shardings wished = closed(*instruction.sharding);
     for (int leaf = 0; leaf < isize(leaves); ++leaf)
       at(leaves, leaf) = reshard(at(leaves, leaf), at(wished, leaf), [&] {
@@ -257,7 +263,17 @@ class Inserter {
 
     for (int i = 0; i < isize(operands); ++i)
       at(operands, i) = reshard(at(operands, i), at(decision.needed, i), [&] { return operand_of(i, instruction); });
-    return settle(id, take_apart(append(instruction, whole_operands(instruction, operands), decision.results)));
+    const Value made = append(instruction, whole_operands(instruction, operands), decision.results);
+    if (is_computed_otherwise(instruction, *decision.results))
+      builder_.set_notes(made, with_frontend_attribute(instruction.notes, kWhyAttribute,
+                                                       computed_from(builder_.computation(), made.instruction())));
+    return settle(id, take_apart(made));
+  }
+
+  // Than propagation or the user would have it.
+  static bool is_computed_otherwise(const Instruction& instruction, const Shardings& results) {
+    return !std::equal(results.begin(), results.end(), instruction.sharding->begin(), instruction.sharding->end(),
+                       [](const Sharding& made, const Sharding& found) { return made == found.closed(); });
   }
 
   // Leaves to operands.
@@ -307,6 +323,7 @@ class Inserter {
   // Brings results to a sharding the program gave; reduces partial results that no user can take as they are.
   LeafValues settle(Id id, LeafValues leaves) {
     const auto& instruction = old_[id];
+    origins_.set(leaves, id);
     for (int i = 0; i < isize(leaves); ++i) {
       Value& leaf = at(leaves, i);
       if (!leaf.type().is_array()) continue;
@@ -314,7 +331,7 @@ class Inserter {
       const Who by = [&] { return fmt::format("the result of {} %{}", instruction.op->name, instruction.name); };
       if (!is_derived(wish) && (!wish.dims.empty() || wish.kind != Sharding::Kind::kTiled)) {
         const Value before = leaf;
-        leaf = reshard(before, wish.closed(), by);
+        leaf = reshard(before, wish.closed(), by, ReshardCause::kUse, id);
         asked(before, leaf);
       } else if (sharding_of(leaf).is_partial() && (leaves.size() > 1 || !defers(id))) {
         leaf = reduce(leaf, wish.closed().without_partial(), by);
@@ -364,8 +381,8 @@ class Inserter {
   }
 
   // A copy with another sharding; one per value and target.
-  Value reshard(Value leaf, const Sharding& target, const Who& by, const Instruction* mark = nullptr,
-                ReshardCause cause = ReshardCause::kUse) {
+  Value reshard(Value leaf, const Sharding& target, const Who& by, ReshardCause cause = ReshardCause::kUse,
+                Id mark = -1) {
     if (!leaf.type().is_array() || sharding_of(leaf) == target) return leaf;
     if (same_placement(leaf.type(), sharding_of(leaf), target)) return renamed(leaf, target);
     auto& made = copies_[leaf.id];
@@ -380,8 +397,9 @@ class Inserter {
     }
     Instruction copy = copied(leaf, target);
     copy.name = source.name + ".reshard";
-    copy.notes = reshard_notes(mark != nullptr && mark->notes ? mark->notes : source.notes,
-                               {source, written(source), target, by(), cause, region_});
+    const bool by_mark = cause == ReshardCause::kMark && old_[mark].notes;
+    copy.notes = reshard_notes(by_mark ? old_[mark].notes : source.notes,
+                               {builder_.computation(), origins_, leaf.id, target, by(), cause, mark, region_});
     Value value = builder_.append(std::move(copy));
     made.emplace_back(target, value);
     return value;
@@ -391,13 +409,6 @@ class Inserter {
   [[nodiscard]] bool is_made_here(Value leaf) const {
     return sharding_of(leaf).is_tiled() && sharding_of(leaf).manual.empty() &&
            is_made_anywhere(builder_.computation(), leaf.instruction());
-  }
-
-  // What the user wrote: behind the reshards made here.
-  Instruction written(Instruction instruction) const {
-    while (instruction.op == copy_op_ && instruction.frontend_attribute(kReasonAttribute) != nullptr)
-      instruction = builder_.computation()[instruction.operands.front()];
-    return instruction;
   }
 
   // Says of a reshard that an annotation is what it brings about.
@@ -426,6 +437,7 @@ class Inserter {
   Builder builder_;
   bool is_entry_;
   std::vector<std::vector<Id>> users_;
+  ValueOrigins origins_;
   std::vector<bool> ends_partial_;   // of the entry's values
   const Shardings* root_ = nullptr;  // how the results must lie; null: as they are found
   Mesh mesh_;

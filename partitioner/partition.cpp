@@ -11,6 +11,7 @@
 #include "insert_reshards.h"
 #include "localize.h"
 #include "manual.h"
+#include "origins.h"
 #include "propagate.h"
 #include "split_uses.h"
 #include "tessera/base/text.h"
@@ -60,7 +61,8 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
   Partitioned out;
   Propagated found;
   Pipeline pipeline("partition", {.skip = options.skip_passes, .dump = options.dump});
-  pipeline.add_required("inline-calls", inline_calls)
+  pipeline.add_required("note-origins", with_origins)
+      .add_required("inline-calls", inline_calls)
       .add("simplify", simplify)
       .add("merge-duplicates", merge_duplicates)
       .add("simplify-branches", simplify_branches)
@@ -84,7 +86,8 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
       .add_required("localize",
                     [&](const Program& p) {
                       const LocalizeOptions how{.keep_shardings = options.keep_shardings, .topology = options.topology};
-                      return options.collectives.spare_memory ? localize_sparing_memory(p, how) : localize(p, how);
+                      return without_origins(options.collectives.spare_memory ? localize_sparing_memory(p, how)
+                                                                              : localize(p, how));
                     })
       .add("simplify", simplify)
       .add("merge-duplicates", merge_duplicates)

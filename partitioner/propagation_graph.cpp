@@ -358,7 +358,7 @@ class ShardingWriter {
   ShardingWriter(const PropagationGraph& graph, const std::vector<PropagationSlot>& slots)
       : graph_(graph), slots_(slots) {}
 
-  void write(Instruction& instruction, const std::vector<int>& slots) {
+  void write(Instruction& instruction, const std::vector<int>& slots, bool is_entry) {
     Shardings leaves;
     leaves.reserve(slots.size());
     for (const int slot : slots) {
@@ -369,6 +369,9 @@ class ShardingWriter {
                                                     fmt::format("through {} %{}", from.op->name, from.name));
       }
     }
+    if (!instruction.sharding && instruction.op->role == Role::kParameter && !slots.empty() &&
+        at(slots_, slots.front()).fixed && is_entry)
+      instruction.notes = with_frontend_attribute(instruction.notes, kWhyAttribute, std::string(kWholeParameter));
     const bool given = instruction.sharding && instruction.sharding->size() == leaves.size();
     // A tuple that was given shardings of its own keeps them: it reshards its elements.
     for (int i = 0; given && i < isize(leaves); ++i) {
@@ -397,7 +400,7 @@ Program write_shardings(const Program& program, const PropagationGraph& graph,
     if (at(graph.leaf_slots, c).empty()) continue;
     auto computation = std::make_shared<Computation>(program[c]);
     for (Id id = 0; id < computation->size(); ++id)
-      writer.write(at(computation->instructions, id), at(at(graph.leaf_slots, c), id));
+      writer.write(at(computation->instructions, id), at(at(graph.leaf_slots, c), id), c == program.entry);
     at(out.computations, c) = std::move(computation);
   }
   return out;

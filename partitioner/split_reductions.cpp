@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "factor_sharding.h"
-#include "leaves.h"
+#include "origins.h"
 #include "propagate.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/contraction.h"
@@ -135,7 +135,10 @@ class Splitter {
     const Id local = append(reduce, part_type, operands, make_attributes(DimensionsAttributes{to.inner}),
                             make_shardings(Shardings(count, part)));
     const LeafValues leaves = take_apart(builder_.value(local));
-    for (std::size_t i = 0; i < count; ++i) operands[i] = leaves[i].id;
+    for (std::size_t i = 0; i < count; ++i) {
+      operands[i] = leaves[i].id;
+      if (count > 1) builder_.set_notes(leaves[i], with_frontend_attribute(reduce.notes, kOriginAttribute, ""));
+    }
     return append(reduce, reduce.type, operands, make_attributes(DimensionsAttributes{last}), reduce.sharding);
   }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "origins.h"
 #include "propagate.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/builder.h"
@@ -30,7 +31,9 @@ Computation with_split_uses(const Computation& from, ProgramBuilder& program) {
     const bool again = std::exchange(at(is_used, operand), 1) != 0;
     if (!again || value.sharding || !is_made_anywhere(from, value) || value.type.ndim() == 0)
       return at(new_ids, operand);
-    return builder.append(Instruction(builder[at(new_ids, operand)])).id;
+    Instruction copy = builder[at(new_ids, operand)];
+    copy.notes = with_frontend_attribute(copy.notes, kOriginAttribute, annotatable_name(value));
+    return builder.append(std::move(copy)).id;
   };
   at(is_used, from.root) = 1;
   for (Id id = 0; id < from.size(); ++id) {

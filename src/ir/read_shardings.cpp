@@ -5,6 +5,7 @@
 #include "emit_checks.h"
 #include "tessera/base/text.h"
 #include "tessera/sharding/hlo_sharding.h"
+#include "tessera/sharding/placement.h"
 #include "text_reader.h"
 
 namespace tessera {
@@ -225,6 +226,28 @@ class ShardingAttacher {
     return false;
   }
 
+  // HLO's spelling beside the axes says the same, or only that the value is whole (as where Shardy has not been exported).
+  void require_agreement(const PendingSharding& item, const std::vector<Type>& types, const Shardings& axes) {
+    if (item.sdy.empty() || item.hlo.empty() || is_named_sharding(item.hlo)) return;
+    const auto& given = parsed(item);
+    for (std::size_t i = 0; i < types.size(); ++i) {
+      const HloSharding& leaf = leaf_of(given, i, types.size(), type_of(item));
+      const bool is_plain = leaf.kind == HloSharding::Kind::kTiled && types[i].is_array() && axes[i].is_tiled() &&
+                            axes[i].manual.empty() && !axes[i].is_partial() &&
+                            std::all_of(leaf.subgroup_types.begin(), leaf.subgroup_types.end(),
+                                        [](SubgroupType t) { return t == SubgroupType::kReplicated; });
+      if (!is_plain) continue;
+      const auto own = isize(leaf.tile_dims) - isize(leaf.subgroup_types);
+      bool is_same = isize(leaf.devices) == axes[i].mesh.device_count() && own == types[i].ndim();
+      if (is_same) {
+        std::vector<Mesh> meshes{axes[i].mesh};
+        const Sharding tiled = to_axes({{leaf, types[i].ndim()}}, axes[i].mesh.device_count(), meshes).front();
+        is_same = same_placement(types[i], tiled, axes[i]);
+      }
+      require(is_same, "sharding={} contradicts the axes given beside it, {}", item.hlo, axes[i].str());
+    }
+  }
+
   ShardingRef convert(const PendingSharding& item, std::string& suffix) {
     const Type& type = type_of(item);
     const auto types = type.leaves();
@@ -237,6 +260,7 @@ class ShardingAttacher {
         if (out.back().mesh.axes().empty()) out.back().mesh = state_.program.meshes.front();
       }
       if (types.size() == 1 && item.hlo.find(" shard_") != std::string::npos) suffix = parsed(item).front().suffix;
+      require_agreement(item, types, out);
       for (const auto& leaf : out)
         require(leaf.mesh.device_count() == state_.program.num_partitions, "{} has {} devices, the module {}",
                 leaf.mesh, leaf.mesh.device_count(), state_.program.num_partitions);

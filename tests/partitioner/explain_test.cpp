@@ -55,5 +55,64 @@ TEST(Stats, CountALoopAsOftenAsItsTextSays) {
   EXPECT_EQ(bytes("%i, %limit), direction=NE", 1), kBytes);  // not known: once
 }
 
+// What follows each remedy that names an annotation is a program without that collective.
+TEST(Explain, ARemedyNamesAValueOfACalledComputationAsAnnotateFindsIt) {
+  const Program program = parse_program(R"(HloModule m, num_partitions=3
+%inner (a: f32[6,9]) -> f32[6,9] {
+  %a = f32[6,9] parameter(0)
+  ROOT %t = f32[6,9] tanh(%a)
+}
+ENTRY %main (x: f32[6,9]) -> f32[6,9] {
+  %x = f32[6,9] parameter(0), sharding={devices=[3,1]<=[3]}
+  ROOT %c = f32[6,9] call(%x), to_apply=%inner
+})",
+                                        op_table());
+  const auto notes = partition(program).notes;
+  ASSERT_EQ(notes.size(), 1U);
+  const std::string axis = program.meshes.front().axes().front().name;
+  EXPECT_EQ(notes[0].remedy, fmt::format("annotate the result %inner/t with {{{},-}}", axis));
+  EXPECT_EQ(partition(annotate(program, program.meshes.front(), "inner/t", axis + ",-")).notes.size(), 0U);
+}
+
+TEST(Explain, WhatOnlyPassesAPartialSumOnIsNotSaidToSum) {
+  const Program program = parse_program(R"(HloModule m, num_partitions=2
+ENTRY %main (x: f32[6,4], w: f32[4,10]) -> f32[10,6] {
+  %x = f32[6,4] parameter(0), sharding={devices=[1,2]<=[2]}
+  %w = f32[4,10] parameter(1), sharding={devices=[2,1]<=[2]}
+  %h = f32[6,10] dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %turned = f32[10,6] transpose(%h), dimensions={1,0}
+})",
+                                        op_table());
+  const auto notes = partition(program).notes;
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_TRUE(notes[0].remedy.starts_with("keep the dims that dot %h sums over whole")) << notes[0].remedy;
+}
+
+// Of an all-reduce that stands in the input.
+std::string axes_of(const std::string& collective) {
+  const Program program = parse_program(
+      R"(HloModule m, num_partitions=6, frontend_attributes={tessera.meshes="{mesh = #sdy.mesh<[\"a\"=2, \"b\"=3]>}"}
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+ENTRY %main (x: f32[3]) -> f32[3] {
+  %x = f32[3] parameter(0)
+  ROOT %y = f32[3] )" +
+          collective + "\n}",
+      op_table());
+  return collective_notes(program).at(0).axes;
+}
+
+TEST(Explain, AxesAreNamedWhereDevicesAreThoseOfAxesElseDevices) {
+  EXPECT_EQ(axes_of("all-reduce(%x), replica_groups={{0,1,2},{3,4,5}}, to_apply=%sum"), "b");
+  EXPECT_EQ(axes_of("all-reduce(%x), replica_groups={{3,0},{1,4},{2,5}}, to_apply=%sum"), "a");
+  EXPECT_EQ(axes_of("all-reduce(%x), replica_groups={}, to_apply=%sum"), "a+b");
+  EXPECT_EQ(axes_of("all-reduce(%x), replica_groups={{0,1},{2,3},{4,5}}, to_apply=%sum"), "devices 0-5");
+  EXPECT_EQ(axes_of("collective-permute(%x), source_target_pairs={{0,1},{1,2},{2,0}}"), "b");
+  EXPECT_EQ(axes_of("collective-permute(%x), source_target_pairs={{0,4},{4,0},{1,1}}"), "devices 0,4");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -99,6 +99,44 @@ TEST_F(TesseraCommand, StrictModeAndABudgetRefuseCollectivesAndSayWhatWouldRemov
   EXPECT_EQ(asked.code, 0) << asked.error;
 }
 
+TEST_F(TesseraCommand, AnnotationsThatContradictEachOtherAreAnErrorThatNamesBoth) {
+  const std::string mlp = "partition mlp.hlo --mesh data=2 -o " + path("p.hlo") + " ";
+  const auto twice = run(mlp + "--annotate x=data,- --annotate x=-,data");
+  EXPECT_EQ(twice.code, 1);
+  EXPECT_NE(twice.error.find("%x is already sharded otherwise: {data,-}, and now {-,data}"), std::string::npos)
+      << twice.error;
+  EXPECT_EQ(run(mlp + "--annotate x=data,- --annotate %x=data,-").code, 0);
+  EXPECT_EQ(run(mlp + "--annotate x=?,? --annotate x=-,data").code, 0);  // said nothing before
+  const auto meshes = run(mlp + "--mesh data=4");
+  EXPECT_EQ(meshes.code, 2);
+  EXPECT_NE(meshes.error.find("one --mesh is expected, got data=2 and data=4"), std::string::npos) << meshes.error;
+  const auto text = [&](const std::string& tiles) {
+    return run(
+        "print " +
+        file(
+            "both.hlo",
+            R"(HloModule m, num_partitions=6, frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"x\"=3, \"y\"=2]>}"}
+ENTRY e { ROOT a = f32[5,7] parameter(0), sharding={devices=)" +
+                tiles + R"(}, frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"x\"}, {\"y\"}]>"} })"));
+  };
+  EXPECT_EQ(text("[3,2]<=[6]").code, 0) << text("[3,2]<=[6]").error;
+  const auto wrong = text("[2,3]<=[6]");
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_NE(wrong.error.find("contradicts the axes given beside it, {x,y}"), std::string::npos) << wrong.error;
+}
+
+TEST_F(TesseraCommand, ExplainSaysHowAValueWasComputedAndWhichAnnotationToChange) {
+  const std::string mlp = "partition mlp.hlo --mesh d=2 --explain -o " + path("p.hlo") + " --annotate ";
+  const auto one = run(mlp + "h=d,- --annotate y=-,d");
+  ASSERT_EQ(one.code, 0) << one.error;
+  EXPECT_NE(one.out.find("  from    %y {d,-} (as computed from %a {d,-}, "), std::string::npos) << one.out;
+  EXPECT_NE(one.out.find("  remedy  change the annotation of %y to {d,-}\n"), std::string::npos) << one.out;
+  EXPECT_TRUE(run(mlp + "h=d,- --annotate y=d,-").out.starts_with("0 collectives"));
+  const auto two = run(mlp + "a=d,- --annotate y=-,d");
+  EXPECT_NE(two.out.find("  remedy  both sides are annotated: change %a {d,-} or %y {-,d}\n"), std::string::npos)
+      << two.out;
+}
+
 TEST_F(TesseraCommand, PartitioningTwiceIsAnErrorAndAClashOfCountsToo) {
   EXPECT_EQ(run(std::string("partition ") + kMegatron + "-o " + path("p.hlo")).code, 0);
   const auto twice = run("partition " + path("p.hlo"));

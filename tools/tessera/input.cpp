@@ -58,6 +58,8 @@ std::vector<Option> sharding_options() {
 
 void check_sharding_options(const Arguments& arguments) {
   (void)arguments.number_or("num-partitions", 1, 1);
+  if (const auto meshes = arguments.values("mesh"); meshes.size() > 1)
+    throw UsageError(fmt::format("one --mesh is expected, got {}", join(meshes, " and ")));
   for (const auto& text : arguments.values("annotate")) {
     const auto equals = text.find('=');
     if (equals == std::string::npos || equals == 0)

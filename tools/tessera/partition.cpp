@@ -101,7 +101,7 @@ std::vector<Option> options() {
   out.push_back({"topology", "FILE", "latency and bandwidth by axis, as JSON; plans then go by modelled time"});
   out.push_back({"o", "OUT.hlo", "where the program goes; default: standard output"});
   out.push_back({"explain", "", "say why each collective is there (on stderr unless -o names a file)"});
-  out.push_back({"explain-json", "FILE", "the same as JSON: a list of collectives"});
+  out.push_back({"explain-json", "FILE", "the same as JSON: {\"collectives\": [..]}"});
   out.push_back({"strict", "", "an error instead of any collective that no annotation asks for"});
   out.push_back({"max-bytes", "N", "an error when a device would receive more bytes than that"});
   out.push_back({"for-xla", "", "leave out what XLA does not know"});

@@ -65,7 +65,8 @@ std::vector<CollectiveNote> collective_notes(const Program& program, const Topol
 /// Entry parameters and results keep canonical tilings. Errors: a sharding that does not fit, a program already partitioned.
 Partitioned partition(const Program& program, const PartitionOptions& options = {});
 
-/// `--annotate NAME=data+fsdp,-,model`: sets the sharding of a named value (entry parameters first, `computation/name`).
+/// `--annotate NAME=data+fsdp,-,model`: sets the sharding of a named value (entry parameters first, `computation/name`). Error: it
+/// has another one already.
 Program annotate(const Program& program, const Mesh& mesh, const std::string& name, const std::string& spec);
 
 /// Shardy's marks and manual regions in the spelling of GSPMD, which XLA's partitioner reads without Shardy's attributes.
