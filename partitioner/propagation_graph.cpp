@@ -338,6 +338,20 @@ std::vector<bool> partitioned_computations(const Program& program) {
   return used;
 }
 
+Program with_rewritten(const Program& program,
+                       const std::function<bool(const Computation&, const Instruction&)>& concerns,
+                       const std::function<Computation(ComputationId)>& made) {
+  const auto used = partitioned_computations(program);
+  Program out = program;
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    const auto& all = program[c].instructions;
+    const auto is_concerned = [&](const Instruction& i) { return concerns(program[c], i); };
+    if (at(used, c) && std::any_of(all.begin(), all.end(), is_concerned))
+      at(out.computations, c) = std::make_shared<const Computation>(made(c));
+  }
+  return out;
+}
+
 PropagationGraph build_propagation_graph(const Program& program) { return GraphBuilder(program).build(); }
 
 namespace {
