@@ -197,7 +197,7 @@ class Inserter {
       const Sharding target = at(*instruction.sharding, i).closed();
       const bool wanted = is_sharding_mark(instruction) || !at(*instruction.sharding, i).dims.empty();
       if (!wanted || is_derived(at(*instruction.sharding, i)) || !leaf.type().is_array()) {
-        out.push_back(leaf);
+        out.push_back(operands.size() == 1 ? read_once(id, {leaf}).front() : leaf);
         continue;
       }
       out.push_back(reshard(
