@@ -35,10 +35,9 @@ double value_at(const Literal& x, std::int64_t i) { return std::fabs(element_as_
 std::int64_t bytes_of(const Program& program) { return program_stats(program).total_collective_bytes; }
 
 TEST(CompressCollectives, WhatIsGatheredOrMovedIsRoundedOnce) {
-  for (const std::string& move :
-       {"f32[3,97,61] all-gather(%x), " + over(kRows, 1) + ", dimensions={0}",
-        std::string(
-            "f32[1,97,61] collective-permute(%x), channel_id=1, source_target_pairs={{0,1},{1,2},{2,0},{4,3},{3,5},{5,4}}")}) {
+  for (const std::string& move : {"f32[3,97,61] all-gather(%x), " + over(kRows, 1) + ", dimensions={0}",
+                                  std::string("f32[1,97,61] collective-permute(%x), channel_id=1, "
+                                              "source_target_pairs={{0,1},{1,2},{2,0},{4,3},{3,5},{5,4}}")}) {
     const Program before = over_mesh("  %x = f32[1,97,61] parameter(0)\n  ROOT %r = " + move + "\n");
     const Program after = compressed(before, "model");
     EXPECT_EQ(collectives_of(after), collectives_of(before));
