@@ -84,8 +84,9 @@ Strategy strategy_of(const Mesh& mesh, const Slots& all, const PropagationEdge& 
   gather(edge.map->results, edge.results);
   const auto key = [order](const Source& s) {
     Axes axes = s.slot->sharding.used_axes();
-    const bool given_late = order != PropagationOrder::kGivenFirst && !s.slot->fixed;
-    const bool derived = order == PropagationOrder::kGivenFirst && !s.slot->fixed;
+    const bool given_first = order == PropagationOrder::kGivenFirst || order == PropagationOrder::kNearestFirst;
+    const bool given_late = !given_first && !s.slot->fixed;
+    const bool derived = given_first && !s.slot->fixed;
     const bool looks_up = order != PropagationOrder::kLargestFirst && is_index(*s.slot);
     return std::tuple(!looks_up, derived, -s.slot->type.byte_size(), given_late, axes);
   };
@@ -225,11 +226,16 @@ void Propagation::sweep_forward() {
 void Propagation::run(Phase phase) {
   std::vector<char> queued(graph_.edges.size(), 1);
   std::vector<int> movers;
-  std::vector<int> others;
-  for (int edge = 0; edge < isize(graph_.edges); ++edge)
-    (at(graph_.edges, edge).passes_all ? movers : others).push_back(edge);
+  std::map<int, std::vector<int>> others;  // those of the least number are next
+  const auto wait = [&](int edge) {
+    const PropagationEdge& e = at(graph_.edges, edge);
+    const int turn = order_ == PropagationOrder::kNearestFirst ? e.depth : 0;
+    (e.passes_all ? movers : others[turn]).push_back(edge);
+  };
+  for (int edge = 0; edge < isize(graph_.edges); ++edge) wait(edge);
   while (!movers.empty() || !others.empty()) {
-    std::vector<int> frontier = std::exchange(movers.empty() ? others : movers, {});
+    std::vector<int> frontier = std::exchange(movers, {});
+    if (frontier.empty()) frontier = std::move(others.extract(others.begin()).mapped());
     std::sort(frontier.begin(), frontier.end());
     std::vector<Offer> offers;
     for (const int edge : frontier) {
@@ -241,8 +247,7 @@ void Propagation::run(Phase phase) {
       if (!accept(slots_, offer)) continue;
       at(states_of_slots_, offer.slot) = state_of(at(slots_, offer.slot));
       for (const int edge : at(graph_.edges_of_slot, offer.slot))
-        if (std::exchange(at(queued, edge), 1) == 0)
-          (at(graph_.edges, edge).passes_all ? movers : others).push_back(edge);
+        if (std::exchange(at(queued, edge), 1) == 0) wait(edge);
     }
   }
 }
@@ -292,12 +297,12 @@ Program propagate(const Program& program, PropagationOrder order) {
   return write_shardings(program, graph, propagated(graph, order));
 }
 
-Propagated propagate_at_least_cost(const Program& program, const Topology& topology) {
+Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight) {
   const CostModel cost{.topology = topology};
   const PropagationGraph graph = build_propagation_graph(program);
   std::vector<Slots> candidates;
-  for (const auto order :
-       {PropagationOrder::kGivenFirst, PropagationOrder::kLargestFirst, PropagationOrder::kForwardFirst}) {
+  for (const auto order : {PropagationOrder::kGivenFirst, PropagationOrder::kLargestFirst,
+                           PropagationOrder::kForwardFirst, PropagationOrder::kNearestFirst}) {
     Slots found = propagated(graph, order);
     const auto is_same = [&](const Slots& other) { return same_shardings(found, other); };
     if (std::none_of(candidates.begin(), candidates.end(), is_same)) candidates.push_back(std::move(found));
@@ -308,9 +313,9 @@ Propagated propagate_at_least_cost(const Program& program, const Topology& topol
     Program found = without_manual_axes(write_shardings(program, graph, candidate));
     if (candidates.size() == 1) return {std::move(found), std::nullopt};
     Program resharded = insert_reshards(found, topology);
-    const double seconds = modelled_seconds(merge_duplicates(resharded), cost);
-    if (!best.program.computations.empty() && !(seconds < least)) continue;
-    least = seconds;
+    const double weighs = weight ? weight(resharded) : modelled_seconds(merge_duplicates(resharded), cost);
+    if (!best.program.computations.empty() && !(weighs < least)) continue;
+    least = weighs;
     best = {std::move(found), std::move(resharded)};
   }
   return best;

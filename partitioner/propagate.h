@@ -7,6 +7,7 @@
 // shuffling or renaming instructions changes nothing. Dims that a user closed never change; derived shardings stay open.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "tessera/ir/program.h"
@@ -23,20 +24,30 @@ inline constexpr std::string_view kWholeParameter = "not annotated: parameters a
 enum class PropagationOrder : std::uint8_t {
   kGivenFirst,    // indices, then annotated tensors, then larger ones
   kLargestFirst,  // larger tensors, then annotated ones
-  kForwardFirst  // indices, then larger tensors, behind one sweep from operands to results: inputs meet the weights on their
-                 // way through the model
+  kForwardFirst,  // indices, then larger tensors, behind one sweep from operands to results: inputs meet the weights on their
+                  // way through the model
+  kNearestFirst  // as kGivenFirst; of ops that do not only keep factors those nearest to the inputs speak first
 };
 
 Program propagate(const Program& program, PropagationOrder order = PropagationOrder::kGivenFirst);
 
-/// Propagation in every order; the outcome whose reshards and work cost least time by the model, of equal ones the first.
+/// What a program costs as insert_reshards made it.
+using ProgramWeight = std::function<double(const Program& resharded)>;
+
+/// Propagation in every order; the outcome that weighs least, of equal ones the first. Without a weight: whose reshards and work cost
+/// least time by the model.
 struct Propagated {
   Program program;
   std::optional<Program> resharded;  // what insert_reshards made of it, when that was needed to weigh it
 };
-Propagated propagate_at_least_cost(const Program& program, const Topology& topology);
+Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight = {});
 
 /// Computations that are partitioned: the entry and what call, while and conditional reach. Others run on scalars as they are.
 std::vector<bool> partitioned_computations(const Program& program);
+
+/// `program` with `made(c)` in place of each of those computations that holds an instruction that `concerns`.
+Program with_rewritten(const Program& program,
+                       const std::function<bool(const Computation&, const Instruction&)>& concerns,
+                       const std::function<Computation(ComputationId)>& made);
 
 }  // namespace tessera
