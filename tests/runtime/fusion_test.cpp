@@ -137,7 +137,7 @@ TEST(Rows, PlacesAreCountedInEveryType) {
   for (const DType dtype : {DType::kU8, DType::kS16, DType::kS32, DType::kS64, DType::kBF16, DType::kF32, DType::kF64})
     for (const Dims& dims : std::vector<Dims>{{7, 100}, {3, 5003}, {2, 3, 1501}}) {
       if (dims.back() > 100 && dtype_size(dtype) == 1) continue;
-      expect_as_reference({Type::array(dtype, dims)}, [&](Builder& b, auto& v) {
+      expect_on_each_isa({Type::array(dtype, dims)}, [&](Builder& b, auto& v) {
         const int last = static_cast<int>(dims.size()) - 1;
         const Value sum = ops::add(v[0], ops::iota(b, v[0].type(), last));
         return ops::multiply(sum, over_rows(ops::reduce(v[0], Reduction::kMax, {last}), v[0]));
@@ -219,7 +219,7 @@ TEST(Dots, OfSixteenBitsGoOverSeveralBlocks) {
   for (const Sizes& one : {Sizes{1030, 41, 33}, Sizes{17, 3110, 20}, Sizes{31, 47, 801}})
     for (const bool turns_lhs : {false, true})
       for (const bool turns_rhs : {false, true})
-        expect_as_reference(
+        expect_on_each_isa(
             {Type::array(DType::kBF16, turns_lhs ? Dims{one.k, one.m} : Dims{one.m, one.k}),
              Type::array(DType::kBF16, turns_rhs ? Dims{one.n, one.k} : Dims{one.k, one.n})},
             [&](Builder&, auto& v) {
@@ -227,7 +227,7 @@ TEST(Dots, OfSixteenBitsGoOverSeveralBlocks) {
                               turns_lhs ? std::optional(DType::kF32) : std::nullopt);
             },
             512);  // steps of bf16 or f32: sums of up to 801 products of numbers up to 4
-  expect_as_reference({Type::array(DType::kBF16, {2, 33, 3, 70}), Type::array(DType::kBF16, {2, 18, 3, 70})},
+  expect_on_each_isa({Type::array(DType::kBF16, {2, 33, 3, 70}), Type::array(DType::kBF16, {2, 18, 3, 70})},
                       [](Builder&, auto& v) {
                         return ops::dot(v[0], v[1], {{0, 2}, {3}, {0, 2}, {3}}, DType::kF32);
                       });
