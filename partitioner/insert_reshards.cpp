@@ -287,7 +287,7 @@ class Inserter {
   // The computation ends with this, or with a constraint on it: then it is made so, whole where it must be whole, unless a sum is
   // shared out. A result that the caller binds (FuncResultSharding) is moved there behind the op.
   [[nodiscard]] bool ends_unsaid(Id id) const {
-    if (root_ == nullptr || !is_derived(old_[id].sharding->front())) return false;
+    if (root_ == nullptr || old_[id].sharding->empty() || !is_derived(old_[id].sharding->front())) return false;
     if (id == old_.root) return true;
     const Instruction& root = old_[old_.root];
     return is_used_once(id, old_.root) && is_sharding_constraint(root) && !is_derived(root.sharding->front());

@@ -38,7 +38,11 @@ class Localizer {
 
   Computation run() {
     leaves_.resize(old_.instructions.size());
-    for (Id id = 0; id < old_.size(); ++id) at(leaves_, id) = rewrite(id);
+    for (Id id = 0; id < old_.size(); ++id) {
+      const Id first = builder_.computation().size();
+      at(leaves_, id) = rewrite(id);
+      keep_own_attributes(old_[id], first);
+    }
     Value root = put_together(builder_, old_.root_type(), at(leaves_, old_.root));
     if (is_entry_ && root.instruction().op->role != Role::kParameter)
       builder_.set_sharding(root, old_[old_.root].sharding);
@@ -61,6 +65,15 @@ class Localizer {
       case Role::kWhile:
       case Role::kConditional: return control_flow(instruction);
       default: return plain(instruction);
+    }
+  }
+
+  // What is made around an instruction, from `first` on, has its place and reason, but no attributes of its op.
+  void keep_own_attributes(const Instruction& instruction, Id first) {
+    if (!instruction.notes || instruction.notes->other.empty()) return;
+    for (Id id = first; id < builder_.computation().size(); ++id) {
+      const Value made = builder_.value(id);
+      if (made.instruction().op != instruction.op) builder_.set_notes(made, for_another_op(made.instruction().notes));
     }
   }
 
