@@ -26,6 +26,7 @@ enum class PropagationOrder : std::uint8_t {
   kLargestFirst,  // larger tensors, then annotated ones
   kForwardFirst,  // indices, then larger tensors, behind one sweep from operands to results: inputs meet the weights on their
                   // way through the model
+  kBackwardFirst,  // the same behind one sweep from results to operands: what a value is used for, before what it is made of
   kNearestFirst  // as kGivenFirst; of ops that do not only keep factors those nearest to the inputs speak first
 };
 
