@@ -103,11 +103,7 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
                       found = propagate_at_least_cost(p, options.topology, weight_of(p, options));
                       return found.program;
                     })
-      .add_required("insert-reshards",
-                    [&](const Program& p) {
-                      return found.resharded ? *std::exchange(found.resharded, {})
-                                             : insert_reshards(p, options.topology);
-                    })
+      .add_required("insert-reshards", [&](const Program&) { return std::move(found.resharded); })
       .add_required("record-global", [&](const Program& p) {
         out.global = p;
         return p;

@@ -312,18 +312,28 @@ Propagated propagate_at_least_cost(const Program& program, const Topology& topol
     const auto is_same = [&](const Slots& other) { return same_shardings(found, other); };
     if (std::none_of(candidates.begin(), candidates.end(), is_same)) candidates.push_back(std::move(found));
   }
-  Propagated best;
-  double least = std::numeric_limits<double>::infinity();
+  std::vector<Propagated> outcomes;
+  std::set<std::size_t> seen;
   for (const auto& candidate : candidates) {
-    Program found = without_manual_axes(write_shardings(program, graph, candidate));
-    if (candidates.size() == 1) return {std::move(found), std::nullopt};
-    Program resharded = insert_reshards(found, topology);
-    const double weighs = weight ? weight(resharded) : modelled_seconds(merge_duplicates(resharded), cost);
-    if (!best.program.computations.empty() && !(weighs < least)) continue;
-    least = weighs;
-    best = {std::move(found), std::move(resharded)};
+    const Program found = without_manual_axes(write_shardings(program, graph, candidate));
+    for (const KnownCopies known : {KnownCopies::kAll, KnownCopies::kNone}) {
+      Program resharded = insert_reshards(found, topology, known);
+      if (seen.insert(resharded.hash()).second) outcomes.push_back({found, std::move(resharded)});
+      if (!weight) break;
+    }
   }
-  return best;
+  const auto weigh = [&](const Propagated& outcome) {
+    return weight ? weight(outcome.resharded) : modelled_seconds(merge_duplicates(outcome.resharded), cost);
+  };
+  std::size_t best = 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < outcomes.size() && outcomes.size() > 1; ++i) {
+    const double weighs = weigh(outcomes[i]);
+    if (!(weighs < least)) continue;
+    best = i;
+    least = weighs;
+  }
+  return std::move(outcomes[best]);
 }
 
 }  // namespace tessera

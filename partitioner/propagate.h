@@ -8,7 +8,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 
 #include "tessera/ir/program.h"
 #include "tessera/sharding/topology.h"
@@ -39,7 +38,7 @@ using ProgramWeight = std::function<double(const Program& resharded)>;
 /// least time by the model.
 struct Propagated {
   Program program;
-  std::optional<Program> resharded;  // what insert_reshards made of it, when that was needed to weigh it
+  Program resharded;  // what insert_reshards made of it
 };
 Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight = {});
 
