@@ -345,20 +345,6 @@ class GraphBuilder {
 
 }  // namespace
 
-std::vector<bool> partitioned_computations(const Program& program) {
-  std::vector<bool> used(program.computations.size(), false);
-  at(used, program.entry) = true;
-  for (ComputationId c = isize(program.computations) - 1; c >= 0; --c) {  // callers stand behind callees
-    if (!at(used, c)) continue;
-    for (const auto& instruction : program[c].instructions) {
-      const auto role = instruction.op->role;
-      if (role != Role::kCall && role != Role::kWhile && role != Role::kConditional) continue;
-      for (const ComputationId callee : instruction.called) at(used, callee) = true;
-    }
-  }
-  return used;
-}
-
 PropagationGraph build_propagation_graph(const Program& program) { return GraphBuilder(program).build(); }
 
 namespace {

@@ -48,17 +48,8 @@ Computation with_split_uses(const Computation& from, ProgramBuilder& program, co
 }
 
 Program split_where(const Program& program, const Splits& splits) {
-  const auto used = partitioned_computations(program);
   ProgramBuilder names("");
-  Program out = program;
-  for (ComputationId c = 0; c < isize(program.computations); ++c) {
-    if (!at(used, c)) continue;
-    const auto& instructions = program[c].instructions;
-    if (std::any_of(instructions.begin(), instructions.end(),
-                    [&](const Instruction& i) { return splits(program[c], i); }))
-      at(out.computations, c) = std::make_shared<const Computation>(with_split_uses(program[c], names, splits));
-  }
-  return out;
+  return with_rewritten(program, splits, [&](ComputationId c) { return with_split_uses(program[c], names, splits); });
 }
 
 bool is_splat(const Computation& computation, const Instruction& value) {

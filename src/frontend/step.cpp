@@ -67,7 +67,7 @@ StepPlan plan_step() {
   StepPlan plan;
   plan.global = cut_program(trace(), results.outputs, "step").program;
   if (plan.global.num_partitions > 1) {
-    plan.partitioned = partition(plan.global);
+    plan.partitioned = partition(plan.global, partition_options());
   } else {
     plan.partitioned.program = plan.partitioned.global = plan.global;
   }
@@ -80,10 +80,6 @@ namespace {
 
 bool lies_whole(const Node& node) {
   return node.host.has_value() || (!node.shard.is_null() && (!node.sharding || node.sharding->is_replicated()));
-}
-
-std::string what_is(const Tensor& tensor) {
-  return tensor.name().empty() ? tensor.type().str() : fmt::format("{} {}", tensor.name(), tensor.type().str());
 }
 
 // Values whole on every rank, by a program that leaves the trace as it is.

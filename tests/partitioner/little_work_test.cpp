@@ -79,6 +79,12 @@ TEST(LittleWork, WhatOnlyPaddingReadsIsNotMasked) {
                 Mesh::parse("a=7"), {{"x", "a,-"}}));
   EXPECT_TRUE(has(text, "collective-permute")) << text;
   EXPECT_FALSE(has(text, "select(")) << text;
+  checked(annotated(kFree + "ENTRY main { x = f32[0,3] parameter(0) one = f32[] constant(1)\n"
+                            "ROOT p = f32[4,3] pad(x, one), padding=2_2x0_0 }",
+                    Mesh::parse("a=2"), {{"x", "a,-"}, {"p", "a,-"}}));  // nothing at all
+  checked(annotated(kFree + "ENTRY main { x = f32[0,3] parameter(0) zero = f32[] constant(0)\n"
+                            "ROOT p = f32[4,3] pad(x, zero), padding=2_2x0_0 }",
+                    Mesh::parse("a=2"), {{"x", "a,-"}, {"p", "a,-"}}));
 }
 
 // e stands first in the text but is read last: made just before that, it does not lie beside f, of which i is made.

@@ -20,30 +20,18 @@ namespace tessera {
 namespace {
 
 using testing::close;
+using testing::program_of;
 
 constexpr DType kAllTypes[] = {DType::kPred, DType::kS8,  DType::kS16, DType::kS32, DType::kS64,
                                DType::kU8,   DType::kU16, DType::kU32, DType::kU64, DType::kF16,
                                DType::kBF16, DType::kF32, DType::kF64};
 
-// main(parameters of `types`) = f(parameters)
-template <class F>
-Program program_of(const std::vector<Type>& types, F&& f) {
-  ProgramBuilder program("kernel");
-  Builder main = program.computation("main");
-  std::vector<Value> values;
-  for (std::size_t i = 0; i < types.size(); ++i)
-    values.push_back(ops::parameter(main, static_cast<std::int64_t>(i), types[i]));
-  const Value root = f(main, values);
-  return program.finish(program.add(std::move(main), root));
-}
-
 void expect_as_reference(const Program& program, const std::vector<Literal>& arguments, double units = 8) {
   const auto world = make_single_rank_world();
   EXPECT_TRUE(close(run_program(program, *world, arguments), evaluate(program, arguments), units));
 }
-template <class F>
-void expect_as_reference(const std::vector<Type>& types, F&& f, double units = 8) {
-  const Program program = program_of(types, f);
+void expect_as_reference(const std::vector<Type>& types, const testing::Body& body, double units = 8) {
+  const Program program = program_of(types, body);
   expect_as_reference(program, testing::random_arguments(program, 5), units);
 }
 
@@ -322,6 +310,32 @@ TEST(Indexing, DynamicSlicesClampTheirStarts) {
                    });
     expect_as_reference(program, {testing::random_literal(Type::array(DType::kF32, {5, 4}), 1), Literal::scalar(start),
                                   testing::random_literal(Type::array(DType::kF32, {2, 3}), 2)});
+  }
+}
+
+// Windows of one element: products, where the arrays lie; the kernel's gradient adds up over the images.
+TEST(Convolution, OfOneElementIsAProduct) {
+  struct Form {
+    std::string lhs, rhs, result, rest;
+  };
+  const std::vector<Form> forms = {
+      {"f32[3,5,7,2]", "f32[11,5,1,1]", "f32[3,11,7,2]", "window={size=1x1}, dim_labels=bf01_oi01->bf01"},
+      {"f32[3,7,2,5]", "f32[1,1,5,11]", "f32[3,7,2,11]", "window={size=1x1}, dim_labels=b01f_01io->b01f"},
+      {"f32[3,11,7,2]", "f32[11,5,1,1]", "f32[3,5,7,2]",
+       "window={size=1x1 rhs_reversal=1x1}, dim_labels=bf01_io01->bf01"},
+      {"f32[3,5,7,2]", "f32[3,11,7,2]", "f32[5,11,1,1]", "window={size=7x2}, dim_labels=fb01_io01->bf01"},
+      {"f32[3,5,7,2]", "f32[3,11,7,2]", "f32[11,5,1,1]", "window={size=7x2}, dim_labels=fb01_io01->fb01"},
+      {"f32[1,5,13]", "f32[11,5,1]", "f32[1,11,13]", "window={size=1}, dim_labels=bf0_oi0->bf0"},
+      {"f32[3,5,7,2]", "f32[11,5,1,1]", "f32[3,11,9,2]", "window={size=1x1 pad=1_1x0_0}, dim_labels=bf01_oi01->bf01"},
+      {"f32[3,6,7,2]", "f32[10,3,1,1]", "f32[3,10,7,2]",
+       "window={size=1x1}, dim_labels=bf01_oi01->bf01, feature_group_count=2"}};
+  for (const Form& form : forms) {
+    const Program program =
+        testing::read(fmt::format("HloModule pointwise\nENTRY main {{\n  x = {} parameter(0)\n  w = {} parameter(1)\n  "
+                                  "ROOT y = {} convolution(x, w), {}\n}}\n",
+                                  form.lhs, form.rhs, form.result, form.rest));
+    SCOPED_TRACE(form.result + " " + form.rest);
+    expect_as_reference(program, testing::random_arguments(program, 5), 32);
   }
 }
 
