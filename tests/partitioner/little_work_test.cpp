@@ -264,9 +264,8 @@ TEST(LittleWork, WhatAValueIsUsedForIsHeardBeforeWhatItIsMadeOf) {
   const Program program = annotated(
       "HloModule m\nENTRY main { x = f32[6,4,8] parameter(0)\n"
       "l = f32[6,4,4] slice(x), slice={[0:6], [0:4], [0:4]} h = f32[6,4,4] slice(x), slice={[0:6], [0:4], [4:8]}\n"
-      "n = f32[6,4,4] negate(h) c = f32[6,4,8] concatenate(n, l), dimensions={2} s = f32[6,4,8] sine(c)\n"
-      "ROOT r = (f32[6,4,8]) tuple(s), sharding={{devices=[1,4,1]<=[4]}} }",
-      Mesh::parse("a=4"), {{"x", "-,-,a"}});
+      "n = f32[6,4,4] negate(h) c = f32[6,4,8] concatenate(n, l), dimensions={2} ROOT s = f32[6,4,8] sine(c) }",
+      Mesh::parse("a=4"), {{"x", "-,-,a"}, {"s", "-,a,-"}});
   checked(program);
   EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 6 * 4 * 8 * 4 / 4 * 3 / 4);
 }
