@@ -142,7 +142,8 @@ class Propagation {
     for (const auto& slot : slots) states_of_slots_.push_back(state_of(slot));
   }
   void run(Phase phase);
-  void sweep_forward();
+  enum class Direction : std::uint8_t { kForward, kBackward };
+  void sweep(Direction direction);
 
  private:
   int state_of(const PropagationSlot& slot) {
@@ -205,16 +206,18 @@ bool accept(Slots& slots, const Offer& offer) {
   return changed;
 }
 
-// Every op tells its results, once, in the order of the program. As each speaks when all its operands are settled, any order of
-// independent ops leads to the same.
-void Propagation::sweep_forward() {
-  for (int edge = 0; edge < isize(graph_.edges); ++edge) {
-    if (at(graph_.edges, edge).broadcasts) continue;
+// Every op tells its results, once, in the order of the program, or its operands in the opposite one. As each speaks when all that it
+// hears is settled, any order of independent ops leads to the same.
+void Propagation::sweep(Direction direction) {
+  const bool forward = direction == Direction::kForward;
+  const int count = isize(graph_.edges);
+  for (int i = 0; i < count; ++i) {
+    const int edge = forward ? i : count - 1 - i;
+    if (forward && at(graph_.edges, edge).broadcasts) continue;
     std::vector<Offer> offers;
     collect(edge, Phase::kKeptFactors, offers);
-    const auto& results = at(graph_.edges, edge).results;
-    std::erase_if(offers,
-                  [&](const Offer& o) { return std::find(results.begin(), results.end(), o.slot) == results.end(); });
+    const auto& told = forward ? at(graph_.edges, edge).results : at(graph_.edges, edge).operands;
+    std::erase_if(offers, [&](const Offer& o) { return std::find(told.begin(), told.end(), o.slot) == told.end(); });
     std::sort(offers.begin(), offers.end());
     for (const auto& offer : offers)
       if (accept(slots_, offer)) at(states_of_slots_, offer.slot) = state_of(at(slots_, offer.slot));
@@ -279,7 +282,8 @@ Slots propagated(const PropagationGraph& graph, PropagationOrder order) {
   for (const int round : hold_back(slots)) {
     join_round(slots, round);
     Propagation propagation(graph, slots, order);
-    if (order == PropagationOrder::kForwardFirst) propagation.sweep_forward();
+    if (order == PropagationOrder::kForwardFirst) propagation.sweep(Propagation::Direction::kForward);
+    if (order == PropagationOrder::kBackwardFirst) propagation.sweep(Propagation::Direction::kBackward);
     for (const Phase phase : kPhases) propagation.run(phase);
   }
   return slots;
@@ -301,24 +305,35 @@ Propagated propagate_at_least_cost(const Program& program, const Topology& topol
   const CostModel cost{.topology = topology};
   const PropagationGraph graph = build_propagation_graph(program);
   std::vector<Slots> candidates;
-  for (const auto order : {PropagationOrder::kGivenFirst, PropagationOrder::kLargestFirst,
-                           PropagationOrder::kForwardFirst, PropagationOrder::kNearestFirst}) {
+  for (const auto order :
+       {PropagationOrder::kGivenFirst, PropagationOrder::kLargestFirst, PropagationOrder::kForwardFirst,
+        PropagationOrder::kNearestFirst, PropagationOrder::kBackwardFirst}) {
     Slots found = propagated(graph, order);
     const auto is_same = [&](const Slots& other) { return same_shardings(found, other); };
     if (std::none_of(candidates.begin(), candidates.end(), is_same)) candidates.push_back(std::move(found));
   }
-  Propagated best;
-  double least = std::numeric_limits<double>::infinity();
+  std::vector<Propagated> outcomes;
+  std::set<std::size_t> seen;
   for (const auto& candidate : candidates) {
-    Program found = without_manual_axes(write_shardings(program, graph, candidate));
-    if (candidates.size() == 1) return {std::move(found), std::nullopt};
-    Program resharded = insert_reshards(found, topology);
-    const double weighs = weight ? weight(resharded) : modelled_seconds(merge_duplicates(resharded), cost);
-    if (!best.program.computations.empty() && !(weighs < least)) continue;
-    least = weighs;
-    best = {std::move(found), std::move(resharded)};
+    const Program found = without_manual_axes(write_shardings(program, graph, candidate));
+    for (const KnownCopies known : {KnownCopies::kAll, KnownCopies::kNone}) {
+      Program resharded = insert_reshards(found, topology, known);
+      if (seen.insert(resharded.hash()).second) outcomes.push_back({found, std::move(resharded)});
+      if (!weight) break;
+    }
   }
-  return best;
+  const auto weigh = [&](const Propagated& outcome) {
+    return weight ? weight(outcome.resharded) : modelled_seconds(merge_duplicates(outcome.resharded), cost);
+  };
+  std::size_t best = 0;
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < outcomes.size() && outcomes.size() > 1; ++i) {
+    const double weighs = weigh(outcomes[i]);
+    if (!(weighs < least)) continue;
+    best = i;
+    least = weighs;
+  }
+  return std::move(outcomes[best]);
 }
 
 }  // namespace tessera

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 
 #include "tessera/ir/program.h"
 #include "tessera/sharding/topology.h"
@@ -26,6 +25,7 @@ enum class PropagationOrder : std::uint8_t {
   kLargestFirst,  // larger tensors, then annotated ones
   kForwardFirst,  // indices, then larger tensors, behind one sweep from operands to results: inputs meet the weights on their
                   // way through the model
+  kBackwardFirst,  // the same behind one sweep from results to operands: what a value is used for, before what it is made of
   kNearestFirst  // as kGivenFirst; of ops that do not only keep factors those nearest to the inputs speak first
 };
 
@@ -38,7 +38,7 @@ using ProgramWeight = std::function<double(const Program& resharded)>;
 /// least time by the model.
 struct Propagated {
   Program program;
-  std::optional<Program> resharded;  // what insert_reshards made of it, when that was needed to weigh it
+  Program resharded;  // what insert_reshards made of it
 };
 Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight = {});
 

@@ -145,6 +145,10 @@ double moved_operands(const StrategyRequest& request, const Strategy& strategy, 
   for (int i = 0; i < isize(request.operands); ++i) {
     if (at(request.made_anywhere, i) || !at(types, i).is_array()) continue;
     Sharding needed = unproject(request.mesh, request.map, at(request.map.operands, i), strategy);
+    if (!request.copies.empty()) {
+      const auto& there = at(request.copies, i);
+      if (std::find(there.begin(), there.end(), needed) != there.end()) continue;
+    }
     Sharding actual = at(request.operands, i);
     std::erase_if(actual.partial, [&](const AxisRef& axis) { return overlaps_any(request.reserved, axis); });
     if (!actual.is_partial()) actual.reduction = Reduction::kSum;
@@ -342,6 +346,10 @@ const Strategy& Strategies::choose(const StrategyRequest& request) {
   for (const auto* shardings : {&request.operands, &request.wishes, &request.found})
     for (const Sharding& sharding : *shardings) key.push_back(shardings_.id_of(sharding));
   for (const bool made : request.made_anywhere) key.push_back(made ? 1 : 0);
+  for (const auto& there : request.copies) {
+    key.push_back(-isize(there));
+    for (const Sharding& sharding : there) key.push_back(shardings_.id_of(sharding));
+  }
   Sharding reserved = Sharding::replicated(request.mesh, 0);
   reserved.partial = request.reserved;
   key.push_back(shardings_.id_of(reserved));

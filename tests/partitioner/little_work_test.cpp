@@ -246,5 +246,29 @@ TEST(LittleWork, WhatIsNearestToTheInputsIsHeardFirst) {
   EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 2 * (8 * 8 * 4 * 4) * 3 / 4);
 }
 
+// x is moved to rows for the product; what else is made of it takes that copy, as the result is wanted by rows.
+TEST(LittleWork, ACopyThatAnotherNeededIsTakenForNothing) {
+  const Program program = annotated(
+      "HloModule m\nENTRY main { x = f32[6,8] parameter(0) w = f32[8,8] parameter(1)\n"
+      "u = f32[6,8] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n"
+      "v = f32[6,8] sine(x) t = f32[6,8] add(u, v) y = f32[6,8] cosine(x) z = f32[6,8] multiply(t, y)\n"
+      "ROOT r = f32[6,8] copy(z) }",
+      Mesh::parse("a=2"), {{"x", "-,a"}, {"r", "a,-"}});
+  checked(program);
+  EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 6 * 8 * 4 / 2 / 2);  // one all-to-all
+}
+
+// The halves of x change places along the dim it is cut by, but the result is wanted cut otherwise: what it is used for is heard before
+// what it is made of, x is moved once, and the halves change places on each device.
+TEST(LittleWork, WhatAValueIsUsedForIsHeardBeforeWhatItIsMadeOf) {
+  const Program program = annotated(
+      "HloModule m\nENTRY main { x = f32[6,4,8] parameter(0)\n"
+      "l = f32[6,4,4] slice(x), slice={[0:6], [0:4], [0:4]} h = f32[6,4,4] slice(x), slice={[0:6], [0:4], [4:8]}\n"
+      "n = f32[6,4,4] negate(h) c = f32[6,4,8] concatenate(n, l), dimensions={2} ROOT s = f32[6,4,8] sine(c) }",
+      Mesh::parse("a=4"), {{"x", "-,-,a"}, {"s", "-,a,-"}});
+  checked(program);
+  EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 6 * 4 * 8 * 4 / 4 * 3 / 4);
+}
+
 }  // namespace
 }  // namespace tessera
