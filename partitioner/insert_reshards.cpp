@@ -333,7 +333,8 @@ class Inserter {
         const Value before = leaf;
         leaf = reshard(before, wish.closed(), by, ReshardCause::kUse, id);
         asked(before, leaf);
-      } else if (sharding_of(leaf).is_partial() && (leaves.size() > 1 || !defers(id))) {
+      } else if (sharding_of(leaf).is_partial() &&
+                 (leaves.size() > 1 || !defers(id) || multiplies_work(id, sharding_of(leaf)))) {
         leaf = reduce(leaf, wish.closed().without_partial(), by);
       }
     }
@@ -352,6 +353,19 @@ class Inserter {
       });
     }
     return users.size() == 1 && takes_partial(program_, old_, users.front(), id);
+  }
+
+  // A contraction whose result is cut over the axes that its operand waits to be summed over would be computed whole on every device.
+  bool multiplies_work(Id id, const Sharding& waits) const {
+    if (at(users_, id).size() != 1) return false;
+    const Instruction& user = old_[at(users_, id).front()];
+    if (user.op->role != Role::kPlain || !user.type.is_array()) return false;
+    constexpr double kContracts = 4;  // operations per element
+    const OpView& view = common_.kinds.of(old_, user).view;
+    if (flops_of(view) < kContracts * static_cast<double>(user.type.element_count())) return false;
+    const Axes used = user.sharding->front().used_axes();
+    return std::any_of(waits.partial.begin(), waits.partial.end(),
+                       [&](const AxisRef& axis) { return overlaps_any(used, axis); });
   }
 
   // A mark says how the result must lie, and nothing of what the operands wait to be summed over: summed before or behind it is the same.

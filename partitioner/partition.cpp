@@ -67,6 +67,7 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
       .add("merge-duplicates", merge_duplicates)
       .add("simplify-branches", simplify_branches)
       .add("simplify-loops", simplify_loops)
+      .add("separate-callees", separate_callees)
       .add_required("split-uses", split_uses)
       .add_required("propagate",
                     [&](const Program& p) {

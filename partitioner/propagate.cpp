@@ -13,6 +13,7 @@
 #include "manual.h"
 #include "modelled_cost.h"
 #include "propagation_graph.h"
+#include "split_uses.h"
 #include "tessera/base/text.h"
 #include "tessera/passes/passes.h"
 
@@ -292,8 +293,10 @@ Program propagate(const Program& program, PropagationOrder order) {
   return write_shardings(program, graph, propagated(graph, order));
 }
 
-Propagated propagate_at_least_cost(const Program& program, const Topology& topology) {
-  const CostModel cost{.topology = topology};
+namespace {
+
+// What propagation finds in each of its orders.
+std::vector<Program> outcomes(const Program& program) {
   const PropagationGraph graph = build_propagation_graph(program);
   std::vector<Slots> candidates;
   for (const auto order :
@@ -302,11 +305,29 @@ Propagated propagate_at_least_cost(const Program& program, const Topology& topol
     const auto is_same = [&](const Slots& other) { return same_shardings(found, other); };
     if (std::none_of(candidates.begin(), candidates.end(), is_same)) candidates.push_back(std::move(found));
   }
+  std::vector<Program> out;
+  for (const auto& candidate : candidates)
+    out.push_back(without_manual_axes(write_shardings(program, graph, candidate)));
+  return out;
+}
+
+// The same with ops spelled out whose dims can be cut then; empty where there are none.
+std::vector<Program> outcomes_of_expanded(const Program& program) {
+  Program expanded = expand_ops(program);
+  if (expanded.computations == program.computations) return {};
+  return outcomes(split_uses(merge_duplicates(simplify(expanded))));
+}
+
+}  // namespace
+
+Propagated propagate_at_least_cost(const Program& program, const Topology& topology) {
+  const CostModel cost{.topology = topology};
+  std::vector<Program> candidates = outcomes(program);
+  for (Program& more : outcomes_of_expanded(program)) candidates.push_back(std::move(more));
+  if (candidates.size() == 1) return {std::move(candidates.front()), std::nullopt};
   Propagated best;
   double least = std::numeric_limits<double>::infinity();
-  for (const auto& candidate : candidates) {
-    Program found = without_manual_axes(write_shardings(program, graph, candidate));
-    if (candidates.size() == 1) return {std::move(found), std::nullopt};
+  for (Program& found : candidates) {
     Program resharded = insert_reshards(found, topology);
     const double seconds = modelled_seconds(merge_duplicates(resharded), cost);
     if (!best.program.computations.empty() && !(seconds < least)) continue;
