@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "collective_pipeline.h"
+#include "split_uses.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/schedule/schedule.h"
@@ -105,13 +106,26 @@ Program choose_order(const Program& program) {
   const std::vector<bool> with_effects = computations_with_effects(program);
   Program best = program;
   std::int64_t least = peak_bytes(program);
-  for (const First first : {First::kLastOperand, First::kLargest, First::kSmallest}) {
-    Program other = in_order(program, first, with_effects);
+  const auto weigh = [&](Program other) {
     const std::int64_t peak = peak_bytes(other);
-    if (peak >= least) continue;
+    if (peak >= least) return;
     least = peak;
     best = std::move(other);
-  }
+  };
+  const auto weigh_orders = [&](const Program& form) {
+    weigh(form);
+    for (const First first : {First::kLastOperand, First::kLargest, First::kSmallest})
+      weigh(in_order(form, first, with_effects));
+  };
+  weigh_orders(program);
+  // A zero that several read is made again for each, and parts are put together as they come, where holding them takes the memory.
+  const auto is_other = [](const Program& a, const Program& b) {
+    return a.instruction_count() != b.instruction_count();
+  };
+  const Program own = with_own_splats(program);
+  if (is_other(own, program)) weigh_orders(own);
+  const Program chained = with_update_chains(own);
+  if (is_other(chained, own)) weigh_orders(chained);
   return best;
 }
 

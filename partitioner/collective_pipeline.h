@@ -14,4 +14,7 @@ void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& opti
 /// stand as they are; programs of more than moderate size too.
 Program choose_order(const Program& program);
 
+/// Concatenations of parts that are made for them alone become updates of one buffer, each as soon as its part is there.
+Program with_update_chains(const Program& program);
+
 }  // namespace tessera

@@ -59,7 +59,7 @@ bool is_gathered(const Halo& halo) {
 RowCount count_window(const Halo& halo) { return is_gathered(halo) ? count_gather(halo) : count_permutes(halo); }
 
 bool fills_with_zeros(const Halo& halo) {
-  if (!stand_alike(halo) || halo.before.size % halo.before.length != 0) return false;
+  if (halo.before.length == 0 || !stand_alike(halo) || halo.before.size % halo.before.length != 0) return false;
   for (std::int64_t tile = halo.before.size / halo.before.length; tile < isize(halo.start); ++tile) {
     const Interval& kept = at(halo.kept, tile);
     if (kept.start > at(halo.start, tile) || kept.limit < at(halo.start, tile) + halo.length) return false;

@@ -2,8 +2,6 @@
 #include "insert_reshards.h"
 
 #include <algorithm>
-#include <functional>
-#include <map>
 
 #include "leaves.h"
 #include "manual.h"
@@ -11,7 +9,7 @@
 #include "origins.h"
 #include "partial.h"
 #include "propagate.h"
-#include "reshard_notes.h"
+#include "resharder.h"
 #include "root_targets.h"
 #include "split_reductions.h"
 #include "split_uses.h"
@@ -24,8 +22,6 @@
 
 namespace tessera {
 namespace {
-
-const Sharding& sharding_of(Value leaf) { return leaf.instruction().sharding->front(); }
 
 // What the program itself says of a value within it.
 bool is_sharding_constraint(const Instruction& instruction) {
@@ -43,9 +39,6 @@ struct Common {
   SharedShardings shardings{};
 };
 
-// In words, who needs a value otherwise: asked for only where it does not lie so already.
-using Who = std::function<std::string()>;
-
 class Inserter {
  public:
   Inserter(Common& common, ComputationId id, const std::vector<ComputationId>& new_ids, ProgramBuilder& out)
@@ -57,7 +50,8 @@ class Inserter {
         is_entry_(id == common.program.entry),
         users_(old_.users()),
         origins_(old_, users_),
-        mesh_(program_.meshes.empty() ? Mesh() : program_.meshes.front()) {}
+        mesh_(program_.meshes.empty() ? Mesh() : program_.meshes.front()),
+        resharder_(builder_, origins_, old_, common.shardings, common.cost.topology) {}
 
   /// `root` null: the root keeps what the computation found; else one target per leaf.
   Computation run(const Shardings* root) {
@@ -73,15 +67,15 @@ class Inserter {
     for (int i = 0; root != nullptr && i < isize(result); ++i) {
       const Value before = at(result, i);
       const bool given = origins_.is_given({old_.root, i});
-      at(result, i) = reshard(
+      at(result, i) = resharder_.to(
           before, at(*root, i).closed(), [&] { return fmt::format("result {} of {}", i, old_.name); },
           given ? ReshardCause::kGivenResult : ReshardCause::kResult);
-      if (!is_derived(at(*old_[old_.root].sharding, i))) asked(before, at(result, i));
+      if (!is_derived(at(*old_[old_.root].sharding, i))) resharder_.asked(before, at(result, i));
     }
     // Only what the program returns may wait for a reduction, where it says so.
     if (!is_entry_)
       for (auto& leaf : result)
-        leaf = without_partial(leaf, [&] { return fmt::format("the result of {}", old_.name); });
+        leaf = resharder_.without_partial(leaf, [&] { return fmt::format("the result of {}", old_.name); });
     Value value = put_together(builder_, old_.root_type(), result);
     return std::move(builder_).finish(value);
   }
@@ -109,7 +103,7 @@ class Inserter {
 
   void set_region(const Instruction& instruction) {
     const auto* axes = instruction.frontend_attribute(kManualAxesAttribute);
-    region_ = axes != nullptr ? std::optional(*axes) : std::nullopt;
+    resharder_.set_region(axes != nullptr ? std::optional(*axes) : std::nullopt);
   }
 
   // A border cuts over its own axes, which stand before those that shard the region's value.
@@ -133,7 +127,7 @@ class Inserter {
     }
     const Who by = [&] { return fmt::format("the operand of {} %{}", instruction.op->name, instruction.name); };
     set_region(old_[instruction.operands[0]]);
-    value = reshard(value, enters ? outside : local, by);
+    value = resharder_.to(value, enters ? outside : local, by);
     set_region(instruction);
     const Value made = append(instruction, {value}, make_sharding(enters ? local : outside));
     return settle(id, {made});
@@ -166,8 +160,8 @@ class Inserter {
   LeafValues read_once(Id id, LeafValues leaves) {
     origins_.set(leaves, id);
     if (leaves.size() != 1 || at(users_, id).size() <= 1 || defers(id)) return leaves;
-    return {
-        without_partial(leaves.front(), [&] { return fmt::format("%{}, which several ops read,", old_[id].name); })};
+    return {resharder_.without_partial(leaves.front(),
+                                       [&] { return fmt::format("%{}, which several ops read,", old_[id].name); })};
   }
 
   // The leaves, resharded where the tuple was annotated with shardings of its own.
@@ -197,13 +191,13 @@ class Inserter {
       const Sharding target = at(*instruction.sharding, i).closed();
       const bool wanted = is_sharding_mark(instruction) || !at(*instruction.sharding, i).dims.empty();
       if (!wanted || is_derived(at(*instruction.sharding, i)) || !leaf.type().is_array()) {
-        out.push_back(leaf);
+        out.push_back(operands.size() == 1 ? read_once(id, {leaf}).front() : leaf);
         continue;
       }
-      out.push_back(reshard(
+      out.push_back(resharder_.to(
           leaf, target, [&] { return fmt::format("{} %{}", instruction.op->name, instruction.name); },
           ReshardCause::kMark, id));
-      asked(leaf, out.back());
+      resharder_.asked(leaf, out.back());
     }
     return out;
   }
@@ -225,7 +219,8 @@ class Inserter {
         wanted = closed(*parameter.sharding);
       }
       for (int leaf = 0; leaf < isize(leaves); ++leaf)
-        at(leaves, leaf) = reshard(at(leaves, leaf), at(wanted, leaf), [&] { return operand_of(i, instruction); });
+        at(leaves, leaf) =
+            resharder_.to(at(leaves, leaf), at(wanted, leaf), [&] { return operand_of(i, instruction); });
       operands.push_back(put_together(builder_, old_[at(instruction.operands, i)].type, leaves));
     }
     // As the called computation leaves them; another caller may have decided that.
@@ -235,7 +230,7 @@ class Inserter {
     origins_.set(leaves, id);
     const Shardings wished = closed(*instruction.sharding);
     for (int leaf = 0; leaf < isize(leaves); ++leaf)
-      at(leaves, leaf) = reshard(at(leaves, leaf), at(wished, leaf), [&] {
+      at(leaves, leaf) = resharder_.to(at(leaves, leaf), at(wished, leaf), [&] {
         return fmt::format("result {} of {} %{}", leaf, instruction.op->name, instruction.name);
       });
     return leaves;
@@ -255,14 +250,15 @@ class Inserter {
     if (ends_unsaid(id)) request.found = request.wishes;
     for (const Value& operand : operands) {
       request.operands.push_back(operand.instruction().sharding);
-      request.made_anywhere.push_back(is_made_here(operand));
+      request.made_anywhere.push_back(resharder_.is_made_here(operand));
       request.result_defers = request.result_defers || sharding_of(operand).is_partial();
     }
     request.result_defers = request.result_defers && defers(id) && !is_bound_whole(id, operands);
     const OpDecision& decision = common_.decisions.decide(mesh_, request, common_.shardings);
 
     for (int i = 0; i < isize(operands); ++i)
-      at(operands, i) = reshard(at(operands, i), at(decision.needed, i), [&] { return operand_of(i, instruction); });
+      at(operands, i) =
+          resharder_.to(at(operands, i), at(decision.needed, i), [&] { return operand_of(i, instruction); });
     const Value made = append(instruction, whole_operands(instruction, operands), decision.results);
     if (is_computed_otherwise(instruction, *decision.results))
       builder_.set_notes(made, with_frontend_attribute(instruction.notes, kWhyAttribute,
@@ -331,11 +327,10 @@ class Inserter {
       const Who by = [&] { return fmt::format("the result of {} %{}", instruction.op->name, instruction.name); };
       if (!is_derived(wish) && (!wish.dims.empty() || wish.kind != Sharding::Kind::kTiled)) {
         const Value before = leaf;
-        leaf = reshard(before, wish.closed(), by, ReshardCause::kUse, id);
-        asked(before, leaf);
-      } else if (sharding_of(leaf).is_partial() &&
-                 (leaves.size() > 1 || !defers(id) || multiplies_work(id, sharding_of(leaf)))) {
-        leaf = reduce(leaf, wish.closed().without_partial(), by);
+        leaf = resharder_.to(before, wish.closed(), by, ReshardCause::kUse, id);
+        resharder_.asked(before, leaf);
+      } else if (sharding_of(leaf).is_partial() && (leaves.size() > 1 || !defers(id))) {
+        leaf = resharder_.reduced(leaf, wish.closed().without_partial(), by);
       }
     }
     return leaves;
@@ -355,19 +350,6 @@ class Inserter {
     return users.size() == 1 && takes_partial(program_, old_, users.front(), id);
   }
 
-  // A contraction whose result is cut over the axes that its operand waits to be summed over would be computed whole on every device.
-  bool multiplies_work(Id id, const Sharding& waits) const {
-    if (at(users_, id).size() != 1) return false;
-    const Instruction& user = old_[at(users_, id).front()];
-    if (user.op->role != Role::kPlain || !user.type.is_array()) return false;
-    constexpr double kContracts = 4;  // operations per element
-    const OpView& view = common_.kinds.of(old_, user).view;
-    if (flops_of(view) < kContracts * static_cast<double>(user.type.element_count())) return false;
-    const Axes used = user.sharding->front().used_axes();
-    return std::any_of(waits.partial.begin(), waits.partial.end(),
-                       [&](const AxisRef& axis) { return overlaps_any(used, axis); });
-  }
-
   // A mark says how the result must lie, and nothing of what the operands wait to be summed over: summed before or behind it is the same.
   bool is_bound_whole(Id id, const std::vector<Value>& operands) const {
     if (is_entry_ && at(ends_partial_, id)) return false;
@@ -379,69 +361,6 @@ class Inserter {
       const auto& waits = sharding_of(operand).partial;
       return std::any_of(waits.begin(), waits.end(), [&](const AxisRef& axis) { return overlaps_any(used, axis); });
     });
-  }
-
-  // The reduction at its cheapest: straight into the sharding propagation wants, or in place.
-  Value reduce(Value leaf, const Sharding& wish, const Who& by) {
-    const Sharding& now = sharding_of(leaf);
-    const Sharding whole = now.without_partial();
-    const bool to_wish = reshard_cost(leaf.type(), now, wish, common_.cost.topology) <
-                         reshard_cost(leaf.type(), now, whole, common_.cost.topology);
-    return reshard(leaf, to_wish ? wish : whole, by);
-  }
-  Value without_partial(Value leaf, const Who& by) {
-    if (!leaf.type().is_array() || !sharding_of(leaf).is_partial()) return leaf;
-    return reshard(leaf, sharding_of(leaf).without_partial(), by);
-  }
-
-  // A copy with another sharding; one per value and target.
-  Value reshard(Value leaf, const Sharding& target, const Who& by, ReshardCause cause = ReshardCause::kUse,
-                Id mark = -1) {
-    if (!leaf.type().is_array() || sharding_of(leaf) == target) return leaf;
-    if (same_placement(leaf.type(), sharding_of(leaf), target)) return renamed(leaf, target);
-    auto& made = copies_[leaf.id];
-    for (const auto& [sharding, value] : made)
-      if (sharding == target) return value;
-    const Instruction source = leaf.instruction();
-    if (is_made_here(leaf) && target.is_tiled() && !target.is_partial()) {
-      Instruction again = source;
-      again.sharding = common_.shardings.shared(target);
-      made.emplace_back(target, builder_.append(std::move(again)));
-      return made.back().second;
-    }
-    Instruction copy = copied(leaf, target);
-    copy.name = source.name + ".reshard";
-    const bool by_mark = cause == ReshardCause::kMark && old_[mark].notes;
-    copy.notes = reshard_notes(by_mark ? old_[mark].notes : source.notes,
-                               {builder_.computation(), origins_, leaf.id, target, by(), cause, mark, region_});
-    Value value = builder_.append(std::move(copy));
-    made.emplace_back(target, value);
-    return value;
-  }
-
-  // Any part of it is made where it is needed.
-  [[nodiscard]] bool is_made_here(Value leaf) const {
-    return sharding_of(leaf).is_tiled() && sharding_of(leaf).manual.empty() &&
-           is_made_anywhere(builder_.computation(), leaf.instruction());
-  }
-
-  // Says of a reshard that an annotation is what it brings about.
-  void asked(const Value& before, const Value& after) {
-    if (after.id == before.id) return;
-    builder_.set_notes(after, with_frontend_attribute(after.instruction().notes, kAskedAttribute, "true"));
-  }
-
-  // The same placement said with other axes: a copy that localizes to nothing.
-  Value renamed(Value leaf, const Sharding& target) { return builder_.append(copied(leaf, target)); }
-
-  Instruction copied(Value leaf, const Sharding& target) {
-    Instruction copy;
-    copy.op = copy_op_;
-    copy.type = leaf.type();
-    copy.operands = {leaf.id};
-    copy.sharding = common_.shardings.shared(target);
-    copy.name = leaf.instruction().name;
-    return copy;
   }
 
   Common& common_;
@@ -456,9 +375,7 @@ class Inserter {
   const Shardings* root_ = nullptr;  // how the results must lie; null: as they are found
   Mesh mesh_;
   std::vector<LeafValues> leaves_;
-  std::map<Id, std::vector<std::pair<Sharding, Value>>> copies_;
-  std::optional<std::string> region_;  // the manual axes around what is rewritten
-  const OpDef* copy_op_ = &op_table().get("copy");
+  Resharder resharder_;
 };
 
 }  // namespace

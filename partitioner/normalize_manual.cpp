@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "manual.h"
-
 #include <algorithm>
 #include <map>
 #include <set>
 
+#include "manual.h"
+#include "manual_regions.h"
 #include "propagate.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/control_flow.h"
@@ -16,37 +16,21 @@
 namespace tessera {
 namespace {
 
-using Axes = std::vector<AxisRef>;
-
-constexpr std::string_view kSdyManualAxes = "xla.sdy.manual_axes";
 constexpr std::string_view kSdyInShardings = "xla.sdy.in_shardings";
 constexpr std::string_view kSdyOutShardings = "xla.sdy.out_shardings";
-
-Axes without(Axes a, const Axes& b) {
-  std::erase_if(a, [&](const AxisRef& axis) { return overlaps_any(b, axis); });
-  return a;
-}
 
 bool calls_partitioned(const Instruction& instruction) {
   const auto role = instruction.op->role;
   return role == Role::kCall || role == Role::kWhile || role == Role::kConditional;
 }
 
-bool is_annotated_manual(const Instruction& instruction) {
-  if (!instruction.sharding || instruction.sharding->empty()) return false;
-  const Sharding& first = instruction.sharding->front();
-  return first.kind == Sharding::Kind::kManual || !first.manual.empty();
-}
-
 /// One computation as it is within regions over `context`.
 class Normalizer {
  public:
   explicit Normalizer(const Program& program)
-      : program_(program), out_(program), with_effects_(computations_with_effects(program)) {
+      : program_(program), out_(program), with_effects_(computations_with_effects(program)), regions_(program) {
     out_.computations.clear();
-    if (out_.meshes.empty()) out_.meshes.push_back(Mesh({{"devices", program.num_partitions}}));
-    put_first(mesh_of_regions());
-    mesh_ = out_.meshes.front();
+    out_.meshes = regions_.meshes();
   }
 
   Program run() {
@@ -55,34 +39,6 @@ class Normalizer {
   }
 
  private:
-  // The first that says every cut and every value of a region: HLO's text names no mesh, and meshes were found for other values too.
-  [[nodiscard]] Mesh mesh_of_regions() const {
-    std::vector<const Sharding*> all;
-    const auto add = [&](const Instruction& instruction) {
-      if (!instruction.sharding || instruction.sharding->size() != 1) return;
-      const Sharding& sharding = instruction.sharding->front();
-      if (sharding.is_tiled() && !sharding.used_axes().empty()) all.push_back(&sharding);
-    };
-    for (const auto& computation : program_.computations)
-      for (const Instruction& instruction : computation->instructions) {
-        if (is_annotated_manual(instruction)) add(instruction);
-        if (manual_border(instruction) == ManualBorder::kNone || instruction.operands.empty()) continue;
-        add(instruction);
-        add((*computation)[instruction.operands[0]]);
-      }
-    const auto says = [](const Mesh& mesh, const Sharding* sharding) {
-      return sharding->mesh == mesh || to_axes(to_hlo(*sharding), mesh, sharding->ndim()).has_value();
-    };
-    for (const Mesh& mesh : out_.meshes)
-      if (std::all_of(all.begin(), all.end(), [&](const Sharding* sharding) { return says(mesh, sharding); }))
-        return mesh;
-    return all.empty() ? out_.meshes.front() : all.front()->mesh;
-  }
-  void put_first(const Mesh& mesh) {
-    const auto found = std::find(out_.meshes.begin(), out_.meshes.end(), mesh);
-    if (found != out_.meshes.end()) std::rotate(out_.meshes.begin(), found, found + 1);
-  }
-
   // `is_function`: of scalars, as a reduction calls one; annotations within say nothing.
   ComputationId lowered(ComputationId id, const Axes& context, bool is_function = false) {
     if (const auto made = made_.find({id, context}); made != made_.end()) return made->second;
@@ -97,22 +53,18 @@ class Normalizer {
 
   struct Work {
     const Computation& from;
-    const Axes& context;
-    bool is_function;
-    std::vector<Axes> manual;               // by old value
-    std::vector<Id> values;                 // old -> new
-    std::map<Id, std::vector<Axes>> sides;  // of what is made from nothing: where it is read, first manual[id]
-    std::map<std::pair<Id, Axes>, Id> values_within;  // old, read elsewhere than at manual[id] -> new
-    Computation to;
-    std::set<std::string> taken;
+    ManualAxes manual;                                  // of the old values
+    std::vector<Id> values{};                           // old -> new
+    std::map<std::pair<Id, Axes>, Id> values_within{};  // old, read elsewhere than at manual.of(id) -> new
+    Computation to{};
+    std::set<std::string> taken{};
   };
 
   Computation lower(const Computation& from, const Axes& context, bool is_function) {
-    Work work{from, context, is_function, {}, {}, {}, {}, {}, {}};
+    Work work{from, ManualAxes(regions_, from, context, is_function, with_effects_)};
     work.to.name = from.name;
     work.to.execution_thread = from.execution_thread;
     for (const auto& instruction : from.instructions) work.taken.insert(instruction.name);
-    find_manual(work);
     for (Id id = 0; id < from.size(); ++id) {
       work.values.push_back(rewritten(work, id));
       if (from[id].op->role == Role::kParameter) {
@@ -121,106 +73,10 @@ class Normalizer {
         at(work.to.parameters, number) = work.values.back();
       }
     }
-    require(context.size() >= at(work.manual, from.root).size(),
+    require(context.size() >= work.manual.of(from.root).size(),
             "the result %{} of %{} lies in a manual region; leave it first", from[from.root].name, from.name);
     work.to.root = at(work.values, from.root);
     return std::move(work.to);
-  }
-
-  // ---- which axes are manual where -----------------------------------------------------------------------------------
-
-  void find_manual(Work& work) {
-    const auto& from = work.from;
-    for (Id id = 0; id < from.size(); ++id) {
-      Axes axes = work.context;
-      for (const Id operand : from[id].operands) axes = united(axes, at(work.manual, operand));
-      switch (manual_border(from[id])) {
-        case ManualBorder::kNone:
-          if (!work.is_function && is_annotated_manual(from[id]))
-            axes = united(axes, manual_of(from[id].sharding->front()));
-          break;
-        case ManualBorder::kEnter: axes = united(axes, border_axes(work, id)); break;
-        case ManualBorder::kLeave: axes = without(axes, border_axes(work, id)); break;
-      }
-      work.manual.push_back(std::move(axes));
-    }
-    find_free(work);
-  }
-
-  // What is made from nothing is made wherever it is read, and so is what is made of that.
-  void find_free(Work& work) {
-    const auto& from = work.from;
-    std::vector<bool> is_free(from.instructions.size());
-    for (Id id = 0; id < from.size(); ++id)
-      is_free[static_cast<std::size_t>(id)] =
-          from[id].op->role != Role::kParameter && at(work.manual, id) == work.context &&
-          manual_border(from[id]) == ManualBorder::kNone &&
-          std::all_of(from[id].operands.begin(), from[id].operands.end(), [&](Id o) { return at(is_free, o); });
-    const auto users = from.users();
-    for (Id id = from.size() - 1; id >= 0; --id) {
-      if (!at(is_free, id) || (at(users, id).empty() && id != from.root)) continue;
-      std::set<Axes> sides;
-      for (const Id user : at(users, id)) add_sides(work, user, sides);
-      if (id == from.root) sides.insert(work.context);
-      if (sides.size() > 1 && has_side_effect(from[id], with_effects_)) sides = {work.context};
-      auto& found = work.sides[id];
-      if (sides.erase(work.context) > 0) found.push_back(work.context);
-      found.insert(found.end(), sides.begin(), sides.end());
-      at(work.manual, id) = found.front();
-    }
-  }
-  // Where `user` reads its operands.
-  void add_sides(const Work& work, Id user, std::set<Axes>& sides) const {
-    if (const auto found = work.sides.find(user); found != work.sides.end()) {
-      sides.insert(found->second.begin(), found->second.end());
-      return;
-    }
-    switch (manual_border(work.from[user])) {
-      case ManualBorder::kNone: sides.insert(at(work.manual, user)); break;
-      case ManualBorder::kEnter: sides.insert(work.context); break;
-      case ManualBorder::kLeave: sides.insert(united(at(work.manual, user), border_axes(work, user))); break;
-    }
-  }
-
-  // The axes that a border adds or takes away.
-  Axes border_axes(const Work& work, Id id) const {
-    const Instruction& border = work.from[id];
-    if (const auto* text = border.frontend_attribute(kSdyManualAxes)) return named_axes(*text);
-    require(border.sharding != nullptr, "%{} needs a sharding that says which axes are manual", border.name);
-    const Axes own = manual_of(border.sharding->front());
-    if (manual_border(border) == ManualBorder::kEnter) return own;
-    return without(at(work.manual, border.operands[0]), own);
-  }
-
-  Axes manual_of(const Sharding& sharding) const {
-    if (sharding.kind != Sharding::Kind::kManual) return on_mesh(sharding).manual;
-    Axes all;
-    for (int a = 0; a < mesh_.axis_count(); ++a) all.push_back(mesh_.whole_axis(a));
-    return all;
-  }
-
-  // `#sdy<manual_axes{"x", "y"}>`
-  Axes named_axes(const std::string& text) const {
-    Axes out;
-    for (std::size_t from = text.find('"'); from != std::string::npos; from = text.find('"', from)) {
-      const auto to = text.find('"', from + 1);
-      if (to == std::string::npos) break;
-      std::string name = text.substr(from + 1, to - from - 1);
-      if (!name.empty() && name.back() == '\\') name.pop_back();
-      out.push_back(mesh_.whole_axis(name));
-      from = to + 1;
-    }
-    std::sort(out.begin(), out.end());
-    return out;
-  }
-
-  // The same on the program's first mesh, which all regions are over.
-  Sharding on_mesh(const Sharding& sharding) const {
-    if (sharding.mesh == mesh_ || !sharding.is_tiled()) return sharding;
-    auto same = to_axes(to_hlo(sharding), mesh_, sharding.ndim());
-    require(same.has_value(), "a manual region over {}, in a program over {}, is not supported", sharding.mesh, mesh_);
-    for (int d = 0; d < sharding.ndim(); ++d) at(same->dims, d).open = at(sharding.dims, d).open;
-    return *same;
   }
 
   // ---- rewriting -----------------------------------------------------------------------------------------------------
@@ -241,13 +97,12 @@ class Normalizer {
     } catch (Error& error) {
       throw error.prefix(fmt::format("%{}: ", old.name)).note(old.source().empty() ? "" : "  at   " + old.source());
     }
-    const auto found = work.sides.find(id);
-    for (int k = 1; found != work.sides.end() && k < isize(found->second); ++k) {
-      Instruction other = copied(work, id, at(found->second, k));
+    for (const Axes& axes : work.manual.others(id)) {
+      Instruction other = copied(work, id, axes);
       other.name = fresh_name(work, old.name);
-      work.values_within[{id, at(found->second, k)}] = append(work, std::move(other));
+      work.values_within[{id, axes}] = append(work, std::move(other));
     }
-    return append(work, copied(work, id, at(work.manual, id)));
+    return append(work, copied(work, id, work.manual.of(id)));
   }
 
   Instruction copied(Work& work, Id id, const Axes& axes) {
@@ -263,18 +118,19 @@ class Normalizer {
 
   // `old` where `axes` are manual: a region that reads a global value without a border has it whole on every device.
   Id value_within(Work& work, Id old, const Axes& axes) {
-    if (at(work.manual, old) == axes) return at(work.values, old);
+    if (work.manual.of(old) == axes) return at(work.values, old);
     if (const auto made = work.values_within.find({old, axes}); made != work.values_within.end()) return made->second;
     const Instruction& global = work.from[old];
-    const Axes& outer = at(work.manual, old);
-    if (!global.type.is_array() || work.is_function || !without(outer, axes).empty()) return at(work.values, old);
+    const Axes& outer = work.manual.of(old);
+    if (!global.type.is_array() || work.manual.is_function() || !without(outer, axes).empty())
+      return at(work.values, old);
     Instruction border;
     border.op = &op_table().get("custom-call");
     border.type = global.type;
     border.operands = {at(work.values, old)};
     border.attributes = make_attributes(CustomCallAttributes{"SPMDFullToShardShape", false});
     border.sharding = make_sharding(inside(nullptr, global.type, axes));
-    border.notes = with_placement(global.notes, Sharding::replicated(mesh_, global.type.ndim()));
+    border.notes = with_placement(global.notes, Sharding::replicated(mesh(), global.type.ndim()));
     border.name = fresh_name(work, fmt::format("{}.local", global.name));
     return work.values_within[{old, axes}] = append(work, std::move(border));
   }
@@ -289,17 +145,18 @@ class Normalizer {
     }
     return make_shardings(std::move(out));
   }
+  [[nodiscard]] const Mesh& mesh() const { return regions_.mesh(); }
   Sharding inside(const Sharding* given, const Type& type, const Axes& axes) const {
     const int ndim = type.is_array() ? type.ndim() : 0;
-    Sharding out = Sharding::replicated(mesh_, ndim);
+    Sharding out = Sharding::replicated(mesh(), ndim);
     if (given != nullptr && given->is_tiled() && given->ndim() == ndim)
-      out = on_mesh(*given);
+      out = regions_.on_mesh(*given);
     else
       for (auto& dim : out.dims) dim.open = true;
     out.manual.clear();
     for (const auto& axis : axes)
       require(!overlaps_any(out.used_axes(), axis), "{} tiles over axis {}, which is manual there", out.str(),
-              mesh_.axis_text(axis));
+              mesh().axis_text(axis));
     out.manual = axes;
     return out;
   }
@@ -312,7 +169,7 @@ class Normalizer {
 
   // Of the axes of each dim those that the region handles; they come first.
   Sharding placement(const Sharding& sharding, const Axes& axes) const {
-    Sharding out = Sharding::replicated(mesh_, sharding.ndim());
+    Sharding out = Sharding::replicated(mesh(), sharding.ndim());
     for (int d = 0; d < sharding.ndim(); ++d) {
       bool free = false;
       for (const auto& axis : at(sharding.dims, d).axes) {
@@ -348,21 +205,29 @@ class Normalizer {
             shard_type(global, placed), local);
   }
 
-  // The text's shardings of the global side, one per array.
+  // Of the global side, one per array.
   std::vector<Sharding> global_shardings(const Work& work, Id id, std::string_view key) const {
     const Instruction& old = work.from[id];
-    if (const auto* text = old.frontend_attribute(key)) return parse_sdy_shardings(*text, out_.meshes);
+    const auto* text = old.frontend_attribute(key);
+    auto out = text != nullptr ? parse_sdy_shardings(*text, out_.meshes) : std::vector{global_sharding(work, id)};
+    const auto results = old.type.leaves().size();
+    require(out.size() == old.operands.size() && results == old.operands.size(),
+            "{} operands, {} shardings, {} results", old.operands.size(), out.size(), results);
+    return out;
+  }
+  Sharding global_sharding(const Work& work, Id id) const {
+    const Instruction& old = work.from[id];
     const bool leaves = manual_border(old) == ManualBorder::kLeave;
     const Instruction& global = leaves ? old : work.from[old.operands[0]];
-    if (global.sharding == nullptr && !leaves) return {implied(global, old, border_axes(work, id))};
+    if (global.sharding == nullptr && !leaves) return implied(global, old, work.manual.of_border(id));
     require(global.sharding != nullptr, "%{} needs a sharding that says how it is made of the shards of %{}",
             global.name, work.from[old.operands[0]].name);
-    return {on_mesh(global.sharding->front())};
+    return regions_.on_mesh(global.sharding->front());
   }
 
   // What `global` must be for its shards to have the sizes that the border says, where only one placement gives them.
   Sharding implied(const Instruction& global, const Instruction& border, const Axes& own) const {
-    Sharding out = Sharding::replicated(mesh_, global.type.ndim());
+    Sharding out = Sharding::replicated(mesh(), global.type.ndim());
     bool is_unique = out_.meshes.size() == 1 && border.type.is_array() && border.type.ndim() == global.type.ndim();
     Axes used;
     for (int d = 0; is_unique && d < global.type.ndim(); ++d) {
@@ -384,24 +249,17 @@ class Normalizer {
     return out;
   }
 
-  // Where a border that enters reads `operand`.
-  static const Axes& outer_of(const Work& work, Id operand) {
-    return work.sides.contains(operand) ? work.context : at(work.manual, operand);
-  }
-
   Id entered(Work& work, Id id) {
     const Instruction& old = work.from[id];
-    const Axes own = border_axes(work, id);
+    const Axes own = work.manual.of_border(id);
     const auto shardings = global_shardings(work, id, kSdyInShardings);
     const auto types = old.type.leaves();
-    require(shardings.size() == old.operands.size() && types.size() == old.operands.size(),
-            "{} operands, {} shardings, {} results", old.operands.size(), shardings.size(), types.size());
     std::vector<Id> made;
     for (int k = 0; k < isize(old.operands); ++k) {
       const Instruction& operand = work.from[at(old.operands, k)];
       const Sharding placed = placement(at(shardings, k), own);
       check_sizes(operand.type, placed, at(types, k));
-      const Axes& outer = outer_of(work, at(old.operands, k));
+      const Axes& outer = work.manual.outside_of(at(old.operands, k));
       Instruction mark = custom_call(old, "Sharding", operand.type, value_within(work, at(old.operands, k), outer));
       mark.sharding = make_sharding(at(shardings, k));
       if (!outer.empty()) mark.sharding = make_sharding(inside(&at(shardings, k), operand.type, outer));
@@ -410,22 +268,20 @@ class Normalizer {
       const Id marked = append(work, std::move(mark));
       Instruction border = custom_call(old, "SPMDFullToShardShape", at(types, k), marked);
       const Sharding* own_sharding = old.sharding && old.sharding->size() == 1 ? &old.sharding->front() : nullptr;
-      border.sharding = make_sharding(inside(own_sharding, at(types, k), at(work.manual, id)));
+      border.sharding = make_sharding(inside(own_sharding, at(types, k), work.manual.of(id)));
       border.notes = with_placement(old.notes, placed);
       border.name = old.type.is_tuple() ? fresh_name(work, fmt::format("{}.local", old.name)) : old.name;
       made.push_back(append(work, std::move(border)));
     }
-    return gathered(work, old, made, inside(old, at(work.manual, id)));
+    return gathered(work, old, made, inside(old, work.manual.of(id)));
   }
 
   Id left(Work& work, Id id) {
     const Instruction& old = work.from[id];
-    const Axes own = border_axes(work, id);
+    const Axes own = work.manual.of_border(id);
     const auto shardings = global_shardings(work, id, kSdyOutShardings);
     const auto types = old.type.leaves();
-    require(shardings.size() == old.operands.size() && types.size() == old.operands.size(),
-            "{} operands, {} shardings, {} results", old.operands.size(), shardings.size(), types.size());
-    const Axes& outer = at(work.manual, id);
+    const Axes& outer = work.manual.of(id);
     const Axes inner = united(outer, own);
     std::vector<Id> made;
     for (int k = 0; k < isize(old.operands); ++k) {
@@ -456,7 +312,7 @@ class Normalizer {
   const Program& program_;
   Program out_;
   std::vector<bool> with_effects_;
-  Mesh mesh_;
+  RegionMesh regions_;
   std::map<std::pair<ComputationId, Axes>, ComputationId> made_;
   std::set<std::string> names_;
 };

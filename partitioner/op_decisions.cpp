@@ -16,13 +16,36 @@ void add_partial(Sharding& result, const PartialChoice& partial) {
   result.reduction = partial.reduction;
 }
 
+// One operand of a product may go in as addends, and the result is summed in its place: fewer bytes, but the axes of the sum cut none
+// of the work. The modelled time decides.
+bool is_worth_its_work(const Mesh& mesh, const OpRequest& request, const PartialChoice& partial,
+                       const StrategyRequest& deferred, Strategies& strategies) {
+  const FactorMap& map = *request.kind.map;
+  if (std::count(partial.operand_is_partial.begin(), partial.operand_is_partial.end(), true) != 1 ||
+      isize(map.operands) < 2 || isize(map.results) != 1)
+    return true;
+  const Strategy& with = strategies.choose(deferred);
+  Sharding addends = computed_sharding(mesh, map, 0, with);
+  add_partial(addends, partial);
+  StrategyRequest summed_first = deferred;
+  summed_first.reserved.clear();
+  const Strategy& without = strategies.choose(summed_first);
+  return strategy_seconds(deferred, with, addends, strategies.cost()) <=
+         strategy_seconds(summed_first, without, computed_sharding(mesh, map, 0, without), strategies.cost());
+}
+
 OpDecision decision_of(const Mesh& mesh, const OpRequest& request, Strategies& strategies) {
   const FactorMap& map = *request.kind.map;
   std::vector<Sharding> operands;
   for (const ShardingRef& operand : request.operands) operands.push_back(operand->front());
-  const PartialChoice partial = choose_partial(request.kind.view, operands, mesh, request.result_defers);
-  const Strategy& strategy = strategies.choose({request.kind.view, map, mesh, std::move(operands), *request.wishes,
-                                                *request.found, partial.axes, request.made_anywhere});
+  PartialChoice partial = choose_partial(request.kind.view, operands, mesh, request.result_defers);
+  StrategyRequest asked{request.kind.view,    map, mesh, operands, *request.wishes, *request.found, partial.axes,
+                        request.made_anywhere};
+  if (!partial.axes.empty() && !is_worth_its_work(mesh, request, partial, asked, strategies)) {
+    partial = {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
+    asked.reserved.clear();
+  }
+  const Strategy& strategy = strategies.choose(asked);
   OpDecision out;
   const auto types = operand_leaves(request.kind.view);
   for (int i = 0; i < isize(request.operands); ++i) {

@@ -7,6 +7,7 @@
 // shuffling or renaming instructions changes nothing. Dims that a user closed never change; derived shardings stay open.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "tessera/ir/program.h"
@@ -38,5 +39,10 @@ Propagated propagate_at_least_cost(const Program& program, const Topology& topol
 
 /// Computations that are partitioned: the entry and what call, while and conditional reach. Others run on scalars as they are.
 std::vector<bool> partitioned_computations(const Program& program);
+
+/// `program` with `made(c)` in place of each of those computations that holds an instruction that `concerns`.
+Program with_rewritten(const Program& program,
+                       const std::function<bool(const Computation&, const Instruction&)>& concerns,
+                       const std::function<Computation(ComputationId)>& made);
 
 }  // namespace tessera

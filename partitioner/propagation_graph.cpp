@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "interner.h"
 #include "leaves.h"
@@ -94,6 +95,7 @@ class GraphBuilder {
     for (Id id = 0; id < computation.size(); ++id) {
       const auto& instruction = computation[id];
       at(slots, id) = result_slots(c, instruction);
+      if (c == program_.entry && id == computation.root) at(slots, id) = apart(instruction, std::move(at(slots, id)));
       fix(instruction, at(slots, id));
       connect(c, id);
     }
@@ -148,6 +150,19 @@ class GraphBuilder {
       if (sharding.kind == Sharding::Kind::kUnknown) continue;
       slots_.give(at(slots, i), sharding);  // a tuple that disagrees with its element reshards when it is made
     }
+  }
+
+  // How the caller wants a result is one voice among those that the value hears: it may lie otherwise, and is moved when it is returned.
+  std::vector<int> apart(const Instruction& root, std::vector<int> slots) {
+    const bool passes_on = root.op->role == Role::kTuple || root.op->role == Role::kGetTupleElement;
+    if (!passes_on || !root.sharding) return slots;
+    for (int i = 0; i < isize(slots); ++i) {
+      const Sharding& wanted = at(*root.sharding, root.sharding->size() == 1 ? 0 : i);
+      if (!wanted.is_tiled() || !slots_.type(at(slots, i)).is_array()) continue;
+      const int value = std::exchange(at(slots, i), slots_.add(slots_.type(at(slots, i))));
+      add_identities({value}, {at(slots, i)}, root);
+    }
+    return slots;
   }
 
   // The edges of one instruction.
@@ -323,20 +338,6 @@ class GraphBuilder {
 };
 
 }  // namespace
-
-std::vector<bool> partitioned_computations(const Program& program) {
-  std::vector<bool> used(program.computations.size(), false);
-  at(used, program.entry) = true;
-  for (ComputationId c = isize(program.computations) - 1; c >= 0; --c) {  // callers stand behind callees
-    if (!at(used, c)) continue;
-    for (const auto& instruction : program[c].instructions) {
-      const auto role = instruction.op->role;
-      if (role != Role::kCall && role != Role::kWhile && role != Role::kConditional) continue;
-      for (const ComputationId callee : instruction.called) at(used, callee) = true;
-    }
-  }
-  return used;
-}
 
 PropagationGraph build_propagation_graph(const Program& program) { return GraphBuilder(program).build(); }
 

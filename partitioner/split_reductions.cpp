@@ -151,17 +151,13 @@ class Splitter {
 }  // namespace
 
 Program split_reductions(const Program& program) {
-  const auto used = partitioned_computations(program);
   ProgramBuilder names("");
-  Program out = program;
-  for (ComputationId c = 0; c < isize(program.computations); ++c) {
-    if (!at(used, c)) continue;
-    const auto& computation = program[c];
-    if (std::any_of(computation.instructions.begin(), computation.instructions.end(),
-                    [&](const Instruction& i) { return !split_dims(program, computation, i).empty(); }))
-      at(out.computations, c) = std::make_shared<const Computation>(Splitter(program, c, names).run());
-  }
-  return out;
+  return with_rewritten(
+      program,
+      [&](const Computation& computation, const Instruction& i) {
+        return !split_dims(program, computation, i).empty();
+      },
+      [&](ComputationId c) { return Splitter(program, c, names).run(); });
 }
 
 }  // namespace tessera

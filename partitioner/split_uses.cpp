@@ -2,6 +2,7 @@
 #include "split_uses.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "origins.h"
@@ -22,15 +23,16 @@ bool is_made_anywhere(const Computation& computation, const Instruction& instruc
 
 namespace {
 
-Computation with_split_uses(const Computation& from, ProgramBuilder& program) {
+using Splits = std::function<bool(const Computation& computation, const Instruction& value)>;
+
+Computation with_split_uses(const Computation& from, ProgramBuilder& program, const Splits& splits) {
   Builder builder = program.computation(from.name);
   std::vector<Id> new_ids(from.instructions.size(), -1);
   std::vector<char> is_used(from.instructions.size(), 0);
   const auto own = [&](Id operand) {
     const Instruction& value = from[operand];
     const bool again = std::exchange(at(is_used, operand), 1) != 0;
-    if (!again || value.sharding || !is_made_anywhere(from, value) || value.type.ndim() == 0)
-      return at(new_ids, operand);
+    if (!again || !splits(from, value)) return at(new_ids, operand);
     Instruction copy = builder[at(new_ids, operand)];
     copy.notes = with_frontend_attribute(copy.notes, kOriginAttribute, annotatable_name(value));
     return builder.append(std::move(copy)).id;
@@ -45,20 +47,27 @@ Computation with_split_uses(const Computation& from, ProgramBuilder& program) {
   return std::move(builder).finish(builder.value(at(new_ids, from.root)));
 }
 
+Program split_where(const Program& program, const Splits& splits) {
+  ProgramBuilder names("");
+  return with_rewritten(program, splits, [&](ComputationId c) { return with_split_uses(program[c], names, splits); });
+}
+
+bool is_splat(const Computation& computation, const Instruction& value) {
+  return is_made_anywhere(computation, value) && value.type.ndim() > 0;
+}
+
 }  // namespace
 
 Program split_uses(const Program& program) {
-  const auto used = partitioned_computations(program);
-  ProgramBuilder names("");
-  Program out = program;
-  for (ComputationId c = 0; c < isize(program.computations); ++c) {
-    if (!at(used, c)) continue;
-    const auto& instructions = program[c].instructions;
-    if (std::any_of(instructions.begin(), instructions.end(),
-                    [&](const Instruction& i) { return is_made_anywhere(program[c], i); }))
-      at(out.computations, c) = std::make_shared<const Computation>(with_split_uses(program[c], names));
-  }
-  return out;
+  return split_where(program, [](const Computation& computation, const Instruction& value) {
+    return !value.sharding && is_splat(computation, value);
+  });
+}
+
+Program with_own_splats(const Program& program) {
+  return without_origins(split_where(program, [](const Computation& computation, const Instruction& value) {
+    return value.op->role != Role::kConstant && is_splat(computation, value);
+  }));
 }
 
 }  // namespace tessera

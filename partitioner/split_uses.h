@@ -13,4 +13,7 @@ bool is_made_anywhere(const Computation& computation, const Instruction& instruc
 /// that both begin with. Annotated ones are left alone; merge_duplicates joins those that end alike.
 Program split_uses(const Program& program);
 
+/// The same for what is computed, whatever its sharding: nothing is then held from one reader to the next. Constants are there anyway.
+Program with_own_splats(const Program& program);
+
 }  // namespace tessera

@@ -133,9 +133,14 @@ struct StrategyCost {
   auto operator<=>(const StrategyCost&) const = default;
 };
 
-StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, double flops, double share,
-                     const CostModel& cost) {
-  double moved = 0;  // bytes, or seconds where links differ
+double bytes_per_second(const CostModel& cost) {  // of what is moved in bytes; else it is seconds already
+  return cost.topology.is_uniform() ? cost.topology.other().bytes_per_second : 1;
+}
+
+// Bytes of operands that come from elsewhere, or seconds where links differ.
+double moved_operands(const StrategyRequest& request, const Strategy& strategy, const HaloCost& halo,
+                      const CostModel& cost) {
+  double moved = 0;
   const auto types = operand_leaves(request.view);
   for (int i = 0; i < isize(request.operands); ++i) {
     if (at(request.made_anywhere, i) || !at(types, i).is_array()) continue;
@@ -145,18 +150,30 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, d
     if (!actual.is_partial()) actual.reduction = Reduction::kSum;
     moved += reshard_cost(at(types, i), actual, needed, cost.topology);
   }
-  const HaloCost halo = halo_cost(request.mesh, request.map, types, strategy, cost.topology);
-  moved += cost.topology.is_uniform() ? static_cast<double>(halo.bytes) : halo.seconds;
+  return moved + (cost.topology.is_uniform() ? static_cast<double>(halo.bytes) : halo.seconds);
+}
+
+// The same of a result that is made so. Where dims were left open, it may stay there.
+double moved_result(const StrategyRequest& request, int leaf, const Sharding& made, const CostModel& cost) {
+  const Type type = request.view.result.leaves().at(static_cast<std::size_t>(leaf));
+  if (!type.is_array()) return 0;
+  const Sharding& wish = at(request.wishes, leaf);
+  const double moved = reshard_cost(type, made, wish.closed(), cost.topology);
+  if (!made.is_partial() || wish.dims.empty() || !wish.dims.front().open) return moved;
+  return std::min(moved, reshard_cost(type, made, made.without_partial(), cost.topology));
+}
+
+double flops_of_request(const StrategyRequest& request) {
+  return request.view.op.flops != nullptr ? static_cast<double>(request.view.op.flops(request.view)) : 0;
+}
+
+StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, double flops, double share,
+                     const CostModel& cost) {
+  const HaloCost halo = halo_cost(request.mesh, request.map, operand_leaves(request.view), strategy, cost.topology);
+  double moved = moved_operands(request, strategy, halo, cost);
   double late = moved;
-  const auto results = request.view.result.leaves();
-  for (int i = 0; i < isize(request.wishes); ++i) {
-    if (!at(results, i).is_array()) continue;
-    const Sharding computed = computed_sharding(request.mesh, request.map, i, strategy);
-    double more = reshard_cost(at(results, i), computed, at(request.wishes, i).closed(), cost.topology);
-    if (computed.is_partial() && !at(request.wishes, i).dims.empty() && at(request.wishes, i).dims.front().open)
-      more = std::min(more, reshard_cost(at(results, i), computed, computed.without_partial(), cost.topology));
-    moved += more;
-  }
+  for (int i = 0; i < isize(request.wishes); ++i)
+    moved += moved_result(request, i, computed_sharding(request.mesh, request.map, i, strategy), cost);
   if (is_bound(request)) late = moved - late;
   const double work = work_seconds(request, strategy, flops, halo.operand_bytes, cost);
   if (!cost.topology.is_uniform()) return {0, 0, moved + work, late};
@@ -302,6 +319,14 @@ Sharding computed_sharding(const Mesh& mesh, const FactorMap& map, int result_le
   return out;
 }
 
+double strategy_seconds(const StrategyRequest& request, const Strategy& strategy, const Sharding& made,
+                        const CostModel& cost) {
+  const HaloCost halo = halo_cost(request.mesh, request.map, operand_leaves(request.view), strategy, cost.topology);
+  const double moved = moved_operands(request, strategy, halo, cost) + moved_result(request, 0, made, cost);
+  return moved / bytes_per_second(cost) +
+         work_seconds(request, strategy, flops_of_request(request), halo.operand_bytes, cost);
+}
+
 Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) {
   const auto tensors = tensors_of(request);
   std::vector<Strategy> candidates;
@@ -321,7 +346,7 @@ Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) 
   if (apart) candidates.push_back(*apart);
   if (candidates.empty()) return Strategy(request.map.factors.size());
   if (candidates.size() == 1) return candidates.front();
-  const double flops = request.view.op.flops != nullptr ? request.view.op.flops(request.view) : 0;
+  const double flops = flops_of_request(request);
   const double share = flops / std::max(parts_found(request), apart ? parts_of(request.map, *apart) : 1);
   std::size_t best = 0;
   StrategyCost least = cost_of(request, candidates[0], flops, share, cost);

@@ -33,11 +33,17 @@ struct StrategyRequest {
 
 Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost = {});
 
+/// The modelled time to move the operands, to work, and to move the only result from how it is made (addends included) to where it is
+/// wished.
+double strategy_seconds(const StrategyRequest& request, const Strategy& strategy, const Sharding& made,
+                        const CostModel& cost);
+
 /// choose_strategy that remembers: the layers of a model ask for the same.
 class Strategies {
  public:
   explicit Strategies(const CostModel& cost) : cost_(cost) {}
   const Strategy& choose(const StrategyRequest& request);
+  [[nodiscard]] const CostModel& cost() const { return cost_; }
 
  private:
   const CostModel& cost_;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "in_process/thread_group.h"
 
-#include <cstring>
-
+#include "copy_bytes.h"
 #include "hierarchical.h"
 #include "reduce.h"
 #include "tessera/base/options.h"
@@ -10,10 +9,6 @@
 
 namespace tessera::collectives {
 namespace {
-
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
-}
 
 // The first byte of slice k of `bytes` cut into `parts` whole numbers of elements.
 std::size_t slice_begin(std::size_t bytes, std::size_t element, std::size_t parts, std::size_t k) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "copy_bytes.h"
 #include "reduce.h"
 #include "shared_memory/patience.h"
 #include "tessera/base/text.h"
@@ -13,13 +14,8 @@ namespace {
 
 constexpr std::size_t kMessage = std::size_t{1} << 30;  // longer payloads go as several messages
 constexpr std::size_t kBlock = std::size_t{1} << 20;  // of a reduction: bounds what is received at once from each peer
-constexpr std::size_t kSmallAllReduce = 16384;
 constexpr std::int64_t kTagPeriod =
     8191;  // operations in flight at once never come near it; MPI guarantees tags to 32767
-
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
-}
 
 }  // namespace
 

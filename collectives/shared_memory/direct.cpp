@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "copy_bytes.h"
 #include "kernels/sum_kernels.h"
 #include "reduce.h"
 #include "shared_memory/shared_group.h"
@@ -14,11 +15,6 @@ namespace {
 constexpr std::size_t kLeastDirect = std::size_t{16} << 10;
 // Of an all-reduce: what a member has just reduced is still in a cache when the others fetch it.
 constexpr std::size_t kAllReduceChunk = std::size_t{4} << 20;
-constexpr std::size_t kLine = 64;
-
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
-}
 
 }  // namespace
 
@@ -77,7 +73,8 @@ void SharedGroup::all_reduce_direct(const Collective& call) {
   std::vector<const std::byte*> sources(count());
   for (std::size_t begin = 0; begin < call.in.size(); begin += kAllReduceChunk) {
     const std::size_t length = std::min(kAllReduceChunk, call.in.size() - begin);
-    const std::size_t slice = (length / count() + kLine) / kLine * kLine;  // whole elements of every type
+    const std::size_t slice =
+        (length / count() + kCacheLine) / kCacheLine * kCacheLine;  // whole elements of every type
     const auto at = [&](std::size_t k) { return begin + std::min(k * slice, length); };
     const std::size_t own_length = at(own() + 1) - at(own());
     for (std::size_t k = 0; k < count(); ++k) sources[k] = in_of(k) + at(own());

@@ -6,19 +6,12 @@
 #include <cstring>
 #include <thread>
 
+#include "copy_bytes.h"
 #include "reduce.h"
 #include "shared_memory/patience.h"
 
 namespace tessera::collectives {
 namespace {
-
-constexpr std::size_t kLine = 64;
-// Up to here every member reduces everything: one step instead of two.
-constexpr std::size_t kSmallAllReduce = 16384;
-
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
-}
 
 // Calls f(begin, length) for chunks of at most `chunk` bytes; once with length 0 for none.
 template <class F>
@@ -32,7 +25,7 @@ void for_chunks(std::size_t bytes, std::size_t chunk, F&& f) {
 }
 
 // A share of a half per member, whole cache lines.
-std::size_t share(std::size_t members) { return kStagingHalf / members / kLine * kLine; }
+std::size_t share(std::size_t members) { return kStagingHalf / members / kCacheLine * kCacheLine; }
 
 }  // namespace
 
@@ -113,7 +106,8 @@ void SharedGroup::all_reduce_small(const Collective& call) {
 void SharedGroup::all_reduce(const Collective& call) {
   std::vector<const std::byte*> sources(count());
   for_chunks(call.in.size(), kStagingHalf, [&](std::size_t begin, std::size_t length) {
-    const std::size_t slice = (length / count() + kLine) / kLine * kLine;  // whole elements of every type
+    const std::size_t slice =
+        (length / count() + kCacheLine) / kCacheLine * kCacheLine;  // whole elements of every type
     const auto at = [&](std::size_t k) { return std::min(k * slice, length); };
     const std::byte* in = call.in.data() + begin;
     std::byte* out = call.out.data() + begin;

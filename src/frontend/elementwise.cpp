@@ -3,8 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "broadcast.h"
-#include "error_context.h"
+#include "recorded.h"
 #include "tessera/frontend/functions.h"
 #include "tessera/frontend/trace.h"
 #include "tessera/ops/elementwise.h"
@@ -48,7 +47,6 @@ template <class F>
 Tensor unary(const Operand& x, std::string_view name, F&& op) {
   return at_place({&x}, name, [&] { return op(operand_value(x)); });
 }
-Value constant_like(Value x, double value) { return trace().full(x.type(), value); }
 
 }  // namespace
 

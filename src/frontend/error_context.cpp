@@ -22,6 +22,10 @@ std::string tensor_line(const Tensor& tensor, const std::string& label) {
 
 }  // namespace
 
+std::string what_is(const Tensor& tensor) {
+  return tensor.name().empty() ? tensor.type().str() : fmt::format("{} {}", tensor.name(), tensor.type().str());
+}
+
 void add_context(Error& error, std::string_view name, const std::vector<const Tensor*>& tensors,
                  const std::source_location& where) {
   if (std::string_view(error.what()).find("\n  at ") != std::string_view::npos) return;

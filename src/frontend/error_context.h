@@ -15,6 +15,9 @@
 
 namespace tessera {
 
+/// Name and type, or type alone.
+std::string what_is(const Tensor& tensor);
+
 /// Adds the name of what was done, its tensors and its place, each unless the error has it.
 void add_context(Error& error, std::string_view name, const std::vector<const Tensor*>& tensors,
                  const std::source_location& where);

@@ -6,8 +6,7 @@
 #include <limits>
 #include <optional>
 
-#include "broadcast.h"
-#include "error_context.h"
+#include "recorded.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/trace.h"
 #include "tessera/ops/contraction.h"
@@ -17,19 +16,6 @@
 
 namespace tessera {
 namespace {
-
-template <class F>
-Tensor recorded(std::string_view name, const Operand& x, F&& emit) {
-  return in_context(name, {&x.tensor()}, x.where(),
-                    [&] { return trace().record(x.where(), [&](Builder&) { return emit(operand_value(x)); }); });
-}
-// The same where what may be wrong is between two.
-template <class F>
-Tensor recorded(std::string_view name, const Operand& x, const Operand& y, F&& emit) {
-  return in_context(name, {&x.tensor(), &y.tensor()}, x.where(), [&] {
-    return trace().record(x.where(), [&](Builder&) { return emit(operand_value(x), operand_value(y)); });
-  });
-}
 
 Dims reduced_dims(const Type& type, const std::vector<int>& dims) {
   Dims out;
@@ -55,8 +41,6 @@ Tensor reduction(const Operand& x, Reduction reduction, const ReduceOptions& opt
   });
 }
 
-Value constant_like(Value x, double value) { return trace().full(x.type(), value); }
-
 // `small` holds x's dims but `dim`: repeated along it.
 Value along(Value small, Value x, int dim) {
   Dims places;
@@ -74,13 +58,6 @@ Value stop_gradient(Value x) {
   builder.default_notes = before;
   return out;
 }
-
-// Narrow floats are widened for sums over many elements.
-Value widened(Value x) {
-  const DType type = x.type().dtype();
-  return type == DType::kBF16 || type == DType::kF16 ? ops::convert(x, DType::kF32) : x;
-}
-Value narrowed(Value x, DType type) { return x.type().dtype() == type ? x : ops::convert(x, type); }
 
 struct Exponentials {
   Value shift;    // the largest along the dim, without gradient

@@ -2,8 +2,7 @@
 // Functions of images [n, c, h, w].
 #include <algorithm>
 
-#include "broadcast.h"
-#include "error_context.h"
+#include "recorded.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/functions.h"
 #include "tessera/frontend/trace.h"
@@ -15,12 +14,6 @@
 namespace tessera {
 namespace {
 
-template <class F>
-Tensor recorded(std::string_view name, const Operand& x, F&& emit) {
-  return in_context(name, {&x.tensor()}, x.where(),
-                    [&] { return trace().record(x.where(), [&](Builder&) { return emit(operand_value(x)); }); });
-}
-
 // One number for both dims, or two.
 std::int64_t size_of(const Dims& sizes, std::string_view name, std::size_t dim) {
   require(sizes.size() == 1 || sizes.size() == 2, "{} needs one number or two, got {}", name, sizes.size());
@@ -28,13 +21,6 @@ std::int64_t size_of(const Dims& sizes, std::string_view name, std::size_t dim) 
 }
 
 void check_image(Value x) { require(x.type().ndim() == 4, "an image [n, c, h, w] is needed, got {}", x.type()); }
-
-// Narrow floats are widened for sums over many elements.
-Value widened(Value x) {
-  const DType type = x.type().dtype();
-  return type == DType::kBF16 || type == DType::kF16 ? ops::convert(x, DType::kF32) : x;
-}
-Value narrowed(Value x, DType type) { return x.type().dtype() == type ? x : ops::convert(x, type); }
 
 Value spread(Value channels, const Type& image) {
   return ops::broadcast(narrowed(channels, image.dtype()), image.dims(), {1});

@@ -11,10 +11,6 @@
 namespace tessera {
 namespace {
 
-std::string what_is(const Tensor& tensor) {
-  return tensor.name().empty() ? tensor.type().str() : fmt::format("{} {}", tensor.name(), tensor.type().str());
-}
-
 Sharding sharding_for(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec) {
   require(mesh.device_count() == device_count(),
           "{} has {} devices, this job has {}: the product of the axes must be the number of ranks", mesh,

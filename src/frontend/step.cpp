@@ -82,10 +82,6 @@ bool lies_whole(const Node& node) {
   return node.host.has_value() || (!node.shard.is_null() && (!node.sharding || node.sharding->is_replicated()));
 }
 
-std::string what_is(const Tensor& tensor) {
-  return tensor.name().empty() ? tensor.type().str() : fmt::format("{} {}", tensor.name(), tensor.type().str());
-}
-
 // Values whole on every rank, by a program that leaves the trace as it is.
 std::vector<Literal> read_by_program(const std::vector<Tensor>& tensors, const std::string& what,
                                      const std::source_location& where) {

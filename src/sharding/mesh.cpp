@@ -38,6 +38,14 @@ void check_axes(const std::vector<MeshAxis>& axes) {
   require(twice == names.end(), "mesh axis \"{}\" is named twice", twice == names.end() ? "" : *twice);
 }
 
+// Names that come from HLO's text may be any; those that are typed stand in partition specs.
+void check_is_for_specs(std::string_view mesh, const std::string& name) {
+  const auto place = name.find_first_of("+@?:{}\"");
+  require(place == std::string::npos && name != "-",
+          "mesh \"{}\": an axis cannot be named \"{}\": '{}' means something else in partition specs", mesh, name,
+          place == std::string::npos ? '-' : name[place]);
+}
+
 }  // namespace
 
 Mesh::Mesh() : Mesh(std::vector<MeshAxis>{}) {}
@@ -88,6 +96,7 @@ Mesh Mesh::parse(std::string_view text, std::int64_t device_count) {
     const auto equals = part.find('=');
     require(equals != std::string::npos, "mesh \"{}\": expected axis=size, got \"{}\"", text, part);
     MeshAxis axis{std::string(trim(std::string_view(part).substr(0, equals))), 0};
+    check_is_for_specs(text, axis.name);
     const auto number = trim(std::string_view(part).substr(equals + 1));
     const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), axis.size);
     require(code == std::errc() && end == number.data() + number.size() && (axis.size >= 1 || axis.size == -1),

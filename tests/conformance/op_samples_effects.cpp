@@ -44,7 +44,7 @@ void add_sends(std::vector<Sample>& out) {
   });
 }
 
-void add_random(std::vector<Sample>& out) {
+void add_random_bits(std::vector<Sample>& out) {
   add(out, "rng", {{f32()}, {f32()}}, [](Builder& b, const Values& v) {
     return b.emit(row("rng"), {v[0], v[1]}, make_attributes(RngAttributes{RngDistribution::kUniform}),
                   {.type = f32(3, 5)});
@@ -113,7 +113,7 @@ std::vector<Sample> effect_samples() {
   std::vector<Sample> out;
   add_feeds(out);
   add_sends(out);
-  add_random(out);
+  add_random_bits(out);
   add_pairs(out);
   add_collective_pairs(out);
   add(out, "add-dependency", {{f64(3, 5)}}, [](Builder& b, const Values& v) {

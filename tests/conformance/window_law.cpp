@@ -44,7 +44,7 @@ bool has_window(const FactorMap& map, std::size_t factor) {
                      [&](const Window& w) { return w.factor == static_cast<int>(factor); });
 }
 
-std::vector<FactorAxes> splits_of(const FactorMap& map) {
+std::vector<FactorAxes> window_splits_of(const FactorMap& map) {
   const std::vector<AxisRef> a{{0, 1, 2}};
   const std::vector<AxisRef> b{{1, 1, 3}};
   std::vector<FactorAxes> out;
@@ -77,7 +77,7 @@ TEST(OpLaws, WindowsOverShardedDimsGiveTheShardsOfTheResult) {
     const OpView view = view_of(made.program, main, main[made.subject]);
     if (view.op.factors == nullptr) continue;
     const FactorMap map = view.op.factors(view);
-    for (const auto& split : splits_of(map)) {
+    for (const auto& split : window_splits_of(map)) {
       const Program program = annotated(made, map, mesh, split);
       ++cases;
       try {

@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-std::string error_of(std::string_view text) {
+std::string refusal_of(std::string_view text) {
   try {
     read(text);
   } catch (const Error& error) {
@@ -64,7 +64,7 @@ TEST(XlaSpellings, ComplexLiteralsKeepBothParts) {
   EXPECT_EQ(value.data<Complex64>()[2], Complex64(4, 0));
   EXPECT_TRUE(std::isinf(value.data<Complex64>()[1].real()));
   EXPECT_TRUE(std::isnan(value.data<Complex64>()[1].imag()));
-  EXPECT_NE(error_of(module("  ROOT c = c64[] constant((1, 2)")), "");
+  EXPECT_NE(refusal_of(module("  ROOT c = c64[] constant((1, 2)")), "");
 }
 
 TEST(XlaSpellings, NarrowTypesAreReadConvertedAndPrinted) {
@@ -197,9 +197,9 @@ ENTRY e { /* another */
 }
 
 TEST(XlaSpellings, SizesKnownOnlyAtRunTimeAreRefusedByName) {
-  EXPECT_NE(error_of("HloModule m\nENTRY e { ROOT x = f32[<=8,3] parameter(0) }").find("known only at run time"),
+  EXPECT_NE(refusal_of("HloModule m\nENTRY e { ROOT x = f32[<=8,3] parameter(0) }").find("known only at run time"),
             std::string::npos);
-  EXPECT_NE(error_of("HloModule m\nENTRY e { ROOT x = f32[?] parameter(0) }").find("known only at run time"),
+  EXPECT_NE(refusal_of("HloModule m\nENTRY e { ROOT x = f32[?] parameter(0) }").find("known only at run time"),
             std::string::npos);
 }
 
@@ -257,7 +257,7 @@ ENTRY e {
   EXPECT_EQ(out[1].data<float>()[0], 11);
   EXPECT_EQ(out[2], Literal::from<float>({4}, {-1, -2, -3, -4}));
   EXPECT_EQ(program.computations.size(), 7U);
-  EXPECT_NE(error_of(module("  ROOT c = f32[2,3] call(x), to_apply={ROOT y = f32[2,3] parameter(0)")), "");
+  EXPECT_NE(refusal_of(module("  ROOT c = f32[2,3] call(x), to_apply={ROOT y = f32[2,3] parameter(0)")), "");
 }
 
 TEST(XlaSpellings, AModuleMayBeItsComputationsOrOneInstructionAlone) {
@@ -273,7 +273,7 @@ TEST(XlaSpellings, AModuleMayBeItsComputationsOrOneInstructionAlone) {
   round_trip(
       "s = f32[] reduce(f32[4] a, f32[] z), dimensions={0}, to_apply={ x = f32[] parameter(0) y = f32[] parameter(1) "
       "ROOT z = f32[] add(x,y) }");
-  EXPECT_NE(error_of("a = f32[4] parameter(0)\nROOT b = f32[4] add(a, a)").find("the end of the only instruction"),
+  EXPECT_NE(refusal_of("a = f32[4] parameter(0)\nROOT b = f32[4] add(a, a)").find("the end of the only instruction"),
             std::string::npos);
 }
 

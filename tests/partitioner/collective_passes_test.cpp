@@ -7,9 +7,6 @@
 namespace tessera::testing {
 namespace {
 
-const std::string kRows = "[2,3]<=[6]";  // of a 2x3 mesh
-const std::string kColumns = "[3,2]<=[2,3]T(1,0)";
-
 // ---- simplify ------------------------------------------------------------------------------------------------------
 
 // This device's coordinate along rows, by arithmetic; %start is `part` times it.

@@ -34,6 +34,9 @@ inline Program local_program(int devices, const std::string& body, const std::st
 }
 
 /// `channel_id=N, replica_groups=…, use_global_device_ids=true`: what the texts of tests say of groups.
+inline const std::string kRows = "[2,3]<=[6]";  // of a 2x3 mesh
+inline const std::string kColumns = "[3,2]<=[2,3]T(1,0)";
+
 inline std::string over(const std::string& groups, int channel) {
   return fmt::format("channel_id={}, replica_groups={}, use_global_device_ids=true", channel, groups);
 }

@@ -5,9 +5,6 @@
 namespace tessera::testing {
 namespace {
 
-const std::string kRows = "[2,3]<=[6]";  // of a 2x3 mesh
-const std::string kColumns = "[3,2]<=[2,3]T(1,0)";
-
 Program combined(const Program& program) { return combine_collectives(program); }
 CollectivePass bounded(std::int64_t bytes) {
   return [bytes](const Program& program) { return combine_collectives(program, {.memory_bound = bytes}); };

@@ -79,6 +79,12 @@ TEST(LittleWork, WhatOnlyPaddingReadsIsNotMasked) {
                 Mesh::parse("a=7"), {{"x", "a,-"}}));
   EXPECT_TRUE(has(text, "collective-permute")) << text;
   EXPECT_FALSE(has(text, "select(")) << text;
+  checked(annotated(kFree + "ENTRY main { x = f32[0,3] parameter(0) one = f32[] constant(1)\n"
+                            "ROOT p = f32[4,3] pad(x, one), padding=2_2x0_0 }",
+                    Mesh::parse("a=2"), {{"x", "a,-"}, {"p", "a,-"}}));  // nothing at all
+  checked(annotated(kFree + "ENTRY main { x = f32[0,3] parameter(0) zero = f32[] constant(0)\n"
+                            "ROOT p = f32[4,3] pad(x, zero), padding=2_2x0_0 }",
+                    Mesh::parse("a=2"), {{"x", "a,-"}, {"p", "a,-"}}));
 }
 
 // e stands first in the text but is read last: made just before that, it does not lie beside f, of which i is made.
@@ -114,6 +120,105 @@ TEST(LittleWork, CallsOfTuplesWithShardingsAreInlined) {
   EXPECT_FALSE(has(text, " call(")) << text;
   EXPECT_TRUE(has(text, "dimensions={0}") && has(text, "dimensions={1}"))
       << text;  // gathered from rows and from columns
+}
+
+std::int64_t sparing_peak(const Program& program) {
+  PartitionOptions options{.keep_shardings = true};
+  options.collectives.spare_memory = true;
+  const Partitioned parts = partition(program, options);
+  const CheckReport report = check_partitioned(program, parts);
+  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+  return program_stats(parts.program).peak_bytes_per_device;
+}
+
+// The sums of both loops begin with one zero. Each loop has a zero of its own, which it makes its sum in.
+TEST(LittleWork, AZeroIsNotHeldFromOneLoopToTheNext) {
+  const std::string state = "(s32[], f32[1000], f32[1000])";
+  std::string text = "HloModule m\n";
+  for (const std::string n : {"1", "2"})
+    text += fmt::format(
+        "body{0} {{ p = {1} parameter(0) i = s32[] get-tuple-element(p), index=0 s = f32[1000] get-tuple-element(p), "
+        "index=1\n"
+        "x = f32[1000] get-tuple-element(p), index=2 one = s32[] constant(1) j = s32[] add(i, one) t = f32[1000] "
+        "tanh(x)\n"
+        "u = f32[1000] add(s, t) ROOT r = {1} tuple(j, u, x) }}\n"
+        "cond{0} {{ p = {1} parameter(0) i = s32[] get-tuple-element(p), index=0 n = s32[] constant(3)\n"
+        "ROOT c = pred[] compare(i, n), direction=LT }}\n",
+        n, state);
+  text += fmt::format(
+      "ENTRY main {{ x = f32[1000] parameter(0) none = s32[] constant(0) nil = f32[] constant(0)\n"
+      "zero = f32[1000] broadcast(nil), dimensions={{}} a = {0} tuple(none, zero, x)\n"
+      "b = {0} while(a), condition=cond1, body=body1 s = f32[1000] get-tuple-element(b), index=1\n"
+      "c = {0} tuple(none, zero, s) d = {0} while(c), condition=cond2, body=body2\n"
+      "t = f32[1000] get-tuple-element(d), index=1\n"
+      "ROOT r = f32[500] slice(t), slice={{[0:500]}} }}",
+      state);
+  const std::int64_t outside = 4000 + 2000;
+  EXPECT_LT(sparing_peak(parse_program(text, op_table())), outside + 3 * 4000);
+}
+
+// Gathered parts of 4000 bytes each are written into the whole one by one.
+TEST(LittleWork, PartsArePutTogetherAsTheyCome) {
+  const Program program = annotated(
+      kFree +
+          "ENTRY main { x = f32[500,2] parameter(0) y = f32[500,2] parameter(1) z = f32[500,2] parameter(2)\n"
+          "w = f32[1500,1] parameter(3) gx = f32[500,2] copy(x) gy = f32[500,2] copy(y) gz = f32[500,2] copy(z)\n"
+          "c = f32[1500,2] concatenate(gx, gy, gz), dimensions={0}\n"
+          "ROOT d = f32[2,1] dot(c, w), lhs_contracting_dims={0}, rhs_contracting_dims={0} }",
+      Mesh::parse("a=2"),
+      {{"x", "a,-"}, {"y", "a,-"}, {"z", "a,-"}, {"gx", "-,-"}, {"gy", "-,-"}, {"gz", "-,-"}, {"w", "-,-"}});
+  const std::int64_t parameters = 3 * 2000 + 6000;
+  EXPECT_LT(sparing_peak(program), parameters + 12000 + 4096 + 1000);
+}
+
+// p waits for its sum over a. To project the addends takes every row, to sum them first only the rows that are wanted: less work for
+// bytes that cost less than that.
+TEST(LittleWork, AProductOfAddendsIsNoSavingWhereItIsMoreWork) {
+  const Program program = annotated(
+      "HloModule m\nENTRY main { x = f32[64,800] parameter(0) y = f32[800,16] parameter(1) w = f32[16,12] "
+      "parameter(2)\n"
+      "p = f32[64,16] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+      "q = f32[64,12] dot(p, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\nROOT r = f32[64,12] tanh(q) }",
+      Mesh::parse("a=4"), {{"x", "-,a"}, {"y", "a,-"}, {"r", "a,-"}});
+  checked(program);
+  EXPECT_EQ(program_stats(partition(program).program).flops_per_device,
+            2 * 64 * 16 * 800 / 4 + 2 * 16 * 16 * 12 + 16 * 12);
+}
+
+// The mark leaves d to propagation: it is summed once for both that read it.
+TEST(LittleWork, WhatSeveralReadBehindAMarkIsSummedOnce) {
+  const std::string given = "frontend_attributes={xla.sdy.sharding=\"#sdy.sharding";
+  const Program program = parse_program(
+      "HloModule m, num_partitions=2, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<[\"a\"=2]>}}\n"
+      "ENTRY main { x = f32[6,8] parameter(0), " +
+          given +
+          "<@mesh, [{}, {\\\"a\\\"}]>\"}\n"
+          "w = f32[8,6] parameter(1), " +
+          given +
+          "<@mesh, [{\\\"a\\\"}, {}]>\"}\n"
+          "d = f32[6,6] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+          "m = f32[6,6] custom-call(d), custom_call_target=\"Sharding\", sharding={replicated}, " +
+          given +
+          "_per_value<[<@mesh, [{?}, {?}]>]>\"}\n"
+          "s = f32[6,6] multiply(m, m) t = f32[6,6] add(m, m)\n"
+          "u = f32[6,6] dot(t, s), lhs_contracting_dims={1}, rhs_contracting_dims={0} ROOT v = f32[6,6] add(u, s) }",
+      op_table());
+  checked(program);
+  EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 2 * 6 * 6 * 4 / 2);
+}
+
+// The cache is read where it lies, by heads, and moved only as it is returned.
+TEST(LittleWork, AResultIsMovedBehindWhatElseReadsIt) {
+  const Program program = annotated(
+      "HloModule m\nENTRY main { cache = f32[8,4,6] parameter(0) k = f32[1,4,6] parameter(1) q = f32[4,6] "
+      "parameter(2)\n"
+      "o = s32[] constant(0) i = s32[] parameter(3)\nnew = f32[8,4,6] dynamic-update-slice(cache, k, i, o, o)\n"
+      "s = f32[4,8] dot(q, new), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={1}, "
+      "rhs_contracting_dims={2}\nROOT r = (f32[4,8], f32[8,4,6]) tuple(s, new), "
+      "sharding={{devices=[2,1]<=[2]}, {devices=[1,1,2]<=[2]}} }",
+      Mesh::parse("a=2"), {{"cache", "-,a,-"}, {"k", "-,a,-"}, {"q", "a,-"}});
+  checked(program);
+  EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 8 * 4 * 6 * 4 / 2 / 2);  // one all-to-all
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-Program parsed(std::string_view text) { return parse_program(text, op_table()); }
+Program read(std::string_view text) { return parse_program(text, op_table()); }
 
 std::vector<std::pair<const Computation*, const Instruction*>> loops(const Program& program) {
   std::vector<std::pair<const Computation*, const Instruction*>> out;
@@ -27,7 +27,7 @@ std::vector<std::pair<const Computation*, const Instruction*>> loops(const Progr
 
 // Simplified; the same values come out.
 Program simplified(std::string_view text) {
-  const Program before = parsed(text);
+  const Program before = read(text);
   Program after = simplify_loops(before);
   verify(after);
   const auto arguments = seeded_arguments(before, 7);
@@ -172,7 +172,7 @@ TEST(SimplifyLoops, LeaveLoopsWithSideEffects) {
   const std::string text = replaced(kConstants, "%one = s32[] constant(1)",
                                     R"(%one = s32[] constant(1)
   %told = f32[2,3] custom-call(%a), custom_call_target="tell", custom_call_has_side_effect=true)");
-  const Program before = parsed(text);
+  const Program before = read(text);
   EXPECT_EQ(print_program(simplify_loops(before)), print_program(before));
 }
 
@@ -332,7 +332,7 @@ TEST(SimplifyLoops, KeepTheValuesOfRandomLoops) {
     SCOPED_TRACE(text);
     const Program out = simplified(text);
     if (::testing::Test::HasFailure()) return;
-    const Program before = parsed(text);
+    const Program before = read(text);
     for (const auto& [computation, loop] : loops(before)) dropped += loop->type.elements().size();
     for (const auto& [computation, loop] : loops(out)) dropped -= loop->type.elements().size();
   }
@@ -344,9 +344,9 @@ TEST(SimplifyLoops, LeaveRandomLoopsThatPartitionAsBefore) {
   for (int k = 0; k < 40; ++k) {
     std::string text = replaced(random_loop(dice), "HloModule m", "HloModule m, num_partitions=2");
     text = replaced(text, "%x = f32[3] parameter(0)", "%x = f32[3] parameter(0), sharding={devices=[2]<=[2]}");
-    const CheckReport report = check_partition(parsed(text));
+    const CheckReport report = check_partition(read(text));
     EXPECT_TRUE(report.passed) << report.failures.front() << text;
-    EXPECT_GT(program_stats(partition(parsed(text)).program).peak_bytes_per_device, 0) << text;  // it can be scheduled
+    EXPECT_GT(program_stats(partition(read(text)).program).peak_bytes_per_device, 0) << text;  // it can be scheduled
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
+#include "tessera/ops/structural.h"
 
 namespace tessera::testing {
 namespace {
@@ -76,5 +77,15 @@ std::vector<Literal> random_arguments(const Program& program, unsigned seed) {
 }
 
 Program read(const std::string& text) { return parse_program(text, op_table()); }
+
+Program program_of(const std::vector<Type>& types, const Body& body) {
+  ProgramBuilder program("test");
+  Builder main = program.computation("main");
+  std::vector<Value> parameters;
+  for (std::size_t i = 0; i < types.size(); ++i)
+    parameters.push_back(ops::parameter(main, static_cast<std::int64_t>(i), types[i]));
+  const Value root = body(main, parameters);
+  return program.finish(program.add(std::move(main), root));
+}
 
 }  // namespace tessera::testing

@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <vector>
 
+#include "tessera/ir/builder.h"
 #include "tessera/ir/program.h"
 
 namespace tessera::testing {
@@ -17,5 +19,8 @@ Literal random_literal(const Type& type, unsigned seed, double low = -2, double 
 /// One value per parameter of the entry.
 std::vector<Literal> random_arguments(const Program& program, unsigned seed);
 Program read(const std::string& text);
+using Body = std::function<Value(Builder&, const std::vector<Value>&)>;
+/// main(parameters of `types`) = body(parameters)
+Program program_of(const std::vector<Type>& types, const Body& body);
 
 }  // namespace tessera::testing

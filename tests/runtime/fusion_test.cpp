@@ -20,18 +20,9 @@
 namespace tessera {
 namespace {
 
-template <class F>
-Program program_of(const std::vector<Type>& types, F&& f) {
-  ProgramBuilder program("fusion");
-  Builder main = program.computation("main");
-  std::vector<Value> values;
-  for (std::size_t i = 0; i < types.size(); ++i)
-    values.push_back(ops::parameter(main, static_cast<std::int64_t>(i), types[i]));
-  const Value root = f(main, values);
-  return program.finish(program.add(std::move(main), root));
-}
+using testing::program_of;
 
-void expect_as_reference(const Program& program, const std::vector<Literal>& arguments, double units = 64) {
+void expect_on_each_isa(const Program& program, const std::vector<Literal>& arguments, double units = 64) {
   const auto world = make_single_rank_world();
   verify_schedule(program, *make_schedule(program));
   const Literal expected = evaluate(program, arguments);
@@ -42,10 +33,9 @@ void expect_as_reference(const Program& program, const std::vector<Literal>& arg
   }
   options().set("TESSERA_ISA", "");
 }
-template <class F>
-Program expect_as_reference(const std::vector<Type>& types, F&& f, double units = 64) {
-  const Program program = program_of(types, f);
-  expect_as_reference(program, testing::random_arguments(program, 5), units);
+Program expect_on_each_isa(const std::vector<Type>& types, const testing::Body& body, double units = 64) {
+  const Program program = program_of(types, body);
+  expect_on_each_isa(program, testing::random_arguments(program, 5), units);
   return program;
 }
 
@@ -78,7 +68,7 @@ TEST(Rows, ASoftmaxIsOneStepOverAnySizesAndTypes) {
     for (const Dims& dims : std::vector<Dims>{{1, 2}, {7, 5}, {3, 2, 97}, {2, 4099}, {129, 31}, {2, 3, 5, 7}}) {
       SCOPED_TRACE(::testing::Message() << dtype_name(dtype) << " x " << dims.back());
       for (const int reduced : {1, 2}) {
-        const Program program = expect_as_reference({Type::array(dtype, dims)}, [&](Builder&, auto& v) {
+        const Program program = expect_on_each_isa({Type::array(dtype, dims)}, [&](Builder&, auto& v) {
           return softmax(v[0], std::min(reduced, isize(dims)));
         });
         EXPECT_EQ(step_sizes(program), std::vector<std::size_t>{5});
@@ -96,7 +86,7 @@ TEST(Rows, NumbersThatAreNoneAndInfinitiesStayInTheirRows) {
   x[37 + 36] = inf;
   for (std::size_t i = 2 * 37; i < 3 * 37; ++i) x[i] = -inf;
   x[3 * 37] = -inf;
-  expect_as_reference(program, arguments);
+  expect_on_each_isa(program, arguments);
 }
 
 TEST(Rows, LayerNormAndItsGradientKeepOneElementARow) {
@@ -104,7 +94,7 @@ TEST(Rows, LayerNormAndItsGradientKeepOneElementARow) {
     for (const Dims& dims : std::vector<Dims>{{3, 5}, {17, 129}, {2, 3, 768}}) {
       const std::int64_t width = dims.back();
       const int last = isize(dims) - 1;
-      const Program program = expect_as_reference(
+      const Program program = expect_on_each_isa(
           {Type::array(dtype, dims), Type::array(dtype, {width}), Type::array(dtype, dims)}, [&](Builder& b, auto& v) {
             const auto mean = [&](Value a) {
               const Value sum = ops::reduce(a, Reduction::kSum, {last});
@@ -128,7 +118,7 @@ TEST(Rows, LayerNormAndItsGradientKeepOneElementARow) {
 TEST(Rows, CrossEntropyWithItsGradient) {
   for (const std::int64_t classes : {3, 50, 4999, 9001}) {
     const Dims dims = {4, classes};
-    expect_as_reference({Type::array(DType::kF32, dims), Type::array(DType::kS32, {4})}, [&](Builder& b, auto& v) {
+    expect_on_each_isa({Type::array(DType::kF32, dims), Type::array(DType::kS32, {4})}, [&](Builder& b, auto& v) {
       const Value largest = ops::reduce(v[0], Reduction::kMax, {1});
       const Value shifted = ops::subtract(v[0], over_rows(largest, v[0]));
       const Value e = ops::exp(shifted);
@@ -151,11 +141,11 @@ TEST(Rows, AResultMayTakeTheBufferOfWhatItsRowsWereReducedFrom) {
   });
   program.aliases.push_back({{}, 0, {}, false});
   EXPECT_EQ(make_schedule(program)->arena_bytes, 0);
-  expect_as_reference(program, testing::random_arguments(program, 2));
+  expect_on_each_isa(program, testing::random_arguments(program, 2));
 }
 
 TEST(Rows, AReductionOfAllElementsFeedsThemAgain) {
-  expect_as_reference({Type::array(DType::kF32, {13, 11})}, [](Builder&, auto& v) {
+  expect_on_each_isa({Type::array(DType::kF32, {13, 11})}, [](Builder&, auto& v) {
     const Value total = ops::reduce(v[0], Reduction::kSum, {0, 1});
     return ops::multiply(v[0], ops::broadcast(ops::rsqrt(ops::abs(total)), {13, 11}, {}));
   });
@@ -163,10 +153,10 @@ TEST(Rows, AReductionOfAllElementsFeedsThemAgain) {
 
 TEST(Generator, ItsRoundsAreExactAtEverySize) {
   for (const std::int64_t size : {1, 7, 31, 32, 33, 1000, 4097})
-    expect_as_reference({Type::array(DType::kU32, {2})}, [&](Builder&, auto& v) {
+    expect_on_each_isa({Type::array(DType::kU32, {2})}, [&](Builder&, auto& v) {
       return ops::random_bits(v[0], {3, size}, {});
     });
-  expect_as_reference({Type::array(DType::kU32, {2}), Type::array(DType::kF32, {5, 63})}, [&](Builder& b, auto& v) {
+  expect_on_each_isa({Type::array(DType::kU32, {2}), Type::array(DType::kF32, {5, 63})}, [&](Builder& b, auto& v) {
     const Value uniform = ops::random_uniform(v[0], {5, 63}, DType::kF32, {});
     const Value keep = ops::compare(uniform, ops::full(b, uniform.type(), 0.1), CompareDirection::kGe);
     return ops::select(keep, v[1], ops::full(b, v[1].type(), 0));
@@ -178,24 +168,24 @@ TEST(Dots, AreWrittenAsTheTransposeThatReadsThem) {
     SCOPED_TRACE(dtype_name(dtype));
     // A weight's gradient: [n, k] turned to [k, n].
     Program program =
-        expect_as_reference({Type::array(dtype, {2, 7, 5}), Type::array(dtype, {2, 7, 3})}, [](Builder&, auto& v) {
+        expect_on_each_isa({Type::array(dtype, {2, 7, 5}), Type::array(dtype, {2, 7, 3})}, [](Builder&, auto& v) {
           const Value d = ops::dot(v[1], v[0], {{}, {0, 1}, {}, {0, 1}});
           const Value turned = ops::transpose(d, {1, 0});
           return ops::add(turned, turned);
         });
     EXPECT_EQ(step_sizes(program), (std::vector<std::size_t>{1, 1}));
     // Heads back between time and width.
-    program = expect_as_reference({Type::array(dtype, {2, 3, 5, 4}), Type::array(dtype, {2, 3, 4, 6})},
-                                  [](Builder&, auto& v) {
-                                    const Value d = ops::dot(v[0], v[1], {{0, 1}, {3}, {0, 1}, {2}});
-                                    return ops::reshape(ops::transpose(d, {0, 2, 1, 3}), {10, 18});
-                                  });
+    program =
+        expect_on_each_isa({Type::array(dtype, {2, 3, 5, 4}), Type::array(dtype, {2, 3, 4, 6})}, [](Builder&, auto& v) {
+          const Value d = ops::dot(v[0], v[1], {{0, 1}, {3}, {0, 1}, {2}});
+          return ops::reshape(ops::transpose(d, {0, 2, 1, 3}), {10, 18});
+        });
     EXPECT_EQ(step_sizes(program), std::vector<std::size_t>{1});
     // Free dims that come apart, and batch dims inside.
-    expect_as_reference({Type::array(dtype, {2, 3, 5}), Type::array(dtype, {4, 2, 5})}, [](Builder&, auto& v) {
+    expect_on_each_isa({Type::array(dtype, {2, 3, 5}), Type::array(dtype, {4, 2, 5})}, [](Builder&, auto& v) {
       return ops::transpose(ops::dot(v[0], v[1], {{}, {2}, {}, {2}}), {2, 0, 3, 1});
     });
-    expect_as_reference({Type::array(dtype, {6, 3, 5}), Type::array(dtype, {6, 4, 5})}, [](Builder&, auto& v) {
+    expect_on_each_isa({Type::array(dtype, {6, 3, 5}), Type::array(dtype, {6, 4, 5})}, [](Builder&, auto& v) {
       return ops::transpose(ops::dot(v[0], v[1], {{0}, {2}, {0}, {2}}), {2, 1, 0});
     });
   }
@@ -204,7 +194,7 @@ TEST(Dots, AreWrittenAsTheTransposeThatReadsThem) {
 TEST(Dots, OfSixteenBitsAreMadeInF32WhereTheProcessorHasNone) {
   for (const DType dtype : {DType::kBF16, DType::kF16})
     for (const auto result : {std::optional<DType>(), std::optional(DType::kF32)})
-      expect_as_reference({Type::array(dtype, {33, 70}), Type::array(dtype, {19, 70})}, [&](Builder&, auto& v) {
+      expect_on_each_isa({Type::array(dtype, {33, 70}), Type::array(dtype, {19, 70})}, [&](Builder&, auto& v) {
         return ops::dot(ops::transpose(v[0], {1, 0}), ops::transpose(v[1], {1, 0}), {{}, {0}, {}, {0}}, result);
       });
 }
@@ -214,7 +204,7 @@ TEST(Dots, AddToWhatDiesWhereItLies) {
     for (const Dims& dims : std::vector<Dims>{{3, 5}, {40, 33}}) {
       const Type x = Type::array(dtype, {7, dims[0]});
       const Type y = Type::array(dtype, {7, dims[1]});
-      const Program program = expect_as_reference({x, y, x, y, x, y}, [](Builder&, auto& v) {
+      const Program program = expect_on_each_isa({x, y, x, y, x, y}, [](Builder&, auto& v) {
         const auto over_rows_of = [&](std::size_t i) {
           return ops::dot(v[i], v[i + 1], {{}, {0}, {}, {0}}, DType::kF32);
         };
@@ -225,7 +215,7 @@ TEST(Dots, AddToWhatDiesWhereItLies) {
       }
     }
   // Not where the other summand is still needed, or is the product itself.
-  expect_as_reference({Type::array(DType::kF32, {9, 9})}, [](Builder&, auto& v) {
+  expect_on_each_isa({Type::array(DType::kF32, {9, 9})}, [](Builder&, auto& v) {
     const Value d = ops::dot(v[0], v[0], {{}, {1}, {}, {0}});
     const Value e = ops::exp(v[0]);
     return ops::multiply(ops::add(e, ops::dot(v[0], e, {{}, {1}, {}, {0}})), ops::add(e, ops::add(d, d)));
@@ -267,25 +257,25 @@ TEST(Prepared, LogitsAndTheirGradientAreNeverWhole) {
   std::vector<std::int64_t> arenas;
   for (const std::int64_t most : {std::int64_t{0}, logits / 2, logits / 6, std::int64_t{1}}) {
     options().set("TESSERA_LARGEST_VALUE", std::to_string(most));
-    expect_as_reference(program, testing::random_arguments(program, 4));
+    expect_on_each_isa(program, testing::random_arguments(program, 4));
     arenas.push_back(compile(program, *world)->memory().arena);
   }
   EXPECT_LT(arenas[2], arenas[0] - logits / 2);
   for (const Dims& rows : std::vector<Dims>{{1, 6}, {7}, {1, 1}, {2, 3, 2}})
-    expect_as_reference(linear_and_cross_entropy(rows, 3, 29),
-                        testing::random_arguments(linear_and_cross_entropy(rows, 3, 29), 9));
+    expect_on_each_isa(linear_and_cross_entropy(rows, 3, 29),
+                       testing::random_arguments(linear_and_cross_entropy(rows, 3, 29), 9));
   options().set("TESSERA_LARGEST_VALUE", "67108864");
 }
 
 TEST(Prepared, WhatIsNeededWholeStaysWhole) {
   options().set("TESSERA_LARGEST_VALUE", "1");
   const Type square = Type::array(DType::kF32, {6, 6});
-  expect_as_reference({square, square}, [](Builder& b, auto& v) {
+  expect_on_each_isa({square, square}, [](Builder& b, auto& v) {
     const Value d = ops::dot(v[0], v[1], {{}, {1}, {}, {0}});
     const Value e = ops::exp(d);
     return ops::tuple(b, {ops::reduce(e, Reduction::kSum, {1}), ops::dot(e, e, {{}, {1}, {}, {0}}), d});
   });
-  expect_as_reference({square, square}, [](Builder& b, auto& v) {
+  expect_on_each_isa({square, square}, [](Builder& b, auto& v) {
     const Value d = ops::dot(v[0], v[1], {{}, {1}, {}, {0}});
     const Value row = ops::reduce(d, Reduction::kSum, {0});  // over the dim that would be cut
     return ops::tuple(b, {ops::subtract(d, ops::broadcast(row, {6, 6}, {1}))});
@@ -295,14 +285,14 @@ TEST(Prepared, WhatIsNeededWholeStaysWhole) {
 
 TEST(Prepared, SumsOfPaddedPartsAreOneCopy) {
   const Type part = Type::array(DType::kF32, {3, 2, 5});
-  expect_as_reference({part, part, part}, [](Builder& b, auto& v) {
+  expect_on_each_isa({part, part, part}, [](Builder& b, auto& v) {
     const Value zero = ops::scalar(b, DType::kF32, 0);
     const auto padded = [&](Value x, std::int64_t low) {
       return ops::pad(x, zero, {{0, 0, 0}, {low, 4 - low, 0}, {0, 0, 0}});
     };
     return ops::add(ops::add(padded(v[1], 2), padded(v[0], 0)), padded(v[2], 4));
   });
-  expect_as_reference({part, part}, [](Builder& b, auto& v) {  // a gap: still a sum
+  expect_on_each_isa({part, part}, [](Builder& b, auto& v) {  // a gap: still a sum
     const Value zero = ops::scalar(b, DType::kF32, 0);
     return ops::add(ops::pad(v[0], zero, {{0, 0, 0}, {0, 3, 0}, {0, 0, 0}}),
                     ops::pad(v[1], zero, {{0, 0, 0}, {3, 0, 0}, {0, 0, 0}}));

@@ -20,30 +20,18 @@ namespace tessera {
 namespace {
 
 using testing::close;
+using testing::program_of;
 
 constexpr DType kAllTypes[] = {DType::kPred, DType::kS8,  DType::kS16, DType::kS32, DType::kS64,
                                DType::kU8,   DType::kU16, DType::kU32, DType::kU64, DType::kF16,
                                DType::kBF16, DType::kF32, DType::kF64};
 
-// main(parameters of `types`) = f(parameters)
-template <class F>
-Program program_of(const std::vector<Type>& types, F&& f) {
-  ProgramBuilder program("kernel");
-  Builder main = program.computation("main");
-  std::vector<Value> values;
-  for (std::size_t i = 0; i < types.size(); ++i)
-    values.push_back(ops::parameter(main, static_cast<std::int64_t>(i), types[i]));
-  const Value root = f(main, values);
-  return program.finish(program.add(std::move(main), root));
-}
-
 void expect_as_reference(const Program& program, const std::vector<Literal>& arguments, double units = 8) {
   const auto world = make_single_rank_world();
   EXPECT_TRUE(close(run_program(program, *world, arguments), evaluate(program, arguments), units));
 }
-template <class F>
-void expect_as_reference(const std::vector<Type>& types, F&& f, double units = 8) {
-  const Program program = program_of(types, f);
+void expect_as_reference(const std::vector<Type>& types, const testing::Body& body, double units = 8) {
+  const Program program = program_of(types, body);
   expect_as_reference(program, testing::random_arguments(program, 5), units);
 }
 

@@ -12,6 +12,13 @@
 namespace tessera {
 namespace {
 
+const std::string kAdd = R"(%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+)";
+
 Program read(const std::string& text) { return parse_program(text, op_table()); }
 
 std::vector<std::string> step_names(const Program& program, const Schedule& plan) {
@@ -42,13 +49,7 @@ ENTRY %main (x: f32[8,16], b: f32[16]) -> f32[8,16] {
 }
 
 TEST(Schedule, ReductionsOfRowsRunWithWhatMakesAndReadsThem) {
-  const Program program = read(R"(HloModule softmax
-%add (a: f32[], b: f32[]) -> f32[] {
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %s = f32[] add(%a, %b)
-}
-ENTRY %main (x: f32[8,16]) -> f32[8,16] {
+  const Program program = read("HloModule softmax\n" + kAdd + R"(ENTRY %main (x: f32[8,16]) -> f32[8,16] {
   %x = f32[8,16] parameter(0)
   %zero = f32[] constant(0)
   %e = f32[8,16] exponential(%x)
@@ -82,13 +83,7 @@ ENTRY %main (d: f32[8,6], x: f32[8,4]) -> f32[4,6] {
 }
 
 TEST(Schedule, AValueReadByAnOpBetweenEndsTheGroup) {
-  const Program program = read(R"(HloModule columns
-%add (a: f32[], b: f32[]) -> f32[] {
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %s = f32[] add(%a, %b)
-}
-ENTRY %main (x: f32[8,16]) -> f32[8,16] {
+  const Program program = read("HloModule columns\n" + kAdd + R"(ENTRY %main (x: f32[8,16]) -> f32[8,16] {
   %x = f32[8,16] parameter(0)
   %zero = f32[] constant(0)
   %e = f32[8,16] exponential(%x)
@@ -231,13 +226,7 @@ ENTRY %main {
 }
 
 TEST(Schedule, NothingBehindABarrierRunsBeforeWhatStandsInFrontOfIt) {
-  const Program program = read(R"(HloModule barrier
-%add (a: f32[], b: f32[]) -> f32[] {
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %s = f32[] add(%a, %b)
-}
-ENTRY %main {
+  const Program program = read("HloModule barrier\n" + kAdd + R"(ENTRY %main {
   %h = f32[64,64] parameter(0)
   %zero = f32[] constant(0)
   %x = f32[64,64] dot(%h, %h), lhs_contracting_dims={1}, rhs_contracting_dims={0}

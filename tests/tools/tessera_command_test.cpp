@@ -361,6 +361,15 @@ TEST_F(TesseraCommand, OptimizeCombinesCollectivesWhichRunAsBefore) {
   EXPECT_EQ(run("run " + path("o.hlo"), launch).out, before.out);
 }
 
+TEST_F(TesseraCommand, OptimizeRefusesWhatIsStillToBePartitioned) {
+  const auto refused = run("optimize marked.hlo");
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.error.find("%y of main says how a global value lies; `tessera partition` makes"), std::string::npos)
+      << refused.error;
+  EXPECT_EQ(run("partition marked.hlo -o " + path("p.hlo")).code, 0);
+  EXPECT_EQ(run("optimize " + path("p.hlo") + " -o " + path("o.hlo")).code, 0);
+}
+
 TEST_F(TesseraCommand, PassesAreLeftOutByName) {
   const auto stats_without = [&](const std::string& passes) {
     EXPECT_EQ(run("optimize collectives.hlo -o " + path("o.hlo") + " " + passes).code, 0);

@@ -20,10 +20,17 @@ function(tessera_module name)
   list(TRANSFORM ARG_PRIVATE_LIBS REPLACE "^(Eigen3::Eigen|nlohmann_json::nlohmann_json)$" "$<BUILD_INTERFACE:\\1>")
   target_link_libraries(tessera_${name} PUBLIC ${ARG_LIBS} PRIVATE ${ARG_PRIVATE_LIBS})
   tessera_precompile(tessera_${name} modules)
-  if(TESSERA_UNITY AND NOT ARG_SEPARATE)
-    set_target_properties(tessera_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  if(NOT ARG_SEPARATE)
+    tessera_unite(tessera_${name})
   endif()
   set_property(GLOBAL APPEND PROPERTY TESSERA_MODULES ${name})
+endfunction()
+
+# With TESSERA_UNITY several sources of the target are compiled as one.
+function(tessera_unite target)
+  if(TESSERA_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
 endfunction()
 
 # With TESSERA_PRECOMPILE the target reads the precompiled header called `kind`: one for modules, one for tests, made once each.

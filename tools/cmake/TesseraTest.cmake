@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# tessera_test(NAME x SOURCES a_test.cpp … DEPS ops … [LABELS unit] [RANKS 1 2 4 6] [TIMEOUT 60])
+# tessera_test(NAME x SOURCES a_test.cpp … DEPS ops … [LABELS unit] [RANKS 1 2 4 6] [TIMEOUT 60] [COST 30] [SEPARATE])
 # One GoogleTest binary. Without RANKS it is one ctest entry; with RANKS one entry `x.np4` per count under mpirun, its main
-# then comes from tests/support (collective-aware). The target LABEL_tests builds all tests of a label.
+# then comes from tests/support (collective-aware). The target LABEL_tests builds all tests of a label. COST: about how long
+# it takes under sanitizers; long ones start first. SEPARATE: files have names in common and are not compiled as one.
 
 # mpirun as root, with more ranks than cores, where the kernel forbids single-copy; Open MPI leaks by itself.
 set(TESSERA_MPI_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
     OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS=detect_leaks=0)
 
 function(tessera_test)
-  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SOURCES;DEPS;LIBS;LABELS;RANKS" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE" "NAME;TIMEOUT;COST" "SOURCES;DEPS;LIBS;LABELS;RANKS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -27,6 +28,9 @@ function(tessera_test)
   target_include_directories(${ARG_NAME} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   tessera_precompile(${ARG_NAME} tests GTest::gtest)
+  if(NOT ARG_SEPARATE)
+    tessera_unite(${ARG_NAME})
+  endif()
   foreach(label ${ARG_LABELS})
     if(NOT TARGET ${label}_tests)
       add_custom_target(${label}_tests)
@@ -37,12 +41,25 @@ function(tessera_test)
     target_link_libraries(${ARG_NAME} PRIVATE GTest::gtest_main)
     add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
     set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+    if(ARG_COST)
+      set_tests_properties(${ARG_NAME} PROPERTIES COST ${ARG_COST})
+    endif()
     return()
   endif()
   target_link_libraries(${ARG_NAME} PRIVATE tessera_mpi_main)
   foreach(ranks ${ARG_RANKS})
     tessera_add_mpi_run(${ARG_NAME}.np${ranks} ${ARG_NAME} ${ranks} LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT})
   endforeach()
+endfunction()
+
+# What several tests share: compiled as modules are, without being one.
+function(tessera_test_library name)
+  add_library(${name} STATIC ${ARGN})
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_options(${name} PRIVATE ${TESSERA_WARNINGS})
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  tessera_precompile(${name} modules)
+  tessera_unite(${name})
 endfunction()
 
 # tessera_add_mpi_run(TEST TARGET RANKS [LABELS ..] [TIMEOUT s] [ENVIRONMENT A=b ..]): one ctest entry under mpirun.

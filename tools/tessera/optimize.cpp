@@ -1,13 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "input.h"
 #include "tessera/ir/text.h"
+#include "tessera/ops/control_flow.h"
 
 namespace tessera::command {
 namespace {
 
+// XLA leaves shardings on parameters, copies and the root of what each device runs, and nowhere else.
+bool is_to_be_partitioned(const Computation& computation, Id id) {
+  const Instruction& instruction = computation[id];
+  if (is_sharding_mark(instruction) || manual_border(instruction) != ManualBorder::kNone) return true;
+  const Role role = instruction.op->role;
+  return instruction.sharding != nullptr && role != Role::kParameter && role != Role::kCopy && id != computation.root;
+}
+
+void require_partitioned(const Program& program) {
+  if (program.partitioned) return;
+  for (const auto& computation : program.computations)
+    for (Id id = 0; id < computation->size(); ++id)
+      require(
+          !is_to_be_partitioned(*computation, id),
+          "this is not what each device runs: %{} of {} says how a global value lies; `tessera partition` makes the "
+          "program that optimize takes",
+          (*computation)[id].name, computation->name);
+}
+
 int run(const Arguments& arguments) {
   const Program program = read_program(arguments);
   verify(program);
+  require_partitioned(program);
   std::vector<std::string> skip;
   CollectivePassOptions options;
   read_pass_options(arguments, skip, options);

@@ -304,7 +304,7 @@ void run_clamp(const TileArgs& args) {
 }
 
 template <class T>
-void add_type(KernelSet& set) {
+void add_binary(KernelSet& set) {
   const int t = static_cast<int>(kDTypeOf<T>);
 #define TESSERA_ADD(word, name)               \
   if constexpr (Op_##word::template takes<T>) \
@@ -318,7 +318,7 @@ void add_type(KernelSet& set) {
 }  // namespace
 
 void add_binary(KernelSet& set) {
-  for_each_dtype([&]<class T>() { add_type<T>(set); });
+  for_each_dtype([&]<class T>() { add_binary<T>(set); });
   set.fill[0] = run_fill<std::uint8_t>;
   set.fill[1] = run_fill<std::uint16_t>;
   set.fill[2] = run_fill<std::uint32_t>;

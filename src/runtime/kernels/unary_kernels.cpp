@@ -106,7 +106,7 @@ void run_is_finite(const TileArgs& args) {
 }
 
 template <class T>
-void add_type(KernelSet& set) {
+void add_unary(KernelSet& set) {
   const int t = static_cast<int>(kDTypeOf<T>);
 #define TESSERA_ADD(word, name)                                                                            \
   if constexpr (UnaryOp::word != UnaryOp::is_finite) {                                                     \
@@ -122,7 +122,7 @@ void add_type(KernelSet& set) {
 }  // namespace
 
 void add_unary(KernelSet& set) {
-  for_each_dtype([&]<class T>() { add_type<T>(set); });
+  for_each_dtype([&]<class T>() { add_unary<T>(set); });
 }
 
 }  // namespace tessera::kernels::TESSERA_ISA

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+
+namespace tessera::collectives {
+
+inline constexpr std::size_t kCacheLine = 64;
+/// Up to here every member of an all-reduce reduces everything: one step instead of two.
+inline constexpr std::size_t kSmallAllReduce = 16384;
+
+/// Nothing where there are none, or where they lie there already.
+inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+}
+
+}  // namespace tessera::collectives

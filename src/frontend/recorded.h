@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What functions of tensors are written with: recording into the trace, and the values they have in common.
+#pragma once
+
+#include "broadcast.h"
+#include "error_context.h"
+#include "tessera/frontend/trace.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+
+/// emit(values…), recorded at the first operand's place; errors say `name` and the operands.
+template <class F>
+Tensor recorded(std::string_view name, const Operand& x, F&& emit) {
+  return in_context(name, {&x.tensor()}, x.where(),
+                    [&] { return trace().record(x.where(), [&](Builder&) { return emit(operand_value(x)); }); });
+}
+/// The same where what may be wrong is between two.
+template <class F>
+Tensor recorded(std::string_view name, const Operand& x, const Operand& y, F&& emit) {
+  return in_context(name, {&x.tensor(), &y.tensor()}, x.where(), [&] {
+    return trace().record(x.where(), [&](Builder&) { return emit(operand_value(x), operand_value(y)); });
+  });
+}
+
+inline Value constant_like(Value x, double value) { return trace().full(x.type(), value); }
+
+/// Narrow floats are widened for sums over many elements.
+inline Value widened(Value x) {
+  const DType type = x.type().dtype();
+  return type == DType::kBF16 || type == DType::kF16 ? ops::convert(x, DType::kF32) : x;
+}
+inline Value narrowed(Value x, DType type) { return x.type().dtype() == type ? x : ops::convert(x, type); }
+
+}  // namespace tessera
