@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "modelled_cost.h"
+#include <cstdlib>
 
 #include "explain.h"
 #include "op_kinds.h"
@@ -75,7 +76,7 @@ class SecondsModel {
     }
     const auto bytes = shard_bytes(types, operands) + shard_bytes(kind.view.result.leaves(), results);
     return seconds + flops_of(kind.view) / parts(operands, results) / cost_.flops_per_second +
-           static_cast<double>(bytes) / cost_.memory_bytes_per_second;
+           (kind.view.op.elementwise || kind.view.op.name == "broadcast" ? (getenv("H2_EW") ? atof(getenv("H2_EW")) : 1) : 1) * static_cast<double>(bytes) / cost_.memory_bytes_per_second;
   }
 
   const Program& program_;

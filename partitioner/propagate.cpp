@@ -2,20 +2,16 @@
 #include "propagate.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <set>
 #include <utility>
 
 #include "factor_sharding.h"
-#include "insert_reshards.h"
 #include "interner.h"
-#include "manual.h"
-#include "modelled_cost.h"
 #include "propagation_graph.h"
-#include "split_uses.h"
 #include "tessera/base/text.h"
-#include "tessera/passes/passes.h"
 
 namespace tessera {
 namespace {
@@ -85,7 +81,9 @@ Strategy strategy_of(const Mesh& mesh, const Slots& all, const PropagationEdge& 
   gather(edge.map->results, edge.results);
   const auto key = [order](const Source& s) {
     Axes axes = s.slot->sharding.used_axes();
-    const bool given_late = order != PropagationOrder::kGivenFirst && !s.slot->fixed;
+    const bool given_late =
+        order != PropagationOrder::kGivenFirst &&
+        (getenv("H2_FLIP") && order == PropagationOrder::kForwardFirst ? s.slot->fixed : !s.slot->fixed);
     const bool derived = order == PropagationOrder::kGivenFirst && !s.slot->fixed;
     const bool looks_up = order != PropagationOrder::kLargestFirst && is_index(*s.slot);
     return std::tuple(!looks_up, derived, -s.slot->type.byte_size(), given_late, axes);
@@ -270,8 +268,12 @@ void join_round(Slots& slots, int round) {
     });
 }
 
-Slots propagated(const PropagationGraph& graph, PropagationOrder order) {
+}  // namespace
+
+Slots propagated(const PropagationGraph& graph, PropagationOrder order, const std::vector<PropagationHint>& hints) {
   Slots slots = graph.slots;
+  for (const auto& [slot, sharding] : hints)
+    for (int d = 0; d < sharding.ndim(); ++d) at(at(slots, slot).sharding.dims, d).axes = at(sharding.dims, d).axes;
   for (const int round : hold_back(slots)) {
     join_round(slots, round);
     Propagation propagation(graph, slots, order);
@@ -281,60 +283,9 @@ Slots propagated(const PropagationGraph& graph, PropagationOrder order) {
   return slots;
 }
 
-bool same_shardings(const Slots& a, const Slots& b) {
-  return std::equal(a.begin(), a.end(), b.begin(),
-                    [](const auto& x, const auto& y) { return x.sharding == y.sharding; });
-}
-
-}  // namespace
-
 Program propagate(const Program& program, PropagationOrder order) {
   const PropagationGraph graph = build_propagation_graph(program);
   return write_shardings(program, graph, propagated(graph, order));
-}
-
-namespace {
-
-// What propagation finds in each of its orders.
-std::vector<Program> outcomes(const Program& program) {
-  const PropagationGraph graph = build_propagation_graph(program);
-  std::vector<Slots> candidates;
-  for (const auto order :
-       {PropagationOrder::kGivenFirst, PropagationOrder::kLargestFirst, PropagationOrder::kForwardFirst}) {
-    Slots found = propagated(graph, order);
-    const auto is_same = [&](const Slots& other) { return same_shardings(found, other); };
-    if (std::none_of(candidates.begin(), candidates.end(), is_same)) candidates.push_back(std::move(found));
-  }
-  std::vector<Program> out;
-  for (const auto& candidate : candidates)
-    out.push_back(without_manual_axes(write_shardings(program, graph, candidate)));
-  return out;
-}
-
-// The same with ops spelled out whose dims can be cut then; empty where there are none.
-std::vector<Program> outcomes_of_expanded(const Program& program) {
-  Program expanded = expand_ops(program);
-  if (expanded.computations == program.computations) return {};
-  return outcomes(split_uses(merge_duplicates(simplify(expanded))));
-}
-
-}  // namespace
-
-Propagated propagate_at_least_cost(const Program& program, const Topology& topology) {
-  const CostModel cost{.topology = topology};
-  std::vector<Program> candidates = outcomes(program);
-  for (Program& more : outcomes_of_expanded(program)) candidates.push_back(std::move(more));
-  if (candidates.size() == 1) return {std::move(candidates.front()), std::nullopt};
-  Propagated best;
-  double least = std::numeric_limits<double>::infinity();
-  for (Program& found : candidates) {
-    Program resharded = insert_reshards(found, topology);
-    const double seconds = modelled_seconds(merge_duplicates(resharded), cost);
-    if (!best.program.computations.empty() && !(seconds < least)) continue;
-    least = seconds;
-    best = {std::move(found), std::move(resharded)};
-  }
-  return best;
 }
 
 }  // namespace tessera

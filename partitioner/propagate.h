@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 
+#include "propagation_graph.h"
 #include "tessera/ir/program.h"
 #include "tessera/sharding/topology.h"
 
@@ -30,7 +31,16 @@ enum class PropagationOrder : std::uint8_t {
 
 Program propagate(const Program& program, PropagationOrder order = PropagationOrder::kGivenFirst);
 
-/// Propagation in every order; the outcome whose reshards and work cost least time by the model, of equal ones the first.
+/// Axes that a slot which nobody annotated begins with.
+struct PropagationHint {
+  int slot = 0;
+  Sharding sharding;
+};
+std::vector<PropagationSlot> propagated(const PropagationGraph& graph, PropagationOrder order,
+                                        const std::vector<PropagationHint>& hints = {});
+
+/// Propagation in every order; the outcome whose reshards and work cost least time by the model, of equal ones the first. Then, in
+/// programs that are not large, what is moved most is tried where it goes, and what reads it where it comes from (choose_propagation.cpp).
 struct Propagated {
   Program program;
   std::optional<Program> resharded;  // what insert_reshards made of it, when that was needed to weigh it

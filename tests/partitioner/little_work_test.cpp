@@ -221,5 +221,58 @@ TEST(LittleWork, AResultIsMovedBehindWhatElseReadsIt) {
   EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 8 * 4 * 6 * 4 / 2 / 2);  // one all-to-all
 }
 
+// w is whole and can be cut for nothing; summing the results moves less than twice what gathering x would, for a third of the work.
+TEST(LittleWork, AWholeOperandIsCutAsTheOtherWhereThatOneIsLarge) {
+  const auto flops = [](int columns) {
+    const Program program =
+        annotated(fmt::format("{}ENTRY main {{ x = f32[4,12] parameter(0) w = f32[12,{}] parameter(1)\n"
+                              "ROOT y = f32[4,{}] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}",
+                              kFree, columns, columns),
+                  Mesh::parse("a=3"), {{"x", "-,a"}, {"y", "-,-"}});
+    checked(program);
+    return program_stats(partition(program).program).flops_per_device / (2 * 4 * 12 * columns);
+  };
+  EXPECT_LT(flops(7), 0.4);
+  EXPECT_EQ(flops(30), 1);
+}
+
+// The batch is cut: two sums of a few numbers each, instead of all the images.
+TEST(LittleWork, ABatchNormOverACutBatchSumsItsMoments) {
+  const std::string text = R"(HloModule m, allow_spmd_sharding_propagation_to_output={true}
+ENTRY main { x = f32[9,5,7,4] parameter(0) scale = f32[5] parameter(1) offset = f32[5] parameter(2) dy = f32[9,5,7,4] parameter(3)
+n = (f32[9,5,7,4], f32[5], f32[5]) batch-norm-training(x, scale, offset), epsilon=0.01, feature_index=1
+y = f32[9,5,7,4] get-tuple-element(n), index=0
+mean = f32[5] get-tuple-element(n), index=1
+variance = f32[5] get-tuple-element(n), index=2
+z = f32[9,5,7,4] tanh(y)
+g = (f32[9,5,7,4], f32[5], f32[5]) batch-norm-grad(z, scale, mean, variance, dy), epsilon=0.01, feature_index=1
+dx = f32[9,5,7,4] get-tuple-element(g), index=0
+ds = f32[5] get-tuple-element(g), index=1
+ROOT t = (f32[9,5,7,4], f32[5]) tuple(dx, ds) })";
+  const Program program = annotated(text, Mesh::parse("a=2"), {{"x", "a,-,-,-"}, {"dy", "a,-,-,-"}});
+  checked(program);
+  EXPECT_LE(program_stats(partition(program).program).total_collective_bytes, 4 * 5 * 4);
+  const std::string whole = checked(annotated(text, Mesh::parse("a=5"), {{"x", "-,a,-,-"}, {"dy", "-,a,-,-"}}));
+  EXPECT_TRUE(has(whole, "batch-norm-training")) << "features are cut as the op stands";
+}
+
+// Attention over a sequence that is cut, and part of its gradient: the scores lie by rows of q forwards; v would have those of the
+// gradient lie by its own rows, and a reshard between. Gathering k and v is all there is to move.
+TEST(LittleWork, ScoresLieAlikeForwardsAndBackwards) {
+  const Program program = annotated(
+      R"(HloModule m, allow_spmd_sharding_propagation_to_output={true}
+ENTRY main { q = f32[24,6] parameter(0) k = f32[24,6] parameter(1) v = f32[24,6] parameter(2)
+s = f32[24,24] dot(q, k), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+e = f32[24,24] exponential(s)
+o = f32[24,6] dot(e, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+do = f32[24,6] tanh(o)
+de = f32[24,24] dot(do, v), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+ds = f32[24,24] multiply(de, e)
+ROOT dq = f32[24,6] dot(ds, k), lhs_contracting_dims={1}, rhs_contracting_dims={0} })",
+      Mesh::parse("a=4"), {{"q", "a,-"}, {"k", "a,-"}, {"v", "a,-"}});
+  checked(program);
+  EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 2 * 24 * 6 * 4 * 3 / 4);
+}
+
 }  // namespace
 }  // namespace tessera
