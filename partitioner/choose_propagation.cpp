@@ -120,9 +120,11 @@ class Chooser {
  private:
   std::vector<Outcome> outcomes_of_orders() const {
     std::vector<Outcome> out;
+    std::vector<PropagationOrder> orders{PropagationOrder::kGivenFirst, PropagationOrder::kLargestFirst,
+                                         PropagationOrder::kForwardFirst};
+    if (trials_ > 0) orders.push_back(PropagationOrder::kFlowFirst);
     for (const Variant& variant : variants_)
-      for (const auto order :
-           {PropagationOrder::kGivenFirst, PropagationOrder::kLargestFirst, PropagationOrder::kForwardFirst}) {
+      for (const auto order : orders) {
         Slots found = propagated(variant.graph, order);
         const auto is_same = [&](const Outcome& other) {
           return other.variant == &variant && same_shardings(found, other.slots);

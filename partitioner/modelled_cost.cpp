@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "modelled_cost.h"
-#include <cstdlib>
 
 #include "explain.h"
 #include "op_kinds.h"
@@ -35,6 +34,14 @@ double parts(const Shardings& operands, const Shardings& results) {
       for (const AxisRef& axis : sharding.used_axes())
         if (!overlaps_any(used, axis)) used.push_back(axis);
   return static_cast<double>(axes_size(used));
+}
+
+// What elementwise ops and moves read and write is mostly a register of the loop they are fused into.
+constexpr double kFusedShare = 0.2;
+bool is_fused(const OpView& view) {
+  const bool moves =
+      view.op.linearity != nullptr && !view.operands.empty() && view.op.linearity(view, 0) == Linearity::kAny;
+  return view.op.elementwise || moves;
 }
 
 class SecondsModel {
@@ -76,7 +83,7 @@ class SecondsModel {
     }
     const auto bytes = shard_bytes(types, operands) + shard_bytes(kind.view.result.leaves(), results);
     return seconds + flops_of(kind.view) / parts(operands, results) / cost_.flops_per_second +
-           (kind.view.op.elementwise || kind.view.op.name == "broadcast" ? (getenv("H2_EW") ? atof(getenv("H2_EW")) : 1) : 1) * static_cast<double>(bytes) / cost_.memory_bytes_per_second;
+           (is_fused(kind.view) ? kFusedShare : 1) * static_cast<double>(bytes) / cost_.memory_bytes_per_second;
   }
 
   const Program& program_;

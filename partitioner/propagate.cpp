@@ -2,7 +2,6 @@
 #include "propagate.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <set>
@@ -81,9 +80,8 @@ Strategy strategy_of(const Mesh& mesh, const Slots& all, const PropagationEdge& 
   gather(edge.map->results, edge.results);
   const auto key = [order](const Source& s) {
     Axes axes = s.slot->sharding.used_axes();
-    const bool given_late =
-        order != PropagationOrder::kGivenFirst &&
-        (getenv("H2_FLIP") && order == PropagationOrder::kForwardFirst ? s.slot->fixed : !s.slot->fixed);
+    const bool flows = order == PropagationOrder::kFlowFirst;
+    const bool given_late = order != PropagationOrder::kGivenFirst && s.slot->fixed == flows;
     const bool derived = order == PropagationOrder::kGivenFirst && !s.slot->fixed;
     const bool looks_up = order != PropagationOrder::kLargestFirst && is_index(*s.slot);
     return std::tuple(!looks_up, derived, -s.slot->type.byte_size(), given_late, axes);
@@ -268,6 +266,10 @@ void join_round(Slots& slots, int round) {
     });
 }
 
+bool sweeps_forward(PropagationOrder order) {
+  return order == PropagationOrder::kForwardFirst || order == PropagationOrder::kFlowFirst;
+}
+
 }  // namespace
 
 Slots propagated(const PropagationGraph& graph, PropagationOrder order, const std::vector<PropagationHint>& hints) {
@@ -277,7 +279,7 @@ Slots propagated(const PropagationGraph& graph, PropagationOrder order, const st
   for (const int round : hold_back(slots)) {
     join_round(slots, round);
     Propagation propagation(graph, slots, order);
-    if (order == PropagationOrder::kForwardFirst) propagation.sweep_forward();
+    if (sweeps_forward(order)) propagation.sweep_forward();
     for (const Phase phase : kPhases) propagation.run(phase);
   }
   return slots;

@@ -25,8 +25,9 @@ inline constexpr std::string_view kWholeParameter = "not annotated: parameters a
 enum class PropagationOrder : std::uint8_t {
   kGivenFirst,    // indices, then annotated tensors, then larger ones
   kLargestFirst,  // larger tensors, then annotated ones
-  kForwardFirst  // indices, then larger tensors, behind one sweep from operands to results: inputs meet the weights on their
-                 // way through the model
+  kForwardFirst,  // indices, then larger tensors, behind one sweep from operands to results: inputs meet the weights on their
+                  // way through the model
+  kFlowFirst      // the same, but of equally large tensors what was computed speaks before what is given
 };
 
 Program propagate(const Program& program, PropagationOrder order = PropagationOrder::kGivenFirst);
