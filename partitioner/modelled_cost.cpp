@@ -36,14 +36,6 @@ double parts(const Shardings& operands, const Shardings& results) {
   return static_cast<double>(axes_size(used));
 }
 
-// What elementwise ops and moves read and write is mostly a register of the loop they are fused into.
-constexpr double kFusedShare = 0.2;
-bool is_fused(const OpView& view) {
-  const bool moves =
-      view.op.linearity != nullptr && !view.operands.empty() && view.op.linearity(view, 0) == Linearity::kAny;
-  return view.op.elementwise || moves;
-}
-
 class SecondsModel {
  public:
   SecondsModel(const Program& program, const CostModel& cost) : program_(program), cost_(cost), kinds_(program) {}
@@ -83,7 +75,7 @@ class SecondsModel {
     }
     const auto bytes = shard_bytes(types, operands) + shard_bytes(kind.view.result.leaves(), results);
     return seconds + flops_of(kind.view) / parts(operands, results) / cost_.flops_per_second +
-           (is_fused(kind.view) ? kFusedShare : 1) * static_cast<double>(bytes) / cost_.memory_bytes_per_second;
+           static_cast<double>(bytes) / cost_.memory_bytes_per_second;
   }
 
   const Program& program_;
