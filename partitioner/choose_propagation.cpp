@@ -39,7 +39,7 @@ struct Outcome {
   Hints hints;
   Slots slots;
   Propagated result;
-  double seconds = std::numeric_limits<double>::infinity();
+  double weighs = std::numeric_limits<double>::infinity();
 };
 
 bool same_shardings(const Slots& a, const Slots& b) {
@@ -92,12 +92,11 @@ struct Trial {
 
 class Chooser {
  public:
-  Chooser(const Program& program, const Topology& topology)
-      : cost_{.topology = topology}, variants_(variants_of(program)) {
-    std::size_t size = 0;
-    for (const ComputationRef& computation : program.computations) size += computation->instructions.size();
+  Chooser(const Program& program, const Topology& topology, const ProgramWeight& weight)
+      : cost_{.topology = topology}, weight_(weight), variants_(variants_of(program)) {
+    const auto size = static_cast<std::size_t>(program.instruction_count());
     constexpr std::size_t kMostTrials = 8;
-    constexpr std::size_t kMostWork = 40000;  // instructions, over all trials
+    constexpr std::size_t kMostWork = 16000;  // instructions, over all trials
     trials_ = std::min(kMostTrials, kMostWork / std::max<std::size_t>(1, size));
   }
 
@@ -107,7 +106,7 @@ class Chooser {
     Outcome best;
     for (Outcome& candidate : candidates) {
       weigh(candidate);
-      if (best.variant == nullptr || candidate.seconds < best.seconds)
+      if (best.variant == nullptr || candidate.weighs < best.weighs)
         best = std::move(candidate);
       else
         candidate = {};
@@ -120,11 +119,9 @@ class Chooser {
  private:
   std::vector<Outcome> outcomes_of_orders() const {
     std::vector<Outcome> out;
-    std::vector<PropagationOrder> orders{PropagationOrder::kGivenFirst, PropagationOrder::kLargestFirst,
-                                         PropagationOrder::kForwardFirst};
-    if (trials_ > 0) orders.push_back(PropagationOrder::kFlowFirst);
     for (const Variant& variant : variants_)
-      for (const auto order : orders) {
+      for (const auto order : {PropagationOrder::kGivenFirst, PropagationOrder::kLargestFirst,
+                               PropagationOrder::kForwardFirst, PropagationOrder::kNearestFirst}) {
         Slots found = propagated(variant.graph, order);
         const auto is_same = [&](const Outcome& other) {
           return other.variant == &variant && same_shardings(found, other.slots);
@@ -142,7 +139,8 @@ class Chooser {
   void weigh(Outcome& outcome) const {
     outcome.result = written(outcome);
     outcome.result.resharded = insert_reshards(outcome.result.program, cost_.topology);
-    outcome.seconds = modelled_seconds(merge_duplicates(*outcome.result.resharded), cost_);
+    outcome.weighs = weight_ ? weight_(*outcome.result.resharded)
+                             : modelled_seconds(merge_duplicates(*outcome.result.resharded), cost_);
   }
 
   // True when something better was found in place of `best`.
@@ -157,7 +155,7 @@ class Chooser {
       if (same_shardings(other.slots, best.slots)) continue;
       --trials_;
       weigh(other);
-      if (!(other.seconds < kWorthIt * best.seconds)) continue;
+      if (!(other.weighs < kWorthIt * best.weighs)) continue;
       best = std::move(other);
       return true;
     }
@@ -204,6 +202,7 @@ class Chooser {
   }
 
   CostModel cost_;
+  const ProgramWeight& weight_;
   std::vector<Variant> variants_;
   std::size_t trials_ = 0;
   std::set<std::string> tried_;
@@ -211,8 +210,8 @@ class Chooser {
 
 }  // namespace
 
-Propagated propagate_at_least_cost(const Program& program, const Topology& topology) {
-  return Chooser(program, topology).choose();
+Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight) {
+  return Chooser(program, topology, weight).choose();
 }
 
 }  // namespace tessera

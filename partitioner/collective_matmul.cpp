@@ -209,17 +209,6 @@ class Emitter {
   std::map<std::tuple<Id, int, std::int64_t>, Value> padded_;
 };
 
-std::int64_t free_channel(const Program& program) {
-  std::int64_t used = 0;
-  for (const ComputationRef& computation : program.computations)
-    for (const Instruction& instruction : computation->instructions)
-      if (const auto* collective = attributes_if<CollectiveAttributes>(instruction))
-        used = std::max(used, collective->channel_id);
-      else if (const auto* permute = attributes_if<PermuteAttributes>(instruction))
-        used = std::max(used, permute->channel_id);
-  return used + 1;
-}
-
 }  // namespace
 
 Program collective_matmul(const Program& program, const Topology& topology) {

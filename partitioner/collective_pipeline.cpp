@@ -37,6 +37,9 @@ void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& opti
   pipeline.add("collective-matmul", [&options, &topology](const Program& p) {
     return unless_dearer(p, collective_matmul(p, topology), options, /*weigh_flops=*/false);
   });
+  if (!options.bf16_axes.empty())
+    pipeline.add("compress-collectives",
+                 [&options](const Program& p) { return compress_collectives(p, options.bf16_axes); });
   add("combine-collectives", combine_collectives);
   if (options.spare_memory && !options.make_asynchronous) pipeline.add("choose-order", choose_order);
   if (options.make_asynchronous) pipeline.add("make-asynchronous", make_asynchronous);

@@ -152,12 +152,18 @@ std::string axes_of_devices(const Program& program, const Instruction& instructi
   return std::string(kDevices) + ranges_text(devices);
 }
 
-// The mesh axes of a text such as `data+model:(2)3`; all of the program's where it says none.
-std::vector<std::string> axis_names(const Program& program, const std::string& text) {
+// The mesh axes of a text such as `data+model:(2)3`.
+std::vector<std::string> axes_in(const std::string& text) {
   std::vector<std::string> out;
   const bool are_axes = !text.empty() && !text.starts_with(kDevices);
   for (const std::string& axis : are_axes ? split(text, '+') : std::vector<std::string>())
     out.push_back(axis.substr(0, axis.find(':')));
+  return out;
+}
+
+// The same; all of the program's where the text says none.
+std::vector<std::string> axis_names(const Program& program, const std::string& text) {
+  std::vector<std::string> out = axes_in(text);
   if (!out.empty()) return out;
   for (const Mesh& mesh : program.meshes)
     for (const MeshAxis& axis : mesh.axes()) out.push_back(axis.name);
@@ -205,6 +211,11 @@ CollectiveNote note_of_part(const Program& program, const Instruction& instructi
 
 Link link_of(const Program& program, const Instruction& collective, const Topology& topology) {
   return topology.slowest(axis_names(program, explanation(collective, "tessera.axes", 0)));
+}
+
+std::vector<std::string> axes_of(const Program& program, const Instruction& collective) {
+  const std::string text = explanation(collective, "tessera.axes", 0);
+  return axes_in(text.empty() ? axes_of_devices(program, collective) : text);
 }
 
 std::vector<CollectiveNote> collective_notes(const Program& scheduled, const Topology& topology) {

@@ -14,6 +14,9 @@ std::int64_t collective_bytes(const Computation& computation, const Instruction&
 /// What a collective is held up by: the slowest of its axes (`tessera.axes`), of all axes where it names none.
 Link link_of(const Program& program, const Instruction& collective, const Topology& topology);
 
+/// The mesh axes that a collective of one array is over, parts of axes by the whole axis's name; none where no axes say its groups.
+std::vector<std::string> axes_of(const Program& program, const Instruction& collective);
+
 /// How often each computation runs per run of the entry: loops by their trip count where it is known (else once).
 std::vector<double> run_counts(const Program& program);
 

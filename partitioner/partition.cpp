@@ -49,6 +49,38 @@ Program with_mesh(Program program) {
   return program;
 }
 
+// From the program with its reshards to what each device runs.
+void add_local_passes(Pipeline& pipeline, const PartitionOptions& options) {
+  pipeline
+      .add_required("localize",
+                    [&](const Program& p) {
+                      const LocalizeOptions how{.keep_shardings = options.keep_shardings, .topology = options.topology};
+                      return without_origins(options.collectives.spare_memory ? localize_sparing_memory(p, how)
+                                                                              : localize(p, how));
+                    })
+      .add("simplify", simplify)
+      .add("merge-duplicates", merge_duplicates)
+      .add("compose-permutes", compose_permutes)
+      .add("remove-dead-code", remove_dead_code);
+  add_collective_passes(pipeline, options.collectives, options.topology);
+}
+
+// What each device receives, computes and holds when all passes are done: they change what a model of single ops cannot see. Counted in
+// bytes received; work is mostly bound by memory, of which a byte less held is worth little. Too slow for large programs.
+ProgramWeight weight_of(const Program& program, const PartitionOptions& options) {
+  constexpr std::int64_t kLargestCounted = 4'000;
+  if (program.instruction_count() > kLargestCounted || !options.topology.is_uniform()) return {};
+  return [&options](const Program& resharded) {
+    constexpr double kBytesPerFlop = 1;
+    constexpr double kBytesPerByteHeld = 1.0 / 4;
+    Pipeline pipeline("weigh", {.skip = options.skip_passes});
+    add_local_passes(pipeline, options);
+    const ProgramStats stats = program_stats(pipeline.run(resharded));
+    return static_cast<double>(stats.total_collective_bytes) + kBytesPerFlop * stats.flops_per_device +
+           kBytesPerByteHeld * static_cast<double>(stats.peak_bytes_per_device);
+  };
+}
+
 }  // namespace
 
 Partitioned partition(const Program& program, const PartitionOptions& options) {
@@ -71,7 +103,7 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
       .add_required("split-uses", split_uses)
       .add_required("propagate",
                     [&](const Program& p) {
-                      found = propagate_at_least_cost(p, options.topology);
+                      found = propagate_at_least_cost(p, options.topology, weight_of(p, options));
                       return found.program;
                     })
       .add_required("insert-reshards",
@@ -79,22 +111,11 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
                       return found.resharded ? *std::exchange(found.resharded, {})
                                              : insert_reshards(p, options.topology);
                     })
-      .add_required("record-global",
-                    [&](const Program& p) {
-                      out.global = p;
-                      return p;
-                    })
-      .add_required("localize",
-                    [&](const Program& p) {
-                      const LocalizeOptions how{.keep_shardings = options.keep_shardings, .topology = options.topology};
-                      return without_origins(options.collectives.spare_memory ? localize_sparing_memory(p, how)
-                                                                              : localize(p, how));
-                    })
-      .add("simplify", simplify)
-      .add("merge-duplicates", merge_duplicates)
-      .add("compose-permutes", compose_permutes)
-      .add("remove-dead-code", remove_dead_code);
-  add_collective_passes(pipeline, options.collectives, options.topology);
+      .add_required("record-global", [&](const Program& p) {
+        out.global = p;
+        return p;
+      });
+  add_local_passes(pipeline, options);
   out.program = pipeline.run(input);
   out.notes = collective_notes(out.program, options.topology);
   check_limits(out.notes, options.limits);

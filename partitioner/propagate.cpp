@@ -80,9 +80,9 @@ Strategy strategy_of(const Mesh& mesh, const Slots& all, const PropagationEdge& 
   gather(edge.map->results, edge.results);
   const auto key = [order](const Source& s) {
     Axes axes = s.slot->sharding.used_axes();
-    const bool flows = order == PropagationOrder::kFlowFirst;
-    const bool given_late = order != PropagationOrder::kGivenFirst && s.slot->fixed == flows;
-    const bool derived = order == PropagationOrder::kGivenFirst && !s.slot->fixed;
+    const bool given_first = order == PropagationOrder::kGivenFirst || order == PropagationOrder::kNearestFirst;
+    const bool given_late = !given_first && !s.slot->fixed;
+    const bool derived = given_first && !s.slot->fixed;
     const bool looks_up = order != PropagationOrder::kLargestFirst && is_index(*s.slot);
     return std::tuple(!looks_up, derived, -s.slot->type.byte_size(), given_late, axes);
   };
@@ -222,11 +222,16 @@ void Propagation::sweep_forward() {
 void Propagation::run(Phase phase) {
   std::vector<char> queued(graph_.edges.size(), 1);
   std::vector<int> movers;
-  std::vector<int> others;
-  for (int edge = 0; edge < isize(graph_.edges); ++edge)
-    (at(graph_.edges, edge).passes_all ? movers : others).push_back(edge);
+  std::map<int, std::vector<int>> others;  // those of the least number are next
+  const auto wait = [&](int edge) {
+    const PropagationEdge& e = at(graph_.edges, edge);
+    const int turn = order_ == PropagationOrder::kNearestFirst ? e.depth : 0;
+    (e.passes_all ? movers : others[turn]).push_back(edge);
+  };
+  for (int edge = 0; edge < isize(graph_.edges); ++edge) wait(edge);
   while (!movers.empty() || !others.empty()) {
-    std::vector<int> frontier = std::exchange(movers.empty() ? others : movers, {});
+    std::vector<int> frontier = std::exchange(movers, {});
+    if (frontier.empty()) frontier = std::move(others.extract(others.begin()).mapped());
     std::sort(frontier.begin(), frontier.end());
     std::vector<Offer> offers;
     for (const int edge : frontier) {
@@ -238,8 +243,7 @@ void Propagation::run(Phase phase) {
       if (!accept(slots_, offer)) continue;
       at(states_of_slots_, offer.slot) = state_of(at(slots_, offer.slot));
       for (const int edge : at(graph_.edges_of_slot, offer.slot))
-        if (std::exchange(at(queued, edge), 1) == 0)
-          (at(graph_.edges, edge).passes_all ? movers : others).push_back(edge);
+        if (std::exchange(at(queued, edge), 1) == 0) wait(edge);
     }
   }
 }
@@ -266,10 +270,6 @@ void join_round(Slots& slots, int round) {
     });
 }
 
-bool sweeps_forward(PropagationOrder order) {
-  return order == PropagationOrder::kForwardFirst || order == PropagationOrder::kFlowFirst;
-}
-
 }  // namespace
 
 Slots propagated(const PropagationGraph& graph, PropagationOrder order, const std::vector<PropagationHint>& hints) {
@@ -279,7 +279,7 @@ Slots propagated(const PropagationGraph& graph, PropagationOrder order, const st
   for (const int round : hold_back(slots)) {
     join_round(slots, round);
     Propagation propagation(graph, slots, order);
-    if (sweeps_forward(order)) propagation.sweep_forward();
+    if (order == PropagationOrder::kForwardFirst) propagation.sweep_forward();
     for (const Phase phase : kPhases) propagation.run(phase);
   }
   return slots;

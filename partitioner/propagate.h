@@ -27,7 +27,7 @@ enum class PropagationOrder : std::uint8_t {
   kLargestFirst,  // larger tensors, then annotated ones
   kForwardFirst,  // indices, then larger tensors, behind one sweep from operands to results: inputs meet the weights on their
                   // way through the model
-  kFlowFirst      // the same, but of equally large tensors what was computed speaks before what is given
+  kNearestFirst  // as kGivenFirst; of ops that do not only keep factors those nearest to the inputs speak first
 };
 
 Program propagate(const Program& program, PropagationOrder order = PropagationOrder::kGivenFirst);
@@ -40,13 +40,17 @@ struct PropagationHint {
 std::vector<PropagationSlot> propagated(const PropagationGraph& graph, PropagationOrder order,
                                         const std::vector<PropagationHint>& hints = {});
 
-/// Propagation in every order; the outcome whose reshards and work cost least time by the model, of equal ones the first. Then, in
-/// programs that are not large, what is moved most is tried where it goes, and what reads it where it comes from (choose_propagation.cpp).
+/// What a program costs as insert_reshards made it.
+using ProgramWeight = std::function<double(const Program& resharded)>;
+
+/// Propagation in every order; the outcome that weighs least, of equal ones the first. Without a weight: whose reshards and work cost
+/// least time by the model. Then, in programs that are not large, what is moved most is tried where it goes, and what reads it where it
+/// comes from (choose_propagation.cpp).
 struct Propagated {
   Program program;
   std::optional<Program> resharded;  // what insert_reshards made of it, when that was needed to weigh it
 };
-Propagated propagate_at_least_cost(const Program& program, const Topology& topology);
+Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight = {});
 
 /// Computations that are partitioned: the entry and what call, while and conditional reach. Others run on scalars as they are.
 std::vector<bool> partitioned_computations(const Program& program);

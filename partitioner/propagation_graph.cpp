@@ -92,9 +92,13 @@ class GraphBuilder {
     const auto& computation = program_[c];
     auto& slots = at(graph_.leaf_slots, c);
     slots.resize(computation.instructions.size());
+    std::vector<int> depths(computation.instructions.size(), 0);
     for (Id id = 0; id < computation.size(); ++id) {
       const auto& instruction = computation[id];
       at(slots, id) = result_slots(c, instruction);
+      int& depth = at(depths, id);
+      for (const Id operand : instruction.operands) depth = std::max(depth, at(depths, operand) + 1);
+      depth_ = depth;
       if (c == program_.entry && id == computation.root) at(slots, id) = apart(instruction, std::move(at(slots, id)));
       fix(instruction, at(slots, id));
       connect(c, id);
@@ -230,6 +234,7 @@ class GraphBuilder {
     edge.operands = std::move(operands);
     edge.results = std::move(results);
     edge.instruction = &instruction;
+    edge.depth = depth_;
     graph_.edges.push_back(std::move(edge));
   }
 
@@ -334,6 +339,7 @@ class GraphBuilder {
   OpKinds kinds_;
   Interner<FactorMap> maps_;
   std::vector<Traits> traits_;  // of each map
+  int depth_ = 0;               // of what is being connected
   PropagationGraph graph_;
 };
 

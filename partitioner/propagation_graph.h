@@ -32,6 +32,7 @@ struct PropagationEdge {
   const Instruction* instruction = nullptr;  // of the program the graph is built from
   bool passes_all = false;                   // every factor is kept: elementwise and moves
   bool broadcasts = false;                   // a result has factors no operand has
+  int depth = 0;                             // ops on the longest way here from parameters and constants
 };
 
 struct PropagationGraph {

@@ -23,6 +23,8 @@ constexpr OptionRow kTable[] = {
     {"TESSERA_NUM_THREADS", kInteger, "1", "compute threads of a rank"},
     {"TESSERA_DUMP_DIR", kText, "", "a folder for the program after every pass, as HLO text"},
     {"TESSERA_SKIP_PASSES", kList, "", "names of passes to leave out, joined by commas"},
+    {"TESSERA_BF16_AXES", kList, "",
+     "mesh axes over which f32 travels as bf16, joined by commas: half the bytes, rounded"},
     {"TESSERA_WATCHDOG_SECONDS", kInteger, "30",
      "how long a rank waits in a collective before it says so; 0 = for ever"},
     {"TESSERA_NODE", kText, "",

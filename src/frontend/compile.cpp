@@ -5,6 +5,7 @@
 #include "debug_report.h"
 #include "execute.h"
 #include "program_cache.h"
+#include "tessera/base/options.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/runtime/metrics.h"
@@ -29,11 +30,21 @@ Parcel broadcast(ProcessGroup& world, Parcel mine) {
   return mine;
 }
 
+}  // namespace
+
+PartitionOptions partition_options() {
+  PartitionOptions out;
+  out.collectives.bf16_axes = options().list("TESSERA_BF16_AXES");
+  return out;
+}
+
+namespace {
+
 // The per-device program as text: from disk, or made now. Only the partitioning rank calls it.
 std::string partitioned_text(const Program& program) {
   const std::size_t key = partition_key(program);
   if (std::optional<std::string> kept = load_partitioned(key)) return std::move(*kept);
-  std::string text = print_program(partition(program).program);
+  std::string text = print_program(partition(program, partition_options()).program);
   store_partitioned(key, text);
   return text;
 }

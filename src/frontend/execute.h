@@ -12,6 +12,7 @@
 #include "tessera/collectives/process_group.h"
 #include "tessera/frontend/runtime.h"
 #include "tessera/frontend/trace.h"
+#include "tessera/partitioner/partition.h"
 #include "tessera/runtime/executable.h"
 
 namespace tessera {
@@ -28,6 +29,9 @@ struct Cut {
   std::vector<std::shared_ptr<Node>> inputs;  // by parameter number
 };
 Cut cut_program(Trace& trace, const std::vector<CutOutput>& outputs, const std::string& name);
+
+/// As the options of the process say.
+PartitionOptions partition_options();
 
 /// Why a program runs: in messages, and compared between ranks.
 struct RunReason {

@@ -67,7 +67,7 @@ StepPlan plan_step() {
   StepPlan plan;
   plan.global = cut_program(trace(), results.outputs, "step").program;
   if (plan.global.num_partitions > 1) {
-    plan.partitioned = partition(plan.global);
+    plan.partitioned = partition(plan.global, partition_options());
   } else {
     plan.partitioned.program = plan.partitioned.global = plan.global;
   }

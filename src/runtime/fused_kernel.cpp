@@ -12,6 +12,7 @@
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
 #include "tile_program.h"
+#include "tile_registers.h"
 
 namespace tessera {
 namespace {
@@ -50,8 +51,6 @@ TileFunction tile_function(const KernelSet& set, const OpView& view) {
   return table[static_cast<int>(compare.direction)][from];
 }
 
-constexpr std::int64_t kMostElements = 4096;  // of a tile
-
 class FusedKernel final : public Kernel {
  public:
   explicit FusedKernel(TileProgram program) : program_(std::move(program)) {}
@@ -82,7 +81,7 @@ class TileBuilder {
       const auto found = std::find(out_.in.begin(), out_.in.end(), buffer);
       tile_.overwritten.push_back(found == out_.in.end() ? -1 : static_cast<int>(found - out_.in.begin()));
     }
-    place_registers();
+    registers_.place(tile_);
     out_.kernel = std::make_unique<FusedKernel>(std::move(tile_));
     return std::move(out_);
   }
@@ -104,7 +103,6 @@ class TileBuilder {
           tile_.columns = full_ / computation_[from.source].type.element_count();
     tile_.rows = full_ / tile_.columns;
   }
-  [[nodiscard]] bool has_long_rows() const { return tile_.columns > kMostElements; }
   [[nodiscard]] bool at_home(Id id) const { return at(member_of_, id) >= 0; }
   [[nodiscard]] bool reduces(Id id) const { return computation_[id].op->name == "reduce"; }
   // Whether an array stands for rows, not for their elements.
@@ -249,7 +247,7 @@ class TileBuilder {
     slot.per_row = per_row;
     slot.element_bytes = bytes;
     if (view) {
-      slot.register_index = take_register(bytes, per_row, /*forever=*/true);
+      slot.register_index = registers_.take(tile_, bytes, per_row, /*forever=*/true);
       tile_.loads.push_back(load_of(*view, input, bytes));
       tile_.loads.back().per_row = per_row;
     } else {
@@ -272,7 +270,7 @@ class TileBuilder {
     step.in[step.in_count++] = from;
     TileSlot slot;
     slot.element_bytes = step.element_bytes;
-    slot.register_index = take_register(slot.element_bytes, false, /*forever=*/true);
+    slot.register_index = registers_.take(tile_, slot.element_bytes, false, /*forever=*/true);
     tile_.slots.push_back(slot);
     step.out = isize(tile_.slots) - 1;
     tile_.steps.push_back(std::move(step));
@@ -316,7 +314,7 @@ class TileBuilder {
     TileSlot slot;
     slot.per_row = per_row;
     slot.element_bytes = load.element_bytes;
-    slot.register_index = take_register(load.element_bytes, per_row, /*forever=*/true);
+    slot.register_index = registers_.take(tile_, load.element_bytes, per_row, /*forever=*/true);
     tile_.slots.push_back(slot);
     load.slot = isize(tile_.slots) - 1;
     tile_.loads.push_back(std::move(load));
@@ -333,7 +331,7 @@ class TileBuilder {
     if (buffer != kNoBuffer && !still_read)
       slot.output = output_of(buffer);
     else
-      slot.register_index = take_register(slot.element_bytes, slot.per_row, still_read);
+      slot.register_index = registers_.take(tile_, slot.element_bytes, slot.per_row, still_read);
     tile_.slots.push_back(slot);
     const int number = value_slot_[id] = isize(tile_.slots) - 1;
     if (still_read) {  // the operand it will overwrite is needed later in the tile: move at the end
@@ -364,16 +362,6 @@ class TileBuilder {
     return isize(list) - 1;
   }
 
-  std::int64_t take_register(std::int64_t bytes, bool per_row, bool forever) {
-    auto& free = free_registers_[{bytes, per_row}];
-    if (!forever && !free.empty() && !has_long_rows()) {  // of those, phases change the order of steps
-      const std::int64_t index = free.back();
-      free.pop_back();
-      return index;
-    }
-    register_bytes_.push_back(per_row ? bytes : bytes * tile_.columns);
-    return isize(register_bytes_) - 1;
-  }
   void release(Id operand, int index) {
     const Id source = access(operand).source;
     if (at(member_of_, source) < 0 || last_use_.at(source) != index) return;
@@ -381,66 +369,7 @@ class TileBuilder {
     const TileSlot& slot = at(tile_.slots, value_slot_.at(source));
     if (slot.register_index < 0) return;
     kept_.push_back(source);  // once, also when an operand comes twice
-    free_registers_[{slot.element_bytes, slot.per_row}].push_back(slot.register_index);
-  }
-
-  // As many elements as the workspace holds, whole cache lines or rows, not more than pays.
-  void place_registers() {
-    constexpr std::int64_t kLine = 64;
-    constexpr std::int64_t kCache = 32 * 1024;  // of the first level, beside what is read and written in place
-    if (has_long_rows()) return place_long_rows();
-    std::int64_t bytes = 0;
-    for (const std::int64_t one : register_bytes_) bytes += one;
-    if (tile_.columns > 1) {
-      tile_.tile =
-          std::max<std::int64_t>(1, std::min(kMostElements / tile_.columns, kCache / std::max<std::int64_t>(1, bytes)));
-    } else {
-      tile_.tile = bytes == 0 ? kMostElements : std::min(kMostElements, kCache / bytes);
-      tile_.tile = std::max<std::int64_t>(kLine, tile_.tile / kLine * kLine);
-      align_to_rows();
-    }
-    std::int64_t offset = 0;
-    for (const std::int64_t one : register_bytes_) {
-      tile_.register_offsets.push_back(offset);
-      offset += ceil_div(one * tile_.tile, kLine) * kLine;
-    }
-    tile_.workspace_bytes = offset;
-  }
-  // Registers of one phase hold a piece of a row, those that later phases read all of it.
-  void place_long_rows() {
-    assign_phases(tile_);
-    constexpr std::int64_t kLine = 64;
-    constexpr std::int64_t kCache = 64 * 1024;
-    constexpr std::int64_t kFewest = 512;
-    std::int64_t bytes = 1;
-    for (const TileSlot& slot : tile_.slots)
-      if (slot.register_index >= 0 && !slot.per_row && !slot.is_whole) bytes += slot.element_bytes;
-    tile_.tile = 1;
-    tile_.piece = std::clamp(kCache / bytes / kLine * kLine, kFewest, kMostElements);
-    tile_.register_offsets.assign(register_bytes_.size(), 0);
-    std::int64_t offset = 0;
-    for (const TileSlot& slot : tile_.slots) {
-      if (slot.register_index < 0) continue;
-      at(tile_.register_offsets, slot.register_index) = offset;
-      const std::int64_t count = slot.per_row ? 1 : slot.is_whole ? tile_.columns : tile_.piece;
-      offset += ceil_div(count * slot.element_bytes, kLine) * kLine;
-    }
-    tile_.workspace_bytes = offset;
-  }
-  // Tiles that start with a row of a broadcast operand read it in place.
-  void align_to_rows() {
-    std::int64_t row = 0;
-    for (const TileLoad& load : tile_.loads)
-      if (load.input >= 0 && load.dims.size() > 1 && load.strides.back() == 1) row = std::max(row, load.dims.back());
-    constexpr std::int64_t kLine = 64;
-    if (row < 2 * kLine || row % kLine != 0) return;
-    if (row <= tile_.tile) {
-      tile_.tile = row;
-    } else {  // the largest part of the row that tiles it
-      std::int64_t parts = ceil_div(row, tile_.tile);
-      while (row % (parts * kLine) != 0 && row / parts > 2 * kLine) ++parts;
-      if (row % (parts * kLine) == 0) tile_.tile = row / parts;
-    }
+    registers_.give_back(slot);
   }
 
   const Program& program_;
@@ -449,6 +378,7 @@ class TileBuilder {
   const Step& step_;
   const bool reference_;
   TileProgram tile_;
+  TileRegisters registers_;
   FusedStep out_;
   std::vector<int> member_of_;
   std::vector<bool> part_of_rounds_;  // by member index
@@ -459,8 +389,6 @@ class TileBuilder {
   std::vector<std::pair<std::tuple<int, std::int64_t, bool, std::optional<View>>, int>> loaded_;
   std::vector<TileStep> moves_;
   std::vector<Id> kept_;  // registers not (or no more) to be given back
-  std::map<std::pair<std::int64_t, bool>, std::vector<std::int64_t>> free_registers_;  // by element bytes, per row
-  std::vector<std::int64_t> register_bytes_;                                           // for each row
   std::map<Id, int> spread_;
   std::int64_t full_ = 0;
 };

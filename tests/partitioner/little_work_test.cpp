@@ -272,7 +272,31 @@ ROOT dq = f32[24,6] dot(ds, k), lhs_contracting_dims={1}, rhs_contracting_dims={
       Mesh::parse("a=4"), {{"q", "a,-"}, {"k", "a,-"}, {"v", "a,-"}});
   checked(program);
   EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 2 * 24 * 6 * 4 * 3 / 4);
-}
+
+  // Queries, keys and values lie by time. As the queries' time is nearest to the scores, softmax and its gradient keep that, and keys and
+  // values are gathered; to hear the values of the gradient at the same time would move weights from one time to the other.
+  TEST(LittleWork, WhatIsNearestToTheInputsIsHeardFirst) {
+    const std::string scores =
+        "lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={2}\n";
+    const std::string sums =
+        "lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}\n";
+    const Program program = annotated(
+        kFree +
+            "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
+            "ENTRY main { q = f32[8,8,4] parameter(0) k = f32[8,8,4] parameter(1) v = f32[8,8,4] parameter(2)\n"
+            "zero = f32[] constant(0) s = f32[8,8,8] dot(q, k), " +
+            scores +
+            "e = f32[8,8,8] exponential(s) n = f32[8,8] reduce(e, zero), dimensions={2}, to_apply=add\n"
+            "m = f32[8,8,8] broadcast(n), dimensions={0,1}\nw = f32[8,8,8] divide(e, m) o = f32[8,8,4] dot(w, v), " +
+            sums + "g = f32[8,8,4] tanh(o) dw = f32[8,8,8] dot(g, v), " + scores +
+            "p = f32[8,8,8] multiply(dw, w) r = f32[8,8] reduce(p, zero), dimensions={2}, to_apply=add\n"
+            "u = f32[8,8,8] broadcast(r), dimensions={0,1}\nd = f32[8,8,8] subtract(dw, u)\n"
+            "ds = f32[8,8,8] multiply(d, w) ROOT dq = f32[8,8,4] dot(ds, k), " +
+            sums + "}",
+        Mesh::parse("a=4"), {{"q", "-,a,-"}, {"k", "-,a,-"}, {"v", "-,a,-"}});
+    checked(program);
+    EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 2 * (8 * 8 * 4 * 4) * 3 / 4);
+  }
 
 }  // namespace
 }  // namespace tessera

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Passes over the collectives of a per-device program, made by the partitioner or read from elsewhere (docs/collective_passes.md).
-// Each is a pure function that keeps every value and never moves more bytes; what a user gathers anew on purpose (FSDP's unshards,
+// Each is a pure function that keeps every value (but compress_collectives) and never moves more bytes; what a user gathers anew on purpose (FSDP's unshards,
 // barriers) stays. A pass that finds nothing returns the program it was given.
 #pragma once
 
@@ -25,6 +25,8 @@ struct CollectivePassOptions {
   /// Keep what a pass made only where no device computes more or holds more for it, and share sums out over idle axes only where
   /// no device holds much more for it (programs of moderate size).
   bool spare_memory = false;
+  /// Mesh axes over which f32 travels as bf16 (compress_collectives).
+  std::vector<std::string> bf16_axes{};
 };
 
 /// A collective next to its inverse, or followed by a cut, is less:
@@ -52,6 +54,15 @@ Program share_gathers(const Program& program, const CollectivePassOptions& optio
 ///   dot(all-gather(x), w) -> dot(x, w), dot(permute(x), w), … each in its place, or added up
 ///   reduce-scatter(dot(x, w)) -> dot(slice(x), w), permute of it + dot(slice(x), w), …
 Program collective_matmul(const Program& program, const Topology& topology);
+
+/// Collectives over any of `axes` carry f32 as bf16, half the bytes: x -> f32(all-gather(bf16(x))), permutes and all-to-alls too. Sums are
+/// added up in f32, each addend rounded once:
+///   reduce-scatter(x) -> sum(f32(all-to-all(bf16(x))))
+///   all-reduce(x)     -> f32(all-gather(bf16(sum(f32(all-to-all(bf16(x)))))))
+/// What is gathered or moved is off by at most 2^-8 of itself, a scattered sum by 2^-8 of the sum of its addends' magnitudes, a
+/// reduced one by that and 2^-8 of itself. Operands below 16 KiB stay as they are (losses, norms). Changes values: only on request.
+/// Error: an axis that no mesh has.
+Program compress_collectives(const Program& program, const std::vector<std::string>& axes);
 
 /// Independent collectives of one kind, element type, reduction and groups become one of several operands:
 ///   %a = f32[8] all-reduce(%x)     ->  %c = (f32[8], f32[3]) all-reduce(%x, %y)

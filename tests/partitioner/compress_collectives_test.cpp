@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// f32 that travels as bf16: half the bytes, errors within the bounds that the header gives, the same bits on all members.
+#include "collective_programs.h"
+#include "tessera/partitioner/partition.h"
+
+namespace tessera::testing {
+namespace {
+
+constexpr double kRounding = 0x1p-8;  // of bf16: 8 bits
+
+Program over_mesh(const std::string& body) {
+  Program program = local_program(6, body);
+  program.meshes = {Mesh::parse("data=2,model=3")};  // kRows: groups along model, kColumns along data
+  return program;
+}
+Program compressed(const Program& program, const std::string& axis) { return compress_collectives(program, {axis}); }
+
+std::vector<Literal> results_of(const Program& program, const std::vector<std::vector<Literal>>& arguments) {
+  verify(program);
+  EXPECT_EQ(difference(program, parse_program(print_program(program), op_table())), "");
+  return evaluate_lockstep(program, arguments);
+}
+
+// The largest error over its bound; `bound(i)` of element i.
+double worst(const Literal& want, const Literal& have, const std::function<double(std::int64_t)>& bound) {
+  EXPECT_EQ(want.type(), have.type());
+  double out = 0;
+  for (std::int64_t i = 0; i < want.type().element_count(); ++i)
+    out = std::max(out, std::fabs(element_as_double(want, i) - element_as_double(have, i)) / bound(i));
+  return out;
+}
+
+double value_at(const Literal& x, std::int64_t i) { return std::fabs(element_as_double(x, i)); }
+
+std::int64_t bytes_of(const Program& program) { return program_stats(program).total_collective_bytes; }
+
+TEST(CompressCollectives, WhatIsGatheredOrMovedIsRoundedOnce) {
+  for (const std::string& move : {"f32[3,97,61] all-gather(%x), " + over(kRows, 1) + ", dimensions={0}",
+                                  std::string("f32[1,97,61] collective-permute(%x), channel_id=1, "
+                                              "source_target_pairs={{0,1},{1,2},{2,0},{4,3},{3,5},{5,4}}")}) {
+    const Program before = over_mesh("  %x = f32[1,97,61] parameter(0)\n  ROOT %r = " + move + "\n");
+    const Program after = compressed(before, "model");
+    EXPECT_EQ(collectives_of(after), collectives_of(before));
+    EXPECT_EQ(bytes_of(after) * 2, bytes_of(before)) << move;
+    const auto arguments = arguments_of(before);
+    const auto want = results_of(before, arguments);
+    const auto have = results_of(after, arguments);
+    for (std::size_t device = 0; device < want.size(); ++device) {
+      const double error = worst(want[device], have[device],
+                                 [&](std::int64_t i) { return kRounding * value_at(want[device], i) + 1e-30; });
+      EXPECT_LE(error, 1) << move;
+      EXPECT_GT(error, 0.5) << "nothing was rounded";
+    }
+  }
+}
+
+// Sum over `groups` of the members' magnitudes, by device; of an all-reduce.
+std::vector<Literal> magnitudes(const Program& sum, std::vector<std::vector<Literal>> arguments) {
+  for (auto& of_device : arguments)
+    for (auto& argument : of_device)
+      argument = evaluate(
+          local_program(1, fmt::format("  %x = {0} parameter(0)\n  ROOT %a = {0} abs(%x)\n", argument.type().str())),
+          std::vector{argument});
+  return evaluate_lockstep(sum, arguments);
+}
+
+TEST(CompressCollectives, AddendsAreRoundedOnceAndAddedUpInF32) {
+  const std::string shape = "f32[67,65]";  // 4355 elements: not equal parts of 2 or 3
+  for (const std::string& groups : {kRows, kColumns}) {
+    const Program before = over_mesh("  %x = " + shape + " parameter(0)\n  ROOT %r = " + shape + " all-reduce(%x), " +
+                                     over(groups, 1) + ", to_apply=%add\n");
+    const Program after = compressed(before, groups == kRows ? "model" : "data");
+    EXPECT_EQ(collectives_of(after), (Counts{{"all-to-all", 1}, {"all-gather", 1}})) << print_program(after);
+    EXPECT_LE(bytes_of(after), bytes_of(before) / 2 + 16);
+    const auto arguments = arguments_of(before);
+    const auto want = results_of(before, arguments);
+    const auto have = results_of(after, arguments);
+    const auto sizes = magnitudes(before, arguments);
+    for (std::size_t device = 0; device < want.size(); ++device)
+      EXPECT_LE(worst(want[device], have[device],
+                      [&](std::int64_t i) {
+                        return kRounding * (1.01 * value_at(sizes[device], i) + value_at(want[device], i));
+                      }),
+                1);
+    const std::size_t neighbour = groups == kRows ? 1 : 3;  // of device 0 in its group
+    EXPECT_EQ(worst(have[0], have[neighbour], [](std::int64_t) { return 1.0; }), 0) << "members differ";
+  }
+}
+
+TEST(CompressCollectives, AScatteredSumMayBeOverAnyDim) {
+  for (const int dim : {0, 1, 2}) {
+    Dims whole = {15, 18, 21};
+    Dims part = whole;
+    at(part, dim) /= 3;
+    const auto text = [](const Dims& dims) { return Type::array(DType::kF32, dims).str(); };
+    const Program before = over_mesh(
+        fmt::format("  %x = {} parameter(0)\n  ROOT %r = {} reduce-scatter(%x), {}, dimensions={{{}}}, to_apply=%add\n",
+                    text(whole), text(part), over(kRows, 1), dim));
+    const Program after = compressed(before, "model");
+    EXPECT_EQ(collectives_of(after), (Counts{{"all-to-all", 1}}));
+    EXPECT_EQ(bytes_of(after) * 2, bytes_of(before));
+    const auto arguments = arguments_of(before);
+    const auto want = results_of(before, arguments);
+    const auto have = results_of(after, arguments);
+    const auto sizes = magnitudes(before, arguments);
+    for (std::size_t device = 0; device < want.size(); ++device)
+      EXPECT_LE(worst(want[device], have[device],
+                      [&](std::int64_t i) { return 1.01 * kRounding * value_at(sizes[device], i); }),
+                1)
+          << dim;
+  }
+}
+
+TEST(CompressCollectives, OtherAxesTypesReductionsAndSmallOperandsStay) {
+  const auto body = [](const std::string& type, const std::string& groups, const std::string& by) {
+    return over_mesh("  %x = " + type + " parameter(0)\n  ROOT %r = " + type + " all-reduce(%x), " + over(groups, 1) +
+                     ", to_apply=%" + by + "\n");
+  };
+  const auto over_model = [](const Program& program) { return compressed(program, "model"); };
+  expect_untouched(over_model, body("f32[67,65]", kColumns, "add"));
+  expect_untouched(over_model, body("s32[67,65]", kRows, "addi"));
+  expect_untouched(over_model, body("f32[67,65]", kRows, "max"));
+  expect_untouched(over_model, body("f32[7,5]", kRows, "add"));
+  EXPECT_THROW(
+      {
+        try {
+          (void)compressed(body("f32[67,65]", kRows, "add"), "modle");
+        } catch (const Error& error) {
+          EXPECT_STREQ(error.what(), "no mesh has an axis \"modle\" to compress over; did you mean \"model\"?");
+          throw;
+        }
+      },
+      Error);
+}
+
+}  // namespace
+}  // namespace tessera::testing
