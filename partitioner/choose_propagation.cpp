@@ -5,7 +5,6 @@
 //
 //   %e {rows,-} -> %d = divide(%e {-,rows}, ..)       try %e {-,rows}; try %d {rows,-}
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <string_view>
 #include <unordered_map>
@@ -39,7 +38,7 @@ struct Outcome {
   Hints hints;
   Slots slots;
   Propagated result;
-  double weighs = std::numeric_limits<double>::infinity();
+  Weight weight{};
 };
 
 bool same_shardings(const Slots& a, const Slots& b) {
@@ -64,8 +63,8 @@ class Names {
     for (ComputationId c = 0; c < isize(variant.program.computations); ++c)
       computations_.emplace(variant.program[c].name, c);
   }
-  // The slot of an array that nobody annotated; -1 if there is none of this name.
-  int free_slot(std::string_view computation, std::string_view name) {
+  // The slot of an array that nobody annotated; -1 if there is none of this name and type.
+  int free_slot(std::string_view computation, std::string_view name, const Type& type) {
     const auto found = computations_.find(computation);
     if (found == computations_.end() || at(variant_.graph.leaf_slots, found->second).empty()) return -1;
     auto& values = values_[found->second];
@@ -75,7 +74,9 @@ class Names {
     const auto value = values.find(name);
     if (value == values.end()) return -1;
     const auto& slots = at(at(variant_.graph.leaf_slots, found->second), value->second);
-    return slots.size() == 1 && !at(variant_.graph.slots, slots.front()).fixed ? slots.front() : -1;
+    if (slots.size() != 1) return -1;
+    const PropagationSlot& slot = at(variant_.graph.slots, slots.front());
+    return !slot.fixed && slot.type == type ? slots.front() : -1;
   }
 
  private:
@@ -106,7 +107,7 @@ class Chooser {
     Outcome best;
     for (Outcome& candidate : candidates) {
       weigh(candidate);
-      if (best.variant == nullptr || candidate.weighs < best.weighs)
+      if (best.variant == nullptr || candidate.weight.all < best.weight.all)
         best = std::move(candidate);
       else
         candidate = {};
@@ -139,8 +140,8 @@ class Chooser {
   void weigh(Outcome& outcome) const {
     outcome.result = written(outcome);
     outcome.result.resharded = insert_reshards(outcome.result.program, cost_.topology);
-    outcome.weighs = weight_ ? weight_(*outcome.result.resharded)
-                             : modelled_seconds(merge_duplicates(*outcome.result.resharded), cost_);
+    const Program& resharded = *outcome.result.resharded;
+    outcome.weight = weight_ ? weight_(resharded) : Weight{modelled_seconds(merge_duplicates(resharded), cost_), 0};
   }
 
   // True when something better was found in place of `best`.
@@ -155,7 +156,8 @@ class Chooser {
       if (same_shardings(other.slots, best.slots)) continue;
       --trials_;
       weigh(other);
-      if (!(other.weighs < kWorthIt * best.weighs)) continue;
+      // Less work is not bought with more bytes here: that is for the orders to find.
+      if (!(other.weight.all < kWorthIt * best.weight.all) || other.weight.moved > best.weight.moved) continue;
       best = std::move(other);
       return true;
     }
@@ -190,9 +192,9 @@ class Chooser {
       if (from.is_partial() || to.is_partial() || !from.is_tiled() || !to.is_tiled()) continue;
       const double cost = count * reshard_cost(copy.type, from, to, cost_.topology);
       if (cost <= 0) continue;
-      add(names.free_slot(computation.name, source.name), to, cost, out);
-      if (user.op->elementwise && user.type.is_array() && user.type.ndim() == copy.type.ndim())
-        add(names.free_slot(computation.name, user.name), from, cost, out);
+      add(names.free_slot(computation.name, source.name, copy.type), to, cost, out);
+      if (user.op->elementwise && user.type.is_array() && user.type.dims() == copy.type.dims())
+        add(names.free_slot(computation.name, user.name, user.type), from, cost, out);
     }
   }
 

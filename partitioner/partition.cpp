@@ -76,8 +76,10 @@ ProgramWeight weight_of(const Program& program, const PartitionOptions& options)
     Pipeline pipeline("weigh", {.skip = options.skip_passes});
     add_local_passes(pipeline, options);
     const ProgramStats stats = program_stats(pipeline.run(resharded));
-    return static_cast<double>(stats.total_collective_bytes) + kBytesPerFlop * stats.flops_per_device +
-           kBytesPerByteHeld * static_cast<double>(stats.peak_bytes_per_device);
+    const auto moved = static_cast<double>(stats.total_collective_bytes);
+    return Weight{moved + kBytesPerFlop * stats.flops_per_device +
+                      kBytesPerByteHeld * static_cast<double>(stats.peak_bytes_per_device),
+                  moved};
   };
 }
 

@@ -40,8 +40,12 @@ struct PropagationHint {
 std::vector<PropagationSlot> propagated(const PropagationGraph& graph, PropagationOrder order,
                                         const std::vector<PropagationHint>& hints = {});
 
-/// What a program costs as insert_reshards made it.
-using ProgramWeight = std::function<double(const Program& resharded)>;
+/// What a program costs as insert_reshards made it, and how much of that is bytes received.
+struct Weight {
+  double all = 0;
+  double moved = 0;
+};
+using ProgramWeight = std::function<Weight(const Program& resharded)>;
 
 /// Propagation in every order; the outcome that weighs least, of equal ones the first. Without a weight: whose reshards and work cost
 /// least time by the model. Then, in programs that are not large, what is moved most is tried where it goes, and what reads it where it
