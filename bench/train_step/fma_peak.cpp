@@ -26,9 +26,6 @@ float generic_f32(float factor) {
 }
 
 #if defined(__x86_64__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // false alarms within g++ 12's own AVX-512 headers
-#pragma GCC diagnostic ignored "-Wuninitialized"
 
 __attribute__((target("avx2,fma"))) float avx2_f32(float factor) {
   const __m256 f = _mm256_set1_ps(factor);
@@ -62,7 +59,6 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) float avx512_bf1
   for (int i = 1; i < kChains; ++i) chain[0] = _mm512_add_ps(chain[0], chain[i]);
   return _mm512_cvtss_f32(chain[0]);
 }
-#pragma GCC diagnostic pop
 #endif
 
 struct Kernel {

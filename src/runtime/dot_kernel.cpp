@@ -120,22 +120,6 @@ MatrixProduct swapped(MatrixProduct p) {
 
 // ---- the ways to run a product ------------------------------------------------------------------------------------------------
 
-// f(lhs, rhs, out) with the element offsets of every batch.
-template <class F>
-void for_each_batch(const MatrixProduct& p, F&& f) {
-  for_each_index(p.batch, [&](const Dims& index) {
-    std::int64_t lhs = 0;
-    std::int64_t rhs = 0;
-    std::int64_t out = 0;
-    for (std::size_t d = 0; d < index.size(); ++d) {
-      lhs += index[d] * p.lhs_batch[d];
-      rhs += index[d] * p.rhs_batch[d];
-      out += index[d] * p.out_batch[d];
-    }
-    f(lhs, rhs, out);
-  });
-}
-
 // f64, by the kernel set's matrix product; needs a unit stride in each matrix.
 class F64Product final : public ProductKernel {
  public:
@@ -156,7 +140,7 @@ class F64Product final : public ProductKernel {
     args_.b_stride = args_.b_transposed ? p.rhs_n : p.rhs_k;
     args_.out_stride = p.out_m;
   }
-  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out) const override {
+  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* /*workspace*/) const override {
     for_each_batch(product_, [&](std::int64_t l, std::int64_t r, std::int64_t o) {
       kernels::GemmArgs args = args_;
       args.a = reinterpret_cast<const double*>(lhs) + l;
@@ -175,7 +159,7 @@ class F64Product final : public ProductKernel {
 class PlainProduct final : public ProductKernel {
  public:
   explicit PlainProduct(const MatrixProduct& p) : product_(p) {}
-  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out) const override {
+  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* /*workspace*/) const override {
     visit_dtype(product_.operand, [&]<class In>() {
       visit_dtype(product_.result, [&]<class Out>() {
         for_each_batch(product_, [&](std::int64_t l, std::int64_t r, std::int64_t o) {
@@ -205,11 +189,15 @@ class PlainProduct final : public ProductKernel {
   MatrixProduct product_;
 };
 
+}  // namespace
+
 std::unique_ptr<ProductKernel> make_product(const MatrixProduct& p) {
   if (auto fast = make_onednn_product(p)) return fast;
   if (F64Product::takes(p)) return std::make_unique<F64Product>(p);
   return nullptr;
 }
+
+namespace {
 
 // ---- packing ------------------------------------------------------------------------------------------------------------------
 
@@ -255,35 +243,38 @@ class DotKernel final : public Kernel {
     if (kernel_ == nullptr) pack(view, std::move(dims));
   }
   [[nodiscard]] bool works() const { return is_empty_ || kernel_ != nullptr; }
+  [[nodiscard]] std::int64_t workspace_bytes() const override {
+    return kernel_ == nullptr ? 0 : kernel_->workspace_bytes();
+  }
 
   void run(const KernelArgs& args) const override {
-    if (!accumulates_) return multiply(args.in, args.out[0]);
+    if (!accumulates_) return multiply(args.in, args.out[0], args.workspace);
     const std::byte* onto = args.in[2];
     if (adds_in_place_) {
       if (onto != args.out[0]) std::memcpy(args.out[0], onto, static_cast<std::size_t>(bytes_));
-      return multiply(args.in, args.out[0]);
+      return multiply(args.in, args.out[0], args.workspace);
     }
     const DeviceMemory product(rank_memory().pool, bytes_);
-    multiply(args.in, product.data());
+    multiply(args.in, product.data(), args.workspace);
     add_({args.out[0], {onto, product.data(), nullptr}, count_});
   }
 
  private:
-  void multiply(std::span<const std::byte* const> in, std::byte* out) const {
+  void multiply(std::span<const std::byte* const> in, std::byte* out, std::byte* workspace) const {
     if (is_empty_) {
       if (bytes_ > 0 && !adds_in_place_) std::memset(out, 0, static_cast<std::size_t>(bytes_));
       return;
     }
-    if (!has_layout_) return multiply_plain(in, out);
+    if (!has_layout_) return multiply_plain(in, out, workspace);
     const DeviceMemory plain(rank_memory().pool, bytes_);
-    multiply_plain(in, plain.data());
+    multiply_plain(in, plain.data(), workspace);
     to_layout_.run(plain.data(), out);
   }
-  void multiply_plain(std::span<const std::byte* const> in, std::byte* out) const {
-    if (packs_) return multiply_packed(in, out);
+  void multiply_plain(std::span<const std::byte* const> in, std::byte* out, std::byte* workspace) const {
+    if (packs_) return multiply_packed(in, out, workspace);
     const std::byte* lhs = in[0] + lhs_offset_;
     const std::byte* rhs = in[1] + rhs_offset_;
-    kernel_->run(swaps_ ? rhs : lhs, swaps_ ? lhs : rhs, out);
+    kernel_->run(swaps_ ? rhs : lhs, swaps_ ? lhs : rhs, out, workspace);
   }
   // Operands read where they lie.
   void make_plain(MatrixProduct p, int contracting) {
@@ -293,21 +284,22 @@ class DotKernel final : public Kernel {
     if (accumulates_) {
       p.accumulates = true;
       kernel_ = make_product(p);
+      if (kernel_ == nullptr) kernel_ = make_wide_product(p);
       adds_in_place_ = kernel_ != nullptr;
       p.accumulates = false;
     }
     if (kernel_ == nullptr) kernel_ = make_product(p);
     if (kernel_ == nullptr) kernel_ = make_wide_product(p);
   }
-  void multiply_packed(std::span<const std::byte* const> in, std::byte* out) const {
+  void multiply_packed(std::span<const std::byte* const> in, std::byte* out, std::byte* workspace) const {
     const auto& pool = rank_memory().pool;
     const DeviceMemory lhs(pool, lhs_.count * dtype_size(lhs_.to));
     const DeviceMemory rhs(pool, rhs_.count * dtype_size(rhs_.to));
     lhs_.run(in[0], lhs.data());
     rhs_.run(in[1], rhs.data());
-    if (!narrows_) return kernel_->run(lhs.data(), rhs.data(), out);
+    if (!narrows_) return kernel_->run(lhs.data(), rhs.data(), out, workspace);
     const DeviceMemory wide(pool, count_ * dtype_size(DType::kF32));
-    kernel_->run(lhs.data(), rhs.data(), wide.data());
+    kernel_->run(lhs.data(), rhs.data(), wide.data(), workspace);
     kernels::kernel_set().convert[static_cast<int>(DType::kF32)][static_cast<int>(result_)](
         {out, {wide.data(), nullptr, nullptr}, count_});
   }

@@ -68,7 +68,7 @@ class OneDnnProduct final : public ProductKernel {
     primitive_ = dnnl::matmul(description);
   }
   [[nodiscard]] bool is_fast() const { return implementation_.find("ref") == std::string::npos; }
-  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out) const override {
+  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* /*workspace*/) const override {
     const auto memory = [](const dnnl::memory::desc& description, const std::byte* data) {
       return dnnl::memory(description, cpu_engine(), const_cast<std::byte*>(data));  // NOLINT: sources are only read
     };
@@ -100,16 +100,8 @@ class SgemmProduct final : public ProductKernel {
     rhs_stride_ = transposes_rhs_ ? (p.n == 1 ? p.k : std::max(p.rhs_n, p.k)) : std::max(p.k == 1 ? p.n : p.rhs_k, p.n);
     out_stride_ = std::max(p.m == 1 ? p.n : p.out_m, p.n);
   }
-  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out) const override {
-    for_each_index(product_.batch, [&](const Dims& index) {
-      std::int64_t l = 0;
-      std::int64_t r = 0;
-      std::int64_t o = 0;
-      for (std::size_t d = 0; d < index.size(); ++d) {
-        l += index[d] * product_.lhs_batch[d];
-        r += index[d] * product_.rhs_batch[d];
-        o += index[d] * product_.out_batch[d];
-      }
+  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* /*workspace*/) const override {
+    for_each_batch(product_, [&](std::int64_t l, std::int64_t r, std::int64_t o) {
       const auto status =
           dnnl_sgemm(transposes_lhs_ ? 'T' : 'N', transposes_rhs_ ? 'T' : 'N', product_.m, product_.n, product_.k, 1.0F,
                      reinterpret_cast<const float*>(lhs) + l, lhs_stride_, reinterpret_cast<const float*>(rhs) + r,

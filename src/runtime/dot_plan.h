@@ -20,11 +20,31 @@ struct MatrixProduct {
 class ProductKernel {
  public:
   virtual ~ProductKernel() = default;
-  virtual void run(const std::byte* lhs, const std::byte* rhs, std::byte* out) const = 0;
+  virtual void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* workspace) const = 0;
+  /// Of the workspace, which starts at a cache line.
+  [[nodiscard]] virtual std::int64_t workspace_bytes() const { return 0; }
 };
+
+// f(lhs, rhs, out) with the element offsets of every batch.
+template <class F>
+void for_each_batch(const MatrixProduct& p, F&& f) {
+  for_each_index(p.batch, [&](const Dims& index) {
+    std::int64_t lhs = 0;
+    std::int64_t rhs = 0;
+    std::int64_t out = 0;
+    for (std::size_t d = 0; d < index.size(); ++d) {
+      lhs += index[d] * p.lhs_batch[d];
+      rhs += index[d] * p.rhs_batch[d];
+      out += index[d] * p.out_batch[d];
+    }
+    f(lhs, rhs, out);
+  });
+}
 
 /// Null where oneDNN has no fast form of these types and strides on this processor.
 std::unique_ptr<ProductKernel> make_onednn_product(const MatrixProduct& product);
+/// The fastest of the kernels that take the operands where they lie and need no rounding of the result; null where there is none.
+std::unique_ptr<ProductKernel> make_product(const MatrixProduct& product);
 /// Of 16-bit floats, through f32. Null for other types, or where the result does not lie row by row and must be rounded.
 std::unique_ptr<ProductKernel> make_wide_product(const MatrixProduct& product);
 

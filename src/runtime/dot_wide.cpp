@@ -61,39 +61,92 @@ class Widening {
   kernels::TileFunction convert_ = nullptr;
 };
 
+// bf16 by the kernel set's own product, which widens what it packs. Sums in f32.
+class PackedProduct final : public ProductKernel {
+ public:
+  // Small ones do not pay for the packing.
+  static bool takes(const MatrixProduct& p) {
+    constexpr std::int64_t kFewestRows = 8;
+    constexpr std::int64_t kFewestColumns = 16;
+    constexpr std::int64_t kFewest = 1 << 15;  // multiplications
+    return p.operand == DType::kBF16 && p.result == DType::kF32 && p.out_n == 1 && p.m >= kFewestRows &&
+           p.n >= kFewestColumns && p.m * p.n * p.k >= kFewest;
+  }
+  explicit PackedProduct(const MatrixProduct& p) : product_(p) {
+    args_ = {.m = p.m,
+             .n = p.n,
+             .k = p.k,
+             .a_m = p.lhs_m,
+             .a_k = p.lhs_k,
+             .b_k = p.rhs_k,
+             .b_n = p.rhs_n,
+             .out_stride = p.out_m,
+             .is_bf16 = true,
+             .accumulates = p.accumulates};
+  }
+  [[nodiscard]] std::int64_t workspace_bytes() const override { return kernels::kernel_set().sgemm_workspace(args_); }
+  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* workspace) const override {
+    const std::int64_t size = dtype_size(product_.operand);
+    for_each_batch(product_, [&](std::int64_t l, std::int64_t r, std::int64_t o) {
+      kernels::SgemmArgs args = args_;
+      args.a = lhs + l * size;
+      args.b = rhs + r * size;
+      args.out = reinterpret_cast<float*>(out) + o;
+      args.workspace = reinterpret_cast<float*>(workspace);
+      kernels::kernel_set().sgemm(args);
+    });
+  }
+
+ private:
+  MatrixProduct product_;
+  kernels::SgemmArgs args_;
+};
+
 // Products of 16-bit floats where the processor has none: in f32, rounded at the end.
 class WideProduct final : public ProductKernel {
  public:
   explicit WideProduct(MatrixProduct p) : result_(p.result) {
-    lhs_ = widen(p.operand, p.batch, p.lhs_batch, p.m, p.lhs_m, p.k, p.lhs_k);
-    rhs_ = widen(p.operand, p.batch, p.rhs_batch, p.k, p.rhs_k, p.n, p.rhs_n);
-    p.operand = p.result = DType::kF32;
+    p.result = DType::kF32;
     if (result_ != DType::kF32) {
       Dims sizes = p.batch;
       sizes.insert(sizes.end(), {p.m, p.n});
       out_count_ = product(sizes);
     }
+    widens_ = !PackedProduct::takes(p);
+    if (!widens_) {
+      product_ = std::make_unique<PackedProduct>(p);
+      return;
+    }
+    lhs_ = widen(p.operand, p.batch, p.lhs_batch, p.m, p.lhs_m, p.k, p.lhs_k);
+    rhs_ = widen(p.operand, p.batch, p.rhs_batch, p.k, p.rhs_k, p.n, p.rhs_n);
+    p.operand = DType::kF32;
     product_ = make_onednn_product(p);
   }
   static bool takes(const MatrixProduct& p) {
     const bool is_narrow = p.operand == DType::kBF16 || p.operand == DType::kF16;
-    return is_narrow && !p.accumulates && (p.result == DType::kF32 || is_row_major(p));
+    if (p.accumulates) return PackedProduct::takes(p);
+    return is_narrow && (p.result == DType::kF32 || is_row_major(p));
   }
   [[nodiscard]] bool works() const { return product_ != nullptr; }
-  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out) const override {
-    const auto& pool = rank_memory().pool;
-    const DeviceMemory wide_lhs(pool, lhs_.count() * dtype_size(DType::kF32));
-    const DeviceMemory wide_rhs(pool, rhs_.count() * dtype_size(DType::kF32));
-    lhs_.run(lhs, wide_lhs.data());
-    rhs_.run(rhs, wide_rhs.data());
-    if (result_ == DType::kF32) return product_->run(wide_lhs.data(), wide_rhs.data(), out);
-    const DeviceMemory wide(pool, out_count_ * dtype_size(DType::kF32));
-    product_->run(wide_lhs.data(), wide_rhs.data(), wide.data());
+  [[nodiscard]] std::int64_t workspace_bytes() const override { return product_->workspace_bytes(); }
+  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* workspace) const override {
+    if (result_ == DType::kF32) return multiply(lhs, rhs, out, workspace);
+    const DeviceMemory wide(rank_memory().pool, out_count_ * dtype_size(DType::kF32));
+    multiply(lhs, rhs, wide.data(), workspace);
     kernels::kernel_set().convert[static_cast<int>(DType::kF32)][static_cast<int>(result_)](
         {out, {wide.data(), nullptr, nullptr}, out_count_});
   }
 
  private:
+  void multiply(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* workspace) const {
+    if (!widens_) return product_->run(lhs, rhs, out, workspace);
+    const auto& pool = rank_memory().pool;
+    const DeviceMemory wide_lhs(pool, lhs_.count() * dtype_size(DType::kF32));
+    const DeviceMemory wide_rhs(pool, rhs_.count() * dtype_size(DType::kF32));
+    lhs_.run(lhs, wide_lhs.data());
+    rhs_.run(rhs, wide_rhs.data());
+    product_->run(wide_lhs.data(), wide_rhs.data(), out, workspace);
+  }
   // [batch.., m, n] without gaps in this order.
   static bool is_row_major(const MatrixProduct& p) {
     Dims sizes = p.batch;
@@ -119,6 +172,7 @@ class WideProduct final : public ProductKernel {
   }
 
   DType result_;
+  bool widens_ = false;  // else the product reads narrow operands
   Widening lhs_;
   Widening rhs_;
   std::int64_t out_count_ = 0;

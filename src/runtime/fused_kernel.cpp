@@ -277,29 +277,6 @@ class TileBuilder {
     return spread_[source] = isize(tile_.slots) - 1;
   }
 
-  static TileLoad load_of(const View& view, int input, std::int64_t bytes) {
-    TileLoad load;
-    load.input = input;
-    load.element_bytes = bytes;
-    load.offset = view.offset;
-    load.fill = fill_function(bytes);
-    for (std::size_t d = 0; d < view.dims.size(); ++d) {
-      if (view.dims[d] == 1) continue;
-      if (!load.dims.empty() && load.strides.back() == view.dims[d] * view.strides[d]) {
-        load.dims.back() *= view.dims[d];
-        load.strides.back() = view.strides[d];
-      } else {
-        load.dims.push_back(view.dims[d]);
-        load.strides.push_back(view.strides[d]);
-      }
-    }
-    if (load.dims.empty()) {
-      load.dims = {1};
-      load.strides = {0};
-    }
-    return load;
-  }
-
   int iota_slot(Id id, bool per_row) {
     const Instruction& iota = computation_[id];
     ensure(iota.op->name == "iota", "fused: %{} has no buffer", iota.name);
@@ -307,6 +284,7 @@ class TileBuilder {
     const auto dim = attributes_as<IotaAttributes>(iota.attributes).iota_dimension;
     TileLoad load;
     load.dtype = iota.type.dtype();
+    load.count_up = kernels::kernel_set().count_up[static_cast<int>(load.dtype)];
     load.per_row = per_row;
     load.element_bytes = dtype_size(load.dtype);
     load.size = at(iota.type.dims(), dim);

@@ -15,16 +15,14 @@ namespace {
 template <class T>
 void fill_iota(const TileLoad& load, std::byte* to, std::int64_t start, std::int64_t count) {
   T* out = reinterpret_cast<T*>(to);
-  if constexpr (is_integer(kDTypeOf<T>)) {
-    if (load.inner == 1) {  // runs of consecutive numbers
-      std::int64_t value = start % load.size;
-      for (std::int64_t i = 0; i < count; value = 0) {
-        const std::int64_t run = std::min(load.size - value, count - i);
-        for (std::int64_t k = 0; k < run; ++k) out[i + k] = static_cast<T>(value + k);
-        i += run;
-      }
-      return;
+  if (load.inner == 1 && load.count_up != nullptr) {
+    std::int64_t value = start % load.size;
+    for (std::int64_t i = 0; i < count; value = 0) {
+      const std::int64_t run = std::min(load.size - value, count - i);
+      load.count_up(out + i, value, run);
+      i += run;
     }
+    return;
   }
   std::int64_t value = (start / load.inner) % load.size;
   std::int64_t left = load.inner - start % load.inner;  // elements with this value
@@ -62,7 +60,7 @@ class Runner {
 
   void run() {
     for (const TileLoad& load : program_.loads)
-      if (load.is_splat())
+      if (load.is_splat)
         load.fill(at(starts_, load.slot), at(args_.in, load.input) + load.offset * load.element_bytes,
                   program_.piece > 0 ? (load.per_row ? 1 : program_.piece)
                                      : std::min(program_.tile, program_.rows) * width(load.per_row));
@@ -78,7 +76,7 @@ class Runner {
     for (std::size_t s = 0; s < starts_.size(); ++s)
       pointers_[s] = starts_[s] + start * width(program_.slots[s].per_row) * steps_[s];
     for (const TileLoad& load : program_.loads)
-      if (!load.is_splat()) fill(load, start * width(load.per_row), rows * width(load.per_row));
+      if (!load.is_splat) fill(load, start * width(load.per_row), rows * width(load.per_row));
     for (const TileStep& step : program_.steps) run_step(step, rows);
   }
 
@@ -112,7 +110,7 @@ class Runner {
       pointers_[s] = starts_[s] + element * (slot.is_whole ? slot.element_bytes : steps_[s]);
     }
     for (const TileLoad& load : program_.loads)
-      if (!load.is_splat() && is_in(load.phases, phase))
+      if (!load.is_splat && is_in(load.phases, phase))
         fill(load, load.per_row ? row : row * program_.columns + start, load.per_row ? 1 : count);
     for (std::size_t i = 0; i < program_.steps.size(); ++i) {
       const TileStep& step = program_.steps[i];
@@ -274,8 +272,28 @@ class Runner {
 
 }  // namespace
 
-bool TileLoad::is_splat() const {
-  return input >= 0 && std::all_of(strides.begin(), strides.end(), [](std::int64_t s) { return s == 0; });
+TileLoad load_of(const View& view, int input, std::int64_t element_bytes) {
+  TileLoad load;
+  load.input = input;
+  load.element_bytes = element_bytes;
+  load.offset = view.offset;
+  load.fill = fill_function(element_bytes);
+  for (std::size_t d = 0; d < view.dims.size(); ++d) {
+    if (view.dims[d] == 1) continue;
+    if (!load.dims.empty() && load.strides.back() == view.dims[d] * view.strides[d]) {
+      load.dims.back() *= view.dims[d];
+      load.strides.back() = view.strides[d];
+    } else {
+      load.dims.push_back(view.dims[d]);
+      load.strides.push_back(view.strides[d]);
+    }
+  }
+  if (load.dims.empty()) {
+    load.dims = {1};
+    load.strides = {0};
+  }
+  load.is_splat = std::all_of(load.strides.begin(), load.strides.end(), [](std::int64_t s) { return s == 0; });
+  return load;
 }
 
 void TileProgram::run(const KernelArgs& args) const {

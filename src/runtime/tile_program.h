@@ -30,8 +30,12 @@ struct TileLoad {
   DType dtype = DType::kS32;
   std::int64_t inner = 1;
   std::int64_t size = 1;
-  [[nodiscard]] bool is_splat() const;  // the same element everywhere: filled once
+  kernels::CountUpFunction count_up = nullptr;  // for an inner of 1, where the type has one
+  bool is_splat = false;                        // the same element everywhere: filled once
 };
+
+/// Of the kernel's input as a view shows it.
+TileLoad load_of(const View& view, int input, std::int64_t element_bytes);
 
 struct TileStep {
   enum class Kind : std::uint8_t {

@@ -133,6 +133,18 @@ TEST(Rows, CrossEntropyWithItsGradient) {
   }
 }
 
+TEST(Rows, PlacesAreCountedInEveryType) {
+  for (const DType dtype : {DType::kU8, DType::kS16, DType::kS32, DType::kS64, DType::kBF16, DType::kF32, DType::kF64})
+    for (const Dims& dims : std::vector<Dims>{{7, 100}, {3, 5003}, {2, 3, 1501}}) {
+      if (dims.back() > 100 && dtype_size(dtype) == 1) continue;
+      expect_on_each_isa({Type::array(dtype, dims)}, [&](Builder& b, auto& v) {
+        const int last = static_cast<int>(dims.size()) - 1;
+        const Value sum = ops::add(v[0], ops::iota(b, v[0].type(), last));
+        return ops::multiply(sum, over_rows(ops::reduce(v[0], Reduction::kMax, {last}), v[0]));
+      });
+    }
+}
+
 TEST(Rows, AResultMayTakeTheBufferOfWhatItsRowsWereReducedFrom) {
   const Type type = Type::array(DType::kF32, {9, 77});
   Program program = program_of({type}, [](Builder&, auto& v) {
@@ -199,9 +211,31 @@ TEST(Dots, OfSixteenBitsAreMadeInF32WhereTheProcessorHasNone) {
       });
 }
 
+// Rows, columns and depths beyond one block, one panel and one vector; operands turned and not; batches; results of both types.
+TEST(Dots, OfSixteenBitsGoOverSeveralBlocks) {
+  struct Sizes {
+    std::int64_t m, n, k;
+  };
+  for (const Sizes& one : {Sizes{1030, 41, 33}, Sizes{17, 3110, 20}, Sizes{31, 47, 801}})
+    for (const bool turns_lhs : {false, true})
+      for (const bool turns_rhs : {false, true})
+        expect_on_each_isa(
+            {Type::array(DType::kBF16, turns_lhs ? Dims{one.k, one.m} : Dims{one.m, one.k}),
+             Type::array(DType::kBF16, turns_rhs ? Dims{one.n, one.k} : Dims{one.k, one.n})},
+            [&](Builder&, auto& v) {
+              return ops::dot(v[0], v[1], {{}, {turns_lhs ? 0 : 1}, {}, {turns_rhs ? 1 : 0}},
+                              turns_lhs ? std::optional(DType::kF32) : std::nullopt);
+            },
+            512);  // steps of bf16 or f32: sums of up to 801 products of numbers up to 4
+  expect_on_each_isa({Type::array(DType::kBF16, {2, 33, 3, 70}), Type::array(DType::kBF16, {2, 18, 3, 70})},
+                      [](Builder&, auto& v) {
+                        return ops::dot(v[0], v[1], {{0, 2}, {3}, {0, 2}, {3}}, DType::kF32);
+                      });
+}
+
 TEST(Dots, AddToWhatDiesWhereItLies) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16})
-    for (const Dims& dims : std::vector<Dims>{{3, 5}, {40, 33}}) {
+    for (const Dims& dims : std::vector<Dims>{{3, 5}, {40, 33}, {64, 81}}) {
       const Type x = Type::array(dtype, {7, dims[0]});
       const Type y = Type::array(dtype, {7, dims[1]});
       const Program program = expect_on_each_isa({x, y, x, y, x, y}, [](Builder&, auto& v) {

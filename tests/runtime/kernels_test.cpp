@@ -313,5 +313,31 @@ TEST(Indexing, DynamicSlicesClampTheirStarts) {
   }
 }
 
+// Windows of one element: products, where the arrays lie; the kernel's gradient adds up over the images.
+TEST(Convolution, OfOneElementIsAProduct) {
+  struct Form {
+    std::string lhs, rhs, result, rest;
+  };
+  const std::vector<Form> forms = {
+      {"f32[3,5,7,2]", "f32[11,5,1,1]", "f32[3,11,7,2]", "window={size=1x1}, dim_labels=bf01_oi01->bf01"},
+      {"f32[3,7,2,5]", "f32[1,1,5,11]", "f32[3,7,2,11]", "window={size=1x1}, dim_labels=b01f_01io->b01f"},
+      {"f32[3,11,7,2]", "f32[11,5,1,1]", "f32[3,5,7,2]",
+       "window={size=1x1 rhs_reversal=1x1}, dim_labels=bf01_io01->bf01"},
+      {"f32[3,5,7,2]", "f32[3,11,7,2]", "f32[5,11,1,1]", "window={size=7x2}, dim_labels=fb01_io01->bf01"},
+      {"f32[3,5,7,2]", "f32[3,11,7,2]", "f32[11,5,1,1]", "window={size=7x2}, dim_labels=fb01_io01->fb01"},
+      {"f32[1,5,13]", "f32[11,5,1]", "f32[1,11,13]", "window={size=1}, dim_labels=bf0_oi0->bf0"},
+      {"f32[3,5,7,2]", "f32[11,5,1,1]", "f32[3,11,9,2]", "window={size=1x1 pad=1_1x0_0}, dim_labels=bf01_oi01->bf01"},
+      {"f32[3,6,7,2]", "f32[10,3,1,1]", "f32[3,10,7,2]",
+       "window={size=1x1}, dim_labels=bf01_oi01->bf01, feature_group_count=2"}};
+  for (const Form& form : forms) {
+    const Program program =
+        testing::read(fmt::format("HloModule pointwise\nENTRY main {{\n  x = {} parameter(0)\n  w = {} parameter(1)\n  "
+                                  "ROOT y = {} convolution(x, w), {}\n}}\n",
+                                  form.lhs, form.rhs, form.result, form.rest));
+    SCOPED_TRACE(form.result + " " + form.rest);
+    expect_as_reference(program, testing::random_arguments(program, 5), 32);
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -6,12 +6,15 @@ usage: compare.py [--bin build/release/bin] [--python PATH] [--model gpt2] [--dt
 
 Each round runs every contender once, a few steps each, so that all see the same neighbours; a ratio is taken within a round. Every
 contender has --batch sequences per core. What can be set wrong against a peer is set here: OPENBLAS_CORETYPE and its kin are
-unset, threads are pinned, OpenMP waits actively. A contender that cannot run is listed with its reason.
+unset, threads are pinned, OpenMP waits actively. A contender that cannot run is listed with its reason. The table is Markdown, as
+docs/performance.md has it; it is also printed when the script is interrupted, of what has been measured until then.
 """
 import argparse
+import datetime
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -44,30 +47,43 @@ def environment(**more):
     return out
 
 
+def end_session(process):
+    """Ends what a process that has not ended by itself has started too (mpirun's ranks)."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 class Contender:
     """Commands that run at once, one per process: (command, cores, environment)."""
 
     def __init__(self, name, processes):
-        self.name, self.processes = name, processes
+        self.name, self.processes, self.version = name, processes, ""
 
     def run(self, timeout):
         """Tokens per second, or a text that says why there are none."""
         started = [subprocess.Popen(["taskset", "-c", cores, *command], env=variables, stdout=subprocess.PIPE,
-                                    stderr=subprocess.PIPE, text=True) for command, cores, variables in self.processes]
+                                    stderr=subprocess.PIPE, text=True, start_new_session=True)
+                   for command, cores, variables in self.processes]
         outputs = []
-        for process in started:
-            try:
+        try:
+            for process in started:
                 outputs.append(process.communicate(timeout=timeout))
-            except subprocess.TimeoutExpired:
-                for other in started:
-                    other.kill()
-                return f"more than {timeout} s"
+        except subprocess.TimeoutExpired:
+            return f"more than {timeout} s"
+        finally:
+            for process in started:
+                end_session(process)
         for process, (_, errors) in zip(started, outputs):
             if process.returncode != 0:
                 lines = [line for line in errors.splitlines() if line.strip()]
                 return lines[-1][:160] if lines else f"exit status {process.returncode}"
-        line = [line for line in outputs[0][0].splitlines() if line.startswith("{")][-1]
-        return json.loads(line)["tokens_per_second"]
+        lines = [line for line in outputs[0][0].splitlines() if line.startswith("{")]
+        if not lines:
+            return "printed no result"
+        result = json.loads(lines[-1])
+        self.version = result.get("version", "")
+        return result["tokens_per_second"]
 
 
 def contenders(arguments):
@@ -112,14 +128,17 @@ def contenders(arguments):
     return [one for one in out if not wanted or any(word in one.name for word in wanted)]
 
 
-def spread(values):
-    return f"{statistics.median(values):10.3g} ({min(values):.3g}..{max(values):.3g})"
+def spread(values, digits):
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}..{max(values):.{digits}f})"
 
 
-def main():
-    arguments = read_arguments()
-    rates, reasons = {}, {}
-    everyone = contenders(arguments)
+def processor():
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else "unknown processor"
+
+
+def measure(arguments, everyone, rates, reasons):
     for number in range(arguments.rounds):
         for one in everyone:
             if one.name in reasons:
@@ -130,19 +149,37 @@ def main():
             else:
                 rates.setdefault(one.name, []).append(rate)
             print(f"round {number + 1}: {one.name}: {rate}", file=sys.stderr, flush=True)
-    print(f"{arguments.model} {arguments.dtype}, {arguments.batch} x {arguments.block_size} tokens per core, cores {arguments.cores}, "
-          f"{arguments.rounds} rounds of {arguments.steps} steps; median (least..most)")
+
+
+def print_table(arguments, everyone, rates, reasons):
+    versions = sorted({f"{one.name.split()[0]} {one.version}" for one in everyone if one.version})
+    print(f"{datetime.date.today()}, {processor()}, cores {arguments.cores}; {', '.join(versions) or 'no peers'}; {arguments.model} "
+          f"{arguments.dtype}, {arguments.batch} x {arguments.block_size} tokens per core; {arguments.rounds} rounds of "
+          f"{arguments.steps} steps: median (least..most)\n")
     ours = [one.name for one in everyone if one.name.startswith("tessera") and one.name in rates]
-    print(f"{'':28} {'tokens/s':>26}" + "".join(f" {name + ' / it':>34}" for name in ours))
+    print(" | ".join(["| contender", "tokens/s", *(f"{name} / it" for name in ours)]) + " |")
+    print("|---|" + "---:|" * (1 + len(ours)))
     for one in everyone:
         if one.name in reasons:
-            print(f"{one.name:28} {'-':>26}  {reasons[one.name]}")
+            cells = [f"- ({reasons[one.name].replace('|', '/')})", *("" for _ in ours)]
+        elif one.name in rates:
+            mine = rates[one.name]
+            ratios = [[] if name == one.name else [a / b for a, b in zip(rates[name], mine)] for name in ours]
+            cells = [spread(mine, 0), *(spread(values, 2) if values else "" for values in ratios)]
+        else:
             continue
-        line = f"{one.name:28} {spread(rates[one.name]):>26}"
-        for name in ours:
-            ratios = [a / b for a, b in zip(rates[name], rates[one.name])]
-            line += f" {spread(ratios):>34}" if name != one.name else f" {'':>34}"
-        print(line)
+        print(" | ".join([f"| {one.name}", *cells]) + " |")
+
+
+def main():
+    arguments = read_arguments()
+    rates, reasons = {}, {}
+    everyone = contenders(arguments)
+    try:
+        measure(arguments, everyone, rates, reasons)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+    print_table(arguments, everyone, rates, reasons)
 
 
 if __name__ == "__main__":

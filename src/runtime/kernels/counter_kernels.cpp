@@ -5,6 +5,8 @@
 #include <immintrin.h>
 #endif
 
+#include <type_traits>
+
 #include "registration.h"
 #include "scalar_math.h"
 
@@ -99,8 +101,28 @@ void run_counter_rounds(const CounterRoundsArgs& args) {
   for (std::int64_t k = i; k < args.count; ++k) args.out[k] = low[k - i];
 }
 
+// Counts in the type itself where it is an integer: it wraps as the conversion of the number would.
+template <class T>
+void count_up(void* to, std::int64_t first, std::int64_t count) {
+  T* const out = static_cast<T*>(to);
+  if constexpr (is_float(kDTypeOf<T>)) {
+    for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<T>(first + i);
+  } else {
+    using Unsigned = std::make_unsigned_t<T>;
+    const auto start = static_cast<Unsigned>(first);
+    for (std::int64_t i = 0; i < count; ++i)
+      out[i] = static_cast<T>(static_cast<Unsigned>(start + static_cast<Unsigned>(i)));
+  }
+}
+
 }  // namespace
 
-void add_counter(KernelSet& set) { set.counter_rounds = run_counter_rounds; }
+void add_counter(KernelSet& set) {
+  set.counter_rounds = run_counter_rounds;
+  for_each_dtype([&]<class T>() {
+    if constexpr (is_integer(kDTypeOf<T>) || kDTypeOf<T> == DType::kF32 || kDTypeOf<T> == DType::kF64)
+      set.count_up[static_cast<int>(kDTypeOf<T>)] = count_up<T>;
+  });
+}
 
 }  // namespace tessera::kernels::TESSERA_ISA

@@ -17,6 +17,7 @@ const KernelSet& kernel_set() {
     add_reduce(out);
     add_counter(out);
     add_gemm(out);
+    add_sgemm(out);
     return out;
   }();
   return set;

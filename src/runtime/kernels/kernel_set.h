@@ -39,6 +39,8 @@ struct TileArgs {
 using TileFunction = void (*)(const TileArgs&);
 /// `count` elements like the one at `value`.
 using FillFunction = void (*)(void* to, const void* value, std::int64_t count);
+/// first, first + 1, ..
+using CountUpFunction = void (*)(void* to, std::int64_t first, std::int64_t count);
 
 enum class ReduceOp : std::uint8_t { kSum, kProduct, kMin, kMax, kCount };
 /// Folds elements into accumulators: for f16, bf16 and f32 of type double (sum, product) or float (min, max), else of the type
@@ -55,6 +57,18 @@ struct GemmArgs {
   std::int64_t a_stride = 0, b_stride = 0, out_stride = 0;
   bool a_transposed = false;  // a is stored [k,m]
   bool b_transposed = false;  // b is stored [n,k]
+};
+
+/// out[m,n] = a[m,k] b[k,n], or added to it, summed in f32; the rows of `out` lie in one piece, a and b anyhow.
+struct SgemmArgs {
+  std::int64_t m = 0, n = 0, k = 0;
+  const void* a = nullptr;  // f32 or bf16
+  const void* b = nullptr;
+  float* out = nullptr;
+  std::int64_t a_m = 0, a_k = 0, b_k = 0, b_n = 0, out_stride = 0;  // strides in elements
+  bool is_bf16 = false;
+  bool accumulates = false;
+  float* workspace = nullptr;  // sgemm_workspace bytes, at a cache line
 };
 
 /// Rounds of Philox 2x32 on `count` counters (low, high), each with its own key; out is the last low word.
@@ -78,12 +92,15 @@ struct KernelSet {
   TileFunction compare_total[6][kDTypeCount] = {};      // floating-point types
   TileFunction select[4] = {};                          // by log2 of the element's bytes; in: pred, on true, on false
   FillFunction fill[4] = {};                            // by log2 of the element's bytes
+  CountUpFunction count_up[kDTypeCount] = {};           // integers, f32 and f64
   TileFunction clamp[kDTypeCount] = {};                 // in: low, x, high
   TileFunction convert[kDTypeCount][kDTypeCount] = {};  // [from][to]
   ReduceRowFunction reduce_row[static_cast<int>(ReduceOp::kCount)][kDTypeCount] = {};
   ReduceColumnsFunction reduce_columns[static_cast<int>(ReduceOp::kCount)][kDTypeCount] = {};
   CounterRoundsFunction counter_rounds = nullptr;
   void (*gemm_f64)(const GemmArgs&) = nullptr;
+  void (*sgemm)(const SgemmArgs&) = nullptr;  // k at least 1
+  std::int64_t (*sgemm_workspace)(const SgemmArgs&) = nullptr;
 };
 
 namespace generic {

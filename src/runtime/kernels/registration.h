@@ -12,6 +12,7 @@ void add_convert(KernelSet& set);
 void add_reduce(KernelSet& set);
 void add_counter(KernelSet& set);
 void add_gemm(KernelSet& set);
+void add_sgemm(KernelSet& set);
 
 namespace {
 template <class F>
