@@ -63,7 +63,7 @@ class Names {
     for (ComputationId c = 0; c < isize(variant.program.computations); ++c)
       computations_.emplace(variant.program[c].name, c);
   }
-  // The slot of an array that nobody annotated; -1 if there is none of this name and type.
+  // The slot of an array outside of manual regions that nobody annotated; -1 if there is none of this name and type.
   int free_slot(std::string_view computation, std::string_view name, const Type& type) {
     const auto found = computations_.find(computation);
     if (found == computations_.end() || at(variant_.graph.leaf_slots, found->second).empty()) return -1;
@@ -76,7 +76,7 @@ class Names {
     const auto& slots = at(at(variant_.graph.leaf_slots, found->second), value->second);
     if (slots.size() != 1) return -1;
     const PropagationSlot& slot = at(variant_.graph.slots, slots.front());
-    return !slot.fixed && slot.type == type ? slots.front() : -1;
+    return !slot.fixed && slot.type == type && slot.sharding.manual.empty() ? slots.front() : -1;
   }
 
  private:
