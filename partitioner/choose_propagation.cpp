@@ -85,6 +85,11 @@ class Names {
   std::unordered_map<ComputationId, std::unordered_map<std::string_view, Id>> values_;
 };
 
+// Of a manual region: its axes cut no dims.
+bool is_in_region(const Instruction& instruction) {
+  return instruction.frontend_attribute(kManualAxesAttribute) != nullptr;
+}
+
 /// Something to try, and what the reshard costs that it would remove.
 struct Trial {
   double cost = 0;
@@ -187,6 +192,7 @@ class Chooser {
       const Instruction& copy = computation[operand];
       if (copy.op->role != Role::kCopy || !copy.type.is_array() || copy.operands.empty()) continue;
       const Instruction& source = computation[copy.operands.front()];
+      if (is_in_region(user) || is_in_region(copy) || is_in_region(source)) continue;
       const Sharding& from = source.sharding->front();
       const Sharding& to = copy.sharding->front();
       if (from.is_partial() || to.is_partial() || !from.is_tiled() || !to.is_tiled()) continue;
