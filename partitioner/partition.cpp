@@ -74,8 +74,8 @@ ProgramWeight weight_of(const Program& program, const PartitionOptions& options)
     Pipeline pipeline("weigh", {.skip = options.skip_passes});
     add_local_passes(pipeline, options);
     const ProgramStats stats = program_stats(pipeline.run(resharded));
-    return static_cast<double>(stats.total_collective_bytes) + stats.flops_per_device +
-           static_cast<double>(stats.peak_bytes_per_device);
+    const auto moved = static_cast<double>(stats.total_collective_bytes);
+    return Weight{moved + stats.flops_per_device + static_cast<double>(stats.peak_bytes_per_device), moved};
   };
 }
 
@@ -97,6 +97,7 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
       .add("merge-duplicates", merge_duplicates)
       .add("simplify-branches", simplify_branches)
       .add("simplify-loops", simplify_loops)
+      .add("separate-callees", separate_callees)
       .add_required("split-uses", split_uses)
       .add_required("propagate",
                     [&](const Program& p) {

@@ -8,13 +8,9 @@
 #include <utility>
 
 #include "factor_sharding.h"
-#include "insert_reshards.h"
 #include "interner.h"
-#include "manual.h"
-#include "modelled_cost.h"
 #include "propagation_graph.h"
 #include "tessera/base/text.h"
-#include "tessera/passes/passes.h"
 
 namespace tessera {
 namespace {
@@ -277,8 +273,12 @@ void join_round(Slots& slots, int round) {
     });
 }
 
-Slots propagated(const PropagationGraph& graph, PropagationOrder order) {
+}  // namespace
+
+Slots propagated(const PropagationGraph& graph, PropagationOrder order, const std::vector<PropagationHint>& hints) {
   Slots slots = graph.slots;
+  for (const auto& [slot, sharding] : hints)
+    for (int d = 0; d < sharding.ndim(); ++d) at(at(slots, slot).sharding.dims, d).axes = at(sharding.dims, d).axes;
   for (const int round : hold_back(slots)) {
     join_round(slots, round);
     Propagation propagation(graph, slots, order);
@@ -289,51 +289,9 @@ Slots propagated(const PropagationGraph& graph, PropagationOrder order) {
   return slots;
 }
 
-bool same_shardings(const Slots& a, const Slots& b) {
-  return std::equal(a.begin(), a.end(), b.begin(),
-                    [](const auto& x, const auto& y) { return x.sharding == y.sharding; });
-}
-
-}  // namespace
-
 Program propagate(const Program& program, PropagationOrder order) {
   const PropagationGraph graph = build_propagation_graph(program);
   return write_shardings(program, graph, propagated(graph, order));
-}
-
-Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight) {
-  const CostModel cost{.topology = topology};
-  const PropagationGraph graph = build_propagation_graph(program);
-  std::vector<Slots> candidates;
-  for (const auto order :
-       {PropagationOrder::kGivenFirst, PropagationOrder::kLargestFirst, PropagationOrder::kForwardFirst,
-        PropagationOrder::kNearestFirst, PropagationOrder::kBackwardFirst}) {
-    Slots found = propagated(graph, order);
-    const auto is_same = [&](const Slots& other) { return same_shardings(found, other); };
-    if (std::none_of(candidates.begin(), candidates.end(), is_same)) candidates.push_back(std::move(found));
-  }
-  std::vector<Propagated> outcomes;
-  std::set<std::size_t> seen;
-  for (const auto& candidate : candidates) {
-    const Program found = without_manual_axes(write_shardings(program, graph, candidate));
-    for (const KnownCopies known : {KnownCopies::kAll, KnownCopies::kNone}) {
-      Program resharded = insert_reshards(found, topology, known);
-      if (seen.insert(resharded.hash()).second) outcomes.push_back({found, std::move(resharded)});
-      if (!weight) break;
-    }
-  }
-  const auto weigh = [&](const Propagated& outcome) {
-    return weight ? weight(outcome.resharded) : modelled_seconds(merge_duplicates(outcome.resharded), cost);
-  };
-  std::size_t best = 0;
-  double least = std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < outcomes.size() && outcomes.size() > 1; ++i) {
-    const double weighs = weigh(outcomes[i]);
-    if (!(weighs < least)) continue;
-    best = i;
-    least = weighs;
-  }
-  return std::move(outcomes[best]);
 }
 
 }  // namespace tessera

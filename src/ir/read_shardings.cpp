@@ -43,8 +43,10 @@ class ShardingAttacher {
     std::copy_if(sdy_meshes_.begin(), sdy_meshes_.end(), std::back_inserter(meshes),
                  [](const Mesh& mesh) { return !mesh.axes().empty(); });
     if (meshes.empty()) meshes.push_back(mesh_of_all_devices());
-    // Shardy leaves results that nobody annotated as propagation finds them.
-    if (header_.is_shardy && state_.program.propagate_to_output.empty()) state_.program.propagate_to_output = {true};
+    // Shardy leaves parameters and results that nobody annotated as propagation finds them.
+    if (!header_.is_shardy) return;
+    for (auto* may_choose : {&state_.program.propagate_to_parameters, &state_.program.propagate_to_output})
+      if (may_choose->empty()) *may_choose = {true};
   }
 
   // Where the text has none with axes, as with what one device alone does.
