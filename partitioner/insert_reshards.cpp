@@ -254,7 +254,7 @@ class Inserter {
       request.made_anywhere.push_back(resharder_.is_made_here(operand));
       request.result_defers = request.result_defers || sharding_of(operand).is_partial();
     }
-    if (common_.known == KnownCopies::kAll) request.copies = copies_of(operands);
+    if (common_.known == KnownCopies::kAll) request.copies = resharder_.copies_of(operands);
     request.result_defers = request.result_defers && defers(id) && !is_bound_whole(id, operands);
     const OpDecision& decision = common_.decisions.decide(mesh_, request, common_.shardings);
 
@@ -266,18 +266,6 @@ class Inserter {
       builder_.set_notes(made, with_frontend_attribute(instruction.notes, kWhyAttribute,
                                                        computed_from(builder_.computation(), made.instruction())));
     return settle(id, take_apart(made));
-  }
-
-  // What others needed of the operands; nothing where there are no copies.
-  [[nodiscard]] std::vector<std::vector<ShardingRef>> copies_of(const std::vector<Value>& operands) const {
-    std::vector<std::vector<ShardingRef>> out;
-    for (int i = 0; i < isize(operands); ++i) {
-      const auto made = copies_.find(at(operands, i).id);
-      if (made == copies_.end() || made->second.empty()) continue;
-      out.resize(operands.size());
-      for (const auto& [sharding, copy] : made->second) at(out, i).push_back(copy.instruction().sharding);
-    }
-    return out;
   }
 
   // Than propagation or the user would have it.
