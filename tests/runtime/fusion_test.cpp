@@ -228,9 +228,9 @@ TEST(Dots, OfSixteenBitsGoOverSeveralBlocks) {
             },
             512);  // steps of bf16 or f32: sums of up to 801 products of numbers up to 4
   expect_on_each_isa({Type::array(DType::kBF16, {2, 33, 3, 70}), Type::array(DType::kBF16, {2, 18, 3, 70})},
-                      [](Builder&, auto& v) {
-                        return ops::dot(v[0], v[1], {{0, 2}, {3}, {0, 2}, {3}}, DType::kF32);
-                      });
+                     [](Builder&, auto& v) {
+                       return ops::dot(v[0], v[1], {{0, 2}, {3}, {0, 2}, {3}}, DType::kF32);
+                     });
 }
 
 TEST(Dots, AddToWhatDiesWhereItLies) {
