@@ -38,6 +38,7 @@ struct Common {
   const RootTargets& targets;
   OpKinds kinds;
   OpDecisions decisions;
+  KnownCopies known = KnownCopies::kAll;
   SharedShardings shardings{};
 };
 
@@ -261,6 +262,7 @@ class Inserter {
       request.made_anywhere.push_back(resharder_.is_made_here(operand));
       request.result_defers = request.result_defers || sharding_of(operand).is_partial();
     }
+    if (common_.known == KnownCopies::kAll) request.copies = resharder_.copies_of(operands);
     request.result_defers = request.result_defers && defers(id) && !is_bound_whole(id, operands);
     const OpDecision& decision = common_.decisions.decide(mesh_, request, common_.shardings);
 
@@ -295,7 +297,7 @@ class Inserter {
   // The computation ends with this, or with a constraint on it: then it is made so, whole where it must be whole, unless a sum is
   // shared out. A result that the caller binds (FuncResultSharding) is moved there behind the op.
   [[nodiscard]] bool ends_unsaid(Id id) const {
-    if (root_ == nullptr || !is_derived(old_[id].sharding->front())) return false;
+    if (root_ == nullptr || old_[id].sharding->empty() || !is_derived(old_[id].sharding->front())) return false;
     if (id == old_.root) return true;
     const Instruction& root = old_[old_.root];
     return is_used_once(id, old_.root) && is_sharding_constraint(root) && !is_derived(root.sharding->front());
@@ -390,12 +392,12 @@ class Inserter {
 
 }  // namespace
 
-Program insert_reshards(const Program& propagated, const Topology& topology) {
+Program insert_reshards(const Program& propagated, const Topology& topology, KnownCopies known) {
   const Program program = split_reductions(propagated);
   const CostModel cost{.topology = topology};
   const auto used = partitioned_computations(program);
   const RootTargets targets = root_targets(program, used);
-  Common common{program, cost, targets, OpKinds(program), OpDecisions(cost)};
+  Common common{program, cost, targets, OpKinds(program), OpDecisions(cost), known};
   ProgramBuilder out(header_of(program));
   std::vector<ComputationId> new_ids(program.computations.size(), -1);
   for (ComputationId c = 0; c < isize(program.computations); ++c) {

@@ -22,7 +22,10 @@ inline constexpr std::string_view kRemedyAttribute = "tessera.remedy";
 /// Who chose the sharding of a value, in words.
 std::string provenance(const Instruction& instruction);
 
+/// Whether an op knows of copies of its operands that others needed: to take one costs nothing, but may bring about more elsewhere.
+enum class KnownCopies : std::uint8_t { kAll, kNone };
+
 /// Takes a program in which every value has a sharding (propagate).
-Program insert_reshards(const Program& program, const Topology& topology = {});
+Program insert_reshards(const Program& program, const Topology& topology = {}, KnownCopies known = KnownCopies::kAll);
 
 }  // namespace tessera

@@ -43,6 +43,7 @@ class Localizer {
       const Id first = builder_.computation().size();
       at(leaves_, id) = rewrite_named(id);
       order_.set(id, first, builder_, at(leaves_, id));
+      keep_own_attributes(old_[id], first);
     }
     Value root = put_together(builder_, old_.root_type(), at(leaves_, old_.root));
     if (is_entry_ && root.instruction().op->role != Role::kParameter)
@@ -79,6 +80,15 @@ class Localizer {
       case Role::kWhile:
       case Role::kConditional: return control_flow(instruction);
       default: return plain(instruction);
+    }
+  }
+
+  // What is made around an instruction, from `first` on, has its place and reason, but no attributes of its op.
+  void keep_own_attributes(const Instruction& instruction, Id first) {
+    if (!instruction.notes || instruction.notes->other.empty()) return;
+    for (Id id = first; id < builder_.computation().size(); ++id) {
+      const Value made = builder_.value(id);
+      if (made.instruction().op != instruction.op) builder_.set_notes(made, for_another_op(made.instruction().notes));
     }
   }
 

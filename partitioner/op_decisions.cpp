@@ -41,6 +41,10 @@ OpDecision decision_of(const Mesh& mesh, const OpRequest& request, Strategies& s
   PartialChoice partial = choose_partial(request.kind.view, operands, mesh, request.result_defers);
   StrategyRequest asked{request.kind.view,    map, mesh, operands, *request.wishes, *request.found, partial.axes,
                         request.made_anywhere};
+  for (const auto& there : request.copies) {
+    auto& copies = asked.copies.emplace_back();
+    for (const ShardingRef& sharding : there) copies.push_back(sharding->front());
+  }
   if (!partial.axes.empty() && !is_worth_its_work(mesh, request, partial, asked, strategies)) {
     partial = {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
     asked.reserved.clear();
@@ -72,6 +76,10 @@ const OpDecision& OpDecisions::decide(const Mesh& mesh, const OpRequest& request
           shardings.id_of(request.found)};
   for (const ShardingRef& operand : request.operands) key_.push_back(shardings.id_of(operand));
   for (const bool made : request.made_anywhere) key_.push_back(made ? 1 : 0);
+  for (const auto& there : request.copies) {
+    key_.push_back(-isize(there));
+    for (const ShardingRef& sharding : there) key_.push_back(shardings.id_of(sharding));
+  }
   if (const auto known = known_.find(key_); known != known_.end()) return known->second;
   OpDecision decision = decision_of(mesh, request, strategies_);
   decision.results = shardings.shared(std::move(decision.results));

@@ -65,19 +65,17 @@ void add_local_passes(Pipeline& pipeline, const PartitionOptions& options) {
   add_collective_passes(pipeline, options.collectives, options.topology);
 }
 
-// What each device receives, computes and holds when all passes are done: they change what a model of single ops cannot see. Counted in
-// bytes received; work is mostly bound by memory, of which a byte less held is worth little. Too slow for large programs.
+// Bytes received, operations and bytes held when all passes are done, each counting for one: passes change what a model of single ops
+// cannot see. Too slow for large programs.
 ProgramWeight weight_of(const Program& program, const PartitionOptions& options) {
   constexpr std::int64_t kLargestCounted = 4'000;
   if (program.instruction_count() > kLargestCounted || !options.topology.is_uniform()) return {};
   return [&options](const Program& resharded) {
-    constexpr double kBytesPerFlop = 1;
-    constexpr double kBytesPerByteHeld = 1.0 / 4;
     Pipeline pipeline("weigh", {.skip = options.skip_passes});
     add_local_passes(pipeline, options);
     const ProgramStats stats = program_stats(pipeline.run(resharded));
-    return static_cast<double>(stats.total_collective_bytes) + kBytesPerFlop * stats.flops_per_device +
-           kBytesPerByteHeld * static_cast<double>(stats.peak_bytes_per_device);
+    const auto moved = static_cast<double>(stats.total_collective_bytes);
+    return Weight{moved + stats.flops_per_device + static_cast<double>(stats.peak_bytes_per_device), moved};
   };
 }
 
@@ -99,17 +97,14 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
       .add("merge-duplicates", merge_duplicates)
       .add("simplify-branches", simplify_branches)
       .add("simplify-loops", simplify_loops)
+      .add("separate-callees", separate_callees)
       .add_required("split-uses", split_uses)
       .add_required("propagate",
                     [&](const Program& p) {
                       found = propagate_at_least_cost(p, options.topology, weight_of(p, options));
                       return found.program;
                     })
-      .add_required("insert-reshards",
-                    [&](const Program& p) {
-                      return found.resharded ? *std::exchange(found.resharded, {})
-                                             : insert_reshards(p, options.topology);
-                    })
+      .add_required("insert-reshards", [&](const Program&) { return std::move(found.resharded); })
       .add_required("record-global", [&](const Program& p) {
         out.global = p;
         return p;

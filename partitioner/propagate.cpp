@@ -8,13 +8,9 @@
 #include <utility>
 
 #include "factor_sharding.h"
-#include "insert_reshards.h"
 #include "interner.h"
-#include "manual.h"
-#include "modelled_cost.h"
 #include "propagation_graph.h"
 #include "tessera/base/text.h"
-#include "tessera/passes/passes.h"
 
 namespace tessera {
 namespace {
@@ -142,7 +138,8 @@ class Propagation {
     for (const auto& slot : slots) states_of_slots_.push_back(state_of(slot));
   }
   void run(Phase phase);
-  void sweep_forward();
+  enum class Direction : std::uint8_t { kForward, kBackward };
+  void sweep(Direction direction);
 
  private:
   int state_of(const PropagationSlot& slot) {
@@ -205,16 +202,18 @@ bool accept(Slots& slots, const Offer& offer) {
   return changed;
 }
 
-// Every op tells its results, once, in the order of the program. As each speaks when all its operands are settled, any order of
-// independent ops leads to the same.
-void Propagation::sweep_forward() {
-  for (int edge = 0; edge < isize(graph_.edges); ++edge) {
-    if (at(graph_.edges, edge).broadcasts) continue;
+// Every op tells its results, once, in the order of the program, or its operands in the opposite one. As each speaks when all that it
+// hears is settled, any order of independent ops leads to the same.
+void Propagation::sweep(Direction direction) {
+  const bool forward = direction == Direction::kForward;
+  const int count = isize(graph_.edges);
+  for (int i = 0; i < count; ++i) {
+    const int edge = forward ? i : count - 1 - i;
+    if (forward && at(graph_.edges, edge).broadcasts) continue;
     std::vector<Offer> offers;
     collect(edge, Phase::kKeptFactors, offers);
-    const auto& results = at(graph_.edges, edge).results;
-    std::erase_if(offers,
-                  [&](const Offer& o) { return std::find(results.begin(), results.end(), o.slot) == results.end(); });
+    const auto& told = forward ? at(graph_.edges, edge).results : at(graph_.edges, edge).operands;
+    std::erase_if(offers, [&](const Offer& o) { return std::find(told.begin(), told.end(), o.slot) == told.end(); });
     std::sort(offers.begin(), offers.end());
     for (const auto& offer : offers)
       if (accept(slots_, offer)) at(states_of_slots_, offer.slot) = state_of(at(slots_, offer.slot));
@@ -274,51 +273,25 @@ void join_round(Slots& slots, int round) {
     });
 }
 
-Slots propagated(const PropagationGraph& graph, PropagationOrder order) {
+}  // namespace
+
+Slots propagated(const PropagationGraph& graph, PropagationOrder order, const std::vector<PropagationHint>& hints) {
   Slots slots = graph.slots;
+  for (const auto& [slot, sharding] : hints)
+    for (int d = 0; d < sharding.ndim(); ++d) at(at(slots, slot).sharding.dims, d).axes = at(sharding.dims, d).axes;
   for (const int round : hold_back(slots)) {
     join_round(slots, round);
     Propagation propagation(graph, slots, order);
-    if (order == PropagationOrder::kForwardFirst) propagation.sweep_forward();
+    if (order == PropagationOrder::kForwardFirst) propagation.sweep(Propagation::Direction::kForward);
+    if (order == PropagationOrder::kBackwardFirst) propagation.sweep(Propagation::Direction::kBackward);
     for (const Phase phase : kPhases) propagation.run(phase);
   }
   return slots;
 }
 
-bool same_shardings(const Slots& a, const Slots& b) {
-  return std::equal(a.begin(), a.end(), b.begin(),
-                    [](const auto& x, const auto& y) { return x.sharding == y.sharding; });
-}
-
-}  // namespace
-
 Program propagate(const Program& program, PropagationOrder order) {
   const PropagationGraph graph = build_propagation_graph(program);
   return write_shardings(program, graph, propagated(graph, order));
-}
-
-Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight) {
-  const CostModel cost{.topology = topology};
-  const PropagationGraph graph = build_propagation_graph(program);
-  std::vector<Slots> candidates;
-  for (const auto order : {PropagationOrder::kGivenFirst, PropagationOrder::kLargestFirst,
-                           PropagationOrder::kForwardFirst, PropagationOrder::kNearestFirst}) {
-    Slots found = propagated(graph, order);
-    const auto is_same = [&](const Slots& other) { return same_shardings(found, other); };
-    if (std::none_of(candidates.begin(), candidates.end(), is_same)) candidates.push_back(std::move(found));
-  }
-  Propagated best;
-  double least = std::numeric_limits<double>::infinity();
-  for (const auto& candidate : candidates) {
-    Program found = without_manual_axes(write_shardings(program, graph, candidate));
-    if (candidates.size() == 1) return {std::move(found), std::nullopt};
-    Program resharded = insert_reshards(found, topology);
-    const double weighs = weight ? weight(resharded) : modelled_seconds(merge_duplicates(resharded), cost);
-    if (!best.program.computations.empty() && !(weighs < least)) continue;
-    least = weighs;
-    best = {std::move(found), std::move(resharded)};
-  }
-  return best;
 }
 
 }  // namespace tessera

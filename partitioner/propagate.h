@@ -8,8 +8,8 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 
+#include "propagation_graph.h"
 #include "tessera/ir/program.h"
 #include "tessera/sharding/topology.h"
 
@@ -26,19 +26,33 @@ enum class PropagationOrder : std::uint8_t {
   kLargestFirst,  // larger tensors, then annotated ones
   kForwardFirst,  // indices, then larger tensors, behind one sweep from operands to results: inputs meet the weights on their
                   // way through the model
+  kBackwardFirst,  // the same behind one sweep from results to operands: what a value is used for, before what it is made of
   kNearestFirst  // as kGivenFirst; of ops that do not only keep factors those nearest to the inputs speak first
 };
 
 Program propagate(const Program& program, PropagationOrder order = PropagationOrder::kGivenFirst);
 
-/// What a program costs as insert_reshards made it.
-using ProgramWeight = std::function<double(const Program& resharded)>;
+/// Axes that a slot which nobody annotated begins with.
+struct PropagationHint {
+  int slot = 0;
+  Sharding sharding;
+};
+std::vector<PropagationSlot> propagated(const PropagationGraph& graph, PropagationOrder order,
+                                        const std::vector<PropagationHint>& hints = {});
+
+/// What a program costs as insert_reshards made it, and how much of that is bytes received.
+struct Weight {
+  double all = 0;
+  double moved = 0;
+};
+using ProgramWeight = std::function<Weight(const Program& resharded)>;
 
 /// Propagation in every order; the outcome that weighs least, of equal ones the first. Without a weight: whose reshards and work cost
-/// least time by the model.
+/// least time by the model. Then, in programs that are not large, what is moved most is tried where it goes, and what reads it where it
+/// comes from (choose_propagation.cpp).
 struct Propagated {
   Program program;
-  std::optional<Program> resharded;  // what insert_reshards made of it, when that was needed to weigh it
+  Program resharded;  // what insert_reshards made of it
 };
 Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight = {});
 

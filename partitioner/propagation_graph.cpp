@@ -8,6 +8,7 @@
 
 #include "interner.h"
 #include "leaves.h"
+#include "manual.h"
 #include "op_kinds.h"
 #include "propagate.h"
 #include "tessera/base/text.h"
@@ -159,7 +160,7 @@ class GraphBuilder {
   // How the caller wants a result is one voice among those that the value hears: it may lie otherwise, and is moved when it is returned.
   std::vector<int> apart(const Instruction& root, std::vector<int> slots) {
     const bool passes_on = root.op->role == Role::kTuple || root.op->role == Role::kGetTupleElement;
-    if (!passes_on || !root.sharding) return slots;
+    if (!passes_on || !root.sharding || has_manual_regions(program_)) return slots;  // borders bind what they return
     for (int i = 0; i < isize(slots); ++i) {
       const Sharding& wanted = at(*root.sharding, root.sharding->size() == 1 ? 0 : i);
       if (!wanted.is_tiled() || !slots_.type(at(slots, i)).is_array()) continue;

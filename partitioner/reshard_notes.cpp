@@ -127,6 +127,7 @@ std::string computed_from(const Computation& made, const Instruction& instructio
 
 NotesRef reshard_notes(const NotesRef& notes, const ReshardReason& reason) {
   auto out = notes ? std::make_shared<Notes>(*notes) : std::make_shared<Notes>();
+  out->other.clear();
   const Instruction& source = reason.made[reason.source];
   const std::string target = reason.target.str();
   const std::string name = reason.origins.name(reason.origins.of(written(reason.made, reason.source)));

@@ -67,4 +67,15 @@ Instruction Resharder::copied(Value leaf, const Sharding& target) {
   return copy;
 }
 
+std::vector<std::vector<ShardingRef>> Resharder::copies_of(const std::vector<Value>& operands) const {
+  std::vector<std::vector<ShardingRef>> out;
+  for (int i = 0; i < isize(operands); ++i) {
+    const auto made = copies_.find(at(operands, i).id);
+    if (made == copies_.end() || made->second.empty()) continue;
+    out.resize(operands.size());
+    for (const auto& [sharding, copy] : made->second) at(out, i).push_back(copy.instruction().sharding);
+  }
+  return out;
+}
+
 }  // namespace tessera

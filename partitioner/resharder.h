@@ -37,6 +37,9 @@ class Resharder {
   /// Says of a reshard that an annotation is what it brings about.
   void asked(const Value& before, const Value& after);
 
+  /// How there are copies of the operands, by operand; empty where there are none at all.
+  [[nodiscard]] std::vector<std::vector<ShardingRef>> copies_of(const std::vector<Value>& operands) const;
+
  private:
   Instruction copied(Value leaf, const Sharding& target);
 

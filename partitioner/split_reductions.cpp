@@ -127,7 +127,7 @@ class Splitter {
       const DType dtype = array.type().dtype();
       const Value cut = ops::reshape(array, to.dims);
       builder_.set_sharding(cut, make_sharding(to.sharding));
-      builder_.set_notes(cut, reduce.notes);
+      builder_.set_notes(cut, for_another_op(reduce.notes));
       operands[i] = cut.id;
       parts.push_back(Type::array(dtype, part_dims));
     }
@@ -137,7 +137,8 @@ class Splitter {
     const LeafValues leaves = take_apart(builder_.value(local));
     for (std::size_t i = 0; i < count; ++i) {
       operands[i] = leaves[i].id;
-      if (count > 1) builder_.set_notes(leaves[i], with_frontend_attribute(reduce.notes, kOriginAttribute, ""));
+      if (count > 1)
+        builder_.set_notes(leaves[i], with_frontend_attribute(for_another_op(reduce.notes), kOriginAttribute, ""));
     }
     return append(reduce, reduce.type, operands, make_attributes(DimensionsAttributes{last}), reduce.sharding);
   }

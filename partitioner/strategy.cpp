@@ -145,6 +145,10 @@ double moved_operands(const StrategyRequest& request, const Strategy& strategy, 
   for (int i = 0; i < isize(request.operands); ++i) {
     if (at(request.made_anywhere, i) || !at(types, i).is_array()) continue;
     Sharding needed = unproject(request.mesh, request.map, at(request.map.operands, i), strategy);
+    if (!request.copies.empty()) {
+      const auto& there = at(request.copies, i);
+      if (std::find(there.begin(), there.end(), needed) != there.end()) continue;
+    }
     Sharding actual = at(request.operands, i);
     std::erase_if(actual.partial, [&](const AxisRef& axis) { return overlaps_any(request.reserved, axis); });
     if (!actual.is_partial()) actual.reduction = Reduction::kSum;
@@ -182,10 +186,29 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, d
   return {mine > kTolerance * share ? mine : 0, moved, work, late};
 }
 
+// Whether gathering an operand's dims of a factor brings more than summing the results that its parts give.
+bool is_larger_than_results(const StrategyRequest& request, int operand, int factor) {
+  Sharding gathered = at(request.operands, operand).without_partial();
+  const TensorFactors& factors = at(request.map.operands, operand);
+  for (int d = 0; d < isize(factors); ++d)
+    if (std::find(at(factors, d).begin(), at(factors, d).end(), factor) != at(factors, d).end())
+      at(gathered.dims, d).axes.clear();
+  std::int64_t results = 0;
+  const auto types = request.view.result.leaves();
+  for (int i = 0; i < isize(request.found); ++i)
+    if (at(types, i).is_array())
+      results += shard_type(at(types, i), at(request.found, i).without_partial()).byte_size();
+  return shard_type(at(operand_leaves(request.view), operand), gathered).byte_size() > results;
+}
+
 // The axes over which a summed factor lies, if the operands that have it are cut alike along it into so many parts; they need not be the
-// same. Nothing where they are not, or where only axes in `taken` cut it.
+// same. An operand that lies whole is cut as the other one is, where that is large. Nothing where they differ, or where only axes in
+// `taken` cut it.
 std::optional<Axes> axes_of_sum(const StrategyRequest& request, int factor, const Axes& taken) {
   std::optional<Axes> found;
+  int cut = -1;
+  bool some_whole = false;
+  Axes elsewhere;  // what cuts other dims of operands that are whole along the factor
   for (int i = 0; i < isize(request.operands); ++i) {
     const TensorFactors& factors = at(request.map.operands, i);
     const bool has = std::any_of(factors.begin(), factors.end(), [&](const DimFactors& dim) {
@@ -197,10 +220,20 @@ std::optional<Axes> axes_of_sum(const StrategyRequest& request, int factor, cons
     const Strategy said = legal(request.map, project(request.map, factors, sharding));
     const Axes& axes = at(said, factor);
     if (std::any_of(axes.begin(), axes.end(), [&](const AxisRef& axis) { return overlaps_any(taken, axis); })) continue;
+    if (axes.empty()) {
+      some_whole = true;
+      const Axes used = sharding.used_axes();
+      elsewhere.insert(elsewhere.end(), used.begin(), used.end());
+      continue;
+    }
     if (found && axes_size(*found) != axes_size(axes)) return std::nullopt;
     found = axes;
+    cut = i;
   }
-  return found;
+  if (!some_whole || !found) return found;
+  const bool free =
+      std::none_of(found->begin(), found->end(), [&](const AxisRef& axis) { return overlaps_any(elsewhere, axis); });
+  return free && is_larger_than_results(request, cut, factor) ? found : std::nullopt;
 }
 
 // What propagation found of the factors that the result keeps.
@@ -342,6 +375,10 @@ const Strategy& Strategies::choose(const StrategyRequest& request) {
   for (const auto* shardings : {&request.operands, &request.wishes, &request.found})
     for (const Sharding& sharding : *shardings) key.push_back(shardings_.id_of(sharding));
   for (const bool made : request.made_anywhere) key.push_back(made ? 1 : 0);
+  for (const auto& there : request.copies) {
+    key.push_back(-isize(there));
+    for (const Sharding& sharding : there) key.push_back(shardings_.id_of(sharding));
+  }
   Sharding reserved = Sharding::replicated(request.mesh, 0);
   reserved.partial = request.reserved;
   key.push_back(shardings_.id_of(reserved));

@@ -29,6 +29,8 @@ struct StrategyRequest {
   Axes reserved;
   /// Operands that are made anew in whatever sharding is needed: they cost nothing and have no say.
   std::vector<bool> made_anywhere;
+  /// How operands lie as well, as copies that others needed: by operand leaf; empty: no copies.
+  std::vector<std::vector<Sharding>> copies = {};
 };
 
 Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost = {});

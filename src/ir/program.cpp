@@ -33,6 +33,13 @@ NotesRef with_frontend_attribute(const NotesRef& notes, std::string_view key, st
   return out;
 }
 
+NotesRef for_another_op(const NotesRef& notes) {
+  if (!notes || notes->other.empty()) return notes;
+  auto out = std::make_shared<Notes>(*notes);
+  out->other.clear();
+  return out;
+}
+
 std::vector<Type> Computation::parameter_types() const {
   std::vector<Type> types;
   for (const Id id : parameters) types.push_back((*this)[id].type);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 
+#include "tessera/base/log.h"
 #include "tessera/base/text.h"
 #include "text_reader.h"
 
@@ -152,9 +153,11 @@ std::optional<Type> array_at(const Type& type, const Dims& index) {
   return here;
 }
 
-// Both sides are arrays of one size, and each array stands in one alias only.
-void check_aliases(const Program& program) {
+// Both sides are arrays, and each array stands in one alias only. Those of different sizes are dropped: XLA's partitioner leaves such
+// where a parameter is cut and its result is not.
+void check_aliases(Program& program, const std::string& place) {
   const Computation& entry = program.entry_computation();
+  std::vector<Alias> fitting;
   std::set<Dims> outputs;
   std::set<std::pair<std::int64_t, Dims>> donors;
   for (const auto& alias : program.aliases) {
@@ -170,13 +173,18 @@ void check_aliases(const Program& program) {
     const auto donor = array_at(type, alias.parameter_index);
     require(donor.has_value(), "input_output_alias names index {{{}}} of parameter {}, which is no array of {}",
             index_text, alias.parameter, type);
-    require(output->dtype() == donor->dtype() && output->byte_size() == donor->byte_size(),
-            "input_output_alias of output {{{}}}, {}, and index {{{}}} of parameter {}, {}: the types differ",
-            output_text, *output, index_text, alias.parameter, *donor);
     require(outputs.insert(alias.output).second, "input_output_alias names output {{{}}} twice", output_text);
     require(donors.insert({alias.parameter, alias.parameter_index}).second,
             "input_output_alias names index {{{}}} of parameter {} twice", index_text, alias.parameter);
+    if (output->dtype() == donor->dtype() && output->byte_size() == donor->byte_size())
+      fitting.push_back(alias);
+    else
+      log_warning(
+          "{}input_output_alias of output {{{}}}, {}, and index {{{}}} of parameter {}, {}, is left out: the types "
+          "differ",
+          place, output_text(), output->str(), index_text(), alias.parameter, donor->str());
   }
+  program.aliases = std::move(fitting);
 }
 
 bool quote_is_next(TextCursor& in) { return in.next_is("\"") || in.next_is("'"); }
@@ -233,11 +241,11 @@ ModuleHeader read_header(TextCursor& in, Program& program) {
   return header;
 }
 
-void check_header(const TextCursor& in, const ModuleHeader& header, const Program& program) {
+void check_header(const TextCursor& in, const ModuleHeader& header, Program& program) {
   const Computation& entry = program.entry_computation();
   if (!header.entry_layout.empty())
     with_place(in, header.entry_layout_position, [&] { check_entry_layout(header.entry_layout, entry); });
-  with_place(in, header.alias_position, [&] { check_aliases(program); });
+  with_place(in, header.alias_position, [&] { check_aliases(program, in.place(header.alias_position)); });
 }
 
 }  // namespace tessera

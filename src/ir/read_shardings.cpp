@@ -43,9 +43,17 @@ class ShardingAttacher {
     auto& meshes = state_.program.meshes;
     std::copy_if(sdy_meshes_.begin(), sdy_meshes_.end(), std::back_inserter(meshes),
                  [](const Mesh& mesh) { return !mesh.axes().empty(); });
-    if (meshes.empty()) meshes = sdy_meshes_;
-    // Shardy leaves results that nobody annotated as propagation finds them.
-    if (header_.is_shardy && state_.program.propagate_to_output.empty()) state_.program.propagate_to_output = {true};
+    if (meshes.empty()) meshes.push_back(mesh_of_all_devices());
+    // Shardy leaves parameters and results that nobody annotated as propagation finds them.
+    if (!header_.is_shardy) return;
+    for (auto* may_choose : {&state_.program.propagate_to_parameters, &state_.program.propagate_to_output})
+      if (may_choose->empty()) *may_choose = {true};
+  }
+
+  // Where the text has none with axes, as with what one device alone does.
+  [[nodiscard]] Mesh mesh_of_all_devices() const {
+    const std::int64_t said = header_.has_num_partitions ? state_.program.num_partitions : 1;
+    return Mesh({{"devices", std::max(said, most_devices_)}});
   }
 
   // `m0 = #sdy.mesh<[], device_ids=[3]>` may have any name; what is said on it is read by the one that tells the device.
@@ -57,6 +65,7 @@ class ShardingAttacher {
       in.seek(mesh + kNoAxes.size());
       if (!in.take(",") || !in.take_word("device_ids") || !in.take("=") || !in.take("[")) continue;
       const auto device = in.integer("a device number");
+      if (device >= 0 && device < std::int64_t{1} << 20) most_devices_ = std::max(most_devices_, device + 1);
       auto end = all.find_last_not_of(" =\t\n", mesh - 1);
       auto start = all.find_last_of(" {,\t\n", end) + 1;
       const std::string name = all.substr(start, end + 1 - start);
@@ -233,6 +242,22 @@ class ShardingAttacher {
     return false;
   }
 
+  // JAX writes the shardings of a whole tuple on each of its elements.
+  std::vector<Sharding> of_element(const PendingSharding& item, std::vector<Sharding> given) const {
+    const Computation& computation = state_.program[item.computation];
+    const Instruction& instruction = computation[item.instruction];
+    if (instruction.op->role != Role::kGetTupleElement) return given;
+    const Type& tuple = computation[instruction.operands[0]].type;
+    const int own = instruction.type.leaf_count();
+    if (isize(given) == own || isize(given) != tuple.leaf_count()) return given;
+    int first = 0;
+    std::int64_t index = 0;
+    for (const TextAttribute& attribute : instruction.attributes->texts())
+      if (attribute.name == "index") parse_field(attribute.text, index);
+    for (std::int64_t k = 0; k < index; ++k) first += at(tuple.elements(), k).leaf_count();
+    return {given.begin() + first, given.begin() + first + own};
+  }
+
   // HLO's spelling beside the axes says the same, or only that the value is whole (as where Shardy has not been exported).
   void require_agreement(const PendingSharding& item, const std::vector<Type>& types, const Shardings& axes) {
     if (item.sdy.empty() || item.hlo.empty() || is_named_sharding(item.hlo)) return;
@@ -260,7 +285,7 @@ class ShardingAttacher {
     const auto types = type.leaves();
     Shardings out;
     if (!item.sdy.empty() || !item.named.empty()) {
-      const auto given = item.sdy.empty() ? item.named : parse_sdy_shardings(item.sdy, sdy_meshes_);
+      const auto given = item.sdy.empty() ? item.named : of_element(item, parse_sdy_shardings(item.sdy, sdy_meshes_));
       if (is_left_over(item, given)) return nullptr;
       for (std::size_t i = 0; i < types.size(); ++i) {
         out.push_back(leaf_of(given, i, types.size(), type));
@@ -306,6 +331,7 @@ class ShardingAttacher {
   ModuleState& state_;
   const ModuleHeader& header_;
   std::vector<Mesh> sdy_meshes_;
+  std::int64_t most_devices_ = 1;  // as many as Shardy's meshes of single devices need
   std::unordered_map<std::string, std::vector<HloSharding>> parsed_;
   std::vector<std::pair<HloSharding, int>> leaves_;
   std::vector<const PendingSharding*> leaf_items_;

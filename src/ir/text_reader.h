@@ -82,7 +82,7 @@ struct ModuleHeader {
 };
 ModuleHeader read_header(TextCursor& in, Program& program);
 /// Checks entry_computation_layout and input_output_alias against the entry computation.
-void check_header(const TextCursor& in, const ModuleHeader& header, const Program& program);
+void check_header(const TextCursor& in, const ModuleHeader& header, Program& program);
 /// The header attributes in the order in which they print.
 int header_order(std::string_view name);
 

@@ -156,6 +156,12 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
+// As many as what it expands to (expand.cpp).
+double flops(const OpView& view) {
+  const double each = is_grad(view) ? 8 : view.op.name == "batch-norm-training" ? 6 : 4;
+  return each * static_cast<double>(view.operands[0].element_count());
+}
+
 OpDef row(std::string_view name, int operands, Literal (*evaluate)(const EvalContext&)) {
   return {.name = name,
           .min_operands = operands,
@@ -164,7 +170,7 @@ OpDef row(std::string_view name, int operands, Literal (*evaluate)(const EvalCon
           .infer = infer,
           .evaluate = evaluate,
           .factors = factors,
-          .flops = [](const OpView& view) { return 4.0 * static_cast<double>(view.operands[0].element_count()); }};
+          .flops = flops};
 }
 
 }  // namespace

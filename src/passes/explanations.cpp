@@ -21,11 +21,17 @@ const std::vector<Attribute>& attributes_of(const Instruction& instruction) {
   return instruction.notes ? instruction.notes->frontend_attributes : none;
 }
 
+// What compilers read has a name like `xla.sdy.sharding`, `tessera.recompute`, `_xla_stream_annotation`. Others are remarks of a front end:
+// PyTorch's products carry `grad_x`.
+bool is_for_compilers(std::string_view key) { return key.find('.') != std::string_view::npos || key.starts_with('_'); }
+
 // Calls f with each frontend attribute that says more than why.
 template <class F>
 void for_each_binding(const Instruction& instruction, const std::vector<std::string_view>& but, F&& f) {
   for (const Attribute& item : attributes_of(instruction))
-    if (!only_explains(item.first) && std::find(but.begin(), but.end(), item.first) == but.end()) f(item);
+    if (is_for_compilers(item.first) && !only_explains(item.first) &&
+        std::find(but.begin(), but.end(), item.first) == but.end())
+      f(item);
 }
 
 std::string key_of_part(std::string_view key, std::size_t part) { return fmt::format("{}.{}", key, part); }

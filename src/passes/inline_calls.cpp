@@ -2,10 +2,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "plain.h"
+#include "marks.h"
 #include "tessera/base/text.h"
-#include "tessera/ops/control_flow.h"
-#include "tessera/ops/structural.h"
 #include "tessera/passes/passes.h"
 #include "tessera/passes/rewriter.h"
 
@@ -39,26 +37,6 @@ void check_size(const Program& program, const std::unordered_map<const Computati
             size, kMost);
     sizes.push_back(size);
   }
-}
-
-// The value with its leaves' annotations kept as marks.
-Value with_marks(Value value, const std::vector<Sharding>& leaves, std::size_t& next) {
-  if (value.type().is_array()) {
-    const Sharding& said = leaves[std::min(next++, leaves.size() - 1)];
-    return says_something(said) ? ops::sharding_mark(value, said) : value;
-  }
-  if (!value.type().is_tuple()) return ++next, value;
-  std::vector<Value> elements;
-  for (int k = 0; k < isize(value.type().elements()); ++k)
-    elements.push_back(with_marks(ops::get_tuple_element(value, k), leaves, next));
-  return ops::tuple(*value.builder, elements);
-}
-
-// A parameter's or the call's annotation, kept as a mark, or marks.
-Value marked(Value value, const ShardingRef& sharding) {
-  if (!sharding || std::none_of(sharding->begin(), sharding->end(), says_something)) return value;
-  std::size_t next = 0;
-  return with_marks(value, *sharding, next);
 }
 
 Value inlined(ComputationRewriter& r, Id id) {

@@ -7,7 +7,9 @@
 #include "conformance/op_samples.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/evaluate.h"
+#include "tessera/ops/expand.h"
 #include "tessera/ops/op_table.h"
+#include "tessera/passes/passes.h"
 
 namespace tessera::conformance {
 namespace {
@@ -92,6 +94,25 @@ TEST(OpLaws, FactorsGiveEveryDimOfEveryLeafItsSize) {
     check(operands, map.operands);
     check(view.result.leaves(), map.results);
   }
+}
+
+// With what is spelled out in the op's place.
+TEST(OpLaws, WhatAnOpExpandsToHasItsValue) {
+  int seen = 0;
+  for (const auto& sample : op_samples()) {
+    const auto [program, subject] = program_of(sample);
+    if (!is_expandable(*program.entry_computation()[subject].op)) continue;
+    ++seen;
+    const Program spelled_out = expand_ops(program);
+    verify(spelled_out);
+    const auto arguments = random_arguments(sample, 1);
+    const auto wanted = evaluate(program, arguments).elements();
+    const auto given = evaluate(spelled_out, arguments).elements();
+    for (std::size_t leaf = 0; leaf < wanted.size(); ++leaf)
+      for (std::int64_t i = 0; i < wanted[leaf].type().element_count(); ++i)
+        EXPECT_NEAR(element_as_double(given[leaf], i), element_as_double(wanted[leaf], i), 1e-5) << name_of(sample);
+  }
+  EXPECT_EQ(seen, 2);
 }
 
 }  // namespace

@@ -221,6 +221,57 @@ TEST(LittleWork, AResultIsMovedBehindWhatElseReadsIt) {
   EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 8 * 4 * 6 * 4 / 2 / 2);  // one all-to-all
 }
 
+// w is whole and can be cut for nothing; summing the results moves less than twice what gathering x would, for a third of the work.
+TEST(LittleWork, AWholeOperandIsCutAsTheOtherWhereThatOneIsLarge) {
+  const auto flops = [](int columns) {
+    const Program program =
+        annotated(fmt::format("{}ENTRY main {{ x = f32[4,12] parameter(0) w = f32[12,{}] parameter(1)\n"
+                              "ROOT y = f32[4,{}] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} }}",
+                              kFree, columns, columns),
+                  Mesh::parse("a=3"), {{"x", "-,a"}, {"y", "-,-"}});
+    checked(program);
+    return program_stats(partition(program).program).flops_per_device / (2 * 4 * 12 * columns);
+  };
+  EXPECT_LT(flops(7), 0.4);
+  EXPECT_EQ(flops(30), 1);
+}
+
+// The batch is cut: two sums of a few numbers each, instead of all the images.
+TEST(LittleWork, ABatchNormOverACutBatchSumsItsMoments) {
+  const std::string text = R"(HloModule m, allow_spmd_sharding_propagation_to_output={true}
+ENTRY main { x = f32[9,5,7,4] parameter(0) scale = f32[5] parameter(1) offset = f32[5] parameter(2) dy = f32[9,5,7,4] parameter(3)
+n = (f32[9,5,7,4], f32[5], f32[5]) batch-norm-training(x, scale, offset), epsilon=0.01, feature_index=1
+y = f32[9,5,7,4] get-tuple-element(n), index=0
+mean = f32[5] get-tuple-element(n), index=1
+variance = f32[5] get-tuple-element(n), index=2
+z = f32[9,5,7,4] tanh(y)
+g = (f32[9,5,7,4], f32[5], f32[5]) batch-norm-grad(z, scale, mean, variance, dy), epsilon=0.01, feature_index=1
+dx = f32[9,5,7,4] get-tuple-element(g), index=0
+ds = f32[5] get-tuple-element(g), index=1
+ROOT t = (f32[9,5,7,4], f32[5]) tuple(dx, ds) })";
+  const Program program = annotated(text, Mesh::parse("a=2"), {{"x", "a,-,-,-"}, {"dy", "a,-,-,-"}});
+  checked(program);
+  EXPECT_LE(program_stats(partition(program).program).total_collective_bytes, 4 * 5 * 4);
+  const Program by_features = annotated(text, Mesh::parse("a=5"), {{"x", "-,a,-,-"}, {"dy", "-,a,-,-"}});
+  checked(by_features);
+  EXPECT_EQ(program_stats(partition(by_features).program).total_collective_bytes, 0);
+}
+
+// w is wanted by columns over b for the product and over a for the sum, which speak at the same time. Moving the sums is cheaper than moving w.
+TEST(LittleWork, WhatIsMovedMostIsTriedWhereItGoes) {
+  const Program program = parse_program(
+      "HloModule m, num_partitions=4, allow_spmd_sharding_propagation_to_parameters={true}\n"
+      "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
+      "ENTRY main { x = f32[16,24] parameter(0) w = f32[24,32] parameter(1) zero = f32[] constant(0)\n"
+      "y = f32[16,32] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+      "s = f32[32] reduce(w, zero), dimensions={0}, to_apply=add\n"
+      "ROOT t = (f32[16,32], f32[32]) tuple(y, s), sharding={{devices=[2,2]<=[4]}, {devices=[2,2]<=[4] "
+      "last_tile_dim_replicate}} }",
+      op_table());
+  checked(program);
+  EXPECT_LE(program_stats(partition(program).program).total_collective_bytes, 32 * 4);
+}
+
 // Queries, keys and values lie by time. As the queries' time is nearest to the scores, softmax and its gradient keep that, and keys and
 // values are gathered; to hear the values of the gradient at the same time would move weights from one time to the other.
 TEST(LittleWork, WhatIsNearestToTheInputsIsHeardFirst) {
@@ -244,6 +295,30 @@ TEST(LittleWork, WhatIsNearestToTheInputsIsHeardFirst) {
       Mesh::parse("a=4"), {{"q", "-,a,-"}, {"k", "-,a,-"}, {"v", "-,a,-"}});
   checked(program);
   EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 2 * (8 * 8 * 4 * 4) * 3 / 4);
+}
+
+// x is moved to rows for the product; what else is made of it takes that copy, as the result is wanted by rows.
+TEST(LittleWork, ACopyThatAnotherNeededIsTakenForNothing) {
+  const Program program = annotated(
+      "HloModule m\nENTRY main { x = f32[6,8] parameter(0) w = f32[8,8] parameter(1)\n"
+      "u = f32[6,8] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n"
+      "v = f32[6,8] sine(x) t = f32[6,8] add(u, v) y = f32[6,8] cosine(x) z = f32[6,8] multiply(t, y)\n"
+      "ROOT r = f32[6,8] copy(z) }",
+      Mesh::parse("a=2"), {{"x", "-,a"}, {"r", "a,-"}});
+  checked(program);
+  EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 6 * 8 * 4 / 2 / 2);  // one all-to-all
+}
+
+// The halves of x change places along the dim it is cut by, but the result is wanted cut otherwise: what it is used for is heard before
+// what it is made of, x is moved once, and the halves change places on each device.
+TEST(LittleWork, WhatAValueIsUsedForIsHeardBeforeWhatItIsMadeOf) {
+  const Program program = annotated(
+      "HloModule m\nENTRY main { x = f32[6,4,8] parameter(0)\n"
+      "l = f32[6,4,4] slice(x), slice={[0:6], [0:4], [0:4]} h = f32[6,4,4] slice(x), slice={[0:6], [0:4], [4:8]}\n"
+      "n = f32[6,4,4] negate(h) c = f32[6,4,8] concatenate(n, l), dimensions={2} ROOT s = f32[6,4,8] sine(c) }",
+      Mesh::parse("a=4"), {{"x", "-,-,a"}, {"s", "-,a,-"}});
+  checked(program);
+  EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 6 * 4 * 8 * 4 / 4 * 3 / 4);
 }
 
 }  // namespace

@@ -105,5 +105,20 @@ TEST(ShardingForms, ParametersAndResultsMayBeFreedOneByOne) {
             "f32[2,6] f32[2,6] -> (f32[2,6], f32[2,6])");
 }
 
+// XLA's Shardy does so.
+TEST(ShardingForms, ShardyLeavesUnannotatedParametersToPropagation) {
+  const Program program = parse_program(
+      R"(HloModule m, num_partitions=4, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["x"=4]>}}
+ENTRY e { a = f32[8,6] parameter(0)
+b = f32[8,6] parameter(1), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{}, {}]>"}
+k = f32[8,6] add(a, b), frontend_attributes={xla.sdy.sharding="#sdy.sharding_per_value<[<@mesh, [{\"x\"}, {}]>]>"}
+ROOT l = f32[8,6] sine(k) })",
+      op_table());
+  EXPECT_TRUE(check_partition(program).passed);
+  const Computation entry = partition(program).program.entry_computation();
+  EXPECT_EQ(entry.parameter_types()[0].str(), "f32[2,6]");
+  EXPECT_EQ(entry.parameter_types()[1].str(), "f32[8,6]");
+}
+
 }  // namespace
 }  // namespace tessera

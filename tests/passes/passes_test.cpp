@@ -88,6 +88,24 @@ ENTRY %main (x: f32[4]) -> (f32[4], f32[4], f32[4], f32[4]) {
 })");
 }
 
+TEST(MergeDuplicates, WhatAFrontEndRemarksTellsNothingApart) {
+  expect_pass(merge_duplicates, R"(
+HloModule m
+ENTRY %main (x: f32[4,4]) -> (f32[4,4], f32[4,4]) {
+  %x = f32[4,4] parameter(0)
+  %a = f32[4,4] dot(%x, %x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %b = f32[4,4] dot(%x, %x), lhs_contracting_dims={1}, rhs_contracting_dims={0}, frontend_attributes={grad_x="false"}
+  ROOT %r = (f32[4,4], f32[4,4]) tuple(%a, %b)
+})",
+              R"(
+HloModule m
+ENTRY %main (x: f32[4,4]) -> (f32[4,4], f32[4,4]) {
+  %x = f32[4,4] parameter(0)
+  %a = f32[4,4] dot(%x, %x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %r = (f32[4,4], f32[4,4]) tuple(%a, %a)
+})");
+}
+
 TEST(MergeDuplicates, ComparesWhatComputationsSayNotTheirNames) {
   expect_pass(merge_duplicates, R"(
 HloModule m
@@ -431,6 +449,42 @@ ENTRY %main (x: f32[3]) -> f32[3] {
   %cosine = f32[3] cosine(%x)
   ROOT %r = f32[3] add(%cosine, %x)
 })")));
+}
+
+// ---- callees -------------------------------------------------------------------------------------------------------
+
+TEST(SeparateCallees, LoopsThatShareTheirComputationsGetThemTwice) {
+  const std::string computations = R"(
+%c (s: (s32[], f32[4])) -> pred[] {
+  %s = (s32[], f32[4]) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %n = s32[] constant(3)
+  ROOT %lt = pred[] compare(%i, %n), direction=LT
+}
+%b (s: (s32[], f32[4])) -> (s32[], f32[4]) {
+  %s = (s32[], f32[4]) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %x = f32[4] get-tuple-element(%s), index=1
+  %one = s32[] constant(1)
+  %j = s32[] add(%i, %one)
+  %y = f32[4] tanh(%x)
+  ROOT %t = (s32[], f32[4]) tuple(%j, %y)
+}
+ENTRY %main (p: (s32[], f32[4]), q: (s32[], f32[4])) -> ((s32[], f32[4]), (s32[], f32[4])) {
+  %p = (s32[], f32[4]) parameter(0)
+  %q = (s32[], f32[4]) parameter(1)
+  %first = (s32[], f32[4]) while(%p), condition=%c, body=%b
+)";
+  const Program shared = parsed("HloModule m" + computations +
+                                "  %second = (s32[], f32[4]) while(%q), condition=%c, body=%b\n"
+                                "  ROOT %r = ((s32[], f32[4]), (s32[], f32[4])) tuple(%first, %second)\n}");
+  const Program out = separate_callees(shared);
+  verify(out);
+  ASSERT_EQ(out.computations.size(), 5U);
+  const Computation& entry = out.entry_computation();
+  for (const std::size_t which : {0U, 1U})
+    EXPECT_NE(entry[2].called[which], entry[3].called[which]) << "of a while: its condition, its body";
+  EXPECT_EQ(separate_callees(out).computations.size(), 5U);
 }
 
 }  // namespace

@@ -64,6 +64,9 @@ struct Instruction {
 /// The notes with one frontend attribute set (or, with nullopt, removed).
 NotesRef with_frontend_attribute(const NotesRef& notes, std::string_view key, std::optional<std::string> value);
 
+/// The notes for an instruction of another op: without the attributes that no row knows, which belong to one op (operand_precision).
+NotesRef for_another_op(const NotesRef& notes);
+
 struct Computation {
   std::string name;
   std::vector<Instruction> instructions;

@@ -35,6 +35,12 @@ Program simplify_loops(const Program& program);
 /// Conditionals return only what is read of them, and are given only what their branches read. Those with side effects stay.
 Program simplify_branches(const Program& program);
 
+/// Loops, conditionals and calls that share a computation get one each, so that values may lie differently in them.
+Program separate_callees(const Program& program);
+
+/// Spells out ops that are sums of smaller ones (tessera/ops/expand.h), so that more of their dims can be cut.
+Program expand_ops(const Program& program);
+
 /// Puts one op in place of every start and done (async_half): a global program is not scheduled yet.
 Program make_synchronous(const Program& program);
 

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops and conditionals that share a computation get one each:
+//
+//   a = while(x), condition=c, body=b      b = while(y), condition=c, body=b
+//
+// else the second would have to lie as the first does. Reductions and other scalar computations stay shared.
+#include <unordered_set>
+
+#include "tessera/ir/builder.h"
+#include "tessera/ir/op_def.h"
+#include "tessera/passes/passes.h"
+
+namespace tessera {
+namespace {
+
+bool runs_callees(const Instruction& instruction) {
+  const Role role = instruction.op->role;
+  return role == Role::kWhile || role == Role::kConditional || role == Role::kCall;
+}
+
+class Separator {
+ public:
+  explicit Separator(const Program& program) : program_(program), out_(header_of(program)) {}
+
+  Program run() {
+    for (ComputationId c = 0; c < isize(program_.computations); ++c) {
+      size_ += program_[c].size();
+      new_ids_.push_back(with_own_callees(c));
+    }
+    return out_.finish(at(new_ids_, program_.entry));
+  }
+
+ private:
+  static Program header_of(Program program) {
+    program.computations.clear();
+    return program;
+  }
+
+  // The computation again, whose callees nobody else runs.
+  ComputationId with_own_callees(ComputationId id) {
+    auto copy = std::make_shared<Computation>(program_[id]);
+    for (Instruction& instruction : copy->instructions)
+      for (ComputationId& callee : instruction.called)
+        callee = runs_callees(instruction) ? own(callee) : at(new_ids_, callee);
+    return out_.add(ComputationRef(std::move(copy)));
+  }
+
+  // Loops in loops that share double what they share: beyond so many instructions they go on sharing.
+  ComputationId own(ComputationId callee) {
+    constexpr Id kMost = 1 << 20;
+    if (taken_.insert(callee).second || size_ + program_[callee].size() > kMost) return at(new_ids_, callee);
+    size_ += program_[callee].size();
+    return with_own_callees(callee);
+  }
+
+  const Program& program_;
+  ProgramBuilder out_;
+  std::vector<ComputationId> new_ids_;
+  std::unordered_set<ComputationId> taken_;
+  Id size_ = 0;
+};
+
+bool shares_callees(const Program& program) {
+  std::unordered_set<ComputationId> taken;
+  for (const ComputationRef& computation : program.computations)
+    for (const Instruction& instruction : computation->instructions)
+      if (runs_callees(instruction))
+        for (const ComputationId callee : instruction.called)
+          if (!taken.insert(callee).second) return true;
+  return false;
+}
+
+}  // namespace
+
+Program separate_callees(const Program& program) {
+  return shares_callees(program) ? Separator(program).run() : program;
+}
+
+}  // namespace tessera
