@@ -150,19 +150,17 @@ void reduce_as(std::span<const std::byte* const> sources, std::byte* out, std::s
 
 template <class T>
 void reduce_typed(std::span<const std::byte* const> sources, std::byte* out, std::size_t bytes, Reduction op) {
-  switch (op) {
-    case Reduction::kSum: return reduce_as<T, Sum>(sources, out, bytes);
-    case Reduction::kProduct: return reduce_as<T, Product>(sources, out, bytes);
-    case Reduction::kMin: return reduce_as<T, Min>(sources, out, bytes);
-    case Reduction::kMax: return reduce_as<T, Max>(sources, out, bytes);
-    case Reduction::kAnd:
-    case Reduction::kOr: break;
+  if (op == Reduction::kSum) return reduce_as<T, Sum>(sources, out, bytes);
+  if (op == Reduction::kProduct) return reduce_as<T, Product>(sources, out, bytes);
+  if constexpr (!is_complex(kDTypeOf<T>)) {
+    if (op == Reduction::kMin) return reduce_as<T, Min>(sources, out, bytes);
+    if (op == Reduction::kMax) return reduce_as<T, Max>(sources, out, bytes);
   }
   if constexpr (std::is_integral_v<T>) {
     if (op == Reduction::kAnd) return reduce_as<T, And>(sources, out, bytes);
     return reduce_as<T, Or>(sources, out, bytes);
   } else {
-    ensure(false, "bitwise reduction of floats");
+    ensure(false, "a reduction that its type does not have");
   }
 }
 
@@ -170,6 +168,28 @@ void reduce_typed(std::span<const std::byte* const> sources, std::byte* out, std
 Reduction pred_reduction(Reduction op) {
   const bool is_or = op == Reduction::kSum || op == Reduction::kMax || op == Reduction::kOr;
   return is_or ? Reduction::kOr : Reduction::kAnd;
+}
+
+// Types of a byte or less: each step is rounded or wraps, as the op does.
+std::byte narrow_pair(DType dtype, Reduction op, std::byte a, std::byte b) {
+  if (op == Reduction::kAnd) return a & b;
+  if (op == Reduction::kOr) return a | b;
+  const double x = narrow_value(dtype, std::to_integer<std::uint8_t>(a));
+  const double y = narrow_value(dtype, std::to_integer<std::uint8_t>(b));
+  const double value = op == Reduction::kSum       ? x + y
+                       : op == Reduction::kProduct ? x * y
+                       : op == Reduction::kMin     ? Min::apply(x, y)
+                                                   : Max::apply(x, y);
+  return static_cast<std::byte>(narrow_bits(dtype, value));
+}
+
+void reduce_narrow(std::span<const std::byte* const> sources, std::byte* out, std::size_t bytes, DType dtype,
+                   Reduction op) {
+  for (std::size_t i = 0; i < bytes; ++i) {
+    std::byte value = sources[0][i];
+    for (const std::byte* source : sources.subspan(1)) value = narrow_pair(dtype, op, value, source[i]);
+    out[i] = value;
+  }
 }
 
 // The sums that training spends its time with; null for others.
@@ -183,7 +203,9 @@ SumFunction sum_function(DType dtype) {
 }  // namespace
 
 bool can_reduce(DType dtype, Reduction op) {
-  return !is_float(dtype) || (op != Reduction::kAnd && op != Reduction::kOr);
+  if (is_complex(dtype)) return op == Reduction::kSum || op == Reduction::kProduct;
+  const bool is_whole = is_narrow(dtype) ? dtype < DType::kF4E2M1FN : !is_float(dtype);
+  return is_whole || (op != Reduction::kAnd && op != Reduction::kOr);
 }
 
 void reduce_ordered(std::span<const std::byte* const> sources, std::byte* out, std::size_t bytes, DType dtype,
@@ -199,7 +221,8 @@ void reduce_ordered(std::span<const std::byte* const> sources, std::byte* out, s
       return sum(reinterpret_cast<const void* const*>(sources.data()), static_cast<long>(sources.size()), out, count);
     }
   if (dtype == DType::kPred) return reduce_typed<std::uint8_t>(sources, out, bytes, pred_reduction(op));
-  visit_dtype(dtype, [&]<class T>() {
+  if (is_narrow(dtype)) return reduce_narrow(sources, out, bytes, dtype, op);
+  visit_any_dtype(dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>) reduce_typed<T>(sources, out, bytes, op);
   });
 }

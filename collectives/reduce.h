@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reduction of several buffers, element by element, in the order given: ((s0 op s1) op s2) …. 16-bit floats accumulate in
-// f32 and round once. pred: sum and max mean or, product and min mean and. min and max keep NaN.
+// f32 and round once; types of a byte or less round or wrap at each step. pred: sum and max mean or, product and min mean
+// and. min and max keep NaN.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 
 namespace tessera::collectives {
 
-/// False for bitwise reductions of floats.
+/// False for bitwise reductions of floats, and for all but the sum and product of complex numbers.
 bool can_reduce(DType dtype, Reduction op);
 
 /// out[0, bytes) = the reduction of sources[k][0, bytes). `out` may be one of the sources, but no overlapping part of one.

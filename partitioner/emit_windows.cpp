@@ -38,23 +38,27 @@ bool pads_what_is_gathered(const Halo& halo) {
                      [&](const Interval& kept) { return kept.start <= 0 && kept.limit >= halo.before.size; });
 }
 
-// Of collectives that move elements of `source` along a dim.
-NotesRef exchange_notes(const NotesRef& given, const Instruction& source, const Sharding& now, int dim,
-                        const std::string& reason, const std::string& to) {
-  std::vector<std::string> axes;
-  for (const AxisRef& axis : merged_axes(at(now.dims, dim).axes)) axes.push_back(now.mesh.axis_text(axis));
+std::string whole_along(const Instruction& value, const Sharding& now, int dim) {
   Sharding whole = now.without_partial();
   at(whole.dims, dim).axes.clear();
+  const auto* from = value.frontend_attribute(kFromAttribute);  // of a reshard
+  const bool is_given = from != nullptr ? from->ends_with("(annotated)") : provenance(value) == "annotated";
+  return fmt::format("{} %{} {} {}", is_given ? "change the annotation of" : "annotate", annotatable_name(value),
+                     is_given ? "to" : "with", whole.str());
+}
+
+// Of collectives that move elements of `source` along a dim.
+NotesRef exchange_notes(const NotesRef& given, const Instruction& source, const Sharding& now, int dim,
+                        const std::string& reason, const std::string& to, const std::string& remedy) {
+  std::vector<std::string> axes;
+  for (const AxisRef& axis : merged_axes(at(now.dims, dim).axes)) axes.push_back(now.mesh.axis_text(axis));
   NotesRef notes = with_frontend_attribute(given, kWhyAttribute, std::nullopt);
   notes = with_frontend_attribute(notes, "tessera.axes", join(axes, "+"));
   notes = with_frontend_attribute(notes, kReasonAttribute, reason);
   notes = with_frontend_attribute(notes, kFromAttribute,
                                   fmt::format("%{} {} ({})", source.name, now.str(), provenance(source)));
   notes = with_frontend_attribute(notes, kToAttribute, fmt::format("{} with {}", now.str(), to));
-  const bool is_given = provenance(source) == "annotated";
-  return with_frontend_attribute(notes, kRemedyAttribute,
-                                 fmt::format("{} %{} {} {}", is_given ? "change the annotation of" : "annotate",
-                                             annotatable_name(source), is_given ? "to" : "with", whole.str()));
+  return with_frontend_attribute(notes, kRemedyAttribute, remedy);
 }
 
 }  // namespace
@@ -76,9 +80,25 @@ Value WindowEmitter::by_tile(const Axes& axes, const std::vector<std::int64_t>& 
 NotesRef WindowEmitter::notes_of(const Halo& halo, const Instruction& source) const {
   const Sharding& now = at(context_.operand_shardings, halo.operand);
   const auto who = fmt::format("operand {} of {}", halo.operand, context_.view.op.name);
-  return exchange_notes(context_.notes, source, now, halo.dim,
-                        fmt::format("{} is read across its shards along dim {}", who, halo.dim),
-                        fmt::format("{} elements of dim {} per shard ({})", halo.length, halo.dim, who));
+  return exchange_notes(
+      context_.notes, source, now, halo.dim, fmt::format("{} is read across its shards along dim {}", who, halo.dim),
+      fmt::format("{} elements of dim {} per shard ({})", halo.length, halo.dim, who), remedy_of(halo, source));
+}
+
+// What was resharded for the op lies as its result does: that is where to say otherwise.
+std::string WindowEmitter::remedy_of(const Halo& halo, const Instruction& source) const {
+  const Sharding& now = at(context_.operand_shardings, halo.operand);
+  const bool is_reshard = source.frontend_attribute(kReasonAttribute) != nullptr;
+  if (!is_reshard || !op_.type.is_array()) return whole_along(source, now, halo.dim);
+  std::vector<int> factors = at(at(map_.operands, halo.operand), halo.dim);
+  for (const Window& window : map_.windows)
+    if (window.operand == halo.operand && window.dim == halo.dim) factors.push_back(window.factor);
+  const Sharding& result = op_.sharding->front();
+  for (int d = 0; d < result.ndim(); ++d)
+    for (const int factor : at(map_.results.front(), d))
+      if (std::find(factors.begin(), factors.end(), factor) != factors.end() && result.tiles(d) > 1)
+        return whole_along(op_, result, d);
+  return fmt::format("keep dim {} of what {} %{} reads whole", halo.dim, op_.op->name, op_.name);
 }
 
 void WindowEmitter::exchange(const Halo& halo, const Instruction& source, Value outside) {
@@ -174,7 +194,8 @@ std::optional<Value> emit_join(LocalizeContext& context, std::int64_t& next_chan
   const NotesRef notes = exchange_notes(
       context.notes, source, source.sharding->front(), join.dim,
       fmt::format("{} moves elements along dim {}", context.view.op.name, join.dim),
-      fmt::format("{} elements of dim {} per shard ({})", at(result, join.dim), join.dim, context.view.op.name));
+      fmt::format("{} elements of dim {} per shard ({})", at(result, join.dim), join.dim, context.view.op.name),
+      whole_along(source, source.sharding->front(), join.dim));
   return reshard::ExchangeEmitter{context.builder, next_channel, notes, mesh, shards}.emit(*exchange, result);
 }
 

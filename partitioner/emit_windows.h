@@ -15,8 +15,10 @@ namespace tessera {
 
 class WindowEmitter {
  public:
-  WindowEmitter(LocalizeContext& context, std::int64_t& next_channel, const FactorMap& map, Strategy strategy)
-      : context_(context), next_channel_(next_channel), map_(map), strategy_(std::move(strategy)) {}
+  /// `op`: the global instruction.
+  WindowEmitter(LocalizeContext& context, std::int64_t& next_channel, const FactorMap& map, const Instruction& op,
+                Strategy strategy)
+      : context_(context), next_channel_(next_channel), map_(map), op_(op), strategy_(std::move(strategy)) {}
 
   /// Before the op: replaces the operands, tells the op of its windows and how many results it has to compute. `source`: the global
   /// instruction that made an operand.
@@ -28,6 +30,7 @@ class WindowEmitter {
   void exchange(const Halo& halo, const Instruction& source, Value outside);
   void fill(const Halo& halo, Value outside);
   [[nodiscard]] NotesRef notes_of(const Halo& halo, const Instruction& source) const;
+  [[nodiscard]] std::string remedy_of(const Halo& halo, const Instruction& source) const;
   [[nodiscard]] const Mesh& mesh() const { return context_.result_shardings.front().mesh; }
   /// A number that differs by tile.
   Value by_tile(const Axes& axes, const std::vector<std::int64_t>& numbers);
@@ -35,6 +38,7 @@ class WindowEmitter {
   LocalizeContext& context_;
   std::int64_t& next_channel_;
   const FactorMap& map_;
+  const Instruction& op_;
   Strategy strategy_;
   std::vector<Type> wanted_;  // the results' types
 };

@@ -2,7 +2,9 @@
 #include "insert_reshards.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "control_order.h"
 #include "leaves.h"
 #include "manual.h"
 #include "op_decisions.h"
@@ -60,8 +62,11 @@ class Inserter {
     if (is_entry_) ends_partial_ = ends_partial(program_, old_, *root);
     leaves_.resize(old_.instructions.size());
     for (Id id = 0; id < old_.size(); ++id) {
+      const Id first = builder_.computation().size();
+      op_.reset();
       at(leaves_, id) = rewrite(id);
       origins_.set(at(leaves_, id), id);
+      order_.set(id, first, builder_, op_ ? LeafValues{*op_} : at(leaves_, id));
     }
     LeafValues result = at(leaves_, old_.root);
     set_region(old_[old_.root]);
@@ -78,7 +83,9 @@ class Inserter {
       for (auto& leaf : result)
         leaf = resharder_.without_partial(leaf, [&] { return fmt::format("the result of {}", old_.name); });
     Value value = put_together(builder_, old_.root_type(), result);
-    return std::move(builder_).finish(value);
+    Computation made = std::move(builder_).finish(value);
+    order_.keep(made);
+    return made;
   }
 
  private:
@@ -141,7 +148,8 @@ class Inserter {
     for (auto& called : copy.called) called = at(new_ids_, called);
     copy.control_predecessors.clear();
     copy.sharding = std::move(sharding);
-    return builder_.append(std::move(copy));
+    op_ = builder_.append(std::move(copy));
+    return *op_;
   }
 
   static Shardings closed(const Shardings& leaves) {
@@ -377,6 +385,8 @@ class Inserter {
   const Shardings* root_ = nullptr;  // how the results must lie; null: as they are found
   Mesh mesh_;
   std::vector<LeafValues> leaves_;
+  ControlOrder order_{old_};
+  std::optional<Value> op_;  // what does the work of the instruction at hand
   Resharder resharder_;
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "aliases.h"
+#include "control_order.h"
 #include "emit_windows.h"
 #include "factor_sharding.h"
 #include "insert_reshards.h"
@@ -40,16 +41,30 @@ class Localizer {
     leaves_.resize(old_.instructions.size());
     for (Id id = 0; id < old_.size(); ++id) {
       const Id first = builder_.computation().size();
-      at(leaves_, id) = rewrite(id);
+      at(leaves_, id) = rewrite_named(id);
+      order_.set(id, first, builder_, at(leaves_, id));
       keep_own_attributes(old_[id], first);
     }
     Value root = put_together(builder_, old_.root_type(), at(leaves_, old_.root));
     if (is_entry_ && root.instruction().op->role != Role::kParameter)
       builder_.set_sharding(root, old_[old_.root].sharding);
-    return std::move(builder_).finish(root);
+    Computation made = std::move(builder_).finish(root);
+    order_.keep(made);
+    return made;
   }
 
  private:
+  // What cannot be done is said of the value as the program names it.
+  LeafValues rewrite_named(Id id) {
+    try {
+      return rewrite(id);
+    } catch (InternalError&) {
+      throw;
+    } catch (Error& error) {
+      throw error.prefix(fmt::format("%{}: {}: ", old_[id].name, old_[id].op->name));
+    }
+  }
+
   LeafValues rewrite(Id id) {
     const auto& instruction = old_[id];
     if (manual_border(instruction) != ManualBorder::kNone) return border(instruction);
@@ -192,6 +207,7 @@ class Localizer {
     const OpView view = view_of(program_, old_, instruction);
     const FactorMap map = factor_map(view);
     if (instruction.op->role == Role::kCollective) return collective(instruction);
+    require_addends(instruction);
     LocalizeContext context{builder_, view, {}, {}, *instruction.sharding, {}, instruction.notes, {}, {}, {}, {}};
     for (const ComputationId called : instruction.called) context.called.push_back(at(new_ids_, called));
     for (const Id operand : instruction.operands) {
@@ -211,7 +227,7 @@ class Localizer {
       if (const auto value = joined(instruction, context)) return remember(instruction, {*value});
     builder_.default_notes = instruction.notes;
     if (!instruction.op->masks_padding) mask_reduced(map, context);
-    WindowEmitter windows{context, next_channel_, map,
+    WindowEmitter windows{context, next_channel_, map, instruction,
                           strategy_of(map, leaf_shardings(instruction), *instruction.sharding)};
     if (!map.windows.empty())
       windows.widen_operands(
@@ -227,6 +243,17 @@ class Localizer {
              instruction.op->name, instruction.name, instruction.sharding->front(), at(out, i).type(),
              at(context.local_results, i));
     return remember(instruction, std::move(out));
+  }
+
+  // Who has nothing to add to a sum adds zeros.
+  static void require_addends(const Instruction& instruction) {
+    const auto leaves = instruction.type.leaves();
+    for (int i = 0; i < isize(leaves); ++i) {
+      const Sharding& sharding = at(*instruction.sharding, i);
+      const bool is_sum = sharding.is_partial() && sharding.reduction == Reduction::kSum;
+      require(!is_sum || at(leaves, i).dtype() != DType::kF8E8M0FNU,
+              "f8e8m0fnu has no zero, so that no sum of it can be shared out over {}", sharding);
+    }
   }
 
   // Parts that lie one behind the other, each straight from where it is.
@@ -335,6 +362,7 @@ class Localizer {
   LocalizeOptions options_;
   bool is_entry_;
   std::vector<LeafValues> leaves_;
+  ControlOrder order_{old_};
   struct Coordinate {
     Mesh mesh;
     std::vector<AxisRef> axes;

@@ -317,6 +317,20 @@ class Normalizer {
   std::set<std::string> names_;
 };
 
+template <class F>
+bool any_instruction(const Program& program, const F& holds) {
+  return std::any_of(program.computations.begin(), program.computations.end(), [&](const ComputationRef& computation) {
+    return std::any_of(computation->instructions.begin(), computation->instructions.end(), holds);
+  });
+}
+
+// Regions whose borders are not yet told where they lie.
+bool has_raw_borders(const Program& program) {
+  return any_instruction(program, [&](const Instruction& instruction) {
+    return manual_border(instruction) != ManualBorder::kNone && !border_placement(program, instruction);
+  });
+}
+
 // Where nothing enters or leaves a region and no device speaks to another, there is none: annotated values are whole along the axes.
 Program without_manual_annotations(const Program& program) {
   Program out = program;
@@ -344,20 +358,17 @@ Program without_manual_annotations(const Program& program) {
 }  // namespace
 
 Program normalize_manual(const Program& program) {
-  bool raw = false;
-  bool speaks = false;
-  for (const auto& computation : program.computations)
-    for (const auto& instruction : computation->instructions) {
-      raw = raw || (manual_border(instruction) != ManualBorder::kNone && !border_placement(program, instruction));
-      speaks = speaks || manual_border(instruction) != ManualBorder::kNone ||
-               instruction.op->role == Role::kCollective || instruction.op->role == Role::kPartitionId;
-    }
-  if (raw) return Normalizer(program).run();
+  if (has_raw_borders(program)) return Normalizer(program).run();
+  const bool speaks = any_instruction(program, [](const Instruction& instruction) {
+    return manual_border(instruction) != ManualBorder::kNone || instruction.op->role == Role::kCollective ||
+           instruction.op->role == Role::kPartitionId;
+  });
   return speaks ? program : without_manual_annotations(program);
 }
 
+// What is annotated as manual outside of all regions stays so: XLA reads it.
 Program spelled_as_gspmd(const Program& program) {
-  Program out = normalize_manual(program);
+  Program out = has_raw_borders(program) ? Normalizer(program).run() : program;
   for (auto& computation : out.computations) {
     Computation changed = *computation;
     for (auto& instruction : changed.instructions)

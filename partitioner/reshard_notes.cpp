@@ -58,7 +58,7 @@ std::string both(const std::string& one, const std::string& other) {
 std::string remedy_of_result(const ReshardReason& reason, const std::string& name, bool given, const Sharding& from) {
   if (reason.cause == ReshardCause::kGivenResult)
     return given ? both("%" + name, "the result") : change("the result", from);
-  if (name.empty()) return fmt::format("let the result lie as {}", from.str());
+  if (name.empty()) return fmt::format("give {} the sharding {} in the text", reason.by, from.str());
   return fmt::format("annotate the result %{} with {}", name, from.str());
 }
 

@@ -78,6 +78,30 @@ std::vector<std::string> read_names(std::string_view text) {
   return out;
 }
 
+namespace {
+
+// XLA's name for what channel_id and use_global_device_ids say of a collective.
+void check_mode(const Instruction& collective, const Notes& notes) {
+  const auto mode =
+      std::find_if(notes.other.begin(), notes.other.end(), [](const auto& a) { return a.name == "mode"; });
+  if (collective.op->role != Role::kCollective || mode == notes.other.end()) return;
+  const std::vector<std::string> all = {"cross_replica", "cross_partition", "cross_replica_and_partition",
+                                        "flattened_id"};
+  require(std::find(all.begin(), all.end(), mode->text) != all.end(), "{}: no mode is named \"{}\"{}",
+          collective.op->name, mode->text, suggest_name(mode->text, all));
+  const auto texts = collective.attributes->texts();
+  const auto has = [&](std::string_view name) {  // they are left out where they are 0 or false
+    return std::any_of(texts.begin(), texts.end(), [&](const auto& a) { return a.name == name; });
+  };
+  const bool is_global = has("use_global_device_ids");
+  const std::string_view said = !has("channel_id") ? "cross_replica" : is_global ? "flattened_id" : "cross_partition";
+  const bool fits = mode->text == said || (said == "cross_partition" && mode->text == "cross_replica_and_partition");
+  require(fits, "{}: mode={} contradicts {} and use_global_device_ids={}, which say {}", collective.op->name,
+          mode->text, has("channel_id") ? "channel_id" : "the lack of a channel_id", is_global, said);
+}
+
+}  // namespace
+
 std::vector<std::string> read_own_attributes(const RawInstruction& raw, std::vector<TextAttribute> own,
                                              Instruction& out, Notes& notes) {
   AttributeReader reader(std::move(own));
@@ -89,6 +113,7 @@ std::vector<std::string> read_own_attributes(const RawInstruction& raw, std::vec
     throw;
   }
   notes.other = in_print_order(reader.rest());
+  check_mode(out, notes);
   return notes.other.empty() ? std::vector<std::string>{} : reader.asked();
 }
 
@@ -104,6 +129,7 @@ constexpr std::string_view kKept[] = {"algorithm",
                                       "called_computations",
                                       "channel_id",
                                       "constrain_layout",
+                                      "convolution_kind",
                                       "cross_program_prefetch_index",
                                       "delta",
                                       "dim_labels",
@@ -117,6 +143,7 @@ constexpr std::string_view kKept[] = {"algorithm",
                                       "is_stable",
                                       "kind",
                                       "literal",
+                                      "mode",
                                       "operand_layout_constraints",
                                       "operand_precision",
                                       "origin",

@@ -160,6 +160,9 @@ void read_dim(TextCursor& in, const Dims& dims, std::size_t dim, const Read& rea
   std::int64_t count = 0;
   while (!in.next_is("}")) {
     if (count > 0) in.expect(",", "between elements");
+    const auto behind = in.position();
+    if (in.next_is("}")) break;  // `{1,2,}`
+    in.seek(behind);
     if (count == dims[dim])
       in.fail_at(in.position(), fmt::format("dim {} has more than its {} elements", dim, dims[dim]));
     ++count;

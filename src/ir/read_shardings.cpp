@@ -19,6 +19,7 @@ class ShardingAttacher {
     Program& program = state_.program;
     program.meshes = known;
     if (!header_.meshes.empty()) read_meshes();
+    std::erase_if(state_.shardings, [&](const auto& item) { return says_nothing(item); });
     if (state_.shardings.empty() && program.meshes.empty()) return;
     read_named();
     find_device_count();
@@ -139,6 +140,12 @@ class ShardingAttacher {
       state_.in.fail_at(highest_position, fmt::format("device {} in a module over {} devices", highest, count));
     if (count > (std::int64_t{1} << 20)) state_.in.fail_at(highest_position, "more than 2^20 devices");
     program.num_partitions = count;
+  }
+
+  // The sharding of a tuple of nothing, which XLA takes on arrays.
+  [[nodiscard]] bool says_nothing(const PendingSharding& item) const {
+    return item.sdy.empty() && !type_of(item).is_tuple() && item.hlo.starts_with('{') &&
+           trim(item.hlo.substr(1)) == "}";
   }
 
   [[nodiscard]] const Type& type_of(const PendingSharding& item) const {

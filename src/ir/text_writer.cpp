@@ -2,6 +2,7 @@
 // Program -> HLO text, in XLA's print order.
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 #include <utility>
 
 #include "sharding_texts.h"
@@ -89,6 +90,44 @@ std::string metadata_text(const Notes& notes, const SourceTables& tables, bool f
   for (const auto& item : notes.metadata_rest)
     if (!for_xla || xla_knows_field(item.name)) parts.push_back(item.name + "=" + item.text);
   return join(parts, " ");
+}
+
+// Names begin with a letter or `_`, and are not those of types.
+bool xla_refuses_name(std::string_view name) {
+  const char first = name.empty() ? '0' : name.front();
+  const bool is_start = (first >= 'a' && first <= 'z') || (first >= 'A' && first <= 'Z') || first == '_';
+  return !is_start || is_dtype_name(name) || name == "token" || name == "opaque";
+}
+
+bool has_name_xla_refuses(const Program& program) {
+  return std::any_of(program.computations.begin(), program.computations.end(), [](const ComputationRef& computation) {
+    const auto& all = computation->instructions;
+    return xla_refuses_name(computation->name) ||
+           std::any_of(all.begin(), all.end(), [](const Instruction& i) { return xla_refuses_name(i.name); });
+  });
+}
+
+// `%1` becomes `%_1`.
+void rename_for_xla(std::string& name, std::set<std::string>& taken) {
+  if (!xla_refuses_name(name)) return;
+  do {
+    name.insert(0, "_");
+  } while (!taken.insert(name).second);
+}
+
+Program with_names_for_xla(const Program& program) {
+  Program out = program;
+  std::set<std::string> computations;
+  for (const auto& computation : program.computations) computations.insert(computation->name);
+  for (auto& ref : out.computations) {
+    auto computation = std::make_shared<Computation>(*ref);
+    rename_for_xla(computation->name, computations);
+    std::set<std::string> taken;
+    for (const auto& instruction : computation->instructions) taken.insert(instruction.name);
+    for (auto& instruction : computation->instructions) rename_for_xla(instruction.name, taken);
+    ref = std::move(computation);
+  }
+  return out;
 }
 
 class Printer {
@@ -311,6 +350,7 @@ std::vector<std::pair<std::string, std::string>> carried_attributes(const Instru
 }
 
 std::string print_program(const Program& program, const PrintOptions& options) {
+  if (options.for_xla && has_name_xla_refuses(program)) return print_program(with_names_for_xla(program), options);
   ShardingTexts shardings(program);
   return Printer(program, options, &shardings).program();
 }

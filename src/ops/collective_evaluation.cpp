@@ -61,7 +61,7 @@ Literal combined(const CollectiveContext& context, const Literal& a, const Liter
 
 // Sums of numbers without a call per element.
 Literal reduced_pair(const CollectiveContext& context, const Literal& a, const Literal& b, bool is_sum) {
-  if (!is_sum) return combined(context, a, b);
+  if (!is_sum || is_narrow(a.type().dtype())) return combined(context, a, b);
   Literal out = a;
   visit_any_dtype(a.type().dtype(), [&]<class T>() {
     const auto addends = b.data<T>();

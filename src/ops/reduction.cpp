@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which reduction a scalar computation performs, its identity, and the computation of a reduction.
+#include <cmath>
 #include <limits>
 
 #include "reduce_support.h"
@@ -62,6 +63,25 @@ Literal identity(Reduction reduction) {
     return scalar(~std::uint64_t{0});
 }
 
+// Of types with few elements: the least or the greatest is found among them.
+Literal narrow_identity(Reduction reduction, DType dtype) {
+  if (reduction == Reduction::kSum || reduction == Reduction::kProduct || reduction == Reduction::kOr) {
+    const double neutral = reduction == Reduction::kProduct ? 1 : 0;
+    Literal out = scalar_of(dtype, neutral);
+    require(element_as_double(out, 0) == neutral, "{} of {} has no neutral element: the type has no {}",
+            reduction_name(reduction), dtype_name(dtype), neutral);
+    return out;
+  }
+  if (reduction == Reduction::kAnd) return scalar_of(dtype, -1);  // wraps to all bits
+  std::optional<double> most;
+  for (int bits = 0; bits < 256; ++bits) {
+    const double value = narrow_value(dtype, static_cast<std::uint8_t>(bits));
+    if (std::isnan(value)) continue;
+    if (!most || (reduction == Reduction::kMin ? value > *most : value < *most)) most = value;
+  }
+  return scalar_of(dtype, *most);
+}
+
 }  // namespace
 
 std::optional<Reduction> reduction_of(const Computation& computation) {
@@ -84,6 +104,7 @@ Literal reduction_identity(Reduction reduction, DType dtype) {
            reduction_name(reduction));
     return scalar_of(dtype, reduction == Reduction::kSum ? 0 : 1);
   }
+  if (is_narrow(dtype)) return narrow_identity(reduction, dtype);
   return visit_dtype(dtype, [&]<class T>() { return identity<T>(reduction); });
 }
 

@@ -49,8 +49,7 @@ std::string axes_of(const Instruction& instruction, const CollectiveAttributes& 
 
 // Sums of complex numbers are those of their parts.
 DType reduced_dtype(const Type& type, Reduction reduction) {
-  require(!is_complex(type.dtype()) || reduction == Reduction::kSum, "no {} of {}", reduction_name(reduction), type);
-  return real_dtype(type.dtype());
+  return reduction == Reduction::kSum ? real_dtype(type.dtype()) : type.dtype();
 }
 
 class AllGatherStep final : public CollectiveStep {
@@ -123,7 +122,7 @@ class ReduceScatterStep final : public CollectiveStep {
                             reduced_dtype(types_[i], reduction), reduction);
     });
     exchange_packed(frame, dim, parts(), 1, [&](auto sent, auto received) {
-      group_.reduce_scatter(sent, received, types_[0].dtype(), reduction);
+      group_.reduce_scatter(sent, received, reduced_dtype(types_[0], reduction), reduction);
     });
   }
   void begin(const Frame& frame, PendingOperations& operations) const override {
@@ -135,7 +134,7 @@ class ReduceScatterStep final : public CollectiveStep {
     });
     send_packed(frame, dim, parts(), 1, [&](auto sent, auto received) {
       group_.label(label_);
-      operations.push_back(group_.start_reduce_scatter(sent, received, types_[0].dtype(), reduction));
+      operations.push_back(group_.start_reduce_scatter(sent, received, reduced_dtype(types_[0], reduction), reduction));
     });
   }
   void finish(const Frame& frame) const override {
@@ -161,8 +160,9 @@ class AllReduceStep final : public CollectiveStep {
       group_.all_reduce(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes), bytes_of(frame[out_[i]], bytes),
                         reduced_dtype(types_[i], reduction), reduction);
     });
-    exchange_packed(frame, 0, 1, 1,
-                    [&](auto sent, auto received) { group_.all_reduce(sent, received, types_[0].dtype(), reduction); });
+    exchange_packed(frame, 0, 1, 1, [&](auto sent, auto received) {
+      group_.all_reduce(sent, received, reduced_dtype(types_[0], reduction), reduction);
+    });
     frame.state.traffic.all_reduce -= rounding_of_packed();
   }
   void begin(const Frame& frame, PendingOperations& operations) const override {
@@ -174,7 +174,7 @@ class AllReduceStep final : public CollectiveStep {
     });
     send_packed(frame, 0, 1, 1, [&](auto sent, auto received) {
       group_.label(label_);
-      operations.push_back(group_.start_all_reduce(sent, received, types_[0].dtype(), reduction));
+      operations.push_back(group_.start_all_reduce(sent, received, reduced_dtype(types_[0], reduction), reduction));
     });
     frame.state.traffic.all_reduce -= rounding_of_packed();
   }

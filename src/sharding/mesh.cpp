@@ -120,6 +120,8 @@ Mesh Mesh::parse(std::string_view text, std::int64_t device_count) {
   require(device_count == 0 || known == device_count,
           "mesh \"{}\" has {} device{}; its axes must multiply to {}, the number of devices (ranks)", text, known,
           known == 1 ? "" : "s", device_count);
+  constexpr std::int64_t kMost = std::int64_t{1} << 20;
+  require(known <= kMost, "mesh \"{}\" has {} devices, more than 2^20", text, known);
   return Mesh(std::move(axes));
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "collectives/semantics.h"
+#include "tessera/base/error.h"
 
 namespace tessera::testing {
 namespace {
@@ -97,6 +98,63 @@ void check_reductions(ProcessGroup& g, DType dtype) {
 void reductions_hold_for_every_type(ProcessGroup& g) {
   for (int t = 0; t < kDTypeCount; ++t)
     visit_dtype(static_cast<DType>(t), [&]<class T>() { check_reductions<T>(g, static_cast<DType>(t)); });
+}
+
+// Sums and products of numbers that no part alone tells; others there are none.
+template <class T>
+void check_complex(ProcessGroup& g, DType dtype) {
+  using Part = typename T::value_type;
+  const auto value = [](int rank, std::size_t i) {
+    return T(static_cast<Part>(small_value(rank, i) - 1), static_cast<Part>(small_value(rank + 1, i)));
+  };
+  const std::size_t count = 7 * static_cast<std::size_t>(g.size());
+  for (const Reduction op : {Reduction::kSum, Reduction::kProduct}) {
+    std::vector<T> in(count);
+    std::vector<T> expected(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      in[i] = value(g.rank(), i);
+      expected[i] = value(0, i);
+      for (int r = 1; r < g.size(); ++r) {
+        const T a = expected[i];
+        const T b = value(r, i);
+        expected[i] = op == Reduction::kSum
+                          ? T(a.real() + b.real(), a.imag() + b.imag())
+                          : T(a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real());
+      }
+    }
+    std::vector<T> reduced(count);
+    std::vector<T> part(7);
+    g.all_reduce(bytes_of(in), bytes_of(reduced), dtype, op);
+    g.reduce_scatter(bytes_of(in), bytes_of(part), dtype, op);
+    for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(reduced[i], expected[i]) << reduction_name(op) << " at " << i;
+    for (std::size_t i = 0; i < part.size(); ++i)
+      ASSERT_EQ(part[i], expected[7 * static_cast<std::size_t>(g.rank()) + i]) << reduction_name(op) << " at " << i;
+  }
+  std::vector<T> in(3);
+  std::vector<T> out(3);
+  EXPECT_THROW(g.all_reduce(bytes_of(in), bytes_of(out), dtype, Reduction::kMax), Error);
+}
+
+void sums_and_products_hold_for_complex_numbers(ProcessGroup& g) {
+  check_complex<Complex64>(g, DType::kC64);
+  check_complex<Complex128>(g, DType::kC128);
+}
+
+// s4 wraps, f8e5m2 has 2 bits behind the point: 8 + 1 is 8.
+void narrow_types_wrap_and_round(ProcessGroup& g) {
+  const auto reduced = [&](DType dtype, double value, Reduction op) {
+    const std::vector<std::byte> in(5, static_cast<std::byte>(narrow_bits(dtype, value)));
+    std::vector<std::byte> out(5);
+    g.all_reduce(bytes_of(in), bytes_of(out), dtype, op);
+    return narrow_value(dtype, std::to_integer<std::uint8_t>(out.back()));
+  };
+  const int n = g.size();
+  EXPECT_EQ(reduced(DType::kS4, 5, Reduction::kSum), (5 * n + 8) % 16 - 8);
+  EXPECT_EQ(reduced(DType::kU4, g.rank() == 0 ? 9 : 14, Reduction::kMin), 9);
+  EXPECT_EQ(reduced(DType::kS4, g.rank() == n - 1 ? -7 : -8, Reduction::kMax), -7);
+  const double rounded = reduced(DType::kF8E5M2, g.rank() == 0 ? 8 : 1, Reduction::kSum);
+  EXPECT_TRUE(rounded == 8 || n > 2) << rounded;  // of more: in the order of nodes
+  EXPECT_EQ(reduced(DType::kF8E4M3FN, g.rank() < 3 ? -2 : 1, Reduction::kProduct), std::pow(-2, std::min(n, 3)));
 }
 
 void large_reductions_are_right(ProcessGroup& g) {
@@ -199,6 +257,8 @@ void non_blocking_forms_give_the_same(ProcessGroup& g) {
 
 std::vector<SemanticsCase> reduction_cases() {
   return {{"ReductionsHoldForEveryType", reductions_hold_for_every_type},
+          {"SumsAndProductsHoldForComplexNumbers", sums_and_products_hold_for_complex_numbers},
+          {"NarrowTypesWrapAndRound", narrow_types_wrap_and_round},
           {"LargeReductionsAreRight", large_reductions_are_right},
           {"ReductionsGiveEveryRankTheSameBits", reductions_give_every_rank_the_same_bits},
           {"MinAndMaxKeepNan", min_and_max_keep_nan},

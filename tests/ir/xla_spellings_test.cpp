@@ -343,6 +343,49 @@ TEST(XlaSpellings, ForXlaWhatItsReaderRefusesIsLeftOut) {
   EXPECT_NE(text.find("async-done(%s)\n"), std::string::npos) << text;
 }
 
+TEST(XlaSpellings, NamesThatXlaRefusesAreMadeNewForIt) {
+  const std::string text = for_xla(
+      "HloModule m\n%2 { %1 = f32[2] parameter(0)\n ROOT %_1 = f32[2] negate(%1) }\nENTRY e {\n  %f32 = f32[2] "
+      "parameter(0)\n  c = f32[2] call(%f32), to_apply=%2\n  ROOT %3x = f32[2] sine(c), "
+      "control-predecessors={%f32}\n}");
+  for (const char* line :
+       {"%_2 (__1: f32[2]) ->", "%__1 = f32[2]{0} parameter(0)", "%_1 = f32[2]{0} negate(%__1)", "%e (_f32: f32[2]) ->",
+        "call(%_f32), to_apply=%_2", "%_3x = f32[2]{0} sine(%c), control-predecessors={%_f32}"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
+}
+
+TEST(XlaSpellings, ACommaMayEndALiteralAndAShardingMaySayNothing) {
+  const Program program = round_trip(
+      module("  c = f32[2,2] constant({{1,2,},{3,4},}), sharding={}\n  ROOT y = f32[2,3] negate(x), sharding={ }"));
+  EXPECT_EQ(attributes_as<ConstantAttributes>(named(program, "c").attributes).value,
+            Literal::from<float>({2, 2}, {1, 2, 3, 4}));
+  EXPECT_EQ(named(program, "y").sharding, nullptr);
+  EXPECT_NE(refusal_of(module("  ROOT c = f32[2] constant({1,,2})")), "");
+  EXPECT_NE(refusal_of(module("  ROOT c = f32[3] constant({1,2,})")), "");
+  EXPECT_NE(refusal_of(module("  ROOT t = (f32[2,3]) tuple(x), sharding={}")), "");
+}
+
+TEST(XlaSpellings, TheModeOfACollectiveIsWhatItsChannelSays) {
+  const auto text = [](std::string_view attributes) {
+    return fmt::format(
+        "HloModule m, num_partitions=4\ns {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) "
+        "}}\nENTRY e {{\n  x = f32[4] parameter(0)\n  ROOT y = f32[4] all-reduce(x), "
+        "replica_groups={{{{0,1,2,3}}}}, to_apply=s, {}\n}}",
+        attributes);
+  };
+  for (const char* good :
+       {"mode=cross_replica", "channel_id=1, mode=cross_partition", "channel_id=1, mode=cross_replica_and_partition",
+        "channel_id=1, use_global_device_ids=true, mode=flattened_id"})
+    EXPECT_EQ(named(round_trip(text(good)), "y").notes->other.size(), 1U) << good;
+  const std::string refusal = refusal_of(text("channel_id=1, use_global_device_ids=true, mode=cross_replica"));
+  EXPECT_NE(refusal.find("mode=cross_replica contradicts channel_id and use_global_device_ids=true, which say "
+                         "flattened_id"),
+            std::string::npos)
+      << refusal;
+  EXPECT_NE(refusal_of(text("mode=cross_partition")).find("contradicts the lack of a channel_id"), std::string::npos);
+  EXPECT_NE(refusal_of(text("mode=cross_replicas")).find("did you mean \"cross_replica\"?"), std::string::npos);
+}
+
 TEST(XlaSpellings, AMeshOfOneDeviceMayHaveAnyNameAndOneDeviceMayBeTiled) {
   const Program one = round_trip(
       "HloModule m\nENTRY e {\n  a = f32[8,6] parameter(0), sharding={devices=[1,1]<=[1]}\n  ROOT b = f32[8,6] "

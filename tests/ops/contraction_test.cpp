@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "ops/run_text.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
@@ -135,6 +137,16 @@ TEST(ReductionIdentity, IsNeutral) {
   EXPECT_EQ(reduction_identity(Reduction::kAnd, DType::kPred).str(), "true");
   EXPECT_EQ(reduction_identity(Reduction::kMax, DType::kPred).str(), "false");
   EXPECT_EQ(reduction_identity(Reduction::kProduct, DType::kF64).str(), "1");
+  const auto narrow = [](Reduction reduction, DType dtype) {
+    return element_as_double(reduction_identity(reduction, dtype), 0);
+  };
+  EXPECT_EQ(narrow(Reduction::kMax, DType::kS4), -8);
+  EXPECT_EQ(narrow(Reduction::kMin, DType::kU4), 15);
+  EXPECT_EQ(narrow(Reduction::kAnd, DType::kU4), 15);
+  EXPECT_EQ(narrow(Reduction::kProduct, DType::kF8E4M3FN), 1);
+  EXPECT_EQ(narrow(Reduction::kMax, DType::kF8E4M3FN), -448);  // has no infinity
+  EXPECT_EQ(narrow(Reduction::kMin, DType::kF8E5M2), std::numeric_limits<double>::infinity());
+  EXPECT_THROW(narrow(Reduction::kSum, DType::kF8E8M0FNU), Error);  // has no zero
 }
 
 TEST(ReductionComputation, IsSharedWithinAProgram) {

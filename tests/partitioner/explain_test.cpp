@@ -2,6 +2,8 @@
 // What a partitioned program is said to cost.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tessera/base/error.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
@@ -112,6 +114,34 @@ TEST(Explain, AxesAreNamedWhereDevicesAreThoseOfAxesElseDevices) {
   EXPECT_EQ(axes_of("all-reduce(%x), replica_groups={{0,1},{2,3},{4,5}}, to_apply=%sum"), "devices 0-5");
   EXPECT_EQ(axes_of("collective-permute(%x), source_target_pairs={{0,1},{1,2},{2,0}}"), "b");
   EXPECT_EQ(axes_of("collective-permute(%x), source_target_pairs={{0,4},{4,0},{1,1}}"), "devices 0,4");
+}
+
+// The windows' result binds how its operand lies: what the user said of the operand plays no part.
+TEST(Explain, WhereTheResultOfAWindowIsAnnotatedTheRemedyNamesIt) {
+  const Program program = parse_program(R"(HloModule m
+sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+ENTRY e {
+  x = f32[11,6] parameter(0)
+  z = f32[] constant(3)
+  ROOT r = f32[11,6] reduce-window(x,z), window={size=11x1 pad=10_0x0_0}, to_apply=sum
+})",
+                                        op_table(), {.num_partitions = 6});
+  const Mesh mesh({{"a", 3}, {"b", 2}});
+  const auto notes = [&](std::string_view of_result) {
+    Program marked = program;
+    marked.meshes = {mesh};
+    marked = annotate(marked, mesh, "x", "a,b");
+    return partition(annotate(marked, mesh, "r", std::string(of_result))).notes;
+  };
+  const auto reads_shards = [](const CollectiveNote& note) {
+    return note.reason.find("is read across its shards") != std::string::npos;
+  };
+  const auto before = notes("b,a");
+  const auto window = std::find_if(before.begin(), before.end(), reads_shards);
+  ASSERT_NE(window, before.end());
+  EXPECT_EQ(window->remedy, "change the annotation of %r to {-,a}");
+  const auto after = notes("-,a");
+  EXPECT_TRUE(std::none_of(after.begin(), after.end(), reads_shards));
 }
 
 }  // namespace

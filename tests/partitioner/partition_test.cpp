@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "tessera/base/text.h"
@@ -405,6 +406,59 @@ TEST(Annotate, UnknownNamesAndBadSpecsAreErrors) {
       message("x", "data,data"),
       "partition spec {data,data} uses axis \"data\" of mesh<data=2, model=3> twice; an axis may shard one dim only\n"
       "  %x: f32[4,4]");
+}
+
+// Behind a reshard of its operand, of its result and of what it waits for.
+TEST(Partition, WhatMustRunBeforeWhatStaysSo) {
+  const Program program = parse_program(R"(HloModule m, num_partitions=2
+ENTRY e {
+  x = f32[8,4] parameter(0), sharding={devices=[2,1]<=[2]}
+  a = f32[8,4] negate(x)
+  b = f32[8,4] custom-call(x), custom_call_target="first", custom_call_has_side_effect=true
+  s = f32[8,4] sine(a), control-predecessors={b}, sharding={devices=[1,2]<=[2]}
+  d = f32[8,4] custom-call(s), custom_call_target="second", custom_call_has_side_effect=true, control-predecessors={a,b,x}
+  t = (f32[8,4], s32[]) custom-call(x), custom_call_target="third", custom_call_has_side_effect=true, control-predecessors={d}
+  u = s32[] get-tuple-element(t), index=1
+  ROOT y = f32[8,4] cosine(s), control-predecessors={u}, sharding={devices=[2,1]<=[2]}
+})",
+                                        op_table());
+  const Program made = partition(program).program;
+  const Computation& entry = made.entry_computation();
+  const auto waits = [&](std::string_view one, std::string_view other) {
+    const auto id_of = [&](std::string_view name) {
+      Id id = 0;
+      while (id < entry.size() && entry[id].name != name) ++id;
+      EXPECT_LT(id, entry.size()) << name << "\n" << print_program(made);
+      return id;
+    };
+    const auto& before = entry[id_of(one)].control_predecessors;
+    return std::count(before.begin(), before.end(), id_of(other)) == 1;
+  };
+  EXPECT_TRUE(waits("s", "b") && waits("d", "b") && waits("d", "a") && waits("t", "d") && waits("y", "t"))
+      << print_program(made);
+  EXPECT_FALSE(waits("a", "b"));
+}
+
+TEST(Partition, SumsOfNarrowElementsAreSharedOut) {
+  for (const std::string type : {"s4", "u4", "f8e5m2"})
+    for (const std::string op : {"add", "maximum"})
+      expect_equal({"narrow",
+                    fmt::format("by {{ a = {0}[] parameter(0) b = {0}[] parameter(1) ROOT s = {0}[] {1}(a, b) }}\n"
+                                "ENTRY main {{ x = {0}[7,3] parameter(0) z = {0}[] constant(1)\n"
+                                "ROOT r = {0}[3] reduce(x, z), dimensions={{0}}, to_apply=by }}",
+                                type, op),
+                    "a=2",
+                    {{"x", "a,-"}}});
+}
+
+TEST(Partition, WhatIsAnnotatedManualIsWrittenSoForXla) {
+  for (const std::string text : {"{manual}", "{devices=[2,1,2,2]<=[8] last_tile_dims={manual, replicated}}"}) {
+    const Program program = parse_program(
+        fmt::format("HloModule m, num_partitions=8\nENTRY e {{ ROOT a = f32[8,4] parameter(0), sharding={} }}", text),
+        op_table());
+    const std::string written = print_program(spelled_as_gspmd(program), {.for_xla = true});
+    EXPECT_NE(written.find("sharding=" + text), std::string::npos) << written;
+  }
 }
 
 }  // namespace

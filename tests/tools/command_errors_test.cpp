@@ -58,6 +58,8 @@ TEST_F(CommandErrors, OfTextsThatAreCutShort) {
 
 TEST_F(CommandErrors, OfMeshesAndAnnotations) {
   expect({"partition mlp.hlo --mesh data=2,model", 1, "mesh \"data=2,model\": expected axis=size, got \"model\""});
+  expect({"partition mlp.hlo --mesh data=99999999999", 1,
+          "mesh \"data=99999999999\" has 99999999999 devices, more than 2^20"});
   expect({"partition mlp.hlo --mesh data=0", 1,
           "mesh \"data=0\": size of axis \"data\" must be a positive number or -1, got \"0\""});
   expect({"partition mlp.hlo --mesh data=-1", 1,
@@ -107,14 +109,25 @@ TEST_F(CommandErrors, OfModulesForAnotherNumberOfDevices) {
 
 TEST_F(CommandErrors, OfPartitionedInputPartitionedAgain) {
   ASSERT_EQ(run("partition mlp.hlo --mesh data=2 --annotate x=data,- -o " + path("p.hlo")).code, 0);
-  for (const std::string verb : {"partition", "check"}) {
-    const auto again = run(verb + " " + path("p.hlo"));
-    EXPECT_EQ(again.code, 1);
-    EXPECT_EQ(again.error,
-              fmt::format("tessera {}: mlp is already partitioned (it carries the partitioner's mark); give "
-                          "the global program instead\n",
-                          verb));
-  }
+  expect({("partition " + path("p.hlo")).c_str(), 1,
+          "mlp is already partitioned (it carries the partitioner's mark); give the global program instead"});
+  expect({("check " + path("p.hlo")).c_str(), 1,
+          "mlp is what one device runs, as `tessera partition` wrote it, and there is nothing left to compare it with; "
+          "check the module that was partitioned, with the same --mesh and --annotate: check partitions it itself"});
+}
+
+TEST_F(CommandErrors, OfWhatATypeHasNotNameTheOpAndItsPlace) {
+  const auto module = file("powers.hlo", R"(HloModule powers
+ENTRY main {
+  x = f8e8m0fnu[8,3] parameter(0)
+  i = s32[2,1] constant({{1},{5}})
+  ROOT y = f8e8m0fnu[2,3] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,3}
+})");
+  const auto outcome = run("check " + module + " --mesh a=2 --annotate x=a,-");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_TRUE(outcome.error.starts_with(fmt::format(
+      "tessera check: {}:5:8: %y: gather: f8e8m0fnu has no zero, so that no sum of it can be shared out", module)))
+      << outcome.error;
 }
 
 TEST_F(CommandErrors, AFailedCheckExitsWith3) {

@@ -31,6 +31,10 @@ CheckOptions check_options(const Arguments& arguments) {
 int run(const Arguments& arguments) {
   const CheckOptions options = check_options(arguments);
   const Program program = read_program(arguments);
+  require(!program.partitioned,
+          "{} is what one device runs, as `tessera partition` wrote it, and there is nothing left to compare it with; "
+          "check the module that was partitioned, with the same --mesh and --annotate: check partitions it itself",
+          program.name);
   const CheckReport report = check_partition(program, options);
   const auto unknown = unknown_custom_calls(program);
   std::string text = fmt::format("{}: {} values compared, the largest difference is {:.3g} of its bound\n",
