@@ -99,12 +99,11 @@ struct Trial {
 
 class Chooser {
  public:
-  Chooser(const Program& program, const Topology& topology, const ProgramWeight& weight)
+  Chooser(const Program& program, const Topology& topology, const ProgramWeight& weight, int trials)
       : cost_{.topology = topology}, weight_(weight), variants_(variants_of(program)) {
     const auto size = static_cast<std::size_t>(program.instruction_count());
-    constexpr std::size_t kMostTrials = 8;
     constexpr std::size_t kMostWork = 16000;  // instructions, over all trials
-    trials_ = std::min(kMostTrials, kMostWork / std::max<std::size_t>(1, size));
+    trials_ = std::min(static_cast<std::size_t>(trials), kMostWork / std::max<std::size_t>(1, size));
   }
 
   Propagated choose() {
@@ -232,8 +231,9 @@ class Chooser {
 
 }  // namespace
 
-Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight) {
-  return Chooser(program, topology, weight).choose();
+Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight,
+                                   int trials) {
+  return Chooser(program, topology, weight, trials).choose();
 }
 
 }  // namespace tessera

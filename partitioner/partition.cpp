@@ -101,7 +101,7 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
       .add_required("split-uses", split_uses)
       .add_required("propagate",
                     [&](const Program& p) {
-                      found = propagate_at_least_cost(p, options.topology, weight_of(p, options));
+                      found = propagate_at_least_cost(p, options.topology, weight_of(p, options), options.trials);
                       return found.program;
                     })
       .add_required("insert-reshards", [&](const Program&) { return std::move(found.resharded); })

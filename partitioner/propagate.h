@@ -48,13 +48,14 @@ struct Weight {
 using ProgramWeight = std::function<Weight(const Program& resharded)>;
 
 /// Propagation in every order; the outcome that weighs least, of equal ones the first. Without a weight: whose reshards and work cost
-/// least time by the model. Then, in programs that are not large, what is moved most is tried where it goes, and what reads it where it
-/// comes from (choose_propagation.cpp).
+/// least time by the model. Then, in programs that are not large, `trials` values that are moved most are tried where they go, and what reads them where they
+/// come from (choose_propagation.cpp).
 struct Propagated {
   Program program;
   Program resharded;  // what insert_reshards made of it
 };
-Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight = {});
+Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight = {},
+                                   int trials = 0);
 
 /// Computations that are partitioned: the entry and what call, while and conditional reach. Others run on scalars as they are.
 std::vector<bool> partitioned_computations(const Program& program);

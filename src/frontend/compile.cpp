@@ -34,6 +34,7 @@ Parcel broadcast(ProcessGroup& world, Parcel mine) {
 
 PartitionOptions partition_options() {
   PartitionOptions out;
+  out.trials = 0;
   out.collectives.bf16_axes = options().list("TESSERA_BF16_AXES");
   return out;
 }

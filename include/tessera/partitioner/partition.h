@@ -32,6 +32,9 @@ struct PartitionOptions {
   /// How fast the mesh's axes are; decides only where links differ.
   Topology topology{};
   CollectiveLimits limits{};
+  /// How many reshards, those that bring most, are tried elsewhere in programs that are not large. 0: what propagation settles on, so
+  /// that a training step lies alike at every size.
+  int trials = 8;
   /// Of the passes over collectives; each can be left out by its name in skip_passes.
   CollectivePassOptions collectives{};
 };
