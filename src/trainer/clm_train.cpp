@@ -175,6 +175,7 @@ class Run {
   }
 
   void evaluate() {
+    bar_.finish();
     const Evaluation result = evaluate_clm(setup_, data_, arguments_.eval_batch_rows(setup_.data_shards));
     say(fmt::format("held out: loss {:.4f} nats, perplexity {:.3f}, {:.3f} bits per byte over {} tokens", result.loss,
                     std::exp(result.loss), result.bits_per_byte, result.tokens));

@@ -59,8 +59,13 @@ std::string progress_text(const Progress& progress) {
 
 ProgressBar::ProgressBar(std::FILE* out, std::int64_t lines) : ProgressBar(out, lines, isatty(fileno(out)) != 0) {}
 
-ProgressBar::~ProgressBar() {
-  if (!drawn_.empty()) std::fputs("\n", out_);
+ProgressBar::~ProgressBar() { finish(); }
+
+void ProgressBar::finish() {
+  if (drawn_.empty()) return;
+  std::fputs("\n", out_);
+  std::fflush(out_);
+  drawn_.clear();
 }
 
 void ProgressBar::erase() {

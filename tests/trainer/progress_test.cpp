@@ -65,6 +65,16 @@ TEST(ProgressBar, RedrawsInPlaceOnATerminalAndKeepsPrintedLines) {
   EXPECT_NE(text.find("3/3"), std::string::npos);
 }
 
+TEST(ProgressBar, WhatFollowsItsEndStandsOnALineOfItsOwn) {
+  const std::string text = drawn([](std::FILE* out) {
+    ProgressBar bar(out, 4, true);
+    bar.update({.step = 3, .total_steps = 3, .seconds = 0.6});
+    bar.finish();
+    std::fputs("held out", out);
+  });
+  EXPECT_TRUE(text.ends_with("\nheld out")) << text;
+}
+
 TEST(Formulas, ReproduceTheSourceTablesRow) {
   // 2B on v4-8: 131,072 tokens a batch, 4 chips of 275 TFLOP/s, 4.191 s a step; the configuration's own parameter count.
   const double flops = training_flops(131'072, 2'196'691'968);

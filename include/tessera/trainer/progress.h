@@ -42,6 +42,8 @@ class ProgressBar {
   void update(const Progress& progress);
   /// Prints `line` above the bar.
   void print(const std::string& line);
+  /// Leaves the bar as it is and begins a new line: what is printed otherwise follows.
+  void finish();
 
  private:
   void erase();
