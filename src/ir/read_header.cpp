@@ -153,8 +153,8 @@ std::optional<Type> array_at(const Type& type, const Dims& index) {
   return here;
 }
 
-// Both sides are arrays, and each array stands in one alias only. Those of different sizes are dropped: XLA's partitioner leaves such
-// where a parameter is cut and its result is not.
+// Both sides are arrays of one size, and each array stands in one alias only. In programs for several devices those of different
+// sizes are dropped: XLA's partitioner leaves such where a parameter is cut and its result is not.
 void check_aliases(Program& program, const std::string& place) {
   const Computation& entry = program.entry_computation();
   std::vector<Alias> fitting;
@@ -176,7 +176,11 @@ void check_aliases(Program& program, const std::string& place) {
     require(outputs.insert(alias.output).second, "input_output_alias names output {{{}}} twice", output_text);
     require(donors.insert({alias.parameter, alias.parameter_index}).second,
             "input_output_alias names index {{{}}} of parameter {} twice", index_text, alias.parameter);
-    if (output->dtype() == donor->dtype() && output->byte_size() == donor->byte_size())
+    const bool fits = output->dtype() == donor->dtype() && output->byte_size() == donor->byte_size();
+    require(fits || program.num_partitions > 1,
+            "input_output_alias of output {{{}}}, {}, and index {{{}}} of parameter {}, {}: the types differ",
+            output_text, *output, index_text, alias.parameter, *donor);
+    if (fits)
       fitting.push_back(alias);
     else
       log_warning(

@@ -43,7 +43,11 @@ class ShardingAttacher {
     auto& meshes = state_.program.meshes;
     std::copy_if(sdy_meshes_.begin(), sdy_meshes_.end(), std::back_inserter(meshes),
                  [](const Mesh& mesh) { return !mesh.axes().empty(); });
-    if (meshes.empty()) meshes.push_back(mesh_of_all_devices());
+    if (meshes.empty()) {
+      meshes.push_back(mesh_of_all_devices());
+      sdy_meshes_.insert(sdy_meshes_.begin(),
+                         meshes.front());  // which has the device that one of a single device means
+    }
     // Shardy leaves parameters and results that nobody annotated as propagation finds them.
     if (!header_.is_shardy) return;
     for (auto* may_choose : {&state_.program.propagate_to_parameters, &state_.program.propagate_to_output})

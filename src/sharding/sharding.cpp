@@ -66,6 +66,8 @@ int parse_priority(std::string_view text) {
 
 PartitionSpec PartitionSpec::parse(std::string_view text) {
   std::vector<Entry> entries;
+  text = trim(text);
+  if (text.starts_with('{') && text.ends_with('}')) text = text.substr(1, text.size() - 2);  // as --explain writes it
   for (const auto& part : split(trim(text), ',')) {
     SpecEntry axes;
     auto entry = trim(part);

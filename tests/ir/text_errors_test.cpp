@@ -135,6 +135,9 @@ TEST(ProgramTextErrors, CoverTheModule) {
             "in.hlo:1:14: input_output_alias names parameter 2, the entry computation has 2");
   EXPECT_EQ(alias_error("{0}: (0, {1})"),
             "in.hlo:1:14: input_output_alias names index {1} of parameter 0, which is no array of f32[2]");
+  EXPECT_EQ(
+      alias_error("{0}: (1, {})"),
+      "in.hlo:1:14: input_output_alias of output {0}, f32[2], and index {} of parameter 1, f32[3]: the types differ");
   EXPECT_EQ(alias_error("{0}: (0, {}), {0}: (0, {})"), "in.hlo:1:14: input_output_alias names output {0} twice");
   EXPECT_EQ(alias_error("{0}: (0, {}), {1}: (0, {})"),
             "in.hlo:1:14: input_output_alias names index {} of parameter 0 twice");

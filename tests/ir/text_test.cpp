@@ -128,7 +128,7 @@ TEST(ProgramText, HeaderFormsAreUnderstoodOrKept) {
 // XLA's partitioner leaves such where it cuts a parameter and not the result.
 TEST(ProgramText, AnAliasOfArraysOfDifferentSizesIsLeftOut) {
   const Program program = read(
-      "HloModule m, input_output_alias={ {0}: (1, {}), {1}: (0, {}) }\n"
+      "HloModule m, num_partitions=2, input_output_alias={ {0}: (1, {}), {1}: (0, {}) }\n"
       "ENTRY e { x = f32[2] parameter(0)\n y = f32[3] parameter(1)\n ROOT t = (f32[2], f32[2]) tuple(x, x) }");
   ASSERT_EQ(program.aliases.size(), 1U);
   EXPECT_EQ(program.aliases[0].parameter, 0);

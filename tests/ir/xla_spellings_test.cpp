@@ -91,6 +91,37 @@ ENTRY e {
   EXPECT_EQ(out[3].data<float>()[1], 16);            // between 16 and 18: the even one
 }
 
+// A callback is pinned to one device; nothing else need be sharded.
+TEST(XlaSpellings, AMeshOfASingleDeviceMayBeTheOnlyOne) {
+  const auto text = [](const std::string& header, int device) {
+    return fmt::format(
+        "HloModule m, {}frontend_attributes={{xla.sdy.meshes={{mx = #sdy.mesh<[], device_ids=[{}]>}}}}\n"
+        "ENTRY e {{\n  x = f32[4] parameter(0)\n  ROOT y = f32[4] negate(x), "
+        "frontend_attributes={{xla.sdy.sharding=\"#sdy.sharding_per_value<[<@mx, []>]>\"}}\n}}\n",
+        header, device);
+  };
+  for (const auto& [header, device, count] :
+       {std::tuple{"", 0, 1}, std::tuple{"num_partitions=4, ", 2, 4}, std::tuple{"", 2, 3}}) {
+    const Program program = round_trip(text(header, device));
+    EXPECT_EQ(program.num_partitions, count);
+    EXPECT_EQ(named(program, "y").sharding->front().kind, Sharding::Kind::kMaximal);
+    EXPECT_EQ(named(program, "y").sharding->front().device, device);
+  }
+}
+
+// As JAX writes those of an ordered callback.
+TEST(XlaSpellings, AnElementMayCarryTheShardingsOfItsWholeTuple) {
+  const Program program = round_trip(R"(HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["a"=3]>}}
+ENTRY e {
+  x = f32[6,4] parameter(0)
+  c = (f32[6], (f32[6,4], f32[4])) custom-call(x), custom_call_target="f"
+  g = (f32[6,4], f32[4]) get-tuple-element(c), index=1, frontend_attributes={xla.sdy.sharding="#sdy.sharding_per_value<[<@mesh, [{}]>, <@mesh, [{\"a\"}, {}]>, <@mesh, [{}]>]>"}
+  ROOT y = f32[6,4] get-tuple-element(g), index=0
+})");
+  EXPECT_EQ(named(program, "g").sharding->size(), 2U);
+  EXPECT_EQ(named(program, "g").sharding->at(0).str(), "{a,-}");
+}
+
 TEST(XlaSpellings, ShardingsThatNameAxesKeepThemAndWhatIsOpen) {
   const Program program = round_trip(R"(HloModule m, num_partitions=8
 ENTRY e {

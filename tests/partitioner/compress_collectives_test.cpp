@@ -64,6 +64,23 @@ std::vector<Literal> magnitudes(const Program& sum, std::vector<std::vector<Lite
   return evaluate_lockstep(sum, arguments);
 }
 
+// Of each element of a sum: `of_addends` of the sum of the addends' magnitudes and `of_sum` of the sum itself. Gives the results.
+std::vector<Literal> expect_within(const Program& before, const Program& after, double of_addends, double of_sum) {
+  const auto arguments = arguments_of(before);
+  const auto want = results_of(before, arguments);
+  auto have = results_of(after, arguments);
+  const auto sizes = magnitudes(before, arguments);
+  for (std::size_t device = 0; device < want.size(); ++device)
+    EXPECT_LE(worst(want[device], have[device],
+                    [&](std::int64_t i) {
+                      return of_addends * value_at(sizes[device], i) + of_sum * value_at(want[device], i);
+                    }),
+              1)
+        << "device " << device;
+  return have;
+}
+constexpr double kOfAddends = 1.01 * kRounding;  // and the rounding of f32
+
 TEST(CompressCollectives, AddendsAreRoundedOnceAndAddedUpInF32) {
   const std::string shape = "f32[67,65]";  // 4355 elements: not equal parts of 2 or 3
   for (const std::string& groups : {kRows, kColumns}) {
@@ -72,16 +89,7 @@ TEST(CompressCollectives, AddendsAreRoundedOnceAndAddedUpInF32) {
     const Program after = compressed(before, groups == kRows ? "model" : "data");
     EXPECT_EQ(collectives_of(after), (Counts{{"all-to-all", 1}, {"all-gather", 1}})) << print_program(after);
     EXPECT_LE(bytes_of(after), bytes_of(before) / 2 + 16);
-    const auto arguments = arguments_of(before);
-    const auto want = results_of(before, arguments);
-    const auto have = results_of(after, arguments);
-    const auto sizes = magnitudes(before, arguments);
-    for (std::size_t device = 0; device < want.size(); ++device)
-      EXPECT_LE(worst(want[device], have[device],
-                      [&](std::int64_t i) {
-                        return kRounding * (1.01 * value_at(sizes[device], i) + value_at(want[device], i));
-                      }),
-                1);
+    const auto have = expect_within(before, after, kOfAddends, kRounding);
     const std::size_t neighbour = groups == kRows ? 1 : 3;  // of device 0 in its group
     EXPECT_EQ(worst(have[0], have[neighbour], [](std::int64_t) { return 1.0; }), 0) << "members differ";
   }
@@ -89,6 +97,7 @@ TEST(CompressCollectives, AddendsAreRoundedOnceAndAddedUpInF32) {
 
 TEST(CompressCollectives, AScatteredSumMayBeOverAnyDim) {
   for (const int dim : {0, 1, 2}) {
+    SCOPED_TRACE(dim);
     Dims whole = {15, 18, 21};
     Dims part = whole;
     at(part, dim) /= 3;
@@ -99,15 +108,7 @@ TEST(CompressCollectives, AScatteredSumMayBeOverAnyDim) {
     const Program after = compressed(before, "model");
     EXPECT_EQ(collectives_of(after), (Counts{{"all-to-all", 1}}));
     EXPECT_EQ(bytes_of(after) * 2, bytes_of(before));
-    const auto arguments = arguments_of(before);
-    const auto want = results_of(before, arguments);
-    const auto have = results_of(after, arguments);
-    const auto sizes = magnitudes(before, arguments);
-    for (std::size_t device = 0; device < want.size(); ++device)
-      EXPECT_LE(worst(want[device], have[device],
-                      [&](std::int64_t i) { return 1.01 * kRounding * value_at(sizes[device], i); }),
-                1)
-          << dim;
+    expect_within(before, after, kOfAddends, 0);
   }
 }
 

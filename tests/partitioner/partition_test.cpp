@@ -461,5 +461,32 @@ TEST(Partition, WhatIsAnnotatedManualIsWrittenSoForXla) {
   }
 }
 
+// What XLA reads of an op it refuses on others.
+TEST(Partition, AttributesOfAnOpStayWithIt) {
+  const Case dot{"precise",
+                 "ENTRY main { x = f32[5,6] parameter(0) w = f32[6,7] parameter(1)\nROOT h = f32[5,7] dot(x, w), "
+                 "lhs_contracting_dims={1}, rhs_contracting_dims={0}, operand_precision={highest,highest} }",
+                 "a=2,b=3",
+                 {{"x", "b,a"}, {"w", "a,-"}, {"h", "-,b"}}};
+  expect_equal(dot);
+  const Program program = partition(program_of(dot)).program;
+  int dots = 0;
+  for (const auto& instruction : program.entry_computation().instructions) {
+    const bool is_dot = instruction.op->name == "dot";
+    dots += is_dot ? 1 : 0;
+    EXPECT_EQ(instruction.notes != nullptr && !instruction.notes->other.empty(), is_dot) << instruction.name;
+  }
+  EXPECT_EQ(dots, 1);
+  EXPECT_FALSE(collective_counts(program).empty());
+}
+
+TEST(Partition, AnOpMayHaveNoResultAtAll) {
+  expect_equal({"print",
+                "ENTRY main { x = f32[7,4] parameter(0)\nc = () custom-call(x), custom_call_target=\"print\", "
+                "custom_call_has_side_effect=true\nROOT y = f32[7,4] negate(x) }",
+                "a=2,b=3",
+                {{"x", "a,b"}}});
+}
+
 }  // namespace
 }  // namespace tessera

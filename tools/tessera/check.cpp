@@ -35,10 +35,14 @@ int run(const Arguments& arguments) {
           "{} is what one device runs, as `tessera partition` wrote it, and there is nothing left to compare it with; "
           "check the module that was partitioned, with the same --mesh and --annotate: check partitions it itself",
           program.name);
-  const CheckReport report = check_partition(program, options);
+  // What `tessera partition` prints.
+  const Partitioned parts = partition(program, {.keep_shardings = !options.run, .collectives = {.spare_memory = true}});
+  const CheckReport report = check_partitioned(program, parts, options);
   const auto unknown = unknown_custom_calls(program);
   std::string text = fmt::format("{}: {} values compared, the largest difference is {:.3g} of its bound\n",
                                  report.passed ? "passed" : "FAILED", report.values_compared, report.worst);
+  if (parts.program.num_partitions == 1)
+    text += "note: for one device; --mesh and --annotate, or shardings in the text, say how to partition\n";
   if (report.input_draws > 1)
     text += fmt::format("inputs were drawn {} times until most results were finite\n", report.input_draws);
   for (const auto& loop : report.stopped_loops)

@@ -192,6 +192,9 @@ struct OpDef {
   /// The scalar that windows read beyond an operand's ends; null: what they read there does not count. Asked once per operand,
   /// before anything is exchanged: may replace the operand by one that never equals it.
   Value (*outside)(LocalizeContext&, int operand) = nullptr;
+  /// The same value of smaller ops, within rounding, for an op that needs a dim whole only because it sums along it and uses the sum:
+  /// spelled out, batch-norm-training over a batch on several devices is two small all-reduces. Null: there is no such form.
+  Value (*expand)(const OpView&, const std::vector<Value>& operands) = nullptr;
   /// True when `localize` itself keeps padding out of kReduce factors; else the partitioner fills the padding of such operand
   /// dims with the reduction's identity before.
   bool masks_padding = false;

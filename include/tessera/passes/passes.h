@@ -38,7 +38,7 @@ Program simplify_branches(const Program& program);
 /// Loops, conditionals and calls that share a computation get one each, so that values may lie differently in them.
 Program separate_callees(const Program& program);
 
-/// Spells out ops that are sums of smaller ones (tessera/ops/expand.h), so that more of their dims can be cut.
+/// Spells out ops that are sums of smaller ones (OpDef::expand), so that more of their dims can be cut.
 Program expand_ops(const Program& program);
 
 /// Puts one op in place of every start and done (async_half): a global program is not scheduled yet.
