@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Configures a preset: tools/configure.sh release. Quiet unless it fails. With ccache where there is one; precompiled headers
-# otherwise (ccache cannot keep what uses them). CCACHE_DISABLE=1 leaves ccache alone.
+# Configures a preset: tools/configure.sh release. Quiet unless it fails. TESSERA_CCACHE=1: with ccache and without precompiled
+# headers, which it cannot keep; slower from nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${1:?usage: tools/configure.sh PRESET}
 how=(-DCMAKE_CXX_COMPILER_LAUNCHER=)
-if [ -z "${CCACHE_DISABLE:-}" ] && command -v ccache >/dev/null; then
+if [ -n "${TESSERA_CCACHE:-}" ]; then
   how=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DTESSERA_PRECOMPILE=OFF)
 fi
 mkdir -p build

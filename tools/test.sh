@@ -43,16 +43,17 @@ step "configure release" tools/configure.sh release
 step "build release" build release
 step "tests" ctest --preset release -j "$jobs"
 
-step "configure asan" tools/configure.sh asan
 if [ $all = yes ]; then
-  step "build asan" build asan
-  step "tests under ASan+UBSan" ctest --preset asan -j "$jobs" -LE "install|repo|docs|bench"
+  step "configure asan" tools/configure.sh asan_full
+  step "build asan" build asan_full
+  step "tests under ASan+UBSan" ctest --preset asan_full -j "$jobs" -LE "install|repo|docs|bench"
   step "configure tsan" tools/configure.sh tsan
   step "build tsan" build tsan --target unit_tests conformance_tests
   step "tests under TSan" ctest --preset tsan -j "$jobs" -L "unit|conformance"
   step "configure tidy" tools/configure.sh tidy
   step "clang-tidy" tools/run_clang_tidy.sh build/tidy
 else
+  step "configure asan" tools/configure.sh asan
   step "build asan" build asan --target unit_tests conformance_tests
   step "unit tests under ASan+UBSan" ctest --preset asan -j "$jobs" -L "unit|conformance"
 fi

@@ -11,7 +11,7 @@ set(TESSERA_MPI_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONF
 function(tessera_test)
   cmake_parse_arguments(ARG "SEPARATE" "NAME;TIMEOUT;COST" "SOURCES;DEPS;LIBS;LABELS;RANKS" ${ARGN})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
+    set(ARG_TIMEOUT 600)  # against hanging: sanitizers on a busy machine are 20 times as slow
   endif()
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
