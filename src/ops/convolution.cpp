@@ -12,6 +12,7 @@
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
+#include "wide.h"
 #include "window_support.h"
 
 namespace tessera {
@@ -103,15 +104,14 @@ struct Geometry {
   }
 };
 
-template <class T, class To>
+template <class W>
 void convolve(const EvalContext& context, Literal& out) {
-  using Wide = std::conditional_t<is_float(kDTypeOf<T>), double, std::uint64_t>;
   const Geometry geometry(context.view);
   const auto& a = geometry.a;
   const auto& labels = a.dim_labels;
-  const auto lhs = context.operands[0].data<T>();
-  const auto rhs = context.operands[1].data<T>();
-  auto to = out.mutable_data<To>();
+  const auto lhs = widened<W>(context.operands[0]);
+  const auto rhs = widened<W>(context.operands[1]);
+  std::vector<W> sums(static_cast<std::size_t>(out.type().element_count()));
   const Dims strides = row_major_strides(out.type().dims());
   const auto batch = at(out.type().dims(), labels.result_batch);
   const auto outputs = at(out.type().dims(), labels.result_feature);
@@ -131,35 +131,20 @@ void convolve(const EvalContext& context, Literal& out) {
         const auto first = inputs * (f / (outputs / a.feature_group_count));
         const auto x = row * at(geometry.lhs_strides, labels.lhs_batch) + first * lhs_feature;
         const auto y = f * at(geometry.rhs_strides, labels.rhs_output);
-        Wide total{0};
+        W& total = at(sums, place + b * at(strides, labels.result_batch) + f * at(strides, labels.result_feature));
         for (const auto& [dx, dy] : taps)
           for (std::int64_t c = 0; c < inputs; ++c)
-            total += static_cast<Wide>(at(lhs, x + dx + c * lhs_feature)) *
-                     static_cast<Wide>(at(rhs, y + dy + c * rhs_input));
-        auto& target = at(to, place + b * at(strides, labels.result_batch) + f * at(strides, labels.result_feature));
-        if constexpr (kDTypeOf<To> == DType::kPred)
-          target = total != 0;
-        else
-          target = static_cast<To>(total);
+            total += at(lhs, x + dx + c * lhs_feature) * at(rhs, y + dy + c * rhs_input);
       }
   });
+  narrow(sums, out);
 }
 
 Literal evaluate(const EvalContext& context) {
   if (has_narrow(context)) return evaluate_widened(context, evaluate);
   Literal out(context.view.result);
   if (out.type().element_count() == 0) return out;
-  visit_dtype(context.operands[0].type().dtype(), [&]<class T>() {
-    if (out.type().dtype() == kDTypeOf<T>)
-      convolve<T, T>(context, out);
-    else if (out.type().dtype() == DType::kF32)
-      convolve<T, float>(context, out);
-    else if (out.type().dtype() == DType::kS32)
-      convolve<T, std::int32_t>(context, out);
-    else
-      fail("a result of {} from operands of {} is not supported", dtype_name(out.type().dtype()),
-           dtype_name(kDTypeOf<T>));
-  });
+  visit_wide(context.operands[0].type().dtype(), out.type().dtype(), [&]<class W>() { convolve<W>(context, out); });
   return out;
 }
 

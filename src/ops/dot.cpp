@@ -9,6 +9,7 @@
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
+#include "wide.h"
 
 namespace tessera {
 namespace rows {
@@ -98,49 +99,12 @@ Literal arranged(const Literal& x, const std::vector<Dims>& order) {
   return out;
 }
 
-// What sums are made in: double, 64-bit integers (which wrap), for pred or of ands.
-template <class T>
-using Wide = std::conditional_t<is_complex(kDTypeOf<T>), Complex128,
-                                std::conditional_t<is_float(kDTypeOf<T>), double, std::uint64_t>>;
-
-template <class T>
-std::vector<Wide<T>> widened(const Literal& x) {
-  std::vector<Wide<T>> out;
-  out.reserve(static_cast<std::size_t>(x.type().element_count()));
-  for (const T value : x.data<T>()) out.push_back(static_cast<Wide<T>>(value));
-  return out;
-}
-
-template <class To, class From>
-To narrowed(From x) {
-  if constexpr (std::is_same_v<From, Complex128>) {
-    if constexpr (is_complex(kDTypeOf<To>))
-      return static_cast<To>(x);
-    else
-      throw InternalError("a real product of complex elements");
-  } else if constexpr (is_complex(kDTypeOf<To>)) {
-    return To(static_cast<typename To::value_type>(x));
-  } else if constexpr (kDTypeOf<To> == DType::kPred)
-    return x != 0;
-  else if constexpr (is_float(kDTypeOf<To>))
-    return static_cast<To>(static_cast<double>(x));
-  else
-    return static_cast<To>(x);
-}
-
 // total[j] += a[k] * b[k, j], k by k: every sum in the order of k, all columns at once.
-template <class T>
-void add_products(const Wide<T>* a, const Wide<T>* b, std::int64_t k, std::vector<Wide<T>>& total) {
-  std::fill(total.begin(), total.end(), Wide<T>{0});
-  const std::size_t n = total.size();
+template <class W>
+void add_products(const W* a, const W* b, std::int64_t k, std::int64_t n, W* total) {
   for (std::int64_t i = 0; i < k; ++i, b += n) {
-    const Wide<T> factor = a[i];
-    for (std::size_t j = 0; j < n; ++j) {
-      if constexpr (kDTypeOf<T> == DType::kPred)
-        total[j] |= factor & b[j];
-      else
-        total[j] += factor * b[j];
-    }
+    const W factor = a[i];
+    for (std::int64_t j = 0; j < n; ++j) total[j] += factor * b[j];
   }
 }
 
@@ -159,17 +123,13 @@ Literal evaluate(const EvalContext& context) {
   const std::int64_t k = product(picked(context.operands[0].type().dims(), left.contracting));
   Literal out(context.view.result);
   if (out.type().element_count() == 0) return out;
-  visit_any_dtype(lhs.type().dtype(), [&]<class T>() {
-    const auto a = widened<T>(lhs);
-    const auto b = widened<T>(rhs);
-    std::vector<Wide<T>> total(static_cast<std::size_t>(n));
-    visit_any_dtype(out.type().dtype(), [&]<class To>() {
-      auto to = out.mutable_data<To>();
-      for (std::int64_t row = 0; row < isize(to) / n; ++row) {
-        add_products<T>(a.data() + row * k, b.data() + row / m * k * n, k, total);
-        for (std::int64_t j = 0; j < n; ++j) at(to, row * n + j) = narrowed<To>(at(total, j));
-      }
-    });
+  visit_wide(lhs.type().dtype(), out.type().dtype(), [&]<class W>() {
+    const auto a = widened<W>(lhs);
+    const auto b = widened<W>(rhs);
+    std::vector<W> sums(static_cast<std::size_t>(out.type().element_count()));
+    for (std::int64_t row = 0; row < isize(sums) / n; ++row)
+      add_products(a.data() + row * k, b.data() + row / m * k * n, k, n, sums.data() + row * n);
+    narrow(sums, out);
   });
   return out;
 }

@@ -155,37 +155,69 @@ class F64Product final : public ProductKernel {
   kernels::GemmArgs args_;
 };
 
-// Integers and pred, and whatever else has no better way: three loops.
+// Integers and pred, and whatever else has no better way: three loops over widened copies.
 class PlainProduct final : public ProductKernel {
  public:
   explicit PlainProduct(const MatrixProduct& p) : product_(p) {}
   void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* /*workspace*/) const override {
-    visit_dtype(product_.operand, [&]<class In>() {
-      visit_dtype(product_.result, [&]<class Out>() {
-        for_each_batch(product_, [&](std::int64_t l, std::int64_t r, std::int64_t o) {
-          multiply<In, Out>(reinterpret_cast<const In*>(lhs) + l, reinterpret_cast<const In*>(rhs) + r,
-                            reinterpret_cast<Out*>(out) + o);
-        });
-      });
-    });
+    if (is_float(product_.operand) || is_float(product_.result))
+      multiply<double>(lhs, rhs, out);
+    else
+      multiply<std::uint64_t>(lhs, rhs, out);
   }
 
  private:
-  template <class In, class Out>
-  void multiply(const In* lhs, const In* rhs, Out* out) const {
+  template <class Sum>
+  void multiply(const std::byte* lhs, const std::byte* rhs, std::byte* out) const {
     const MatrixProduct& p = product_;
-    using Sum = std::conditional_t<is_float(kDTypeOf<In>) || is_float(kDTypeOf<Out>), double, std::uint64_t>;
-    for (std::int64_t i = 0; i < p.m; ++i)
-      for (std::int64_t j = 0; j < p.n; ++j) {
-        Sum sum = 0;
+    std::vector<Sum> a(static_cast<std::size_t>(p.m * p.k));
+    std::vector<Sum> b(static_cast<std::size_t>(p.k * p.n));
+    std::vector<Sum> sums(static_cast<std::size_t>(p.m * p.n));
+    for_each_batch(p, [&](std::int64_t l, std::int64_t r, std::int64_t o) {
+      widen(lhs, l, {p.m, p.k}, {p.lhs_m, p.lhs_k}, a);
+      widen(rhs, r, {p.k, p.n}, {p.rhs_k, p.rhs_n}, b);
+      std::fill(sums.begin(), sums.end(), Sum{0});
+      for (std::int64_t i = 0; i < p.m; ++i)
         for (std::int64_t t = 0; t < p.k; ++t)
-          sum += static_cast<Sum>(lhs[i * p.lhs_m + t * p.lhs_k]) * static_cast<Sum>(rhs[t * p.rhs_k + j * p.rhs_n]);
-        if constexpr (kDTypeOf<Out> == DType::kPred)
-          out[i * p.out_m + j * p.out_n] = sum != 0;
-        else
-          out[i * p.out_m + j * p.out_n] = static_cast<Out>(sum);
-      }
+          for (std::int64_t j = 0; j < p.n; ++j) at(sums, i * p.n + j) += at(a, i * p.k + t) * at(b, t * p.n + j);
+      narrow(sums, out, o);
+    });
   }
+
+  template <class To, class From>
+  static To cast(From x) {
+    if constexpr (std::is_same_v<To, bool>)
+      return x != 0;
+    else if constexpr (is_float(kDTypeOf<From>) || is_float(kDTypeOf<To>))
+      return static_cast<To>(static_cast<double>(x));
+    else
+      return static_cast<To>(x);
+  }
+
+  // A matrix of operands, row-major.
+  template <class Sum>
+  void widen(const std::byte* from, std::int64_t offset, std::pair<std::int64_t, std::int64_t> sizes,
+             std::pair<std::int64_t, std::int64_t> strides, std::vector<Sum>& to) const {
+    visit_dtype(product_.operand, [&]<class T>() {
+      const T* first = reinterpret_cast<const T*>(from) + offset;
+      auto next = to.begin();
+      for (std::int64_t i = 0; i < sizes.first; ++i)
+        for (std::int64_t j = 0; j < sizes.second; ++j)
+          *next++ = cast<Sum>(first[i * strides.first + j * strides.second]);
+    });
+  }
+
+  template <class Sum>
+  void narrow(const std::vector<Sum>& sums, std::byte* out, std::int64_t offset) const {
+    const MatrixProduct& p = product_;
+    visit_dtype(p.result, [&]<class T>() {
+      T* first = reinterpret_cast<T*>(out) + offset;
+      for (std::int64_t i = 0; i < p.m; ++i)
+        for (std::int64_t j = 0; j < p.n; ++j)
+          first[i * p.out_m + j * p.out_n] = cast<T>(at(sums, i * p.n + j));
+    });
+  }
+
   MatrixProduct product_;
 };
 

@@ -51,6 +51,15 @@ TEST(Dot, OfPredIsOrOfAnds) {
             "{true, false}");
 }
 
+TEST(Dot, TheResultsTypeSaysWhatIsSummed) {
+  EXPECT_EQ(
+      run("f32[] dot(%a, %b), lhs_contracting_dims={0}, rhs_contracting_dims={0}", {"s8[2] {-3, 1}", "s8[2] {2, 1}"}),
+      "-5");
+  EXPECT_EQ(run("s32[] dot(%a, %b), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+                {"pred[3] {true, true, false}", "pred[3] {true, true, true}"}),
+            "2");
+}
+
 TEST(Reduce, FoldsFromTheInit) {
   const std::string matrix = "s32[2,3] {{1, 5, 3}, {4, 2, 6}}";
   EXPECT_EQ(run("s32[2] reduce(%a, %b), dimensions={1}, to_apply=%f", {matrix, "s32[] 100"}, computation("s32", "add")),

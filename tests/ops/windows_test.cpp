@@ -61,6 +61,13 @@ TEST(Convolution, BatchGroupsSeeTheirOwnRows) {
             Floats({15, 210, 20, 280}));
 }
 
+TEST(Convolution, TheResultsTypeSaysWhatIsSummed) {
+  EXPECT_EQ(result_of("x = s8[1,2] constant({{-3,1}})\n"
+                      "w = s8[2,1] constant({{2},{1}})\n"
+                      "ROOT y = f32[1,1] convolution(x, w), dim_labels=bf_io->bf\n"),
+            Floats({-5}));
+}
+
 TEST(Convolution, LabelsSayWhichDimIsWhat) {
   // The image [f, 0, b] = [2, 2, 1], the kernel [o, i, 0] = [1, 2, 1].
   EXPECT_EQ(result_of("x = f32[2,2,1] constant({{{1},{2}},{{3},{4}}})\n"
