@@ -213,8 +213,7 @@ class PlainProduct final : public ProductKernel {
     visit_dtype(p.result, [&]<class T>() {
       T* first = reinterpret_cast<T*>(out) + offset;
       for (std::int64_t i = 0; i < p.m; ++i)
-        for (std::int64_t j = 0; j < p.n; ++j)
-          first[i * p.out_m + j * p.out_n] = cast<T>(at(sums, i * p.n + j));
+        for (std::int64_t j = 0; j < p.n; ++j) first[i * p.out_m + j * p.out_n] = cast<T>(at(sums, i * p.n + j));
     });
   }
 
