@@ -27,6 +27,7 @@ void TrainingArguments::add_flags(ArgumentParser& parser) {
       .flag("per_device_train_batch_size", per_device_train_batch_size, "samples per data shard [8]")
       .flag("global_batch_size", global_batch_size, "samples over all data shards: the same batches for every mesh")
       .flag("per_device_eval_batch_size", per_device_eval_batch_size, "samples per data shard in evaluation [8]")
+      .flag("max_eval_samples", max_eval_samples, "evaluate on no more than that many held-out samples [all]")
       .flag("gradient_accumulation_steps", gradient_accumulation_steps, "micro-batches that make an update")
       .flag("max_steps", max_steps, "updates to make; -1: num_train_epochs says")
       .flag("num_train_epochs", num_train_epochs, "times to go through the data")
@@ -97,6 +98,7 @@ void TrainingArguments::check() const {
   require_positive("per_device_train_batch_size", per_device_train_batch_size.value_or(1));
   require_positive("global_batch_size", global_batch_size.value_or(1));
   require_positive("per_device_eval_batch_size", per_device_eval_batch_size.value_or(1));
+  require_positive("max_eval_samples", max_eval_samples.value_or(1));
   require_positive("gradient_accumulation_steps", gradient_accumulation_steps);
   require_positive("logging_steps", logging_steps);
   require(max_steps == -1 || max_steps >= 1, "--max_steps must be at least 1, or -1, got {}", max_steps);

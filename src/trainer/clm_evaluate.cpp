@@ -11,14 +11,17 @@
 
 namespace tessera::trainer {
 
-Evaluation evaluate_clm(ClmModel& setup, const ClmData& data, std::int64_t rows) {
+Evaluation evaluate_clm(ClmModel& setup, const ClmData& data, std::int64_t rows, std::int64_t samples,
+                        const OnProgress& on_progress) {
+  const std::int64_t size = std::min(samples, data.validation->size());
   setup.model->eval();
   double sum = 0;
   double count = 0;
-  for (std::int64_t first = 0; first < data.validation->size(); first += rows) {
-    std::vector<std::int64_t> samples(static_cast<std::size_t>(std::min(rows, data.validation->size() - first)));
-    std::iota(samples.begin(), samples.end(), first);
-    const data::TokenBatch batch = data::make_batch(*data.validation, samples, rows);
+  for (std::int64_t first = 0; first < size; first += rows) {
+    if (on_progress) on_progress(first, size);
+    std::vector<std::int64_t> blocks(static_cast<std::size_t>(std::min(rows, size - first)));
+    std::iota(blocks.begin(), blocks.end(), first);
+    const data::TokenBatch batch = data::make_batch(*data.validation, blocks, rows);
     const Tensor tokens = place_rows(setup, Tensor::from<std::int32_t>({rows, batch.columns}, batch.tokens));
     const Tensor labels = place_rows(setup, Tensor::from<std::int32_t>({rows, batch.columns}, batch.labels));
     const CrossEntropyParts parts = setup.model->loss_parts(tokens, labels);
@@ -89,13 +92,16 @@ Literal next_logits(ClmModel& setup, const std::vector<std::int32_t>& text) {
 }  // namespace
 
 std::string sample_text(ClmModel& setup, const data::Tokenizer& tokenizer, const std::string& prompt,
-                        std::int64_t tokens, std::uint64_t seed) {
+                        std::int64_t tokens, std::uint64_t seed, const OnProgress& on_progress) {
   setup.model->eval();
   std::vector<std::int32_t> text = tokenizer.encode(prompt);
   if (text.empty()) text.push_back(tokenizer.end_of_text().value_or(tokenizer.encode("\n").front()));
   Draws draws(seed);
   const std::int64_t known = std::min<std::int64_t>(tokenizer.vocab_size(), setup.model->config().vocab_size);
-  for (std::int64_t i = 0; i < tokens; ++i) text.push_back(draw_token(next_logits(setup, text), known, draws));
+  for (std::int64_t i = 0; i < tokens; ++i) {
+    if (on_progress) on_progress(i, tokens);
+    text.push_back(draw_token(next_logits(setup, text), known, draws));
+  }
   setup.model->train();
   return tokenizer.decode(text);
 }

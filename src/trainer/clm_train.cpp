@@ -176,7 +176,10 @@ class Run {
 
   void evaluate() {
     bar_.finish();
-    const Evaluation result = evaluate_clm(setup_, data_, arguments_.eval_batch_rows(setup_.data_shards));
+    const Evaluation result =
+        evaluate_clm(setup_, data_, arguments_.eval_batch_rows(setup_.data_shards),
+                     arguments_.max_eval_samples.value_or(data_.validation->size()), showing("held out", "samples"));
+    bar_.erase();
     say(fmt::format("held out: loss {:.4f} nats, perplexity {:.3f}, {:.3f} bits per byte over {} tokens", result.loss,
                     std::exp(result.loss), result.bits_per_byte, result.tokens));
     if (data_.is_king_james)
@@ -186,9 +189,18 @@ class Run {
         {.step = setup_.optimizer->step_count(), .epoch = loader_.order().epochs(), .eval_loss = result.loss});
   }
 
+  // Nothing where there is no bar.
+  OnProgress showing(std::string what, std::string unit) {
+    if (!is_master_ || arguments_.disable_tqdm) return {};
+    return [this, what = std::move(what), unit = std::move(unit)](std::int64_t done, std::int64_t total) {
+      bar_.status(fmt::format("{}: {} of {} {}", what, done, total, unit));
+    };
+  }
+
   void sample() {
     const std::string text = sample_text(setup_, *data_.tokenizer, arguments_.sample_prompt, arguments_.sample_tokens,
-                                         static_cast<std::uint64_t>(arguments_.seed));
+                                         static_cast<std::uint64_t>(arguments_.seed), showing("sample", "tokens"));
+    bar_.erase();
     say("sample:\n" + printable(text));
   }
 

@@ -69,7 +69,9 @@ void ProgressBar::finish() {
 }
 
 void ProgressBar::erase() {
-  if (!drawn_.empty()) std::fputs("\r\x1b[K", out_);
+  if (drawn_.empty()) return;
+  std::fputs("\r\x1b[K", out_);
+  std::fflush(out_);
   drawn_.clear();
 }
 
@@ -96,6 +98,17 @@ void ProgressBar::print(const std::string& line) {
   fmt::print(out_, "{}\n", line);
   drawn_ = bar;
   std::fputs(bar.c_str(), out_);
+  std::fflush(out_);
+}
+
+void ProgressBar::status(const std::string& text) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!is_terminal_ || (status_at_ && std::chrono::duration<double>(now - *status_at_).count() < kRedrawSeconds))
+    return;
+  status_at_ = now;
+  erase();
+  drawn_ = text;
+  std::fputs(drawn_.c_str(), out_);
   std::fflush(out_);
 }
 

@@ -75,6 +75,20 @@ TEST(ProgressBar, WhatFollowsItsEndStandsOnALineOfItsOwn) {
   EXPECT_TRUE(text.ends_with("\nheld out")) << text;
 }
 
+TEST(ProgressBar, StatusStandsOnATerminalUntilItIsErased) {
+  const auto draw = [](bool is_terminal) {
+    return drawn([&](std::FILE* out) {
+      ProgressBar bar(out, 4, is_terminal);
+      bar.status("held out: 0 of 9 samples");
+      bar.status("held out: 1 of 9 samples");  // too soon to be drawn
+      bar.erase();
+      std::fputs("held out: loss", out);
+    });
+  };
+  EXPECT_EQ(draw(true), "held out: 0 of 9 samples\r\x1b[Kheld out: loss");
+  EXPECT_EQ(draw(false), "held out: loss");
+}
+
 TEST(Formulas, ReproduceTheSourceTablesRow) {
   // 2B on v4-8: 131,072 tokens a batch, 4 chips of 275 TFLOP/s, 4.191 s a step; the configuration's own parameter count.
   const double flops = training_flops(131'072, 2'196'691'968);

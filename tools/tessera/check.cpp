@@ -41,8 +41,15 @@ int run(const Arguments& arguments) {
   const auto unknown = unknown_custom_calls(program);
   std::string text = fmt::format("{}: {} values compared, the largest difference is {:.3g} of its bound\n",
                                  report.passed ? "passed" : "FAILED", report.values_compared, report.worst);
-  if (parts.program.num_partitions == 1)
+  if (parts.program.num_partitions == 1) {
     text += "note: for one device; --mesh and --annotate, or shardings in the text, say how to partition\n";
+  } else {
+    const ProgramStats stats = program_stats(parts.program);
+    std::int64_t collectives = 0;
+    for (const auto& kind : stats.collectives) collectives += kind.count;
+    text += fmt::format("on {} devices with {} collective{}, {} bytes received per device\n", stats.num_partitions,
+                        collectives, collectives == 1 ? "" : "s", stats.total_collective_bytes);
+  }
   if (report.input_draws > 1)
     text += fmt::format("inputs were drawn {} times until most results were finite\n", report.input_draws);
   for (const auto& loop : report.stopped_loops)

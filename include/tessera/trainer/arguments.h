@@ -28,6 +28,7 @@ struct TrainingArguments {
   std::optional<std::int64_t> per_device_train_batch_size;  // per data shard
   std::optional<std::int64_t> global_batch_size;            // of one micro-batch over all data shards
   std::optional<std::int64_t> per_device_eval_batch_size;
+  std::optional<std::int64_t> max_eval_samples;  // blocks of held-out text; none: all
   std::int64_t gradient_accumulation_steps = 1;
   std::int64_t max_steps = -1;
   double num_train_epochs = 3;

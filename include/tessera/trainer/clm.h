@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,11 +61,15 @@ struct Evaluation {
   double bits_per_byte = 0;
   std::int64_t tokens = 0;
 };
-Evaluation evaluate_clm(ClmModel& setup, const ClmData& data, std::int64_t rows);
+/// Called with what is done and what there is to do: samples, or tokens.
+using OnProgress = std::function<void(std::int64_t done, std::int64_t total)>;
+/// Over the first `samples` held-out blocks, `rows` at once.
+Evaluation evaluate_clm(ClmModel& setup, const ClmData& data, std::int64_t rows, std::int64_t samples,
+                        const OnProgress& on_progress = {});
 
 /// Text that the model writes behind `prompt`: from the 40 likeliest tokens at temperature 0.8, by a seeded draw.
 std::string sample_text(ClmModel& setup, const data::Tokenizer& tokenizer, const std::string& prompt,
-                        std::int64_t tokens, std::uint64_t seed);
+                        std::int64_t tokens, std::uint64_t seed, const OnProgress& on_progress = {});
 
 /// Lines for a user, printed by one rank.
 std::string banner(const TrainingArguments& arguments, const ClmModel& setup);

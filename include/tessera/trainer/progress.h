@@ -4,6 +4,7 @@
 //    42%|████████▍           | 420/1000 [01:03<01:27] loss 2.0812  8.1k tokens/s  MFU 31.2%
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -42,15 +43,19 @@ class ProgressBar {
   void update(const Progress& progress);
   /// Prints `line` above the bar.
   void print(const std::string& line);
+  /// Shows what is going on in place of the bar: "held out: 64 of 1024 samples". On a terminal, ten times a second, until
+  /// erase(); nothing elsewhere.
+  void status(const std::string& text);
+  void erase();
   /// Leaves the bar as it is and begins a new line: what is printed otherwise follows.
   void finish();
 
  private:
-  void erase();
   std::FILE* out_;
   std::int64_t lines_;
   bool is_terminal_;
   double drawn_at_ = -1;
+  std::optional<std::chrono::steady_clock::time_point> status_at_;
   std::string drawn_;
 };
 
