@@ -131,9 +131,12 @@ std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options
     const Type& type = parameter.tensor.type();
     unit.parameters.push_back(parameter.name);
     unit.elements += type.element_count();
-    unit.bytes += type.byte_size();
     const auto sharding = parameter.tensor.sharding();
+    const TensorImpl& variable = parameter.tensor.impl();
     unit.bytes_per_device += (sharding ? shard_type(type, *sharding) : type).byte_size();
+    const auto gathered = variable.unshard ? variable.unshard->gathered : sharding;  // shared out by other axes at most
+    const Type in_use = Type::array(variable.compute_dtype.value_or(type.dtype()), type.dims());
+    unit.bytes += (gathered ? shard_type(in_use, *gathered) : in_use).byte_size();
   }
   return units;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 
 #include "tessera/base/error.h"
@@ -85,6 +86,11 @@ void TrainingArguments::check() const {
   require(!config_name.empty(), "--config_name is needed: a JSON file with the keys of GPT2Config");
   require(!train_file.empty() || !dataset_name.empty() || dry_run,
           "no text to train on: give --train_file, or --dataset_name with --cache_dir or TESSERA_DATA");
+  const bool is_word = tokenizer_name.find_first_of("/.:") == std::string::npos;
+  require(!is_word || tokenizer_name == "bytes" || std::filesystem::exists(tokenizer_name),
+          "--tokenizer_name {} is not known; give bytes, bpe:N (trained on the text), or a file: GPT-2's vocab.bpe or "
+          "merges.txt, a tokenizer.json, or the folder of one",
+          tokenizer_name);
   require(train_file.empty() || dataset_name.empty(), "--train_file and --dataset_name exclude each other");
   require(
       !(per_device_train_batch_size && global_batch_size),

@@ -119,6 +119,20 @@ INSTANTIATE_TEST_SUITE_P(Meshes, LayoutInvariance,
                            return name;
                          });
 
+TEST(FsdpUnits, GatheredBytesAreThoseOfTheShardThatOtherAxesLeaveInTheTypeOfComputation) {
+  const FreshRank rank;
+  plan_for_devices(6);
+  const Mesh mesh({{"fsdp", 2}, {"model", 3}});
+  nn::Linear layer(3, 6, {.bias = false});
+  mark_sharding(layer.weight(), mesh, {"model", {}});
+  FsdpOptions options{.mesh = mesh};
+  options.mixed_precision.param_dtype = DType::kBF16;
+  const auto units = fully_shard(layer, options);
+  EXPECT_EQ(units.front().elements, 18);
+  EXPECT_EQ(units.front().bytes, 18 / 3 * 2);
+  EXPECT_EQ(units.front().bytes_per_device, 18 / 3 / 2 * 4);
+}
+
 // What FSDP promises: a rank stores its share, and no gradient is summed whole on every rank.
 TEST(FsdpStep, StateIsSharedOutAndGradientsAreReduceScattered) {
   const FreshRank rank;

@@ -50,7 +50,7 @@ struct FsdpUnit {
   std::string class_name;
   std::vector<std::string> parameters;
   std::int64_t elements = 0;
-  std::int64_t bytes = 0;             // gathered
+  std::int64_t bytes = 0;             // gathered, of one device, in the type of computation
   std::int64_t bytes_per_device = 0;  // stored
 };
 
