@@ -27,13 +27,21 @@ std::vector<std::int64_t> largest_before(const Computation& computation) {
   return out;
 }
 
-enum class First : std::uint8_t { kLastOperand, kLargest, kSmallest };
+enum class First : std::uint8_t { kLastOperand, kLargest, kSmallest, kDrawn };
 
 // What an instruction waits for, in the order in which it is to be made.
-Order waited_for(const Computation& computation, Id id, First first, const std::vector<std::int64_t>& largest) {
+Order waited_for(const Computation& computation, Id id, First first, const std::vector<std::int64_t>& largest,
+                 std::uint64_t draw) {
   Order out = computation[id].operands;
   if (first == First::kLastOperand) {
     std::sort(out.begin(), out.end(), std::greater<>());
+  } else if (first == First::kDrawn) {
+    std::sort(out.begin(), out.end(), [&](Id a, Id b) {
+      const auto key = [&](Id operand) {
+        return std::pair(hash_mix(draw, static_cast<std::uint64_t>(operand)), operand);
+      };
+      return key(a) < key(b);
+    });
   } else {
     std::stable_sort(out.begin(), out.end(), [&](Id a, Id b) {
       return first == First::kLargest ? at(largest, a) > at(largest, b) : at(largest, a) < at(largest, b);
@@ -44,7 +52,7 @@ Order waited_for(const Computation& computation, Id id, First first, const std::
 }
 
 // Everything just before what first reads it: parameters, then depth first from the root.
-Order depth_first(const Computation& computation, First first) {
+Order depth_first(const Computation& computation, First first, std::uint64_t draw) {
   const auto largest = largest_before(computation);
   Order out;
   std::vector<char> seen(computation.instructions.size(), 0);
@@ -59,7 +67,7 @@ Order depth_first(const Computation& computation, First first) {
         continue;
       }
       state = 1;
-      const Order before = waited_for(computation, id, first, largest);
+      const Order before = waited_for(computation, id, first, largest, draw);
       for (auto it = before.rbegin(); it != before.rend(); ++it)
         if (at(seen, *it) == 0) stack.push_back(*it);
     }
@@ -92,9 +100,10 @@ bool may_change(const Computation& computation, const std::vector<bool>& with_ef
                       [&](const Instruction& i) { return has_side_effect(i, with_effects); });
 }
 
-Program in_order(Program program, First first, const std::vector<bool>& with_effects) {
+Program in_order(Program program, First first, const std::vector<bool>& with_effects, std::uint64_t draw = 0) {
   for (ComputationRef& computation : program.computations)
-    if (may_change(*computation, with_effects)) computation = reordered(computation, depth_first(*computation, first));
+    if (may_change(*computation, with_effects))
+      computation = reordered(computation, depth_first(*computation, first, draw));
   return program;
 }
 
@@ -103,6 +112,10 @@ Program in_order(Program program, First first, const std::vector<bool>& with_eff
 Program choose_order(const Program& program) {
   constexpr std::int64_t kLargestWeighed = 20'000;  // counting takes a schedule
   if (program.instruction_count() > kLargestWeighed) return program;
+  // Orders drawn at random (always the same) find what no rule does; a few, by how long counting takes.
+  constexpr std::int64_t kMostDraws = 24;
+  const auto draws =
+      static_cast<std::uint64_t>(std::min(kMostDraws, 4'000 / std::max<std::int64_t>(1, program.instruction_count())));
   const std::vector<bool> with_effects = computations_with_effects(program);
   Program best = program;
   std::int64_t least = peak_bytes(program);
@@ -116,6 +129,7 @@ Program choose_order(const Program& program) {
     weigh(form);
     for (const First first : {First::kLastOperand, First::kLargest, First::kSmallest})
       weigh(in_order(form, first, with_effects));
+    for (std::uint64_t draw = 0; draw < draws; ++draw) weigh(in_order(form, First::kDrawn, with_effects, draw));
   };
   weigh_orders(program);
   // A zero that several read is made again for each, and parts are put together as they come, where holding them takes the memory.

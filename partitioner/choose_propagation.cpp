@@ -108,7 +108,7 @@ class Chooser {
 
   Propagated choose() {
     std::vector<Outcome> candidates = outcomes_of_orders();
-    if (candidates.size() == 1 && trials_ == 0 && !weight_) return resharded(candidates.front(), KnownCopies::kAll);
+    if (candidates.size() == 1 && trials_ == 0 && !weight_) return resharded(candidates.front(), {});
     Outcome best;
     for (Outcome& candidate : candidates) {
       weigh(candidate);
@@ -142,20 +142,23 @@ class Chooser {
     const auto& [program, graph] = *outcome.variant;
     return without_manual_axes(write_shardings(program, graph, outcome.slots));
   }
-  [[nodiscard]] Propagated resharded(const Outcome& outcome, KnownCopies known) const {
+  [[nodiscard]] Propagated resharded(const Outcome& outcome, const OpChoices& choices) const {
     Program found = written(outcome);
-    Program after = insert_reshards(found, cost_.topology, known);
+    Program after = insert_reshards(found, cost_.topology, choices);
     return {std::move(found), std::move(after)};
   }
 
-  // With the copies that other users needed known to the ops, and without: whichever weighs less.
+  // Ops choose in several ways; what weighs least is kept.
   void weigh(Outcome& outcome) const {
-    outcome.weight.all = std::numeric_limits<double>::infinity();
-    for (const KnownCopies known : {KnownCopies::kAll, KnownCopies::kNone}) {
-      Propagated result = resharded(outcome, known);
+    bool is_first = true;
+    for (const OpChoices choices : {OpChoices{}, OpChoices{.known_copies = false}, OpChoices{.least_work = true}}) {
+      Propagated result = resharded(outcome, choices);
       const Weight weight =
           weight_ ? weight_(result.resharded) : Weight{modelled_seconds(merge_duplicates(result.resharded), cost_), 0};
-      if (known != KnownCopies::kAll && !(weight.all < outcome.weight.all)) continue;
+      // Less work is not bought with more bytes here: that is for the orders to find.
+      if (!std::exchange(is_first, false) &&
+          (!(weight.all < outcome.weight.all) || (choices.least_work && weight.moved > outcome.weight.moved)))
+        continue;
       outcome.weight = weight;
       outcome.result = std::move(result);
       if (!weight_) break;

@@ -37,8 +37,10 @@ struct GatheredWindow {
   std::int64_t lowest = 0;   // of all tiles' starts
   std::int64_t highest = 0;  // of all tiles' ends
   std::int64_t length = 0;
-  Value start;      // s32[]
-  Value outside{};  // a scalar that stands before and behind; null: zero
+  Value start;  // s32[]
+  Value
+      outside{};  // a scalar that stands before and behind the elements; null: zero, behind the padding of the last shards
+  std::int64_t size = 0;  // of all elements, without that padding
 };
 Value emit_gathered_window(Value local, int dim, const Mesh& mesh, const std::vector<AxisRef>& axes,
                            const GatheredWindow& window, std::int64_t channel, const NotesRef& notes);

@@ -192,6 +192,7 @@ Value emit_gathered_window(Value local, int dim, const Mesh& mesh, const std::ve
   Builder& builder = *local.builder;
   Value all = ops::all_gather(local, dim, {mesh.groups(axes)}, channel);
   builder.set_notes(all, notes);
+  if (!window.outside.is_null() && window.size < all.type().dim(dim)) all = ops::slice_dim(all, dim, 0, window.size);
   const auto low = std::max<std::int64_t>(-window.lowest, 0);
   const auto high = std::max<std::int64_t>(window.highest - all.type().dim(dim), 0);
   if (low > 0 || high > 0) {

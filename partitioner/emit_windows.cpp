@@ -31,11 +31,11 @@ bool is_zero(Value scalar) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-// Gathered whole, with nothing behind its last element: what is read outside is padding of the op's own.
+// Gathered whole, and every element of it is kept: what is read outside is padding of the op's own.
 bool pads_what_is_gathered(const Halo& halo) {
-  return reshard::is_gathered(halo) && halo.before.length * halo.before.tiles == halo.before.size &&
-         std::all_of(halo.kept.begin(), halo.kept.end(),
-                     [&](const Interval& kept) { return kept.start <= 0 && kept.limit >= halo.before.size; });
+  return reshard::is_gathered(halo) && std::all_of(halo.kept.begin(), halo.kept.end(), [&](const Interval& kept) {
+           return kept.start <= 0 && kept.limit >= halo.before.size;
+         });
 }
 
 std::string whole_along(const Instruction& value, const Sharding& now, int dim) {
@@ -107,8 +107,8 @@ void WindowEmitter::exchange(const Halo& halo, const Instruction& source, Value 
     const auto [lowest, highest] = std::minmax_element(halo.start.begin(), halo.start.end());
     local = reshard::emit_gathered_window(
         local, halo.dim, mesh(), halo.axes,
-        {*lowest, *highest + halo.length, halo.length, by_tile(halo.axes, halo.start), outside}, next_channel_++,
-        notes_of(halo, source));
+        {*lowest, *highest + halo.length, halo.length, by_tile(halo.axes, halo.start), outside, halo.before.size},
+        next_channel_++, notes_of(halo, source));
     return;
   }
   Dims dims = local.type().dims();

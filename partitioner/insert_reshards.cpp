@@ -38,7 +38,7 @@ struct Common {
   const RootTargets& targets;
   OpKinds kinds;
   OpDecisions decisions;
-  KnownCopies known = KnownCopies::kAll;
+  bool known_copies = true;
   SharedShardings shardings{};
 };
 
@@ -262,7 +262,7 @@ class Inserter {
       request.made_anywhere.push_back(resharder_.is_made_here(operand));
       request.result_defers = request.result_defers || sharding_of(operand).is_partial();
     }
-    if (common_.known == KnownCopies::kAll) request.copies = resharder_.copies_of(operands);
+    if (common_.known_copies) request.copies = resharder_.copies_of(operands);
     request.result_defers = request.result_defers && defers(id) && !is_bound_whole(id, operands);
     const OpDecision& decision = common_.decisions.decide(mesh_, request, common_.shardings);
 
@@ -392,12 +392,12 @@ class Inserter {
 
 }  // namespace
 
-Program insert_reshards(const Program& propagated, const Topology& topology, KnownCopies known) {
+Program insert_reshards(const Program& propagated, const Topology& topology, const OpChoices& choices) {
   const Program program = split_reductions(propagated);
-  const CostModel cost{.topology = topology};
+  const CostModel cost{.topology = topology, .least_work = choices.least_work};
   const auto used = partitioned_computations(program);
   const RootTargets targets = root_targets(program, used);
-  Common common{program, cost, targets, OpKinds(program), OpDecisions(cost), known};
+  Common common{program, cost, targets, OpKinds(program), OpDecisions(cost), choices.known_copies};
   ProgramBuilder out(header_of(program));
   std::vector<ComputationId> new_ids(program.computations.size(), -1);
   for (ComputationId c = 0; c < isize(program.computations); ++c) {

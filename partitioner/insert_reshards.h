@@ -22,10 +22,15 @@ inline constexpr std::string_view kRemedyAttribute = "tessera.remedy";
 /// Who chose the sharding of a value, in words.
 std::string provenance(const Instruction& instruction);
 
-/// Whether an op knows of copies of its operands that others needed: to take one costs nothing, but may bring about more elsewhere.
-enum class KnownCopies : std::uint8_t { kAll, kNone };
+/// How ops choose, where it is not clear beforehand which way is better.
+struct OpChoices {
+  /// Ops know of copies of their operands that others needed: to take one costs nothing, but may bring about more elsewhere.
+  bool known_copies = true;
+  /// No device works more than it must, whatever that moves; else no more than its share by propagation.
+  bool least_work = false;
+};
 
 /// Takes a program in which every value has a sharding (propagate).
-Program insert_reshards(const Program& program, const Topology& topology = {}, KnownCopies known = KnownCopies::kAll);
+Program insert_reshards(const Program& program, const Topology& topology = {}, const OpChoices& choices = {});
 
 }  // namespace tessera

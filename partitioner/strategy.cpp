@@ -351,7 +351,10 @@ Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) 
   if (candidates.empty()) return Strategy(request.map.factors.size());
   if (candidates.size() == 1) return candidates.front();
   const double flops = flops_of_request(request);
-  const double share = flops / std::max(parts_found(request), apart ? parts_of(request.map, *apart) : 1);
+  double parts = std::max(parts_found(request), apart ? parts_of(request.map, *apart) : 1);
+  if (cost.least_work)
+    for (const Strategy& candidate : candidates) parts = std::max(parts, parts_of(request.map, candidate));
+  const double share = flops / parts;
   std::size_t best = 0;
   StrategyCost least = cost_of(request, candidates[0], flops, share, cost);
   for (std::size_t i = 1; i < candidates.size(); ++i) {

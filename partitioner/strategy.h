@@ -16,6 +16,8 @@ struct CostModel {
   Topology topology;
   double flops_per_second = 1e11;
   double memory_bytes_per_second = 2e10;
+  /// Work decides before bytes do: not only what goes beyond the share that propagation gave a device.
+  bool least_work = false;
 };
 
 struct StrategyRequest {

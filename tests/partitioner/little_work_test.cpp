@@ -321,5 +321,22 @@ TEST(LittleWork, WhatAValueIsUsedForIsHeardBeforeWhatItIsMadeOf) {
   EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 6 * 4 * 8 * 4 / 4 * 3 / 4);
 }
 
+// Op by op the fewest bytes bring 624 to a device, which then does 1552 operations: ops that share out all they can bring fewer of both.
+TEST(LittleWork, SharingOutTheWorkIsTriedWhereFewBytesKeepItTogether) {
+  const Program program = annotated(
+      "HloModule m\nENTRY main { x = f32[8,6] parameter(0) w = f32[6,8] parameter(1) v = f32[8,6] parameter(2)\n"
+      "h = f32[8,8] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0} t = f32[8,8] tanh(h)\n"
+      "y = f32[8,6] dot(t, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+      "g = f32[8,6] dot(t, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n"
+      "d = f32[8,8] dot(y, v), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n"
+      "q = f32[6,8] dot(x, d), lhs_contracting_dims={0}, rhs_contracting_dims={0}\n"
+      "ROOT o = (f32[8,6], f32[8,6], f32[6,8]) tuple(y, g, q) }",
+      Mesh::parse("a=4"), {{"t", "-,-"}, {"x", "a,-"}, {"y", "a,-"}, {"q", "-,-"}});
+  checked(program);
+  const ProgramStats stats = program_stats(partition(program).program);
+  EXPECT_LE(stats.total_collective_bytes, 576);
+  EXPECT_LE(stats.flops_per_device, 976);
+}
+
 }  // namespace
 }  // namespace tessera
