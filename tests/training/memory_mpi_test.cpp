@@ -70,7 +70,9 @@ TEST(ProcessMemory, GrowsByThePlanAtMostAndTheArenaIsThePlan) {
     fmt::print("{} ranks: plan {:.1f} MiB each, grown by {:.1f} MiB private and {:.1f} MiB shared\n", ranks,
                static_cast<double>(plan) / (1 << 20), static_cast<double>(growth) / (1 << 20),
                static_cast<double>(shared) / (1 << 20));
-  if (!kHoldsMemoryOfItsOwn) EXPECT_LE(all, allowed);
+  if (!kHoldsMemoryOfItsOwn) {
+    EXPECT_LE(all, allowed);
+  }
   EXPECT_GE(all, summed(plan) / 2) << "the plan is far from what was used";
 
   std::int64_t largest = 0;
