@@ -29,7 +29,7 @@ struct ExecutionSequence {
   std::uint64_t progress = 0;  // of the world (ProcessGroup::advance)
 };
 
-// oneDNN brings an OpenMP runtime; its thread count is the calling thread's own.
+// oneDNN brings an OpenMP runtime; its thread count is the calling thread's own, and primitives keep that of the thread that made them.
 void limit_threads() {
   using SetThreads = void (*)(int);
   static const auto set_threads = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
@@ -52,6 +52,7 @@ class PlannedExecutable final : public Executable {
         world_(world),
         name_(options.name.empty() ? program.name : options.name),
         hash_(hash) {
+    limit_threads();
     ScheduleOptions how;
     how.fuse = options.fuse && !options.reference && tessera::options().flag("TESSERA_FUSE");
     how.look_through_views = !options.reference;

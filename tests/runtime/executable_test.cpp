@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <thread>
+
 #include "close.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/ops/evaluate.h"
@@ -48,6 +51,24 @@ TEST(Executable, DonatedArgumentsGiveTheirMemoryToTheResults) {
   EXPECT_EQ(results[1].bytes().data(), m);
   const auto expected = evaluate(program, values).elements();
   for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(close(results[i].to_literal(), expected[i])) << i;
+}
+
+std::ptrdiff_t thread_count() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+}
+
+// Without TESSERA_NUM_THREADS a rank works on one: a new thread, whose OpenMP limit nobody has set, compiles and runs.
+TEST(Executable, ConvolutionsTakeNoMoreThreadsThanARankHas) {
+  const Program program = read(
+      "HloModule m\nENTRY main { x = f32[2,32,28,28] parameter(0) w = f32[32,32,3,3] parameter(1)\n"
+      "ROOT y = f32[2,32,28,28] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=bf01_oi01->bf01 }");
+  std::thread rank([&] {
+    const auto world = make_single_rank_world();
+    const auto before = thread_count();
+    compile(program, *world)->run(to_device(random_arguments(program, 3)));
+    EXPECT_EQ(thread_count(), before);
+  });
+  rank.join();
 }
 
 TEST(Executable, AnArgumentThatSomeoneElseHoldsIsNotOverwritten) {
