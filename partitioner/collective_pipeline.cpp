@@ -25,9 +25,8 @@ Program unless_dearer(const Program& before, Program after, const CollectivePass
 }  // namespace
 
 void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& options, const Topology& topology) {
-  const auto add = [&](std::string name, auto pass) {
-    pipeline.add(std::move(name),
-                 [&options, pass](const Program& p) { return unless_dearer(p, pass(p, options), options); });
+  const auto add = [&](const std::string& name, auto pass) {
+    pipeline.add(name, [&options, pass](const Program& p) { return unless_dearer(p, pass(p, options), options); });
   };
   pipeline.add("simplify-collectives", simplify_collectives);
   add("reassociate-reductions", reassociate_reductions);

@@ -185,7 +185,8 @@ std::vector<Round> better(std::vector<Round> slabs, std::vector<Round> runs) {
   const auto cost = [](const std::vector<Round>& rounds) {
     return std::tuple(count_rows(rounds).rows, count_rows(rounds).permutes, rounds.size());
   };
-  return !slabs.empty() && cost(slabs) <= cost(runs) ? slabs : runs;
+  if (!slabs.empty() && cost(slabs) <= cost(runs)) return slabs;
+  return runs;
 }
 
 }  // namespace

@@ -157,7 +157,7 @@ Axes ManualAxes::of_border(Id id) const {
   const Instruction& border = from_[id];
   if (const auto* text = border.frontend_attribute(kSdyManualAxes)) return mesh_.named_axes(*text);
   require(border.sharding != nullptr, "%{} needs a sharding that says which axes are manual", border.name);
-  const Axes own = mesh_.manual_of(border.sharding->front());
+  Axes own = mesh_.manual_of(border.sharding->front());
   if (manual_border(border) == ManualBorder::kEnter) return own;
   return without(of(border.operands[0]), own);
 }

@@ -33,7 +33,7 @@ class OpKinds {
 class SharedShardings {
  public:
   /// The first that was equal.
-  const ShardingRef& shared(ShardingRef shardings) { return at(all_, id_of(shardings)); }
+  const ShardingRef& shared(const ShardingRef& shardings) { return at(all_, id_of(shardings)); }
   const ShardingRef& shared(Sharding sharding) { return shared(make_sharding(std::move(sharding))); }
   /// Its number: 0, 1, 2, … in the order they are first seen.
   int id_of(const ShardingRef& shardings);

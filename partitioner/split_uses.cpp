@@ -44,7 +44,8 @@ Computation with_split_uses(const Computation& from, ProgramBuilder& program, co
     for (Id& before : copy.control_predecessors) before = at(new_ids, before);
     at(new_ids, id) = builder.append(std::move(copy)).id;
   }
-  return std::move(builder).finish(builder.value(at(new_ids, from.root)));
+  const Value root = builder.value(at(new_ids, from.root));
+  return std::move(builder).finish(root);
 }
 
 Program split_where(const Program& program, const Splits& splits) {

@@ -134,7 +134,7 @@ class Training {
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows_ * arguments_.block_size));
     const auto vocabulary = static_cast<std::uint32_t>(model_.config().vocab_size);
     for (auto& token : tokens) token = static_cast<std::int32_t>(random_() % vocabulary);
-    const Tensor out = Tensor::from<std::int32_t>({rows_, arguments_.block_size}, tokens);
+    Tensor out = Tensor::from<std::int32_t>({rows_, arguments_.block_size}, tokens);
     if (rows_axes_.empty()) return out;
     mark_sharding(out, mesh_, {PartitionSpec::Entry(SpecEntry(rows_axes_)), {}});
     return out;

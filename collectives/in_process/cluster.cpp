@@ -13,8 +13,8 @@ namespace {
 
 // Spinning helps only while every member has a core of its own.
 bool wait_shortly(const std::atomic<std::uint64_t>& generation, std::uint64_t old, std::size_t members) {
-  static const unsigned cores = std::thread::hardware_concurrency();
-  const int spins = members <= cores ? 2000 : 0;
+  static const unsigned kCores = std::thread::hardware_concurrency();
+  const int spins = members <= kCores ? 2000 : 0;
   for (int i = 0; i < spins; ++i)
     if (generation.load(std::memory_order_acquire) != old) return true;
   for (int i = 0; i < 4; ++i) {

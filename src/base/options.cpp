@@ -139,8 +139,8 @@ std::string Options::str() const {
 }
 
 const std::vector<OptionRow>& Options::table() {
-  static const std::vector<OptionRow> rows(std::begin(kTable), std::end(kTable));
-  return rows;
+  static const std::vector<OptionRow> kAll(std::begin(kTable), std::end(kTable));
+  return kAll;
 }
 
 Options& options() { return RankContext::current().get<Options>(); }

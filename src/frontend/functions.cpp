@@ -160,7 +160,7 @@ void check_ids(const Operand& ids, std::int64_t count, std::string_view what,
     if constexpr (!is_float(kDTypeOf<T>)) {
       const auto given = host->data<T>();
       for (std::size_t i = 0; i < given.size(); ++i) {
-        const auto id = static_cast<std::int64_t>(given[i]);
+        const auto id = static_cast<std::int64_t>(given[i]);  // NOLINT(bugprone-signed-char-misuse): a number
         require((id >= 0 && id < count) || id == ignored, "{} {} at element {} is not one of 0..{}", what, id, i,
                 count - 1);
       }

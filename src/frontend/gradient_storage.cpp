@@ -50,7 +50,7 @@ std::vector<Sharding> row_shardings(const Trace& trace) {
   std::vector<Sharding> out;
   for (int i = 0; i < isize(trace.inputs()); ++i) {
     const std::optional<Sharding>& sharding = at(trace.inputs(), i)->sharding;
-    if (variables.count(i) > 0 || !sharding || !sharding->is_tiled()) continue;
+    if (variables.contains(i) || !sharding || !sharding->is_tiled()) continue;
     if (sharding->ndim() == 0 || sharding->tiles(0) == 1) continue;
     if (std::find(out.begin(), out.end(), *sharding) == out.end()) out.push_back(*sharding);
   }

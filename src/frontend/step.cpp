@@ -109,7 +109,7 @@ Literal Tensor::to_host(std::source_location where) const {
   if (node.is_deferred()) materialize({impl().node});
   if (node.host) return *node.host;
   if (lies_whole(node)) return node.shard.to_literal();
-  const Literal value = read_by_program({*this}, what_is(*this), where).front();
+  Literal value = read_by_program({*this}, what_is(*this), where).front();
   // A computed value that has no other place keeps what was read; its ops stay for backward().
   if (node.shard.is_null() && !node.sharding && !node.replaces) node.host = value;
   return value;

@@ -40,7 +40,8 @@ Tensor Tensor::scalar(DType dtype, const std::function<double()>& value) {
   return out;
 }
 
-Tensor Tensor::from_local_shards(const Type& global, const Mesh& mesh, const PartitionSpec& spec, Literal shard) {
+Tensor Tensor::from_local_shards(const Type& global, const Mesh& mesh, const PartitionSpec& spec,
+                                 const Literal& shard) {
   const Sharding sharding = Sharding::from_spec(mesh, spec, global.ndim());
   require(mesh.device_count() == device_count(), "{} has {} devices; this job has {}", mesh, mesh.device_count(),
           device_count());

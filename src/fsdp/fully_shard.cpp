@@ -79,7 +79,7 @@ PartitionSpec with_minor_axis(const Sharding& before, const std::string& axis) {
   for (const auto& dim : before.dims) {
     SpecEntry names;
     for (const auto& ref : dim.axes) names.push_back(before.mesh.axis_text(ref));
-    entries.emplace_back(PartitionSpec::Entry(std::move(names)));
+    entries.emplace_back(std::move(names));
   }
   entries.front().axes.push_back(axis);
   return PartitionSpec(std::move(entries));

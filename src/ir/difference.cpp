@@ -15,8 +15,8 @@ std::vector<std::pair<std::string, std::string>> by_key(std::vector<std::pair<st
 }
 
 const Notes& notes_of(const Instruction& instruction) {
-  static const Notes none;
-  return instruction.notes ? *instruction.notes : none;
+  static const Notes kNone;
+  return instruction.notes ? *instruction.notes : kNone;
 }
 
 bool same_layouts(const Type& a, const Type& b) { return a.str(true) == b.str(true); }

@@ -52,7 +52,8 @@ class Tensor {
   /// The same of what `value` gives: now, and at every call of the compiled function that makes it.
   static Tensor scalar(DType dtype, const std::function<double()>& value);
   /// Every rank gives the part it holds under `spec`: a literal of the shard's type (padding at the end where the sizes do not divide).
-  static Tensor from_local_shards(const Type& global, const Mesh& mesh, const PartitionSpec& spec, Literal shard);
+  static Tensor from_local_shards(const Type& global, const Mesh& mesh, const PartitionSpec& spec,
+                                  const Literal& shard);
   /// A variable whose value `initializer` gives when it is first used.
   static Tensor deferred(const Type& type, Initializer initializer, std::string name = {});
   /// A variable of zeros that takes dims and sharding of `like`.
