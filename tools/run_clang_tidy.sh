@@ -16,5 +16,5 @@ for entry in json.load(open(sys.argv[1] + '/compile_commands.json')):
     if '/build/' not in entry['file'] and '/tests/' not in entry['file']:
         print(entry['file'])" "$build" | sort -u)
 fi
-printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy-16 --quiet --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-overloaded-virtual --extra-arg=-Wno-sign-conversion -p "$build"
+printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy-16 --quiet --extra-arg=-Wno-unknown-warning-option --extra-arg=-Wno-overloaded-virtual --extra-arg=-Wno-sign-conversion --extra-arg=-Wno-unknown-pragmas -p "$build"
 echo "clang-tidy: ${#files[@]} files are clean"

@@ -31,7 +31,7 @@ std::int64_t window_offset(const EvalContext& context, int first, const Dims& si
   const Dims strides = row_major_strides(dims);
   std::int64_t offset = 0;
   for (int d = 0; d < isize(dims); ++d) {
-    const std::int64_t start = index_value(context.operands[static_cast<std::size_t>(first + d)], 0);
+    const std::int64_t start = index_value(at(context.operands, first + d), 0);
     offset += std::clamp<std::int64_t>(start, 0, at(dims, d) - at(sizes, d)) * at(strides, d);
   }
   return offset;

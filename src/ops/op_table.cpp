@@ -7,7 +7,7 @@ namespace tessera {
 
 const OpTable& op_table() {
   using namespace rows;
-  static const OpTable table(
+  static const OpTable kTable(
       {// Made or moved elements.
        &kParameter, &kConstant, &kIota, &kBroadcast, &kReshape, &kTranspose, &kSlice, &kPad, &kConcatenate, &kReverse,
        // One value in, the same out.
@@ -37,7 +37,7 @@ const OpTable& op_table() {
        &kRaggedAllToAll},
       // What HLO has besides.
       "dynamic-reshape set-dimension-size");
-  return table;
+  return kTable;
 }
 
 }  // namespace tessera

@@ -49,11 +49,8 @@ W combined(Reduction reduction, W a, W b) {
       else
         return a < b ? b : a;
     case Reduction::kAnd:
-      if constexpr (!std::is_same_v<W, double>) return a & b;
-      break;
     case Reduction::kOr:
-      if constexpr (!std::is_same_v<W, double>) return a | b;
-      break;
+      if constexpr (!std::is_same_v<W, double>) return reduction == Reduction::kAnd ? a & b : a | b;
   }
   throw InternalError("and, or of floating-point numbers");
 }

@@ -33,7 +33,10 @@ const Type& declared_array(const OpView& view) {
   return view.result;
 }
 
-Type declared_or(const OpView& view, Type inferred) { return view.result == inferred ? view.result : inferred; }
+Type declared_or(const OpView& view, Type inferred) {
+  if (view.result == inferred) return view.result;
+  return inferred;
+}
 
 void check_dim(std::int64_t dim, int ndim, std::string_view what) {
   require(dim >= 0 && dim < ndim, "{} {} is out of range for {} dims", what, dim, ndim);

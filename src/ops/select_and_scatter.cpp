@@ -180,7 +180,7 @@ Value next_to_extreme(Builder& builder, DType dtype, bool greater) {
       builder, visit_dtype(dtype, [&]<class T>() {
         if constexpr (is_float(kDTypeOf<T>)) {
           using Limits = std::numeric_limits<std::conditional_t<kDTypeOf<T> == DType::kF64, double, float>>;
-          double finite = static_cast<double>(Limits::max());
+          auto finite = static_cast<double>(Limits::max());
           if (kDTypeOf<T> == DType::kBF16) finite = 0x1.FEp127;
           if (kDTypeOf<T> == DType::kF16) finite = 65504;
           return Literal::scalar<T>(static_cast<T>(greater ? -finite : finite));

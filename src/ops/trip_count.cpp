@@ -67,11 +67,11 @@ std::optional<std::int64_t> noted_trip_count(const Instruction& loop) {
     if (attribute.name != "backend_config") continue;
     std::string text = attribute.text;
     std::erase_if(text, [](char c) { return c == '\\' || c == '"' || c == ' '; });
-    constexpr std::string_view key = "known_trip_count:{n:";
-    const auto found = text.find(key);
+    constexpr std::string_view kKey = "known_trip_count:{n:";
+    const auto found = text.find(kKey);
     if (found == std::string::npos) continue;
     std::int64_t count = 0;
-    const auto [end, error] = std::from_chars(text.data() + found + key.size(), text.data() + text.size(), count);
+    const auto [end, error] = std::from_chars(text.data() + found + kKey.size(), text.data() + text.size(), count);
     if (error == std::errc() && count >= 0) return count;
   }
   return std::nullopt;

@@ -17,8 +17,8 @@ constexpr std::array<std::string_view, 8> kExplanations = {"tessera.origin", "te
 using Attribute = std::pair<std::string, std::string>;
 
 const std::vector<Attribute>& attributes_of(const Instruction& instruction) {
-  static const std::vector<Attribute> none;
-  return instruction.notes ? instruction.notes->frontend_attributes : none;
+  static const std::vector<Attribute> kNone;
+  return instruction.notes ? instruction.notes->frontend_attributes : kNone;
 }
 
 // What compilers read has a name like `xla.sdy.sharding`, `tessera.recompute`, `_xla_stream_annotation`. Others are remarks of a front end:

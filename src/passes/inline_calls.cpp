@@ -30,7 +30,7 @@ void check_size(const Program& program, const std::unordered_map<const Computati
   std::vector<double> sizes;
   for (const ComputationRef& computation : program.computations) {
     const auto found = calls.find(computation.get());
-    double size = static_cast<double>(computation->size());
+    auto size = static_cast<double>(computation->size());
     for (Id id = 0; found != calls.end() && id < computation->size(); ++id)
       if (at(found->second, id)) size += at(sizes, (*computation)[id].called.front());
     require(size <= kMost, "{} has {:.3g} instructions once its calls are inlined, more than {:.0f}", computation->name,
@@ -69,7 +69,7 @@ Program inline_calls(const Program& program) {
     const auto found = calls.find(&r.from());
     return found != calls.end() && at(found->second, id) ? inlined(r, id) : Value{};
   };
-  return remove_dead_code(rewrite(program, rule, [&](const Computation& c) { return calls.count(&c) > 0; }));
+  return remove_dead_code(rewrite(program, rule, [&](const Computation& c) { return calls.contains(&c); }));
 }
 
 }  // namespace tessera

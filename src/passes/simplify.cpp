@@ -214,7 +214,7 @@ Result fold(const Computation& c, const Instruction& i) {
 }
 
 Rule rule_for(const OpDef* op) {
-  static const auto rules = [] {
+  static const auto kByOp = [] {
     constexpr std::pair<std::string_view, Rule> kRules[] = {{"copy", to_operand},
                                                             {"reshape", reshape},
                                                             {"transpose", transpose},
@@ -235,8 +235,8 @@ Rule rule_for(const OpDef* op) {
     for (const auto& [name, rule] : kRules) out.emplace(&op_table().get(name), rule);
     return out;
   }();
-  const auto found = rules.find(op);
-  return found != rules.end() ? found->second : nullptr;
+  const auto found = kByOp.find(op);
+  return found != kByOp.end() ? found->second : nullptr;
 }
 
 Result simplified(const Computation& c, const Instruction& instruction) {

@@ -22,8 +22,8 @@ using convolution::Part;
 using convolution::Side;
 
 const dnnl::engine& cpu_engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);  // immutable and safe to share
-  return engine;
+  static const dnnl::engine kEngine(dnnl::engine::kind::cpu, 0);  // immutable and safe to share
+  return kEngine;
 }
 
 Tag tag_of(DType dtype) { return dtype == DType::kBF16 ? Tag::bf16 : Tag::f32; }

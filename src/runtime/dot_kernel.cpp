@@ -271,7 +271,7 @@ class DotKernel final : public Kernel {
       has_layout_ = true;
       make_plain(to_product(view, dims), isize(dims.k));
     }
-    if (kernel_ == nullptr) pack(view, std::move(dims));
+    if (kernel_ == nullptr) pack(view, dims);
   }
   [[nodiscard]] bool works() const { return is_empty_ || kernel_ != nullptr; }
   [[nodiscard]] std::int64_t workspace_bytes() const override {
@@ -335,7 +335,7 @@ class DotKernel final : public Kernel {
         {out, {wide.data(), nullptr, nullptr}, count_});
   }
 
-  void pack(const OpView& view, ProductDims dims) {
+  void pack(const OpView& view, const ProductDims& dims) {
     packs_ = true;
     const DType operand = view.operands[0].dtype();
     result_ = view.result.dtype();

@@ -29,8 +29,8 @@ std::optional<Tag> data_type(DType dtype) {
 }
 
 const dnnl::engine& cpu_engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);  // immutable and safe to share
-  return engine;
+  static const dnnl::engine kEngine(dnnl::engine::kind::cpu, 0);  // immutable and safe to share
+  return kEngine;
 }
 
 // [batch.., rows, columns]; the strides of dims of size 1 do not matter and are made plausible.

@@ -32,9 +32,9 @@ struct ExecutionSequence {
 // oneDNN brings an OpenMP runtime; its thread count is the calling thread's own, and primitives keep that of the thread that made them.
 void limit_threads() {
   using SetThreads = void (*)(int);
-  static const auto set_threads = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-  if (set_threads != nullptr)
-    set_threads(static_cast<int>(std::max<std::int64_t>(1, options().integer("TESSERA_NUM_THREADS"))));
+  static const auto kSetThreads = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  if (kSetThreads != nullptr)
+    kSetThreads(static_cast<int>(std::max<std::int64_t>(1, options().integer("TESSERA_NUM_THREADS"))));
 }
 
 void check_backend() {

@@ -77,9 +77,10 @@ struct Op_power : Numbers {
       if constexpr (is_signed_int(kDTypeOf<C>)) {
         if (b < 0) return a == -1 ? ((b & 1) != 0 ? C(-1) : C(1)) : (a == 1 ? C(1) : C(0));
       }
-      std::uint64_t base = static_cast<std::uint64_t>(a);
+      auto base = static_cast<std::uint64_t>(a);  // NOLINT(bugprone-signed-char-misuse): its sign is meant
       std::uint64_t out = 1;
-      for (auto e = static_cast<std::uint64_t>(b); e != 0; e >>= 1, base *= base)
+      auto e = static_cast<std::uint64_t>(b);  // NOLINT(bugprone-signed-char-misuse)
+      for (; e != 0; e >>= 1, base *= base)
         if ((e & 1) != 0) out *= base;
       return static_cast<C>(out);
     }

@@ -26,8 +26,8 @@ namespace tessera::kernels {
 // clang-format on
 
 #define TESSERA_WORD(word, name) word,
-enum class UnaryOp : std::uint8_t { TESSERA_UNARY_OPS(TESSERA_WORD) count };
-enum class BinaryOp : std::uint8_t { TESSERA_BINARY_OPS(TESSERA_WORD) count };
+enum class UnaryOp : std::uint8_t { TESSERA_UNARY_OPS(TESSERA_WORD) kCount };
+enum class BinaryOp : std::uint8_t { TESSERA_BINARY_OPS(TESSERA_WORD) kCount };
 #undef TESSERA_WORD
 
 /// `count` elements of each; `out` may be one of `in`.
@@ -86,8 +86,8 @@ using CounterRoundsFunction = void (*)(const CounterRoundsArgs&);
 struct KernelSet {
   const char* name = "";
   // Null where the op does not take the type.
-  TileFunction unary[static_cast<int>(UnaryOp::count)][kDTypeCount] = {};
-  TileFunction binary[static_cast<int>(BinaryOp::count)][kDTypeCount] = {};
+  TileFunction unary[static_cast<int>(UnaryOp::kCount)][kDTypeCount] = {};
+  TileFunction binary[static_cast<int>(BinaryOp::kCount)][kDTypeCount] = {};
   TileFunction compare[6][kDTypeCount] = {};            // by CompareDirection; out is pred
   TileFunction compare_total[6][kDTypeCount] = {};      // floating-point types
   TileFunction select[4] = {};                          // by log2 of the element's bytes; in: pred, on true, on false
