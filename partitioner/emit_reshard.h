@@ -38,8 +38,8 @@ struct GatheredWindow {
   std::int64_t highest = 0;  // of all tiles' ends
   std::int64_t length = 0;
   Value start;  // s32[]
-  Value
-      outside{};  // a scalar that stands before and behind the elements; null: zero, behind the padding of the last shards
+  /// A scalar that stands before and behind the elements. Null: zero, behind what pads the last shards.
+  Value outside{};
   std::int64_t size = 0;  // of all elements, without that padding
 };
 Value emit_gathered_window(Value local, int dim, const Mesh& mesh, const std::vector<AxisRef>& axes,
