@@ -15,23 +15,23 @@ inline constexpr bool kPredicate = kDTypeOf<C> == DType::kPred;
 
 struct All {
   template <class T>
-  static constexpr bool takes = true;
+  static constexpr bool kTakes = true;
 };
 struct Numbers {
   template <class T>
-  static constexpr bool takes = kDTypeOf<T> != DType::kPred;
+  static constexpr bool kTakes = kDTypeOf<T> != DType::kPred;
 };
 struct Reals {
   template <class T>
-  static constexpr bool takes = kIsFloatingClass<T>;
+  static constexpr bool kTakes = kIsFloatingClass<T>;
 };
 struct Integers {
   template <class T>
-  static constexpr bool takes = is_integer(kDTypeOf<T>);
+  static constexpr bool kTakes = is_integer(kDTypeOf<T>);
 };
 struct Bits {
   template <class T>
-  static constexpr bool takes = !kIsFloatingClass<T>;
+  static constexpr bool kTakes = !kIsFloatingClass<T>;
 };
 
 template <class C, class F>

@@ -11,17 +11,17 @@ namespace tessera::kernels::TESSERA_ISA {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr int kLanes = 16;
-constexpr int kTileRows = 14;  // times two vectors: 28 of 32 registers
+constexpr std::int64_t kLanes = 16;
+constexpr std::int64_t kTileRows = 14;  // times two vectors: 28 of 32 registers
 #elif defined(__AVX2__)
-constexpr int kLanes = 8;
-constexpr int kTileRows = 6;
+constexpr std::int64_t kLanes = 8;
+constexpr std::int64_t kTileRows = 6;
 #else
-constexpr int kLanes = 4;
-constexpr int kTileRows = 4;
+constexpr std::int64_t kLanes = 4;
+constexpr std::int64_t kTileRows = 4;
 #endif
-constexpr int kVectors = 2;
-constexpr int kTileColumns = kVectors * kLanes;
+constexpr std::int64_t kVectors = 2;
+constexpr std::int64_t kTileColumns = kVectors * kLanes;
 static_assert(kTileRows <= kLanes, "packing stores whole vectors, of which the next row overwrites what is too much");
 
 // Blocks: of a product's depth, so that panels of both operands stay in cache; of the rows and columns that are packed at a time.
@@ -57,37 +57,37 @@ struct Tile {
   std::int64_t soon_count = 0;
 };
 
-template <int kRows>
+template <std::int64_t kRows>
 void multiply_tile(const Tile& tile) {
-  constexpr int kLine = 16;  // floats
+  constexpr std::int64_t kLine = 16;  // floats
   for (std::int64_t i = 0; i < tile.soon_count; i += kLine) __builtin_prefetch(tile.soon + i, 0, 2);
   Vector sums[kRows][kVectors] = {};
   const float* rows = tile.rows;
   const float* columns = tile.columns;
 #pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i)
+  for (std::int64_t i = 0; i < kRows; ++i)
 #pragma GCC unroll 2
-    for (int j = 0; j < kVectors; ++j) __builtin_prefetch(tile.out + i * tile.stride + j * kLanes, 1);
+    for (std::int64_t j = 0; j < kVectors; ++j) __builtin_prefetch(tile.out + i * tile.stride + j * kLanes, 1);
 #pragma GCC unroll 2
   for (std::int64_t k = 0; k < tile.depth; ++k) {
-    constexpr int kAhead = 8;
+    constexpr std::int64_t kAhead = 8;
     Vector right[kVectors];
 #pragma GCC unroll 2
-    for (int j = 0; j < kVectors; ++j) {
+    for (std::int64_t j = 0; j < kVectors; ++j) {
       right[j] = load(columns + j * kLanes);
       __builtin_prefetch(columns + j * kLanes + kAhead * kTileColumns);
     }
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i)
+    for (std::int64_t i = 0; i < kRows; ++i)
 #pragma GCC unroll 2
-      for (int j = 0; j < kVectors; ++j) sums[i][j] += rows[i] * right[j];
+      for (std::int64_t j = 0; j < kVectors; ++j) sums[i][j] += rows[i] * right[j];
     rows += kRows;
     columns += kTileColumns;
   }
 #pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i)
+  for (std::int64_t i = 0; i < kRows; ++i)
 #pragma GCC unroll 2
-    for (int j = 0; j < kVectors; ++j) {
+    for (std::int64_t j = 0; j < kVectors; ++j) {
       float* const out = tile.out + i * tile.stride + j * kLanes;
       store(out, tile.adds ? load(out) + sums[i][j] : sums[i][j]);
     }
@@ -95,17 +95,17 @@ void multiply_tile(const Tile& tile) {
 
 using MultiplyTile = void (*)(const Tile&);
 constexpr auto kTileOfRows = []<std::size_t... I>(std::index_sequence<I...>) {
-  return std::array<MultiplyTile, sizeof...(I)>{multiply_tile<static_cast<int>(I) + 1>...};
+  return std::array<MultiplyTile, sizeof...(I)>{multiply_tile<static_cast<std::int64_t>(I) + 1>...};
 }(std::make_index_sequence<kTileRows>{});
 
 // A tile of fewer than kTileColumns columns.
-void multiply_narrow(Tile tile, int rows, std::int64_t columns) {
+void multiply_narrow(Tile tile, std::int64_t rows, std::int64_t columns) {
   alignas(64) float all[kTileRows * kTileColumns];
   float* const out = std::exchange(tile.out, all);
   const std::int64_t stride = std::exchange(tile.stride, kTileColumns);
   const bool adds = std::exchange(tile.adds, false);
   kTileOfRows[static_cast<std::size_t>(rows) - 1](tile);
-  for (int i = 0; i < rows; ++i)
+  for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j) {
       float& to = out[i * stride + j];
       to = all[i * kTileColumns + j] + (adds ? to : 0.0F);
@@ -116,20 +116,20 @@ void multiply_narrow(Tile tile, int rows, std::int64_t columns) {
 
 template <bool kHigh, std::size_t... I>
 Vector interleave(Vector a, Vector b, std::index_sequence<I...>) {
-  return __builtin_shufflevector(a, b, (static_cast<int>(I / 2) + (kHigh ? kLanes / 2 : 0) + (I % 2) * kLanes)...);
+  return __builtin_shufflevector(a, b, (static_cast<std::int64_t>(I / 2) + (kHigh ? kLanes / 2 : 0) + (I % 2) * kLanes)...);
 }
 void transpose(Vector (&rows)[kLanes]) {
   constexpr auto kAll = std::make_index_sequence<kLanes>{};
 #pragma GCC unroll 4
-  for (int stage = 1; stage < kLanes; stage *= 2) {
+  for (std::int64_t stage = 1; stage < kLanes; stage *= 2) {
     Vector next[kLanes];
 #pragma GCC unroll 8
-    for (int i = 0; i < kLanes / 2; ++i) {
+    for (std::int64_t i = 0; i < kLanes / 2; ++i) {
       next[2 * i] = interleave<false>(rows[i], rows[i + kLanes / 2], kAll);
       next[2 * i + 1] = interleave<true>(rows[i], rows[i + kLanes / 2], kAll);
     }
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) rows[i] = next[i];
+    for (std::int64_t i = 0; i < kLanes; ++i) rows[i] = next[i];
   }
 }
 
@@ -151,44 +151,44 @@ void pack_plain(const Lines<T>& lines, std::int64_t count, std::int64_t width, s
       out[k * width + i] = i < count ? widened(lines.from[i * lines.line + k * lines.depth]) : 0.0F;
 }
 // Whole panels of lines that lie side by side, a few at a time: long runs are read, and few pages touched.
-template <int kWidth, class T>
+template <std::int64_t kWidth, class T>
 void pack_side_by_side(const Lines<T>& lines, std::int64_t panels, std::int64_t depth, float* out) {
   for (std::int64_t k = 0; k < depth; ++k) {
     const T* from = lines.from + k * lines.depth;
     float* to = out + k * kWidth;
     for (std::int64_t panel = 0; panel < panels; ++panel, from += kWidth, to += depth * kWidth) {
-      constexpr int kWhole = kWidth / kLanes * kLanes;
-      for (int i = 0; i < kWhole; i += kLanes) store(to + i, load(from + i));
+      constexpr std::int64_t kWhole = kWidth / kLanes * kLanes;
+      for (std::int64_t i = 0; i < kWhole; i += kLanes) store(to + i, load(from + i));
       if constexpr (sizeof(T) == sizeof(float))
         __builtin_memcpy(to + kWhole, from + kWhole, (kWidth - kWhole) * sizeof(float));
       else
-        for (int i = kWhole; i < kWidth; ++i) to[i] = widened(from[i]);
+        for (std::int64_t i = kWhole; i < kWidth; ++i) to[i] = widened(from[i]);
     }
   }
 }
 // Lines that lie one behind the other: squares of them are turned in registers.
 template <class T>
 void pack_turned(const Lines<T>& lines, std::int64_t count, std::int64_t width, std::int64_t depth, float* out) {
-  constexpr int kSoon = 64;
+  constexpr std::int64_t kSoon = 64;
   const std::int64_t whole = depth / kLanes * kLanes;
   for (std::int64_t k = 0; k < whole; k += kLanes)
     for (std::int64_t first = 0; first < width; first += kLanes) {
       Vector square[kLanes];
 #pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i)
+      for (std::int64_t i = 0; i < kLanes; ++i)
         square[i] = first + i < count ? load(lines.from + (first + i) * lines.line + k) : Vector{};
 #pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i)
+      for (std::int64_t i = 0; i < kLanes; ++i)
         if (first + i < count) __builtin_prefetch(lines.from + (first + i) * lines.line + k + kSoon);
       transpose(square);
       float* const to = out + k * width + first;
 #pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) store(to + i * width, square[i]);
+      for (std::int64_t i = 0; i < kLanes; ++i) store(to + i * width, square[i]);
     }
   pack_plain(lines, count, width, whole, depth, out);
 }
 // `count` lines in panels; `pads`: the last is as wide as the others.
-template <int kWidth, class T>
+template <std::int64_t kWidth, class T>
 void pack(const Lines<T>& lines, std::int64_t count, bool pads, std::int64_t depth, float* out) {
   constexpr std::int64_t kTogether = 8;
   for (std::int64_t i = 0; i < count;) {
@@ -200,7 +200,7 @@ void pack(const Lines<T>& lines, std::int64_t count, bool pads, std::int64_t dep
       i += whole * kWidth;
       continue;
     }
-    const std::int64_t present = std::min<std::int64_t>(kWidth, count - i);
+    const std::int64_t present = std::min(kWidth, count - i);
     const std::int64_t width = pads ? kWidth : present;
     if (lines.depth == 1 && width == kWidth)
       pack_turned(here, present, width, depth, to);
@@ -240,7 +240,7 @@ void multiply_block(const float* left, const float* right, std::int64_t rows, st
     const std::int64_t end = std::min(columns, start + inner);
     const std::int64_t soon = round_up(kTileRows * depth * kTileColumns / (end - start), 16);
     for (std::int64_t i = 0; i < rows; i += kTileRows) {
-      const auto height = static_cast<int>(std::min<std::int64_t>(kTileRows, rows - i));
+      const std::int64_t height = std::min(kTileRows, rows - i);
       tile.rows = left + i * depth;
       tile.soon = tile.rows + kTileRows * depth;
       tile.soon_count = i + kTileRows < rows ? soon : 0;

@@ -5,7 +5,7 @@
 namespace tessera::kernels::TESSERA_ISA {
 namespace {
 
-// Functors: takes<T> says which element types the op has; () works on the compute type.
+// Functors: kTakes<T> says which element types the op has; () works on the compute type.
 struct Op_negate : Numbers {
   template <class C>
   TESSERA_INLINE C run(C x) {
@@ -39,7 +39,7 @@ struct Op_sign : Numbers {
 };
 struct Op_logical_not {
   template <class T>
-  static constexpr bool takes = !kIsFloatingClass<T>;
+  static constexpr bool kTakes = !kIsFloatingClass<T>;
   template <class C>
   TESSERA_INLINE C run(C x) {
     if constexpr (kDTypeOf<C> == DType::kPred)
@@ -111,7 +111,7 @@ void add_unary(KernelSet& set) {
 #define TESSERA_ADD(word, name)                                                                            \
   if constexpr (UnaryOp::word != UnaryOp::is_finite) {                                                     \
     using Op = Op_##word;                                                                                  \
-    if constexpr (Op::template takes<T>) set.unary[static_cast<int>(UnaryOp::word)][t] = run_unary<T, Op>; \
+    if constexpr (Op::template kTakes<T>) set.unary[static_cast<int>(UnaryOp::word)][t] = run_unary<T, Op>; \
   }
   struct Op_is_finite {};
   TESSERA_UNARY_OPS(TESSERA_ADD)
