@@ -18,6 +18,8 @@ std::vector<Interval> parts(const Type& type, const Sharding& sharding, int d) {
   return out;
 }
 
+bool holds_none(const Interval& interval) { return interval.limit <= interval.start; }
+
 std::int64_t tile_of(const Sharding& sharding, int d, std::int64_t position) {
   return d < 0 ? 0 : sharding.mesh.coordinate(position, at(sharding.dims, d).axes);
 }
@@ -44,13 +46,16 @@ std::vector<TileGrid> tile_grids(const Type& type, const Sharding& sharding) {
   for (std::size_t o = 0; o < outer.size(); ++o) {
     TileGrid& grid = out.emplace_back(empty);
     if (outer_dim >= 0) grid.title = fmt::format("[{}:{}]", outer[o].start, outer[o].limit);
-    for (auto& row : devices[o]) {
+    for (std::size_t r = 0; r < devices[o].size(); ++r) {
       auto& labels = grid.labels.emplace_back();
       auto& firsts = grid.first_devices.emplace_back();
-      for (Devices& cell : row) {
+      for (std::size_t c = 0; c < devices[o][r].size(); ++c) {
+        Devices& cell = devices[o][r][c];
         std::sort(cell.begin(), cell.end());
-        labels.push_back(join(cell, ","));
-        firsts.push_back(static_cast<int>(cell.front()));
+        const bool is_empty = (outer_dim >= 0 && holds_none(outer[o])) || (row_dim >= 0 && holds_none(empty.rows[r])) ||
+                              (column_dim >= 0 && holds_none(empty.columns[c]));
+        labels.push_back(join(cell, ",") + (is_empty ? " (empty)" : ""));
+        firsts.push_back(is_empty ? kNoDevice : static_cast<int>(cell.front()));
       }
     }
   }

@@ -9,10 +9,12 @@
 
 namespace tessera {
 
+inline constexpr int kNoDevice = -1;
+
 struct TileGrid {
   std::string title;                             // of three dims: the interval of the first, `[0:3]`
-  std::vector<std::vector<std::string>> labels;  // rows x columns: the devices of each part, `0,4`
-  std::vector<std::vector<int>> first_devices;   // of each part
+  std::vector<std::vector<std::string>> labels;  // rows x columns: the devices of each part, `0,4` or `3 (empty)`
+  std::vector<std::vector<int>> first_devices;   // of each part; kNoDevice where no element is left for a part
   std::vector<Interval> rows, columns;           // one interval each; of fewer dims a single empty one
 };
 

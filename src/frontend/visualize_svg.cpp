@@ -15,8 +15,9 @@ constexpr int kCellHeight = 48;
 constexpr int kMargin = 64;  // for the intervals of the dims
 constexpr int kLine = 20;
 
-// A colour per device: hues a golden angle apart differ for neighbours and repeat late.
+// A colour per device: hues a golden angle apart differ for neighbours and repeat late. None where a part has no element.
 std::string colour(int device) {
+  if (device == kNoDevice) return "none";
   constexpr double kGoldenAngle = 137.508;
   return fmt::format("hsl({:.0f},60%,80%)", std::fmod(device * kGoldenAngle, 360.0));
 }
@@ -73,8 +74,10 @@ std::string sharding_svg(const Type& type, const Sharding& sharding) {
   constexpr int kCharacter = 9;
   const int cell_width = std::max(72, longest * kCharacter + 16);
   const int height = isize(grids.front().labels) * kCellHeight + 2 * kLine;
-  const int width = kMargin + isize(grids.front().labels.front()) * cell_width + kLine;
-  std::string body = text_at(width / 2, kLine, fmt::format("{} {}", type.str(), sharding.str()));
+  const std::string title = fmt::format("{} {}", type.str(), sharding.str());
+  const int width =
+      std::max(kMargin + isize(grids.front().labels.front()) * cell_width, isize(title) * kCharacter) + kLine;
+  std::string body = text_at(width / 2, kLine, title);
   for (int g = 0; g < isize(grids); ++g) body += grid_svg(at(grids, g), cell_width, kLine + g * height);
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "

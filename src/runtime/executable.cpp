@@ -237,7 +237,8 @@ struct CompileCache {
 std::size_t executable_hash(const Program& program, const CompileOptions& options) {
   std::size_t hash = hash_mix(program.hash(), (options.fuse ? 1U : 0U) + (options.reference ? 2U : 0U));
   hash = hash_mix(hash, hash_text(kernels::kernel_set().name));
-  hash = hash_mix(hash, static_cast<std::size_t>(tessera::options().integer("TESSERA_LARGEST_VALUE")));
+  for (const char* name : {"TESSERA_LARGEST_VALUE", "TESSERA_LARGEST_SCORES"})
+    hash = hash_mix(hash, static_cast<std::size_t>(tessera::options().integer(name)));
   return hash_mix(hash, (tessera::options().flag("TESSERA_FUSE") ? 1U : 0U) +
                             (tessera::options().flag("TESSERA_OVERLAP") ? 2U : 0U));
 }
@@ -283,6 +284,8 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
     whole = prepare(whole);
     if (const std::int64_t most = tessera::options().integer("TESSERA_LARGEST_VALUE"); most > 0)
       whole = split_large(whole, most);
+    if (const std::int64_t most = tessera::options().integer("TESSERA_LARGEST_SCORES"); most > 0)
+      whole = split_scores(whole, most);
     whole = recompute_cheap(whole);
   }
   auto made = std::make_shared<PlannedExecutable>(whole, world, options, hash, given_flops - entry_flops(whole));

@@ -15,6 +15,11 @@ Program prepare(const Program& program);
 /// one dim, so that it is never whole in memory. The program as it is where what is large leaves, or no dim can be cut.
 Program split_large(const Program& program, std::int64_t most_bytes);
 
+/// Attention whose scores (products of queries and keys over batches and heads, larger than both) have more than `most_bytes`: computed in
+/// parts of batches or heads, forward and backward, which makes them again instead of keeping them. The program as it is where the memory
+/// plan does not gain from it.
+Program split_scores(const Program& program, std::int64_t most_bytes);
+
 /// Elementwise values that were kept for later groups (a GELU's inner values for its gradient) are made there again, where what they
 /// are made of lies in memory anyway.
 Program recompute_cheap(const Program& program);

@@ -43,7 +43,7 @@ std::int64_t TileRegisters::take(const TileProgram& tile, std::int64_t bytes, bo
 
 // As many elements as the workspace holds, whole cache lines or rows, not more than pays.
 void TileRegisters::place(TileProgram& tile) const {
-  constexpr std::int64_t kCache = 32 * 1024;  // of the first level, beside what is read and written in place
+  constexpr std::int64_t kCache = 1 << 15;  // of the first level, beside what is read and written in place
   if (has_long_rows(tile)) return place_long_rows(tile);
   std::int64_t bytes = 0;
   for (const std::int64_t one : bytes_) bytes += one;
@@ -66,7 +66,7 @@ void TileRegisters::place(TileProgram& tile) const {
 // Registers of one phase hold a piece of a row, those that later phases read all of it.
 void TileRegisters::place_long_rows(TileProgram& tile) const {
   assign_phases(tile);
-  constexpr std::int64_t kCache = 64 * 1024;
+  constexpr std::int64_t kCache = 1 << 16;
   constexpr std::int64_t kFewest = 512;
   std::int64_t bytes = 1;
   for (const TileSlot& slot : tile.slots)

@@ -103,7 +103,7 @@ std::optional<Sharding> tiled_to_axes(const HloSharding& leaf, const Mesh& mesh,
     }
     const auto type = at(leaf.subgroup_types, d - ndim);
     if (type == SubgroupType::kManual) out.manual = std::move(axes);
-    if (type == SubgroupType::kUnreduced) out.partial = std::move(axes);
+    else if (type == SubgroupType::kUnreduced) out.partial = std::move(axes);
   }
   std::sort(out.manual.begin(), out.manual.end());
   std::sort(out.partial.begin(), out.partial.end());
@@ -148,7 +148,7 @@ MeshGroup fresh_group(std::int64_t device_count, std::vector<std::int64_t> order
 
 std::string unused_mesh_name(const std::vector<Mesh>& meshes) {
   for (std::size_t k = 0;; ++k) {
-    const std::string name = k == 0 ? "mesh" : fmt::format("mesh_{}", k);
+    std::string name = k == 0 ? "mesh" : fmt::format("mesh_{}", k);
     if (std::none_of(meshes.begin(), meshes.end(), [&](const Mesh& mesh) { return mesh.name() == name; })) return name;
   }
 }

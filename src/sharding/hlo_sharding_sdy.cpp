@@ -227,7 +227,7 @@ class ShardingReader {
       if (!in_.next_is("}")) in_.expect(",", "between axes");
     }
     if (word == "unreduced") out_.partial = std::move(axes);
-    if (word == "manual") out_.manual = std::move(axes);
+    else if (word == "manual") out_.manual = std::move(axes);
   }
 
   void read_reduction() {

@@ -70,8 +70,10 @@ std::int32_t draw_token(const Literal& logits, std::int64_t known, Draws& draws)
     total += weights.back();
   }
   double left = draws.next() * total;
-  for (std::int64_t i = 0; i < kept; ++i)
-    if ((left -= at(weights, i)) < 0) return at(order, i);
+  for (std::int64_t i = 0; i < kept; ++i) {
+    left -= at(weights, i);
+    if (left < 0) return at(order, i);
+  }
   return order.front();
 }
 

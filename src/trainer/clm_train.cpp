@@ -125,7 +125,7 @@ class Run {
   }
 
   void train() {
-    const double tokens_per_step =
+    const auto tokens_per_step =
         static_cast<double>(rows_ * arguments_.gradient_accumulation_steps * setup_.block_size);
     const double flops_per_step = training_flops(tokens_per_step, static_cast<double>(setup_.model->parameter_count()));
     const auto start = Clock::now();
@@ -151,7 +151,7 @@ class Run {
       const bool is_due = n % arguments_.logging_steps == 0 || n == steps_ || (n == 1 && arguments_.logging_first_step);
       if (!is_due) continue;
       const double seconds = seconds_since(window_start);
-      const double steps = static_cast<double>(window_steps);
+      const auto steps = static_cast<double>(window_steps);
       log({.step = n,
            .epoch = loader_.order().epochs(),
            .loss = window_loss / steps,
@@ -165,13 +165,13 @@ class Run {
     }
   }
 
-  void log(LogEntry entry) {
+  void log(const LogEntry& entry) {
     if (is_master_)
       bar_.print(
           fmt::format("step {:>6}  loss {:.4f}  learning_rate {:.3g}  grad_norm {:.3f}  {} tokens/s  MFU {:.1f}%",
                       entry.step, *entry.loss, *entry.learning_rate, *entry.grad_norm,
                       short_number(*entry.tokens_per_second), 100 * *entry.mfu));
-    state_.log_history.push_back(std::move(entry));
+    state_.log_history.push_back(entry);
   }
 
   void evaluate() {

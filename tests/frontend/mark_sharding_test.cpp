@@ -137,6 +137,24 @@ TEST(Visualize, ShowsWhichDevicesHoldWhichPart) {
   EXPECT_THROW(visualize_sharding(Type::array(DType::kF32, {1, 1, 1, 1}), Sharding::replicated(kMesh, 4)), Error);
 }
 
+TEST(Visualize, PartsWithoutAnElementSaySo) {
+  const Type type = Type::array(DType::kF32, {4});  // over three: two, two, none
+  const auto sharding = Sharding::from_spec(kMesh, {"model"}, 1);
+  EXPECT_EQ(visualize_sharding(type, sharding, {.cell_width = 5, .cell_height = 1}),
+            "┌─────────────┬─────────────┬─────────────┐\n│     0,3     │     1,4     │ 2,5 (empty) │\n"
+            "└─────────────┴─────────────┴─────────────┘\n");
+  const std::string svg = sharding_svg(type, sharding);
+  EXPECT_NE(svg.find("fill=\"none\""), std::string::npos);
+  EXPECT_EQ(svg.find("fill=\"none\""), svg.rfind("fill=\"none\""));
+}
+
+TEST(Visualize, AnSvgIsAsWideAsItsTitle) {
+  const std::string svg = sharding_svg(Type::array(DType::kF32, {6}), Sharding::replicated(kMesh, 1));
+  const int width = std::stoi(svg.substr(svg.find("width=\"") + 7));
+  const auto start = svg.find('>', svg.find("<text")) + 1;
+  EXPECT_GE(width, 8 * static_cast<int>(svg.find('<', start) - start));
+}
+
 TEST(Visualize, AnSvgHasARectangleForEachPartWithItsDevices) {
   const std::string svg =
       sharding_svg(Type::array(DType::kF32, {3, 6}), Sharding::from_spec(kMesh, {"data", "model"}, 2));

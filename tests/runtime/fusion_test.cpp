@@ -317,6 +317,83 @@ TEST(Prepared, WhatIsNeededWholeStaysWhole) {
   options().set("TESSERA_LARGEST_VALUE", "67108864");
 }
 
+// Layers of causal attention over [b, t, h, d], then the gradients of a sum of their squares: what autodiff makes of attention.
+Program attention_and_gradients(std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t d, int layers) {
+  const Type type = Type::array(DType::kF32, {b, t, h, d});
+  return program_of(std::vector<Type>(static_cast<std::size_t>(2 * layers + 1), type), [&](Builder& builder, auto& v) {
+    const DotAttributes scores_of{{0, 2}, {3}, {0, 2}, {3}};  // [b, h, t, s]
+    const DotAttributes mixed_of{{0, 1}, {3}, {0, 2}, {1}};   // [b, h, t, d]
+    const DotAttributes turned_of{{0, 1}, {2}, {0, 2}, {1}};
+    const Type square = Type::array(DType::kS32, {t, t});
+    const Value seen =
+        ops::compare(ops::iota(builder, square, 0), ops::iota(builder, square, 1), CompareDirection::kGe);
+    const auto turned = [](Value x) { return ops::transpose(x, {0, 2, 1, 3}); };
+    Value x = v[0];
+    std::vector<Value> inputs{x};
+    std::vector<Value> weights;
+    for (int layer = 0; layer < layers; ++layer) {
+      const Value s = ops::dot(x, v[static_cast<std::size_t>(2 * layer + 1)], scores_of);
+      const Value all_seen = ops::broadcast(seen, s.type().dims(), {2, 3});
+      const Value masked = ops::select(all_seen, s, ops::full(builder, s.type(), -1e30));
+      const Value shifted =
+          ops::subtract(masked, ops::broadcast(ops::reduce(masked, Reduction::kMax, {3}), s.type().dims(), {0, 1, 2}));
+      const Value e = ops::exp(shifted);
+      weights.push_back(
+          ops::divide(e, ops::broadcast(ops::reduce(e, Reduction::kSum, {3}), s.type().dims(), {0, 1, 2})));
+      x = turned(ops::dot(weights.back(), v[static_cast<std::size_t>(2 * layer + 2)], mixed_of));
+      inputs.push_back(x);
+    }
+    std::vector<Value> out{x};
+    Value dx = x;
+    for (int layer = layers; layer-- > 0;) {
+      const Value p = weights[static_cast<std::size_t>(layer)];
+      const Value k = v[static_cast<std::size_t>(2 * layer + 1)];
+      const Value values = v[static_cast<std::size_t>(2 * layer + 2)];
+      const Value dp = ops::dot(dx, values, scores_of);
+      const Value all_seen = ops::broadcast(seen, p.type().dims(), {2, 3});
+      const Value inner = ops::reduce(ops::multiply(dp, p), Reduction::kSum, {3});
+      const Value ds =
+          ops::select(all_seen, ops::multiply(p, ops::subtract(dp, ops::broadcast(inner, p.type().dims(), {0, 1, 2}))),
+                      ops::full(builder, p.type(), 0));
+      out.push_back(turned(ops::dot(p, dx, turned_of)));
+      out.push_back(turned(ops::dot(ds, inputs[static_cast<std::size_t>(layer)], turned_of)));
+      dx = turned(ops::dot(ds, k, mixed_of));
+    }
+    out.push_back(dx);
+    return ops::tuple(builder, out);
+  });
+}
+
+TEST(Prepared, ScoresOfAttentionAreNeverWhole) {
+  const auto world = make_single_rank_world();
+  const auto arena_at = [&](const Program& program, std::int64_t most) {
+    options().set("TESSERA_LARGEST_SCORES", std::to_string(most));
+    expect_on_each_isa(program, testing::random_arguments(program, 6));
+    return compile(program, *world)->memory().arena;
+  };
+  const Program program = attention_and_gradients(3, 37, 5, 4, 2);
+  constexpr std::int64_t kScores = 3 * 5 * 37 * 37 * 4;
+  const std::int64_t whole = arena_at(program, 0);
+  EXPECT_LT(arena_at(program, kScores / 3), whole - kScores);  // three batches
+  EXPECT_LT(arena_at(program, kScores / 5), whole - kScores);  // five heads
+  EXPECT_EQ(arena_at(program, kScores), whole);                // small enough
+  const Program one_head = attention_and_gradients(1, 37, 1, 4, 1);
+  EXPECT_EQ(arena_at(one_head, 1), arena_at(one_head, 0));  // nothing to cut
+  arena_at(attention_and_gradients(2, 19, 1, 3, 3), 1);
+  options().set("TESSERA_LARGEST_SCORES", "2097152");
+}
+
+TEST(Prepared, ScoresThatLeaveStayWhole) {
+  options().set("TESSERA_LARGEST_SCORES", "1");
+  const Type type = Type::array(DType::kF32, {3, 7, 2});
+  expect_on_each_isa({type, type, type}, [](Builder& b, auto& v) {
+    const Value scores = ops::dot(v[0], v[1], {{0}, {2}, {0}, {2}});
+    const Value weights = ops::exp(scores);
+    return ops::tuple(b, {ops::dot(weights, v[2], {{0}, {2}, {0}, {1}}), weights});
+  });
+  options().set("TESSERA_LARGEST_SCORES", "2097152");
+}
+
 TEST(Prepared, SumsOfPaddedPartsAreOneCopy) {
   const Type part = Type::array(DType::kF32, {3, 2, 5});
   expect_on_each_isa({part, part, part}, [](Builder& b, auto& v) {

@@ -49,6 +49,7 @@ int run(const Arguments& arguments) {
     for (const auto& kind : stats.collectives) collectives += kind.count;
     text += fmt::format("on {} devices with {} collective{}, {} bytes received per device\n", stats.num_partitions,
                         collectives, collectives == 1 ? "" : "s", stats.total_collective_bytes);
+    text += nothing_sharded_note(program);
   }
   if (report.input_draws > 1)
     text += fmt::format("inputs were drawn {} times until most results were finite\n", report.input_draws);

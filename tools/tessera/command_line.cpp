@@ -145,8 +145,8 @@ std::string Verb::help() const {
 }
 
 const std::vector<const Verb*>& verbs() {
-  static const std::vector<const Verb*> all = {&kPartition, &kOptimize, &kStats, &kCheck, &kRun, &kPrint};
-  return all;
+  static const std::vector<const Verb*> kAll = {&kPartition, &kOptimize, &kStats, &kCheck, &kRun, &kPrint};
+  return kAll;
 }
 
 int run_command(const std::vector<std::string>& words) {

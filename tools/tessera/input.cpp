@@ -109,6 +109,22 @@ std::string engine_of(const Arguments& arguments, std::string_view otherwise) {
   return engine;
 }
 
+std::string nothing_sharded_note(const Program& program) {
+  const auto shards = [](const Instruction& instruction) {
+    const auto cuts = [](const Sharding& one) { return !one.is_replicated(); };
+    return instruction.sharding && std::any_of(instruction.sharding->begin(), instruction.sharding->end(), cuts);
+  };
+  const auto holds_one = [&](const auto& computation) {
+    return std::any_of(computation->instructions.begin(), computation->instructions.end(), shards);
+  };
+  if (program.num_partitions == 1 || std::any_of(program.computations.begin(), program.computations.end(), holds_one))
+    return "";
+  return fmt::format(
+      "note: nothing is sharded: each of the {} devices computes the whole program; --annotate NAME=AXES,.. cuts a "
+      "value\n",
+      program.num_partitions);
+}
+
 void write_text(const std::string& path, std::string_view text) {
   if (path != "-") return write_file(path, text);
   const bool complete = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;

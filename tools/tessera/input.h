@@ -21,6 +21,8 @@ std::vector<Option> pass_options();
 void read_pass_options(const Arguments& arguments, std::vector<std::string>& skip, CollectivePassOptions& options);
 /// The input as a program, with the sharding options applied. `partitions` (0 = none) is what the ranks of a job ask for.
 Program read_program(const Arguments& arguments, std::int64_t partitions = 0);
+/// A line that says so when a program for several devices, as given, shards nothing; else nothing.
+std::string nothing_sharded_note(const Program& program);
 /// --engine: reference or runtime.
 std::string engine_of(const Arguments& arguments, std::string_view otherwise);
 /// To a file, or to stdout for "-".

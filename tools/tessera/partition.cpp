@@ -66,6 +66,7 @@ std::string explanation_json(const Partitioned& partitioned) {
 
 int run(const Arguments& arguments) {
   const Program program = read_program(arguments);
+  fmt::print(stderr, "{}", nothing_sharded_note(program));
   PartitionOptions options;
   if (const auto path = arguments.value("topology")) options.topology = Topology::from_file(*path);
   options.limits.strict = arguments.has("strict");

@@ -61,7 +61,7 @@ TESSERA_INLINE float log_f32(float x) {
   const float scaled = is_small ? x * 16777216.0f : x;
   const auto word = bits_as<std::int32_t>(scaled);
   std::int32_t exponent = ((word >> 23) & 0xff) - 126 - (is_small ? 24 : 0);
-  float m = bits_as<float>((word & 0x007fffff) | 0x3f000000);  // in [0.5, 1)
+  auto m = bits_as<float>((word & 0x007fffff) | 0x3f000000);  // in [0.5, 1)
   const bool below = m < 0.707106781186547524f;
   exponent = below ? exponent - 1 : exponent;
   m = (below ? m + m : m) - 1.0f;
