@@ -35,6 +35,7 @@ constexpr OptionRow kTable[] = {
      "1,0,staged,files"},
     {"TESSERA_OVERLAP", kFlag, "1", "0 waits for every collective between nodes where it is started"},
     {"TESSERA_FUSE", kFlag, "1", "0 runs every elementwise op by itself"},
+    {"TESSERA_EXCESS_PRECISION", kFlag, "1", "0 rounds 16-bit floats after every op, also within a fused group"},
     {"TESSERA_LARGEST_VALUE", kInteger, "67108864",
      "bytes: a larger product (the logits of a vocabulary) and what is made of it are computed part by part; 0 = "
      "never"},

@@ -240,7 +240,8 @@ std::size_t executable_hash(const Program& program, const CompileOptions& option
   for (const char* name : {"TESSERA_LARGEST_VALUE", "TESSERA_LARGEST_SCORES"})
     hash = hash_mix(hash, static_cast<std::size_t>(tessera::options().integer(name)));
   return hash_mix(hash, (tessera::options().flag("TESSERA_FUSE") ? 1U : 0U) +
-                            (tessera::options().flag("TESSERA_OVERLAP") ? 2U : 0U));
+                            (tessera::options().flag("TESSERA_OVERLAP") ? 2U : 0U) +
+                            (tessera::options().flag("TESSERA_EXCESS_PRECISION") ? 4U : 0U));
 }
 
 // The leaves of results put together as a value of `type`.
@@ -287,6 +288,7 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
     if (const std::int64_t most = tessera::options().integer("TESSERA_LARGEST_SCORES"); most > 0)
       whole = split_scores(whole, most);
     whole = recompute_cheap(whole);
+    if (tessera::options().flag("TESSERA_EXCESS_PRECISION")) whole = widen_groups(whole);
   }
   auto made = std::make_shared<PlannedExecutable>(whole, world, options, hash, given_flops - entry_flops(whole));
   if (options.use_cache) cache[{hash, &world}] = made;

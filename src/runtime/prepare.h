@@ -24,4 +24,7 @@ Program split_scores(const Program& program, std::int64_t most_bytes);
 /// are made of lies in memory anyway.
 Program recompute_cheap(const Program& program);
 
+/// 16-bit floats that are made and read within a fused group are kept in f32 there (excess precision), where that saves conversions.
+Program widen_groups(const Program& program);
+
 }  // namespace tessera

@@ -102,8 +102,10 @@ std::optional<Sharding> tiled_to_axes(const HloSharding& leaf, const Mesh& mesh,
       continue;
     }
     const auto type = at(leaf.subgroup_types, d - ndim);
-    if (type == SubgroupType::kManual) out.manual = std::move(axes);
-    else if (type == SubgroupType::kUnreduced) out.partial = std::move(axes);
+    if (type == SubgroupType::kManual)
+      out.manual = std::move(axes);
+    else if (type == SubgroupType::kUnreduced)
+      out.partial = std::move(axes);
   }
   std::sort(out.manual.begin(), out.manual.end());
   std::sort(out.partial.begin(), out.partial.end());

@@ -226,8 +226,10 @@ class ShardingReader {
       axes.push_back(read_axis());
       if (!in_.next_is("}")) in_.expect(",", "between axes");
     }
-    if (word == "unreduced") out_.partial = std::move(axes);
-    else if (word == "manual") out_.manual = std::move(axes);
+    if (word == "unreduced")
+      out_.partial = std::move(axes);
+    else if (word == "manual")
+      out_.manual = std::move(axes);
   }
 
   void read_reduction() {

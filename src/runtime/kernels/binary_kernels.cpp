@@ -307,7 +307,7 @@ void run_clamp(const TileArgs& args) {
 template <class T>
 void add_binary(KernelSet& set) {
   const int t = static_cast<int>(kDTypeOf<T>);
-#define TESSERA_ADD(word, name)               \
+#define TESSERA_ADD(word, name)                \
   if constexpr (Op_##word::template kTakes<T>) \
     set.binary[static_cast<int>(BinaryOp::word)][t] = run_binary<T, Op_##word>;
   TESSERA_BINARY_OPS(TESSERA_ADD)

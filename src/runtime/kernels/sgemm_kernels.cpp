@@ -116,7 +116,8 @@ void multiply_narrow(Tile tile, std::int64_t rows, std::int64_t columns) {
 
 template <bool kHigh, std::size_t... I>
 Vector interleave(Vector a, Vector b, std::index_sequence<I...>) {
-  return __builtin_shufflevector(a, b, (static_cast<std::int64_t>(I / 2) + (kHigh ? kLanes / 2 : 0) + (I % 2) * kLanes)...);
+  return __builtin_shufflevector(a, b,
+                                 (static_cast<std::int64_t>(I / 2) + (kHigh ? kLanes / 2 : 0) + (I % 2) * kLanes)...);
 }
 void transpose(Vector (&rows)[kLanes]) {
   constexpr auto kAll = std::make_index_sequence<kLanes>{};

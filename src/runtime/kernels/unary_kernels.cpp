@@ -108,9 +108,9 @@ void run_is_finite(const TileArgs& args) {
 template <class T>
 void add_unary(KernelSet& set) {
   const int t = static_cast<int>(kDTypeOf<T>);
-#define TESSERA_ADD(word, name)                                                                            \
-  if constexpr (UnaryOp::word != UnaryOp::is_finite) {                                                     \
-    using Op = Op_##word;                                                                                  \
+#define TESSERA_ADD(word, name)                                                                             \
+  if constexpr (UnaryOp::word != UnaryOp::is_finite) {                                                      \
+    using Op = Op_##word;                                                                                   \
     if constexpr (Op::template kTakes<T>) set.unary[static_cast<int>(UnaryOp::word)][t] = run_unary<T, Op>; \
   }
   struct Op_is_finite {};
