@@ -63,7 +63,13 @@ class OneDnnProduct final : public ProductKernel {
         rhs_(describe(operand, p.batch, p.rhs_batch, p.k, p.rhs_k, p.n, p.rhs_n)),
         out_(describe(result, p.batch, p.out_batch, p.m, p.out_m, p.n, p.out_n)),
         stream_(cpu_engine()) {
-    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(lhs_, rhs_, out_), cpu_engine());
+    dnnl::primitive_attr attributes;
+    if (p.accumulates) {
+      dnnl::post_ops adds;
+      adds.append_sum();
+      attributes.set_post_ops(adds);
+    }
+    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(lhs_, rhs_, out_), attributes, cpu_engine());
     implementation_ = description.impl_info_str();
     primitive_ = dnnl::matmul(description);
   }
@@ -130,7 +136,6 @@ std::unique_ptr<ProductKernel> make_onednn_product(const MatrixProduct& p) {
   if (!has_unit_stride(p.m, p.lhs_m, p.k, p.lhs_k) || !has_unit_stride(p.k, p.rhs_k, p.n, p.rhs_n)) return nullptr;
   if (p.out_n != 1 && p.n != 1) return nullptr;
   if (SgemmProduct::takes(p)) return std::make_unique<SgemmProduct>(p);
-  if (p.accumulates) return nullptr;
   try {
     auto kernel = std::make_unique<OneDnnProduct>(p, *operand, *result);
     if (kernel->is_fast()) return kernel;

@@ -288,7 +288,7 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
     if (const std::int64_t most = tessera::options().integer("TESSERA_LARGEST_SCORES"); most > 0)
       whole = split_scores(whole, most);
     whole = recompute_cheap(whole);
-    if (tessera::options().flag("TESSERA_EXCESS_PRECISION")) whole = widen_groups(whole);
+    if (tessera::options().flag("TESSERA_EXCESS_PRECISION")) whole = recompute_cheap(widen_groups(whole));
   }
   auto made = std::make_shared<PlannedExecutable>(whole, world, options, hash, given_flops - entry_flops(whole));
   if (options.use_cache) cache[{hash, &world}] = made;

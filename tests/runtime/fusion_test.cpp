@@ -380,7 +380,7 @@ TEST(Prepared, ScoresOfAttentionAreNeverWhole) {
   const Program one_head = attention_and_gradients(1, 37, 1, 4, 1);
   EXPECT_EQ(arena_at(one_head, 1), arena_at(one_head, 0));  // nothing to cut
   arena_at(attention_and_gradients(2, 19, 1, 3, 3), 1);
-  options().set("TESSERA_LARGEST_SCORES", "2097152");
+  options().set("TESSERA_LARGEST_SCORES", "1048576");
 }
 
 TEST(Prepared, ScoresThatLeaveStayWhole) {
@@ -391,7 +391,40 @@ TEST(Prepared, ScoresThatLeaveStayWhole) {
     const Value weights = ops::exp(scores);
     return ops::tuple(b, {ops::dot(weights, v[2], {{0}, {2}, {0}, {1}}), weights});
   });
-  options().set("TESSERA_LARGEST_SCORES", "2097152");
+  options().set("TESSERA_LARGEST_SCORES", "1048576");
+}
+
+TEST(Prepared, NarrowNumbersStayWideWithinAGroup) {
+  const Type type = Type::array(DType::kBF16, {5, 13});
+  const auto world = make_single_rank_world();
+  const Program program = program_of({type}, [](Builder& b, auto& v) {
+    const auto all = [&](double x) { return ops::full(b, v[0].type(), x); };
+    const Value twice = ops::multiply(v[0], all(2));
+    const Value shifted = ops::subtract(ops::add(twice, all(256)), all(256));  // of 256.5 bf16 keeps 256
+    const Value is_there = ops::compare(shifted, all(0), CompareDirection::kGt);
+    return ops::tuple(b,
+                      {shifted, ops::select(is_there, shifted, ops::negate(v[0])), ops::convert(shifted, DType::kF32)});
+  });
+  const auto first = [&](const char* excess) {
+    options().set("TESSERA_EXCESS_PRECISION", excess);
+    const Literal x = Literal::from<BFloat16>({5, 13}, std::vector<BFloat16>(65, BFloat16(0.25F)));
+    const Literal out = run_program(program, *world, {x});
+    options().set("TESSERA_EXCESS_PRECISION", "1");
+    return std::vector<double>{element_as_double(out.elements()[0], 7),
+                               element_as_double(out.elements()[1], 7),
+                               element_as_double(out.elements()[2], 7)};
+  };
+  EXPECT_EQ(first("1"), (std::vector<double>{0.5, 0.5, 0.5}));
+  EXPECT_EQ(first("0"), (std::vector<double>{0, -0.25, 0}));
+}
+
+TEST(Prepared, NarrowProductsAddToWideSums) {
+  const Type narrow = Type::array(DType::kBF16, {37, 64});
+  expect_on_each_isa({narrow, Type::array(DType::kBF16, {37, 48}), Type::array(DType::kF32, {64, 48})},
+                     [](Builder& b, auto& v) {
+                       const Value product = ops::dot(v[0], v[1], {{}, {0}, {}, {0}}, DType::kF32);
+                       return ops::tuple(b, {ops::add(ops::exp(v[2]), product)});
+                     });
 }
 
 TEST(Prepared, SumsOfPaddedPartsAreOneCopy) {

@@ -107,6 +107,15 @@ TEST_F(CommandErrors, OfModulesForAnotherNumberOfDevices) {
   EXPECT_EQ(alone.code, 1);
 }
 
+TEST_F(CommandErrors, ANoteWhereNothingIsSharded) {
+  const std::string note =
+      "note: nothing is sharded: each of the 2 devices computes the whole program; --annotate NAME=AXES,.. cuts a value\n";
+  EXPECT_EQ(run("partition mlp.hlo --mesh data=2").error, note);
+  EXPECT_TRUE(run("check mlp.hlo --mesh data=2").out.ends_with(note));
+  EXPECT_EQ(run("partition mlp.hlo --mesh data=2 --annotate x=data,-").error, "");
+  EXPECT_EQ(run("partition mlp.hlo").error, "");
+}
+
 TEST_F(CommandErrors, OfPartitionedInputPartitionedAgain) {
   ASSERT_EQ(run("partition mlp.hlo --mesh data=2 --annotate x=data,- -o " + path("p.hlo")).code, 0);
   expect({("partition " + path("p.hlo")).c_str(), 1,

@@ -21,6 +21,7 @@ class OddModules : public TesseraCommand, public ::testing::WithParamInterface<s
   void expect_good(const std::string& arguments) {
     const auto outcome = run(arguments);
     EXPECT_EQ(outcome.code, 0) << "tessera " << arguments << "\n" << outcome.out << outcome.error;
+    if (outcome.error.starts_with("note: nothing is sharded: ")) return;
     EXPECT_EQ(outcome.error, "") << arguments;
   }
 };
