@@ -410,8 +410,7 @@ TEST(Prepared, NarrowNumbersStayWideWithinAGroup) {
     const Literal x = Literal::from<BFloat16>({5, 13}, std::vector<BFloat16>(65, BFloat16(0.25F)));
     const Literal out = run_program(program, *world, {x});
     options().set("TESSERA_EXCESS_PRECISION", "1");
-    return std::vector<double>{element_as_double(out.elements()[0], 7),
-                               element_as_double(out.elements()[1], 7),
+    return std::vector<double>{element_as_double(out.elements()[0], 7), element_as_double(out.elements()[1], 7),
                                element_as_double(out.elements()[2], 7)};
   };
   EXPECT_EQ(first("1"), (std::vector<double>{0.5, 0.5, 0.5}));

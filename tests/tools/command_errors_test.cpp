@@ -109,7 +109,8 @@ TEST_F(CommandErrors, OfModulesForAnotherNumberOfDevices) {
 
 TEST_F(CommandErrors, ANoteWhereNothingIsSharded) {
   const std::string note =
-      "note: nothing is sharded: each of the 2 devices computes the whole program; --annotate NAME=AXES,.. cuts a value\n";
+      "note: nothing is sharded: each of the 2 devices computes the whole program; --annotate NAME=AXES,.. cuts a "
+      "value\n";
   EXPECT_EQ(run("partition mlp.hlo --mesh data=2").error, note);
   EXPECT_TRUE(run("check mlp.hlo --mesh data=2").out.ends_with(note));
   EXPECT_EQ(run("partition mlp.hlo --mesh data=2 --annotate x=data,-").error, "");
