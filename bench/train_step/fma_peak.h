@@ -14,8 +14,8 @@ struct FmaPeak {
   std::string instructions;  // "avx512 f32"
 };
 
-/// The best of several short runs (10 ms together) on the calling thread. For bf16 the dot-product instructions where there are any,
-/// else f32's, in which bf16 is then computed.
+/// The best of many short runs (tenths of a second together) on the calling thread, of the fastest instructions there are: for bf16 also
+/// dot products (AVX-512) and tiles (AMX).
 FmaPeak measure_fma_peak(DType dtype);
 
 }  // namespace tessera::bench
