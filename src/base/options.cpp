@@ -39,8 +39,9 @@ constexpr OptionRow kTable[] = {
     {"TESSERA_LARGEST_VALUE", kInteger, "67108864",
      "bytes: a larger product (the logits of a vocabulary) and what is made of it are computed part by part; 0 = "
      "never"},
-    {"TESSERA_LARGEST_SCORES", kInteger, "1048576",
-     "bytes: attention scores larger than that are computed a few batches or heads at a time, again in the backward "
+    {"TESSERA_LARGEST_SCORES", kInteger, "4194304",
+     "bytes: attention scores larger than that are computed a few batches or heads at a time (1 MiB), again in the "
+     "backward "
      "pass, "
      "if that takes less memory; 0 = never"},
     {"TESSERA_ISA", kText, "", "generic, avx2 or avx512: the kernels to use, instead of the best the processor has"},

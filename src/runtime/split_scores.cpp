@@ -218,6 +218,12 @@ class PrivateFeeds {
 
 // ---- parts --------------------------------------------------------------------------------------------------------------------
 
+// Parts are to stay in the second level of cache.
+std::int64_t part_bytes(std::int64_t most_bytes) {
+  constexpr std::int64_t kCached = 1 << 20;
+  return std::min(most_bytes, kCached);
+}
+
 // The batch dim whose parts fit best: the fewest that are small enough, else the most.
 std::pair<int, std::int64_t> best_cut(const Instruction& dot, std::int64_t most_bytes) {
   const int batch_dims = isize(attributes_as<DotAttributes>(dot.attributes).lhs_batch_dims);
@@ -241,7 +247,7 @@ std::optional<Program> split(const Program& program, std::int64_t most_bytes) {
   std::set<Id> taken;
   for (Id id = 0; id < entry.size(); ++id) {
     if (taken.contains(id) || !makes_scores(entry, id, most_bytes)) continue;
-    const auto [dim, parts] = best_cut(entry[id], most_bytes);
+    const auto [dim, parts] = best_cut(entry[id], part_bytes(most_bytes));
     if (parts < 2) return std::nullopt;
     const std::int64_t elements = entry[id].type.element_count();
     CutRegion region(program, entry, users, id, dim,

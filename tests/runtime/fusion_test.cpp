@@ -380,7 +380,7 @@ TEST(Prepared, ScoresOfAttentionAreNeverWhole) {
   const Program one_head = attention_and_gradients(1, 37, 1, 4, 1);
   EXPECT_EQ(arena_at(one_head, 1), arena_at(one_head, 0));  // nothing to cut
   arena_at(attention_and_gradients(2, 19, 1, 3, 3), 1);
-  options().set("TESSERA_LARGEST_SCORES", "1048576");
+  options().set("TESSERA_LARGEST_SCORES", "4194304");
 }
 
 TEST(Prepared, ScoresThatLeaveStayWhole) {
@@ -391,7 +391,7 @@ TEST(Prepared, ScoresThatLeaveStayWhole) {
     const Value weights = ops::exp(scores);
     return ops::tuple(b, {ops::dot(weights, v[2], {{0}, {2}, {0}, {1}}), weights});
   });
-  options().set("TESSERA_LARGEST_SCORES", "1048576");
+  options().set("TESSERA_LARGEST_SCORES", "4194304");
 }
 
 TEST(Prepared, NarrowNumbersStayWideWithinAGroup) {
