@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective_pipeline.h"
 
+#include <algorithm>
+
+#include "tessera/base/error.h"
 #include "tessera/partitioner/partition.h"
 #include "tessera/passes/passes.h"
 
@@ -36,6 +39,13 @@ void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& opti
   pipeline.add("collective-matmul", [&options, &topology](const Program& p) {
     return unless_dearer(p, collective_matmul(p, topology), options, /*weigh_flops=*/false);
   });
+  for (const std::string& axis : options.int8_axes)
+    require(std::find(options.bf16_axes.begin(), options.bf16_axes.end(), axis) == options.bf16_axes.end(),
+            "axis \"{}\" is to be compressed to bf16 and to int8; choose one", axis);
+  if (!options.int8_axes.empty())
+    pipeline.add("compress-collectives-int8", [&options](const Program& p) {
+      return compress_collectives(p, options.int8_axes, Compression::kInt8);
+    });
   if (!options.bf16_axes.empty())
     pipeline.add("compress-collectives",
                  [&options](const Program& p) { return compress_collectives(p, options.bf16_axes); });

@@ -25,6 +25,9 @@ constexpr OptionRow kTable[] = {
     {"TESSERA_SKIP_PASSES", kList, "", "names of passes to leave out, joined by commas"},
     {"TESSERA_BF16_AXES", kList, "",
      "mesh axes over which f32 travels as bf16, joined by commas: half the bytes, rounded"},
+    {"TESSERA_INT8_AXES", kList, "",
+     "mesh axes over which f32 travels as int8 with a scale for each 256 numbers, joined by commas: a quarter of the "
+     "bytes"},
     {"TESSERA_WATCHDOG_SECONDS", kInteger, "30",
      "how long a rank waits in a collective before it says so; 0 = for ever"},
     {"TESSERA_NODE", kText, "",

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // f32 that travels as bf16: half the bytes, errors within the bounds that the header gives, the same bits on all members.
+#include <limits>
+
 #include "collective_programs.h"
 #include "tessera/partitioner/partition.h"
 
@@ -109,6 +111,70 @@ TEST(CompressCollectives, AScatteredSumMayBeOverAnyDim) {
     EXPECT_EQ(collectives_of(after), (Counts{{"all-to-all", 1}}));
     EXPECT_EQ(bytes_of(after) * 2, bytes_of(before));
     expect_within(before, after, kOfAddends, 0);
+  }
+}
+
+// ---- int8 ---------------------------------------------------------------------------------------------------------------------
+
+Program in_int8(const Program& program, const std::string& axis) {
+  return compress_collectives(program, {axis}, Compression::kInt8);
+}
+double largest_of(const std::vector<std::vector<Literal>>& arguments) {
+  double out = 0;
+  for (const auto& of_device : arguments)
+    for (const Literal& x : of_device)
+      for (std::int64_t i = 0; i < x.type().element_count(); ++i) out = std::max(out, value_at(x, i));
+  return out;
+}
+
+TEST(CompressCollectives, Int8IsAQuarterOfTheBytesWithinAStepOfItsBlock) {
+  const std::string x = "  %x = f32[6,97,61] parameter(0)\n  ROOT %r = ";
+  struct Move {
+    std::string text;
+    double rounded_addends;  // of each element
+    bool rounds_the_sum;
+  };
+  for (const Move& move : std::vector<Move>{
+           {"f32[18,97,61] all-gather(%x), " + over(kRows, 1) + ", dimensions={0}", 1, false},
+           {"f32[6,97,183] all-gather(%x), " + over(kRows, 1) + ", dimensions={2}", 1, false},
+           {"f32[6,97,61] all-to-all(%x), " + over(kRows, 1) + ", dimensions={0}", 1, false},
+           {"f32[6,97,61] collective-permute(%x), channel_id=1, source_target_pairs={{0,1},{1,2},{2,0},{4,3},{3,5}}", 1,
+            false},
+           {"f32[2,97,61] reduce-scatter(%x), " + over(kRows, 1) + ", dimensions={0}, to_apply=%add", 3, false},
+           {"f32[6,97,61] all-reduce(%x), " + over(kRows, 1) + ", to_apply=%add", 3, true}}) {
+    SCOPED_TRACE(move.text);
+    const Program before = over_mesh(x + move.text + "\n");
+    const Program after = in_int8(before, "model");
+    EXPECT_LT(static_cast<double>(bytes_of(after)), 0.26 * static_cast<double>(bytes_of(before)) + 1500);
+    const auto arguments = arguments_of(before);
+    const auto want = results_of(before, arguments);
+    const auto have = results_of(after, arguments);
+    const double step = largest_of(arguments) / 254;
+    const double bound = 1.001 * step * (move.rounded_addends + (move.rounds_the_sum ? 3 * (1 + 1.0 / 254) : 0));
+    double error = 0;
+    for (std::size_t device = 0; device < want.size(); ++device)
+      error = std::max(error, worst(want[device], have[device], [&](std::int64_t) { return bound; }));
+    EXPECT_LE(error, 1);
+    EXPECT_GT(error, 0.2) << "nothing was rounded";
+  }
+}
+
+TEST(CompressCollectives, Int8KeepsZerosAndSaysWhatIsNotFinite) {
+  const Program before = over_mesh("  %x = f32[1,64,128] parameter(0)\n  ROOT %r = f32[3,64,128] all-gather(%x), " +
+                                   over(kRows, 1) + ", dimensions={0}\n");
+  auto arguments = arguments_of(before);
+  std::vector<float> values(std::size_t{64} * 128, 0.0F);
+  values[5] = std::numeric_limits<float>::infinity();  // in the first block of 256
+  values[300] = 127.0F;
+  values[301] = -3.0F;
+  for (auto& of_device : arguments) of_device[0] = Literal::from<float>({1, 64, 128}, values);
+  for (const Literal& result : results_of(in_int8(before, "model"), arguments)) {
+    EXPECT_TRUE(std::isnan(element_as_double(result, 5)));
+    EXPECT_TRUE(std::isnan(element_as_double(result, 0)));
+    EXPECT_EQ(element_as_double(result, 300), 127);
+    EXPECT_EQ(element_as_double(result, 301), -3);
+    EXPECT_EQ(element_as_double(result, 302), 0);
+    EXPECT_EQ(element_as_double(result, 600), 0);
   }
 }
 

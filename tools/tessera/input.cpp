@@ -71,6 +71,7 @@ std::vector<Option> pass_options() {
   return {{"disable-passes", "NAME,..", "passes to leave out, such as combine-collectives"},
           {"async", "", "split collectives into start and done around what is computed in between"},
           {"bf16-axes", "AXIS,..", "f32 travels as bf16 over these mesh axes: half the bytes, values rounded"},
+          {"int8-axes", "AXIS,..", "f32 travels as int8 with a scale for 256 numbers: a quarter of the bytes"},
           {"memory-bound", "BYTES", "most that one combined collective moves; default: 30 MiB"}};
 }
 
@@ -79,6 +80,8 @@ void read_pass_options(const Arguments& arguments, std::vector<std::string>& ski
     for (std::string& name : split(list, ',')) skip.push_back(std::move(name));
   for (const auto& list : arguments.values("bf16-axes"))
     for (std::string& name : split(list, ',')) options.bf16_axes.push_back(std::move(name));
+  for (const auto& list : arguments.values("int8-axes"))
+    for (std::string& name : split(list, ',')) options.int8_axes.push_back(std::move(name));
   options.make_asynchronous = arguments.has("async");
   options.memory_bound = arguments.number_or("memory-bound", options.memory_bound, 0);
 }

@@ -14,6 +14,9 @@
 
 namespace tessera {
 
+/// What f32 travels as.
+enum class Compression : std::uint8_t { kBf16, kInt8 };
+
 struct CollectivePassOptions {
   /// One combined collective moves at most so many bytes (the larger of operands and results); also what a pass may keep alive
   /// longer per value: a gather shared, hoisted or accumulated in full.
@@ -27,6 +30,8 @@ struct CollectivePassOptions {
   bool spare_memory = false;
   /// Mesh axes over which f32 travels as bf16 (compress_collectives).
   std::vector<std::string> bf16_axes{};
+  /// Those over which it travels as int8 with scales.
+  std::vector<std::string> int8_axes{};
 };
 
 /// A collective next to its inverse, or followed by a cut, is less:
@@ -61,8 +66,11 @@ Program collective_matmul(const Program& program, const Topology& topology);
 ///   all-reduce(x)     -> f32(all-gather(bf16(sum(f32(all-to-all(bf16(x)))))))
 /// What is gathered or moved is off by at most 2^-8 of itself, a scattered sum by 2^-8 of the sum of its addends' magnitudes, a
 /// reduced one by that and 2^-8 of itself. Operands below 16 KiB stay as they are (losses, norms). Changes values: only on request.
+/// kInt8: numbers travel as int8 with a scale for each block of 256, a quarter of the bytes; the rounding is then 1/254 of the largest magnitude
+/// in the block instead of 2^-8 of the number, and a block with an infinity or a NaN arrives as NaNs.
 /// Error: an axis that no mesh has.
-Program compress_collectives(const Program& program, const std::vector<std::string>& axes);
+Program compress_collectives(const Program& program, const std::vector<std::string>& axes,
+                             Compression compression = Compression::kBf16);
 
 /// Independent collectives of one kind, element type, reduction and groups become one of several operands:
 ///   %a = f32[8] all-reduce(%x)     ->  %c = (f32[8], f32[3]) all-reduce(%x, %y)

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compress_coding.h"
+
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace {
+
+class Bf16Coding final : public Coding {
+ public:
+  [[nodiscard]] std::string name() const override { return "bf16"; }
+  [[nodiscard]] bool keeps_shape() const override { return true; }
+  [[nodiscard]] std::vector<Value> encode(Value parts) const override { return {ops::convert(parts, DType::kBF16)}; }
+  [[nodiscard]] Value decode(const std::vector<Value>& arrived, const Dims& /*dims*/) const override {
+    return ops::convert(arrived[0], DType::kF32);
+  }
+};
+
+class Int8Coding final : public Coding {
+ public:
+  [[nodiscard]] std::string name() const override { return "int8"; }
+  [[nodiscard]] bool keeps_shape() const override { return false; }
+
+  [[nodiscard]] std::vector<Value> encode(Value parts) const override {
+    Builder& builder = *parts.builder;
+    const std::int64_t n = parts.type().dim(0);
+    const std::int64_t count = parts.type().element_count() / n;
+    const std::int64_t blocks = ceil_div(count, kBlock);
+    Value flat = ops::reshape(parts, {n, count});
+    if (blocks * kBlock > count)
+      flat = ops::pad(flat, ops::scalar(builder, DType::kF32, 0), {{}, {0, blocks * kBlock - count}});
+    const Value cut = ops::reshape(flat, {n, blocks, kBlock});
+    const Value largest = ops::reduce(ops::abs(cut), Reduction::kMax, {2});  // [n, blocks]
+    const Value zero = ops::full(builder, largest.type(), 0);
+    const Value most = ops::full(builder, largest.type(), kMost);
+    const Value factor = ops::select(ops::compare(largest, zero, CompareDirection::kEq), zero, ops::divide(most, largest));
+    const Value scaled = ops::multiply(cut, ops::broadcast(factor, cut.type().dims(), {0, 1}));
+    const Value whole = ops::clamp(ops::scalar(builder, DType::kF32, -kMost), ops::round_nearest_even(scaled),
+                                   ops::scalar(builder, DType::kF32, kMost));
+    return {ops::reshape(ops::convert(whole, DType::kS8), {n, blocks * kBlock}), ops::divide(largest, most)};
+  }
+
+  [[nodiscard]] Value decode(const std::vector<Value>& arrived, const Dims& dims) const override {
+    const std::int64_t m = arrived[1].type().dim(0);
+    const std::int64_t blocks = arrived[1].type().dim(1);
+    const Dims cut{m, blocks, kBlock};
+    const Value whole = ops::reshape(ops::convert(arrived[0], DType::kF32), cut);
+    Value flat = ops::reshape(ops::multiply(whole, ops::broadcast(arrived[1], cut, {0, 1})), {m, blocks * kBlock});
+    if (blocks * kBlock > product(dims)) flat = ops::slice_dim(flat, 1, 0, product(dims));
+    Dims out = dims;
+    out.insert(out.begin(), m);
+    return ops::reshape(flat, std::move(out));
+  }
+
+ private:
+  static constexpr std::int64_t kBlock = 256;
+  static constexpr double kMost = 127;
+};
+
+}  // namespace
+
+std::unique_ptr<Coding> bf16_coding() { return std::make_unique<Bf16Coding>(); }
+std::unique_ptr<Coding> int8_coding() { return std::make_unique<Int8Coding>(); }
+
+}  // namespace tessera
