@@ -16,6 +16,15 @@ std::vector<std::string> value_names(const Computation& computation, bool parame
   return names;
 }
 
+// `computation/name`, of those that have such a value.
+std::vector<std::string> computations_with(const Program& program, std::string_view name) {
+  std::vector<std::string> out;
+  for (const auto& computation : program.computations)
+    for (const auto& instruction : computation->instructions)
+      if (instruction.name == name) out.push_back(fmt::format("{}/{}", computation->name, name));
+  return out;
+}
+
 std::pair<ComputationId, Id> find_value(const Program& program, std::string_view name) {
   if (name.starts_with('%')) name.remove_prefix(1);
   ComputationId computation = program.entry;
@@ -38,8 +47,10 @@ std::pair<ComputationId, Id> find_value(const Program& program, std::string_view
   });
   if (found == instructions.end()) found = std::find_if(instructions.begin(), instructions.end(), named);
   const auto known = value_names(program[computation], instructions.size() > 40);
-  require(found != instructions.end(), "no value of {} is named \"{}\"{}", program[computation].name, name,
-          [&] { return suggest_name(name, known); });
+  require(found != instructions.end(), "no value of {} is named \"{}\"{}", program[computation].name, name, [&] {
+    const auto elsewhere = computations_with(program, name);
+    return elsewhere.empty() ? suggest_name(name, known) : fmt::format("; write {}", join(elsewhere, " or "));
+  });
   return {computation, static_cast<Id>(found - instructions.begin())};
 }
 

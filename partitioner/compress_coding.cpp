@@ -35,7 +35,8 @@ class Int8Coding final : public Coding {
     const Value largest = ops::reduce(ops::abs(cut), Reduction::kMax, {2});  // [n, blocks]
     const Value zero = ops::full(builder, largest.type(), 0);
     const Value most = ops::full(builder, largest.type(), kMost);
-    const Value factor = ops::select(ops::compare(largest, zero, CompareDirection::kEq), zero, ops::divide(most, largest));
+    const Value factor =
+        ops::select(ops::compare(largest, zero, CompareDirection::kEq), zero, ops::divide(most, largest));
     const Value scaled = ops::multiply(cut, ops::broadcast(factor, cut.type().dims(), {0, 1}));
     const Value whole = ops::clamp(ops::scalar(builder, DType::kF32, -kMost), ops::round_nearest_even(scaled),
                                    ops::scalar(builder, DType::kF32, kMost));

@@ -82,7 +82,7 @@ const OpDecision& OpDecisions::decide(const Mesh& mesh, const OpRequest& request
   }
   if (const auto known = known_.find(key_); known != known_.end()) return known->second;
   OpDecision decision = decision_of(mesh, request, strategies_);
-  decision.results = shardings.shared(std::move(decision.results));
+  decision.results = shardings.shared(decision.results);
   return known_.emplace(key_, std::move(decision)).first->second;
 }
 

@@ -21,8 +21,8 @@ constexpr int kRoundsBetweenChecks = 64;
 }  // namespace
 
 int Patience::spins() const {
-  static const unsigned cores = std::thread::hardware_concurrency();
-  return static_cast<unsigned>(node_.rank_count()) <= cores ? kSpinsWithOwnCore : kSpinsWithoutCore;
+  static const unsigned kCores = std::thread::hardware_concurrency();
+  return static_cast<unsigned>(node_.rank_count()) <= kCores ? kSpinsWithOwnCore : kSpinsWithoutCore;
 }
 
 void Patience::relax() {

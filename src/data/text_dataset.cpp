@@ -70,7 +70,7 @@ std::string find_dataset_folder(const std::string& name, const std::string& conf
     const std::string unpacked = config.ends_with("-v1") ? config.substr(0, config.size() - 3) : config;
     for (const auto& folder :
          {base / name / config, base / config, base / name / unpacked, base / unpacked, base / name}) {
-      const std::string path = folder.lexically_normal().string();
+      std::string path = folder.lexically_normal().string();
       if (std::filesystem::is_directory(path) && folder.has_filename()) return path;
       looked.push_back(path);
     }

@@ -17,9 +17,6 @@ struct Ticket {
   std::uint64_t hash = 0;
   std::int64_t sequence = 0;
   std::uint64_t inputs = 0;  // hash of the whole values that no step compared so far
-  friend bool operator==(const Ticket& a, const Ticket& b) {
-    return a.kind == b.kind && a.hash == b.hash && a.sequence == b.sequence;
-  }
 };
 
 // The instruction as one line without names given by counting, so that one inserted op does not change all that follow.

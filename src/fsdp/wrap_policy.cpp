@@ -8,7 +8,7 @@ namespace tessera {
 namespace {
 
 bool contains(const std::set<std::string>& classes, const nn::Module& module) {
-  return classes.count(std::string(module.class_name())) > 0;
+  return classes.contains(std::string(module.class_name()));
 }
 
 struct WrapClasses {
@@ -25,7 +25,7 @@ std::int64_t wrap_below(nn::Module& module, const std::string& path, bool is_roo
   if (!policy(module, true, total)) return 0;
   std::int64_t wrapped = 0;
   for (const auto& [name, child] : module.children())
-    wrapped += wrap_below(*child, path.empty() ? name : path + "." + name, false, policy, out);
+    wrapped += wrap_below(*child, path.empty() ? name : fmt::format("{}.{}", path, name), false, policy, out);
   if (is_root || !policy(module, false, total - wrapped)) return wrapped;
   out.push_back({path, &module});
   return total;
@@ -78,7 +78,7 @@ void check_classes(nn::Module& root, const std::set<std::string>& classes) {
   std::set<std::string> present;
   for (const auto& [path, module] : root.named_modules()) present.insert(std::string(module->class_name()));
   for (const auto& wanted : classes) {
-    if (present.count(wanted) > 0) continue;
+    if (present.contains(wanted)) continue;
     const std::vector<std::string> known(present.begin(), present.end());
     fail("no module of class {} to wrap{}; classes of this model: {}", wanted, suggest_name(wanted, known),
          join(known, ", "));

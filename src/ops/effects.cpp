@@ -66,8 +66,8 @@ Type infer_outfeed(const OpView& view) {
   return Type::token();
 }
 const Type& context_type() {
-  static const Type type = Type::scalar(DType::kU32);
-  return type;
+  static const Type kType = Type::scalar(DType::kU32);
+  return kType;
 }
 Type infer_send(const OpView& view) {
   check_token(view, 1);

@@ -188,7 +188,7 @@ FactorMap factors(const OpView& view) {
 Linearity linearity(const OpView&, int operand) { return operand < 2 ? Linearity::kLinear : Linearity::kNone; }
 
 double flops(const OpView& view) {
-  const double rows = static_cast<double>(view.operands[0].element_count());
+  const auto rows = static_cast<double>(view.operands[0].element_count());
   return 2 * rows * static_cast<double>(product(sizes_of(view.operands[1], rhs_free(view))));
 }
 

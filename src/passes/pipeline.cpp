@@ -87,7 +87,7 @@ void Pipeline::check_skipped() const {
     require(std::find(required_.begin(), required_.end(), name) == required_.end(),
             "the pass \"{}\" of '{}' cannot be left out", name, name_);
     if (std::find(known.begin(), known.end(), name) == known.end())
-      fail("there is no pass \"{}\" to leave out of '{}'{}", name, name_, suggest_name(name, known));
+      fail("there is no pass \"{}\" to leave out of '{}'; its passes: {}", name, name_, join(known, ", "));
   }
 }
 

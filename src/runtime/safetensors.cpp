@@ -77,7 +77,8 @@ Entry read_entry(const std::string& name, const json& value, std::uint64_t data_
 json parse_header(std::span<const std::byte> bytes, std::uint64_t& header_bytes) {
   require(bytes.size() >= 8, "{} bytes are too few for a header", bytes.size());
   std::memcpy(&header_bytes, bytes.data(), 8);
-  require(header_bytes <= bytes.size() - 8, "the header claims {} bytes, {} follow", header_bytes, bytes.size() - 8);
+  require(header_bytes <= bytes.size() - 8, "this is no safetensors file: its header would have {} bytes, {} follow",
+          header_bytes, bytes.size() - 8);
   constexpr std::uint64_t kLargestHeader = 100'000'000;
   require(header_bytes <= kLargestHeader, "a header of {} bytes is too large", header_bytes);
   const char* text = reinterpret_cast<const char*>(bytes.data()) + 8;

@@ -6,6 +6,7 @@
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
+#include "tessera/ops/control_flow.h"
 #include "tessera/ops/op_table.h"
 
 namespace tessera::command {
@@ -115,6 +116,7 @@ std::string engine_of(const Arguments& arguments, std::string_view otherwise) {
 std::string nothing_sharded_note(const Program& program) {
   const auto shards = [](const Instruction& instruction) {
     const auto cuts = [](const Sharding& one) { return !one.is_replicated(); };
+    if (is_sharding_mark(instruction) || manual_border(instruction) != ManualBorder::kNone) return true;
     return instruction.sharding && std::any_of(instruction.sharding->begin(), instruction.sharding->end(), cuts);
   };
   const auto holds_one = [&](const auto& computation) {

@@ -29,6 +29,14 @@ int run(const Arguments& arguments) {
   const Program program = read_program(arguments);
   verify(program);
   require_partitioned(program);
+  const bool may_be_global =
+      !program.partitioned && program.num_partitions > 1 && program_stats(program).collectives.empty();
+  if (may_be_global)
+    fmt::print(
+        stderr,
+        "note: {} has no collective to improve; if it is a global program, `tessera partition` makes the one that "
+        "optimize takes\n",
+        program.name);
   std::vector<std::string> skip;
   CollectivePassOptions options;
   read_pass_options(arguments, skip, options);
@@ -36,7 +44,7 @@ int run(const Arguments& arguments) {
   if (const auto path = arguments.value("topology")) topology = Topology::from_file(*path);
   topology.check(program.meshes);
   Program out = optimize_collectives(program, options, skip, nullptr, topology);
-  out.partitioned = true;  // for run, also where the text does not say so
+  out.partitioned = !may_be_global;  // for run, also where the text does not say so
   write_text(arguments.value_or("o", "-"), print_program(out, {.for_xla = arguments.has("for-xla")}));
   if (const auto path = arguments.value("json")) write_text(*path, stats_json(program_stats(out)).str());
   return kGood;

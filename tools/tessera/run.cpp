@@ -63,7 +63,10 @@ std::vector<Literal> arguments_from_file(const Program& program, const std::stri
       const Type& type = types[leaf++];
       const Literal* found = file.find(name);
       require(found != nullptr, "{} has no tensor \"{}\"{}", path, name, [&] { return suggest_name(name, known); });
-      require(found->type() == type, "{}: tensor \"{}\" is {}, the parameter {}", path, name, found->type(), type);
+      require(found->type() == type, "{}: tensor \"{}\" is {}, the parameter {}{}", path, name, found->type(), type,
+              program.partitioned
+                  ? " (a partitioned program takes one device's part; give whole arrays to the global one)"
+                  : "");
       ++used;
       return *found;
     }));
@@ -197,6 +200,9 @@ Results run_reference(const Program& program, const std::vector<Literal>& argume
 void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
   warn_of_unknown_variables();
   const Program program = read_program(given, world.size());
+  require(!program.partitioned || (!given.has("mesh") && !given.has("annotate")),
+          "{} is what one device runs, partitioned already: --mesh and --annotate are for the global program",
+          program.name);
   if (const auto unknown = unknown_custom_calls(program); !unknown.empty())
     fail("custom-calls to {} cannot be run: nothing here knows what they compute", join(unknown, ", "));
   const auto path = given.value("inputs");
@@ -206,6 +212,9 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
                           : program.partitioned ? run_local(program, arguments, world)
                                                 : run_global(program, arguments, world);
   if (world.rank() != 0) return;
+  if (program.partitioned && !path && world.size() > 1)
+    fmt::print(stderr, "note: {} is what one device runs: inputs were drawn in its shapes, the same on every rank\n",
+               program.name);
   write_text("-", results.text);
   if (const auto out = given.value("outputs")) write_safetensors(*out, results.file);
 }

@@ -8,7 +8,7 @@
 namespace tessera::kernels::TESSERA_ISA {
 
 const KernelSet& kernel_set() {
-  static const KernelSet set = [] {
+  static const KernelSet kSet = [] {
     KernelSet out;
     out.name = TESSERA_TEXT(TESSERA_ISA);
     add_unary(out);
@@ -20,7 +20,7 @@ const KernelSet& kernel_set() {
     add_sgemm(out);
     return out;
   }();
-  return set;
+  return kSet;
 }
 
 }  // namespace tessera::kernels::TESSERA_ISA

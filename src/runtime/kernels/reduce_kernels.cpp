@@ -80,7 +80,7 @@ void run_row(const void* in, std::int64_t count, void* accumulator) {
   using A = Accumulator<T, F>;
   const T* x = static_cast<const T*>(in);
   A* total = static_cast<A*>(accumulator);
-  constexpr int kLanes = 16;
+  constexpr std::int64_t kLanes = 16;
   std::int64_t i = 0;
   if (count >= 2 * kLanes) {
     A lanes[kLanes];
