@@ -10,6 +10,7 @@
 #include "explain.h"
 #include "insert_reshards.h"
 #include "localize.h"
+#include "loop_state.h"
 #include "manual.h"
 #include "origins.h"
 #include "propagate.h"
@@ -85,7 +86,7 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
   require(!program.partitioned,
           "{} is already partitioned (it carries the partitioner's mark); give the global program instead",
           program.name);
-  const Program input = normalize_manual(with_mesh(make_synchronous(program)));
+  const Program input = normalize_manual(with_mesh(with_one_loop_state(make_synchronous(program))));
   check_input(input);
   options.topology.check(input.meshes);
   Partitioned out;
