@@ -73,7 +73,8 @@ Sharding RegionMesh::on_mesh(const Sharding& sharding) const {
 Axes RegionMesh::manual_of(const Sharding& sharding) const {
   if (sharding.kind != Sharding::Kind::kManual) return on_mesh(sharding).manual;
   Axes all;
-  for (int a = 0; a < mesh().axis_count(); ++a) all.push_back(mesh().whole_axis(a));
+  for (int a = 0; a < mesh().axis_count(); ++a)
+    if (mesh().axes()[static_cast<std::size_t>(a)].size > 1) all.push_back(mesh().whole_axis(a));
   return all;
 }
 
@@ -84,7 +85,8 @@ Axes RegionMesh::named_axes(const std::string& text) const {
     if (to == std::string::npos) break;
     std::string name = text.substr(from + 1, to - from - 1);
     if (!name.empty() && name.back() == '\\') name.pop_back();
-    out.push_back(mesh().whole_axis(name));
+    const AxisRef axis = mesh().whole_axis(name);
+    if (axis.size > 1) out.push_back(axis);  // of one device: nothing lies otherwise for it
     from = to + 1;
   }
   std::sort(out.begin(), out.end());
