@@ -63,8 +63,12 @@ class Compressor {
   }
 
  private:
-  // Each member sends a part to each.
-  static bool is_exchange(const Instruction& collective) { return collective.op->name == "all-to-all"; }
+  // All-to-all: each member sends a part along a dim to each.
+  static bool is_exchange(const Instruction& collective) {
+    const auto* attributes = attributes_if<CollectiveAttributes>(collective);
+    return collective_kind(collective) == CollectiveKind::kOther && attributes != nullptr &&
+           attributes->dimensions.size() == 1;
+  }
   static int dim_of(const Instruction& collective) {
     return static_cast<int>(attributes_as<CollectiveAttributes>(collective.attributes).dimensions.at(0));
   }

@@ -46,7 +46,7 @@ int find_own_object(dl_phdr_info* info, std::size_t, void* out) {
     const std::uintptr_t start = info->dlpi_addr + segment.p_vaddr;
     if (segment.p_type == PT_LOAD) is_own = is_own || (here >= start && here < start + segment.p_memsz);
     if (segment.p_type == PT_NOTE && id.empty())
-      id = id_in_notes(reinterpret_cast<const std::byte*>(start), segment.p_memsz);
+      id = id_in_notes(reinterpret_cast<const std::byte*>(start), segment.p_memsz);  // NOLINT: where the loader put it
   }
   if (is_own) *static_cast<std::string*>(out) = id;
   return is_own ? 1 : 0;

@@ -15,7 +15,8 @@ Conv2d::Conv2d(std::int64_t in, std::int64_t out, const Dims& kernel_size, const
   require(options.groups >= 1 && in % options.groups == 0 && out % options.groups == 0,
           "Conv2d: {} groups do not divide {} and {} channels", options.groups, in, out);
   const auto taps = kernel_size.front() * kernel_size.back();
-  const double bound = 1 / std::sqrt(static_cast<double>(in / options.groups * taps));
+  const std::int64_t fan_in = in / options.groups * taps;
+  const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
   weight_ = add_parameter(
       "weight", Type::array(options.dtype, {out, in / options.groups, kernel_size.front(), kernel_size.back()}),
       uniform(-bound, bound));

@@ -119,7 +119,7 @@ Literal evaluate_cholesky(const EvalContext& context) {
 }
 
 // Ones on and below the diagonal of [.., n, n] (halves on it), as elements.
-Value lower_mask(Builder& b, Type type, double diagonal) {  // a copy: types move as the builder grows
+Value lower_mask(Builder& b, Type type, double diagonal) {  // NOLINT: a copy, types move as the builder grows
   const int n = type.ndim();
   const Type index = type.with_dtype(DType::kS32);
   const Value row = ops::iota(b, index, n - 2);

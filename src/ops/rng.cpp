@@ -225,7 +225,7 @@ Value rng_bit_generator(Value state, Type type, RngAlgorithm algorithm) {
                              {.type = Type::tuple({state.type(), std::move(type)})});
 }
 
-Value random_bits(Value key, Dims dims, Value first_row) {
+Value random_bits(Value key, Dims dims, Value first_row) {  // NOLINT: a copy, types move as the builder grows
   require(key.type() == Type::array(DType::kU32, {2}), "random_bits: the key must be u32[2], got {}", key.type());
   Builder& builder = *key.builder;
   const auto key_word = [&](std::int64_t i) { return reshape(slice_dim(key, 0, i, i + 1), {}); };
@@ -258,7 +258,8 @@ Value random_bits(Value key, Dims dims, Value first_row) {
   return low;
 }
 
-Value random_uniform(Value key, Dims dims, DType dtype, Value first_row) {
+Value random_uniform(Value key, Dims dims, DType dtype,
+                     Value first_row) {  // NOLINT: a copy, types move as the builder grows
   require(is_float(dtype), "random_uniform: needs a float type, got {}", dtype_name(dtype));
   // As many leading bits as the type holds exactly.
   const int kept = dtype == DType::kBF16 ? 8 : dtype == DType::kF16 ? 11 : dtype == DType::kF32 ? 24 : 32;

@@ -34,62 +34,59 @@ bool makes_scores(const Computation& computation, Id id, std::int64_t most_bytes
 // What is made of one product of scores by other ops than products, and who reads it after a product of it: the backward pass.
 class Chain {
  public:
-  Chain(const Computation& computation, const std::vector<std::vector<Id>>& users, Id seed)
+  Chain(const Computation& computation, Id seed)
       : computation_(computation), elements_(computation[seed].type.element_count()) {
-    members_.insert(seed);
-    std::set<Id> next(at(users, seed).begin(), at(users, seed).end());
-    while (works_ && !next.empty()) {
-      const Id id = *next.begin();
-      next.erase(next.begin());
-      add(id);
-      // Only late readers of members matter; what is late beyond them is found when a member's reader is.
-      if (members_.contains(id) || after_.contains(id)) next.insert(at(users, id).begin(), at(users, id).end());
-    }
+    what_.assign(computation.instructions.size(), What::kElse);
+    what_[static_cast<std::size_t>(seed)] = What::kMember;
+    members_.push_back(seed);
+    for (Id id = seed + 1; works_ && id < computation.size(); ++id) add(id);
   }
   [[nodiscard]] bool works() const { return works_; }
-  [[nodiscard]] const std::set<Id>& members() const { return members_; }
-  /// Members that late readers need made again, in order. Small ones are kept instead.
+  [[nodiscard]] const std::vector<Id>& members() const { return members_; }
+  /// Members that late readers need made again. Small ones are kept instead.
   [[nodiscard]] std::set<Id> again() const {
     std::set<Id> out;
     for (const Id reader : late_)
       for (const Id operand : computation_[reader].operands) need(operand, out);
     return out;
   }
-  [[nodiscard]] const std::set<Id>& late() const { return late_; }
-  [[nodiscard]] bool is_remade(Id id) const {
-    return members_.contains(id) && is_as_large(computation_[id].type, elements_);
-  }
+  /// Who reads members after a product of them, in order.
+  [[nodiscard]] const std::vector<Id>& late() const { return late_; }
 
  private:
+  enum class What : std::uint8_t { kElse, kMember, kAfter };  // kAfter: a product of members, or what depends on one
+
   void add(Id id) {
     const Instruction& reader = computation_[id];
-    const auto any = [&](const std::set<Id>& set) {
+    const auto any = [&](What what) {
       return std::any_of(reader.operands.begin(), reader.operands.end(),
-                         [&](Id operand) { return set.contains(operand); });
+                         [&](Id operand) { return at(what_, operand) == what; });
     };
-    const bool reads = any(members_);
-    if (any(after_)) {
-      after_.insert(id);
-      if (reads) late_.insert(id);
-    } else if (reader.op->name == "dot") {
-      works_ = works_ && !is_as_large(reader.type, elements_);
-      after_.insert(id);
-    } else if (can_be_cut(reader) && id != computation_.root) {
-      members_.insert(id);
-    } else {
-      works_ = false;
+    What& what = what_[static_cast<std::size_t>(id)];
+    const bool reads = any(What::kMember);
+    if (any(What::kAfter)) {
+      what = What::kAfter;
+      if (reads) late_.push_back(id);
+    } else if (reads && reader.op->name == "dot") {
+      what = What::kAfter;
+      works_ = !is_as_large(reader.type, elements_);
+    } else if (reads) {
+      what = What::kMember;
+      members_.push_back(id);
+      works_ = can_be_cut(reader) && id != computation_.root;
     }
   }
   void need(Id id, std::set<Id>& out) const {
-    if (!is_remade(id) || !out.insert(id).second) return;
+    if (at(what_, id) != What::kMember || !is_as_large(computation_[id].type, elements_) || !out.insert(id).second)
+      return;
     for (const Id operand : computation_[id].operands) need(operand, out);
   }
 
   const Computation& computation_;
   std::int64_t elements_;
-  std::set<Id> members_;
-  std::set<Id> after_;  // products of members, and what depends on them
-  std::set<Id> late_;   // of those, who read members
+  std::vector<What> what_;
+  std::vector<Id> members_;
+  std::vector<Id> late_;
   bool works_ = true;
 };
 
@@ -99,7 +96,7 @@ class Remaking {
   void add(const Chain& chain) {
     const std::set<Id> again = chain.again();
     if (again.empty()) return;
-    at_[*chain.late().begin()].insert(again.begin(), again.end());
+    at_[chain.late().front()].insert(again.begin(), again.end());
     for (const Id reader : chain.late()) late_[reader].insert(again.begin(), again.end());
   }
   [[nodiscard]] Program run(const Program& program) const {
@@ -137,13 +134,12 @@ class Remaking {
 // The program in which no scores are needed after the product that they are made for; nothing where some can't be made again.
 std::optional<Program> remake_scores(const Program& program, std::int64_t most_bytes) {
   const Computation& entry = program.entry_computation();
-  const auto users = entry.users();
   Remaking remaking;
   std::set<Id> seen;
   bool any = false;
   for (Id id = 0; id < entry.size(); ++id) {
     if (!makes_scores(entry, id, most_bytes)) continue;
-    const Chain chain(entry, users, id);
+    const Chain chain(entry, id);
     if (!chain.works()) return std::nullopt;
     for (const Id member : chain.members())
       if (!seen.insert(member).second) return std::nullopt;

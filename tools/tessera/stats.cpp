@@ -8,11 +8,11 @@ int run(const Arguments& arguments) {
   const Program program = read_program(arguments);
   const ProgramStats stats = program_stats(program);
   if (!program.partitioned && stats.num_partitions > 1 && stats.collectives.empty())
-    fmt::print(stderr,
-               "note: {} has no collective and no mark of a partitioner: if it is a global program, `tessera "
-               "partition` first; "
-               "its counts are of one device that computes all of it\n",
-               program.name);
+    fmt::print(
+        stderr,
+        "note: {} has no collective and no mark of a partitioner; of a global program these are the counts of one "
+        "device that computes all of it (`tessera partition` first)\n",
+        program.name);
   const auto path = arguments.value("json");
   if (path != "-") write_text("-", stats_text(stats));
   if (path) write_text(*path, stats_json(stats).str());
