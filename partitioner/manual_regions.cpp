@@ -161,7 +161,11 @@ Axes ManualAxes::of_border(Id id) const {
   require(border.sharding != nullptr, "%{} needs a sharding that says which axes are manual", border.name);
   Axes own = mesh_.manual_of(border.sharding->front());
   if (manual_border(border) == ManualBorder::kEnter) return own;
-  return without(of(border.operands[0]), own);
+  own = without(of(border.operands[0]), own);
+  require(!own.empty() || mesh_.mesh().device_count() == 1,
+          "%{} leaves a manual region, but its operand %{} is in none: it is whole already", border.name,
+          from_[border.operands[0]].name);
+  return own;
 }
 
 }  // namespace tessera

@@ -10,10 +10,12 @@
 #include "explain.h"
 #include "insert_reshards.h"
 #include "localize.h"
+#include "lone_collectives.h"
 #include "loop_state.h"
 #include "manual.h"
 #include "origins.h"
 #include "propagate.h"
+#include "sharding_groups.h"
 #include "split_uses.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
@@ -45,8 +47,7 @@ void check_input(const Program& program) {
 
 // A program that names no mesh is over one axis of all its devices.
 Program with_mesh(Program program) {
-  if (program.meshes.empty() && program.num_partitions > 1)
-    program.meshes.push_back(Mesh({{"devices", program.num_partitions}}));
+  if (program.meshes.empty()) program.meshes.push_back(Mesh({{"devices", program.num_partitions}}));
   return program;
 }
 
@@ -86,7 +87,13 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
   require(!program.partitioned,
           "{} is already partitioned (it carries the partitioner's mark); give the global program instead",
           program.name);
-  const Program input = normalize_manual(with_mesh(with_one_loop_state(make_synchronous(program))));
+  require(
+      program.replica_count == 1,
+      "{} has replica_count={}; only programs of one replica are partitioned: give all devices to num_partitions, and "
+      "the mesh an axis for the replicas",
+      program.name, program.replica_count);
+  const Program input = normalize_manual(
+      with_mesh(without_lone_collectives(with_sharding_groups(with_one_loop_state(make_synchronous(program))))));
   check_input(input);
   options.topology.check(input.meshes);
   Partitioned out;

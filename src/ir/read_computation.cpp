@@ -68,7 +68,14 @@ class ComputationReader {
  private:
   void read_body(std::size_t place) {
     in_.expect("{", "before the instructions");
-    while (!in_.take("}")) read_instruction();
+    while (!in_.take("}")) {
+      if (spanning_ && in_.at_end())
+        in_.fail_at(*spanning_,
+                    fmt::format("the computation %{} is never closed, and this instruction goes on behind the end "
+                                "of its line: is a brace in it left open?",
+                                out_.name));
+      read_instruction();
+    }
     if (out_.instructions.empty()) in_.fail_at(place, fmt::format("computation %{} has no instructions", out_.name));
     if (out_.root < 0) out_.root = out_.size() - 1;
     finish_names();
@@ -128,6 +135,8 @@ class ComputationReader {
     read_attributes(raw);
     const Id id = finish(std::move(raw));
     names_.emplace(name, id);
+    const auto said = trim(in_.text().substr(place, in_.position() - place));
+    if (said.find('\n') != std::string_view::npos) spanning_ = place;
     if (!is_root) return;
     if (out_.root >= 0) in_.fail_at(place, "a second ROOT in this computation");
     out_.root = id;
@@ -378,8 +387,9 @@ class ComputationReader {
   };
   ModuleState& state_;
   TextCursor& in_;
-  int depth_;               // of computations in computations
-  bool is_single_ = false;  // an instruction is all there is
+  std::optional<std::size_t> spanning_;  // the last instruction of several lines
+  int depth_;                            // of computations in computations
+  bool is_single_ = false;               // an instruction is all there is
   Computation out_;
   std::unordered_map<std::string_view, Id> names_;
   std::vector<Id> nested_;

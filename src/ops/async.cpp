@@ -110,6 +110,7 @@ std::vector<Literal> evaluate_started(const CollectiveContext& context) {
   for (std::size_t d = 0; d < results.size(); ++d) {
     std::vector<Literal> elements = Literal(context.view.result).elements();
     const auto& operands = context.operands[d];
+    if (operands.empty()) continue;
     elements[0] = operands.size() == 1 ? operands[0] : Literal::tuple(operands);
     elements[1] = std::move(results[d]);
     results[d] = Literal::tuple(std::move(elements));

@@ -23,13 +23,33 @@ namespace {
 
 using Group = std::vector<std::int64_t>;
 
+bool is_here(const CollectiveContext& context, std::int64_t device) { return !at(context.operands, device).empty(); }
+
+// Whether the group takes part: wholly or not at all.
+bool is_here(const CollectiveContext& context, const Group& group) {
+  const auto here = [&](std::int64_t device) { return is_here(context, device); };
+  const auto away = std::find_if_not(group.begin(), group.end(), here);
+  if (away == group.end()) return true;
+  const auto first = std::find_if(group.begin(), group.end(), here);
+  require(
+      first == group.end(), "device {} of the group {} is here, device {} is not",
+      [&] { return std::to_string(*first); }, [&] { return field_text(group); }, [&] { return std::to_string(*away); });
+  return false;
+}
+
+// The groups that take part.
+std::vector<Group> here_of(const CollectiveContext& context, std::vector<Group> groups) {
+  std::erase_if(groups, [&](const Group& group) { return !is_here(context, group); });
+  return groups;
+}
+
 std::vector<Group> groups_of(const CollectiveContext& context) {
   const auto& a = collective(context.view);
   const auto devices = static_cast<std::int64_t>(context.operands.size());
   if (a.replica_groups.groups.empty() || names_one_replica(a)) {
     Group all(static_cast<std::size_t>(devices));
     std::iota(all.begin(), all.end(), 0);
-    return {all};
+    return here_of(context, {all});
   }
   std::vector<bool> seen(context.operands.size(), false);
   for (const auto& group : a.replica_groups.groups)
@@ -40,7 +60,7 @@ std::vector<Group> groups_of(const CollectiveContext& context) {
   const auto missing = std::find(seen.begin(), seen.end(), false);
   require(missing == seen.end() || context.view.op.name == "collective-broadcast", "device {} is in no group of {}",
           missing - seen.begin(), [&] { return field_text(a.replica_groups); });
-  return a.replica_groups.groups;
+  return here_of(context, a.replica_groups.groups);
 }
 
 Type result_type(const OpView& view, std::size_t i) {
@@ -188,6 +208,7 @@ std::vector<Literal> evaluate_collective_permute(const CollectiveContext& contex
   for (const auto& [source, target] : pairs) {
     require(source >= 0 && source < devices && target >= 0 && target < devices,
             "source_target_pairs name {{{},{}}}; there are {} devices", source, target, devices);
+    if (!is_here(context, {source, target})) continue;
     at(results, target) = together(at(context.operands, source));
   }
   return results;

@@ -60,6 +60,8 @@ bool names_sharding(const std::string& target) {
 bool names_barrier(const std::string& target) {
   return target == "ShardBarrierFrom" || target == "ShardBarrierTo" || target == "xla.sdy.PropagationBarrier";
 }
+// Says that its operand lies as others of the same number do, and returns nothing.
+bool names_group(const std::string& target) { return target == "xla.sdy.ShardingGroup"; }
 bool names_identity(const std::string& target) {
   return names_barrier(target) || target == "MoveToHost" || target == "MoveToDevice" ||
          target == "annotate_device_placement" || target == "LayoutConstraint";
@@ -82,7 +84,8 @@ bool is_top_k(const OpView& view) {
 
 bool side_effect(const Attributes& attributes) {
   const auto& a = attributes_as<CustomCallAttributes>(attributes);
-  const bool known = names_sharding(a.target) || names_identity(a.target) || border_of(a.target) != ManualBorder::kNone;
+  const bool known = names_sharding(a.target) || names_identity(a.target) || names_group(a.target) ||
+                     border_of(a.target) != ManualBorder::kNone;
   return a.has_side_effect && !known;
 }
 
@@ -268,24 +271,27 @@ FactorMap factors(const OpView& view) {
 
 Linearity linearity(const OpView& view, int) { return is_identity(view) ? Linearity::kAny : Linearity::kNone; }
 
+// XLA holds the layouts asked for against the operands' types.
+void localize_layouts(LocalizeContext& context) {
+  if (context.notes == nullptr) return;
+  std::vector<std::string> operands;
+  for (const Value& operand : context.operands) operands.push_back(operand.type().str(true));
+  Notes notes = *context.notes;
+  for (TextAttribute& attribute : notes.other)
+    if (attribute.name == "operand_layout_constraints") attribute.text = "{" + join(operands, ", ") + "}";
+  context.notes = std::make_shared<const Notes>(std::move(notes));
+}
+
 Value localize(LocalizeContext& context) {
   if (is_identity(context.view)) return context.operands[0];
+  localize_layouts(context);
+  const auto rule = rule_of(context.view);
+  if (!rule) return localize_declared(context);
   auto attributes = context.view.as<CustomCallAttributes>();
-  if (const auto rule = rule_of(context.view)) {
-    std::vector<Type> operands;
-    for (const Value& operand : context.operands) operands.push_back(operand.type());
-    attributes.sharding_rule = with_local_sizes(*rule, operands, context.local_results).str();
-    return emit_local(context, context.operands, make_attributes(std::move(attributes)));
-  }
-  std::vector<std::string> operands;  // XLA holds them against the operands' types
-  for (const Value& operand : context.operands) operands.push_back(operand.type().str(true));
-  if (context.notes != nullptr) {
-    Notes notes = *context.notes;
-    for (TextAttribute& attribute : notes.other)
-      if (attribute.name == "operand_layout_constraints") attribute.text = "{" + join(operands, ", ") + "}";
-    context.notes = std::make_shared<const Notes>(std::move(notes));
-  }
-  return localize_declared(context);
+  std::vector<Type> operands;
+  for (const Value& operand : context.operands) operands.push_back(operand.type());
+  attributes.sharding_rule = with_local_sizes(*rule, operands, context.local_results).str();
+  return emit_local(context, context.operands, make_attributes(std::move(attributes)));
 }
 
 // ---- gradient ------------------------------------------------------------------------------------------------------
@@ -371,6 +377,14 @@ Value sharding_barrier(Value x, Sharding sharding) {
 }
 
 }  // namespace ops
+std::optional<std::string> sharding_group(const Instruction& instruction) {
+  const auto* number = instruction.frontend_attribute("xla.sdy.sharding_group_id");
+  if (instruction.op != &rows::kCustomCall || number == nullptr ||
+      !rows::names_group(attributes_as<CustomCallAttributes>(instruction.attributes).target))
+    return std::nullopt;
+  return *number;
+}
+
 std::vector<std::string> unknown_custom_calls(const Program& program) {
   std::set<std::string> seen;
   std::vector<std::string> out;
@@ -378,7 +392,9 @@ std::vector<std::string> unknown_custom_calls(const Program& program) {
     for (const auto& instruction : computation->instructions) {
       if (instruction.op != &rows::kCustomCall) continue;
       const OpView view = view_of(program, *computation, instruction);
-      if (rows::is_identity(view) || rows::is_manual_border(view) || rows::is_top_k(view)) continue;
+      const bool is_known = rows::is_identity(view) || rows::is_manual_border(view) || rows::is_top_k(view) ||
+                            rows::names_group(rows::target(view));
+      if (is_known) continue;
       if (seen.insert(rows::target(view)).second)
         out.push_back(fmt::format("\"{}\" (%{})", rows::target(view), instruction.name));
     }

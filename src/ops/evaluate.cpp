@@ -4,6 +4,7 @@
 #include "tessera/ops/evaluate.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "tessera/ir/op_def.h"
@@ -27,8 +28,8 @@ struct Prepared {
 
 class Evaluator {
  public:
-  Evaluator(const Program& program, const EvaluateOptions& options)
-      : program_(program), options_(options), prepared_(program.computations.size()) {}
+  Evaluator(const Program& program, const EvaluateOptions& options, bool lockstep)
+      : program_(program), options_(options), lockstep_(lockstep), prepared_(program.computations.size()) {}
 
   std::vector<Literal> run(ComputationId id, const Devices& devices, PerDevice arguments);
 
@@ -49,6 +50,7 @@ class Evaluator {
 
   const Program& program_;
   const EvaluateOptions& options_;
+  const bool lockstep_;
   std::vector<std::optional<Prepared>> prepared_;
 };
 
@@ -183,16 +185,19 @@ std::vector<Literal> Evaluator::run_row(const Instruction& instruction, const Op
 std::vector<Literal> Evaluator::run_collective(const Instruction& instruction, const OpView& view,
                                                const Devices& devices, const PerDevice& operands) {
   try {
-    require(static_cast<std::int64_t>(devices.size()) == program_.num_partitions,
-            "a collective among {} devices meets {} of them; evaluate the program in lockstep", program_.num_partitions,
-            devices.size());
-    return instruction.op->evaluate_collective(
-        {view, operands, [&](int which, const std::vector<Literal>& arguments) {
+    PerDevice of_all(static_cast<std::size_t>(program_.num_partitions));
+    for (std::size_t k = 0; k < devices.size(); ++k) at(of_all, devices[k]) = operands[k];
+    auto results = instruction.op->evaluate_collective(
+        {view, of_all, [&](int which, const std::vector<Literal>& arguments) {
            return run(at(instruction.called, which), {devices.front()}, {arguments}).front();
          }});
+    std::vector<Literal> out;
+    for (const auto device : devices) out.push_back(std::move(at(results, device)));
+    return out;
   } catch (InternalError&) {
     throw;
   } catch (Error& error) {
+    if (!lockstep_) error.note("  evaluate the program on all devices in lockstep");
     rethrow_at(error, instruction);
   }
 }
@@ -211,9 +216,9 @@ std::vector<std::vector<std::int64_t>> groups_along(const Mesh& mesh, const std:
 // Outside of a region every device has the whole value, inside its part.
 std::vector<Literal> Evaluator::run_border(const Instruction& border, const Devices& devices,
                                            const PerDevice& operands) {
-  require(static_cast<std::int64_t>(devices.size()) == program_.num_partitions,
-          "%{}: a manual region among {} devices runs on {} of them; evaluate the program in lockstep", border.name,
-          program_.num_partitions, devices.size());
+  require(lockstep_ || program_.num_partitions == 1,
+          "%{}: a manual region among {} devices needs the values of all; evaluate the program in lockstep",
+          border.name, program_.num_partitions);
   const Sharding placed = *border_placement(program_, border);
   std::vector<Literal> out;
   if (manual_border(border) == ManualBorder::kEnter) {
@@ -222,24 +227,39 @@ std::vector<Literal> Evaluator::run_border(const Instruction& border, const Devi
   }
   // A region within a region: devices apart along other axes may hold other values, and put theirs together.
   const auto groups = groups_along(placed.mesh, placed.used_axes());
-  out.resize(devices.size());
+  std::vector<const Literal*> held(static_cast<std::size_t>(program_.num_partitions), nullptr);
+  for (std::size_t k = 0; k < devices.size(); ++k) at(held, devices[k]) = &operands[k].front();
+  std::vector<Literal> wholes(held.size());
   for (std::size_t rest = 0; rest < groups.front().size(); ++rest) {
-    std::vector<Literal> parts(devices.size());
-    for (const auto& group : groups)
-      for (const auto device : group) at(parts, device) = at(operands, group[rest]).front();
+    const bool here = at(held, groups.front()[rest]) != nullptr;
+    std::vector<Literal> parts(held.size());
+    for (const auto& group : groups) {
+      require((at(held, group[rest]) != nullptr) == here,
+              "%{}: of devices {} and {} one is here, the other went another way", border.name, groups.front()[rest],
+              group[rest]);
+      if (here)
+        for (const auto device : group) at(parts, device) = *at(held, group[rest]);
+    }
+    if (!here) continue;
     const Literal whole = assemble(border.type, placed, parts);
-    for (const auto& group : groups) at(out, group[rest]) = whole;
+    for (const auto& group : groups) at(wholes, group[rest]) = whole;
   }
+  for (const auto device : devices) out.push_back(std::move(at(wholes, device)));
   return out;
 }
 
-// The same on all devices, or an Error that names two that differ.
-void require_agreement(const Instruction& instruction, const Devices& devices,
-                       const std::vector<std::int64_t>& choices) {
-  for (std::size_t k = 1; k < choices.size(); ++k)
-    require(choices[k] == choices[0],
-            "{} %{}: the predicate is {} on device {} but {} on device {}; it must agree, as a collective is inside",
-            instruction.op->name, instruction.name, choices[0], devices[0], choices[k], devices[k]);
+// f(), run on `here` of `devices`; an error says so.
+template <class F>
+std::vector<Literal> on_some(const Instruction& instruction, const Devices& devices, const Devices& here, F&& f) {
+  try {
+    return f();
+  } catch (InternalError&) {
+    throw;
+  } catch (Error& error) {
+    if (here.size() == devices.size()) throw;
+    throw error.note(fmt::format("  in   {} %{}, where devices {} of {} went this way", instruction.op->name,
+                                 instruction.name, field_text(here), field_text(devices)));
+  }
 }
 
 PerDevice as_arguments(const std::vector<Literal>& state) {
@@ -248,40 +268,62 @@ PerDevice as_arguments(const std::vector<Literal>& state) {
   return out;
 }
 
+template <class T>
+std::vector<T> picked(const std::vector<T>& all, const std::vector<std::size_t>& which) {
+  std::vector<T> out;
+  for (const auto k : which) out.push_back(all[k]);
+  return out;
+}
+
+// Devices that go on leave the others behind, each with its state.
 std::vector<Literal> Evaluator::run_while(const Instruction& loop, const Devices& devices, std::vector<Literal> state) {
+  std::vector<std::size_t> active(devices.size());
+  std::iota(active.begin(), active.end(), std::size_t{0});
   for (std::int64_t round = 0;; ++round) {
-    std::vector<std::int64_t> goes_on;
-    for (const Literal& predicate : run(loop.called[0], devices, as_arguments(state)))
-      goes_on.push_back(element_as_int(predicate, 0));
-    require_agreement(loop, devices, goes_on);
-    if (goes_on.front() == 0) return state;
+    const auto now = picked(devices, active);
+    const auto predicates =
+        on_some(loop, devices, now, [&] { return run(loop.called[0], now, as_arguments(picked(state, active))); });
+    std::vector<std::size_t> going;
+    for (std::size_t k = 0; k < active.size(); ++k)
+      if (element_as_int(predicates[k], 0) != 0) going.push_back(active[k]);
+    if (going.empty()) return state;
     if (options_.trip_limit > 0 && round >= options_.trip_limit) {
       require(options_.stopped_loops != nullptr, "while %{}: still running after {} rounds, the trip limit", loop.name,
               options_.trip_limit);
       options_.stopped_loops->insert(loop.name);
       return state;
     }
-    state = run(loop.called[1], devices, as_arguments(state));
+    active = going;
+    const auto still = picked(devices, active);
+    auto next =
+        on_some(loop, devices, still, [&] { return run(loop.called[1], still, as_arguments(picked(state, active))); });
+    for (std::size_t k = 0; k < active.size(); ++k) state[active[k]] = std::move(next[k]);
   }
 }
 
 // A pred takes the first branch when true; an index beyond the branches takes the last.
+std::size_t chosen_branch(const Instruction& branch, const Literal& selector) {
+  const auto last = static_cast<std::int64_t>(branch.called.size()) - 1;
+  const std::int64_t index = element_as_int(selector, 0);
+  if (selector.type().dtype() == DType::kPred) return index != 0 ? 0 : 1;
+  return static_cast<std::size_t>(index < 0 || index > last ? last : index);
+}
+
 std::vector<Literal> Evaluator::run_conditional(const Instruction& branch, const Devices& devices,
                                                 const PerDevice& operands) {
-  const auto last = static_cast<std::int64_t>(branch.called.size()) - 1;
-  std::vector<std::int64_t> choices;
-  PerDevice arguments;
-  for (std::size_t k = 0; k < devices.size(); ++k) {
-    const Literal& selector = operands[k].front();
-    const std::int64_t index = element_as_int(selector, 0);
-    if (selector.type().dtype() == DType::kPred)
-      choices.push_back(index != 0 ? 0 : 1);
-    else
-      choices.push_back(index < 0 || index > last ? last : index);
-    arguments.push_back({at(operands[k], 1 + choices.back())});
+  std::vector<std::vector<std::size_t>> takers(branch.called.size());
+  for (std::size_t k = 0; k < devices.size(); ++k) takers[chosen_branch(branch, operands[k].front())].push_back(k);
+  std::vector<Literal> out(devices.size());
+  for (std::size_t choice = 0; choice < takers.size(); ++choice) {
+    if (takers[choice].empty()) continue;
+    PerDevice arguments;
+    for (const auto k : takers[choice]) arguments.push_back({operands[k][1 + choice]});
+    const auto here = picked(devices, takers[choice]);
+    auto results =
+        on_some(branch, devices, here, [&] { return run(branch.called[choice], here, std::move(arguments)); });
+    for (std::size_t k = 0; k < here.size(); ++k) out[takers[choice][k]] = std::move(results[k]);
   }
-  require_agreement(branch, devices, choices);
-  return run(at(branch.called, choices.front()), devices, std::move(arguments));
+  return out;
 }
 
 void check_arguments(const Program& program, const std::vector<Literal>& arguments) {
@@ -302,7 +344,7 @@ void check_arguments(const Program& program, const std::vector<Literal>& argumen
 
 Literal evaluate(const Program& program, const std::vector<Literal>& arguments, const EvaluateOptions& options) {
   check_arguments(program, arguments);
-  return Evaluator(program, options).run(program.entry, {options.partition}, {arguments}).front();
+  return Evaluator(program, options, false).run(program.entry, {options.partition}, {arguments}).front();
 }
 
 std::vector<Literal> evaluate_lockstep(const Program& program, const std::vector<std::vector<Literal>>& arguments,
@@ -314,7 +356,7 @@ std::vector<Literal> evaluate_lockstep(const Program& program, const std::vector
     check_arguments(program, one);
     devices.push_back(isize(devices));
   }
-  return Evaluator(program, options).run(program.entry, devices, arguments);
+  return Evaluator(program, options, true).run(program.entry, devices, arguments);
 }
 
 }  // namespace tessera

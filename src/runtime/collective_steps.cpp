@@ -6,41 +6,12 @@
 #include <numeric>
 
 #include "collective_step.h"
+#include "rank_groups.h"
 #include "tessera/ops/collectives.h"
 #include "tessera/ops/contraction.h"
 
 namespace tessera {
 namespace {
-
-// The groups as lists of all devices; who is in none is alone.
-std::vector<std::vector<int>> complete_groups(const CollectiveAttributes& a, int device_count) {
-  std::vector<std::vector<int>> out;
-  std::vector<bool> seen(static_cast<std::size_t>(device_count), false);
-  const bool names_one_replica = a.channel_id != 0 && !a.use_global_device_ids && device_count > 1 &&
-                                 a.replica_groups.groups == std::vector<std::vector<std::int64_t>>{{0}};
-  if (a.replica_groups.groups.empty() || names_one_replica) {
-    std::vector<int> all(static_cast<std::size_t>(device_count));
-    std::iota(all.begin(), all.end(), 0);
-    return {all};
-  }
-  for (const auto& group : a.replica_groups.groups) {
-    out.emplace_back();
-    for (const auto device : group) {
-      require(device >= 0 && device < device_count, "replica_groups name device {}; the world has {} ranks", device,
-              device_count);
-      at(seen, device) = true;
-      out.back().push_back(static_cast<int>(device));
-    }
-  }
-  for (int device = 0; device < device_count; ++device)
-    if (!at(seen, device)) out.push_back({device});
-  return out;
-}
-
-std::vector<int> own_group(const std::vector<std::vector<int>>& groups, int device) {
-  const auto holds = [&](const auto& group) { return std::find(group.begin(), group.end(), device) != group.end(); };
-  return *std::find_if(groups.begin(), groups.end(), holds);
-}
 
 std::string axes_of(const Instruction& instruction, const CollectiveAttributes& a) {
   const std::string* axes = instruction.frontend_attribute("tessera.axes");
@@ -263,6 +234,24 @@ Reduction reduction_for(const OpView& view, const Instruction& instruction) {
   return *reduction;
 }
 
+std::unique_ptr<PlanStep> make_permute_step(CompileContext& context, const Schedule& schedule, const Step& step,
+                                            const RankGroups& groups) {
+  const Instruction& permute = context.program[schedule.computation][step.instructions.front()];
+  const std::string* axes = permute.frontend_attribute("tessera.axes");
+  std::shared_ptr<ProcessGroup> group = split_into(context.world, groups);
+  ProcessGroup& of = *group;
+  auto made = std::make_unique<PermuteStep>(context, schedule, step, std::move(group), of,
+                                            axes != nullptr ? *axes : "the world");
+  const std::vector<int> own = own_group(groups, context.world.rank());
+  const auto member = [&](std::int64_t rank) {
+    const auto found = std::find(own.begin(), own.end(), rank);
+    return found == own.end() ? -1 : static_cast<int>(found - own.begin());
+  };
+  for (const auto& [source, target] : attributes_as<PermuteAttributes>(permute.attributes).source_target_pairs.pairs)
+    if (member(source) >= 0) made->pairs.emplace_back(member(source), member(target));
+  return made;
+}
+
 }  // namespace
 
 std::unique_ptr<PlanStep> make_collective_step(CompileContext& context, const Schedule& schedule, const Step& step) {
@@ -271,25 +260,16 @@ std::unique_ptr<PlanStep> make_collective_step(CompileContext& context, const Sc
   const OpView view = view_of(context.program, computation, instruction);
   const std::string_view name = instruction.op->name;
   ProcessGroup& world = context.world;
-  if (name == "collective-permute") {
-    const auto& a = view.as<PermuteAttributes>();
-    const std::string* axes = instruction.frontend_attribute("tessera.axes");
-    auto made =
-        std::make_unique<PermuteStep>(context, schedule, step, nullptr, world, axes != nullptr ? *axes : "the world");
-    for (const auto& [source, target] : a.source_target_pairs.pairs) {
-      require(std::max(source, target) < world.size() && std::min(source, target) >= 0,
-              "%{}: source_target_pairs name {{{},{}}}; the world has {} ranks", instruction.name, source, target,
-              world.size());
-      made->pairs.emplace_back(static_cast<int>(source), static_cast<int>(target));
-    }
-    return made;
+  RankGroups groups;
+  try {
+    groups = rank_groups(instruction, world.size());
+  } catch (Error& error) {
+    throw error.prefix(fmt::format("%{}: ", instruction.name));
   }
+  if (name == "collective-permute") return make_permute_step(context, schedule, step, groups);
   const auto& a = view.as<CollectiveAttributes>();
-  const auto groups = complete_groups(a, world.size());
   const std::string axes = axes_of(instruction, a);
-  std::string key;  // one group object per partition of the world, however its axes are named
-  for (const auto& group : groups) key += "{" + join(std::vector<std::int64_t>(group.begin(), group.end()), ",") + "}";
-  std::shared_ptr<ProcessGroup> group = world.split(groups, key);
+  std::shared_ptr<ProcessGroup> group = split_into(world, groups);
   ProcessGroup& of = *group;
   const std::int64_t dim = a.dimensions.empty() ? 0 : a.dimensions.front();
   const auto make = [&]<class T>() { return std::make_unique<T>(context, schedule, step, std::move(group), of, axes); };

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // while, conditional, call: nested plans whose arenas lie in the scratch of the step. The predicate of a loop that holds
-// collectives, and the index of such a conditional, are those of rank 0 on every rank.
+// collectives, and the index of such a conditional, are alike on all ranks that these join: those of the first.
 #include <algorithm>
 #include <cstring>
 
 #include "plan.h"
+#include "rank_groups.h"
 
 namespace tessera {
 namespace {
@@ -16,6 +17,22 @@ std::vector<std::byte*> resolve(const Frame& frame, std::span<const BufferId> bu
   for (const BufferId buffer : buffers) out.push_back(frame[buffer]);
   return out;
 }
+
+/// The word of the first of those ranks that collectives inside join.
+class Agreement {
+ public:
+  Agreement(ProcessGroup& world, const Program& program, const std::vector<ComputationId>& inside) {
+    const auto holds = [&](ComputationId callee) { return holds_collectives(program, callee); };
+    if (world.size() > 1 && std::any_of(inside.begin(), inside.end(), holds))
+      group_ = split_into(world, united_rank_groups(program, inside, world.size()));
+  }
+  void on(std::span<std::byte> word) const {
+    if (group_ != nullptr && group_->size() > 1) group_->broadcast(word, 0);
+  }
+
+ private:
+  std::shared_ptr<ProcessGroup> group_;  // null where nobody has to agree
+};
 
 class CallStep final : public PlanStep {
  public:
@@ -38,16 +55,13 @@ class CallStep final : public PlanStep {
 class WhileStep final : public PlanStep {
  public:
   WhileStep(CompileContext& context, const Schedule& schedule, const Step& step, const Instruction& instruction)
-      : world_(context.world),
+      : agreement_(context.world, context.program, instruction.called),
         in_(operand_buffers(schedule, instruction)),
         state_(result_buffers(schedule, step.instructions.front())),
         scratch_(step.scratch),
         condition_(context, at(schedule.nested, step.instructions.front())[0].schedule),
         body_(context, at(schedule.nested, step.instructions.front())[1].schedule) {
     for (const Type& leaf : instruction.type.leaves()) bytes_.push_back(leaf.byte_size());
-    agrees_ = context.world.size() > 1 &&
-              std::any_of(instruction.called.begin(), instruction.called.end(),
-                          [&](ComputationId callee) { return holds_collectives(context.program, callee); });
   }
   void run(const Frame& frame) const override {
     const std::vector<std::byte*> state = resolve(frame, state_);
@@ -59,27 +73,28 @@ class WhileStep final : public PlanStep {
     const std::vector<std::byte*> verdict = {predicate};
     while (true) {
       condition_.run(arena, state, verdict, frame.state);
-      if (agrees_) world_.broadcast({predicate, 1}, 0);
+      agreement_.on({predicate, 1});
       if (*predicate == std::byte{0}) return;
       body_.run(arena, state, state, frame.state);
     }
   }
 
  private:
-  ProcessGroup& world_;
+  Agreement agreement_;
   std::vector<BufferId> in_;
   std::vector<BufferId> state_;
   BufferId scratch_;
   mutable Plan condition_;
   mutable Plan body_;
   std::vector<std::int64_t> bytes_;
-  bool agrees_ = false;
 };
 
 class ConditionalStep final : public PlanStep {
  public:
   ConditionalStep(CompileContext& context, const Schedule& schedule, const Step& step, const Instruction& instruction)
-      : world_(context.world), out_(result_buffers(schedule, step.instructions.front())), scratch_(step.scratch) {
+      : agreement_(context.world, context.program, instruction.called),
+        out_(result_buffers(schedule, step.instructions.front())),
+        scratch_(step.scratch) {
     const Computation& computation = context.program[schedule.computation];
     index_ = at(schedule.access, instruction.operands.front()).front().buffer;
     is_pred_ = computation[instruction.operands.front()].type.dtype() == DType::kPred;
@@ -88,9 +103,7 @@ class ConditionalStep final : public PlanStep {
       for (const Access& access : at(schedule.access, instruction.operands[k + 1])) in.push_back(access.buffer);
       in_.push_back(std::move(in));
       branches_.emplace_back(context, at(schedule.nested, step.instructions.front())[k].schedule);
-      agrees_ = agrees_ || holds_collectives(context.program, instruction.called[k]);
     }
-    agrees_ = agrees_ && context.world.size() > 1;
   }
   void run(const Frame& frame) const override {
     const std::size_t branch = choose(frame);
@@ -105,15 +118,14 @@ class ConditionalStep final : public PlanStep {
       index = *frame[index_] != std::byte{0} ? 0 : 1;
     else
       std::memcpy(&index, frame[index_], sizeof index);
-    if (agrees_) world_.broadcast(std::as_writable_bytes(std::span(&index, 1)), 0);
+    agreement_.on(std::as_writable_bytes(std::span(&index, 1)));
     const auto last = static_cast<std::int32_t>(branches_.size()) - 1;
     return static_cast<std::size_t>(index < 0 || index > last ? last : index);
   }
 
-  ProcessGroup& world_;
+  Agreement agreement_;
   BufferId index_ = kNoBuffer;
   bool is_pred_ = false;
-  bool agrees_ = false;
   std::vector<std::vector<BufferId>> in_;
   std::vector<BufferId> out_;
   BufferId scratch_;

@@ -115,6 +115,11 @@ TEST(ProgramTextErrors, CoverTheModule) {
             "in.hlo:3:1: a second computation %e");
   EXPECT_EQ(first_line("HloModule m\nENTRY e { x = f32[] parameter(0)"),
             "in.hlo:2:33: expected an instruction or \"}\", got the end of the text");
+  EXPECT_EQ(
+      first_line("HloModule m\nENTRY e {\n  x = f32[6] parameter(0), sharding={devices=[2]<=[2]\n  ROOT n = f32[6] "
+                 "negate(x) }\n"),
+      "in.hlo:3:3: the computation %e is never closed, and this instruction goes on behind the end of its line: is a "
+      "brace in it left open?");
   EXPECT_EQ(first_line("HloModule m\nENTRY e (x: f32[2]) -> f32[] { x = f32[] parameter(0) }"),
             "in.hlo:2:13: parameter 0 is listed as f32[2], the body says f32[]");
   EXPECT_EQ(first_line("HloModule m\nENTRY e (x: f32[]) -> f32[3] { x = f32[] parameter(0) }"),

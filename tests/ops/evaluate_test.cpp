@@ -140,11 +140,55 @@ TEST(EvaluateLockstep, CollectivesInLoopsSeeAllDevices) {
   EXPECT_EQ(results[1].str(), "(0, 14)");
 }
 
-TEST(EvaluateLockstep, PredicatesMustAgreeWhereACollectiveIsInside) {
+TEST(EvaluateLockstep, PredicatesMustAgreeAmongTheDevicesOfACollectiveInside) {
   EXPECT_EQ(error_text([] {
               evaluate_lockstep(parsed(kCollectiveLoop), {two(1, 3), two(2, 4)});
             }),
-            "while %end: the predicate is 0 on device 0 but 1 on device 1; it must agree, as a collective is inside");
+            "all-reduce: device 1 of the group {0,1} is here, device 0 is not\n"
+            "  at   %all: s32[]\n"
+            "  in   while %end, where devices {1} of {0,1} went this way");
+}
+
+// Devices 0 and 2 add up what they hold for as many rounds as they say, 1 and 3 for as many as those say.
+TEST(EvaluateLockstep, GroupsOfACollectiveInALoopMayGoOnForDifferentTimes) {
+  std::string text = kCollectiveLoop;
+  text.replace(text.find("num_partitions=2"), 16, "num_partitions=4");
+  text.replace(text.find("{{0,1}}"), 7, "{{0,2},{1,3}}");
+  const auto results = evaluate_lockstep(parsed(text), {two(1, 3), two(3, 4), two(1, 5), two(3, 6)});
+  EXPECT_EQ(results[0].str(), "(0, 8)");
+  EXPECT_EQ(results[1].str(), "(0, 40)");
+  EXPECT_EQ(results[2].str(), "(0, 8)");
+  EXPECT_EQ(results[3].str(), "(0, 40)");
+}
+
+constexpr auto kBranchOfAPair = R"(HloModule m, num_partitions=4
+%exchange {
+  %x = s32[] parameter(0)
+  ROOT %r = s32[] collective-permute(%x), channel_id=1, source_target_pairs={{0,2},{2,0},{1,3}}
+}
+%same { ROOT %x = s32[] parameter(0) }
+ENTRY %main {
+  %c = pred[] parameter(0)
+  %x = s32[] parameter(1)
+  ROOT %r = s32[] conditional(%c, %x, %x), true_computation=%exchange, false_computation=%same
+}
+)";
+std::vector<Literal> branch(bool taken, std::int32_t x) { return {Literal::scalar(taken), Literal::scalar(x)}; }
+
+TEST(EvaluateLockstep, PairsOfAPermuteTakeABranchTogether) {
+  const Program program = parsed(kBranchOfAPair);
+  const auto results =
+      evaluate_lockstep(program, {branch(true, 3), branch(false, 4), branch(true, 5), branch(false, 6)});
+  EXPECT_EQ(results[0].str(), "5");
+  EXPECT_EQ(results[1].str(), "4");
+  EXPECT_EQ(results[2].str(), "3");
+  EXPECT_EQ(results[3].str(), "6");
+  EXPECT_EQ(error_text([&] {
+              evaluate_lockstep(program, {branch(false, 3), branch(false, 4), branch(true, 5), branch(true, 6)});
+            }),
+            "collective-permute: device 2 of the group {0,2} is here, device 0 is not\n"
+            "  at   %r: s32[]\n"
+            "  in   conditional %r, where devices {2,3} of {0,1,2,3} went this way");
 }
 
 TEST(EvaluateLockstep, PartitionIdIsTheDevice) {
@@ -168,8 +212,7 @@ TEST(Evaluate, NamesArgumentsThatDoNotFit) {
 
 TEST(Evaluate, OneDeviceCannotRunACollectiveAmongSeveral) {
   const std::string text = error_text([] { evaluate(parsed(kCollectiveLoop), two(1, 1)); });
-  EXPECT_EQ(text.substr(0, text.find('\n')),
-            "all-reduce: a collective among 2 devices meets 1 of them; evaluate the program in lockstep");
+  EXPECT_EQ(text.substr(0, text.find('\n')), "all-reduce: device 0 of the group {0,1} is here, device 1 is not");
 }
 
 TEST(Evaluate, ObserveSeesAndMayChangeEveryValue) {

@@ -245,6 +245,32 @@ ENTRY e {
   }
 }
 
+std::string error_of(const std::string& text) {
+  try {
+    partition(read(text));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ManualRegions, WhatIsInNoneCannotLeaveOne) {
+  EXPECT_EQ(error_of(R"(HloModule m, num_partitions=6
+ENTRY e {
+  p = f32[12,6] parameter(0), sharding={devices=[2,3]<=[6]}
+  ROOT o = f32[12,6] custom-call(p), custom_call_target="SPMDShardToFullShape", sharding={devices=[6,1]<=[6]}
+})"),
+            "%o leaves a manual region, but its operand %p is in none: it is whole already");
+}
+
+TEST(ManualRegions, ReplicasAreRefused) {
+  EXPECT_EQ(
+      error_of("HloModule m, replica_count=2, num_partitions=3\nENTRY e { p = f32[6] parameter(0), "
+               "sharding={devices=[3]<=[3]}\n  ROOT r = f32[6] negate(p) }"),
+      "m has replica_count=2; only programs of one replica are partitioned: give all devices to num_partitions, and "
+      "the mesh an axis for the replicas");
+}
+
 // ---- groups, barriers ------------------------------------------------------------------------------------------------
 
 TEST(ShardGroups, MembersThatShardAsEachOtherEndUpAlike) {
@@ -261,6 +287,28 @@ ENTRY e {
   EXPECT_EQ(checked(text), Counts{});
   const auto global = partition(read(text)).global.entry_computation();
   EXPECT_EQ(global[global.root].sharding->at(1).tiles(0), 2);
+}
+
+// %x and %z are in one group each with %y, hence all three in one.
+TEST(ShardGroups, ShardysGroupsThatShareAMemberAreOne) {
+  const auto member = [](const char* name, const char* of, int group) {
+    return fmt::format(
+        R"(  {} = () custom-call({}), custom_call_target="xla.sdy.ShardingGroup", custom_call_has_side_effect=true, )"
+        "frontend_attributes={{xla.sdy.sharding_group_id=\"{} : i64\"}}\n",
+        name, of, group);
+  };
+  const std::string text =
+      R"(HloModule m, num_partitions=6, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["u"=2, "v"=3]>}}
+ENTRY e {
+  x = f32[7,10] parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"u\"}, {\"v\"}]>"}
+  y = f32[7,10] parameter(1)
+  z = f32[7,10] parameter(2)
+)" + member("g", "x", 4) +
+      member("h", "y", 4) + member("i", "y", 7) + member("j", "z", 7) +
+      "  ROOT t = (f32[7,10], f32[7,10], f32[7,10]) tuple(x, y, z)\n}\n";
+  EXPECT_EQ(checked(text), Counts{});
+  const auto local = partition(read(text)).program.entry_computation();
+  for (const Id parameter : local.parameters) EXPECT_EQ(local[parameter].type.str(), "f32[4,4]");
 }
 
 TEST(ShardGroups, ABarrierStopsPropagation) {

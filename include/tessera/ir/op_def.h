@@ -43,7 +43,7 @@ struct EvalContext {
   std::int64_t partition_count = 1;
 };
 
-/// A collective sees all devices at once: operands[device][i] in, one result per device out.
+/// All devices at once: operands[device][i] in, one result per device out. One that a branch keeps away has no operands.
 struct CollectiveContext {
   const OpView& view;
   const std::vector<std::vector<Literal>>& operands;

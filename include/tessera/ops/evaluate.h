@@ -26,7 +26,7 @@ Literal evaluate(const Program& program, const std::vector<Literal>& arguments, 
 
 /// Runs a per-device program on all its devices in lockstep: each instruction on every device before the next, so that a
 /// collective sees all operands at once. arguments[device][k] is parameter k. Loops run while the predicate holds, which must
-/// agree on all devices if the body holds a collective.
+/// agree among the devices of a collective inside.
 std::vector<Literal> evaluate_lockstep(const Program& program, const std::vector<std::vector<Literal>>& arguments,
                                        const EvaluateOptions& options = {});
 

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which ranks speak with each other.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "tessera/collectives/process_group.h"
+#include "tessera/ops/collectives.h"
+
+namespace tessera {
+
+/// Every rank of the world in one list; who speaks with nobody is alone.
+using RankGroups = std::vector<std::vector<int>>;
+
+/// The groups of a collective; of a permute, the ranks that pairs join, directly or through others. Error when it names a rank that the
+/// world has not.
+RankGroups rank_groups(const Instruction& collective, int world_size);
+/// The ranks that any collective in these computations, or in what they call, joins.
+RankGroups united_rank_groups(const Program& program, const std::vector<ComputationId>& computations, int world_size);
+
+/// The members of the group with this rank, in its order.
+std::vector<int> own_group(const RankGroups& groups, int rank);
+/// The process group of those: one object per partition of the world, however often it is asked for.
+std::shared_ptr<ProcessGroup> split_into(ProcessGroup& world, const RankGroups& groups);
+
+}  // namespace tessera
