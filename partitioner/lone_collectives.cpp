@@ -52,9 +52,8 @@ Program without_lone_collectives(const Program& program) {
         return given.size() == 1 ? given[0] : ops::tuple(r.builder(), given);
       },
       [&](const Computation& computation) {
-        return std::any_of(computation.instructions.begin(), computation.instructions.end(), [&](const Instruction& i) {
-          return only_device(i) || is_alone(program, computation, i);
-        });
+        return std::any_of(computation.instructions.begin(), computation.instructions.end(),
+                           [&](const Instruction& i) { return only_device(i) || is_alone(program, computation, i); });
       });
 }
 
