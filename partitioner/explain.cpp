@@ -60,22 +60,29 @@ std::int64_t collective_bytes(const Computation& computation, const Instruction&
   return bytes_received(instruction, sum, instruction.type.byte_size(), partitions);
 }
 
-std::vector<double> run_counts(const Program& program) {
-  std::vector<double> counts(program.computations.size(), 0);
-  at(counts, program.entry) = 1;
+std::vector<RunCount> known_run_counts(const Program& program) {
+  std::vector<RunCount> counts(program.computations.size());
+  at(counts, program.entry).times = 1;
   for (ComputationId c = isize(program.computations) - 1; c >= 0; --c) {
-    const double here = at(counts, c);
-    if (here == 0) continue;
+    const RunCount here = at(counts, c);
+    if (here.times == 0) continue;
     for (const auto& instruction : program[c].instructions) {
       const auto role = instruction.op->role;
       if (role != Role::kCall && role != Role::kWhile && role != Role::kConditional) continue;
-      const double times = role == Role::kWhile
-                               ? static_cast<double>(known_trip_count(program, program[c], instruction).value_or(1))
-                               : 1;
-      for (const ComputationId callee : instruction.called) at(counts, callee) += here * times;
+      const auto trips = role == Role::kWhile ? known_trip_count(program, program[c], instruction) : 1;
+      for (const ComputationId callee : instruction.called) {
+        at(counts, callee).times += here.times * static_cast<double>(trips.value_or(1));
+        at(counts, callee).is_known &= here.is_known && trips.has_value();
+      }
     }
   }
   return counts;
+}
+
+std::vector<double> run_counts(const Program& program) {
+  std::vector<double> times;
+  for (const RunCount& count : known_run_counts(program)) times.push_back(count.times);
+  return times;
 }
 
 namespace {
@@ -218,12 +225,23 @@ std::vector<std::string> axes_of(const Program& program, const Instruction& coll
   return axes_in(text.empty() ? axes_of_devices(program, collective) : text);
 }
 
+std::int64_t collective_count(const std::vector<CollectiveNote>& notes) {
+  return std::count_if(notes.begin(), notes.end(), [](const CollectiveNote& note) { return note.part == 0; });
+}
+
+std::string rounds_text(double rounds, bool known) {
+  if (!known)
+    return rounds == 1 ? ", of one round (how many the loop has is not known)"
+                       : fmt::format(", of {:.0f} rounds (those of an inner or outer loop are not known)", rounds);
+  return rounds == 1 ? "" : fmt::format(" in {:.0f} rounds", rounds);
+}
+
 std::vector<CollectiveNote> collective_notes(const Program& scheduled, const Topology& topology) {
   const Program program = make_synchronous(scheduled);
   std::vector<CollectiveNote> notes;
-  const auto counts = run_counts(program);
+  const auto counts = known_run_counts(program);
   for (ComputationId c = 0; c < isize(program.computations); ++c) {
-    const double count = at(counts, c);
+    const double count = at(counts, c).times;
     if (count == 0) continue;
     for (const auto& instruction : program[c].instructions) {
       if (instruction.op->role != Role::kCollective) continue;
@@ -233,6 +251,8 @@ std::vector<CollectiveNote> collective_notes(const Program& scheduled, const Top
         const std::int64_t bytes =
             note.parts == 1 ? all : bytes_of_part(program[c], instruction, part, program.num_partitions);
         note.bytes = static_cast<std::int64_t>(static_cast<double>(bytes) * count);
+        note.rounds = count;
+        note.rounds_known = at(counts, c).is_known;
         // The messages of all parts leave together.
         const double share = note.parts == 1 ? 1 : all > 0 ? static_cast<double>(bytes) / static_cast<double>(all) : 0;
         constexpr double kMilliseconds = 1e3;

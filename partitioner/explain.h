@@ -17,7 +17,13 @@ Link link_of(const Program& program, const Instruction& collective, const Topolo
 /// The mesh axes that a collective of one array is over, parts of axes by the whole axis's name; none where no axes say its groups.
 std::vector<std::string> axes_of(const Program& program, const Instruction& collective);
 
-/// How often each computation runs per run of the entry: loops by their trip count where it is known (else once).
+/// How often a computation runs per run of the entry.
+struct RunCount {
+  double times = 0;      // loops by their trip count where it is known, else once
+  bool is_known = true;  // no loop around it of unknown trip count
+};
+std::vector<RunCount> known_run_counts(const Program& program);
+/// The times alone.
 std::vector<double> run_counts(const Program& program);
 
 /// Error unless the collectives keep within the limits; lists those that do not, largest first.

@@ -10,6 +10,14 @@
 namespace tessera {
 namespace {
 
+// Collectives that have a part among `notes`, which stand in the program's order.
+std::int64_t with_a_part_in(const std::vector<CollectiveNote>& notes) {
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < notes.size(); ++i)
+    if (i == 0 || notes[i].part <= notes[i - 1].part || notes[i].collective != notes[i - 1].collective) ++count;
+  return count;
+}
+
 // Two lines for each of the largest notes.
 std::string listing(std::vector<CollectiveNote> notes) {
   std::stable_sort(notes.begin(), notes.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
@@ -17,8 +25,9 @@ std::string listing(std::vector<CollectiveNote> notes) {
   std::string out;
   for (std::size_t i = 0; i < std::min(kMostShown, notes.size()); ++i) {
     const CollectiveNote& note = notes[i];
-    out += fmt::format("\n  {} %{} over {}, {} bytes: {}", note.opcode, note.collective, note.axes, note.bytes,
-                       note.reason);
+    const std::string part = note.parts == 1 ? "" : fmt::format(", part {} of {}", note.part + 1, note.parts);
+    out += fmt::format("\n  {} %{}{} over {}, {} bytes{}: {}", note.opcode, note.collective, part, note.axes,
+                       note.bytes, rounds_text(note.rounds, note.rounds_known), note.reason);
     if (!note.source.empty()) out += fmt::format(" ({})", note.source);
     if (!note.remedy.empty()) out += "\n    " + note.remedy;
   }
@@ -32,12 +41,11 @@ void check_limits(const std::vector<CollectiveNote>& notes, const CollectiveLimi
   if (limits.strict) {
     std::vector<CollectiveNote> unasked;
     std::copy_if(notes.begin(), notes.end(), std::back_inserter(unasked), [](const auto& note) { return !note.asked; });
-    const std::size_t count = unasked.size();
-    if (count > 0)
+    if (!unasked.empty())
       fail(
           "strict mode: no annotation asks for {} of {} collectives; annotate what they bring about, or follow the "
           "advice:{}",
-          count, notes.size(), listing(std::move(unasked)));
+          with_a_part_in(unasked), collective_count(notes), listing(unasked));
   }
   const auto bytes = std::accumulate(notes.begin(), notes.end(), std::int64_t{0},
                                      [](std::int64_t sum, const auto& note) { return sum + note.bytes; });

@@ -13,18 +13,21 @@ ProgramStats program_stats(const Program& scheduled) {
   const Program program = make_synchronous(scheduled);  // of a pair, the whole counts
   ProgramStats stats;
   stats.num_partitions = program.num_partitions;
-  const auto counts = run_counts(program);
+  const auto counts = known_run_counts(program);
   std::map<std::string, ProgramStats::Kind> kinds;
   for (ComputationId c = 0; c < isize(program.computations); ++c) {
-    if (at(counts, c) == 0) continue;
+    const double times = at(counts, c).times;
+    if (times == 0) continue;
     for (const auto& instruction : program[c].instructions) {
-      stats.flops_per_device += flops_of(view_of(program, program[c], instruction)) * at(counts, c);
+      stats.flops_per_device += flops_of(view_of(program, program[c], instruction)) * times;
       if (instruction.op->role != Role::kCollective) continue;
       auto& kind = kinds[std::string(instruction.op->name)];
       kind.opcode = instruction.op->name;
       ++kind.count;
+      kind.runs += times;
+      kind.runs_known &= at(counts, c).is_known;
       kind.bytes += static_cast<std::int64_t>(
-          static_cast<double>(collective_bytes(program[c], instruction, program.num_partitions)) * at(counts, c));
+          static_cast<double>(collective_bytes(program[c], instruction, program.num_partitions)) * times);
     }
   }
   for (auto& [name, kind] : kinds) {

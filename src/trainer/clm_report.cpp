@@ -84,7 +84,9 @@ std::string collective_report(const std::vector<CollectiveNote>& notes) {
   for (auto& [key, group] : groups) rows.push_back(std::move(group));
   std::stable_sort(rows.begin(), rows.end(), [](const Group& a, const Group& b) { return a.bytes > b.bytes; });
   if (notes.empty()) return "no collectives\n";
-  std::string out = fmt::format("{} collectives, {} received by each device:\n", notes.size(),
+  const std::int64_t count = collective_count(notes);
+  std::string out = fmt::format("{} collectives{}, {} received by each device:\n", count,
+                                count == isize(notes) ? "" : fmt::format(" that bring {} values", notes.size()),
                                 format_bytes(static_cast<double>(total)));
   for (const auto& row : rows)
     out += fmt::format("  {:>4} x {:<20} {:<12} {:>10}  {}{}\n", row.count, row.first.opcode,

@@ -144,5 +144,95 @@ ENTRY e {
   EXPECT_TRUE(std::none_of(after.begin(), after.end(), reads_shards));
 }
 
+// A loop of seven rounds whose body sums f32[6,6] over the devices.
+Program summing_loop() {
+  return parse_program(R"(HloModule m, num_partitions=2
+%more (s: (s32[], f32[6,6], f32[6,6])) -> pred[] {
+  %s = (s32[], f32[6,6], f32[6,6]) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %limit = s32[] constant(7)
+  ROOT %go = pred[] compare(%i, %limit), direction=LT
+}
+%round (s: (s32[], f32[6,6], f32[6,6])) -> (s32[], f32[6,6], f32[6,6]) {
+  %s = (s32[], f32[6,6], f32[6,6]) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %x = f32[6,6] get-tuple-element(%s), index=1
+  %w = f32[6,6] get-tuple-element(%s), index=2
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %h = f32[6,6] dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %t = f32[6,6] tanh(%h)
+  ROOT %out = (s32[], f32[6,6], f32[6,6]) tuple(%next, %t, %w)
+}
+ENTRY %main (x: f32[6,6], w: f32[6,6]) -> f32[6,6] {
+  %x = f32[6,6] parameter(0)
+  %w = f32[6,6] parameter(1), sharding={devices=[2,1]<=[2]}
+  %zero = s32[] constant(0)
+  %init = (s32[], f32[6,6], f32[6,6]) tuple(%zero, %x, %w)
+  %end = (s32[], f32[6,6], f32[6,6]) while(%init), condition=%more, body=%round
+  ROOT %y = f32[6,6] get-tuple-element(%end), index=1
+})",
+                       op_table());
+}
+
+TEST(Explain, NotesSayHowManyRoundsTheirBytesAreOf) {
+  const auto notes = partition(summing_loop()).notes;
+  const auto inside = std::find_if(notes.begin(), notes.end(), [](const auto& note) { return note.rounds > 1; });
+  ASSERT_NE(inside, notes.end());
+  EXPECT_EQ(inside->rounds, 7);
+  EXPECT_TRUE(inside->rounds_known);
+  const auto unknown = collective_notes(loop("%i, %limit), direction=NE", 1)).at(0);
+  EXPECT_EQ(unknown.rounds, 1);
+  EXPECT_FALSE(unknown.rounds_known);
+  const ProgramStats stats = program_stats(loop("%i, %limit), direction=LT", 1));
+  EXPECT_EQ(stats.collectives.at(0).count, 1);
+  EXPECT_EQ(stats.collectives.at(0).runs, 10);
+  EXPECT_TRUE(stats.collectives.at(0).runs_known);
+  EXPECT_FALSE(program_stats(loop("%i, %limit), direction=NE", 1)).collectives.at(0).runs_known);
+}
+
+// Two sums that travel in one all-reduce.
+TEST(Explain, StrictModeCountsCollectivesNotTheirParts) {
+  const Program program = parse_program(R"(HloModule m, num_partitions=2
+ENTRY %main (x: f32[8,6], y: f32[8,6], z: f32[8,5]) -> (f32[6,6], f32[6,5]) {
+  %x = f32[8,6] parameter(0), sharding={devices=[2,1]<=[2]}
+  %y = f32[8,6] parameter(1), sharding={devices=[2,1]<=[2]}
+  %z = f32[8,5] parameter(2), sharding={devices=[2,1]<=[2]}
+  %a = f32[6,6] dot(%x, %y), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  %b = f32[6,5] dot(%x, %z), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT %out = (f32[6,6], f32[6,5]) tuple(%a, %b)
+})",
+                                        op_table());
+  const auto notes = partition(program).notes;
+  ASSERT_EQ(notes.size(), 2U);
+  EXPECT_EQ(collective_count(notes), 1);
+  try {
+    (void)partition(program, {.limits = {.strict = true}});
+    FAIL() << "nothing was refused";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("no annotation asks for 1 of 1 collectives"), std::string::npos) << text;
+    EXPECT_NE(text.find(", part 2 of 2 over"), std::string::npos) << text;
+  }
+}
+
+ENTRY %main (x: f32[8,6], w: f32[6,4]) -> (f32[], f32[6,4]) {
+  %x = f32[8,6] parameter(0), sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}
+  %w = f32[6,4] parameter(1), sharding={devices=[1,2,2]<=[2,2]T(1,0) last_tile_dim_replicate}
+  %y = f32[8,4] dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %zero = f32[] constant(0)
+  %loss = f32[] reduce(%y, %zero), dimensions={0,1}, to_apply=%sum
+  ROOT %out = (f32[], f32[6,4]) tuple(%loss, %w)
+})",
+                                        op_table());
+  const auto notes = partition(program, {.try_remedies = true}).notes;
+  const auto loss = std::find_if(notes.begin(), notes.end(), [](const auto& n) { return n.opcode == "all-reduce"; });
+  ASSERT_NE(loss, notes.end());
+  EXPECT_EQ(
+      loss->remedy,
+      "none: it is the sum over the batch (dim 0 of %x) that data parallelism over {_0} needs; over {_1} keep the "
+      "dims that reduce %loss sums over whole");
+}
+
 }  // namespace
 }  // namespace tessera

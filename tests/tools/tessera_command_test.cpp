@@ -276,6 +276,25 @@ TEST_F(TesseraCommand, PrintDrawsHowAValueLies) {
   EXPECT_EQ(run("print mlp.hlo --svg -").code, 2);
 }
 
+TEST_F(TesseraCommand, BytesOfALoopSayTheirRounds) {
+  const auto module = file("loop.hlo", R"(HloModule m, num_partitions=2
+less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT l = pred[] compare(a, b), direction=LT }
+more { s = (s32[], f32[6]) parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant(7)
+  ROOT go = pred[] compare(i, n), direction=LT }
+round { s = (s32[], f32[6]) parameter(0) i = s32[] get-tuple-element(s), index=0
+  x = f32[6] get-tuple-element(s), index=1 one = s32[] constant(1) next = s32[] add(i, one)
+  r = f32[6] sort(x), dimensions={0}, to_apply=less
+  ROOT out = (s32[], f32[6]) tuple(next, r) }
+ENTRY e { x = f32[6] parameter(0), sharding={devices=[2]<=[2]} zero = s32[] constant(0)
+  init = (s32[], f32[6]) tuple(zero, x) end = (s32[], f32[6]) while(init), condition=more, body=round
+  ROOT y = f32[6] get-tuple-element(end), index=1, sharding={devices=[2]<=[2]} })");
+  const auto out = run("partition " + module + " --explain -o " + path("p.hlo"));
+  ASSERT_EQ(out.code, 0) << out.error;
+  EXPECT_NE(out.out.find(" bytes received per device in 7 rounds\n"), std::string::npos) << out.out;
+  const auto stats = run("stats " + path("p.hlo"));
+  EXPECT_NE(stats.out.find("  run "), std::string::npos) << stats.out;
+}
+
 TEST_F(TesseraCommand, NamesOfShardingMarksThatHaveGoneStillServe) {
   const std::string module = file("marks.hlo", R"(HloModule m, num_partitions=4
 ENTRY e {

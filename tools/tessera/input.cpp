@@ -142,6 +142,8 @@ JsonObject stats_json(const ProgramStats& stats) {
     JsonObject one;
     one.set("count", kind.count);
     one.set("bytes", kind.bytes);
+    if (kind.runs != static_cast<double>(kind.count)) one.set("runs", kind.runs);
+    if (!kind.runs_known) one.set("runs_known", kind.runs_known);
     collectives.set(kind.opcode, one);
   }
   JsonObject out;
@@ -153,11 +155,23 @@ JsonObject stats_json(const ProgramStats& stats) {
   return out;
 }
 
+namespace {
+
+// Bytes are of all rounds of the loops around; where they are not those of one round, that is said.
+std::string runs_text(const ProgramStats::Kind& kind) {
+  std::string out;
+  if (kind.runs != static_cast<double>(kind.count)) out += fmt::format("  run {:.0f} times", kind.runs);
+  if (!kind.runs_known) out += "  in loops of unknown rounds, counted as one round";
+  return out;
+}
+
+}  // namespace
+
 std::string stats_text(const ProgramStats& stats) {
   std::string out = fmt::format("num_partitions          {}\n", stats.num_partitions);
   out += stats.collectives.empty() ? "collectives             none\n" : "collectives             count       bytes\n";
   for (const auto& kind : stats.collectives)
-    out += fmt::format("  {:<22}{:>5}{:>12}\n", kind.opcode, kind.count, kind.bytes);
+    out += fmt::format("  {:<22}{:>5}{:>12}{}\n", kind.opcode, kind.count, kind.bytes, runs_text(kind));
   out += fmt::format("total_collective_bytes  {}\n", stats.total_collective_bytes);
   out += fmt::format("flops_per_device        {:.0f}\n", stats.flops_per_device);
   return out + fmt::format("peak_bytes_per_device   {}\n", stats.peak_bytes_per_device);

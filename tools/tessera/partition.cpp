@@ -18,17 +18,18 @@ double modelled_milliseconds(const Partitioned& partitioned) {
 std::string explanation(const Partitioned& partitioned, bool with_times) {
   std::string out;
   std::int64_t bytes = 0;
-  int count = 0;
+  bool is_known = true;
   const auto amount = [&](std::int64_t received, double time) {
     const std::string text = fmt::format("{} bytes received per device", received);
     return with_times ? text + fmt::format(", {:.6g} ms modelled", time) : text;
   };
   for (const auto& note : partitioned.notes) {
     bytes += note.bytes;
+    is_known = is_known && note.rounds_known;
     const std::string part = note.parts == 1 ? "" : fmt::format(", part {} of {}", note.part + 1, note.parts);
-    count += note.part == 0 ? 1 : 0;
     out += fmt::format("{} %{}{}{}: {}\n", note.opcode, note.collective, part,
-                       note.axes.empty() ? "" : " over " + note.axes, amount(note.bytes, note.milliseconds));
+                       note.axes.empty() ? "" : " over " + note.axes,
+                       amount(note.bytes, note.milliseconds) + rounds_text(note.rounds, note.rounds_known));
     const auto line = [&](std::string_view label, const std::string& text) {
       if (!text.empty()) out += fmt::format("  {:<8}{}\n", label, text);
     };
@@ -38,8 +39,10 @@ std::string explanation(const Partitioned& partitioned, bool with_times) {
     line("to", note.to);
     line("remedy", note.remedy);
   }
-  return out + fmt::format("{} collective{}, {}\n", count, count == 1 ? "" : "s",
-                           amount(bytes, modelled_milliseconds(partitioned)));
+  const std::int64_t count = collective_count(partitioned.notes);
+  return out + fmt::format("{} collective{}, {}{}\n", count, count == 1 ? "" : "s",
+                           amount(bytes, modelled_milliseconds(partitioned)),
+                           is_known ? "" : ", loops of unknown rounds counted as one round");
 }
 
 std::string explanation_json(const Partitioned& partitioned) {
@@ -51,6 +54,8 @@ std::string explanation_json(const Partitioned& partitioned) {
     if (note.parts > 1) row.set("part", std::int64_t{note.part});
     row.set("axes", note.axes);
     row.set("bytes", note.bytes);
+    row.set("rounds", note.rounds);
+    row.set("rounds_known", note.rounds_known);
     row.set("modelled_milliseconds", note.milliseconds);
     row.set("asked", note.asked);
     row.set("reason", note.reason);

@@ -45,15 +45,17 @@ struct CollectiveNote {
   std::string opcode;
   int part = 0;
   int parts = 1;
-  std::string axes;         // data+fsdp
-  std::string reason;       // "operand 0 of dot %h must be whole over model: …"
-  std::string source;       // train.cpp:41
-  std::string from;         // sharding before, and who chose it
-  std::string to;           // sharding after, and who chose it
-  std::string remedy;       // the annotation that would remove it
-  std::int64_t bytes = 0;   // received by one device, times the trip count
-  double milliseconds = 0;  // modelled, times the trip count
-  bool asked = false;       // it brings about an annotation
+  std::string axes;          // data+fsdp
+  std::string reason;        // "operand 0 of dot %h must be whole over model: …"
+  std::string source;        // train.cpp:41
+  std::string from;          // sharding before, and who chose it
+  std::string to;            // sharding after, and who chose it
+  std::string remedy;        // the annotation that would remove it
+  std::int64_t bytes = 0;    // received by one device, times the rounds
+  double milliseconds = 0;   // modelled, times the rounds
+  double rounds = 1;         // how often it runs: the trip counts of the loops around it, multiplied
+  bool rounds_known = true;  // false: some loop's is not known and taken for one
+  bool asked = false;        // it brings about an annotation
 };
 
 struct Partitioned {
@@ -64,6 +66,11 @@ struct Partitioned {
 
 /// The notes of a partitioned program, which its text carries too.
 std::vector<CollectiveNote> collective_notes(const Program& program, const Topology& topology = {});
+
+/// How many collectives notes are of: several parts may travel in one.
+std::int64_t collective_count(const std::vector<CollectiveNote>& notes);
+/// ` in 10 rounds`, or that they are not known and counted as one, or "": what stands behind an amount that a loop repeats.
+std::string rounds_text(double rounds, bool known);
 
 /// Entry parameters and results keep canonical tilings. Errors: a sharding that does not fit, a program already partitioned.
 Partitioned partition(const Program& program, const PartitionOptions& options = {});
@@ -79,7 +86,9 @@ struct ProgramStats {
   struct Kind {
     std::string opcode;
     std::int64_t count = 0;
-    std::int64_t bytes = 0;
+    std::int64_t bytes = 0;  // of all rounds
+    double runs = 0;         // how often such a collective runs: `count` where none stands in a loop
+    bool runs_known = true;  // false: some loop's rounds are not known and taken for one
   };
   std::int64_t num_partitions = 1;
   std::vector<Kind> collectives;  // sorted by opcode
