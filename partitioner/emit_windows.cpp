@@ -56,7 +56,7 @@ NotesRef exchange_notes(const NotesRef& given, const Instruction& source, const 
   notes = with_frontend_attribute(notes, "tessera.axes", join(axes, "+"));
   notes = with_frontend_attribute(notes, kReasonAttribute, reason);
   notes = with_frontend_attribute(notes, kFromAttribute,
-                                  fmt::format("%{} {} ({})", source.name, now.str(), provenance(source)));
+                                  fmt::format("%{} {} ({})", shown_name(source), now.str(), provenance(source)));
   notes = with_frontend_attribute(notes, kToAttribute, fmt::format("{} with {}", now.str(), to));
   return with_frontend_attribute(notes, kRemedyAttribute, remedy);
 }
@@ -79,7 +79,7 @@ Value WindowEmitter::by_tile(const Axes& axes, const std::vector<std::int64_t>& 
 
 NotesRef WindowEmitter::notes_of(const Halo& halo, const Instruction& source) const {
   const Sharding& now = at(context_.operand_shardings, halo.operand);
-  const auto who = fmt::format("operand {} of {}", halo.operand, context_.view.op.name);
+  const auto who = fmt::format("operand {} of {} %{}", halo.operand, op_.op->name, shown_name(op_));
   return exchange_notes(
       context_.notes, source, now, halo.dim, fmt::format("{} is read across its shards along dim {}", who, halo.dim),
       fmt::format("{} elements of dim {} per shard ({})", halo.length, halo.dim, who), remedy_of(halo, source));
@@ -98,7 +98,7 @@ std::string WindowEmitter::remedy_of(const Halo& halo, const Instruction& source
     for (const int factor : at(map_.results.front(), d))
       if (std::find(factors.begin(), factors.end(), factor) != factors.end() && result.tiles(d) > 1)
         return whole_along(op_, result, d);
-  return fmt::format("keep dim {} of what {} %{} reads whole", halo.dim, op_.op->name, op_.name);
+  return fmt::format("keep dim {} of what {} %{} reads whole", halo.dim, op_.op->name, shown_name(op_));
 }
 
 void WindowEmitter::exchange(const Halo& halo, const Instruction& source, Value outside) {

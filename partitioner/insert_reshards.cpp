@@ -133,7 +133,7 @@ class Inserter {
       at(outside.dims, d).axes.insert(at(outside.dims, d).axes.end(), inner.begin(), inner.end());
       at(outside.dims, d).axes = merged_axes(at(outside.dims, d).axes);
     }
-    const Who by = [&] { return fmt::format("the operand of {} %{}", instruction.op->name, instruction.name); };
+    const Who by = [&] { return fmt::format("the operand of {} %{}", instruction.op->name, shown_name(instruction)); };
     set_region(old_[instruction.operands[0]]);
     value = resharder_.to(value, enters ? outside : local, by);
     set_region(instruction);
@@ -169,8 +169,8 @@ class Inserter {
   LeafValues read_once(Id id, LeafValues leaves) {
     origins_.set(leaves, id);
     if (leaves.size() != 1 || at(users_, id).size() <= 1 || defers(id)) return leaves;
-    return {resharder_.without_partial(leaves.front(),
-                                       [&] { return fmt::format("%{}, which several ops read,", old_[id].name); })};
+    return {resharder_.without_partial(
+        leaves.front(), [&] { return fmt::format("%{}, which several ops read,", shown_name(old_[id])); })};
   }
 
   // The leaves, resharded where the tuple was annotated with shardings of its own.
@@ -204,7 +204,7 @@ class Inserter {
         continue;
       }
       out.push_back(resharder_.to(
-          leaf, target, [&] { return fmt::format("{} %{}", instruction.op->name, instruction.name); },
+          leaf, target, [&] { return fmt::format("{} %{}", instruction.op->name, shown_name(instruction)); },
           ReshardCause::kMark, id));
       resharder_.asked(leaf, out.back());
     }
@@ -240,13 +240,13 @@ class Inserter {
     const Shardings wished = closed(*instruction.sharding);
     for (int leaf = 0; leaf < isize(leaves); ++leaf)
       at(leaves, leaf) = resharder_.to(at(leaves, leaf), at(wished, leaf), [&] {
-        return fmt::format("result {} of {} %{}", leaf, instruction.op->name, instruction.name);
+        return fmt::format("result {} of {} %{}", leaf, instruction.op->name, shown_name(instruction));
       });
     return leaves;
   }
 
   static std::string operand_of(int operand, const Instruction& instruction) {
-    return fmt::format("operand {} of {} %{}", operand, instruction.op->name, instruction.name);
+    return fmt::format("operand {} of {} %{}", operand, instruction.op->name, shown_name(instruction));
   }
 
   LeafValues plain(Id id) {
@@ -271,8 +271,9 @@ class Inserter {
           resharder_.to(at(operands, i), at(decision.needed, i), [&] { return operand_of(i, instruction); });
     const Value made = append(instruction, whole_operands(instruction, operands), decision.results);
     if (is_computed_otherwise(instruction, *decision.results))
-      builder_.set_notes(made, with_frontend_attribute(instruction.notes, kWhyAttribute,
-                                                       computed_from(builder_.computation(), made.instruction())));
+      builder_.set_notes(made,
+                         with_frontend_attribute(instruction.notes, kWhyAttribute,
+                                                 computed_from(builder_.computation(), origins_, made.instruction())));
     return settle(id, take_apart(made));
   }
 
@@ -334,7 +335,7 @@ class Inserter {
       Value& leaf = at(leaves, i);
       if (!leaf.type().is_array()) continue;
       const Sharding& wish = at(*instruction.sharding, i);
-      const Who by = [&] { return fmt::format("the result of {} %{}", instruction.op->name, instruction.name); };
+      const Who by = [&] { return fmt::format("the result of {} %{}", instruction.op->name, shown_name(instruction)); };
       if (!is_derived(wish) && (!wish.dims.empty() || wish.kind != Sharding::Kind::kTiled)) {
         const Value before = leaf;
         leaf = resharder_.to(before, wish.closed(), by, ReshardCause::kUse, id);

@@ -42,6 +42,14 @@ std::string annotatable_name(const Instruction& instruction) {
   return origin != nullptr ? *origin : instruction.name;
 }
 
+std::string shown_name(const Instruction& instruction) {
+  const auto* origin = instruction.frontend_attribute(kOriginAttribute);
+  if (origin == nullptr || origin->find('/') == std::string::npos) return instruction.name;
+  return *origin + (instruction.op->role == Role::kCopy && instruction.name.ends_with(kReshardSuffix)
+                        ? std::string(kReshardSuffix)
+                        : "");
+}
+
 bool is_derived(const Sharding& sharding) {
   return std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const DimSharding& d) { return d.open; });
 }
@@ -71,6 +79,10 @@ std::string ValueOrigins::name(const Origin& origin) const {
     if (!found.empty()) return found;
   }
   return "";
+}
+
+const std::string* ValueOrigins::why(const Origin& origin) const {
+  return origin.value < 0 ? nullptr : old_[origin.value].frontend_attribute(kWhyAttribute);
 }
 
 bool ValueOrigins::is_given(const Origin& origin) const {

@@ -10,6 +10,7 @@
 #include "leaves.h"
 #include "manual.h"
 #include "op_kinds.h"
+#include "origins.h"
 #include "propagate.h"
 #include "tessera/base/text.h"
 #include "tessera/base/text_cursor.h"
@@ -374,7 +375,7 @@ class ShardingWriter {
       if (const int why = at(slots_, slot).why_edge; why >= 0) {
         const Instruction& from = *at(graph_.edges, why).instruction;
         instruction.notes = with_frontend_attribute(instruction.notes, kWhyAttribute,
-                                                    fmt::format("through {} %{}", from.op->name, from.name));
+                                                    fmt::format("through {} %{}", from.op->name, shown_name(from)));
       }
     }
     if (!instruction.sharding && instruction.op->role == Role::kParameter && !slots.empty() &&

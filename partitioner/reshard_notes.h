@@ -31,7 +31,20 @@ struct ReshardReason {
 /// `notes` with the reason in them.
 NotesRef reshard_notes(const NotesRef& notes, const ReshardReason& reason);
 
+/// The op that left the partial sum that `id` is: those behind it only hand it on.
+Id summing_op(const Computation& made, Id id);
+/// `id`, or what stands behind the reshards that make it.
+Id before_reshards(const Computation& made, Id id);
+
+/// What an explanation calls a value: a part of a loop's state by the name of what the program takes it apart into.
+std::string shown_name(const Computation& made, const ValueOrigins& origins, Id id);
+
+/// What a remedy begins with that names a value to annotate, and where its sharding begins.
+inline constexpr std::string_view kAnnotateValue = "annotate %";
+inline constexpr std::string_view kAnnotateResult = "annotate the result %";
+inline constexpr std::string_view kChangeAnnotation = "change the annotation of ";
+
 /// `as computed from %x {data,-}, %w {-,model}`
-std::string computed_from(const Computation& made, const Instruction& instruction);
+std::string computed_from(const Computation& made, const ValueOrigins& origins, const Instruction& instruction);
 
 }  // namespace tessera

@@ -25,7 +25,7 @@ Value Resharder::to(Value leaf, const Sharding& target, const Who& by, ReshardCa
     return made.back().second;
   }
   Instruction copy = copied(leaf, target);
-  copy.name = source.name + ".reshard";
+  copy.name = source.name + std::string(kReshardSuffix);
   const bool by_mark = cause == ReshardCause::kMark && old_[mark].notes;
   copy.notes = reshard_notes(by_mark ? old_[mark].notes : source.notes,
                              {builder_.computation(), origins_, leaf.id, target, by(), cause, mark, region_});

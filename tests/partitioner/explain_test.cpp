@@ -175,6 +175,17 @@ ENTRY %main (x: f32[6,6], w: f32[6,6]) -> f32[6,6] {
                        op_table());
 }
 
+TEST(Explain, ValuesOutsideTheEntryStandBehindTheirComputation) {
+  const auto notes = partition(summing_loop()).notes;
+  const auto inside = std::find_if(notes.begin(), notes.end(), [](const auto& note) { return note.rounds > 1; });
+  ASSERT_NE(inside, notes.end());
+  for (const std::string& text : {inside->reason, inside->from, inside->to}) {
+    EXPECT_NE(text.find("%round/"), std::string::npos) << text;
+    for (std::size_t at = text.find('%'); at != std::string::npos; at = text.find('%', at + 1))
+      EXPECT_EQ(text.substr(at, 7), "%round/") << text;
+  }
+}
+
 TEST(Explain, NotesSayHowManyRoundsTheirBytesAreOf) {
   const auto notes = partition(summing_loop()).notes;
   const auto inside = std::find_if(notes.begin(), notes.end(), [](const auto& note) { return note.rounds > 1; });
