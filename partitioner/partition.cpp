@@ -73,7 +73,7 @@ ProgramWeight weight_of(const Program& program, const PartitionOptions& options)
   constexpr std::int64_t kLargestCounted = 4'000;
   if (program.instruction_count() > kLargestCounted || !options.topology.is_uniform()) return {};
   return [&options](const Program& resharded) {
-    Pipeline pipeline("weigh", {.skip = options.skip_passes});
+    Pipeline pipeline("weigh", {.skip = options.skip_passes, .writes_dumps = false});
     add_local_passes(pipeline, options);
     const ProgramStats stats = program_stats(pipeline.run(resharded));
     const auto moved = static_cast<double>(stats.total_collective_bytes);
@@ -98,7 +98,8 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
   options.topology.check(input.meshes);
   Partitioned out;
   Propagated found;
-  Pipeline pipeline("partition", {.skip = options.skip_passes, .dump = options.dump});
+  Pipeline pipeline("partition",
+                    {.skip = options.skip_passes, .dump = options.dump, .writes_dumps = options.writes_dumps});
   pipeline.add_required("note-origins", with_origins)
       .add_required("inline-calls", inline_calls)
       .add("simplify", simplify)

@@ -5,10 +5,12 @@
 #include <cctype>
 #include <chrono>
 #include <filesystem>
+#include <unordered_map>
 
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/base/options.h"
+#include "tessera/base/rank_context.h"
 #include "tessera/ir/text.h"
 
 namespace tessera {
@@ -24,11 +26,25 @@ std::string folder_of(const Program& program) {
   return fmt::format("{}.{:08x}", name, program.hash() & 0xFFFFFFFFU);
 }
 
+// Folders of what pipelines made, by its hash.
+struct DumpFolders {
+  std::unordered_map<std::size_t, std::string> folders;
+};
+
 }  // namespace
+
+std::string dump_folder(const Program& program) {
+  const std::string& directory = options().text("TESSERA_DUMP_DIR");
+  if (directory.empty()) return "";
+  const auto& made = RankContext::current().get<DumpFolders>().folders;
+  const auto found = made.find(program.hash());
+  return (std::filesystem::path(directory) / (found != made.end() ? found->second : folder_of(program))).string();
+}
 
 Pipeline::Pipeline(std::string name, PipelineOptions options) : name_(std::move(name)), options_(std::move(options)) {
   for (auto& pass : tessera::options().list("TESSERA_SKIP_PASSES")) options_.skip.push_back(std::move(pass));
   if (options_.dump_directory.empty()) options_.dump_directory = tessera::options().text("TESSERA_DUMP_DIR");
+  if (!options_.writes_dumps) options_.dump_directory.clear();
 }
 
 Pipeline& Pipeline::add(std::string name, Pass pass) {
@@ -77,6 +93,7 @@ Program Pipeline::run_passes(const Program& program, bool verify_each) {
     if (changed) dump(name);
     if (options_.dump) options_.dump(name, now);
   }
+  if (dumps) RankContext::current().get<DumpFolders>().folders[now.hash()] = folder_of(program);
   return now;
 }
 

@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -18,6 +17,7 @@
 #include "tessera/base/rank_context.h"
 #include "tessera/ir/text.h"
 #include "tessera/passes/passes.h"
+#include "tessera/passes/pipeline.h"
 #include "tessera/runtime/metrics.h"
 
 namespace tessera {
@@ -46,8 +46,9 @@ class PlannedExecutable final : public Executable {
  public:
   /// `spared_flops`: what one run of the program as it was given counts more than as it is run.
   PlannedExecutable(const Program& program, ProcessGroup& world, const CompileOptions& options, std::size_t hash,
-                    double spared_flops)
+                    double spared_flops, std::string dump_folder)
       : spared_flops_(spared_flops),
+        dump_folder_(std::move(dump_folder)),
         program_(program),
         world_(world),
         name_(options.name.empty() ? program.name : options.name),
@@ -120,12 +121,8 @@ class PlannedExecutable final : public Executable {
  private:
   // Beside what the passes of the partitioner leave there: the program as it runs, and its steps.
   void dump(const Schedule& schedule) const {
-    const std::string& folder = tessera::options().text("TESSERA_DUMP_DIR");
-    if (folder.empty() || world_.rank() != 0) return;
-    std::string name = program_.name;
-    for (char& c : name)
-      if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '_' && c != '-') c = '_';
-    const std::string path = fmt::format("{}/{}.{:08x}/run", folder, name, program_.hash() & 0xFFFFFFFFU);
+    if (dump_folder_.empty() || world_.rank() != 0) return;
+    const std::string path = dump_folder_ + "/run";
     make_folder(path);
     write_file(path + "/program.hlo", print_program(program_));
     write_file(path + "/schedule.txt", describe(program_, schedule));
@@ -209,6 +206,7 @@ class PlannedExecutable final : public Executable {
   }
 
   const double spared_flops_;
+  const std::string dump_folder_;  // "": none
   const Program program_;
   ProcessGroup& world_;
   std::string name_;
@@ -290,7 +288,8 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
     whole = recompute_cheap(whole);
     if (tessera::options().flag("TESSERA_EXCESS_PRECISION")) whole = recompute_cheap(widen_groups(whole));
   }
-  auto made = std::make_shared<PlannedExecutable>(whole, world, options, hash, given_flops - entry_flops(whole));
+  auto made = std::make_shared<PlannedExecutable>(whole, world, options, hash, given_flops - entry_flops(whole),
+                                                  dump_folder(program));
   if (options.use_cache) cache[{hash, &world}] = made;
   return made;
 }

@@ -121,6 +121,22 @@ TEST(Pipeline, ProgramsOfOneNameDoNotDumpOverEachOther) {
   }
 }
 
+TEST(Pipeline, WhatIsMadeOfAProgramHasItsFolderAndAttemptsHaveNone) {
+  const testing::TemporaryFolder folder;
+  options().set("TESSERA_DUMP_DIR", folder.file("dump"));
+  const Program first = program();
+  const std::string its = dump_folder(first);
+  const Program made = Pipeline("test").add("dead", remove_dead_code).run(first);
+  const std::string of_made = dump_folder(made);
+  Pipeline("attempt", {.writes_dumps = false}).add("dead", remove_dead_code).run(first);
+  options().set("TESSERA_DUMP_DIR", "");
+  ASSERT_NE(first.hash(), made.hash());
+  EXPECT_EQ(its, folder.file(fmt::format("dump/m.{:08x}", first.hash() & 0xFFFFFFFFU)));
+  EXPECT_EQ(of_made, its);
+  EXPECT_EQ(dump_folder(made), "");
+  EXPECT_EQ(files_below(folder.file("dump")).size(), 2U);  // of "test" alone
+}
+
 TEST(Pipeline, AFolderHasANameAlsoWhereTheProgramsNameIsNone) {
   const testing::TemporaryFolder folder;
   Program odd = program();

@@ -27,6 +27,8 @@ struct PartitionOptions {
   std::vector<std::string> skip_passes{};
   /// Called with the program after each pass.
   std::function<void(const std::string& pass, const Program&)> dump{};
+  /// TESSERA_DUMP_DIR is heeded.
+  bool writes_dumps = true;
   /// Leave shardings and global dims on the local instructions (check uses them to poison padding).
   bool keep_shardings = false;
   /// How fast the mesh's axes are; decides only where links differ.

@@ -24,7 +24,13 @@ struct PipelineOptions {
   /// Where `PROGRAM.HASH/PIPELINE/NN-PASS.hlo` is written, only where a pass changed something; "" = TESSERA_DUMP_DIR, or
   /// nowhere. An equal program dumps over itself, another one has a folder of its own.
   std::string dump_directory{};
+  /// False: an attempt, of which nothing is written wherever that may be.
+  bool writes_dumps = true;
 };
+
+/// The folder below TESSERA_DUMP_DIR in which all stands that is made of a program: `NAME.HASH`; of what a pipeline of this rank made
+/// of another program that one's. "" where nothing is written.
+std::string dump_folder(const Program& program);
 
 class Pipeline {
  public:
