@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "batch_sums.h"
 #include "collective_pipeline.h"
 #include "compose_permutes.h"
 #include "explain.h"
@@ -15,8 +16,10 @@
 #include "manual.h"
 #include "origins.h"
 #include "propagate.h"
+#include "remedies.h"
 #include "sharding_groups.h"
 #include "split_uses.h"
+#include "tessera/base/error.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/ops/control_flow.h"
@@ -81,6 +84,21 @@ ProgramWeight weight_of(const Program& program, const PartitionOptions& options)
   };
 }
 
+// With remedies that were tried.
+Program explained(const Program& resharded, const Program& given, const PartitionOptions& options) {
+  PartitionOptions plain = options;
+  plain.try_remedies = false;
+  plain.limits = {};
+  plain.dump = {};
+  plain.writes_dumps = false;
+  const auto trial = [&](const Program& annotated) {
+    const Partitioned tried = partition(annotated, plain);
+    const ProgramStats stats = program_stats(tried.program);
+    return TrialOutcome{isize(tried.notes), stats.total_collective_bytes, stats.flops_per_device};
+  };
+  return with_tried_remedies(with_batch_sums_named(resharded), given, options.topology, trial);
+}
+
 }  // namespace
 
 Partitioned partition(const Program& program, const PartitionOptions& options) {
@@ -115,13 +133,22 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
                     })
       .add_required("insert-reshards", [&](const Program&) { return std::move(found.resharded); })
       .add_required("record-global", [&](const Program& p) {
-        out.global = p;
-        return p;
+        out.global = options.try_remedies ? explained(p, with_mesh(program), options) : p;
+        return out.global;
       });
   add_local_passes(pipeline, options);
   out.program = pipeline.run(input);
   out.notes = collective_notes(out.program, options.topology);
-  check_limits(out.notes, options.limits);
+  try {
+    check_limits(out.notes, options.limits);
+  } catch (const Error&) {
+    if (options.try_remedies) throw;
+    PartitionOptions with_advice = options;  // the error gives advice that was tried
+    with_advice.try_remedies = true;
+    with_advice.dump = {};
+    with_advice.writes_dumps = false;
+    return partition(program, with_advice);
+  }
   return out;
 }
 

@@ -75,6 +75,7 @@ int run(const Arguments& arguments) {
   PartitionOptions options;
   if (const auto path = arguments.value("topology")) options.topology = Topology::from_file(*path);
   options.limits.strict = arguments.has("strict");
+  options.try_remedies = arguments.has("explain") || arguments.has("explain-json");
   read_pass_options(arguments, options.skip_passes, options.collectives);
   options.collectives.spare_memory = !arguments.has("fewer-collectives");
   if (arguments.has("max-bytes")) options.limits.bytes = arguments.number_or("max-bytes", 0, 0);

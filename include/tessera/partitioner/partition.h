@@ -37,6 +37,9 @@ struct PartitionOptions {
   /// How many reshards, those that bring most, are tried elsewhere in programs that are not large. 0: what propagation settles on, so
   /// that a training step lies alike at every size.
   int trials = 8;
+  /// Work out what would spare each collective by partitioning with it (programs of a few thousand instructions at most), and which
+  /// sums are those of data parallelism; else a remedy is what stands next to the collective, not tried.
+  bool try_remedies = false;
   /// Of the passes over collectives; each can be left out by its name in skip_passes.
   CollectivePassOptions collectives{};
 };
