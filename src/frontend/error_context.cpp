@@ -38,7 +38,8 @@ void add_context(Error& error, std::string_view name, const std::vector<const Te
   Instruction here;
   here.notes = trace().notes(where);
   const auto& context = RankContext::current();
-  error.note(fmt::format("  at   {}, rank {} of {}", here.source(), context.rank(), context.rank_count()));
+  const std::string path = here.notes->op_name.empty() ? "" : " in " + here.notes->op_name;
+  error.note(fmt::format("  at   {}{}, rank {} of {}", here.source(), path, context.rank(), context.rank_count()));
 }
 
 }  // namespace tessera

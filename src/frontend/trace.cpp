@@ -228,6 +228,18 @@ void Trace::push_scope(Scope scope) {
 }
 void Trace::pop_scope() { scopes_.pop_back(); }
 
+std::source_location Trace::call_site(const std::source_location& otherwise) const {
+  return scopes_.empty() || scopes_.back().where.line() == 0 ? otherwise : scopes_.back().where;
+}
+
+void Trace::note_call(Error& error) const {
+  if (scopes_.size() != 1 || scopes_.back().where.line() == 0) return;
+  Instruction call;
+  call.notes = notes_at(scopes_.back().where);
+  if (std::string_view(error.what()).find("  at   " + call.source()) != std::string_view::npos) return;
+  error.note("  from " + call.source());
+}
+
 NotesRef Trace::notes(const std::source_location& where) {
   ++recorded_ops;
   std::size_t key = hash_mix(std::hash<const void*>{}(where.file_name()), where.line());

@@ -24,8 +24,8 @@ Conv2d::Conv2d(std::int64_t in, std::int64_t out, const Dims& kernel_size, const
 }
 
 Tensor Conv2d::forward(const Tensor& x) {
-  const Tensor y = conv2d(x, weight_, {options_.stride, options_.padding, options_.dilation, options_.groups});
-  return bias_.is_null() ? y : y + per_channel(bias_, y);
+  const Tensor y = conv2d(at_call(x), weight_, {options_.stride, options_.padding, options_.dilation, options_.groups});
+  return bias_.is_null() ? y : at_call(y) + per_channel(bias_, y);
 }
 
 BatchNorm2d::BatchNorm2d(std::int64_t features, const Options& options) : options_(options) {
@@ -60,7 +60,7 @@ Tensor BatchNorm2d::forward(const Tensor& x) {
   } else {
     y = normalize_channels(x, running_mean_.detach(), running_var_.detach(), options_.epsilon);
   }
-  return weight_.is_null() ? y : y * per_channel(weight_, y) + per_channel(bias_, y);
+  return weight_.is_null() ? y : at_call(at_call(y) * per_channel(weight_, y)) + per_channel(bias_, y);
 }
 
 AdaptiveAvgPool2d::AdaptiveAvgPool2d(const Dims& output_size) {

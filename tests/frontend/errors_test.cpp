@@ -202,6 +202,44 @@ TEST_F(FrontendErrors, OfValuesThatWouldBeCutOrClampedSilently) {
       "24 values given for f32[6,5], which has 30");
 }
 
+class Net : public nn::Callable<Net> {
+ public:
+  Net() { add_module("up", up_); }
+  Tensor forward(const Tensor& x) { return relu(up_(x)); }
+  [[nodiscard]] std::string_view class_name() const override { return "Net"; }
+  static constexpr int kLine = __LINE__ - 2;
+
+ private:
+  nn::Linear up_{4, 3};
+};
+
+TEST_F(FrontendErrors, OfAModuleNameItsPathTheCallOfItAndThatOfTheModelNotTheLibrarysLine) {
+  nn::Linear layer(4, 3);
+  const std::string error_of_dot = "dot: contracting sizes differ: lhs dim 1 is 5, rhs dim 1 is 4";
+  const auto text_of = [](auto&& body) {
+    try {
+      (void)body();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  const int line = __LINE__ + 1;
+  const std::string direct = text_of([&] { return layer(input({6, 5})); });
+  EXPECT_EQ(direct.find(error_of_dot), 0U) << direct;
+  EXPECT_NE(direct.find(fmt::format("\n  at   errors_test.cpp:{}, rank 3 of 8", line)), std::string::npos) << direct;
+  EXPECT_EQ(direct.find("layers.cpp"), std::string::npos) << direct;
+  EXPECT_EQ(direct.find("\n  from "), std::string::npos) << direct;
+  Net net;
+  const int line_of_net = __LINE__ + 1;
+  const std::string nested = text_of([&] { return net(input({6, 5})); });
+  EXPECT_NE(nested.find(fmt::format("\n  at   errors_test.cpp:{} in up, rank 3 of 8\n  from errors_test.cpp:{}",
+                                    Net::kLine, line_of_net)),
+            std::string::npos)
+      << nested;
+  EXPECT_EQ(nested.find("layers.cpp"), std::string::npos) << nested;
+}
+
 TEST_F(FrontendErrors, OfBackwardAndReading) {
   const Tensor x = input({6, 4});
   const Tensor loss = sum(x);

@@ -147,9 +147,14 @@ class Trace {
   struct Scope {
     std::string path;
     std::string unit;
+    std::source_location where{};  // of the call that entered it; line 0: not known
   };
   void push_scope(Scope scope);
   void pop_scope();
+  /// Where the innermost module was called; `otherwise` outside all of them.
+  [[nodiscard]] std::source_location call_site(const std::source_location& otherwise) const;
+  /// Says below an error within the outermost module where that was called, unless the error does.
+  void note_call(Error& error) const;
   /// Notes for ops at `where` in the current scope.
   NotesRef notes(const std::source_location& where);
 
@@ -192,10 +197,17 @@ Tensor stored_tensor(const Tensor& variable);
 /// Ops recorded within belong to the module at `path` and, unless empty, to the FSDP unit.
 class TraceScope {
  public:
-  TraceScope(std::string path, std::string unit) { trace().push_scope({std::move(path), std::move(unit)}); }
+  TraceScope(std::string path, std::string unit, const std::source_location& where = {}) {
+    trace().push_scope({std::move(path), std::move(unit), where});
+  }
   ~TraceScope() { trace().pop_scope(); }
   TraceScope(const TraceScope&) = delete;
   TraceScope& operator=(const TraceScope&) = delete;
 };
+
+/// An operand of an op within a module of the library: its place is where the module was called, not a line of the library.
+inline Operand at_call(const Tensor& tensor, const std::source_location& here = std::source_location::current()) {
+  return {tensor, trace().call_site(here)};
+}
 
 }  // namespace tessera

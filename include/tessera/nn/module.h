@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -103,14 +104,35 @@ class Module {
   bool training_ = true;
 };
 
-/// Gives Self a call operator that runs Self::forward within the module's trace scope.
+/// Gives Self a call operator that runs Self::forward within the module's trace scope. Errors name the place of the call.
 template <class Self>
 class Callable : public Module {
  public:
+  template <class A>
+  auto operator()(A&& a, std::source_location where = std::source_location::current()) {
+    return call(where, std::forward<A>(a));
+  }
+  template <class A, class B>
+  auto operator()(A&& a, B&& b, std::source_location where = std::source_location::current()) {
+    return call(where, std::forward<A>(a), std::forward<B>(b));
+  }
+  template <class A, class B, class C>
+  auto operator()(A&& a, B&& b, C&& c, std::source_location where = std::source_location::current()) {
+    return call(where, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c));
+  }
+
+ private:
   template <class... Args>
-  auto operator()(Args&&... args) {
-    const TraceScope scope(path(), unit());
-    return static_cast<Self&>(*this).forward(std::forward<Args>(args)...);
+  auto call(const std::source_location& where, Args&&... args) {
+    const TraceScope scope(path(), unit(), where);
+    try {
+      return static_cast<Self&>(*this).forward(std::forward<Args>(args)...);
+    } catch (InternalError&) {
+      throw;
+    } catch (Error& error) {
+      trace().note_call(error);
+      throw;
+    }
   }
 };
 
