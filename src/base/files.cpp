@@ -71,6 +71,11 @@ int put_content(const std::string& path, int flags, std::string_view content) {
   return 0;
 }
 
+// Where a file is written before it gets its name.
+std::string temporary_beside(const std::string& path) {
+  return fmt::format("{}.tmp{}.{}", path, getpid(), RankContext::current().rank());
+}
+
 }  // namespace
 
 std::string why_unreadable(const std::string& path) {
@@ -108,12 +113,26 @@ void write_file(const std::string& path, std::string_view content) {
     if (const int error = put_content(path, 0, content); error != 0) fail_io("write", path, error);
     return;
   }
-  const std::string temporary = fmt::format("{}.tmp{}.{}", path, getpid(), RankContext::current().rank());
+  const std::string temporary = temporary_beside(path);
   int error = put_content(temporary, O_TRUNC, content);
   if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
   if (error == 0) return;
   unlink(temporary.c_str());
   fail_io("write", path, error);
+}
+
+void check_writable(const std::string& path) {
+  struct stat status {};
+  const bool exists = stat(path.c_str(), &status) == 0;
+  if (exists && S_ISDIR(status.st_mode)) fail_io("write", path, EISDIR);
+  if (exists && !S_ISREG(status.st_mode)) {
+    if (access(path.c_str(), W_OK) != 0) fail_io("write", path, errno);
+    return;
+  }
+  const std::string temporary = temporary_beside(path);
+  const int error = put_content(temporary, O_TRUNC, "");
+  unlink(temporary.c_str());
+  if (error != 0) fail_io("write", path, error);
 }
 
 void append_file(const std::string& path, std::string_view content) {

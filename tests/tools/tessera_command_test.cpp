@@ -276,6 +276,19 @@ TEST_F(TesseraCommand, PrintDrawsHowAValueLies) {
   EXPECT_EQ(run("print mlp.hlo --svg -").code, 2);
 }
 
+TEST_F(TesseraCommand, OutputsThatCannotBeWrittenAreFoundBeforeAnythingRuns) {
+  const auto refused = run("run sum.hlo --outputs " + path("no/such/folder/y.safetensors"));
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_EQ(refused.out, "") << "it ran";
+  EXPECT_NE(refused.error.find("tessera run: cannot write " + path("no/such/folder/y.safetensors")), std::string::npos)
+      << refused.error;
+  ASSERT_EQ(run("run sum.hlo --outputs " + path("y.safetensors")).code, 0);
+  EXPECT_FALSE(content(path("y.safetensors")).empty());
+  const auto unreadable = run("run no_such.hlo --outputs " + path("z.safetensors"));
+  EXPECT_EQ(unreadable.code, 1);
+  EXPECT_FALSE(fs::exists(path("z.safetensors"))) << "nothing was made of it";
+}
+
 TEST_F(TesseraCommand, BytesOfALoopSayTheirRounds) {
   const auto module = file("loop.hlo", R"(HloModule m, num_partitions=2
 less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT l = pred[] compare(a, b), direction=LT }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "input.h"
+#include "tessera/base/files.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
 #include "tessera/collectives/world.h"
@@ -199,6 +200,8 @@ Results run_reference(const Program& program, const std::vector<Literal>& argume
 
 void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
   warn_of_unknown_variables();
+  const auto outputs = given.value("outputs");
+  if (outputs && world.rank() == 0) check_writable(*outputs);  // not behind a long run
   const Program program = read_program(given, world.size());
   require(!program.partitioned || (!given.has("mesh") && !given.has("annotate")),
           "{} is what one device runs, partitioned already: --mesh and --annotate are for the global program",
@@ -216,7 +219,7 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
     fmt::print(stderr, "note: {} is what one device runs: inputs were drawn in its shapes, the same on every rank\n",
                program.name);
   write_text("-", results.text);
-  if (const auto out = given.value("outputs")) write_safetensors(*out, results.file);
+  if (outputs) write_safetensors(*outputs, results.file);
 }
 
 int run(const Arguments& arguments) {

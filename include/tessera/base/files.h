@@ -17,6 +17,8 @@ std::string read_file(const std::string& path);
 /// Writes a temporary file beside `path` and renames it: a reader sees the old content or the new, never half. A device or pipe
 /// (/dev/null) is written to as it is. Error naming rank and path.
 void write_file(const std::string& path, std::string_view content);
+/// Error, as write_file's would be, unless the file could be written now; leaves no trace.
+void check_writable(const std::string& path);
 /// Adds to the end of a file, which it makes where there is none. Error naming rank and path.
 void append_file(const std::string& path, std::string_view content);
 /// Makes the folder and those above it. Error naming rank and path.
