@@ -276,6 +276,15 @@ TEST_F(TesseraCommand, PrintDrawsHowAValueLies) {
   EXPECT_EQ(run("print mlp.hlo --svg -").code, 2);
 }
 
+TEST_F(TesseraCommand, APictureOfAPartitionedFileIsRefused) {
+  ASSERT_EQ(run(std::string("partition ") + kMegatron + "-o " + path("local.hlo")).code, 0);
+  const auto drawn = run("print " + path("local.hlo") + " --sharding x");
+  EXPECT_EQ(drawn.code, 1);
+  EXPECT_EQ(drawn.out, "");
+  EXPECT_NE(drawn.error.find("mlp is partitioned already: its values are what one device holds"), std::string::npos)
+      << drawn.error;
+}
+
 TEST_F(TesseraCommand, OutputsThatCannotBeWrittenAreFoundBeforeAnythingRuns) {
   const auto refused = run("run sum.hlo --outputs " + path("no/such/folder/y.safetensors"));
   EXPECT_EQ(refused.code, 1);

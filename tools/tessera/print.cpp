@@ -69,7 +69,12 @@ std::string note_below(const Program& given, const Instruction& value, const Sha
 
 // How values lie, given or found by propagation.
 std::string pictures(const Program& program, const Arguments& arguments) {
-  const Program global = program.partitioned ? program : partition(program).global;
+  require(
+      !program.partitioned,
+      "{} is partitioned already: its values are what one device holds, and pictures show whole values on all devices; "
+      "give the global program",
+      program.name);
+  const Program global = partition(program).global;
   const bool svg = arguments.has("svg");
   require(!svg || arguments.values("sharding").size() == 1, "--svg draws one value; give --sharding once");
   std::string out;
