@@ -124,6 +124,32 @@ void shard(const TrainingArguments& arguments, ClmModel& out) {
   out.units = fully_shard(*out.model, options);
 }
 
+// `--fsdp hybrid_shard` replicates over an axis beside the one that shards.
+std::string hybrid_note(const TrainingArguments& arguments, const Mesh& mesh) {
+  const FsdpMode mode = parse_fsdp_mode(arguments.fsdp);
+  const auto is_cut = [&](const char* name) { return mesh.has_axis(name) && mesh.whole_axis(name).size > 1; };
+  if (!mode.hybrid || (is_cut("data") && is_cut("fsdp"))) return "";
+  return fmt::format(
+      "--fsdp {} replicates over data what it shards over fsdp, and {} does not have both: this is {}; --mesh "
+      "data=2,fsdp=-1 has two replicas",
+      arguments.fsdp, mesh.str(), mode.reshard_after_forward ? "full_shard" : "shard_grad_op");
+}
+
+// Axes over which neither batches nor weights lie.
+std::string unused_axes_note(const TrainingArguments& arguments, const ClmModel& setup) {
+  std::vector<std::string> unused;
+  for (const auto& axis : setup.mesh.axes()) {
+    const bool has_rows = std::find(setup.data_axes.begin(), setup.data_axes.end(), axis.name) != setup.data_axes.end();
+    if (axis.size > 1 && !has_rows && axis.name != arguments.tensor_parallel) unused.push_back(axis.name);
+  }
+  if (unused.empty()) return "";
+  return fmt::format(
+      "nothing lies over {} of {}: its ranks do the same work; rows of a batch lie over data and fsdp, weights over "
+      "the "
+      "axis of --tensor_parallel",
+      join(unused, ", "), setup.mesh.str());
+}
+
 // Weight decay is not for biases and norms, as in Hugging Face's Trainer.
 std::vector<optim::ParameterGroup> parameter_groups(const nn::Module& model, double weight_decay) {
   std::vector<optim::ParameterGroup> groups{{{}, weight_decay}, {{}, 0}};
@@ -162,6 +188,8 @@ ClmModel make_clm_model(const TrainingArguments& arguments) {
   out.block_size = block_size_of(arguments, config);
   out.model = std::make_unique<nn::GPT2LMHeadModel>(config);
   shard(arguments, out);
+  for (std::string& note : std::vector{hybrid_note(arguments, out.mesh), unused_axes_note(arguments, out)})
+    if (!note.empty()) out.notes.push_back(std::move(note));
   out.optimizer = make_optimizer(arguments, *out.model);
   return out;
 }

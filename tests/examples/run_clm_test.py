@@ -58,6 +58,18 @@ def main():
               "fsdp=4,model=3", "--fsdp", "full_shard", "--tensor_parallel", "model", "--global_batch_size", 8)
     check(dry.returncode == 0 and "memory of a device" in dry.stdout and "reduce-scatter" in dry.stdout, dry.stdout + dry.stderr)
 
+    def notes(*arguments):
+        result = run("--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--dry_run",
+                     "--global_batch_size", 8, *arguments)
+        check(result.returncode == 0, result.stderr)
+        return [line for line in result.stdout.splitlines() if line.startswith("note ")]
+
+    hybrid = notes("--mesh", "fsdp=4", "--fsdp", "hybrid_shard")
+    check(len(hybrid) == 1 and "this is full_shard" in hybrid[0], hybrid)
+    check(notes("--mesh", "data=2,fsdp=2", "--fsdp", "hybrid_shard") == [], "hybrid over two axes needs no note")
+    spare = notes("--mesh", "fsdp=2,spare=2", "--fsdp", "full_shard")
+    check(len(spare) == 1 and "nothing lies over spare of mesh<fsdp=2, spare=2>" in spare[0], spare)
+
     unknown = run("--config_nam", "x")
     check(unknown.returncode == 2 and "config_name" in unknown.stderr, unknown.stderr)
     small = dict(CONFIG, vocab_size=200)

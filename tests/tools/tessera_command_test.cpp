@@ -298,6 +298,15 @@ TEST_F(TesseraCommand, OutputsThatCannotBeWrittenAreFoundBeforeAnythingRuns) {
   EXPECT_FALSE(fs::exists(path("z.safetensors"))) << "nothing was made of it";
 }
 
+TEST_F(TesseraCommand, AxesThatNothingIsShardedOverAreNamed) {
+  const auto out = run("partition mlp.hlo --mesh data=2,model=2,spare=2 --annotate x=data,- -o " + path("p.hlo"));
+  EXPECT_EQ(
+      out.error,
+      "note: nothing is sharded over model, spare of mesh<data=2, model=2, spare=2>: devices along them do the same "
+      "work\n");
+  EXPECT_EQ(run(std::string("partition ") + kMegatron + "-o " + path("p.hlo")).error, "");
+}
+
 TEST_F(TesseraCommand, BytesOfALoopSayTheirRounds) {
   const auto module = file("loop.hlo", R"(HloModule m, num_partitions=2
 less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT l = pred[] compare(a, b), direction=LT }

@@ -2,6 +2,7 @@
 #include "input.h"
 
 #include <cstdio>
+#include <set>
 
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
@@ -128,6 +129,28 @@ std::string nothing_sharded_note(const Program& program) {
       "note: nothing is sharded: each of the {} devices computes the whole program; --annotate NAME=AXES,.. cuts a "
       "value\n",
       program.num_partitions);
+}
+
+std::string unused_axes_note(const Program& program) {
+  if (program.meshes.empty() || program.partitioned || !nothing_sharded_note(program).empty()) return "";
+  const Mesh& mesh = program.meshes.front();
+  std::set<int> unused;
+  for (int axis = 0; axis < mesh.axis_count(); ++axis)
+    if (mesh.axes()[static_cast<std::size_t>(axis)].size > 1) unused.insert(axis);
+  for (const auto& computation : program.computations)
+    for (const auto& instruction : computation->instructions) {
+      if (manual_border(instruction) != ManualBorder::kNone) return "";
+      if (!instruction.sharding) continue;
+      for (const Sharding& sharding : *instruction.sharding) {
+        if (!sharding.is_tiled() || (!sharding.used_axes().empty() && sharding.mesh != mesh)) return "";
+        for (const AxisRef& axis : sharding.used_axes()) unused.erase(axis.axis);
+      }
+    }
+  std::vector<std::string> names;
+  for (const int axis : unused) names.push_back(mesh.axes()[static_cast<std::size_t>(axis)].name);
+  if (names.empty()) return "";
+  return fmt::format("note: nothing is sharded over {} of {}: devices along {} do the same work\n", join(names, ", "),
+                     mesh.str(), names.size() == 1 ? "it" : "them");
 }
 
 void write_text(const std::string& path, std::string_view text) {

@@ -23,6 +23,8 @@ void read_pass_options(const Arguments& arguments, std::vector<std::string>& ski
 Program read_program(const Arguments& arguments, std::int64_t partitions = 0);
 /// A line that says so when a program for several devices, as given, shards nothing; else nothing.
 std::string nothing_sharded_note(const Program& program);
+/// "note: …\n" for axes of the mesh that no sharding names, or "".
+std::string unused_axes_note(const Program& program);
 /// --engine: reference or runtime.
 std::string engine_of(const Arguments& arguments, std::string_view otherwise);
 /// To a file, or to stdout for "-".

@@ -71,7 +71,7 @@ std::string explanation_json(const Partitioned& partitioned) {
 
 int run(const Arguments& arguments) {
   const Program program = read_program(arguments);
-  fmt::print(stderr, "{}", nothing_sharded_note(program));
+  fmt::print(stderr, "{}{}", nothing_sharded_note(program), arguments.has("mesh") ? unused_axes_note(program) : "");
   PartitionOptions options;
   if (const auto path = arguments.value("topology")) options.topology = Topology::from_file(*path);
   options.limits.strict = arguments.has("strict");
