@@ -4,6 +4,7 @@
 //   fsdp_auto_wrap --virtual_ranks 4          or          mpirun -np 4 fsdp_auto_wrap
 #include <cstdio>
 
+#include "tessera/base/argument_parser.h"
 #include "tessera/tessera.h"
 
 namespace ts = tessera;
@@ -42,6 +43,13 @@ void show(const ts::Runtime& runtime, const char* title, const ts::WrapPolicy& p
 
 int wrap(int argc, char** argv) {
   const ts::Runtime runtime(argc, argv);
+  std::int64_t virtual_ranks = 0;  // launch() has taken it
+  ts::ArgumentParser parser("fsdp_auto_wrap", "Wraps a small GPT-2 by both policies.");
+  parser.flag("virtual_ranks", virtual_ranks, "run that many ranks as threads of this process");
+  if (!parser.parse(argc, argv)) {
+    if (runtime.is_master()) std::fputs(parser.help().c_str(), stdout);
+    return 0;
+  }
   ts::set_default_mesh(ts::Mesh({{"fsdp", runtime.rank_count()}}));
   show(runtime, "size_based_auto_wrap_policy(20000): every module with 20000 parameters that are in no unit yet",
        ts::size_based_auto_wrap_policy(20000));

@@ -4,12 +4,20 @@
 //   hello_mesh --virtual_ranks 4          or          mpirun -np 4 hello_mesh
 #include <cstdio>
 
+#include "tessera/base/argument_parser.h"
 #include "tessera/tessera.h"
 
 namespace ts = tessera;
 
 int hello(int argc, char** argv) {
   const ts::Runtime runtime(argc, argv);
+  std::int64_t virtual_ranks = 0;  // launch() has taken it
+  ts::ArgumentParser parser("hello_mesh", "Shows a small program before and after partitioning.");
+  parser.flag("virtual_ranks", virtual_ranks, "run that many ranks as threads of this process");
+  if (!parser.parse(argc, argv)) {
+    if (runtime.is_master()) std::fputs(parser.help().c_str(), stdout);
+    return 0;
+  }
   const auto ranks = runtime.rank_count();
   const ts::Mesh mesh =
       ranks % 2 == 0 ? ts::Mesh({{"data", ranks / 2}, {"model", 2}}) : ts::Mesh({{"data", ranks}, {"model", 1}});

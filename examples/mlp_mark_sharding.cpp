@@ -40,6 +40,7 @@ struct Flags {
   std::int64_t batch = 128;
   double learning_rate = 1e-3;
   bool fake_data = false;
+  std::int64_t virtual_ranks = 0;  // launch() has taken it
 };
 
 // Random pixels whose class is the brightest of ten stripes: learnable, and there without any file.
@@ -84,7 +85,8 @@ int train(int argc, char** argv) {
       .flag("steps", flags.steps, "updates")
       .flag("batch", flags.batch, "images in a batch, over all ranks")
       .flag("learning_rate", flags.learning_rate, "of AdamW")
-      .flag("fake_data", flags.fake_data, "generated images instead of files");
+      .flag("fake_data", flags.fake_data, "generated images instead of files")
+      .flag("virtual_ranks", flags.virtual_ranks, "run that many ranks as threads of this process");
   if (!parser.parse(argc, argv)) {
     if (runtime.is_master()) std::fputs(parser.help().c_str(), stdout);
     return 0;
