@@ -104,7 +104,8 @@ class InputDimsOfValues {
 
   static ValueDims operand_leaves_of(const Instruction& instruction, const std::vector<ValueDims>& values) {
     ValueDims out;
-    for (const Id operand : instruction.operands) out.insert(out.end(), at(values, operand).begin(), at(values, operand).end());
+    for (const Id operand : instruction.operands)
+      out.insert(out.end(), at(values, operand).begin(), at(values, operand).end());
     return out;
   }
 
@@ -163,7 +164,8 @@ class InputDimsOfValues {
   static InputDims summed_over(const FactorMap& map, const std::vector<std::vector<InputDims>>& by_factor,
                                const Instruction& instruction) {
     InputDims out;
-    const auto arrays = std::count_if(map.operands.begin(), map.operands.end(), [](const auto& o) { return !o.empty(); });
+    const auto arrays =
+        std::count_if(map.operands.begin(), map.operands.end(), [](const auto& o) { return !o.empty(); });
     const Sharding* result = sharding_of_leaf(instruction, 0);
     if (result == nullptr || !result->is_partial()) return out;
     for (int f = 0; f < isize(map.factors); ++f) {
@@ -198,15 +200,17 @@ std::string batch_remedy(const InputDimsOfValues& known, const InputDims& dims, 
   const auto of_batch = known.cut_over(dims, sum.partial);
   const std::string axes = braced_axes(sum.mesh, of_batch);
   std::vector<AxisRef> others;
-  std::copy_if(sum.partial.begin(), sum.partial.end(), std::back_inserter(others),
-               [&](const AxisRef& axis) { return std::find(of_batch.begin(), of_batch.end(), axis) == of_batch.end(); });
+  std::copy_if(sum.partial.begin(), sum.partial.end(), std::back_inserter(others), [&](const AxisRef& axis) {
+    return std::find(of_batch.begin(), of_batch.end(), axis) == of_batch.end();
+  });
   const std::string rest = others.empty() ? ""
                                           : fmt::format("; over {} keep the dims that {} %{} sums over whole",
                                                         braced_axes(sum.mesh, others), op.op->name, shown_name(op));
   const bool is_batch = std::all_of(dims.begin(), dims.end(), [](const InputDim& one) { return one.dim == 0; });
-  return is_batch ? fmt::format("none: it is the sum over the batch ({}) that data parallelism over {} needs{}",
-                                known.text(dims), axes, rest)
-                  : fmt::format("none: it is the sum over {} that cutting it over {} needs{}", known.text(dims), axes, rest);
+  return is_batch
+             ? fmt::format("none: it is the sum over the batch ({}) that data parallelism over {} needs{}",
+                           known.text(dims), axes, rest)
+             : fmt::format("none: it is the sum over {} that cutting it over {} needs{}", known.text(dims), axes, rest);
 }
 
 }  // namespace

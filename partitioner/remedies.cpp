@@ -123,9 +123,9 @@ class Remedies {
     if (least.bytes < before.bytes)
       return fmt::format("{}: {} bytes fewer, by other collectives{}", text(*best), before.bytes - least.bytes,
                          more_work(before, least));
-    return fmt::format("none found: with %{} as {} other collectives move {}", best->name, best->sharding.str(),
-                       least.bytes == before.bytes ? "as many bytes"
-                                                   : fmt::format("{} bytes more", least.bytes - before.bytes));
+    return fmt::format(
+        "none found: with %{} as {} other collectives move {}", best->name, best->sharding.str(),
+        least.bytes == before.bytes ? "as many bytes" : fmt::format("{} bytes more", least.bytes - before.bytes));
   }
 
  private:
@@ -139,7 +139,8 @@ class Remedies {
     const std::string sharding = candidate.sharding.str();
     if (trials_.is_given(candidate.name))
       return fmt::format("{}%{} to {}", kChangeAnnotation, candidate.name, sharding);
-    return fmt::format("{}{} with {}", candidate.is_result ? kAnnotateResult : kAnnotateValue, candidate.name, sharding);
+    return fmt::format("{}{} with {}", candidate.is_result ? kAnnotateResult : kAnnotateValue, candidate.name,
+                       sharding);
   }
 
   // What the remedy says, and what of the values above would make the copy's operand lie as it needs it.
@@ -150,8 +151,8 @@ class Remedies {
     const bool is_result = remedy.starts_with(kAnnotateResult);
     const auto first = remedy.find('%') + 1;
     std::vector<Candidate> out;
-    out.push_back({remedy.substr(first, remedy.find(' ', first) - first), remedy.ends_with(" " + target.str()) ? target : now,
-                   is_result});
+    out.push_back({remedy.substr(first, remedy.find(' ', first) - first),
+                   remedy.ends_with(" " + target.str()) ? target : now, is_result});
     if (!remedy.starts_with(kAnnotateValue)) return out;
     constexpr std::size_t kMost = 6;
     std::vector<std::pair<Id, Sharding>> front{{before_reshards(computation, reshard.operands[0]), target}};

@@ -285,6 +285,27 @@ TEST_F(TesseraCommand, APictureOfAPartitionedFileIsRefused) {
       << drawn.error;
 }
 
+TEST_F(TesseraCommand, DumpsOfAProgramStandInOneFolder) {
+  allow_mpirun();
+  const auto folders = [&](const std::string& name) {
+    std::vector<std::string> out;
+    for (const auto& entry : fs::directory_iterator(path(name))) out.push_back(entry.path().filename().string());
+    return out;
+  };
+  ASSERT_EQ(run(std::string("partition ") + kMegatron + "--explain -o " + path("p.hlo"),
+                "env TESSERA_DUMP_DIR=" + path("partitioned"))
+                .code,
+            0);
+  EXPECT_EQ(folders("partitioned").size(), 1U) << "attempts are dumped too";
+  ASSERT_EQ(run("run mlp.hlo --mesh data=2 --annotate x=data,-",
+                fmt::format("env TESSERA_DUMP_DIR={} {} -n 2", path("ran"), TESSERA_MPIEXEC))
+                .code,
+            0);
+  ASSERT_EQ(folders("ran").size(), 1U);
+  EXPECT_TRUE(fs::exists(path("ran/" + folders("ran").front() + "/partition/00-input.hlo")));
+  EXPECT_TRUE(fs::exists(path("ran/" + folders("ran").front() + "/run/program.hlo")));
+}
+
 TEST_F(TesseraCommand, OutputsThatCannotBeWrittenAreFoundBeforeAnythingRuns) {
   const auto refused = run("run sum.hlo --outputs " + path("no/such/folder/y.safetensors"));
   EXPECT_EQ(refused.code, 1);
