@@ -63,11 +63,10 @@ constexpr OptionRow kTable[] = {
 constexpr std::size_t kRows = std::size(kTable);
 
 std::size_t row_of(std::string_view name) {
-  std::vector<std::string> known;
-  for (std::size_t i = 0; i < kRows; ++i) {
+  for (std::size_t i = 0; i < kRows; ++i)
     if (kTable[i].name == name) return i;
-    known.emplace_back(kTable[i].name);
-  }
+  std::vector<std::string> known;
+  for (const OptionRow& row : kTable) known.emplace_back(row.name);
   fail("unknown option {}{}", name, suggest_name(name, known));
 }
 

@@ -215,7 +215,8 @@ std::shared_ptr<Node> CompiledFunction::Form::input_node(InputSource& source,
     node->sharding = source.sharding;
   }
   const bool lies_so = node->sharding ? *node->sharding == source.sharding : source.sharding.is_replicated();
-  require(lies_so, "compile: {} lies otherwise than when the function was traced", name_of(*node));
+  require(lies_so, "compile: {} lies otherwise than when the function was traced",
+          [&] { return name_of(*node); });
   if (!is_argument) source.known = node;
   return node;
 }

@@ -54,11 +54,12 @@ TileFunction tile_function(const KernelSet& set, const OpView& view) {
 class FusedKernel final : public Kernel {
  public:
   explicit FusedKernel(TileProgram program) : program_(std::move(program)) {}
-  void run(const KernelArgs& args) const override { program_.run(args); }
+  void run(const KernelArgs& args) const override { program_.run(args, scratch_); }
   [[nodiscard]] std::int64_t workspace_bytes() const override { return program_.workspace_bytes; }
 
  private:
   TileProgram program_;
+  mutable TileScratch scratch_;  // a plan runs on one thread
 };
 
 class TileBuilder {

@@ -42,7 +42,14 @@ void fill_iota(const TileLoad& load, std::byte* to, std::int64_t start, std::int
 
 class Runner {
  public:
-  Runner(const TileProgram& program, const KernelArgs& args) : program_(program), args_(args) {
+  Runner(const TileProgram& program, const KernelArgs& args, TileScratch& scratch)
+      : program_(program),
+        args_(args),
+        starts_(scratch.starts),
+        pointers_(scratch.pointers),
+        steps_(scratch.steps),
+        keys_(scratch.keys),
+        totals_(scratch.totals) {
     pointers_.resize(program.slots.size());
     starts_.resize(program.slots.size());
     steps_.resize(program.slots.size());
@@ -260,14 +267,12 @@ class Runner {
 
   const TileProgram& program_;
   const KernelArgs& args_;
-  std::vector<std::byte*> starts_;
-  std::vector<std::byte*> pointers_;
-  std::vector<std::int64_t> steps_;  // bytes per element
-  std::vector<std::uint32_t> keys_;
-  struct Total {
-    alignas(8) std::byte bytes[8];
-  };
-  std::vector<Total> totals_;  // by step, of long rows
+  // Of the scratch.
+  std::vector<std::byte*>& starts_;
+  std::vector<std::byte*>& pointers_;
+  std::vector<std::int64_t>& steps_;
+  std::vector<std::uint32_t>& keys_;
+  std::vector<TileScratch::Total>& totals_;
 };
 
 }  // namespace
@@ -296,8 +301,8 @@ TileLoad load_of(const View& view, int input, std::int64_t element_bytes) {
   return load;
 }
 
-void TileProgram::run(const KernelArgs& args) const {
-  if (rows > 0) Runner(*this, args).run();
+void TileProgram::run(const KernelArgs& args, TileScratch& scratch) const {
+  if (rows > 0) Runner(*this, args, scratch).run();
 }
 
 }  // namespace tessera

@@ -74,6 +74,18 @@ struct TileSlot {
   std::int64_t register_index = -1;
 };
 
+/// What a run works with, kept by the program's owner so that the next run allocates nothing.
+struct TileScratch {
+  std::vector<std::byte*> starts;    // by slot
+  std::vector<std::byte*> pointers;  // by slot: of the tile
+  std::vector<std::int64_t> steps;   // by slot: bytes per element
+  std::vector<std::uint32_t> keys;
+  struct Total {
+    alignas(8) std::byte bytes[8];
+  };
+  std::vector<Total> totals;  // by step, of long rows
+};
+
 struct TileProgram {
   std::int64_t columns = 1;
   std::int64_t rows = 0;   // without reductions: rows of one element each
@@ -87,7 +99,7 @@ struct TileProgram {
   std::vector<TileSlot> slots;
   std::vector<TileLoad> loads;
   std::vector<TileStep> steps;
-  void run(const KernelArgs& args) const;
+  void run(const KernelArgs& args, TileScratch& scratch) const;
 };
 
 /// Gives every step of long rows its phase, and marks the registers that later phases read.
