@@ -7,7 +7,9 @@
 
 #include "reduce.h"
 #include "tessera/base/options.h"
+#include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
+#include "tessera/collectives/communication_turn.h"
 
 namespace tessera::collectives {
 namespace {
@@ -45,6 +47,8 @@ std::size_t hash_groups(const std::vector<std::vector<int>>& groups, const std::
   }
   return hash;
 }
+
+void await_turn() { RankContext::current().get<CommunicationTurn>().await(); }
 
 // A group of one moves nothing but its own bytes.
 void run_alone(const Collective& call) {
@@ -153,7 +157,17 @@ Membership membership(const std::vector<int>& world_ranks, int world_rank, const
   return {world_ranks, static_cast<int>(place - world_ranks.begin()), name, id, counted};
 }
 
+const TrafficCounters& GroupBase::traffic() const {
+  await_turn();
+  return traffic_;
+}
+const TrafficCounters& GroupBase::rank_traffic() const {
+  await_turn();
+  return fabric_->traffic;
+}
+
 void GroupBase::count(std::int64_t TrafficCounters::*counter, std::int64_t bytes) {
+  await_turn();
   traffic_.*counter += bytes;
   ++traffic_.calls;
   if (!members_.counted) return;
@@ -166,7 +180,13 @@ void GroupBase::count_mpi(std::int64_t bytes) {
   fabric_->traffic.mpi_payload += bytes;
 }
 
+void GroupBase::label(CollectiveLabel label) {
+  await_turn();
+  label_ = std::move(label);
+}
+
 void GroupBase::prepare(Collective& call) {
+  await_turn();
   call.number = ++number_;
   if (label_) {
     call.sequence = label_->sequence;
@@ -276,6 +296,7 @@ void GroupBase::broadcast(std::span<std::byte> data, int root) {
 void GroupBase::barrier() { execute({.kind = Kind::kBarrier}); }
 
 std::shared_ptr<ProcessGroup> GroupBase::split(const std::vector<std::vector<int>>& groups, const std::string& name) {
+  await_turn();
   const auto known = subgroups_.find(name);
   if (known != subgroups_.end()) return known->second;
   const auto& own = own_group(groups, size(), rank(), name);

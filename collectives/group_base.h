@@ -141,9 +141,9 @@ class GroupBase : public ProcessGroup {
   void await_progress(std::uint64_t progress) final {
     fabric_->await_progress(members_.world_ranks, progress, label_ ? label_->text : name());
   }
-  void label(CollectiveLabel label) final { label_ = std::move(label); }
-  [[nodiscard]] const TrafficCounters& traffic() const final { return traffic_; }
-  [[nodiscard]] const TrafficCounters& rank_traffic() const final { return fabric_->traffic; }
+  void label(CollectiveLabel label) final;
+  [[nodiscard]] const TrafficCounters& traffic() const final;
+  [[nodiscard]] const TrafficCounters& rank_traffic() const final;
 
  protected:
   /// Moves the bytes; size() > 1. Counts the bytes it receives through MPI by count_mpi.

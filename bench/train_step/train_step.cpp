@@ -165,6 +165,7 @@ Times time_steps(Training& training, const Arguments& arguments, LocalReads& loc
       local.on = is_local;
       const auto start = Clock::now();
       training.step();
+      wait_device_ops();
       local.on = false;
       world.barrier();  // a step ends when the last rank has it
       (is_local ? times.local : times.step).push_back(seconds_since(start));
@@ -196,7 +197,11 @@ int run(const Arguments& arguments) {
   const Times times = time_steps(training, arguments, *local, world);
   const CompiledProgram& compiled = step_program();
   const double host = host_seconds(
-      compiled, [&] { world.barrier(); }, [&] { training.step(); });
+      compiled, [&] { world.barrier(); },
+      [&] {
+        training.step();
+        wait_device_ops();
+      });
   const std::int64_t measured = static_cast<std::int64_t>(
       sum_over_ranks(world, static_cast<double>(peak_resident_bytes([&] { training.step(); }))) / world.size());
 

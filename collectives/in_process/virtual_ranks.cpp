@@ -10,6 +10,7 @@
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
+#include "tessera/collectives/communication_turn.h"
 
 namespace tessera {
 namespace {
@@ -26,13 +27,16 @@ std::shared_ptr<ProcessGroup> make_world_group(const std::shared_ptr<Cluster>& c
 std::exception_ptr run_rank(const std::shared_ptr<Cluster>& cluster, int rank,
                             const std::function<void(ProcessGroup& world)>& fn) {
   try {
+    std::shared_ptr<ProcessGroup> world;  // before the context, of which a thread may use it
     RankContext context(rank, cluster->size());
     const RankScope scope(context);
     if (cluster->size() > 1 && options().text("TESSERA_SHARED_MEMORY") == "1")
       context.get<collectives::OwnNodeMemory>().make = [&cluster, rank] {
         return collectives::Heap::create(rank, collectives::machine_memory_bytes(), cluster->segments());
       };
-    fn(*make_world_group(cluster, rank));
+    world = make_world_group(cluster, rank);
+    fn(*world);
+    context.get<CommunicationTurn>().await();  // what still runs beside may have failed
   } catch (...) {
     cluster->poison(rank);
     return std::current_exception();

@@ -14,6 +14,7 @@
 
 #include "mpi/fabric.h"
 #include "tessera/base/text.h"
+#include "tessera/collectives/communication_turn.h"
 #include "tessera/collectives/virtual_ranks.h"
 
 namespace tessera {
@@ -159,6 +160,7 @@ Communicator::~Communicator() {
 
 void Communicator::finalize() {
   if (state_->finalized) return;
+  state_->context.get<CommunicationTurn>().await();
   state_->finalized = true;
   if (state_->fabric) meet_at_end(*state_->fabric, size());
   if (state_->thread == std::this_thread::get_id()) RankContext::exchange_current(state_->previous_context);
@@ -245,6 +247,7 @@ int fail_before_world(const std::string& message, int status) {
 int guard_main(Communicator& world, const std::function<void()>& fn) {
   try {
     fn();
+    world.context().get<CommunicationTurn>().await();  // what still runs beside may have failed
     return 0;
   } catch (...) {
     const auto error = std::current_exception();

@@ -36,6 +36,9 @@ constexpr OptionRow kTable[] = {
      "0 sends what ranks of a node exchange through MPI; staged: no memory that peers read in place; files: as without "
      "memfd",
      "1,0,staged,files"},
+    {"TESSERA_ASYNC", kChoice, "auto",
+     "1 runs a step while the next one is traced, 0 does not; auto: where this rank has a core to trace on",
+     "auto,0,1"},
     {"TESSERA_OVERLAP", kFlag, "1", "0 waits for every collective between nodes where it is started"},
     {"TESSERA_FUSE", kFlag, "1", "0 runs every elementwise op by itself"},
     {"TESSERA_EXCESS_PRECISION", kFlag, "1", "0 rounds 16-bit floats after every op, also within a fused group"},

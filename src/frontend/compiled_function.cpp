@@ -215,8 +215,7 @@ std::shared_ptr<Node> CompiledFunction::Form::input_node(InputSource& source,
     node->sharding = source.sharding;
   }
   const bool lies_so = node->sharding ? *node->sharding == source.sharding : source.sharding.is_replicated();
-  require(lies_so, "compile: {} lies otherwise than when the function was traced",
-          [&] { return name_of(*node); });
+  require(lies_so, "compile: {} lies otherwise than when the function was traced", [&] { return name_of(*node); });
   if (!is_argument) source.known = node;
   return node;
 }
@@ -274,6 +273,7 @@ std::vector<Tensor> CompiledFunction::Form::take_results(std::vector<DeviceArray
 }
 
 std::vector<Tensor> CompiledFunction::Form::call(const std::vector<Tensor>& arguments) {
+  await_execution();
   for (const auto& action : each_call) action();
   for (InputSource& source : inputs) cut.inputs.push_back(input_node(source, arguments));
   materialize(cut.inputs);

@@ -122,7 +122,8 @@ void report_execution(const Program& global, const RunReason& reason) {
 
 void report_step() {
   advise(false);
-  add_metrics(fmt::format("step={}", metrics().counter_value("MarkStep").value_or(0)));
+  if (!options().text("XLA_METRICS_FILE").empty())
+    add_metrics(fmt::format("step={}", metrics().counter_value("MarkStep").value_or(0)));
 }
 
 void report_end() noexcept {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "debug_report.h"
+#include "step_under_way.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/ops/op_table.h"
@@ -23,6 +24,7 @@ Sharding storage_of(const Node& node) {
 }
 
 DeviceArray device_shard(Node& node) {
+  if (node.is_under_way) await_execution();
   require(!node.is_abstract, "{} is an abstract tensor: it has a type but no value, so nothing can run on it",
           node.name);
   if (!node.shard.is_null()) return node.shard;
@@ -60,6 +62,7 @@ std::vector<DeviceArray> take_arguments(Cut& cut) {
 }  // namespace
 
 void begin_run(const Cut& cut, std::size_t hash, const RunReason& reason) {
+  await_execution();
   Session& state = session();
   ++state.sequence;
   if (state.world->size() > 1) check_same_program(*state.world, cut, hash, reason, state.sequence);
@@ -70,11 +73,13 @@ std::vector<DeviceArray> finish_run(const Program& program, Executable& executab
   Session& state = session();
   ++state.counters.executions;
   report_execution(program, reason);
-  state.world->label({state.sequence, reason.text});
   return executable.run(std::move(arguments));
 }
 
-RunResult run_cut(Cut cut, const RunReason& reason) {
+namespace {
+
+// Numbered, compared between ranks, compiled.
+Session::Compiled prepare_run(const Cut& cut, const RunReason& reason) {
   require(!is_planning(), "{}: this process only plans (plan_for_devices); nothing can run", reason.text);
   materialize(cut.inputs);
   Session& state = session();
@@ -87,8 +92,23 @@ RunResult run_cut(Cut cut, const RunReason& reason) {
     ++state.counters.cached;
     metrics().count("CachedCompile");
   }
-  const Session::Compiled compiled = found->second;
+  return found->second;
+}
+
+}  // namespace
+
+RunResult run_cut(Cut cut, const RunReason& reason) {
+  const Session::Compiled compiled = prepare_run(cut, reason);
   return {finish_run(cut.program, *compiled.executable, take_arguments(cut), reason), compiled.results};
+}
+
+void run_step(Cut cut, const StepResults& results, const RunReason& reason) {
+  if (!steps_overlap()) return set_results(results, run_cut(std::move(cut), reason));
+  const Session::Compiled compiled = prepare_run(cut, reason);
+  ++session().counters.executions;
+  report_execution(cut.program, reason);
+  start_step(compiled.executable, take_arguments(cut), results.nodes, reason);
+  set_results(results, {std::vector<DeviceArray>(results.nodes.size()), compiled.results});
 }
 
 // ---- initial values -----------------------------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ struct Session {
   JobInfo job;
   std::optional<Mesh> mesh;          // set_default_mesh
   std::int64_t planned_devices = 0;  // plan_for_devices
+  int local_ranks = 0;               // of this rank's node; 0: all of the world
   std::int64_t sequence = 0;         // of executions
   LazyCounters counters;
   struct Compiled {
@@ -72,6 +73,9 @@ void begin_run(const Cut& cut, std::size_t hash, const RunReason& reason);
 std::vector<DeviceArray> finish_run(const Program& program, Executable& executable, std::vector<DeviceArray> arguments,
                                     const RunReason& reason);
 
+/// Waits for the step that runs beside the trace, if one does: its nodes have their values then. Throws what went wrong in it.
+void await_execution();
+
 /// What a mark_step() would compute now: all live recorded nodes that have no value yet, in order of creation.
 struct StepResults {
   std::vector<std::shared_ptr<Node>> nodes;
@@ -80,6 +84,8 @@ struct StepResults {
 StepResults pending_results();
 /// Gives the nodes what a run of their program gave.
 void set_results(const StepResults& results, const RunResult& run);
+/// run_cut() and set_results(), or, where steps run beside the trace, begins the run and returns.
+void run_step(Cut cut, const StepResults& results, const RunReason& reason);
 
 /// Gives those of `nodes` that are deferred their initial values, in one program; collective unless none is.
 void materialize(const std::vector<std::shared_ptr<Node>>& nodes);

@@ -55,6 +55,7 @@ Tensor constrained(const Tensor& tensor, const Sharding& sharding, const std::so
 
 // Storage of a variable or input. Data that lies whole on every rank is cut down here and now; no rank needs another.
 void set_storage(Node& node, const Sharding& sharding) {
+  if (node.is_under_way) await_execution();
   if (!node.shard.is_null() && !node.host) {
     node.host = node.shard.to_literal();
     node.shard.reset();

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,10 @@
 
 namespace tessera {
 
-void join_world(std::shared_ptr<ProcessGroup> world) { session().world = std::move(world); }
+void join_world(std::shared_ptr<ProcessGroup> world) {
+  await_execution();
+  session().world = std::move(world);
+}
 void join_world(ProcessGroup& world) {
   join_world(std::shared_ptr<ProcessGroup>(&world, [](ProcessGroup*) {}));
 }
@@ -32,6 +36,7 @@ void join_communicator(const Communicator& communicator) {
   warn_of_unknown_variables();
   Session& state = session();
   state.world = communicator.shared_group();
+  state.local_ranks = communicator.local_size();
   const auto threads = std::max<std::int64_t>(1, options().integer("TESSERA_NUM_THREADS"));
   state.job = {communicator.size(), communicator.node_count(), false, communicator.host_names(),
                communicator.crowding_note(static_cast<int>(threads))};
@@ -39,6 +44,7 @@ void join_communicator(const Communicator& communicator) {
 
 // Says the last of it, and lets go of everything that holds the world's groups, before the world ends.
 void leave_world() {
+  await_execution();
   report_end();
   RankContext::current().set(std::make_shared<Trace>());
   RankContext::current().set(std::make_shared<Session>());
@@ -63,7 +69,11 @@ Runtime::Runtime(int argc, char** argv) {
   join_communicator(*communicator_);
 }
 Runtime::~Runtime() {
-  if (communicator_) leave_world();
+  if (!communicator_) return;
+  if (std::uncaught_exceptions() == 0)
+    leave_world();
+  else
+    report_end();  // the communicator ends the job; what still runs keeps the world
 }
 int Runtime::rank() const { return session().world->rank(); }
 int Runtime::rank_count() const { return session().world->size(); }
@@ -100,6 +110,7 @@ int run_virtually(int count, const std::vector<char*>& arguments, const std::fun
     std::vector<char*> own = arguments;
     own.push_back(nullptr);
     at(results, world.rank()) = body(static_cast<int>(arguments.size()), own.data());
+    await_execution();
     report_end();
   });
   for (const int result : results)
@@ -164,7 +175,10 @@ Mesh default_mesh() {
   return state.mesh ? *state.mesh : Mesh({{"data", device_count()}});
 }
 
-const std::vector<CompiledProgram>& compiled_programs() { return session().programs; }
+const std::vector<CompiledProgram>& compiled_programs() {
+  await_execution();  // what they say of the last run is whole
+  return session().programs;
+}
 
 LazyCounters lazy_counters() {
   LazyCounters out = session().counters;

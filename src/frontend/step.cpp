@@ -47,6 +47,11 @@ void set_results(const StepResults& results, const RunResult& run) {
   }
 }
 
+void mark_step(StepOptions options, std::source_location where) {
+  mark_step(where);
+  if (options.wait) wait_device_ops();
+}
+
 void mark_step(std::source_location where) {
   metrics().count("MarkStep");
   ++session().counters.mark_steps;
@@ -54,8 +59,7 @@ void mark_step(std::source_location where) {
   const StepResults results = pending_results();
   if (!results.nodes.empty()) {
     Cut cut = cut_program(current, results.outputs, "step");
-    const RunResult run = run_cut(std::move(cut), run_reason(RunReason::Kind::kMarkStep, where));
-    set_results(results, run);
+    run_step(std::move(cut), results, run_reason(RunReason::Kind::kMarkStep, where));
   }
   current.clear(true);
   report_step();
@@ -108,6 +112,7 @@ Literal Tensor::to_host(std::source_location where) const {
   Node& node = *impl().node;
   if (node.is_deferred()) materialize({impl().node});
   if (node.host) return *node.host;
+  if (node.is_under_way) await_execution();
   if (lies_whole(node)) return node.shard.to_literal();
   Literal value = read_by_program({*this}, what_is(*this), where).front();
   // A computed value that has no other place keeps what was read; its ops stay for backward().
@@ -125,6 +130,7 @@ double Tensor::item(std::source_location where) const {
 Literal Tensor::local_shard() const {
   Node& node = *impl().node;
   if (node.is_deferred()) materialize({impl().node});
+  if (node.is_under_way) await_execution();
   require(node.has_data(), "local_shard: the value has not been computed yet; call mark_step() first");
   return device_shard(node).to_literal();
 }

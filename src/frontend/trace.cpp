@@ -91,7 +91,8 @@ Id Trace::input_of(const std::shared_ptr<Node>& node) {
 
 Id Trace::id_of(const std::shared_ptr<Node>& node) {
   if (node->id >= 0 && node->epoch == epoch_) return node->id;
-  ensure(node->has_data() || node->is_deferred(), "the trace that computes {} is gone", node->name);
+  require(node->has_data() || node->is_deferred(), "{} has no value: the step that computes it failed",
+          [&] { return node->name.empty() ? node->type.str() : node->name; });
   return input_of(node);
 }
 

@@ -58,10 +58,7 @@ DeviceArray DeviceArray::reshaped(Dims dims) const {
   return out;
 }
 
-MemoryInfo memory_info() {
-  const MemoryPool& pool = *rank_memory().pool;
-  return {pool.used(), pool.peak(), pool.pooled()};
-}
+MemoryInfo memory_info() { return rank_memory().pool->info(); }
 
 std::vector<DeviceArray> to_device(const std::vector<Literal>& literals) {
   std::vector<DeviceArray> out;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tessera/collectives/node_memory.h"
+#include "tessera/runtime/buffer.h"
 
 namespace tessera {
 
@@ -26,9 +27,10 @@ class MemoryPool {
   /// Called after every run: ages what lies unused.
   void end_of_run();
 
-  [[nodiscard]] std::int64_t used() const { return used_; }
-  [[nodiscard]] std::int64_t peak() const { return peak_; }
-  [[nodiscard]] std::int64_t pooled() const { return pooled_; }
+  [[nodiscard]] MemoryInfo info() const {
+    const std::scoped_lock lock(mutex_);
+    return {used_, peak_, pooled_};
+  }
 
  private:
   std::byte* allocate(std::int64_t size);
@@ -38,7 +40,7 @@ class MemoryPool {
     int age;
   };
   std::shared_ptr<NodeMemory> node_memory_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::int64_t, std::vector<Idle>> idle_;  // by size
   std::int64_t used_ = 0;
   std::int64_t peak_ = 0;

@@ -7,6 +7,7 @@
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
+#include "tessera/collectives/communication_turn.h"
 
 namespace tessera {
 namespace {
@@ -25,9 +26,13 @@ std::string_view current_name(std::string_view name) {
   return name;
 }
 
+// What is asked for is of whole steps: one that runs beside the asking thread ends first.
+void await_step() { RankContext::current().get<CommunicationTurn>().await(); }
+
 }  // namespace
 
 void Metrics::count(std::string_view counter, std::int64_t amount) {
+  const std::scoped_lock lock(mutex_);
   const auto found = counters_.find(counter);
   if (found != counters_.end())
     found->second += amount;
@@ -37,6 +42,8 @@ void Metrics::count(std::string_view counter, std::int64_t amount) {
 
 void Metrics::add_sample(std::string_view metric, MetricUnit unit, double value,
                          std::optional<std::int64_t> timestamp_ns) {
+  const auto kept = static_cast<std::size_t>(std::max<std::int64_t>(1, options().integer("XLA_METRICS_SAMPLES")));
+  const std::scoped_lock lock(mutex_);
   auto found = metrics_.find(metric);
   if (found == metrics_.end()) found = metrics_.emplace(std::string(metric), MetricData{}).first;
   MetricData& data = found->second;
@@ -44,33 +51,48 @@ void Metrics::add_sample(std::string_view metric, MetricUnit unit, double value,
   ++data.total_samples;
   data.accumulator += value;
   data.samples.push_back({timestamp_ns.value_or(now_ns()), value});
-  const auto kept = static_cast<std::size_t>(std::max<std::int64_t>(1, options().integer("XLA_METRICS_SAMPLES")));
   while (data.samples.size() > kept) data.samples.pop_front();
 }
 
 std::vector<std::string> Metrics::counter_names() const {
+  await_step();
+  const std::scoped_lock lock(mutex_);
   std::vector<std::string> names;
   for (const auto& [name, value] : counters_) names.push_back(name);
   return names;
 }
 std::vector<std::string> Metrics::metric_names() const {
+  await_step();
+  const std::scoped_lock lock(mutex_);
   std::vector<std::string> names;
   for (const auto& [name, data] : metrics_)
     if (data.total_samples > 0) names.push_back(name);
   return names;
 }
 std::optional<std::int64_t> Metrics::counter_value(std::string_view name) const {
+  await_step();
+  const std::scoped_lock lock(mutex_);
   const auto found = counters_.find(current_name(name));
   if (found == counters_.end()) return std::nullopt;
   return found->second;
 }
 std::optional<MetricData> Metrics::metric_data(std::string_view name) const {
+  await_step();
+  const std::scoped_lock lock(mutex_);
   const auto found = metrics_.find(current_name(name));
   if (found == metrics_.end()) return std::nullopt;
   return found->second;
 }
-void Metrics::clear_counters() { counters_.clear(); }
-void Metrics::clear_metrics() { metrics_.clear(); }
+void Metrics::clear_counters() {
+  await_step();
+  const std::scoped_lock lock(mutex_);
+  counters_.clear();
+}
+void Metrics::clear_metrics() {
+  await_step();
+  const std::scoped_lock lock(mutex_);
+  metrics_.clear();
+}
 void Metrics::clear_all() {
   clear_counters();
   clear_metrics();
@@ -78,8 +100,8 @@ void Metrics::clear_all() {
 
 std::vector<std::string> Metrics::executed_fallback_ops() const {
   std::vector<std::string> names;
-  for (const auto& [name, value] : counters_)
-    if (name.starts_with("fallback::")) names.push_back(name);
+  for (std::string& name : counter_names())
+    if (name.starts_with("fallback::")) names.push_back(std::move(name));
   return names;
 }
 

@@ -94,9 +94,8 @@ std::string format_bytes(double bytes) {
 
 std::string Metrics::report() const {
   std::string out;
-  for (const auto& [name, data] : metrics_)
-    if (data.total_samples > 0) append_metric(out, name, data);
-  for (const auto& [name, value] : counters_) append_counter(out, name, value);
+  for (const std::string& name : metric_names()) append_metric(out, name, *metric_data(name));
+  for (const std::string& name : counter_names()) append_counter(out, name, *counter_value(name));
   return out;
 }
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <memory>
-#include <typeindex>
+#include <mutex>
 #include <unordered_map>
 
 namespace tessera {
@@ -18,18 +18,26 @@ class RankContext {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int rank_count() const { return rank_count_; }
 
-  /// The rank's single T (its trace, metrics, options …), default-constructed at the first use. Not thread-safe.
+  /// The rank's single T (its trace, metrics, options …), default-constructed at the first use. Any thread of the rank may ask.
   template <class T>
   T& get() {
-    auto& slot = slots_[std::type_index(typeid(T))];
-    if (!slot) slot = std::make_shared<T>();
-    return *static_cast<T*>(slot.get());
+    {
+      const std::scoped_lock lock(mutex_);
+      if (const auto found = slots_.find(&kKey<T>); found != slots_.end()) return *static_cast<T*>(found->second.get());
+    }
+    auto made = std::make_shared<T>();  // it may ask for others
+    const std::scoped_lock lock(mutex_);
+    return *static_cast<T*>(slots_.try_emplace(&kKey<T>, std::move(made)).first->second.get());
   }
   /// Replaces the rank's T.
   template <class T>
   void set(std::shared_ptr<T> value) {
-    slots_[std::type_index(typeid(T))] = std::move(value);
+    std::shared_ptr<void> old = std::move(value);
+    const std::scoped_lock lock(mutex_);
+    slots_[&kKey<T>].swap(old);
   }
+  /// Keeps what uses the context from a thread of its own: it ends before anything else of the context.
+  void keep_worker(std::shared_ptr<void> worker) { worker_ = std::move(worker); }
 
   /// The context of the calling thread; a thread that has none gets that of the process (rank 0 of 1 unless set).
   static RankContext& current();
@@ -39,7 +47,11 @@ class RankContext {
  private:
   int rank_;
   int rank_count_;
-  std::unordered_map<std::type_index, std::shared_ptr<void>> slots_;
+  template <class T>
+  static constexpr char kKey{};  // its address stands for T
+  std::mutex mutex_;
+  std::unordered_map<const void*, std::shared_ptr<void>> slots_;
+  std::shared_ptr<void> worker_;  // after what it uses: ends first
 };
 
 /// Makes a context current for a scope.

@@ -181,8 +181,18 @@ class Operand {
 std::vector<Literal> read_all(const std::vector<Tensor>& tensors,
                               std::source_location where = std::source_location::current());
 
-/// Ends the step: one program computes the new values of all variables and live tensors; they become data.
+/// Ends the step: one program computes the new values of all variables and live tensors; they become data. Where a core is free for it
+/// (TESSERA_ASYNC) the program runs while the next step is traced: who reads a value of it waits, and what goes wrong in it is thrown
+/// by the next mark_step() or reading.
 void mark_step(std::source_location where = std::source_location::current());
+
+struct StepOptions {
+  bool wait = false;  // return when the step has ended
+};
+void mark_step(StepOptions options, std::source_location where = std::source_location::current());
+
+/// Returns when every step that mark_step() began has ended; throws what went wrong.
+void wait_device_ops();
 
 /// The random seed of this rank's trace (the same on every rank) for dropout and initial values. Default 42.
 void manual_seed(std::uint64_t seed);

@@ -30,10 +30,11 @@ struct Node {
   std::string name;                  // of the variable it was made for
   std::optional<Sharding> sharding;  // how it lies or must lie; none: whole everywhere (data), or free (recorded)
 
-  DeviceArray shard;                 // data: this rank's part
-  std::optional<Literal> host;       // data: the whole value, the same on every rank
-  bool is_abstract = false;          // data without a value, for plans
-  bool is_given = false;             // data from the host, which the ranks have not compared yet
+  DeviceArray shard;            // data: this rank's part
+  std::optional<Literal> host;  // data: the whole value, the same on every rank
+  bool is_abstract = false;     // data without a value, for plans
+  bool is_given = false;        // data from the host, which the ranks have not compared yet
+  bool is_under_way = false;  // data that the step under way computes: await_execution() before the shard is looked at
   std::function<Literal()> refresh;  // data from the host that a compiled function asks for at each call
 
   Id id = -1;  // recorded: in the trace of `epoch`
@@ -42,7 +43,7 @@ struct Node {
 
   Initializer initializer;  // deferred
 
-  [[nodiscard]] bool has_data() const { return host.has_value() || !shard.is_null() || is_abstract; }
+  [[nodiscard]] bool has_data() const { return host.has_value() || !shard.is_null() || is_under_way || is_abstract; }
   [[nodiscard]] bool is_deferred() const { return initializer != nullptr; }
 };
 

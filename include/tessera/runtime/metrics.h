@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +30,7 @@ struct MetricData {
   std::deque<MetricSample> samples;
 };
 
+/// Any thread of the rank may count. Asking and clearing wait for a step that runs beside the trace, so what is told is of whole steps.
 class Metrics {
  public:
   void count(std::string_view counter, std::int64_t amount = 1);
@@ -54,6 +56,7 @@ class Metrics {
   [[nodiscard]] std::vector<std::string> executed_fallback_ops() const;
 
  private:
+  mutable std::mutex mutex_;
   std::map<std::string, std::int64_t, std::less<>> counters_;
   std::map<std::string, MetricData, std::less<>> metrics_;
 };
