@@ -112,7 +112,10 @@ TEST(Overlap, ValuesThatNobodyHoldsAnyMoreAreLetGo) {
   overlap(true);
   std::int64_t after_two = 0;
   for (int step = 0; step < 20; ++step) {
-    { const Tensor x = ones(100000) + 1.0; mark_step(); }
+    {
+      const Tensor x = ones(100000) + 1.0;
+      mark_step();
+    }
     if (step == 2) after_two = memory_info().used + memory_info().pooled;
   }
   wait_device_ops();
@@ -183,19 +186,16 @@ TEST(Overlap, TheNextStepIsTracedWhileOneRuns) {
 TEST(Overlap, ReadingAnEarlierValueDoesNotWait) {
   Gate read[2];
   std::atomic<int> steps{0};
-  with_gated_executions(
-      [&](int rank) {
-        EXPECT_TRUE(++steps <= 2 || read[rank].wait());
-      },
-      [&](int rank) {
-        const Tensor x = ones(3) * 2.0;
-        mark_step({.wait = true});
-        joined_world()->barrier();
-        const Tensor y = x + 1.0;
-        mark_step();
-        EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{2, 2, 2}));
-        read[rank].open();
-      });
+  with_gated_executions([&](int rank) { EXPECT_TRUE(++steps <= 2 || read[rank].wait()); },
+                        [&](int rank) {
+                          const Tensor x = ones(3) * 2.0;
+                          mark_step({.wait = true});
+                          joined_world()->barrier();
+                          const Tensor y = x + 1.0;
+                          mark_step();
+                          EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{2, 2, 2}));
+                          read[rank].open();
+                        });
 }
 
 TEST(Overlap, CollectivesOfTheUserWaitForTheStep) {
@@ -289,8 +289,9 @@ TEST(Overlap, AfterAnErrorItsValuesAreGoneAndTheRankGoesOn) {
                           EXPECT_NE(error_of([] { wait_device_ops(); }).find("the cable is cut"), std::string::npos);
                           EXPECT_FALSE(x.is_materialized());
                           EXPECT_NE(error_of([&] { (void)x.item(); }).find("needs exactly one"), std::string::npos);
-                          EXPECT_NE(error_of([&] { (void)x.to_vector<float>(); }).find("the step that computes it failed"),
-                                    std::string::npos);
+                          EXPECT_NE(
+                              error_of([&] { (void)x.to_vector<float>(); }).find("the step that computes it failed"),
+                              std::string::npos);
                           const Tensor y = ones(3) + 1.0;
                           mark_step();
                           EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{2, 2, 2}));
