@@ -43,6 +43,8 @@ void for_each_batch(const MatrixProduct& p, F&& f) {
 
 /// Null where oneDNN has no fast form of these types and strides on this processor.
 std::unique_ptr<ProductKernel> make_onednn_product(const MatrixProduct& product);
+/// Null where this processor has no tiles for these types, or the product is too small to gain by them.
+std::unique_ptr<ProductKernel> make_tile_product(const MatrixProduct& product);
 /// The fastest of the kernels that take the operands where they lie and need no rounding of the result; null where there is none.
 std::unique_ptr<ProductKernel> make_product(const MatrixProduct& product);
 /// Of 16-bit floats, through f32. Null for other types, or where the result does not lie row by row and must be rounded.

@@ -266,16 +266,49 @@ TEST(Dot, EveryArrangementOfDimsInEveryType) {
       64);
 }
 
+// Larger than a block in every dim in turn, with odd ends: what processors with tile registers multiply there.
+TEST(Dot, LargeOnesOfBf16InEveryOrder) {
+  struct Sizes {
+    std::int64_t m, n, k;
+  };
+  for (const auto& [m, n, k] : {Sizes{70, 90, 5401}, Sizes{1101, 40, 1077}, Sizes{37, 4130, 290}, Sizes{576, 640, 96}})
+    for (const int order : {0, 1, 2, 3}) {
+      const bool turns_lhs = order % 2 == 1;
+      const bool turns_rhs = order / 2 == 1;
+      const DType result = order == 1 ? DType::kF32 : DType::kBF16;
+      const Type lhs = Type::array(DType::kBF16, turns_lhs ? Dims{k, m} : Dims{m, k});
+      const Type rhs = Type::array(DType::kBF16, turns_rhs ? Dims{n, k} : Dims{k, n});
+      SCOPED_TRACE(fmt::format("{}x{}x{}, order {}", m, n, k, order));
+      expect_as_reference(
+          {lhs, rhs},
+          [&](Builder&, const std::vector<Value>& v) {
+            return ops::dot(v[0], v[1], {{}, {turns_lhs ? 0 : 1}, {}, {turns_rhs ? 1 : 0}}, result);
+          },
+          result == DType::kF32 ? 2048 : 2);
+    }
+}
+
+TEST(Dot, LargeOnesOfBf16AddToWhatIsThere) {
+  const Type sums = Type::array(DType::kF32, {600, 650});
+  expect_as_reference(
+      {Type::array(DType::kBF16, {1100, 600}), Type::array(DType::kBF16, {1100, 650}), sums},
+      [](Builder&, const std::vector<Value>& v) {
+        return ops::add(ops::negate(v[2]), ops::dot(v[0], v[1], {{}, {0}, {}, {0}}, DType::kF32));
+      },
+      2048);
+}
+
 TEST(Dot, ReadsTransposedAndSlicedOperandsWhereTheyLie) {
-  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16})
-    expect_as_reference(
-        {Type::array(dtype, {2, 6, 3, 8}), Type::array(dtype, {2, 6, 3, 8})},
-        [](Builder&, const std::vector<Value>& v) {  // [B,T,H,D] attention products
-          const Value q = ops::transpose(v[0], {0, 2, 1, 3});
-          const Value k = ops::transpose(ops::slice_dim(v[1], 1, 1, 5), {0, 2, 3, 1});
-          return ops::dot(q, k, {{0, 1}, {3}, {0, 1}, {2}});
-        },
-        32);
+  for (const Dims& dims : {Dims{2, 6, 3, 8}, Dims{2, 150, 3, 64}})
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16})
+      expect_as_reference(
+          {Type::array(dtype, dims), Type::array(dtype, dims)},
+          [&](Builder&, const std::vector<Value>& v) {  // [B,T,H,D] attention products
+            const Value q = ops::transpose(v[0], {0, 2, 1, 3});
+            const Value k = ops::transpose(ops::slice_dim(v[1], 1, 1, dims[1] - 1), {0, 2, 3, 1});
+            return ops::dot(q, k, {{0, 1}, {3}, {0, 1}, {2}});
+          },
+          dtype == DType::kBF16 ? 4 : 256);
 }
 
 TEST(Indexing, GathersClampAndScattersDropWhatLiesOutside) {
