@@ -53,7 +53,8 @@ class TileProduct final : public ProductKernel {
     const bool fits = p.operand == DType::kBF16 &&
                       (p.result == DType::kF32 || (p.result == DType::kBF16 && !p.accumulates)) &&
                       (p.lhs_m == 1 || p.lhs_k == 1) && (p.rhs_k == 1 || p.rhs_n == 1) && p.out_n == 1;
-    const bool is_large = p.m >= kFewestLines && p.n >= kFewestLines && p.k >= kFewestLines && p.m * p.n * p.k >= kFewest;
+    const bool is_large =
+        p.m >= kFewestLines && p.n >= kFewestLines && p.k >= kFewestLines && p.m * p.n * p.k >= kFewest;
     return fits && is_large && may_use_tiles();
   }
   [[nodiscard]] std::int64_t workspace_bytes() const override { return kernels::tile_product_workspace(args_); }

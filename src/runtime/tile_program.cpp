@@ -40,6 +40,48 @@ void fill_iota(const TileLoad& load, std::byte* to, std::int64_t start, std::int
   }
 }
 
+// Brings what the next tile reads and writes near, a part before every step: memory is waited for while there is work. Short runs of many
+// arrays are what the processor does not foresee by itself.
+class Ahead {
+ public:
+  explicit Ahead(std::vector<TileScratch::Stream>& streams) : streams_(streams) { streams_.clear(); }
+  /// An array of `bytes` an element, gone over tile by tile.
+  void add(const std::byte* start, std::int64_t bytes, std::int64_t count) {
+    for (const TileScratch::Stream& one : streams_)
+      if (one.start == start) return;
+    streams_.push_back({start, bytes, bytes * count, 0, 0});
+    total_ += bytes * count;
+  }
+  /// Elements [first, first + count) follow, while `parts` steps run.
+  void begin(std::int64_t first, std::int64_t count, std::size_t parts) {
+    constexpr std::int64_t kLarge = 1 << 20;  // what is smaller lies in the second level of cache anyway
+    if (total_ < kLarge) return;
+    std::int64_t lines = 0;
+    for (TileScratch::Stream& one : streams_) {
+      one.next = std::min(first * one.element, one.end);
+      one.until = std::min((first + count) * one.element, one.end);
+      lines += ceil_div(one.until - one.next, kLine);
+    }
+    of_part_ = ceil_div(lines, static_cast<std::int64_t>(parts));
+    now_ = 0;
+  }
+  void fetch_part() {
+    for (std::int64_t left = of_part_; left > 0 && now_ < streams_.size();) {
+      TileScratch::Stream& one = streams_[now_];
+      for (; left > 0 && one.next < one.until; --left, one.next += kLine)
+        __builtin_prefetch(one.start + one.next, 0, 2);
+      if (one.next >= one.until) ++now_;
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kLine = 64;
+  std::vector<TileScratch::Stream>& streams_;
+  std::int64_t total_ = 0;
+  std::int64_t of_part_ = 0;
+  std::size_t now_ = 0;
+};
+
 class Runner {
  public:
   Runner(const TileProgram& program, const KernelArgs& args, TileScratch& scratch)
@@ -49,7 +91,8 @@ class Runner {
         pointers_(scratch.pointers),
         steps_(scratch.steps),
         keys_(scratch.keys),
-        totals_(scratch.totals) {
+        totals_(scratch.totals),
+        ahead_(scratch.streams) {
     pointers_.resize(program.slots.size());
     starts_.resize(program.slots.size());
     steps_.resize(program.slots.size());
@@ -62,6 +105,7 @@ class Runner {
       else
         starts_[s] = args.workspace + at(program.register_offsets, slot.register_index);
       steps_[s] = slot.input >= 0 || slot.output >= 0 ? slot.element_bytes : 0;
+      if (steps_[s] > 0 && !slot.per_row) ahead_.add(starts_[s], steps_[s], program.rows * program.columns);
     }
   }
 
@@ -84,7 +128,11 @@ class Runner {
       pointers_[s] = starts_[s] + start * width(program_.slots[s].per_row) * steps_[s];
     for (const TileLoad& load : program_.loads)
       if (!load.is_splat) fill(load, start * width(load.per_row), rows * width(load.per_row));
-    for (const TileStep& step : program_.steps) run_step(step, rows);
+    ahead_.begin((start + rows) * program_.columns, rows * program_.columns, program_.steps.size());
+    for (const TileStep& step : program_.steps) {
+      ahead_.fetch_part();
+      run_step(step, rows);
+    }
   }
 
   // ---- long rows ----------------------------------------------------------------------------------------------------------------
@@ -273,6 +321,7 @@ class Runner {
   std::vector<std::int64_t>& steps_;
   std::vector<std::uint32_t>& keys_;
   std::vector<TileScratch::Total>& totals_;
+  Ahead ahead_;
 };
 
 }  // namespace

@@ -84,6 +84,15 @@ struct TileScratch {
     alignas(8) std::byte bytes[8];
   };
   std::vector<Total> totals;  // by step, of long rows
+  // An array that tiles go over; of what comes next, from where to where it is still to be fetched. In bytes.
+  struct Stream {
+    const std::byte* start;
+    std::int64_t element;
+    std::int64_t end;
+    std::int64_t next;
+    std::int64_t until;
+  };
+  std::vector<Stream> streams;
 };
 
 struct TileProgram {

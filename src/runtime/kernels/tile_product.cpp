@@ -52,9 +52,9 @@ using Words = std::uint32_t __attribute__((vector_size(64)));
 template <bool kHigh>
 Words interleave(Words a, Words b) {
   constexpr int kFirst = kHigh ? 8 : 0;
-  return __builtin_shufflevector(a, b, kFirst, kFirst + 16, kFirst + 1, kFirst + 17, kFirst + 2, kFirst + 18, kFirst + 3,
-                                 kFirst + 19, kFirst + 4, kFirst + 20, kFirst + 5, kFirst + 21, kFirst + 6, kFirst + 22,
-                                 kFirst + 7, kFirst + 23);
+  return __builtin_shufflevector(a, b, kFirst, kFirst + 16, kFirst + 1, kFirst + 17, kFirst + 2, kFirst + 18,
+                                 kFirst + 3, kFirst + 19, kFirst + 4, kFirst + 20, kFirst + 5, kFirst + 21, kFirst + 6,
+                                 kFirst + 22, kFirst + 7, kFirst + 23);
 }
 // A tile as 16 x 16 pairs, columns in place of rows.
 void transpose(__m512i (&tile)[16]) {
@@ -85,9 +85,8 @@ void load_lines(const Lines& lines, std::int64_t first, std::int64_t k, __m512i 
   const __mmask32 mask = first_of(lines.depths - k);
 #pragma GCC unroll 16
   for (std::int64_t i = 0; i < 16; ++i)
-    tile[i] = first + i < lines.count
-                  ? _mm512_maskz_loadu_epi16(mask, lines.from + (first + i) * lines.line + k)
-                  : _mm512_setzero_si512();
+    tile[i] = first + i < lines.count ? _mm512_maskz_loadu_epi16(mask, lines.from + (first + i) * lines.line + k)
+                                      : _mm512_setzero_si512();
 }
 
 // Depths k and k + 1 of 32 lines that lie side by side, as pairs: of the first 16 lines, and of the others.
@@ -99,8 +98,9 @@ void load_pairs(const Lines& lines, std::int64_t first, std::int64_t k, __m512i&
   };
   const __m512i even = at_depth(k);
   const __m512i odd = at_depth(k + 1);
-  const __m512i halves = _mm512_cvtepu8_epi16(_mm256_setr_epi8(0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 8, 40, 9, 41, 10,
-                                                    42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47));
+  const __m512i halves =
+      _mm512_cvtepu8_epi16(_mm256_setr_epi8(0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 8, 40, 9, 41, 10,
+                                            42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47));
   low = _mm512_permutex2var_epi16(even, halves, odd);
   high = _mm512_permutex2var_epi16(even, _mm512_add_epi16(halves, _mm512_set1_epi16(16)), odd);
 }
@@ -114,9 +114,9 @@ void pack_left(const Lines& lines, std::uint16_t* to) {
       std::uint16_t* row = to + line / kWidth * steps * kStep + line % kWidth * kRow;
       const std::uint16_t* from = lines.from + line * lines.line;
       for (std::int64_t step = 0; step < steps; ++step, row += kStep)
-        _mm512_store_si512(row, line < lines.count ? _mm512_maskz_loadu_epi16(first_of(lines.depths - step * kRow),
-                                                                              from + step * kRow)
-                                                   : _mm512_setzero_si512());
+        _mm512_store_si512(row, line < lines.count
+                                    ? _mm512_maskz_loadu_epi16(first_of(lines.depths - step * kRow), from + step * kRow)
+                                    : _mm512_setzero_si512());
     }
     return;
   }
@@ -125,8 +125,7 @@ void pack_left(const Lines& lines, std::uint16_t* to) {
       for (std::int64_t panel = together; panel < std::min(panels, together + kTogether); ++panel) {
         __m512i low[16];
         __m512i high[16];
-        for (std::int64_t i = 0; i < 16; ++i)
-          load_pairs(lines, panel * kWidth, step * kRow + 2 * i, low[i], high[i]);
+        for (std::int64_t i = 0; i < 16; ++i) load_pairs(lines, panel * kWidth, step * kRow + 2 * i, low[i], high[i]);
         std::uint16_t* const tiles = to + (panel * steps + step) * kStep;
         transpose(low);
         store_tile(tiles, low);
@@ -265,8 +264,8 @@ void store_sums(float* to) {
 
 struct Blocks {
   std::int64_t depth, rows, columns;
-  bool keeps_sums;         // that are not rounded yet
-  std::int64_t all_rows;   // for which the right operand is packed
+  bool keeps_sums;        // that are not rounded yet
+  std::int64_t all_rows;  // for which the right operand is packed
   explicit Blocks(const TileProductArgs& args) : depth(part_of(args.k, kDepth, kRow)) {
     keeps_sums = args.rounds && args.k > depth;
     all_rows = keeps_sums ? part_of(args.m, kKept, kWidth) : args.m;
@@ -285,7 +284,8 @@ struct Blocks {
 bool streams_result(const TileProductArgs& args) {
   constexpr std::int64_t kLarge = 2 << 20;
   const std::int64_t bytes = args.rounds ? 2 : 4;
-  const bool has_whole_lines = reinterpret_cast<std::uintptr_t>(args.out) % 64 == 0 && args.out_stride * bytes % 64 == 0;
+  const bool has_whole_lines =
+      reinterpret_cast<std::uintptr_t>(args.out) % 64 == 0 && args.out_stride * bytes % 64 == 0;
   return has_whole_lines && args.m * args.n * bytes > kLarge;
 }
 
@@ -361,8 +361,7 @@ void tile_product(const TileProductArgs& args) {
   };
   for (std::int64_t m = 0; m < args.m; m += blocks.all_rows)
     for (std::int64_t n = 0; n < args.n; n += blocks.columns)
-      for (std::int64_t k = 0; k < args.k; k += blocks.depth)
-        multiply(m, std::min(args.m, m + blocks.all_rows), n, k);
+      for (std::int64_t k = 0; k < args.k; k += blocks.depth) multiply(m, std::min(args.m, m + blocks.all_rows), n, k);
   _tile_release();
   _mm_sfence();
 }
