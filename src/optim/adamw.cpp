@@ -34,7 +34,7 @@ AdamW::StepInputs& AdamW::inputs(DType dtype) {
                  input(
                      dtype, [=, this] { return learning_rate() / correction(options_.beta1); }, "corrected_rate"),
                  input(
-                     dtype, [=, this] { return std::sqrt(correction(options_.beta2)); }, "second_correction")});
+                     dtype, [=, this] { return 1 / std::sqrt(correction(options_.beta2)); }, "second_factor")});
   return inputs_.back().second;
 }
 
@@ -48,7 +48,7 @@ void AdamW::update(int index, Tensor parameter, const Tensor& gradient, double w
   Tensor v = at(second_, index);
   const Tensor new_m = stored_tensor(m) * options_.beta1 + g * (1 - options_.beta1);
   const Tensor new_v = stored_tensor(v) * options_.beta2 + g * g * (1 - options_.beta2);
-  const Tensor denominator = sqrt(new_v) / step.correction2 + options_.epsilon;
+  const Tensor denominator = sqrt(new_v) * step.second_factor + options_.epsilon;
   parameter.assign((value - new_m / denominator * step.corrected_rate).to(parameter.dtype()));
   m.assign(new_m);
   v.assign(new_v);

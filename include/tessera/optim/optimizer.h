@@ -109,7 +109,7 @@ class AdamW : public Optimizer {
   struct StepInputs {
     Tensor rate;            // learning rate
     Tensor corrected_rate;  // lr / (1 - beta1^t)
-    Tensor correction2;     // sqrt(1 - beta2^t)
+    Tensor second_factor;   // 1 / sqrt(1 - beta2^t)
   };
   StepInputs& inputs(DType dtype);
   AdamWOptions options_;
