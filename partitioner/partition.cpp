@@ -16,6 +16,7 @@
 #include "manual.h"
 #include "origins.h"
 #include "propagate.h"
+#include "region_collectives.h"
 #include "remedies.h"
 #include "sharding_groups.h"
 #include "split_uses.h"
@@ -39,12 +40,14 @@ void check_input(const Program& program) {
   const auto used = partitioned_computations(program);
   for (ComputationId c = 0; c < isize(program.computations); ++c) {
     if (!at(used, c)) continue;
-    for (const auto& instruction : program[c].instructions)
-      require((instruction.op->role != Role::kCollective && instruction.op->role != Role::kPartitionId) ||
-                  in_region(instruction),
+    for (const auto& instruction : program[c].instructions) {
+      if (instruction.op->role != Role::kCollective && instruction.op->role != Role::kPartitionId) continue;
+      require(in_region(instruction),
               "{} %{} stands in a global program: collectives and partition-id belong to per-device programs, and to "
               "manual regions of global ones",
               instruction.op->name, instruction.name);
+      check_region_collective(instruction);
+    }
   }
 }
 
