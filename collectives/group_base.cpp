@@ -74,7 +74,7 @@ std::size_t Collective::signature() const {
   hash = hash_mix(hash, static_cast<std::size_t>(dtype));
   hash = hash_mix(hash, static_cast<std::size_t>(reduction));
   hash = hash_mix(hash, static_cast<std::size_t>(root));
-  hash = hash_mix(hash, detail);
+  hash = hash_mix(hash_mix(hash, detail), stride);
   for (const auto& [source, target] : pairs)
     hash = hash_mix(hash_mix(hash, static_cast<std::size_t>(source)), static_cast<std::size_t>(target));
   hash = hash_mix(hash, static_cast<std::size_t>(number));
@@ -262,6 +262,21 @@ std::unique_ptr<PendingOperation> GroupBase::start_reduce_scatter(std::span<cons
 std::unique_ptr<PendingOperation> GroupBase::start_all_reduce(std::span<const std::byte> in, std::span<std::byte> out,
                                                               DType dtype, Reduction op) {
   return begin(reduce_call(Kind::kAllReduce, in, out, dtype, op));
+}
+
+void GroupBase::all_gather_apart(std::span<const std::byte> in, std::span<std::byte> out, std::size_t stride) {
+  ensure(out.size() == extent(in.size(), stride) && stride >= in.size(),
+         "all_gather over {}: {} bytes do not hold parts of {} at every {}", name(), out.size(), in.size(), stride);
+  count(&TrafficCounters::all_gather, static_cast<std::int64_t>(in.size()) * (size() - 1));
+  execute({.kind = Kind::kAllGather, .in = in, .out = out, .stride = stride});
+}
+
+void GroupBase::reduce_scatter_apart(std::span<const std::byte> in, std::span<std::byte> out, std::size_t stride,
+                                     DType dtype, Reduction op) {
+  ensure(in.size() == extent(out.size(), stride) && stride >= out.size(),
+         "reduce_scatter over {}: {} bytes do not hold parts of {} at every {}", name(), in.size(), out.size(), stride);
+  count(&TrafficCounters::reduce_scatter, static_cast<std::int64_t>(out.size()) * (size() - 1));
+  execute({.kind = Kind::kReduceScatter, .in = in, .out = out, .dtype = dtype, .reduction = op, .stride = stride});
 }
 
 void GroupBase::all_to_all(std::span<const std::byte> in, std::span<std::byte> out) {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "tessera/base/error.h"
+#include "tessera/collectives/node_memory.h"
 #include "tessera/collectives/process_group.h"
 
 namespace tessera::collectives {
@@ -52,12 +53,17 @@ struct Collective {
   Reduction reduction = Reduction::kSum;
   int root = 0;               // kBroadcast
   Pairs pairs = {};           // kPermute
+  std::size_t stride = 0;     // from one part of the whole to the next where they lie apart; 0: side by side
   std::size_t detail = 0;     // a hash of what else must agree
   std::int64_t number = 0;    // the how manyth of its group
   std::int64_t sequence = 0;  // of the label
   std::string text = {};      // "all_reduce %17 over {data}"
 
   [[nodiscard]] Post post() const;
+  /// Where part k of the whole begins; parts are of `bytes`.
+  [[nodiscard]] std::size_t part_begin(std::size_t k, std::size_t bytes) const {
+    return k * (stride != 0 ? stride : bytes);
+  }
 
  private:
   [[nodiscard]] std::size_t signature() const;
@@ -97,6 +103,8 @@ class Fabric {
   virtual void advance(std::uint64_t /*progress*/) {}
   virtual void await_progress(const std::vector<int>& /*world_ranks*/, std::uint64_t /*progress*/,
                               const std::string& /*text*/) {}
+  /// Memory that the ranks of this node read in place; null where they read any, or none.
+  [[nodiscard]] virtual std::shared_ptr<NodeMemory> memory_for_peers() const { return nullptr; }
   std::int64_t next_id = 1;
   int world_rank = 0;
   TrafficCounters traffic;  // of all groups
@@ -135,6 +143,10 @@ class GroupBase : public ProcessGroup {
                                                          DType dtype, Reduction op) final;
   std::unique_ptr<PendingOperation> start_all_reduce(std::span<const std::byte> in, std::span<std::byte> out,
                                                      DType dtype, Reduction op) final;
+  /// Within a node: part k of the whole begins at k * stride, and what lies between the parts stays as it is.
+  void all_gather_apart(std::span<const std::byte> in, std::span<std::byte> out, std::size_t stride);
+  void reduce_scatter_apart(std::span<const std::byte> in, std::span<std::byte> out, std::size_t stride, DType dtype,
+                            Reduction op);
   std::shared_ptr<ProcessGroup> split(const std::vector<std::vector<int>>& groups, const std::string& name) final;
   [[nodiscard]] std::vector<int> nodes() const final { return fabric_->nodes_of(members_.world_ranks); }
   void advance(std::uint64_t progress) final { fabric_->advance(progress); }
@@ -162,6 +174,9 @@ class GroupBase : public ProcessGroup {
  private:
   Collective gather_call(std::span<const std::byte> in, std::span<std::byte> out);
   Collective reduce_call(Kind kind, std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op);
+  [[nodiscard]] std::size_t extent(std::size_t part, std::size_t stride) const {
+    return static_cast<std::size_t>(size() - 1) * stride + part;
+  }
   void prepare(Collective& call);
   void execute(Collective call);
   std::unique_ptr<PendingOperation> begin(Collective call);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "copy_bytes.h"
+#include "pipeline.h"
 #include "tessera/base/text.h"
 
 namespace tessera::collectives {
@@ -28,23 +30,10 @@ Table table_of(const std::vector<int>& nodes) {
   return table;
 }
 
-// Between nodes it is under way; what is left to do inside the node is done by wait(), since all members of the node must do it in
-// the same order as everything else.
-class HierarchicalOperation final : public PendingOperation {
- public:
-  void wait() override {
-    if (!between) return;
-    between->wait();
-    between = nullptr;
-    inside();
-  }
-  bool test() override { return !between || (between->test() && !inside_waits); }
-
-  std::vector<std::byte> scratch;
-  std::unique_ptr<PendingOperation> between;  // goes before the scratch
-  std::function<void()> inside = [] {};
-  bool inside_waits = false;
-};
+// Of what goes between nodes: so much of a rank's bytes at once.
+constexpr std::size_t kChunk = std::size_t{1} << 20;
+// Of a blocking form: one chunk is under way while the next is made ready.
+constexpr std::size_t kInFlight = 2;
 
 class HierarchicalGroup final : public GroupBase {
  public:
@@ -53,32 +42,42 @@ class HierarchicalGroup final : public GroupBase {
  private:
   void run(const Collective& call) override;
   std::unique_ptr<PendingOperation> start(Collective call) override;
-  void share_gathered(const Collective& call, Bytes columns);
-  void reduce_inside(const Collective& call, std::vector<std::byte>& sums);
   void move(const Collective& call);
-  void all_gather_nodes(const Collective& call);
-  void reduce_scatter_nodes(const Collective& call);
-  void all_reduce_nodes(const Collective& call);
+  [[nodiscard]] std::unique_ptr<Pipeline> pipeline(const Collective& call, std::size_t in_flight);
+  [[nodiscard]] Pipeline::Stages stages(const Collective& call);
+  [[nodiscard]] Pipeline::Stages gather_stages(const Collective& call);
+  [[nodiscard]] Pipeline::Stages reduce_scatter_stages(const Collective& call);
+  [[nodiscard]] Pipeline::Stages all_reduce_stages(const Collective& call);
+  void share(const Collective& call, std::size_t node, Bytes mine, std::size_t begin);
+  void reduce(const Collective& call, std::size_t node, MutableBytes sums, std::size_t begin);
+  [[nodiscard]] std::shared_ptr<Scratch> idle_scratch();
   void all_to_all_nodes(const Collective& call);
   void permute_nodes(const Collective& call);
   void broadcast_nodes(const Collective& call);
   void barrier_nodes(const Collective& call);
 
   // The sub-group, told what the collective is.
-  static ProcessGroup& labelled(ProcessGroup& group, const Collective& call) {
+  template <class Group>
+  static Group& labelled(Group& group, const Collective& call) {
     group.label({call.sequence, call.text});
     return group;
   }
-  ProcessGroup& local(const Collective& call) const { return labelled(*local_, call); }
+  GroupBase& local(const Collective& call) const { return labelled(*local_, call); }
   ProcessGroup& cross(const Collective& call) const { return labelled(*cross_, call); }
   ProcessGroup& flat(const Collective& call) const { return labelled(*flat_, call); }
   [[nodiscard]] std::size_t member(std::size_t node, std::size_t place) const {
     return static_cast<std::size_t>(table_[node][place]);
   }
-  // Members of the node follow one another in the group: their parts need no packing.
-  [[nodiscard]] bool is_contiguous(std::size_t node) const {
+  // From one member of the node to the next in the group; 0 where that is not always the same: then parts are packed.
+  [[nodiscard]] std::size_t distance(std::size_t node) const {
     const auto& row = table_[node];
-    return row.back() - row.front() + 1 == isize(row);
+    for (std::size_t k = 2; k < row.size(); ++k)
+      if (row[k] - row[k - 1] != row[1] - row[0]) return 0;
+    return static_cast<std::size_t>(row[1] - row[0]);
+  }
+  // From the first byte of the node's parts to the last one's `length` bytes.
+  [[nodiscard]] std::size_t extent(std::size_t node, std::size_t part, std::size_t length) const {
+    return (member(node, place_count_ - 1) - member(node, 0)) * part + length;
   }
   [[nodiscard]] std::int64_t mpi_bytes() const { return cross_->traffic().mpi_payload + flat_->traffic().mpi_payload; }
 
@@ -87,9 +86,10 @@ class HierarchicalGroup final : public GroupBase {
   std::size_t place_count_;
   std::size_t node_ = 0;
   std::size_t place_ = 0;
-  std::shared_ptr<ProcessGroup> local_;
+  std::shared_ptr<GroupBase> local_;
   std::shared_ptr<ProcessGroup> cross_;
   std::shared_ptr<ProcessGroup> flat_;
+  std::vector<std::shared_ptr<Scratch>> scratches_;  // of pipelines
   std::vector<std::byte> scratch_;
   std::vector<std::byte> more_scratch_;
 };
@@ -121,9 +121,9 @@ void HierarchicalGroup::run(const Collective& call) {
 void HierarchicalGroup::move(const Collective& call) {
   switch (call.kind) {
     case Kind::kAllGather:
-    case Kind::kSplit: return all_gather_nodes(call);
-    case Kind::kReduceScatter: return reduce_scatter_nodes(call);
-    case Kind::kAllReduce: return all_reduce_nodes(call);
+    case Kind::kSplit:
+    case Kind::kReduceScatter:
+    case Kind::kAllReduce: return pipeline(call, kInFlight)->wait();
     case Kind::kAllToAll: return all_to_all_nodes(call);
     case Kind::kPermute: return permute_nodes(call);
     case Kind::kBroadcast: return broadcast_nodes(call);
@@ -131,86 +131,132 @@ void HierarchicalGroup::move(const Collective& call) {
   }
 }
 
+// Members of a node do the same work inside in the same order: what comes before is done now for all chunks, what comes after in
+// wait().
 std::unique_ptr<PendingOperation> HierarchicalGroup::start(Collective call) {
   const std::int64_t before = mpi_bytes();
-  auto operation = std::make_unique<HierarchicalOperation>();
-  if (call.kind == Kind::kAllGather) {
-    operation->scratch.resize(node_count_ * call.in.size());
-    operation->between = cross(call).start_all_gather(call.in, operation->scratch);
-    operation->inside_waits = true;
-    operation->inside = [this, call, columns = Bytes(operation->scratch)] { share_gathered(call, columns); };
-  } else if (call.kind == Kind::kReduceScatter) {
-    reduce_inside(call, operation->scratch);
-    operation->between = cross(call).start_reduce_scatter(operation->scratch, call.out, call.dtype, call.reduction);
-  } else {
-    move(call);
-  }
+  auto operation = pipeline(call, Cut::kMost);
+  operation->start();
   count_own_mpi(mpi_bytes() - before);
   return operation;
 }
 
-// Columns gather between nodes, then each row shares what its column brought, node by node, straight into `out`.
-void HierarchicalGroup::all_gather_nodes(const Collective& call) {
-  const std::size_t part = call.in.size();
-  scratch_.resize(node_count_ * part);
-  cross(call).all_gather(call.in, scratch_);
-  share_gathered(call, scratch_);
+std::unique_ptr<Pipeline> HierarchicalGroup::pipeline(const Collective& call, std::size_t in_flight) {
+  return std::make_unique<Pipeline>(stages(call), in_flight, idle_scratch());
 }
 
-void HierarchicalGroup::share_gathered(const Collective& call, Bytes columns) {
+std::shared_ptr<Scratch> HierarchicalGroup::idle_scratch() {
+  for (const auto& scratch : scratches_)
+    if (scratch.use_count() == 1) return scratch;
+  return scratches_.emplace_back(std::make_shared<Scratch>(fabric().memory_for_peers()));
+}
+
+Pipeline::Stages HierarchicalGroup::stages(const Collective& call) {
+  if (call.kind == Kind::kReduceScatter) return reduce_scatter_stages(call);
+  return call.kind == Kind::kAllReduce ? all_reduce_stages(call) : gather_stages(call);
+}
+
+// Columns gather between nodes, then each row shares what its column brought, node by node, straight into `out`.
+Pipeline::Stages HierarchicalGroup::gather_stages(const Collective& call) {
+  const Cut cut(call.in.size(), kChunk / node_count_, kCacheLine);
+  const auto columns = [cut](const Pipeline& pipeline, std::size_t chunk, std::size_t nodes) {
+    return MutableBytes(pipeline.scratch(chunk), nodes * cut.size(chunk));
+  };
+  return {.chunks = cut.count(),
+          .scratch_bytes = node_count_ * cut.longest(),
+          .begin =
+              [=, this](Pipeline& pipeline, std::size_t chunk) {
+                return cross(call).start_all_gather(call.in.subspan(cut.begin(chunk), cut.size(chunk)),
+                                                    columns(pipeline, chunk, node_count_));
+              },
+          .end =
+              [=, this](Pipeline& pipeline, std::size_t chunk) {
+                const Bytes all = columns(pipeline, chunk, node_count_);
+                for (std::size_t node = 0; node < node_count_; ++node) {
+                  share(call, node, all.subspan(node * cut.size(chunk), cut.size(chunk)), cut.begin(chunk));
+                  pipeline.poll();
+                }
+              }};
+}
+
+// `mine` of every place goes to where it begins in the part of the node's member.
+void HierarchicalGroup::share(const Collective& call, std::size_t node, Bytes mine, std::size_t begin) {
   const std::size_t part = call.in.size();
-  for (std::size_t node = 0; node < node_count_; ++node) {
-    const Bytes mine = columns.subspan(node * part, part);
-    if (is_contiguous(node)) {
-      local(call).all_gather(mine, call.out.subspan(member(node, 0) * part, place_count_ * part));
-      continue;
-    }
-    more_scratch_.resize(place_count_ * part);
-    local(call).all_gather(mine, more_scratch_);
-    for (std::size_t place = 0; place < place_count_ && part > 0; ++place)
-      std::memcpy(call.out.data() + member(node, place) * part, more_scratch_.data() + place * part, part);
+  if (distance(node) != 0) {
+    const auto out = call.out.subspan(member(node, 0) * part + begin, extent(node, part, mine.size()));
+    return local(call).all_gather_apart(mine, out, distance(node) * part);
   }
+  more_scratch_.resize(place_count_ * mine.size());
+  local(call).all_gather(mine, more_scratch_);
+  for (std::size_t place = 0; place < place_count_; ++place)
+    copy_bytes(call.out.data() + member(node, place) * part + begin, more_scratch_.data() + place * mine.size(),
+               mine.size());
 }
 
 // Rows reduce what is meant for each node, then columns reduce between nodes.
-void HierarchicalGroup::reduce_scatter_nodes(const Collective& call) {
-  reduce_inside(call, scratch_);
-  cross(call).reduce_scatter(scratch_, call.out, call.dtype, call.reduction);
+Pipeline::Stages HierarchicalGroup::reduce_scatter_stages(const Collective& call) {
+  const Cut cut(call.out.size(), kChunk / node_count_, kCacheLine);
+  return {.chunks = cut.count(),
+          .scratch_bytes = node_count_ * cut.longest(),
+          .begin =
+              [=, this](Pipeline& pipeline, std::size_t chunk) {
+                const std::size_t length = cut.size(chunk);
+                const MutableBytes sums(pipeline.scratch(chunk), node_count_ * length);
+                for (std::size_t node = 0; node < node_count_; ++node) {
+                  reduce(call, node, sums.subspan(node * length, length), cut.begin(chunk));
+                  pipeline.poll();
+                }
+                return cross(call).start_reduce_scatter(sums, call.out.subspan(cut.begin(chunk), length), call.dtype,
+                                                        call.reduction);
+              },
+          .end = nullptr};
 }
 
-void HierarchicalGroup::reduce_inside(const Collective& call, std::vector<std::byte>& sums) {
+void HierarchicalGroup::reduce(const Collective& call, std::size_t node, MutableBytes sums, std::size_t begin) {
   const std::size_t part = call.out.size();
-  sums.resize(node_count_ * part);
-  for (std::size_t node = 0; node < node_count_; ++node) {
-    const MutableBytes mine = MutableBytes(sums).subspan(node * part, part);
-    Bytes block;
-    if (is_contiguous(node)) {
-      block = call.in.subspan(member(node, 0) * part, place_count_ * part);
-    } else {
-      more_scratch_.resize(place_count_ * part);
-      for (std::size_t place = 0; place < place_count_ && part > 0; ++place)
-        std::memcpy(more_scratch_.data() + place * part, call.in.data() + member(node, place) * part, part);
-      block = more_scratch_;
-    }
-    local(call).reduce_scatter(block, mine, call.dtype, call.reduction);
+  if (distance(node) != 0) {
+    const auto in = call.in.subspan(member(node, 0) * part + begin, extent(node, part, sums.size()));
+    return local(call).reduce_scatter_apart(in, sums, distance(node) * part, call.dtype, call.reduction);
   }
+  more_scratch_.resize(place_count_ * sums.size());
+  for (std::size_t place = 0; place < place_count_; ++place)
+    copy_bytes(more_scratch_.data() + place * sums.size(), call.in.data() + member(node, place) * part + begin,
+               sums.size());
+  local(call).reduce_scatter(more_scratch_, sums, call.dtype, call.reduction);
 }
 
-// Each place of a row owns a slice; what is left of an uneven size goes whole.
-void HierarchicalGroup::all_reduce_nodes(const Collective& call) {
+// Each place of a row owns a slice of a chunk. What is left of an uneven size every place reduces whole, and it travels behind the slice.
+Pipeline::Stages HierarchicalGroup::all_reduce_stages(const Collective& call) {
   const auto element = static_cast<std::size_t>(dtype_size(call.dtype));
-  const std::size_t slice = call.in.size() / element / place_count_ * element;
-  const std::size_t even = slice * place_count_;
-  if (even < call.in.size()) {
-    const MutableBytes tail = call.out.subspan(even);
-    local(call).all_reduce(call.in.subspan(even), tail, call.dtype, call.reduction);
-    cross(call).all_reduce(tail, tail, call.dtype, call.reduction);
-  }
-  if (slice == 0 && !call.in.empty()) return;
-  scratch_.resize(slice);
-  local(call).reduce_scatter(call.in.first(even), scratch_, call.dtype, call.reduction);
-  cross(call).all_reduce(scratch_, scratch_, call.dtype, call.reduction);
-  local(call).all_gather(scratch_, call.out.first(even));
+  const Cut cut(call.in.size(), kChunk * place_count_, kCacheLine * place_count_);
+  struct Lengths {
+    std::size_t slice, even, rest;
+  };
+  const auto lengths = [=, places = place_count_](std::size_t chunk) -> Lengths {
+    const std::size_t slice = cut.size(chunk) / element / places * element;
+    return {slice, slice * places, cut.size(chunk) - slice * places};
+  };
+  return {.chunks = cut.count(),
+          .scratch_bytes = cut.longest() / place_count_ + element * place_count_,
+          .begin =
+              [=, this](Pipeline& pipeline, std::size_t chunk) {
+                const auto [slice, even, rest] = lengths(chunk);
+                const MutableBytes sums(pipeline.scratch(chunk), slice + rest);
+                const Bytes in = call.in.subspan(cut.begin(chunk), cut.size(chunk));
+                if (slice > 0)
+                  local(call).reduce_scatter(in.first(even), sums.first(slice), call.dtype, call.reduction);
+                if (rest > 0 || slice == 0)
+                  local(call).all_reduce(in.subspan(even), sums.subspan(slice), call.dtype, call.reduction);
+                return cross(call).start_all_reduce(sums, sums, call.dtype, call.reduction);
+              },
+          .end =
+              [=, this](Pipeline& pipeline, std::size_t chunk) {
+                const auto [slice, even, rest] = lengths(chunk);
+                const Bytes sums(pipeline.scratch(chunk), slice + rest);
+                const MutableBytes out = call.out.subspan(cut.begin(chunk), cut.size(chunk));
+                if (slice > 0) local(call).all_gather(sums.first(slice), out.first(even));
+                copy_bytes(out.data() + even, sums.data() + slice, rest);
+              }};
 }
 
 // Rows sort the parts by the place they go to, columns by node.

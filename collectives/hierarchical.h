@@ -2,7 +2,7 @@
 // A group over several nodes with equally many members on each: what can stay inside a node stays there. Members are seen as
 // a table (node, place in node); `local` joins a row, `cross` a column, `flat` all.
 //
-// Reductions go node by node: first the members of a node in rank order, then the nodes in the order of their first members.
+// What is large goes in chunks: pipeline.h. Reductions go node by node: first the members of a node in rank order, then the nodes in the order of their first members.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 namespace tessera::collectives {
 
 struct GroupMakers {
-  std::function<std::shared_ptr<ProcessGroup>(const std::vector<int>& world_ranks)> on_node;
+  std::function<std::shared_ptr<GroupBase>(const std::vector<int>& world_ranks)> on_node;
   /// `flavour` tells apart the groups between nodes that one group needs.
   std::function<std::shared_ptr<ProcessGroup>(const std::vector<int>& world_ranks, const std::string& flavour)>
       between_nodes;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/collectives/slow_group.h"
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <random>
@@ -93,9 +94,11 @@ class SlowGroup final : public ProcessGroup {
     if (links_.jitter > 0)
       std::this_thread::sleep_for(seconds(std::uniform_real_distribution<double>(0, links_.jitter)(random_)));
   }
-  [[nodiscard]] Clock::duration link_time(std::int64_t bytes) const {
+  // When what began then has arrived: bytes follow those of the collectives before, which may still be under way.
+  [[nodiscard]] Clock::time_point arrival(Clock::time_point begin, std::int64_t bytes) {
     const double transfer = links_.bytes_per_second > 0 ? static_cast<double>(bytes) / links_.bytes_per_second : 0;
-    return seconds(links_.latency + transfer);
+    free_ = std::max(begin, free_) + seconds(transfer);
+    return free_ + seconds(links_.latency);
   }
   template <class Start>
   std::unique_ptr<PendingOperation> started(Start&& start) {
@@ -103,7 +106,7 @@ class SlowGroup final : public ProcessGroup {
     const auto begin = Clock::now();
     const std::int64_t before = group_->traffic().total();
     auto operation = start();
-    return std::make_unique<SlowOperation>(std::move(operation), begin + link_time(group_->traffic().total() - before));
+    return std::make_unique<SlowOperation>(std::move(operation), arrival(begin, group_->traffic().total() - before));
   }
   template <class Run>
   void slowly(Run&& run) {
@@ -111,12 +114,13 @@ class SlowGroup final : public ProcessGroup {
     const auto begin = Clock::now();
     const std::int64_t before = group_->traffic().total();
     run();
-    std::this_thread::sleep_until(begin + link_time(group_->traffic().total() - before));
+    std::this_thread::sleep_until(arrival(begin, group_->traffic().total() - before));
   }
 
   std::shared_ptr<ProcessGroup> group_;
   SlowLinks links_;
   std::mt19937 random_;
+  Clock::time_point free_{};  // the link has passed on all bytes so far
   std::map<std::string, std::shared_ptr<ProcessGroup>> subgroups_;
 };
 

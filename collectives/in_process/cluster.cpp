@@ -26,8 +26,9 @@ bool wait_shortly(const std::atomic<std::uint64_t>& generation, std::uint64_t ol
 
 }  // namespace
 
-Cluster::Cluster(int size, std::function<int(int)> node_of)
+Cluster::Cluster(int size, std::function<int(int)> node_of, Wrap between_nodes)
     : node_of_(std::move(node_of)),
+      between_nodes_(std::move(between_nodes)),
       ranks_(static_cast<std::size_t>(size)),
       running_(size),
       watchdog_seconds_(watchdog_seconds()) {}

@@ -35,7 +35,9 @@ struct Meeting {
 
 class Cluster {
  public:
-  Cluster(int size, std::function<int(int)> node_of);
+  /// Wraps a group between nodes.
+  using Wrap = std::function<std::shared_ptr<ProcessGroup>(std::shared_ptr<ProcessGroup>)>;
+  Cluster(int size, std::function<int(int)> node_of, Wrap between_nodes = nullptr);
 
   /// The meeting place of the members; the same object for all who ask with the same key.
   std::shared_ptr<Meeting> meeting(std::int64_t id, const std::string& flavour, const std::vector<int>& world_ranks);
@@ -59,6 +61,7 @@ class Cluster {
   [[nodiscard]] bool was_stopped(int rank) const;
 
   [[nodiscard]] int size() const { return static_cast<int>(ranks_.size()); }
+  [[nodiscard]] const Wrap& between_nodes() const { return between_nodes_; }
   [[nodiscard]] int node_of(int rank) const { return node_of_ ? node_of_(rank) : 0; }
 
  private:
@@ -84,6 +87,7 @@ class Cluster {
 
   mutable std::mutex mutex_;
   std::function<int(int)> node_of_;
+  Wrap between_nodes_;
   std::vector<Rank> ranks_;
   std::shared_ptr<SegmentTable> segments_ = std::make_shared<SegmentTable>();
   int running_;

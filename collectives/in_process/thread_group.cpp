@@ -56,7 +56,7 @@ void ThreadGroup::move(const Collective& call) {
     case Kind::kAllGather:
     case Kind::kSplit: return gather(call);
     case Kind::kReduceScatter: {
-      const auto begin = call.out.size() * static_cast<std::size_t>(rank());
+      const auto begin = call.part_begin(static_cast<std::size_t>(rank()), call.out.size());
       return reduce_part(call, begin, begin + call.out.size(), call.out.data());
     }
     case Kind::kAllReduce: return all_reduce(call);
@@ -69,7 +69,7 @@ void ThreadGroup::move(const Collective& call) {
 
 void ThreadGroup::gather(const Collective& call) const {
   for (std::size_t k = 0; k < place_->posts.size(); ++k)
-    copy_bytes(call.out.data() + k * call.in.size(), place_->posts[k].in, call.in.size());
+    copy_bytes(call.out.data() + call.part_begin(k, call.in.size()), place_->posts[k].in, call.in.size());
 }
 
 void ThreadGroup::reduce_part(const Collective& call, std::size_t begin, std::size_t end, std::byte* out) const {
@@ -122,7 +122,10 @@ std::shared_ptr<ProcessGroup> ThreadFabric::make_group(const std::vector<int>& w
       shared_from_this(), membership(world_ranks, world_rank, name, id), nodes, [&](bool counted) -> GroupMakers {
         return {.on_node = [&, counted](const std::vector<int>& ranks) { return make(ranks, "node", counted); },
                 .between_nodes = [&, counted](const std::vector<int>& ranks,
-                                              const std::string& flavour) { return make(ranks, flavour, counted); }};
+                                              const std::string& flavour) -> std::shared_ptr<ProcessGroup> {
+                  const auto group = make(ranks, flavour, counted);
+                  return cluster_->between_nodes() ? cluster_->between_nodes()(group) : group;
+                }};
       });
 }
 

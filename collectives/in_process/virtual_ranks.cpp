@@ -74,7 +74,7 @@ std::function<int(int)> node_function(int count, const VirtualRankOptions& given
 
 void run_virtual_ranks(int count, const std::function<void(ProcessGroup& world)>& fn, const VirtualRankOptions& given) {
   require(count >= 1, "{} virtual ranks; at least one is needed", count);
-  const auto cluster = std::make_shared<Cluster>(count, node_function(count, given));
+  const auto cluster = std::make_shared<Cluster>(count, node_function(count, given), given.between_nodes);
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(count));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < count; ++rank)

@@ -179,7 +179,7 @@ std::shared_ptr<ProcessGroup> MpiFabric::make_group(const std::vector<int>& worl
   for (const int rank : world_ranks) nodes.push_back(locations_.shares_memory ? at(locations_.nodes, rank) : rank);
   const auto self = shared_from_this();
   return make_for_nodes(self, membership(world_ranks, world_rank, name, id), nodes, [&](bool counted) -> GroupMakers {
-    return {.on_node = [&, counted](const std::vector<int>& ranks) -> std::shared_ptr<ProcessGroup> {
+    return {.on_node = [&, counted](const std::vector<int>& ranks) -> std::shared_ptr<GroupBase> {
               return std::make_shared<SharedGroup>(self, node_, membership(ranks, world_rank, name, id, counted));
             },
             .between_nodes = [&, counted](const std::vector<int>& ranks,

@@ -21,6 +21,7 @@ class MpiFabric final : public Fabric, public std::enable_shared_from_this<MpiFa
   std::shared_ptr<ProcessGroup> make_group(const std::vector<int>& world_ranks, const std::string& name,
                                            std::int64_t id) override;
   [[nodiscard]] std::vector<int> nodes_of(const std::vector<int>& world_ranks) const override;
+  [[nodiscard]] std::shared_ptr<NodeMemory> memory_for_peers() const override { return node_->heap(); }
   void advance(std::uint64_t progress) override;
   void await_progress(const std::vector<int>& world_ranks, std::uint64_t progress, const std::string& text) override;
   /// Waits until all ranks have come to their end. MPI_Finalize must not begin before: if a rank fails while another is in it,

@@ -57,13 +57,13 @@ void SharedGroup::gather_direct(const Collective& call) {
   const std::size_t part = call.in.size();
   for (std::size_t i = 1; i <= count(); ++i) {
     const std::size_t k = (own() + i) % count();
-    copy_bytes(call.out.data() + k * part, k == own() ? call.in.data() : in_of(k), part);
+    copy_bytes(call.out.data() + call.part_begin(k, part), k == own() ? call.in.data() : in_of(k), part);
   }
 }
 
 void SharedGroup::reduce_scatter_direct(const Collective& call) {
   std::vector<const std::byte*> sources(count());
-  for (std::size_t k = 0; k < count(); ++k) sources[k] = in_of(k) + own() * call.out.size();
+  for (std::size_t k = 0; k < count(); ++k) sources[k] = in_of(k) + call.part_begin(own(), call.out.size());
   reduce_ordered(sources, call.out.data(), call.out.size(), call.dtype, call.reduction);
 }
 

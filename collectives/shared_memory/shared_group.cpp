@@ -69,11 +69,11 @@ void SharedGroup::gather(const Collective& call) {
   for_chunks(call.in.size(), kStagingHalf, [&](std::size_t begin, std::size_t length) {
     copy_bytes(claim_half(call), call.in.data() + begin, length);
     arrive();
-    copy_bytes(call.out.data() + own() * call.in.size() + begin, call.in.data() + begin, length);
+    copy_bytes(call.out.data() + call.part_begin(own(), call.in.size()) + begin, call.in.data() + begin, length);
     for (std::size_t i = 1; i < count(); ++i) {
       const std::size_t k = (own() + i) % count();
       await(k, call);
-      copy_bytes(call.out.data() + k * call.in.size() + begin, half_of(k), length);
+      copy_bytes(call.out.data() + call.part_begin(k, call.in.size()) + begin, half_of(k), length);
     }
   });
 }
@@ -84,11 +84,12 @@ void SharedGroup::reduce_scatter(const Collective& call) {
   for_chunks(part, share(count()), [&](std::size_t begin, std::size_t length) {
     std::byte* half = claim_half(call);
     for (std::size_t k = 0; k < count(); ++k)
-      if (k != own()) copy_bytes(half + k * share(count()), call.in.data() + k * part + begin, length);
+      if (k != own()) copy_bytes(half + k * share(count()), call.in.data() + call.part_begin(k, part) + begin, length);
     arrive();
     await_all(call);
     for (std::size_t k = 0; k < count(); ++k)
-      sources[k] = k == own() ? call.in.data() + own() * part + begin : half_of(k) + own() * share(count());
+      sources[k] =
+          k == own() ? call.in.data() + call.part_begin(own(), part) + begin : half_of(k) + own() * share(count());
     reduce_ordered(sources, call.out.data() + begin, length, call.dtype, call.reduction);
   });
 }

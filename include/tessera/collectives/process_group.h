@@ -21,7 +21,7 @@ class PendingOperation {
  public:
   virtual ~PendingOperation() = default;
   virtual void wait() = 0;
-  /// Lets it go on; true when wait() would not block. An all-gather over several ranks of several nodes ends in wait() only.
+  /// Lets it go on; true when wait() would not block. All-gather and all-reduce over several ranks of several nodes end in wait() only.
   virtual bool test() = 0;
 };
 

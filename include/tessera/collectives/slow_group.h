@@ -20,8 +20,8 @@ struct SlowLinks {
   unsigned seed = 1;
 };
 
-/// A collective over `group` is done no sooner than its links allow. A started one lets the rank go on meanwhile. What is split from it is as
-/// slow.
+/// A collective over `group` is done no sooner than its links allow. A started one lets the rank go on meanwhile; bytes of several under
+/// way pass one after the other, their latencies at once. What is split from it is as slow.
 std::shared_ptr<ProcessGroup> slow_down(std::shared_ptr<ProcessGroup> group, const SlowLinks& links);
 
 }  // namespace tessera

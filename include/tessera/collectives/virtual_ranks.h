@@ -13,7 +13,9 @@ namespace tessera {
 struct VirtualRankOptions {
   /// The node a rank lives on; all on one unless given here or by TESSERA_NODE (a list, one name a rank). Groups across nodes take the hierarchical paths, and what passes
   /// between nodes counts as mpi_payload.
-  std::function<int(int rank)> node_of;
+  std::function<int(int rank)> node_of = {};
+  /// What every group between nodes is wrapped in, such as slow_down(group, links); none: it is as fast as memory.
+  std::function<std::shared_ptr<ProcessGroup>(std::shared_ptr<ProcessGroup> group)> between_nodes = {};
 };
 
 /// Runs `fn` on ranks 0..count-1 and returns when all ended. A rank that throws stops the others in their next collective;
