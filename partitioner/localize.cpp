@@ -12,6 +12,7 @@
 #include "manual.h"
 #include "plan_reshard_search.h"
 #include "propagate.h"
+#include "realigned_reshape.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/localize_context.h"
 #include "tessera/ops/collectives.h"
@@ -207,6 +208,7 @@ class Localizer {
     const OpView view = view_of(program_, old_, instruction);
     const FactorMap map = factor_map(view);
     if (instruction.op->role == Role::kCollective) return collective(instruction);
+    if (const auto reshape = realigned_reshape(old_, instruction)) return realigned(instruction, *reshape);
     require_addends(instruction);
     LocalizeContext context{builder_, view, {}, {}, *instruction.sharding, {}, instruction.notes, {}, {}, {}, {}};
     for (const ComputationId called : instruction.called) context.called.push_back(at(new_ids_, called));
@@ -243,6 +245,16 @@ class Localizer {
              instruction.op->name, instruction.name, instruction.sharding->front(), at(out, i).type(),
              at(context.local_results, i));
     return remember(instruction, std::move(out));
+  }
+
+  LeafValues realigned(const Instruction& instruction, const RealignedReshape& reshape) {
+    builder_.default_notes = instruction.notes;
+    const Value value =
+        emit_realigned(builder_, next_channel_, instruction.notes, at(leaves_, instruction.operands[0]).front(),
+                       reshape, shard_type(instruction.type, reshape.result));
+    builder_.default_notes = nullptr;
+    builder_.set_name(value, instruction.name);
+    return remember(instruction, {value});
   }
 
   // Who has nothing to add to a sum adds zeros.

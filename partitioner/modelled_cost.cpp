@@ -4,6 +4,7 @@
 #include "explain.h"
 #include "op_kinds.h"
 #include "propagate.h"
+#include "realigned_reshape.h"
 #include "tessera/base/text.h"
 #include "tessera/partitioner/plan_reshard.h"
 #include "tessera/sharding/placement.h"
@@ -51,8 +52,9 @@ class SecondsModel {
     const auto [entry, is_new] = known_.try_emplace(key_);
     if (is_new) {
       const Shardings operands = shardings_of(computation, instruction.operands);
-      entry->second = role == Role::kCopy ? of_copy(instruction.type, operands, instruction.sharding->front())
-                                          : of_op(kind, operands, *instruction.sharding);
+      entry->second = role == Role::kCopy
+                          ? of_copy(instruction.type, operands, instruction.sharding->front())
+                          : of_op(kind, operands, *instruction.sharding) + of_borders(computation, instruction);
     }
     return entry->second;
   }
@@ -61,6 +63,13 @@ class SecondsModel {
   [[nodiscard]] double of_copy(const Type& type, const Shardings& operands, const Sharding& result) const {
     if (!type.is_array() || operands.empty()) return 0;
     const double moved = reshard_cost(type, operands.front(), result, cost_.topology);
+    return cost_.topology.is_uniform() ? moved / cost_.topology.other().bytes_per_second : moved;
+  }
+
+  [[nodiscard]] double of_borders(const Computation& computation, const Instruction& instruction) const {
+    const auto reshape = realigned_reshape(computation, instruction);
+    if (!reshape) return 0;
+    const double moved = realign_cost(*reshape, instruction.type.dtype(), cost_.topology);
     return cost_.topology.is_uniform() ? moved / cost_.topology.other().bytes_per_second : moved;
   }
 

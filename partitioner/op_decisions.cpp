@@ -4,6 +4,9 @@
 #include <algorithm>
 
 #include "partial.h"
+#include "realigned_reshape.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/partitioner/plan_reshard.h"
 
 namespace tessera {
 namespace {
@@ -32,6 +35,33 @@ bool is_worth_its_work(const Mesh& mesh, const OpRequest& request, const Partial
   const Strategy& without = strategies.choose(summed_first);
   return strategy_seconds(deferred, with, addends, strategies.cost()) <=
          strategy_seconds(summed_first, without, computed_sharding(mesh, map, 0, without), strategies.cost());
+}
+
+// What moves to make a reshape so, and its result what its users need, where propagation found that.
+double moved_for(const OpRequest& request, double operand, const Sharding& made, const CostModel& cost) {
+  const Sharding wish = request.wishes->front();
+  const bool is_free =
+      !wish.dims.empty() && std::all_of(wish.dims.begin(), wish.dims.end(),
+                                        [](const DimSharding& dim) { return dim.open && dim.axes.empty(); });
+  return is_free ? operand : operand + reshard_cost(request.kind.view.result, made, wish.closed(), cost.topology);
+}
+
+// A reshape of uneven tiles may move what lies at their borders instead of the whole.
+void realign(const OpRequest& request, OpDecision& decision, const CostModel& cost) {
+  static const OpDef* const kReshape = &op_table().get("reshape");
+  const OpView& view = request.kind.view;
+  if (&view.op != kReshape || request.made_anywhere.front()) return;
+  const Sharding& operand = request.operands.front()->front();
+  const auto reshape = realigned_reshape(view.operands.front(), view.result, operand);
+  if (!reshape) return;
+  const double borders =
+      moved_for(request, realign_cost(*reshape, view.result.dtype(), cost.topology), reshape->result, cost);
+  const double moved =
+      moved_for(request, reshard_cost(view.operands.front(), operand, decision.needed.front(), cost.topology),
+                decision.results->front(), cost);
+  if (borders >= moved) return;
+  decision.needed.front() = operand;
+  decision.results = make_sharding(reshape->result);
 }
 
 OpDecision decision_of(const Mesh& mesh, const OpRequest& request, Strategies& strategies) {
@@ -66,6 +96,7 @@ OpDecision decision_of(const Mesh& mesh, const OpRequest& request, Strategies& s
     add_partial(results.back(), partial);
   }
   out.results = make_shardings(std::move(results));
+  realign(request, out, strategies.cost());
   return out;
 }
 

@@ -47,7 +47,7 @@ void check_region_collective(const Instruction& collective) {
   for (const Group& group : groups_or_pairs(collective)) {
     Group within;
     for (const auto device : group) {
-      if (device < 0 || device >= isize(places)) return;  // an error of its own
+      if (device < 0 || device >= isize(places)) return;                          // an error of its own
       if (at(places, device).beside != at(places, group.front()).beside) return;  // of devices that hold the same
       within.push_back(at(places, device).within);
     }
