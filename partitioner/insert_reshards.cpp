@@ -14,6 +14,7 @@
 #include "resharder.h"
 #include "root_targets.h"
 #include "split_reductions.h"
+#include "split_scans.h"
 #include "split_uses.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/control_flow.h"
@@ -394,7 +395,7 @@ class Inserter {
 }  // namespace
 
 Program insert_reshards(const Program& propagated, const Topology& topology, const OpChoices& choices) {
-  const Program program = split_reductions(propagated);
+  const Program program = split_scans(split_reductions(propagated));
   const CostModel cost{.topology = topology, .least_work = choices.least_work};
   const auto used = partitioned_computations(program);
   const RootTargets targets = root_targets(program, used);

@@ -100,9 +100,9 @@ NotesRef notes_of(const NotesRef& given, const RealignedReshape& reshape, const 
       fmt::format("a reshape moves the borders between {} shards of {} elements", run.before.tiles, run.before.size));
   notes = with_frontend_attribute(notes, kFromAttribute, fmt::format("shards of {} elements", run.before.length));
   notes = with_frontend_attribute(notes, kToAttribute, fmt::format("shards of {} elements", run.after.length));
-  return with_frontend_attribute(notes, kRemedyAttribute,
-                                 fmt::format("make the first of the dims that are merged or split a multiple of {}",
-                                             run.before.tiles));
+  return with_frontend_attribute(
+      notes, kRemedyAttribute,
+      fmt::format("make the first of the dims that are merged or split a multiple of {}", run.before.tiles));
 }
 
 }  // namespace

@@ -225,13 +225,14 @@ TEST(Halo, ARunningSumOfUnevenShardsNeedsNoMask) {
   EXPECT_EQ(print_program(partition(program_of(sums)).program).find("select("), std::string::npos);
 }
 
-TEST(Halo, ARunningSumGathersOnceAndSharesOutItsWork) {
+// A row of each other device; a window within 4 rows instead of 16, and what came before added.
+TEST(Halo, ARunningSumGathersItsPartsSums) {
   const std::string sums =
       "x = f32[16,8] parameter(0), $\nz = f32[] constant(0)\n"
       "ROOT y = f32[16,8] reduce-window(x, z), window={size=16x1 pad=15_0x0_0}, to_apply=sum, $\n";
   const Outcome sharded = outcome_of({sums});
-  EXPECT_EQ(sharded.bytes, Bytes({{"all-gather", 12 * 32}}));
-  EXPECT_EQ(sharded.flops, outcome_of({sums, "{replicated}"}).flops / 4);
+  EXPECT_EQ(sharded.bytes, Bytes({{"all-gather", 3 * 32}}));
+  EXPECT_LT(sharded.flops, outcome_of({sums, "{replicated}"}).flops / 4);
 }
 
 }  // namespace

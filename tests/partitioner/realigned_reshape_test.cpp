@@ -14,10 +14,10 @@ namespace {
 struct Case {
   const char* from;
   const char* to;
-  const char* cut;       // the operand's sharding
-  const char* after;     // the result's
+  const char* cut;    // the operand's sharding
+  const char* after;  // the result's
   std::int64_t devices;
-  std::int64_t bytes;    // that one device receives
+  std::int64_t bytes;  // that one device receives
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.from << " " << c.cut << " -> " << c.to << " " << c.after;
