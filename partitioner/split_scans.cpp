@@ -54,7 +54,7 @@ std::optional<Scan> scan_of(const Program& program, const Computation& computati
     const WindowDim all{.size = size, .low = from_end ? 0 : size - 1, .high = from_end ? size - 1 : 0};
     if (out || !(dim == all)) return std::nullopt;
     out = Scan{d, from_end, sharding.tiles(d)};
-    if (out->tiles < 2 || size % out->tiles != 0 || size == out->tiles) return std::nullopt;
+    if (out->tiles < 2 || size <= out->tiles) return std::nullopt;
   }
   if (!out || only_op(program[instruction.called.front()]) == nullptr ||
       !starts_from_identity(program, computation, instruction))
@@ -111,9 +111,21 @@ class Splitter {
     return builder_.append(std::move(made));
   }
 
+  // The array with as many rows on every device: those behind the last are the init.
+  Value filled_up(const Instruction& scan, const Scan& how) {
+    const Value array = builder_.value(scan.operands[0]);
+    const std::int64_t size = array.type().dim(how.dim);
+    const std::int64_t more = ceil_div(size, how.tiles) * how.tiles - size;
+    if (more == 0) return array;
+    std::vector<PaddingDim> padding(static_cast<std::size_t>(array.type().ndim()));
+    at(padding, how.dim).high = more;
+    return marked(ops::pad(array, builder_.value(scan.operands[1]), padding), scan,
+                  array.instruction().sharding->front());
+  }
+
   Id split(const Instruction& scan, const Scan& how) {
     const int d = how.dim;
-    const Value array = builder_.value(scan.operands[0]);
+    const Value array = filled_up(scan, how);
     Sharding cut = array.instruction().sharding->front();
     for (auto& dim : cut.dims) dim.open = true;
     cut.dims.insert(cut.dims.begin() + d + 1, DimSharding{{}, true, {}});
@@ -150,7 +162,11 @@ class Splitter {
     const Value spread = marked(ops::broadcast(offsets, dims, kept), scan, cut);
     const Value sum = how.from_end ? combined(scan, within, spread, cut) : combined(scan, spread, within, cut);
 
-    const Value out = ops::reshape(sum, array.type().dims());
+    Value out = ops::reshape(sum, array.type().dims());
+    if (const std::int64_t size = scan.type.dim(d); size != array.type().dim(d)) {
+      marked(out, scan, array.instruction().sharding->front());
+      out = ops::slice_dim(out, d, 0, size);
+    }
     builder_.set_sharding(out, scan.sharding);
     builder_.set_notes(out, for_another_op(scan.notes));
     builder_.set_name(out, scan.name);
@@ -175,7 +191,9 @@ Program split_scans(const Program& program) {
   ProgramBuilder names("");
   return with_rewritten(
       program,
-      [&](const Computation& computation, const Instruction& i) { return scan_of(program, computation, i).has_value(); },
+      [&](const Computation& computation, const Instruction& i) {
+        return scan_of(program, computation, i).has_value();
+      },
       [&](ComputationId c) { return Splitter(program, c, names).run(); });
 }
 

@@ -216,13 +216,14 @@ TEST(Halo, AWindowAsWideAsTheImageIsGatheredWhereThatIsLess) {
   EXPECT_EQ(wide.bytes, Bytes({{"all-gather", 8 * 32}}));
 }
 
-// What stands behind 13 rows on 4 devices is cut off before the padding of the op stands there: no mask.
-TEST(Halo, ARunningSumOfUnevenShardsNeedsNoMask) {
-  const Case sums{
+// 13 rows on 4 devices: the last holds one, and the init for the others.
+TEST(Halo, ARunningSumOfUnevenShardsGathersItsPartsSums) {
+  const std::string sums =
       "x = f32[13,8] parameter(0), $\nz = f32[] constant(0)\n"
-      "ROOT y = f32[13,8] reduce-window(x, z), window={size=13x1 pad=12_0x0_0}, to_apply=sum, $\n"};
-  outcome_of(sums);
-  EXPECT_EQ(print_program(partition(program_of(sums)).program).find("select("), std::string::npos);
+      "ROOT y = f32[13,8] reduce-window(x, z), window={size=13x1 pad=12_0x0_0}, to_apply=sum, $\n";
+  const Outcome sharded = outcome_of({sums});
+  EXPECT_EQ(sharded.bytes, Bytes({{"all-gather", 3 * 32}}));
+  EXPECT_LT(sharded.flops, outcome_of({sums, "{replicated}"}).flops / 4);
 }
 
 // A row of each other device; a window within 4 rows instead of 16, and what came before added.
