@@ -19,7 +19,11 @@ struct OpenRound {
     enter(round.pieces);
   }
   [[nodiscard]] bool has_room_for(const Round& other) const {
-    if (round.is_local || other.is_local || round.value != other.value) return false;
+    return !round.is_local && !other.is_local && has_no_part_in(other);
+  }
+  // No tile of the other sends or receives here.
+  [[nodiscard]] bool has_no_part_in(const Round& other) const {
+    if (round.value != other.value) return false;
     return std::none_of(other.pieces.begin(), other.pieces.end(), [&](const Rows& rows) {
       return sends[static_cast<std::size_t>(rows.source)] || receives[static_cast<std::size_t>(rows.target)];
     });
@@ -66,6 +70,21 @@ Round make_round(std::vector<Rows> pieces, Round::Form form, int value) {
   return round;
 }
 
+namespace {
+
+// One permute, and tiles that take no part in it but keep what they have: they send it to themselves.
+void join_what_stays(std::vector<OpenRound>& open) {
+  if (open.size() != 2 || open[0].round.is_local == open[1].round.is_local) return;
+  if (open[0].round.is_local) std::swap(open[0], open[1]);
+  OpenRound& permute = open[0];
+  const OpenRound& stays = open[1];
+  if (stays.round.length > permute.round.length || !permute.has_no_part_in(stays.round)) return;
+  permute.take(stays.round);
+  open.pop_back();
+}
+
+}  // namespace
+
 std::vector<Round> joined(std::vector<Round> rounds, std::size_t tiles) {
   std::stable_sort(rounds.begin(), rounds.end(), [](const Round& a, const Round& b) { return a.length > b.length; });
   std::vector<OpenRound> open;
@@ -77,6 +96,7 @@ std::vector<Round> joined(std::vector<Round> rounds, std::size_t tiles) {
     else
       host->take(round);
   }
+  join_what_stays(open);
   std::vector<Round> out;
   for (OpenRound& done : open) out.push_back(std::move(done.round));
   std::stable_partition(out.begin(), out.end(), [](const Round& round) { return round.is_local; });

@@ -30,7 +30,8 @@ struct Round {
   int value = 0;  // PieceRound::value
 };
 Round make_round(std::vector<Rows> pieces, Round::Form form, int value = 0);
-/// Rounds of one value of which every tile sends and receives in one at most become one; the local ones first.
+/// Rounds of one value of which every tile sends and receives in one at most become one; the local ones first. Where one permute is left, tiles
+/// that neither send nor receive in it send what they keep to themselves, if they keep no more than others get.
 std::vector<Round> joined(std::vector<Round> rounds, std::size_t tiles);
 RowCount count_rows(const std::vector<Round>& rounds);
 

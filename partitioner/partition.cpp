@@ -125,6 +125,7 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
       .add_required("inline-calls", inline_calls)
       .add("simplify", simplify)
       .add("merge-duplicates", merge_duplicates)
+      .add("slice-first", slice_first)
       .add("simplify-branches", simplify_branches)
       .add("simplify-loops", simplify_loops)
       .add("separate-callees", separate_callees)

@@ -137,6 +137,32 @@ TEST(Halo, AReverseIsOnePermute) {
             Bytes({{"collective-permute", 128}}));
 }
 
+TEST(Halo, TheMiddleOfAnOddNumberOfTilesSendsWhatItKeepsToItself) {
+  const Case c{"x = f32[15,12] parameter(0), $\nROOT y = f32[15,12] reverse(x), dimensions={0}, $\n",
+               "{devices=[5,1]<=[5]}", 5};
+  EXPECT_EQ(outcome_of(c).bytes, Bytes({{"collective-permute", 144}}));
+  // The shard, what was received, and its reverse over the shard.
+  EXPECT_LE(program_stats(partition(program_of(c)).program).peak_bytes_per_device, 480);
+}
+
+TEST(Halo, OnlyWhatASliceTakesOfAReverseMoves) {
+  EXPECT_EQ(outcome_of({"x = f32[16,12] parameter(0), $\nr = f32[16,12] reverse(x), dimensions={0}\n"
+                        "ROOT y = f32[8,12] slice(r), slice={[1:16:2], [0:12]}, $\n"})
+                .bytes,
+            Bytes({{"collective-permute", 2 * 48}}));
+  EXPECT_EQ(outcome_of({"x = f32[16,12] parameter(0), $\nr = f32[16,12] reverse(x), dimensions={0,1}\n"
+                        "ROOT y = f32[16,3] slice(r), slice={[0:16], [1:11:4]}, $\n"})
+                .bytes,
+            Bytes({{"collective-permute", 4 * 12}}));
+  // Somebody else reads all of it: the slice takes its part of that.
+  EXPECT_EQ(outcome_of({"x = f32[16,12] parameter(0), $\nr = f32[16,12] reverse(x), dimensions={0}\n"
+                        "s = f32[16,3] slice(r), slice={[0:16], [1:11:4]}\n"
+                        "ROOT t = (f32[16,12], f32[16,3]) tuple(r, s), sharding={{devices=[4,1]<=[4]}, "
+                        "{devices=[4,1]<=[4]}}\n"})
+                .bytes,
+            Bytes({{"collective-permute", 4 * 48}}));
+}
+
 TEST(Halo, AReverseThatThenLiesOtherwiseMovesOnce) {
   EXPECT_EQ(outcome_of({"x = f32[16,8] parameter(0), $\nr = f32[16,8] reverse(x), dimensions={0}, $\n"
                         "c = f32[] constant(3)\nt = f32[16,8] broadcast(c), dimensions={}\n"
