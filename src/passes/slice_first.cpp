@@ -18,6 +18,12 @@ const Dims& reversed_dims(const Instruction& reverse) {
   return attributes_as<DimensionsAttributes>(reverse.attributes).dimensions;
 }
 
+// Where little is cut off, shards hardly shrink, and borders that have moved are no better before the reverse than behind it.
+bool takes_less(const Instruction& slice, const Instruction& reverse) {
+  const auto taken = slice.type.element_count();
+  return taken > 0 && 4 * taken <= 3 * reverse.type.element_count();
+}
+
 // Reverses that one slice reads and nobody else, and that nothing binds.
 std::vector<bool> sliced_reverses(const Computation& computation) {
   std::vector<bool> out(computation.instructions.size(), false);
@@ -27,7 +33,7 @@ std::vector<bool> sliced_reverses(const Computation& computation) {
     const Id id = slice.operands.front();
     const Instruction& reverse = computation[id];
     out[static_cast<std::size_t>(id)] = reverse.op->name == "reverse" && is_plain(reverse) && !reverse.sharding &&
-                                        at(uses, id) == 1 && slice.type.element_count() > 0;
+                                        at(uses, id) == 1 && takes_less(slice, reverse);
   }
   return out;
 }

@@ -278,6 +278,7 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
   Program whole = make_synchronous(program);
   require(whole.entry_computation().root_type() == program.entry_computation().root_type(),
           "{}: the result is that of a start whose done is missing; only whole operations can be run", program.name);
+  whole = expand_reductions(whole, world.size());
   const double given_flops = entry_flops(whole);
   if (options.fuse && !options.reference && tessera::options().flag("TESSERA_FUSE")) {
     whole = prepare(whole);

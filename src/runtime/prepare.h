@@ -11,6 +11,10 @@ namespace tessera {
 /// These passes touch the entry computation only.
 Program prepare(const Program& program);
 
+/// All-reduces and reduce-scatters by computations that no process group knows become exchanges after which every member computes its part,
+/// of as many bytes. In all computations.
+Program expand_reductions(const Program& program, int world_size);
+
 /// A product of more than `most_bytes` and what is made of it (the logits of a vocabulary, their softmax and gradient) in parts along
 /// one dim, so that it is never whole in memory. The program as it is where what is large leaves, or no dim can be cut.
 Program split_large(const Program& program, std::int64_t most_bytes);

@@ -62,6 +62,48 @@ TEST(CollectivesOnRanks, GatherScatterReduceAndExchangeAlongEveryDim) {
   }
 }
 
+// No process group knows these: elementwise ones, with a constant, and one that calls (evaluated element by element).
+TEST(CollectivesOnRanks, ReduceByAnyComputation) {
+  const std::string computations = R"(%xor { a = u32[] parameter(0) b = u32[] parameter(1) ROOT c = u32[] xor(a, b) }
+%lse {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  m = f32[] maximum(a, b)
+  n = f32[] minimum(a, b)
+  d = f32[] subtract(n, m)
+  e = f32[] exponential(d)
+  k = f32[] constant(1)
+  f = f32[] add(e, k)
+  l = f32[] log(f)
+  ROOT c = f32[] add(m, l)
+}
+%first { p = pred[] parameter(0) a = f32[] parameter(1) b = f32[] parameter(2) ROOT s = f32[] select(p, a, b) }
+%larger {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  p = pred[] compare(a, b), direction=GT
+  ROOT c = f32[] call(p, a, b), to_apply=%first
+}
+)";
+  for (const int n : {1, 2, 3, 6}) {
+    SCOPED_TRACE(n);
+    const std::string all = fmt::format("channel_id=1, replica_groups=[1,{}]<=[{}], use_global_device_ids=true", n, n);
+    expect_as_lockstep(header(n) + computations +
+                           fmt::format(R"(ENTRY %main {{
+  %u = u32[5,3] parameter(0)
+  %x = f32[4,6] parameter(1)
+  %s = f32[] parameter(2)
+  %r0 = u32[5,3] all-reduce(%u), {0}, to_apply=%xor
+  %r1 = (f32[4,6], f32[]) all-reduce(%x, %s), {0}, to_apply=%lse
+  %r2 = f32[4,{1}] reduce-scatter(%x), {0}, dimensions={{1}}, to_apply=%lse
+  %r3 = f32[4,6] all-reduce(%x), {0}, to_apply=%larger
+  ROOT %out = (u32[5,3], (f32[4,6], f32[]), f32[4,{1}], f32[4,6]) tuple(%r0, %r1, %r2, %r3)
+}})",
+                                       all, 6 / n),
+                       n);
+  }
+}
+
 TEST(CollectivesOnRanks, SubgroupsInAnyOrderAndPermutes) {
   expect_as_lockstep(header(6) + kAdd + R"(ENTRY %main (x: f32[4]) -> (f32[12], f32[8], f32[4], f32[4], f32[4]) {
   %x = f32[4] parameter(0)
