@@ -31,6 +31,7 @@ void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& opti
   const auto add = [&](const std::string& name, auto pass) {
     pipeline.add(name, [&options, pass](const Program& p) { return unless_dearer(p, pass(p, options), options); });
   };
+  add("reduce-gathered", [](const Program& p, const CollectivePassOptions&) { return reduce_gathered(p); });
   pipeline.add("simplify-collectives", simplify_collectives);
   add("reassociate-reductions", reassociate_reductions);
   add("hoist-collectives", hoist_collectives);

@@ -14,21 +14,6 @@
 namespace tessera {
 namespace {
 
-// f(init, init) = init: then f(init, f(init, x)) = f(init, x), as reductions are associative.
-bool absorbs_its_init(const Program& program, const Computation& computation, const Instruction& reduce) {
-  std::vector<Literal> inits;
-  for (auto i = reduce.operands.size() / 2; i < reduce.operands.size(); ++i) {
-    const Instruction& init = computation[at(reduce.operands, i)];
-    if (init.op->role != Role::kConstant) return false;
-    inits.push_back(attributes_as<ConstantAttributes>(init.attributes).value);
-  }
-  Program combiner = program;
-  combiner.entry = reduce.called.front();
-  std::vector<Literal> arguments = inits;
-  arguments.insert(arguments.end(), inits.begin(), inits.end());
-  return evaluate(combiner, arguments).leaves() == inits;
-}
-
 // The sharded dims of the arrays when the reduction can be split; else none.
 Dims split_dims(const Program& program, const Computation& computation, const Instruction& reduce) {
   if (reduce.op->name != "reduce" || factor_map(view_of(program, computation, reduce)).reduction_known) return {};
@@ -150,6 +135,20 @@ class Splitter {
 };
 
 }  // namespace
+
+bool absorbs_its_init(const Program& program, const Computation& computation, const Instruction& reduce) {
+  std::vector<Literal> inits;
+  for (auto i = reduce.operands.size() / 2; i < reduce.operands.size(); ++i) {
+    const Instruction& init = computation[at(reduce.operands, i)];
+    if (init.op->role != Role::kConstant) return false;
+    inits.push_back(attributes_as<ConstantAttributes>(init.attributes).value);
+  }
+  Program combiner = program;
+  combiner.entry = reduce.called.front();
+  std::vector<Literal> arguments = inits;
+  arguments.insert(arguments.end(), inits.begin(), inits.end());
+  return evaluate(combiner, arguments).leaves() == inits;
+}
 
 Program split_reductions(const Program& program) {
   ProgramBuilder names("");

@@ -14,4 +14,8 @@ namespace tessera {
 /// twice, would count twice.
 Program split_reductions(const Program& program);
 
+/// f(init, init) = init, for constant inits: then f(init, f(init, x)) = f(init, x), as reductions are associative, and the init may be met
+/// as often as one likes.
+bool absorbs_its_init(const Program& program, const Computation& computation, const Instruction& reduce);
+
 }  // namespace tessera

@@ -42,6 +42,10 @@ struct CollectivePassOptions {
 /// Which part a dynamic index means is found by evaluating it for every device.
 Program simplify_collectives(const Program& program);
 
+/// What a group's members give one element each of, to be reduced by a computation that has no name, the group reduces:
+///   reduce(all-gather(x), f) -> all-reduce(x, f)
+Program reduce_gathered(const Program& program);
+
 /// Reduces a sum once instead of its addends: add(all-reduce(x), all-reduce(y)) -> all-reduce(add(x, y)), for reduce-scatter too, with
 /// min and max for theirs, along chains of additions (unrolled micro-batches) and with other addends in between. Data movement,
 /// negation and scaling by powers of two stand between where that is exact.
