@@ -72,7 +72,8 @@ class GatheredReductions {
   // The gathers, last first, of one element of each member along a dim that `id` reduces.
   [[nodiscard]] std::vector<Id> gathers_of(Id id) const {
     const Instruction& reduce = (*computation_)[id];
-    if (!is_reduce(reduce) || !reduce.control_predecessors.empty() || reduction_of(program_[reduce.called.front()])) return {};
+    if (!is_reduce(reduce) || !reduce.control_predecessors.empty() || reduction_of(program_[reduce.called.front()]))
+      return {};
     std::vector<Id> out;
     for (Id next = reduce.operands.front(); is_reduced_gather(next, reduced_dims(reduce));
          next = (*computation_)[next].operands.front())
@@ -95,8 +96,7 @@ class GatheredReductions {
     const Instruction& first = (*computation_)[part];
     const Instruction& last = (*computation_)[id];
     return is_reduce(first) && first.called == last.called && first.operands.back() == last.operands.back() &&
-           first.type.element_count() == last.type.element_count() &&
-           absorbs_its_init(program_, *computation_, last);
+           first.type.element_count() == last.type.element_count() && absorbs_its_init(program_, *computation_, last);
   }
 
   static Value all_reduced(ComputationRewriter& r, Id gather, Value part, ComputationId computation) {

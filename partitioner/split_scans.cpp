@@ -6,7 +6,7 @@
 
 #include "factor_sharding.h"
 #include "propagate.h"
-#include "tessera/ops/contraction.h"
+#include "split_reductions.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/ops/structural.h"
 #include "tessera/ops/windows.h"
@@ -21,21 +21,14 @@ struct Scan {
   std::int64_t tiles = 0;
 };
 
-// One binary op of the two parameters: what combines two values combines two arrays.
-const Instruction* only_op(const Computation& combiner) {
-  if (combiner.size() != 3 || combiner.parameters.size() != 2) return nullptr;
-  const Instruction& root = combiner[combiner.root];
-  return root.operands == std::vector<Id>{combiner.parameters[0], combiner.parameters[1]} ? &root : nullptr;
-}
-
-// What is met once more per part must not count.
-bool starts_from_identity(const Program& program, const Computation& computation, const Instruction& scan) {
-  const Instruction& init = computation[scan.operands[1]];
-  const auto reduction = reduction_of(program[scan.called.front()]);
-  if (!reduction || init.op->role != Role::kConstant) return false;
-  const Literal& value = attributes_as<ConstantAttributes>(init.attributes).value;
-  return value == reduction_identity(*reduction, value.type().dtype()) ||
-         (*reduction == Reduction::kSum && value == Literal(value.type()));
+// Of scalars, without calls: what combines two values combines two arrays.
+bool is_elementwise(const Computation& combiner) {
+  return combiner.parameters.size() == 2 &&
+         std::all_of(combiner.instructions.begin(), combiner.instructions.end(), [](const Instruction& instruction) {
+           const Role role = instruction.op->role;
+           return (role == Role::kParameter || role == Role::kConstant || role == Role::kPlain) &&
+                  instruction.type.is_array() && instruction.type.ndim() == 0 && instruction.called.empty();
+         });
 }
 
 std::optional<Scan> scan_of(const Program& program, const Computation& computation, const Instruction& instruction) {
@@ -56,10 +49,9 @@ std::optional<Scan> scan_of(const Program& program, const Computation& computati
     out = Scan{d, from_end, sharding.tiles(d)};
     if (out->tiles < 2 || size <= out->tiles) return std::nullopt;
   }
-  if (!out || only_op(program[instruction.called.front()]) == nullptr ||
-      !starts_from_identity(program, computation, instruction))
-    return std::nullopt;
-  return out;
+  const bool splits =
+      out && is_elementwise(program[instruction.called.front()]) && absorbs_its_init(program, computation, instruction);
+  return splits ? out : std::nullopt;
 }
 
 class Splitter {
@@ -101,14 +93,29 @@ class Splitter {
     return builder_.append(std::move(made));
   }
 
+  // The combiner's ops on whole arrays.
   Value combined(const Instruction& scan, Value a, Value b, const Sharding& sharding) {
-    Instruction made = *only_op(program_[scan.called.front()]);
-    made.type = a.type();
-    made.operands = {a.id, b.id};
-    made.name = scan.name;
-    made.notes = for_another_op(scan.notes);
-    made.sharding = make_sharding(sharding);
-    return builder_.append(std::move(made));
+    const Computation& combiner = program_[scan.called.front()];
+    const Dims dims = a.type().dims();
+    std::vector<Value> values;
+    for (const Instruction& op : combiner.instructions) {
+      if (op.op->role == Role::kParameter) {
+        values.push_back(attributes_as<ParameterAttributes>(op.attributes).number == 0 ? a : b);
+      } else if (op.op->role == Role::kConstant) {
+        const Value scalar = marked(ops::constant(builder_, attributes_as<ConstantAttributes>(op.attributes).value),
+                                    scan, Sharding::replicated(sharding.mesh, 0));
+        values.push_back(marked(ops::broadcast(scalar, dims, {}), scan, sharding));
+      } else {
+        Instruction made = op;
+        made.type = Type::array(op.type.dtype(), dims);
+        for (Id& operand : made.operands) operand = at(values, operand).id;
+        made.control_predecessors.clear();
+        made.notes = for_another_op(scan.notes);
+        made.sharding = make_sharding(sharding);
+        values.push_back(builder_.append(std::move(made)));
+      }
+    }
+    return at(values, combiner.root);
   }
 
   // The array with as many rows on every device: those behind the last are the init.

@@ -56,7 +56,8 @@ class Expander {
 
   Value reduced(Value x) {
     if (parts_ == 1 || x.type().element_count() == 0) return x;
-    if (collective_.op->name == "reduce-scatter") return scattered(x, static_cast<int>(attributes().dimensions.front()));
+    if (collective_.op->name == "reduce-scatter")
+      return scattered(x, static_cast<int>(attributes().dimensions.front()));
     const Dims dims = x.type().dims();
     const auto count = x.type().element_count();
     const auto whole = ceil_div(count, parts_) * parts_;
@@ -103,8 +104,7 @@ class Expander {
   [[nodiscard]] bool is_elementwise() const {
     return std::all_of(function_.instructions.begin(), function_.instructions.end(), [](const Instruction& i) {
       const bool is_plain = i.op->role == Role::kPlain && i.op->elementwise && i.called.empty() && !has_side_effect(i);
-      return i.type.is_array() &&
-             (i.op->role == Role::kParameter || i.op->role == Role::kConstant || is_plain);
+      return i.type.is_array() && (i.op->role == Role::kParameter || i.op->role == Role::kConstant || is_plain);
     });
   }
 
@@ -139,9 +139,7 @@ class Expander {
 }  // namespace
 
 Program expand_reductions(const Program& program, int world_size) {
-  const auto expands = [&](const Instruction& i) {
-    return is_expanded(program, i) && group_size(i, world_size) > 0;
-  };
+  const auto expands = [&](const Instruction& i) { return is_expanded(program, i) && group_size(i, world_size) > 0; };
   return rewrite(
       program,
       [&](ComputationRewriter& r, Id id) {
