@@ -123,9 +123,12 @@ class GatheredReductions {
 
 Program reduce_gathered(const Program& program) {
   GatheredReductions reductions(program);
+  const auto touches = [&](const Computation& c) { return reductions.touches(c); };
+  if (std::none_of(program.computations.begin(), program.computations.end(),
+                   [&](const ComputationRef& c) { return touches(*c); }))
+    return program;
   return remove_dead_code(rewrite(
-      program, [&](ComputationRewriter& r, Id id) { return reductions.rewritten(r, id); },
-      [&](const Computation& c) { return reductions.touches(c); }));
+      program, [&](ComputationRewriter& r, Id id) { return reductions.rewritten(r, id); }, touches));
 }
 
 }  // namespace tessera

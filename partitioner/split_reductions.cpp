@@ -14,6 +14,57 @@
 namespace tessera {
 namespace {
 
+// Nothing where they are no constants.
+std::optional<std::vector<Literal>> constant_inits(const Computation& computation, const Instruction& reduce) {
+  std::vector<Literal> out;
+  for (auto i = reduce.operands.size() / 2; i < reduce.operands.size(); ++i) {
+    const Instruction& init = computation[at(reduce.operands, i)];
+    if (init.op->role != Role::kConstant) return std::nullopt;
+    out.push_back(attributes_as<ConstantAttributes>(init.attributes).value);
+  }
+  return out;
+}
+
+std::vector<Literal> combined(const Program& program, const Instruction& reduce, std::vector<Literal> a,
+                              const std::vector<Literal>& b) {
+  Program combiner = program;
+  combiner.entry = reduce.called.front();
+  a.insert(a.end(), b.begin(), b.end());
+  return evaluate(combiner, a).leaves();
+}
+
+// Behind other elements the init changes nothing either: f(f(init, x), init) = f(init, x). Seen on a few x, of which the init's own
+// elements and ties with them tell most.
+bool ends_with_its_init(const Program& program, const Computation& computation, const Instruction& reduce) {
+  const auto inits = constant_inits(computation, reduce);
+  constexpr std::size_t kMostArrays = 3;
+  if (!inits || inits->size() > kMostArrays) return false;
+  constexpr double kNumbers[] = {0, 1, -1, 3, 100};
+  constexpr std::size_t kChoices = std::size(kNumbers) + 1;
+  std::size_t count = 1;
+  for (std::size_t i = 0; i < inits->size(); ++i) count *= kChoices;
+  for (std::size_t probe = 0; probe < count; ++probe) {
+    std::vector<Literal> x = *inits;
+    std::size_t digits = probe;
+    for (Literal& element : x) {
+      if (digits % kChoices > 0) element = scalar_of(element.type().dtype(), kNumbers[digits % kChoices - 1]);
+      digits /= kChoices;
+    }
+    const auto state = combined(program, reduce, *inits, x);
+    if (combined(program, reduce, state, *inits) != state) return false;
+  }
+  return true;
+}
+
+// Of its two parameters: 0 changes nothing, whatever the init is.
+bool is_xor(const Computation& function) {
+  const Instruction& root = function[function.root];
+  if (root.op->name != "xor" || function.parameters.size() != 2) return false;
+  const bool takes_both = root.operands == function.parameters ||
+                          root.operands == std::vector<Id>(function.parameters.rbegin(), function.parameters.rend());
+  return takes_both && root.type.is_array() && root.type.ndim() == 0;
+}
+
 // The sharded dims of the arrays when the reduction can be split; else none.
 Dims split_dims(const Program& program, const Computation& computation, const Instruction& reduce) {
   if (reduce.op->name != "reduce" || factor_map(view_of(program, computation, reduce)).reduction_known) return {};
@@ -21,14 +72,18 @@ Dims split_dims(const Program& program, const Computation& computation, const In
   const Sharding& sharding = array.sharding->front();
   if (!sharding.is_tiled() || sharding.is_partial() || !sharding.manual.empty()) return {};
   Dims out;
-  for (const auto d : attributes_as<DimensionsAttributes>(reduce.attributes).dimensions) {
-    const auto tiles = sharding.tiles(static_cast<int>(d));
-    if (tiles == 1) continue;
-    if (array.type.dim(static_cast<int>(d)) % tiles != 0) return {};
-    out.push_back(d);
+  bool is_even = true;
+  for (const auto dim : attributes_as<DimensionsAttributes>(reduce.attributes).dimensions) {
+    const auto d = static_cast<int>(dim);
+    if (sharding.tiles(d) == 1) continue;
+    is_even = is_even && array.type.dim(d) % sharding.tiles(d) == 0;
+    out.push_back(dim);
   }
   std::sort(out.begin(), out.end());
-  return out.empty() || !absorbs_its_init(program, computation, reduce) ? Dims{} : out;
+  if (out.empty() || is_xor(program[reduce.called.front()])) return out;
+  const bool can =
+      absorbs_its_init(program, computation, reduce) && (is_even || ends_with_its_init(program, computation, reduce));
+  return can ? out : Dims{};
 }
 
 class Splitter {
@@ -73,7 +128,7 @@ class Splitter {
         out.kept.push_back(isize(out.dims));
         out.dims.push_back(sharding.tiles(d));
         out.sharding.dims.push_back(std::exchange(axes, {{}, true, {}}));
-        size /= out.dims.back();
+        size = ceil_div(size, out.dims.back());
       }
       (has(reduced, d) ? out.inner : out.kept).push_back(isize(out.dims));
       out.dims.push_back(size);
@@ -91,11 +146,37 @@ class Splitter {
     return builder_.append(std::move(made)).id;
   }
 
+  // What each device begins with.
+  Value neutral_init(const Instruction& reduce, std::size_t operand, DType dtype) {
+    const Value init = builder_.value(at(reduce.operands, operand));
+    if (absorbs_its_init(program_, builder_.computation(), reduce)) return init;
+    const Value zero = ops::constant(builder_, scalar_of(dtype, 0));
+    builder_.set_sharding(zero, init.instruction().sharding);
+    return zero;
+  }
+
+  // Shards of equal size: behind the last elements stands what counts for nothing.
+  Value evened(Value array, Value neutral, const Sharding& sharding, const Dims& dims, const NotesRef& notes) {
+    std::vector<PaddingDim> padding(static_cast<std::size_t>(array.type().ndim()));
+    bool is_even = true;
+    for (const auto dim : dims) {
+      const auto d = static_cast<int>(dim);
+      const auto tiles = sharding.tiles(d);
+      at(padding, d).high = ceil_div(array.type().dim(d), tiles) * tiles - array.type().dim(d);
+      is_even = is_even && at(padding, d).high == 0;
+    }
+    if (is_even) return array;
+    const Value out = ops::pad(array, neutral, std::move(padding));
+    builder_.set_sharding(out, make_sharding(sharding));
+    builder_.set_notes(out, for_another_op(notes));
+    return out;
+  }
+
   Id split(Instruction reduce, const Dims& dims) {
     const auto count = reduce.operands.size() / 2;
-    const auto& first = builder_[reduce.operands.front()];
-    const Tiled to = tiled(first.type, first.sharding->front(),
-                           attributes_as<DimensionsAttributes>(reduce.attributes).dimensions, dims);
+    const Type first = builder_.value(reduce.operands.front()).type();
+    const Sharding lies = builder_[reduce.operands.front()].sharding->front();
+    const Tiled to = tiled(first, lies, attributes_as<DimensionsAttributes>(reduce.attributes).dimensions, dims);
     Dims part_dims;
     Sharding part = to.sharding;
     part.dims.clear();
@@ -108,8 +189,10 @@ class Splitter {
     std::vector<Id> operands(reduce.operands);
     std::vector<Type> parts;
     for (std::size_t i = 0; i < count; ++i) {
-      const Value array = builder_.value(operands[i]);
-      const DType dtype = array.type().dtype();
+      const DType dtype = builder_.value(operands[i]).type().dtype();
+      operands[count + i] = neutral_init(reduce, count + i, dtype).id;
+      const Value array =
+          evened(builder_.value(operands[i]), builder_.value(operands[count + i]), lies, dims, reduce.notes);
       const Value cut = ops::reshape(array, to.dims);
       builder_.set_sharding(cut, make_sharding(to.sharding));
       builder_.set_notes(cut, for_another_op(reduce.notes));
@@ -122,6 +205,7 @@ class Splitter {
     const LeafValues leaves = take_apart(builder_.value(local));
     for (std::size_t i = 0; i < count; ++i) {
       operands[i] = leaves[i].id;
+      operands[count + i] = reduce.operands[count + i];
       if (count > 1)
         builder_.set_notes(leaves[i], with_frontend_attribute(for_another_op(reduce.notes), kOriginAttribute, ""));
     }
@@ -137,17 +221,8 @@ class Splitter {
 }  // namespace
 
 bool absorbs_its_init(const Program& program, const Computation& computation, const Instruction& reduce) {
-  std::vector<Literal> inits;
-  for (auto i = reduce.operands.size() / 2; i < reduce.operands.size(); ++i) {
-    const Instruction& init = computation[at(reduce.operands, i)];
-    if (init.op->role != Role::kConstant) return false;
-    inits.push_back(attributes_as<ConstantAttributes>(init.attributes).value);
-  }
-  Program combiner = program;
-  combiner.entry = reduce.called.front();
-  std::vector<Literal> arguments = inits;
-  arguments.insert(arguments.end(), inits.begin(), inits.end());
-  return evaluate(combiner, arguments).leaves() == inits;
+  const auto inits = constant_inits(computation, reduce);
+  return inits && combined(program, reduce, *inits, *inits) == *inits;
 }
 
 Program split_reductions(const Program& program) {

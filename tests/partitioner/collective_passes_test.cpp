@@ -63,6 +63,39 @@ TEST(SimplifyCollectives, ASumScatteredAndGatheredIsAnAllReduce) {
   expect_untouched(simplify_collectives, text(kRows, ", frontend_attributes={tessera.barrier=\"true\"}"));
 }
 
+TEST(ReduceGathered, WhatIsGatheredToBeReducedIsReducedByTheGroup) {
+  const std::string computations =
+      "%least {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  %p = pred[] compare(%a, %b), direction=LT\n"
+      "  ROOT %c = f32[] select(%p, %a, %b)\n}\n"
+      "%second {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %c = f32[] copy(%b)\n}\n";
+  // `part`: makes %p [5,1] of %x [5,4].
+  const auto text = [&](const std::string& part, const std::string& groups, const std::string& computation,
+                        const std::string& marks = "") {
+    return local_program(6,
+                         "  %x = f32[5,4] parameter(0)\n  %z = f32[] constant(9)\n  %low = f32[] constant(2)\n" + part +
+                             "  %g = f32[5,3] all-gather(%p), " + over(groups, 1) + ", dimensions={1}" + marks +
+                             "\n  ROOT %r = f32[5] reduce(%g, %z), dimensions={1}, to_apply=%" + computation + "\n",
+                         computations);
+  };
+  const auto reduced = [](const std::string& init) {
+    return "  %y = f32[5,1,4] reshape(%x)\n  %p = f32[5,1] reduce(%y, %" + init +
+           "), dimensions={2}, to_apply=%least\n";
+  };
+  const std::string taken = "  %p = f32[5,1] slice(%x), slice={[0:5], [1:2]}\n";
+  const auto reduces = [](const Program& program) {
+    const auto& all = program.entry_computation().instructions;
+    return std::count_if(all.begin(), all.end(), [](const Instruction& i) { return i.op->name == "reduce"; });
+  };
+  const Counts one{{"all-reduce", 1}};
+  EXPECT_EQ(reduces(expect_collectives(reduce_gathered, text(reduced("z"), kRows, "least"), one)), 1);
+  EXPECT_EQ(reduces(expect_collectives(reduce_gathered, text(reduced("low"), kRows, "least"), one)), 2);
+  EXPECT_EQ(reduces(expect_collectives(reduce_gathered, text(taken, kRows, "least"), one)), 1);
+  // In the order of the group.
+  expect_collectives(reduce_gathered, text(taken, "{{0,2,1},{4,5,3}}", "second"), one);
+  expect_untouched(reduce_gathered, text(taken, kRows, "add"));
+  expect_untouched(reduce_gathered, text(taken, kRows, "least", ", frontend_attributes={tessera.recompute=\"true\"}"));
+}
+
 TEST(SimplifyCollectives, NothingIsExchangedInGroupsOfOne) {
   expect_collectives(
       simplify_collectives,
