@@ -6,6 +6,7 @@
 #include "factor_sharding.h"
 #include "origins.h"
 #include "propagate.h"
+#include "split_uses.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/evaluate.h"
@@ -65,6 +66,23 @@ bool is_xor(const Computation& function) {
   return takes_both && root.type.is_array() && root.type.ndim() == 0;
 }
 
+// One result per device and array is no more elements than those the device holds of the arrays that are not made where they are
+// needed; fewer, where uneven parts are filled up for it.
+bool leaves_less(const Computation& computation, const Instruction& reduce, const Dims& split, bool is_even) {
+  const auto count = isize(reduce.operands) / 2;
+  if (count == 1) return true;  // at worst the group reduces what it would have gathered
+  const Instruction& array = computation[reduce.operands.front()];
+  std::int64_t held = 1;
+  for (const auto dim : split) {
+    const auto d = static_cast<int>(dim);
+    held *= ceil_div(array.type.dim(d), array.sharding->front().tiles(d));
+  }
+  std::int64_t moved = 0;
+  for (int i = 0; i < count; ++i)
+    if (!is_made_anywhere(computation, computation[at(reduce.operands, i)])) ++moved;
+  return is_even ? moved * held >= count : moved * held > count;
+}
+
 // The sharded dims of the arrays when the reduction can be split; else none.
 Dims split_dims(const Program& program, const Computation& computation, const Instruction& reduce) {
   if (reduce.op->name != "reduce" || factor_map(view_of(program, computation, reduce)).reduction_known) return {};
@@ -80,6 +98,7 @@ Dims split_dims(const Program& program, const Computation& computation, const In
     out.push_back(dim);
   }
   std::sort(out.begin(), out.end());
+  if (!out.empty() && !leaves_less(computation, reduce, out, is_even)) return {};
   if (out.empty() || is_xor(program[reduce.called.front()])) return out;
   const bool can =
       absorbs_its_init(program, computation, reduce) && (is_even || ends_with_its_init(program, computation, reduce));

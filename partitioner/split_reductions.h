@@ -11,8 +11,8 @@
 namespace tessera {
 
 /// Of a program in which every value has a sharding. Uneven shards are filled up with the init, where that changes nothing behind
-/// other elements. Reductions stay as they are where the init, met twice, would count twice; but by xor parts begin with 0, and the init is
-/// met once.
+/// other elements. Reductions stay as they are where no less would be exchanged, and where the init, met twice, would count twice; but
+/// by xor parts begin with 0, and the init is met once.
 Program split_reductions(const Program& program);
 
 /// f(init, init) = init, for constant inits: then f(init, f(init, x)) = f(init, x), as reductions are associative, and the init may be met
