@@ -158,6 +158,16 @@ class ShardingAttacher {
 
   static int ndim_of(const Type& leaf) { return leaf.is_array() ? leaf.ndim() : 0; }
 
+  // An outfeed returns a token, but its sharding tells of its operands: of what it sends and of a token. Only the last one is its own.
+  template <class T>
+  [[nodiscard]] std::vector<T> of_result(const PendingSharding& item, std::vector<T> given) const {
+    if (!type_of(item).is_token() || given.size() < 2) return given;
+    const Computation& computation = state_.program[item.computation];
+    int leaves = 0;
+    for (const Id operand : computation[item.instruction].operands) leaves += computation[operand].type.leaf_count();
+    return isize(given) == leaves ? std::vector<T>{given.back()} : given;
+  }
+
   // One text leaf for each leaf of the type: a single sharding on a tuple counts for all.
   template <class T>
   static const T& leaf_of(const std::vector<T>& given, std::size_t leaf, std::size_t count, const Type& type) {
@@ -171,7 +181,7 @@ class ShardingAttacher {
     if (!item.sdy.empty() || !item.named.empty()) return;
     const Type& type = type_of(item);
     const auto types = type.leaves();
-    const auto& given = parsed(item);
+    const auto given = of_result(item, parsed(item));
     with_place(state_.in, item.position, [&] {
       for (std::size_t i = 0; i < types.size(); ++i) {
         const HloSharding& leaf = leaf_of(given, i, types.size(), type);
@@ -265,7 +275,7 @@ class ShardingAttacher {
   // HLO's spelling beside the axes says the same, or only that the value is whole (as where Shardy has not been exported).
   void require_agreement(const PendingSharding& item, const std::vector<Type>& types, const Shardings& axes) {
     if (item.sdy.empty() || item.hlo.empty() || is_named_sharding(item.hlo)) return;
-    const auto& given = parsed(item);
+    const auto given = of_result(item, parsed(item));
     for (std::size_t i = 0; i < types.size(); ++i) {
       const HloSharding& leaf = leaf_of(given, i, types.size(), type_of(item));
       const bool is_plain = leaf.kind == HloSharding::Kind::kTiled && types[i].is_array() && axes[i].is_tiled() &&
@@ -289,7 +299,8 @@ class ShardingAttacher {
     const auto types = type.leaves();
     Shardings out;
     if (!item.sdy.empty() || !item.named.empty()) {
-      const auto given = item.sdy.empty() ? item.named : of_element(item, parse_sdy_shardings(item.sdy, sdy_meshes_));
+      const auto given =
+          of_result(item, item.sdy.empty() ? item.named : of_element(item, parse_sdy_shardings(item.sdy, sdy_meshes_)));
       if (is_left_over(item, given)) return nullptr;
       for (std::size_t i = 0; i < types.size(); ++i) {
         out.push_back(leaf_of(given, i, types.size(), type));
@@ -301,7 +312,7 @@ class ShardingAttacher {
         require(leaf.mesh.device_count() == state_.program.num_partitions, "{} has {} devices, the module {}",
                 leaf.mesh, leaf.mesh.device_count(), state_.program.num_partitions);
     } else {
-      const auto& given = parsed(item);
+      const auto given = of_result(item, parsed(item));
       for (std::size_t i = 0; i < types.size(); ++i) {
         HloSharding bare = leaf_of(given, i, types.size(), type);
         if (types.size() == 1) suffix = bare.suffix;

@@ -261,6 +261,19 @@ ENTRY e {
   evaluate(program, {});
 }
 
+// The data's shardings stand before the token's, which is all that an outfeed returns.
+TEST(XlaSpellings, AnOutfeedSaysShardingsOfWhatItSends) {
+  const auto text = [](const std::string& shardings) {
+    return "HloModule m, num_partitions=4\nENTRY e {\n  x = f32[8] parameter(0), sharding={devices=[4]<=[4]}\n"
+           "  y = f32[8,2] parameter(1)\n  t = token[] after-all()\n  both = (f32[8], f32[8,2]) tuple(x, y)\n"
+           "  q = token[] outfeed(both, t), outfeed_shape=(f32[8], f32[8,2]), sharding={" +
+           shardings + "}\n  ROOT r = f32[8] negate(x)\n}";
+  };
+  const Program program = round_trip(text("{devices=[4]<=[4]}, {devices=[2,2]<=[4]}, {replicated}"));
+  EXPECT_EQ(named(program, "q").sharding->size(), 1U);
+  EXPECT_THROW(read(text("{devices=[4]<=[4]}, {devices=[2,2]<=[4]}")), Error);
+}
+
 std::string for_xla(std::string_view text) { return print_program(read(text), {.for_xla = true}); }
 
 TEST(XlaSpellings, ComputationsWrittenWhereTheyAreCalledGetFreshNames) {
