@@ -135,7 +135,8 @@ void WindowEmitter::fill(const Halo& halo, Value outside) {
     return ops::compare(index, ops::splat(by_tile(halo.axes, places), dims), direction);
   };
   Value inside{};
-  if (*std::max_element(first.begin(), first.end()) > 0) inside = bound(first, CompareDirection::kGe);
+  const bool zeros_first = is_zero(outside) && reshard::begins_with_zeros(halo);
+  if (!zeros_first && *std::max_element(first.begin(), first.end()) > 0) inside = bound(first, CompareDirection::kGe);
   if (*std::min_element(limit.begin(), limit.end()) < halo.length) {
     const Value below = bound(limit, CompareDirection::kLt);
     inside = inside.is_null() ? below : ops::logical_and(inside, below);

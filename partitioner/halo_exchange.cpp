@@ -67,6 +67,13 @@ bool fills_with_zeros(const Halo& halo) {
   return true;
 }
 
+bool begins_with_zeros(const Halo& halo) {
+  if (halo.before.length == 0 || !stand_alike(halo)) return false;
+  for (std::int64_t tile = ceil_div(halo.before.size, halo.before.length); tile < isize(halo.start); ++tile)
+    if (at(halo.kept, tile).start > at(halo.start, tile)) return false;
+  return true;
+}
+
 Exchange exchange_window(const Mesh& mesh, const Halo& halo, const Dims& locals) {
   Exchange out;
   for (const Round& round : rounds_of(halo))

@@ -14,6 +14,8 @@ RowCount count_window(const Halo& halo);
 /// Whether an exchange leaves zeros wherever no element lies: whole shards side by side (behind them empty ones, of which nothing
 /// is read), and a permute brings zeros to those that nobody sends to.
 bool fills_with_zeros(const Halo& halo);
+/// The same of what is read before position 0, which no tile's padding reaches.
+bool begins_with_zeros(const Halo& halo);
 /// `locals`: what a device holds of the operand now, along all its dims; the sharding says where along halo.axes it stands.
 Exchange exchange_window(const Mesh& mesh, const Halo& halo, const Dims& locals);
 

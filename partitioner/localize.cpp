@@ -234,8 +234,9 @@ class Localizer {
     if (!map.windows.empty())
       windows.widen_operands(
           [&](int operand) -> const Instruction& { return old_[at(instruction.operands, operand)]; });
-    const Value value =
+    Value value =
         instruction.op->localize != nullptr ? instruction.op->localize(context) : generic(instruction, context);
+    if (is_operand(instruction, value)) value = ops::copy(value);
     builder_.default_notes = nullptr;
     builder_.set_name(value, instruction.name);
     LeafValues out = take_apart(value);
@@ -255,6 +256,13 @@ class Localizer {
     builder_.default_notes = nullptr;
     builder_.set_name(value, instruction.name);
     return remember(instruction, {value});
+  }
+
+  [[nodiscard]] bool is_operand(const Instruction& instruction, const Value& value) const {
+    return std::any_of(instruction.operands.begin(), instruction.operands.end(), [&](Id operand) {
+      const LeafValues& leaves = at(leaves_, operand);
+      return std::any_of(leaves.begin(), leaves.end(), [&](const Value& leaf) { return leaf.id == value.id; });
+    });
   }
 
   // Who has nothing to add to a sum adds zeros.

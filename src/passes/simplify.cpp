@@ -17,10 +17,12 @@
 namespace tessera {
 namespace {
 
-/// A value that is already there, or an instruction to take the place (its type, names and notes are the old one's).
+/// A value that is already there, or an instruction to take the place (its type, names and notes are the old one's), a broadcast of a
+/// scalar that is still to be made.
 struct Rewrite {
   Id value = -1;
   std::optional<Instruction> instruction{};
+  std::optional<Literal> broadcast_scalar{};
 };
 using Result = std::optional<Rewrite>;
 /// Looks at an instruction whose operands are ids of the computation.
@@ -122,9 +124,6 @@ Result broadcast(const Computation& c, const Instruction& i) {
 // Its own type again.
 Result convert(const Computation& c, const Instruction& i) { return to_operand(c, i); }
 
-// A result as large as the operand: the window is all of it.
-Result whole_window(const Computation& c, const Instruction& i) { return to_operand(c, i); }
-
 // At constant places: a slice, which readers can look through and whose dims can stay sharded.
 Result dynamic_slice(const Computation& c, const Instruction& i) {
   if (auto same = to_operand(c, i)) return same;
@@ -148,6 +147,39 @@ Result pad(const Computation& c, const Instruction& i) {
   for (const PaddingDim& dim : attributes_as<PadAttributes>(i.attributes).padding)
     if (dim != PaddingDim{}) return std::nullopt;
   return to_operand(c, i);
+}
+
+// What a slice leaves of a padded dim, if one padding says it: x[k] stood at low + k*(interior+1).
+std::optional<PaddingDim> sliced_padding(std::int64_t size, const PaddingDim& dim, const SliceRange& range) {
+  const auto spacing = dim.interior + 1;
+  const auto shift = dim.low - range.start;
+  if (size == 0 || range.limit <= range.start || spacing % range.stride != 0 || shift % range.stride != 0)
+    return std::nullopt;
+  PaddingDim out{.low = shift / range.stride, .high = 0, .interior = spacing / range.stride - 1};
+  const auto reach = (size - 1) * (out.interior + 1) + 1;
+  out.high = ceil_div(range.limit - range.start, range.stride) - out.low - reach;
+  const bool some_is_left = -out.low < reach && -out.high < reach && -out.low - out.high < reach;
+  return some_is_left ? std::optional(out) : std::nullopt;
+}
+
+// A slice of a padded value is a pad whose edges may be negative: a shift, where one end gains what the other one loses.
+Result slice(const Computation& c, const Instruction& i) {
+  if (auto same = to_operand(c, i)) return same;
+  const Instruction& padded = c[i.operands[0]];
+  if (padded.op->name != "pad" || padded.sharding || !is_plain(padded) || !is_plain(i)) return std::nullopt;
+  const auto& paddings = attributes_as<PadAttributes>(padded.attributes).padding;
+  const auto& ranges = attributes_as<SliceAttributes>(i.attributes).slice;
+  std::vector<PaddingDim> both;
+  for (int d = 0; d < i.type.ndim(); ++d) {
+    const auto left = sliced_padding(c[padded.operands[0]].type.dim(d), at(paddings, d), at(ranges, d));
+    if (!left) return std::nullopt;
+    both.push_back(*left);
+  }
+  Rewrite out{.value = -1, .instruction = i};
+  out.instruction->op = padded.op;
+  out.instruction->operands = padded.operands;
+  out.instruction->attributes = make_attributes(PadAttributes{std::move(both)});
+  return out;
 }
 
 Result concatenate(const Computation& c, const Instruction& i) {
@@ -188,28 +220,39 @@ Result get_tuple_element(const Computation& c, const Instruction& i) {
   return same_as(c, i, at(tuple.operands, attributes_as<IndexAttributes>(i.attributes).index));
 }
 
-// A scalar of constants is a constant.
+// What an op makes of scalar constants.
+Literal scalar_result(const Instruction& i, const std::vector<Literal>& operands) {
+  OpView view{*i.op, {}, Type::scalar(i.type.dtype()), i.attributes, {}};
+  for (const Literal& operand : operands) view.operands.push_back(operand.type());
+  return i.op->evaluate(EvalContext{.view = view, .operands = operands, .call = nullptr});
+}
+
+// A scalar of constants is a constant; an elementwise op of the same constants everywhere is one everywhere.
 Result fold(const Computation& c, const Instruction& i) {
   const OpDef& op = *i.op;
   const bool may = op.role == Role::kPlain && op.evaluate != nullptr && !has_side_effect(i) && i.called.empty() &&
-                   !i.operands.empty() && i.type.is_array() && i.type.ndim() == 0 && is_plain(i);
+                   !i.operands.empty() && i.type.is_array() && is_plain(i) && (i.type.ndim() == 0 || op.elementwise);
   if (!may) return std::nullopt;
   std::vector<Literal> operands;
-  OpView view{op, {}, i.type, i.attributes, {}};
   for (const Id id : i.operands) {
-    const Instruction& operand = c[id];
-    if (operand.op->role != Role::kConstant || !operand.type.is_array() || operand.type.ndim() != 0)
-      return std::nullopt;
-    operands.push_back(attributes_as<ConstantAttributes>(operand.attributes).value);
-    view.operands.push_back(operand.type);
+    auto scalar =
+        i.type.ndim() == 0 && c[id].type.is_array() && c[id].type.ndim() > 0 ? std::nullopt : splat_value(c, id);
+    if (!scalar) return std::nullopt;
+    operands.push_back(std::move(*scalar));
+  }
+  Rewrite out{.value = -1, .instruction = i};
+  Instruction& made = *out.instruction;
+  made.operands.clear();
+  if (i.type.ndim() > 0) {
+    static const OpDef& broadcast = op_table().get("broadcast");
+    made.op = &broadcast;
+    made.attributes = make_attributes(DimensionsAttributes{});
+    out.broadcast_scalar = scalar_result(i, operands);
+    return out;
   }
   static const OpDef& constant = op_table().get("constant");
-  Rewrite out;
-  out.instruction = i;
-  out.instruction->op = &constant;
-  out.instruction->operands.clear();
-  EvalContext context{.view = view, .operands = operands, .call = nullptr};
-  out.instruction->attributes = make_attributes(ConstantAttributes{op.evaluate(context)});
+  made.op = &constant;
+  made.attributes = make_attributes(ConstantAttributes{scalar_result(i, operands)});
   return out;
 }
 
@@ -220,7 +263,7 @@ Rule rule_for(const OpDef* op) {
                                                             {"transpose", transpose},
                                                             {"broadcast", broadcast},
                                                             {"convert", convert},
-                                                            {"slice", whole_window},
+                                                            {"slice", slice},
                                                             {"dynamic-slice", dynamic_slice},
                                                             {"pad", pad},
                                                             {"concatenate", concatenate},
@@ -259,6 +302,7 @@ Value apply(ComputationRewriter& rewriter, Id id) {
   while (auto next = simplified(builder.computation(), instruction)) {
     if (next->value >= 0) return builder.value(next->value);
     instruction = std::move(*next->instruction);
+    if (next->broadcast_scalar) instruction.operands = {ops::constant(builder, std::move(*next->broadcast_scalar)).id};
   }
   return builder.append(std::move(instruction));
 }

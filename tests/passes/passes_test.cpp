@@ -286,6 +286,37 @@ ENTRY %main (x: f32[2,3,5]) -> (f32[30], f32[3,5,2], f32[2,3,5], f32[7,2,3,5,4])
 })");
 }
 
+// A shift, a padding with its border cut off, every second position of two per element; and what no padding says.
+TEST(Simplify, MakesASliceOfAPaddedValueOnePadding) {
+  expect_pass(simplify, R"(
+HloModule m
+ENTRY %main (x: f32[8,3], z: f32[]) -> (f32[8,3], f32[8,2], f32[8,3], f32[4,3], f32[1,3]) {
+  %x = f32[8,3] parameter(0)
+  %z = f32[] parameter(1)
+  %p = f32[9,3] pad(%x, %z), padding=1_0x0_0
+  %shift = f32[8,3] slice(%p), slice={[0:8], [0:3]}
+  %columns = f32[8,2] slice(%p), slice={[1:9], [1:3]}
+  %wide = f32[17,3] pad(%x, %z), padding=2_0_1x0_0
+  %even = f32[8,3] slice(%wide), slice={[0:16:2], [0:3]}
+  %odd = f32[4,3] slice(%p), slice={[0:8:2], [0:3]}
+  %outside = f32[1,3] slice(%p), slice={[0:1], [0:3]}
+  ROOT %t = (f32[8,3], f32[8,2], f32[8,3], f32[4,3], f32[1,3]) tuple(%shift, %columns, %even, %odd, %outside)
+})",
+              R"(
+HloModule m
+ENTRY %main (x: f32[8,3], z: f32[]) -> (f32[8,3], f32[8,2], f32[8,3], f32[4,3], f32[1,3]) {
+  %x = f32[8,3] parameter(0)
+  %z = f32[] parameter(1)
+  %p = f32[9,3] pad(%x, %z), padding=1_0x0_0
+  %shift = f32[8,3] pad(%x, %z), padding=1_-1x0_0
+  %columns = f32[8,2] pad(%x, %z), padding=0_0x-1_0
+  %even = f32[8,3] pad(%x, %z), padding=1_-1x0_0
+  %odd = f32[4,3] slice(%p), slice={[0:8:2], [0:3]}
+  %outside = f32[1,3] slice(%p), slice={[0:1], [0:3]}
+  ROOT %t = (f32[8,3], f32[8,2], f32[8,3], f32[4,3], f32[1,3]) tuple(%shift, %columns, %even, %odd, %outside)
+})");
+}
+
 TEST(Simplify, MakesABroadcastIotaInPlace) {
   expect_pass(simplify, R"(
 HloModule m
@@ -332,6 +363,29 @@ ENTRY %main (x: f32[3]) -> f32[3] {
   %sum = f32[] constant(2.5)
   %sums = f32[3] broadcast(%sum), dimensions={}
   ROOT %r = f32[3] multiply(%x, %sums)
+})");
+}
+
+TEST(Simplify, FoldsElementwiseOpsOfTheSameConstantEverywhere) {
+  expect_pass(simplify, R"(
+HloModule m
+ENTRY %main () -> (f32[4], pred[4]) {
+  %c = f32[] constant(3)
+  %three = f32[4] broadcast(%c), dimensions={}
+  %d = f32[] constant(4)
+  %four = f32[4] broadcast(%d), dimensions={}
+  %product = f32[4] multiply(%three, %four)
+  %less = pred[4] compare(%three, %four), direction=LT
+  ROOT %t = (f32[4], pred[4]) tuple(%product, %less)
+})",
+              R"(
+HloModule m
+ENTRY %main () -> (f32[4], pred[4]) {
+  %constant = f32[] constant(12)
+  %product = f32[4] broadcast(%constant), dimensions={}
+  %constant.1 = pred[] constant(true)
+  %less = pred[4] broadcast(%constant.1), dimensions={}
+  ROOT %t = (f32[4], pred[4]) tuple(%product, %less)
 })");
 }
 
