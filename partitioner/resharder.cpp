@@ -24,6 +24,10 @@ Value Resharder::to(Value leaf, const Sharding& target, const Who& by, ReshardCa
     made.emplace_back(target, builder_.append(std::move(again)));
     return made.back().second;
   }
+  if (const auto again = remakes_.made(leaf, target)) {
+    made.emplace_back(target, *again);
+    return *again;
+  }
   Instruction copy = copied(leaf, target);
   copy.name = source.name + std::string(kReshardSuffix);
   const bool by_mark = cause == ReshardCause::kMark && old_[mark].notes;

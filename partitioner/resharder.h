@@ -6,6 +6,7 @@
 #include <map>
 
 #include "op_kinds.h"
+#include "remakes.h"
 #include "reshard_notes.h"
 #include "tessera/ir/builder.h"
 #include "tessera/sharding/topology.h"
@@ -22,12 +23,18 @@ class Resharder {
   /// `old`: the computation that `builder`'s is made of; its values are the `mark`s of to().
   Resharder(Builder& builder, const ValueOrigins& origins, const Computation& old, SharedShardings& shardings,
             const Topology& topology)
-      : builder_(builder), origins_(origins), old_(old), shardings_(shardings), topology_(topology) {}
+      : builder_(builder),
+        origins_(origins),
+        old_(old),
+        shardings_(shardings),
+        topology_(topology),
+        remakes_(builder, shardings, topology) {}
 
   /// The manual axes around what is rewritten now.
   void set_region(std::optional<std::string> axes) { region_ = std::move(axes); }
 
-  /// `leaf` as `target` says: itself where it lies so, made once more where any part is made anywhere, else a copy.
+  /// `leaf` as `target` says: itself where it lies so, made once more where any part is made anywhere or computed of what is (Remakes),
+  /// else a copy.
   Value to(Value leaf, const Sharding& target, const Who& by, ReshardCause cause = ReshardCause::kUse, Id mark = -1);
   /// Addends summed at their cheapest: straight into the sharding that propagation wants, or in place.
   Value reduced(Value leaf, const Sharding& wish, const Who& by);
@@ -48,6 +55,7 @@ class Resharder {
   const Computation& old_;
   SharedShardings& shardings_;
   const Topology& topology_;
+  Remakes remakes_;
   std::map<Id, std::vector<std::pair<Sharding, Value>>> copies_;
   std::optional<std::string> region_;
 };

@@ -57,6 +57,54 @@ TEST(LittleWork, ASumThatIsBoundWholeIsMadeBeforeItIsAdded) {
   EXPECT_FALSE(has(text, "select(")) << text;
 }
 
+// Nobody sends the first device a row, so that it has zeros there; padding of the last one's rows is not read.
+TEST(LittleWork, AShiftOfUnevenRowsNeedsNoMask) {
+  const Program program = annotated(
+      "HloModule m\nENTRY e { x = f32[13,4] parameter(0) z = f32[] constant(0)\n"
+      "ROOT s = f32[13,4] pad(x, z), padding=1_-1x0_0 }",
+      Mesh::parse("a=3"), {{"x", "a,-"}, {"s", "a,-"}});
+  const std::string text = checked(program);
+  EXPECT_FALSE(has(text, "select(")) << text;
+}
+
+// What follows from iotas is summed whole by everybody: 7,680 operations for an all-reduce. Not where it would take many more.
+TEST(LittleWork, WhatFollowsFromConstantsIsComputedAgainWhereItWouldBeMoved) {
+  const auto module = [](int columns) {
+    return fmt::format(
+        "HloModule m, num_partitions=4\n"
+        "add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}\n"
+        "ENTRY e {{ x = f32[64,16] parameter(0), sharding={{devices=[4,1]<=[4]}}\n"
+        "i = f32[64,{0}] iota(), iota_dimension=0\nj = f32[64,{0}] iota(), iota_dimension=1\n"
+        "d = f32[64,{0}] subtract(i, j)\na = f32[64,{0}] abs(d)\nz = f32[] constant(0)\n"
+        "t = f32[{0}] reduce(a, z), dimensions={{0}}, to_apply=add\n"
+        "tb = f32[64,{0}] broadcast(t), dimensions={{1}}\nq = f32[64,{0}] divide(a, tb)\n"
+        "ROOT r = f32[{0},16] dot(q, x), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}} }}",
+        columns);
+  };
+  const auto bytes = [&](int columns) {
+    const Program program = parse_program(module(columns), op_table());
+    checked(program);
+    return program_stats(partition(program).program).total_collective_bytes;
+  };
+  EXPECT_EQ(bytes(24), 24 * 16 * 4 * 3 / 2);
+  EXPECT_EQ(bytes(240), (240 * 16 + 240) * 4 * 3 / 2);
+}
+
+// By rows for one reader, by columns for the other: the same comparison twice, on what each needs.
+TEST(LittleWork, AMaskIsMadeAsEachReaderHasIt) {
+  const Program program = parse_program(
+      "HloModule m, num_partitions=4\nENTRY e { x = f32[8,8] parameter(0), sharding={devices=[4,1]<=[4]}\n"
+      "y = f32[8,8] parameter(1), sharding={devices=[1,4]<=[4]}\n"
+      "i = s32[8,8] iota(), iota_dimension=0\nj = s32[8,8] iota(), iota_dimension=1\n"
+      "m = pred[8,8] compare(i, j), direction=GE, sharding={devices=[4,1]<=[4]}\nz = f32[] constant(0)\n"
+      "zb = f32[8,8] broadcast(z), dimensions={}\na = f32[8,8] select(m, x, zb), sharding={devices=[4,1]<=[4]}\n"
+      "b = f32[8,8] select(m, y, zb), sharding={devices=[1,4]<=[4]}\n"
+      "ROOT t = (f32[8,8], f32[8,8]) tuple(a, b), sharding={{devices=[4,1]<=[4]}, {devices=[1,4]<=[4]}} }",
+      op_table());
+  checked(program);
+  EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 0);
+}
+
 // 3 rows on 8 devices: a gather would bring 7 rows, most of them nothing; an all-reduce of 3 brings 2 * 7/8 * 3.
 TEST(LittleWork, MostlyEmptyTilesAreGatheredByASum) {
   const auto gathered = [](const std::string& type, int rows, const std::string& op) {

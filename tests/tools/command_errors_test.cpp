@@ -147,7 +147,9 @@ add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
 ENTRY main {
   c = f32[4] constant({1e8, 1, -1e8, 1}), sharding={devices=[2]<=[2]}
   z = f32[] constant(0)
-  n = f32[4] negate(c)
+  x = f32[4] parameter(0), sharding={devices=[2]<=[2]}
+  zeros = f32[4] subtract(x, x)
+  n = f32[4] subtract(zeros, c)
   s = f32[] reduce(n, z), dimensions={0}, to_apply=add
   ROOT k = s32[] convert(s)
 })");
