@@ -9,6 +9,7 @@
 #include "check_magnitudes.h"
 #include "leaves.h"
 #include "localize.h"
+#include "lone_collectives.h"
 #include "manual.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/evaluate.h"
@@ -270,7 +271,7 @@ Literal evaluate_global(const Program& program, const std::vector<Literal>& argu
 // Drawn again while most results are not finite; smaller while any is not, where sums may leave the range of f16 in one order only.
 // `global`: the entry with all its shardings.
 Inputs draw_inputs(const Program& given, const Computation& global, const CheckOptions& options, CheckReport& report) {
-  const Program program = has_manual_regions(given) ? normalize_manual(given) : given;
+  const Program program = without_replica_collectives(has_manual_regions(given) ? normalize_manual(given) : given);
   std::set<std::string> stopped;
   EvaluateOptions how;
   how.trip_limit = options.trip_limit;

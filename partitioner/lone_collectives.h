@@ -9,4 +9,8 @@ namespace tessera {
 /// size 1 hold both outside of manual regions.
 Program without_lone_collectives(const Program& program);
 
+/// The same of collectives without a channel outside of manual regions: they are over replicas, and of these there is one.
+///   %r = f32[8] all-reduce(%x), replica_groups={{0}}, to_apply=%sum        is %x
+Program without_replica_collectives(const Program& program);
+
 }  // namespace tessera

@@ -24,6 +24,11 @@ bool has_manual_regions(const Program& program) {
   return false;
 }
 
+bool is_manual(const Instruction& instruction) {
+  return instruction.sharding && std::any_of(instruction.sharding->begin(), instruction.sharding->end(),
+                                             [](const Sharding& leaf) { return !leaf.manual.empty(); });
+}
+
 Program without_manual_axes(const Program& program) {
   Program out = program;
   const auto is_manual = [](const Instruction& instruction) {

@@ -23,6 +23,8 @@ bool has_manual_regions(const Program& program);
 /// where it cuts (border_placement); every value inside has a sharding that names the manual axes. Computations called from
 /// different regions become one for each. What evaluates and partitions alike.
 Program normalize_manual(const Program& program);
+/// Whether a value of a normalised program is one of a region's.
+bool is_manual(const Instruction& instruction);
 /// After propagation: manual axes leave the shardings for kManualAxesAttribute.
 Program without_manual_axes(const Program& program);
 /// The axes of both, each once, sorted.

@@ -30,11 +30,6 @@
 namespace tessera {
 namespace {
 
-bool in_region(const Instruction& instruction) {
-  return instruction.sharding && std::any_of(instruction.sharding->begin(), instruction.sharding->end(),
-                                             [](const Sharding& leaf) { return !leaf.manual.empty(); });
-}
-
 // `program` with its manual regions in one form.
 void check_input(const Program& program) {
   const auto used = partitioned_computations(program);
@@ -42,7 +37,7 @@ void check_input(const Program& program) {
     if (!at(used, c)) continue;
     for (const auto& instruction : program[c].instructions) {
       if (instruction.op->role != Role::kCollective && instruction.op->role != Role::kPartitionId) continue;
-      require(in_region(instruction),
+      require(is_manual(instruction),
               "{} %{} stands in a global program: collectives and partition-id belong to per-device programs, and to "
               "manual regions of global ones",
               instruction.op->name, instruction.name);
@@ -113,8 +108,8 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
       "{} has replica_count={}; only programs of one replica are partitioned: give all devices to num_partitions, and "
       "the mesh an axis for the replicas",
       program.name, program.replica_count);
-  const Program input = normalize_manual(
-      with_mesh(without_lone_collectives(with_sharding_groups(with_one_loop_state(make_synchronous(program))))));
+  const Program input = without_replica_collectives(normalize_manual(
+      with_mesh(without_lone_collectives(with_sharding_groups(with_one_loop_state(make_synchronous(program)))))));
   check_input(input);
   options.topology.check(input.meshes);
   Partitioned out;

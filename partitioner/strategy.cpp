@@ -123,8 +123,9 @@ bool is_bound(const StrategyRequest& request) {
 }
 
 // Where all links are alike bytes decide, among those with no more work than the share that propagation gave the device:
-// replicated work is no saving. Of equal ones the least work. Then the one that leaves operands where they are, for what a result
-// becomes may not be wanted there in the end; where it is bound to lie so, the one that makes it there, often in place.
+// replicated work is no saving, but padding of what is reduced weighs against the bytes, with its mask. Of equal ones the least work.
+// Then the one that leaves operands where they are, for what a result becomes may not be wanted there in the end; where it is bound to
+// lie so, the one that makes it there, often in place.
 struct StrategyCost {
   double surplus = 0;  // work beyond the share
   double moved = 0;
@@ -171,6 +172,40 @@ double flops_of_request(const StrategyRequest& request) {
   return request.view.op.flops != nullptr ? static_cast<double>(request.view.op.flops(request.view)) : 0;
 }
 
+// Into how many parts it cuts the work if padding of what is summed over is no work. A product multiplies it, a reduction hides it.
+double parts_but_for_sums(const StrategyRequest& request, const Strategy& strategy) {
+  const FactorMap& map = request.map;
+  const bool multiplies = std::count(request.made_anywhere.begin(), request.made_anywhere.end(), false) > 1;
+  double parts = 1;
+  for (int f = 0; f < isize(strategy); ++f) {
+    const Factor& factor = at(map.factors, f);
+    const std::int64_t tiles = tiles_of(strategy, f);
+    const bool is_hidden = factor.kind == FactorKind::kReduce && !multiplies && tiles <= factor.size;
+    parts *= is_hidden ? static_cast<double>(tiles) : parts_along(factor, tiles);
+  }
+  return parts;
+}
+
+// Elements of operands that a device hides because a dim that is summed over is cut unevenly.
+double masked_elements(const StrategyRequest& request, const Strategy& strategy) {
+  double out = 0;
+  const auto types = operand_leaves(request.view);
+  for (int i = 0; i < isize(request.operands); ++i) {
+    if (!at(types, i).is_array()) continue;
+    const TensorFactors& factors = at(request.map.operands, i);
+    const bool is_masked = std::any_of(factors.begin(), factors.end(), [&](const DimFactors& dim) {
+      return std::any_of(dim.begin(), dim.end(), [&](int f) {
+        const Factor& factor = at(request.map.factors, f);
+        return factor.kind == FactorKind::kReduce && factor.size % tiles_of(strategy, f) != 0;
+      });
+    });
+    if (!is_masked) continue;
+    const Sharding cut = unproject(request.mesh, request.map, factors, strategy);
+    out += static_cast<double>(shard_type(at(types, i), cut).element_count());
+  }
+  return out;
+}
+
 StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, double flops, double share,
                      const CostModel& cost) {
   const HaloCost halo = halo_cost(request.mesh, request.map, operand_leaves(request.view), strategy, cost.topology);
@@ -183,7 +218,10 @@ StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, d
   if (!cost.topology.is_uniform()) return {0, 0, moved + work, late};
   constexpr double kTolerance = 1.05;
   const double mine = flops / parts_of(request.map, strategy);
-  return {mine > kTolerance * share ? mine : 0, moved, work, late};
+  if (mine <= kTolerance * share) return {0, moved, work, late};
+  if (flops / parts_but_for_sums(request, strategy) > kTolerance * share) return {mine, moved, work, late};
+  const double padding = mine - share + masked_elements(request, strategy);
+  return {0, moved + padding, work, late};  // an operation weighs as a byte
 }
 
 // Whether gathering an operand's dims of a factor brings more than summing the results that its parts give.

@@ -207,6 +207,51 @@ TEST(Partition, AnInitThatWouldCountTwiceIsMetOnce) {
     expect_equal({"sum_and_argmax", argmax_module(6, 12, "1", "add(a, b)"), "a=2,b=3", {{"x", spec}}});
 }
 
+// 13 rows over 2 or 4 devices: hiding the padding is a few operations, bringing whole columns together many bytes.
+TEST(Partition, PaddingOfASummedDimIsHiddenWhereThatIsLessThanMovingIt) {
+  const std::string body = kAdder +
+                           "ENTRY main { x = f32[13,16] parameter(0) z = f32[] constant(0)\n"
+                           "ROOT p = f32[16] reduce(x, z), dimensions={0}, to_apply=add }";
+  for (const auto& [spec, bytes] : {std::pair{"a,b", 32}, {"a+b,-", 48}}) {
+    const Case c{"uneven", body, "a=2,b=2", {{"x", spec}, {"p", "a+b"}}};
+    expect_equal(c);
+    EXPECT_EQ(program_stats(partition(program_of(c)).program).total_collective_bytes, bytes) << spec;
+  }
+}
+
+// One row from the neighbour, and nothing is computed.
+TEST(Partition, AShiftThatIsWrittenAsPadAndSliceBringsWhatItShifts) {
+  const Case c{"shift",
+               "ENTRY main { x = f32[8,16] parameter(0) z = f32[] constant(0)\n"
+               "p = f32[9,16] pad(x, z), padding=1_0x0_0\nROOT s = f32[8,16] slice(p), slice={[0:8], [0:16]} }",
+               "a=4",
+               {{"x", "a,-"}, {"s", "a,-"}}};
+  expect_equal(c);
+  const Program parts = partition(program_of(c)).program;
+  EXPECT_EQ(program_stats(parts).total_collective_bytes, 16 * 4);
+  EXPECT_EQ(program_stats(parts).flops_per_device, 0);
+}
+
+// Without a channel ids are replicas, and there is one.
+TEST(Partition, CollectivesOverTheOnlyReplicaGiveWhatTheyAreGiven) {
+  const auto module = [](const std::string& collective) {
+    return "HloModule m, num_partitions=4\n" + kAdder +
+           "ENTRY main { x = f32[8,6] parameter(0), sharding={devices=[4,1]<=[4]}\nr = f32[8,6] " + collective +
+           "\nROOT y = f32[8,6] add(r, x) }";
+  };
+  for (const std::string collective :
+       {"all-reduce(x), replica_groups={}, to_apply=add", "all-reduce(x), replica_groups={{0}}, to_apply=add",
+        "all-gather(x), dimensions={0}, replica_groups={{0}}", "collective-permute(x), source_target_pairs={{0,0}}"}) {
+    const Program program = parse_program(module(collective), op_table());
+    const CheckReport report = check_partition(program, {});
+    EXPECT_TRUE(report.passed) << collective << ": " << join(report.failures, "\n");
+    EXPECT_EQ(collective_counts(partition(program).program), (std::map<std::string, std::int64_t>{{"all-gather", 1}}));
+  }
+  for (const std::string collective : {"all-reduce(x), channel_id=1, replica_groups={{0,1,2,3}}, to_apply=add",
+                                       "all-reduce(x), replica_groups={{0,1},{2,3}}, to_apply=add"})
+    EXPECT_THROW(partition(parse_program(module(collective), op_table())), Error) << collective;
+}
+
 TEST(Partition, ASortedDimThatIsShardedTradesPlacesWithAnother) {
   const std::string body =
       "less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT l = pred[] compare(a, b), direction=LT }\n"
