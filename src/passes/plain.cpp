@@ -2,17 +2,31 @@
 #include "plain.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "tessera/passes/explanations.h"
 
 namespace tessera {
 
-bool is_plain(const Instruction& instruction) {
+namespace {
+
+template <class May>
+bool says_only(const Instruction& instruction, May&& may) {
   if (!instruction.control_predecessors.empty()) return false;
   if (!instruction.notes) return true;
   const auto& attributes = instruction.notes->frontend_attributes;
-  return std::all_of(attributes.begin(), attributes.end(),
-                     [](const auto& item) { return item.first == "tessera.unit" || only_explains(item.first); });
+  return std::all_of(attributes.begin(), attributes.end(), [&](const auto& item) { return may(item.first); });
+}
+
+bool says_nothing(std::string_view key) { return key == "tessera.unit" || only_explains(key); }
+
+}  // namespace
+
+bool is_plain(const Instruction& instruction) { return says_only(instruction, says_nothing); }
+
+bool is_plain_or_grouped(const Instruction& instruction) {
+  return says_only(instruction,
+                   [](std::string_view key) { return key == "tessera.sharding_suffix" || says_nothing(key); });
 }
 
 bool says_something(const Sharding& sharding) {

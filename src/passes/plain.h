@@ -8,6 +8,8 @@ namespace tessera {
 
 /// The instruction says nothing but the value it computes: no control predecessors, no frontend attributes but those that explain.
 bool is_plain(const Instruction& instruction);
+/// The same of one that may belong to a sharding group: another instruction with its notes may take its place.
+bool is_plain_or_grouped(const Instruction& instruction);
 /// A sharding that is not left to propagation as a whole.
 bool says_something(const Sharding& sharding);
 

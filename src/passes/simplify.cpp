@@ -231,7 +231,8 @@ Literal scalar_result(const Instruction& i, const std::vector<Literal>& operands
 Result fold(const Computation& c, const Instruction& i) {
   const OpDef& op = *i.op;
   const bool may = op.role == Role::kPlain && op.evaluate != nullptr && !has_side_effect(i) && i.called.empty() &&
-                   !i.operands.empty() && i.type.is_array() && is_plain(i) && (i.type.ndim() == 0 || op.elementwise);
+                   !i.operands.empty() && i.type.is_array() &&
+                   (i.type.ndim() == 0 ? is_plain(i) : op.elementwise && is_plain_or_grouped(i));
   if (!may) return std::nullopt;
   std::vector<Literal> operands;
   for (const Id id : i.operands) {

@@ -232,6 +232,21 @@ TEST(Partition, AShiftThatIsWrittenAsPadAndSliceBringsWhatItShifts) {
   EXPECT_EQ(program_stats(parts).flops_per_device, 0);
 }
 
+// n is 8 everywhere, though it belongs to a group: only l is gathered.
+TEST(Partition, AConstantInAShardingGroupIsNeitherComputedNorMoved) {
+  const Program program = parse_program(
+      "HloModule m, num_partitions=4\nENTRY e { a = f32[8,8] parameter(0), sharding={devices=[4,1]<=[4] shard_as 1}\n"
+      "z = f32[] constant(2)\nb = f32[8,8] broadcast(z), dimensions={}, sharding={unknown shard_as 1}\n"
+      "c = f32[8,8] multiply(b, b)\nl = f32[8,8] transpose(a), dimensions={1,0}, sharding={unknown shard_like 2}\n"
+      "n = f32[8,8] add(c, c), sharding={unknown shard_like 2}\nROOT t = (f32[8,8], f32[8,8]) tuple(n, l) }",
+      op_table());
+  const CheckReport report = check_partition(program, {});
+  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+  const ProgramStats stats = program_stats(partition(program).program);
+  EXPECT_EQ(stats.total_collective_bytes, 6 * 8 * 4);
+  EXPECT_EQ(stats.flops_per_device, 0);
+}
+
 // Without a channel ids are replicas, and there is one.
 TEST(Partition, CollectivesOverTheOnlyReplicaGiveWhatTheyAreGiven) {
   const auto module = [](const std::string& collective) {
