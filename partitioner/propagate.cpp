@@ -278,7 +278,10 @@ void join_round(Slots& slots, int round) {
 Slots propagated(const PropagationGraph& graph, PropagationOrder order, const std::vector<PropagationHint>& hints) {
   Slots slots = graph.slots;
   for (const auto& [slot, sharding] : hints)
-    for (int d = 0; d < sharding.ndim(); ++d) at(at(slots, slot).sharding.dims, d).axes = at(sharding.dims, d).axes;
+    for (int d = 0; d < sharding.ndim(); ++d) {
+      at(at(slots, slot).sharding.dims, d).axes = at(sharding.dims, d).axes;
+      at(at(slots, slot).sharding.dims, d).open = false;
+    }
   for (const int round : hold_back(slots)) {
     join_round(slots, round);
     Propagation propagation(graph, slots, order);
@@ -286,6 +289,8 @@ Slots propagated(const PropagationGraph& graph, PropagationOrder order, const st
     if (order == PropagationOrder::kBackwardFirst) propagation.sweep(Propagation::Direction::kBackward);
     for (const Phase phase : kPhases) propagation.run(phase);
   }
+  for (const auto& [slot, sharding] : hints)
+    for (DimSharding& dim : at(slots, slot).sharding.dims) dim.open = true;
   return slots;
 }
 

@@ -32,7 +32,7 @@ enum class PropagationOrder : std::uint8_t {
 
 Program propagate(const Program& program, PropagationOrder order = PropagationOrder::kGivenFirst);
 
-/// Axes that a slot which nobody annotated begins with.
+/// Axes that a slot which nobody annotated begins with, and keeps to: none is added to a dim that it wants whole.
 struct PropagationHint {
   int slot = 0;
   Sharding sharding;

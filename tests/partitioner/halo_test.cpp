@@ -163,6 +163,16 @@ TEST(Halo, OnlyWhatASliceTakesOfAReverseMoves) {
             Bytes({{"collective-permute", 4 * 48}}));
 }
 
+TEST(Halo, WhatIsGatheredBehindARepeatIsGatheredBeforeIt) {
+  const Bytes bytes = outcome_of({"x = f32[9,12] parameter(0), sharding={devices=[2,2]<=[2,2]T(1,0)}\n"
+                                  "r = f32[9,12] reverse(x), dimensions={0}\n"
+                                  "b = f32[9,2,12] broadcast(r), dimensions={0,2}\n"
+                                  "ROOT y = f32[18,12] reshape(b), $\n",
+                                  "{devices=[2,1,2]<=[4] last_tile_dim_replicate}"})
+                          .bytes;
+  EXPECT_EQ(bytes, Bytes({{"all-gather", 120}, {"all-to-all", 216}}));
+}
+
 TEST(Halo, AReverseThatThenLiesOtherwiseMovesOnce) {
   EXPECT_EQ(outcome_of({"x = f32[16,8] parameter(0), $\nr = f32[16,8] reverse(x), dimensions={0}, $\n"
                         "c = f32[] constant(3)\nt = f32[16,8] broadcast(c), dimensions={}\n"
