@@ -16,6 +16,7 @@
 #include "manual.h"
 #include "modelled_cost.h"
 #include "propagate.h"
+#include "split_scans.h"
 #include "split_uses.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
@@ -152,7 +153,9 @@ class Chooser {
   // Ops choose in several ways; what weighs least is kept.
   void weigh(Outcome& outcome) const {
     bool is_first = true;
-    for (const OpChoices choices : {OpChoices{}, OpChoices{.known_copies = false}, OpChoices{.least_work = true}}) {
+    std::vector<OpChoices> ways{{}, {.known_copies = false}, {.least_work = true}};
+    if (weight_ && has_scans_to_split(written(outcome))) ways.push_back({.scans_by_parts = false});
+    for (const OpChoices& choices : ways) {
       Propagated result = resharded(outcome, choices);
       const Weight weight =
           weight_ ? weight_(result.resharded) : Weight{modelled_seconds(merge_duplicates(result.resharded), cost_), 0};

@@ -395,7 +395,8 @@ class Inserter {
 }  // namespace
 
 Program insert_reshards(const Program& propagated, const Topology& topology, const OpChoices& choices) {
-  const Program program = split_scans(split_reductions(propagated));
+  const Program reduced = split_reductions(propagated);
+  const Program program = choices.scans_by_parts ? split_scans(reduced) : reduced;
   const CostModel cost{.topology = topology, .least_work = choices.least_work};
   const auto used = partitioned_computations(program);
   const RootTargets targets = root_targets(program, used);

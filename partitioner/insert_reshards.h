@@ -28,6 +28,8 @@ struct OpChoices {
   bool known_copies = true;
   /// No device works more than it must, whatever that moves; else no more than its share by propagation.
   bool least_work = false;
+  /// Cumulative ops along dims that are cut accumulate their parts first.
+  bool scans_by_parts = true;
 };
 
 /// Takes a program in which every value has a sharding (propagate).

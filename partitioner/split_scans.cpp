@@ -204,4 +204,12 @@ Program split_scans(const Program& program) {
       [&](ComputationId c) { return Splitter(program, c, names).run(); });
 }
 
+bool has_scans_to_split(const Program& program) {
+  return std::any_of(program.computations.begin(), program.computations.end(), [&](const ComputationRef& computation) {
+    return std::any_of(computation->instructions.begin(), computation->instructions.end(), [&](const Instruction& i) {
+      return i.sharding && scan_of(program, *computation, i).has_value();
+    });
+  });
+}
+
 }  // namespace tessera

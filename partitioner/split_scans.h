@@ -14,5 +14,7 @@ namespace tessera {
 /// Of a program in which every value has a sharding. Windows that are not over all that comes before (or behind) stay as they are. Where
 /// a dim is cut unevenly the init fills up the last parts.
 Program split_scans(const Program& program);
+/// Whether it would change anything.
+bool has_scans_to_split(const Program& program);
 
 }  // namespace tessera
