@@ -1,0 +1,428 @@
+# SPDX-License-Identifier: Apache-2.0
+"""More modules of corpus.py: loops, manual regions, data movement, types, linear algebra, simulations."""
+from cases import BF, C64, F16, I32, I8, U32, case, conv, jax, jnp, lax, nn, norm, np, partial, P
+
+# ---------------------------------------------------------------- manual regions
+@case("4", "2x4 s", "2x2 perm")
+def collective_matmul_grad(k):
+    x, w, n = k.s((16, 16), "a"), k.s((16, 32), None, "a"), k.n("a")
+    def local(x, w):
+        i = lax.axis_index("a"); r = x.shape[0]
+        def body(c, t):
+            y, x = c
+            y = lax.dynamic_update_slice(y, x @ w, (((i - t) % n) * r, 0))
+            return (y, lax.ppermute(x, "a", [(j, (j + 1) % n) for j in range(n)])), None
+        return lax.scan(body, (jnp.zeros((r * n, w.shape[1])) + 0 * w[0], x), jnp.arange(n))[0][0]
+    f = k.map(local, (P("a"), P(None, "a")), P(None, "a"), check_vma=False)
+    return lambda x, w: (f(x, w), jax.grad(lambda x, w: (f(x, w) ** 2).sum(), (0, 1))(x, w)), (x, w)
+
+@case("4", "2x3 s")
+def pipeline_stages_grad(k):
+    L, M, B, D = k.n("a"), 4, 6, 8
+    w, x = k.s((L, D, D), "a"), k.s((M, B, D), None, "b")
+    sb = "b" if k.n("b") > 1 else None
+    def local(w, x):
+        i = lax.axis_index("a")
+        def tick(c, t):
+            h, out = c
+            h = jnp.where(i == 0, x[jnp.minimum(t, M - 1)], h); h = jnp.tanh(h @ w[0])
+            out = jnp.where((i == L - 1) & (t >= L - 1), lax.dynamic_update_index_in_dim(out, h, jnp.maximum(t - L + 1, 0), 0), out)
+            return (lax.ppermute(h, "a", [(j, (j + 1) % L) for j in range(L)]), out), None
+        out = lax.scan(tick, (x[0] * 0, x * 0), jnp.arange(M + L - 1))[0][1]
+        return lax.psum(jnp.where(i == L - 1, out, 0), "a")
+    f = k.map(local, (P("a"), P(None, sb)), P(None, sb), check_vma=False)
+    return lambda w, x: (f(w, x), jax.grad(lambda w: (f(w, x) ** 2).mean())(w)), (w, x)
+
+@case("2x2", "2x4 s", "4x2 s perm")
+def partial_manual(k):
+    x, w, v = k.s((8, 16), "a"), k.s((16, 32), None, "b"), k.s((32, 16), "b")
+    def local(x, w, v):
+        g = jax.grad(lambda w: (jnp.tanh(x @ w) @ v).sum())(w)
+        return jnp.tanh(x @ w) @ v, lax.psum(g, "a")
+    return k.map(local, (P("a"), P(), P()), (P("a"), P()), axis_names={"a"}, check_vma=False), (x, w, v)
+
+@case("4", "2x2 s", "2x2x2 s")
+def fsdp_gather_scatter_manual(k):
+    x, w = k.s((16, 8), "ab"), k.s((3, 8, 8), None, "a")
+    xs = P(("a", "b") if k.n("b") > 1 else "a")
+    def local(x, w):
+        def body(h, l): return nn.relu(h @ lax.all_gather(l, "a", axis=0, tiled=True)), None
+        loss = lambda w: (lax.scan(jax.checkpoint(body), x, w)[0] ** 2).sum()
+        l, g = jax.value_and_grad(loss)(w)
+        return lax.psum(l, k.names), w - .1 * lax.pmean(g, k.names[1:]) if len(k.names) > 1 else w - .1 * g
+    return k.map(local, (xs, P(None, "a")), (P(), P(None, "a")), check_vma=False), (x, w)
+
+@case("4", "2x2 s", "8 s perm")
+def halo_exchange_wave(k):
+    u, v = k.s((16, 12), "a", "b"), k.s((16, 12), "a", "b"); n = k.n("a")
+    sp = P("a", "b" if k.n("b") > 1 else None)
+    def local(u, v):
+        up, dn = [(i, i + 1) for i in range(n - 1)], [(i + 1, i) for i in range(n - 1)]
+        def step(_, c):
+            u, v = c; e = jnp.concatenate([lax.ppermute(u[-1:], "a", up), u, lax.ppermute(u[:1], "a", dn)])
+            v = v + .1 * (e[2:] + e[:-2] - 2 * u); return u + .1 * v, v
+        return lax.fori_loop(0, 3, step, (u, v))
+    return lambda u, v: k.map(local, (sp, sp), (sp, sp), check_vma=False)(u * 2, jnp.sin(v)), (u, v)
+
+@case("4", "2x2 s", "2x3")
+def manual_scatter_softmax(k):
+    l = k.s((12, 24), "b", "a"); s, b = P("b" if k.n("b") > 1 else None, "a"), P("b" if k.n("b") > 1 else None)
+    def local(x):
+        m = lax.pmax(x.max(-1, keepdims=True), "a"); e = jnp.exp(x - m); z = lax.psum(e.sum(-1, keepdims=True), "a")
+        return e / z, lax.psum_scatter(jnp.repeat(e.sum(-1), k.n("a")), "a", tiled=True), lax.all_gather(x.argmax(-1), "a", axis=1)
+    outs = (s, P(("b", "a") if k.n("b") > 1 else "a"), P("b" if k.n("b") > 1 else None))
+    return k.map(local, (s,), outs, check_vma=False), (l,)
+
+@case("2x2 s", "4", "4x2 perm s")
+def two_manual_in_loop(k):
+    x, w = k.s((8, 8), "a"), k.s((8, 8), None, "a")
+    def body(_, h):
+        g = k.map(lambda a, b: lax.psum(a @ b, "a"), (P(None, "a"), P("a")), P(), check_vma=False)(h, w_)
+        return jnp.tanh(k.map(lambda a: lax.ppermute(a, "a", [(i, i ^ 1) for i in range(k.n("a"))]), (P("a"),), P("a"))(g))
+    def f(x, w):
+        nonlocal w_
+        w_ = w; return lax.fori_loop(0, 3, body, x)
+    w_ = None
+    return f, (x, w)
+
+# ---------------------------------------------------------------- loops and branches
+@case("4", "2x2 s", "2x4 perm j")
+def scan_over_sharded_axis(k):
+    xs, w = k.s((16, 8, 8), "a", None, "b"), k.s((8, 8), None, "b")
+    def f(xs, w):
+        def cell(h, x): h = jnp.tanh(h @ w + x); return h, h.sum(-1)
+        return lax.scan(cell, jnp.zeros((8, 8)), xs, reverse=True)
+    return lambda xs, w: (f(xs, w), jax.grad(lambda w: f(xs, w)[1].sum())(w)), (xs, w)
+
+@case("2x2", "4 s", "2x3")
+def nested_scan_while_cond(k):
+    A, x = k.s((12, 12), "a", "b"), k.s((12, 6), "a")
+    def f(A, x):
+        def outer(x, i):
+            def inner(c): n, y = c; return n + 1, lax.cond(jnp.abs(y).max() > 10, lambda y: y / jnp.abs(y).max(), lambda y: A @ y, y)
+            n, y = lax.while_loop(lambda c: (c[0] < 4) & (jnp.linalg.norm(c[1]) < 100), inner, (0, x))
+            return y + x, (n, y[:, i])
+        return lax.scan(outer, x, jnp.arange(3))
+    return f, (A, x)
+
+@case("4", "2x2 s", "3 raw")
+def bicgstab_while(k):
+    N = 24 if not k.raw else 17
+    A, b = k.s((N, N), "a", "b"), k.s((N,), "a")
+    return lambda A, b: jax.scipy.sparse.linalg.bicgstab(lambda v: A @ v + 9 * v, b, maxiter=6)[0], (A, b)
+
+@case("2x2", "4 s", "8 perm")
+def vmap_of_while_newton(k):
+    x, w = k.s((16, 4), "a"), k.s((4, 4), None, "b")
+    def one(x, w): return lax.while_loop(lambda c: (jnp.abs(c[1]).max() > 1e-3) & (c[2] < 9), lambda c: (c[0] - c[1], jnp.tanh(w @ (c[0] - c[1])) * .5, c[2] + 1), (x, x, 0))[0]
+    return jax.vmap(one, (0, None)), (x, w)
+
+@case("4", "2x2 s")
+def switch_experts_scan_grad(k):
+    x, w = k.s((8, 16), "a"), k.s((6, 16, 16), None, None, "b" if k.n("b") > 1 else "a")
+    def loss(w, x):
+        def body(h, l):
+            w, i = l
+            return lax.switch(i % 3, [lambda h: h + nn.relu(h @ w), lambda h: norm(h @ w, (-1,)), lambda h: h * w[0]], h), None
+        return (lax.scan(jax.checkpoint(body, policy=jax.checkpoint_policies.dots_saveable), x, (w, jnp.arange(6)))[0] ** 2).mean()
+    return jax.value_and_grad(loss), (w, x)
+
+@case("2x2", "4 s", "2x2x2")
+def custom_vjp_fused_mlp(k):
+    x, w, v = k.s((8, 4, 16), "a", "c"), k.s((16, 32), None, "b"), k.s((32, 16), "b")
+    @jax.custom_vjp
+    def mlp(x, w, v): return nn.silu(x @ w) @ v
+    def fwd(x, w, v): return mlp(x, w, v), (x, w, v)
+    def bwd(r, g):
+        x, w, v = r; z = x @ w; h, dv = jax.vjp(lambda z: nn.silu(z) @ v, z); (dz,) = dv(g)
+        return (dz @ w.T).clip(-1, 1), jnp.einsum("btd,btf->df", x, dz), jnp.einsum("btf,btd->fd", nn.silu(z), g)
+    mlp.defvjp(fwd, bwd)
+    return jax.value_and_grad(lambda w, v, x: (mlp(x, w, v) ** 2).sum(), (0, 1)), (w, v, x)
+
+@case("4", "2x2 s")
+def equilibrium_implicit_grad(k):
+    x, w, u = k.s((8, 16), "a"), k.s((16, 16), None, "b"), k.s((16, 16), "b")
+    fp = lambda w, u, x, z0: lax.fori_loop(0, 6, lambda _, z: jnp.tanh(z @ w * .1 + x @ u), z0)
+    def f(w, u, x):
+        z = fp(w, u, x, jnp.zeros_like(x)); _, vjp = jax.vjp(lambda z: jnp.tanh(z @ w * .1 + x @ u), z)
+        l = lax.fori_loop(0, 6, lambda _, l: vjp(l)[0] + 2 * z, z)
+        return jax.vjp(lambda w, u: jnp.tanh(z @ w * .1 + x @ u), w, u)[1](l)
+    return f, (w, u, x)
+
+@case("4", "2x3 s")
+def map_batched_bands(k):
+    x, w = k.s((12, 6, 6), "a", "b"), k.s((6, 6))
+    return lambda x, w: (lax.map(lambda a: jnp.linalg.norm(a @ w) * a, x, batch_size=4), lax.map(lambda a: a.T @ w, x)), (x, w)
+
+@case("2x2", "4 s")
+def edit_distance_scan(k):
+    a, b = k.s((8, 12), "a", dtype=I32), k.s((8, 16), "a", "b", dtype=I32)
+    def f(a, b):
+        def row(prev, c):
+            ch, i = c; sub = jnp.minimum(prev[:, :-1] + (ch[:, None] != b), prev[:, 1:] + 1)
+            cur = jnp.concatenate([jnp.full((8, 1), i + 1), sub], 1)
+            return lax.cummin(cur - jnp.arange(17), 1) + jnp.arange(17), None
+        return lax.scan(row, jnp.broadcast_to(jnp.arange(17), (8, 17)), (a.T, jnp.arange(12)))[0][:, -1]
+    return f, (a, b)
+
+# ---------------------------------------------------------------- data movement
+@case("2x2", "4x2 s", "2x2x2 out", "2x3 raw")
+def reshape_chain(k):
+    x = k.s((12, 8, 10) if not k.raw else (7, 6, 10), "a", "b", "c")
+    def f(x):
+        n = x.shape[0]
+        return x.reshape(n * 8 if not k.raw else 42, -1) * 2, x.reshape(-1), x.transpose(2, 0, 1).reshape(10, -1), x.reshape(n, -1, 5)[:, ::2], x.reshape(-1, 2, 5).swapaxes(0, 1)
+    return f, (x,)
+
+@case("2x4", "2x2 s perm", "16")
+def transpose_5d_constraints(k):
+    x = k.s((4, 8, 2, 16, 4), "a", "b")
+    def f(x):
+        y = k.c(x.transpose(3, 1, 0, 4, 2) + 1, "b", "a"); z = k.c(jnp.sin(y).reshape(16, 32, 8), "?", "ab")
+        return k.c(z.transpose(1, 0, 2), None, "ba"), y
+    return f, (x,)
+
+@case("4", "2x3 s", "5 raw", "2x2 out")
+def concat_pad_reverse_roll(k):
+    x, y = k.s((12, 9), "a", "b"), k.s((5, 9) if not k.raw else (6, 9), "a")
+    def f(x, y):
+        z = jnp.concatenate([x, y, x[::-1]], 0)
+        return z, jnp.roll(z, (5, -2), (0, 1)), lax.pad(x, 0., ((2, -1, 1), (-1, 3, 0))), jnp.concatenate([x, x * 2], 1)[:, ::2], jnp.pad(x, 2, mode="reflect")
+    return f, (x, y)
+
+@case("4", "2x2 s", "3 raw")
+def tile_repeat_stack_tril(k):
+    x = k.s((8, 12), "a", "b")
+    return lambda x: (jnp.tile(x, (2, 3)), jnp.repeat(x, 3, 0), jnp.stack([x, -x], 1).reshape(16, 12), jnp.tril(x) + jnp.triu(x, 2), jnp.kron(x, jnp.eye(2)), jnp.diagonal(x)), (x,)
+
+@case("4", "2x2 s", "8 perm", "6 raw")
+def dynamic_slices_of_sharded(k):
+    x, u, i = k.s((24, 10), "a", "b"), k.s((6, 10), "a", "b"), k.s((3,), dtype=I32)
+    def f(x, u, i):
+        a = lax.dynamic_slice(x, (i[0], 0), (8, 10)); b = lax.dynamic_update_slice(x, u, (i[1], 0))
+        return a * 2, b, jax.vmap(lambda r, s: lax.dynamic_slice(r, (s,), (4,)))(x[:3], i), lax.dynamic_index_in_dim(x, i[2], 0, False)
+    return f, (x, u, i)
+
+@case("4", "2x2 s", "2x4 perm")
+def beam_reorder_cache(k):
+    B, W, T, H, V = 4, 4, 8, 4, 16
+    c, l, s, t = k.s((B, W, T, H, 4), "a", None, None, "b"), k.s((B, W, V), "a", None, "b"), k.s((B, W), "a"), k.s((B, W, T), "a", dtype=I32)
+    def f(c, l, s, t, n):
+        sc, ix = lax.top_k((s[..., None] + nn.log_softmax(l)).reshape(B, W * V), W); par = ix // V
+        c = jnp.take_along_axis(c, par[:, :, None, None, None], 1); t = jnp.take_along_axis(t, par[..., None], 1)
+        return c, sc, lax.dynamic_update_slice(t, (ix % V)[..., None], (0, 0, n))
+    return f, (c, l, s, t, k.s((), dtype=I32))
+
+@case("2x2", "8 s", "2x3")
+def gather_scatter_nd(k):
+    x, i, u = k.s((12, 6, 8), "a", "b"), k.s((10, 2), dtype=I32), k.s((10, 8), None, "b")
+    return lambda x, i, u: (x[i[:, 0], i[:, 1]], x.at[i[:, 0], i[:, 1]].set(u), x[:, i[:, 1]] * 2, x.at[:, 2].multiply(3.), x.at[i[:, 0]].min(u[:, None])), (x, i, u)
+
+@case("4", "2x2 s perm", "3x4 raw")
+def einsums_many_dims(k):
+    a, b, c = k.s((4, 6, 8, 5), "a", None, "b"), k.s((8, 5, 4, 7), "b", None, "a"), k.s((7, 6, 4), None, "b", "a")
+    return lambda a, b, c: (jnp.einsum("ijkl,klmn->ijmn", a, b), jnp.einsum("ijkl,klin,njm->jm", a, b, c), jnp.einsum("ijkl,njm->ikm", a, c), jnp.einsum("ijkl,ijkl->jl", a, a)), (a, b, c)
+
+@case("32", "64 s", "8x8 perm", "4x4x4 s", "24", "2x3x4 s")
+def many_devices_mlp_grad(k):
+    n = 48 if 3 in k.sizes or 24 in k.sizes else 64
+    x, w, v = k.s((n, 24), "a", "b"), k.s((24, n), "b", "ca"), k.s((n, 24), "cb", "a")
+    return jax.grad(lambda w, v, x: (k.c(nn.gelu(x @ w), "a", "b") @ v).std(), (0, 1, 2)), (w, v, x)
+
+@case("16", "3x4 s raw", "2x2x2 raw", "7 raw")
+def tuple_params_partial(k):
+    t = (k.s((9, 13), "b", "a"), (k.s((13, 5), "a"), k.s((5,), "c")), dict(z=k.s((9, 5), "c", "b")))
+    def f(t):
+        x, (w, b), d = t; y = x @ w + b
+        return (y, (y.sum(0), d["z"] * y)), y.argmax(1), (x > x.mean()).sum(), norm(d["z"], (0,))
+    return f, (t,)
+
+@case("2x2 inner", "4 s inner", "2x4 inner s perm", "2x2x2 inner j")
+def inner_only_constraints(k):
+    x, w, v = k.s((8, 16)), k.s((16, 32)), k.s((32, 16))
+    def f(x, w, v):
+        h = k.c(x @ w, None, "b" if k.n("b") > 1 else "a"); g = k.c(jnp.tanh(h).reshape(8, 4, 8), "a", "?", "?")
+        return k.c(g.reshape(8, 32) @ v, "ab"), jnp.sum(g, 1), k.c(v * 2, "?", "c" if k.n("c") > 1 else "a")
+    return f, (x, w, v)
+
+# ---------------------------------------------------------------- types, random numbers
+@case("4", "2x2 s", "2x4")
+def int8_w8a8_bf16(k):
+    x, w, s, b = k.s((8, 16), "a", dtype=BF), k.s((16, 32), "b" if k.i else None, None if k.i else "a", dtype=I8), k.s((32,)), k.s((32,), dtype=BF)
+    def f(x, w, s, b):
+        sx = jnp.abs(x).max(-1, keepdims=True).astype(jnp.float32) / 127; q = jnp.round(x / sx).astype(I8)
+        y = lax.dot_general(q, w, (((1,), (0,)), ((), ())), preferred_element_type=I32)
+        return (y * sx * s).astype(BF) + b
+    return f, (x, w, s, b)
+
+@case("2x2", "8 s")
+def f8_and_int4_dots(k):
+    x, w, q = k.s((8, 32), "a", dtype=BF), k.s((32, 16), None, "b", dtype=jnp.float8_e4m3fn), k.s((32, 16), "a", dtype=jnp.int4)
+    return lambda x, w, q: (x @ w.astype(BF), x @ (q.astype(BF) * .1), jnp.dot(x.astype(jnp.float8_e4m3fn), w, preferred_element_type=jnp.float32)), (x, w, q)
+
+@case("4", "2x3 s", "2x2 raw")
+def complex_unitary_chain(k):
+    a, b = k.s((12, 12), "a", "b", dtype=C64), k.s((4, 12, 12), None, "b", "a", dtype=C64)
+    def f(a, b):
+        y = jnp.einsum("ij,bjk,lk->bil", a, b, a.conj()); return y, jnp.abs(y).sum(2), jnp.angle(y.trace(axis1=1, axis2=2)), y.real.max(1), jnp.fft.fft(y, axis=0)
+    return f, (a, b)
+
+@case("4", "2x2 s", "5 raw")
+def bits_and_bools(k):
+    x, y = k.s((10, 16), "a", "b", dtype=U32), k.s((10, 16), "b", "a")
+    def f(x, y):
+        h = (x ^ (x >> 16)) * jnp.uint32(0x45d9f3b); p = lax.population_count(h)
+        return p.sum(1), lax.bitcast_convert_type(y, U32) ^ h, jnp.packbits((h & 1).astype(bool), axis=1), (y > 0).any(0), lax.clz(h), lax.reduce(h, jnp.uint32(0), lax.bitwise_xor, (1,)), lax.bitcast_convert_type(x, jnp.uint8)
+    return f, (x, y)
+
+@case("2x2", "4 s", "8 out")
+def random_many(k):
+    key, x = k.s((2,), dtype=U32), k.s((16, 8), "a", "b")
+    def f(key, x):
+        a, b, c, d = jax.random.split(key, 4)
+        return k.c(jax.random.normal(a, (16, 8)), "a", "b") + x, jax.random.categorical(b, x), jax.random.permutation(c, x), jax.random.bernoulli(d, nn.sigmoid(x)), jax.random.truncated_normal(d, -1., 1., (32,))
+    return f, (key, x)
+
+@case("4", "2x2 s")
+def rbg_dropout_f16_grad(k):
+    x, w, key = k.s((16, 32), "a", "b", dtype=F16), k.s((32, 16), "b", dtype=F16), k.s((4,), dtype=U32)
+    def f(w, x, key):
+        _, bits = lax.rng_bit_generator(key, x.shape, dtype=U32)
+        return ((jnp.where(k.c(bits, "a", "b") >> 31 > 0, x, 0) @ w) ** 2).astype(jnp.float32).mean()
+    return jax.grad(f, (0, 1)), (w, x, key)
+
+# ---------------------------------------------------------------- linear algebra
+@case("2x2", "4 s", "3 raw")
+def triangular_solves_sharded(k):
+    L, b = k.s((4, 8, 8), None, "a"), k.s((4, 8, 6), None, None, "b" if k.n("b") > 1 else "a")
+    return lambda L, b: (lax.linalg.triangular_solve(L, b, left_side=True, lower=True), lax.linalg.triangular_solve(L, b.swapaxes(1, 2), lower=True, transpose_a=True)), (L, b)
+
+@case("4", "2x2 s", "5 raw")
+def gp_marginal_grad(k):
+    x, y, p = k.s((15 if k.raw else 16, 4), "a"), k.s((15 if k.raw else 16,), "a"), k.s((2,))
+    def f(p, x, y):
+        d = ((x[:, None] - x) ** 2).sum(-1); K = jnp.exp(p[0] - d * jnp.exp(p[1])) + .1 * jnp.eye(len(y))
+        L = jnp.linalg.cholesky(K); a = lax.linalg.triangular_solve(L, y[:, None], left_side=True, lower=True)
+        return (a ** 2).sum() / 2 + jnp.log(jnp.diagonal(L)).sum()
+    return jax.value_and_grad(f), (p, x, y)
+
+@case("4", "2x2 s", "8 perm")
+def batched_qr_svd_lu(k):
+    x, b = k.s((8, 6, 4), "a", None, "b"), k.s((8, 4, 4), "a")
+    return lambda x, b: (*jnp.linalg.qr(x), jnp.linalg.svd(x, compute_uv=False), jnp.linalg.solve(b, x[:, :4]), jnp.linalg.slogdet(b)[1], jnp.linalg.inv(b)), (x, b)
+
+@case("2x2", "4 s")
+def gram_schmidt_expm(k):
+    x = k.s((8, 8), "a", "b")
+    def f(x):
+        def body(i, q):
+            v = x[:, i] - q @ (q.T @ x[:, i]); return q.at[:, i].set(v / jnp.linalg.norm(v))
+        t = lax.fori_loop(1, 6, lambda i, c: (c[0] + c[1], c[1] @ x / (i + 1)), (jnp.eye(8) + x, x))[0]
+        return lax.fori_loop(0, 8, body, jnp.zeros((8, 8))), t, jnp.linalg.matrix_power(x, 5)
+    return f, (x,)
+
+@case("4", "2x3 s")
+def thomas_tridiagonal(k):
+    a, b, c, d = (k.s((12, 18), "a", "b") for _ in range(4))
+    def f(a, b, c, d):
+        def fw(s, z):
+            a, b, c, d = z; m = 1 / (b + 4 - a * s[0]); s = (c * m, (d - a * s[1]) * m); return s, s
+        _, (cp, dp) = lax.scan(fw, (jnp.zeros(12), jnp.zeros(12)), (a.T, b.T, c.T, d.T))
+        return lax.scan(lambda x, z: (z[1] - z[0] * x,) * 2, jnp.zeros(12), (cp, dp), reverse=True)[1].T
+    return f, (a, b, c, d)
+
+# ---------------------------------------------------------------- norms, simulations
+@case("4", "2x2 s", "2x2x2", "3 raw")
+def group_batch_norm_grad(k):
+    x, g = k.s((4, 12, 12, 8), "a", "c", None, "b"), k.s((8,), "b")
+    def f(g, x):
+        y = norm(x.reshape(4, 12, 12, 2, 4), (1, 2, 4)).reshape(x.shape) * g
+        m = y.mean((0, 1, 2)); return ((norm(y, (0, 1, 2)) + norm(x, (1, 2))) ** 3).sum(), m
+    return jax.value_and_grad(f, (0, 1), has_aux=True), (g, x)
+
+@case("2x2", "8 s")
+def spectral_weight_norm_grad(k):
+    w, u, x = k.s((16, 32), "a", "b"), k.s((16,), "a"), k.s((8, 16), "a")
+    def f(w, u, x):
+        v = w.T @ u; v = v / jnp.linalg.norm(v); u = lax.stop_gradient(w @ v); s = u @ w @ v / jnp.linalg.norm(u)
+        return ((x @ (w / s)) ** 2).sum() + ((x @ (w / jnp.linalg.norm(w, axis=0))) ** 2).sum(), u
+    return jax.grad(f, has_aux=True), (w, u, x)
+
+@case("4", "2x2 s")
+def nerf_render_grad(k):
+    o, w, v = k.s((16, 8, 3), "a", "b"), k.s((9, 16), None, "b" if k.n("b") > 1 else None), k.s((16, 4))
+    def f(w, v, o):
+        e = jnp.concatenate([o, jnp.sin(o), jnp.cos(o)], -1); z = nn.relu(e @ w) @ v
+        al = 1 - jnp.exp(-nn.softplus(z[..., 3])); t = jnp.cumprod(jnp.concatenate([jnp.ones((16, 1)), 1 - al[:, :-1]], 1), 1)
+        return jnp.mean(((al * t)[..., None] * nn.sigmoid(z[..., :3])).sum(1) ** 2)
+    return jax.grad(f, (0, 1)), (w, v, o)
+
+@case("4", "2x2 s perm", "2x3", "7 raw")
+def ising_checkerboard(k):
+    s, key = k.s((12 if not k.raw else 14, 12), "a", "b", dtype=I8), k.s((2,), dtype=U32)
+    def f(s, key):
+        m = (jnp.arange(s.shape[0])[:, None] + jnp.arange(12)) % 2
+        for p in (0, 1):
+            n = sum(jnp.roll(s, d, a) for d in (1, -1) for a in (0, 1))
+            s = jnp.where((m == p) & (jax.random.uniform(jax.random.fold_in(key, p), s.shape) < jnp.exp(-.8 * (s * n).astype(jnp.float32))), -s, s)
+        return s, s.sum(dtype=I32)
+    return f, (s, key)
+
+@case("4", "2x2 s", "8 raw")
+def nbody_lennard_jones_grad(k):
+    x, v = k.s((16 if not k.raw else 13, 3), "a"), k.s((16 if not k.raw else 13, 3), "a")
+    def e(x):
+        d = ((x[:, None] - x) ** 2).sum(-1) + 9 * jnp.eye(len(x)); i = 1 / d ** 3; return (i * i - i).sum()
+    return lambda x, v: lax.fori_loop(0, 3, lambda _, c: (c[0] + .1 * c[1], c[1] - .1 * jax.grad(e)(c[0])), (x, v)), (x, v)
+
+@case("4", "2x2 s", "5 raw")
+def maxwell_fdtd(k):
+    e, h = k.s((2, 15 if k.raw else 16, 12), None, "a", "b"), k.s((15 if k.raw else 16, 12), "a", "b")
+    def f(e, h):
+        def step(c, _):
+            ex, ey, h = c; h = h.at[:-1, :-1].add(.5 * (jnp.diff(ex, axis=1)[:-1] - jnp.diff(ey, axis=0)[:, :-1]))
+            ex = ex.at[:, 1:].add(.5 * jnp.diff(h, axis=1)); ey = ey.at[1:].add(-.5 * jnp.diff(h, axis=0))
+            return (ex, ey, h), (h ** 2).sum()
+        return lax.scan(step, (e[0], e[1], h), None, length=4)
+    return f, (e, h)
+
+@case("4", "2x2 s", "6 raw")
+def simplex_projection_ot(k):
+    x, c = k.s((8, 12), "a", "b"), k.s((12, 12), "b", "a")
+    def f(x, c):
+        u = -jnp.sort(-x, 1); s = (jnp.cumsum(u, 1) - 1) / jnp.arange(1, 13); r = jnp.sum(u > s, 1)
+        p = nn.relu(x - jnp.take_along_axis(s, r[:, None] - 1, 1))
+        def it(_, fg): g = -nn.logsumexp(fg[0][:, None] - c, 0); return -nn.logsumexp(g - c, 1), g
+        return p, lax.fori_loop(0, 4, it, (x[0], x[1]))
+    return f, (x, c)
+
+@case("4", "2x2 s", "3x2 raw")
+def hmm_forward_backward_grad(k):
+    B, T, S = 6, 5, 8
+    A, E, o = k.s((S, S), None, "b"), k.s((S, 12), "b"), k.s((T, B), None, "a", dtype=I32)
+    def f(A, E, o):
+        lA, lE = nn.log_softmax(A), nn.log_softmax(E)
+        al, _ = lax.scan(lambda a, x: (nn.logsumexp(a[:, :, None] + lA, 1) + lE[:, x].T, None), jnp.zeros((B, S)), o)
+        return nn.logsumexp(al, 1).sum()
+    return jax.grad(f, (0, 1)), (A, E, o)
+
+@case("4", "2x2 s")
+def ppo_gae_step(k):
+    T, B, D, A = 8, 8, 6, 4
+    o, a, r, lp, w, v = k.s((T, B, D), None, "a"), k.s((T, B), None, "a", dtype=I32), k.s((T, B), None, "a"), k.s((T, B), None, "a"), k.s((D, A), None, "b"), k.s((D,))
+    def f(w, v, o, a, r, lp):
+        val = o @ v; d = r + .99 * jnp.concatenate([val[1:], val[-1:]]) - val
+        adv = lax.stop_gradient(lax.scan(lambda c, d: ((d + .9 * c,) * 2), jnp.zeros(B), d, reverse=True)[1]); adv = (adv - adv.mean()) / (adv.std() + 1e-8)
+        l = nn.log_softmax(o @ w); p = jnp.take_along_axis(l, a[..., None], -1)[..., 0]; q = jnp.exp(p - lp)
+        return -jnp.minimum(q * adv, jnp.clip(q, .8, 1.2) * adv).mean() + ((val - lax.stop_gradient(val + adv)) ** 2).mean() - .01 * (-(jnp.exp(l) * l).sum(-1)).mean()
+    return jax.value_and_grad(f, (0, 1)), (w, v, o, a, r, lp)
+
+@case("4", "2x2 s")
+def diffusion_ddim_loop(k):
+    x, w, v, t = k.s((4, 8, 8, 4), "a"), k.s((3, 3, 4, 8), None, None, None, "b"), k.s((3, 3, 8, 4), None, None, "b"), k.s((8, 8), None, "b")
+    def f(x, w, v, t):
+        def step(i, x):
+            emb = jnp.sin(i * 1. + jnp.arange(8)) @ t; e = conv(nn.silu(conv(x, w) + emb), v); a = jnp.cos(i * .1)
+            return (x - jnp.sqrt(1 - a * a) * e) * a
+        return lax.fori_loop(0, 4, step, x)
+    return f, (x, w, v, t)
