@@ -14,6 +14,7 @@
 #include "tessera/base/text.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/partitioner/addends.h"
+#include "tessera/passes/passes.h"
 #include "tessera/sharding/placement.h"
 
 namespace tessera {
@@ -270,7 +271,8 @@ Literal evaluate_global(const Program& program, const std::vector<Literal>& argu
 
 // Drawn again while most results are not finite; smaller while any is not, where sums may leave the range of f16 in one order only.
 // `global`: the entry with all its shardings.
-Inputs draw_inputs(const Program& given, const Computation& global, const CheckOptions& options, CheckReport& report) {
+Inputs draw_inputs(const Program& text, const Computation& global, const CheckOptions& options, CheckReport& report) {
+  const Program given = make_synchronous(text);
   const Program program = without_replica_collectives(has_manual_regions(given) ? normalize_manual(given) : given);
   std::set<std::string> stopped;
   EvaluateOptions how;

@@ -263,6 +263,8 @@ class Inserter {
       request.made_anywhere.push_back(resharder_.is_made_here(operand));
       request.result_defers = request.result_defers || sharding_of(operand).is_partial();
     }
+    if (instruction.frontend_attribute(kManualAxesAttribute) != nullptr)
+      request.manual = manual_axes(program_, instruction);
     if (common_.known_copies) request.copies = resharder_.copies_of(operands);
     request.result_defers = request.result_defers && defers(id) && !is_bound_whole(id, operands);
     const OpDecision& decision = common_.decisions.decide(mesh_, request, common_.shardings);

@@ -71,6 +71,7 @@ OpDecision decision_of(const Mesh& mesh, const OpRequest& request, Strategies& s
   PartialChoice partial = choose_partial(request.kind.view, operands, mesh, request.result_defers);
   StrategyRequest asked{request.kind.view,    map, mesh, operands, *request.wishes, *request.found, partial.axes,
                         request.made_anywhere};
+  asked.manual = request.manual;
   for (const auto& there : request.copies) {
     auto& copies = asked.copies.emplace_back();
     for (const ShardingRef& sharding : there) copies.push_back(sharding->front());
@@ -111,6 +112,8 @@ const OpDecision& OpDecisions::decide(const Mesh& mesh, const OpRequest& request
     key_.push_back(-isize(there));
     for (const ShardingRef& sharding : there) key_.push_back(shardings.id_of(sharding));
   }
+  for (const AxisRef& axis : request.manual)
+    for (const auto part : {std::int64_t{axis.axis}, axis.pre, axis.size}) key_.push_back(static_cast<int>(part));
   if (const auto known = known_.find(key_); known != known_.end()) return known->second;
   OpDecision decision = decision_of(mesh, request, strategies_);
   decision.results = shardings.shared(decision.results);

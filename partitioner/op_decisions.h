@@ -16,6 +16,7 @@ struct OpRequest {
   ShardingRef found;                                  // the same by propagation
   bool result_defers = false;                         // see choose_partial
   std::vector<std::vector<ShardingRef>> copies = {};  // see StrategyRequest; by operand leaf, or empty
+  Axes manual = {};                                   // of the region around
 };
 
 struct OpDecision {

@@ -303,6 +303,7 @@ std::optional<Strategy> with_idle_axes(const StrategyRequest& request) {
   Strategy out(request.map.factors.size());
   const Strategy kept = kept_as_found(request);
   Axes used = request.reserved;
+  used.insert(used.end(), request.manual.begin(), request.manual.end());
   for (int f = 0; f < isize(request.map.factors); ++f) {
     if (at(request.map.factors, f).kind != FactorKind::kReduce) continue;
     for (const AxisRef& axis : axes_of_sum(request, f, used).value_or(Axes{})) {
@@ -332,7 +333,7 @@ std::optional<Strategy> with_idle_axes(const StrategyRequest& request) {
 double parts_found(const StrategyRequest& request) {
   const Strategy kept = kept_as_found(request);
   const Axes taken = all_axes(kept);
-  auto devices = request.mesh.device_count() / axes_size(taken);
+  auto devices = request.mesh.device_count() / axes_size(request.manual) / axes_size(taken);
   double parts = parts_of(request.map, kept);
   for (int f = 0; f < isize(request.map.factors); ++f) {
     if (at(request.map.factors, f).kind != FactorKind::kReduce) continue;
@@ -422,6 +423,7 @@ const Strategy& Strategies::choose(const StrategyRequest& request) {
   }
   Sharding reserved = Sharding::replicated(request.mesh, 0);
   reserved.partial = request.reserved;
+  reserved.manual = request.manual;
   key.push_back(shardings_.id_of(reserved));
   const auto [entry, is_new] = known_.try_emplace(std::move(key));
   if (is_new) entry->second = choose_strategy(request, cost_);

@@ -33,6 +33,8 @@ struct StrategyRequest {
   std::vector<bool> made_anywhere;
   /// How operands lie as well, as copies that others needed: by operand leaf; empty: no copies.
   std::vector<std::vector<Sharding>> copies = {};
+  /// The axes of a manual region around the op: not idle, and not the partitioner's.
+  Axes manual = {};
 };
 
 Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost = {});

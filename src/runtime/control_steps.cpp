@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // while, conditional, call: nested plans whose arenas lie in the scratch of the step. The predicate of a loop that holds
-// collectives, and the index of such a conditional, are alike on all ranks that these join: those of the first.
+// collectives, and the index of such a conditional, are one on all ranks that must go the same way: those of the first.
 #include <algorithm>
 #include <cstring>
 
@@ -18,13 +18,17 @@ std::vector<std::byte*> resolve(const Frame& frame, std::span<const BufferId> bu
   return out;
 }
 
-/// The word of the first of those ranks that collectives inside join.
+// Within branches and loops ranks may be missing that went another way.
+bool all_come_to(const CompileContext& context, const Schedule& schedule) {
+  return schedule.computation == context.program.entry;
+}
+
+/// One word among those ranks that must go the same way: that of the first.
 class Agreement {
  public:
-  Agreement(ProcessGroup& world, const Program& program, const std::vector<ComputationId>& inside) {
-    const auto holds = [&](ComputationId callee) { return holds_collectives(program, callee); };
-    if (world.size() > 1 && std::any_of(inside.begin(), inside.end(), holds))
-      group_ = split_into(world, united_rank_groups(program, inside, world.size()));
+  // No groups: nobody has to.
+  Agreement(ProcessGroup& world, const RankGroups& groups) {
+    if (!groups.empty() && isize(groups) < world.size()) group_ = split_into(world, groups);
   }
   void on(std::span<std::byte> word) const {
     if (group_ != nullptr && group_->size() > 1) group_->broadcast(word, 0);
@@ -55,7 +59,9 @@ class CallStep final : public PlanStep {
 class WhileStep final : public PlanStep {
  public:
   WhileStep(CompileContext& context, const Schedule& schedule, const Step& step, const Instruction& instruction)
-      : agreement_(context.world, context.program, instruction.called),
+      : agreement_(context.world, all_come_to(context, schedule)
+                                      ? united_rank_groups(context.program, instruction.called, context.world.size())
+                                      : RankGroups()),
         in_(operand_buffers(schedule, instruction)),
         state_(result_buffers(schedule, step.instructions.front())),
         scratch_(step.scratch),
@@ -92,7 +98,8 @@ class WhileStep final : public PlanStep {
 class ConditionalStep final : public PlanStep {
  public:
   ConditionalStep(CompileContext& context, const Schedule& schedule, const Step& step, const Instruction& instruction)
-      : agreement_(context.world, context.program, instruction.called),
+      : agreement_(context.world, agreeing_rank_groups(context.program, instruction.called, context.world.size(),
+                                                       all_come_to(context, schedule))),
         out_(result_buffers(schedule, step.instructions.front())),
         scratch_(step.scratch) {
     const Computation& computation = context.program[schedule.computation];

@@ -89,15 +89,6 @@ std::int64_t bytes_touched(const Schedule& schedule, const Computation& computat
 
 }  // namespace
 
-bool holds_collectives(const Program& program, ComputationId computation) {
-  const auto& instructions = program[computation].instructions;
-  return std::any_of(instructions.begin(), instructions.end(), [&](const Instruction& instruction) {
-    if (instruction.op->role == Role::kCollective) return true;
-    return std::any_of(instruction.called.begin(), instruction.called.end(),
-                       [&](ComputationId callee) { return holds_collectives(program, callee); });
-  });
-}
-
 Plan::Plan(CompileContext& context, std::shared_ptr<const Schedule> schedule) : schedule_(std::move(schedule)) {
   const Computation& computation = context.program[schedule_->computation];
   constant_of_.assign(schedule_->buffers.size(), nullptr);

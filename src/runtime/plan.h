@@ -104,9 +104,6 @@ class Plan {
   ProcessGroup* world_ = nullptr;
 };
 
-/// True when the computation, or one it calls, holds a collective.
-bool holds_collectives(const Program& program, ComputationId computation);
-
 /// The step of a collective instruction.
 std::unique_ptr<PlanStep> make_collective_step(CompileContext& context, const Schedule& schedule, const Step& step);
 /// The step of a while, conditional or call.

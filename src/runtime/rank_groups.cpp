@@ -2,7 +2,6 @@
 #include "rank_groups.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <numeric>
 
@@ -80,16 +79,44 @@ RankGroups rank_groups(const Instruction& collective, int world_size) {
   return out;
 }
 
+namespace {
+
+// What runs whenever the computation does: not what branches or loops within it hold.
+void join_unconditional(const Program& program, ComputationId computation, int world_size, Joined& joined) {
+  for (const Instruction& instruction : program[computation].instructions) {
+    if (instruction.op->role == Role::kCollective)
+      for (const auto& group : rank_groups(instruction, world_size)) joined.join(group);
+    if (instruction.op->role == Role::kCall)
+      join_unconditional(program, instruction.called.front(), world_size, joined);
+  }
+}
+
+}  // namespace
+
 RankGroups united_rank_groups(const Program& program, const std::vector<ComputationId>& computations, int world_size) {
   Joined joined(world_size);
-  const std::function<void(ComputationId)> visit = [&](ComputationId computation) {
-    for (const Instruction& instruction : program[computation].instructions) {
-      if (instruction.op->role == Role::kCollective)
-        for (const auto& group : rank_groups(instruction, world_size)) joined.join(group);
-      for (const ComputationId callee : instruction.called) visit(callee);
+  for (const ComputationId computation : computations) join_unconditional(program, computation, world_size, joined);
+  return joined.groups();
+}
+
+RankGroups agreeing_rank_groups(const Program& program, const std::vector<ComputationId>& branches, int world_size,
+                                bool all_are_here) {
+  std::vector<std::vector<int>> group_of;  // [branch][rank]
+  for (const ComputationId branch : branches) {
+    auto& groups = group_of.emplace_back(static_cast<std::size_t>(world_size), 0);
+    int number = 0;
+    for (const auto& group : united_rank_groups(program, {branch}, world_size)) {
+      for (const int rank : group) at(groups, rank) = number;
+      ++number;
     }
-  };
-  for (const ComputationId computation : computations) visit(computation);
+  }
+  Joined joined(world_size);
+  for (int a = 0; a < world_size; ++a)
+    for (int b = a + 1; b < world_size; ++b) {
+      const auto apart = std::count_if(group_of.begin(), group_of.end(),
+                                       [&](const auto& groups) { return at(groups, a) != at(groups, b); });
+      if (apart <= (all_are_here ? 1 : 0)) joined.join(a, b);
+    }
   return joined.groups();
 }
 
