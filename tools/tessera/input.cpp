@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <set>
 
+#include "on_mesh.h"
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
@@ -102,6 +103,10 @@ Program read_program(const Arguments& arguments, std::int64_t partitions) {
     options.num_partitions = options.meshes.front().device_count();
   }
   Program program = parse_for_job(read_input(arguments.input()), options, partitions);
+  if (!options.meshes.empty() && !program.partitioned) {
+    program = on_mesh(program, options.meshes.front());
+    if (partitions == 0) fmt::print(stderr, "{}", other_mesh_note(program, options.meshes.front()));
+  }
   for (const auto& text : arguments.values("annotate")) program = with_annotation(program, text);
   return program;
 }
