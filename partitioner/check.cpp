@@ -169,14 +169,17 @@ double epsilon_of(const Program& program) {
   return most;
 }
 
+// Sums in another order: a few hundred roundings at the size of the largest value met.
+double bound_at(double expected, double magnitude, double epsilon) {
+  return epsilon * 256 * (std::fabs(expected) + magnitude + 0x1p-20);
+}
+
 // How far the difference is within its bound; above 1 is a failure.
 double share_of_bound(double expected, double actual, double magnitude, double epsilon) {
   if (std::isnan(expected) || std::isnan(actual)) return std::isnan(expected) == std::isnan(actual) ? 0 : 2;
   if (expected == actual) return 0;
   if (std::isinf(expected) || std::isinf(actual)) return 2;
-  // Sums in another order: a few hundred roundings at the size of the largest value met.
-  const double bound = epsilon * 256 * (std::fabs(expected) + magnitude + 0x1p-20);
-  return std::fabs(expected - actual) / bound;
+  return std::fabs(expected - actual) / bound_at(expected, magnitude, epsilon);
 }
 
 std::string index_text(const Dims& dims, std::int64_t i) {
@@ -339,8 +342,23 @@ std::vector<Literal> run_poisoned(const Program& program, const std::vector<std:
   return results;
 }
 
+void note_loose_bound(const Literal& want, const std::string& what, double epsilon, double magnitude,
+                      CheckReport& report) {
+  const Literal values = want.as_reals();
+  if (!is_float(values.type().dtype())) return;
+  double largest = 0;
+  for (std::int64_t i = 0; i < values.type().element_count(); ++i)
+    if (const double value = std::fabs(element_as_double(values, i)); std::isfinite(value))
+      largest = std::max(largest, value);
+  const double bound = bound_at(largest, magnitude, epsilon);
+  if (largest > 0 && bound > largest)
+    report.loosely_compared.push_back(
+        fmt::format("{} {}: {:.3g} at values up to {:.3g}", what, want.type().str(), bound, largest));
+}
+
 void compare_leaf(const Literal& want, const Sharding& given, const std::vector<Literal>& shards,
                   const std::string& what, double epsilon, double magnitude, CheckReport& report) {
+  note_loose_bound(want, what, epsilon, magnitude, report);
   const Sharding sharding = given.without_partial();
   const std::vector<Literal> pieces = reduced_shards(given, shards);
   compare(want, assemble(want.type(), sharding, pieces), what, epsilon, magnitude, report);

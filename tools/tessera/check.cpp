@@ -55,6 +55,10 @@ int run(const Arguments& arguments) {
     text += fmt::format("inputs were drawn {} times until most results were finite\n", report.input_draws);
   for (const auto& loop : report.stopped_loops)
     text += fmt::format("stopped after {} rounds, the trip limit, and compared there: {}\n", options.trip_limit, loop);
+  if (const auto& loose = report.loosely_compared; !loose.empty())
+    text += fmt::format(
+        "bounds are larger than the values, as roundings of larger or narrower ones on the way may be: {}{}\n",
+        loose.front(), loose.size() > 1 ? fmt::format(", and {} more", loose.size() - 1) : "");
   if (!unknown.empty())
     text += fmt::format("stand-ins were computed for custom-calls that nothing here knows: {}\n", join(unknown, ", "));
   for (const auto& failure : report.failures) text += fmt::format("  {}\n", failure);
@@ -69,6 +73,7 @@ int run(const Arguments& arguments) {
     json.set("trip_limit", options.trip_limit);
     json.set("stopped_loops", report.stopped_loops);
     json.set("unknown_custom_calls", unknown);
+    json.set("loosely_compared", report.loosely_compared);
     json.set("failures", report.failures);
     write_text(*path, json.str());
   }

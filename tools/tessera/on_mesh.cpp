@@ -30,9 +30,8 @@ std::optional<Sharding> said_on(const Sharding& sharding, const Mesh& mesh) {
 }
 
 bool has_borders(const Computation& computation) {
-  return std::any_of(computation.instructions.begin(), computation.instructions.end(), [](const Instruction& i) {
-    return manual_border(i) != ManualBorder::kNone;
-  });
+  return std::any_of(computation.instructions.begin(), computation.instructions.end(),
+                     [](const Instruction& i) { return manual_border(i) != ManualBorder::kNone; });
 }
 
 }  // namespace
@@ -54,9 +53,8 @@ Program on_mesh(const Program& program, const Mesh& mesh) {
     }
     computation = std::make_shared<const Computation>(std::move(changed));
   }
-  std::erase_if(out.meshes, [&](const Mesh& other) {
-    return !(other == mesh) && other.device_count() == mesh.device_count();
-  });
+  std::erase_if(out.meshes,
+                [&](const Mesh& other) { return !(other == mesh) && other.device_count() == mesh.device_count(); });
   return out;
 }
 
@@ -67,7 +65,8 @@ std::string other_mesh_note(const Program& program, const Mesh& mesh) {
         for (const Sharding& sharding : *instruction.sharding)
           if (lies_elsewhere(sharding, mesh))
             return fmt::format(
-                "note: the text shards %{} over {}, which --mesh cannot say on {}: what is annotated on one is moved to "
+                "note: the text shards %{} over {}, which --mesh cannot say on {}: what is annotated on one is moved "
+                "to "
                 "the other\n",
                 instruction.name, sharding.mesh.str(), mesh.str());
   return "";
