@@ -154,14 +154,16 @@ class Chooser {
   void weigh(Outcome& outcome) const {
     bool is_first = true;
     std::vector<OpChoices> ways{{}, {.known_copies = false}, {.least_work = true}};
-    if (weight_ && has_scans_to_split(written(outcome))) ways.push_back({.scans_by_parts = false});
+    const bool has_scans = weight_ && has_scans_to_split(written(outcome));
+    if (has_scans) ways.insert(ways.begin(), {.scans_by_parts = false});
     for (const OpChoices& choices : ways) {
       Propagated result = resharded(outcome, choices);
       const Weight weight =
           weight_ ? weight_(result.resharded) : Weight{modelled_seconds(merge_duplicates(result.resharded), cost_), 0};
       // Less work is not bought with more bytes here: that is for the orders to find.
+      const bool saves_work = choices.least_work || (has_scans && choices.scans_by_parts);
       if (!std::exchange(is_first, false) &&
-          (!(weight.all < outcome.weight.all) || (choices.least_work && weight.moved > outcome.weight.moved)))
+          (!(weight.all < outcome.weight.all) || (saves_work && weight.moved > outcome.weight.moved)))
         continue;
       outcome.weight = weight;
       outcome.result = std::move(result);
