@@ -104,7 +104,7 @@ class Remedies {
   /// The better remedy, or the one there is.
   std::string of(const Reshard& reshard) {
     const Computation& computation = program_[reshard.computation];
-    const std::string old = *computation[reshard.copy].frontend_attribute(kRemedyAttribute);
+    std::string old = *computation[reshard.copy].frontend_attribute(kRemedyAttribute);
     if (trials_.is_spent()) return old;
     const Candidate* best = nullptr;
     TrialOutcome least;

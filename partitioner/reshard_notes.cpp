@@ -96,7 +96,7 @@ std::string chosen_by(const ReshardReason& reason) {
 }  // namespace
 
 std::string shown_name(const Computation& made, const ValueOrigins& origins, Id id) {
-  const std::string shown = shown_name(made[id]);
+  std::string shown = shown_name(made[id]);
   if (made[id].op->role != Role::kGetTupleElement || shown.find('/') != std::string::npos) return shown;
   const std::string name = origins.name(origins.of(id));
   return name.empty() ? shown : name;
