@@ -7,6 +7,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <cstddef>
 
 namespace tessera::kernels {
 namespace {
@@ -65,7 +66,7 @@ void transpose(__m512i (&tile)[16]) {
   for (int stage = 0; stage < 4; ++stage) {
     Words next[16];
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
+    for (std::ptrdiff_t i = 0; i < 8; ++i) {
       next[2 * i] = interleave<false>(rows[i], rows[i + 8]);
       next[2 * i + 1] = interleave<true>(rows[i], rows[i + 8]);
     }
