@@ -5,7 +5,6 @@
 
 #include "partial.h"
 #include "realigned_reshape.h"
-#include "tessera/ops/op_table.h"
 #include "tessera/partitioner/plan_reshard.h"
 
 namespace tessera {
@@ -48,11 +47,10 @@ double moved_for(const OpRequest& request, double operand, const Sharding& made,
 
 // A reshape of uneven tiles may move what lies at their borders instead of the whole.
 void realign(const OpRequest& request, OpDecision& decision, const CostModel& cost) {
-  static const OpDef* const kReshape = &op_table().get("reshape");
   const OpView& view = request.kind.view;
-  if (&view.op != kReshape || request.made_anywhere.front()) return;
+  if (request.operands.empty() || request.made_anywhere.front() || request.operands.front()->empty()) return;
   const Sharding& operand = request.operands.front()->front();
-  const auto reshape = realigned_reshape(view.operands.front(), view.result, operand);
+  const auto reshape = realigned_reshape(view, operand);
   if (!reshape) return;
   const double borders =
       moved_for(request, realign_cost(*reshape, view.result.dtype(), cost.topology), reshape->result, cost);

@@ -8,7 +8,6 @@
 #include "plan_reshard_exchange.h"
 #include "propagate.h"
 #include "tessera/base/text.h"
-#include "tessera/ir/op_def.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/ops/structural.h"
 #include "tessera/partitioner/plan_reshard.h"
@@ -105,9 +104,12 @@ NotesRef notes_of(const NotesRef& given, const RealignedReshape& reshape, const 
       fmt::format("make the first of the dims that are merged or split a multiple of {}", run.before.tiles));
 }
 
-}  // namespace
+bool is_reshape(const OpDef& op) {
+  static const OpDef* const kReshape = &op_table().get("reshape");
+  return &op == kReshape;
+}
 
-std::optional<RealignedReshape> realigned_reshape(const Type& from, const Type& to, const Sharding& operand) {
+std::optional<RealignedReshape> tiles_reshaped(const Type& from, const Type& to, const Sharding& operand) {
   const bool fits = operand.is_tiled() && !operand.is_partial() && operand.ndim() == from.ndim() &&
                     from.element_count() > 0 && !operand.is_replicated();
   if (!fits) return std::nullopt;
@@ -131,12 +133,17 @@ std::optional<RealignedReshape> realigned_reshape(const Type& from, const Type& 
   return is_uneven ? std::optional(std::move(out)) : std::nullopt;
 }
 
+}  // namespace
+
+std::optional<RealignedReshape> realigned_reshape(const OpView& view, const Sharding& operand) {
+  return is_reshape(view.op) ? tiles_reshaped(view.operands.front(), view.result, operand) : std::nullopt;
+}
+
 std::optional<RealignedReshape> realigned_reshape(const Computation& computation, const Instruction& instruction) {
-  static const OpDef* const kReshape = &op_table().get("reshape");
-  if (instruction.op != kReshape || !instruction.sharding) return std::nullopt;
+  if (!is_reshape(*instruction.op) || !instruction.sharding) return std::nullopt;
   const Instruction& operand = computation[instruction.operands[0]];
   if (!operand.sharding) return std::nullopt;
-  auto out = realigned_reshape(operand.type, instruction.type, operand.sharding->front());
+  auto out = tiles_reshaped(operand.type, instruction.type, operand.sharding->front());
   return out && out->result == instruction.sharding->front().closed() ? std::move(out) : std::nullopt;
 }
 

@@ -10,6 +10,7 @@
 
 #include "factor_sharding.h"
 #include "tessera/ir/builder.h"
+#include "tessera/ir/op_def.h"
 #include "tessera/sharding/placement.h"
 #include "tessera/sharding/topology.h"
 
@@ -29,7 +30,8 @@ struct RealignedReshape {
 
 /// The result that the operand's axes give, and what has to move for it; nothing where axes cut other than first dims, where all tiles are
 /// even and stay, or where devices would hold nothing.
-std::optional<RealignedReshape> realigned_reshape(const Type& from, const Type& to, const Sharding& operand);
+/// Nothing for other ops than reshapes.
+std::optional<RealignedReshape> realigned_reshape(const OpView& view, const Sharding& operand);
 /// Of an instruction of a program in which every value has a sharding: nothing unless it is a reshape that is made so.
 std::optional<RealignedReshape> realigned_reshape(const Computation& computation, const Instruction& instruction);
 

@@ -2,11 +2,13 @@
 #include "split_reductions.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "factor_sharding.h"
 #include "origins.h"
 #include "propagate.h"
 #include "split_uses.h"
+#include "splitter.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/evaluate.h"
@@ -105,23 +107,15 @@ Dims split_dims(const Program& program, const Computation& computation, const In
   return can ? out : Dims{};
 }
 
-class Splitter {
+class ReductionSplitter : Splitter {
  public:
-  Splitter(const Program& program, ComputationId id, ProgramBuilder& names)
-      : program_(program),
-        old_(program[id]),
-        builder_(names.computation(old_.name)),
-        new_ids_(old_.instructions.size()) {}
-
+  using Splitter::Splitter;
   Computation run() {
-    for (Id id = 0; id < old_.size(); ++id) {
-      Instruction copy = old_[id];
-      const Dims dims = split_dims(program_, old_, copy);
-      for (Id& operand : copy.operands) operand = at(new_ids_, operand);
-      for (Id& before : copy.control_predecessors) before = at(new_ids_, before);
-      at(new_ids_, id) = dims.empty() ? builder_.append(std::move(copy)).id : split(std::move(copy), dims);
-    }
-    return std::move(builder_).finish(builder_.value(at(new_ids_, old_.root)));
+    const auto plan = [&](const Instruction& reduce) {
+      Dims dims = split_dims(program_, old_, reduce);
+      return dims.empty() ? std::nullopt : std::optional(std::move(dims));
+    };
+    return Splitter::run(plan, [&](Instruction reduce, const Dims& dims) { return split(std::move(reduce), dims); });
   }
 
  private:
@@ -230,11 +224,6 @@ class Splitter {
     }
     return append(reduce, reduce.type, operands, make_attributes(DimensionsAttributes{last}), reduce.sharding);
   }
-
-  const Program& program_;
-  const Computation& old_;
-  Builder builder_;
-  std::vector<Id> new_ids_;
 };
 
 }  // namespace
@@ -251,7 +240,7 @@ Program split_reductions(const Program& program) {
       [&](const Computation& computation, const Instruction& i) {
         return !split_dims(program, computation, i).empty();
       },
-      [&](ComputationId c) { return Splitter(program, c, names).run(); });
+      [&](ComputationId c) { return ReductionSplitter(program, c, names).run(); });
 }
 
 }  // namespace tessera

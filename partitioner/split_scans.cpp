@@ -7,6 +7,7 @@
 #include "factor_sharding.h"
 #include "propagate.h"
 #include "split_reductions.h"
+#include "splitter.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/ops/structural.h"
 #include "tessera/ops/windows.h"
@@ -54,23 +55,12 @@ std::optional<Scan> scan_of(const Program& program, const Computation& computati
   return splits ? out : std::nullopt;
 }
 
-class Splitter {
+class ScanSplitter : Splitter {
  public:
-  Splitter(const Program& program, ComputationId id, ProgramBuilder& names)
-      : program_(program),
-        old_(program[id]),
-        builder_(names.computation(old_.name)),
-        new_ids_(old_.instructions.size()) {}
-
+  using Splitter::Splitter;
   Computation run() {
-    for (Id id = 0; id < old_.size(); ++id) {
-      Instruction copy = old_[id];
-      const auto scan = scan_of(program_, old_, copy);
-      for (Id& operand : copy.operands) operand = at(new_ids_, operand);
-      for (Id& before : copy.control_predecessors) before = at(new_ids_, before);
-      at(new_ids_, id) = scan ? split(copy, *scan) : builder_.append(std::move(copy)).id;
-    }
-    return std::move(builder_).finish(builder_.value(at(new_ids_, old_.root)));
+    return Splitter::run([&](const Instruction& i) { return scan_of(program_, old_, i); },
+                         [&](const Instruction& scan, const Scan& how) { return split(scan, how); });
   }
 
  private:
@@ -185,11 +175,6 @@ class Splitter {
     const std::int64_t others = how.tiles - 1;
     return {.size = others, .low = how.from_end ? 0 : others, .high = how.from_end ? others : 0};
   }
-
-  const Program& program_;
-  const Computation& old_;
-  Builder builder_;
-  std::vector<Id> new_ids_;
 };
 
 }  // namespace
@@ -201,7 +186,7 @@ Program split_scans(const Program& program) {
       [&](const Computation& computation, const Instruction& i) {
         return scan_of(program, computation, i).has_value();
       },
-      [&](ComputationId c) { return Splitter(program, c, names).run(); });
+      [&](ComputationId c) { return ScanSplitter(program, c, names).run(); });
 }
 
 bool has_scans_to_split(const Program& program) {
