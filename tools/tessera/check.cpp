@@ -92,10 +92,11 @@ std::vector<Option> options() {
 
 }  // namespace
 
-const Verb kCheck = {"check", "compares the partitioned program with the unpartitioned one",
-                     "Both run on seeded inputs (indices also out of range). Integers must be equal, floats within a "
-                     "bound from their type\n"
-                     "and magnitudes. Exit code 3 when they differ.",
-                     options(), run};
+const Verb kCheck = {
+    "check", "compares the partitioned program with the unpartitioned one",
+    "Both run on seeded inputs (indices also out of range). Integers must be equal. The reference computes "
+    "floats in double\nprecision, where they may differ by 2^-30 of their magnitudes; the runtime in the "
+    "module's types, within a bound\nfrom what those do to the results. Exit code 3 when they differ.",
+    options(), run};
 
 }  // namespace tessera::command

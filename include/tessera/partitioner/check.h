@@ -39,8 +39,9 @@ struct CheckReport {
   std::vector<std::string> loosely_compared;
 };
 
-/// Partitions and compares. Integers must be equal; floats within a bound from the narrowest dtype in the program and
-/// magnitudes; NaN where NaN is due.
+/// Partitions and compares. Integers must be equal, NaN where NaN is due. In lockstep both sides compute in double precision (floats of
+/// 8 bits and the bits of floats are those of the module), and floats may differ by 2^-30 of their magnitudes. With `run` the bound comes
+/// from the narrowest dtype in the program and from what its types do to the global program's results.
 CheckReport check_partition(const Program& program, const CheckOptions& options = {});
 
 /// The same of what `program` was partitioned into before: padding is poisoned where PartitionOptions::keep_shardings was set.

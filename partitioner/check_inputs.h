@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the two programs of a check are given: seeded arguments, cut into shards with poisoned padding.
+#pragma once
+
+#include <vector>
+
+#include "tessera/ir/program.h"
+#include "tessera/tensor/literal.h"
+
+namespace tessera {
+
+/// Overwrites what lies outside the device's interval of the global array: NaN, or the largest integer.
+void poison_padding(Literal& local, const Type& global, const Sharding& sharding, std::int64_t device);
+
+/// Partial arguments are multiples of it, so that their addends add up exactly.
+double unit_of_addends(double scale);
+/// The arguments that come as addends, in units. `global`: the entry with all its shardings.
+void make_divisible(std::vector<Literal>& arguments, const Computation& global, double unit);
+
+/// [device][parameter]; of what is partial random addends.
+std::vector<std::vector<Literal>> shards_of_arguments(const std::vector<Literal>& arguments, const Computation& global,
+                                                      std::int64_t devices, double unit, std::uint64_t seed);
+
+}  // namespace tessera
