@@ -31,9 +31,8 @@ struct ExchangeEmitter {
   Value selected(Value moved, Value buffer, const PieceRound& round, const ExchangeLayout& layout);
 };
 
-/// All tiles of a dim gathered over `axes`, and of them `length` elements from `start` on, which may lie before the first or behind the
-/// last.
-struct GatheredWindow {
+/// Of all elements of a dim `length` from `start` on, which may lie before the first or behind the last.
+struct WholeWindow {
   std::int64_t lowest = 0;   // of all tiles' starts
   std::int64_t highest = 0;  // of all tiles' ends
   std::int64_t length = 0;
@@ -42,8 +41,7 @@ struct GatheredWindow {
   Value outside{};
   std::int64_t size = 0;  // of all elements, without that padding
 };
-Value emit_gathered_window(Value local, int dim, const Mesh& mesh, const std::vector<AxisRef>& axes,
-                           const GatheredWindow& window, std::int64_t channel, const NotesRef& notes);
+Value emit_window(Value all, int dim, const WholeWindow& window);
 
 /// The all-to-all between the two placements of a step.
 Value emit_all_to_all(Value local, const Placement& before, const Placement& after, std::int64_t channel,

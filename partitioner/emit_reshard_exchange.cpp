@@ -187,11 +187,8 @@ Value ExchangeEmitter::emit(const Exchange& exchange, const Dims& result) {
   return over(exchange, layout, result);
 }
 
-Value emit_gathered_window(Value local, int dim, const Mesh& mesh, const std::vector<AxisRef>& axes,
-                           const GatheredWindow& window, std::int64_t channel, const NotesRef& notes) {
-  Builder& builder = *local.builder;
-  Value all = ops::all_gather(local, dim, {mesh.groups(axes)}, channel);
-  builder.set_notes(all, notes);
+Value emit_window(Value all, int dim, const WholeWindow& window) {
+  Builder& builder = *all.builder;
   if (!window.outside.is_null() && window.size < all.type().dim(dim)) all = ops::slice_dim(all, dim, 0, window.size);
   const auto low = std::max<std::int64_t>(-window.lowest, 0);
   const auto high = std::max<std::int64_t>(window.highest - all.type().dim(dim), 0);

@@ -11,6 +11,7 @@
 #include "origins.h"
 #include "propagate.h"
 #include "tessera/base/text.h"
+#include "tessera/ops/collectives.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/indexing.h"
 #include "tessera/ops/structural.h"
@@ -31,11 +32,10 @@ bool is_zero(Value scalar) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-// Gathered whole, and every element of it is kept: what is read outside is padding of the op's own.
-bool pads_what_is_gathered(const Halo& halo) {
-  return reshard::is_gathered(halo) && std::all_of(halo.kept.begin(), halo.kept.end(), [&](const Interval& kept) {
-           return kept.start <= 0 && kept.limit >= halo.before.size;
-         });
+// Every element is kept: what is read outside of a whole operand is padding of the op's own.
+bool keeps_all(const Halo& halo) {
+  return std::all_of(halo.kept.begin(), halo.kept.end(),
+                     [&](const Interval& kept) { return kept.start <= 0 && kept.limit >= halo.before.size; });
 }
 
 std::string whole_along(const Instruction& value, const Sharding& now, int dim) {
@@ -101,14 +101,24 @@ std::string WindowEmitter::remedy_of(const Halo& halo, const Instruction& source
   return fmt::format("keep dim {} of what {} %{} reads whole", halo.dim, op_.op->name, shown_name(op_));
 }
 
+bool WindowEmitter::lies_whole(const Halo& halo) const {
+  return at(context_.operand_shardings, halo.operand).tiles(halo.dim) == 1;
+}
+bool WindowEmitter::is_whole(const Halo& halo) const { return lies_whole(halo) || reshard::is_gathered(halo); }
+
 void WindowEmitter::exchange(const Halo& halo, const Instruction& source, Value outside) {
   Value& local = at(context_.operands, halo.operand);
-  if (reshard::is_gathered(halo)) {
+  if (is_whole(halo)) {
     const auto [lowest, highest] = std::minmax_element(halo.start.begin(), halo.start.end());
-    local = reshard::emit_gathered_window(
-        local, halo.dim, mesh(), halo.axes,
-        {*lowest, *highest + halo.length, halo.length, by_tile(halo.axes, halo.start), outside, halo.before.size},
-        next_channel_++, notes_of(halo, source));
+    const reshard::WholeWindow window{*lowest, *highest + halo.length, halo.length, by_tile(halo.axes, halo.start),
+                                      outside, halo.before.size};
+    if (lies_whole(halo)) {
+      local = reshard::emit_window(local, halo.dim, window);
+      return;
+    }
+    Value all = ops::all_gather(local, halo.dim, {mesh().groups(halo.axes)}, next_channel_++);
+    context_.builder.set_notes(all, notes_of(halo, source));
+    local = reshard::emit_window(all, halo.dim, window);
     return;
   }
   Dims dims = local.type().dims();
@@ -154,7 +164,7 @@ void WindowEmitter::widen_operands(const std::function<const Instruction&(int op
       outside[halo.operand] = context_.view.op.outside(context_, halo.operand);
   for (const Halo& halo : halos) {
     const bool fills = halo.reads_outside && outside.contains(halo.operand);
-    const bool by_padding = fills && pads_what_is_gathered(halo);
+    const bool by_padding = fills && is_whole(halo) && keeps_all(halo);
     exchange(halo, source(halo.operand), by_padding ? outside.at(halo.operand) : Value{});
     if (fills && !by_padding) fill(halo, outside.at(halo.operand));
     context_.windows.push_back({halo.operand, halo.dim, halo.low, halo.high});

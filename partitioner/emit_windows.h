@@ -27,6 +27,9 @@ class WindowEmitter {
   void cut_results(LeafValues& results);
 
  private:
+  /// Each device holds all elements along the dim: already, or behind a gather.
+  [[nodiscard]] bool lies_whole(const Halo& halo) const;
+  [[nodiscard]] bool is_whole(const Halo& halo) const;
   void exchange(const Halo& halo, const Instruction& source, Value outside);
   void fill(const Halo& halo, Value outside);
   [[nodiscard]] NotesRef notes_of(const Halo& halo, const Instruction& source) const;

@@ -78,7 +78,7 @@ class SecondsModel {
     double seconds = 0;
     if (!kind.map->windows.empty()) {
       const HaloCost halo = halo_cost(program_.meshes.front(), *kind.map, types,
-                                      strategy_of(*kind.map, operands, results), cost_.topology);
+                                      strategy_of(*kind.map, operands, results), operands, cost_.topology);
       seconds += cost_.topology.is_uniform() ? static_cast<double>(halo.bytes) / cost_.topology.other().bytes_per_second
                                              : halo.seconds;
     }

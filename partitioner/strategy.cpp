@@ -138,6 +138,19 @@ double bytes_per_second(const CostModel& cost) {  // of what is moved in bytes; 
   return cost.topology.is_uniform() ? cost.topology.other().bytes_per_second : 1;
 }
 
+// What is made anew is whole wherever that is of use.
+Sharding lying_operand(const StrategyRequest& request, int operand) {
+  if (!at(request.made_anywhere, operand)) return at(request.operands, operand);
+  return unproject(request.mesh, request.map, at(request.map.operands, operand), Strategy(request.map.factors.size()));
+}
+
+HaloCost halo_cost_of(const StrategyRequest& request, const Strategy& strategy, const CostModel& cost) {
+  std::vector<Sharding> lying;
+  if (!request.map.windows.empty())
+    for (int i = 0; i < isize(request.operands); ++i) lying.push_back(lying_operand(request, i));
+  return halo_cost(request.mesh, request.map, operand_leaves(request.view), strategy, lying, cost.topology);
+}
+
 // Bytes of operands that come from elsewhere, or seconds where links differ.
 double moved_operands(const StrategyRequest& request, const Strategy& strategy, const HaloCost& halo,
                       const CostModel& cost) {
@@ -145,7 +158,7 @@ double moved_operands(const StrategyRequest& request, const Strategy& strategy, 
   const auto types = operand_leaves(request.view);
   for (int i = 0; i < isize(request.operands); ++i) {
     if (at(request.made_anywhere, i) || !at(types, i).is_array()) continue;
-    Sharding needed = unproject(request.mesh, request.map, at(request.map.operands, i), strategy);
+    const Sharding needed = needed_of(request, i, strategy, cost);
     if (!request.copies.empty()) {
       const auto& there = at(request.copies, i);
       if (std::find(there.begin(), there.end(), needed) != there.end()) continue;
@@ -208,7 +221,7 @@ double masked_elements(const StrategyRequest& request, const Strategy& strategy)
 
 StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, double flops, double share,
                      const CostModel& cost) {
-  const HaloCost halo = halo_cost(request.mesh, request.map, operand_leaves(request.view), strategy, cost.topology);
+  const HaloCost halo = halo_cost_of(request, strategy, cost);
   double moved = moved_operands(request, strategy, halo, cost);
   double late = moved;
   for (int i = 0; i < isize(request.wishes); ++i)
@@ -353,6 +366,13 @@ std::vector<Type> operand_leaves(const OpView& view) {
   return out;
 }
 
+Sharding needed_of(const StrategyRequest& request, int operand, const Strategy& strategy, const CostModel& cost) {
+  if (request.map.windows.empty())
+    return unproject(request.mesh, request.map, at(request.map.operands, operand), strategy);
+  return needed_operand(request.mesh, request.map, operand, at(operand_leaves(request.view), operand), strategy,
+                        lying_operand(request, operand), cost.topology);
+}
+
 Sharding computed_sharding(const Mesh& mesh, const FactorMap& map, int result_leaf, const Strategy& strategy) {
   Sharding out = unproject(mesh, map, at(map.results, result_leaf), strategy);
   out.partial = axes_of_kind(map, strategy, FactorKind::kReduce);
@@ -364,7 +384,7 @@ Sharding computed_sharding(const Mesh& mesh, const FactorMap& map, int result_le
 
 double strategy_seconds(const StrategyRequest& request, const Strategy& strategy, const Sharding& made,
                         const CostModel& cost) {
-  const HaloCost halo = halo_cost(request.mesh, request.map, operand_leaves(request.view), strategy, cost.topology);
+  const HaloCost halo = halo_cost_of(request, strategy, cost);
   const double moved = moved_operands(request, strategy, halo, cost) + moved_result(request, 0, made, cost);
   return moved / bytes_per_second(cost) +
          work_seconds(request, strategy, flops_of_request(request), halo.operand_bytes, cost);

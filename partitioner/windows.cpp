@@ -107,6 +107,13 @@ Halo halo_of(const FactorMap& map, const Window& window, std::int64_t operand_si
   return halo;
 }
 
+// Tells the tiles of a result apart, and no dim of several factors: a strategy can be read off the results.
+bool is_read_off_results(const FactorMap& map, int factor) {
+  return std::any_of(map.results.begin(), map.results.end(), [&](const TensorFactors& result) {
+    return std::find(result.begin(), result.end(), DimFactors{factor}) != result.end();
+  });
+}
+
 }  // namespace
 
 bool FactorTiling::is_exact() const {
@@ -159,8 +166,23 @@ std::vector<Halo> halos_of(const FactorMap& map, const std::vector<Type>& operan
   return out;
 }
 
+Sharding needed_operand(const Mesh& mesh, const FactorMap& map, int operand, const Type& type, const Strategy& strategy,
+                        const Sharding& lying, const Topology& topology) {
+  const Sharding cut = unproject(mesh, map, at(map.operands, operand), strategy);
+  if (!lying.is_tiled() || lying.ndim() != cut.ndim() || lying.is_partial()) return cut;
+  Sharding whole = cut;
+  for (const Window& window : map.windows) {
+    const bool is_of_results =
+        at(map.factors, window.factor).kind == FactorKind::kPermute && is_read_off_results(map, window.factor);
+    if (window.operand == operand && is_of_results && lying.tiles(window.dim) == 1)
+      at(whole.dims, window.dim).axes.clear();
+  }
+  if (whole == cut) return cut;
+  return reshard_cost(type, lying, whole, topology) > 0 ? cut : whole;
+}
+
 HaloCost halo_cost(const Mesh& mesh, const FactorMap& map, const std::vector<Type>& operands, const Strategy& strategy,
-                   const Topology& topology) {
+                   const std::vector<Sharding>& lying, const Topology& topology) {
   HaloCost cost;
   std::vector<Type> locals;
   for (int i = 0; i < isize(operands); ++i)
@@ -168,8 +190,11 @@ HaloCost halo_cost(const Mesh& mesh, const FactorMap& map, const std::vector<Typ
   for (const Halo& halo : halos_of(map, operands, strategy)) {
     Type& local = at(locals, halo.operand);
     Dims dims = local.dims();
-    const auto row = local.dim(halo.dim) == 0 ? 0 : local.byte_size() / local.dim(halo.dim);
-    const reshard::RowCount received = reshard::count_window(halo);
+    const Sharding needed = needed_operand(mesh, map, halo.operand, at(operands, halo.operand), strategy,
+                                           at(lying, halo.operand), topology);
+    const bool is_at_hand = needed.tiles(halo.dim) == 1;
+    const auto row = is_at_hand || local.dim(halo.dim) == 0 ? 0 : local.byte_size() / local.dim(halo.dim);
+    const reshard::RowCount received = is_at_hand ? reshard::RowCount{} : reshard::count_window(halo);
     cost.bytes += received.rows * row;
     if (!topology.is_uniform()) {
       std::vector<std::string> names;

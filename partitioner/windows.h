@@ -50,13 +50,19 @@ FactorTiling tiling_of(const FactorMap& map, int factor, std::int64_t tiles);
 /// The halos of all sharded factors with windows, in the order of FactorMap::windows.
 std::vector<Halo> halos_of(const FactorMap& map, const std::vector<Type>& operands, const Strategy& strategy);
 
+/// How an op needs an operand: cut as its factors are, but whole along dims of windows where it lies whole already and nothing has to be
+/// moved for the others: each tile takes its window from what it has. `lying`: how the operand is now.
+Sharding needed_operand(const Mesh& mesh, const FactorMap& map, int operand, const Type& type, const Strategy& strategy,
+                        const Sharding& lying, const Topology& topology);
+
 /// What one device receives for all halos, exchanged one after the other, and what its operands are then.
 struct HaloCost {
   std::int64_t bytes = 0;
   double seconds = 0;  // on a topology that is not uniform
   std::int64_t operand_bytes = 0;
 };
+/// `lying`: as above, of every operand.
 HaloCost halo_cost(const Mesh& mesh, const FactorMap& map, const std::vector<Type>& operands, const Strategy& strategy,
-                   const Topology& topology);
+                   const std::vector<Sharding>& lying, const Topology& topology);
 
 }  // namespace tessera

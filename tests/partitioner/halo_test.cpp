@@ -219,6 +219,29 @@ TEST(Halo, AKernelsGradientPassesOnRowsAndAddsUpKernels) {
             Bytes({{"all-reduce", 2 * 3 * 3 * 8 * 4 * 4 * 3 / 4}, {"collective-permute", 2 * 2 * 12 * 8 * 4}}));
 }
 
+// Every device has the whole image: its rows are cut out with those around them, and the work is shared out.
+TEST(Halo, WindowsOfAWholeOperandAreTakenFromIt) {
+  const Outcome convolution = outcome_of(
+      {"x = f32[2,9,8,3] parameter(0), sharding={replicated} k = f32[3,3,3,5] parameter(1)\n"
+       "ROOT y = f32[2,9,8,5] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, $\n",
+       "{devices=[1,4,1,1]<=[4]}"});
+  EXPECT_EQ(convolution.bytes, Bytes());
+  EXPECT_LE(convolution.flops, 2.0 * 2 * 3 * 8 * 5 * 3 * 9);  // 3 of 9 rows
+  const Outcome sums =
+      outcome_of({"x = f32[11,6] parameter(0), sharding={replicated} z = f32[] constant(0)\n"
+                  "ROOT y = f32[11,6] reduce-window(x, z), window={size=5x1 pad=4_0x0_0}, to_apply=sum, $\n",
+                  "{devices=[3,1]<=[3]}", 3});
+  EXPECT_EQ(sums.bytes, Bytes());
+  EXPECT_LE(sums.flops, 4 * 6 * 5);
+  // One dim is whole, the other comes from neighbours.
+  const Outcome corners = outcome_of(
+      {"x = f32[7,8] parameter(0), sharding={devices=[1,2,2]<=[4] last_tile_dim_replicate} z = f32[] constant(0)\n"
+       "ROOT y = f32[7,8] reduce-window(x, z), window={size=3x3 pad=1_1x1_1}, to_apply=sum, $\n",
+       "{devices=[2,2]<=[2,2]T(1,0)}"});
+  EXPECT_EQ(corners.bytes.count("all-gather"), 0);
+  EXPECT_LE(corners.bytes.at("collective-permute"), 2 * 7 * 4);
+}
+
 TEST(Halo, AStridedConvolutionsImageGradientNeedsOneRow) {
   // Rows 2i-1 .. 2i+1 made map row i: a tile of 4 image rows reads 2 rows of the map and the next one.
   const Outcome sharded = outcome_of(
