@@ -168,4 +168,7 @@ class CollectiveStep : public PlanStep {
   std::string metric_;
 };
 
+std::unique_ptr<PlanStep> make_ragged_exchange_step(CompileContext& context, const Schedule& schedule, const Step& step,
+                                                    std::shared_ptr<ProcessGroup> group, const std::string& axes);
+
 }  // namespace tessera

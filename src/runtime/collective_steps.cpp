@@ -298,6 +298,7 @@ std::unique_ptr<PlanStep> make_collective_step(CompileContext& context, const Sc
             view.operands.size(), of.size());
     return made;
   }
+  if (name == "ragged-all-to-all") return make_ragged_exchange_step(context, schedule, step, std::move(group), axes);
   require(name == "collective-broadcast", "%{}: {} cannot be run", instruction.name, name);
   auto made = make.operator()<BroadcastStep>();
   made->is_member = a.replica_groups.groups.empty() ||

@@ -77,7 +77,6 @@ std::string_view impossible(const Feature& feature) {
   const auto kind = feature.kind;
   const bool manual = kind == ShardingKind::kManual || kind == ShardingKind::kManualSubgroup;
   if (is_regional(op) && !manual) return "stands in manual regions only";
-  if (op.name == "ragged-all-to-all") return "the runtime has no kernel for it";
   const auto& types = types_of(op.name);
   if (std::any_of(types.begin(), types.end(), [&](const Type& type) { return fits(type, kind); })) return "";
   if (!any_leaf(op.name, [](const Type& leaf) { return leaf.is_array(); })) return "a token lies nowhere";

@@ -117,6 +117,25 @@ TEST(CollectivesOnRanks, SubgroupsInAnyOrderAndPermutes) {
                      6);
 }
 
+// Lists with entries below zero and beyond the rows; places that meet.
+TEST(CollectivesOnRanks, RaggedAllToAll) {
+  const auto text = [](int n, const std::string& groups, int members) {
+    return header(n) + fmt::format(R"(ENTRY %main {{
+  %rows = f32[6,5] parameter(0)
+  %room = f32[9,5] parameter(1)
+  %first = s32[{1}] parameter(2)
+  %count = s32[{1}] parameter(3)
+  %place = u64[{1}] parameter(4)
+  %received = s32[{1}] parameter(5)
+  ROOT %out = f32[9,5] ragged-all-to-all(%rows, %room, %first, %count, %place, %received), channel_id=1, replica_groups={0}, use_global_device_ids=true
+}})",
+                                   groups, members);
+  };
+  expect_as_lockstep(text(1, "{{0}}", 1), 1);
+  expect_as_lockstep(text(3, "{{0,1,2}}", 3), 3);
+  expect_as_lockstep(text(6, "{{4,0},{1,5},{3,2}}", 2), 6);
+}
+
 // Small and large operands (packed, or one by one), along inner dims too, of several sizes.
 std::string combined_text(int n) {
   const std::string all = fmt::format("channel_id=1, replica_groups=[1,{}]<=[{}], use_global_device_ids=true", n, n);
