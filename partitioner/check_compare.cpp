@@ -45,8 +45,7 @@ void compare(const Literal& want, const Literal& have, const std::string& what, 
       share = 2;
     report.worst = std::max(report.worst, share);
     if (share <= 1 || ++shown > 3) continue;
-    report.failures.push_back(
-        fmt::format("{} at {}: expected {}, got {}", what, index_text(type.dims(), i), a, b));
+    report.failures.push_back(fmt::format("{} at {}: expected {}, got {}", what, index_text(type.dims(), i), a, b));
   }
   if (shown > 3) report.failures.push_back(fmt::format("{}: {} more elements differ", what, shown - 3));
 }
@@ -62,10 +61,12 @@ void note_loose_bound(const Literal& want, const std::string& what, const Tolera
 
 }  // namespace
 
-double Tolerance::at(double expected) const { return relative * (std::fabs(expected) + magnitude + 0x1p-20) + absolute; }
+double Tolerance::at(double expected) const {
+  return relative * (std::fabs(expected) + magnitude + 0x1p-20) + absolute;
+}
 
-void compare_leaf(const Literal& want, const Sharding& given, const std::vector<Literal>& shards, const ResultName& name,
-                  const Tolerance& tolerance, CheckReport& report) {
+void compare_leaf(const Literal& want, const Sharding& given, const std::vector<Literal>& shards,
+                  const ResultName& name, const Tolerance& tolerance, CheckReport& report) {
   const std::string whole = fmt::format("result {} {}", name.leaf, name.type.str());
   note_loose_bound(want, whole, tolerance, report);
   const Sharding sharding = given.without_partial();

@@ -25,7 +25,7 @@ struct ResultName {
 };
 
 /// Compares the shards with the value, and each replica with its part of it; what differs goes into the report.
-void compare_leaf(const Literal& want, const Sharding& given, const std::vector<Literal>& shards, const ResultName& name,
-                  const Tolerance& tolerance, CheckReport& report);
+void compare_leaf(const Literal& want, const Sharding& given, const std::vector<Literal>& shards,
+                  const ResultName& name, const Tolerance& tolerance, CheckReport& report);
 
 }  // namespace tessera

@@ -12,8 +12,8 @@
 namespace tessera {
 namespace {
 
-constexpr double kRoundings = 256;          // sums in another order: at the size of the largest value met
-constexpr double kRoundingsBesideNoise = 8; // of 16-bit floats
+constexpr double kRoundings = 256;           // sums in another order: at the size of the largest value met
+constexpr double kRoundingsBesideNoise = 8;  // of 16-bit floats
 constexpr double kRoundingsOfConstants = 8;
 constexpr double kNoises = 32;
 constexpr double kWideRelative = 0x1p-30;

@@ -70,8 +70,8 @@ class Widening {
     for (Id& id : next.operands) id = at(new_ids_, id);
     for (Id& id : next.control_predecessors) id = at(new_ids_, id);
     if (old.op->role == Role::kConstant)
-      next.attributes =
-          make_attributes(ConstantAttributes{with_wide_floats(attributes_as<ConstantAttributes>(old.attributes).value)});
+      next.attributes = make_attributes(
+          ConstantAttributes{with_wide_floats(attributes_as<ConstantAttributes>(old.attributes).value)});
     if (takes_its_types(next)) {
       new_ids_.push_back(append(std::move(next)));
       return true;
@@ -119,8 +119,8 @@ class Widening {
     if (!to.is_tuple()) return emit("convert", {value}, to, nullptr, around);
     std::vector<Id> elements;
     for (int i = 0; i < isize(to.elements()); ++i) {
-      const Id element = emit("get-tuple-element", {value}, at(from.elements(), i),
-                              make_attributes(IndexAttributes{i}), around);
+      const Id element =
+          emit("get-tuple-element", {value}, at(from.elements(), i), make_attributes(IndexAttributes{i}), around);
       elements.push_back(converted(element, at(to.elements(), i), around));
     }
     return emit("tuple", std::move(elements), to, nullptr, around);

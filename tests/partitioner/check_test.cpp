@@ -12,9 +12,7 @@
 namespace tessera {
 namespace {
 
-Program read(const std::string& body) {
-  return parse_program("HloModule m, num_partitions=3\n" + body, op_table());
-}
+Program read(const std::string& body) { return parse_program("HloModule m, num_partitions=3\n" + body, op_table()); }
 
 // As a runtime does: in the program's own types.
 std::vector<Literal> run_in_own_types(const Program& program, const std::vector<std::vector<Literal>>& arguments) {
@@ -29,8 +27,9 @@ const std::string kCut = "sharding={devices=[1,3]<=[3]}";
 
 // 40 layers that each amplify what the one before differs by.
 std::string chaotic(int layers) {
-  std::string text = "ENTRY main { w = f32[7,7] parameter(0), sharding={devices=[3,1]<=[3]} h0 = f32[4,7] parameter(1), " + kCut +
-                     " c = f32[] constant(2) f = f32[4,7] broadcast(c), dimensions={}\n";
+  std::string text =
+      "ENTRY main { w = f32[7,7] parameter(0), sharding={devices=[3,1]<=[3]} h0 = f32[4,7] parameter(1), " + kCut +
+      " c = f32[] constant(2) f = f32[4,7] broadcast(c), dimensions={}\n";
   for (int i = 0; i < layers; ++i)
     text += fmt::format(
         "d{0} = f32[4,7] dot(h{0}, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} s{0} = f32[4,7] "
@@ -79,7 +78,8 @@ TEST(Check, ConstantsThatWereComputedAreRounded) {
   const auto text = [](int scale) {
     return fmt::format(
         "ENTRY main {{ x = f32[5,9] parameter(0), {} c = f32[] constant(2) t = f32[] tanh(c) s = f32[] constant({}) "
-        "n = f32[] constant(4) q = f32[] divide(s, n) u = f32[] multiply(t, q) f = f32[5,9] broadcast(u), dimensions={{}} "
+        "n = f32[] constant(4) q = f32[] divide(s, n) u = f32[] multiply(t, q) f = f32[5,9] broadcast(u), "
+        "dimensions={{}} "
         "ROOT r = f32[5,9] multiply(x, f) }}",
         kCut, scale);
   };
@@ -90,7 +90,8 @@ TEST(Check, ConstantsThatWereComputedAreRounded) {
 // Bits are those of the module's types: the sign, and a number made of random bits.
 TEST(Check, BitsAreThoseOfTheModulesTypes) {
   const Program program = read(
-      "ENTRY main { x = f32[5,9] parameter(0), " + kCut + " b = u32[5,9] bitcast-convert(x) m = u32[] constant(2147483647)\n"
+      "ENTRY main { x = f32[5,9] parameter(0), " + kCut +
+      " b = u32[5,9] bitcast-convert(x) m = u32[] constant(2147483647)\n"
       "ms = u32[5,9] broadcast(m), dimensions={} a = u32[5,9] and(b, ms) y = f32[5,9] bitcast-convert(a)\n"
       "o = u32[] constant(1065353216) os = u32[5,9] broadcast(o), dimensions={} i = u32[5,9] iota(), iota_dimension=1\n"
       "u = u32[5,9] or(i, os) z = f32[5,9] bitcast-convert(u) s = f32[5,9] multiply(y, z)\n"

@@ -11,6 +11,7 @@
 #include "random/random_program.h"
 
 #include "tessera/ir/builder.h"
+#include "tessera/ops/collectives.h"
 
 namespace tessera::testing {
 
@@ -85,6 +86,7 @@ class Generator {
   Value any_collective(Value x);
   Value coordinate();
   Value collective(Value x, std::string_view op);
+  Value ragged_all_to_all(Value x, CollectiveAttributes attributes);
   Value in_two_halves(Value x, std::string_view op);
   Value permuted(Value x);
   std::vector<std::vector<std::int64_t>> groups();

@@ -239,8 +239,9 @@ Value Generator::coordinate() {
 
 Value Generator::any_collective(Value x) {
   if (dice_.one_in(8)) return coordinate();
-  static const std::vector<std::string_view> kOps = {"all-gather", "reduce-scatter",     "all-reduce",
-                                                     "all-to-all", "collective-permute", "collective-broadcast"};
+  static const std::vector<std::string_view> kOps = {"all-gather",       "reduce-scatter",     "all-reduce",
+                                                     "all-to-all",       "collective-permute", "collective-broadcast",
+                                                     "ragged-all-to-all"};
   return collective(x, dice_.pick(kOps));
 }
 
@@ -272,7 +273,23 @@ Value Generator::collective(Value x, std::string_view op) {
   attributes.replica_groups = all;
   attributes.channel_id = channel;
   attributes.use_global_device_ids = true;
+  if (op == "ragged-all-to-all") return ragged_all_to_all(x, std::move(attributes));
   return builder().emit(op_table().get("collective-broadcast"), {x}, make_attributes(attributes));
+}
+
+// Rows of the value itself, from and to places that may lie before the first or behind the last.
+Value Generator::ragged_all_to_all(Value x, CollectiveAttributes attributes) {
+  const auto members = isize(attributes.replica_groups.groups.front());
+  const auto rows = x.type().dim(0);
+  std::vector<Value> operands{x, ops::reverse(x, {0})};
+  for (int list = 0; list < 4; ++list) {
+    std::vector<std::int32_t> numbers;
+    for (std::int64_t member = 0; member < members; ++member)
+      numbers.push_back(static_cast<std::int32_t>(dice_.below(rows + 3)) - 1);
+    operands.push_back(ops::constant(builder(), Literal::from<std::int32_t>({members}, numbers)));
+  }
+  return builder().emit(op_table().get("ragged-all-to-all"), operands, make_attributes(std::move(attributes)),
+                        {.type = x.type()});
 }
 
 Value Generator::in_two_halves(Value x, std::string_view op) {

@@ -141,22 +141,22 @@ ENTRY main {
 }
 
 TEST_F(CommandErrors, AFailedCheckExitsWith3) {
-  // In f32 the sum in order is -1 or -2, that of its halves 0: roundings of a float, but integers must be equal.
+  // In f64 the sum in order is -1, that of its halves 0: roundings of a float, but integers must be equal.
   const auto module = file("order.hlo", R"(HloModule order, num_partitions=2
-add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+add { a = f64[] parameter(0) b = f64[] parameter(1) ROOT s = f64[] add(a, b) }
 ENTRY main {
-  c = f32[4] constant({1e8, 1, -1e8, 1}), sharding={devices=[2]<=[2]}
-  z = f32[] constant(0)
-  x = f32[4] parameter(0), sharding={devices=[2]<=[2]}
-  zeros = f32[4] subtract(x, x)
-  n = f32[4] subtract(zeros, c)
-  s = f32[] reduce(n, z), dimensions={0}, to_apply=add
+  c = f64[4] constant({1e17, 1, -1e17, 1}), sharding={devices=[2]<=[2]}
+  z = f64[] constant(0)
+  x = f64[4] parameter(0), sharding={devices=[2]<=[2]}
+  zeros = f64[4] subtract(x, x)
+  n = f64[4] subtract(zeros, c)
+  s = f64[] reduce(n, z), dimensions={0}, to_apply=add
   ROOT k = s32[] convert(s)
 })");
   const auto outcome = run("check " + module);
   EXPECT_EQ(outcome.code, 3) << outcome.out << outcome.error;
   EXPECT_NE(outcome.out.find("FAILED: "), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find("result 0 s32[] at []: expected -2, got 0"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("result 0 s32[] at []: expected -1, got 0"), std::string::npos) << outcome.out;
 }
 
 TEST_F(CommandErrors, UnderMpirunAreSaidOnce) {
