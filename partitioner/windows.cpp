@@ -174,7 +174,7 @@ Sharding needed_operand(const Mesh& mesh, const FactorMap& map, int operand, con
   for (const Window& window : map.windows) {
     const bool is_of_results =
         at(map.factors, window.factor).kind == FactorKind::kPermute && is_read_off_results(map, window.factor);
-    if (window.operand == operand && is_of_results && lying.tiles(window.dim) == 1)
+    if (window.operand == operand && is_of_results && window.extent > 1 && lying.tiles(window.dim) == 1)
       at(whole.dims, window.dim).axes.clear();
   }
   if (whole == cut) return cut;

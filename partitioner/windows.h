@@ -51,7 +51,8 @@ FactorTiling tiling_of(const FactorMap& map, int factor, std::int64_t tiles);
 std::vector<Halo> halos_of(const FactorMap& map, const std::vector<Type>& operands, const Strategy& strategy);
 
 /// How an op needs an operand: cut as its factors are, but whole along dims of windows where it lies whole already and nothing has to be
-/// moved for the others: each tile takes its window from what it has. `lying`: how the operand is now.
+/// moved for the others: each tile takes its window from what it has. Not of windows of one element (slice, concatenate): what only
+/// moves elements is made whole and cut, or joined from parts. `lying`: how the operand is now.
 Sharding needed_operand(const Mesh& mesh, const FactorMap& map, int operand, const Type& type, const Strategy& strategy,
                         const Sharding& lying, const Topology& topology);
 
