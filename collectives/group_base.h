@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "tessera/base/error.h"
+#include "tessera/collectives/node_links.h"
 #include "tessera/collectives/node_memory.h"
 #include "tessera/collectives/process_group.h"
 
@@ -103,6 +104,8 @@ class Fabric {
   virtual void advance(std::uint64_t /*progress*/) {}
   virtual void await_progress(const std::vector<int>& /*world_ranks*/, std::uint64_t /*progress*/,
                               const std::string& /*text*/) {}
+  /// Those between nodes; all ranks have the same.
+  [[nodiscard]] virtual NodeLinks links() { return {}; }
   /// Memory that the ranks of this node read in place; null where they read any, or none.
   [[nodiscard]] virtual std::shared_ptr<NodeMemory> memory_for_peers() const { return nullptr; }
   std::int64_t next_id = 1;

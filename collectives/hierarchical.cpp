@@ -30,8 +30,6 @@ Table table_of(const std::vector<int>& nodes) {
   return table;
 }
 
-// Of what goes between nodes: so much of a rank's bytes at once.
-constexpr std::size_t kChunk = std::size_t{1} << 20;
 // Of a blocking form: one chunk is under way while the next is made ready.
 constexpr std::size_t kInFlight = 2;
 
@@ -45,6 +43,7 @@ class HierarchicalGroup final : public GroupBase {
   void move(const Collective& call);
   [[nodiscard]] std::unique_ptr<Pipeline> pipeline(const Collective& call, std::size_t in_flight);
   [[nodiscard]] Pipeline::Stages stages(const Collective& call);
+  [[nodiscard]] Cut chunks_of(std::size_t bytes, std::size_t unit, double between, std::size_t inside, int steps) const;
   [[nodiscard]] Pipeline::Stages gather_stages(const Collective& call);
   [[nodiscard]] Pipeline::Stages reduce_scatter_stages(const Collective& call);
   [[nodiscard]] Pipeline::Stages all_reduce_stages(const Collective& call);
@@ -156,9 +155,18 @@ Pipeline::Stages HierarchicalGroup::stages(const Collective& call) {
   return call.kind == Kind::kAllReduce ? all_reduce_stages(call) : gather_stages(call);
 }
 
+// `bytes` in chunks that are multiples of `unit`: of the whole, `between` bytes go between the nodes, in `steps` steps a chunk, and `inside`
+// ones are worked on inside.
+Cut HierarchicalGroup::chunks_of(std::size_t bytes, std::size_t unit, double between, std::size_t inside,
+                                 int steps) const {
+  const std::size_t count = best_chunk_count(fabric().links(), between, static_cast<double>(inside), steps);
+  return {bytes, bytes / count, unit};
+}
+
 // Columns gather between nodes, then each row shares what its column brought, node by node, straight into `out`.
 Pipeline::Stages HierarchicalGroup::gather_stages(const Collective& call) {
-  const Cut cut(call.in.size(), kChunk / node_count_, kCacheLine);
+  const double between = static_cast<double>(call.in.size()) * static_cast<double>(node_count_ - 1);
+  const Cut cut = chunks_of(call.in.size(), kCacheLine, between, call.out.size(), 2);
   const auto columns = [cut](const Pipeline& pipeline, std::size_t chunk, std::size_t nodes) {
     return MutableBytes(pipeline.scratch(chunk), nodes * cut.size(chunk));
   };
@@ -195,7 +203,8 @@ void HierarchicalGroup::share(const Collective& call, std::size_t node, Bytes mi
 
 // Rows reduce what is meant for each node, then columns reduce between nodes.
 Pipeline::Stages HierarchicalGroup::reduce_scatter_stages(const Collective& call) {
-  const Cut cut(call.out.size(), kChunk / node_count_, kCacheLine);
+  const double between = static_cast<double>(call.out.size()) * static_cast<double>(node_count_ - 1);
+  const Cut cut = chunks_of(call.out.size(), kCacheLine, between, call.in.size(), 2);
   return {.chunks = cut.count(),
           .scratch_bytes = node_count_ * cut.longest(),
           .begin =
@@ -228,7 +237,9 @@ void HierarchicalGroup::reduce(const Collective& call, std::size_t node, Mutable
 // Each place of a row owns a slice of a chunk. What is left of an uneven size every place reduces whole, and it travels behind the slice.
 Pipeline::Stages HierarchicalGroup::all_reduce_stages(const Collective& call) {
   const auto element = static_cast<std::size_t>(dtype_size(call.dtype));
-  const Cut cut(call.in.size(), kChunk * place_count_, kCacheLine * place_count_);
+  const double others = static_cast<double>(node_count_ - 1) / static_cast<double>(node_count_);
+  const double between = 2 * others * static_cast<double>(call.in.size()) / static_cast<double>(place_count_);
+  const Cut cut = chunks_of(call.in.size(), kCacheLine * place_count_, between, 2 * call.in.size(), 3);
   struct Lengths {
     std::size_t slice, even, rest;
   };

@@ -110,6 +110,11 @@ std::vector<int> ThreadFabric::nodes_of(const std::vector<int>& world_ranks) con
   return nodes;
 }
 
+NodeLinks ThreadFabric::links() {
+  if (!links_) links_ = given_node_links().value_or(NodeLinks{});
+  return *links_;
+}
+
 std::shared_ptr<ProcessGroup> ThreadFabric::make_group(const std::vector<int>& world_ranks, const std::string& name,
                                                        std::int64_t id) {
   std::vector<int> nodes;

@@ -33,6 +33,8 @@ class ThreadFabric final : public Fabric, public std::enable_shared_from_this<Th
   std::shared_ptr<ProcessGroup> make_group(const std::vector<int>& world_ranks, const std::string& name,
                                            std::int64_t id) override;
   [[nodiscard]] std::vector<int> nodes_of(const std::vector<int>& world_ranks) const override;
+  /// TESSERA_LINK, or an assumption: threads have none to measure.
+  [[nodiscard]] NodeLinks links() override;
   void advance(std::uint64_t progress) override { cluster_->advance(world_rank, progress); }
   void await_progress(const std::vector<int>& world_ranks, std::uint64_t progress, const std::string& text) override {
     cluster_->await_progress(world_ranks, world_rank, progress, text);
@@ -40,6 +42,7 @@ class ThreadFabric final : public Fabric, public std::enable_shared_from_this<Th
 
  private:
   std::shared_ptr<Cluster> cluster_;
+  std::optional<NodeLinks> links_;
 };
 
 }  // namespace tessera::collectives

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <numeric>
 
 #include "hierarchical.h"
+#include "mpi/measure.h"
 #include "mpi/mpi_group.h"
 #include "shared_memory/patience.h"
 #include "shared_memory/shared_group.h"
@@ -54,6 +56,9 @@ MpiFabric::MpiFabric(int rank, int size) : size_(size), node_(std::make_shared<N
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
   world_ = MpiCommunicator(copy, "tessera world");
   introduce();
+  if (!has_links()) return;
+  find_links();
+  if (wants_progress_thread(ranks_of_machine_)) progress_->start_thread(RankContext::current());
 }
 
 void MpiFabric::introduce() {
@@ -66,6 +71,8 @@ void MpiFabric::introduce() {
   std::vector<Introduction> all(static_cast<std::size_t>(size_));
   check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, world_.handle()),
             "MPI_Allgather");
+  ranks_of_machine_ = static_cast<int>(
+      std::count_if(all.begin(), all.end(), [&](const Introduction& rank) { return rank.leader == own.leader; }));
   std::vector<std::pair<int, std::string>> known;
   for (const auto& rank : all) {
     locations_.hosts.emplace_back(rank.host.data());
@@ -106,6 +113,29 @@ void MpiFabric::open_node(const std::vector<Introduction>& all) {
   const std::string file = first_reason(node_->file_reason());
   if (!file.empty() && world_rank == 0) log_warning("ranks of a node exchange their payload through files ({})", file);
   open_heaps(ranks, heaps);
+}
+
+// The node of each rank, as far as payload is concerned.
+std::vector<int> MpiFabric::apart() const {
+  std::vector<int> nodes = locations_.nodes;
+  if (!locations_.shares_memory) std::iota(nodes.begin(), nodes.end(), 0);
+  return nodes;
+}
+
+bool MpiFabric::has_links() const {
+  const auto nodes = apart();
+  return std::any_of(nodes.begin(), nodes.end(), [&](int node) { return node != nodes[0]; });
+}
+
+// What rank 0 was told counts for all.
+void MpiFabric::find_links() {
+  auto given = given_node_links();
+  std::array<double, 3> told{};
+  if (given) told = {given->latency_seconds, given->bytes_per_second, given->message_seconds};
+  check_mpi(MPI_Bcast(told.data(), isize(told), MPI_DOUBLE, 0, world_.handle()), "MPI_Bcast");
+  const bool is_given = told[1] > 0;
+  links_ = is_given ? NodeLinks{told[0], told[1], told[2]} : measure_links(world_.handle(), world_rank, apart());
+  if (world_rank == 0) log_debug("between nodes ({}): {}", is_given ? "TESSERA_LINK" : "measured", links_.str());
 }
 
 // All ranks have node memory that their peers have mapped, or none has.
@@ -156,6 +186,7 @@ void MpiFabric::await_progress(const std::vector<int>& world_ranks, std::uint64_
 }
 
 void MpiFabric::meet_at_end() {
+  const auto held = progress_->claim();
   node_->set_state(RankState::kFinished);
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibarrier(world_.handle(), &request), "MPI_Ibarrier");
@@ -175,8 +206,9 @@ void MpiFabric::meet_at_end() {
 
 std::shared_ptr<ProcessGroup> MpiFabric::make_group(const std::vector<int>& world_ranks, const std::string& name,
                                                     std::int64_t id) {
+  const auto places = apart();
   std::vector<int> nodes;
-  for (const int rank : world_ranks) nodes.push_back(locations_.shares_memory ? at(locations_.nodes, rank) : rank);
+  for (const int rank : world_ranks) nodes.push_back(at(places, rank));
   const auto self = shared_from_this();
   return make_for_nodes(self, membership(world_ranks, world_rank, name, id), nodes, [&](bool counted) -> GroupMakers {
     return {.on_node = [&, counted](const std::vector<int>& ranks) -> std::shared_ptr<GroupBase> {
@@ -185,8 +217,10 @@ std::shared_ptr<ProcessGroup> MpiFabric::make_group(const std::vector<int>& worl
             .between_nodes = [&, counted](const std::vector<int>& ranks,
                                           const std::string& flavour) -> std::shared_ptr<ProcessGroup> {
               const int tag = static_cast<int>(id % 16383) * 2 + (flavour == "flat" ? 1 : 0);
-              return std::make_shared<MpiGroup>(self, node_,
-                                                make_communicator(world_.handle(), ranks, tag, flavour + " of " + name),
+              auto held = progress_->claim();
+              auto communicator = make_communicator(world_.handle(), ranks, tag, flavour + " of " + name);
+              held.unlock();
+              return std::make_shared<MpiGroup>(self, node_, progress_, std::move(communicator),
                                                 membership(ranks, world_rank, name, id, counted));
             }};
   });

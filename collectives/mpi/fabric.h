@@ -2,6 +2,7 @@
 // Makes the groups of a process: shared memory inside a node, MPI between nodes, hierarchical where both.
 #pragma once
 
+#include "mpi/progress.h"
 #include "mpi/session.h"
 #include "shared_memory/node.h"
 
@@ -21,6 +22,7 @@ class MpiFabric final : public Fabric, public std::enable_shared_from_this<MpiFa
   std::shared_ptr<ProcessGroup> make_group(const std::vector<int>& world_ranks, const std::string& name,
                                            std::int64_t id) override;
   [[nodiscard]] std::vector<int> nodes_of(const std::vector<int>& world_ranks) const override;
+  [[nodiscard]] NodeLinks links() override { return links_; }
   [[nodiscard]] std::shared_ptr<NodeMemory> memory_for_peers() const override { return node_->heap(); }
   void advance(std::uint64_t progress) override;
   void await_progress(const std::vector<int>& world_ranks, std::uint64_t progress, const std::string& text) override;
@@ -29,6 +31,9 @@ class MpiFabric final : public Fabric, public std::enable_shared_from_this<MpiFa
   void meet_at_end();
   [[nodiscard]] const Locations& locations() const { return locations_; }
   [[nodiscard]] Node& node() const { return *node_; }
+  [[nodiscard]] Progress& progress() const { return *progress_; }
+  /// Whether payload goes through MPI at all.
+  [[nodiscard]] bool has_links() const;
 
  private:
   struct Introduction;
@@ -36,11 +41,16 @@ class MpiFabric final : public Fabric, public std::enable_shared_from_this<MpiFa
   void open_node(const std::vector<Introduction>& all);
   void open_heaps(const std::vector<int>& ranks, const std::vector<SegmentAddress>& heaps);
   std::string first_reason(const std::string& own);
+  [[nodiscard]] std::vector<int> apart() const;
+  void find_links();
 
   int size_;
   MpiCommunicator world_;
   std::shared_ptr<Node> node_;
+  std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
   Locations locations_;
+  int ranks_of_machine_ = 1;  // also where TESSERA_NODE makes several nodes of it
+  NodeLinks links_;
 };
 
 }  // namespace tessera::collectives

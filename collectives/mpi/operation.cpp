@@ -20,14 +20,19 @@ constexpr std::int64_t kTagPeriod =
 }  // namespace
 
 MpiOperation::MpiOperation(Membership members, std::shared_ptr<MpiCommunicator> communicator,
-                           std::shared_ptr<Node> node, Collective call)
+                           std::shared_ptr<Node> node, std::shared_ptr<Progress> progress, const NodeLinks& links,
+                           Collective call)
     : members_(std::move(members)),
       communicator_(std::move(communicator)),
       node_(std::move(node)),
+      progress_(std::move(progress)),
+      links_(links),
       call_(std::move(call)),
       tag_(static_cast<int>(call_.number % kTagPeriod) * 2) {
+  const auto held = progress_->claim();
   plan();
-  test();
+  advance();
+  progress_->add(*this);
 }
 
 // Buffers of unfinished messages belong to MPI: an operation that goes wrong cannot give them back, so the job must end.
@@ -37,14 +42,36 @@ MpiOperation::~MpiOperation() {
   } catch (...) {
     if (!requests_.empty()) std::terminate();
   }
+  const auto held = progress_->claim();
+  progress_->remove(*this);
+  communicator_.reset();  // may free it, which is a call of MPI
 }
 
 void MpiOperation::wait() {
+  const auto held = progress_->claim();
   Patience patience(*node_, call_.text);
-  while (!test()) patience.pause([this] { return absent(); });
+  while (!advance()) {
+    progress_->advance();
+    patience.pause([this] { return absent(); });
+  }
 }
 
 bool MpiOperation::test() {
+  const auto held = progress_->try_claim();
+  return held.owns_lock() && advance();
+}
+
+void MpiOperation::go_on() noexcept {
+  if (has_ended()) return;
+  try {
+    advance();
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+}
+
+bool MpiOperation::advance() {
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   while (in_progress_) {
     if (!messages_done()) return false;
     if (stages_.empty()) {
@@ -108,12 +135,11 @@ void MpiOperation::plan() {
   switch (call_.kind) {
     case Kind::kAllGather:
     case Kind::kSplit: return plan_gather();
-    case Kind::kReduceScatter: {
-      const std::size_t part = call_.out.size();
-      return plan_reduce_scatter(
-          own() * part, (own() + 1) * part, [part](std::size_t k) { return k * part; }, call_.out.data());
-    }
-    case Kind::kAllReduce: return call_.in.size() <= kSmallAllReduce ? plan_all_reduce_small() : plan_all_reduce();
+    case Kind::kReduceScatter:
+      return plan_reduce_scatter([part = call_.out.size()](std::size_t k) { return k * part; }, call_.out.data());
+    case Kind::kAllReduce:
+      return all_reduces_in_one_round(links_, count(), call_.in.size()) ? plan_all_reduce_in_one_round()
+                                                                        : plan_all_reduce();
     case Kind::kAllToAll: return plan_exchange();
     case Kind::kPermute: return plan_permute();
     case Kind::kBroadcast: return plan_broadcast();
@@ -151,14 +177,43 @@ void MpiOperation::compare() {
 void MpiOperation::plan_gather() {
   const std::size_t part = call_.in.size();
   payload_ = static_cast<std::int64_t>(part * (count() - 1));
-  then([this, part] {
+  plan_collect(call_.in.data(), call_.out.data(), [part](std::size_t k) { return k * part; });
+}
+
+// `mine` is this member's slice of `whole`, in which slice k begins at begin_of(k); all get all.
+void MpiOperation::plan_collect(const std::byte* mine, std::byte* whole, const Begin& begin_of) {
+  if (gathers_by_doubling(links_, count())) {
+    then([=, this] { copy_bytes(whole + begin_of(own()), mine, begin_of(own() + 1) - begin_of(own())); });
+    return plan_collect_by_doubling(whole, begin_of);
+  }
+  then([=, this] {
+    const std::size_t begin = begin_of(own());
+    const std::size_t end = begin_of(own() + 1);
     for (std::size_t i = 1; i < count(); ++i) {
       const std::size_t from = (own() + count() - i) % count();
-      receive(call_.out.data() + from * part, part, from);
-      send(call_.in.data(), part, (own() + i) % count());
+      receive(whole + begin_of(from), begin_of(from + 1) - begin_of(from), from);
+      send(mine, end - begin, (own() + i) % count());
     }
-    copy_bytes(call_.out.data() + own() * part, call_.in.data(), part);
+    copy_bytes(whole + begin, mine, end - begin);
   });
+}
+
+// In a step with `held` slices, this member's and those after it, they go to the member so far before, and as many come from the one so
+// far behind. Slices that go on with the first one are a message of their own.
+void MpiOperation::plan_collect_by_doubling(std::byte* whole, const Begin& begin_of) {
+  const auto for_pieces = [=, n = count()](std::size_t first, std::size_t slices, auto&& move) {
+    const std::size_t end = std::min(first + slices, n);
+    move(whole + begin_of(first), begin_of(end) - begin_of(first));
+    if (first + slices > n) move(whole, begin_of(first + slices - n));
+  };
+  for (std::size_t held = 1; held < count(); held *= 2)
+    then([=, this] {
+      const std::size_t slices = std::min(held, count() - held);
+      const std::size_t from = (own() + held) % count();
+      const std::size_t to = (own() + count() - held) % count();
+      for_pieces(from, slices, [&](std::byte* piece, std::size_t bytes) { receive(piece, bytes, from); });
+      for_pieces(own(), slices, [&](std::byte* piece, std::size_t bytes) { send(piece, bytes, to); });
+    });
 }
 
 void MpiOperation::plan_exchange() {
@@ -194,85 +249,105 @@ void MpiOperation::plan_permute() {
     if (target == members_.rank && source != target) payload_ = static_cast<std::int64_t>(call_.in.size());
 }
 
-// A binomial tree: from the root's view, member r gets from r without its lowest bit and serves r plus each lower bit.
 void MpiOperation::plan_broadcast() {
+  if (members_.rank != call_.root) payload_ = static_cast<std::int64_t>(call_.out.size());
+  broadcasts_in_slices(links_, count(), call_.out.size()) ? plan_broadcast_slices() : plan_broadcast_tree();
+}
+
+// A binomial tree: from the root's view, member r gets from r without its lowest bit and serves r plus each lower bit.
+void MpiOperation::plan_broadcast_tree() {
   const auto root = static_cast<std::size_t>(call_.root);
   const std::size_t self = (own() + count() - root) % count();
   const auto member = [this, root](std::size_t relative) { return (relative + root) % count(); };
   const std::size_t lowest = self & (~self + 1);
-  if (self != 0) {
-    payload_ = static_cast<std::int64_t>(call_.out.size());
-    then([=, this] { receive(call_.out.data(), call_.out.size(), member(self - lowest)); });
-  }
+  if (self != 0) then([=, this] { receive(call_.out.data(), call_.out.size(), member(self - lowest)); });
   then([=, this] {
     for (std::size_t bit = 1; bit < count() && (self == 0 || bit < lowest); bit *= 2)
       if (self + bit < count()) send(call_.out.data(), call_.out.size(), member(self + bit));
   });
 }
 
-// Slice k of every `in` begins at begin_of(k) and goes to member k, block by block; this rank reduces its own in rank order.
-void MpiOperation::plan_reduce_scatter(std::size_t begin_of_own, std::size_t end_of_own,
-                                       const std::function<std::size_t(std::size_t)>& begin_of, std::byte* out) {
-  std::size_t longest = 0;
-  for (std::size_t k = 0; k < count(); ++k) longest = std::max(longest, begin_of(k + 1) - begin_of(k));
-  const std::size_t length = end_of_own - begin_of_own;
-  payload_ += static_cast<std::int64_t>(length * (count() - 1));
-  scratch_.resize(std::min(kBlock, longest) * count());
-  for (std::size_t begin = 0; begin < longest; begin += kBlock) {
-    const auto block_of = [begin](std::size_t bytes) { return bytes > begin ? std::min(kBlock, bytes - begin) : 0; };
-    const std::size_t mine = block_of(length);
-    const std::size_t stride = scratch_.size() / count();
-    then([=, this] {
-      for (std::size_t i = 1; i < count(); ++i) {
-        const std::size_t from = (own() + count() - i) % count();
-        const std::size_t to = (own() + i) % count();
-        receive(scratch_.data() + from * stride, mine, from);
-        send(call_.in.data() + begin_of(to) + begin, block_of(begin_of(to + 1) - begin_of(to)), to);
-      }
-    });
-    then([=, this] {
-      std::vector<const std::byte*> sources(count());
-      for (std::size_t k = 0; k < count(); ++k)
-        sources[k] = k == own() ? call_.in.data() + begin_of_own + begin : scratch_.data() + k * stride;
-      reduce_ordered(sources, out + begin, mine, call_.dtype, call_.reduction);
-    });
-  }
+// The root gives each of the others a slice, and they give it to each other. From the root's view member r has slice r - 1.
+void MpiOperation::plan_broadcast_slices() {
+  const auto root = static_cast<std::size_t>(call_.root);
+  const std::size_t others = count() - 1;
+  const std::size_t self = (own() + count() - root) % count();
+  const auto slice = [=, this](std::size_t r) {
+    const auto begin = [&](std::size_t k) {
+      return call_.out.size() / others * k + call_.out.size() % others * k / others;
+    };
+    return call_.out.subspan(begin(r - 1), begin(r) - begin(r - 1));
+  };
+  then([=, this] {
+    if (self != 0) return receive(slice(self).data(), slice(self).size(), root);
+    for (std::size_t r = 1; r <= others; ++r) send(slice(r).data(), slice(r).size(), (root + r) % count());
+  });
+  if (self == 0) return;
+  then([=, this] {
+    for (std::size_t i = 1; i < others; ++i) {
+      const std::size_t from = (self - 1 + others - i) % others + 1;
+      const std::size_t to = (self - 1 + i) % others + 1;
+      receive(slice(from).data(), slice(from).size(), (root + from) % count());
+      send(slice(self).data(), slice(self).size(), (root + to) % count());
+    }
+  });
 }
 
-void MpiOperation::plan_all_reduce_small() {
+// Slice k of every `in` begins at begin_of(k) and goes to member k, block by block; this rank reduces its own in rank order, while the
+// next block is on its way.
+void MpiOperation::plan_reduce_scatter(const Begin& begin_of, std::byte* out) {
+  std::size_t longest = 0;
+  for (std::size_t k = 0; k < count(); ++k) longest = std::max(longest, begin_of(k + 1) - begin_of(k));
+  const std::size_t begin_of_own = begin_of(own());
+  const std::size_t length = begin_of(own() + 1) - begin_of_own;
+  payload_ += static_cast<std::int64_t>(length * (count() - 1));
+  const std::size_t stride = std::min(kBlock, longest);
+  scratch_.resize(stride * count() * (longest > kBlock ? 2 : 1));
+  const auto block_of = [](std::size_t bytes, std::size_t begin) {
+    return bytes > begin ? std::min(kBlock, bytes - begin) : 0;
+  };
+  const auto landing = [=, this](std::size_t begin) { return scratch_.data() + begin / kBlock % 2 * stride * count(); };
+  const auto exchange = [=, this](std::size_t begin) {
+    for (std::size_t i = 1; i < count(); ++i) {
+      const std::size_t from = (own() + count() - i) % count();
+      const std::size_t to = (own() + i) % count();
+      receive(landing(begin) + from * stride, block_of(length, begin), from);
+      send(call_.in.data() + begin_of(to) + begin, block_of(begin_of(to + 1) - begin_of(to), begin), to);
+    }
+  };
+  then([=] { exchange(0); });
+  for (std::size_t begin = 0; begin < longest; begin += kBlock)
+    then([=, this] {
+      if (begin + kBlock < longest) exchange(begin + kBlock);
+      std::vector<const std::byte*> sources(count());
+      for (std::size_t k = 0; k < count(); ++k)
+        sources[k] = k == own() ? call_.in.data() + begin_of_own + begin : landing(begin) + k * stride;
+      reduce_ordered(sources, out + begin, block_of(length, begin), call_.dtype, call_.reduction);
+    });
+}
+
+void MpiOperation::plan_all_reduce_in_one_round() {
   const std::size_t bytes = call_.in.size();
   payload_ = static_cast<std::int64_t>(bytes * (count() - 1));
   scratch_.resize(bytes * count());
-  then([this, bytes] {
-    for (std::size_t i = 1; i < count(); ++i) {
-      const std::size_t k = (own() + i) % count();
-      receive(scratch_.data() + k * bytes, bytes, k);
-      send(call_.in.data(), bytes, k);
-    }
-  });
+  plan_collect(call_.in.data(), scratch_.data(), [bytes](std::size_t k) { return k * bytes; });
   then([this, bytes] {
     std::vector<const std::byte*> sources(count());
-    for (std::size_t k = 0; k < count(); ++k) sources[k] = k == own() ? call_.in.data() : scratch_.data() + k * bytes;
+    for (std::size_t k = 0; k < count(); ++k) sources[k] = scratch_.data() + k * bytes;
     reduce_ordered(sources, call_.out.data(), bytes, call_.dtype, call_.reduction);
   });
 }
 
-// Reduce-scatter of slices, then everybody sends its slice to everybody.
+// Reduce-scatter of slices, which then come together.
 void MpiOperation::plan_all_reduce() {
   const auto element = static_cast<std::size_t>(dtype_size(call_.dtype));
-  const std::size_t elements = call_.in.size() / element;
-  const auto begin_of = [=, n = count()](std::size_t k) { return elements * k / n * element; };
-  const std::size_t begin = begin_of(own());
-  const std::size_t end = begin_of(own() + 1);
-  plan_reduce_scatter(begin, end, begin_of, call_.out.data() + begin);
-  payload_ += static_cast<std::int64_t>(call_.in.size() - (end - begin));
-  then([=, this] {
-    for (std::size_t i = 1; i < count(); ++i) {
-      const std::size_t from = (own() + count() - i) % count();
-      receive(call_.out.data() + begin_of(from), begin_of(from + 1) - begin_of(from), from);
-      send(call_.out.data() + begin, end - begin, (own() + i) % count());
-    }
-  });
+  const Begin begin_of = [=, elements = call_.in.size() / element, n = count()](std::size_t k) {
+    return elements * k / n * element;
+  };
+  const std::size_t own_begin = begin_of(own());
+  plan_reduce_scatter(begin_of, call_.out.data() + own_begin);
+  payload_ += static_cast<std::int64_t>(call_.in.size() - (begin_of(own() + 1) - own_begin));
+  plan_collect(call_.out.data() + own_begin, call_.out.data(), begin_of);
 }
 
 }  // namespace tessera::collectives

@@ -4,43 +4,55 @@
 #pragma once
 
 #include <deque>
+#include <exception>
 #include <functional>
 
+#include "mpi/progress.h"
 #include "mpi/session.h"
 #include "shared_memory/node.h"
+#include "tessera/collectives/node_links.h"
 
 namespace tessera::collectives {
 
 class MpiOperation final : public PendingOperation {
  public:
+  /// `links` decide how many steps it takes; the same on all members.
   MpiOperation(Membership members, std::shared_ptr<MpiCommunicator> communicator, std::shared_ptr<Node> node,
-               Collective call);
+               std::shared_ptr<Progress> progress, const NodeLinks& links, Collective call);
   ~MpiOperation() override;
   MpiOperation(const MpiOperation&) = delete;
   MpiOperation& operator=(const MpiOperation&) = delete;
 
   void wait() override;
   bool test() override;
+  /// For who holds the claim of its Progress: what goes wrong is thrown to who waits.
+  void go_on() noexcept;
+  [[nodiscard]] bool has_ended() const { return !in_progress_ || error_ != nullptr; }
   /// What this rank will receive.
   [[nodiscard]] std::int64_t payload() const { return payload_; }
 
  private:
   using Stage = std::function<void()>;
+  using Begin = std::function<std::size_t(std::size_t)>;  // of a slice; that of one more is the end of the last
   void plan();
   void plan_compare();
   void plan_gather();
   void plan_exchange();
   void plan_permute();
   void plan_broadcast();
-  void plan_reduce_scatter(std::size_t begin_of_own, std::size_t end_of_own,
-                           const std::function<std::size_t(std::size_t)>& begin_of, std::byte* out);
+  void plan_broadcast_tree();
+  void plan_broadcast_slices();
+  void plan_reduce_scatter(const Begin& begin_of, std::byte* out);
   void plan_all_reduce();
-  void plan_all_reduce_small();
+  void plan_all_reduce_in_one_round();
+  void plan_collect(const std::byte* mine, std::byte* whole, const Begin& begin_of);
+  void plan_collect_by_doubling(std::byte* whole, const Begin& begin_of);
   void then(Stage stage) { stages_.push_back(std::move(stage)); }
 
   void send(const std::byte* from, std::size_t bytes, std::size_t member);
   void receive(std::byte* to, std::size_t bytes, std::size_t member);
   void compare();
+  bool advance();
   bool messages_done();
   [[nodiscard]] std::vector<int> absent();
   [[nodiscard]] std::size_t count() const { return members_.world_ranks.size(); }
@@ -49,6 +61,8 @@ class MpiOperation final : public PendingOperation {
   Membership members_;
   std::shared_ptr<MpiCommunicator> communicator_;
   std::shared_ptr<Node> node_;
+  std::shared_ptr<Progress> progress_;
+  NodeLinks links_;
   Collective call_;
   std::deque<Stage> stages_;
   std::vector<MPI_Request> requests_;
@@ -58,6 +72,7 @@ class MpiOperation final : public PendingOperation {
   std::int64_t payload_ = 0;
   int tag_ = 0;
   bool in_progress_ = true;
+  std::exception_ptr error_;  // met while another operation was waited for
 };
 
 }  // namespace tessera::collectives

@@ -111,6 +111,7 @@ void say_failure(MpiFabric& fabric, int size, const std::string& message, std::u
 // Ends all ranks. A rank with nothing of its own to say waits to be ended, so that the one who has can say it.
 [[noreturn]] void end_job(MpiFabric& fabric, int size, const std::string& message, bool silent) {
   if (is_ending.exchange(true)) std::this_thread::sleep_for(kTimeToBeKilled);
+  fabric.progress().retire();
   const std::uint64_t failure = silent ? 0 : failure_hash(message, fabric.world_rank, size);
   fabric.node().own().failure.store(failure, std::memory_order_release);
   fabric.node().set_state(RankState::kFailed);
@@ -162,7 +163,10 @@ void Communicator::finalize() {
   if (state_->finalized) return;
   state_->context.get<CommunicationTurn>().await();
   state_->finalized = true;
-  if (state_->fabric) meet_at_end(*state_->fabric, size());
+  if (state_->fabric) {
+    meet_at_end(*state_->fabric, size());
+    state_->fabric->progress().stop();
+  }
   if (state_->thread == std::this_thread::get_id()) RankContext::exchange_current(state_->previous_context);
   state_->group.reset();
   if (!state_->fabric) return;
@@ -191,6 +195,11 @@ const std::vector<int>& Communicator::nodes() const { return state_->nodes; }
 const std::vector<std::string>& Communicator::host_names() const { return state_->hosts; }
 bool Communicator::uses_mpi() const { return state_->fabric != nullptr; }
 bool Communicator::shares_memory() const { return state_->fabric && state_->fabric->locations().shares_memory; }
+std::optional<NodeLinks> Communicator::links() const {
+  if (!state_->fabric || !state_->fabric->has_links()) return {};
+  return state_->fabric->links();
+}
+bool Communicator::has_progress_thread() const { return state_->fabric && state_->fabric->progress().has_thread(); }
 ProcessGroup& Communicator::group() const {
   ensure(state_->group != nullptr, "the world is used after finalize()");
   return *state_->group;

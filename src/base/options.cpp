@@ -40,6 +40,13 @@ constexpr OptionRow kTable[] = {
      "1 runs a step while the next one is traced, 0 does not; auto: where this rank has a core to trace on",
      "auto,0,1"},
     {"TESSERA_OVERLAP", kFlag, "1", "0 waits for every collective between nodes where it is started"},
+    {"TESSERA_LINK", kList, "",
+     "a latency in us and GB/s between nodes, as in 50,1.2, instead of what is measured at the start; a third number: "
+     "us for each further message of a step"},
+    {"TESSERA_PROGRESS", kChoice, "auto",
+     "1 lets a thread of each rank see to what is under way between nodes while the rank computes, 0 does not; auto: "
+     "where this rank has a core for it",
+     "auto,0,1"},
     {"TESSERA_FUSE", kFlag, "1", "0 runs every elementwise op by itself"},
     {"TESSERA_EXCESS_PRECISION", kFlag, "1", "0 rounds 16-bit floats after every op, also within a fused group"},
     {"TESSERA_LARGEST_VALUE", kInteger, "67108864",

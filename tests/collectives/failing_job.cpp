@@ -22,10 +22,26 @@ void all_reduce(ProcessGroup& group, std::size_t count, const std::string& label
   group.all_reduce(bytes, bytes, DType::kF32, Reduction::kSum);
 }
 
+// Something goes wrong while a collective is under way that the ranks do not wait for yet.
+void run_started(Communicator& world, const std::string& how) {
+  const bool is_last = world.rank() == world.size() - 1;
+  std::vector<float> x(how == "started-size" && is_last ? 99999 : 100000, 1.0F);
+  const auto bytes = std::as_writable_bytes(std::span(x));
+  world.group().label({17, "all_reduce %17 over {data}"});
+  const auto pending = world.group().start_all_reduce(bytes, bytes, DType::kF32, Reduction::kSum);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  if (how == "started-throw" && is_last) fail("out of paper");
+  if (how == "started-kill" && is_last) raise(SIGKILL);
+  pending->wait();
+  all_reduce(world.group(), 1000, "all_reduce %18 over {data}");
+  std::printf("rank %d is through\n", world.rank());
+}
+
 void run(Communicator& world, const std::string& how) {
   auto& group = world.group();
   const int last = world.size() - 1;
   all_reduce(group, 1000, "all_reduce %1 over {data}");
+  if (how.starts_with("started")) return run_started(world, how);
   if (how == "throw" && world.rank() == last) fail("out of paper");
   if (how == "kill" && world.rank() == last) raise(SIGKILL);
   if (how == "finish" && world.rank() == last) return;

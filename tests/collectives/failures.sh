@@ -39,6 +39,22 @@ for nodes in "" "a,a,b,b" "a,b,c,d"; do
   check kind 4 fail "rank 3 is at barrier %9" TESSERA_NODE=$nodes
   check late 4 0 "in all_reduce %17 over {data}; rank 3 has not arrived" TESSERA_NODE=$nodes TESSERA_WATCHDOG_SECONDS=1
 done
+# The same with a thread that sees to what is under way.
+for nodes in "a,a,b,b" "a,b,c,d"; do
+  for progress in 0 1; do
+    check started 4 0 "rank 3 is through" TESSERA_NODE=$nodes TESSERA_PROGRESS=$progress
+    check started-throw 4 fail "rank 3 of 4: out of paper" TESSERA_NODE=$nodes TESSERA_PROGRESS=$progress
+    check started-kill 4 fail "rank 3" TESSERA_NODE=$nodes TESSERA_PROGRESS=$progress
+    check started-size 4 fail "ranks diverge: rank " TESSERA_NODE=$nodes TESSERA_PROGRESS=$progress
+  done
+  check none 4 0 "rank 3 is through" TESSERA_NODE=$nodes TESSERA_PROGRESS=1
+  check throw 4 fail "rank 3 of 4: out of paper" TESSERA_NODE=$nodes TESSERA_PROGRESS=1
+  check kill 4 fail "rank 3" TESSERA_NODE=$nodes TESSERA_PROGRESS=1
+  check late 4 0 "in all_reduce %17 over {data}; rank 3 has not arrived" TESSERA_NODE=$nodes TESSERA_WATCHDOG_SECONDS=1 TESSERA_PROGRESS=1
+done
+check none 4 0 "between nodes (measured): " TESSERA_NODE=a,a,b,b TESSERA_LOG_LEVEL=debug
+check none 4 0 "between nodes (TESSERA_LINK): 50.0 us, 1.20 GB/s a rank" TESSERA_NODE=a,a,b,b TESSERA_LOG_LEVEL=debug TESSERA_LINK=50,1.2
+check none 4 fail "TESSERA_LINK=fast: must be a latency in us and GB/s" TESSERA_NODE=a,a,b,b TESSERA_LINK=fast
 check finish 4 fail "waits in all_reduce %17 over {data}; rank 3 has finished without joining" TESSERA_NODE=
 check uncaught 3 fail "rank 0 of 3: nobody catches this" TESSERA_NODE=
 check none 4 0 "all payload goes through MPI" TESSERA_SHARED_MEMORY=0

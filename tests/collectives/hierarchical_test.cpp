@@ -4,20 +4,25 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <thread>
 
+#include "collectives/documented_sum.h"
 #include "collectives/semantics.h"
-#include "tessera/base/text.h"
+#include "tessera/base/options.h"
 #include "tessera/collectives/slow_group.h"
 #include "tessera/collectives/virtual_ranks.h"
 
 namespace tessera {
 namespace {
 
+using testing::addend;
+using testing::addends;
+using testing::alike;
 using testing::bytes_of;
+using testing::documented_sum;
+using testing::same_bits;
 
 struct Nodes {
   const char* name;
@@ -42,54 +47,6 @@ INSTANTIATE_TEST_SUITE_P(VirtualRanks, OnNodes,
                                            Nodes{"2on2", {0, 1}}, Nodes{"3on2", {0, 0, 1}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// Addends of very different size, so that every order of additions gives other bits.
-float addend(int rank, std::size_t i) {
-  constexpr float kScales[] = {1.0F, 10.0F, 100.0F, 1000.0F, 10000.0F};
-  const auto mixed = static_cast<std::uint32_t>(i * 2654435761U + static_cast<std::size_t>(rank) * 40503U * 65537U);
-  return static_cast<float>(static_cast<std::int32_t>(mixed ^ (mixed >> 13U))) / 2147483648.0F *
-         kScales[(static_cast<std::size_t>(rank) + i) % 5];
-}
-
-// The documented order: the members of each node, then the nodes by their first members; 16-bit types round once per step. Where a
-// node holds one member, or nodes hold unequally many, members follow one another.
-template <class T>
-T documented_sum(const std::vector<int>& nodes, std::size_t i) {
-  std::map<int, std::vector<int>> members;
-  for (int rank = 0; rank < isize(nodes); ++rank) members[at(nodes, rank)].push_back(rank);
-  const std::size_t places = members.begin()->second.size();
-  const bool even = std::all_of(members.begin(), members.end(), [&](auto& row) { return row.second.size() == places; });
-  if (!even || places == 1) {
-    float sum = static_cast<float>(T(addend(0, i)));
-    for (int rank = 1; rank < isize(nodes); ++rank) sum += static_cast<float>(T(addend(rank, i)));
-    return T(sum);
-  }
-  float sum = 0;
-  for (const auto& [node, row] : members) {
-    float inside = static_cast<float>(T(addend(row[0], i)));
-    for (std::size_t k = 1; k < row.size(); ++k) inside += static_cast<float>(T(addend(row[k], i)));
-    const auto rounded = static_cast<float>(T(inside));
-    sum = node == members.begin()->first ? rounded : sum + rounded;
-  }
-  return T(sum);
-}
-
-template <class T>
-std::vector<T> operand(int rank, std::size_t count) {
-  std::vector<T> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = T(addend(rank, i));
-  return values;
-}
-
-// To the bit.
-template <class T>
-bool alike(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-}
-template <class T>
-bool same(T a, T b) {
-  return std::memcmp(&a, &b, sizeof(T)) == 0;
-}
-
 // Nothing, less than one element for each rank, odd sizes, several chunks with a short last one.
 constexpr std::size_t kCounts[] = {0, 1, 5, 1009, 300007};
 
@@ -97,7 +54,7 @@ template <class T>
 void check_all_reduce(const std::vector<int>& nodes, ProcessGroup& g, DType dtype) {
   for (const std::size_t part : kCounts) {
     const std::size_t count = 3 * part + (part > 0 ? 1 : 0);
-    auto in = operand<T>(g.rank(), count);
+    auto in = addends<T>(g.rank(), count);
     std::vector<T> out(count);
     std::vector<T> later(count);
     g.all_reduce(bytes_of(in), bytes_of(out), dtype, Reduction::kSum);
@@ -107,14 +64,14 @@ void check_all_reduce(const std::vector<int>& nodes, ProcessGroup& g, DType dtyp
     ASSERT_TRUE(alike(out, later)) << "not blocking, of " << count;
     ASSERT_TRUE(alike(out, in)) << "in place, of " << count;
     for (std::size_t i = 0; i<count; i += count> 5000 ? 13 : 1)
-      ASSERT_TRUE(same(out[i], documented_sum<T>(nodes, i))) << i << " of " << count << " on rank " << g.rank();
+      ASSERT_TRUE(same_bits(out[i], documented_sum<T>(nodes, i))) << i << " of " << count << " on rank " << g.rank();
   }
 }
 
 template <class T>
 void check_reduce_scatter(const std::vector<int>& nodes, ProcessGroup& g, DType dtype) {
   for (const std::size_t count : kCounts) {
-    const auto in = operand<T>(g.rank(), count * static_cast<std::size_t>(g.size()));
+    const auto in = addends<T>(g.rank(), count * static_cast<std::size_t>(g.size()));
     std::vector<T> out(count);
     std::vector<T> later(count);
     const auto pending = g.start_reduce_scatter(bytes_of(in), bytes_of(later), dtype, Reduction::kSum);
@@ -122,25 +79,28 @@ void check_reduce_scatter(const std::vector<int>& nodes, ProcessGroup& g, DType 
     pending->wait();
     ASSERT_TRUE(alike(out, later)) << "not blocking, of " << count;
     for (std::size_t i = 0; i<count; i += count> 5000 ? 13 : 1)
-      ASSERT_TRUE(same(out[i], documented_sum<T>(nodes, static_cast<std::size_t>(g.rank()) * count + i)))
+      ASSERT_TRUE(same_bits(out[i], documented_sum<T>(nodes, static_cast<std::size_t>(g.rank()) * count + i)))
           << i << " of " << count << " on rank " << g.rank();
   }
 }
 
-TEST_P(OnNodes, SumsHaveTheBitsOfTheDocumentedOrder) {
+// Into many chunks and into one.
+TEST_P(OnNodes, SumsHaveTheBitsOfTheDocumentedOrderWhateverTheLinks) {
   const auto& nodes = GetParam().of;
-  run([&](ProcessGroup& g) {
-    check_all_reduce<float>(nodes, g, DType::kF32);
-    check_all_reduce<BFloat16>(nodes, g, DType::kBF16);
-    check_reduce_scatter<float>(nodes, g, DType::kF32);
-    check_reduce_scatter<BFloat16>(nodes, g, DType::kBF16);
-  });
+  for (const char* link : {"0.01,1", "1000000,1"})
+    run([&](ProcessGroup& g) {
+      options().set("TESSERA_LINK", link);
+      check_all_reduce<float>(nodes, g, DType::kF32);
+      check_all_reduce<BFloat16>(nodes, g, DType::kBF16);
+      check_reduce_scatter<float>(nodes, g, DType::kF32);
+      check_reduce_scatter<BFloat16>(nodes, g, DType::kBF16);
+    });
 }
 
 TEST_P(OnNodes, GathersJoinInRankOrderWhateverTheirSize) {
   run([&](ProcessGroup& g) {
     for (const std::size_t count : kCounts) {
-      const auto in = operand<float>(g.rank(), count);
+      const auto in = addends<float>(g.rank(), count);
       const auto n = static_cast<std::size_t>(g.size());
       std::vector<float> out(count * n + 16, -1.0F);
       std::vector<float> later(count * n);
@@ -161,7 +121,7 @@ TEST_P(OnNodes, SeveralMayBeUnderWay) {
   const auto& nodes = GetParam().of;
   run([&](ProcessGroup& g) {
     const std::size_t count = 300007;
-    const auto in = operand<float>(g.rank(), count);
+    const auto in = addends<float>(g.rank(), count);
     std::vector<std::vector<float>> out(3, std::vector<float>(count));
     std::vector<std::unique_ptr<PendingOperation>> pending;
     for (auto& target : out)
@@ -169,7 +129,7 @@ TEST_P(OnNodes, SeveralMayBeUnderWay) {
     for (const std::size_t k : {1, 2, 0}) pending[k]->wait();
     for (const auto& result : out) {
       ASSERT_TRUE(result == out[0]);
-      for (std::size_t i = 0; i < count; i += 101) ASSERT_TRUE(same(result[i], documented_sum<float>(nodes, i)));
+      for (std::size_t i = 0; i < count; i += 101) ASSERT_TRUE(same_bits(result[i], documented_sum<float>(nodes, i)));
     }
   });
 }
@@ -273,6 +233,7 @@ void run_watched(const SlowLinks& links, const std::function<void(ProcessGroup& 
 // Chunk k + 1 has been reduced inside, for it is on its way, before chunk k is waited for; what comes after k + 1 is not yet begun.
 TEST(Pipelined, TheNextChunkIsOnItsWayWhileOneTravels) {
   run_watched({.latency = 1e-4, .bytes_per_second = 1e9}, [](ProcessGroup& world, WatchedGroup& cross) {
+    options().set("TESSERA_LINK", "40,1");
     const std::size_t count = 4 * (std::size_t{1} << 18);  // 4 MiB: two for each place, in chunks of 1 MiB
     std::vector<float> in(2 * count, 1.0F);
     std::vector<float> out(2 * count);
@@ -290,6 +251,7 @@ TEST(Pipelined, TheNextChunkIsOnItsWayWhileOneTravels) {
 // Of the forms that do not block all chunks are on their way when the rank goes on.
 TEST(Pipelined, AStartedCollectiveHasAllItsChunksOnTheirWay) {
   run_watched({.latency = 1e-4}, [](ProcessGroup& world, WatchedGroup& cross) {
+    options().set("TESSERA_LINK", "80,1");
     const std::vector<float> in(6 * (std::size_t{1} << 18), 1.0F);
     std::vector<float> out(in.size());
     (void)cross.events();
@@ -301,6 +263,21 @@ TEST(Pipelined, AStartedCollectiveHasAllItsChunksOnTheirWay) {
     EXPECT_TRUE(pending->test());
     EXPECT_EQ(out.back(), 4.0F);
   });
+}
+
+// Chunks cost latencies: many where these are short, one where they are not or where there is nothing to hide.
+TEST(Pipelined, ChunksFollowTheLinks) {
+  for (const auto& [link, chunks] :
+       std::vector<std::pair<const char*, int>>{{"1,1", 8}, {"1000,1", 1}, {"1,100000", 1}})
+    run_watched({}, [&](ProcessGroup& world, WatchedGroup& cross) {
+      options().set("TESSERA_LINK", link);
+      const std::vector<float> in(std::size_t{1} << 20, 1.0F);
+      std::vector<float> out(in.size());
+      (void)cross.events();
+      world.all_reduce(bytes_of(in), bytes_of(out), DType::kF32, Reduction::kSum);
+      const std::string events = cross.events();
+      EXPECT_EQ(std::count(events.begin(), events.end(), '+'), chunks) << link;
+    });
 }
 
 // Three of them, of 10 ms of bytes each, over a link with 50 ms of latency: bytes one after the other, latencies at once.

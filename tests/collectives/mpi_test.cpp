@@ -2,9 +2,15 @@
 // The semantics over real processes: shared memory, MPI or hierarchical, as TESSERA_NODE and TESSERA_SHARED_MEMORY say.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <numeric>
 #include <set>
+#include <thread>
 
+#include "collectives/documented_sum.h"
 #include "collectives/on_node_memory.h"
 #include "collectives/semantics.h"
 #include "support/mpi_main.h"
@@ -68,6 +74,117 @@ TEST(World, OnOneNodeNoPayloadGoesThroughMpi) {
 
 TEST(World, SaysWhenCoresAreCrowded) {
   EXPECT_NE(world().crowding_note(100000).find("ranks with 100000 threads each share"), std::string::npos);
+}
+
+// All ranks know the same of the links, or none knows any.
+TEST(Links, AreTheSameOnAllRanks) {
+  const bool through_mpi = world().size() > 1 && (world().node_count() > 1 || !world().shares_memory());
+  const auto links = world().links();
+  ASSERT_EQ(links.has_value(), through_mpi);
+  if (!links) return;
+  EXPECT_GT(links->latency_seconds, 0);
+  EXPECT_GT(links->bytes_per_second, 0);
+  EXPECT_GT(links->message_seconds, 0);
+  if (const auto given = given_node_links()) {
+    EXPECT_EQ(*links, *given);
+  }
+  std::vector<NodeLinks> all(static_cast<std::size_t>(world().size()));
+  world().group().all_gather(std::as_bytes(std::span(&*links, 1)), std::as_writable_bytes(std::span(all)));
+  for (const auto& other : all) EXPECT_EQ(other, *links);
+}
+
+// Where payload is concerned.
+std::vector<int> nodes_of_ranks() {
+  std::vector<int> nodes = world().nodes();
+  if (!world().shares_memory()) std::iota(nodes.begin(), nodes.end(), 0);
+  return nodes;
+}
+
+// Whichever way the links make collectives go. Sizes: of one round or two, a block or several, no multiple of the ranks.
+TEST(Links, DoNotDecideTheBitsOfASum) {
+  const auto nodes = nodes_of_ranks();
+  const auto n = static_cast<std::size_t>(world().size());
+  for (const std::size_t count : {1, 2, 5, 1009, 70001, 1500007}) {
+    const auto in = testing::addends<float>(world().rank(), count);
+    std::vector<float> out(count);
+    std::vector<float> part(count / n);
+    world().group().all_reduce(bytes_of(in), bytes_of(out), DType::kF32, Reduction::kSum);
+    world().group().reduce_scatter(bytes_of(in).first(part.size() * n * sizeof(float)), bytes_of(part), DType::kF32,
+                                   Reduction::kSum);
+    for (std::size_t i = 0; i<count; i += count> 5000 ? 13 : 1) {
+      ASSERT_TRUE(testing::same_bits(out[i], testing::documented_sum<float>(nodes, i))) << i << " of " << count;
+      const std::size_t begin = static_cast<std::size_t>(world().rank()) * part.size();
+      if (i >= begin && i < begin + part.size()) {
+        ASSERT_TRUE(testing::same_bits(part[i - begin], out[i])) << i << " of " << count;
+      }
+    }
+  }
+}
+
+TEST(Links, DoNotDecideWhatAnyRankReceives) {
+  for (const std::size_t count : {1, 2, 7, 4099, 300007})
+    for (int root = 0; root < world().size(); ++root) {
+      auto data = testing::addends<float>(world().rank() == root ? root : 99, count);
+      world().group().broadcast(bytes_of(data), root);
+      ASSERT_TRUE(testing::alike(data, testing::addends<float>(root, count))) << count << " from " << root;
+    }
+}
+
+TEST(Progress, ThereIsAThreadWhereItIsAskedFor) {
+  const auto& asked = options().text("TESSERA_PROGRESS");
+  if (asked == "auto") GTEST_SKIP() << "as there are cores";
+  EXPECT_EQ(world().has_progress_thread(), asked == "1" && world().links().has_value());
+}
+
+// What was started arrives while the rank does not call anything; a started one takes several steps, each after the other's messages.
+TEST(Progress, TheThreadEndsWhatTheRankHasStarted) {
+  if (options().text("TESSERA_PROGRESS") != "1" || !world().links()) GTEST_SKIP() << "not every rank has one";
+  const auto nodes = nodes_of_ranks();
+  std::vector<std::vector<int>> columns;  // ranks of all nodes, one of each
+  std::vector<int> seen(static_cast<std::size_t>(world().size()), 0);
+  for (int rank = 0; rank < world().size(); ++rank) {
+    const auto place = static_cast<std::size_t>(at(seen, at(nodes, rank))++);
+    if (place == columns.size()) columns.emplace_back();
+    columns[place].push_back(rank);
+  }
+  const auto group = world().group().split(columns, "columns");
+  const std::vector<float> in(1 << 20, 1.0F);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<float> out(in.size());
+    const auto pending = group->start_all_reduce(bytes_of(in), bytes_of(out), DType::kF32, Reduction::kSum);
+    const auto sum = static_cast<float>(group->size());
+    const auto has_come = [&](std::size_t i) { return std::atomic_ref(out[i]).load(std::memory_order_relaxed) == sum; };
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    std::size_t next = 0;
+    while (next < out.size() && std::chrono::steady_clock::now() < deadline) {
+      while (next < out.size() && has_come(next)) ++next;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(next, out.size()) << "round " << round;
+    pending->wait();
+    EXPECT_TRUE(pending->test());
+  }
+}
+
+// Many under way at once, of ranks that come late and are waited for in another order.
+TEST(Progress, ManyCollectivesUnderWayEndInAnyOrder) {
+  const auto nodes = nodes_of_ranks();
+  const std::size_t count = 30011;
+  const auto in = testing::addends<float>(world().rank(), count);
+  for (int round = 0; round < 5; ++round) {
+    std::vector<std::vector<float>> out(6, std::vector<float>(count));
+    std::vector<std::unique_ptr<PendingOperation>> pending;
+    for (auto& target : out) {
+      pending.push_back(world().group().start_all_reduce(bytes_of(in), bytes_of(target), DType::kF32, Reduction::kSum));
+      if (world().rank() == round % world().size()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      (void)pending.front()->test();
+    }
+    for (const std::size_t k : {3, 0, 5, 1}) pending[k]->wait();
+    for (const std::size_t k : {2, 4}) wait_unseen(std::move(pending[k]));
+    for (const auto& result : out) ASSERT_TRUE(testing::alike(result, out[0]));
+    for (std::size_t i = 0; i < count; i += 101)
+      ASSERT_TRUE(testing::same_bits(out[0][i], testing::documented_sum<float>(nodes, i)));
+  }
 }
 
 // Neighbours of the buffers stay as they were, whatever the size.

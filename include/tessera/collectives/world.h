@@ -9,10 +9,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tessera/base/rank_context.h"
+#include "tessera/collectives/node_links.h"
 #include "tessera/collectives/process_group.h"
 
 namespace tessera {
@@ -39,6 +41,10 @@ class Communicator {
   [[nodiscard]] bool uses_mpi() const;
   /// Whether ranks of a node exchange payload through shared memory.
   [[nodiscard]] bool shares_memory() const;
+  /// What was measured between nodes at the start, or given (TESSERA_LINK), the same on all ranks; nothing where no payload goes through MPI.
+  [[nodiscard]] std::optional<NodeLinks> links() const;
+  /// Whether a thread of this rank sees to what is under way between nodes while the rank computes (TESSERA_PROGRESS).
+  [[nodiscard]] bool has_progress_thread() const;
   /// All ranks; its split makes the others.
   [[nodiscard]] ProcessGroup& group() const;
   [[nodiscard]] std::shared_ptr<ProcessGroup> shared_group() const;

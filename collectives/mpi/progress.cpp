@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi/progress.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "mpi/operation.h"
+#include "tessera/base/options.h"
+
+namespace tessera::collectives {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kLingering = std::chrono::microseconds(200);  // after the last operation: the next may follow at once
+constexpr auto kBusy = std::chrono::milliseconds(20);        // then messages are slow, and need no more looking after
+constexpr auto kNap = std::chrono::microseconds(50);
+
+// Those this process may run on: fewer than the machine has where the launcher binds ranks to cores.
+int usable_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+}  // namespace
+
+bool wants_progress_thread(int ranks) {
+  const std::string& asked = options().text("TESSERA_PROGRESS");
+  if (asked != "auto") return asked == "1";
+  const auto threads = std::max<std::int64_t>(1, options().integer("TESSERA_NUM_THREADS"));
+  return ranks * (threads + 1) <= usable_cores();
+}
+
+void Progress::start_thread(RankContext& context) {
+  thread_ = std::thread([this, &context] { serve(context); });
+}
+
+void Progress::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const auto held = claim();
+    ends_ = true;
+  }
+  woken_.notify_all();
+  thread_.join();
+}
+
+// A mutex alone goes to whoever asks next, mostly the thread that has just let go of it.
+Progress::Claim Progress::claim() {
+  claimants_.fetch_add(1, std::memory_order_relaxed);
+  Claim held(mutex_);
+  claimants_.fetch_sub(1, std::memory_order_relaxed);
+  return held;
+}
+
+bool Progress::advance() {
+  for (std::size_t i = 0; i < operations_.size(); ++i) operations_[i]->go_on();
+  std::erase_if(operations_, [](const MpiOperation* operation) { return operation->has_ended(); });
+  return !operations_.empty();
+}
+
+void Progress::wake() {
+  if (sleeps_.load(std::memory_order_acquire)) woken_.notify_all();
+}
+
+void Progress::serve(RankContext& context) {
+  const RankScope scope(context);
+  while (true) {
+    {
+      Claim held(mutex_);
+      sleeps_.store(true, std::memory_order_release);
+      woken_.wait(held, [this] { return ends_ || (!operations_.empty() && !retires_); });
+      sleeps_.store(false, std::memory_order_release);
+      if (ends_) return;
+    }
+    look_after_operations();
+  }
+}
+
+// Whoever has the claim sees to everything: then this one just waits for it.
+void Progress::look_after_operations() {
+  auto idle_since = Clock::now();
+  auto busy_since = idle_since;
+  while (!retires_.load(std::memory_order_acquire)) {
+    bool is_busy = true;
+    if (claimants_.load(std::memory_order_relaxed) == 0) {
+      const Claim held(mutex_);
+      if (ends_) return;
+      is_busy = advance();
+    }
+    const auto now = Clock::now();
+    (is_busy ? idle_since : busy_since) = now;
+    if (now - idle_since > kLingering) return;
+    if (now - busy_since < kBusy)
+      sched_yield();
+    else
+      std::this_thread::sleep_for(kNap);
+  }
+}
+
+}  // namespace tessera::collectives
