@@ -14,20 +14,26 @@ namespace tessera {
 namespace {
 
 // What a processor does to bytes, roughly; links are slower.
-constexpr double kSecondsPerSummedByte = 1e-10;  // of each operand
+constexpr double kSecondsPerSummedByte = 6e-11;  // of each operand
 constexpr double kSecondsPerByteInside = 2e-10;  // read and written in shared memory
+// A step costs a rank so much whatever the link: calls of MPI, and that larger messages are agreed upon first.
+constexpr double kSecondsPerStep = 3e-6;
 // Ranks of a node meet for each chunk.
 constexpr double kSecondsPerMeeting = 20e-6;
 // What members of an all-reduce receive at once at most.
 constexpr std::size_t kMostReceived = std::size_t{4} << 20;
+
+double step(const NodeLinks& links, double messages, double bytes) {
+  return links.step(messages, bytes) + kSecondsPerStep;
+}
 
 double doubling_rounds(std::size_t members) { return static_cast<double>(std::bit_width(members - 1)); }
 
 // Of all parts but the own one, `bytes` in all. A message of the doubling form may go in two, where members wrap around.
 double gather_seconds(const NodeLinks& links, std::size_t members, double bytes) {
   const double others = static_cast<double>(members) - 1;
-  if (!gathers_by_doubling(links, members)) return links.step(others, bytes);
-  return doubling_rounds(members) * links.step(2, 0) + bytes / links.bytes_per_second;
+  if (!gathers_by_doubling(links, members)) return step(links, others, bytes);
+  return doubling_rounds(members) * step(links, 2, 0) + bytes / links.bytes_per_second;
 }
 
 std::optional<double> positive_number(std::string_view text) {
@@ -59,8 +65,7 @@ std::optional<NodeLinks> given_node_links() {
 }
 
 bool gathers_by_doubling(const NodeLinks& links, std::size_t members) {
-  return members > 2 &&
-         doubling_rounds(members) * links.step(2, 0) < links.step(static_cast<double>(members) - 1, 0);
+  return members > 2 && doubling_rounds(members) * step(links, 2, 0) < step(links, static_cast<double>(members) - 1, 0);
 }
 
 bool all_reduces_in_one_round(const NodeLinks& links, std::size_t members, std::size_t bytes) {
@@ -70,22 +75,23 @@ bool all_reduces_in_one_round(const NodeLinks& links, std::size_t members, std::
   const double others = whole / n * (n - 1);
   const double one = gather_seconds(links, members, whole * (n - 1)) + n * whole * kSecondsPerSummedByte;
   const double two =
-      links.step(n - 1, others) + whole * kSecondsPerSummedByte + gather_seconds(links, members, others);
+      step(links, n - 1, others) + whole * kSecondsPerSummedByte + gather_seconds(links, members, others);
   return one <= two;
 }
 
 bool broadcasts_in_slices(const NodeLinks& links, std::size_t members, std::size_t bytes) {
   if (members < 3) return false;
   const auto whole = static_cast<double>(bytes);
+  constexpr double kWorthIt = 0.85;  // many small messages cost more than the model knows
   const double targets = static_cast<double>(members) - 1;
-  const double tree = doubling_rounds(members) * links.step(1, whole);
-  return links.step(targets, whole) + links.step(targets, whole / targets * (targets - 1)) < tree;
+  const double tree = doubling_rounds(members) * step(links, 1, whole);
+  return step(links, targets, whole) + step(links, targets, whole / targets * (targets - 1)) < kWorthIt * tree;
 }
 
 // Of what can be hidden behind the other, one chunk is not; every chunk costs its latencies.
 std::size_t best_chunk_count(const NodeLinks& links, double between, double inside, int steps) {
   const double hidden = std::min(between / links.bytes_per_second, inside * kSecondsPerByteInside);
-  const double chunk = steps * links.latency_seconds + kSecondsPerMeeting;
+  const double chunk = steps * step(links, 1, 0) + kSecondsPerMeeting;
   return static_cast<std::size_t>(std::clamp(std::sqrt(hidden / chunk), 1.0, 1e6));
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <iterator>
 #include <numeric>
 
@@ -134,8 +135,12 @@ void MpiFabric::find_links() {
   if (given) told = {given->latency_seconds, given->bytes_per_second, given->message_seconds};
   check_mpi(MPI_Bcast(told.data(), isize(told), MPI_DOUBLE, 0, world_.handle()), "MPI_Bcast");
   const bool is_given = told[1] > 0;
+  const auto begin = std::chrono::steady_clock::now();
   links_ = is_given ? NodeLinks{told[0], told[1], told[2]} : measure_links(world_.handle(), world_rank, apart());
-  if (world_rank == 0) log_debug("between nodes ({}): {}", is_given ? "TESSERA_LINK" : "measured", links_.str());
+  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
+  if (world_rank != 0) return;
+  log_debug("between nodes ({}): {}", is_given ? "TESSERA_LINK" : fmt::format("measured in {:.1f} ms", taken.count()),
+            links_.str());
 }
 
 // All ranks have node memory that their peers have mapped, or none has.

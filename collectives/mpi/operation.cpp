@@ -51,7 +51,7 @@ void MpiOperation::wait() {
   const auto held = progress_->claim();
   Patience patience(*node_, call_.text);
   while (!advance()) {
-    progress_->advance();
+    progress_->advance(this);
     patience.pause([this] { return absent(); });
   }
 }
@@ -293,8 +293,8 @@ void MpiOperation::plan_broadcast_slices() {
   });
 }
 
-// Slice k of every `in` begins at begin_of(k) and goes to member k, block by block; this rank reduces its own in rank order, while the
-// next block is on its way.
+// Slice k of every `in` begins at begin_of(k) and goes to member k, block by block; this rank reduces its own in rank order. (The next
+// block under way meanwhile gained nothing, over shared memory and over TCP.)
 void MpiOperation::plan_reduce_scatter(const Begin& begin_of, std::byte* out) {
   std::size_t longest = 0;
   for (std::size_t k = 0; k < count(); ++k) longest = std::max(longest, begin_of(k + 1) - begin_of(k));
@@ -302,28 +302,24 @@ void MpiOperation::plan_reduce_scatter(const Begin& begin_of, std::byte* out) {
   const std::size_t length = begin_of(own() + 1) - begin_of_own;
   payload_ += static_cast<std::int64_t>(length * (count() - 1));
   const std::size_t stride = std::min(kBlock, longest);
-  scratch_.resize(stride * count() * (longest > kBlock ? 2 : 1));
-  const auto block_of = [](std::size_t bytes, std::size_t begin) {
-    return bytes > begin ? std::min(kBlock, bytes - begin) : 0;
-  };
-  const auto landing = [=, this](std::size_t begin) { return scratch_.data() + begin / kBlock % 2 * stride * count(); };
-  const auto exchange = [=, this](std::size_t begin) {
-    for (std::size_t i = 1; i < count(); ++i) {
-      const std::size_t from = (own() + count() - i) % count();
-      const std::size_t to = (own() + i) % count();
-      receive(landing(begin) + from * stride, block_of(length, begin), from);
-      send(call_.in.data() + begin_of(to) + begin, block_of(begin_of(to + 1) - begin_of(to), begin), to);
-    }
-  };
-  then([=] { exchange(0); });
-  for (std::size_t begin = 0; begin < longest; begin += kBlock)
+  scratch_.resize(stride * count());
+  for (std::size_t begin = 0; begin < longest; begin += kBlock) {
+    const auto block_of = [begin](std::size_t bytes) { return bytes > begin ? std::min(kBlock, bytes - begin) : 0; };
     then([=, this] {
-      if (begin + kBlock < longest) exchange(begin + kBlock);
+      for (std::size_t i = 1; i < count(); ++i) {
+        const std::size_t from = (own() + count() - i) % count();
+        const std::size_t to = (own() + i) % count();
+        receive(scratch_.data() + from * stride, block_of(length), from);
+        send(call_.in.data() + begin_of(to) + begin, block_of(begin_of(to + 1) - begin_of(to)), to);
+      }
+    });
+    then([=, this] {
       std::vector<const std::byte*> sources(count());
       for (std::size_t k = 0; k < count(); ++k)
-        sources[k] = k == own() ? call_.in.data() + begin_of_own + begin : landing(begin) + k * stride;
-      reduce_ordered(sources, out + begin, block_of(length, begin), call_.dtype, call_.reduction);
+        sources[k] = k == own() ? call_.in.data() + begin_of_own + begin : scratch_.data() + k * stride;
+      reduce_ordered(sources, out + begin, block_of(length), call_.dtype, call_.reduction);
     });
+  }
 }
 
 void MpiOperation::plan_all_reduce_in_one_round() {

@@ -56,8 +56,9 @@ Progress::Claim Progress::claim() {
   return held;
 }
 
-bool Progress::advance() {
-  for (std::size_t i = 0; i < operations_.size(); ++i) operations_[i]->go_on();
+bool Progress::advance(const MpiOperation* but) {
+  for (MpiOperation* const operation : operations_)
+    if (operation != but) operation->go_on();
   std::erase_if(operations_, [](const MpiOperation* operation) { return operation->has_ended(); });
   return !operations_.empty();
 }

@@ -41,8 +41,8 @@ class Progress {
   // With the claim:
   void add(MpiOperation& operation) { operations_.push_back(&operation); }
   void remove(const MpiOperation& operation) { std::erase(operations_, &operation); }
-  /// Lets all operations go on; true where some are still under way.
-  bool advance();
+  /// Lets all operations go on, but for one that its owner sees to; true where some are still under way.
+  bool advance(const MpiOperation* but = nullptr);
 
   /// After operations were added that their owner will not wait for at once.
   void wake();

@@ -233,7 +233,7 @@ void run_watched(const SlowLinks& links, const std::function<void(ProcessGroup& 
 // Chunk k + 1 has been reduced inside, for it is on its way, before chunk k is waited for; what comes after k + 1 is not yet begun.
 TEST(Pipelined, TheNextChunkIsOnItsWayWhileOneTravels) {
   run_watched({.latency = 1e-4, .bytes_per_second = 1e9}, [](ProcessGroup& world, WatchedGroup& cross) {
-    options().set("TESSERA_LINK", "40,1");
+    options().set("TESSERA_LINK", "37,1");
     const std::size_t count = 4 * (std::size_t{1} << 18);  // 4 MiB: two for each place, in chunks of 1 MiB
     std::vector<float> in(2 * count, 1.0F);
     std::vector<float> out(2 * count);
@@ -271,7 +271,7 @@ TEST(Pipelined, ChunksFollowTheLinks) {
        std::vector<std::pair<const char*, int>>{{"1,1", 8}, {"1000,1", 1}, {"1,100000", 1}})
     run_watched({}, [&](ProcessGroup& world, WatchedGroup& cross) {
       options().set("TESSERA_LINK", link);
-      const std::vector<float> in(std::size_t{1} << 20, 1.0F);
+      const std::vector<float> in(std::size_t{1} << 21, 1.0F);
       std::vector<float> out(in.size());
       (void)cross.events();
       world.all_reduce(bytes_of(in), bytes_of(out), DType::kF32, Reduction::kSum);
