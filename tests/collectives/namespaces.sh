@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Several "nodes" of this machine: network namespaces on one bridge, a host name and two ranks in each, joined by TCP alone.
-# usage: namespaces.sh MPIEXEC NODES PROGRAM [ARGUMENTS]; status 77 where namespaces are not permitted
+# usage: [TESSERA_TEST_RATE=4gbit] namespaces.sh MPIEXEC NODES PROGRAM [ARGUMENTS]; status 77 where namespaces are not permitted. What a node
+# sends is held to the rate, if there is one; all variables that begin with TESSERA_ reach all ranks.
 set -u
 mpiexec=$1
 nodes=$2
@@ -24,6 +25,8 @@ make_nodes() {
     ip netns add $prefix-$k && ip link add $prefix-v$k type veth peer name eth0 netns $prefix-$k &&
       ip link set $prefix-v$k master $prefix-b up && ip -n $prefix-$k link set lo up &&
       ip -n $prefix-$k address add "$(address $k)/24" dev eth0 && ip -n $prefix-$k link set eth0 up || return 1
+    [ -z "${TESSERA_TEST_RATE:-}" ] ||
+      ip netns exec $prefix-$k tc qdisc add dev eth0 root tbf rate "$TESSERA_TEST_RATE" burst 256kb latency 50ms || return 1
   done
 }
 if ! reason=$(make_nodes 2>&1); then
@@ -42,6 +45,8 @@ chmod +x "$folder/enter"
 
 hosts=$(for ((k = 0; k < nodes; ++k)); do echo "$(address $k):2"; done | paste -sd,)
 export TESSERA_TEST_NODES=$nodes
+variables=()
+for name in $(compgen -e | grep '^TESSERA_'); do variables+=(-x "$name"); done
 ip netns exec $prefix-0 unshare -u sh -c 'hostname node0; exec "$@"' sh \
   "$mpiexec" --host "$hosts" -np $((2 * nodes)) --mca plm_rsh_agent "$folder/enter" --mca btl_tcp_if_include "$network/24" \
-  --mca oob_tcp_if_include "$network/24" --mca mpi_yield_when_idle 1 --oversubscribe -x TESSERA_TEST_NODES "$@"
+  --mca oob_tcp_if_include "$network/24" --mca mpi_yield_when_idle 1 --oversubscribe "${variables[@]}" "$@"
