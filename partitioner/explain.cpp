@@ -225,6 +225,10 @@ std::vector<std::string> axes_of(const Program& program, const Instruction& coll
   return axes_in(text.empty() ? axes_of_devices(program, collective) : text);
 }
 
+std::string shown_collective(const CollectiveNote& note) {
+  return fmt::format("%{}{}{}", note.computation, note.computation.empty() ? "" : "/", note.collective);
+}
+
 std::int64_t collective_count(const std::vector<CollectiveNote>& notes) {
   return std::count_if(notes.begin(), notes.end(), [](const CollectiveNote& note) { return note.part == 0; });
 }
@@ -250,6 +254,7 @@ std::vector<CollectiveNote> collective_notes(const Program& scheduled, const Top
         CollectiveNote& note = notes.emplace_back(note_of_part(program, instruction, part));
         const std::int64_t bytes =
             note.parts == 1 ? all : bytes_of_part(program[c], instruction, part, program.num_partitions);
+        if (c != program.entry) note.computation = program[c].name;
         note.bytes = static_cast<std::int64_t>(static_cast<double>(bytes) * count);
         note.rounds = count;
         note.rounds_known = at(counts, c).is_known;

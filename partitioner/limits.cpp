@@ -14,7 +14,8 @@ namespace {
 std::int64_t with_a_part_in(const std::vector<CollectiveNote>& notes) {
   std::int64_t count = 0;
   for (std::size_t i = 0; i < notes.size(); ++i)
-    if (i == 0 || notes[i].part <= notes[i - 1].part || notes[i].collective != notes[i - 1].collective) ++count;
+    if (i == 0 || notes[i].part <= notes[i - 1].part || shown_collective(notes[i]) != shown_collective(notes[i - 1]))
+      ++count;
   return count;
 }
 
@@ -26,7 +27,7 @@ std::string listing(std::vector<CollectiveNote> notes) {
   for (std::size_t i = 0; i < std::min(kMostShown, notes.size()); ++i) {
     const CollectiveNote& note = notes[i];
     const std::string part = note.parts == 1 ? "" : fmt::format(", part {} of {}", note.part + 1, note.parts);
-    out += fmt::format("\n  {} %{}{} over {}, {} bytes{}: {}", note.opcode, note.collective, part, note.axes,
+    out += fmt::format("\n  {} {}{} over {}, {} bytes{}: {}", note.opcode, shown_collective(note), part, note.axes,
                        note.bytes, rounds_text(note.rounds, note.rounds_known), note.reason);
     if (!note.source.empty()) out += fmt::format(" ({})", note.source);
     if (!note.remedy.empty()) out += "\n    " + note.remedy;

@@ -202,6 +202,66 @@ TEST(Explain, NotesSayHowManyRoundsTheirBytesAreOf) {
   EXPECT_FALSE(program_stats(loop("%i, %limit), direction=NE", 1)).collectives.at(0).runs_known);
 }
 
+// Two loops, each with a collective of the same name.
+TEST(Explain, CollectivesOfOneNameAreToldApartByTheirComputations) {
+  const auto half = [](const std::string& name, int rounds) {
+    return fmt::format(R"(
+%more_{0} (s: (s32[], f32[6,6], f32[6,6])) -> pred[] {{
+  %s = (s32[], f32[6,6], f32[6,6]) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %limit = s32[] constant({1})
+  ROOT %go = pred[] compare(%i, %limit), direction=LT
+}}
+%round_{0} (s: (s32[], f32[6,6], f32[6,6])) -> (s32[], f32[6,6], f32[6,6]) {{
+  %s = (s32[], f32[6,6], f32[6,6]) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %x = f32[6,6] get-tuple-element(%s), index=1
+  %w = f32[6,6] get-tuple-element(%s), index=2
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %h = f32[6,6] dot(%x, %w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  %t = f32[6,6] {2}(%h)
+  ROOT %out = (s32[], f32[6,6], f32[6,6]) tuple(%next, %t, %w)
+}})",
+                       name, rounds, name == "a" ? "tanh" : "sine");
+  };
+  const Program program = parse_program("HloModule m, num_partitions=2" + half("a", 7) + half("b", 5) + R"(
+ENTRY %main (x: f32[6,6], w: f32[6,6]) -> f32[6,6] {
+  %x = f32[6,6] parameter(0)
+  %w = f32[6,6] parameter(1), sharding={devices=[2,1]<=[2]}
+  %zero = s32[] constant(0)
+  %init = (s32[], f32[6,6], f32[6,6]) tuple(%zero, %x, %w)
+  %middle = (s32[], f32[6,6], f32[6,6]) while(%init), condition=%more_a, body=%round_a
+  %z = f32[6,6] get-tuple-element(%middle), index=1
+  %again = (s32[], f32[6,6], f32[6,6]) tuple(%zero, %z, %w)
+  %end = (s32[], f32[6,6], f32[6,6]) while(%again), condition=%more_b, body=%round_b
+  ROOT %y = f32[6,6] get-tuple-element(%end), index=1
+})",
+                                        op_table());
+  const Partitioned parts = partition(program);
+  std::vector<const CollectiveNote*> inside;
+  for (const CollectiveNote& note : parts.notes)
+    if (note.rounds > 1) inside.push_back(&note);
+  ASSERT_EQ(inside.size(), 2U);
+  EXPECT_EQ(inside[0]->collective, inside[1]->collective);
+  EXPECT_NE(shown_collective(*inside[0]), shown_collective(*inside[1]));
+  EXPECT_EQ(inside[0]->rounds + inside[1]->rounds, 12);
+  for (const CollectiveNote* note : inside) {
+    const auto& all = parts.program.computations;
+    const auto body = std::find_if(all.begin(), all.end(), [&](const auto& c) { return c->name == note->computation; });
+    ASSERT_NE(body, all.end()) << note->computation;
+    EXPECT_TRUE(std::any_of((*body)->instructions.begin(), (*body)->instructions.end(),
+                            [&](const Instruction& i) { return i.name == note->collective; }));
+  }
+  try {
+    (void)partition(program, {.limits = {.bytes = 0}});
+    FAIL() << "nothing was refused";
+  } catch (const Error& error) {
+    for (const CollectiveNote* note : inside)
+      EXPECT_NE(std::string(error.what()).find(shown_collective(*note) + " over "), std::string::npos) << error.what();
+  }
+}
+
 // Two sums that travel in one all-reduce.
 TEST(Explain, StrictModeCountsCollectivesNotTheirParts) {
   const Program program = parse_program(R"(HloModule m, num_partitions=2

@@ -343,6 +343,7 @@ ENTRY e { x = f32[6] parameter(0), sharding={devices=[2]<=[2]} zero = s32[] cons
   const auto out = run("partition " + module + " --explain -o " + path("p.hlo"));
   ASSERT_EQ(out.code, 0) << out.error;
   EXPECT_NE(out.out.find(" bytes received per device in 7 rounds\n"), std::string::npos) << out.out;
+  EXPECT_NE(out.out.find(" %round/"), std::string::npos) << "a collective of the loop";
   const auto stats = run("stats " + path("p.hlo"));
   EXPECT_NE(stats.out.find("  run "), std::string::npos) << stats.out;
 }

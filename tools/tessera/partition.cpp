@@ -27,7 +27,7 @@ std::string explanation(const Partitioned& partitioned, bool with_times) {
     bytes += note.bytes;
     is_known = is_known && note.rounds_known;
     const std::string part = note.parts == 1 ? "" : fmt::format(", part {} of {}", note.part + 1, note.parts);
-    out += fmt::format("{} %{}{}{}: {}\n", note.opcode, note.collective, part,
+    out += fmt::format("{} {}{}{}: {}\n", note.opcode, shown_collective(note), part,
                        note.axes.empty() ? "" : " over " + note.axes,
                        amount(note.bytes, note.milliseconds) + rounds_text(note.rounds, note.rounds_known));
     const auto line = [&](std::string_view label, const std::string& text) {
@@ -50,6 +50,7 @@ std::string explanation_json(const Partitioned& partitioned) {
   for (const auto& note : partitioned.notes) {
     JsonObject& row = rows.emplace_back();
     row.set("name", note.collective);
+    if (!note.computation.empty()) row.set("computation", note.computation);
     row.set("opcode", note.opcode);
     if (note.parts > 1) row.set("part", std::int64_t{note.part});
     row.set("axes", note.axes);

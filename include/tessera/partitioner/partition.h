@@ -46,7 +46,8 @@ struct PartitionOptions {
 
 /// One inserted collective and why it is there. Where several travel together each has a note: part 0, 1, … of `parts`.
 struct CollectiveNote {
-  std::string collective;  // name of the instruction in the partitioned program
+  std::string collective;   // name of the instruction in the partitioned program
+  std::string computation;  // where it stands; "" is the entry
   std::string opcode;
   int part = 0;
   int parts = 1;
@@ -72,6 +73,8 @@ struct Partitioned {
 /// The notes of a partitioned program, which its text carries too.
 std::vector<CollectiveNote> collective_notes(const Program& program, const Topology& topology = {});
 
+/// `%h`, or `%body/h` outside of the entry, where others may have the same name.
+std::string shown_collective(const CollectiveNote& note);
 /// How many collectives notes are of: several parts may travel in one.
 std::int64_t collective_count(const std::vector<CollectiveNote>& notes);
 /// ` in 10 rounds`, or that they are not known and counted as one, or "": what stands behind an amount that a loop repeats.
