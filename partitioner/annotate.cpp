@@ -54,20 +54,35 @@ std::pair<ComputationId, Id> find_value(const Program& program, std::string_view
   return {computation, static_cast<Id>(found - instructions.begin())};
 }
 
+// Nobody has said anything by it.
+bool says_nothing(const Sharding& sharding) {
+  return sharding.kind == Sharding::Kind::kUnknown ||
+         (sharding.is_tiled() && std::all_of(sharding.dims.begin(), sharding.dims.end(),
+                                             [](const DimSharding& dim) { return dim.open && dim.axes.empty(); }));
+}
+
+bool says_the_same(const Type& type, const Sharding& before, const Sharding& now) {
+  return before.mesh.device_count() == now.mesh.device_count() && before.ndim() == now.ndim() &&
+         same_placement(type, before, now);
+}
+
 // Two annotations of one value must say the same.
 void require_same(const Instruction& instruction, const Sharding& before, const Sharding& now) {
-  const bool says_nothing =
-      before.kind == Sharding::Kind::kUnknown ||
-      (before.is_tiled() && std::all_of(before.dims.begin(), before.dims.end(),
-                                        [](const DimSharding& dim) { return dim.open && dim.axes.empty(); }));
-  if (says_nothing) return;
-  const bool is_same = before.mesh.device_count() == now.mesh.device_count() && before.ndim() == now.ndim() &&
-                       same_placement(instruction.type, before, now);
-  require(is_same, "%{} is already sharded otherwise: {}, and now {}; annotate it once", instruction.name, before.str(),
+  require(says_nothing(before) || says_the_same(instruction.type, before, now),
+          "%{} is already sharded otherwise: {}, and now {}; annotate it once", instruction.name, before.str(),
           now.str());
 }
 
+std::pair<ComputationId, Id> annotated_value(const Program& program, std::string_view name) {
+  return find_value(program, name.substr(0, name.find('@')));
+}
+
 }  // namespace
+
+const Instruction& annotatable(const Program& program, const std::string& name) {
+  const auto [computation, id] = annotated_value(program, name);
+  return program[computation][id];
+}
 
 Program annotate(const Program& program, const Mesh& mesh, const std::string& name, const std::string& spec) {
   Program out = program;
@@ -75,7 +90,7 @@ Program annotate(const Program& program, const Mesh& mesh, const std::string& na
   if (!known) out.meshes.insert(out.meshes.begin(), mesh);
   out.num_partitions = mesh.device_count();
   const auto mark = name.find('@');  // `w@p1`: the priority of dims that have none of their own
-  const auto [computation, id] = find_value(program, std::string_view(name).substr(0, mark));
+  const auto [computation, id] = annotated_value(program, name);
   auto changed = std::make_shared<Computation>(program[computation]);
   auto& instruction = at(changed->instructions, id);
   require(instruction.type.is_array(), "%{} is {}; only arrays can be annotated", instruction.name, instruction.type);
@@ -91,6 +106,34 @@ Program annotate(const Program& program, const Mesh& mesh, const std::string& na
     throw error.note(fmt::format("  %{}: {}", instruction.name, instruction.type.str()));
   }
   at(out.computations, computation) = std::move(changed);
+  return out;
+}
+
+Program without_annotation(const Program& program, const std::string& name) {
+  const auto [computation, id] = annotated_value(program, name);
+  const Instruction& instruction = program[computation][id];
+  if (!instruction.sharding || !instruction.type.is_array()) return program;
+  const Sharding& said = instruction.sharding->front();
+  if (said.kind == Sharding::Kind::kManual || !said.manual.empty()) return program;  // that is what the region is
+  Program out = program;
+  auto changed = std::make_shared<Computation>(program[computation]);
+  at(changed->instructions, id).sharding = nullptr;
+  at(out.computations, computation) = std::move(changed);
+  return out;
+}
+
+std::vector<std::string> replaced_annotations(const Program& program, const Program& annotated) {
+  std::vector<std::string> out;
+  for (ComputationId c = 0; c < isize(program.computations); ++c)
+    for (Id id = 0; id < program[c].size(); ++id) {
+      const Instruction& instruction = program[c][id];
+      const ShardingRef& now = annotated[c][id].sharding;
+      if (now == instruction.sharding || !instruction.sharding || !now || !instruction.type.is_array()) continue;
+      const Sharding& before = instruction.sharding->front();
+      if (says_nothing(before) || says_the_same(instruction.type, before, now->front())) continue;
+      const std::string prefix = c == program.entry ? "" : program[c].name + "/";
+      out.push_back(fmt::format("%{}{} {} in place of {}", prefix, instruction.name, now->front().str(), before.str()));
+    }
   return out;
 }
 

@@ -245,6 +245,14 @@ Communicator make_world(int& argc, char**& argv) {
   return Communicator(std::move(state));
 }
 
+std::string mpi_library() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  collectives::check_mpi(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
+  const std::string_view whole(text.data());
+  return std::string(trim(whole.substr(0, whole.find('\n'))));
+}
+
 int fail_before_world(const std::string& message, int status) {
   constexpr auto kTimeForTheFirst = std::chrono::seconds(3);  // mpirun takes one to end the others
   if (collectives::has_launcher() && collectives::launched_rank() > 0) std::this_thread::sleep_for(kTimeForTheFirst);

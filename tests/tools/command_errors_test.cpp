@@ -101,9 +101,10 @@ TEST_F(CommandErrors, OfModulesForAnotherNumberOfDevices) {
                         "  HloModule two, num_partitions=2\n                 ^\n",
                         module));
   const auto alone = run("run " + module);
-  EXPECT_EQ(
-      alone.error,
-      fmt::format("tessera run: {} is for 2 partitions, this job has 1 rank; start it with mpirun -np 2\n", module));
+  EXPECT_EQ(alone.error,
+            fmt::format("tessera run: {} is for 2 partitions, this job has 1 rank; start it with mpirun -np 2, or give "
+                        "--engine reference, which needs one rank\n",
+                        module));
   EXPECT_EQ(alone.code, 1);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command as a user meets it: outputs, messages and exit codes of the program itself. TESSERA_UPDATE_GOLDEN=1 rewrites the
 // golden files.
+#include <algorithm>
+
 #include "tools/command_fixture.h"
 
 namespace tessera::command_tests {
@@ -19,6 +21,15 @@ TEST_F(TesseraCommand, HelpIsGoodAndNoVerbIsUsage) {
     EXPECT_EQ(help.code, 0);
     EXPECT_TRUE(help.out.starts_with("tessera " + verb + ": ")) << help.out;
   }
+}
+
+TEST_F(TesseraCommand, VersionNamesTheBuildAndTheMpiLibrary) {
+  const auto version = run("--version");
+  EXPECT_EQ(version.code, 0);
+  EXPECT_TRUE(version.out.starts_with("tessera   " TESSERA_VERSION "\ncompiler  ")) << version.out;
+  EXPECT_NE(version.out.find("\nMPI       "), std::string::npos) << version.out;
+  EXPECT_EQ(std::count(version.out.begin(), version.out.end(), '\n'), 3) << version.out;
+  EXPECT_NE(run("--help").out.find("`tessera --version`"), std::string::npos);
 }
 
 TEST_F(TesseraCommand, UnknownNamesGetTheNearestOne) {
@@ -123,6 +134,27 @@ ENTRY e { ROOT a = f32[5,7] parameter(0), sharding={devices=)" +
   const auto wrong = text("[2,3]<=[6]");
   EXPECT_EQ(wrong.code, 1);
   EXPECT_NE(wrong.error.find("contradicts the axes given beside it, {x,y}"), std::string::npos) << wrong.error;
+}
+
+TEST_F(TesseraCommand, AnAnnotationWinsOverTheTextAndSaysSo) {
+  const auto module = file("said.hlo", R"(HloModule m, num_partitions=4
+ENTRY e {
+  x = f32[8,6] parameter(0), sharding={devices=[4,1]<=[4]}
+  y = f32[8,6] tanh(x), sharding={devices=[4,1]<=[4]}
+  ROOT z = f32[8,6] negate(y)
+})");
+  const std::string partition = "partition " + module + " --mesh a=2,b=2 -o " + path("p.hlo") + " --annotate ";
+  const auto one = run(partition + "x=a,-");
+  EXPECT_EQ(one.code, 0);
+  EXPECT_EQ(one.error, "note: --annotate gives %x {a,-} in place of {a+b,-} of the text\n");
+  EXPECT_NE(content(path("p.hlo")).find("x: f32[4,6]"), std::string::npos) << content(path("p.hlo"));
+  EXPECT_EQ(run(partition + "x=a+b,-").error, "");  // as the text says
+  EXPECT_EQ(run(partition + "x=a,- --annotate x=b,-").code, 1);
+  EXPECT_EQ(run("print " + module + " --annotate y=-,_0 --sharding y").error,
+            "note: --annotate gives %y {-,_0} in place of {_0,-} of the text\n");
+  const auto checked = run("check " + module + " --mesh a=2,b=2 --annotate y=-,b");
+  EXPECT_EQ(checked.code, 0) << checked.out;
+  EXPECT_EQ(checked.error, "note: --annotate gives %y {-,b} in place of {a+b,-} of the text\n");
 }
 
 TEST_F(TesseraCommand, ExplainSaysHowAValueWasComputedAndWhichAnnotationToChange) {
@@ -408,6 +440,38 @@ TEST_F(TesseraCommand, RunEvaluatesByTheDefinitionsOfTheOpsWhenAsked) {
   EXPECT_EQ(reference.code, 0) << reference.error;
   EXPECT_EQ(reference.out, fast.out);
   EXPECT_EQ(run("run sum.hlo --engine referense").code, 2);
+}
+
+TEST_F(TesseraCommand, TheReferenceEngineRunsWhatIsForManyDevicesOnOneRank) {
+  allow_mpirun();
+  const auto module = file("four.hlo", R"(HloModule m, num_partitions=4
+ENTRY e {
+  x = s32[6,4] parameter(0), sharding={devices=[2,2]<=[4]}
+  ROOT y = s32[6,4] negate(x), sharding={devices=[4,1]<=[4]}
+})");
+  const auto alone = run("run " + module + " --engine reference");
+  EXPECT_EQ(alone.code, 0) << alone.error;
+  EXPECT_EQ(alone.error,
+            "note: the whole program for 4 devices was evaluated on one, which its shardings change nothing of\n");
+  EXPECT_EQ(run("run " + module + " --mesh a=2,b=2 --annotate x=b,- --engine reference").out, alone.out);
+  const auto ranks = run("run " + module, fmt::format("{} -n 4", TESSERA_MPIEXEC));
+  EXPECT_EQ(ranks.code, 0) << ranks.error;
+  EXPECT_EQ(ranks.out, alone.out);
+  const auto three = run("run " + module + " --engine reference", fmt::format("{} -n 3", TESSERA_MPIEXEC));
+  EXPECT_EQ(three.out, alone.out) << "each rank evaluates the same";
+  EXPECT_EQ(three.error, alone.error) << "one rank says so";
+}
+
+TEST_F(TesseraCommand, RunReadsStandardInputOnceForAllRanks) {
+  allow_mpirun();
+  const std::string two = fmt::format("{} -n 2", TESSERA_MPIEXEC);
+  const std::string options = " --mesh data=2 --annotate x=data,-";
+  const auto piped = run("run -" + options + " <sum.hlo", two);
+  EXPECT_EQ(piped.code, 0) << piped.error;
+  EXPECT_EQ(piped.out, run("run sum.hlo" + options, two).out);
+  const auto empty = run("run -" + options + " </dev/null", two);
+  EXPECT_EQ(empty.code, 1);
+  EXPECT_NE(empty.error.find("<stdin>: the text is empty"), std::string::npos) << empty.error;
 }
 
 TEST_F(TesseraCommand, UnknownVariablesOfTheEnvironmentAreWarnedOf) {

@@ -11,6 +11,7 @@
 #include "tessera/base/text.h"
 #include "tessera/base/text_cursor.h"
 #include "tessera/collectives/world.h"
+#include "tessera/version.h"
 
 namespace tessera::command {
 namespace {
@@ -56,8 +57,26 @@ std::string general_help() {
       "tessera: partitions, explains, checks and runs HLO programs\n\nusage: tessera <verb> IN.hlo [options]\n\n";
   for (const Verb* verb : verbs()) out += fmt::format("  {:<11}{}\n", verb->name, verb->about);
   return out +
-         "\n`tessera <verb> --help` says more. IN.hlo may be - for standard input.\n"
+         "\n`tessera <verb> --help` says more, `tessera --version` which build this is. IN.hlo may be - for standard "
+         "input.\n"
          "Exit codes: 0 good, 1 the input is wrong, 2 usage, 3 a check failed.\n";
+}
+
+// A line each for what a report of a fault should name.
+std::string version_text() {
+#if defined(__clang__)
+  const std::string compiler = "Clang " __clang_version__;
+#elif defined(__GNUC__)
+  const std::string compiler = "GCC " __VERSION__;
+#else
+  const std::string compiler = "unknown";
+#endif
+#ifdef NDEBUG
+  const std::string_view build = "release";
+#else
+  const std::string_view build = "with assertions";
+#endif
+  return fmt::format("tessera   {}\ncompiler  {}, {}\nMPI       {}\n", kVersion, trim(compiler), build, mpi_library());
 }
 
 const Verb& find_verb(const std::string& name) {
@@ -155,6 +174,10 @@ int run_command(const std::vector<std::string>& words) {
     if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
       std::fputs(general_help().c_str(), words.empty() ? stderr : stdout);
       return words.empty() ? kUsage : kGood;
+    }
+    if (words[0] == "--version" || words[0] == "-V" || words[0] == "version") {
+      std::fputs(version_text().c_str(), stdout);
+      return kGood;
     }
     const Verb& verb = find_verb(words[0]);
     prefix += fmt::format(" {}", verb.name);

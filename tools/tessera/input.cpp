@@ -14,14 +14,6 @@
 namespace tessera::command {
 namespace {
 
-std::string read_input(const std::string& path) {
-  if (path != "-") return read_file(path);
-  std::string text;
-  char block[1 << 16];
-  while (const std::size_t size = std::fread(block, 1, sizeof block, stdin)) text.append(block, size);
-  return text;
-}
-
 // A text that is right, but for another number of ranks, gets an error that says so.
 Program parse_for_job(const std::string& text, const ParseOptions& options, std::int64_t ranks) {
   try {
@@ -29,21 +21,29 @@ Program parse_for_job(const std::string& text, const ParseOptions& options, std:
   } catch (const Error&) {
     if (ranks == 0) throw;
     std::int64_t own = 1;
+    bool is_partitioned = false;
     try {
-      own = parse_program(text, op_table(), {.file_name = options.file_name}).num_partitions;
+      const Program program = parse_program(text, op_table(), {.file_name = options.file_name});
+      own = program.num_partitions;
+      is_partitioned = program.partitioned;
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): wrong by itself
     }
-    require(own == 1 || own == ranks, "{} is for {} partitions, this job has {} rank{}; start it with mpirun -np {}",
-            options.file_name, own, ranks, ranks == 1 ? "" : "s", own);
+    require(own == 1 || own == ranks, "{} is for {} partitions, this job has {} rank{}; start it with mpirun -np {}{}",
+            options.file_name, own, ranks, ranks == 1 ? "" : "s", own,
+            is_partitioned ? "" : ", or give --engine reference, which needs one rank");
     throw;
   }
 }
 
-// `NAME=data+fsdp,-,model`
-Program with_annotation(const Program& program, const std::string& text) {
-  const auto equals = text.find('=');
-  require(!program.meshes.empty(), "--annotate needs a mesh: give --mesh data=2,model=2");
-  return annotate(program, program.meshes.front(), text.substr(0, equals), text.substr(equals + 1));
+// Each is `NAME=data+fsdp,-,model`. They win over the text, but not over each other.
+Program with_annotations(const Program& program, const std::vector<std::string>& annotations) {
+  require(annotations.empty() || !program.meshes.empty(), "--annotate needs a mesh: give --mesh data=2,model=2");
+  const auto name_of = [](const std::string& text) { return text.substr(0, text.find('=')); };
+  Program out = program;
+  for (const auto& text : annotations) out = without_annotation(out, name_of(text));
+  for (const auto& text : annotations)
+    out = annotate(out, out.meshes.front(), name_of(text), text.substr(text.find('=') + 1));
+  return out;
 }
 
 }  // namespace
@@ -56,7 +56,8 @@ std::vector<Option> sharding_options() {
        "shard a value, one entry per dim: w=data+fsdp,-,model; may be repeated;\n"
        "                                    NAME is a parameter or value of the entry, or computation/value;\n"
        "                                    a `?` behind an entry leaves the dim open; NAME@p1=SPEC or data@p1,- for\n"
-       "                                    one dim: propagated after those of priority p0, the default"}};
+       "                                    one dim: propagated after those of priority p0, the default;\n"
+       "                                    what the text says of the value gives way"}};
 }
 
 void check_sharding_options(const Arguments& arguments) {
@@ -89,8 +90,21 @@ void read_pass_options(const Arguments& arguments, std::vector<std::string>& ski
   options.memory_bound = arguments.number_or("memory-bound", options.memory_bound, 0);
 }
 
-Program read_program(const Arguments& arguments, std::int64_t partitions) {
+std::string read_input(const Arguments& arguments) {
+  if (arguments.input() != "-") return read_file(arguments.input());
+  std::string text;
+  char block[1 << 16];
+  while (const std::size_t size = std::fread(block, 1, sizeof block, stdin)) text.append(block, size);
+  return text;
+}
+
+Program read_program(const Arguments& arguments) {
   check_sharding_options(arguments);
+  return program_of(read_input(arguments), arguments);
+}
+
+Program program_of(const std::string& text, const Arguments& arguments, const Reader& reader) {
+  const std::int64_t partitions = reader.partitions;
   ParseOptions options;
   options.file_name = arguments.input() == "-" ? "<stdin>" : arguments.input();
   options.num_partitions = arguments.number_or("num-partitions", partitions, 1);
@@ -102,13 +116,16 @@ Program read_program(const Arguments& arguments, std::int64_t partitions) {
     options.meshes = {Mesh::parse(*mesh, options.num_partitions)};
     options.num_partitions = options.meshes.front().device_count();
   }
-  Program program = parse_for_job(read_input(arguments.input()), options, partitions);
+  Program program = parse_for_job(text, options, partitions);
   if (!options.meshes.empty() && !program.partitioned) {
     program = on_mesh(program, options.meshes.front());
-    if (partitions == 0) fmt::print(stderr, "{}", other_mesh_note(program, options.meshes.front()));
+    if (reader.says_notes) fmt::print(stderr, "{}", other_mesh_note(program, options.meshes.front()));
   }
-  for (const auto& text : arguments.values("annotate")) program = with_annotation(program, text);
-  return program;
+  Program annotated = with_annotations(program, arguments.values("annotate"));
+  if (reader.says_notes)
+    for (const auto& replaced : replaced_annotations(program, annotated))
+      fmt::print(stderr, "note: --annotate gives {} of the text\n", replaced);
+  return annotated;
 }
 
 std::string engine_of(const Arguments& arguments, std::string_view otherwise) {

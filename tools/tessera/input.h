@@ -14,13 +14,21 @@ namespace tessera::command {
 
 /// --num-partitions, --mesh, --annotate.
 std::vector<Option> sharding_options();
-/// UsageError unless they are well formed; read_program() calls it.
+/// UsageError unless they are well formed; read_program() calls it, program_of() does not.
 void check_sharding_options(const Arguments& arguments);
 /// --disable-passes, --memory-bound, --async: of passes over collectives.
 std::vector<Option> pass_options();
 void read_pass_options(const Arguments& arguments, std::vector<std::string>& skip, CollectivePassOptions& options);
-/// The input as a program, with the sharding options applied. `partitions` (0 = none) is what the ranks of a job ask for.
-Program read_program(const Arguments& arguments, std::int64_t partitions = 0);
+/// The input as a program, with the sharding options applied.
+Program read_program(const Arguments& arguments);
+/// Who reads a program.
+struct Reader {
+  std::int64_t partitions = 0;  // what the ranks of a job ask for; 0: nobody does
+  bool says_notes = true;       // one rank does for all
+};
+/// The same in two steps: the text of the file or of standard input, and the program.
+std::string read_input(const Arguments& arguments);
+Program program_of(const std::string& text, const Arguments& arguments, const Reader& reader = {});
 /// A line that says so when a program for several devices, as given, shards nothing; else nothing.
 std::string nothing_sharded_note(const Program& program);
 /// "note: …\n" for axes of the mesh that no sharding names, or "".

@@ -198,11 +198,25 @@ Results run_reference(const Program& program, const std::vector<Literal>& argume
   return out;
 }
 
+// mpirun hands standard input to rank 0 alone: it gives the text to the others.
+std::string input_text(const Arguments& given, ProcessGroup& world) {
+  if (given.input() != "-" || world.size() == 1) return read_input(given);
+  std::string text = world.rank() == 0 ? read_input(given) : "";
+  std::size_t size = text.size();
+  world.broadcast(std::as_writable_bytes(std::span(&size, 1)), 0);
+  text.resize(size);
+  if (size > 0) world.broadcast(std::as_writable_bytes(std::span(text)), 0);
+  return text;
+}
+
 void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
   warn_of_unknown_variables();
   const auto outputs = given.value("outputs");
   if (outputs && world.rank() == 0) check_writable(*outputs);  // not behind a long run
-  const Program program = read_program(given, world.size());
+  const bool by_reference = engine_of(given, "runtime") == "reference";
+  const Program program =
+      program_of(input_text(given, world), given,
+                 {.partitions = by_reference ? 0 : std::int64_t{world.size()}, .says_notes = world.rank() == 0});
   require(!program.partitioned || (!given.has("mesh") && !given.has("annotate")),
           "{} is what one device runs, partitioned already: --mesh and --annotate are for the global program",
           program.name);
@@ -210,11 +224,14 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
     fail("custom-calls to {} cannot be run: nothing here knows what they compute", join(unknown, ", "));
   const auto path = given.value("inputs");
   const auto arguments = path ? arguments_from_file(program, *path) : seeded_arguments(program, seed);
-  const bool by_reference = engine_of(given, "runtime") == "reference";
   const Results results = by_reference          ? run_reference(program, arguments)
                           : program.partitioned ? run_local(program, arguments, world)
                                                 : run_global(program, arguments, world);
   if (world.rank() != 0) return;
+  if (by_reference && program.num_partitions > 1)
+    fmt::print(stderr,
+               "note: the whole program for {} devices was evaluated on one, which its shardings change nothing of\n",
+               program.num_partitions);
   if (program.partitioned && !path && world.size() > 1)
     fmt::print(stderr, "note: {} is what one device runs: inputs were drawn in its shapes, the same on every rank\n",
                program.name);
@@ -247,17 +264,20 @@ std::vector<Option> options() {
   out.push_back({"outputs", "FILE", "write the results as safetensors"});
   out.push_back(
       {"engine", "runtime|reference",
-       "run partitioned with fast kernels (default), or evaluate the global program by its ops' definitions"});
+       "run partitioned with fast kernels (default), or evaluate the global program by its ops' definitions:\n"
+       "                                    whole values on one rank, without mpirun, however many devices it is for"});
   out.push_back({"seed", "N", "of the inputs; default 0"});
   return out;
 }
 
 }  // namespace
 
-const Verb kRun = {"run", "runs a program on the ranks of mpirun",
-                   "mpirun -np 4 tessera run IN.hlo: a global program is partitioned for the ranks there are, and "
-                   "whole arrays go in and out;\n"
-                   "a partitioned program runs as it is. Prints type, sum and hash of every result.",
-                   options(), run};
+const Verb kRun = {
+    "run", "runs a program on the ranks of mpirun",
+    "mpirun -np 4 tessera run IN.hlo: a global program is partitioned for the ranks there are, and "
+    "whole arrays go in and out;\n"
+    "a partitioned program runs as it is. Prints type, sum and hash of every result. Standard input (-) is read by "
+    "rank 0 for all.",
+    options(), run};
 
 }  // namespace tessera::command

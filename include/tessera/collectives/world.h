@@ -69,6 +69,9 @@ class Communicator {
 /// ends the job with `rank 3 of 8: message`.
 Communicator make_world(int& argc, char**& argv);
 
+/// What the MPI library calls itself, such as `Open MPI v4.1.4, package: …`; there need be no world.
+std::string mpi_library();
+
 /// Prints a message about what went wrong before ranks were made, such as a wrong flag, and returns `status`, with which the
 /// process shall end. All processes of a job find the same: the others give the first one time to say it and end the job.
 int fail_before_world(const std::string& message, int status);

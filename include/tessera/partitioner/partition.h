@@ -86,6 +86,12 @@ Partitioned partition(const Program& program, const PartitionOptions& options = 
 /// `--annotate NAME=data+fsdp,-,model`: sets the sharding of a named value (entry parameters first, `computation/name`). Error: it
 /// has another one already.
 Program annotate(const Program& program, const Mesh& mesh, const std::string& name, const std::string& spec);
+/// The value that annotate() finds by this name (`NAME@p1` too). Error: there is none.
+const Instruction& annotatable(const Program& program, const std::string& name);
+/// Takes away what the program says of it, so that it can be said anew.
+Program without_annotation(const Program& program, const std::string& name);
+/// `%x {-,data} in place of {data,-}` for each value that lies otherwise in `annotated` than in `program`, which it was made of.
+std::vector<std::string> replaced_annotations(const Program& program, const Program& annotated);
 
 /// Shardy's marks and manual regions in the spelling of GSPMD, which XLA's partitioner reads without Shardy's attributes.
 Program spelled_as_gspmd(const Program& program);
