@@ -100,6 +100,14 @@ void check_mode(const Instruction& collective, const Notes& notes) {
           mode->text, has("channel_id") ? "channel_id" : "the lack of a channel_id", is_global, said);
 }
 
+// What stands in the text and is almost the name that was asked for last.
+std::string misspelt_for_the_last(const AttributeReader& reader) {
+  if (reader.asked().empty()) return {};
+  std::vector<std::string> left;
+  for (const auto& attribute : reader.rest()) left.push_back(attribute.name);
+  return nearest_name(reader.asked().back(), left);
+}
+
 }  // namespace
 
 std::vector<std::string> read_own_attributes(const RawInstruction& raw, std::vector<TextAttribute> own,
@@ -110,6 +118,8 @@ std::vector<std::string> read_own_attributes(const RawInstruction& raw, std::vec
     if (raw.op->parse != nullptr) out.attributes = raw.op->parse(reader);
   } catch (Error& error) {
     error.prefix(fmt::format("{}: ", raw.op->name));
+    const auto name = misspelt_for_the_last(reader);
+    if (!name.empty()) error.note(fmt::format("  is {} meant for {}?", name, reader.asked().back()));
     throw;
   }
   notes.other = in_print_order(reader.rest());

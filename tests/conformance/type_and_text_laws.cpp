@@ -65,6 +65,43 @@ TEST(OpLaws, ATextReadsBackEqual) {
   }
 }
 
+// What a reader of a text with one attribute of an instruction misspelt says: a warning, or an error.
+std::string said_of(const std::string& text) {
+  testing::internal::CaptureStderr();
+  std::string error;
+  try {
+    (void)parse_program(text, op_table());
+  } catch (const Error& e) {
+    error = e.what();
+  }
+  return testing::internal::GetCapturedStderr() + error;
+}
+
+// `dimension={0}` for `dimensions={0}`: kept, since a text may say more than we know, but never in silence.
+TEST(OpLaws, AnAttributeThatLacksALetterIsNamedWithTheRightOne) {
+  int misspelt = 0;
+  for (const auto& sample : op_samples()) {
+    const auto [program, subject] = program_of(sample);
+    const Computation& main = program.entry_computation();
+    if (main[subject].attributes == nullptr) continue;
+    const std::string line = print_instruction(program, main, subject);
+    const std::string text = print_program(program);
+    for (const auto& attribute : main[subject].attributes->texts()) {
+      const std::string wrong = attribute.name.substr(0, attribute.name.size() - 1);
+      const auto in_line = line.find(", " + attribute.name + "=");
+      const auto place = text.find(line);
+      if (in_line == std::string::npos || place == std::string::npos) continue;
+      std::string changed = text;
+      changed.replace(place + in_line + 2, attribute.name.size(), wrong);
+      const std::string said = said_of(changed);
+      EXPECT_NE(said.find(" " + wrong), std::string::npos) << name_of(sample) << ": " << line << "\n" << said;
+      EXPECT_NE(said.find(attribute.name), std::string::npos) << name_of(sample) << ": " << line << "\n" << said;
+      ++misspelt;
+    }
+  }
+  EXPECT_GT(misspelt, 100);
+}
+
 TEST(OpLaws, FactorsGiveEveryDimOfEveryLeafItsSize) {
   for (const auto& sample : op_samples()) {
     const auto [program, subject] = program_of(sample);
