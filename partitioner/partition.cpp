@@ -82,19 +82,21 @@ ProgramWeight weight_of(const Program& program, const PartitionOptions& options)
   };
 }
 
+TrialOutcome outcome_of(const Partitioned& parts) {
+  const ProgramStats stats = program_stats(parts.program);
+  return {parts.notes, stats.total_collective_bytes, stats.flops_per_device};
+}
+
 // With remedies that were tried.
-Program explained(const Program& resharded, const Program& given, const PartitionOptions& options) {
+void try_remedies(Partitioned& parts, const Program& given, const PartitionOptions& options) {
   PartitionOptions plain = options;
   plain.try_remedies = false;
   plain.limits = {};
   plain.dump = {};
   plain.writes_dumps = false;
-  const auto trial = [&](const Program& annotated) {
-    const Partitioned tried = partition(annotated, plain);
-    const ProgramStats stats = program_stats(tried.program);
-    return TrialOutcome{isize(tried.notes), stats.total_collective_bytes, stats.flops_per_device};
-  };
-  return with_tried_remedies(with_batch_sums_named(resharded), given, options.topology, trial);
+  const auto trial = [&](const Program& annotated) { return outcome_of(partition(annotated, plain)); };
+  parts.program = with_tried_remedies(parts.program, parts.global, given, outcome_of(parts), trial);
+  parts.notes = collective_notes(parts.program, options.topology);
 }
 
 }  // namespace
@@ -132,12 +134,13 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
                     })
       .add_required("insert-reshards", [&](const Program&) { return std::move(found.resharded); })
       .add_required("record-global", [&](const Program& p) {
-        out.global = options.try_remedies ? explained(p, with_mesh(program), options) : p;
+        out.global = options.try_remedies ? with_batch_sums_named(p) : p;
         return out.global;
       });
   add_local_passes(pipeline, options);
   out.program = pipeline.run(input);
   out.notes = collective_notes(out.program, options.topology);
+  if (options.try_remedies) try_remedies(out, with_mesh(program), options);
   try {
     check_limits(out.notes, options.limits);
   } catch (const Error&) {

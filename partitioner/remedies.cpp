@@ -13,23 +13,38 @@
 #include "split_uses.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
-#include "tessera/partitioner/plan_reshard.h"
+#include "tessera/passes/explanations.h"
+#include "tessera/sharding/placement.h"
 
 namespace tessera {
 namespace {
 
+// An annotation that may spare a collective.
 struct Candidate {
-  std::string name;  // as --annotate takes it
-  Sharding sharding;
+  std::string name;        // as --annotate takes it
+  std::string spec;        // the same
   bool is_result = false;  // "the result %y"
+  std::optional<Sharding>
+      meaning{};  // of the spec, where a name of an axis could mean something else on the program's first mesh
 };
 
-// A reshard with a remedy that names an annotation.
-struct Reshard {
-  ComputationId computation = -1;
-  Id copy = -1;
-  double cost = 0;
-};
+// That of a remedy; nothing where it names none.
+std::optional<Candidate> candidate_in(const std::string& remedy) {
+  const bool is_result = remedy.starts_with(kAnnotateResult);
+  const bool names_one =
+      is_result || remedy.starts_with(kAnnotateValue) ||
+      (remedy.starts_with(kChangeAnnotation) && remedy.substr(kChangeAnnotation.size()).starts_with('%'));
+  const auto brace = remedy.find('{');
+  if (!names_one || brace == std::string::npos || remedy.find('}') + 1 != remedy.size()) return std::nullopt;
+  const auto first = remedy.find('%') + 1;
+  return Candidate{remedy.substr(first, remedy.find(' ', first) - first),
+                   remedy.substr(brace + 1, remedy.size() - brace - 2), is_result};
+}
+
+// What a collective is for, whatever it is called: the opcode and the reason without how the value must lie.
+std::string purpose_of(const CollectiveNote& note) {
+  return note.opcode + " " + note.reason.substr(0, note.reason.find(" must be "));
+}
 
 // Partitions the given program with one annotation more.
 class Trials {
@@ -37,138 +52,92 @@ class Trials {
   Trials(const Program& given, const Trial& trial) : given_(given), trial_(trial) {
     constexpr std::int64_t kMostInstructions = 4'000;  // over all trials: seconds
     constexpr std::int64_t kMost = 64;
-    left_ = std::min(kMost, kMostInstructions / std::max<std::int64_t>(1, isize(given)));
+    const auto size = static_cast<std::int64_t>(given.instruction_count());
+    left_ = std::min(kMost, kMostInstructions / std::max<std::int64_t>(1, size));
   }
 
-  [[nodiscard]] bool is_spent() const { return left_ <= 0; }
-  const TrialOutcome& before() {
-    if (!before_) before_ = trial_(given_);
-    return *before_;
-  }
+  /// One was asked for when none was left.
+  [[nodiscard]] bool are_spent() const { return are_spent_; }
   /// Nothing where there is no such value, it cannot lie so, or no trial is left.
   std::optional<TrialOutcome> with(const Candidate& candidate) {
-    const auto [known, is_new] = outcomes_.try_emplace({candidate.name, candidate.sharding.str()});
-    if (!is_new || is_spent()) return known->second;
-    const auto [computation, id] = find(candidate.name);
-    if (id < 0 || !fits(given_[computation][id], candidate.sharding)) return std::nullopt;
+    const auto [known, is_new] = outcomes_.try_emplace({candidate.name, candidate.spec});
+    if (!is_new) return known->second;
+    if (left_ <= 0) {
+      are_spent_ = true;
+      outcomes_.erase(known);
+      return std::nullopt;
+    }
     --left_;
-    Program annotated = given_;
-    auto made = std::make_shared<Computation>(given_[computation]);
-    made->instructions[static_cast<std::size_t>(id)].sharding = make_sharding(candidate.sharding);
-    at(annotated.computations, computation) = std::move(made);
     try {
-      known->second = trial_(annotated);
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): it contradicts what else is said
+      if (const auto annotated = annotated_by(candidate)) known->second = trial_(*annotated);
+    } catch (
+        const Error&) {  // NOLINT(bugprone-empty-catch): there is no such value, or it contradicts what else is said
     }
     return known->second;
   }
   [[nodiscard]] bool is_given(const std::string& name) const {
-    const auto [computation, id] = find(name);
-    if (id < 0 || !given_[computation][id].sharding) return false;
-    const Sharding& sharding = given_[computation][id].sharding->front();
+    const Instruction& value = annotatable(given_, name);
+    if (!value.sharding) return false;
+    const Sharding& sharding = value.sharding->front();
     return !is_derived(sharding) && !sharding.dims.empty();
   }
 
  private:
-  static std::int64_t isize(const Program& program) { return static_cast<std::int64_t>(program.instruction_count()); }
-
-  static bool fits(const Instruction& value, const Sharding& sharding) {
-    return value.type.is_array() && value.type.ndim() == sharding.ndim();
-  }
-
-  [[nodiscard]] std::pair<ComputationId, Id> find(const std::string& name) const {
-    const auto slash = name.find('/');
-    for (ComputationId c = 0; c < tessera::isize(given_.computations); ++c) {
-      const bool is_it = slash == std::string::npos ? c == given_.entry : given_[c].name == name.substr(0, slash);
-      if (!is_it) continue;
-      const std::string value = slash == std::string::npos ? name : name.substr(slash + 1);
-      const auto& all = given_[c].instructions;
-      const auto found = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.name == value; });
-      if (found != all.end()) return {c, static_cast<Id>(found - all.begin())};
-    }
-    return {-1, -1};
+  // As the command does it with the words of the remedy.
+  [[nodiscard]] std::optional<Program> annotated_by(const Candidate& candidate) const {
+    if (given_.meshes.empty()) return std::nullopt;
+    Program out =
+        annotate(without_annotation(given_, candidate.name), given_.meshes.front(), candidate.name, candidate.spec);
+    const Instruction& value = annotatable(out, candidate.name);
+    const bool means_it = !candidate.meaning || same_placement(value.type, value.sharding->front(), *candidate.meaning);
+    return means_it && out.num_partitions == given_.num_partitions ? std::optional(std::move(out)) : std::nullopt;
   }
 
   const Program& given_;
   const Trial& trial_;
   std::int64_t left_ = 0;
-  std::optional<TrialOutcome> before_;
+  bool are_spent_ = false;
   std::map<std::pair<std::string, std::string>, std::optional<TrialOutcome>> outcomes_;
 };
 
-class Remedies {
+// What else would make the operand of a reshard lie as it needs it.
+class ValuesAbove {
  public:
-  Remedies(const Program& resharded, const Program& given, const Trial& trial)
-      : program_(resharded), kinds_(resharded), trials_(given, trial) {}
-
-  /// The better remedy, or the one there is.
-  std::string of(const Reshard& reshard) {
-    const Computation& computation = program_[reshard.computation];
-    std::string old = *computation[reshard.copy].frontend_attribute(kRemedyAttribute);
-    if (trials_.is_spent()) return old;
-    const Candidate* best = nullptr;
-    TrialOutcome least;
-    const TrialOutcome before = trials_.before();
-    const auto candidates = candidates_of(computation, reshard.copy, old);
-    for (const Candidate& candidate : candidates) {
-      const auto outcome = trials_.with(candidate);
-      if (!outcome) continue;
-      if (outcome->collectives < before.collectives && outcome->bytes < before.bytes)
-        return text(candidate) + more_work(before, *outcome);
-      if (best != nullptr && outcome->bytes >= least.bytes) continue;
-      best = &candidate;
-      least = *outcome;
-    }
-    if (best == nullptr || trials_.is_spent()) return old;
-    if (least.bytes < before.bytes)
-      return fmt::format("{}: {} bytes fewer, by other collectives{}", text(*best), before.bytes - least.bytes,
-                         more_work(before, least));
-    return fmt::format(
-        "none found: with %{} as {} other collectives move {}", best->name, best->sharding.str(),
-        least.bytes == before.bytes ? "as many bytes" : fmt::format("{} bytes more", least.bytes - before.bytes));
+  explicit ValuesAbove(const Program& resharded) : program_(resharded), kinds_(resharded) {
+    for (const auto& computation : program_.computations)
+      for (Id i = 0; i < computation->size(); ++i) {
+        const Instruction& copy = (*computation)[i];
+        const auto* from = copy.frontend_attribute(kFromAttribute);
+        const auto* to = copy.frontend_attribute(kToAttribute);
+        if (copy.op->role == Role::kCopy && from != nullptr && to != nullptr)
+          reshards_.try_emplace({*from, *to}, computation.get(), i);
+      }
   }
 
- private:
-  static std::string more_work(const TrialOutcome& before, const TrialOutcome& after) {
-    constexpr double kNotable = 1.05;
-    if (before.flops <= 0 || after.flops < kNotable * before.flops) return "";
-    return fmt::format(" (each device then computes {:.2g} times as much)", after.flops / before.flops);
-  }
-
-  [[nodiscard]] std::string text(const Candidate& candidate) const {
-    const std::string sharding = candidate.sharding.str();
-    if (trials_.is_given(candidate.name))
-      return fmt::format("{}%{} to {}", kChangeAnnotation, candidate.name, sharding);
-    return fmt::format("{}{} with {}", candidate.is_result ? kAnnotateResult : kAnnotateValue, candidate.name,
-                       sharding);
-  }
-
-  // What the remedy says, and what of the values above would make the copy's operand lie as it needs it.
-  std::vector<Candidate> candidates_of(const Computation& computation, Id copy, const std::string& remedy) {
-    const Instruction& reshard = computation[copy];
-    const Sharding target = reshard.sharding->front();
-    const Sharding now = computation[reshard.operands[0]].sharding->front().without_partial();
-    const bool is_result = remedy.starts_with(kAnnotateResult);
-    const auto first = remedy.find('%') + 1;
+  [[nodiscard]] std::vector<Candidate> of(const CollectiveNote& note) {
     std::vector<Candidate> out;
-    out.push_back({remedy.substr(first, remedy.find(' ', first) - first),
-                   remedy.ends_with(" " + target.str()) ? target : now, is_result});
-    if (!remedy.starts_with(kAnnotateValue)) return out;
-    constexpr std::size_t kMost = 6;
-    std::vector<std::pair<Id, Sharding>> front{{before_reshards(computation, reshard.operands[0]), target}};
+    const auto reshard = reshards_.find({note.from, note.to});
+    if (reshard == reshards_.end() || !note.remedy.starts_with(kAnnotateValue)) return out;
+    const auto& [computation, copy] = reshard->second;
+    constexpr std::size_t kMost = 5;
+    std::vector<std::pair<Id, Sharding>> front{
+        {before_reshards(*computation, (*computation)[copy].operands[0]), (*computation)[copy].sharding->front()}};
+    std::set<std::string> known{annotatable_name((*computation)[front.front().first])};
     for (std::size_t next = 0; next < front.size() && out.size() < kMost; ++next) {
       const auto [value, wanted] = front[next];
-      for (auto& [operand, sharding] : wanted_of_operands(computation, computation[value], wanted)) {
-        const std::string name = annotatable_name(computation[operand]);
-        const bool is_known = std::any_of(out.begin(), out.end(), [&](const auto& one) { return one.name == name; });
-        if (is_known) continue;
-        out.push_back({name, sharding, false});
+      for (auto& [operand, sharding] : wanted_of_operands(*computation, (*computation)[value], wanted)) {
+        const std::string name = annotatable_name((*computation)[operand]);
+        if (!known.insert(name).second) continue;
+        const std::string text = sharding.str();
+        const bool can_be_said = sharding.is_tiled() && !sharding.is_partial() && sharding.manual.empty();
+        if (can_be_said) out.push_back({name, text.substr(1, text.size() - 2), false, sharding});
         front.emplace_back(operand, std::move(sharding));
       }
     }
     return out;
   }
 
+ private:
   // How the operands of an op would lie for its result to lie as wanted, without those that do so already.
   std::vector<std::pair<Id, Sharding>> wanted_of_operands(const Computation& computation, const Instruction& value,
                                                           const Sharding& wanted) {
@@ -188,44 +157,113 @@ class Remedies {
 
   const Program& program_;
   OpKinds kinds_;
+  std::map<std::pair<std::string, std::string>, std::pair<const Computation*, Id>> reshards_;  // by both sides' words
+};
+
+class Remedies {
+ public:
+  Remedies(const Program& resharded, const Program& given, const TrialOutcome& before, const Trial& trial)
+      : before_(before), above_(resharded), trials_(given, trial) {}
+
+  /// The better remedy, or the one there is.
+  std::string of(const CollectiveNote& note) {
+    const auto named = candidate_in(note.remedy);
+    if (!named) return note.remedy;
+    std::vector<Candidate> candidates = above_.of(note);
+    candidates.insert(candidates.begin(), *named);
+    std::optional<Tried> best;
+    for (const Candidate& candidate : candidates) {
+      const auto outcome = trials_.with(candidate);
+      if (!outcome) continue;
+      Tried tried{candidate, *outcome, is_gone(note, *outcome)};
+      const bool are_fewer = isize(outcome->notes) < isize(before_.notes) && outcome->bytes < before_.bytes;
+      if (tried.is_gone && are_fewer) return text(candidate) + more_work(*outcome);
+      if (!best || outcome->bytes < best->outcome.bytes) best = std::move(tried);
+    }
+    if (best) return half_a_remedy(*best);
+    return trials_.are_spent() ? note.remedy + " (not tried)"
+                               : fmt::format("none found: %{} cannot be annotated with {{{}}} beside what else is said",
+                                             named->name, named->spec);
+  }
+
+ private:
+  struct Tried {
+    Candidate candidate;
+    TrialOutcome outcome;
+    bool is_gone = false;  // the collective that it is to remove
+  };
+
+  static bool is_gone(const CollectiveNote& note, const TrialOutcome& after) {
+    return std::none_of(after.notes.begin(), after.notes.end(),
+                        [&](const CollectiveNote& other) { return purpose_of(other) == purpose_of(note); });
+  }
+
+  // What the best does where none does all that a remedy should.
+  [[nodiscard]] std::string half_a_remedy(const Tried& best) const {
+    const std::int64_t spared = before_.bytes - best.outcome.bytes;
+    if (spared > 0)
+      return fmt::format("{}: {} bytes fewer, {}{}", text(best.candidate), spared,
+                         best.is_gone ? "by other collectives" : "with this collective still there",
+                         more_work(best.outcome));
+    return fmt::format("none found: with %{} as {{{}}} other collectives move {}", best.candidate.name,
+                       best.candidate.spec, spared == 0 ? "as many bytes" : fmt::format("{} bytes more", -spared));
+  }
+
+  [[nodiscard]] std::string more_work(const TrialOutcome& after) const {
+    constexpr double kNotable = 1.05;
+    if (before_.flops <= 0 || after.flops < kNotable * before_.flops) return "";
+    return fmt::format(" (each device then computes {:.2g} times as much)", after.flops / before_.flops);
+  }
+
+  [[nodiscard]] std::string text(const Candidate& candidate) const {
+    if (trials_.is_given(candidate.name))
+      return fmt::format("{}%{} to {{{}}}", kChangeAnnotation, candidate.name, candidate.spec);
+    return fmt::format("{}{} with {{{}}}", candidate.is_result ? kAnnotateResult : kAnnotateValue, candidate.name,
+                       candidate.spec);
+  }
+
+  const TrialOutcome& before_;
+  ValuesAbove above_;
   Trials trials_;
 };
 
-bool names_an_annotation(std::string_view remedy) {
-  return remedy.starts_with(kAnnotateValue) || remedy.starts_with(kAnnotateResult) ||
-         (remedy.starts_with(kChangeAnnotation) && remedy.substr(kChangeAnnotation.size()).starts_with('%'));
-}
+// Remedies by who says them: both sides and the reason, and the remedy itself.
+using Said = std::tuple<std::string, std::string, std::string, std::string>;
 
-// Those that move something, most first.
-std::vector<Reshard> reshards_of(const Program& program, const Topology& topology) {
-  std::vector<Reshard> out;
-  for (ComputationId c = 0; c < isize(program.computations); ++c)
-    for (Id i = 0; i < program[c].size(); ++i) {
-      const Instruction& copy = program[c][i];
-      const auto* remedy = copy.frontend_attribute(kRemedyAttribute);
-      if (copy.op->role != Role::kCopy || remedy == nullptr || !names_an_annotation(*remedy)) continue;
-      const Sharding& from = program[c][copy.operands[0]].sharding->front();
-      const Sharding& to = copy.sharding->front();
-      const bool is_plain = from.is_tiled() && to.is_tiled() && from.manual.empty() && to.manual.empty();
-      const double cost = is_plain ? reshard_cost(copy.type, from, to, topology) : 0;
-      if (cost > 0) out.push_back({c, i, cost});
-    }
-  std::stable_sort(out.begin(), out.end(), [](const Reshard& a, const Reshard& b) { return a.cost > b.cost; });
-  return out;
+// An instruction with the better remedy of each of its parts; null where none has one.
+NotesRef with_remedies(const Instruction& instruction, const std::map<Said, std::string>& found) {
+  if (instruction.frontend_attribute(kRemedyAttribute) == nullptr) return nullptr;
+  std::vector<std::string> texts;
+  for (std::size_t part = 0; part < std::max<std::size_t>(1, instruction.operands.size()); ++part) {
+    const auto said = [&](std::string_view key) { return explanation(instruction, key, part); };
+    const auto better =
+        found.find({said(kFromAttribute), said(kToAttribute), said(kReasonAttribute), said(kRemedyAttribute)});
+    texts.push_back(better != found.end() ? better->second : said(kRemedyAttribute));
+  }
+  return with_explanation(instruction.notes, kRemedyAttribute, texts);
 }
 
 }  // namespace
 
-Program with_tried_remedies(const Program& resharded, const Program& given, const Topology& topology,
-                            const Trial& trial) {
-  Program out = resharded;
-  Remedies remedies(resharded, given, trial);
-  for (const Reshard& reshard : reshards_of(resharded, topology)) {
-    const std::string remedy = remedies.of(reshard);
-    auto made = std::make_shared<Computation>(out[reshard.computation]);
-    Instruction& copy = made->instructions[static_cast<std::size_t>(reshard.copy)];
-    copy.notes = with_frontend_attribute(copy.notes, kRemedyAttribute, remedy);
-    at(out.computations, reshard.computation) = std::move(made);
+Program with_tried_remedies(const Program& partitioned, const Program& resharded, const Program& given,
+                            const TrialOutcome& before, const Trial& trial) {
+  std::vector<CollectiveNote> notes = before.notes;
+  std::stable_sort(notes.begin(), notes.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  Remedies remedies(resharded, given, before, trial);
+  std::map<Said, std::string> found;
+  for (const CollectiveNote& note : notes)
+    if (const auto [text, is_new] = found.try_emplace({note.from, note.to, note.reason, note.remedy}); is_new)
+      text->second = remedies.of(note);
+  Program out = partitioned;
+  for (ComputationRef& computation : out.computations) {
+    auto made = std::make_shared<Computation>(*computation);
+    bool is_other = false;
+    for (Instruction& instruction : made->instructions)
+      if (NotesRef better = with_remedies(instruction, found)) {
+        instruction.notes = std::move(better);
+        is_other = true;
+      }
+    if (is_other) computation = std::move(made);
   }
   return out;
 }

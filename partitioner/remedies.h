@@ -8,22 +8,24 @@
 #include <functional>
 
 #include "tessera/ir/program.h"
+#include "tessera/partitioner/partition.h"
 #include "tessera/sharding/topology.h"
 
 namespace tessera {
 
 /// What a program costs once partitioned.
 struct TrialOutcome {
-  std::int64_t collectives = 0;  // parts of combined ones each by itself
-  std::int64_t bytes = 0;        // received by a device
-  double flops = 0;              // of a device
+  std::vector<CollectiveNote> notes;  // of each collective; of those that travel together each by itself
+  std::int64_t bytes = 0;             // received by a device
+  double flops = 0;                   // of a device
 };
 using Trial = std::function<TrialOutcome(const Program& given)>;
 
-/// `resharded` (what insert_reshards made of `given`) with remedies under which `trial` found fewer collectives and bytes: of the value
-/// itself, else of what it is made of, up to the parameters. Where none does so, what the best one does. Those that move most come
-/// first; how many are tried is bounded by the program's size.
-Program with_tried_remedies(const Program& resharded, const Program& given, const Topology& topology,
-                            const Trial& trial);
+/// `partitioned` (which came of `given` by way of `resharded`, at the price `before`) with remedies under which `trial` found the
+/// collective gone, and fewer collectives and bytes in all: of the value itself, else of what it is made of, up to the parameters. A
+/// trial is what `--annotate` with the remedy's words does. Where none does all that, what the best one does. Those that move most come
+/// first; how many are tried is bounded by the program's size, and what is left says that it was not.
+Program with_tried_remedies(const Program& partitioned, const Program& resharded, const Program& given,
+                            const TrialOutcome& before, const Trial& trial);
 
 }  // namespace tessera

@@ -64,6 +64,15 @@ std::string explanation(const Instruction& instruction, std::string_view key, st
   return found != nullptr ? *found : "";
 }
 
+NotesRef with_explanation(const NotesRef& notes, std::string_view key, const std::vector<std::string>& by_part) {
+  NotesRef out = with_frontend_attribute(notes, key, by_part.front());
+  for (std::size_t part = 1; part < by_part.size(); ++part) {
+    const bool is_same = by_part[part] == by_part.front();
+    out = with_frontend_attribute(out, key_of_part(key, part), is_same ? std::nullopt : std::optional(by_part[part]));
+  }
+  return out;
+}
+
 std::string source_of_part(const Instruction& instruction, std::size_t part) {
   const std::string* of_part = part > 0 ? instruction.frontend_attribute(key_of_part(kSource, part)) : nullptr;
   return of_part != nullptr ? *of_part : instruction.source();

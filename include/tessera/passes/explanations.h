@@ -22,6 +22,8 @@ NotesRef merged_notes(const std::vector<const Instruction*>& parts);
 
 /// What part `part` says under `key`, or "".
 std::string explanation(const Instruction& instruction, std::string_view key, std::size_t part);
+/// The notes with what each part says under `key`.
+NotesRef with_explanation(const NotesRef& notes, std::string_view key, const std::vector<std::string>& by_part);
 /// `train.cpp:41` of a part, or "".
 std::string source_of_part(const Instruction& instruction, std::size_t part);
 
