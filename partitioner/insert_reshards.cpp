@@ -32,6 +32,24 @@ bool is_sharding_constraint(const Instruction& instruction) {
          attributes_as<CustomCallAttributes>(instruction.attributes).target == "Sharding";
 }
 
+// By value: all that comes of it is a gradient as it is stored (FSDP's), by ops that add nothing up. What brings it there is asked for by
+// the mark behind it: the reduction of its addends, or the reshards of what they are made of where these move less.
+std::vector<bool> ends_as_stored_gradient(const Computation& computation, const std::vector<std::vector<Id>>& users,
+                                          OpKinds& kinds) {
+  std::vector<bool> out(computation.instructions.size());
+  const auto adds_up = [&](const Instruction& user) {
+    const auto& factors = kinds.of(computation, user).map->factors;
+    return std::any_of(factors.begin(), factors.end(), [](const Factor& f) { return f.kind == FactorKind::kReduce; });
+  };
+  for (Id id = computation.size() - 1; id >= 0; --id) {
+    if (at(users, id).size() != 1) continue;
+    const Instruction& user = computation[at(users, id).front()];
+    at(out, id) = user.frontend_attribute(kBarrierAttribute) != nullptr ||
+                  (at(out, at(users, id).front()) && user.op->role == Role::kPlain && !adds_up(user));
+  }
+  return out;
+}
+
 // What all computations of a program have in common.
 struct Common {
   const Program& program;
@@ -53,6 +71,7 @@ class Inserter {
         builder_(out.computation(old_.name)),
         is_entry_(id == common.program.entry),
         users_(old_.users()),
+        is_gradient_(ends_as_stored_gradient(old_, users_, common.kinds)),
         origins_(old_, users_),
         mesh_(program_.meshes.empty() ? Mesh() : program_.meshes.front()),
         resharder_(builder_, origins_, old_, common.shardings, common.cost.topology) {}
@@ -269,9 +288,12 @@ class Inserter {
     request.result_defers = request.result_defers && defers(id) && !is_bound_whole(id, operands);
     const OpDecision& decision = common_.decisions.decide(mesh_, request, common_.shardings);
 
-    for (int i = 0; i < isize(operands); ++i)
-      at(operands, i) =
-          resharder_.to(at(operands, i), at(decision.needed, i), [&] { return operand_of(i, instruction); });
+    for (int i = 0; i < isize(operands); ++i) {
+      const Value before = at(operands, i);
+      const Id next = builder_.computation().size();
+      at(operands, i) = resharder_.to(before, at(decision.needed, i), [&] { return operand_of(i, instruction); });
+      if (at(is_gradient_, id) && at(operands, i).id >= next) resharder_.asked(before, at(operands, i));
+    }
     const Value made = append(instruction, whole_operands(instruction, operands), decision.results);
     if (is_computed_otherwise(instruction, *decision.results))
       builder_.set_notes(made,
@@ -344,7 +366,9 @@ class Inserter {
         leaf = resharder_.to(before, wish.closed(), by, ReshardCause::kUse, id);
         resharder_.asked(before, leaf);
       } else if (sharding_of(leaf).is_partial() && (leaves.size() > 1 || !defers(id))) {
-        leaf = resharder_.reduced(leaf, wish.closed().without_partial(), by);
+        const Value before = leaf;
+        leaf = resharder_.reduced(before, wish.closed().without_partial(), by);
+        if (at(is_gradient_, id)) resharder_.asked(before, leaf);
       }
     }
     return leaves;
@@ -384,6 +408,7 @@ class Inserter {
   Builder builder_;
   bool is_entry_;
   std::vector<std::vector<Id>> users_;
+  std::vector<bool> is_gradient_;
   ValueOrigins origins_;
   std::vector<bool> ends_partial_;   // of the entry's values
   const Shardings* root_ = nullptr;  // how the results must lie; null: as they are found

@@ -34,6 +34,8 @@ Value Resharder::to(Value leaf, const Sharding& target, const Who& by, ReshardCa
   copy.notes = reshard_notes(by_mark ? old_[mark].notes : source.notes,
                              {builder_.computation(), origins_, leaf.id, target, by(), cause, mark, region_});
   Value value = builder_.append(std::move(copy));
+  if (leaf.type().ndim() == 0 && sharding_of(leaf).is_partial())
+    asked(leaf, value);  // nothing else could be said of it
   made.emplace_back(target, value);
   return value;
 }

@@ -94,7 +94,8 @@ TEST_P(Remedies, DoWhatTheySay) {
     const auto [known, is_new] = with.try_emplace({remedy->name, remedy->spec});
     if (is_new)
       known->second = notes_of(
-          annotate(without_annotation(program, remedy->name), program.meshes.front(), remedy->name, remedy->spec), false);
+          annotate(without_annotation(program, remedy->name), program.meshes.front(), remedy->name, remedy->spec),
+          false);
     const auto& after = known->second;
     if (remedy->promise.find(" bytes fewer") != std::string::npos) {
       EXPECT_EQ(bytes_of(after), bytes_of(before) - bytes_in(remedy->promise));

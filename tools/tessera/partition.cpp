@@ -110,7 +110,7 @@ std::vector<Option> options() {
   out.push_back({"o", "OUT.hlo", "where the program goes; default: standard output"});
   out.push_back({"explain", "", "say why each collective is there (on stderr unless -o names a file)"});
   out.push_back({"explain-json", "FILE", "the same as JSON: {\"collectives\": [..]}"});
-  out.push_back({"strict", "", "an error instead of any collective that no annotation asks for"});
+  out.push_back({"strict", "", "an error instead of any collective that no annotation asks for (FSDP's marks do)"});
   out.push_back({"max-bytes", "N", "an error when a device would receive more bytes than that"});
   out.push_back({"for-xla", "", "leave out what XLA does not know"});
   out.push_back({"json", "STATS", "write what `stats` counts, and the time taken, as JSON"});

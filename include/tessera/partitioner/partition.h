@@ -16,7 +16,8 @@ namespace tessera {
 
 /// What a program may communicate. partition() ends in an Error that lists what goes beyond, and what would remove it.
 struct CollectiveLimits {
-  /// Only collectives that bring about an annotation: a `Sharding` mark, a value or result with a sharding in the text.
+  /// Only collectives that bring about an annotation: a `Sharding` mark, a value or result with a sharding in the text. FSDP's marks are
+  /// such: weights gathered for a unit, gradients as they are stored. And sums of scalars, of which nothing else can be said.
   bool strict = false;
   /// At most so many bytes received by one device.
   std::optional<std::int64_t> bytes{};
@@ -61,7 +62,7 @@ struct CollectiveNote {
   double milliseconds = 0;   // modelled, times the rounds
   double rounds = 1;         // how often it runs: the trip counts of the loops around it, multiplied
   bool rounds_known = true;  // false: some loop's is not known and taken for one
-  bool asked = false;        // it brings about an annotation
+  bool asked = false;        // it brings about an annotation, as CollectiveLimits::strict says
 };
 
 struct Partitioned {
