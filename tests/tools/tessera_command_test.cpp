@@ -198,6 +198,46 @@ TEST_F(TesseraCommand, CheckPassesOnBothEngines) {
   }
 }
 
+TEST_F(TesseraCommand, CheckTakesTheOptionsOfPartition) {
+  const std::string cut =
+      "mlp.hlo --mesh data=2,model=2 --annotate x=data,- --annotate w=-,model --annotate v=model,- ";
+  for (const std::string how : {"--async", "--bf16-axes model", "--int8-axes model,data", "--fewer-collectives",
+                                "--disable-passes combine-collectives", "--memory-bound 0"}) {
+    ASSERT_EQ(run("partition " + cut + how + " -o " + path("p.hlo")).code, 0) << how;
+    const std::string stats = run("stats " + path("p.hlo")).out;
+    const auto total = stats.substr(stats.find("total_collective_bytes") + 22);
+    const std::string bytes =
+        total.substr(total.find_first_not_of(' '), total.find('\n') - total.find_first_not_of(' '));
+    for (const std::string engine : {"reference", "runtime"}) {
+      const auto out = run(fmt::format("check {}{} --engine {}", cut, how, engine));
+      EXPECT_EQ(out.code, 0) << how << " " << engine << "\n" << out.out << out.error;
+      EXPECT_NE(out.out.find(fmt::format(", {} bytes received per device", bytes)), std::string::npos)
+          << how << "\n"
+          << out.out << stats;
+    }
+  }
+  EXPECT_EQ(run("check " + cut + "--bf16-axes modle").code, 1);
+}
+
+// Only what is large enough travels so: the bounds of others stay what they were.
+TEST_F(TesseraCommand, CheckAllowsCollectivesThatRoundTheirRoundings) {
+  const auto module = file("wide.hlo", R"(HloModule m, num_partitions=2
+ENTRY e {
+  x = f32[96,64] parameter(0), sharding={devices=[1,2]<=[2]}
+  w = f32[64,96] parameter(1), sharding={devices=[2,1]<=[2]}
+  ROOT y = f32[96,96] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sharding={replicated}
+})");
+  const auto plain = run("check " + module);
+  EXPECT_EQ(plain.code, 0) << plain.out;
+  for (const std::string how : {"--bf16-axes _0", "--int8-axes _0"})
+    for (const std::string engine : {"reference", "runtime"}) {
+      const auto out = run(fmt::format("check {} {} --engine {}", module, how, engine));
+      EXPECT_EQ(out.code, 0) << how << " " << engine << "\n" << out.out << out.error;
+      const auto bytes = [](const std::string& text) { return text.substr(text.find("collective")); };
+      EXPECT_NE(bytes(out.out), bytes(plain.out)) << "nothing was compressed";
+    }
+}
+
 TEST_F(TesseraCommand, CheckSaysWhichLoopsTheTripLimitStopped) {
   const auto loop = file("loop.hlo", R"(HloModule m, num_partitions=2
 %more (s: (s32[], f32[6])) -> pred[] {

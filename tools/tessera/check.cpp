@@ -29,14 +29,17 @@ CheckOptions check_options(const Arguments& arguments) {
 }
 
 int run(const Arguments& arguments) {
-  const CheckOptions options = check_options(arguments);
+  CheckOptions options = check_options(arguments);
   const Program program = read_program(arguments);
   require(!program.partitioned,
           "{} is what one device runs, as `tessera partition` wrote it, and there is nothing left to compare it with; "
           "check the module that was partitioned, with the same --mesh and --annotate: check partitions it itself",
           program.name);
-  // What `tessera partition` prints.
-  const Partitioned parts = partition(program, {.keep_shardings = !options.run, .collectives = {.spare_memory = true}});
+  PartitionOptions how = how_to_partition(arguments);  // what `tessera partition` prints
+  options.carries_bf16 = !how.collectives.bf16_axes.empty();
+  options.carries_int8 = !how.collectives.int8_axes.empty();
+  how.keep_shardings = !options.run;
+  const Partitioned parts = partition(program, how);
   const CheckReport report = check_partitioned(program, parts, options);
   const auto unknown = unknown_custom_calls(program);
   std::string text = fmt::format("{}: {} values compared, the largest difference is {:.3g} of its bound\n",
@@ -82,6 +85,7 @@ int run(const Arguments& arguments) {
 
 std::vector<Option> options() {
   auto out = sharding_options();
+  for (const Option& option : how_to_partition_options()) out.push_back(option);
   out.push_back(
       {"engine", "reference|runtime", "evaluate in lockstep with poisoned padding (default), or run on virtual ranks"});
   out.push_back({"seed", "N", "of the inputs; default 0"});
@@ -96,7 +100,10 @@ const Verb kCheck = {
     "check", "compares the partitioned program with the unpartitioned one",
     "Both run on seeded inputs (indices also out of range). Integers must be equal. The reference computes "
     "floats in double\nprecision, where they may differ by 2^-30 of their magnitudes; the runtime in the "
-    "module's types, within a bound\nfrom what those do to the results. Exit code 3 when they differ.",
+    "module's types, within a bound\nfrom what those do to the results. With the options of partition it checks what "
+    "partition prints with them. What "
+    "collectives\nround (--bf16-axes, --int8-axes) counts as 2^-8 and 2^-7 of the magnitudes for each; the reference "
+    "rounds nothing to bf16.\nExit code 3 when they differ.",
     options(), run};
 
 }  // namespace tessera::command

@@ -90,6 +90,21 @@ void read_pass_options(const Arguments& arguments, std::vector<std::string>& ski
   options.memory_bound = arguments.number_or("memory-bound", options.memory_bound, 0);
 }
 
+std::vector<Option> how_to_partition_options() {
+  auto out = pass_options();
+  out.push_back({"fewer-collectives", "", "combine collectives also where a device holds more memory for it"});
+  out.push_back({"topology", "FILE", "latency and bandwidth by axis, as JSON; plans then go by modelled time"});
+  return out;
+}
+
+PartitionOptions how_to_partition(const Arguments& arguments) {
+  PartitionOptions options;
+  if (const auto path = arguments.value("topology")) options.topology = Topology::from_file(*path);
+  read_pass_options(arguments, options.skip_passes, options.collectives);
+  options.collectives.spare_memory = !arguments.has("fewer-collectives");
+  return options;
+}
+
 std::string read_input(const Arguments& arguments) {
   if (arguments.input() != "-") return read_file(arguments.input());
   std::string text;

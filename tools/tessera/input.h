@@ -19,6 +19,9 @@ void check_sharding_options(const Arguments& arguments);
 /// --disable-passes, --memory-bound, --async: of passes over collectives.
 std::vector<Option> pass_options();
 void read_pass_options(const Arguments& arguments, std::vector<std::string>& skip, CollectivePassOptions& options);
+/// Those, --fewer-collectives and --topology: all that decides how a program is partitioned.
+std::vector<Option> how_to_partition_options();
+PartitionOptions how_to_partition(const Arguments& arguments);
 /// The input as a program, with the sharding options applied.
 Program read_program(const Arguments& arguments);
 /// Who reads a program.

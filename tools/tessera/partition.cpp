@@ -73,12 +73,9 @@ std::string explanation_json(const Partitioned& partitioned) {
 int run(const Arguments& arguments) {
   const Program program = read_program(arguments);
   fmt::print(stderr, "{}{}", nothing_sharded_note(program), arguments.has("mesh") ? unused_axes_note(program) : "");
-  PartitionOptions options;
-  if (const auto path = arguments.value("topology")) options.topology = Topology::from_file(*path);
+  PartitionOptions options = how_to_partition(arguments);
   options.limits.strict = arguments.has("strict");
   options.try_remedies = arguments.has("explain") || arguments.has("explain-json");
-  read_pass_options(arguments, options.skip_passes, options.collectives);
-  options.collectives.spare_memory = !arguments.has("fewer-collectives");
   if (arguments.has("max-bytes")) options.limits.bytes = arguments.number_or("max-bytes", 0, 0);
   const auto start = std::chrono::steady_clock::now();
   const Partitioned partitioned = partition(program, options);
@@ -104,9 +101,7 @@ int run(const Arguments& arguments) {
 
 std::vector<Option> options() {
   auto out = sharding_options();
-  for (const Option& option : pass_options()) out.push_back(option);
-  out.push_back({"fewer-collectives", "", "combine collectives also where a device holds more memory for it"});
-  out.push_back({"topology", "FILE", "latency and bandwidth by axis, as JSON; plans then go by modelled time"});
+  for (const Option& option : how_to_partition_options()) out.push_back(option);
   out.push_back({"o", "OUT.hlo", "where the program goes; default: standard output"});
   out.push_back({"explain", "", "say why each collective is there (on stderr unless -o names a file)"});
   out.push_back({"explain-json", "FILE", "the same as JSON: {\"collectives\": [..]}"});

@@ -25,6 +25,10 @@ struct CheckOptions {
   /// How the partitioned program runs; null: reference evaluation in lockstep, with padding filled with NaN or extreme
   /// integers behind every instruction.
   RunDevices run;
+  /// Collectives of the partitioned program carry f32 as these (CollectivePassOptions): bounds allow each its roundings, but for bf16
+  /// where all is computed in double precision.
+  bool carries_bf16 = false;
+  bool carries_int8 = false;
 };
 
 struct CheckReport {
