@@ -163,7 +163,7 @@ void WindowEmitter::widen_operands(const std::function<const Instruction&(int op
     if (halo.reads_outside && context_.view.op.outside != nullptr && !outside.contains(halo.operand))
       outside[halo.operand] = context_.view.op.outside(context_, halo.operand);
   for (const Halo& halo : halos) {
-    const bool fills = halo.reads_outside && outside.contains(halo.operand);
+    const bool fills = halo.reads_outside && outside.contains(halo.operand) && !outside.at(halo.operand).is_null();
     const bool by_padding = fills && is_whole(halo) && keeps_all(halo);
     exchange(halo, source(halo.operand), by_padding ? outside.at(halo.operand) : Value{});
     if (fills && !by_padding) fill(halo, outside.at(halo.operand));

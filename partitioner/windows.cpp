@@ -51,15 +51,27 @@ Interval cut_to(std::int64_t start, std::int64_t limit, std::int64_t size) {
   return {low, std::max(low, std::clamp(limit, std::int64_t{0}, size))};
 }
 
-// Of the wanted indices alone; a window that goes by another's alignment speaks of whole steps.
+// Of the wanted indices alone. A window that goes by another's alignment reads that many elements for each that the other reads:
+//
+//   of select-and-scatter's operand whole windows lie side by side, one for each element of the source
 Reading wanted_reading(const FactorMap& map, const Window& window, const FactorTiling& tiling, std::int64_t tile,
                        std::int64_t wanted) {
   const auto size = at(map.factors, window.factor).size;
   const auto alignment = alignment_of(map, window.factor);
-  if (window.dilation / std::gcd(window.stride, window.dilation) == alignment)
-    return reading_of(window, size, tile * tiling.length, wanted);
-  const auto count = ceil_div(at(tiling.skip, tile) + wanted, alignment) * alignment;
-  return reading_of(window, size, at(tiling.first, tile), count);
+  const auto is_aligned = [&](const Window& w) {
+    return w.factor == window.factor && w.dilation / std::gcd(w.stride, w.dilation) == alignment;
+  };
+  if (is_aligned(window)) return reading_of(window, size, tile * tiling.length, wanted);
+  Reading out = reading_of(window, size, at(tiling.first, tile), tiling.count);
+  const auto leading = std::find_if(map.windows.begin(), map.windows.end(), is_aligned);
+  if (leading == map.windows.end()) return out;
+  const Reading all = reading_of(*leading, size, at(tiling.first, tile), tiling.count);
+  const Reading real = reading_of(*leading, size, tile * tiling.length, wanted);
+  const auto before = std::max<std::int64_t>(0, real.start - all.start);
+  const auto behind = std::max<std::int64_t>(0, all.start + all.length - real.start - real.length);
+  out.start += before * alignment;
+  out.length -= (before + behind) * alignment;
+  return out;
 }
 
 Halo halo_of(const FactorMap& map, const Window& window, std::int64_t operand_size, const Axes& axes) {

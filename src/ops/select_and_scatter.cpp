@@ -191,11 +191,24 @@ Value next_to_extreme(Builder& builder, DType dtype, bool greater) {
       }));
 }
 
-// What is never preferred (no element may equal it: infinities become the largest numbers), and windows that add nothing.
+// Whether some window reads padding of its own, in any dim.
+bool reads_padding(const OpView& view) {
+  const auto window = window_dims(view);
+  for (int d = 0; d < isize(window); ++d) {
+    const WindowDim& w = at(window, d);
+    const auto windows = view.operands[1].dim(d);
+    if (w.low > 0 || (windows - 1) * w.stride + w.size - w.low > view.operands[0].dim(d)) return true;
+  }
+  return false;
+}
+
+// What is never preferred (no element may equal it: infinities become the largest numbers), and windows that add nothing. Where only
+// those windows read beyond the operand's ends, anything may stand there.
 Value outside(LocalizeContext& context, int operand) {
   Builder& builder = context.builder;
   const DType dtype = context.view.operands[0].dtype();
   if (operand == 1) return ops::constant(builder, reduction_identity(Reduction::kSum, dtype));
+  if (!reads_padding(context.view)) return {};
   const bool greater = prefers_greater(comparison_of(*context.view.called[0]).value());
   Value& x = context.operands[0];
   const Value bound = ops::splat(next_to_extreme(builder, dtype, greater), x.type().dims());
