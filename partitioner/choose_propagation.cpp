@@ -4,14 +4,17 @@
 // program would lie if the value before were as the one behind, or the reverse:
 //
 //   %e {rows,-} -> %d = divide(%e {-,rows}, ..)       try %e {-,rows}; try %d {rows,-}
+//   %e {rows,-} -> %d = dot(%e {-,-}, ..)             try %d {rows,-}, if that takes no more work
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "explain.h"
+#include "factor_sharding.h"
 #include "insert_reshards.h"
 #include "manual.h"
 #include "modelled_cost.h"
@@ -88,6 +91,18 @@ class Names {
   std::unordered_map<ComputationId, std::unordered_map<std::string_view, Id>> values_;
 };
 
+// How an op's only result lies that is cut as this operand is; nothing where none of its dims is.
+//   [i {x},k], [k,j] -> [i,j]:   {x,-}
+std::optional<Sharding> as_read(const OpView& view, int operand, const Sharding& sharding) {
+  const bool all_arrays =
+      std::all_of(view.operands.begin(), view.operands.end(), [](const Type& t) { return t.is_array(); });
+  if (!view.result.is_array() || !all_arrays) return std::nullopt;
+  const FactorMap map = factor_map(view);
+  const Strategy said = legal(map, project(map, at(map.operands, operand), sharding));
+  Sharding out = unproject(sharding.mesh, map, map.results.front(), said);
+  return out.used_axes().empty() ? std::nullopt : std::optional(std::move(out));
+}
+
 // Of a manual region: its axes cut no dims.
 bool is_in_region(const Instruction& instruction) {
   return instruction.frontend_attribute(kManualAxesAttribute) != nullptr;
@@ -97,6 +112,7 @@ bool is_in_region(const Instruction& instruction) {
 struct Trial {
   double cost = 0;
   PropagationHint hint;
+  bool spares_work = false;  // it must not take more operations
 };
 
 class Chooser {
@@ -159,7 +175,7 @@ class Chooser {
     for (const OpChoices& choices : ways) {
       Propagated result = resharded(outcome, choices);
       const Weight weight =
-          weight_ ? weight_(result.resharded) : Weight{modelled_seconds(merge_duplicates(result.resharded), cost_), 0};
+          weight_ ? weight_(result.resharded) : Weight{modelled_seconds(merge_duplicates(result.resharded), cost_)};
       // Less work is not bought with more bytes here: that is for the orders to find.
       const bool saves_work = choices.least_work || (has_scans && choices.scans_by_parts);
       if (!std::exchange(is_first, false) &&
@@ -185,6 +201,7 @@ class Chooser {
       weigh(other);
       // Less work is not bought with more bytes here: that is for the orders to find.
       if (!(other.weight.all < kWorthIt * best.weight.all) || other.weight.moved > best.weight.moved) continue;
+      if (trial.spares_work && other.weight.work > best.weight.work) continue;
       best = std::move(other);
       return true;
     }
@@ -200,18 +217,19 @@ class Chooser {
     std::vector<Trial> out;
     for (ComputationId c = 0; c < isize(program.computations); ++c) {
       if (!at(used, c) || at(counts, c) == 0) continue;
-      const Computation& computation = program[c];
-      for (Id id = 0; id < computation.size(); ++id) add_trials(computation, id, at(counts, c), names, out);
+      for (Id id = 0; id < program[c].size(); ++id) add_trials(program, c, id, at(counts, c), names, out);
     }
     std::stable_sort(out.begin(), out.end(), [](const Trial& a, const Trial& b) { return a.cost > b.cost; });
     return out;
   }
 
   // The value of an instruction, or a user, at the reshard `copy`.
-  void add_trials(const Computation& computation, Id id, double count, Names& names, std::vector<Trial>& out) const {
+  void add_trials(const Program& program, ComputationId c, Id id, double count, Names& names,
+                  std::vector<Trial>& out) const {
+    const Computation& computation = program[c];
     const Instruction& user = computation[id];
-    for (const Id operand : user.operands) {
-      const Instruction& copy = computation[operand];
+    for (int i = 0; i < isize(user.operands); ++i) {
+      const Instruction& copy = computation[at(user.operands, i)];
       if (copy.op->role != Role::kCopy || !copy.type.is_array() || copy.operands.empty()) continue;
       const Instruction& source = computation[copy.operands.front()];
       if (is_in_region(user) || is_in_region(copy) || is_in_region(source)) continue;
@@ -221,14 +239,14 @@ class Chooser {
       const double cost = count * reshard_cost(copy.type, from, to, cost_.topology);
       if (cost <= 0) continue;
       add(names.free_slot(computation.name, source.name, copy.type), to, cost, out);
-      if (user.op->elementwise && user.type.is_array() && user.type.dims() == copy.type.dims())
-        add(names.free_slot(computation.name, user.name, user.type), from, cost, out);
+      if (const auto result = as_read(view_of(program, computation, user), i, from))
+        add(names.free_slot(computation.name, user.name, user.type), *result, cost, out, !user.op->elementwise);
     }
   }
 
-  void add(int slot, const Sharding& sharding, double cost, std::vector<Trial>& out) const {
+  void add(int slot, const Sharding& sharding, double cost, std::vector<Trial>& out, bool spares_work = false) const {
     if (slot < 0 || !(sharding.mesh == variants_.front().graph.mesh) || !sharding.manual.empty()) return;
-    out.push_back({cost, {slot, sharding}});
+    out.push_back({cost, {slot, sharding}, spares_work});
   }
 
   CostModel cost_;

@@ -78,7 +78,8 @@ ProgramWeight weight_of(const Program& program, const PartitionOptions& options)
     add_local_passes(pipeline, options);
     const ProgramStats stats = program_stats(pipeline.run(resharded));
     const auto moved = static_cast<double>(stats.total_collective_bytes);
-    return Weight{moved + stats.flops_per_device + static_cast<double>(stats.peak_bytes_per_device), moved};
+    return Weight{moved + stats.flops_per_device + static_cast<double>(stats.peak_bytes_per_device), moved,
+                  stats.flops_per_device};
   };
 }
 

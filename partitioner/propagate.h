@@ -40,10 +40,11 @@ struct PropagationHint {
 std::vector<PropagationSlot> propagated(const PropagationGraph& graph, PropagationOrder order,
                                         const std::vector<PropagationHint>& hints = {});
 
-/// What a program costs as insert_reshards made it, and how much of that is bytes received.
+/// What a program costs as insert_reshards made it, and how much of that is bytes received and operations.
 struct Weight {
   double all = 0;
   double moved = 0;
+  double work = 0;
 };
 using ProgramWeight = std::function<Weight(const Program& resharded)>;
 

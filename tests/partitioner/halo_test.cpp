@@ -26,6 +26,8 @@ Program program_of(const Case& c) {
     body.replace(place, 1, "sharding=" + c.sharding);
   return parse_program(fmt::format("HloModule m, num_partitions={}\n"
                                    "sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }}\n"
+                                   "ge {{ a = f32[] parameter(0) b = f32[] parameter(1)\n"
+                                   "ROOT s = pred[] compare(a, b), direction=GE }}\n"
                                    "ENTRY main {{\n{}}}\n",
                                    c.devices, body),
                        op_table());
@@ -258,6 +260,17 @@ TEST(Halo, PoolsThatDoNotOverlapNeedNoNeighbours) {
       "ROOT y = f32[2,8,6,8] reduce-window(x, z), window={size=1x2x2x1 stride=1x2x2x1}, to_apply=sum, $\n";
   EXPECT_EQ(outcome_of({pool, "{devices=[1,4,1,1]<=[4]}"}).bytes, Bytes());
   EXPECT_EQ(outcome_of({pool, "{devices=[1,2,2,1]<=[4]}"}).bytes, Bytes());
+}
+
+// Tiles of 9 rows, windows of 3 at each second row: 16 to 18 is the first window that reaches row 18, so rows 16 and 17 come from above. No
+// window reads beyond the ends, so nothing is filled in there.
+TEST(Halo, APoolsGradientReadsTheWindowsThatReachItsRows) {
+  const Outcome sharded = outcome_of(
+      {"x = f32[2,34] parameter(0), $\ny = f32[2,16] parameter(1), $\nz = f32[] constant(0)\n"
+       "ROOT g = f32[2,34] select-and-scatter(x, y, z), window={size=1x3 stride=1x2}, select=ge, scatter=sum, $\n",
+       "{devices=[1,4]<=[4]}"});
+  EXPECT_EQ(sharded.bytes, Bytes({{"collective-permute", 2 * 4 * (2 + 2 + 2)}}));
+  EXPECT_EQ(sharded.flops, 2 * 6 * 3 + 2 * 6);  // six windows, and which of them are real
 }
 
 TEST(Halo, CornersComeWithTheSecondExchange) {

@@ -320,6 +320,18 @@ TEST(LittleWork, WhatIsMovedMostIsTriedWhereItGoes) {
   EXPECT_LE(program_stats(partition(program).program).total_collective_bytes, 32 * 4);
 }
 
+// The slice was given a whole operand; read as it lay before, each device takes its column.
+TEST(LittleWork, WhatReadsAMovedValueIsTriedCutAsThatWas) {
+  const Program program = parse_program(
+      "HloModule m, num_partitions=8, allow_spmd_sharding_propagation_to_output={true}\n"
+      "ENTRY main { x = f32[32,16] parameter(0), sharding={devices=[1,8]<=[8]}\n"
+      "w = f32[32,16] custom-call(x), custom_call_target=\"Sharding\", sharding={replicated}\n"
+      "ROOT s = f32[16,8] slice(w), slice={[4:20:1], [0:16:2]} }",
+      op_table());
+  checked(program);
+  EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 0);
+}
+
 // Queries, keys and values lie by time. As the queries' time is nearest to the scores, softmax and its gradient keep that, and keys and
 // values are gathered; to hear the values of the gradient at the same time would move weights from one time to the other.
 TEST(LittleWork, WhatIsNearestToTheInputsIsHeardFirst) {
