@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tessera check` and `tessera run` as a user meets them: what they take, compute and say.
+#include "tools/command_fixture.h"
+
+namespace tessera::command_tests {
+namespace {
+
+TEST_F(TesseraCommand, CheckTakesTheOptionsOfPartition) {
+  const std::string cut =
+      "mlp.hlo --mesh data=2,model=2 --annotate x=data,- --annotate w=-,model --annotate v=model,- ";
+  for (const std::string how : {"--async", "--bf16-axes model", "--int8-axes model,data", "--fewer-collectives",
+                                "--disable-passes combine-collectives", "--memory-bound 0"}) {
+    ASSERT_EQ(run("partition " + cut + how + " -o " + path("p.hlo")).code, 0) << how;
+    const std::string stats = run("stats " + path("p.hlo")).out;
+    const auto total = stats.substr(stats.find("total_collective_bytes") + 22);
+    const std::string bytes =
+        total.substr(total.find_first_not_of(' '), total.find('\n') - total.find_first_not_of(' '));
+    for (const std::string engine : {"reference", "runtime"}) {
+      const auto out = run(fmt::format("check {}{} --engine {}", cut, how, engine));
+      EXPECT_EQ(out.code, 0) << how << " " << engine << "\n" << out.out << out.error;
+      EXPECT_NE(out.out.find(fmt::format(", {} bytes received per device", bytes)), std::string::npos)
+          << how << "\n"
+          << out.out << stats;
+    }
+  }
+  EXPECT_EQ(run("check " + cut + "--bf16-axes modle").code, 1);
+}
+
+// Only what is large enough travels so: the bounds of others stay what they were.
+TEST_F(TesseraCommand, CheckAllowsCollectivesThatRoundTheirRoundings) {
+  const auto module = file("wide.hlo", R"(HloModule m, num_partitions=2
+ENTRY e {
+  x = f32[96,64] parameter(0), sharding={devices=[1,2]<=[2]}
+  w = f32[64,96] parameter(1), sharding={devices=[2,1]<=[2]}
+  ROOT y = f32[96,96] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sharding={replicated}
+})");
+  const auto plain = run("check " + module);
+  EXPECT_EQ(plain.code, 0) << plain.out;
+  for (const std::string how : {"--bf16-axes _0", "--int8-axes _0"})
+    for (const std::string engine : {"reference", "runtime"}) {
+      const auto out = run(fmt::format("check {} {} --engine {}", module, how, engine));
+      EXPECT_EQ(out.code, 0) << how << " " << engine << "\n" << out.out << out.error;
+      const auto bytes = [](const std::string& text) { return text.substr(text.find("collective")); };
+      EXPECT_NE(bytes(out.out), bytes(plain.out)) << "nothing was compressed";
+    }
+}
+
+TEST_F(TesseraCommand, CheckSaysWhichLoopsTheTripLimitStopped) {
+  const auto loop = file("loop.hlo", R"(HloModule m, num_partitions=2
+%more (s: (s32[], f32[6])) -> pred[] {
+  %s = (s32[], f32[6]) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %limit = s32[] constant(20)
+  ROOT %go = pred[] compare(%i, %limit), direction=LT
+}
+%round (s: (s32[], f32[6])) -> (s32[], f32[6]) {
+  %s = (s32[], f32[6]) parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %x = f32[6] get-tuple-element(%s), index=1
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %y = f32[6] sine(%x)
+  ROOT %out = (s32[], f32[6]) tuple(%next, %y)
+}
+ENTRY %main (x: f32[6]) -> (s32[], f32[6]) {
+  %x = f32[6] parameter(0), sharding={devices=[2]<=[2]}
+  %zero = s32[] constant(0)
+  %init = (s32[], f32[6]) tuple(%zero, %x)
+  ROOT %end = (s32[], f32[6]) while(%init), condition=%more, body=%round
+})");
+  const auto whole = run("check " + loop);
+  EXPECT_EQ(whole.code, 0) << whole.error;
+  EXPECT_EQ(whole.out.find("trip limit"), std::string::npos) << whole.out;
+  const auto stopped = run("check " + loop + " --trip-limit 7 --json " + path("c.json"));
+  EXPECT_EQ(stopped.code, 0) << stopped.error;
+  EXPECT_NE(
+      stopped.out.find("stopped after 7 rounds, the trip limit, and compared there: while %end, global program\n"),
+      std::string::npos)
+      << stopped.out;
+  EXPECT_NE(stopped.out.find(", partitioned program\n"), std::string::npos) << stopped.out;
+  EXPECT_NE(content(path("c.json")).find("\"trip_limit\": 7"), std::string::npos);
+  EXPECT_NE(content(path("c.json")).find("\"while %end, global program\""), std::string::npos);
+  const auto runtime = run("check " + loop + " --trip-limit 7 --engine runtime");
+  EXPECT_EQ(runtime.code, 1);
+  EXPECT_EQ(runtime.error, "tessera check: while %end: still running after 7 rounds, the trip limit\n");
+}
+
+TEST_F(TesseraCommand, CheckRunsAnUnknownCustomCallAlikeOnBothEngines) {
+  const auto call = file("call.hlo", R"(HloModule m, num_partitions=2
+ENTRY %main (x: f32[6]) -> f32[6] {
+  %x = f32[6] parameter(0), sharding={devices=[2]<=[2]}
+  ROOT %y = f32[6] custom-call(%x), custom_call_target="mystery"
+})");
+  for (const std::string engine : {"reference", "runtime"}) {
+    const auto out = run(fmt::format("check {} --engine {}", call, engine));
+    EXPECT_EQ(out.code, 0) << engine << ": " << out.out << out.error;
+  }
+}
+
+TEST_F(TesseraCommand, UnreducedValuesAreDrawnAndRunAsAddends) {
+  allow_mpirun();
+  const auto program =
+      file("unreduced.hlo",
+           "HloModule m, num_partitions=2\nENTRY e {\n  a = s32[3] parameter(0), sharding={unreduced}\n"
+           "  ROOT r = s32[3] negate(a), sharding={unreduced}\n}\n");
+  const auto drawn = run("print " + program + " --sharding a");
+  EXPECT_NE(drawn.out.find("unreduced over _0: every device of a part holds an addend"), std::string::npos)
+      << drawn.out;
+  const std::string two = fmt::format("{} -n 2", TESSERA_MPIEXEC);
+  const auto ranks = run("run " + program, two);
+  EXPECT_EQ(ranks.code, 0) << ranks.error;
+  EXPECT_EQ(ranks.out, run("run " + program + " --engine reference", two).out) << "the results are sums";
+  EXPECT_NE(ranks.error.find("note: parameter %a is unreduced over _0: the first device of each group gets the value"),
+            std::string::npos)
+      << ranks.error;
+  EXPECT_NE(ranks.error.find("note: result is unreduced over _0: shown reduced"), std::string::npos) << ranks.error;
+}
+
+TEST_F(TesseraCommand, RunEvaluatesByTheDefinitionsOfTheOpsWhenAsked) {
+  const auto fast = run("run sum.hlo");
+  const auto reference = run("run sum.hlo --engine reference");
+  EXPECT_EQ(reference.code, 0) << reference.error;
+  EXPECT_EQ(reference.out, fast.out);
+  EXPECT_EQ(run("run sum.hlo --engine referense").code, 2);
+}
+
+TEST_F(TesseraCommand, TheReferenceEngineRunsWhatIsForManyDevicesOnOneRank) {
+  allow_mpirun();
+  const auto module = file("four.hlo", R"(HloModule m, num_partitions=4
+ENTRY e {
+  x = s32[6,4] parameter(0), sharding={devices=[2,2]<=[4]}
+  ROOT y = s32[6,4] negate(x), sharding={devices=[4,1]<=[4]}
+})");
+  const auto alone = run("run " + module + " --engine reference");
+  EXPECT_EQ(alone.code, 0) << alone.error;
+  EXPECT_EQ(alone.error,
+            "note: the whole program for 4 devices was evaluated on one, which its shardings change nothing of\n");
+  EXPECT_EQ(run("run " + module + " --mesh a=2,b=2 --annotate x=b,- --engine reference").out, alone.out);
+  const auto ranks = run("run " + module, fmt::format("{} -n 4", TESSERA_MPIEXEC));
+  EXPECT_EQ(ranks.code, 0) << ranks.error;
+  EXPECT_EQ(ranks.out, alone.out);
+  const auto three = run("run " + module + " --engine reference", fmt::format("{} -n 3", TESSERA_MPIEXEC));
+  EXPECT_EQ(three.out, alone.out) << "each rank evaluates the same";
+  EXPECT_EQ(three.error, alone.error) << "one rank says so";
+}
+
+TEST_F(TesseraCommand, RunReadsStandardInputOnceForAllRanks) {
+  allow_mpirun();
+  const std::string two = fmt::format("{} -n 2", TESSERA_MPIEXEC);
+  const std::string options = " --mesh data=2 --annotate x=data,-";
+  const auto piped = run("run -" + options + " <sum.hlo", two);
+  EXPECT_EQ(piped.code, 0) << piped.error;
+  EXPECT_EQ(piped.out, run("run sum.hlo" + options, two).out);
+  const auto empty = run("run -" + options + " </dev/null", two);
+  EXPECT_EQ(empty.code, 1);
+  EXPECT_NE(empty.error.find("<stdin>: the text is empty"), std::string::npos) << empty.error;
+}
+
+TEST_F(TesseraCommand, RunGivesTheSameResultsOnOneRankAndOnTwo) {
+  allow_mpirun();
+  const auto one = run("run sum.hlo --outputs " + path("out.safetensors"));
+  EXPECT_EQ(one.code, 0) << one.error;
+  EXPECT_TRUE(one.out.starts_with("result.0: s32[7,5] sum ")) << one.out;
+  const auto two = run("run sum.hlo --mesh data=2 --annotate x=data,-", fmt::format("{} -n 2", TESSERA_MPIEXEC));
+  EXPECT_EQ(two.code, 0) << two.error;
+  EXPECT_EQ(two.out, one.out);
+  const auto wrong = run("run sum.hlo --inputs " + path("out.safetensors"));
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_NE(wrong.error.find("has no tensor \"x\""), std::string::npos) << wrong.error;
+}
+
+}  // namespace
+}  // namespace tessera::command_tests
