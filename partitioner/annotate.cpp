@@ -66,6 +66,19 @@ bool says_the_same(const Type& type, const Sharding& before, const Sharding& now
          same_placement(type, before, now);
 }
 
+// `c=?,?`: the result of the entry that is this value may lie as it comes out.
+void let_result_lie_as_made(Program& program, Id id) {
+  const Computation& entry = program.entry_computation();
+  const Instruction& root = entry[entry.root];
+  const auto leaves = static_cast<std::size_t>(root.type.leaf_count());
+  auto& allowed = program.propagate_to_output;
+  if (allowed.size() != leaves) allowed.assign(leaves, !allowed.empty() && allowed.front());
+  if (id == entry.root) allowed.assign(leaves, true);
+  if (root.op->role != Role::kTuple) return;
+  for (int i = 0; i < isize(root.operands); ++i)
+    if (at(root.operands, i) == id) allowed[static_cast<std::size_t>(root.type.leaf_offset(i))] = true;
+}
+
 // Two annotations of one value must say the same.
 void require_same(const Instruction& instruction, const Sharding& before, const Sharding& now) {
   require(says_nothing(before) || says_the_same(instruction.type, before, now),
@@ -100,6 +113,7 @@ Program annotate(const Program& program, const Mesh& mesh, const std::string& na
       const int priority = parse_priority(std::string_view(name).substr(mark + 1));
       for (auto& dim : sharding.dims) dim.priority = dim.priority.value_or(priority);
     }
+    if (says_nothing(sharding) && computation == out.entry) let_result_lie_as_made(out, id);
     if (instruction.sharding) require_same(instruction, instruction.sharding->front(), sharding);
     instruction.sharding = make_sharding(std::move(sharding));
   } catch (Error& error) {

@@ -159,13 +159,14 @@ class InputDimsOfValues {
     return out;
   }
 
-  // Of a product those that both sides run along; of a sum of one array only batches, which come first. Rows that are looked up
-  // in a cut table are no batch.
+  // Of a product those that both sides run along; of a sum of one array, which leaves fewer dims, only batches, which come first. Rows
+  // that are looked up or sliced out of a cut table are no batch.
   static InputDims summed_over(const FactorMap& map, const std::vector<std::vector<InputDims>>& by_factor,
                                const Instruction& instruction) {
     InputDims out;
     const auto arrays =
         std::count_if(map.operands.begin(), map.operands.end(), [](const auto& o) { return !o.empty(); });
+    const bool is_reduction = arrays == 1 && map.operands.front().size() > map.results.front().size();
     const Sharding* result = sharding_of_leaf(instruction, 0);
     if (result == nullptr || !result->is_partial()) return out;
     for (int f = 0; f < isize(map.factors); ++f) {
@@ -173,7 +174,7 @@ class InputDimsOfValues {
       if (at(map.factors, f).kind != FactorKind::kReduce || sides.empty()) continue;
       for (const InputDim& one : sides.front()) {
         const bool everywhere = std::all_of(sides.begin(), sides.end(), [&](const auto& s) { return s.contains(one); });
-        if (everywhere && (sides.size() > 1 || (arrays == 1 && one.dim == 0))) out.insert(one);
+        if (everywhere && (sides.size() > 1 || (is_reduction && one.dim == 0))) out.insert(one);
       }
     }
     return out;

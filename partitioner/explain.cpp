@@ -210,7 +210,8 @@ CollectiveNote note_of_part(const Program& program, const Instruction& instructi
   note.from = text(kFromAttribute, "");
   note.to = text(kToAttribute, "");
   note.remedy = text(kRemedyAttribute, "");
-  note.asked = !text(kAskedAttribute, "").empty();
+  const bool is_of_the_text = explanation(instruction, kReasonAttribute, part).empty();
+  note.asked = is_of_the_text || !text(kAskedAttribute, "").empty();
   return note;
 }
 

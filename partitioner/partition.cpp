@@ -39,7 +39,7 @@ void check_input(const Program& program) {
       if (instruction.op->role != Role::kCollective && instruction.op->role != Role::kPartitionId) continue;
       require(is_manual(instruction),
               "{} %{} stands in a global program: collectives and partition-id belong to per-device programs, and to "
-              "manual regions of global ones",
+              "manual regions of global ones; if XLA has partitioned this module already, dump it before .compile()",
               instruction.op->name, instruction.name);
       check_region_collective(instruction);
     }

@@ -427,6 +427,46 @@ ENTRY %main (x: f32[8,6], u: f32[6,4], v: f32[4,6]) -> (f32[8,6], f32[6,4], f32[
   EXPECT_EQ(sums, 2U);
 }
 
+// One layer of a cut stack is sliced out: what is summed is a choice among devices, not a batch.
+TEST(Explain, ALayerThatIsSlicedOutOfACutStackIsNoBatch) {
+  const Program program = parse_program(R"(HloModule m, num_partitions=3
+ENTRY %main (ws: f32[3,4,5], x: f32[6,4], i: s32[]) -> f32[6,5] {
+  %ws = f32[3,4,5] parameter(0), sharding={devices=[3,1,1]<=[3]}
+  %x = f32[6,4] parameter(1)
+  %i = s32[] parameter(2)
+  %z = s32[] constant(0)
+  %one = f32[1,4,5] dynamic-slice(%ws, %i, %z, %z), dynamic_slice_sizes={1,4,5}
+  %w = f32[4,5] reshape(%one)
+  ROOT %y = f32[6,5] dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+})",
+                                        op_table());
+  const auto notes = partition(program, {.try_remedies = true}).notes;
+  ASSERT_FALSE(notes.empty());
+  for (const auto& note : notes) EXPECT_EQ(note.remedy.find("batch"), std::string::npos) << note.remedy;
+}
+
+// What a region's own collective is for, its text says.
+TEST(Explain, CollectivesOfTheTextAreAskedFor) {
+  const Program program = parse_program(R"(HloModule m, num_partitions=3
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %s = f32[] add(%a, %b)
+}
+ENTRY %main (x: f32[6,4]) -> f32[2,4] {
+  %x = f32[6,4] parameter(0), sharding={devices=[3,1]<=[3]}
+  %in = f32[6,4] custom-call(%x), custom_call_target="Sharding", sharding={devices=[3,1]<=[3]}
+  %local = f32[2,4] custom-call(%in), custom_call_target="SPMDFullToShardShape", sharding={manual}
+  %psum = f32[2,4] all-reduce(%local), channel_id=1, replica_groups={{0,1,2}}, use_global_device_ids=true, to_apply=%sum, sharding={manual}
+  %out = f32[2,4] custom-call(%psum), custom_call_target="Sharding", sharding={manual}
+  ROOT %y = f32[2,4] custom-call(%out), custom_call_target="SPMDShardToFullShape", sharding={replicated}
+})",
+                                        op_table());
+  const auto notes = partition(program, {.limits = {.strict = true}}).notes;
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_TRUE(notes[0].asked);
+}
+
 TEST(Explain, OfASumOverABatchAndMoreOnlyTheBatchsAxesAreSaidToBeNeeded) {
   const Program program = parse_program(R"(HloModule m, num_partitions=4
 %sum (a: f32[], b: f32[]) -> f32[] {

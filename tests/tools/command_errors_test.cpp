@@ -66,6 +66,7 @@ TEST_F(CommandErrors, OfMeshesAndAnnotations) {
           "mesh \"data=-1\": -1 stands for what is left, but the number of devices is not given"});
   expect({"partition mlp.hlo --mesh data+x=2", 1,
           "mesh \"data+x=2\": an axis cannot be named \"data+x\": '+' means something else in partition specs"});
+  expect({"partition mlp.hlo -o --mesh data=2", 2, "-o needs OUT.hlo"});
   expect({"partition mlp.hlo --mesh data=2,data=2", 1, "mesh axis \"data\" is named twice"});
   expect({"partition mlp.hlo --mesh data=2,model=2 --num-partitions 8", 1,
           "mesh \"data=2,model=2\" has 4 devices; its axes must multiply to 8, the number of devices (ranks)"});

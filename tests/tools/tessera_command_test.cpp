@@ -89,6 +89,18 @@ TEST_F(TesseraCommand, PartitionPrintsOneAllReduceForAMegatronMlp) {
   EXPECT_EQ(out.error, "");
 }
 
+TEST_F(TesseraCommand, OpenResultsAndParametersLieAsTheyComeOut) {
+  const std::string spec = "partition mlp.hlo --mesh data=2,model=2 --annotate x=data,- --annotate w=-,model ";
+  const auto local = [&](const std::string& more) {
+    const std::string text = run(spec + more).out;
+    return text.substr(0, text.find('\n'));
+  };
+  EXPECT_NE(local("").find("->f32[6,4]"), std::string::npos) << local("");  // y is whole
+  EXPECT_EQ(local("--open-results").find("->f32[6,4]"), std::string::npos) << local("--open-results");
+  EXPECT_EQ(local("--open-results"), local("--annotate y=?,?"));
+  EXPECT_NE(local("--open-results"), local("--open-results --open-parameters"));
+}
+
 TEST_F(TesseraCommand, StrictModeAndABudgetRefuseCollectivesAndSayWhatWouldRemoveThem) {
   const auto strict = run(std::string("partition ") + kMegatron + "-o " + path("p.hlo") + " --strict");
   EXPECT_EQ(strict.code, 1);

@@ -24,6 +24,12 @@ std::string option_name(std::string_view word) {
   std::replace(name.begin(), name.end(), '_', '-');
   return name;
 }
+// A spec may begin with - too: `-,model`.
+bool names_option(const std::vector<Option>& options, std::string_view word) {
+  if (!word.starts_with('-') || word == "-") return false;
+  const std::string name = option_name(word.substr(0, word.find('=')));
+  return std::any_of(options.begin(), options.end(), [&](const Option& option) { return option.name == name; });
+}
 
 // Where a text defines `name = ..`, if it does so once.
 std::optional<std::size_t> place_of(std::string_view text, std::string_view name) {
@@ -144,7 +150,8 @@ Arguments Verb::read(const std::vector<std::string>& words) const {
     } else if (equals != std::string::npos) {
       values.push_back(word.substr(equals + 1));
     } else {
-      if (i + 1 == words.size()) throw UsageError(fmt::format("{} needs {}", spelled(given), option->value));
+      const bool has_value = i + 1 < words.size() && !names_option(options, words[i + 1]);
+      if (!has_value) throw UsageError(fmt::format("{} needs {}", spelled(given), option->value));
       values.push_back(words[++i]);
     }
   }

@@ -57,7 +57,9 @@ std::vector<Option> sharding_options() {
        "                                    NAME is a parameter or value of the entry, or computation/value;\n"
        "                                    a `?` behind an entry leaves the dim open; NAME@p1=SPEC or data@p1,- for\n"
        "                                    one dim: propagated after those of priority p0, the default;\n"
-       "                                    what the text says of the value gives way"}};
+       "                                    what the text says of the value gives way"},
+      {"open-results", "", "results without an annotation lie as they come out, in place of whole on each device"},
+      {"open-parameters", "", "the same of parameters: they lie as what reads them wants"}};
 }
 
 void check_sharding_options(const Arguments& arguments) {
@@ -136,6 +138,8 @@ Program program_of(const std::string& text, const Arguments& arguments, const Re
     program = on_mesh(program, options.meshes.front());
     if (reader.says_notes) fmt::print(stderr, "{}", other_mesh_note(program, options.meshes.front()));
   }
+  if (arguments.has("open-results")) program.propagate_to_output = {true};
+  if (arguments.has("open-parameters")) program.propagate_to_parameters = {true};
   Program annotated = with_annotations(program, arguments.values("annotate"));
   if (reader.says_notes)
     for (const auto& replaced : replaced_annotations(program, annotated))

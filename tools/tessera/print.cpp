@@ -86,7 +86,9 @@ std::string pictures(const Program& program, const Arguments& arguments) {
     if (svg) return sharding_svg(value.type, sharding);
     out += fmt::format("%{}: {} {}", value.name, value.type.str(), sharding.str());
     if (const auto* why = value.frontend_attribute("tessera.why")) out += ", " + *why;
-    out += "\n" + visualize_sharding(value.type, sharding);
+    constexpr int kMostDims = 3;
+    out += value.type.ndim() > kMostDims ? ", of too many dims for a picture\n"
+                                         : "\n" + visualize_sharding(value.type, sharding);
     out += note_below(program, value, sharding);
   }
   return out;

@@ -221,7 +221,11 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
           "{} is what one device runs, partitioned already: --mesh and --annotate are for the global program",
           program.name);
   if (const auto unknown = unknown_custom_calls(program); !unknown.empty())
-    fail("custom-calls to {} cannot be run: nothing here knows what they compute", join(unknown, ", "));
+    fail(
+        "custom-calls to {} cannot be run: nothing here knows what they compute{}", join(unknown, ", "),
+        std::any_of(unknown.begin(), unknown.end(), [](const std::string& name) { return name.starts_with("lapack_"); })
+            ? " (what JAX lowers for the CPU; jax.jit(f).trace(x).lower(lowering_platforms=(\"tpu\",)) keeps such ops)"
+            : "");
   const auto path = given.value("inputs");
   const auto arguments = path ? arguments_from_file(program, *path) : seeded_arguments(program, seed);
   const Results results = by_reference          ? run_reference(program, arguments)
