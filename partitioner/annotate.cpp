@@ -25,6 +25,20 @@ std::vector<std::string> computations_with(const Program& program, std::string_v
   return out;
 }
 
+// `x` for a parameter that JAX calls `x.1`, where no other one may be meant.
+Id parameter_of_stem(const Computation& computation, std::string_view stem) {
+  Id found = -1;
+  for (const Id id : computation.parameters) {
+    const std::string& name = computation[id].name;
+    const auto number = name.find_last_not_of("0123456789");
+    const bool is_numbered = number != std::string::npos && number + 1 < name.size() && name[number] == '.';
+    if (!is_numbered || std::string_view(name).substr(0, number) != stem) continue;
+    if (found >= 0) return -1;
+    found = id;
+  }
+  return found;
+}
+
 std::pair<ComputationId, Id> find_value(const Program& program, std::string_view name) {
   if (name.starts_with('%')) name.remove_prefix(1);
   ComputationId computation = program.entry;
@@ -46,6 +60,9 @@ std::pair<ComputationId, Id> find_value(const Program& program, std::string_view
     return named(instruction) && instruction.op->role == Role::kParameter;
   });
   if (found == instructions.end()) found = std::find_if(instructions.begin(), instructions.end(), named);
+  if (found == instructions.end())
+    if (const Id parameter = parameter_of_stem(program[computation], name); parameter >= 0)
+      return {computation, parameter};
   const auto known = value_names(program[computation], instructions.size() > 40);
   require(found != instructions.end(), "no value of {} is named \"{}\"{}", program[computation].name, name, [&] {
     const auto elsewhere = computations_with(program, name);

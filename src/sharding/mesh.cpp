@@ -146,8 +146,9 @@ int Mesh::axis_index(std::string_view name) const {
   for (int i = 0; i < axis_count(); ++i)
     if (at(axes(), i).name == name) return i;
   const auto near = nearest_name(name, axis_names(axes()));
-  fail("mesh has no axis \"{}\"; axes are {}{}", name, join(axis_names(axes()), ", "),
-       near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
+  std::string hint = near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near);
+  if (name == "None") hint = "; a dim that is not cut is written -";
+  fail("mesh has no axis \"{}\"; axes are {}{}", name, join(axis_names(axes()), ", "), hint);
 }
 
 AxisRef Mesh::whole_axis(int axis) const { return {axis, 1, at(axes(), axis).size}; }

@@ -120,5 +120,24 @@ ROOT l = f32[8,6] sine(k) })",
   EXPECT_EQ(entry.parameter_types()[1].str(), "f32[8,6]");
 }
 
+// JAX numbers its arguments.
+TEST(ShardingForms, AParameterIsFoundWithoutItsNumberWhereNoOtherMayBeMeant) {
+  const Program program = parse_program(
+      "HloModule m, num_partitions=2\n"
+      "ENTRY main { x.1 = f32[4,6] parameter(0) y.1 = f32[4,6] parameter(1) y.2 = f32[4,6] parameter(2)\n"
+      "s = f32[4,6] add(x.1, y.1) ROOT t = f32[4,6] add(s, y.2) }",
+      op_table());
+  const Mesh mesh = Mesh::parse("a=2");
+  const Program annotated = annotate(program, mesh, "x", "a,-");
+  EXPECT_TRUE(annotated.entry_computation()[0].sharding);
+  EXPECT_THROW(annotate(program, mesh, "y", "a,-"), Error);
+  try {
+    (void)annotate(program, mesh, "x", "a,None");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("a dim that is not cut is written -"), std::string::npos) << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace tessera
