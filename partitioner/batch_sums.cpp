@@ -159,7 +159,8 @@ class InputDimsOfValues {
     return out;
   }
 
-  // Of a product those that both sides run along; of a sum of one array, which leaves fewer dims, only batches, which come first. Rows
+  // Of a product those that both sides run along (a batch also where one was made of constants, as a loop's stacks are, or a cotangent of
+  // ones); of a sum of one array, which leaves fewer dims, only batches, which come first. Rows
   // that are looked up or sliced out of a cut table are no batch.
   static InputDims summed_over(const FactorMap& map, const std::vector<std::vector<InputDims>>& by_factor,
                                const Instruction& instruction) {
@@ -172,8 +173,12 @@ class InputDimsOfValues {
     for (int f = 0; f < isize(map.factors); ++f) {
       const auto& sides = at(by_factor, f);
       if (at(map.factors, f).kind != FactorKind::kReduce || sides.empty()) continue;
-      for (const InputDim& one : sides.front()) {
-        const bool everywhere = std::all_of(sides.begin(), sides.end(), [&](const auto& s) { return s.contains(one); });
+      InputDims met;
+      for (const InputDims& side : sides) met.insert(side.begin(), side.end());
+      for (const InputDim& one : met) {
+        const bool everywhere = std::all_of(sides.begin(), sides.end(), [&](const auto& side) {
+          return side.contains(one) || (side.empty() && one.dim == 0);
+        });
         if (everywhere && (sides.size() > 1 || (is_reduction && one.dim == 0))) out.insert(one);
       }
     }

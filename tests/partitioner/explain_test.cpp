@@ -427,6 +427,23 @@ ENTRY %main (x: f32[8,6], u: f32[6,4], v: f32[4,6]) -> (f32[8,6], f32[6,4], f32[
   EXPECT_EQ(sums, 2U);
 }
 
+// The gradient of a sum begins with ones, which come from no input.
+TEST(Explain, TheSumOverABatchBesideOnesIsOne) {
+  const Program program = parse_program(R"(HloModule m, num_partitions=2
+ENTRY %main (x: f32[8,6], w: f32[6,4]) -> f32[6,4] {
+  %x = f32[8,6] parameter(0), sharding={devices=[2,1]<=[2]}
+  %w = f32[6,4] parameter(1)
+  %c = f32[] constant(1)
+  %ones = f32[8,4] broadcast(%c), dimensions={}
+  %g = f32[6,4] dot(%x, %ones), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT %next = f32[6,4] subtract(%w, %g)
+})",
+                                        op_table());
+  const auto notes = partition(program, {.try_remedies = true}).notes;
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_TRUE(notes[0].remedy.starts_with("none: it is the sum over the batch (dim 0 of %x)")) << notes[0].remedy;
+}
+
 // One layer of a cut stack is sliced out: what is summed is a choice among devices, not a batch.
 TEST(Explain, ALayerThatIsSlicedOutOfACutStackIsNoBatch) {
   const Program program = parse_program(R"(HloModule m, num_partitions=3
