@@ -23,6 +23,8 @@ struct InputDim {
   auto operator<=>(const InputDim&) const = default;
 };
 using InputDims = std::set<InputDim>;
+constexpr InputDim kElsewhere{
+    -1, 0};  // of weights and of what inputs are not cut along; what is made of constants has none at all
 using LeafDims = std::vector<InputDims>;  // by dim
 using ValueDims = std::vector<LeafDims>;  // by leaf
 
@@ -119,7 +121,7 @@ class InputDimsOfValues {
         axes_[{isize(input_names_), d}] = at(sharding->dims, d).axes;
       const bool is_weight = std::find(returned_.begin(), returned_.end(), leaf) != returned_.end();
       for (int d = 0; leaf.is_array() && d < leaf.ndim(); ++d)
-        dims.push_back(is_weight ? InputDims() : InputDims{{isize(input_names_), d}});
+        dims.push_back({is_weight ? kElsewhere : InputDim{isize(input_names_), d}});
       input_names_.push_back(parameter.name);
     }
     return out;
@@ -132,7 +134,8 @@ class InputDimsOfValues {
       const int ndim = at(types, leaf).is_array() ? at(types, leaf).ndim() : 0;
       at(dims, leaf).resize(static_cast<std::size_t>(ndim));
       for (int d = 0; d < ndim; ++d)
-        if (sharding == nullptr || d >= sharding->ndim() || sharding->tiles(d) <= 1) at(at(dims, leaf), d).clear();
+        if (sharding == nullptr || d >= sharding->ndim() || sharding->tiles(d) <= 1)
+          if (InputDims& here = at(at(dims, leaf), d); !here.empty()) here = {kElsewhere};
     }
   }
 
@@ -175,6 +178,7 @@ class InputDimsOfValues {
       if (at(map.factors, f).kind != FactorKind::kReduce || sides.empty()) continue;
       InputDims met;
       for (const InputDims& side : sides) met.insert(side.begin(), side.end());
+      met.erase(kElsewhere);
       for (const InputDim& one : met) {
         const bool everywhere = std::all_of(sides.begin(), sides.end(), [&](const auto& side) {
           return side.contains(one) || (side.empty() && one.dim == 0);
