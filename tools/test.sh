@@ -46,7 +46,7 @@ step "tests" ctest --preset release -j "$jobs"
 if [ $all = yes ]; then
   step "configure asan" tools/configure.sh asan_full
   step "build asan" build asan_full
-  step "tests under ASan+UBSan" ctest --preset asan_full -j "$jobs" -LE "install|repo|docs|bench|long"
+  step "tests under ASan+UBSan" ctest --preset asan_full -j "$jobs" -LE "install|repo|docs|bench|long|remedies"
   step "configure tsan" tools/configure.sh tsan
   step "build tsan" build tsan --target unit_tests conformance_tests
   step "tests under TSan" ctest --preset tsan -j "$jobs" -L "unit|conformance"
