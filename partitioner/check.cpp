@@ -103,6 +103,7 @@ Inputs draw_inputs(const Sides& sides, const Program& text, const Computation& g
       magnitudes.observe(computation, id, value);
     };
     out.arguments = seeded_arguments(text, seed, scale);
+    spread_integers(out.arguments, seed);
     out.unit = unit_of_addends(scale);
     make_divisible(out.arguments, global, out.unit);
     if (sides.is_wide) out.arguments = widened(std::move(out.arguments));

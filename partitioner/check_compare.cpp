@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "check_inputs.h"
 #include "tessera/base/text.h"
 #include "tessera/partitioner/addends.h"
 #include "tessera/sharding/placement.h"
@@ -18,6 +19,8 @@ double share_of_bound(double expected, double actual, const Tolerance& tolerance
   if (std::isinf(expected) || std::isinf(actual)) return 2;
   return std::fabs(expected - actual) / tolerance.at(expected);
 }
+
+bool is_any_float(DType dtype) { return is_float(dtype) || dtype >= DType::kF4E2M1FN; }
 
 std::string index_text(const Dims& dims, std::int64_t i) {
   Dims index(dims.size());
@@ -39,7 +42,7 @@ void compare(const Literal& want, const Literal& have, const std::string& what, 
     const double a = element_as_double(expected, i);
     const double b = element_as_double(actual, i);
     double share = 0;
-    if (is_float(type.dtype()))
+    if (is_any_float(type.dtype()))
       share = share_of_bound(a, b, tolerance);
     else if (element_as_int(expected, i) != element_as_int(actual, i))
       share = 2;
@@ -52,7 +55,7 @@ void compare(const Literal& want, const Literal& have, const std::string& what, 
 
 void note_loose_bound(const Literal& want, const std::string& what, const Tolerance& tolerance, CheckReport& report) {
   const Literal values = want.as_reals();
-  if (!is_float(values.type().dtype())) return;
+  if (!is_any_float(values.type().dtype())) return;
   const double largest = magnitude_of(values);
   const double bound = tolerance.at(largest);
   if (largest > 0 && bound > largest)
@@ -72,14 +75,16 @@ void compare_leaf(const Literal& want, const Sharding& given, const std::vector<
   const Sharding sharding = given.without_partial();
   const std::vector<Literal> pieces = reduced_shards(given, shards);
   compare(want, assemble(want.type(), sharding, pieces), whole, tolerance, report);
-  if (!is_even(want.type(), sharding)) return;
-  // Replicas must agree with the value, not only the first of them.
+  // Replicas must agree with the value, not only the first of them; padding is anything, and the same on both sides.
   const bool has_owner = sharding.kind == Sharding::Kind::kMaximal;  // the value is undefined on all others
   for (int device = 0; device < isize(pieces); ++device) {
     if (has_owner && device != sharding.device) continue;
     const Type local = name.type.with_dims(at(pieces, device).type().dims());
-    compare(take_shard(want, sharding, device), at(pieces, device),
-            fmt::format("result {} on device {} {}", name.leaf, device, local.str()), tolerance, report);
+    Literal mine = take_shard(want, sharding, device);
+    Literal theirs = at(pieces, device);
+    poison_padding(mine, want.type(), sharding, device);
+    poison_padding(theirs, want.type(), sharding, device);
+    compare(mine, theirs, fmt::format("result {} on device {} {}", name.leaf, device, local.str()), tolerance, report);
   }
 }
 

@@ -67,16 +67,17 @@ Literal draw_literal(const Type& type, Draws& draws) {
   return out;
 }
 
+// No reduction takes all of it for its neutral element: greatest and least numbers, true and false, in turn.
 template <class T>
-T poison() {
+T poison(std::size_t place) {
   if constexpr (is_complex(kDTypeOf<T>))
     return T(std::numeric_limits<typename T::value_type>::quiet_NaN());
   else if constexpr (kDTypeOf<T> == DType::kPred)
-    return true;
+    return place % 2 == 0;
   else if constexpr (is_float(kDTypeOf<T>))
     return static_cast<T>(std::numeric_limits<double>::quiet_NaN());
   else
-    return std::numeric_limits<T>::max();
+    return place % 2 == 0 ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
 }
 
 // The value with another array in place of each leaf.
@@ -108,20 +109,51 @@ std::vector<Literal> shards_of_leaf(const Literal& whole, const Sharding& shardi
 }  // namespace
 
 void poison_padding(Literal& local, const Type& global, const Sharding& sharding, std::int64_t device) {
-  if (!sharding.is_tiled() || is_even(global, sharding) || is_narrow(global.dtype())) return;
+  if (!sharding.is_tiled() || is_even(global, sharding)) return;
   const Placement placement = placement_of(global, sharding);
   Dims sizes;
   for (int d = 0; d < global.ndim(); ++d) sizes.push_back(placement.interval(device, d).size());
-  visit_any_dtype(global.dtype(), [&]<class T>() {
-    auto data = local.mutable_data<T>();
+  const auto for_each_outside = [&](auto&& f) {
     std::size_t i = 0;
     for_each_index(local.type().dims(), [&](const Dims& index) {
       bool inside = true;
       for (std::size_t d = 0; d < index.size(); ++d) inside = inside && index[d] < sizes[d];
-      if (!inside) data[i] = poison<T>();
+      if (!inside) f(i);
       ++i;
     });
+  };
+  if (is_narrow(global.dtype())) {
+    auto bytes = local.mutable_bytes();
+    for_each_outside([&](std::size_t i) { bytes[i] = std::byte{narrow_bits(global.dtype(), i % 2 == 0 ? 1 : -1)}; });
+    return;
+  }
+  visit_any_dtype(global.dtype(), [&]<class T>() {
+    auto data = local.mutable_data<T>();
+    for_each_outside([&](std::size_t i) { data[i] = poison<T>(i); });
   });
+}
+
+void spread_integers(std::vector<Literal>& arguments, std::uint64_t seed) {
+  std::int64_t most = 0;
+  for (const Literal& argument : arguments)
+    for (const Type& leaf : argument.type().leaves())
+      for (int d = 0; leaf.is_array() && d < leaf.ndim(); ++d) most = std::max(most, leaf.dim(d));
+  Draws draws(hash_mix(seed, 0x51));
+  const auto spread = [&](const Literal& given) {
+    Literal out = given;
+    const DType dtype = given.type().is_array() ? given.type().dtype() : DType::kPred;
+    const bool is_index = dtype == DType::kS32 || dtype == DType::kS64 || dtype == DType::kU32 || dtype == DType::kU64;
+    if (!is_index || given.type().ndim() == 0) return out;
+    visit_dtype(dtype, [&]<class T>() {
+      if constexpr (std::is_integral_v<T>) {
+        auto elements = out.mutable_data<T>();
+        for (std::size_t i = 2; i < elements.size(); i += 3)
+          elements[i] = static_cast<T>(draws.next() % static_cast<std::uint64_t>(most + 3));
+      }
+    });
+    return out;
+  };
+  for (Literal& argument : arguments) argument = with_leaves(argument, spread);
 }
 
 double unit_of_addends(double scale) { return scale / 8; }

@@ -12,6 +12,10 @@ namespace tessera {
 /// Overwrites what lies outside the device's interval of the global array: NaN, or the largest integer.
 void poison_padding(Literal& local, const Type& global, const Sharding& sharding, std::int64_t device);
 
+/// Gives every third integer of arrays of 32 and 64 bits a number up to just beyond the largest dim of all arguments: indices into it reach
+/// every tile. (Seeded arguments are small numbers: scalars often say how often a loop runs.)
+void spread_integers(std::vector<Literal>& arguments, std::uint64_t seed);
+
 /// Partial arguments are multiples of it, so that their addends add up exactly.
 double unit_of_addends(double scale);
 /// The arguments that come as addends, in units. `global`: the entry with all its shardings.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "check_widened.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "tessera/base/text.h"
@@ -17,7 +18,7 @@ DType wide_dtype(DType dtype) {
     case DType::kBF16:
     case DType::kF32: return DType::kF64;
     case DType::kC64: return DType::kC128;
-    default: return dtype;
+    default: return dtype >= DType::kF4E2M1FN ? DType::kF64 : dtype;
   }
 }
 
@@ -31,6 +32,11 @@ Type wide_type(const Type& type) {
 
 Literal wide_array(const Literal& array) {
   Literal out(wide_type(array.type()));
+  if (is_narrow(array.type().dtype())) {
+    auto to = out.mutable_data<double>();
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = element_as_double(array, static_cast<std::int64_t>(i));
+    return out;
+  }
   visit_any_dtype(array.type().dtype(), [&]<class T>() {
     const auto from = array.data<T>();
     if constexpr (is_complex(kDTypeOf<T>)) {
@@ -72,7 +78,9 @@ class Widening {
     if (old.op->role == Role::kConstant)
       next.attributes = make_attributes(
           ConstantAttributes{with_wide_floats(attributes_as<ConstantAttributes>(old.attributes).value)});
-    if (takes_its_types(next)) {
+    const bool is_folded = is_made_of_constants(old);
+    made_of_constants_.push_back(is_folded || old.op->role == Role::kConstant);
+    if (!(is_folded && !only_moves(old)) && takes_its_types(next)) {
       new_ids_.push_back(append(std::move(next)));
       return true;
     }
@@ -83,6 +91,20 @@ class Widening {
     const Id narrow = append(std::move(next));
     new_ids_.push_back(converted(narrow, wide_type(old.type), old));
     return true;
+  }
+
+  // A partitioner may compute it beforehand: in its own types.
+  [[nodiscard]] bool is_made_of_constants(const Instruction& old) const {
+    if (old.op->role != Role::kPlain || old.operands.empty() || !old.called.empty()) return false;
+    if (old.op->side_effect != nullptr && old.op->side_effect(old.attributes)) return false;
+    return std::all_of(old.operands.begin(), old.operands.end(), [&](Id id) { return at(made_of_constants_, id); });
+  }
+
+  // Rounds nothing.
+  [[nodiscard]] bool only_moves(const Instruction& old) const {
+    OpView view{*old.op, {}, old.type, old.attributes, {}};
+    for (const Id id : old.operands) view.operands.push_back(from_[id].type);
+    return old.op->linearity != nullptr && old.op->linearity(view, 0) == Linearity::kAny;
   }
 
   bool takes_its_types(const Instruction& instruction) const {
@@ -130,6 +152,7 @@ class Widening {
   const std::vector<ComputationRef>& callees_;
   Computation out_;
   std::vector<Id> new_ids_;
+  std::vector<bool> made_of_constants_;
 };
 
 }  // namespace

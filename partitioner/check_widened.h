@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-/// f16, bf16 and f32 become f64, c64 becomes c128; constants keep their values. Floats of 8 bits and fewer stay. An op whose row does
-/// not take the wider types (bitcast-convert, which sees bits) is evaluated in its own, between converts. Null when such an op calls a
+/// Floats become f64, c64 becomes c128; constants keep their values, and what is computed of nothing but constants is computed in its own
+/// types, as a partitioner folds it. An op whose row does not take the wider types (bitcast-convert, which sees bits) is evaluated in its own, between converts. Null when such an op calls a
 /// computation.
 std::optional<Program> with_wide_floats(const Program& program);
 

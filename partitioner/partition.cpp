@@ -26,6 +26,7 @@
 #include "tessera/ops/control_flow.h"
 #include "tessera/passes/passes.h"
 #include "tessera/passes/pipeline.h"
+#include "tessera/passes/plain_forms.h"
 
 namespace tessera {
 namespace {
@@ -111,8 +112,8 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
       "{} has replica_count={}; only programs of one replica are partitioned: give all devices to num_partitions, and "
       "the mesh an axis for the replicas",
       program.name, program.replica_count);
-  const Program input = without_replica_collectives(normalize_manual(
-      with_mesh(without_lone_collectives(with_sharding_groups(with_one_loop_state(make_synchronous(program)))))));
+  const Program input = without_replica_collectives(normalize_manual(with_mesh(
+      without_lone_collectives(with_sharding_groups(with_one_loop_state(make_synchronous(plain_forms(program))))))));
   check_input(input);
   options.topology.check(input.meshes);
   Partitioned out;

@@ -43,14 +43,14 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-// The local iota, moved by where the shard starts. Float types count in s32 first: bf16 could not add so exactly.
+// The local iota, moved by where the shard starts. Float and narrow types count in s32 first: bf16 could not add so exactly.
 Value localize(LocalizeContext& context) {
   const auto dim = static_cast<int>(context.view.as<IotaAttributes>().iota_dimension);
   const Sharding& sharding = context.result_shardings.front();
   if (!sharding.is_tiled() || sharding.tiles(dim) == 1) return localize_declared(context);
   Builder& builder = context.builder;
   const DType dtype = context.local_result().dtype();
-  const DType counted = is_float(dtype) || is_complex(dtype) ? DType::kS32 : dtype;
+  const DType counted = is_float(dtype) || is_complex(dtype) || is_narrow(dtype) ? DType::kS32 : dtype;
   const NotesRef before = std::exchange(builder.default_notes, context.notes);
   const Value start = ops::convert(context.start_of_result(dim), counted);
   const Value local =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which reduction a scalar computation performs, its identity, and the computation of a reduction.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -134,8 +135,10 @@ ComputationId ops::reduction_computation(ProgramBuilder& program, Reduction redu
   const std::string name = fmt::format("{}_{}", reduction_name(reduction), dtype_name(dtype));
   for (std::size_t i = 0; i < known.size(); ++i) {
     if (known[i]->name != name) continue;
-    const bool same =
-        reduction_of(*known[i]).has_value() && known[i]->root_type() == scalar_type && known[i]->size() == 3;
+    const auto row = std::find_if(std::begin(kReductions), std::end(kReductions),
+                                  [&](const ReductionRow& one) { return one.reduction == reduction; });
+    const Reduction meant = dtype == DType::kPred ? row->of_pred : reduction;
+    const bool same = known[i]->root_type() == scalar_type && known[i]->size() == 3 && reduction_of(*known[i]) == meant;
     if (same) return static_cast<ComputationId>(i);
   }
   Builder builder = program.computation(name);

@@ -8,6 +8,7 @@
 #include "tessera/ops/op_table.h"
 #include "tessera/ops/structural.h"
 #include "tessera/passes/passes.h"
+#include "tessera/passes/plain_forms.h"
 #include "tessera/passes/rewriter.h"
 
 namespace tessera {
@@ -113,7 +114,8 @@ class Preparer {
 
 }  // namespace
 
-Program prepare(const Program& program) {
+Program prepare(const Program& given) {
+  const Program program = plain_forms(given);
   const Computation* entry = &program.entry_computation();
   return remove_dead_code(rewrite_computations(
       program, [](ComputationRewriter& rewriter) { Preparer(rewriter).run(); },

@@ -48,7 +48,8 @@ OpKind kind_of(const OpView& view) {
   if (is_one_of(view.op.name, {"broadcast", "transpose", "slice", "reverse"}))
     return is_real(view) ? OpKind::kView : OpKind::kPlain;
   if (view.op.elementwise && same_dims(view) && is_real(view)) return OpKind::kElementwise;
-  if (view.op.name == "bitcast-convert") return OpKind::kReshape;
+  if (view.op.name == "bitcast-convert" && !is_narrow(view.operands[0].dtype()) && !is_narrow(view.result.dtype()))
+    return OpKind::kReshape;  // a narrow element takes a byte, however few bits it has
   return OpKind::kPlain;
 }
 
