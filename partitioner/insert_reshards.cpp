@@ -15,6 +15,7 @@
 #include "root_targets.h"
 #include "split_reductions.h"
 #include "split_scans.h"
+#include "split_top_k.h"
 #include "split_uses.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/control_flow.h"
@@ -422,7 +423,7 @@ class Inserter {
 }  // namespace
 
 Program insert_reshards(const Program& propagated, const Topology& topology, const OpChoices& choices) {
-  const Program reduced = split_reductions(propagated);
+  const Program reduced = split_top_k(split_reductions(propagated));
   const Program program = choices.scans_by_parts ? split_scans(reduced) : reduced;
   const CostModel cost{.topology = topology, .least_work = choices.least_work};
   const auto used = partitioned_computations(program);

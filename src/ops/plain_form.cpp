@@ -66,8 +66,7 @@ Value constants_of(Builder& builder, const Literal& value) {
 }  // namespace
 
 bool may_have_plain_form(const Instruction& instruction) {
-  return instruction.op == &rows::kBitcast ||
-         (instruction.op->role == Role::kConstant && instruction.type.is_tuple());
+  return instruction.op == &rows::kBitcast || (instruction.op->role == Role::kConstant && instruction.type.is_tuple());
 }
 
 std::optional<Value> plain_form(Builder& builder, const OpView& view, const std::vector<Value>& operands) {

@@ -35,7 +35,8 @@ Program plain_forms(const Program& program) {
   };
   const bool any = std::any_of(program.computations.begin(), program.computations.end(),
                                [&](const ComputationRef& computation) { return touches(*computation); });
-  return any ? rewrite(program, [&](ComputationRewriter& r, Id id) { return rewritten(program, r, id); }, touches)
+  return any ? rewrite(
+                   program, [&](ComputationRewriter& r, Id id) { return rewritten(program, r, id); }, touches)
              : program;
 }
 

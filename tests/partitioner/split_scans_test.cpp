@@ -50,5 +50,27 @@ TEST(SplitScans, OtherWindowsStayAsTheyAre) {
   EXPECT_GT(bytes_of(shorter), split);
 }
 
+// Of each part its k first with their places; a line of 997 is never whole.
+TEST(SplitTopK, TheFirstOfEachPartMove) {
+  for (const int devices : {2, 3, 4, 5, 7, 8})
+    for (const int k : {1, 3})
+      for (const std::string largest : {"true", "false"}) {
+        const std::string text = fmt::format(
+            "HloModule m, num_partitions={0}\n"
+            "ENTRY main {{ x = f32[3,997] parameter(0), sharding={{devices=[1,{0}]<=[{0}]}}\n"
+            "ROOT t = (f32[3,{1}], s32[3,{1}]) topk(x), k={1}, largest={2} }}\n",
+            devices, k, largest);
+        EXPECT_LE(bytes_of(text), 3 * k * 8 * (devices - 1)) << text;
+      }
+}
+
+// 4 of 6 from each of two parts are more than the line.
+TEST(SplitTopK, WhereThatIsMoreTheLineIsGathered) {
+  EXPECT_LE(bytes_of("HloModule m, num_partitions=2\n"
+                     "ENTRY main { x = f32[3,12] parameter(0), sharding={devices=[1,2]<=[2]}\n"
+                     "ROOT t = (f32[3,4], s32[3,4]) topk(x), k=4, largest=true }\n"),
+            3 * 6 * 4);
+}
+
 }  // namespace
 }  // namespace tessera
