@@ -84,7 +84,7 @@ OpDecision decision_of(const Mesh& mesh, const OpRequest& request, Strategies& s
   for (int i = 0; i < isize(request.operands); ++i) {
     Sharding& needed = out.needed.emplace_back();
     if (!at(types, i).is_array()) continue;
-    needed = needed_of(asked, i, strategy, strategies.cost());
+    needed = needed_of(asked, i, at(types, i), strategy, strategies.cost());
     if (!at(partial.operand_is_partial, i)) continue;
     needed.partial = partial.axes;
     needed.reduction = partial.reduction;

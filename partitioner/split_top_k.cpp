@@ -49,7 +49,8 @@ std::optional<Selection> split_of(const Computation& computation, const Instruct
   const Instruction& array = computation[instruction.operands[0]];
   const Sharding& sharding = array.sharding->front();
   const DType dtype = array.type.dtype();
-  if (!sharding.is_tiled() || sharding.is_partial() || !sharding.manual.empty() || is_narrow(dtype)) return std::nullopt;
+  if (!sharding.is_tiled() || sharding.is_partial() || !sharding.manual.empty() || is_narrow(dtype))
+    return std::nullopt;
   const std::int64_t size = array.type.dims().back();
   out->tiles = sharding.tiles(array.type.ndim() - 1);
   if (out->tiles < 2 || ceil_div(size, out->tiles) < out->k) return std::nullopt;
@@ -95,7 +96,8 @@ class TopKSplitter : Splitter {
     made.notes = for_another_op(top.notes);
     made.control_predecessors.clear();
     const Value both = builder_.append(std::move(made));
-    return {marked(ops::get_tuple_element(both, 0), top, sharding), marked(ops::get_tuple_element(both, 1), top, sharding)};
+    return {marked(ops::get_tuple_element(both, 0), top, sharding),
+            marked(ops::get_tuple_element(both, 1), top, sharding)};
   }
 
   Value filled_up(const Instruction& top, const Selection& how) {

@@ -34,6 +34,23 @@ std::vector<Tensor> tensors_of(const StrategyRequest& request) {
   return out;
 }
 
+// The largest of those that say the same, where there are many: the parts of a concatenation lie alike, and each would be heard first.
+std::vector<Tensor> without_echoes(std::vector<Tensor> tensors) {
+  constexpr std::size_t kMany = 8;
+  if (tensors.size() <= kMany) return tensors;
+  std::vector<Tensor> out;
+  for (const Tensor& tensor : tensors) {
+    const auto alike = std::find_if(out.begin(), out.end(), [&](const Tensor& other) {
+      return *other.factors == *tensor.factors && other.sharding == tensor.sharding;
+    });
+    if (alike == out.end())
+      out.push_back(tensor);
+    else if (alike->bytes < tensor.bytes)
+      *alike = tensor;
+  }
+  return out;
+}
+
 Strategy without(Strategy strategy, const Axes& reserved) {
   for (auto& axes : strategy) {
     const auto clash =
@@ -158,7 +175,7 @@ double moved_operands(const StrategyRequest& request, const Strategy& strategy, 
   const auto types = operand_leaves(request.view);
   for (int i = 0; i < isize(request.operands); ++i) {
     if (at(request.made_anywhere, i) || !at(types, i).is_array()) continue;
-    const Sharding needed = needed_of(request, i, strategy, cost);
+    const Sharding needed = needed_of(request, i, at(types, i), strategy, cost);
     if (!request.copies.empty()) {
       const auto& there = at(request.copies, i);
       if (std::find(there.begin(), there.end(), needed) != there.end()) continue;
@@ -366,11 +383,12 @@ std::vector<Type> operand_leaves(const OpView& view) {
   return out;
 }
 
-Sharding needed_of(const StrategyRequest& request, int operand, const Strategy& strategy, const CostModel& cost) {
+Sharding needed_of(const StrategyRequest& request, int operand, const Type& type, const Strategy& strategy,
+                   const CostModel& cost) {
   if (request.map.windows.empty())
     return unproject(request.mesh, request.map, at(request.map.operands, operand), strategy);
-  return needed_operand(request.mesh, request.map, operand, at(operand_leaves(request.view), operand), strategy,
-                        lying_operand(request, operand), cost.topology);
+  return needed_operand(request.mesh, request.map, operand, type, strategy, lying_operand(request, operand),
+                        cost.topology);
 }
 
 Sharding computed_sharding(const Mesh& mesh, const FactorMap& map, int result_leaf, const Strategy& strategy) {
@@ -391,7 +409,7 @@ double strategy_seconds(const StrategyRequest& request, const Strategy& strategy
 }
 
 Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) {
-  const auto tensors = tensors_of(request);
+  const auto tensors = without_echoes(tensors_of(request));
   std::vector<Strategy> candidates;
   std::vector<FactorMap> maps{request.map};
   if (!request.map.windows.empty()) maps.push_back(without_windows(request.map));

@@ -61,8 +61,9 @@ class Strategies {
 
 /// Leaf types of the operands, in FactorMap order.
 std::vector<Type> operand_leaves(const OpView& view);
-/// How the op needs an operand under a strategy (needed_operand).
-Sharding needed_of(const StrategyRequest& request, int operand, const Strategy& strategy, const CostModel& cost);
+/// How the op needs an operand of this type under a strategy (needed_operand).
+Sharding needed_of(const StrategyRequest& request, int operand, const Type& type, const Strategy& strategy,
+                   const CostModel& cost);
 /// The result's sharding under a strategy: partial over the axes of its reduce factors.
 Sharding computed_sharding(const Mesh& mesh, const FactorMap& map, int result_leaf, const Strategy& strategy);
 

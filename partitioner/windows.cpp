@@ -133,16 +133,17 @@ bool FactorTiling::is_exact() const {
 }
 
 bool has_windows(const FactorMap& map, int factor) {
+  std::vector<std::pair<int, int>> windowed;  // operand, dim
+  for (const Window& window : map.windows)
+    if (window.factor == factor) windowed.emplace_back(window.operand, window.dim);
+  std::sort(windowed.begin(), windowed.end());  // a concatenation has hundreds
   for (int i = 0; i < isize(map.operands); ++i)
     for (int d = 0; d < isize(at(map.operands, i)); ++d) {
       const auto& dim = at(at(map.operands, i), d);
       if (std::find(dim.begin(), dim.end(), factor) == dim.end()) continue;
-      const bool found = std::any_of(map.windows.begin(), map.windows.end(), [&](const Window& w) {
-        return w.operand == i && w.dim == d && w.factor == factor;
-      });
-      if (!found) return false;
+      if (!std::binary_search(windowed.begin(), windowed.end(), std::pair(i, d))) return false;
     }
-  return is_windowed(map, factor);
+  return !windowed.empty();
 }
 
 bool windows_fit(const FactorMap& map, int factor, std::int64_t tiles) {
@@ -184,9 +185,8 @@ Sharding needed_operand(const Mesh& mesh, const FactorMap& map, int operand, con
   if (!lying.is_tiled() || lying.ndim() != cut.ndim() || lying.is_partial()) return cut;
   Sharding whole = cut;
   for (const Window& window : map.windows) {
-    const bool is_of_results =
-        at(map.factors, window.factor).kind == FactorKind::kPermute && is_read_off_results(map, window.factor);
-    if (window.operand == operand && is_of_results && window.extent > 1 && lying.tiles(window.dim) == 1)
+    if (window.operand != operand || window.extent == 1 || lying.tiles(window.dim) > 1) continue;
+    if (at(map.factors, window.factor).kind == FactorKind::kPermute && is_read_off_results(map, window.factor))
       at(whole.dims, window.dim).axes.clear();
   }
   if (whole == cut) return cut;
