@@ -55,7 +55,8 @@ std::optional<Selection> split_of(const Computation& computation, const Instruct
   out->tiles = sharding.tiles(array.type.ndim() - 1);
   if (out->tiles < 2 || ceil_div(size, out->tiles) < out->k) return std::nullopt;
   const std::int64_t gathered = out->k * out->tiles * (dtype_size(dtype) + dtype_size(DType::kS32));
-  return gathered < size * dtype_size(dtype) ? out : std::nullopt;
+  return 2 * gathered <= size * dtype_size(dtype) ? out
+                                                  : std::nullopt;  // rows may change places for less than a gather
 }
 
 // What no element comes behind: of floats the NaN at that end of their order.

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-/// Of a program in which every value has a sharding, where that moves fewer bytes than gathering the dim. Equals stay in their order; parts
+/// Of a program in which every value has a sharding, where that moves at most half the bytes of gathering the dim. Equals stay in their order; parts
 /// of an uneven dim are filled up with what comes last.
 Program split_top_k(const Program& program);
 
