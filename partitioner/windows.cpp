@@ -181,7 +181,7 @@ std::vector<Halo> halos_of(const FactorMap& map, const std::vector<Type>& operan
 
 Sharding needed_operand(const Mesh& mesh, const FactorMap& map, int operand, const Type& type, const Strategy& strategy,
                         const Sharding& lying, const Topology& topology) {
-  const Sharding cut = unproject(mesh, map, at(map.operands, operand), strategy);
+  Sharding cut = unproject(mesh, map, at(map.operands, operand), strategy);
   if (!lying.is_tiled() || lying.ndim() != cut.ndim() || lying.is_partial()) return cut;
   Sharding whole = cut;
   for (const Window& window : map.windows) {
