@@ -100,6 +100,8 @@ double relative_bound_of_wide(const Program& program, const Program& partitioned
                    folding_epsilon_of(program, partitioned) * kRoundingsOfConstants});
 }
 
+bool rounds(double relative_bound_of_wide) { return relative_bound_of_wide > kWideRelative; }
+
 double relative_bound_beside_noise(const Program& program) {
   const double epsilon = epsilon_of(program);
   return epsilon * (epsilon > epsilon_of(DType::kF32) ? kRoundingsBesideNoise : kRoundings);

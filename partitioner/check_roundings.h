@@ -13,10 +13,12 @@ double relative_bound_of(const Program& program);
 /// For two programs in double precision: far above what roundings do, also where a network amplifies them, and far below any fault;
 /// larger where they still round to a type of the module, or where the second has constants that were computed in one.
 double relative_bound_of_wide(const Program& program, const Program& partitioned);
+/// Whether such a bound is larger than that of double precision alone.
+bool rounds(double relative_bound_of_wide);
 /// Where it is known what roundings did, 16-bit floats need not be given a few hundred of them.
 double relative_bound_beside_noise(const Program& program);
 
-/// How far another order of sums may be from `given` where the same program in double precision gives `exact`.
+/// How far another order of sums may be from `given` where the same program in other types (double precision) gives `exact`.
 double absolute_bound_from(const Literal& given, const Literal& exact);
 
 }  // namespace tessera
