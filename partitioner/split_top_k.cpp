@@ -8,11 +8,10 @@
 #include "propagate.h"
 #include "splitter.h"
 #include "tessera/base/text.h"
-#include "tessera/ops/control_flow.h"
+#include "tessera/ir/op_def.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/indexing.h"
 #include "tessera/ops/linear_algebra.h"
-#include "tessera/ops/op_table.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -25,38 +24,22 @@ struct Selection {
   std::int64_t tiles = 0;
 };
 
-// The op, or the custom-call that lowers to it.
-std::optional<Selection> selection_of(const Computation& computation, const Instruction& instruction) {
-  static const OpDef* const kTopK = &op_table().get("topk");
-  static const OpDef* const kCall = &op_table().get("custom-call");
-  if ((instruction.op != kTopK && instruction.op != kCall) || instruction.operands.size() != 1) return std::nullopt;
-  const bool is_call = instruction.op == kCall;
-  if (is_call && attributes_as<CustomCallAttributes>(instruction.attributes).target != "TopK") return std::nullopt;
-  const Instruction& array = computation[instruction.operands[0]];
-  if (!array.type.is_array() || array.type.ndim() == 0 || !instruction.type.is_tuple()) return std::nullopt;
-  const auto& parts = instruction.type.elements();
-  if (parts.size() != 2 || !parts[0].is_array() || parts[0].ndim() != array.type.ndim() ||
-      !(parts[1] == parts[0].with_dtype(DType::kS32)))
-    return std::nullopt;
-  Selection out{.k = parts[0].dims().back()};
-  if (!is_call) out.largest = attributes_as<TopKAttributes>(instruction.attributes).largest;
-  return out;
-}
-
-std::optional<Selection> split_of(const Computation& computation, const Instruction& instruction) {
-  auto out = selection_of(computation, instruction);
-  if (!out || out->k == 0) return std::nullopt;
+std::optional<Selection> split_of(const Program& program, const Computation& computation,
+                                  const Instruction& instruction) {
+  if (!instruction.type.is_tuple() || instruction.operands.size() != 1) return std::nullopt;  // nearly all
+  const auto top = top_k_of(view_of(program, computation, instruction));
+  if (!top || top->k == 0) return std::nullopt;
   const Instruction& array = computation[instruction.operands[0]];
   const Sharding& sharding = array.sharding->front();
   const DType dtype = array.type.dtype();
   if (!sharding.is_tiled() || sharding.is_partial() || !sharding.manual.empty() || is_narrow(dtype))
     return std::nullopt;
   const std::int64_t size = array.type.dims().back();
-  out->tiles = sharding.tiles(array.type.ndim() - 1);
-  if (out->tiles < 2 || ceil_div(size, out->tiles) < out->k) return std::nullopt;
-  const std::int64_t gathered = out->k * out->tiles * (dtype_size(dtype) + dtype_size(DType::kS32));
-  return 2 * gathered <= size * dtype_size(dtype) ? out
-                                                  : std::nullopt;  // rows may change places for less than a gather
+  const std::int64_t tiles = sharding.tiles(array.type.ndim() - 1);
+  if (tiles < 2 || ceil_div(size, tiles) < top->k) return std::nullopt;
+  const std::int64_t gathered = top->k * tiles * (dtype_size(dtype) + dtype_size(DType::kS32));
+  if (2 * gathered > size * dtype_size(dtype)) return std::nullopt;  // rows may change places for less than a gather
+  return Selection{top->k, top->largest, tiles};
 }
 
 // What no element comes behind: of floats the NaN at that end of their order.
@@ -75,7 +58,7 @@ class TopKSplitter : Splitter {
  public:
   using Splitter::Splitter;
   Computation run() {
-    return Splitter::run([&](const Instruction& i) { return split_of(old_, i); },
+    return Splitter::run([&](const Instruction& i) { return split_of(program_, old_, i); },
                          [&](const Instruction& top, const Selection& how) { return split(top, how); });
   }
 
@@ -175,7 +158,9 @@ Program split_top_k(const Program& program) {
   ProgramBuilder names("");
   return with_rewritten(
       program,
-      [&](const Computation& computation, const Instruction& i) { return split_of(computation, i).has_value(); },
+      [&](const Computation& computation, const Instruction& i) {
+        return split_of(program, computation, i).has_value();
+      },
       [&](ComputationId c) { return TopKSplitter(program, c, names).run(); });
 }
 

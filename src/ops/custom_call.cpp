@@ -15,6 +15,7 @@
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/custom_call.h"
+#include "tessera/ops/linear_algebra.h"
 #include "tessera/sharding/hlo_sharding.h"
 #include "topk.h"
 
@@ -74,13 +75,6 @@ ManualBorder border_of(const std::string& target) {
 bool is_sharding(const OpView& view) { return names_sharding(target(view)); }
 bool is_manual_border(const OpView& view) { return border_of(target(view)) != ManualBorder::kNone; }
 bool is_identity(const OpView& view) { return is_sharding(view) || names_identity(target(view)); }
-bool is_top_k(const OpView& view) {
-  if (target(view) != "TopK" || view.operands.size() != 1 || !view.operands[0].is_array() || !view.result.is_tuple())
-    return false;
-  const auto& parts = view.result.elements();
-  return view.operands[0].ndim() >= 1 && parts.size() == 2 && parts[0].is_array() && parts[1].is_array() &&
-         parts[0].ndim() == view.operands[0].ndim() && parts[1] == parts[0].with_dtype(DType::kS32);
-}
 
 bool side_effect(const Attributes& attributes) {
   const auto& a = attributes_as<CustomCallAttributes>(attributes);
@@ -210,7 +204,7 @@ Literal evaluate_batch(const EvalContext& context, const Dims& batch) {
 Literal evaluate(const EvalContext& context) {
   const Type& result = context.view.result;
   if (is_identity(context.view)) return context.operands[0];
-  if (is_top_k(context.view)) return top_k(context.operands[0], result.elements()[0].dims().back(), true, result);
+  if (const auto top = top_k_of(context.view)) return top_k(context.operands[0], top->k, top->largest, result);
   if (is_manual_border(context.view)) {
     require(result == context.view.operands[0],
             "{} from {} to {} has a value only on all devices together, or in the partitioned program, where it is the "
@@ -253,7 +247,7 @@ FactorMap border_factors(const OpView& view) {
 
 FactorMap factors(const OpView& view) {
   if (is_identity(view)) return leafwise_factors(view);
-  if (is_top_k(view)) return top_k_factors(view);
+  if (top_k_of(view)) return top_k_factors(view);
   if (is_manual_border(view) && view.operands.size() == 1) return border_factors(view);
   if (const auto rule = rule_of(view)) return rule->map;
   FactorMap map;
@@ -392,7 +386,7 @@ std::vector<std::string> unknown_custom_calls(const Program& program) {
     for (const auto& instruction : computation->instructions) {
       if (instruction.op != &rows::kCustomCall) continue;
       const OpView view = view_of(program, *computation, instruction);
-      const bool is_known = rows::is_identity(view) || rows::is_manual_border(view) || rows::is_top_k(view) ||
+      const bool is_known = rows::is_identity(view) || rows::is_manual_border(view) || top_k_of(view).has_value() ||
                             rows::names_group(rows::target(view));
       if (is_known) continue;
       if (seen.insert(rows::target(view)).second)

@@ -11,6 +11,7 @@
 #include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
+#include "tessera/ops/control_flow.h"
 #include "tessera/ops/indexing.h"
 #include "tessera/ops/linear_algebra.h"
 #include "tessera/ops/structural.h"
@@ -106,7 +107,20 @@ const OpDef kTopK{.name = "topk",
 }  // namespace tessera::rows
 
 namespace tessera {
+
+std::optional<TopKAttributes> top_k_of(const OpView& view) {
+  if (&view.op == &rows::kTopK) return view.as<TopKAttributes>();
+  if (&view.op != &rows::kCustomCall || view.as<CustomCallAttributes>().target != "TopK") return std::nullopt;
+  if (view.operands.size() != 1 || !view.result.is_tuple()) return std::nullopt;
+  const Type& array = view.operands[0];
+  const auto& parts = view.result.elements();
+  const bool fits = array.is_array() && array.ndim() > 0 && parts.size() == 2 && parts[0].is_array() &&
+                    parts[0].ndim() == array.ndim() && parts[1] == parts[0].with_dtype(DType::kS32);
+  return fits ? std::optional(TopKAttributes{parts[0].dims().back(), true}) : std::nullopt;
+}
+
 Value ops::topk(Value x, std::int64_t k, bool largest) {
   return x.builder->emit(rows::kTopK, {x}, make_attributes(TopKAttributes{k, largest}));
 }
+
 }  // namespace tessera

@@ -2,9 +2,13 @@
 // fft, cholesky, triangular-solve, ragged-dot, topk.
 #pragma once
 
+#include <optional>
+
 #include "tessera/ir/builder.h"
 
 namespace tessera {
+
+struct OpView;
 
 enum class FftType : std::uint8_t { kFft, kIfft, kRfft, kIrfft };
 std::string field_text(FftType value);
@@ -72,6 +76,8 @@ struct TopKAttributes {
   }
   friend bool operator==(const TopKAttributes&, const TopKAttributes&) = default;
 };
+/// What a topk, or a custom-call TopK of an array and of fitting results, selects: nothing for any other instruction.
+std::optional<TopKAttributes> top_k_of(const OpView& view);
 
 namespace ops {
 /// Over the last fft_length.size() dims; IFFT divides by their product, RFFT keeps the first n/2+1 of the last, IRFFT makes n.
