@@ -78,7 +78,6 @@ class TopKSplitter : Splitter {
     made.type = Type::tuple({Type::array(array.type().dtype(), dims), Type::array(DType::kS32, dims)});
     made.sharding = make_shardings({sharding, sharding});
     made.notes = for_another_op(top.notes);
-    made.control_predecessors.clear();
     const Value both = builder_.append(std::move(made));
     return {marked(ops::get_tuple_element(both, 0), top, sharding),
             marked(ops::get_tuple_element(both, 1), top, sharding)};

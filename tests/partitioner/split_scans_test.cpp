@@ -2,6 +2,8 @@
 // Cumulative ops along a dim that is cut: only what the parts come to moves.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
@@ -70,6 +72,35 @@ TEST(SplitTopK, WhereThatIsMoreTheLineIsGathered) {
                      "ENTRY main { x = f32[3,12] parameter(0), sharding={devices=[1,2]<=[2]}\n"
                      "ROOT t = (f32[3,4], s32[3,4]) topk(x), k=4, largest=true }\n"),
             3 * 6 * 4);
+}
+
+TEST(SplitTopK, PartsWaitForWhatTheLineWaitedForAndOthersForTheFirstOfAll) {
+  const Program program = parse_program(R"(HloModule m, num_partitions=4
+ENTRY main {
+  x = f32[101] parameter(0), sharding={devices=[4]<=[4]}
+  p = f32[101] custom-call(x), custom_call_target="before", custom_call_has_side_effect=true
+  t = (f32[2], s32[2]) topk(x), k=2, largest=true, control-predecessors={p}
+  q = f32[101] custom-call(x), custom_call_target="behind", custom_call_has_side_effect=true, control-predecessors={t}
+  ROOT out = ((f32[2], s32[2]), f32[101]) tuple(t, q)
+})",
+                                        op_table());
+  const Program made = partition(program).program;
+  const Computation& entry = made.entry_computation();
+  std::vector<Id> selections;
+  Id before = -1;
+  Id behind = -1;
+  for (Id id = 0; id < entry.size(); ++id) {
+    if (entry[id].op->name == "topk") selections.push_back(id);
+    if (entry[id].name == "p") before = id;
+    if (entry[id].name == "q") behind = id;
+  }
+  ASSERT_EQ(selections.size(), 2U) << print_program(made);
+  const auto waits = [&](Id one, Id other) {
+    const auto& all = entry[one].control_predecessors;
+    return std::find(all.begin(), all.end(), other) != all.end();
+  };
+  EXPECT_TRUE(waits(selections.front(), before)) << print_program(made);
+  EXPECT_TRUE(waits(behind, selections.back())) << print_program(made);
 }
 
 }  // namespace
