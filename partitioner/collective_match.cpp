@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collective_match.h"
 
+#include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "tessera/base/text.h"
@@ -104,14 +106,36 @@ std::vector<bool> ordered_by_control(const Computation& computation) {
   return out;
 }
 
+namespace {
+
+// No row heeds the channels of sends and receives: they stand among what is kept verbatim.
+std::int64_t channel_kept_of(const Instruction& instruction) {
+  std::int64_t out = 0;
+  if (!instruction.notes) return out;
+  for (const TextAttribute& kept : instruction.notes->other) {
+    if (kept.name != "channel_id") continue;
+    try {
+      parse_field(kept.text, out);
+    } catch (Error& error) {
+      throw error.prefix(fmt::format("%{}: channel_id: ", instruction.name));
+    }
+  }
+  return out;
+}
+
+std::int64_t channel_of(const Instruction& instruction) {
+  if (const auto* collective = attributes_if<CollectiveAttributes>(instruction)) return collective->channel_id;
+  if (const auto* permute = attributes_if<PermuteAttributes>(instruction)) return permute->channel_id;
+  return channel_kept_of(instruction);
+}
+
+}  // namespace
+
 std::int64_t free_channel(const Program& program) {
   std::int64_t used = 0;
   for (const ComputationRef& computation : program.computations)
-    for (const Instruction& instruction : computation->instructions)
-      if (const auto* collective = attributes_if<CollectiveAttributes>(instruction))
-        used = std::max(used, collective->channel_id);
-      else if (const auto* permute = attributes_if<PermuteAttributes>(instruction))
-        used = std::max(used, permute->channel_id);
+    for (const Instruction& instruction : computation->instructions) used = std::max(used, channel_of(instruction));
+  require(used < std::numeric_limits<std::int64_t>::max() / 2, "channel_id={} leaves too few channels above it", used);
   return used + 1;
 }
 

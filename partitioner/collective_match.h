@@ -32,7 +32,7 @@ std::optional<std::int64_t> size_of_groups(const Program& program, const Instruc
 /// The reduction of an all-reduce or reduce-scatter, where it is a known one.
 std::optional<Reduction> reduction_by(const Program& program, const Instruction& collective);
 
-/// A channel that no collective of the program uses, nor any above it.
+/// A channel that no collective, send or receive of the program uses, nor any above it.
 std::int64_t free_channel(const Program& program);
 
 /// FSDP's unshard or a stored gradient: gathered, or scattered, where and as often as it stands.

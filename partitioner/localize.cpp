@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "aliases.h"
+#include "collective_match.h"
 #include "control_order.h"
 #include "emit_windows.h"
 #include "factor_sharding.h"
@@ -398,18 +399,6 @@ void leave_regions(Computation& computation) {
       instruction.notes = with_frontend_attribute(instruction.notes, kManualAxesAttribute, std::nullopt);
 }
 
-// Behind those of sends and receives, which keep theirs.
-std::int64_t first_channel(const Program& program) {
-  std::int64_t used = 0;
-  for (const ComputationRef& computation : program.computations)
-    for (const Instruction& instruction : computation->instructions) {
-      if (instruction.op->side_effect == nullptr || !instruction.attributes) continue;
-      for (const TextAttribute& one : instruction.attributes->texts())
-        if (one.name == "channel_id") used = std::max(used, static_cast<std::int64_t>(std::stoll(one.text)));
-    }
-  return used + 1;
-}
-
 }  // namespace
 
 Program localize(const Program& program, const LocalizeOptions& options) {
@@ -421,7 +410,7 @@ Program localize(const Program& program, const LocalizeOptions& options) {
   header.propagate_to_output.clear();
   ProgramBuilder out(header);
   std::vector<ComputationId> new_ids(program.computations.size(), -1);
-  std::int64_t next_channel = first_channel(program);
+  std::int64_t next_channel = free_channel(program);
   for (ComputationId c = 0; c < isize(program.computations); ++c) {
     if (!at(used, c)) {
       auto copy = std::make_shared<Computation>(program[c]);
