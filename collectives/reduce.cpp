@@ -9,6 +9,7 @@
 
 #include "kernels/sum_kernels.h"
 #include "tessera/base/error.h"
+#include "tessera/tensor/narrow_dtype.h"
 
 namespace tessera::collectives {
 namespace {
@@ -204,8 +205,7 @@ SumFunction sum_function(DType dtype) {
 
 bool can_reduce(DType dtype, Reduction op) {
   if (is_complex(dtype)) return op == Reduction::kSum || op == Reduction::kProduct;
-  const bool is_whole = is_narrow(dtype) ? dtype < DType::kF4E2M1FN : !is_float(dtype);
-  return is_whole || (op != Reduction::kAnd && op != Reduction::kOr);
+  return !is_any_float(dtype) || (op != Reduction::kAnd && op != Reduction::kOr);
 }
 
 void reduce_ordered(std::span<const std::byte* const> sources, std::byte* out, std::size_t bytes, DType dtype,

@@ -8,6 +8,7 @@
 #include "tessera/base/text.h"
 #include "tessera/partitioner/addends.h"
 #include "tessera/sharding/placement.h"
+#include "tessera/tensor/narrow_dtype.h"
 
 namespace tessera {
 namespace {
@@ -19,8 +20,6 @@ double share_of_bound(double expected, double actual, const Tolerance& tolerance
   if (std::isinf(expected) || std::isinf(actual)) return 2;
   return std::fabs(expected - actual) / tolerance.at(expected);
 }
-
-bool is_any_float(DType dtype) { return is_float(dtype) || dtype >= DType::kF4E2M1FN; }
 
 std::string index_text(const Dims& dims, std::int64_t i) {
   Dims index(dims.size());

@@ -8,6 +8,7 @@
 #include "tessera/ir/op_def.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/ops/structural.h"
+#include "tessera/tensor/narrow_dtype.h"
 
 namespace tessera {
 namespace {
@@ -18,7 +19,7 @@ DType wide_dtype(DType dtype) {
     case DType::kBF16:
     case DType::kF32: return DType::kF64;
     case DType::kC64: return DType::kC128;
-    default: return dtype >= DType::kF4E2M1FN ? DType::kF64 : dtype;
+    default: return is_narrow_float(dtype) ? DType::kF64 : dtype;
   }
 }
 

@@ -9,6 +9,7 @@
 #include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/tensor/narrow_dtype.h"
 
 namespace tessera {
 namespace rows {
@@ -107,8 +108,8 @@ Literal converted_through_double(const Literal& x, Literal out) {
   const DType to = out.type().dtype();
   require(!is_complex(x.type().dtype()) && !is_complex(to), "no conversion of {} to {}", x.type(), out.type());
   const DType from = x.type().dtype();
-  const bool whole = to < DType::kF4E2M1FN && is_narrow(to);
-  const bool cuts = whole && (is_float(from) || from >= DType::kF4E2M1FN);
+  const bool whole = is_narrow_integer(to);
+  const bool cuts = whole && is_any_float(from);
   for (std::int64_t i = 0; i < out.type().element_count(); ++i) {
     double value = 0;
     if (whole && !cuts)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elementwise_support.h"
 
+#include "tessera/tensor/narrow_dtype.h"
+
 namespace tessera::rows {
 namespace {
 
@@ -39,7 +41,7 @@ int narrow_width(DType t) {
 template <class Scalar, class... Operands>
 Literal map_narrow(const Scalar& scalar, const Type& type, const Operands&... operands) {
   Literal out(type);
-  const bool real = type.dtype() >= DType::kF4E2M1FN;
+  const bool real = is_narrow_float(type.dtype());
   const bool is_signed = type.dtype() == DType::kS1 || type.dtype() == DType::kS2 || type.dtype() == DType::kS4;
   const auto integer = !is_signed && scalar.natural != nullptr ? scalar.natural : scalar.integer;
   const int width = narrow_width(type.dtype());

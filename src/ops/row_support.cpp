@@ -11,6 +11,7 @@
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
 #include "tessera/sharding/placement.h"
+#include "tessera/tensor/narrow_dtype.h"
 
 namespace tessera::rows {
 
@@ -176,7 +177,7 @@ Type with_dtypes(const Type& type, const F& change) {
 
 DType wider(DType t) {
   if (!is_narrow(t)) return t;
-  if (t >= DType::kF4E2M1FN) return DType::kF32;
+  if (is_narrow_float(t)) return DType::kF32;
   return t == DType::kS1 || t == DType::kS2 || t == DType::kS4 ? DType::kS8 : DType::kU8;
 }
 
@@ -237,7 +238,7 @@ Literal evaluate_widened(const EvalContext& context, Literal (*evaluate)(const E
 }
 
 Literal as_widest(const Literal& x) {
-  const bool real = is_float(x.type().dtype()) || (is_narrow(x.type().dtype()) && x.type().dtype() >= DType::kF4E2M1FN);
+  const bool real = is_any_float(x.type().dtype());
   Literal out(x.type().with_dtype(real ? DType::kF64 : DType::kS64));
   for (std::int64_t i = 0; i < x.type().element_count(); ++i)
     if (real)
