@@ -83,17 +83,29 @@ bool says_the_same(const Type& type, const Sharding& before, const Sharding& now
          same_placement(type, before, now);
 }
 
+// Which leaves of `of`, whose first one is number `first` of the result, are this array.
+std::vector<int> leaves_that_are(const Computation& computation, Id array, Id of, int first) {
+  if (of == array) return {first};
+  const Instruction& tuple = computation[of];
+  std::vector<int> out;
+  if (tuple.op->role != Role::kTuple) return out;
+  for (int i = 0; i < isize(tuple.operands); ++i) {
+    const auto found = leaves_that_are(computation, array, at(tuple.operands, i), first + tuple.type.leaf_offset(i));
+    out.insert(out.end(), found.begin(), found.end());
+  }
+  return out;
+}
+
 // `c=?,?`: the result of the entry that is this value may lie as it comes out.
 void let_result_lie_as_made(Program& program, Id id) {
   const Computation& entry = program.entry_computation();
   const Instruction& root = entry[entry.root];
+  const std::vector<int> returned = leaves_that_are(entry, id, entry.root, 0);
+  if (returned.empty()) return;
   const auto leaves = static_cast<std::size_t>(root.type.leaf_count());
   auto& allowed = program.propagate_to_output;
   if (allowed.size() != leaves) allowed.assign(leaves, !allowed.empty() && allowed.front());
-  if (id == entry.root) allowed.assign(leaves, true);
-  if (root.op->role != Role::kTuple) return;
-  for (int i = 0; i < isize(root.operands); ++i)
-    if (at(root.operands, i) == id) allowed[static_cast<std::size_t>(root.type.leaf_offset(i))] = true;
+  for (const int leaf : returned) allowed[static_cast<std::size_t>(leaf)] = true;
 }
 
 // Two annotations of one value must say the same.

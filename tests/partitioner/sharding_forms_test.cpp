@@ -105,6 +105,26 @@ TEST(ShardingForms, ParametersAndResultsMayBeFreedOneByOne) {
             "f32[2,6] f32[2,6] -> (f32[2,6], f32[2,6])");
 }
 
+// Where the header says nothing it goes on saying nothing unless a result is left open: the leaf that it is.
+TEST(ShardingForms, AnOpenAnnotationFreesTheResultsThatAreTheValue) {
+  const Program program = parse_program(
+      "HloModule m, num_partitions=4\n"
+      "ENTRY e { a = f32[8,6] parameter(0) k = f32[8,6] cosine(a) l = f32[8,6] sine(k)\n"
+      "s = (f32[8,6], f32[8,6]) tuple(a, l) ROOT t = (f32[8,6], (f32[8,6], f32[8,6]), f32[8,6]) tuple(l, s, a) }",
+      op_table());
+  const Mesh mesh = Mesh::parse("a=4");
+  const auto freed = [&](const std::string& name, std::vector<bool> said) {
+    Program given = program;
+    given.propagate_to_output = std::move(said);
+    return annotate(given, mesh, name, "?,?").propagate_to_output;
+  };
+  using Leaves = std::vector<bool>;
+  EXPECT_EQ(freed("k", {}), Leaves{});
+  EXPECT_EQ(freed("k", {true}), Leaves{true});
+  EXPECT_EQ(freed("l", {}), (Leaves{true, false, true, false}));
+  EXPECT_EQ(freed("a", {false}), (Leaves{false, true, false, true}));
+}
+
 // XLA's Shardy does so.
 TEST(ShardingForms, ShardyLeavesUnannotatedParametersToPropagation) {
   const Program program = parse_program(
