@@ -5,6 +5,7 @@
 
 #include "partial.h"
 #include "realigned_reshape.h"
+#include "strategy_cost.h"
 #include "tessera/partitioner/plan_reshard.h"
 
 namespace tessera {

@@ -6,10 +6,9 @@
 #include <numeric>
 #include <optional>
 
+#include "strategy_cost.h"
 #include "tessera/base/text.h"
-#include "tessera/partitioner/plan_reshard.h"
 #include "tessera/sharding/placement.h"
-#include "windows.h"
 
 namespace tessera {
 namespace {
@@ -107,151 +106,6 @@ std::vector<std::vector<int>> orders(const std::vector<Tensor>& tensors) {
 FactorMap without_windows(FactorMap map) {
   for (const Window& window : map.windows) at(map.factors, window.factor).kind = FactorKind::kBlocked;
   return map;
-}
-
-// Into how many parts a strategy cuts the work: 8 rows on 16 devices are 8 parts, 5 rows on 4 devices 2.5.
-double parts_along(const Factor& factor, std::int64_t tiles) {
-  if (tiles <= 1 || factor.size == 0) return 1;
-  return static_cast<double>(factor.size) / static_cast<double>(ceil_div(factor.size, tiles));
-}
-double parts_of(const FactorMap& map, const Strategy& strategy) {
-  double parts = 1;
-  for (int f = 0; f < isize(strategy); ++f) parts *= parts_along(at(map.factors, f), tiles_of(strategy, f));
-  return parts;
-}
-
-double work_seconds(const StrategyRequest& request, const Strategy& strategy, double flops, std::int64_t operand_bytes,
-                    const CostModel& cost) {
-  const double parallel = parts_of(request.map, strategy);
-  auto bytes = static_cast<double>(operand_bytes);
-  const auto results = request.view.result.leaves();
-  for (int i = 0; i < isize(request.map.results); ++i) {
-    const Sharding sharding = unproject(request.mesh, request.map, at(request.map.results, i), strategy);
-    bytes += static_cast<double>(shard_type(at(results, i), sharding).byte_size());
-  }
-  return flops / parallel / cost.flops_per_second + bytes / cost.memory_bytes_per_second;
-}
-
-// A mark or the end of the computation says how the result must lie; propagation leaves dims open.
-bool is_bound(const StrategyRequest& request) {
-  if (request.wishes.size() != 1) return false;
-  const auto& dims = request.wishes.front().dims;
-  return std::none_of(dims.begin(), dims.end(), [](const DimSharding& dim) { return dim.open; });
-}
-
-// Where all links are alike bytes decide, among those with no more work than the share that propagation gave the device:
-// replicated work is no saving, but padding of what is reduced weighs against the bytes, with its mask. Of equal ones the least work.
-// Then the one that leaves operands where they are, for what a result becomes may not be wanted there in the end; where it is bound to
-// lie so, the one that makes it there, often in place.
-struct StrategyCost {
-  double surplus = 0;  // work beyond the share
-  double moved = 0;
-  double seconds = 0;
-  double late = 0;
-  auto operator<=>(const StrategyCost&) const = default;
-};
-
-double bytes_per_second(const CostModel& cost) {  // of what is moved in bytes; else it is seconds already
-  return cost.topology.is_uniform() ? cost.topology.other().bytes_per_second : 1;
-}
-
-// What is made anew is whole wherever that is of use.
-Sharding lying_operand(const StrategyRequest& request, int operand) {
-  if (!at(request.made_anywhere, operand)) return at(request.operands, operand);
-  return unproject(request.mesh, request.map, at(request.map.operands, operand), Strategy(request.map.factors.size()));
-}
-
-HaloCost halo_cost_of(const StrategyRequest& request, const Strategy& strategy, const CostModel& cost) {
-  std::vector<Sharding> lying;
-  if (!request.map.windows.empty())
-    for (int i = 0; i < isize(request.operands); ++i) lying.push_back(lying_operand(request, i));
-  return halo_cost(request.mesh, request.map, operand_leaves(request.view), strategy, lying, cost.topology);
-}
-
-// Bytes of operands that come from elsewhere, or seconds where links differ.
-double moved_operands(const StrategyRequest& request, const Strategy& strategy, const HaloCost& halo,
-                      const CostModel& cost) {
-  double moved = 0;
-  const auto types = operand_leaves(request.view);
-  for (int i = 0; i < isize(request.operands); ++i) {
-    if (at(request.made_anywhere, i) || !at(types, i).is_array()) continue;
-    const Sharding needed = needed_of(request, i, at(types, i), strategy, cost);
-    if (!request.copies.empty()) {
-      const auto& there = at(request.copies, i);
-      if (std::find(there.begin(), there.end(), needed) != there.end()) continue;
-    }
-    Sharding actual = at(request.operands, i);
-    std::erase_if(actual.partial, [&](const AxisRef& axis) { return overlaps_any(request.reserved, axis); });
-    if (!actual.is_partial()) actual.reduction = Reduction::kSum;
-    moved += reshard_cost(at(types, i), actual, needed, cost.topology);
-  }
-  return moved + (cost.topology.is_uniform() ? static_cast<double>(halo.bytes) : halo.seconds);
-}
-
-// The same of a result that is made so. Where dims were left open, it may stay there.
-double moved_result(const StrategyRequest& request, int leaf, const Sharding& made, const CostModel& cost) {
-  const Type type = request.view.result.leaves().at(static_cast<std::size_t>(leaf));
-  if (!type.is_array()) return 0;
-  const Sharding& wish = at(request.wishes, leaf);
-  const double moved = reshard_cost(type, made, wish.closed(), cost.topology);
-  if (!made.is_partial() || wish.dims.empty() || !wish.dims.front().open) return moved;
-  return std::min(moved, reshard_cost(type, made, made.without_partial(), cost.topology));
-}
-
-double flops_of_request(const StrategyRequest& request) {
-  return request.view.op.flops != nullptr ? static_cast<double>(request.view.op.flops(request.view)) : 0;
-}
-
-// Into how many parts it cuts the work if padding of what is summed over is no work. A product multiplies it, a reduction hides it.
-double parts_but_for_sums(const StrategyRequest& request, const Strategy& strategy) {
-  const FactorMap& map = request.map;
-  const bool multiplies = std::count(request.made_anywhere.begin(), request.made_anywhere.end(), false) > 1;
-  double parts = 1;
-  for (int f = 0; f < isize(strategy); ++f) {
-    const Factor& factor = at(map.factors, f);
-    const std::int64_t tiles = tiles_of(strategy, f);
-    const bool is_hidden = factor.kind == FactorKind::kReduce && !multiplies && tiles <= factor.size;
-    parts *= is_hidden ? static_cast<double>(tiles) : parts_along(factor, tiles);
-  }
-  return parts;
-}
-
-// Elements of operands that a device hides because a dim that is summed over is cut unevenly.
-double masked_elements(const StrategyRequest& request, const Strategy& strategy) {
-  double out = 0;
-  const auto types = operand_leaves(request.view);
-  for (int i = 0; i < isize(request.operands); ++i) {
-    if (!at(types, i).is_array()) continue;
-    const TensorFactors& factors = at(request.map.operands, i);
-    const bool is_masked = std::any_of(factors.begin(), factors.end(), [&](const DimFactors& dim) {
-      return std::any_of(dim.begin(), dim.end(), [&](int f) {
-        const Factor& factor = at(request.map.factors, f);
-        return factor.kind == FactorKind::kReduce && factor.size % tiles_of(strategy, f) != 0;
-      });
-    });
-    if (!is_masked) continue;
-    const Sharding cut = unproject(request.mesh, request.map, factors, strategy);
-    out += static_cast<double>(shard_type(at(types, i), cut).element_count());
-  }
-  return out;
-}
-
-StrategyCost cost_of(const StrategyRequest& request, const Strategy& strategy, double flops, double share,
-                     const CostModel& cost) {
-  const HaloCost halo = halo_cost_of(request, strategy, cost);
-  double moved = moved_operands(request, strategy, halo, cost);
-  double late = moved;
-  for (int i = 0; i < isize(request.wishes); ++i)
-    moved += moved_result(request, i, computed_sharding(request.mesh, request.map, i, strategy), cost);
-  if (is_bound(request)) late = moved - late;
-  const double work = work_seconds(request, strategy, flops, halo.operand_bytes, cost);
-  if (!cost.topology.is_uniform()) return {0, 0, moved + work, late};
-  constexpr double kTolerance = 1.05;
-  const double mine = flops / parts_of(request.map, strategy);
-  if (mine <= kTolerance * share) return {0, moved, work, late};
-  if (flops / parts_but_for_sums(request, strategy) > kTolerance * share) return {mine, moved, work, late};
-  const double padding = mine - share + masked_elements(request, strategy);
-  return {0, moved + padding, work, late};  // an operation weighs as a byte
 }
 
 // Whether gathering an operand's dims of a factor brings more than summing the results that its parts give.
@@ -383,14 +237,6 @@ std::vector<Type> operand_leaves(const OpView& view) {
   return out;
 }
 
-Sharding needed_of(const StrategyRequest& request, int operand, const Type& type, const Strategy& strategy,
-                   const CostModel& cost) {
-  if (request.map.windows.empty())
-    return unproject(request.mesh, request.map, at(request.map.operands, operand), strategy);
-  return needed_operand(request.mesh, request.map, operand, type, strategy, lying_operand(request, operand),
-                        cost.topology);
-}
-
 Sharding computed_sharding(const Mesh& mesh, const FactorMap& map, int result_leaf, const Strategy& strategy) {
   Sharding out = unproject(mesh, map, at(map.results, result_leaf), strategy);
   out.partial = axes_of_kind(map, strategy, FactorKind::kReduce);
@@ -398,14 +244,6 @@ Sharding computed_sharding(const Mesh& mesh, const FactorMap& map, int result_le
   out.partial = merged_axes(out.partial);
   if (out.is_partial()) out.reduction = map.reduction;
   return out;
-}
-
-double strategy_seconds(const StrategyRequest& request, const Strategy& strategy, const Sharding& made,
-                        const CostModel& cost) {
-  const HaloCost halo = halo_cost_of(request, strategy, cost);
-  const double moved = moved_operands(request, strategy, halo, cost) + moved_result(request, 0, made, cost);
-  return moved / bytes_per_second(cost) +
-         work_seconds(request, strategy, flops_of_request(request), halo.operand_bytes, cost);
 }
 
 Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) {
@@ -433,9 +271,9 @@ Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) 
     for (const Strategy& candidate : candidates) parts = std::max(parts, parts_of(request.map, candidate));
   const double share = flops / parts;
   std::size_t best = 0;
-  StrategyCost least = cost_of(request, candidates[0], flops, share, cost);
+  StrategyCost least = strategy_cost(request, candidates[0], flops, share, cost);
   for (std::size_t i = 1; i < candidates.size(); ++i) {
-    const StrategyCost here = cost_of(request, candidates[i], flops, share, cost);
+    const StrategyCost here = strategy_cost(request, candidates[i], flops, share, cost);
     if (here < least || (here == least && candidates[i] < candidates[best])) {
       best = i;
       least = here;

@@ -39,11 +39,6 @@ struct StrategyRequest {
 
 Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost = {});
 
-/// The modelled time to move the operands, to work, and to move the only result from how it is made (addends included) to where it is
-/// wished.
-double strategy_seconds(const StrategyRequest& request, const Strategy& strategy, const Sharding& made,
-                        const CostModel& cost);
-
 /// choose_strategy that remembers: the layers of a model ask for the same.
 class Strategies {
  public:
@@ -61,9 +56,6 @@ class Strategies {
 
 /// Leaf types of the operands, in FactorMap order.
 std::vector<Type> operand_leaves(const OpView& view);
-/// How the op needs an operand of this type under a strategy (needed_operand).
-Sharding needed_of(const StrategyRequest& request, int operand, const Type& type, const Strategy& strategy,
-                   const CostModel& cost);
 /// The result's sharding under a strategy: partial over the axes of its reduce factors.
 Sharding computed_sharding(const Mesh& mesh, const FactorMap& map, int result_leaf, const Strategy& strategy);
 
