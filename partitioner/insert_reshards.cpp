@@ -5,11 +5,11 @@
 #include <optional>
 
 #include "control_order.h"
+#include "demands.h"
 #include "leaves.h"
 #include "manual.h"
 #include "op_decisions.h"
 #include "origins.h"
-#include "partial.h"
 #include "propagate.h"
 #include "resharder.h"
 #include "root_targets.h"
@@ -26,30 +26,6 @@
 
 namespace tessera {
 namespace {
-
-// What the program itself says of a value within it.
-bool is_sharding_constraint(const Instruction& instruction) {
-  return is_sharding_mark(instruction) &&
-         attributes_as<CustomCallAttributes>(instruction.attributes).target == "Sharding";
-}
-
-// By value: all that comes of it is a gradient as it is stored (FSDP's), by ops that add nothing up. What brings it there is asked for by
-// the mark behind it: the reduction of its addends, or the reshards of what they are made of where these move less.
-std::vector<bool> ends_as_stored_gradient(const Computation& computation, const std::vector<std::vector<Id>>& users,
-                                          OpKinds& kinds) {
-  std::vector<bool> out(computation.instructions.size());
-  const auto adds_up = [&](const Instruction& user) {
-    const auto& factors = kinds.of(computation, user).map->factors;
-    return std::any_of(factors.begin(), factors.end(), [](const Factor& f) { return f.kind == FactorKind::kReduce; });
-  };
-  for (Id id = computation.size() - 1; id >= 0; --id) {
-    if (at(users, id).size() != 1) continue;
-    const Instruction& user = computation[at(users, id).front()];
-    at(out, id) = user.frontend_attribute(kBarrierAttribute) != nullptr ||
-                  (at(out, at(users, id).front()) && user.op->role == Role::kPlain && !adds_up(user));
-  }
-  return out;
-}
 
 // What all computations of a program have in common.
 struct Common {
@@ -71,16 +47,14 @@ class Inserter {
         new_ids_(new_ids),
         builder_(out.computation(old_.name)),
         is_entry_(id == common.program.entry),
+        root_(at(common.targets, id) ? &*at(common.targets, id) : nullptr),
         users_(old_.users()),
-        is_gradient_(ends_as_stored_gradient(old_, users_, common.kinds)),
+        demands_(program_, id, users_, root_, common.kinds),
         origins_(old_, users_),
         mesh_(program_.meshes.empty() ? Mesh() : program_.meshes.front()),
         resharder_(builder_, origins_, old_, common.shardings, common.cost.topology) {}
 
-  /// `root` null: the root keeps what the computation found; else one target per leaf.
-  Computation run(const Shardings* root) {
-    root_ = root;
-    if (is_entry_) ends_partial_ = ends_partial(program_, old_, *root);
+  Computation run() {
     leaves_.resize(old_.instructions.size());
     for (Id id = 0; id < old_.size(); ++id) {
       const Id first = builder_.computation().size();
@@ -91,11 +65,11 @@ class Inserter {
     }
     LeafValues result = at(leaves_, old_.root);
     set_region(old_[old_.root]);
-    for (int i = 0; root != nullptr && i < isize(result); ++i) {
+    for (int i = 0; root_ != nullptr && i < isize(result); ++i) {
       const Value before = at(result, i);
       const bool given = origins_.is_given({old_.root, i});
       at(result, i) = resharder_.to(
-          before, at(*root, i).closed(), [&] { return fmt::format("result {} of {}", i, old_.name); },
+          before, at(*root_, i).closed(), [&] { return fmt::format("result {} of {}", i, old_.name); },
           given ? ReshardCause::kGivenResult : ReshardCause::kResult);
       if (!is_derived(at(*old_[old_.root].sharding, i))) resharder_.asked(before, at(result, i));
     }
@@ -189,7 +163,7 @@ class Inserter {
   // Addends that came from outside and that several ops read are reduced once for all, unless none needs it.
   LeafValues read_once(Id id, LeafValues leaves) {
     origins_.set(leaves, id);
-    if (leaves.size() != 1 || at(users_, id).size() <= 1 || defers(id)) return leaves;
+    if (leaves.size() != 1 || at(users_, id).size() <= 1 || demands_.defers(id)) return leaves;
     return {resharder_.without_partial(
         leaves.front(), [&] { return fmt::format("%{}, which several ops read,", shown_name(old_[id])); })};
   }
@@ -276,8 +250,8 @@ class Inserter {
     for (const Id operand : instruction.operands)
       operands.insert(operands.end(), at(leaves_, operand).begin(), at(leaves_, operand).end());
 
-    OpRequest request{common_.kinds.of(old_, instruction), {}, {}, wishes(id), instruction.sharding, false};
-    if (ends_unsaid(id)) request.found = request.wishes;
+    OpRequest request{common_.kinds.of(old_, instruction), {}, {}, demands_.wishes(id), instruction.sharding, false};
+    if (demands_.ends_unsaid(id)) request.found = request.wishes;
     for (const Value& operand : operands) {
       request.operands.push_back(operand.instruction().sharding);
       request.made_anywhere.push_back(resharder_.is_made_here(operand));
@@ -286,14 +260,14 @@ class Inserter {
     if (instruction.frontend_attribute(kManualAxesAttribute) != nullptr)
       request.manual = manual_axes(program_, instruction);
     if (common_.known_copies) request.copies = resharder_.copies_of(operands);
-    request.result_defers = request.result_defers && defers(id) && !is_bound_whole(id, operands);
+    request.result_defers = request.result_defers && demands_.defers(id) && !demands_.is_bound_whole(id, operands);
     const OpDecision& decision = common_.decisions.decide(mesh_, request, common_.shardings);
 
     for (int i = 0; i < isize(operands); ++i) {
       const Value before = at(operands, i);
       const Id next = builder_.computation().size();
       at(operands, i) = resharder_.to(before, at(decision.needed, i), [&] { return operand_of(i, instruction); });
-      if (at(is_gradient_, id) && at(operands, i).id >= next) resharder_.asked(before, at(operands, i));
+      if (demands_.is_stored_gradient(id) && at(operands, i).id >= next) resharder_.asked(before, at(operands, i));
     }
     const Value made = append(instruction, whole_operands(instruction, operands), decision.results);
     if (is_computed_otherwise(instruction, *decision.results))
@@ -321,38 +295,6 @@ class Inserter {
     return out;
   }
 
-  // The computation ends with this, or with a constraint on it: then it is made so, whole where it must be whole, unless a sum is
-  // shared out. A result that the caller binds (FuncResultSharding) is moved there behind the op.
-  [[nodiscard]] bool ends_unsaid(Id id) const {
-    if (root_ == nullptr || old_[id].sharding->empty() || !is_derived(old_[id].sharding->front())) return false;
-    if (id == old_.root) return true;
-    const Instruction& root = old_[old_.root];
-    return is_used_once(id, old_.root) && is_sharding_constraint(root) && !is_derived(root.sharding->front());
-  }
-
-  [[nodiscard]] bool is_used_once(Id id, Id by) const {
-    return at(users_, id).size() == 1 && at(users_, id).front() == by;
-  }
-
-  // How the results should lie: as propagation found, or as a mark or the end of the computation binds them.
-  [[nodiscard]] ShardingRef wishes(Id id) const {
-    const ShardingRef& found = old_[id].sharding;
-    if (found->size() != 1 || !is_derived(found->front()) || !old_[id].type.is_array()) return found;
-    const auto bound = [&](const Sharding& target) { return make_sharding(target.closed()); };
-    const auto& users = at(users_, id);
-    if (id == old_.root) return root_ != nullptr ? bound(root_->front()) : found;
-    if (users.size() != 1) return found;
-    const Instruction& user = old_[users.front()];
-    if (is_sharding_mark(user) && !is_derived(user.sharding->front())) return bound(user.sharding->front());
-    if (users.front() != old_.root || user.op->role != Role::kTuple || root_ == nullptr) return found;
-    int leaf = 0;
-    for (const Id operand : user.operands) {
-      if (operand == id) return bound(at(*root_, leaf));
-      leaf += old_[operand].type.leaf_count();
-    }
-    return found;
-  }
-
   // Brings results to a sharding the program gave; reduces partial results that no user can take as they are.
   LeafValues settle(Id id, LeafValues leaves) {
     const auto& instruction = old_[id];
@@ -366,40 +308,13 @@ class Inserter {
         const Value before = leaf;
         leaf = resharder_.to(before, wish.closed(), by, ReshardCause::kUse, id);
         resharder_.asked(before, leaf);
-      } else if (sharding_of(leaf).is_partial() && (leaves.size() > 1 || !defers(id))) {
+      } else if (sharding_of(leaf).is_partial() && (leaves.size() > 1 || !demands_.defers(id))) {
         const Value before = leaf;
         leaf = resharder_.reduced(before, wish.closed().without_partial(), by);
-        if (at(is_gradient_, id)) resharder_.asked(before, leaf);
+        if (demands_.is_stored_gradient(id)) resharder_.asked(before, leaf);
       }
     }
     return leaves;
-  }
-
-  // A partial value is left so when its only user (or all users, being the same mark) can take it.
-  bool defers(Id id) const {
-    const auto& users = at(users_, id);
-    if (is_entry_ && at(ends_partial_, id)) return true;
-    if (id == old_.root || users.empty()) return false;
-    const auto is_mark = [&](Id user) { return is_sharding_mark(old_[user]) && old_[user].sharding->size() == 1; };
-    if (std::all_of(users.begin(), users.end(), is_mark)) {
-      return std::all_of(users.begin(), users.end(), [&](Id user) {
-        return old_[user].sharding->front() == old_[users.front()].sharding->front();
-      });
-    }
-    return users.size() == 1 && takes_partial(program_, old_, users.front(), id);
-  }
-
-  // A mark says how the result must lie, and nothing of what the operands wait to be summed over: summed before or behind it is the same.
-  bool is_bound_whole(Id id, const std::vector<Value>& operands) const {
-    if (is_entry_ && at(ends_partial_, id)) return false;
-    const Instruction& user = old_[at(users_, id).front()];
-    if (!is_sharding_mark(user) || user.sharding->size() != 1) return false;
-    const auto used = user.sharding->front().used_axes();
-    return std::none_of(operands.begin(), operands.end(), [&](const Value& operand) {
-      if (!operand.type().is_array()) return false;
-      const auto& waits = sharding_of(operand).partial;
-      return std::any_of(waits.begin(), waits.end(), [&](const AxisRef& axis) { return overlaps_any(used, axis); });
-    });
   }
 
   Common& common_;
@@ -408,11 +323,10 @@ class Inserter {
   const std::vector<ComputationId>& new_ids_;
   Builder builder_;
   bool is_entry_;
+  const Shardings* root_;  // how the results must lie, by leaf; null: as they are found
   std::vector<std::vector<Id>> users_;
-  std::vector<bool> is_gradient_;
+  Demands demands_;
   ValueOrigins origins_;
-  std::vector<bool> ends_partial_;   // of the entry's values
-  const Shardings* root_ = nullptr;  // how the results must lie; null: as they are found
   Mesh mesh_;
   std::vector<LeafValues> leaves_;
   ControlOrder order_{old_};
@@ -439,8 +353,7 @@ Program insert_reshards(const Program& propagated, const Topology& topology, con
       at(new_ids, c) = out.add(ComputationRef(std::move(copy)));
       continue;
     }
-    const auto& target = at(targets, c);
-    Computation done = Inserter(common, c, new_ids, out).run(target ? &*target : nullptr);
+    Computation done = Inserter(common, c, new_ids, out).run();
     at(new_ids, c) = out.add(std::make_shared<const Computation>(std::move(done)));
   }
   return out.finish(at(new_ids, program.entry));
