@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where this device stands: coordinates from partition-id, and masks over padding.
+#include "coordinate.h"
+
+#include <utility>
+
 #include "device_numbers.h"
 #include "plan_reshard_space.h"
 #include "tessera/base/text.h"
+#include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
 #include "tessera/partitioner/plan_reshard.h"
@@ -72,6 +76,39 @@ Value emit_mask(Builder& builder, Value local, const Type& global, const Shardin
   }
   if (inside.is_null()) return local;
   return ops::select(inside, local, ops::splat(fill, sizes));
+}
+
+Value Coordinates::of(const Mesh& mesh, const std::vector<AxisRef>& axes) {
+  for (const Known& known : known_)
+    if (known.axes == axes && known.mesh == mesh) return known.value;
+  const NotesRef notes = std::exchange(builder_.default_notes, nullptr);
+  known_.push_back({mesh, axes, emit_coordinate(builder_, mesh, axes)});
+  builder_.default_notes = notes;
+  return known_.back().value;
+}
+
+Value Coordinates::shard_start(const Sharding& sharding, int dim, std::int64_t size) {
+  const auto tiles = sharding.tiles(dim);
+  if (tiles == 1) return ops::scalar(builder_, DType::kS32, 0);
+  const auto length = static_cast<double>(ceil_div(size, tiles));
+  return ops::multiply(of(sharding.mesh, at(sharding.dims, dim).axes), ops::scalar(builder_, DType::kS32, length));
+}
+
+void mask_reduced_padding(const FactorMap& map, LocalizeContext& context) {
+  for (int i = 0; i < isize(context.operands) && i < isize(map.operands); ++i) {
+    const Type& global = at(context.view.operands, i);
+    if (!global.is_array()) continue;
+    const Sharding& sharding = at(context.operand_shardings, i);
+    std::vector<int> dims;
+    for (int d = 0; d < isize(at(map.operands, i)); ++d) {
+      const auto& factors = at(at(map.operands, i), d);
+      const bool reduces = factors.size() == 1 && at(map.factors, factors[0]).kind == FactorKind::kReduce;
+      if (reduces && global.dim(d) % sharding.tiles(d) != 0) dims.push_back(d);
+    }
+    if (dims.empty()) continue;
+    const Value fill = ops::constant(context.builder, reduction_identity(map.reduction, global.dtype()));
+    at(context.operands, i) = emit_mask(context.builder, at(context.operands, i), global, sharding, dims, fill);
+  }
 }
 
 }  // namespace tessera

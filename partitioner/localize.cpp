@@ -6,6 +6,7 @@
 #include "aliases.h"
 #include "collective_match.h"
 #include "control_order.h"
+#include "coordinate.h"
 #include "emit_windows.h"
 #include "factor_sharding.h"
 #include "insert_reshards.h"
@@ -17,9 +18,7 @@
 #include "tessera/base/text.h"
 #include "tessera/ir/localize_context.h"
 #include "tessera/ops/collectives.h"
-#include "tessera/ops/contraction.h"
 #include "tessera/ops/control_flow.h"
-#include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
 #include "tessera/partitioner/plan_reshard.h"
 #include "tessera/sharding/placement.h"
@@ -222,14 +221,14 @@ class Localizer {
     for (int i = 0; i < isize(leaves); ++i)
       context.local_results.push_back(shard_type(at(leaves, i), at(*instruction.sharding, i)));
     const Mesh& mesh = instruction.sharding->empty() ? program_.meshes.front() : instruction.sharding->front().mesh;
-    context.coordinate = [this, mesh](const std::vector<AxisRef>& axes) { return coordinate(mesh, axes); };
+    context.coordinate = [this, mesh](const std::vector<AxisRef>& axes) { return coordinates_.of(mesh, axes); };
     context.shard_start = [this](const Sharding& sharding, int dim, std::int64_t size) {
-      return start(sharding, dim, size);
+      return coordinates_.shard_start(sharding, dim, size);
     };
     if (map.windows.size() > 1)
       if (const auto value = joined(instruction, context)) return remember(instruction, {*value});
     builder_.default_notes = instruction.notes;
-    if (!instruction.op->masks_padding) mask_reduced(map, context);
+    if (!instruction.op->masks_padding) mask_reduced_padding(map, context);
     WindowEmitter windows{context, next_channel_, map, instruction,
                           strategy_of(map, leaf_shardings(instruction), *instruction.sharding)};
     if (!map.windows.empty())
@@ -322,42 +321,6 @@ class Localizer {
     return builder_.emit(*instruction.op, context.operands, instruction.attributes, std::move(options));
   }
 
-  // Padding of unevenly sharded reduced dims is replaced by the reduction's identity (NaN * 0 is NaN: all operands).
-  void mask_reduced(const FactorMap& map, LocalizeContext& context) {
-    for (int i = 0; i < isize(context.operands) && i < isize(map.operands); ++i) {
-      const Type& global = at(context.view.operands, i);
-      if (!global.is_array()) continue;
-      const Sharding& sharding = at(context.operand_shardings, i);
-      std::vector<int> dims;
-      for (int d = 0; d < isize(at(map.operands, i)); ++d) {
-        const auto& factors = at(at(map.operands, i), d);
-        const bool reduces = factors.size() == 1 && at(map.factors, factors[0]).kind == FactorKind::kReduce;
-        if (reduces && global.dim(d) % sharding.tiles(d) != 0) dims.push_back(d);
-      }
-      if (dims.empty()) continue;
-      const Value fill = ops::constant(builder_, reduction_identity(map.reduction, global.dtype()));
-      at(context.operands, i) = emit_mask(builder_, at(context.operands, i), global, sharding, dims, fill);
-    }
-  }
-
-  // Programs name several meshes; the same axes may order devices otherwise in each.
-  Value coordinate(const Mesh& mesh, const std::vector<AxisRef>& axes) {
-    for (const Coordinate& known : coordinates_)
-      if (known.axes == axes && known.mesh == mesh) return known.value;
-    const NotesRef notes = std::exchange(builder_.default_notes, nullptr);
-    coordinates_.push_back({mesh, axes, emit_coordinate(builder_, mesh, axes)});
-    builder_.default_notes = notes;
-    return coordinates_.back().value;
-  }
-
-  Value start(const Sharding& sharding, int dim, std::int64_t size) {
-    const auto tiles = sharding.tiles(dim);
-    if (tiles == 1) return ops::scalar(builder_, DType::kS32, 0);
-    const auto length = static_cast<double>(ceil_div(size, tiles));
-    return ops::multiply(coordinate(sharding.mesh, at(sharding.dims, dim).axes),
-                         ops::scalar(builder_, DType::kS32, length));
-  }
-
   // For tools: what each local value stands for.
   LeafValues remember(const Instruction& instruction, LeafValues leaves) {
     if (!options_.keep_shardings || !instruction.sharding) return leaves;  // a barrier's leaves have theirs
@@ -384,12 +347,7 @@ class Localizer {
   bool is_entry_;
   std::vector<LeafValues> leaves_;
   ControlOrder order_{old_};
-  struct Coordinate {
-    Mesh mesh;
-    std::vector<AxisRef> axes;
-    Value value;
-  };
-  std::vector<Coordinate> coordinates_;
+  Coordinates coordinates_{builder_};
 };
 
 // Whatever region a local value is of, it is computed as all others are.
