@@ -49,16 +49,6 @@ Value along(Value small, Value x, int dim) {
   return ops::broadcast(small, x.type().dims(), std::move(places));
 }
 
-// The same value, through which no gradient flows.
-Value stop_gradient(Value x) {
-  Builder& builder = *x.builder;
-  const NotesRef before = builder.default_notes;
-  builder.default_notes = with_frontend_attribute(before, "tessera.stop_gradient", "true");
-  const Value out = ops::copy(x);
-  builder.default_notes = before;
-  return out;
-}
-
 struct Exponentials {
   Value shift;    // the largest along the dim, without gradient
   Value shifted;  // x - shift

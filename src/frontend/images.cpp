@@ -135,7 +135,9 @@ ChannelStatistics channel_statistics(Operand x) {
     check_image(v);
     const Value wide = widened(v);
     mean = average(wide);
-    const Value centered = ops::subtract(wide, spread(mean, wide.type()));
+    // The variance does not change with the mean: sums of what is centered are 0.
+    const Value fixed = stop_gradient(mean);
+    const Value centered = ops::subtract(wide, spread(fixed, wide.type()));
     return average(ops::multiply(centered, centered));
   });
   out.mean = trace().wrap(mean);

@@ -32,5 +32,14 @@ inline Value widened(Value x) {
   return type == DType::kBF16 || type == DType::kF16 ? ops::convert(x, DType::kF32) : x;
 }
 inline Value narrowed(Value x, DType type) { return x.type().dtype() == type ? x : ops::convert(x, type); }
+// The same value, through which no gradient flows.
+inline Value stop_gradient(Value x) {
+  Builder& builder = *x.builder;
+  const NotesRef before = builder.default_notes;
+  builder.default_notes = with_frontend_attribute(before, "tessera.stop_gradient", "true");
+  const Value out = ops::copy(x);
+  builder.default_notes = before;
+  return out;
+}
 
 }  // namespace tessera

@@ -281,7 +281,7 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
   whole = expand_reductions(whole, world.size());
   const double given_flops = entry_flops(whole);
   if (options.fuse && !options.reference && tessera::options().flag("TESSERA_FUSE")) {
-    whole = prepare(whole);
+    whole = reduce_rows_first(prepare(whole));
     if (const std::int64_t most = tessera::options().integer("TESSERA_LARGEST_VALUE"); most > 0)
       whole = split_large(whole, most);
     if (const std::int64_t most = tessera::options().integer("TESSERA_LARGEST_SCORES"); most > 0)

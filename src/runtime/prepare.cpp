@@ -22,6 +22,10 @@ class Preparer {
   void run() {
     for (Id id = 0; id < from_.size(); ++id) {
       if (from_[id].op->role == Role::kParameter) continue;
+      if (from_[id].op->role == Role::kCopy && is_free(id)) {
+        rewriter_.replace(id, rewriter_.mapped(from_[id].operands[0]));
+        continue;
+      }
       if (from_[id].op->name == "add" && is_free(id) && (join_parts(id) || add_into(id))) continue;
       rewriter_.keep(id);
     }
@@ -117,9 +121,10 @@ class Preparer {
 Program prepare(const Program& given) {
   const Program program = plain_forms(given);
   const Computation* entry = &program.entry_computation();
-  return remove_dead_code(rewrite_computations(
+  // Programs of one device come as they were traced, with what is computed twice.
+  return remove_dead_code(merge_duplicates(rewrite_computations(
       program, [](ComputationRewriter& rewriter) { Preparer(rewriter).run(); },
-      [&](const Computation& computation) { return &computation == entry; }));
+      [&](const Computation& computation) { return &computation == entry; })));
 }
 
 }  // namespace tessera

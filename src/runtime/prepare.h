@@ -15,6 +15,9 @@ Program prepare(const Program& program);
 /// of as many bytes. In all computations.
 Program expand_reductions(const Program& program, int world_size);
 
+/// Reductions of dims on both sides of one that stays, inner dims first: those are of rows and join groups.
+Program reduce_rows_first(const Program& program);
+
 /// A product of more than `most_bytes` and what is made of it (the logits of a vocabulary, their softmax and gradient) in parts along
 /// one dim, so that it is never whole in memory. The program as it is where what is large leaves, or no dim can be cut.
 Program split_large(const Program& program, std::int64_t most_bytes);

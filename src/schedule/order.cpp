@@ -93,8 +93,11 @@ class Orderer {
   bool frees(Id id) const {
     if (at(flow_.has_effect, id)) return false;
     std::int64_t freed = 0;
+    constexpr std::int64_t kLongRow =
+        64;  // sums of such rows are little beside them, and a group may go on behind them
     for (const int slot : at(flow_.reads, id)) {
       const Slot& source = at(flow_.slots, slot);
+      if (columns_of(at(flow_.views, source.id)) >= kLongRow) continue;
       if (at(flow_.in_memory, source.id) && at(readers_left_, slot) == 1 && !at(flow_.is_result, slot))
         freed += source.type.byte_size();
     }

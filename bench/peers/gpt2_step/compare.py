@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same GPT-2 step in Tessera, PyTorch and JAX, in turn on the same cores; prints tokens/s and ratios with their spread.
+"""The same GPT-2 step in Tessera, PyTorch, JAX and MLX, in turn on the same cores; prints tokens/s and ratios with their spread.
 
 usage: compare.py [--bin build/release/bin] [--python PATH] [--model gpt2] [--dtype float32] [--cores 0,1] [--rounds 3] [--only NAME,..]
 
@@ -27,7 +27,7 @@ MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_
 def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default=str(ROOT / "build/release/bin"))
-    parser.add_argument("--python", default=sys.executable, help="has torch and jax")
+    parser.add_argument("--python", default=sys.executable, help="has torch, jax and mlx")
     parser.add_argument("--model", default="gpt2")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--batch", type=int, default=4, help="sequences per core")
@@ -45,6 +45,12 @@ def environment(**more):
     out.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_WAIT_POLICY="ACTIVE")
     out.update({key: str(value) for key, value in more.items()})
     return out
+
+
+def open_blas():
+    """MLX's package for Linux brings the reference BLAS: Debian's OpenBLAS (libopenblas0-pthread) takes its place where installed."""
+    libraries = sorted(pathlib.Path("/usr/lib").glob("*/openblas-pthread/libopenblas.so.0"))
+    return {"LD_PRELOAD": libraries[0]} if libraries else {}
 
 
 def end_session(process):
@@ -123,6 +129,8 @@ def contenders(arguments):
         Contender(f"jax data {count} devices", [(jax + batch(count) + ["--devices", str(count)], arguments.cores, environment())]),
         Contender(f"jax fsdp {count} devices", [(jax + batch(count) + ["--devices", str(count), "--fsdp"], arguments.cores,
                                                 environment())]),
+        Contender(f"mlx {count} threads", [([arguments.python, str(HERE / "gpt2_mlx.py"), *common, *batch(count)], arguments.cores,
+                                            environment(OPENBLAS_NUM_THREADS=count, **open_blas()))]),
     ]
     wanted = [name for name in arguments.only.split(",") if name]
     return [one for one in out if not wanted or any(word in one.name for word in wanted)]
