@@ -83,7 +83,11 @@ bool Demands::defers(Id id) const {
     return std::all_of(users.begin(), users.end(),
                        [&](Id user) { return old_[user].sharding->front() == old_[users.front()].sharding->front(); });
   }
-  return users.size() == 1 && takes_partial(program_, old_, users.front(), id);
+  if (users.size() != 1 || !takes_partial(program_, old_, users.front(), id)) return false;
+  const Instruction& user = old_[users.front()];
+  const bool hands_on =
+      user.op->role == Role::kCopy && user.sharding->size() == 1 && is_derived(user.sharding->front());
+  return !hands_on || defers(users.front());
 }
 
 bool Demands::is_bound_whole(Id id, const std::vector<Value>& operands) const {

@@ -94,6 +94,10 @@ PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& op
     // Linear in each operand alone: one partial operand only.
     if (partial.size() > 1 || std::any_of(out.axes.begin(), out.axes.end(), tiled))
       return {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
+    // More bytes would wait than need to, a row's maximum repeated along the row.
+    const std::int64_t bytes = at(view.operands, partial.front()).byte_size();
+    if (!result_defers && view.result.is_array() && view.result.byte_size() > bytes)
+      return {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
     at(out.operand_is_partial, partial.front()) = true;
     return out;
   }

@@ -9,6 +9,7 @@
 #include "tessera/ops/op_table.h"
 #include "tessera/partitioner/addends.h"
 #include "tessera/partitioner/check.h"
+#include "tessera/partitioner/partition.h"
 
 namespace tessera {
 namespace {
@@ -174,6 +175,23 @@ TEST(Unreduced, TheNoteOfASumNamesTheParametersAxes) {
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_NE(notes[0].from.find("annotated, unreduced over _1"), std::string::npos) << notes[0].from;
   EXPECT_EQ(notes[0].remedy, "give %a summed, as {_0,-}");
+}
+
+// The maxima of cut rows are exchanged before they are repeated along the rows, also behind a copy (a softmax without gradients through its maxima).
+TEST(Unreduced, MaximaOfRowsAreMadeBeforeTheyAreRepeated) {
+  const std::string text =
+      "HloModule m, num_partitions=2\nmax { a = f32[] parameter(0) b = f32[] parameter(1) ROOT m = f32[] maximum(a, b) "
+      "}\n"
+      "ENTRY main { x = f32[4,51] parameter(0), sharding={devices=[1,2]<=[2]} low = f32[] constant(-inf)\n"
+      "r = f32[4] reduce(x, low), dimensions={1}, to_apply=max\nc = f32[4] copy(r), "
+      "frontend_attributes={tessera.stop_gradient=\"true\"}\nb = f32[4,51] broadcast(c), "
+      "dimensions={0}\n"
+      "s = f32[4,51] subtract(x, b)\nROOT e = f32[4,51] exponential(s), sharding={devices=[1,2]<=[2]} }";
+  const Program program = parse_program(text, op_table());
+  const CheckReport report = check_partition(program, {});
+  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+  EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 4 * 4)
+      << print_program(partition(program).program);
 }
 
 }  // namespace

@@ -47,12 +47,14 @@ TEST(ChannelReductions, OfAllKindsTypesAndInitialValues) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kS32})
     for (const Reduction reduction : {Reduction::kSum, Reduction::kMax, Reduction::kMin, Reduction::kProduct})
       for (const Dims& reduced : std::vector<Dims>{{0, 2, 3}, {0, 3}, {0, 1, 2, 3}, {1, 3}, {0, 1, 3}, {0, 2}})
-        arena_as_evaluated(program_of({Type::array(dtype, {3, 2, 5, 67})}, [&](Builder& b, auto& v) {
-                              const Value x = ops::add(v[0], ops::full(b, v[0].type(), 1));
-                              const Value init = ops::full(b, Type::scalar(dtype), 3);
-                              return ops::reduce({x}, {init}, reduced, ops::reduction_computation(b.program(), reduction, dtype));
-                            }),
-                            4096);
+        arena_as_evaluated(program_of({Type::array(dtype, {3, 2, 5, 67})},
+                                      [&](Builder& b, auto& v) {
+                                        const Value x = ops::add(v[0], ops::full(b, v[0].type(), 1));
+                                        const Value init = ops::full(b, Type::scalar(dtype), 3);
+                                        return ops::reduce({x}, {init}, reduced,
+                                                           ops::reduction_computation(b.program(), reduction, dtype));
+                                      }),
+                           4096);
 }
 
 TEST(ChannelReductions, OfVeryManyElementsAreTakenByRows) {

@@ -57,13 +57,14 @@ class GPT2(nn.Module):
         x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
         for block in self.h:
             x = block(x)
-        logits = F.linear(self.ln_f(x), self.wte.weight)  # tied
-        return F.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]).float(), tokens[:, 1:].reshape(-1))
+        # The last position is left out before the product: slices of the logits would be copied.
+        logits = F.linear(self.ln_f(x)[:, :-1].reshape(-1, x.shape[-1]), self.wte.weight)  # tied
+        return F.cross_entropy(logits.float(), tokens[:, 1:].reshape(-1))
 
 
 def wrapped(model, mode, dtype):
     if mode == "ddp":
-        return nn.parallel.DistributedDataParallel(model)
+        return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
     if mode == "fsdp":
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
         from torch.distributed.device_mesh import init_device_mesh
@@ -85,6 +86,8 @@ def main():
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--mode", choices=["single", "ddp", "fsdp"], default="single")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--adamw", choices=["fused", "foreach"], default="fused")
+    parser.add_argument("--compile", action="store_true", help="by torch.compile")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=2)
     arguments = parser.parse_args()
@@ -95,7 +98,9 @@ def main():
         torch.distributed.init_process_group("gloo")
         processes = torch.distributed.get_world_size()
     model = wrapped(GPT2(*MODELS[arguments.model], positions=max(1024, arguments.block_size)), arguments.mode, arguments.dtype)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, foreach=True)
+    if arguments.compile:
+        model = torch.compile(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, **{arguments.adamw: True})
     narrow = arguments.dtype == "bfloat16" and arguments.mode != "fsdp"  # FSDP casts by its policy
 
     def step():
