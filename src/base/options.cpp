@@ -40,6 +40,8 @@ constexpr OptionRow kTable[] = {
      "1 runs a step while the next one is traced, 0 does not; auto: where this rank has a core to trace on",
      "auto,0,1"},
     {"TESSERA_OVERLAP", kFlag, "1", "0 waits for every collective between nodes where it is started"},
+    {"TESSERA_OVERLAP_MEMORY", kInteger, "536870912",
+     "bytes that collectives under way may add to a plan; larger ones are waited for where they stand"},
     {"TESSERA_LINK", kList, "",
      "a latency in us and GB/s between nodes, as in 50,1.2, instead of what is measured at the start; a third number: "
      "us for each further message of a step"},

@@ -59,6 +59,7 @@ class PlannedExecutable final : public Executable {
     how.look_through_views = !options.reference;
     how.nodes = world.nodes();
     how.overlap = tessera::options().flag("TESSERA_OVERLAP") && world.size() > 1;
+    how.overlap_memory = tessera::options().integer("TESSERA_OVERLAP_MEMORY");
     auto schedule = make_schedule(program_, how);
     dump(*schedule);
     CompileContext context{program_, world_, options};

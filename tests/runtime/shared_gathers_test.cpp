@@ -184,6 +184,28 @@ TEST(Overlap, StartsEarlyAndWaitsLate) {
   EXPECT_EQ(plan->end_completes, (std::vector<std::int32_t>{step_of("s"), step_of("r")}));
 }
 
+TEST(Overlap, AddsNoMoreThanItMay) {
+  const Program program = read(kUnits);
+  ScheduleOptions options = between_nodes();
+  const std::int64_t most = make_schedule(program, options)->arena_bytes;
+  options.overlap = false;
+  const std::int64_t least = make_schedule(program, options)->arena_bytes;
+  ASSERT_LT(least, most);
+  options.overlap = true;
+  int overlapped_before = -1;
+  for (const std::int64_t more : {std::int64_t{0}, (most - least) / 2, most - least}) {
+    options.overlap_memory = more;
+    const auto plan = make_schedule(program, options);
+    EXPECT_NO_THROW(verify_schedule(program, *plan));
+    EXPECT_LE(plan->arena_bytes, least + more);
+    const auto count = static_cast<int>(
+        std::count_if(plan->steps.begin(), plan->steps.end(), [](const Step& step) { return step.overlapped; }));
+    EXPECT_GE(count, overlapped_before);
+    overlapped_before = count;
+  }
+  EXPECT_EQ(overlapped_before, 4) << "all that leave a node, where memory is no matter";
+}
+
 TEST(Overlap, TheVerifierNeedsEveryWait) {
   const Program program = read(kUnits);
   const auto plan = make_schedule(program, between_nodes());

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -117,6 +118,10 @@ struct ScheduleOptions {
   std::vector<int> nodes = {};
   /// Collectives that leave a node are started early and waited for late.
   bool overlap = false;
+  /// Only those of at most so many bytes, operands and results.
+  std::int64_t overlapped_bytes = std::numeric_limits<std::int64_t>::max();
+  /// What that may add to the arena: beyond it the larger ones wait where they stand.
+  std::int64_t overlap_memory = std::numeric_limits<std::int64_t>::max();
 };
 
 struct Schedule;
