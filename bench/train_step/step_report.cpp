@@ -33,6 +33,7 @@ struct KindTotal {
   }
 };
 
+// Of all runs, kernels and collectives.
 double kernel_seconds(const Executable& executable) {
   double total = 0;
   for (const StepProfile& step : executable.profile()) total += static_cast<double>(step.nanoseconds) * kNanosecond;
@@ -112,7 +113,8 @@ double host_seconds(const CompiledProgram& compiled, const std::function<void()>
     const auto start = Clock::now();
     step();
     const double whole = seconds_since(start);
-    out.push_back(whole - (kernel_seconds(executable) - before));
+    const double meeting = static_cast<double>(executable.last_run().meeting_nanoseconds) * kNanosecond;
+    out.push_back(whole - (kernel_seconds(executable) - before) - meeting);
   }
   return median(out);
 }

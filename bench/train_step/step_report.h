@@ -27,8 +27,8 @@ double product_flops(const Program& global);
 std::int64_t planned_bytes(const ExecutableMemory& memory);
 /// Of partitioning and compiling, all programs so far.
 double compile_seconds();
-/// What a step takes beside its kernels and collectives: the median over a few steps, each of which begins when `meet` returns (on all
-/// ranks at once, so that none waits for another). Leaves the executable's profile behind.
+/// What a step takes beside its kernels, its collectives and the waits for peers that belong to them: the median over a few steps, each
+/// of which begins when `meet` returns (on all ranks at once). Leaves the executable's profile behind.
 double host_seconds(const CompiledProgram& compiled, const std::function<void()>& meet,
                     const std::function<void()>& step);
 /// A table of kinds and the longest steps.

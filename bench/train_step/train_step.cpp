@@ -106,8 +106,19 @@ class Training {
   [[nodiscard]] const Mesh& mesh() const { return mesh_; }
   [[nodiscard]] double tokens() const { return static_cast<double>(rows_ * arguments_.block_size); }
 
-  Tensor step() {
-    const Tensor tokens = batch();
+  /// Random tokens, the same on every rank.
+  Tensor batch() {
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows_ * arguments_.block_size));
+    const auto vocabulary = static_cast<std::uint32_t>(model_.config().vocab_size);
+    for (auto& token : tokens) token = static_cast<std::int32_t>(random_() % vocabulary);
+    Tensor out = Tensor::from<std::int32_t>({rows_, arguments_.block_size}, tokens);
+    if (rows_axes_.empty()) return out;
+    mark_sharding(out, mesh_, {PartitionSpec::Entry(SpecEntry(rows_axes_)), {}});
+    return out;
+  }
+
+  Tensor step() { return step(batch()); }
+  Tensor step(const Tensor& tokens) {
     if (!arguments_.lazy) return compiled_({tokens}).front();
     Tensor loss = record(tokens);
     mark_step();
@@ -127,17 +138,6 @@ class Training {
     optimizer_->step();
     optimizer_->zero_grad();
     return loss;
-  }
-
-  // The same on every rank.
-  Tensor batch() {
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows_ * arguments_.block_size));
-    const auto vocabulary = static_cast<std::uint32_t>(model_.config().vocab_size);
-    for (auto& token : tokens) token = static_cast<std::int32_t>(random_() % vocabulary);
-    Tensor out = Tensor::from<std::int32_t>({rows_, arguments_.block_size}, tokens);
-    if (rows_axes_.empty()) return out;
-    mark_sharding(out, mesh_, {PartitionSpec::Entry(SpecEntry(rows_axes_)), {}});
-    return out;
   }
 
   const Arguments& arguments_;
@@ -196,10 +196,15 @@ int run(const Arguments& arguments) {
   for (std::int64_t i = 1; i < arguments.warmup; ++i) training.step();
   const Times times = time_steps(training, arguments, *local, world);
   const CompiledProgram& compiled = step_program();
+  Tensor tokens;
   const double host = host_seconds(
-      compiled, [&] { world.barrier(); },
+      compiled,
       [&] {
-        training.step();
+        tokens = training.batch();
+        world.barrier();
+      },
+      [&] {
+        training.step(tokens);
         wait_device_ops();
       });
   const std::int64_t measured = static_cast<std::int64_t>(

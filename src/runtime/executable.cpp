@@ -42,6 +42,10 @@ void check_backend() {
   require(device == "CPU", "PJRT_DEVICE={}: unknown backend; known: CPU", device);
 }
 
+std::int64_t nanoseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
+}
+
 class PlannedExecutable final : public Executable {
  public:
   /// `spared_flops`: what one run of the program as it was given counts more than as it is run.
@@ -108,13 +112,14 @@ class PlannedExecutable final : public Executable {
     RunState state;
     state.workspace = arena + values_bytes_;
     state.flops = spared_flops_;
+    const auto begin = std::chrono::steady_clock::now();
     state.progress = meet(arena, in);
+    const std::int64_t meeting = world_.size() == 1 ? 0 : nanoseconds_since(begin);
     plan_->run(arena, in, out, state);
     arguments.clear();
     memory.pool->end_of_run();
-    last_run_ = {state.flops, state.traffic,
-                 std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count(),
-                 state.communication_nanoseconds};
+    last_run_ = {state.flops, state.traffic, nanoseconds_since(start), meeting + state.communication_nanoseconds,
+                 meeting};
     count_run();
     return results;
   }
@@ -190,6 +195,8 @@ class PlannedExecutable final : public Executable {
     if (last_run_.communication_nanoseconds > 0)
       all.add_sample("ExposedCommunicationTime", MetricUnit::kTime,
                      static_cast<double>(last_run_.communication_nanoseconds));
+    if (last_run_.meeting_nanoseconds > 0)
+      all.add_sample("CollectiveTime::start", MetricUnit::kTime, static_cast<double>(last_run_.meeting_nanoseconds));
     all.count("FlopsExecuted", static_cast<std::int64_t>(last_run_.flops));
     const TrafficCounters& traffic = last_run_.traffic;
     const std::pair<std::string_view, std::int64_t> kinds[] = {

@@ -110,15 +110,16 @@ Plan::Plan(CompileContext& context, std::shared_ptr<const Schedule> schedule) : 
 // What the ranks of a node read of each other in place, and what has to be waited for around it.
 void Plan::share(ProcessGroup& world) {
   world_ = &world;
-  std::map<Id, const GatherGroup*> groups;
+  std::map<Id, std::size_t> step_here;
   for (std::size_t i = 0; i < steps_.size(); ++i)
-    if (const GatherGroup* group = steps_[i]->gather_group())
-      groups[schedule_->steps[step_of_[i]].instructions.front()] = group;
+    if (steps_[i]->gather_group() != nullptr) step_here[schedule_->steps[step_of_[i]].instructions.front()] = i;
+  const auto group_of = [&](Id gather) { return steps_[step_here.at(gather)]->gather_group(); };
   std::vector<const GatherGroup*> of_gathers;
-  for (const SharedGather& gather : schedule_->shared_gathers) of_gathers.push_back(groups.at(gather.id));
+  for (const SharedGather& gather : schedule_->shared_gathers) of_gathers.push_back(group_of(gather.id));
   const auto waits_of = [&](const std::vector<Await>& awaits) {
     Waits waits;
-    for (const Await& await : awaits) waits.emplace_back(groups.at(await.gather)->group, await.step);
+    for (const Await& await : awaits)
+      waits.push_back({group_of(await.gather)->group, await.step, step_here.at(await.gather)});
     return waits;
   };
   for (const Step& step : schedule_->steps) waits_.push_back(waits_of(step.awaits));
@@ -126,11 +127,15 @@ void Plan::share(ProcessGroup& world) {
   shared_views_ = std::make_unique<SharedViews>(*schedule_, std::move(of_gathers));
 }
 
-void Plan::await(const Waits& waits, RunState& state) {
+void Plan::await(const Waits& waits, const RunState& state) {
   if (waits.empty()) return;
-  const std::int64_t begin = now();
-  for (const auto& [group, step] : waits) group->await_progress(state.progress + static_cast<std::uint64_t>(step) + 1);
-  state.communication_nanoseconds += now() - begin;
+  std::int64_t begin = now();
+  for (const Wait& wait : waits) {
+    wait.group->await_progress(state.progress + static_cast<std::uint64_t>(wait.step) + 1);
+    const std::int64_t end = now();
+    taken_[wait.gather] += end - begin;
+    begin = end;
+  }
 }
 
 PendingOperations PlanStep::start(const Frame& frame) const {
@@ -221,24 +226,27 @@ void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::sp
   for (std::size_t k = 0; k < gathers.size(); ++k) at(pointers_, gathers[k].result) = shared_views_->address(k);
   const Frame frame{pointers_, state, shared_views_.get()};
   under_way_.clear();
+  taken_.assign(steps_.size(), 0);
   run_steps(frame);
   complete(schedule_->end_completes, frame);
   state.flops += flops_;
   deliver();
-  if (world_ == nullptr) return;
-  world_->advance(state.progress + schedule_->steps.size());
-  await(waits_.back(), state);
+  if (world_ != nullptr) {
+    world_->advance(state.progress + schedule_->steps.size());
+    await(waits_.back(), state);
+  }
+  count_times(state);
 }
 
 void Plan::run_steps(const Frame& frame) {
-  RunState& state = frame.state;
+  const RunState& state = frame.state;
   std::size_t next = 0;  // step of the schedule
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     for (; next <= step_of_[i]; ++next) prepare(next, frame);
     const bool is_timed = !profile_.empty() || !steps_[i]->communication().empty();
     const std::int64_t begin = is_timed ? now() : 0;
     schedule_->steps[step_of_[i]].overlapped ? start(i, frame) : steps_[i]->run(frame);
-    if (is_timed) count_time(i, begin, state);
+    if (is_timed) taken_[i] += now() - begin;
     for (const auto& [number, started] : under_way_)  // messages go on only when somebody asks
       for (const auto& operation : started.second) operation->test();
     if (world_ != nullptr) world_->advance(state.progress + step_of_[i] + 1);
@@ -264,20 +272,22 @@ void Plan::complete(const std::vector<std::int32_t>& steps, const Frame& frame) 
     const auto& [i, operations] = started.mapped();
     for (const auto& operation : operations) operation->wait();
     steps_[i]->finish(frame);
-    count_time(i, begin, frame.state);
+    taken_[i] += now() - begin;
   }
 }
 
-void Plan::count_time(std::size_t i, std::int64_t begin, RunState& state) {
-  const std::int64_t nanoseconds = now() - begin;
-  if (!profile_.empty()) {
-    profile_[i].nanoseconds += nanoseconds;
-    ++profile_[i].runs;
+// A collective is counted once, with both of its halves and what it waited for peers.
+void Plan::count_times(RunState& state) {
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    if (!profile_.empty()) {
+      profile_[i].nanoseconds += taken_[i];
+      ++profile_[i].runs;
+    }
+    const std::string_view metric = steps_[i]->communication();
+    if (metric.empty()) continue;
+    state.communication_nanoseconds += taken_[i];
+    metrics().add_sample(metric, MetricUnit::kTime, static_cast<double>(taken_[i]));
   }
-  const std::string_view metric = steps_[i]->communication();
-  if (metric.empty()) return;
-  state.communication_nanoseconds += nanoseconds;
-  metrics().add_sample(metric, MetricUnit::kTime, static_cast<double>(nanoseconds));
 }
 
 void Plan::deliver() const {

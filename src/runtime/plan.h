@@ -21,8 +21,8 @@ struct RunState {
   std::byte* workspace = nullptr;
   double flops = 0;
   TrafficCounters traffic;
-  std::int64_t communication_nanoseconds = 0;
-  std::uint64_t progress = 0;  // of the world before the run (ProcessGroup::advance)
+  std::int64_t communication_nanoseconds = 0;  // of the collectives, waits for peers included
+  std::uint64_t progress = 0;                  // of the world before the run (ProcessGroup::advance)
 };
 
 /// Where the buffers of a plan are in one run.
@@ -82,9 +82,15 @@ class Plan {
   void prepare(std::size_t step, const Frame& frame);
   void start(std::size_t i, const Frame& frame);
   void complete(const std::vector<std::int32_t>& steps, const Frame& frame);
-  void count_time(std::size_t i, std::int64_t begin, RunState& state);
-  using Waits = std::vector<std::pair<ProcessGroup*, std::int32_t>>;  // a group, and the step it must have completed
-  static void await(const Waits& waits, RunState& state);
+  // A group, the step it must have completed, and the all-gather (as a step here) for which this rank waits.
+  struct Wait {
+    ProcessGroup* group = nullptr;
+    std::int32_t step = -1;
+    std::size_t gather = 0;
+  };
+  using Waits = std::vector<Wait>;
+  void await(const Waits& waits, const RunState& state);
+  void count_times(RunState& state);
 
   std::shared_ptr<const Schedule> schedule_;
   std::vector<Literal> constants_;             // by the order of constant buffers
@@ -93,6 +99,7 @@ class Plan {
   double flops_ = 0;                  // of a run, without what loops and branches count themselves
   std::vector<StepProfile> about_;    // per step; without times
   std::vector<StepProfile> profile_;  // per step, with times; empty unless profiling
+  std::vector<std::int64_t> taken_;   // per step, nanoseconds of the run under way, if they are asked for
   std::vector<std::int64_t> result_bytes_;
   std::vector<std::byte*> pointers_;  // of the run under way
   std::vector<std::byte*> results_;

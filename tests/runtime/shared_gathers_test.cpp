@@ -10,6 +10,7 @@
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/runtime/executable.h"
+#include "tessera/runtime/metrics.h"
 #include "tessera/schedule/schedule.h"
 
 namespace tessera {
@@ -131,6 +132,35 @@ TEST(SharedGathers, HoldWithRanksThatComeLate) {
   for (const unsigned seed : {1U, 2U, 3U}) expect_steps(12, {.jitter = 1e-3, .seed = seed}, 1, false);
 }
 TEST(SharedGathers, FollowParametersThatMove) { expect_steps(8, {.jitter = 2e-4}, 1, true); }
+// A run's collectives, their waits in place among them, are what it exposes, in metrics and in the profile alike.
+TEST(SharedGathers, CountTheirWaitsAsTheirs) {
+  const Program program = read(kText);
+  const std::vector<Literal> start = arguments_of(program);
+  run_virtual_ranks(kRanks, [&](ProcessGroup& plain) {
+    const auto world = slow_down(std::shared_ptr<ProcessGroup>(&plain, [](ProcessGroup*) {}), {.jitter = 2e-3});
+    const auto executable = compile(program, *world, {});
+    std::vector<DeviceArray> state = to_device({at(start, world->rank())});
+    executable->set_profiling(true);
+    std::int64_t exposed = 0;
+    for (int i = 0; i < 5; ++i) {
+      std::vector<DeviceArray> arguments;
+      arguments.push_back(std::move(state[0]));
+      state = executable->run(std::move(arguments));
+      exposed += executable->last_run().communication_nanoseconds - executable->last_run().meeting_nanoseconds;
+    }
+    std::int64_t profiled = 0;
+    for (const StepProfile& step : executable->profile())
+      if (step.kind == "all-gather") profiled += step.nanoseconds;
+    const auto counted = metrics().metric_data("CollectiveTime::all-gather");
+    EXPECT_EQ(profiled, exposed);
+    ASSERT_TRUE(counted);
+    EXPECT_EQ(counted->accumulator, static_cast<double>(exposed));
+    EXPECT_EQ(counted->total_samples, 5 * 3) << "one for each all-gather of a run";
+    EXPECT_GT(exposed, 1'000'000) << "others come late by a millisecond on average, several times a run";
+    clear_compile_cache();
+  });
+}
+
 TEST(SharedGathers, GoOtherWaysBetweenNodes) { expect_steps(3, {}, 3, false); }
 
 // Two units, each gathered before use, and a sum that nobody reads before the end. %tiny travels packed with its neighbour.

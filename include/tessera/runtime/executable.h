@@ -41,6 +41,7 @@ struct RunStatistics {
   TrafficCounters traffic;  // of the collectives of the program
   std::int64_t nanoseconds = 0;
   std::int64_t communication_nanoseconds = 0;  // of them in collectives, waits included: what is exposed
+  std::int64_t meeting_nanoseconds = 0;        // of these, until every rank had begun the run
 };
 
 /// Time of one step of an executable over the profiled runs; a loop or branch counts as one step with all that it runs.
