@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "tessera/base/cpus.h"
 #include "tessera/base/log.h"
 #include "tessera/base/text.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 // Spinning helps only while every member has a core of its own.
 bool wait_shortly(const std::atomic<std::uint64_t>& generation, std::uint64_t old, std::size_t members) {
-  static const unsigned kCores = std::thread::hardware_concurrency();
+  static const auto kCores = static_cast<unsigned>(usable_cpu_count());
   const int spins = members <= kCores ? 2000 : 0;
   for (int i = 0; i < spins; ++i)
     if (generation.load(std::memory_order_acquire) != old) return true;

@@ -14,6 +14,7 @@
 #include "mpi/mpi_group.h"
 #include "shared_memory/patience.h"
 #include "shared_memory/shared_group.h"
+#include "tessera/base/cpus.h"
 #include "tessera/base/log.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
@@ -49,6 +50,7 @@ struct MpiFabric::Introduction {
   std::int32_t leader = 0;
   SegmentAddress segment;
   SegmentAddress heap;
+  CpuSet cpus;
 };
 
 MpiFabric::MpiFabric(int rank, int size) : size_(size), node_(std::make_shared<Node>(rank, size)) {
@@ -59,7 +61,7 @@ MpiFabric::MpiFabric(int rank, int size) : size_(size), node_(std::make_shared<N
   introduce();
   if (!has_links()) return;
   find_links();
-  if (wants_progress_thread(ranks_of_machine_)) progress_->start_thread(RankContext::current());
+  if (wants_progress_thread(ranks_of_machine_, core_count_)) progress_->start_thread(RankContext::current());
 }
 
 void MpiFabric::introduce() {
@@ -69,11 +71,11 @@ void MpiFabric::introduce() {
   own.leader = shared_memory_leader(world_.handle(), world_rank);
   own.segment = node_->address();
   own.heap = node_->heap_address();
+  own.cpus = usable_cpus();
   std::vector<Introduction> all(static_cast<std::size_t>(size_));
   check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, world_.handle()),
             "MPI_Allgather");
-  ranks_of_machine_ = static_cast<int>(
-      std::count_if(all.begin(), all.end(), [&](const Introduction& rank) { return rank.leader == own.leader; }));
+  count_cores(all, own.leader);
   std::vector<std::pair<int, std::string>> known;
   for (const auto& rank : all) {
     locations_.hosts.emplace_back(rank.host.data());
@@ -83,6 +85,19 @@ void MpiFabric::introduce() {
     if (place == known.end()) known.push_back(key);
   }
   open_node(all);
+}
+
+// Ranks that a launcher binds see their own cores only, so what counts is what they see together.
+void MpiFabric::count_cores(const std::vector<Introduction>& all, int leader) {
+  CpuSet cpus;
+  ranks_of_machine_ = 0;
+  for (const Introduction& rank : all) {
+    if (rank.leader != leader) continue;
+    ++ranks_of_machine_;
+    cpus |= rank.cpus;
+  }
+  core_count_ = static_cast<int>(cpus.count());
+  node_->set_core_per_rank(ranks_of_machine_ <= core_count_);
 }
 
 // All ranks agree on whether shared memory works: a group must look the same to all its members.

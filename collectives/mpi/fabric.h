@@ -32,12 +32,15 @@ class MpiFabric final : public Fabric, public std::enable_shared_from_this<MpiFa
   [[nodiscard]] const Locations& locations() const { return locations_; }
   [[nodiscard]] Node& node() const { return *node_; }
   [[nodiscard]] Progress& progress() const { return *progress_; }
+  /// Of this machine, those that at least one of its ranks may run on.
+  [[nodiscard]] int core_count() const { return core_count_; }
   /// Whether payload goes through MPI at all.
   [[nodiscard]] bool has_links() const;
 
  private:
   struct Introduction;
   void introduce();
+  void count_cores(const std::vector<Introduction>& all, int leader);
   void open_node(const std::vector<Introduction>& all);
   void open_heaps(const std::vector<int>& ranks, const std::vector<SegmentAddress>& heaps);
   std::string first_reason(const std::string& own);
@@ -50,6 +53,7 @@ class MpiFabric final : public Fabric, public std::enable_shared_from_this<MpiFa
   std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
   Locations locations_;
   int ranks_of_machine_ = 1;  // also where TESSERA_NODE makes several nodes of it
+  int core_count_ = 1;
   NodeLinks links_;
 };
 

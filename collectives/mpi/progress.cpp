@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi/progress.h"
 
-#include <sched.h>
+#include <sched.h>  // sched_yield
 
 #include <algorithm>
 #include <chrono>
@@ -18,20 +18,13 @@ constexpr auto kLingering = std::chrono::microseconds(200);  // after the last o
 constexpr auto kBusy = std::chrono::milliseconds(20);        // then messages are slow, and need no more looking after
 constexpr auto kNap = std::chrono::microseconds(50);
 
-// Those this process may run on: fewer than the machine has where the launcher binds ranks to cores.
-int usable_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
-}
-
 }  // namespace
 
-bool wants_progress_thread(int ranks) {
+bool wants_progress_thread(int ranks, int cores) {
   const std::string& asked = options().text("TESSERA_PROGRESS");
   if (asked != "auto") return asked == "1";
   const auto threads = std::max<std::int64_t>(1, options().integer("TESSERA_NUM_THREADS"));
-  return ranks * (threads + 1) <= usable_cores();
+  return ranks * (threads + 1) <= cores;
 }
 
 void Progress::start_thread(RankContext& context) {

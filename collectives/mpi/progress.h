@@ -61,7 +61,8 @@ class Progress {
   std::thread thread_;
 };
 
-/// Whether TESSERA_PROGRESS wants the thread, for one of `ranks` ranks of this machine: `auto` where each has a core more than its threads need.
-bool wants_progress_thread(int ranks);
+/// Whether TESSERA_PROGRESS wants the thread, for one of `ranks` ranks that share so many cores: `auto` where each has a core more than its
+/// threads need.
+bool wants_progress_thread(int ranks, int cores);
 
 }  // namespace tessera::collectives

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "mpi/fabric.h"
+#include "tessera/base/cpus.h"
 #include "tessera/base/text.h"
 #include "tessera/collectives/communication_turn.h"
 #include "tessera/collectives/virtual_ranks.h"
@@ -208,7 +209,7 @@ std::shared_ptr<ProcessGroup> Communicator::shared_group() const { return state_
 RankContext& Communicator::context() const { return state_->context; }
 
 std::string Communicator::crowding_note(int threads_per_rank) const {
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int cores = state_->fabric ? state_->fabric->core_count() : usable_cpu_count();
   if (local_size() * threads_per_rank <= cores) return "";
   return fmt::format("{} ranks with {} threads each share {} cores of node {}", local_size(), threads_per_rank, cores,
                      node());

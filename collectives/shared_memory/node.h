@@ -82,6 +82,9 @@ class Node {
   [[nodiscard]] int world_rank() const { return world_rank_; }
   [[nodiscard]] int world_size() const { return world_size_; }
   [[nodiscard]] int rank_count() const { return 1 + static_cast<int>(peers_.size()); }
+  /// Whether the ranks of this machine have a core each: then it costs nobody anything to spin.
+  [[nodiscard]] bool has_core_per_rank() const { return has_core_per_rank_; }
+  void set_core_per_rank(bool has_core_per_rank) { has_core_per_rank_ = has_core_per_rank; }
 
   void set_state(RankState state) { page_->state.store(state, std::memory_order_release); }
   /// What a peer waits in; "" while it does not.
@@ -107,6 +110,7 @@ class Node {
  private:
   int world_rank_;
   int world_size_;
+  bool has_core_per_rank_ = false;
   std::string file_reason_;
   Segment own_;
   std::shared_ptr<Heap> heap_;

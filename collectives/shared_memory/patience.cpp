@@ -4,7 +4,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "tessera/base/log.h"
 #include "tessera/base/text.h"
@@ -21,8 +20,7 @@ constexpr int kRoundsBetweenChecks = 64;
 }  // namespace
 
 int Patience::spins() const {
-  static const unsigned kCores = std::thread::hardware_concurrency();
-  return static_cast<unsigned>(node_.rank_count()) <= kCores ? kSpinsWithOwnCore : kSpinsWithoutCore;
+  return node_.has_core_per_rank() ? kSpinsWithOwnCore : kSpinsWithoutCore;
 }
 
 void Patience::relax() {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "step_under_way.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
+#include "tessera/base/cpus.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/collectives/communication_turn.h"
@@ -15,18 +14,12 @@ namespace {
 
 StepUnderWay& step_under_way() { return RankContext::current().get<StepUnderWay>(); }
 
-// Those this process may run on: fewer than the machine has where the launcher binds ranks to cores.
-int usable_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
-}
-
 // Each rank of the node computes with its threads and traces with one more.
 bool has_a_core_to_trace_on() {
   const Session& state = session();
   const int ranks = state.local_ranks > 0 ? state.local_ranks : state.world->size();
-  return ranks * (1 + std::max<std::int64_t>(1, options().integer("TESSERA_NUM_THREADS"))) <= usable_cores();
+  return ranks * (1 + std::max<std::int64_t>(1, options().integer("TESSERA_NUM_THREADS"))) <=
+         usable_cpu_count();
 }
 
 ExecutionWorker& worker() {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "tessera/base/cpus.h"
 #include "tessera/base/options.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 
@@ -51,6 +53,19 @@ TEST(Options, UnknownVariablesOfTheEnvironmentAreFound) {
 
 TEST(Options, EveryRowHasAMeaning) {
   for (const OptionRow& row : Options::table()) EXPECT_FALSE(row.meaning.empty()) << row.name;
+}
+
+TEST(UsableCpus, AreThoseTheThreadMayRunOn) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  EXPECT_EQ(usable_cpu_count(), CPU_COUNT(&before));
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(usable_cpu_count(), 1) << "as a rank that mpirun binds to a core";
+  sched_setaffinity(0, sizeof before, &before);
 }
 
 }  // namespace
