@@ -44,11 +44,14 @@ Segment Segment::try_create(std::size_t bytes, const std::string& name, std::str
 // Allocated at once: a full file system would otherwise end the process when a page is first touched.
 Segment Segment::try_create_file(std::size_t bytes, std::string& reason) {
   const char* given = std::getenv("TMPDIR");
+  reason.clear();
   for (const char* directory : {"/dev/shm", given == nullptr ? "/tmp" : given}) {
     const int descriptor = ::open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
-    if (descriptor >= 0 && posix_fallocate(descriptor, 0, static_cast<off_t>(bytes)) == 0)
-      return finish(descriptor, bytes, reason);
-    reason = fmt::format("a file of {} bytes in {}: {}", bytes, directory, std::strerror(errno));
+    // posix_fallocate gives its error back and leaves errno alone.
+    const int error = descriptor < 0 ? errno : posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
+    if (error == 0) return finish(descriptor, bytes, reason);
+    reason += fmt::format("{}a file of {} bytes in {}: {}", reason.empty() ? "" : ", ", bytes, directory,
+                          std::strerror(error));
     if (descriptor >= 0) ::close(descriptor);
   }
   return {};
