@@ -111,19 +111,21 @@ void MpiFabric::open_node(const std::vector<Introduction>& all) {
     addresses.push_back(at(all, rank).segment);
     heaps.push_back(at(all, rank).heap);
   }
-  std::string reason;
-  if (options().text("TESSERA_SHARED_MEMORY") == "0")
-    reason = "TESSERA_SHARED_MEMORY=0";
-  else if (node_->open_peers(ranks, addresses, reason))
-    reason.clear();
-  const std::string refused = first_reason(reason);
+  std::string refused = first_reason(node_->refusal());
+  if (refused.empty()) {
+    std::string reason;
+    if (node_->open_peers(ranks, addresses, reason)) reason.clear();
+    refused = first_reason(reason);
+  }
   node_->close_descriptor();
   locations_.shares_memory = refused.empty();
   if (!refused.empty()) {
     node_->forget_peers();
     node_->forget_heap();
-    if (world_rank == 0)
-      log_warning("no shared memory between the ranks of a node ({}); all payload goes through MPI", refused);
+    if (world_rank != 0) return;
+    const std::string text =
+        fmt::format("no shared memory between the ranks of a node ({}); all payload goes through MPI", refused);
+    options().text("TESSERA_SHARED_MEMORY") == "0" ? log_debug("{}", text) : log_warning("{}", text);
     return;
   }
   const std::string file = first_reason(node_->file_reason());
@@ -172,9 +174,10 @@ void MpiFabric::open_heaps(const std::vector<int>& ranks, const std::vector<Segm
 
 // `rank 3: reason` of the lowest rank that has one; "" if none has. Collective.
 std::string MpiFabric::first_reason(const std::string& own) {
-  std::array<char, 160> text{};
+  using Text = std::array<char, 400>;
+  Text text{};
   own.copy(text.data(), text.size() - 1);
-  std::vector<std::array<char, 160>> all(static_cast<std::size_t>(size_));
+  std::vector<Text> all(static_cast<std::size_t>(size_));
   check_mpi(MPI_Allgather(text.data(), sizeof text, MPI_BYTE, all.data(), sizeof text, MPI_BYTE, world_.handle()),
             "MPI_Allgather");
   const auto found = std::find_if(all.begin(), all.end(), [](const auto& one) { return one[0] != '\0'; });

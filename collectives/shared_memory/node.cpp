@@ -24,17 +24,21 @@ bool is_dead(const Peer& peer, int pidfd) {
   return poll(&entry, 1, 0) > 0;
 }
 
-// The rank's page and staging area; in a file where there is no memfd.
-Segment make_own(int world_rank, std::string& file_reason) {
+// The rank's page and staging area; in a file where there is no memfd, and where there is no file either, of this rank alone.
+Segment make_own(int world_rank, std::string& file_reason, std::string& refusal) {
   const std::string name = fmt::format("tessera rank {}", world_rank);
-  const bool tries_memory = options().text("TESSERA_SHARED_MEMORY") != "files";
+  const std::string& asked = options().text("TESSERA_SHARED_MEMORY");
+  if (asked == "0") refusal = "TESSERA_SHARED_MEMORY=0";
+  if (!refusal.empty()) return Segment::create_private(sizeof(RankPage));
+  const bool tries_memory = asked != "files";
   if (!tries_memory) file_reason = "TESSERA_SHARED_MEMORY=files";
   Segment own = tries_memory ? Segment::try_create(sizeof(RankPage), name, file_reason) : Segment();
   if (own.is_open()) return own;
   std::string reason;
   own = Segment::try_create_file(sizeof(RankPage), reason);
-  require(own.is_open(), "no memory that ranks can share: {}; {}", file_reason, reason);
-  return own;
+  if (own.is_open()) return own;
+  refusal = fmt::format("{}; {}", file_reason, reason);
+  return Segment::create_private(sizeof(RankPage));
 }
 
 }  // namespace
@@ -42,9 +46,9 @@ Segment make_own(int world_rank, std::string& file_reason) {
 Node::Node(int world_rank, int world_size)
     : world_rank_(world_rank),
       world_size_(world_size),
-      own_(make_own(world_rank, file_reason_)),
+      own_(make_own(world_rank, file_reason_, refusal_)),
       page_(reinterpret_cast<RankPage*>(own_.data())) {
-  if (file_reason_.empty() && options().text("TESSERA_SHARED_MEMORY") == "1")
+  if (refusal_.empty() && file_reason_.empty() && options().text("TESSERA_SHARED_MEMORY") == "1")
     heap_ = Heap::create(world_rank, machine_memory_bytes(), std::make_shared<SegmentTable>());
 }
 

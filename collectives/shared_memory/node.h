@@ -70,6 +70,8 @@ class Node {
   void forget_heap() { heap_ = nullptr; }
   /// Why the segment is no memfd; "" if it is.
   [[nodiscard]] const std::string& file_reason() const { return file_reason_; }
+  /// Why no other rank can open the segment; "" if they can.
+  [[nodiscard]] const std::string& refusal() const { return refusal_; }
   /// After every rank has opened every segment.
   void close_descriptor() { own_.close_descriptor(); }
   /// Forgets peers: another rank could not open them.
@@ -112,6 +114,7 @@ class Node {
   int world_size_;
   bool has_core_per_rank_ = false;
   std::string file_reason_;
+  std::string refusal_;
   Segment own_;
   std::shared_ptr<Heap> heap_;
   RankPage* page_;

@@ -57,6 +57,15 @@ Segment Segment::try_create_file(std::size_t bytes, std::string& reason) {
   return {};
 }
 
+Segment Segment::create_private(std::size_t bytes) {
+  Segment out;
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  require(data != MAP_FAILED, "no memory: mmap of {} bytes: {}", bytes, std::strerror(errno));
+  out.data_ = static_cast<std::byte*>(data);
+  out.bytes_ = bytes;
+  return out;
+}
+
 Segment Segment::finish(int descriptor, std::size_t bytes, std::string& reason) {
   Segment out;
   out.descriptor_ = descriptor;

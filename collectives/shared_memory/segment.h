@@ -27,6 +27,8 @@ class Segment {
   static Segment try_create(std::size_t bytes, const std::string& name, std::string& reason);
   /// A file that has no name, in memory if it can be, for systems without memfd; its bytes are allocated now.
   static Segment try_create_file(std::size_t bytes, std::string& reason);
+  /// Memory of this process alone, of zeros: where ranks share none. Error if there is none left.
+  static Segment create_private(std::size_t bytes);
   /// A peer's; an empty Segment with `reason` set where that is not permitted.
   static Segment open(const SegmentAddress& address, std::string& reason);
 

@@ -57,8 +57,40 @@ check none 4 0 "between nodes (TESSERA_LINK): 50.0 us, 1.20 GB/s a rank" TESSERA
 check none 4 fail "TESSERA_LINK=fast: must be a latency in us and GB/s" TESSERA_NODE=a,a,b,b TESSERA_LINK=fast
 check finish 4 fail "waits in all_reduce %17 over {data}; rank 3 has finished without joining" TESSERA_NODE=
 check uncaught 3 fail "rank 0 of 3: nobody catches this" TESSERA_NODE=
-check none 4 0 "all payload goes through MPI" TESSERA_SHARED_MEMORY=0
+check none 4 0 "all payload goes through MPI" TESSERA_SHARED_MEMORY=0 TESSERA_LOG_LEVEL=debug
 check kill 4 fail "rank 3" TESSERA_SHARED_MEMORY=files
+
+# What users ask for is no reason to warn, and needs no segment.
+silent() {
+  local out
+  out=$(env "$@" "$mpiexec" -n 2 "$job" none 2>&1)
+  case "$out" in
+    *warning*) echo "FAIL  warns with $*: $out"; failures=1 ;;
+    *"rank 1 is through"*) echo "ok    no warning with $*" ;;
+    *) echo "FAIL  with $*: $out"; failures=1 ;;
+  esac
+}
+silent TESSERA_SHARED_MEMORY=0
+
+# Where ranks get neither a memfd nor a file of a rank's size, all use MPI. The limit is for rank LIMITED, or for all ranks; Open MPI's own
+# segments would not fit either.
+real_job=$job
+job=$(mktemp)
+cat >"$job" <<END
+#!/usr/bin/env bash
+trap '' XFSZ
+if [ "\$LIMITED" = all ] || [ "\$LIMITED" = "\$OMPI_COMM_WORLD_RANK" ]; then ulimit -f 1000; fi
+exec "$real_job" "\$@"
+END
+chmod +x "$job"
+for limited in all 3; do
+  check none 4 0 "File too large); all payload goes through MPI" LIMITED=$limited OMPI_MCA_btl=self,tcp
+  check size 4 fail "ranks diverge: rank " LIMITED=$limited OMPI_MCA_btl=self,tcp
+  check kill 4 fail "rank 3" LIMITED=$limited OMPI_MCA_btl=self,tcp
+done
+silent TESSERA_SHARED_MEMORY=0 LIMITED=all OMPI_MCA_btl=self,tcp
+rm "$job"
+job=$real_job
 
 # Nothing outlives a job, also after kill -9: no process, no file (segments have no names).
 for _ in $(seq 50); do
