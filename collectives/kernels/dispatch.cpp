@@ -1,9 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses the kernels by what the processor says it can do. Compiled for any processor.
+#include "kernels/instruction_set.h"
+
+#include <algorithm>
+
 #include "kernels/sum_kernels.h"
 #include "tessera/base/options.h"
 
 namespace tessera::collectives {
+
+// As the runtime's kernels choose (src/runtime/kernels/dispatch.cpp).
+std::size_t instruction_set() {
+  const std::string& wanted = options().text("TESSERA_ISA");
+  if (!wanted.empty())
+    return static_cast<std::size_t>(std::find(kInstructionSets.begin(), kInstructionSets.end(), wanted) -
+                                    kInstructionSets.begin());
+#if defined(__x86_64__)
+  const bool has_avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+  const bool has_avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+                          __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+  if (has_avx2) return has_avx512 ? 2 : 1;
+#endif
+  return 0;
+}
 
 const SumKernels& sum_kernels() {
   [[maybe_unused]] const std::string& wanted = options().text("TESSERA_ISA");  // the runtime refuses unknown ones

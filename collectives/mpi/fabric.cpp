@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "hierarchical.h"
+#include "kernels/instruction_set.h"
 #include "mpi/measure.h"
 #include "mpi/mpi_group.h"
 #include "shared_memory/patience.h"
@@ -51,6 +52,7 @@ struct MpiFabric::Introduction {
   SegmentAddress segment;
   SegmentAddress heap;
   CpuSet cpus;
+  std::size_t instruction_set = 0;
 };
 
 MpiFabric::MpiFabric(int rank, int size) : size_(size), node_(std::make_shared<Node>(rank, size)) {
@@ -72,10 +74,12 @@ void MpiFabric::introduce() {
   own.segment = node_->address();
   own.heap = node_->heap_address();
   own.cpus = usable_cpus();
+  own.instruction_set = instruction_set();
   std::vector<Introduction> all(static_cast<std::size_t>(size_));
   check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, world_.handle()),
             "MPI_Allgather");
   count_cores(all, own.leader);
+  agree_on_instructions(all);
   std::vector<std::pair<int, std::string>> known;
   for (const auto& rank : all) {
     locations_.hosts.emplace_back(rank.host.data());
@@ -98,6 +102,20 @@ void MpiFabric::count_cores(const std::vector<Introduction>& all, int leader) {
   }
   core_count_ = static_cast<int>(cpus.count());
   node_->set_core_per_rank(ranks_of_machine_ <= core_count_);
+}
+
+// Ranks must compute alike to the last bit, so all use what the least of them has.
+void MpiFabric::agree_on_instructions(const std::vector<Introduction>& all) const {
+  const auto by_set = [](const Introduction& a, const Introduction& b) {
+    return a.instruction_set < b.instruction_set;
+  };
+  const auto [least, most] = std::minmax_element(all.begin(), all.end(), by_set);
+  if (least->instruction_set == most->instruction_set || most->instruction_set >= kInstructionSets.size()) return;
+  const std::string_view name = kInstructionSets[least->instruction_set];
+  if (world_rank == 0)
+    log_warning("rank {} has the instruction set {}, rank {} {}; all use {}, as with TESSERA_ISA={}",
+                least - all.begin(), name, most - all.begin(), kInstructionSets[most->instruction_set], name, name);
+  options().set("TESSERA_ISA", name);
 }
 
 // All ranks agree on whether shared memory works: a group must look the same to all its members.

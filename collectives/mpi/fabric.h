@@ -41,6 +41,7 @@ class MpiFabric final : public Fabric, public std::enable_shared_from_this<MpiFa
   struct Introduction;
   void introduce();
   void count_cores(const std::vector<Introduction>& all, int leader);
+  void agree_on_instructions(const std::vector<Introduction>& all) const;
   void open_node(const std::vector<Introduction>& all);
   void open_heaps(const std::vector<int>& ranks, const std::vector<SegmentAddress>& heaps);
   std::string first_reason(const std::string& own);

@@ -19,9 +19,7 @@ constexpr int kRoundsBetweenChecks = 64;
 
 }  // namespace
 
-int Patience::spins() const {
-  return node_.has_core_per_rank() ? kSpinsWithOwnCore : kSpinsWithoutCore;
-}
+int Patience::spins() const { return node_.has_core_per_rank() ? kSpinsWithOwnCore : kSpinsWithoutCore; }
 
 void Patience::relax() {
 #if defined(__x86_64__) || defined(__i386__)

@@ -18,8 +18,7 @@ StepUnderWay& step_under_way() { return RankContext::current().get<StepUnderWay>
 bool has_a_core_to_trace_on() {
   const Session& state = session();
   const int ranks = state.local_ranks > 0 ? state.local_ranks : state.world->size();
-  return ranks * (1 + std::max<std::int64_t>(1, options().integer("TESSERA_NUM_THREADS"))) <=
-         usable_cpu_count();
+  return ranks * (1 + std::max<std::int64_t>(1, options().integer("TESSERA_NUM_THREADS"))) <= usable_cpu_count();
 }
 
 ExecutionWorker& worker() {

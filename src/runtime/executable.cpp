@@ -156,9 +156,11 @@ class PlannedExecutable final : public Executable {
     world_.label({static_cast<std::int64_t>(mine[0]), fmt::format("the start of execution {} of {}", mine[0], name_)});
     world_.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
     for (int rank = 0; rank < world_.size(); ++rank)
-      require(at(all, 3 * rank) == all[0] && at(all, 3 * rank + 1) == all[1],
-              "ranks run different programs: rank 0 begins execution {} of {:016x}, rank {} execution {} of {:016x}",
-              all[0], all[1], rank, at(all, 3 * rank), at(all, 3 * rank + 1));
+      require(
+          at(all, 3 * rank) == all[0] && at(all, 3 * rank + 1) == all[1],
+          "ranks run different programs: rank 0 begins execution {} of {:016x}, rank {} execution {} of {:016x}; the "
+          "program, the instruction set and the variables TESSERA_… must be the same on all ranks",
+          all[0], all[1], rank, at(all, 3 * rank), at(all, 3 * rank + 1));
     for (int rank = 0; rank < world_.size(); ++rank)
       if (at(all, 3 * rank + 2) != 0) {
         shared->map(world_);

@@ -60,6 +60,13 @@ check uncaught 3 fail "rank 0 of 3: nobody catches this" TESSERA_NODE=
 check none 4 0 "all payload goes through MPI" TESSERA_SHARED_MEMORY=0 TESSERA_LOG_LEVEL=debug
 check kill 4 fail "rank 3" TESSERA_SHARED_MEMORY=files
 
+# Ranks with other instruction sets use the least of them.
+out=$("$mpiexec" -n 1 env TESSERA_ISA=generic "$job" none : -n 1 "$job" none 2>&1)
+case "$out" in
+  *"all use generic"*"rank 1 is through"* | *"rank 1 is through"*"all use generic"*) echo "ok    instruction sets" ;;
+  *) if [ "$(uname -m)" = x86_64 ]; then echo "FAIL  instruction sets: $out"; failures=1; fi ;;
+esac
+
 # What users ask for is no reason to warn, and needs no segment.
 silent() {
   local out

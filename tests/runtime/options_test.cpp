@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tessera/base/cpus.h"
 #include "tessera/base/options.h"
+#include "tessera/base/cpus.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
