@@ -14,7 +14,8 @@ struct FmaPeak {
   std::string instructions;  // "avx512 f32"
 };
 
-/// The best of many short runs (tenths of a second together) on the calling thread, of the fastest instructions there are: for bf16 also
+/// The best of many short runs (hundredths of a second together) on the calling thread, that is of a processor, not of the part of one
+/// that is left where ranks share it (cpu_share); of the fastest instructions there are: for bf16 also
 /// dot products (AVX-512) and tiles (AMX).
 FmaPeak measure_fma_peak(DType dtype);
 

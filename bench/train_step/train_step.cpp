@@ -18,6 +18,7 @@
 #include "tessera/base/argument_parser.h"
 #include "tessera/base/error.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/collectives/cpu_share.h"
 #include "tessera/collectives/world.h"
 #include "tessera/frontend/compiled_function.h"
 #include "tessera/frontend/mark_sharding.h"
@@ -187,7 +188,7 @@ int run(const Arguments& arguments) {
   const DType dtype = arguments.dtype == "bfloat16" ? DType::kBF16 : DType::kF32;
   world.barrier();
   const FmaPeak peak = measure_fma_peak(dtype);
-  const double peak_of_all = sum_over_ranks(world, peak.flops_per_second);
+  const double peak_of_all = sum_over_ranks(world, cpu_share(world) * peak.flops_per_second);
 
   Training training(arguments);
   const auto first = Clock::now();

@@ -5,6 +5,7 @@
 usage: train_step_test.py TRAIN_STEP
 """
 import json
+import os
 import subprocess
 import sys
 
@@ -15,9 +16,10 @@ ROWS, TIME, WIDTH, WORDS = 2, 8, 16, 256
 FLOPS = 3 * 2 * ROWS * TIME * (12 * WIDTH * WIDTH + 2 * TIME * WIDTH + WORDS * WIDTH)
 
 
-def run(*flags):
+def run(*flags, cpus=None):
+    bind = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
     command = [sys.argv[1], "--model", "tiny", "--block_size", str(TIME), "--steps", "1", *flags]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, preexec_fn=bind)
     lines = done.stdout.splitlines()
     assert len(lines) == 1, f"one line was due: {done.stdout}"
     out = json.loads(lines[0])
@@ -36,6 +38,11 @@ def main():
     assert two["ranks"] == 2 and two["mesh"] == "mesh<fsdp=2>", two
     assert two["model_flops_per_step"] == FLOPS, "partitioning changes the model's FLOPs"
     assert abs(one["first_loss"] - two["first_loss"]) < 1e-4, (one["first_loss"], two["first_loss"])
+    # Ranks that share a processor do not have one each: the peak stays that of one, but for what else runs here.
+    cpu = {min(os.sched_getaffinity(0))}
+    alone = run(cpus=cpu)
+    crowd = run("--virtual_ranks", "6", "--batch", "1", cpus=cpu)
+    assert crowd["peak_flops_per_second"] < 2 * alone["peak_flops_per_second"], (crowd, alone)
     wrong = subprocess.run([sys.argv[1], "--model", "gpt3"], capture_output=True, text=True)
     assert wrong.returncode == 2 and "gpt3" in wrong.stderr, wrong
 

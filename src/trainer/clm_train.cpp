@@ -10,6 +10,7 @@
 #include "tessera/base/files.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
+#include "tessera/collectives/cpu_share.h"
 #include "tessera/frontend/functions.h"
 #include "tessera/frontend/runtime.h"
 #include "tessera/optim/schedule.h"
@@ -23,7 +24,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Floating-point operations per second that this rank reaches on a matrix product while all ranks try: MFU is of the best.
+// Floating-point operations per second that this rank reaches on a matrix product while all ranks try: MFU is of the best, times what
+// part of a processor the rank has.
 struct MeasuredPeak {
   double best = 0;
   double median = 0;  // far below the best where other work disturbs
@@ -42,6 +44,8 @@ MeasuredPeak measured_peak() {
     rates.push_back(2.0 * kSize * kSize * kSize / seconds_since(start));
   }
   rates.erase(rates.begin());  // it compiled
+  const double share = cpu_share(*joined_world());
+  for (double& rate : rates) rate *= share;
   std::sort(rates.begin(), rates.end());
   return {rates.back(), rates[kRuns / 2], static_cast<int>(kRuns)};
 }

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/collectives/cpu_share.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <string>
+
+#include "tessera/base/cpus.h"
+#include "tessera/base/text.h"
+
+namespace tessera {
+namespace {
+
+struct Place {
+  std::uint64_t machine = 0;
+  std::array<std::uint64_t, kMostCpus / 64> cpus{};
+};
+
+// Of one running kernel, whatever its containers call themselves.
+std::uint64_t machine_hash() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return hash_text(id);
+}
+
+}  // namespace
+
+double cpu_share(ProcessGroup& world) {
+  Place own{.machine = machine_hash()};
+  const CpuSet cpus = usable_cpus();
+  for (std::size_t cpu = 0; cpu < cpus.size(); ++cpu)
+    if (cpus[cpu]) own.cpus[cpu / 64] |= std::uint64_t{1} << cpu % 64;
+  std::vector<Place> all(static_cast<std::size_t>(world.size()));
+  world.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  CpuSet together;
+  int ranks = 0;
+  for (const Place& place : all) {
+    if (place.machine != own.machine) continue;
+    ++ranks;
+    for (std::size_t cpu = 0; cpu < together.size(); ++cpu)
+      if ((place.cpus[cpu / 64] >> cpu % 64 & 1U) != 0) together.set(cpu);
+  }
+  return std::min(1.0, static_cast<double>(together.count()) / ranks);
+}
+
+}  // namespace tessera
