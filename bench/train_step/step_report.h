@@ -45,6 +45,8 @@ class JsonLine {
   JsonLine& add(std::string_view key, Integer value) {
     return append(key, fmt::format("{}", value));
   }
+  /// Of a value that is JSON already.
+  JsonLine& add_json(std::string_view key, const std::string& value) { return append(key, value); }
   [[nodiscard]] std::string str() const { return "{" + text_ + "}"; }
 
  private:

@@ -8,6 +8,7 @@
 // docs/performance.md says what the fields mean.
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -175,6 +176,18 @@ Times time_steps(Training& training, const Arguments& arguments, LocalReads& loc
   return times;
 }
 
+// Of pairs of neighbouring steps, one with real and one with local collectives: the least and the most of what is exposed.
+std::string exposed_spread(const Times& times) {
+  double least = times.local.empty() ? 0 : 1;
+  double most = times.local.empty() ? 0 : -std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < times.local.size(); ++i) {
+    const double exposed = 1 - times.local[i] / times.step[i];
+    least = std::min(least, exposed);
+    most = std::max(most, exposed);
+  }
+  return fmt::format("[{:.6g}, {:.6g}]", least, most);
+}
+
 double sum_over_ranks(ProcessGroup& world, double value) {
   std::vector<double> all(static_cast<std::size_t>(world.size()));
   world.all_gather(std::as_bytes(std::span(&value, 1)), std::as_writable_bytes(std::span(all)));
@@ -221,6 +234,7 @@ int run(const Arguments& arguments) {
   line.add("model_flops_per_step", flops).add("mfu", flops / seconds / peak_of_all);
   line.add("peak_flops_per_second", peak_of_all).add("peak_instructions", peak.instructions);
   line.add("exposed_communication_fraction", times.local.empty() ? 0.0 : 1 - median(times.local) / seconds);
+  line.add_json("exposed_communication_spread", exposed_spread(times));
   line.add("planned_peak_bytes", planned_bytes(compiled.memory)).add("measured_peak_bytes", measured);
   line.add("compile_seconds", compile_seconds()).add("first_step_seconds", first_seconds);
   line.add("host_overhead_seconds", host).add("executed_groups", compiled.executable.lock()->profile().size());
