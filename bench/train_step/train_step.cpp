@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <random>
 
 #include "fma_peak.h"
@@ -203,11 +204,19 @@ int run(const Arguments& arguments) {
   const FmaPeak peak = measure_fma_peak(dtype);
   const double peak_of_all = sum_over_ranks(world, cpu_share(world) * peak.flops_per_second);
 
-  Training training(arguments);
-  const auto first = Clock::now();
-  const double first_loss = training.step().item();
-  const double first_seconds = seconds_since(first);
-  for (std::int64_t i = 1; i < arguments.warmup; ++i) training.step();
+  std::optional<Training> made;
+  double first_loss = 0;
+  double first_seconds = 0;
+  // Initial values and the first step, which compiles, may need more than any later one.
+  const std::int64_t early_peak = peak_resident_bytes([&] {
+    made.emplace(arguments);
+    const auto first = Clock::now();
+    first_loss = made->step().item();
+    first_seconds = seconds_since(first);
+    for (std::int64_t i = 1; i < arguments.warmup; ++i) made->step();
+    wait_device_ops();
+  });
+  Training& training = *made;
   const Times times = time_steps(training, arguments, *local, world);
   const CompiledProgram& compiled = step_program();
   Tensor tokens;
@@ -221,8 +230,13 @@ int run(const Arguments& arguments) {
         training.step(tokens);
         wait_device_ops();
       });
-  const std::int64_t measured = static_cast<std::int64_t>(
-      sum_over_ranks(world, static_cast<double>(peak_resident_bytes([&] { training.step(); }))) / world.size());
+  const std::int64_t late_peak = peak_resident_bytes([&] {
+    training.step();
+    wait_device_ops();
+  });
+  const std::int64_t measured = bytes_per_rank(world, std::max(early_peak, late_peak));
+  const std::int64_t step_peak = bytes_per_rank(world, late_peak);
+  const std::int64_t high_water = bytes_per_rank(world, high_water_bytes());
 
   if (world.rank() != 0) return 0;
   const double seconds = median(times.step);
@@ -236,6 +250,7 @@ int run(const Arguments& arguments) {
   line.add("exposed_communication_fraction", times.local.empty() ? 0.0 : 1 - median(times.local) / seconds);
   line.add_json("exposed_communication_spread", exposed_spread(times));
   line.add("planned_peak_bytes", planned_bytes(compiled.memory)).add("measured_peak_bytes", measured);
+  line.add("step_peak_bytes", step_peak).add("high_water_bytes", high_water);
   line.add("compile_seconds", compile_seconds()).add("first_step_seconds", first_seconds);
   line.add("host_overhead_seconds", host).add("executed_groups", compiled.executable.lock()->profile().size());
   line.add("mode", arguments.lazy ? "lazy" : "compiled").add("first_loss", first_loss);

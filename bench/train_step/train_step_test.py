@@ -26,7 +26,8 @@ def run(*flags, cpus=None):
     for field in FIELDS:
         assert field in out, f"no {field} in {out}"
     assert 0 < out["mfu"] < 1 and out["tokens_per_second"] > 0, out
-    assert 0 < out["planned_peak_bytes"] < out["measured_peak_bytes"], out
+    assert 0 < out["planned_peak_bytes"] < out["measured_peak_bytes"] <= out["high_water_bytes"], out
+    assert 0 < out["step_peak_bytes"] <= out["measured_peak_bytes"], out
     return out
 
 
@@ -44,6 +45,7 @@ def main():
     cpu = {min(os.sched_getaffinity(0))}
     alone = run(cpus=cpu)
     crowd = run("--virtual_ranks", "6", "--batch", "1", cpus=cpu)
+    assert crowd["measured_peak_bytes"] < alone["measured_peak_bytes"], "virtual ranks are parts of one process"
     assert crowd["peak_flops_per_second"] < 2 * alone["peak_flops_per_second"], (crowd, alone)
     wrong = subprocess.run([sys.argv[1], "--model", "gpt3"], capture_output=True, text=True)
     assert wrong.returncode == 2 and "gpt3" in wrong.stderr, wrong
