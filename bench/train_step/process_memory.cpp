@@ -52,7 +52,8 @@ std::int64_t peak_resident_bytes(const std::function<void()>& work) {
     do {
       const auto start = std::chrono::steady_clock::now();
       peak = std::max(peak, resident_bytes());
-      constexpr int kPausePerSample = 20;  // counting the pages of gigabytes takes milliseconds, perhaps of the rank's only core
+      constexpr int kPausePerSample =
+          20;  // counting the pages of gigabytes takes milliseconds, perhaps of the rank's only core
       pause = std::max<std::chrono::steady_clock::duration>(
           5ms, kPausePerSample * (std::chrono::steady_clock::now() - start));
     } while (!changed.wait_for(lock, pause, [&] { return is_done; }));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
@@ -117,6 +118,27 @@ double host_seconds(const CompiledProgram& compiled, const std::function<void()>
     out.push_back(whole - (kernel_seconds(executable) - before) - meeting);
   }
   return median(out);
+}
+
+CollectiveSeconds collective_seconds() {
+  constexpr std::string_view kPrefix = "CollectiveTime::";
+  CollectiveSeconds out{};
+  for (const std::string& name : metrics().metric_names()) {
+    if (!name.starts_with(kPrefix)) continue;
+    const auto kind =
+        std::find(kCollectives.begin(), kCollectives.end() - 1, std::string_view(name).substr(kPrefix.size()));
+    out[static_cast<std::size_t>(kind - kCollectives.begin())] +=
+        metrics().metric_data(name)->accumulator * kNanosecond;
+  }
+  return out;
+}
+
+std::string by_collective(const CollectiveSeconds& seconds) {
+  JsonLine out;
+  out.add("total", std::accumulate(seconds.begin(), seconds.end(), 0.0));
+  for (std::size_t kind = 0; kind < seconds.size(); ++kind)
+    if (seconds[kind] > 0) out.add(kCollectives[kind], seconds[kind]);
+  return out.str();
 }
 
 void write_profile(const CompiledProgram& compiled, const std::string& path) {

@@ -2,6 +2,7 @@
 // What train_step says about a step: counts of its program, where its time goes, and the line of JSON.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -31,6 +32,16 @@ double compile_seconds();
 /// of which begins when `meet` returns (on all ranks at once). Leaves the executable's profile behind.
 double host_seconds(const CompiledProgram& compiled, const std::function<void()>& meet,
                     const std::function<void()>& step);
+/// Seconds that this rank has spent in each kind of collective (kCollectives), waits for peers included, and not hidden.
+inline constexpr std::array<std::string_view, 9> kCollectives = {
+    "start",      "all-gather",        "reduce-scatter",     "all-reduce",
+    "all-to-all", "ragged-all-to-all", "collective-permute", "collective-broadcast",
+    "other"};
+using CollectiveSeconds = std::array<double, kCollectives.size()>;
+CollectiveSeconds collective_seconds();
+/// `{"total": 0.5, "all-gather": 0.3, …}`, without kinds that there are none of.
+std::string by_collective(const CollectiveSeconds& seconds);
+
 /// A table of kinds and the longest steps.
 void write_profile(const CompiledProgram& compiled, const std::string& path);
 

@@ -157,6 +157,7 @@ class Training {
 struct Times {
   std::vector<double> step;
   std::vector<double> local;
+  CollectiveSeconds exposed;  // of all steps with real ones
 };
 
 Times time_steps(Training& training, const Arguments& arguments, LocalReads& local, ProcessGroup& world) {
@@ -166,12 +167,16 @@ Times time_steps(Training& training, const Arguments& arguments, LocalReads& loc
       if (is_local && world.size() == 1) continue;
       world.barrier();
       local.on = is_local;
+      const CollectiveSeconds before = is_local ? CollectiveSeconds{} : collective_seconds();
       const auto start = Clock::now();
       training.step();
       wait_device_ops();
       local.on = false;
       world.barrier();  // a step ends when the last rank has it
       (is_local ? times.local : times.step).push_back(seconds_since(start));
+      if (is_local) continue;
+      const CollectiveSeconds after = collective_seconds();
+      for (std::size_t kind = 0; kind < after.size(); ++kind) times.exposed[kind] += after[kind] - before[kind];
     }
   }
   return times;
@@ -238,6 +243,10 @@ int run(const Arguments& arguments) {
   const std::int64_t step_peak = bytes_per_rank(world, late_peak);
   const std::int64_t high_water = bytes_per_rank(world, high_water_bytes());
 
+  CollectiveSeconds exposed = times.exposed;
+  for (double& seconds : exposed)
+    seconds = sum_over_ranks(world, seconds) / world.size() / static_cast<double>(times.step.size());
+
   if (world.rank() != 0) return 0;
   const double seconds = median(times.step);
   const double flops = product_flops(compiled.global);
@@ -249,6 +258,7 @@ int run(const Arguments& arguments) {
   line.add("peak_flops_per_second", peak_of_all).add("peak_instructions", peak.instructions);
   line.add("exposed_communication_fraction", times.local.empty() ? 0.0 : 1 - median(times.local) / seconds);
   line.add_json("exposed_communication_spread", exposed_spread(times));
+  line.add_json("exposed_communication_seconds", by_collective(exposed));
   line.add("planned_peak_bytes", planned_bytes(compiled.memory)).add("measured_peak_bytes", measured);
   line.add("step_peak_bytes", step_peak).add("high_water_bytes", high_water);
   line.add("compile_seconds", compile_seconds()).add("first_step_seconds", first_seconds);

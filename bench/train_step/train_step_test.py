@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 FIELDS = """model dtype ranks mesh tokens_per_second model_flops_per_step mfu peak_flops_per_second exposed_communication_fraction
-exposed_communication_spread planned_peak_bytes measured_peak_bytes compile_seconds host_overhead_seconds""".split()
+exposed_communication_spread exposed_communication_seconds planned_peak_bytes measured_peak_bytes compile_seconds host_overhead_seconds""".split()
 # Products of one layer of width 16 with 2 heads, 256 words, b x t = 2 x 8, forward and twice as much backward.
 ROWS, TIME, WIDTH, WORDS = 2, 8, 16, 256
 FLOPS = 3 * 2 * ROWS * TIME * (12 * WIDTH * WIDTH + 2 * TIME * WIDTH + WORDS * WIDTH)
@@ -39,6 +39,10 @@ def main():
     assert two["ranks"] == 2 and two["mesh"] == "mesh<fsdp=2>", two
     least, most = two["exposed_communication_spread"]
     assert least <= most < 1, two
+    exposed = dict(two["exposed_communication_seconds"])
+    total = exposed.pop("total")
+    assert {"start", "all-gather", "reduce-scatter"} <= exposed.keys() and "other" not in exposed, exposed
+    assert abs(sum(exposed.values()) - total) <= 1e-4 * total and total <= two["step_seconds"], two
     assert two["model_flops_per_step"] == FLOPS, "partitioning changes the model's FLOPs"
     assert abs(one["first_loss"] - two["first_loss"]) < 1e-4, (one["first_loss"], two["first_loss"])
     # Ranks that share a processor do not have one each: the peak stays that of one, but for what else runs here.

@@ -14,6 +14,7 @@
 #include "tessera/frontend/functions.h"
 #include "tessera/frontend/runtime.h"
 #include "tessera/optim/schedule.h"
+#include "tessera/runtime/metrics.h"
 #include "tessera/trainer/clm.h"
 #include "tessera/trainer/progress.h"
 #include "tessera/trainer/trainer_state.h"
@@ -61,6 +62,13 @@ std::string peak_line(const MeasuredPeak& peak) {
         fmt::format("note       their median was {:.1f}: the cores are busy with other work, so that MFU says little\n",
                     peak.median / kGiga);
   return out;
+}
+
+// What this rank has spent in collectives, waits included, that nothing hid.
+double exposed_communication_seconds() {
+  constexpr double kNanosecond = 1e-9;
+  const auto data = metrics().metric_data("ExposedCommunicationTime");
+  return data ? data->accumulator * kNanosecond : 0;
 }
 
 class Run {
@@ -156,6 +164,7 @@ class Run {
     const double flops_per_step = training_flops(tokens_per_step, static_cast<double>(setup_.model->parameter_count()));
     const auto start = Clock::now();
     auto window_start = start;
+    double exposed_before = exposed_communication_seconds();
     double window_loss = 0;
     std::int64_t window_steps = 0;
     for (std::int64_t n = 1; n <= steps_; ++n) {
@@ -184,19 +193,27 @@ class Run {
            .learning_rate = rate,
            .grad_norm = result.gradient_norm,
            .tokens_per_second = tokens_per_step * steps / seconds,
-           .mfu = model_flops_utilization(flops_per_step * steps, seconds, job_info().ranks, peak_.best)});
+           .mfu = model_flops_utilization(flops_per_step * steps, seconds, job_info().ranks, peak_.best),
+           .exposed_communication_seconds = (exposed_communication_seconds() - exposed_before) / steps});
+      exposed_before = exposed_communication_seconds();
       window_start = Clock::now();
       window_loss = 0;
       window_steps = 0;
     }
   }
 
+  // Where there is somebody to communicate with.
+  static std::string exposed_text(const LogEntry& entry) {
+    if (job_info().ranks == 1) return "";
+    return fmt::format("  exposed_communication_seconds {:.3g}", *entry.exposed_communication_seconds);
+  }
+
   void log(const LogEntry& entry) {
     if (is_master_)
       bar_.print(
-          fmt::format("step {:>6}  loss {:.4f}  learning_rate {:.3g}  grad_norm {:.3f}  {} tokens/s  MFU {:.1f}%",
+          fmt::format("step {:>6}  loss {:.4f}  learning_rate {:.3g}  grad_norm {:.3f}  {} tokens/s  MFU {:.1f}%{}",
                       entry.step, *entry.loss, *entry.learning_rate, *entry.grad_norm,
-                      short_number(*entry.tokens_per_second), 100 * *entry.mfu));
+                      short_number(*entry.tokens_per_second), 100 * *entry.mfu, exposed_text(entry)));
     state_.log_history.push_back(entry);
   }
 

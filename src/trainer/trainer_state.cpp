@@ -17,6 +17,7 @@ JsonObject entry_json(const LogEntry& entry) {
   set("grad_norm", entry.grad_norm);
   set("tokens_per_second", entry.tokens_per_second);
   set("mfu", entry.mfu);
+  set("exposed_communication_seconds", entry.exposed_communication_seconds);
   set("eval_loss", entry.eval_loss);
   out.set("step", entry.step);
   return out;

@@ -29,6 +29,9 @@ def losses(name, *arguments, launcher=()):
     assert result.returncode == 0, result.stdout + result.stderr
     history = json.loads((folder / "trainer_state.json").read_text())["log_history"]
     assert "held out: loss" in result.stdout, result.stdout
+    exposed = [entry["exposed_communication_seconds"] for entry in history if "loss" in entry]
+    with_peers = bool(launcher) or "--virtual_ranks" in arguments
+    assert all(seconds > 0 if with_peers else seconds == 0 for seconds in exposed), exposed
     return [entry.get("loss", entry.get("eval_loss")) for entry in history]
 
 
