@@ -7,6 +7,11 @@ mpiexec=$1
 job=$2
 failing_tests=$3
 failures=0
+names_in_memory() { ls /dev/shm | grep -v '^vader_segment\.' | sort; }
+memory_before=$(names_in_memory)
+TMPDIR=$(mktemp -d -p /tmp tessera_failures.XXXXXX)  # a short path: Open MPI has sockets there
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
 
 # check NAME RANKS WANTED_STATUS(0|fail) WANTED_TEXT [VARIABLE=value ...]
 check() {
@@ -99,9 +104,17 @@ silent TESSERA_SHARED_MEMORY=0 LIMITED=all OMPI_MCA_btl=self,tcp
 rm "$job"
 job=$real_job
 
-# Nothing outlives a job, also after kill -9: no process, no file (segments have no names).
+# Nothing outlives a job, also after kill -9: no process (and with it goes memory without a name), and no name, neither in memory nor in the
+# folder for temporary files, which is ours alone. Open MPI's own are docs/debugging.md's.
+left_behind() {
+  for process in /proc/[0-9]*; do
+    if [ "$(readlink "$process/exe")" = "$(readlink -f "$job")" ]; then echo "process ${process#/proc/}"; fi
+  done
+  comm -13 <(echo "$memory_before") <(names_in_memory)
+  find "$TMPDIR" -mindepth 1 -not -path "$TMPDIR/ompi.*"
+}
 for _ in $(seq 50); do
-  left=$(pgrep -f "^$job"; ls /dev/shm "${TMPDIR:-/tmp}" 2>/dev/null | grep -i '^tessera rank\|^tessera memory')
+  left=$(left_behind)
   [ -z "$left" ] && break
   sleep 0.1
 done
@@ -111,6 +124,14 @@ if [ -n "$left" ]; then
 else
   echo "ok    nothing is left behind"
 fi
+# And the check sees what there is.
+seen=$(mktemp -p /dev/shm tessera.XXXXXX)
+file=$(mktemp -p "$TMPDIR" tessera.XXXXXX)
+left=$(left_behind)
+for expected in "$(basename "$seen")" "$file"; do
+  case "$left" in *"$expected"*) ;; *) echo "FAIL  $expected is not seen in: $left"; failures=1 ;; esac
+done
+rm "$seen" "$file"
 
 # The main of MPI tests: a failure on one rank fails the run, and nobody waits for the rank that left its test.
 job=$failing_tests
