@@ -23,10 +23,18 @@
 namespace tessera {
 namespace {
 
-// How many executions a rank has begun in each world.
+// How far a rank has come.
 struct ExecutionSequence {
-  std::uint64_t next = 0;
-  std::uint64_t progress = 0;  // of the world (ProcessGroup::advance)
+  PerGroup<std::uint64_t> next;  // execution in each world
+  std::uint64_t progress = 0;    // in all of them (ProcessGroup::advance)
+};
+
+// What a rank says of itself before a run.
+struct Start {
+  std::uint64_t number = 0;
+  std::uint64_t hash = 0;
+  std::uint64_t moved = 0;  // what peers read in place is not where it was
+  std::uint64_t progress = 0;
 };
 
 // oneDNN brings an OpenMP runtime; its thread count is the calling thread's own, and primitives keep that of the thread that made them.
@@ -143,30 +151,35 @@ class PlannedExecutable final : public Executable {
   }
 
   // The collectives inside match only if all ranks run the same executable now. Afterwards peers may read this rank's arguments.
-  // Returns the world's progress.
+  // Returns the progress that none of them has passed: some may have come further in other worlds.
   std::uint64_t meet(std::byte* arena, std::span<std::byte* const> arguments) const {
     auto& sequence = RankContext::current().get<ExecutionSequence>();
     SharedViews* shared = plan_->shared_views();
     const bool moved = shared != nullptr && shared->locate(arena, arguments);
-    const std::uint64_t progress = sequence.progress;
-    sequence.progress += plan_->progress();
-    const std::uint64_t mine[3] = {sequence.next++, hash_, moved ? 1U : 0U};
-    if (world_.size() == 1) return progress;
-    std::vector<std::uint64_t> all(3 * static_cast<std::size_t>(world_.size()));
-    world_.label({static_cast<std::int64_t>(mine[0]), fmt::format("the start of execution {} of {}", mine[0], name_)});
-    world_.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
-    for (int rank = 0; rank < world_.size(); ++rank)
-      require(
-          at(all, 3 * rank) == all[0] && at(all, 3 * rank + 1) == all[1],
-          "ranks run different programs: rank 0 begins execution {} of {:016x}, rank {} execution {} of {:016x}; the "
-          "program, the instruction set and the variables TESSERA_… must be the same on all ranks",
-          all[0], all[1], rank, at(all, 3 * rank), at(all, 3 * rank + 1));
-    for (int rank = 0; rank < world_.size(); ++rank)
-      if (at(all, 3 * rank + 2) != 0) {
-        shared->map(world_);
-        break;
-      }
-    return progress;
+    std::uint64_t& number = sequence.next.of(world_);
+    Start first{number++, hash_, moved ? 1U : 0U, sequence.progress};
+    if (world_.size() > 1) first = agree(first);
+    sequence.progress = first.progress + plan_->progress();
+    if (first.moved != 0) shared->map(world_);
+    return first.progress;
+  }
+  // What all ranks say: the furthest progress; moved if one of them has.
+  [[nodiscard]] Start agree(const Start& mine) const {
+    std::vector<Start> all(static_cast<std::size_t>(world_.size()));
+    world_.label(
+        {static_cast<std::int64_t>(mine.number), fmt::format("the start of execution {} of {}", mine.number, name_)});
+    world_.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+    Start out = mine;
+    for (int rank = 0; rank < world_.size(); ++rank) {
+      const Start& other = at(all, rank);
+      require(other.number == all[0].number && other.hash == all[0].hash,
+              "ranks run different programs: rank 0 begins execution {} of {:016x}, rank {} execution {} of {:016x}; the "
+              "program, the instruction set and the variables TESSERA_… must be the same on all ranks",
+              all[0].number, all[0].hash, rank, other.number, other.hash);
+      out.moved = std::max(out.moved, other.moved);
+      out.progress = std::max(out.progress, other.progress);
+    }
+    return out;
   }
 
   // A fresh array per result, or the donated argument's own when no one else holds it (else a copy of it).
@@ -237,9 +250,9 @@ void check_device_count(const Program& program, const ProcessGroup& world) {
   require(devices == 1, "{} is a program for {} devices, the world has {} ranks", program.name, devices, world.size());
 }
 
-// What this rank compiled, by content, options, instruction set and world.
+// What this rank compiled for each world, by content, options and instruction set.
 struct CompileCache {
-  std::map<std::pair<std::size_t, const ProcessGroup*>, std::shared_ptr<Executable>> executables;
+  PerGroup<std::map<std::size_t, std::shared_ptr<Executable>>> executables;
 };
 
 std::size_t executable_hash(const Program& program, const CompileOptions& options) {
@@ -276,9 +289,9 @@ double entry_flops(const Program& program) {
 std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const CompileOptions& options) {
   check_backend();
   const std::size_t hash = executable_hash(program, options);
-  auto& cache = RankContext::current().get<CompileCache>().executables;
+  auto& cache = RankContext::current().get<CompileCache>().executables.of(world);
   if (options.use_cache)
-    if (const auto found = cache.find({hash, &world}); found != cache.end()) {
+    if (const auto found = cache.find(hash); found != cache.end()) {
       metrics().count("CachedCompile");
       return found->second;
     }
@@ -301,11 +314,11 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
   }
   auto made = std::make_shared<PlannedExecutable>(whole, world, options, hash, given_flops - entry_flops(whole),
                                                   dump_folder(program));
-  if (options.use_cache) cache[{hash, &world}] = made;
+  if (options.use_cache) cache[hash] = made;
   return made;
 }
 
-void clear_compile_cache() { RankContext::current().get<CompileCache>().executables.clear(); }
+void clear_compile_cache() { RankContext::current().get<CompileCache>().executables = {}; }
 
 Literal run_program(const Program& program, ProcessGroup& world, const std::vector<Literal>& arguments,
                     const CompileOptions& options) {

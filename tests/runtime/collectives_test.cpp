@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "close.h"
+#include "support/gated_group.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/runtime/executable.h"
@@ -240,6 +241,58 @@ TEST(CollectivesOnRanks, RanksThatRunDifferentProgramsAreTold) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("ranks run different programs"), std::string::npos) << error.what();
   }
+}
+
+// Ranks 0 and 1 in one part, 2 and 3 in the other, which runs more often; then all of them.
+void run_unequally_often(int rounds_of_a_part) {
+  const auto gather = [](int ranks) {
+    return header(ranks) + fmt::format(R"(ENTRY %main (x: f32[4096]) -> f32[{0}] {{
+  %x = f32[4096] parameter(0)
+  %y = f32[4096] negate(%x)
+  %g = f32[{0}] all-gather(%y), channel_id=1, replica_groups=[1,{1}]<=[{1}], use_global_device_ids=true, dimensions={{0}}
+  ROOT %z = f32[{0}] negate(%g)
+}})",
+                                       4096 * ranks, ranks);
+  };
+  const Program of_two = read(gather(2));
+  const Program of_four = read(gather(4));
+  run_virtual_ranks(4, [&](ProcessGroup& world) {
+    const auto check = [&](const Program& program, ProcessGroup& group, float first) {
+      const float mine = first + static_cast<float>(group.rank());
+      const Literal out = run_program(program, group, {Literal::from<float>({4096}, std::vector<float>(4096, mine))});
+      for (int rank = 0; rank < group.size(); ++rank)
+        for (const int k : {0, 4095})
+          EXPECT_EQ(out.data<float>()[static_cast<std::size_t>(4096 * rank + k)], first + static_cast<float>(rank));
+    };
+    for (int round = 0; round < 3; ++round) {
+      const auto part = world.split({{0, 1}, {2, 3}}, fmt::format("part {}", round / rounds_of_a_part));
+      for (int i = 0; i < 1 + 2 * (world.rank() / 2); ++i) check(of_two, *part, static_cast<float>(10 * i));
+      check(of_four, world, static_cast<float>(100 * round));
+      check(of_four, world, static_cast<float>(100 * round + 50));
+    }
+  });
+}
+
+TEST(CollectivesOnRanks, PartsOfAWorldMayRunUnequallyOften) { run_unequally_often(3); }
+TEST(CollectivesOnRanks, EachPartIsCountedOnItsOwn) { run_unequally_often(1); }
+
+TEST(CollectivesOnRanks, AGroupIsNoneThatLayThereBefore) {
+  const Program program = read(header(2) + R"(ENTRY %main (x: f32[2]) -> f32[4] {
+  %x = f32[2] parameter(0)
+  ROOT %g = f32[4] all-gather(%x), channel_id=1, replica_groups=[1,2]<=[2], use_global_device_ids=true, dimensions={0}
+})");
+  run_virtual_ranks(2, [&](ProcessGroup& world) {
+    alignas(testing::GatedGroup) std::byte place[sizeof(testing::GatedGroup)];
+    for (int round = 0; round < 3; ++round) {
+      int gathers = 0;
+      auto* group = new (place) testing::GatedGroup(world, [&gathers] { ++gathers; });
+      const std::shared_ptr<Executable> executable = compile(program, *group);
+      executable->run(to_device({Literal::from<float>({2}, {1, 2})}));
+      EXPECT_GT(gathers, 0) << "of this group";
+      EXPECT_EQ(metrics().counter_value("UncachedCompile"), round + 1);
+      group->~GatedGroup();
+    }
+  });
 }
 
 }  // namespace

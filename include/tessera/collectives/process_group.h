@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -82,7 +83,10 @@ struct CollectiveLabel {
 
 class ProcessGroup {
  public:
+  ProcessGroup() = default;
   virtual ~ProcessGroup() = default;
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
   [[nodiscard]] virtual int rank() const = 0;  // within the group
   [[nodiscard]] virtual int size() const = 0;
   /// "data of mesh<data=2, model=2>".
@@ -128,6 +132,27 @@ class ProcessGroup {
   [[nodiscard]] virtual const TrafficCounters& traffic() const = 0;
   /// Of this rank over all groups that were split, directly or not, from the same world.
   [[nodiscard]] virtual const TrafficCounters& rank_traffic() const = 0;
+
+  /// Stands for this group: another may later have its address, but a weak pointer to this has expired then.
+  [[nodiscard]] const std::shared_ptr<const void>& identity() const { return identity_; }
+
+ private:
+  std::shared_ptr<const void> identity_ = std::make_shared<char>();
+};
+
+/// What a rank keeps for each group while the group lives.
+template <class T>
+class PerGroup {
+ public:
+  T& of(const ProcessGroup& group) {
+    const auto found = kept_.find(group.identity());
+    if (found != kept_.end()) return found->second;
+    std::erase_if(kept_, [](const auto& entry) { return entry.first.expired(); });
+    return kept_[group.identity()];
+  }
+
+ private:
+  std::map<std::weak_ptr<const void>, T, std::owner_less<>> kept_;
 };
 
 }  // namespace tessera
