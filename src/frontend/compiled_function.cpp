@@ -3,199 +3,63 @@
 
 #include <algorithm>
 
+#include "compiled_form.h"
 #include "debug_report.h"
-#include "execute.h"
-#include "tessera/base/text.h"
 #include "tessera/runtime/metrics.h"
 
 namespace tessera {
 namespace {
-
-// Where an input of the program comes from at each call.
-struct InputSource {
-  enum class Kind : std::uint8_t { kArgument, kVariable, kRefreshed, kFixed };
-  Kind kind = Kind::kFixed;
-  std::size_t argument = 0;
-  std::shared_ptr<TensorImpl> variable;
-  std::shared_ptr<Node> node;  // refreshed, fixed
-  Sharding sharding;
-  bool is_donated = false;
-  std::weak_ptr<Node> known;  // lies as it must: not looked at again
-};
-
-// Who is given a result.
-struct ResultTarget {
-  Type type;
-  std::string name;
-  std::vector<std::shared_ptr<TensorImpl>> variables;
-  std::weak_ptr<Node> known;  // as the last call left it
-};
-
-// Costs no look at the node. (A weak pointer keeps the address from being used again.)
-bool is_same(const std::weak_ptr<Node>& known, const std::shared_ptr<Node>& node) {
-  return !known.owner_before(node) && !node.owner_before(known);
-}
-
-// Where a returned tensor comes from: a result of the program, an argument, or the tensor of the first call.
-struct ReturnSource {
-  int result = -1;
-  int argument = -1;
-  Tensor fixed;
-};
-
-// Of an argument as it was given.
-struct ArgumentKey {
-  Type type;
-  std::optional<Sharding> sharding;
-};
-
-std::string name_of(const Node& node) { return node.name.empty() ? node.type.str() : node.name; }
 
 // What was recorded outside of the function happens before it; it is traced on its own.
 void run_what_is_recorded(const std::source_location& where) {
   if (!pending_results().nodes.empty()) mark_step(where);
 }
 
-std::vector<Tensor> trace_function(const CompiledFunction::Function& function, const std::vector<Tensor>& arguments,
-                                   Trace::Capture& capture) {
-  Trace& current = trace();
-  current.clear(false);
-  const std::uint64_t epoch = current.epoch();
-  const std::int64_t reads = session().counters.forced_reads;
-  const Trace::CaptureScope scope(current, capture);
-  std::vector<Tensor> out = function(arguments);
-  require(current.epoch() == epoch, "compile: the function ends the step; each call does, so leave mark_step() out");
-  require(session().counters.forced_reads == reads,
-          "compile: the function reads a value that it computes; return the tensor and read it behind the call");
-  for (const auto& leaf : current.leaves())
-    if (const auto variable = leaf.variable.lock())
-      require(variable->grad.is_null(),
-              "compile: the gradient of {} outlives the function; call zero_grad() at its end", variable->name);
-  return out;
-}
+bool is_whole_under(const std::optional<Sharding>& sharding) { return !sharding || sharding->is_replicated(); }
 
 }  // namespace
 
-struct CompiledFunction::Form {
-  std::vector<ArgumentKey> keys;
-  Cut cut;  // its inputs are there during a call only
-  std::size_t hash = 0;
-  RunReason reason;
-  Session::Compiled compiled;
-  std::vector<InputSource> inputs;
-  std::vector<ResultTarget> targets;
-  std::vector<ReturnSource> returned;
-  std::vector<std::function<void()>> each_call;
-
-  [[nodiscard]] bool fits(const std::vector<Tensor>& arguments) const;
-  std::vector<Tensor> first_call(const Function& function, const std::vector<Tensor>& arguments,
-                                 const std::source_location& where);
-  std::vector<Tensor> call(const std::vector<Tensor>& arguments);
-
- private:
-  void find_sources(const std::vector<Tensor>& arguments, const Trace::Capture& capture);
-  void find_targets(const StepResults& results, const std::vector<Tensor>& arguments, const std::vector<Tensor>& out,
-                    const Trace::Capture& capture);
-  std::shared_ptr<Node> input_node(InputSource& source, const std::vector<Tensor>& arguments) const;
-  std::vector<DeviceArray> take_arguments();
-  void give(std::size_t result, DeviceArray shard, std::vector<std::shared_ptr<Node>>& nodes);
-  std::vector<Tensor> take_results(std::vector<DeviceArray> shards, const std::vector<Tensor>& arguments);
-};
-
 bool CompiledFunction::Form::fits(const std::vector<Tensor>& arguments) const {
-  return std::equal(keys.begin(), keys.end(), arguments.begin(), arguments.end(),
-                    [](const ArgumentKey& key, const Tensor& argument) {
-                      const Node& node = *argument.impl().node;
-                      return key.type == node.type && key.sharding == node.sharding;
-                    });
-}
-
-// ---- the first call -------------------------------------------------------------------------------------------------------
-
-std::vector<Tensor> CompiledFunction::Form::first_call(const Function& function, const std::vector<Tensor>& arguments,
-                                                       const std::source_location& where) {
-  for (const Tensor& argument : arguments) keys.push_back({argument.type(), argument.sharding()});
-  Trace::Capture capture;
-  std::vector<Tensor> out = trace_function(function, arguments, capture);
-  const StepResults results = pending_results();
-  require(!results.nodes.empty(), "compile: the function computes nothing that it returns or assigns");
-  cut = cut_program(trace(), results.outputs, "step");
-  reason = run_reason(RunReason::Kind::kMarkStep, where);
-  hash = cut.program.hash();
-  find_sources(arguments, capture);
-  find_targets(results, arguments, out, capture);
-  each_call = std::move(capture.each_call);
-  ++session().counters.mark_steps;
-  metrics().count("MarkStep");
-  const RunResult run = run_cut({cut.program, std::exchange(cut.inputs, {})}, reason);
-  set_results(results, run);
-  compiled = session().cache.at(hash);
-  trace().clear(true);
-  report_step();
-  return out;
-}
-
-void CompiledFunction::Form::find_sources(const std::vector<Tensor>& arguments, const Trace::Capture& capture) {
-  for (const auto& node : cut.inputs) {
-    InputSource source;
-    source.sharding = storage_of(*node);
-    const auto argument = std::find_if(arguments.begin(), arguments.end(),
-                                       [&](const Tensor& tensor) { return tensor.impl().node == node; });
-    const auto variable = capture.variables.find(node.get());
-    if (argument != arguments.end()) {
-      source.kind = InputSource::Kind::kArgument;
-      source.argument = static_cast<std::size_t>(argument - arguments.begin());
-    } else if (node->refresh) {
-      source.kind = InputSource::Kind::kRefreshed;
-      source.node = node;
-    } else if (variable != capture.variables.end() && !variable->second.expired()) {
-      source.kind = InputSource::Kind::kVariable;
-      source.variable = variable->second.lock();
-    } else {
-      require(node->host.has_value(),
-              "compile: the function uses {}, which nothing holds any more; a gradient of an earlier step?",
-              name_of(*node));
-      source.node = node;
-    }
-    inputs.push_back(std::move(source));
-  }
-  for (const auto& alias : cut.program.aliases) at(inputs, alias.parameter).is_donated = true;
-}
-
-void CompiledFunction::Form::find_targets(const StepResults& results, const std::vector<Tensor>& arguments,
-                                          const std::vector<Tensor>& out, const Trace::Capture& capture) {
-  for (const auto& node : results.nodes) targets.push_back({node->type, node->name, {}, {}});
-  std::vector<bool> is_taken(results.nodes.size(), false);
-  const auto result_of = [&](const std::shared_ptr<Node>& node) {
-    const auto found = std::find(results.nodes.begin(), results.nodes.end(), node);
-    return found == results.nodes.end() ? -1 : static_cast<int>(found - results.nodes.begin());
+  const auto is_like = [](const ArgumentKey& key, const Tensor& argument) {
+    const Node& node = *argument.impl().node;
+    return key.type == node.type &&
+           (key.sharding == node.sharding || (is_whole_under(key.sharding) && is_whole_under(node.sharding)));
   };
-  for (const auto& variable : capture.assigned) {
-    const int result = result_of(variable->node);
-    if (result < 0) continue;
-    auto& holders = at(targets, result).variables;
-    if (std::find(holders.begin(), holders.end(), variable) == holders.end()) holders.push_back(variable);
-    is_taken[static_cast<std::size_t>(result)] = true;
-  }
-  for (const Tensor& tensor : out) {
-    const auto same = [&](const Tensor& argument) { return same_variable(argument, tensor); };
-    const auto argument = std::find_if(arguments.begin(), arguments.end(), same);
-    ReturnSource source{result_of(tensor.impl().node), -1, {}};
-    if (source.result >= 0) {
-      is_taken[static_cast<std::size_t>(source.result)] = true;
-    } else if (argument != arguments.end()) {
-      source.argument = static_cast<int>(argument - arguments.begin());
-    } else {
-      source.fixed = tensor;
-    }
-    returned.push_back(std::move(source));
-  }
-  for (std::size_t i = 0; i < results.nodes.size(); ++i)
-    require(is_taken[i], "compile: {} outlives the function, which neither returns nor assigns it",
-            name_of(*results.nodes[i]));
+  if (!is_same(world_, session().world->identity()) ||
+      !std::equal(keys_.begin(), keys_.end(), arguments.begin(), arguments.end(), is_like))
+    return false;
+  if (!takes_gradients_ && !assigns_arguments_ && !reads_late_) return true;
+  for (std::size_t i = 0; i < ties_.size(); ++i)
+    if (tie(arguments, i, arguments[i].impl().requires_grad) != ties_[i]) return false;
+  return true;
+}
+
+// What an argument is beside a value: below -1 a variable of the function, from 0 on the first argument that is the same tensor.
+int CompiledFunction::Form::tie(const std::vector<Tensor>& arguments, std::size_t i, bool requires_grad) const {
+  const auto& own = arguments[i].impl_pointer();
+  const bool has_gradient = takes_gradients_ && requires_grad;
+  if (!has_gradient && !assigns_arguments_ && !reads_late_) return -1;
+  for (std::size_t k = 0; k < tied_variables_.size(); ++k)
+    if (is_same(tied_variables_[k], own)) return -2 - static_cast<int>(k);
+  if (!has_gradient && !assigns_arguments_) return -1;
+  const auto same = [&](const Tensor& other) { return other.impl_pointer() == own; };
+  return static_cast<int>(std::find_if(arguments.begin(), arguments.end(), same) - arguments.begin());
 }
 
 // ---- later calls ----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// An argument as the function marks it. The caller's own stays whole: it may be given once more, for another use.
+std::shared_ptr<Node> laid_out(const Node& whole, const Sharding& sharding) {
+  auto node = trace().copy_of(whole);
+  if (!node->host) node->host = node->shard.to_literal();
+  node->shard.reset();
+  node->sharding = sharding;
+  return node;
+}
+
+}  // namespace
 
 std::shared_ptr<Node> CompiledFunction::Form::input_node(InputSource& source,
                                                          const std::vector<Tensor>& arguments) const {
@@ -209,24 +73,22 @@ std::shared_ptr<Node> CompiledFunction::Form::input_node(InputSource& source,
   const bool is_argument = source.kind == InputSource::Kind::kArgument;
   const auto& node = is_argument ? arguments[source.argument].impl().node : source.variable->node;
   if (is_same(source.known, node)) return node;
-  if (is_argument && !node->sharding && !source.sharding.is_replicated()) {  // marked when the function was traced
-    if (!node->host) node->host = node->shard.to_literal();
-    node->shard.reset();
-    node->sharding = source.sharding;
-  }
-  const bool lies_so = node->sharding ? *node->sharding == source.sharding : source.sharding.is_replicated();
-  require(lies_so, "compile: {} lies otherwise than when the function was traced", [&] { return name_of(*node); });
+  const bool is_whole = is_whole_under(node->sharding);
+  if (is_argument && is_whole && !source.sharding.is_replicated()) return laid_out(*node, source.sharding);
+  const bool lies_so = is_whole ? source.sharding.is_replicated() : *node->sharding == source.sharding;
+  require(lies_so, "compile: {} lies otherwise than when the function was traced",
+          [&] { return node->name.empty() ? node->type.str() : node->name; });
   if (!is_argument) source.known = node;
   return node;
 }
 
 std::vector<DeviceArray> CompiledFunction::Form::take_arguments() {
   std::vector<DeviceArray> out;
-  out.reserve(inputs.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    Node& node = *cut.inputs[i];
+  out.reserve(inputs_.size());
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    Node& node = *cut_.inputs[i];
     constexpr long kOwners = 2;  // the variable and the cut; who else holds the value keeps it
-    const bool gives_up = inputs[i].is_donated && cut.inputs[i].use_count() <= kOwners;
+    const bool gives_up = inputs_[i].is_donated && cut_.inputs[i].use_count() <= kOwners;
     if (node.shard.is_null()) (void)device_shard(node);
     out.push_back(gives_up ? std::move(node.shard) : node.shard);
     if (gives_up) node.shard = DeviceArray();
@@ -235,9 +97,10 @@ std::vector<DeviceArray> CompiledFunction::Form::take_arguments() {
 }
 
 // A result that several variables were given is one value to them all.
-void CompiledFunction::Form::give(std::size_t result, DeviceArray shard, std::vector<std::shared_ptr<Node>>& nodes) {
-  ResultTarget& target = targets[result];
-  if (target.variables.size() == 1) {
+void CompiledFunction::Form::give(std::size_t result, DeviceArray shard, const std::vector<Tensor>& arguments,
+                                  std::vector<std::shared_ptr<Node>>& nodes) {
+  ResultTarget& target = targets_[result];
+  if (target.variables.size() == 1 && target.arguments.empty()) {
     const auto& own = target.variables.front()->node;
     if (own.use_count() == 1 && is_same(target.known, own)) {
       own->shard = std::move(shard);
@@ -247,22 +110,23 @@ void CompiledFunction::Form::give(std::size_t result, DeviceArray shard, std::ve
   }
   auto& node = nodes[result] = trace().make_node(target.type, target.name);
   node->shard = std::move(shard);
-  node->sharding = compiled.results[result];
+  node->sharding = compiled_.results[result];
   for (const auto& variable : target.variables) variable->node = node;
+  for (const std::size_t argument : target.arguments) arguments[argument].impl().node = node;
   target.known = node;
 }
 
 std::vector<Tensor> CompiledFunction::Form::take_results(std::vector<DeviceArray> shards,
                                                          const std::vector<Tensor>& arguments) {
   std::vector<std::shared_ptr<Node>> nodes(shards.size());
-  for (std::size_t i = 0; i < nodes.size(); ++i) give(i, std::move(shards[i]), nodes);
+  for (std::size_t i = 0; i < nodes.size(); ++i) give(i, std::move(shards[i]), arguments, nodes);
   std::vector<Tensor> out;
-  for (const ReturnSource& source : returned) {
-    if (source.result < 0) {
+  for (const ReturnSource& source : returned_) {
+    if (source.result < 0 || source.argument >= 0) {
       out.push_back(source.argument < 0 ? source.fixed : at(arguments, source.argument));
       continue;
     }
-    const ResultTarget& target = at(targets, source.result);
+    const ResultTarget& target = at(targets_, source.result);
     const auto& node = at(nodes, source.result);
     auto made = std::make_shared<TensorImpl>();
     made->node = node ? node : target.variables.front()->node;
@@ -272,20 +136,33 @@ std::vector<Tensor> CompiledFunction::Form::take_results(std::vector<DeviceArray
   return out;
 }
 
-std::vector<Tensor> CompiledFunction::Form::call(const std::vector<Tensor>& arguments) {
-  await_execution();
-  for (const auto& action : each_call) action();
-  for (InputSource& source : inputs) cut.inputs.push_back(input_node(source, arguments));
-  materialize(cut.inputs);
+std::vector<DeviceArray> CompiledFunction::Form::run(const std::vector<Tensor>& arguments) {
+  for (InputSource& source : inputs_) cut_.inputs.push_back(input_node(source, arguments));
+  materialize(cut_.inputs);
+  begin_run(cut_, hash_, reason_);
+  std::vector<DeviceArray> taken = take_arguments();
+  cut_.inputs.clear();
   metrics().count("MarkStep");
   metrics().count("CachedCompile");
   ++session().counters.mark_steps;
   ++session().counters.cached;
-  begin_run(cut, hash, reason);
-  std::vector<DeviceArray> taken = take_arguments();
-  cut.inputs.clear();
-  std::vector<Tensor> out =
-      take_results(finish_run(cut.program, *compiled.executable, std::move(taken), reason), arguments);
+  return finish_run(cut_.program, *compiled_.executable, std::move(taken), reason_);
+}
+
+std::vector<Tensor> CompiledFunction::Form::call(const std::vector<Tensor>& arguments) {
+  await_execution();
+  std::vector<DeviceArray> results;
+  std::size_t done = 0;
+  try {
+    for (; done < each_call_.size(); ++done) each_call_[done].action();
+    results = run(arguments);
+  } catch (...) {  // the next call finds what this one found
+    cut_.inputs.clear();
+    while (done-- > 0)
+      if (each_call_[done].undo) each_call_[done].undo();
+    throw;
+  }
+  std::vector<Tensor> out = take_results(std::move(results), arguments);
   trace().next_step();
   report_step();
   return out;

@@ -64,8 +64,7 @@ std::vector<DeviceArray> take_arguments(Cut& cut) {
 void begin_run(const Cut& cut, std::size_t hash, const RunReason& reason) {
   await_execution();
   Session& state = session();
-  ++state.sequence;
-  if (state.world->size() > 1) check_same_program(*state.world, cut, hash, reason, state.sequence);
+  if (state.world->size() > 1) check_same_program(*state.world, cut, hash, reason, ++state.sequence.of(*state.world));
 }
 
 std::vector<DeviceArray> finish_run(const Program& program, Executable& executable, std::vector<DeviceArray> arguments,
@@ -85,9 +84,10 @@ Session::Compiled prepare_run(const Cut& cut, const RunReason& reason) {
   Session& state = session();
   const std::size_t hash = cut.program.hash();
   begin_run(cut, hash, reason);
-  auto found = state.cache.find(hash);
-  if (found == state.cache.end()) {
-    found = state.cache.emplace(hash, compile_once(cut.program, reason)).first;
+  auto& cache = state.cache.of(*state.world);
+  auto found = cache.find(hash);
+  if (found == cache.end()) {
+    found = cache.emplace(hash, compile_once(cut.program, reason)).first;
   } else {
     ++state.counters.cached;
     metrics().count("CachedCompile");

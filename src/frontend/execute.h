@@ -48,13 +48,13 @@ struct Session {
   std::optional<Mesh> mesh;          // set_default_mesh
   std::int64_t planned_devices = 0;  // plan_for_devices
   int local_ranks = 0;               // of this rank's node; 0: all of the world
-  std::int64_t sequence = 0;         // of executions
+  PerGroup<std::int64_t> sequence;   // of executions
   LazyCounters counters;
   struct Compiled {
     std::shared_ptr<Executable> executable;
     std::vector<Sharding> results;
   };
-  std::unordered_map<std::size_t, Compiled> cache;
+  PerGroup<std::unordered_map<std::size_t, Compiled>> cache;  // for each world
   std::vector<CompiledProgram> programs;
 };
 Session& session();

@@ -147,17 +147,19 @@ namespace {
 struct Wanted {
   std::shared_ptr<TensorImpl> variable;
   Id stored;
+  const TensorImpl* used_as;
 };
 
-// The variables that want gradients, as the trace last used them, in order of their first use: the same in every step.
+// The variables that want gradients, as the trace last used them, in order of their first use: the same in every step. One that is also
+// an argument of the function that is traced stands there for each of the two.
 std::vector<Wanted> wanted_variables(const Trace& current) {
   std::vector<Wanted> out;
   for (const auto& leaf : current.leaves()) {
     auto variable = leaf.variable.lock();
     if (!variable || !variable->requires_grad) continue;
-    const auto same = std::find_if(out.begin(), out.end(), [&](const Wanted& w) { return w.variable == variable; });
+    const auto same = std::find_if(out.begin(), out.end(), [&](const Wanted& w) { return w.used_as == leaf.used_as; });
     if (same == out.end()) {
-      out.push_back({std::move(variable), leaf.stored});
+      out.push_back({std::move(variable), leaf.stored, leaf.used_as});
     } else {
       same->stored = leaf.stored;
     }
@@ -201,8 +203,10 @@ void Tensor::backward(std::source_location where) const {
   const auto values = in_context("backward", {this}, where,
                                  [&] { return gradients(current.builder(), current.builder().value(node.id), wrt); });
   const std::vector<Sharding> rows = row_shardings(current);
+  current.note_backward();
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     TensorImpl& variable = *wanted[i].variable;
+    current.note_gradient(wanted[i].variable);
     if (variable.grad.is_null()) variable.gradient_storage = gradient_storage(*variable.node, rows);
     add_gradient(variable, values[i]);
   }

@@ -110,19 +110,21 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) { return out <
 
 // ---- gradients ----------------------------------------------------------------------------------------------------------
 
-bool Tensor::requires_grad() const { return impl().requires_grad; }
+bool Tensor::requires_grad() const { return impl().with_gradient().requires_grad; }
 Tensor& Tensor::set_requires_grad(bool value) {
   require(
       !value || is_float(dtype()), "only floats have gradients; {} is {}",
       [&] { return name().empty() ? "the tensor" : name(); }, type());
-  impl().requires_grad = value;
+  impl().with_gradient().requires_grad = value;
   return *this;
 }
-Tensor Tensor::grad() const { return impl().grad; }
+Tensor Tensor::grad() const { return impl().with_gradient().grad; }
 void Tensor::set_grad(Tensor grad) {
   if (!grad.is_null())
     require(grad.type() == type(), "a gradient has its variable's type {}, got {}", type(), grad.type());
-  impl().grad = std::move(grad);
+  const auto& variable = impl().argument ? impl().argument : impl_;
+  trace().note_gradient(variable);
+  variable->grad = std::move(grad);
 }
 
 Tensor Tensor::detach(std::source_location where) const {
@@ -147,11 +149,13 @@ void Tensor::assign(const Tensor& value, std::source_location where) {
   const std::shared_ptr<Node> old = variable.node;
   const std::shared_ptr<Node> given = value.impl().node;
   std::shared_ptr<Node> fresh;
-  if (given->host) {
+  current.note_assignment(impl_pointer());
+  const bool is_program = current.is_capturing() && given->has_data();  // each call assigns
+  if (given->host && !is_program) {
     fresh = current.make_node(old->type, variable.name);
     fresh->host = given->host;
     fresh->is_given = given->is_given;
-  } else if (given->has_data() && given->sharding == old->sharding) {
+  } else if (given->has_data() && given->sharding == old->sharding && !is_program) {
     fresh = given;
   } else {
     const Value source = current.stored(value);
@@ -161,7 +165,6 @@ void Tensor::assign(const Tensor& value, std::source_location where) {
   }
   if (fresh != given) fresh->sharding = old->sharding;
   variable.node = std::move(fresh);
-  current.note_assignment(impl_pointer());
 }
 
 // ---- shapes -------------------------------------------------------------------------------------------------------------

@@ -54,6 +54,16 @@ std::shared_ptr<Node> Trace::make_node(Type type, std::string name) {
   return node;
 }
 
+std::shared_ptr<Node> Trace::copy_of(const Node& data) {
+  auto node = make_node(data.type, data.name);
+  node->sharding = data.sharding;
+  node->shard = data.shard;
+  node->host = data.host;
+  node->is_abstract = data.is_abstract;
+  node->is_given = data.is_given;
+  return node;
+}
+
 Tensor Trace::record(const std::source_location& where, const std::function<Value(Builder&)>& emit) {
   entry_->default_notes = notes(where);
   const Value value = emit(*entry_);
@@ -102,22 +112,17 @@ int Trace::input_index(Id parameter) const {
 }
 
 Value Trace::stored(const Tensor& tensor) {
-  const Id id = id_of(tensor.impl().node);
-  if (capture_ != nullptr) {
-    const auto& other = tensor.impl().stands_for;
-    capture_->variables.try_emplace(tensor.impl().node.get(), other ? other : tensor.impl_pointer());
-  }
-  return entry_->value(id);
+  if (capture_ != nullptr) capture_use(tensor);
+  return entry_->value(id_of(tensor.impl().node));
 }
 
 Value Trace::use(const Tensor& tensor) {
   TensorImpl& variable = tensor.impl();
   const Value raw = stored(tensor);
-  if (variable.requires_grad) {
-    const auto same = [&](const Leaf& leaf) {
-      return leaf.stored == raw.id && leaf.variable.lock() == tensor.impl_pointer();
-    };
-    if (std::none_of(leaves_.begin(), leaves_.end(), same)) leaves_.push_back({tensor.impl_pointer(), raw.id});
+  if (variable.with_gradient().requires_grad) {
+    const auto same = [&](const Leaf& leaf) { return leaf.stored == raw.id && leaf.used_as == &variable; };
+    if (std::none_of(leaves_.begin(), leaves_.end(), same))
+      leaves_.push_back({variable.argument ? variable.argument : tensor.impl_pointer(), raw.id, &variable});
   }
   if (!variable.unshard && !variable.compute_dtype) return raw;
   return gathered(tensor, raw);
@@ -216,9 +221,50 @@ void Trace::next_step() {
   random_state_.reset();
 }
 
-void Trace::at_each_call(const std::function<void()>& action) {
+// ---- what compile() needs to know ---------------------------------------------------------------------------------------
+
+void Trace::at_each_call(const std::function<void()>& action, const std::function<void()>& undo) {
   action();
-  if (capture_ != nullptr) capture_->each_call.push_back(action);
+  if (capture_ != nullptr) capture_->each_call.push_back({action, undo});
+}
+
+// Before the value of a tensor is read. Variables that share their data now may part until a later call: each is an input of its own.
+void Trace::capture_use(const Tensor& tensor) {
+  const auto& variable = tensor.impl().stands_for ? tensor.impl().stands_for : tensor.impl_pointer();
+  const bool is_current = variable->node == tensor.impl().node;  // not a value of the past
+  TensorImpl& used = is_current ? *variable : tensor.impl();
+  const auto whole = [](TensorImpl& impl) { return &impl.with_gradient(); };
+  if (used.argument && !capture_->assigned.empty()) capture_->reads_late = true;
+  for (const auto& assigned : capture_->assigned)
+    require(assigned.get() == &used || whole(*assigned) != whole(used),
+            "compile: an argument is a variable that the function assigns, {}, and then reads as the other: use one of "
+            "the two",
+            [&] { return used.name.empty() ? used.node->type.str() : used.name; });
+  const auto [entry, fresh] =
+      capture_->variables.try_emplace(tensor.impl().node.get(), Capture::Use{tensor.impl().node, variable});
+  if (fresh || !is_current || !used.node->has_data()) return;
+  auto& known = entry->second.variable;
+  if (known.expired()) known = variable;
+  if (known.lock() == variable) return;
+  capture_->undo.push_back([variable, node = used.node] { variable->node = node; });
+  variable->node = copy_of(*used.node);
+  tensor.impl().node = variable->node;
+  capture_->variables.emplace(variable->node.get(), Capture::Use{variable->node, variable});
+}
+
+void Trace::note_assignment(const std::shared_ptr<TensorImpl>& variable) {
+  if (capture_ == nullptr) return;
+  const auto& known = capture_->assigned;
+  if (std::find(known.begin(), known.end(), variable) == known.end())
+    capture_->undo.push_back([variable, node = variable->node] { variable->node = node; });
+  capture_->assigned.push_back(variable);
+}
+
+void Trace::note_gradient(const std::shared_ptr<TensorImpl>& variable) {
+  if (capture_ == nullptr) return;
+  const auto recorded = [&](const Node& node) { return node.epoch == epoch_ && node.id >= 0; };
+  if (!variable->grad.is_null() && recorded(*variable->grad.impl().node)) return;  // noted before
+  capture_->undo.push_back([variable, grad = variable->grad] { variable->grad = grad; });
 }
 
 // ---- notes --------------------------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ Tensor Optimizer::input(DType dtype, const std::function<double()>& value, const
 void Optimizer::step(std::source_location where) {
   const TraceScope scope("optimizer", "");
   trace().builder().default_notes = trace().notes(where);
-  trace().at_each_call([this] { ++steps_; });
+  trace().at_each_call([this] { ++steps_; }, [this] { --steps_; });
   place_state();
   begin_step();
   int index = 0;

@@ -11,10 +11,13 @@
 //   for (const auto& batch : loader) const Tensor loss = step({batch.tokens, batch.labels}).front();
 //
 // A call is a step: as if mark_step() followed it. What varies from call to call:
-//   - the arguments: tensors with a value (Tensor::from, results of earlier steps). Other types or shardings are traced anew, once;
+//   - the arguments: tensors with a value (Tensor::from, results of earlier steps). Other types or shardings are traced anew, once.
+//     Two may be one tensor, or a variable that the function uses: that is traced anew only where it takes gradients with regard to it or
+//     assigns it. One that the function assigns has its new value afterwards;
 //   - the variables that the function uses, by their value at the call. Those it assigns have their new value afterwards;
 //   - learning rate, step count, random numbers, and Tensor::scalar of a function.
 // Everything else is as it was when the function was traced: numbers, branches, training or evaluation mode, tensors made of host data.
+// A call that throws before the program runs changes nothing: variables, step counts and random numbers are as they were.
 #pragma once
 
 #include <functional>

@@ -67,6 +67,10 @@ class TensorImpl {
   std::optional<Sharding> gradient_storage;  // how grad() and optimizer state lie; set by the first backward()
   bool has_optimizer_state = false;
   std::shared_ptr<TensorImpl> stands_for;  // of a stored_tensor()
+  std::shared_ptr<TensorImpl> argument;    // of what a function that is being compiled is given: the caller's own
+
+  /// Whose gradients are meant.
+  [[nodiscard]] TensorImpl& with_gradient() { return argument ? *argument : *this; }
 };
 
 class Trace {
@@ -108,6 +112,7 @@ class Trace {
   struct Leaf {
     std::weak_ptr<TensorImpl> variable;
     Id stored = -1;
+    const TensorImpl* used_as = nullptr;  // itself, or a stand-in for it
   };
   [[nodiscard]] const std::vector<Leaf>& leaves() const { return leaves_; }
   [[nodiscard]] const std::vector<std::shared_ptr<Node>>& inputs() const { return inputs_; }
@@ -117,14 +122,27 @@ class Trace {
   /// The inputs' places in inputs(), by entry instruction.
   [[nodiscard]] int input_index(Id parameter) const;
   std::shared_ptr<Node> make_node(Type type, std::string name = {});
+  /// Another node of the same data.
+  std::shared_ptr<Node> copy_of(const Node& data);
   /// Lets go of all recorded ops and inputs; `next_step` moves the random state on.
   void clear(bool next_step);
 
   /// What compile() needs to know of a traced function beside the ops.
   struct Capture {
-    std::vector<std::shared_ptr<TensorImpl>> assigned;                     // variables, in order of assignment
-    std::unordered_map<const Node*, std::weak_ptr<TensorImpl>> variables;  // through which an input was first used
-    std::vector<std::function<void()>> each_call;
+    struct Use {
+      std::weak_ptr<Node> node;
+      std::weak_ptr<TensorImpl> variable;
+    };
+    std::vector<std::shared_ptr<TensorImpl>> assigned;  // variables, in order of assignment
+    std::unordered_map<const Node*, Use> variables;     // through which an input was first used
+    struct EachCall {
+      std::function<void()> action;
+      std::function<void()> undo;
+    };
+    std::vector<EachCall> each_call;
+    bool takes_gradients = false;
+    bool reads_late = false;                  // an argument, behind an assignment
+    std::vector<std::function<void()>> undo;  // of what a function did to variables that then fails
   };
   class CaptureScope {
    public:
@@ -136,10 +154,15 @@ class Trace {
    private:
     Trace& trace_;
   };
-  /// Runs `action` now and, within a function that is being compiled, at every later call: what the host does in a step.
-  void at_each_call(const std::function<void()>& action);
-  void note_assignment(const std::shared_ptr<TensorImpl>& variable) {
-    if (capture_ != nullptr) capture_->assigned.push_back(variable);
+  /// Runs `action` now and, within a function that is being compiled, at every later call: what the host does in a step. `undo` takes it
+  /// back where the call then fails.
+  void at_each_call(const std::function<void()>& action, const std::function<void()>& undo = {});
+  [[nodiscard]] bool is_capturing() const { return capture_ != nullptr; }
+  /// Before the variable has another value, another gradient; before gradients are taken.
+  void note_assignment(const std::shared_ptr<TensorImpl>& variable);
+  void note_gradient(const std::shared_ptr<TensorImpl>& variable);
+  void note_backward() {
+    if (capture_ != nullptr) capture_->takes_gradients = true;
   }
   /// Moves the random state on to the next step.
   void next_step();
@@ -165,6 +188,7 @@ class Trace {
   void start();
   Id id_of(const std::shared_ptr<Node>& node);
   Id input_of(const std::shared_ptr<Node>& node);
+  void capture_use(const Tensor& tensor);
   Value gathered(const Tensor& tensor, Value stored);
 
   std::unique_ptr<ProgramBuilder> program_;
