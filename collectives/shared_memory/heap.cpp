@@ -89,7 +89,7 @@ std::int64_t Heap::offset_of(const std::byte* data) const {
   return data >= begin && data < begin + own_->bytes() ? data - begin : -1;
 }
 
-std::shared_ptr<std::byte> Heap::side_by_side(std::span<const NodePlace> places, std::size_t bytes) const {
+std::shared_ptr<std::byte> Heap::side_by_side(std::span<const NodePlace> places, std::size_t bytes, Use use) const {
   const auto range = std::make_shared<Range>(places.size() * bytes);
   if (range->data == MAP_FAILED) return nullptr;
   auto* next = static_cast<std::byte*>(range->data);
@@ -97,7 +97,7 @@ std::shared_ptr<std::byte> Heap::side_by_side(std::span<const NodePlace> places,
     const Segment* segment = table_->find(place.world_rank);
     ensure(segment != nullptr && place.offset % NodeMemory::kPage == 0 && bytes % kPage == 0,
            "memory of rank {} at {} cannot be mapped", place.world_rank, place.offset);
-    if (!segment->map_at(next, place.offset, bytes)) return nullptr;
+    if (!segment->map_at(next, place.offset, bytes, use == Use::kWrite)) return nullptr;
     next += bytes;
   }
   return {range, static_cast<std::byte*>(range->data)};

@@ -31,8 +31,8 @@ class Heap final : public NodeMemory {
   std::byte* take(std::size_t bytes) override;
   void give_back(std::byte* block, std::size_t bytes) override;
   [[nodiscard]] std::int64_t offset_of(const std::byte* data) const override;
-  [[nodiscard]] std::shared_ptr<std::byte> side_by_side(std::span<const NodePlace> places,
-                                                        std::size_t bytes) const override;
+  [[nodiscard]] std::shared_ptr<std::byte> side_by_side(std::span<const NodePlace> places, std::size_t bytes,
+                                                        Use use) const override;
   /// Where this process sees the memory of a rank of the node.
   [[nodiscard]] const std::byte* address_of(int world_rank, std::int64_t offset) const {
     return table_->find(world_rank)->data() + offset;

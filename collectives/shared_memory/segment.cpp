@@ -111,8 +111,9 @@ SegmentAddress Segment::address() const {
   return {static_cast<std::int32_t>(getpid()), descriptor_, bytes_, nonce};
 }
 
-bool Segment::map_at(std::byte* where, std::int64_t offset, std::size_t bytes) const {
-  return mmap(where, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, descriptor_, offset) != MAP_FAILED;
+bool Segment::map_at(std::byte* where, std::int64_t offset, std::size_t bytes, bool writable) const {
+  return mmap(where, bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED | MAP_FIXED, descriptor_, offset) !=
+         MAP_FAILED;
 }
 
 void Segment::close_descriptor() {

@@ -45,8 +45,9 @@ class Segment {
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] SegmentAddress address() const;
-  /// Maps a part of it a second time, to be read, over whatever is at `where`. Needs the descriptor. False where the system refuses.
-  [[nodiscard]] bool map_at(std::byte* where, std::int64_t offset, std::size_t bytes) const;
+  /// Maps a part of it a second time, to be read or also written, over whatever is at `where`. Needs the descriptor. False where the system
+  /// refuses.
+  [[nodiscard]] bool map_at(std::byte* where, std::int64_t offset, std::size_t bytes, bool writable) const;
   /// Once all peers have opened it and nothing more is to be mapped; keeps the number of open files low.
   void close_descriptor();
 

@@ -29,12 +29,16 @@ class AllGatherStep final : public CollectiveStep {
   std::int64_t dim = 0;
 
   [[nodiscard]] const GatherGroup* gather_group() const override { return &gather_group_; }
-  /// The results that are read where the operands lie.
+  /// The results of which the node has one.
   void share(const Schedule& schedule, Id id, std::vector<int> world_members) {
     gather_group_ = {&group_, std::move(world_members)};
     is_shared_.assign(out_.size(), false);
-    for (const SharedGather& gather : schedule.shared_gathers)
-      if (gather.id == id) at(is_shared_, gather.leaf) = true;
+    is_assembled_.assign(out_.size(), false);
+    for (const SharedGather& gather : schedule.shared_gathers) {
+      if (gather.id != id) continue;
+      at(is_shared_, gather.leaf) = true;
+      at(is_assembled_, gather.leaf) = gather.assembled;
+    }
     std::erase_if(packed_, [&](std::size_t i) { return is_shared_[i]; });
     packed_bytes_ = 0;
     for (const std::size_t i : packed_) packed_bytes_ += types_[i].byte_size();
@@ -44,6 +48,8 @@ class AllGatherStep final : public CollectiveStep {
   void exchange(const Frame& frame) const override {
     for_each_operand(frame, [&](std::size_t i, std::int64_t bytes) {
       if (is_shared_[i] && !frame.shared->is_copy(out_[i])) {  // counted like the others: so many bytes are read
+        if (is_assembled_[i])
+          std::memcpy(frame[out_[i]] + group_.rank() * bytes, frame[in_[i]], static_cast<std::size_t>(bytes));
         frame.state.traffic.all_gather += bytes * (parts() - 1);
         ++frame.state.traffic.calls;
         return;
@@ -72,6 +78,7 @@ class AllGatherStep final : public CollectiveStep {
 
   GatherGroup gather_group_;
   std::vector<bool> is_shared_;
+  std::vector<bool> is_assembled_;  // of these: parts are written to slices of the members
 };
 
 class ReduceScatterStep final : public CollectiveStep {

@@ -254,9 +254,12 @@ void Plan::run_steps(const Frame& frame) {
   for (; next < schedule_->steps.size(); ++next) prepare(next, frame);
 }
 
-// What a step of the schedule waits for.
+// What a step of the schedule waits for. Steps before it that cost nothing are completed too: peers may wait for them.
 void Plan::prepare(std::size_t step, const Frame& frame) {
-  if (world_ != nullptr) await(waits_[step], frame.state);
+  if (world_ != nullptr && !waits_[step].empty()) {
+    world_->advance(frame.state.progress + step);
+    await(waits_[step], frame.state);
+  }
   if (!schedule_->steps[step].completes.empty()) complete(schedule_->steps[step].completes, frame);
 }
 

@@ -2,8 +2,9 @@
 #include "shared_views.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "tessera/base/error.h"
+#include "tessera/base/log.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 
@@ -34,35 +35,66 @@ void SharedViews::map(ProcessGroup& world) {
   std::vector<std::int64_t> all(own_.size() * static_cast<std::size_t>(world.size()));
   world.label({0, "where operands of all-gathers lie"});
   world.all_gather(std::as_bytes(std::span(own_)), std::as_writable_bytes(std::span(all)));
+  std::vector<std::byte> refused(views_.size(), std::byte{0});
   for (std::size_t k = 0; k < views_.size(); ++k) {
     std::vector<NodePlace> places;
     for (const int member : groups_[k]->members) {
       const std::size_t row = static_cast<std::size_t>(member) * own_.size();
       places.push_back({static_cast<int>(all[row]), all[row + 1 + k]});
     }
-    map_one(k, std::move(places));
+    if (!map_one(k, std::move(places))) refused[k] = std::byte{1};
   }
+  agree(world, refused);
 }
 
-void SharedViews::map_one(std::size_t k, std::vector<NodePlace> places) {
-  if (views_[k].places == places) return;
-  View view{std::move(places), nullptr, nullptr};
-  const auto bytes = operand_bytes(k);
-  const auto known = std::find_if(views_.begin(), views_.begin() + static_cast<std::ptrdiff_t>(k), [&](const View& v) {
-    return v.places == view.places && operand_bytes(static_cast<std::size_t>(&v - views_.data())) == bytes;
-  });
+bool SharedViews::map_one(std::size_t k, std::vector<NodePlace> places) {
+  if (views_[k].places == places) return true;
+  views_[k] = {std::move(places), nullptr, nullptr};  // never both mappings: a process may have so many only
   const bool readable =
-      std::all_of(view.places.begin(), view.places.end(), [](const NodePlace& p) { return p.offset >= 0; });
-  if (readable && known != views_.begin() + static_cast<std::ptrdiff_t>(k)) {
-    view.mapped = known->mapped;
-  } else if (readable) {
-    view.mapped = memory_->side_by_side(view.places, static_cast<std::size_t>(bytes));
-    require(view.mapped != nullptr, "the memory of {} ranks ({} bytes each) cannot be mapped", view.places.size(),
-            bytes);
-  } else {
-    view.copy = std::make_unique<DeviceMemory>(rank_memory().pool, bytes * isize(view.places));
+      std::all_of(views_[k].places.begin(), views_[k].places.end(), [](const NodePlace& p) { return p.offset >= 0; });
+  if (readable)
+    views_[k].mapped = mapped(k, views_[k].places);
+  else
+    use_copy(k);
+  return views_[k].address() != nullptr;
+}
+
+std::shared_ptr<std::byte> SharedViews::mapped(std::size_t k, const std::vector<NodePlace>& places) const {
+  const bool assembled = schedule_.shared_gathers[k].assembled;
+  for (std::size_t j = 0; j < k; ++j)
+    if (views_[j].mapped && views_[j].places == places && operand_bytes(j) == operand_bytes(k) &&
+        schedule_.shared_gathers[j].assembled == assembled)
+      return views_[j].mapped;
+  return memory_->side_by_side(places, static_cast<std::size_t>(operand_bytes(k)),
+                               assembled ? NodeMemory::Use::kWrite : NodeMemory::Use::kRead);
+}
+
+void SharedViews::use_copy(std::size_t k) {
+  views_[k].mapped = nullptr;
+  if (!views_[k].copy)
+    views_[k].copy = std::make_unique<DeviceMemory>(rank_memory().pool,
+                                                    at(schedule_.buffers, schedule_.shared_gathers[k].result).bytes);
+}
+
+// A copy is a collective of all members: where one of them needs it, all make it.
+void SharedViews::agree(ProcessGroup& world, const std::vector<std::byte>& refused) {
+  std::vector<std::byte> all(refused.size() * static_cast<std::size_t>(world.size()));
+  world.label({0, "which all-gathers cannot be mapped"});
+  world.all_gather(refused, all);
+  const auto own = std::count(refused.begin(), refused.end(), std::byte{1});
+  if (own > 0 && !std::exchange(has_warned_, true))
+    log_warning(
+        "rank {} cannot map the memory of its peers for {} of {} all-gathers, which become copies: sysctl "
+        "vm.max_map_count "
+        "says how many mappings a process may have",
+        world.rank(), own, refused.size());
+  for (std::size_t k = 0; k < views_.size(); ++k) {
+    const auto& members = groups_[k]->members;
+    if (std::any_of(members.begin(), members.end(), [&](int member) {
+          return all[static_cast<std::size_t>(member) * refused.size() + k] != std::byte{0};
+        }))
+      use_copy(k);
   }
-  views_[k] = std::move(view);
 }
 
 bool SharedViews::is_copy(BufferId result) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results of all-gathers that ranks of a node read where the operands lie: ranges of addresses onto the ranks' own memory.
+// The results of all-gathers of which a node has one: ranges of addresses onto the ranks' own memory, operands or slices.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ class SharedViews {
  public:
   /// The group of each of the schedule's shared all-gathers.
   SharedViews(const Schedule& schedule, std::vector<const GatherGroup*> groups);
-  /// Notes where this rank's operands lie in this run; true if not where they were.
+  /// Notes where this rank's operands and slices lie in this run; true if not where they were.
   bool locate(std::byte* arena, std::span<std::byte* const> parameters);
   /// Maps what the members have located. Collective over the world, when it is true for one of its ranks.
   void map(ProcessGroup& world);
@@ -38,7 +38,11 @@ class SharedViews {
     std::unique_ptr<DeviceMemory> copy;
     [[nodiscard]] std::byte* address() const { return copy ? copy->data() : mapped.get(); }
   };
-  void map_one(std::size_t k, std::vector<NodePlace> places);
+  // False where the members' memory cannot be mapped.
+  [[nodiscard]] bool map_one(std::size_t k, std::vector<NodePlace> places);
+  [[nodiscard]] std::shared_ptr<std::byte> mapped(std::size_t k, const std::vector<NodePlace>& places) const;
+  void agree(ProcessGroup& world, const std::vector<std::byte>& refused);
+  void use_copy(std::size_t k);
   [[nodiscard]] std::int64_t operand_bytes(std::size_t k) const;
 
   const Schedule& schedule_;
@@ -46,6 +50,7 @@ class SharedViews {
   std::shared_ptr<NodeMemory> memory_;
   std::vector<std::int64_t> own_;  // this rank in the world, then the offset of each operand
   std::vector<View> views_;
+  bool has_warned_ = false;
 };
 
 }  // namespace tessera

@@ -93,4 +93,17 @@ Placement place_intervals(const std::vector<Interval>& intervals) {
   return by_size.total <= by_time.total ? by_size : by_time;
 }
 
+void place_in_arena(Schedule& plan) {
+  std::vector<Interval> intervals;
+  std::vector<Buffer*> which;
+  for (Buffer& buffer : plan.buffers) {
+    if (buffer.place != Place::kArena) continue;
+    intervals.push_back({buffer.bytes, buffer.first, buffer.last, buffer.alignment});
+    which.push_back(&buffer);
+  }
+  const Placement placement = place_intervals(intervals);
+  for (std::size_t i = 0; i < which.size(); ++i) which[i]->offset = placement.offsets[i];
+  plan.arena_bytes = placement.total;
+}
+
 }  // namespace tessera::schedule

@@ -23,5 +23,7 @@ struct Placement {
 /// Intervals that share a step never overlap in memory. Large ones first, each into the tightest gap; in order of time where
 /// there are very many. The better of both.
 Placement place_intervals(const std::vector<Interval>& intervals);
+/// Gives the arena's buffers their offsets.
+void place_in_arena(Schedule& plan);
 
 }  // namespace tessera::schedule

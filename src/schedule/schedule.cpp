@@ -52,7 +52,7 @@ class Planner {
     plan_nested();
     for (int t = 0; t < end_; ++t) plan_step(t);
     deliver();
-    place();
+    place_in_arena(out_);
     if (!out_.shared_gathers.empty()) add_awaits(flow_, step_of_, buffer_of_, out_);
     fill_access();
     return std::move(out_);
@@ -71,11 +71,11 @@ class Planner {
     done_at_.assign(static_cast<std::size_t>(end_), -1);
     for (int t = 0; t < end_ && !is_overlapped_.empty(); ++t)
       if (at(is_overlapped_, at(out_.steps, t).instructions.front())) overlap(t);
-    if (out_.computation == program_.entry) shared_operand_ = shared_operands(flow_, options_.nodes);
+    if (out_.computation == program_.entry) shared_ = shared_leaves(flow_, options_.nodes);
     peers_read_.assign(flow_.slots.size(), -1);
-    for (std::size_t s = 0; s < shared_operand_.size(); ++s) {
-      const int operand = shared_operand_[s];
-      if (operand < 0) continue;
+    for (std::size_t s = 0; s < shared_.of_slot.size(); ++s) {
+      const auto& [way, operand, slice] = shared_.of_slot[s];
+      if (way != SharedLeaf::Way::kInPlace) continue;
       at(peers_read_, operand) = std::max({at(peers_read_, operand), last_read_[s], at(step_of_, flow_.slots[s].id)});
       at(last_read_, operand) = std::max(at(last_read_, operand), at(peers_read_, operand));
     }
@@ -230,10 +230,16 @@ class Planner {
     out_.buffers.push_back({Place::kArena, bytes, 0, 0, t, until});
   }
 
-  // The result of an all-gather whose operands are read where they are.
+  // The result of an all-gather of which the node has one.
   bool share(int slot, int until) {
-    const int operand = shared_operand_.empty() ? -1 : at(shared_operand_, slot);
-    const BufferId from = operand < 0 ? kNoBuffer : at(buffer_of_, operand);
+    if (shared_.of_slot.empty()) return false;
+    const SharedLeaf& leaf = at(shared_.of_slot, slot);
+    if (leaf.way == SharedLeaf::Way::kNone) return false;
+    return (leaf.way == SharedLeaf::Way::kInPlace && share_operand(slot, leaf.operand, until)) ||
+           (leaf.slice_bytes > 0 && assemble(slot, leaf.slice_bytes, until));
+  }
+  bool share_operand(int slot, int operand, int until) {
+    const BufferId from = at(buffer_of_, operand);
     if (from == kNoBuffer) return false;
     Buffer& home = at(out_.buffers, from);
     const int made = at(step_of_, at(flow_.slots, operand).id);
@@ -241,11 +247,25 @@ class Planner {
     if (home.place != Place::kParameter && home.place != Place::kArena) return false;
     home.alignment = kPageAlignment;
     const Slot& result = at(flow_.slots, slot);
-    at(buffer_of_, slot) = isize(out_.buffers);
-    out_.shared_gathers.push_back(
-        {result.id, result.leaf, from, isize(out_.buffers), at(step_of_, at(flow_.slots, operand).id), until});
-    out_.buffers.push_back({Place::kPeers, result.type.byte_size(), 0, from, at(step_of_, result.id), until});
+    add_shared({.id = result.id, .leaf = result.leaf, .operand = from, .written = made, .last_read = until}, slot);
     return true;
+  }
+  // Claimed before the step, where readers of other groups have to be waited for then.
+  bool assemble(int slot, std::int64_t slice_bytes, int until) {
+    const Slot& result = at(flow_.slots, slot);
+    const int t = at(step_of_, result.id);
+    const BufferId slice = isize(out_.buffers);
+    const int first = shared_.one_group ? t : std::max(t - 1, 0);
+    out_.buffers.push_back({Place::kArena, slice_bytes, 0, 0, first, until, kPageAlignment});
+    add_shared({result.id, result.leaf, slice, kNoBuffer, t, until, true, -1}, slot);
+    return true;
+  }
+  void add_shared(SharedGather gather, int slot) {
+    gather.result = isize(out_.buffers);
+    at(buffer_of_, slot) = gather.result;
+    out_.shared_gathers.push_back(gather);
+    out_.buffers.push_back({Place::kPeers, at(flow_.slots, slot).type.byte_size(), 0, gather.operand,
+                            at(step_of_, gather.id), gather.last_read});
   }
 
   void take_over(int slot, BufferId buffer, int until) {
@@ -359,20 +379,6 @@ class Planner {
     }
   }
 
-  void place() {
-    std::vector<Interval> intervals;
-    std::vector<std::size_t> which;
-    for (std::size_t b = 0; b < out_.buffers.size(); ++b) {
-      if (out_.buffers[b].place != Place::kArena) continue;
-      intervals.push_back(
-          {out_.buffers[b].bytes, out_.buffers[b].first, out_.buffers[b].last, out_.buffers[b].alignment});
-      which.push_back(b);
-    }
-    const Placement placement = place_intervals(intervals);
-    for (std::size_t i = 0; i < which.size(); ++i) out_.buffers[which[i]].offset = placement.offsets[i];
-    out_.arena_bytes = placement.total;
-  }
-
   void fill_access() {
     out_.access.resize(computation_.instructions.size());
     for (const Slot& slot : flow_.slots) {
@@ -394,8 +400,8 @@ class Planner {
   std::vector<int> step_of_;
   std::vector<int> last_read_;                // per origin slot; end_ for results
   std::vector<BufferId> buffer_of_;           // per origin slot
-  std::vector<int> shared_operand_;           // per slot: what an all-gather may read in place
-  std::vector<int> peers_read_;               // per origin slot: the last step at which peers do so
+  SharedLeaves shared_;                       // the all-gathers of which a node has one
+  std::vector<int> peers_read_;               // per origin slot: the last step at which peers read it in place
   std::vector<int> parameter_slots_;          // per parameter leaf
   std::vector<int> partner_;                  // per result leaf: the parameter leaf whose buffer it should take
   std::vector<int> result_leaf_;              // per origin slot: the result leaf it is written for

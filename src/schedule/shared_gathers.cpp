@@ -2,20 +2,23 @@
 #include "shared_gathers.h"
 
 #include <algorithm>
-#include <map>
 
 #include "scratch.h"
 #include "tessera/ops/collectives.h"
 
 namespace tessera::schedule {
-namespace {
 
 bool overlap(const Buffer& a, const Buffer& b) {
   return a.place == Place::kArena && b.place == Place::kArena && a.offset < b.offset + b.bytes &&
          b.offset < a.offset + a.bytes;
 }
 
-}  // namespace
+bool same_groups(const Instruction& a, const Instruction& b) {
+  const auto& one = attributes_as<CollectiveAttributes>(a.attributes);
+  const auto& other = attributes_as<CollectiveAttributes>(b.attributes);
+  return one.replica_groups == other.replica_groups && one.use_global_device_ids == other.use_global_device_ids &&
+         (one.channel_id != 0) == (other.channel_id != 0);
+}
 
 bool stays_on_nodes(const CollectiveAttributes& attributes, const std::vector<int>& nodes) {
   const auto one_node = [&](const std::vector<std::int64_t>& group) {
@@ -31,58 +34,126 @@ bool stays_on_nodes(const CollectiveAttributes& attributes, const std::vector<in
   return members == nodes.size() && std::all_of(groups.begin(), groups.end(), one_node);
 }
 
-std::vector<int> shared_operands(const Flow& flow, const std::vector<int>& nodes) {
-  std::vector<int> out;
+namespace {
+
+SharedLeaf shared_leaf(const Flow& flow, Id id, int leaf) {
+  const Instruction& instruction = (*flow.computation)[id];
+  const Slot& operand = flow.slot(at(instruction.operands, leaf));
+  const int slot = at(flow.first_slot, id) + leaf;
+  const std::int64_t part = operand.type.byte_size();
+  const std::int64_t dim = at(flow.views, id).as<CollectiveAttributes>().dimensions.front();
+  if (part == 0 || operand.view || flow.is_remade(operand.origin) || at(flow.is_result, slot)) return {};
+  if (!parts_are_contiguous(operand.type.dims(), dim)) return {};
+  const std::int64_t whole = at(flow.slots, slot).type.byte_size();
+  std::int64_t slice = 0;
+  if (whole >= kLeastAssembledBytes) slice = ceil_div(ceil_div(whole, whole / part), kPageAlignment) * kPageAlignment;
+  if (part % kPageAlignment == 0) return {SharedLeaf::Way::kInPlace, operand.origin, slice};
+  return slice > 0 ? SharedLeaf{SharedLeaf::Way::kAssembled, operand.origin, slice} : SharedLeaf{};
+}
+
+}  // namespace
+
+SharedLeaves shared_leaves(const Flow& flow, const std::vector<int>& nodes) {
+  SharedLeaves out;
   if (nodes.size() < 2) return out;
+  const Instruction* first = nullptr;
   for (Id id = 0; id < flow.computation->size(); ++id) {
     const Instruction& instruction = (*flow.computation)[id];
     if (instruction.op->name != "all-gather" || !at(flow.in_memory, id)) continue;
-    const OpView& view = at(flow.views, id);
-    const auto& attributes = view.as<CollectiveAttributes>();
-    if (!stays_on_nodes(attributes, nodes)) continue;
+    if (!stays_on_nodes(at(flow.views, id).as<CollectiveAttributes>(), nodes)) continue;
     for (int leaf = 0; leaf < isize(instruction.operands); ++leaf) {
-      const Slot& operand = flow.slot(at(instruction.operands, leaf));
-      const int slot = at(flow.first_slot, id) + leaf;
-      if (operand.type.byte_size() == 0 || operand.type.byte_size() % kPageAlignment != 0) continue;
-      if (operand.view || flow.is_remade(operand.origin) || at(flow.is_result, slot)) continue;
-      if (!parts_are_contiguous(operand.type.dims(), attributes.dimensions.front())) continue;
-      out.resize(flow.slots.size(), -1);
-      at(out, slot) = operand.origin;
+      const SharedLeaf shared = shared_leaf(flow, id, leaf);
+      if (shared.way == SharedLeaf::Way::kNone) continue;
+      out.of_slot.resize(flow.slots.size());
+      at(out.of_slot, at(flow.first_slot, id) + leaf) = shared;
+      if (first == nullptr) first = &instruction;
+      out.one_group = out.one_group && same_groups(*first, instruction);
     }
   }
   return out;
 }
 
-void add_awaits(const Flow& flow, const std::vector<int>& step_of, const std::vector<BufferId>& buffer_of,
-                Schedule& plan) {
-  // Which buffers a step writes.
-  std::vector<std::vector<BufferId>> written(plan.steps.size() + 1);
-  for (std::size_t s = 0; s < flow.slots.size(); ++s)
-    if (const int t = at(step_of, flow.slots[s].id); t >= 0 && buffer_of[s] != kNoBuffer)
-      at(written, t).push_back(buffer_of[s]);
-  for (std::size_t t = 0; t < plan.steps.size(); ++t)
-    if (plan.steps[t].scratch != kNoBuffer) written[t].push_back(plan.steps[t].scratch);
-  const auto harms = [&](std::size_t t, BufferId operand) {
-    return std::any_of(written[t].begin(), written[t].end(), [&](BufferId buffer) {
-      return buffer == operand || overlap(at(plan.buffers, buffer), at(plan.buffers, operand));
-    });
-  };
-  const auto add = [](std::vector<Await>& awaits, const Await& one) {
+namespace {
+
+class AwaitPlanner {
+ public:
+  AwaitPlanner(const Flow& flow, const std::vector<int>& step_of, const std::vector<BufferId>& buffer_of,
+               Schedule& plan)
+      : flow_(flow), step_of_(step_of), plan_(plan), written_(plan.steps.size() + 1) {
+    for (std::size_t s = 0; s < flow.slots.size(); ++s)
+      if (const int t = at(step_of, flow.slots[s].id); t >= 0 && buffer_of[s] != kNoBuffer)
+        at(written_, t).push_back(buffer_of[s]);
+    for (std::size_t t = 0; t < plan.steps.size(); ++t)
+      if (plan.steps[t].scratch != kNoBuffer) written_[t].push_back(plan.steps[t].scratch);
+  }
+
+  void run() {
+    for (SharedGather& gather : plan_.shared_gathers)
+      if (gather.assembled) claim(gather);
+    for (const SharedGather& gather : plan_.shared_gathers) {
+      publish(gather);
+      release(gather);
+    }
+  }
+
+ private:
+  // A slice that lives from the gather on is free when all members have completed the last step that used its place. One that lives from
+  // the step before on may be claimed by the step after that one, which then waits for readers of other groups.
+  void claim(SharedGather& gather) {
+    const Buffer& slice = at(plan_.buffers, gather.operand);
+    int last_use = -1;
+    for (const Buffer& other : plan_.buffers)
+      if (overlap(other, slice) && other.last < slice.first) last_use = std::max(last_use, other.last);
+    if (last_use < 0) return;
+    const bool at_once = slice.first == gather.written;
+    gather.claimed = at_once ? last_use : last_use + 1;
+    at(written_, at_once ? gather.written : gather.claimed).push_back(gather.operand);
+    add(at(plan_.steps, gather.written).awaits, {gather.id, gather.claimed});
+  }
+
+  void publish(const SharedGather& gather) {
+    int reader = at(step_of_, gather.id);
+    if (gather.assembled) {
+      const auto& readers = at(flow_.consumers, at(flow_.first_slot, gather.id) + gather.leaf);
+      if (readers.empty()) return;
+      reader = isize(plan_.steps);
+      for (const Id id : readers) reader = std::min(reader, at(step_of_, id));
+    }
+    if (gather.written >= 0) add(at(plan_.steps, reader).awaits, {gather.id, gather.written});
+  }
+
+  void release(const SharedGather& gather) {
+    const auto harms = [&](const std::vector<BufferId>& written) {
+      return std::any_of(written.begin(), written.end(), [&](BufferId buffer) {
+        return buffer == gather.operand || overlap(at(plan_.buffers, buffer), at(plan_.buffers, gather.operand));
+      });
+    };
+    auto t = static_cast<std::size_t>(gather.last_read) + 1;
+    while (t < plan_.steps.size() && !harms(written_[t])) ++t;
+    if (t < plan_.steps.size()) add(plan_.steps[t].awaits, {gather.id, gather.last_read});
+    add(plan_.end_awaits, {gather.id, gather.last_read});  // then parameters and arena belong to others
+  }
+
+  static void add(std::vector<Await>& awaits, const Await& one) {
     for (Await& other : awaits)
       if (other.gather == one.gather) {
         other.step = std::max(other.step, one.step);
         return;
       }
     awaits.push_back(one);
-  };
-  for (const SharedGather& gather : plan.shared_gathers) {
-    const auto read_from = static_cast<std::size_t>(at(step_of, gather.id));
-    if (gather.written >= 0) add(plan.steps[read_from].awaits, {gather.id, gather.written});
-    auto t = static_cast<std::size_t>(gather.last_read) + 1;
-    while (t < plan.steps.size() && !harms(t, gather.operand)) ++t;
-    if (t < plan.steps.size()) add(plan.steps[t].awaits, {gather.id, gather.last_read});
-    add(plan.end_awaits, {gather.id, gather.last_read});  // then parameters and arena belong to others
   }
+
+  const Flow& flow_;
+  const std::vector<int>& step_of_;
+  Schedule& plan_;
+  std::vector<std::vector<BufferId>> written_;  // per step: the buffers it writes, or claims for peers to write
+};
+
+}  // namespace
+
+void add_awaits(const Flow& flow, const std::vector<int>& step_of, const std::vector<BufferId>& buffer_of,
+                Schedule& plan) {
+  AwaitPlanner(flow, step_of, buffer_of, plan).run();
 }
 
 }  // namespace tessera::schedule

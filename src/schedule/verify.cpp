@@ -5,6 +5,7 @@
 #include <set>
 
 #include "flow.h"
+#include "shared_gathers.h"
 
 namespace tessera {
 namespace {
@@ -20,12 +21,14 @@ class Shadow {
         flow_(schedule::analyze_flow(program, computation_, plan.options)) {
     holds_.assign(plan.buffers.size(), -1);
     written_at_.assign(plan.buffers.size(), -1);
+    claimed_.assign(plan.shared_gathers.size(), false);
   }
 
   void run() {
     check_bounds();
     for (Id id = 0; id < computation_.size(); ++id)
       if (at(flow_.kinds, id) == OpKind::kParameter || at(flow_.kinds, id) == OpKind::kConstant) write(id);
+    claim_slices();
     for (const Step& step : plan_.steps) {
       ++now_;
       for (const Await& await : step.awaits) learn(await);
@@ -36,9 +39,11 @@ class Shadow {
       if (step.scratch != kNoBuffer) overwrite(step.scratch, -1);
       for (const Id id : step.instructions) write(id);
       if (step.overlapped) in_flight_.insert(now_);
+      claim_slices();
     }
     for (const int done : plan_.end_completes) in_flight_.erase(done);
     ensure(in_flight_.empty(), "schedule: a collective is never waited for");
+    ++now_;
     for (const Await& await : plan_.end_awaits) learn(await);
     for (const SharedGather& gather : plan_.shared_gathers) check_released(gather);
     const auto [first, last] = flow_.slot_range(computation_.root);
@@ -57,18 +62,18 @@ class Shadow {
     const Buffer& target = at(plan_.buffers, buffer);
     ensure(target.place != Place::kPeers || is_result_of_gather(buffer, value), "schedule: memory of peers is written");
     for (const SharedGather& gather : plan_.shared_gathers)
-      if (now_ > gather.written && touches(buffer, gather.operand)) check_released(gather);
+      if (now_ > peers_from(gather) && touches(buffer, gather.operand)) check_released(gather);
+    if (target.place == Place::kPeers) fill_slice(buffer, value);
     for (const int step : in_flight_)
       ensure(!is_used_by(at(plan_.steps, step), buffer), "schedule: memory of a collective under way is written");
     at(written_at_, buffer) = now_;
-    if (target.place == Place::kArena)
-      for (std::size_t b = 0; b < holds_.size(); ++b) {
-        const Buffer& other = plan_.buffers[b];
-        if (other.place == Place::kArena && target.offset < other.offset + other.bytes &&
-            other.offset < target.offset + target.bytes)
-          holds_[b] = -1;
-      }
+    forget(buffer);
     at(holds_, buffer) = value;
+  }
+  // What lies in the same place of the arena is gone.
+  void forget(BufferId buffer) {
+    for (std::size_t b = 0; b < holds_.size(); ++b)
+      if (schedule::overlap(at(plan_.buffers, buffer), plan_.buffers[b])) holds_[b] = -1;
   }
   void read(Id reader, Id operand, const Step& step) const {
     const auto [first, last] = flow_.slot_range(operand);
@@ -124,8 +129,7 @@ class Shadow {
   [[nodiscard]] bool touches(BufferId a, BufferId b) const {
     const Buffer& one = at(plan_.buffers, a);
     const Buffer& other = at(plan_.buffers, b);
-    return a == b || (one.place == Place::kArena && other.place == Place::kArena &&
-                      one.offset < other.offset + other.bytes && other.offset < one.offset + one.bytes);
+    return a == b || schedule::overlap(one, other);
   }
   [[nodiscard]] bool is_result_of_gather(BufferId buffer, int value) const {
     return std::any_of(plan_.shared_gathers.begin(), plan_.shared_gathers.end(), [&](const SharedGather& gather) {
@@ -137,13 +141,57 @@ class Shadow {
       if (gather.result != result) continue;
       const Instruction& instruction = computation_[gather.id];
       const Slot& operand = flow_.slot(at(instruction.operands, gather.leaf));
+      const int value = gather.assembled ? at(flow_.first_slot, gather.id) + gather.leaf : operand.origin;
       ensure(completed(gather) >= gather.written, "schedule: %{} is read before peers have written", instruction.name);
       ensure(now_ <= gather.last_read, "schedule: %{} is read after its release", instruction.name);
-      ensure(at(holds_, gather.operand) == operand.origin && at(written_at_, gather.operand) == gather.written,
+      ensure(at(holds_, gather.operand) == value && at(written_at_, gather.operand) == gather.written,
              "schedule: %{} reads operands that are gone", instruction.name);
       const Buffer& home = at(plan_.buffers, gather.operand);
       ensure(home.bytes % kPageAlignment == 0 && home.offset % kPageAlignment == 0,
              "schedule: the operand of %{} is not made of pages", instruction.name);
+      const std::int64_t whole = at(plan_.buffers, result).bytes;
+      ensure(home.bytes * (whole / operand.type.byte_size()) >= whole, "schedule: the slices of %{} do not hold it",
+             instruction.name);
+    }
+  }
+
+  // From when on peers use the memory of a gather's operand or slice: after this step.
+  [[nodiscard]] static int peers_from(const SharedGather& gather) {
+    return gather.assembled ? gather.claimed : gather.written;
+  }
+  // When all members have completed the step just run, they may write to slices on all of them.
+  void claim_slices() {
+    for (std::size_t k = 0; k < claimed_.size(); ++k)
+      if (const SharedGather& gather = plan_.shared_gathers[k]; gather.assembled && gather.claimed == now_) {
+        check_free(gather);
+        forget(gather.operand);
+        claimed_[k] = true;
+      }
+  }
+  // Nobody else uses the place of a slice: not this rank, and not peers that read what was there. Members of the same groups have completed
+  // their steps when they claim; of others this rank must know.
+  void check_free(const SharedGather& gather) const {
+    const auto fits = [&](bool holds) {
+      ensure(holds, "schedule: the slice of %{} is claimed while it is in use", computation_[gather.id].name);
+    };
+    for (std::size_t k = 0; k < claimed_.size(); ++k) {
+      const SharedGather& other = plan_.shared_gathers[k];
+      if (&other == &gather || !touches(other.operand, gather.operand)) continue;
+      if (other.assembled ? !at(claimed_, k) : now_ < other.written) continue;  // later than this one
+      const bool known =
+          gather.claimed >= other.last_read && schedule::same_groups(computation_[other.id], computation_[gather.id]);
+      fits(known || completed(other) >= other.last_read);
+    }
+    for (const int step : in_flight_) fits(!is_used_by(at(plan_.steps, step), gather.operand));
+  }
+  // The gather's own step: what it writes lies in the slices.
+  void fill_slice(BufferId result, int value) {
+    for (const SharedGather& gather : plan_.shared_gathers) {
+      if (gather.result != result || !gather.assembled) continue;
+      ensure(now_ == gather.written && gather.claimed < now_ && completed(gather) >= gather.claimed,
+             "schedule: %{} is written to slices that are not free", computation_[gather.id].name);
+      at(holds_, gather.operand) = value;
+      at(written_at_, gather.operand) = now_;
     }
   }
   void check_released(const SharedGather& gather) const {
@@ -165,6 +213,7 @@ class Shadow {
   std::vector<int> holds_;       // per buffer: the origin slot it holds
   std::vector<int> written_at_;  // per buffer: the last step that wrote it
   std::map<Id, int> completed_;  // per shared all-gather: the step that its group is known to have completed
+  std::vector<bool> claimed_;    // per shared all-gather: whether peers may write to this rank's slice
   std::set<int> in_flight_;      // overlapped steps
   int now_ = -1;
 };

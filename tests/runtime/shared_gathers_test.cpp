@@ -284,7 +284,7 @@ TEST(NodeMemory, IsSeenSideBySideByAllRanks) {
     world.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(offsets)));
     std::vector<NodePlace> places;
     for (const int rank : {2, 0, 3, 1}) places.push_back({rank, at(offsets, rank)});
-    const auto view = memory->side_by_side(places, kBytes);
+    const auto view = memory->side_by_side(places, kBytes, NodeMemory::Use::kRead);
     for (std::size_t k = 0; k < 4; ++k)
       EXPECT_EQ(static_cast<int>(view.get()[k * kBytes + 4097]), places[k].world_rank + 1);
     world.barrier();

@@ -30,8 +30,9 @@ class NodeMemory {
   [[nodiscard]] virtual std::int64_t offset_of(const std::byte* data) const = 0;
   /// `bytes` at each place, one after the other, at one range of addresses: the ranks' own memory, not a copy. Offsets and `bytes` are
   /// multiples of kPage, all ranks of this node. Null where it cannot be mapped.
-  [[nodiscard]] virtual std::shared_ptr<std::byte> side_by_side(std::span<const NodePlace> places,
-                                                                std::size_t bytes) const = 0;
+  enum class Use : std::uint8_t { kRead, kWrite };
+  [[nodiscard]] virtual std::shared_ptr<std::byte> side_by_side(std::span<const NodePlace> places, std::size_t bytes,
+                                                                Use use) const = 0;
 };
 
 /// That of the calling rank; null where ranks do not share memory.

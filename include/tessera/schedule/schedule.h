@@ -28,8 +28,11 @@ using BufferId = std::int32_t;
 inline constexpr BufferId kNoBuffer = -1;
 /// Every buffer of the arena starts at a multiple of this.
 inline constexpr std::int64_t kBufferAlignment = 64;
-/// Operands of shared all-gathers start at a multiple of this and have a multiple of it as size: they are mapped.
+/// Operands of shared all-gathers, and slices of assembled ones, start at a multiple of this and have a multiple of it as size: they are
+/// mapped.
 inline constexpr std::int64_t kPageAlignment = 4096;
+/// Smaller results are not assembled: copies are cheaper than pages and waits.
+inline constexpr std::int64_t kLeastAssembledBytes = std::int64_t{64} << 10;
 
 /// Elements of a buffer as an array: element i lies at offset + sum i[d] * strides[d] (in elements).
 struct View {
@@ -56,7 +59,7 @@ enum class Place : std::uint8_t {
   kParameter,  // the caller's: leaf `index` of the parameters (in pre-order over all parameters)
   kResult,     // the caller's: leaf `index` of the root
   kConstant,   // the literal of instruction `index`
-  kPeers,      // an all-gather's operands (buffer `index` here), side by side where the ranks of a node have them
+  kPeers,  // the members' operands or slices of an all-gather (buffer `index` here), side by side where they have them
 };
 struct Buffer {
   Place place = Place::kArena;
@@ -75,7 +78,7 @@ struct Await {
   std::int32_t step = -1;
 };
 
-/// A leaf of an all-gather that is no copy: ranks read each other's operands. They are published when all have completed step
+/// A leaf of an all-gather of which a node has one: ranks read each other's `operand`. They are published when all have completed step
 /// `written` (-1: before the program began), and released when all have completed step `last_read`.
 struct SharedGather {
   Id id = -1;
@@ -84,6 +87,10 @@ struct SharedGather {
   BufferId result = kNoBuffer;
   std::int32_t written = -1;
   std::int32_t last_read = -1;
+  /// `operand` is this rank's slice of the result, in the arena: in step `written` members write their parts to the slices of all. They
+  /// may when all have completed step `claimed` (-1: at once).
+  bool assembled = false;
+  std::int32_t claimed = -1;
 };
 
 /// What runs at once.
@@ -183,8 +190,8 @@ std::string describe(const Program& program, const Schedule& schedule);
 std::vector<Id> order_instructions(const Program& program, const Computation& computation);
 
 /// Throws InternalError unless the plan is sound: operands are ready and unharmed when read, buffers that live at the same time
-/// do not overlap, everything lies within the arena; what peers read in place is awaited before it is read, and not written before all
-/// have read it, however far ranks are apart in between.
+/// do not overlap, everything lies within the arena; what peers read or write in place is awaited before it is read, and not used for
+/// anything else before all have read it, however far ranks are apart in between.
 void verify_schedule(const Program& program, const Schedule& schedule);
 
 }  // namespace tessera
