@@ -70,8 +70,16 @@ class Materialization {
       case OpKind::kElementwise: return !at(tentative_, operand) || worth_following(operand);
       default: break;
     }
+    if (reads_from_the_beginning(at(flow_.views, reader)) && is_beginning(operand)) return true;
     const auto& view = at(tentative_, operand);
     return reads_strides(*computation_[reader].op) && !(view && (repeats(*view) || runs_backwards(*view)));
+  }
+
+  // The first rows of an array that lies in memory: a vocabulary without the rows that pad it.
+  bool is_beginning(Id id) const {
+    const auto& view = at(tentative_, id);
+    return at(flow_.kinds, id) == OpKind::kView && view && is_whole(*view) &&
+           !at(tentative_, computation_[id].operands.front());
   }
 
   // A reshape was judged by a view that looks through everything below it; of what lies in memory after all, the view may be one that

@@ -59,6 +59,9 @@ bool updates_operands(const OpDef& op) {
 bool makes_memory(const OpDef& op) { return is_one_of(op.name, {"all-gather", "broadcast", "iota", "constant"}); }
 bool takes_a_part(const OpDef& op) { return is_one_of(op.name, {"slice", "dynamic-slice"}); }
 bool reads_strides(const OpDef& op) { return op.name == "dot"; }
+bool reads_from_the_beginning(const OpView& view) {
+  return is_one_of(view.op.name, {"gather", "dynamic-slice"}) && is_real(view);
+}
 std::int64_t columns_of(const OpView& view) {
   if (view.op.name != "reduce" || view.operands.size() != 2 || !is_real(view) || view.called.size() != 1) return 0;
   const auto reduction = reduction_of(*view.called[0]);

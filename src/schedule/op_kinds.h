@@ -26,6 +26,8 @@ bool makes_memory(const OpDef& op);
 bool takes_a_part(const OpDef& op);
 /// Reads operands through strides: dot (without zero strides).
 bool reads_strides(const OpDef& op);
+/// Reads its operands from their first byte on, whatever lies behind them: gather, dynamic-slice of types that have kernels.
+bool reads_from_the_beginning(const OpView& view);
 /// Of a reduction of the innermost dims that a fused group may hold: how many elements make one of the result. 0: none such.
 std::int64_t columns_of(const OpView& view);
 inline constexpr std::int64_t kMostColumns = 1 << 17;  // a few rows stay in the second-level cache

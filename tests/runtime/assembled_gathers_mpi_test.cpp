@@ -2,6 +2,8 @@
 // All-gathers in slices that processes of a node keep, with links of processes that come late.
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "gather_programs.h"
 #include "support/mpi_main.h"
 

@@ -4,6 +4,9 @@
 // its peers' slices makes all of them copy.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
+
 #include "gather_programs.h"
 #include "tessera/base/error.h"
 #include "tessera/collectives/virtual_ranks.h"
@@ -13,6 +16,7 @@ namespace {
 
 using testing::expect_lockstep;
 using testing::gathered_in_turn;
+using testing::looked_up;
 using testing::on_one_node;
 using testing::random_gathers;
 
@@ -46,6 +50,14 @@ TEST(AssembledGathers, AreInThePlanOnceForANode) {
 TEST(AssembledGathers, LeaveSmallResultsAlone) {
   EXPECT_EQ(count_assembled(*make_schedule(gathered_in_turn(2, "s32", 8191, 1), on_one_node(2))), 0);
   EXPECT_EQ(count_assembled(*make_schedule(gathered_in_turn(2, "s32", 8193, 1), on_one_node(2))), 3);
+}
+
+TEST(AssembledGathers, AreLookedUpInWithoutACopy) {
+  const Program program = looked_up(2, kWords);
+  const auto plan = make_schedule(program, on_one_node(2));
+  EXPECT_NO_THROW(verify_schedule(program, *plan));
+  const std::int64_t slice = at(plan->buffers, plan->shared_gathers.at(0).operand).bytes;
+  EXPECT_EQ(plan->arena_bytes, slice) << "no second one without the last row";
 }
 
 TEST(AssembledGathers, TheVerifierNeedsEveryWaitForClaimsAndParts) {
@@ -112,15 +124,15 @@ TEST(AssembledGathers, RandomPlansAreSound) {
 }
 
 void run_on_ranks(int ranks, const Program& program, const SlowLinks& links, int steps, int nodes = 1) {
-  run_virtual_ranks(
-      ranks, [&](ProcessGroup& world) { expect_lockstep(program, world, links, steps); },
-      {.node_of = [&](int rank) { return rank * nodes / ranks; }});
+  run_virtual_ranks(ranks, [&](ProcessGroup& world) { expect_lockstep(program, world, links, steps); },
+                    {.node_of = [&](int rank) { return rank * nodes / ranks; }});
 }
 
 TEST(AssembledGathers, HoldPartsOfOddBytes) {
   for (const int ranks : {2, 3, 4}) {
     run_on_ranks(ranks, gathered_in_turn(ranks, "s32", kWords / ranks, 3), {}, 6);
     run_on_ranks(ranks, gathered_in_turn(ranks, "s8", 32801, 1), {.jitter = 2e-4}, 4);
+    run_on_ranks(ranks, looked_up(ranks, kWords / ranks), {.jitter = 2e-4}, 4);
   }
 }
 TEST(AssembledGathers, HoldWithRanksThatComeLate) {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <random>
 
 #include "close.h"
@@ -50,7 +51,8 @@ class RandomText {
       results.push_back("%" + values_[c].back());
       parameters.push_back(fmt::format("p{}: {}", c, types.back()));
     }
-    return fmt::format(R"(HloModule random, num_partitions=4, input_output_alias={{ {{0}}: (0, {{}}, may-alias), {{2}}: (2, {{}}, may-alias) }}
+    return fmt::format(
+        R"(HloModule random, num_partitions=4, input_output_alias={{ {{0}}: (0, {{}}, may-alias), {{2}}: (2, {{}}, may-alias) }}
 %add (a: s32[], b: s32[]) -> s32[] {{
   %a = s32[] parameter(0)
   %b = s32[] parameter(1)
@@ -59,7 +61,7 @@ class RandomText {
 ENTRY %main ({}) -> ({}) {{
 {}  ROOT %out = ({}) tuple({})
 }})",
-                       join(parameters, ", "), join(types, ", "), body_, join(types, ", "), join(results, ", "));
+        join(parameters, ", "), join(types, ", "), body_, join(types, ", "), join(results, ", "));
   }
 
  private:
@@ -85,14 +87,16 @@ ENTRY %main ({}) -> ({}) {{
     const std::size_t group = one_group_ ? 0 : pick(kGroups.size());
     const int members = group == 0 ? 4 : 2;
     const std::string whole = fmt::format("s32[{}]", size * members);
-    const std::string all = fresh(
-        fmt::format("{} all-gather(%{}), channel_id={}, replica_groups={}, use_global_device_ids=true, dimensions={{0}}",
-                           whole, value(c), ++channel_, kGroups[group]));
+    const std::string all = fresh(fmt::format(
+        "{} all-gather(%{}), channel_id={}, replica_groups={}, use_global_device_ids=true, dimensions={{0}}", whole,
+        value(c), ++channel_, kGroups[group]));
     const std::string square = fresh(fmt::format("{} multiply(%{}, %{})", whole, all, all));
-    const std::string sum = fresh(fmt::format("s32[] reduce(%{}, %zero), dimensions={{0}}, to_apply=%add", pick(2) == 0 ? square : all));
+    const std::string sum =
+        fresh(fmt::format("s32[] reduce(%{}, %zero), dimensions={{0}}, to_apply=%add", pick(2) == 0 ? square : all));
     const std::size_t part = pick(static_cast<std::size_t>(members));
-    const std::string cut = fresh(fmt::format("s32[{}] slice(%{}), slice={{[{}:{}]}}", size, pick(2) == 0 ? square : all,
-                                                   part * static_cast<std::size_t>(size), (part + 1) * static_cast<std::size_t>(size)));
+    const std::string cut =
+        fresh(fmt::format("s32[{}] slice(%{}), slice={{[{}:{}]}}", size, pick(2) == 0 ? square : all,
+                          part * static_cast<std::size_t>(size), (part + 1) * static_cast<std::size_t>(size)));
     const std::string spread = fresh(fmt::format("s32[{}] broadcast(%{}), dimensions={{}}", size, sum));
     values_[c].push_back(fresh(fmt::format("s32[{}] add(%{}, %{})", size, cut, spread)));
     const std::size_t other = pick(kSizes.size());
@@ -124,7 +128,8 @@ Program gathered_in_turn(int ranks, const std::string& element, int rows, int co
   %{0}_rows = {9} broadcast(%{0}), dimensions={{1}})",
                        name, whole, operand, ++channel, ranks, most, rows * ranks - 1, columns, row, shard);
   };
-  std::string text = fmt::format(R"(HloModule turns, num_partitions={0}, input_output_alias={{ {{0}}: (0, {{}}, may-alias) }}
+  std::string text =
+      fmt::format(R"(HloModule turns, num_partitions={0}, input_output_alias={{ {{0}}: (0, {{}}, may-alias) }}
 %add (a: {1}[], b: {1}[]) -> {1}[] {{
   %a = {1}[] parameter(0)
   %b = {1}[] parameter(1)
@@ -133,15 +138,31 @@ Program gathered_in_turn(int ranks, const std::string& element, int rows, int co
 ENTRY %main (p: {2}) -> ({2}, {3}, {3}) {{
   %p = {2} parameter(0)
   %zero = {1}[] constant(0))",
-                                 ranks, element, shard, row);
+                  ranks, element, shard, row);
   text += gather("first", "p");
   text += fmt::format("\n  %q = {} multiply(%p, %first_rows)", shard);
   text += gather("second", "q");
   text += fmt::format("\n  %late = {} subtract(%second_rows, %p)", shard);
   text += gather("third", "late");
-  text += fmt::format("\n  %new = {0} add(%p, %third_rows)\n  ROOT %out = ({0}, {1}, {1}) tuple(%new, %second, %third)\n}}",
-                      shard, row);
+  text +=
+      fmt::format("\n  %new = {0} add(%p, %third_rows)\n  ROOT %out = ({0}, {1}, {1}) tuple(%new, %second, %third)\n}}",
+                  shard, row);
   return read(text);
+}
+
+Program looked_up(int ranks, int rows) {
+  return read(fmt::format(R"(HloModule lookup, num_partitions={0}
+ENTRY %main (table: f32[{1},8], ids: s32[16]) -> (f32[{1},8], s32[16], f32[16,8]) {{
+  %table = f32[{1},8] parameter(0)
+  %ids = s32[16] parameter(1)
+  %all = f32[{2},8] all-gather(%table), channel_id=1, replica_groups=[1,{0}]<=[{0}], use_global_device_ids=true, dimensions={{0}}
+  %words = f32[{3},8] slice(%all), slice={{[0:{3}], [0:8]}}
+  %rows = f32[16,8] gather(%words, %ids), offset_dims={{1}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, index_vector_dim=1, slice_sizes={{1,8}}
+  %next = s32[16] add(%ids, %ids)
+  %twice = f32[{1},8] add(%table, %table)
+  ROOT %out = (f32[{1},8], s32[16], f32[16,8]) tuple(%twice, %next, %rows)
+}})",
+                          ranks, rows, ranks * rows, ranks * rows - 1));
 }
 
 Program random_gathers(unsigned seed, bool one_group) { return read(RandomText(seed, one_group).str()); }
@@ -157,7 +178,8 @@ void expect_lockstep(const Program& program, ProcessGroup& plain, const SlowLink
   const std::size_t kept = program.entry_computation().parameters.size();
   std::vector<std::vector<Literal>> arguments;
   for (int r = 0; r < world->size(); ++r) arguments.push_back(random_arguments(program, static_cast<unsigned>(r) + 1));
-  std::vector<std::vector<Literal>> expected;  // of this rank, per step; all before the first, so that nothing keeps ranks together
+  std::vector<std::vector<Literal>>
+      expected;  // of this rank, per step; all before the first, so that nothing keeps ranks together
   const std::vector<Literal> start = at(arguments, world->rank());
   for (int i = 0; i < steps; ++i) {
     const std::vector<Literal> results = evaluate_lockstep(program, arguments);
