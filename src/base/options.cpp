@@ -55,10 +55,8 @@ constexpr OptionRow kTable[] = {
      "bytes: a larger product (the logits of a vocabulary) and what is made of it are computed part by part; 0 = "
      "never"},
     {"TESSERA_LARGEST_SCORES", kInteger, "4194304",
-     "bytes: attention scores larger than that are computed a few batches or heads at a time (1 MiB), again in the "
-     "backward "
-     "pass, "
-     "if that takes less memory; 0 = never"},
+     "bytes: attention scores larger than that are computed a few batches, heads or rows of queries at a time (1 MiB), "
+     "again in the backward pass, if that takes less memory; 0 = never"},
     {"TESSERA_ISA", kText, "", "generic, avx2 or avx512: the kernels to use, instead of the best the processor has"},
     {"TESSERA_CACHE_DIR", kText, "",
      "a folder for partitioned programs, which later runs read instead of partitioning"},

@@ -6,6 +6,8 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "tessera/ops/op_table.h"
@@ -15,10 +17,13 @@ namespace tessera {
 
 /// Takes any size along a dim without a change of its attributes.
 bool can_be_cut(const Instruction& instruction);
+/// Parts of a sum of such numbers are added up in f32.
+bool is_summed_wide(DType dtype);
 
 class CutRegion {
  public:
   static constexpr int kSummed = -1;  // in place of a dim: each part gives a summand of the whole
+  static constexpr int kWhole = -2;   // in place of a dim: an operand that every part reads whole
   using IsLarge = std::function<bool(const Type&)>;
 
   /// `dim` of the seed is cut; `users` is computation.users().
@@ -28,19 +33,28 @@ class CutRegion {
   [[nodiscard]] bool works() const { return works_; }
   /// The members, and along which dim each is cut.
   [[nodiscard]] const std::map<Id, int>& cut() const { return cut_; }
-  /// Operands from outside that are cut too.
-  [[nodiscard]] const std::map<Id, int>& sliced() const { return sliced_; }
+  /// Along which dim a member reads each operand: parts of members, slices of the others.
+  [[nodiscard]] const std::vector<int>& reads(Id member) const { return reads_.at(member); }
   [[nodiscard]] bool contains(Id id) const { return cut_.contains(id); }
+  /// Masks and random numbers, made of what is small: each part makes its own, and the whole stays where others read it.
+  [[nodiscard]] bool is_own(Id id) const { return own_.contains(id); }
   /// Whether somebody outside reads a member.
   [[nodiscard]] bool leaves(Id id) const;
+  /// The size that is cut: of the dim of a value it may be the major factor only.
+  [[nodiscard]] std::int64_t size() const { return size_; }
 
  private:
   [[nodiscard]] bool is_large(Id id) const { return is_large_(computation_[id].type); }
   [[nodiscard]] bool depends(Id id) const { return at(depends_, id); }
   bool grow();
+  bool add_readers(bool& changed);
+  bool add_sliced(bool& changed);
   void absorb_transposes();
   [[nodiscard]] bool is_closed() const;
   void follow();
+  [[nodiscard]] bool is_given(Id id) const;
+  [[nodiscard]] bool is_fed(Id id);
+  [[nodiscard]] bool finds_fed(Id id);
   [[nodiscard]] FactorMap factors_of(Id id) const;
   [[nodiscard]] std::optional<int> factor_at(const FactorMap& map, const TensorFactors& tensor, int dim) const;
   bool add_reader(Id reader, Id operand, int dim);
@@ -54,23 +68,34 @@ class CutRegion {
   IsLarge is_large_;
   std::int64_t size_ = 0;  // of the dim that is cut
   std::map<Id, int> cut_;
-  std::map<Id, int> sliced_;
-  std::vector<bool> depends_;  // on a member, or a member itself
+  std::map<Id, std::vector<int>> reads_;
+  std::set<Id> own_;
+  std::set<std::pair<Id, int>> sliced_;  // operands from outside that are cut too
+  std::vector<bool> depends_;            // on a member that is not its own, or such a member itself
+  enum class Fed : std::uint8_t { kUnknown, kYes, kNo };
+  std::vector<Fed> fed_;
   bool works_ = false;
 };
 
-/// A region and the number of equal parts it is computed in.
-struct CutPlan {
+/// A region and the number of parts it is computed in, equal ones but for the last.
+struct Cut {
   CutRegion region;
   std::int64_t parts = 1;
 };
+/// A region cut along one dim, and its parts along another where there is a second; of the same members but for their own ones.
+using CutPlan = std::vector<Cut>;
+
+/// Whether both have the same members but for their own ones.
+bool same_members(const CutRegion& a, const CutRegion& b);
 
 /// The fewest equal parts of `size`, at most 16, of which none has more than `most_bytes` of the `bytes`; the most there are where none
 /// is as small. 1: no equal parts.
 std::int64_t equal_parts(std::int64_t size, std::int64_t bytes, std::int64_t most_bytes);
 
-/// The entry computation with the regions computed part after part, each where its last member stood. Nothing where the regions share
-/// members or wait for one another.
-std::optional<Program> cut_regions(const Program& program, const std::vector<CutPlan>& plans);
+/// Adds a plan where it shares no members with the others and none waits for another in turn; whether it did.
+bool add_plan(const Program& program, std::vector<CutPlan>& plans, CutPlan plan);
+
+/// The entry computation with the regions computed part after part, each where its last member stood.
+Program cut_regions(const Program& program, const std::vector<CutPlan>& plans);
 
 }  // namespace tessera

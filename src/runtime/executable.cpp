@@ -19,6 +19,7 @@
 #include "tessera/passes/passes.h"
 #include "tessera/passes/pipeline.h"
 #include "tessera/runtime/metrics.h"
+#include "tessera/schedule/schedule.h"
 
 namespace tessera {
 namespace {
@@ -284,6 +285,24 @@ double entry_flops(const Program& program) {
   return out;
 }
 
+// What is rewritten once scores are cut or not.
+Program in_parts(Program program) {
+  if (const std::int64_t most = options().integer("TESSERA_LARGEST_VALUE"); most > 0)
+    program = split_large(program, most);
+  program = recompute_cheap(program);
+  return options().flag("TESSERA_EXCESS_PRECISION") ? recompute_cheap(widen_groups(program)) : program;
+}
+
+// Scores in parts cost time: only where the plan needs less memory.
+Program fused(const Program& program) {
+  const std::int64_t most = options().integer("TESSERA_LARGEST_SCORES");
+  const auto without_scores = most > 0 ? split_scores(program, most) : std::nullopt;
+  Program whole = in_parts(program);
+  if (!without_scores) return whole;
+  Program cut = in_parts(*without_scores);
+  return make_schedule(cut)->arena_bytes < make_schedule(whole)->arena_bytes ? cut : whole;
+}
+
 }  // namespace
 
 std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const CompileOptions& options) {
@@ -303,15 +322,7 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
           "{}: the result is that of a start whose done is missing; only whole operations can be run", program.name);
   whole = expand_reductions(whole, world.size());
   const double given_flops = entry_flops(whole);
-  if (options.fuse && !options.reference && tessera::options().flag("TESSERA_FUSE")) {
-    whole = reduce_rows_first(prepare(whole));
-    if (const std::int64_t most = tessera::options().integer("TESSERA_LARGEST_VALUE"); most > 0)
-      whole = split_large(whole, most);
-    if (const std::int64_t most = tessera::options().integer("TESSERA_LARGEST_SCORES"); most > 0)
-      whole = split_scores(whole, most);
-    whole = recompute_cheap(whole);
-    if (tessera::options().flag("TESSERA_EXCESS_PRECISION")) whole = recompute_cheap(widen_groups(whole));
-  }
+  if (options.fuse && !options.reference && tessera::options().flag("TESSERA_FUSE")) whole = fused(reduce_rows_first(prepare(whole)));
   auto made = std::make_shared<PlannedExecutable>(whole, world, options, hash, given_flops - entry_flops(whole),
                                                   dump_folder(program));
   if (options.use_cache) cache[hash] = made;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 #include "tessera/ir/program.h"
 
 namespace tessera {
@@ -18,14 +20,14 @@ Program expand_reductions(const Program& program, int world_size);
 /// Reductions of dims on both sides of one that stays, inner dims first: those are of rows and join groups.
 Program reduce_rows_first(const Program& program);
 
-/// A product of more than `most_bytes` and what is made of it (the logits of a vocabulary, their softmax and gradient) in parts along
+/// Every product of more than `most_bytes` and what is made of it (the logits of a vocabulary, their softmax and gradient) in parts along
 /// one dim, so that it is never whole in memory. The program as it is where what is large leaves, or no dim can be cut.
 Program split_large(const Program& program, std::int64_t most_bytes);
 
 /// Attention whose scores (products of queries and keys over batches and heads, larger than both) have more than `most_bytes`: computed in
-/// parts of batches or heads, forward and backward, which makes them again instead of keeping them. The program as it is where the memory
-/// plan does not gain from it.
-Program split_scores(const Program& program, std::int64_t most_bytes);
+/// parts of batches or heads, and of rows of queries where a batch and a head alone are too large, forward and backward, which makes them
+/// again instead of keeping them. Nothing where no scores are as large, or none can be cut.
+std::optional<Program> split_scores(const Program& program, std::int64_t most_bytes);
 
 /// Elementwise values that were kept for later groups (a GELU's inner values for its gradient) are made there again, where what they
 /// are made of lies in memory anyway.

@@ -19,9 +19,11 @@ std::optional<int> first_dim(const Type& type) {
 Program split_large(const Program& program, std::int64_t most_bytes) {
   const Computation& entry = program.entry_computation();
   std::vector<std::vector<Id>> users;
+  std::vector<CutPlan> plans;
+  std::set<Id> taken;
   for (Id id = 0; id < entry.size(); ++id) {
     const Type& type = entry[id].type;
-    if (entry[id].op->name != "dot" || type.byte_size() <= most_bytes) continue;
+    if (taken.contains(id) || entry[id].op->name != "dot" || type.byte_size() <= most_bytes) continue;
     const auto dim = first_dim(type);
     if (!dim) continue;
     const std::int64_t parts = equal_parts(type.dim(*dim), type.byte_size(), most_bytes);
@@ -29,10 +31,10 @@ Program split_large(const Program& program, std::int64_t most_bytes) {
     if (users.empty()) users = entry.users();
     const std::int64_t large = type.byte_size() / 4;
     CutRegion region(program, entry, users, id, *dim, [large](const Type& one) { return one.byte_size() >= large; });
-    if (!region.works() || region.cut().size() < 2) continue;
-    if (auto out = cut_regions(program, {{std::move(region), parts}})) return *std::move(out);
+    if (!region.works() || region.cut().size() < 2 || !add_plan(program, plans, {{region, parts}})) continue;
+    for (const auto& [member, cut] : region.cut()) taken.insert(member);
   }
-  return program;
+  return plans.empty() ? program : cut_regions(program, plans);
 }
 
 }  // namespace tessera

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention without whole scores. The product of queries and keys is larger than both; what is made of it (mask, softmax, dropout, and in
-// the backward pass the gradients of all these) is computed a few batches and heads at a time. What the backward pass would keep of the
+// the backward pass the gradients of all these) is computed a few batches and heads, or rows of queries, at a time. What the backward pass would keep of the
 // scores is made there again from queries and keys (Dao et al., FlashAttention, 2022), with the rows' maxima and sums that are kept.
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "cut_region.h"
 #include "prepare.h"
+#include "tessera/base/text.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/passes/rewriter.h"
-#include "tessera/schedule/schedule.h"
 
 namespace tessera {
 namespace {
@@ -20,14 +19,37 @@ bool is_as_large(const Type& type, std::int64_t elements) {
   return type.is_array() && type.element_count() == elements;
 }
 
-// A product within batch dims, larger than its operands together.
+// A product larger than its operands together, within batch dims or of as many rows as columns.
 bool makes_scores(const Computation& computation, Id id, std::int64_t most_bytes) {
   const Instruction& dot = computation[id];
   if (dot.op->name != "dot" || dot.type.byte_size() <= most_bytes || !can_be_cut(dot)) return false;
   std::int64_t operands = 0;
   for (const Id operand : dot.operands) operands += computation[operand].type.element_count();
-  return dot.type.element_count() > operands && !attributes_as<DotAttributes>(dot.attributes).lhs_batch_dims.empty();
+  if (dot.type.element_count() <= operands) return false;
+  return !attributes_as<DotAttributes>(dot.attributes).lhs_batch_dims.empty() ||
+         (dot.type.ndim() == 2 && dot.type.dim(0) == dot.type.dim(1));
 }
+
+// A program on its way, and which instruction of the given one each of its own is.
+struct Traced {
+  Program program;
+  std::vector<Id> origin;
+};
+
+// Scores that are still to be cut.
+class Scores {
+ public:
+  explicit Scores(std::int64_t most_bytes) : most_bytes_(most_bytes) {}
+  [[nodiscard]] bool contain(const Computation& computation, Id id, Id origin) const {
+    return !given_up_.contains(origin) && makes_scores(computation, id, most_bytes_);
+  }
+  [[nodiscard]] std::int64_t most_bytes() const { return most_bytes_; }
+  void give_up(Id origin) { given_up_.insert(origin); }
+
+ private:
+  std::int64_t most_bytes_;
+  std::set<Id> given_up_;
+};
 
 // ---- what is made again -------------------------------------------------------------------------------------------------------
 
@@ -70,10 +92,15 @@ class Chain {
     } else if (reads && reader.op->name == "dot") {
       what = What::kAfter;
       works_ = !is_as_large(reader.type, elements_);
+    } else if (reads && !can_be_cut(reader)) {  // what is small is kept
+      what = What::kAfter;
+      works_ = std::none_of(reader.operands.begin(), reader.operands.end(), [&](Id operand) {
+        return at(what_, operand) == What::kMember && is_as_large(computation_[operand].type, elements_);
+      });
     } else if (reads) {
       what = What::kMember;
       members_.push_back(id);
-      works_ = can_be_cut(reader) && id != computation_.root;
+      works_ = id != computation_.root;
     }
   }
   void need(Id id, std::set<Id>& out) const {
@@ -99,21 +126,25 @@ class Remaking {
     at_[chain.late().front()].insert(again.begin(), again.end());
     for (const Id reader : chain.late()) late_[reader].insert(again.begin(), again.end());
   }
-  [[nodiscard]] Program run(const Program& program) const {
+  [[nodiscard]] Traced run(const Program& program) const {
     const Computation* entry = &program.entry_computation();
-    return rewrite_computations(
-        program, [&](ComputationRewriter& rewriter) { rewrite(rewriter); },
+    std::vector<Id> origin;
+    Program out = rewrite_computations(
+        program, [&](ComputationRewriter& rewriter) { origin = rewrite(rewriter); },
         [&](const Computation& computation) { return &computation == entry; });
+    return {std::move(out), std::move(origin)};
   }
 
  private:
-  void rewrite(ComputationRewriter& rewriter) const {
+  std::vector<Id> rewrite(ComputationRewriter& rewriter) const {
     const Computation& from = rewriter.from();
     std::map<Id, Id> copies;
+    std::vector<Id> origin = from.parameters;
     const auto append = [&](Id id, auto&& is_copied) {
       Instruction made = rewriter.translated(id);
       for (std::size_t i = 0; i < made.operands.size(); ++i)
         if (const Id operand = from[id].operands[i]; is_copied(operand)) made.operands[i] = copies.at(operand);
+      origin.push_back(id);
       return rewriter.builder().append(std::move(made));
     };
     for (Id id = 0; id < from.size(); ++id) {
@@ -125,92 +156,37 @@ class Remaking {
       rewriter.replace(id,
                        append(id, [&](Id operand) { return late != late_.end() && late->second.contains(operand); }));
     }
+    return origin;
   }
 
   std::map<Id, std::set<Id>> at_;    // by the first late reader: what is made there
   std::map<Id, std::set<Id>> late_;  // by reader: of what it reads the copy
 };
 
-// The program in which no scores are needed after the product that they are made for; nothing where some can't be made again.
-std::optional<Program> remake_scores(const Program& program, std::int64_t most_bytes) {
+// The program in which no scores are needed after the product that they are made for. Those that can't be made again are given up.
+Traced remake_scores(const Program& program, Scores& scores) {
   const Computation& entry = program.entry_computation();
   Remaking remaking;
-  std::set<Id> seen;
-  bool any = false;
+  std::map<Id, Id> seen;  // by member: its scores
+  std::map<Id, Chain> chains;
   for (Id id = 0; id < entry.size(); ++id) {
-    if (!makes_scores(entry, id, most_bytes)) continue;
-    const Chain chain(entry, id);
-    if (!chain.works()) return std::nullopt;
+    if (!scores.contain(entry, id, id)) continue;
+    Chain chain(entry, id);
+    bool works = chain.works();
     for (const Id member : chain.members())
-      if (!seen.insert(member).second) return std::nullopt;
-    remaking.add(chain);
-    any = true;
+      if (const auto [found, is_new] = seen.emplace(member, id); !is_new) {  // scores that are one sum
+        works = false;
+        scores.give_up(found->second);
+        chains.erase(found->second);
+      }
+    if (works)
+      chains.emplace(id, std::move(chain));
+    else
+      scores.give_up(id);
   }
-  return any ? std::optional(remaking.run(program)) : std::nullopt;
+  for (const auto& [id, chain] : chains) remaking.add(chain);
+  return remaking.run(program);
 }
-
-// ---- what many read -----------------------------------------------------------------------------------------------------------
-
-// Masks, constants and random numbers as large as scores, and made of what is small, are shared by layers and by passes. Each place that
-// computes scores gets its own, so that they do not tie the places together.
-class PrivateFeeds {
- public:
-  PrivateFeeds(const Computation& computation, std::int64_t most_bytes) : computation_(computation) {
-    std::set<std::int64_t> sizes;
-    for (Id id = 0; id < computation.size(); ++id)
-      if (makes_scores(computation, id, most_bytes)) sizes.insert(computation[id].type.element_count());
-    place_.resize(computation.instructions.size());
-    std::iota(place_.begin(), place_.end(), 0);
-    for (Id id = 0; id < computation.size(); ++id) {
-      const Instruction& instruction = computation[id];
-      is_large_.push_back(instruction.type.is_array() && sizes.contains(instruction.type.element_count()));
-      const auto is_fed = [&](Id operand) { return !at(is_large_, operand) || at(is_feed_, operand); };
-      is_feed_.push_back(is_large_.back() && can_be_cut(instruction) && instruction.op->name != "dot" &&
-                         std::all_of(instruction.operands.begin(), instruction.operands.end(), is_fed));
-      if (is_feed_.back()) continue;
-      for (const Id operand : instruction.operands)
-        if (!is_fed(operand)) place_[static_cast<std::size_t>(root_of(operand))] = root_of(id);
-    }
-    for (Id id = 0; id < computation.size(); ++id)
-      if (makes_scores(computation, id, most_bytes)) with_scores_.insert(root_of(id));
-  }
-
-  [[nodiscard]] Program run(const Program& program) {
-    const Computation* entry = &program.entry_computation();
-    return rewrite_computations(
-        program,
-        [&](ComputationRewriter& rewriter) {
-          for (Id id = 0; id < computation_.size(); ++id)
-            if (computation_[id].op->role != Role::kParameter) rewriter.replace(id, append(rewriter, id, root_of(id)));
-        },
-        [&](const Computation& computation) { return &computation == entry; });
-  }
-
- private:
-  Id root_of(Id id) {
-    while (at(place_, id) != id) id = place_[static_cast<std::size_t>(id)] = at(place_, at(place_, id));
-    return id;
-  }
-  // The instruction with feeds of its place's own.
-  Value append(ComputationRewriter& rewriter, Id id, Id place) {
-    Instruction made = rewriter.translated(id);
-    for (std::size_t i = 0; i < made.operands.size() && with_scores_.contains(place); ++i)
-      if (const Id operand = computation_[id].operands[i]; at(is_feed_, operand))
-        made.operands[i] = own(rewriter, operand, place);
-    return rewriter.builder().append(std::move(made));
-  }
-  Id own(ComputationRewriter& rewriter, Id feed, Id place) {
-    if (const auto found = own_.find({place, feed}); found != own_.end()) return found->second;
-    return own_[{place, feed}] = append(rewriter, feed, place).id;
-  }
-
-  const Computation& computation_;
-  std::vector<bool> is_large_;
-  std::vector<bool> is_feed_;
-  std::vector<Id> place_;  // a forest: large values that read one another
-  std::set<Id> with_scores_;
-  std::map<std::pair<Id, Id>, Id> own_;  // by place and feed
-};
 
 // ---- parts --------------------------------------------------------------------------------------------------------------------
 
@@ -221,7 +197,7 @@ std::int64_t part_bytes(std::int64_t most_bytes) {
 }
 
 // The batch dim whose parts fit best: the fewest that are small enough, else the most.
-std::pair<int, std::int64_t> best_cut(const Instruction& dot, std::int64_t most_bytes) {
+std::pair<int, std::int64_t> best_batch_cut(const Instruction& dot, std::int64_t most_bytes) {
   const int batch_dims = isize(attributes_as<DotAttributes>(dot.attributes).lhs_batch_dims);
   const std::int64_t bytes = dot.type.byte_size();
   std::pair<int, std::int64_t> best{-1, 1};
@@ -236,33 +212,93 @@ std::pair<int, std::int64_t> best_cut(const Instruction& dot, std::int64_t most_
   return best;
 }
 
-std::optional<Program> split(const Program& program, std::int64_t most_bytes) {
-  const Computation& entry = program.entry_computation();
-  const auto users = entry.users();
-  std::vector<CutPlan> plans;
-  std::set<Id> taken;
-  for (Id id = 0; id < entry.size(); ++id) {
-    if (taken.contains(id) || !makes_scores(entry, id, most_bytes)) continue;
-    const auto [dim, parts] = best_cut(entry[id], part_bytes(most_bytes));
-    if (parts < 2) return std::nullopt;
-    const std::int64_t elements = entry[id].type.element_count();
-    CutRegion region(program, entry, users, id, dim,
-                     [elements](const Type& type) { return is_as_large(type, elements); });
-    if (!region.works()) return std::nullopt;
-    for (const auto& [member, cut] : region.cut()) taken.insert(member);
-    plans.push_back({std::move(region), parts});
+// How the places that compute scores are cut: along a batch dim, and where that leaves too much, or there is none, along rows of queries.
+class Planner {
+ public:
+  Planner(const Program& program, std::int64_t most_bytes)
+      : program_(program), entry_(program.entry_computation()), users_(entry_.users()), most_bytes_(most_bytes) {}
+  [[nodiscard]] bool is_taken(Id id) const { return taken_.contains(id); }
+  [[nodiscard]] const std::vector<CutPlan>& plans() const { return plans_; }
+
+  /// Whether there is a way.
+  bool add(Id seed) {
+    CutPlan plan;
+    const auto [dim, parts] = best_batch_cut(entry_[seed], part_bytes(most_bytes_));
+    if (parts > 1)
+      if (CutRegion region = region_of(seed, dim); region.works()) plan.push_back({std::move(region), parts});
+    const std::int64_t left = entry_[seed].type.byte_size() / (plan.empty() ? 1 : parts);
+    if (left > most_bytes_) add_rows(seed, left, plan);
+    if (plan.empty()) return false;
+    const CutRegion region = plan.front().region;
+    if (!add_plan(program_, plans_, std::move(plan))) return false;
+    for (const auto& [member, cut] : region.cut())
+      if (!region.is_own(member)) taken_.insert(member);
+    return true;
   }
-  return plans.empty() ? std::nullopt : cut_regions(program, plans);
+
+ private:
+  // The keys are what scores are normalised over: a cut of them closes no region.
+  void add_rows(Id seed, std::int64_t bytes, CutPlan& plan) const {
+    const Instruction& dot = entry_[seed];
+    for (int d = isize(attributes_as<DotAttributes>(dot.attributes).lhs_batch_dims); d < dot.type.ndim(); ++d) {
+      if (dot.type.dim(d) < 2) continue;
+      CutRegion region = region_of(seed, d);
+      if (!region.works() || !(plan.empty() || same_members(region, plan.front().region))) continue;
+      const std::int64_t most = most_parts(region) / (plan.empty() ? 1 : plan.front().parts);
+      const std::int64_t parts = std::min({ceil_div(bytes, part_bytes(most_bytes_)), dot.type.dim(d), most});
+      if (parts < 2) return;
+      plan.push_back({std::move(region), parts});
+      return;
+    }
+  }
+  // Each part is instructions of its own.
+  static std::int64_t most_parts(const CutRegion& region) {
+    constexpr std::int64_t kMostParts = 64;
+    constexpr std::int64_t kMostInstructions = 4096;
+    return std::min(kMostParts, kMostInstructions / isize(region.cut()));
+  }
+  [[nodiscard]] CutRegion region_of(Id seed, int dim) const {
+    const std::int64_t elements = entry_[seed].type.element_count();
+    return {program_, entry_, users_, seed, dim, [elements](const Type& type) { return is_as_large(type, elements); }};
+  }
+
+  const Program& program_;
+  const Computation& entry_;
+  std::vector<std::vector<Id>> users_;
+  std::int64_t most_bytes_;
+  std::vector<CutPlan> plans_;
+  std::set<Id> taken_;
+};
+
+// Nothing where other scores had to be given up: what was made again for them is not wanted.
+std::optional<Program> split(const Traced& traced, Scores& scores) {
+  const Computation& entry = traced.program.entry_computation();
+  Planner planner(traced.program, scores.most_bytes());
+  bool all = true;
+  for (Id id = 0; id < entry.size(); ++id) {
+    const Id origin = at(traced.origin, id);
+    if (planner.is_taken(id) || !scores.contain(entry, id, origin) || planner.add(id)) continue;
+    scores.give_up(origin);
+    all = false;
+  }
+  if (!all || planner.plans().empty()) return std::nullopt;
+  return cut_regions(traced.program, planner.plans());
+}
+
+bool has_scores(const Program& program, const Scores& scores) {
+  const Computation& entry = program.entry_computation();
+  for (Id id = 0; id < entry.size(); ++id)
+    if (scores.contain(entry, id, id)) return true;
+  return false;
 }
 
 }  // namespace
 
-Program split_scores(const Program& program, std::int64_t most_bytes) {
-  const auto remade = remake_scores(program, most_bytes);
-  if (!remade) return program;
-  auto out = split(PrivateFeeds(remade->entry_computation(), most_bytes).run(*remade), most_bytes);
-  const bool gains = out && make_schedule(*out)->arena_bytes < make_schedule(program)->arena_bytes;
-  return gains ? *std::move(out) : program;
+std::optional<Program> split_scores(const Program& program, std::int64_t most_bytes) {
+  Scores scores(most_bytes);
+  while (has_scores(program, scores))
+    if (auto out = split(remake_scores(program, scores), scores)) return out;
+  return std::nullopt;
 }
 
 }  // namespace tessera

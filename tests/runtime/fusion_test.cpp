@@ -378,7 +378,7 @@ TEST(Prepared, ScoresOfAttentionAreNeverWhole) {
   EXPECT_LT(arena_at(program, kScores / 5), whole - kScores);  // five heads
   EXPECT_EQ(arena_at(program, kScores), whole);                // small enough
   const Program one_head = attention_and_gradients(1, 37, 1, 4, 1);
-  EXPECT_EQ(arena_at(one_head, 1), arena_at(one_head, 0));  // nothing to cut
+  EXPECT_LT(arena_at(one_head, 1), arena_at(one_head, 0));  // rows
   arena_at(attention_and_gradients(2, 19, 1, 3, 3), 1);
   options().set("TESSERA_LARGEST_SCORES", "4194304");
 }
