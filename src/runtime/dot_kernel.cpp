@@ -6,10 +6,10 @@
 
 #include "dot_plan.h"
 #include "kernels/kernel_set.h"
-#include "memory.h"
 #include "strided.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/structural.h"
+#include "workspace.h"
 
 namespace tessera {
 namespace {
@@ -155,71 +155,6 @@ class F64Product final : public ProductKernel {
   kernels::GemmArgs args_;
 };
 
-// Integers and pred, and whatever else has no better way: three loops over widened copies.
-class PlainProduct final : public ProductKernel {
- public:
-  explicit PlainProduct(const MatrixProduct& p) : product_(p) {}
-  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* /*workspace*/) const override {
-    if (is_float(product_.operand) || is_float(product_.result))
-      multiply<double>(lhs, rhs, out);
-    else
-      multiply<std::uint64_t>(lhs, rhs, out);
-  }
-
- private:
-  template <class Sum>
-  void multiply(const std::byte* lhs, const std::byte* rhs, std::byte* out) const {
-    const MatrixProduct& p = product_;
-    std::vector<Sum> a(static_cast<std::size_t>(p.m * p.k));
-    std::vector<Sum> b(static_cast<std::size_t>(p.k * p.n));
-    std::vector<Sum> sums(static_cast<std::size_t>(p.m * p.n));
-    for_each_batch(p, [&](std::int64_t l, std::int64_t r, std::int64_t o) {
-      widen(lhs, l, {p.m, p.k}, {p.lhs_m, p.lhs_k}, a);
-      widen(rhs, r, {p.k, p.n}, {p.rhs_k, p.rhs_n}, b);
-      std::fill(sums.begin(), sums.end(), Sum{0});
-      for (std::int64_t i = 0; i < p.m; ++i)
-        for (std::int64_t t = 0; t < p.k; ++t)
-          for (std::int64_t j = 0; j < p.n; ++j) at(sums, i * p.n + j) += at(a, i * p.k + t) * at(b, t * p.n + j);
-      narrow(sums, out, o);
-    });
-  }
-
-  template <class To, class From>
-  static To cast(From x) {
-    if constexpr (std::is_same_v<To, bool>)
-      return x != 0;
-    else if constexpr (is_float(kDTypeOf<From>) || is_float(kDTypeOf<To>))
-      return static_cast<To>(static_cast<double>(x));
-    else
-      return static_cast<To>(x);
-  }
-
-  // A matrix of operands, row-major.
-  template <class Sum>
-  void widen(const std::byte* from, std::int64_t offset, std::pair<std::int64_t, std::int64_t> sizes,
-             std::pair<std::int64_t, std::int64_t> strides, std::vector<Sum>& to) const {
-    visit_dtype(product_.operand, [&]<class T>() {
-      const T* first = reinterpret_cast<const T*>(from) + offset;
-      auto next = to.begin();
-      for (std::int64_t i = 0; i < sizes.first; ++i)
-        for (std::int64_t j = 0; j < sizes.second; ++j)
-          *next++ = cast<Sum>(first[i * strides.first + j * strides.second]);
-    });
-  }
-
-  template <class Sum>
-  void narrow(const std::vector<Sum>& sums, std::byte* out, std::int64_t offset) const {
-    const MatrixProduct& p = product_;
-    visit_dtype(p.result, [&]<class T>() {
-      T* first = reinterpret_cast<T*>(out) + offset;
-      for (std::int64_t i = 0; i < p.m; ++i)
-        for (std::int64_t j = 0; j < p.n; ++j) first[i * p.out_m + j * p.out_n] = cast<T>(at(sums, i * p.n + j));
-    });
-  }
-
-  MatrixProduct product_;
-};
-
 }  // namespace
 
 std::unique_ptr<ProductKernel> make_product(const MatrixProduct& p) {
@@ -241,12 +176,14 @@ struct Packing {
   DType from = DType::kF32;
   DType to = DType::kF32;
 
-  void run(const std::byte* source, std::byte* target) const {
+  [[nodiscard]] std::int64_t bytes() const { return count * dtype_size(to); }
+  /// Of the workspace while it runs.
+  [[nodiscard]] std::int64_t workspace_bytes() const { return from == to ? 0 : count * dtype_size(from); }
+  void run(const std::byte* source, std::byte* target, std::byte* workspace) const {
     if (from == to) return copy.run(source + offset, target);
-    const DeviceMemory narrow(rank_memory().pool, count * dtype_size(from));
-    copy.run(source + offset, narrow.data());
+    copy.run(source + offset, workspace);
     kernels::kernel_set().convert[static_cast<int>(from)][static_cast<int>(to)](
-        {target, {narrow.data(), nullptr, nullptr}, count});
+        {target, {workspace, nullptr, nullptr}, count});
   }
 };
 
@@ -254,7 +191,26 @@ class DotKernel final : public Kernel {
  public:
   DotKernel(const OpView& view, const View& lhs, const View& rhs, const OperandViews& views)
       : accumulates_(views.accumulates) {
-    const std::optional<View>& layout = views.result;
+    make(view, lhs, rhs, views.result);
+    plan_workspace();
+  }
+  [[nodiscard]] bool works() const { return is_empty_ || kernel_ != nullptr; }
+  [[nodiscard]] std::int64_t workspace_bytes() const override { return workspace_bytes_; }
+
+  void run(const KernelArgs& args) const override {
+    if (!accumulates_) return multiply(args.in, args.out[0], args.workspace);
+    const std::byte* onto = args.in[2];
+    if (adds_in_place_) {
+      if (onto != args.out[0]) std::memcpy(args.out[0], onto, static_cast<std::size_t>(bytes_));
+      return multiply(args.in, args.out[0], args.workspace);
+    }
+    std::byte* product = args.workspace + places_.product;
+    multiply(args.in, product, args.workspace);
+    add_({args.out[0], {onto, product, nullptr}, count_});
+  }
+
+ private:
+  void make(const OpView& view, const View& lhs, const View& rhs, const std::optional<View>& layout) {
     const Dims plain = row_major_strides(view.result.dims());
     ProductDims dims = product_dims(view, lhs, rhs, layout ? layout->strides : plain);
     count_ = view.result.element_count();
@@ -274,39 +230,37 @@ class DotKernel final : public Kernel {
     }
     if (kernel_ == nullptr) pack(view, dims);
   }
-  [[nodiscard]] bool works() const { return is_empty_ || kernel_ != nullptr; }
-  [[nodiscard]] std::int64_t workspace_bytes() const override {
-    return kernel_ == nullptr ? 0 : kernel_->workspace_bytes();
-  }
-
-  void run(const KernelArgs& args) const override {
-    if (!accumulates_) return multiply(args.in, args.out[0], args.workspace);
-    const std::byte* onto = args.in[2];
-    if (adds_in_place_) {
-      if (onto != args.out[0]) std::memcpy(args.out[0], onto, static_cast<std::size_t>(bytes_));
-      return multiply(args.in, args.out[0], args.workspace);
+  // What a product takes beside its arrays: copies of operands, its result where that is rounded, moved or added afterwards.
+  void plan_workspace() {
+    WorkspaceLayout layout;
+    if (accumulates_ && !adds_in_place_) places_.product = layout.add(bytes_);
+    if (has_layout_) places_.plain = layout.add(bytes_);
+    if (packs_) {
+      places_.lhs = layout.add(lhs_.bytes());
+      places_.rhs = layout.add(rhs_.bytes());
+      if (narrows_) places_.wide = layout.add(count_ * dtype_size(DType::kF32));
     }
-    const DeviceMemory product(rank_memory().pool, bytes_);
-    multiply(args.in, product.data(), args.workspace);
-    add_({args.out[0], {onto, product.data(), nullptr}, count_});
+    // One after the other.
+    places_.inner = layout.add(std::max(
+        {lhs_.workspace_bytes(), rhs_.workspace_bytes(), kernel_ == nullptr ? 0 : kernel_->workspace_bytes()}));
+    workspace_bytes_ = layout.bytes();
   }
 
- private:
   void multiply(std::span<const std::byte* const> in, std::byte* out, std::byte* workspace) const {
     if (is_empty_) {
       if (bytes_ > 0 && !adds_in_place_) std::memset(out, 0, static_cast<std::size_t>(bytes_));
       return;
     }
     if (!has_layout_) return multiply_plain(in, out, workspace);
-    const DeviceMemory plain(rank_memory().pool, bytes_);
-    multiply_plain(in, plain.data(), workspace);
-    to_layout_.run(plain.data(), out);
+    std::byte* plain = workspace + places_.plain;
+    multiply_plain(in, plain, workspace);
+    to_layout_.run(plain, out);
   }
   void multiply_plain(std::span<const std::byte* const> in, std::byte* out, std::byte* workspace) const {
     if (packs_) return multiply_packed(in, out, workspace);
     const std::byte* lhs = in[0] + lhs_offset_;
     const std::byte* rhs = in[1] + rhs_offset_;
-    kernel_->run(swaps_ ? rhs : lhs, swaps_ ? lhs : rhs, out, workspace);
+    kernel_->run(swaps_ ? rhs : lhs, swaps_ ? lhs : rhs, out, workspace + places_.inner);
   }
   // Operands read where they lie.
   void make_plain(MatrixProduct p, int contracting) {
@@ -324,16 +278,16 @@ class DotKernel final : public Kernel {
     if (kernel_ == nullptr) kernel_ = make_wide_product(p);
   }
   void multiply_packed(std::span<const std::byte* const> in, std::byte* out, std::byte* workspace) const {
-    const auto& pool = rank_memory().pool;
-    const DeviceMemory lhs(pool, lhs_.count * dtype_size(lhs_.to));
-    const DeviceMemory rhs(pool, rhs_.count * dtype_size(rhs_.to));
-    lhs_.run(in[0], lhs.data());
-    rhs_.run(in[1], rhs.data());
-    if (!narrows_) return kernel_->run(lhs.data(), rhs.data(), out, workspace);
-    const DeviceMemory wide(pool, count_ * dtype_size(DType::kF32));
-    kernel_->run(lhs.data(), rhs.data(), wide.data(), workspace);
+    std::byte* lhs = workspace + places_.lhs;
+    std::byte* rhs = workspace + places_.rhs;
+    std::byte* inner = workspace + places_.inner;
+    lhs_.run(in[0], lhs, inner);
+    rhs_.run(in[1], rhs, inner);
+    if (!narrows_) return kernel_->run(lhs, rhs, out, inner);
+    std::byte* wide = workspace + places_.wide;
+    kernel_->run(lhs, rhs, wide, inner);
     kernels::kernel_set().convert[static_cast<int>(DType::kF32)][static_cast<int>(result_)](
-        {out, {wide.data(), nullptr, nullptr}, count_});
+        {out, {wide, nullptr, nullptr}, count_});
   }
 
   void pack(const OpView& view, const ProductDims& dims) {
@@ -363,7 +317,7 @@ class DotKernel final : public Kernel {
     p.rhs_batch = {p.k * p.n};
     p.out_batch = {p.m * p.n};
     kernel_ = make_product(p);
-    if (kernel_ == nullptr) kernel_ = std::make_unique<PlainProduct>(p);
+    if (kernel_ == nullptr) kernel_ = make_plain_product(p);
   }
   static Packing packing(DType from, DType to, std::int64_t offset,
                          std::initializer_list<const std::vector<ProductDim>*> groups,
@@ -396,6 +350,10 @@ class DotKernel final : public Kernel {
   DType result_ = DType::kF32;
   Packing lhs_;
   Packing rhs_;
+  struct {
+    std::int64_t product = 0, plain = 0, lhs = 0, rhs = 0, wide = 0, inner = 0;
+  } places_;  // in the workspace
+  std::int64_t workspace_bytes_ = 0;
 };
 
 }  // namespace

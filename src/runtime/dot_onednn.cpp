@@ -2,9 +2,9 @@
 // Matrix products by oneDNN, over plain strides (weights change every step, so reordering them does not pay): dnnl_sgemm for f32
 // matrices that are large enough, else a primitive per shape, made once.
 #include <algorithm>
-#include <dnnl.hpp>
 
 #include "dot_plan.h"
+#include "onednn_call.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
 
@@ -26,11 +26,6 @@ std::optional<Tag> data_type(DType dtype) {
   if (dtype == DType::kF32) return Tag::f32;
   if (dtype == DType::kBF16 && multiplies_bf16()) return Tag::bf16;
   return std::nullopt;
-}
-
-const dnnl::engine& cpu_engine() {
-  static const dnnl::engine kEngine(dnnl::engine::kind::cpu, 0);  // immutable and safe to share
-  return kEngine;
 }
 
 // [batch.., rows, columns]; the strides of dims of size 1 do not matter and are made plausible.
@@ -58,38 +53,31 @@ bool has_unit_stride(std::int64_t rows, std::int64_t row_stride, std::int64_t co
 
 class OneDnnProduct final : public ProductKernel {
  public:
-  OneDnnProduct(const MatrixProduct& p, Tag operand, Tag result)
-      : lhs_(describe(operand, p.batch, p.lhs_batch, p.m, p.lhs_m, p.k, p.lhs_k)),
-        rhs_(describe(operand, p.batch, p.rhs_batch, p.k, p.rhs_k, p.n, p.rhs_n)),
-        out_(describe(result, p.batch, p.out_batch, p.m, p.out_m, p.n, p.out_n)),
-        stream_(cpu_engine()) {
-    dnnl::primitive_attr attributes;
+  OneDnnProduct(const MatrixProduct& p, Tag operand, Tag result) : stream_(cpu_engine()) {
+    const auto lhs = describe(operand, p.batch, p.lhs_batch, p.m, p.lhs_m, p.k, p.lhs_k);
+    const auto rhs = describe(operand, p.batch, p.rhs_batch, p.k, p.rhs_k, p.n, p.rhs_n);
+    const auto out = describe(result, p.batch, p.out_batch, p.m, p.out_m, p.n, p.out_n);
+    dnnl::primitive_attr attributes = with_given_scratchpad();
     if (p.accumulates) {
       dnnl::post_ops adds;
       adds.append_sum();
       attributes.set_post_ops(adds);
     }
-    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(lhs_, rhs_, out_), attributes, cpu_engine());
+    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(lhs, rhs, out), attributes, cpu_engine());
     implementation_ = description.impl_info_str();
-    primitive_ = dnnl::matmul(description);
+    call_ =
+        OneDnnCall::of<dnnl::matmul>(description, {{DNNL_ARG_SRC, lhs}, {DNNL_ARG_WEIGHTS, rhs}, {DNNL_ARG_DST, out}});
   }
   [[nodiscard]] bool is_fast() const { return implementation_.find("ref") == std::string::npos; }
-  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* /*workspace*/) const override {
-    const auto memory = [](const dnnl::memory::desc& description, const std::byte* data) {
-      return dnnl::memory(description, cpu_engine(), const_cast<std::byte*>(data));  // NOLINT: sources are only read
-    };
-    primitive_.execute(
-        stream_,
-        {{DNNL_ARG_SRC, memory(lhs_, lhs)}, {DNNL_ARG_WEIGHTS, memory(rhs_, rhs)}, {DNNL_ARG_DST, memory(out_, out)}});
+  [[nodiscard]] std::int64_t workspace_bytes() const override { return call_.scratchpad_bytes(); }
+  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* workspace) const override {
+    call_.run(stream_, {{DNNL_ARG_SRC, lhs}, {DNNL_ARG_WEIGHTS, rhs}, {DNNL_ARG_DST, out}}, workspace);
   }
 
  private:
-  dnnl::memory::desc lhs_;
-  dnnl::memory::desc rhs_;
-  dnnl::memory::desc out_;
-  mutable dnnl::stream stream_;  // of the rank that owns this kernel
+  dnnl::stream stream_;  // of the rank that owns this kernel
   std::string implementation_;
-  dnnl::matmul primitive_;
+  OneDnnCall call_;
 };
 
 // One call per matrix. It packs its operands and so does not suffer from strides that are powers of two.

@@ -4,8 +4,8 @@
 
 #include "dot_plan.h"
 #include "kernels/kernel_set.h"
-#include "memory.h"
 #include "strided.h"
+#include "workspace.h"
 
 namespace tessera {
 namespace {
@@ -113,14 +113,11 @@ class WideProduct final : public ProductKernel {
       out_count_ = product(sizes);
     }
     widens_ = !PackedProduct::takes(p);
-    if (!widens_) {
+    if (widens_)
+      make_widening(p);
+    else
       product_ = std::make_unique<PackedProduct>(p);
-      return;
-    }
-    lhs_ = widen(p.operand, p.batch, p.lhs_batch, p.m, p.lhs_m, p.k, p.lhs_k);
-    rhs_ = widen(p.operand, p.batch, p.rhs_batch, p.k, p.rhs_k, p.n, p.rhs_n);
-    p.operand = DType::kF32;
-    product_ = make_onednn_product(p);
+    plan_workspace();
   }
   static bool takes(const MatrixProduct& p) {
     const bool is_narrow = p.operand == DType::kBF16 || p.operand == DType::kF16;
@@ -128,24 +125,38 @@ class WideProduct final : public ProductKernel {
     return is_narrow && (p.result == DType::kF32 || is_row_major(p));
   }
   [[nodiscard]] bool works() const { return product_ != nullptr; }
-  [[nodiscard]] std::int64_t workspace_bytes() const override { return product_->workspace_bytes(); }
+  [[nodiscard]] std::int64_t workspace_bytes() const override { return workspace_bytes_; }
   void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* workspace) const override {
     if (result_ == DType::kF32) return multiply(lhs, rhs, out, workspace);
-    const DeviceMemory wide(rank_memory().pool, out_count_ * dtype_size(DType::kF32));
-    multiply(lhs, rhs, wide.data(), workspace);
+    std::byte* wide = workspace + places_.out;
+    multiply(lhs, rhs, wide, workspace);
     kernels::kernel_set().convert[static_cast<int>(DType::kF32)][static_cast<int>(result_)](
-        {out, {wide.data(), nullptr, nullptr}, out_count_});
+        {out, {wide, nullptr, nullptr}, out_count_});
   }
 
  private:
+  void make_widening(MatrixProduct p) {
+    lhs_ = widen(p.operand, p.batch, p.lhs_batch, p.m, p.lhs_m, p.k, p.lhs_k);
+    rhs_ = widen(p.operand, p.batch, p.rhs_batch, p.k, p.rhs_k, p.n, p.rhs_n);
+    p.operand = DType::kF32;
+    product_ = make_onednn_product(p);
+  }
+  void plan_workspace() {
+    WorkspaceLayout layout;
+    if (result_ != DType::kF32) places_.out = layout.add(out_count_ * dtype_size(DType::kF32));
+    if (widens_) {
+      places_.lhs = layout.add(lhs_.count() * dtype_size(DType::kF32));
+      places_.rhs = layout.add(rhs_.count() * dtype_size(DType::kF32));
+    }
+    places_.inner = layout.add(product_ == nullptr ? 0 : product_->workspace_bytes());
+    workspace_bytes_ = layout.bytes();
+  }
   void multiply(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* workspace) const {
-    if (!widens_) return product_->run(lhs, rhs, out, workspace);
-    const auto& pool = rank_memory().pool;
-    const DeviceMemory wide_lhs(pool, lhs_.count() * dtype_size(DType::kF32));
-    const DeviceMemory wide_rhs(pool, rhs_.count() * dtype_size(DType::kF32));
-    lhs_.run(lhs, wide_lhs.data());
-    rhs_.run(rhs, wide_rhs.data());
-    product_->run(wide_lhs.data(), wide_rhs.data(), out, workspace);
+    std::byte* inner = workspace + places_.inner;
+    if (!widens_) return product_->run(lhs, rhs, out, inner);
+    lhs_.run(lhs, workspace + places_.lhs);
+    rhs_.run(rhs, workspace + places_.rhs);
+    product_->run(workspace + places_.lhs, workspace + places_.rhs, out, inner);
   }
   // [batch.., m, n] without gaps in this order.
   static bool is_row_major(const MatrixProduct& p) {
@@ -177,6 +188,10 @@ class WideProduct final : public ProductKernel {
   Widening rhs_;
   std::int64_t out_count_ = 0;
   std::unique_ptr<ProductKernel> product_;
+  struct {
+    std::int64_t out = 0, lhs = 0, rhs = 0, inner = 0;
+  } places_;  // in the workspace
+  std::int64_t workspace_bytes_ = 0;
 };
 
 }  // namespace

@@ -23,7 +23,7 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual void run(const KernelArgs& args) const = 0;
-  /// Memory it needs while it runs, small enough to stay in cache.
+  /// Memory it needs while it runs: what the plan knows, and all that it takes.
   [[nodiscard]] virtual std::int64_t workspace_bytes() const { return 0; }
 };
 using KernelRef = std::unique_ptr<Kernel>;
