@@ -39,12 +39,14 @@ std::byte* MemoryPool::take(std::int64_t bytes) {
   const std::scoped_lock lock(mutex_);
   used_ += size;
   peak_ = std::max(peak_, used_);
+  ++counts_.taken;
   if (const auto found = idle_.find(size); found != idle_.end() && !found->second.empty()) {
     std::byte* block = found->second.back().block;
     found->second.pop_back();
     pooled_ -= size;
     return block;
   }
+  ++counts_.allocated;
   std::byte* block = allocate(size);
   if (block == nullptr) fail("out of memory: {} bytes asked for, {} in use by this rank", size, used_ - size);
   return block;

@@ -31,6 +31,15 @@ class MemoryPool {
     const std::scoped_lock lock(mutex_);
     return {used_, peak_, pooled_};
   }
+  /// Blocks so far: handed out, and of these asked of the system.
+  struct Counts {
+    std::int64_t taken = 0;
+    std::int64_t allocated = 0;
+  };
+  [[nodiscard]] Counts counts() const {
+    const std::scoped_lock lock(mutex_);
+    return counts_;
+  }
 
  private:
   std::byte* allocate(std::int64_t size);
@@ -45,6 +54,7 @@ class MemoryPool {
   std::int64_t used_ = 0;
   std::int64_t peak_ = 0;
   std::int64_t pooled_ = 0;
+  Counts counts_;
 };
 
 /// One block; returns to its pool.
