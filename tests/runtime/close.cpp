@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "tessera/base/options.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/ops/structural.h"
@@ -86,6 +87,33 @@ Program program_of(const std::vector<Type>& types, const Body& body) {
     parameters.push_back(ops::parameter(main, static_cast<std::int64_t>(i), types[i]));
   const Value root = body(main, parameters);
   return program.finish(program.add(std::move(main), root));
+}
+
+namespace {
+
+std::vector<std::string> isas_to_test() {
+  if (const std::string given = options().text("TESSERA_ISA"); !given.empty()) return {given};
+  std::vector<std::string> out = {"generic"};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0) out.emplace_back("avx2");
+  if (__builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+      __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0)
+    out.emplace_back("avx512");
+#endif
+  return out;
+}
+
+}  // namespace
+
+void on_each_isa(const std::function<void()>& body) {
+  static const std::string kGiven = options().text("TESSERA_ISA");
+  static const std::vector<std::string> kIsas = isas_to_test();
+  for (const std::string& isa : kIsas) {
+    SCOPED_TRACE(isa);
+    options().set("TESSERA_ISA", isa);
+    body();
+  }
+  options().set("TESSERA_ISA", kGiven);
 }
 
 }  // namespace tessera::testing

@@ -23,4 +23,7 @@ using Body = std::function<Value(Builder&, const std::vector<Value>&)>;
 /// main(parameters of `types`) = body(parameters)
 Program program_of(const std::vector<Type>& types, const Body& body);
 
+/// Calls `body` under each instruction set that this processor has, or only under the one TESSERA_ISA names.
+void on_each_isa(const std::function<void()>& body);
+
 }  // namespace tessera::testing

@@ -26,12 +26,7 @@ void expect_on_each_isa(const Program& program, const std::vector<Literal>& argu
   const auto world = make_single_rank_world();
   verify_schedule(program, *make_schedule(program));
   const Literal expected = evaluate(program, arguments);
-  for (const std::string isa : {"", "generic", "avx2"}) {
-    if (isa == "avx2" && __builtin_cpu_supports("avx2") == 0) continue;
-    options().set("TESSERA_ISA", isa);
-    EXPECT_TRUE(testing::close(run_program(program, *world, arguments), expected, units)) << isa;
-  }
-  options().set("TESSERA_ISA", "");
+  testing::on_each_isa([&] { EXPECT_TRUE(testing::close(run_program(program, *world, arguments), expected, units)); });
 }
 Program expect_on_each_isa(const std::vector<Type>& types, const testing::Body& body, double units = 64) {
   const Program program = program_of(types, body);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels against the reference evaluation over element types, odd sizes, empty arrays, special values, and fused groups.
+// Kernels against the reference evaluation over element types, odd sizes, empty arrays, special values, and fused groups, with each
+// instruction set.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,7 +29,8 @@ constexpr DType kAllTypes[] = {DType::kPred, DType::kS8,  DType::kS16, DType::kS
 
 void expect_as_reference(const Program& program, const std::vector<Literal>& arguments, double units = 8) {
   const auto world = make_single_rank_world();
-  EXPECT_TRUE(close(run_program(program, *world, arguments), evaluate(program, arguments), units));
+  const Literal expected = evaluate(program, arguments);
+  testing::on_each_isa([&] { EXPECT_TRUE(close(run_program(program, *world, arguments), expected, units)); });
 }
 void expect_as_reference(const std::vector<Type>& types, const testing::Body& body, double units = 8) {
   const Program program = program_of(types, body);

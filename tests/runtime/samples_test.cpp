@@ -4,7 +4,6 @@
 
 #include "../conformance/op_samples.h"
 #include "close.h"
-#include "tessera/base/options.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/ops/async.h"
 #include "tessera/ops/evaluate.h"
@@ -14,11 +13,6 @@
 
 namespace tessera {
 namespace {
-
-struct Case {
-  const conformance::Sample* sample;
-  std::string isa;
-};
 
 // A start or update alone is half an operation, which no executable can end with.
 bool can_run(const conformance::Sample& sample) {
@@ -33,35 +27,22 @@ bool has_complex_values(const Program& program) {
   return false;
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> out;
-  for (const auto& sample : conformance::op_samples())
-    for (const std::string isa : {"", "generic", "avx2"})
-      if (can_run(sample)) out.push_back({&sample, isa});
-  return out;
-}
-
-// Empty when this processor lacks the set.
-bool use_isa(const std::string& isa) {
-  options().set("TESSERA_ISA", isa);
-  return isa != "avx2" || __builtin_cpu_supports("avx2") != 0;
-}
-
 TEST(Samples, RunAsTheReferenceEvaluates) {
   const auto world = make_single_rank_world();
-  for (const Case& one : cases()) {
-    if (!use_isa(one.isa)) continue;
-    const auto made = conformance::program_of(*one.sample);
-    const auto arguments = conformance::random_arguments(*one.sample, 7);
-    SCOPED_TRACE(conformance::name_of(*one.sample) + " " + one.isa);
+  for (const auto& sample : conformance::op_samples()) {
+    if (!can_run(sample)) continue;
+    const auto made = conformance::program_of(sample);
+    const auto arguments = conformance::random_arguments(sample, 7);
+    SCOPED_TRACE(conformance::name_of(sample));
     const Literal expected = evaluate(made.program, arguments);
-    for (const bool fuse : {true, false}) {
-      CompileOptions how;
-      how.fuse = fuse;
-      EXPECT_TRUE(testing::close(run_program(made.program, *world, arguments, how), expected, 64)) << "fuse " << fuse;
-    }
+    testing::on_each_isa([&] {
+      for (const bool fuse : {true, false}) {
+        CompileOptions how;
+        how.fuse = fuse;
+        EXPECT_TRUE(testing::close(run_program(made.program, *world, arguments, how), expected, 64)) << "fuse " << fuse;
+      }
+    });
   }
-  options().set("TESSERA_ISA", "");
 }
 
 TEST(Samples, TheReferenceOptionRunsEveryOpByItsRow) {
