@@ -7,7 +7,7 @@
 // those of programs do; rows named `staged` hold theirs elsewhere. The time of a row is the slowest rank's; `mpi_us` is Open MPI's, `copy_us`
 // the time in which all ranks at once copy as many bytes as the collective reads and writes. `ratio` (Open MPI's time / ours) and
 // `of_copy` (ours / the copy's) are medians over the same rounds. An all-gather has its own part in place on both sides (MPI_IN_PLACE);
-// in `gather_in_place` ranks read the parts where they are, so nothing but a barrier is left.
+// in `gather_in_place` ranks read the parts where they are, so nothing but a barrier is left. A `permute` sends each rank's operand to the next one, beside MPI_Sendrecv.
 //
 // With TESSERA_NODE=a,a,b,b there are nodes, and collectives that go on beside other work: in rows `behind_work` every rank starts an all_reduce,
 // computes for as long as a blocking one takes, and waits; in `behind_sleep` it sleeps meanwhile, as if every rank had a core to spare. `hidden` is
@@ -25,6 +25,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tessera/base/error.h"
@@ -71,6 +72,9 @@ struct Buffers {
         result(part_count * static_cast<std::size_t>(group.size()), 0.0F, shared),
         from(2 * part_count * static_cast<std::size_t>(group.size()), 1.0F, false),
         to(2 * part_count * static_cast<std::size_t>(group.size()), 1.0F, false) {
+    for (int rank = 0; rank < group.size(); ++rank) ring.emplace_back(rank, (rank + 1) % group.size());
+    next = ring[static_cast<std::size_t>(group.rank())].second;
+    previous = (group.rank() + group.size() - 1) % group.size();
     own = result.bytes().subspan(static_cast<std::size_t>(group.rank()) * part.bytes().size(), part.bytes().size());
   }
   Floats whole;
@@ -79,6 +83,9 @@ struct Buffers {
   std::span<std::byte> own;  // this rank's part of the result
   Floats from;               // of the copy
   Floats to;
+  std::vector<std::pair<int, int>> ring;  // every rank to the next one
+  int next = 0;
+  int previous = 0;
   double beside = 0;  // seconds of other work while a collective is under way
 };
 
@@ -149,6 +156,11 @@ std::vector<Contender> contenders() {
        }},
       {"broadcast", 2, 0, [](ProcessGroup& g, Buffers& b) { g.broadcast(b.result.bytes(), 0); },
        [](Buffers& b) { MPI_Bcast(b.result.data(), b.result.count(), MPI_FLOAT, 0, MPI_COMM_WORLD); }},
+      {"permute", 2, 0, [](ProcessGroup& g, Buffers& b) { g.permute(b.whole.bytes(), b.result.bytes(), b.ring); },
+       [](Buffers& b) {
+         MPI_Sendrecv(b.whole.data(), b.whole.count(), MPI_FLOAT, b.next, 0, b.result.data(), b.result.count(),
+                      MPI_FLOAT, b.previous, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+       }},
       {"staged_reduce_scatter", 1, 1, reduce_scatter, reduce_scatter_by_mpi, false},
       {"staged_all_reduce", 3, -1, all_reduce, all_reduce_by_mpi, false},
       beside("behind_work", work),

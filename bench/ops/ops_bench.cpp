@@ -1,57 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels as programs run them: products of GPT-2's shapes, fused chains, rows. One thread.
+// Kernels as programs run them: products of GPT-2's shapes, fused chains, rows; in fused_rows.cpp what memory bounds. One thread.
 //
 //   build/release/bin/ops_bench --benchmark_filter=dot
 #include <benchmark/benchmark.h>
 
-#include <functional>
-
-#include "tessera/collectives/virtual_ranks.h"
+#include "bench_program.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/indexing.h"
 #include "tessera/ops/structural.h"
 #include "tessera/ops/windows.h"
-#include "tessera/runtime/executable.h"
 
 namespace tessera {
 namespace {
 
-using Body = std::function<Value(Builder&, const std::vector<Value>&)>;
-
-Program program_of(const std::vector<Type>& types, const Body& body) {
-  ProgramBuilder program("bench");
-  Builder main = program.computation("main");
-  std::vector<Value> values;
-  for (std::size_t i = 0; i < types.size(); ++i)
-    values.push_back(ops::parameter(main, static_cast<std::int64_t>(i), types[i]));
-  const Value root = body(main, values);
-  return program.finish(program.add(std::move(main), root));
-}
-
-// Arguments are arrays of halves, or of twos where integers.
-void run(benchmark::State& state, const std::vector<Type>& types, const Body& body, bool fuse = true) {
-  const auto world = make_single_rank_world();
-  CompileOptions options;
-  options.fuse = fuse;
-  const auto executable = compile(program_of(types, body), *world, options);
-  std::vector<DeviceArray> arguments;
-  for (const Type& type : types) {
-    Literal literal(type);
-    visit_dtype(type.dtype(), [&]<class T>() {
-      for (T& element : literal.mutable_data<T>()) element = static_cast<T>(is_float(kDTypeOf<T>) ? 0.5F : 2.0F);
-    });
-    arguments.push_back(DeviceArray::from_literal(literal));
-  }
-  double bytes = 0;
-  for (const Type& type : types) bytes += static_cast<double>(type.byte_size());
-  for (const Type& type : executable->result_types()) bytes += static_cast<double>(type.byte_size());
-  for (auto _ : state) benchmark::DoNotOptimize(executable->run(arguments));
-  const auto rounds = static_cast<double>(state.iterations());
-  state.counters["GFLOP/s"] =
-      benchmark::Counter(executable->last_run().flops * rounds * 1e-9, benchmark::Counter::kIsRate);
-  state.counters["GB/s"] = benchmark::Counter(bytes * rounds * 1e-9, benchmark::Counter::kIsRate);
-}
+using bench::run;
 
 void dot(benchmark::State& state, DType dtype, std::int64_t m, std::int64_t n, std::int64_t k, int lhs_dim,
          int rhs_dim) {
@@ -88,19 +51,6 @@ void softmax(benchmark::State& state, std::int64_t rows, std::int64_t columns) {
     const auto spread = [&](Value row) { return ops::broadcast(row, {rows, columns}, {0}); };
     const Value e = ops::exp(ops::subtract(v[0], spread(ops::reduce(v[0], Reduction::kMax, {1}))));
     return ops::divide(e, spread(ops::reduce(e, Reduction::kSum, {1})));
-  });
-}
-
-void adamw(benchmark::State& state, std::int64_t count) {
-  const Type type = Type::array(DType::kF32, {count});
-  run(state, {type, type, type, type, Type::scalar(DType::kF32)}, [&](Builder& main, const auto& v) {
-    const auto full = [&](double value) { return ops::full(main, type, value); };
-    const Value m = ops::add(ops::multiply(v[1], full(0.9)), ops::multiply(v[3], full(0.1)));
-    const Value s = ops::add(ops::multiply(v[2], full(0.999)), ops::multiply(ops::multiply(v[3], v[3]), full(0.001)));
-    const Value step = ops::divide(m, ops::add(ops::sqrt(s), full(1e-8)));
-    const Value w =
-        ops::subtract(v[0], ops::multiply(ops::splat(v[4], {count}), ops::add(step, ops::multiply(v[0], full(0.01)))));
-    return ops::tuple(main, {w, m, s});
   });
 }
 
@@ -158,8 +108,6 @@ BENCHMARK_CAPTURE(gelu_chain, small, 8, 64, true);
 BENCHMARK_CAPTURE(softmax, rows_of_256, 12288, 256);
 BENCHMARK_CAPTURE(softmax, vocabulary, 256, 50257);
 BENCHMARK_CAPTURE(softmax, small, 8, 64);
-BENCHMARK_CAPTURE(adamw, of_7M, 7'000'000);
-BENCHMARK_CAPTURE(adamw, small, 1000);
 BENCHMARK_CAPTURE(column_sum, of_1024_rows, 1024, 3072);
 BENCHMARK_CAPTURE(column_sum, small, 16, 48);
 BENCHMARK_CAPTURE(embedding, gpt2, 50257, 1024, 768);
