@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compress_coding.h"
 
+#include <limits>
+
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
@@ -33,14 +35,14 @@ class Int8Coding final : public Coding {
       flat = ops::pad(flat, ops::scalar(builder, DType::kF32, 0), {{}, {0, blocks * kBlock - count}});
     const Value cut = ops::reshape(flat, {n, blocks, kBlock});
     const Value largest = ops::reduce(ops::abs(cut), Reduction::kMax, {2});  // [n, blocks]
-    const Value zero = ops::full(builder, largest.type(), 0);
-    const Value most = ops::full(builder, largest.type(), kMost);
-    const Value factor =
-        ops::select(ops::compare(largest, zero, CompareDirection::kEq), zero, ops::divide(most, largest));
-    const Value scaled = ops::multiply(cut, ops::broadcast(factor, cut.type().dims(), {0, 1}));
+    // Above zero by the smallest number there is, which only scales near it feel: 127 / largest would overflow for those, and a scale
+    // rounded down leaves the largest number beyond 127 of its steps.
+    const Value step = ops::add(ops::divide(largest, ops::full(builder, largest.type(), kMost)),
+                                ops::full(builder, largest.type(), std::numeric_limits<float>::denorm_min()));
+    const Value scaled = ops::divide(cut, ops::broadcast(step, cut.type().dims(), {0, 1}));
     const Value whole = ops::clamp(ops::scalar(builder, DType::kF32, -kMost), ops::round_nearest_even(scaled),
                                    ops::scalar(builder, DType::kF32, kMost));
-    return {ops::reshape(ops::convert(whole, DType::kS8), {n, blocks * kBlock}), ops::divide(largest, most)};
+    return {ops::reshape(ops::convert(whole, DType::kS8), {n, blocks * kBlock}), step};
   }
 
   [[nodiscard]] Value decode(const std::vector<Value>& arrived, const Dims& dims) const override {

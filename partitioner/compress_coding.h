@@ -27,7 +27,7 @@ class Coding {
 /// Each number rounded to bf16.
 std::unique_ptr<Coding> bf16_coding();
 /// Blocks of 256 numbers as whole multiples, -127 to 127, of a 127th of the largest magnitude, which travels too: an error of at most a 254th
-/// of that. A block with an infinity or a NaN arrives as NaNs.
+/// of that, however small it is. A block with an infinity or a NaN arrives as NaNs.
 std::unique_ptr<Coding> int8_coding();
 
 }  // namespace tessera

@@ -178,6 +178,31 @@ TEST(CompressCollectives, Int8KeepsZerosAndSaysWhatIsNotFinite) {
   }
 }
 
+// A block each of numbers up to `largest`: 127 / largest is infinite below 3.7e-37, and steps become too small for f32 to say.
+TEST(CompressCollectives, Int8RoundsByHalfAStepHoweverSmallTheBlock) {
+  const Program before = over_mesh("  %x = f32[1,64,128] parameter(0)\n  ROOT %r = f32[3,64,128] all-gather(%x), " +
+                                   over(kRows, 1) + ", dimensions={0}\n");
+  const Program after = in_int8(before, "model");
+  const double smallest = std::numeric_limits<float>::denorm_min();
+  auto arguments = arguments_of(before);
+  std::vector<double> largest;
+  for (const double one : {3.4e38, 1.0, 1e-30, 3.8e-37, 3.6e-37, 1e-37, 1.4e-38, 1e-40, 1e-42, 200 * smallest,
+                           100 * smallest, 3 * smallest, smallest, 0.0})
+    largest.push_back(one);
+  const auto of_block = [&](std::size_t i) { return largest[i / 256 % largest.size()]; };
+  std::vector<float> values(std::size_t{64} * 128);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(of_block(i) * ((static_cast<double>(i % 256) - 127.5) / 127.5));
+  for (auto& of_device : arguments) of_device[0] = Literal::from<float>({1, 64, 128}, values);
+  for (const Literal& result : results_of(after, arguments))
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double have = element_as_double(result, static_cast<std::int64_t>(i));
+      const double error = std::fabs(have - static_cast<double>(values[i]));
+      ASSERT_LE(error, 1.001 * of_block(i) / 254 + smallest)
+          << values[i] << " of " << of_block(i) << " came as " << have;
+    }
+}
+
 TEST(CompressCollectives, OtherAxesTypesReductionsAndSmallOperandsStay) {
   const auto body = [](const std::string& type, const std::string& groups, const std::string& by) {
     return over_mesh("  %x = " + type + " parameter(0)\n  ROOT %r = " + type + " all-reduce(%x), " + over(groups, 1) +
