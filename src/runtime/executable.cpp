@@ -109,9 +109,11 @@ class PlannedExecutable final : public Executable {
     check_arguments(arguments);
     std::vector<DeviceArray> results = make_results(arguments);
     std::vector<std::byte*> in;
+    in.reserve(arguments.size());
     for (DeviceArray& argument : arguments)
       in.push_back(argument.is_null() ? nullptr : argument.mutable_bytes().data());
     std::vector<std::byte*> out;
+    out.reserve(results.size());
     for (std::size_t k = 0; k < results.size(); ++k) {
       if (donations_[k] >= 0) at(in, donations_[k]) = results[k].mutable_bytes().data();
       out.push_back(results[k].is_null() ? nullptr : results[k].mutable_bytes().data());
@@ -194,7 +196,7 @@ class PlannedExecutable final : public Executable {
       }
       DeviceArray& given = at(arguments, donations_[k]);
       if (given.is_unique()) {
-        results[k] = given.type() == result_types_[k] ? given : given.reshaped(result_types_[k].dims());
+        results[k] = given.type() == result_types_[k] ? std::move(given) : given.reshaped(result_types_[k].dims());
         continue;
       }
       results[k] = DeviceArray::uninitialized(result_types_[k]);
