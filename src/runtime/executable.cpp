@@ -175,10 +175,11 @@ class PlannedExecutable final : public Executable {
     Start out = mine;
     for (int rank = 0; rank < world_.size(); ++rank) {
       const Start& other = at(all, rank);
-      require(other.number == all[0].number && other.hash == all[0].hash,
-              "ranks run different programs: rank 0 begins execution {} of {:016x}, rank {} execution {} of {:016x}; the "
-              "program, the instruction set and the variables TESSERA_… must be the same on all ranks",
-              all[0].number, all[0].hash, rank, other.number, other.hash);
+      require(
+          other.number == all[0].number && other.hash == all[0].hash,
+          "ranks run different programs: rank 0 begins execution {} of {:016x}, rank {} execution {} of {:016x}; the "
+          "program, the instruction set and the variables TESSERA_… must be the same on all ranks",
+          all[0].number, all[0].hash, rank, other.number, other.hash);
       out.moved = std::max(out.moved, other.moved);
       out.progress = std::max(out.progress, other.progress);
     }
@@ -324,7 +325,8 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
           "{}: the result is that of a start whose done is missing; only whole operations can be run", program.name);
   whole = expand_reductions(whole, world.size());
   const double given_flops = entry_flops(whole);
-  if (options.fuse && !options.reference && tessera::options().flag("TESSERA_FUSE")) whole = fused(reduce_rows_first(prepare(whole)));
+  if (options.fuse && !options.reference && tessera::options().flag("TESSERA_FUSE"))
+    whole = fused(reduce_rows_first(prepare(whole)));
   auto made = std::make_shared<PlannedExecutable>(whole, world, options, hash, given_flops - entry_flops(whole),
                                                   dump_folder(program));
   if (options.use_cache) cache[hash] = made;

@@ -37,8 +37,8 @@ struct Attention {
 
   [[nodiscard]] std::int64_t score_bytes() const { return batch * heads * queries * keys * dtype_size(dtype); }
   [[nodiscard]] std::string str() const {
-    return fmt::format("[{},{},{},{},{}] {} mask {} dropout {} same {} gradients {}", batch, heads, queries, keys, width,
-                       dtype_name(dtype), static_cast<int>(mask), dropout, same_keys, with_gradients);
+    return fmt::format("[{},{},{},{},{}] {} mask {} dropout {} same {} gradients {}", batch, heads, queries, keys,
+                       width, dtype_name(dtype), static_cast<int>(mask), dropout, same_keys, with_gradients);
   }
 };
 
@@ -52,10 +52,9 @@ Value masked(Builder& b, const Attention& a, Value scores, Value given) {
   if (a.mask == Mask::kNone) return scores;
   if (a.mask == Mask::kBias) return ops::add(scores, all(given));
   const Type square = Type::array(DType::kS32, {a.queries, a.keys});
-  const Value seen =
-      a.mask == Mask::kCausal
-          ? ops::compare(ops::iota(b, square, 0), ops::iota(b, square, 1), CompareDirection::kGe)
-          : ops::compare(given, ops::full(b, given.type(), -1.5), CompareDirection::kGt);
+  const Value seen = a.mask == Mask::kCausal
+                         ? ops::compare(ops::iota(b, square, 0), ops::iota(b, square, 1), CompareDirection::kGe)
+                         : ops::compare(given, ops::full(b, given.type(), -1.5), CompareDirection::kGt);
   return ops::select(all(seen), scores, never);
 }
 
@@ -162,7 +161,8 @@ TEST_F(Parts, RandomAttentionIsThatOfTheReference) {
     EXPECT_LE(arena_at(program, most), arena_at(program, 0) + kWorkspace) << a.str() << " at " << most;
     CompileOptions by_reference;
     by_reference.reference = true;
-    EXPECT_TRUE(testing::close(run_program(program, *world_, random_arguments(program, 7), by_reference), expected, 64));
+    EXPECT_TRUE(
+        testing::close(run_program(program, *world_, random_arguments(program, 7), by_reference), expected, 64));
   }
 }
 
