@@ -2,6 +2,7 @@
 #include "memory_plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "tessera/base/text.h"
@@ -89,8 +90,20 @@ Placement place_intervals(const std::vector<Interval>& intervals) {
   std::iota(sequence.begin(), sequence.end(), std::size_t{0});
   std::stable_sort(sequence.begin(), sequence.end(),
                    [&](std::size_t a, std::size_t b) { return intervals[a].bytes > intervals[b].bytes; });
-  Placement by_size = place_in_sequence(intervals, sequence);
-  return by_size.total <= by_time.total ? by_size : by_time;
+  Placement best = place_in_sequence(intervals, sequence);
+  // About the same size in order of time: a few bytes more must not push a short life in front of a long one.
+  const auto coarse = [&](std::size_t i) {
+    const auto bytes = static_cast<std::uint64_t>(intervals[i].bytes);
+    const int shift = std::max(0, static_cast<int>(std::bit_width(bytes)) - 6);
+    return bytes >> shift << shift;
+  };
+  std::stable_sort(sequence.begin(), sequence.end(), [&](std::size_t a, std::size_t b) {
+    return coarse(a) != coarse(b) ? coarse(a) > coarse(b) : intervals[a].first < intervals[b].first;
+  });
+  Placement by_both = place_in_sequence(intervals, sequence);
+  if (by_time.total < best.total) best = std::move(by_time);
+  if (by_both.total < best.total) best = std::move(by_both);
+  return best;
 }
 
 void place_in_arena(Schedule& plan) {

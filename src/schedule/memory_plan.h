@@ -21,7 +21,7 @@ struct Placement {
 };
 
 /// Intervals that share a step never overlap in memory. Large ones first, each into the tightest gap; in order of time where
-/// there are very many. The better of both.
+/// there are very many. The best of these and of one between them.
 Placement place_intervals(const std::vector<Interval>& intervals);
 /// Gives the arena's buffers their offsets.
 void place_in_arena(Schedule& plan);
