@@ -157,7 +157,7 @@ class Training {
 struct Times {
   std::vector<double> step;
   std::vector<double> local;
-  CollectiveSeconds exposed;  // of all steps with real ones
+  CollectiveSeconds exposed{};  // of all steps with real ones
 };
 
 Times time_steps(Training& training, const Arguments& arguments, LocalReads& local, ProcessGroup& world) {

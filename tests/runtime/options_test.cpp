@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/base/options.h"
-#include "tessera/base/cpus.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
 
 #include <algorithm>
-
 #include <cstdlib>
 
+#include "tessera/base/cpus.h"
 #include "tessera/base/error.h"
 
 namespace tessera {
