@@ -180,6 +180,16 @@ TEST_F(Parts, OneThatLeavesDoesNotKeepTheOthersWhole) {
   EXPECT_TRUE(testing::close(run_at(program, 256), evaluate(program, random_arguments(program, 7)), 64));
 }
 
+TEST_F(Parts, RowsWithoutBatchDimsAreCut) {
+  const Type type = Type::array(DType::kF32, {59, 3});
+  const Program program = program_of({type, type, type}, [](Builder&, auto& v) {
+    const Value weights = ops::tanh(ops::dot(v[0], v[1], {{}, {1}, {}, {1}}));
+    return ops::dot(weights, v[2], {{}, {1}, {}, {0}});
+  });
+  EXPECT_LT(arena_at(program, 1024), arena_at(program, 0) - 59 * 59 * 4 / 2);
+  EXPECT_TRUE(testing::close(run_at(program, 1024), evaluate(program, random_arguments(program, 7)), 64));
+}
+
 TEST_F(Parts, EveryLargeProductIsCut) {
   const Type rows = Type::array(DType::kF32, {24, 3});
   const Type classes = Type::array(DType::kF32, {101, 3});
