@@ -91,6 +91,8 @@ class Planner {
     for (int s = first; s < last; ++s)
       for (const Id reader : at(flow_.consumers, s)) done = std::min(done, at(step_of_, reader));
     for (const int operand : at(flow_.reads, id)) at(last_read_, operand) = std::max(at(last_read_, operand), done);
+    for (int s = first; s < last; ++s)
+      at(last_read_, s) = std::max(at(last_read_, s), done);  // also what nobody reads is written
     at(out_.steps, t).overlapped = true;
     (done < end_ ? at(out_.steps, done).completes : out_.end_completes).push_back(t);
   }

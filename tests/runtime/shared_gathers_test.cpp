@@ -214,6 +214,41 @@ TEST(Overlap, StartsEarlyAndWaitsLate) {
   EXPECT_EQ(plan->end_completes, (std::vector<std::int32_t>{step_of("s"), step_of("r")}));
 }
 
+// The second array of the first pair is written until that pair is done, though nobody reads it.
+TEST(Overlap, WhatNobodyReadsKeepsItsPlaceUntilItIsDone) {
+  const Program program = read(R"(HloModule m, num_partitions=2
+add { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = f32[] add(x, y) }
+ENTRY main {
+  p = f32[51] parameter(0)
+  q = f32[51] parameter(1)
+  a = f32[51] sine(p)
+  b = f32[51] cosine(q)
+  c = f32[51] tanh(p)
+  pair = (f32[102], f32[102]) all-gather(a, b), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, dimensions={0}
+  first = f32[102] get-tuple-element(pair), index=0
+  other = f32[102] all-gather(c), channel_id=2, replica_groups={{0,1}}, use_global_device_ids=true, dimensions={0}
+  zero = f32[] constant(0)
+  s = f32[] reduce(first, zero), dimensions={0}, to_apply=add
+  r = f32[] reduce(other, zero), dimensions={0}, to_apply=add
+  ROOT out = (f32[], f32[]) tuple(s, r)
+})");
+  ScheduleOptions options;
+  options.nodes = {0, 1};
+  options.overlap = true;
+  const auto plan = make_schedule(program, options);
+  const auto& access = plan->access;
+  const auto place = [&](std::string_view name, std::size_t leaf) {
+    const Computation& entry = program.entry_computation();
+    for (Id id = 0; id < entry.size(); ++id)
+      if (entry[id].name == name) return plan->buffers[static_cast<std::size_t>(at(access, id).at(leaf).buffer)];
+    ADD_FAILURE() << name;
+    return plan->buffers.front();
+  };
+  const Buffer unread = place("pair", 1);
+  const Buffer other = place("other", 0);
+  EXPECT_TRUE(unread.offset + unread.bytes <= other.offset || other.offset + other.bytes <= unread.offset);
+}
+
 TEST(Overlap, AddsNoMoreThanItMay) {
   const Program program = read(kUnits);
   ScheduleOptions options = between_nodes();
