@@ -16,7 +16,7 @@ namespace {
 // Pages and more asked of the heap by this thread: values are that large, labels and lists are not.
 thread_local std::int64_t large_news = 0;
 
-void* counted(std::size_t bytes, std::size_t alignment) {
+[[maybe_unused]] void* counted(std::size_t bytes, std::size_t alignment) {
   if (bytes >= 4096) ++large_news;
   void* out = nullptr;
   if (posix_memalign(&out, std::max(alignment, sizeof(void*)), bytes) != 0) throw std::bad_alloc();
@@ -25,6 +25,8 @@ void* counted(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
+// Sanitizers have operators of their own, which must match the library's.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 void* operator new(std::size_t bytes) { return counted(bytes, alignof(std::max_align_t)); }
 void* operator new[](std::size_t bytes) { return counted(bytes, alignof(std::max_align_t)); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
@@ -33,6 +35,8 @@ void* operator new(std::size_t bytes, std::align_val_t alignment) {
 void* operator new[](std::size_t bytes, std::align_val_t alignment) {
   return counted(bytes, static_cast<std::size_t>(alignment));
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes); }
 void operator delete(void* block) noexcept { std::free(block); }
 void operator delete[](void* block) noexcept { std::free(block); }
 void operator delete(void* block, std::size_t) noexcept { std::free(block); }
@@ -41,6 +45,7 @@ void operator delete(void* block, std::align_val_t) noexcept { std::free(block);
 void operator delete[](void* block, std::align_val_t) noexcept { std::free(block); }
 void operator delete(void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
 void operator delete[](void* block, std::size_t, std::align_val_t) noexcept { std::free(block); }
+#endif
 
 namespace tessera {
 namespace {
