@@ -93,8 +93,8 @@ class Orderer {
   bool frees(Id id) const {
     if (at(flow_.has_effect, id)) return false;
     std::int64_t freed = 0;
-    constexpr std::int64_t kLongRow =
-        64;  // sums of such rows are little beside them, and a group may go on behind them
+    // Sums of long rows are little beside them, and a group may go on behind them.
+    constexpr std::int64_t kLongRow = 64;
     for (const int slot : at(flow_.reads, id)) {
       const Slot& source = at(flow_.slots, slot);
       if (columns_of(at(flow_.views, source.id)) >= kLongRow) continue;

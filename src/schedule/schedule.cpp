@@ -425,7 +425,9 @@ std::shared_ptr<const Schedule> planned(const Program& program, const ScheduleOp
 
 std::shared_ptr<const Schedule> make_schedule(const Program& program, const ScheduleOptions& options) {
   auto out = planned(program, options);
-  if (!options.overlap || options.overlap_memory == std::numeric_limits<std::int64_t>::max()) return out;
+  const bool overlaps =
+      std::any_of(out->steps.begin(), out->steps.end(), [](const Step& step) { return step.overlapped; });
+  if (!overlaps || options.overlap_memory == std::numeric_limits<std::int64_t>::max()) return out;
   ScheduleOptions fewer = options;
   fewer.overlap = false;
   const std::int64_t most = planned(program, fewer)->arena_bytes + options.overlap_memory;
