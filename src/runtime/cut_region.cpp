@@ -30,7 +30,8 @@ bool counts_on(const Type& type, int dim) {
 bool is_summed_wide(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 
 bool can_be_cut(const Instruction& instruction) {
-  static constexpr std::string_view kMoves[] = {"dot", "reduce", "broadcast", "iota", "transpose", "reshape"};
+  static constexpr std::string_view kMoves[] = {"dot",       "reduce",  "broadcast", "iota",
+                                                "transpose", "reshape", "all-reduce"};
   if (!instruction.control_predecessors.empty() || !instruction.type.is_array()) return false;
   return instruction.op->elementwise ||
          std::find(std::begin(kMoves), std::end(kMoves), instruction.op->name) != std::end(kMoves);
@@ -121,7 +122,9 @@ bool CutRegion::is_fed(Id id) {
 bool CutRegion::finds_fed(Id id) {
   constexpr std::int64_t kMuch = 8;
   const Instruction& instruction = computation_[id];
-  if (!can_be_cut(instruction) || instruction.op->name == "dot" || instruction.op->name == "reduce") return false;
+  const bool is_dear =
+      instruction.op->role == Role::kCollective || instruction.op->name == "dot" || instruction.op->name == "reduce";
+  if (is_dear || !can_be_cut(instruction)) return false;
   const bool large = is_large(id);
   return std::all_of(instruction.operands.begin(), instruction.operands.end(), [&](Id operand) {
     const Type& type = computation_[operand].type;

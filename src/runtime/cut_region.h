@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-/// Takes any size along a dim without a change of its attributes.
+/// Takes any size along a dim without a change of its attributes. An all-reduce does: every part has its own, of its rows.
 bool can_be_cut(const Instruction& instruction);
 /// Parts of a sum of such numbers are added up in f32.
 bool is_summed_wide(DType dtype);
