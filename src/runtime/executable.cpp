@@ -42,8 +42,7 @@ struct Start {
 void limit_threads() {
   using SetThreads = void (*)(int);
   static const auto kSetThreads = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-  if (kSetThreads != nullptr)
-    kSetThreads(static_cast<int>(std::max<std::int64_t>(1, options().integer("TESSERA_NUM_THREADS"))));
+  if (kSetThreads != nullptr) kSetThreads(static_cast<int>(options().integer("TESSERA_NUM_THREADS")));
 }
 
 void check_backend() {
@@ -262,7 +261,8 @@ struct CompileCache {
 std::size_t executable_hash(const Program& program, const CompileOptions& options) {
   std::size_t hash = hash_mix(program.hash(), (options.fuse ? 1U : 0U) + (options.reference ? 2U : 0U));
   hash = hash_mix(hash, hash_text(kernels::kernel_set().name));
-  for (const char* name : {"TESSERA_LARGEST_VALUE", "TESSERA_LARGEST_SCORES"})
+  for (const char* name :
+       {"TESSERA_LARGEST_VALUE", "TESSERA_LARGEST_SCORES", "TESSERA_OVERLAP_MEMORY", "TESSERA_NUM_THREADS"})
     hash = hash_mix(hash, static_cast<std::size_t>(tessera::options().integer(name)));
   return hash_mix(hash, (tessera::options().flag("TESSERA_FUSE") ? 1U : 0U) +
                             (tessera::options().flag("TESSERA_OVERLAP") ? 2U : 0U) +
@@ -290,8 +290,10 @@ double entry_flops(const Program& program) {
 
 // What is rewritten once scores are cut or not.
 Program in_parts(Program program) {
-  if (const std::int64_t most = options().integer("TESSERA_LARGEST_VALUE"); most > 0)
-    program = split_large(program, most);
+  if (const std::int64_t most = options().integer("TESSERA_LARGEST_VALUE"); most > 0) {
+    Program cut = split_large(program, most);
+    if (make_schedule(cut)->arena_bytes < make_schedule(program)->arena_bytes) program = std::move(cut);
+  }
   program = recompute_cheap(program);
   return options().flag("TESSERA_EXCESS_PRECISION") ? recompute_cheap(widen_groups(program)) : program;
 }

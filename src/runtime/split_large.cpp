@@ -1,17 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 // A product that would be the largest value by far (a vocabulary's logits), and everything as large that is made of it, in parts along one
-// dim, part after part: the whole never lies in memory. What leaves the parts is small (losses, the gradient of the hidden rows) and is
-// put together, or sums over the dim (the gradient of the weights) and is added up in place.
+// dim (and a second where these are too large still), part after part: the whole never lies in memory. What leaves the parts is small
+// (losses, the gradient of the hidden rows) and is put together, or sums over the dim (the gradient of the weights) and is added up in place.
+#include <algorithm>
+
 #include "cut_region.h"
 #include "prepare.h"
+#include "tessera/base/text.h"
 
 namespace tessera {
 namespace {
 
-std::optional<int> first_dim(const Type& type) {
-  for (int d = 0; d < type.ndim(); ++d)
-    if (type.dim(d) > 1) return d;
-  return std::nullopt;
+// Parts of `size` of which none has more than `most_bytes` of the `bytes`: equal ones where there are not many more of these.
+std::int64_t parts_of(std::int64_t size, std::int64_t bytes, std::int64_t most_bytes) {
+  constexpr std::int64_t kMostParts = 64;
+  const std::int64_t fewest = std::min({size, ceil_div(bytes, most_bytes), kMostParts});
+  for (std::int64_t parts = fewest; parts <= std::min(size, 2 * fewest); ++parts)
+    if (size % parts == 0) return parts;
+  return fewest;
+}
+
+// The first dim that can be cut, and where its parts are too large still the next one too.
+CutPlan plan_for(const Program& program, const std::vector<std::vector<Id>>& users, Id seed, std::int64_t most_bytes) {
+  const Computation& entry = program.entry_computation();
+  const Type& type = entry[seed].type;
+  const std::int64_t large = type.byte_size() / 4;
+  std::int64_t left = type.byte_size();
+  CutPlan plan;
+  for (int d = 0; d < type.ndim() && left > most_bytes; ++d) {
+    const std::int64_t parts = parts_of(type.dim(d), left, most_bytes);
+    if (parts < 2) continue;
+    CutRegion region(program, entry, users, seed, d, [large](const Type& one) { return one.byte_size() >= large; });
+    const bool fits = plan.empty() ? region.works() && region.cut().size() > 1
+                                   : region.works() && same_members(region, plan.front().region);
+    if (!fits) continue;
+    plan.push_back({std::move(region), parts});
+    left = ceil_div(left, parts);
+  }
+  return plan;
 }
 
 }  // namespace
@@ -22,16 +48,12 @@ Program split_large(const Program& program, std::int64_t most_bytes) {
   std::vector<CutPlan> plans;
   std::set<Id> taken;
   for (Id id = 0; id < entry.size(); ++id) {
-    const Type& type = entry[id].type;
-    if (taken.contains(id) || entry[id].op->name != "dot" || type.byte_size() <= most_bytes) continue;
-    const auto dim = first_dim(type);
-    if (!dim) continue;
-    const std::int64_t parts = equal_parts(type.dim(*dim), type.byte_size(), most_bytes);
-    if (parts < 2) continue;
+    if (taken.contains(id) || entry[id].op->name != "dot" || entry[id].type.byte_size() <= most_bytes) continue;
     if (users.empty()) users = entry.users();
-    const std::int64_t large = type.byte_size() / 4;
-    CutRegion region(program, entry, users, id, *dim, [large](const Type& one) { return one.byte_size() >= large; });
-    if (!region.works() || region.cut().size() < 2 || !add_plan(program, plans, {{region, parts}})) continue;
+    CutPlan plan = plan_for(program, users, id, most_bytes);
+    if (plan.empty()) continue;
+    const CutRegion region = plan.front().region;
+    if (!add_plan(program, plans, std::move(plan))) continue;
     for (const auto& [member, cut] : region.cut()) taken.insert(member);
   }
   return plans.empty() ? program : cut_regions(program, plans);

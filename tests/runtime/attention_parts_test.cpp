@@ -190,6 +190,34 @@ TEST_F(Parts, RowsWithoutBatchDimsAreCut) {
   EXPECT_TRUE(testing::close(run_at(program, 1024), evaluate(program, random_arguments(program, 7)), 64));
 }
 
+// Rows of prime number, and few of a dim whose parts are too large still.
+TEST_F(Parts, LargeProductsAreCutUnevenlyAndAlongTwoDims) {
+  for (const Dims& rows : std::vector<Dims>{{37}, {2, 37}, {38}, {3, 1, 11}}) {
+    Dims hidden = rows;
+    hidden.push_back(3);
+    const int last = isize(rows);
+    const Program program =
+        program_of({Type::array(DType::kF32, hidden), Type::array(DType::kF32, {501, 3})}, [&](Builder& b, auto& v) {
+          const Value e = ops::exp(ops::dot(v[0], v[1], {{}, {last}, {}, {1}}));
+          Dims kept;
+          for (int d = 0; d < last; ++d) kept.push_back(d);
+          const Value sums = ops::reduce(e, Reduction::kSum, {last});
+          const Value p = ops::divide(e, ops::broadcast(sums, e.type().dims(), kept));
+          return ops::tuple(b, {ops::dot(p, v[1], {{}, {last}, {}, {0}}), ops::dot(p, v[0], {{}, kept, {}, kept})});
+        });
+    std::int64_t bytes = 501 * 4;
+    for (const auto size : rows) bytes *= size;
+    const auto arena_of = [&](std::int64_t most) {
+      options().set("TESSERA_LARGEST_VALUE", std::to_string(most));
+      return compile(program, *world_)->memory().arena;
+    };
+    const std::int64_t whole = arena_of(0);
+    EXPECT_LT(arena_of(bytes / 7), whole - bytes / 2) << rows.size() << " dims, " << rows[0];
+    EXPECT_TRUE(testing::close(run_program(program, *world_, random_arguments(program, 7)),
+                               evaluate(program, random_arguments(program, 7)), 64));
+  }
+}
+
 TEST_F(Parts, EveryLargeProductIsCut) {
   const Type rows = Type::array(DType::kF32, {24, 3});
   const Type classes = Type::array(DType::kF32, {101, 3});
