@@ -92,6 +92,8 @@ class Preparer {
   }
 
   // ---- scatters into zeros ----------------------------------------------------------------------------------------------------
+  // Small updates would vanish one after the other in large numbers of few bits.
+  static bool has_16_bits(DType dtype) { return is_float(dtype) && dtype_size(dtype) == 2; }
   bool add_into(Id id) {
     const auto& operands = from_[id].operands;
     return scatter_into(id, operands[0], operands[1]) || scatter_into(id, operands[1], operands[0]);
@@ -100,7 +102,7 @@ class Preparer {
     const Instruction& scatter = from_[scattered];
     const bool fits = scatter.op->name == "scatter" && scatter.operands.size() == 3 && at(uses_, scattered) == 1 &&
                       is_free(scattered) && other != scattered && is_zero(scatter.operands[0]);
-    if (!fits || !adds(scatter)) return false;
+    if (!fits || has_16_bits(scatter.type.dtype()) || !adds(scatter)) return false;
     Instruction into = rewriter_.translated(scattered);
     into.operands[0] = rewriter_.mapped(other).id;
     rewriter_.replace(id, rewriter_.builder().append(std::move(into)));

@@ -101,8 +101,8 @@ class Grouper {
     const Slot& origin = at(flow_.slots, slot.origin);
     if (!slot.view || !can_join(origin.id) || origin.type.dtype() != slot.type.dtype() || origin.view) return 0;
     const auto columns = repeated_columns(*slot.view);
-    const bool fits =
-        columns && *columns <= kMostColumns && *columns * origin.type.element_count() == slot.type.element_count();
+    const std::int64_t rows = origin.type.element_count();
+    const bool fits = columns && rows > 0 && *columns <= kMostColumns && *columns * rows == slot.type.element_count();
     return fits ? *columns : 0;
   }
 

@@ -35,6 +35,44 @@ ENTRY %main (w: f32[64,3], m: f32[64,3], g: f32[64,3]) -> (f32[64,3], f32[64,3],
   ROOT %out = (f32[64,3], f32[64,3], f32[64,3]) tuple(%w2, %m2, %sum)
 })";
 
+TEST(Executable, RowsThatAreNoneAreComputed) {
+  const Program program = read(R"(HloModule none
+ENTRY %main (x: f32[0,5], r: f32[0]) -> f32[0,5] {
+  %x = f32[0,5] parameter(0)
+  %r = f32[0] parameter(1)
+  %n = f32[0] negate(%r)
+  %b = f32[0,5] broadcast(%n), dimensions={0}
+  ROOT %y = f32[0,5] add(%x, %b)
+})");
+  const auto world = make_single_rank_world();
+  EXPECT_TRUE(close(run_program(program, *world, random_arguments(program, 1)),
+                    evaluate(program, random_arguments(program, 1))));
+}
+
+TEST(Executable, SmallUpdatesOfFewBitsDoNotVanishInLargeNumbers) {
+  const Program program = read(R"(HloModule small
+%sum (a: bf16[], b: bf16[]) -> bf16[] {
+  %a = bf16[] parameter(0)
+  %b = bf16[] parameter(1)
+  ROOT %r = bf16[] add(%a, %b)
+}
+ENTRY %main (x: bf16[8], i: s32[100,1], u: bf16[100]) -> bf16[8] {
+  %x = bf16[8] parameter(0)
+  %i = s32[100,1] parameter(1)
+  %u = bf16[100] parameter(2)
+  %zero = bf16[] constant(0)
+  %zeros = bf16[8] broadcast(%zero), dimensions={}
+  %s = bf16[8] scatter(%zeros, %i, %u), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%sum
+  ROOT %y = bf16[8] add(%x, %s)
+})");
+  const std::vector<Literal> arguments{Literal::from<BFloat16>({8}, std::vector<BFloat16>(8, BFloat16(1000.0F))),
+                                       Literal::from<std::int32_t>({100, 1}, std::vector<std::int32_t>(100, 3)),
+                                       Literal::from<BFloat16>({100}, std::vector<BFloat16>(100, BFloat16(1.0F)))};
+  const auto world = make_single_rank_world();
+  const Literal out = run_program(program, *world, arguments);
+  EXPECT_EQ(static_cast<float>(out.data<BFloat16>()[3]), 1104.0F);  // 1100 in bf16
+}
+
 TEST(Executable, DonatedArgumentsGiveTheirMemoryToTheResults) {
   const auto world = make_single_rank_world();
   const Program program = read(kUpdate);
