@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // convert between every two types: float to integer cuts towards zero, saturates, NaN gives 0; integers wrap; the rest rounds once.
+#include <type_traits>
+
 #include "registration.h"
 #include "scalar_math.h"
 
@@ -85,12 +87,16 @@ void run_convert(const TileArgs& args) {
   for (std::int64_t i = 0; i < count; ++i) out[i] = convert_element<To>(x[i]);
 }
 
+// Truth values lie as bytes 0 and 1: as bytes they are converted many at a time.
+template <class T>
+using AsBytes = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
+
 }  // namespace
 
 void add_convert(KernelSet& set) {
   for_each_dtype([&]<class From>() {
     for_each_dtype([&]<class To>() {
-      set.convert[static_cast<int>(kDTypeOf<From>)][static_cast<int>(kDTypeOf<To>)] = run_convert<From, To>;
+      set.convert[static_cast<int>(kDTypeOf<From>)][static_cast<int>(kDTypeOf<To>)] = run_convert<AsBytes<From>, To>;
     });
   });
 }
