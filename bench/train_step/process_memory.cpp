@@ -58,13 +58,21 @@ std::int64_t peak_resident_bytes(const std::function<void()>& work) {
           5ms, kPausePerSample * (std::chrono::steady_clock::now() - start));
     } while (!changed.wait_for(lock, pause, [&] { return is_done; }));
   });
-  work();
-  {
-    const std::lock_guard lock(mutex);
-    is_done = true;
+  const auto stop = [&] {
+    {
+      const std::lock_guard lock(mutex);
+      is_done = true;
+    }
+    changed.notify_one();
+    sampler.join();
+  };
+  try {
+    work();
+  } catch (...) {
+    stop();
+    throw;
   }
-  changed.notify_one();
-  sampler.join();
+  stop();
   return std::max(peak, resident_bytes());
 }
 

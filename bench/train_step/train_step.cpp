@@ -19,6 +19,7 @@
 #include "step_report.h"
 #include "tessera/base/argument_parser.h"
 #include "tessera/base/error.h"
+#include "tessera/base/files.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/collectives/cpu_share.h"
 #include "tessera/collectives/world.h"
@@ -204,6 +205,7 @@ int run(const Arguments& arguments) {
   const auto local = std::make_shared<LocalReads>();
   join_world(with_local_reads(joined_world(), local));
   ProcessGroup& world = *joined_world();
+  if (world.rank() == 0 && !arguments.profile.empty()) check_writable(arguments.profile);
   const DType dtype = arguments.dtype == "bfloat16" ? DType::kBF16 : DType::kF32;
   world.barrier();
   const FmaPeak peak = measure_fma_peak(dtype);

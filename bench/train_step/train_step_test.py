@@ -53,6 +53,10 @@ def main():
     assert crowd["peak_flops_per_second"] < 2 * alone["peak_flops_per_second"], (crowd, alone)
     wrong = subprocess.run([sys.argv[1], "--model", "gpt3"], capture_output=True, text=True)
     assert wrong.returncode == 2 and "gpt3" in wrong.stderr, wrong
+    late = subprocess.run([sys.argv[1], "--model", "tiny", "--mesh", "data=3"], capture_output=True, text=True)
+    assert late.returncode == 1 and "data=3" in late.stderr and "terminate" not in late.stderr, late
+    folder = subprocess.run([sys.argv[1], "--model", "tiny", "--profile", "/nowhere/p.txt"], capture_output=True, text=True)
+    assert folder.returncode == 1 and "/nowhere/p.txt" in folder.stderr and not folder.stdout, folder
 
 
 if __name__ == "__main__":
