@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 
 #include "tessera/base/error.h"
@@ -96,12 +97,38 @@ std::optional<std::size_t> choice_of(const OptionRow& row, std::string_view valu
 
 bool is_flag_text(std::string_view text) { return text == "0" || text == "1" || text == "true" || text == "false"; }
 
+// Integers that may not be any.
+struct Range {
+  std::string_view name;
+  std::int64_t least;
+  std::int64_t most;
+};
+constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
+constexpr Range kRanges[] = {{"TESSERA_NUM_THREADS", 1, 1024},      {"TESSERA_LARGEST_VALUE", 0, kNoEnd},
+                             {"TESSERA_LARGEST_SCORES", 0, kNoEnd}, {"TESSERA_OVERLAP_MEMORY", 0, kNoEnd},
+                             {"PT_XLA_DEBUG_LEVEL", 0, kNoEnd},     {"XLA_METRICS_SAMPLES", 1, kNoEnd}};
+
+std::int64_t integer_of(std::string_view text) {
+  std::int64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+void check_integer(const OptionRow& row, std::string_view value) {
+  require(is_integer_text(value), "{}={}: must be an integer ({})", row.name, value, row.meaning);
+  for (const Range& range : kRanges) {
+    if (range.name != row.name) continue;
+    const std::int64_t number = integer_of(value);
+    require(number >= range.least, "{}={}: must be at least {} ({})", row.name, value, range.least, row.meaning);
+    require(number <= range.most, "{}={}: must be at most {} ({})", row.name, value, range.most, row.meaning);
+  }
+}
+
 void check(const OptionRow& row, std::string_view value) {
-  if (row.type == kInteger)
-    require(is_integer_text(value), "{}={}: must be an integer ({})", row.name, value, row.meaning);
+  if (row.type == kInteger) check_integer(row, value);
   if (row.type == kFlag) require(is_flag_text(value), "{}={}: must be 0 or 1 ({})", row.name, value, row.meaning);
   if (row.type == kChoice && !choice_of(row, value))
-    fail("{}={}: unknown value{}", row.name, value, suggest_name(value, split(row.choices, ',')));
+    fail("{}={}: unknown value; known: {} ({})", row.name, value, join(split(row.choices, ','), ", "), row.meaning);
 }
 
 }  // namespace
@@ -126,9 +153,7 @@ const std::string& Options::text(std::string_view name) const { return values_[r
 std::int64_t Options::integer(std::string_view name) const {
   const std::size_t row = row_of(name);
   ensure(kTable[row].type == kInteger, "option {} is not an integer", name);
-  std::int64_t value = 0;
-  std::from_chars(values_[row].data(), values_[row].data() + values_[row].size(), value);
-  return value;
+  return integer_of(values_[row]);
 }
 
 bool Options::flag(std::string_view name) const {

@@ -168,7 +168,8 @@ TEST(Start, DebugLevelTellsOfEveryCompilation) {
 
 TEST(Start, ALogLevelThatDoesNotExistIsAnErrorThatNamesThoseThatDo) {
   EXPECT_EQ(testing::error_of([] { Options().set("TESSERA_LOG_LEVEL", "warn"); }),
-            "TESSERA_LOG_LEVEL=warn: unknown value; known: debug, info, warning, error");
+            "TESSERA_LOG_LEVEL=warn: unknown value; known: debug, info, warning, error (the least important lines on "
+            "standard error)");
 }
 
 // ---- the cache of partitioned programs ------------------------------------------------------------------------------------
