@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,12 +32,24 @@ Segment Segment::create(std::size_t bytes, const std::string& name) {
   return out;
 }
 
+namespace {
+
+// What exceeds the limit of file sizes (ulimit -f) would not fail: a signal would end the process.
+int error_of_limit(std::size_t bytes) {
+  rlimit limit{};
+  const bool fits = getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
+  return fits ? 0 : EFBIG;
+}
+
+}  // namespace
+
 Segment Segment::try_create(std::size_t bytes, const std::string& name, std::string& reason) {
   const int descriptor = memfd_create(name.c_str(), MFD_CLOEXEC);
-  if (descriptor >= 0 && ftruncate(descriptor, static_cast<off_t>(bytes)) == 0)
-    return finish(descriptor, bytes, reason);
+  int error = descriptor < 0 ? errno : error_of_limit(bytes);
+  if (error == 0 && ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) error = errno;
+  if (error == 0) return finish(descriptor, bytes, reason);
   reason =
-      fmt::format("{} of {} bytes: {}", descriptor < 0 ? "memfd_create" : "ftruncate", bytes, std::strerror(errno));
+      fmt::format("{} of {} bytes: {}", descriptor < 0 ? "memfd_create" : "ftruncate", bytes, std::strerror(error));
   if (descriptor >= 0) ::close(descriptor);
   return {};
 }
@@ -48,7 +61,8 @@ Segment Segment::try_create_file(std::size_t bytes, std::string& reason) {
   for (const char* directory : {"/dev/shm", given == nullptr ? "/tmp" : given}) {
     const int descriptor = ::open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
     // posix_fallocate gives its error back and leaves errno alone.
-    const int error = descriptor < 0 ? errno : posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
+    int error = descriptor < 0 ? errno : error_of_limit(bytes);
+    if (error == 0) error = posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
     if (error == 0) return finish(descriptor, bytes, reason);
     reason += fmt::format("{}a file of {} bytes in {}: {}", reason.empty() ? "" : ", ", bytes, directory,
                           std::strerror(error));
