@@ -222,6 +222,13 @@ struct LossValues {
   Value count;
 };
 
+// In a type that holds every class and the ignored one.
+Value as_ids(Value labels) {
+  const DType dtype = labels.type().dtype();
+  if (dtype == DType::kS32 || dtype == DType::kS64) return labels;
+  return ops::convert(labels, dtype_size(dtype) < 8 ? DType::kS32 : DType::kS64);
+}
+
 // The class dim may be sharded: the label's logit is picked by comparing positions, not by indexing.
 LossValues cross_entropy_values(Value logits, Value labels, std::int64_t ignore_index) {
   Builder& builder = *logits.builder;
@@ -232,6 +239,7 @@ LossValues cross_entropy_values(Value logits, Value labels, std::int64_t ignore_
   require(
       labels.type().dims() == expected, "logits {} need labels [{}], got {}", logits.type(),
       [&] { return join(expected, ","); }, labels.type());
+  labels = as_ids(labels);
   const Value wide = widened(logits);
   const Exponentials e = exponentials(wide, last);
   const Value classes = ops::iota(builder, wide.type().with_dtype(labels.type().dtype()), last);

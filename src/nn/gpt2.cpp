@@ -166,7 +166,9 @@ namespace {
 constexpr std::int64_t kIgnoredLabel = -100;
 
 // Labels move left instead of logits being cut: nothing of size [b, t, v] is copied.
-Tensor shifted(const Tensor& labels) {
+Tensor shifted(const Tensor& given) {
+  const bool is_wide = given.dtype() == DType::kS32 || given.dtype() == DType::kS64 || !is_integer(given.dtype());
+  const Tensor labels = is_wide ? given : given.to(DType::kS32);  // which holds the ignored label
   return pad(labels.slice(1, 1, labels.dim(1)), 1, 0, 1, static_cast<double>(kIgnoredLabel));
 }
 

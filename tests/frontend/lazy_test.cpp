@@ -210,6 +210,17 @@ void expect_error(const std::function<void()>& body, const std::vector<std::stri
   }
 }
 
+TEST(Lazy, LabelsOfFewBitsAreTheClassesTheyName) {
+  const FreshRank rank;
+  std::vector<float> logits;
+  for (int i = 0; i < 3 * 300; ++i) logits.push_back(0.01F * static_cast<float>((7 * i) % 31));
+  const Tensor x = Tensor::from<float>({3, 300}, logits);
+  const Tensor wide = Tensor::from<std::int32_t>({3}, {0, 44, 156});
+  const double expected = cross_entropy(x, wide).item();
+  for (const DType dtype : {DType::kU8, DType::kU16, DType::kS16, DType::kU32, DType::kS64})
+    EXPECT_EQ(cross_entropy(x, wide.to(dtype)).item(), expected) << dtype_name(dtype);
+}
+
 TEST(LazyErrors, ShapeMismatchNamesShapesAndSourceLine) {
   const FreshRank rank;
   const Tensor a = Tensor::from<float>({2, 3}, std::vector<float>(6));
