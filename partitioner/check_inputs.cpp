@@ -7,6 +7,7 @@
 #include "tessera/partitioner/addends.h"
 #include "tessera/partitioner/check.h"
 #include "tessera/sharding/placement.h"
+#include "tessera/tensor/narrow_dtype.h"
 
 namespace tessera {
 namespace {
@@ -36,6 +37,13 @@ T draw(Draws& draws) {
   }
 }
 
+// Of narrow integers those that have two bits.
+float draw_narrow(DType dtype, Draws& draws) {
+  if (!is_narrow_integer(dtype)) return draw<float>(draws);
+  const bool is_signed = dtype == DType::kS2 || dtype == DType::kS4;
+  return static_cast<float>(draws.next() % 4U) - (is_signed ? 2.0F : 0.0F);
+}
+
 Literal draw_complex(const Type& type, Draws& draws) {
   Literal out(type);
   visit_any_dtype(type.dtype(), [&]<class T>() {
@@ -59,7 +67,7 @@ Literal draw_literal(const Type& type, Draws& draws) {
   Literal out(type);
   if (type.is_array() && is_narrow(type.dtype()))
     for (auto& element : out.mutable_bytes())
-      element = static_cast<std::byte>(narrow_bits(type.dtype(), draw<float>(draws)));
+      element = static_cast<std::byte>(narrow_bits(type.dtype(), draw_narrow(type.dtype(), draws)));
   else if (type.is_array())
     visit_dtype(type.dtype(), [&]<class T>() {
       for (auto& element : out.mutable_data<T>()) element = draw<T>(draws);
