@@ -26,6 +26,19 @@ std::string ops_of(const Computation& computation, const Step& step) {
   return join(words, ", ");
 }
 
+// What a step leaves in memory; where that is nothing, its last value.
+std::string results_of(const Computation& computation, const Schedule& schedule, const Step& step) {
+  std::vector<std::string> out;
+  for (const Id id : step.instructions) {
+    const auto& leaves = at(schedule.access, id);
+    const bool is_kept = step.fused && std::any_of(leaves.begin(), leaves.end(),
+                                                   [](const Access& leaf) { return leaf.buffer != kNoBuffer; });
+    if (is_kept || (id == step.instructions.back() && out.empty()))
+      out.push_back(fmt::format("{} (%{})", computation[id].type, computation[id].name));
+  }
+  return join(out, ", ");
+}
+
 }  // namespace
 
 StepSummary summarize(const Program& program, const Schedule& schedule, const Step& step) {
@@ -52,8 +65,9 @@ StepSummary summarize(const Program& program, const Schedule& schedule, const St
   std::vector<std::string> operands;
   if (!step.fused)
     for (const Id operand : last.operands) operands.push_back(computation[operand].type.str());
-  out.what = fmt::format("{}{}{} -> {} (%{})", step.fused ? "fused " : "", ops_of(computation, step),
-                         operands.empty() ? "" : " of " + join(operands, ", "), last.type.str(), last.name);
+  out.what =
+      fmt::format("{}{}{} -> {}", step.fused ? "fused " : "", ops_of(computation, step),
+                  operands.empty() ? "" : " of " + join(operands, ", "), results_of(computation, schedule, step));
   return out;
 }
 
