@@ -34,7 +34,7 @@ std::string results_of(const Computation& computation, const Schedule& schedule,
     const bool is_kept = step.fused && std::any_of(leaves.begin(), leaves.end(),
                                                    [](const Access& leaf) { return leaf.buffer != kNoBuffer; });
     if (is_kept || (id == step.instructions.back() && out.empty()))
-      out.push_back(fmt::format("{} (%{})", computation[id].type, computation[id].name));
+      out.push_back(fmt::format("{} (%{})", computation[id].type.str(), computation[id].name));
   }
   return join(out, ", ");
 }
