@@ -290,10 +290,9 @@ double entry_flops(const Program& program) {
 
 // What is rewritten once scores are cut or not.
 Program in_parts(Program program) {
-  if (const std::int64_t most = options().integer("TESSERA_LARGEST_VALUE"); most > 0) {
-    Program cut = split_large(program, most);
-    if (make_schedule(cut)->arena_bytes < make_schedule(program)->arena_bytes) program = std::move(cut);
-  }
+  const std::int64_t most = options().integer("TESSERA_LARGEST_VALUE");
+  if (auto cut = most > 0 ? split_large(program, most) : std::nullopt)
+    if (make_schedule(*cut)->arena_bytes < make_schedule(program)->arena_bytes) program = *std::move(cut);
   program = recompute_cheap(program);
   return options().flag("TESSERA_EXCESS_PRECISION") ? recompute_cheap(widen_groups(program)) : program;
 }

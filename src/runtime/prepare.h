@@ -21,8 +21,8 @@ Program expand_reductions(const Program& program, int world_size);
 Program reduce_rows_first(const Program& program);
 
 /// Every product of more than `most_bytes` and what is made of it (the logits of a vocabulary, their softmax and gradient) in parts along
-/// one dim or two, so that it is never whole in memory. The program as it is where what is large leaves, or no dim can be cut.
-Program split_large(const Program& program, std::int64_t most_bytes);
+/// one dim or two, so that it is never whole in memory. Nothing where there is none, what is large leaves, or no dim can be cut.
+std::optional<Program> split_large(const Program& program, std::int64_t most_bytes);
 
 /// Attention whose scores (products of queries and keys over batches and heads, larger than both) have more than `most_bytes`: computed in
 /// parts of batches or heads, and of rows of queries where a batch and a head alone are too large, forward and backward, which makes them

@@ -42,7 +42,7 @@ CutPlan plan_for(const Program& program, const std::vector<std::vector<Id>>& use
 
 }  // namespace
 
-Program split_large(const Program& program, std::int64_t most_bytes) {
+std::optional<Program> split_large(const Program& program, std::int64_t most_bytes) {
   const Computation& entry = program.entry_computation();
   std::vector<std::vector<Id>> users;
   std::vector<CutPlan> plans;
@@ -56,7 +56,7 @@ Program split_large(const Program& program, std::int64_t most_bytes) {
     if (!add_plan(program, plans, std::move(plan))) continue;
     for (const auto& [member, cut] : region.cut()) taken.insert(member);
   }
-  return plans.empty() ? program : cut_regions(program, plans);
+  return plans.empty() ? std::nullopt : std::optional(cut_regions(program, plans));
 }
 
 }  // namespace tessera
