@@ -246,7 +246,7 @@ void Trace::capture_use(const Tensor& tensor) {
   auto& known = entry->second.variable;
   if (known.expired()) known = variable;
   if (known.lock() == variable) return;
-  capture_->undo.push_back([variable, node = used.node] { variable->node = node; });
+  capture_->undo.emplace_back([variable, node = used.node] { variable->node = node; });
   variable->node = copy_of(*used.node);
   tensor.impl().node = variable->node;
   capture_->variables.emplace(variable->node.get(), Capture::Use{variable->node, variable});
@@ -256,7 +256,7 @@ void Trace::note_assignment(const std::shared_ptr<TensorImpl>& variable) {
   if (capture_ == nullptr) return;
   const auto& known = capture_->assigned;
   if (std::find(known.begin(), known.end(), variable) == known.end())
-    capture_->undo.push_back([variable, node = variable->node] { variable->node = node; });
+    capture_->undo.emplace_back([variable, node = variable->node] { variable->node = node; });
   capture_->assigned.push_back(variable);
 }
 
@@ -264,7 +264,7 @@ void Trace::note_gradient(const std::shared_ptr<TensorImpl>& variable) {
   if (capture_ == nullptr) return;
   const auto recorded = [&](const Node& node) { return node.epoch == epoch_ && node.id >= 0; };
   if (!variable->grad.is_null() && recorded(*variable->grad.impl().node)) return;  // noted before
-  capture_->undo.push_back([variable, grad = variable->grad] { variable->grad = grad; });
+  capture_->undo.emplace_back([variable, grad = variable->grad] { variable->grad = grad; });
 }
 
 // ---- notes --------------------------------------------------------------------------------------------------------------
