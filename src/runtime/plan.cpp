@@ -227,6 +227,7 @@ void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::sp
   const Frame frame{pointers_, state, shared_views_.get()};
   under_way_.clear();
   taken_.assign(steps_.size(), 0);
+  ended_.assign(steps_.size(), 0);
   run_steps(frame);
   complete(schedule_->end_completes, frame);
   state.flops += flops_;
@@ -246,7 +247,10 @@ void Plan::run_steps(const Frame& frame) {
     const bool is_timed = !profile_.empty() || !steps_[i]->communication().empty();
     const std::int64_t begin = is_timed ? now() : 0;
     schedule_->steps[step_of_[i]].overlapped ? start(i, frame) : steps_[i]->run(frame);
-    if (is_timed) taken_[i] += now() - begin;
+    if (is_timed) {
+      ended_[i] = now();
+      taken_[i] += ended_[i] - begin;
+    }
     for (const auto& [number, started] : under_way_)  // messages go on only when somebody asks
       for (const auto& operation : started.second) operation->test();
     if (world_ != nullptr) world_->advance(state.progress + step_of_[i] + 1);
@@ -275,7 +279,8 @@ void Plan::complete(const std::vector<std::int32_t>& steps, const Frame& frame) 
     const auto& [i, operations] = started.mapped();
     for (const auto& operation : operations) operation->wait();
     steps_[i]->finish(frame);
-    taken_[i] += now() - begin;
+    ended_[i] = now();
+    taken_[i] += ended_[i] - begin;
   }
 }
 
@@ -289,7 +294,7 @@ void Plan::count_times(RunState& state) {
     const std::string_view metric = steps_[i]->communication();
     if (metric.empty()) continue;
     state.communication_nanoseconds += taken_[i];
-    metrics().add_sample(metric, MetricUnit::kTime, static_cast<double>(taken_[i]));
+    metrics().add_sample(metric, MetricUnit::kTime, static_cast<double>(taken_[i]), ended_[i]);
   }
 }
 

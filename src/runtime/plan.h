@@ -100,6 +100,7 @@ class Plan {
   std::vector<StepProfile> about_;    // per step; without times
   std::vector<StepProfile> profile_;  // per step, with times; empty unless profiling
   std::vector<std::int64_t> taken_;   // per step, nanoseconds of the run under way, if they are asked for
+  std::vector<std::int64_t> ended_;   // and when they were over
   std::vector<std::int64_t> result_bytes_;
   std::vector<std::byte*> pointers_;  // of the run under way
   std::vector<std::byte*> results_;

@@ -226,6 +226,22 @@ TEST(CollectivesOnRanks, CountsTheBytesThatTheCollectivesMoved) {
   });
 }
 
+TEST(CollectivesOnRanks, TimesAreOfWhenEachWasOver) {
+  const Program program = read(header(2) + R"(ENTRY %main (x: f32[4096]) -> f32[16384] {
+  %x = f32[4096] parameter(0)
+  %g = f32[8192] all-gather(%x), channel_id=1, replica_groups=[1,2]<=[2], use_global_device_ids=true, dimensions={0}
+  %n = f32[8192] negate(%g)
+  ROOT %h = f32[16384] all-gather(%n), channel_id=2, replica_groups=[1,2]<=[2], use_global_device_ids=true, dimensions={0}
+})");
+  run_virtual_ranks(2, [&](ProcessGroup& world) {
+    run_program(program, world, {testing::random_literal(Type::array(DType::kF32, {4096}), 1)});
+    const auto times = metrics().metric_data("CollectiveTime::all-gather");
+    ASSERT_TRUE(times && times->samples.size() == 2);
+    EXPECT_GE(static_cast<double>(times->samples[1].timestamp_ns - times->samples[0].timestamp_ns),
+              times->samples[1].value);
+  });
+}
+
 TEST(CollectivesOnRanks, RanksThatRunDifferentProgramsAreTold) {
   const auto text = [](const char* op) {
     return header(2) +
