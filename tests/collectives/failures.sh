@@ -90,7 +90,6 @@ real_job=$job
 job=$(mktemp)
 cat >"$job" <<END
 #!/usr/bin/env bash
-trap '' XFSZ
 if [ "\$LIMITED" = all ] || [ "\$LIMITED" = "\$OMPI_COMM_WORLD_RANK" ]; then ulimit -f 1000; fi
 exec "$real_job" "\$@"
 END
