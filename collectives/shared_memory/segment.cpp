@@ -23,17 +23,6 @@ std::byte* map_shared(int descriptor, std::size_t bytes) {
   return data == MAP_FAILED ? nullptr : static_cast<std::byte*>(data);
 }
 
-}  // namespace
-
-Segment Segment::create(std::size_t bytes, const std::string& name) {
-  std::string reason;
-  Segment out = try_create(bytes, name, reason);
-  require(out.is_open(), "no shared memory: {}", reason);
-  return out;
-}
-
-namespace {
-
 // What exceeds the limit of file sizes (ulimit -f) would not fail: a signal would end the process.
 int error_of_limit(std::size_t bytes) {
   rlimit limit{};
@@ -42,6 +31,13 @@ int error_of_limit(std::size_t bytes) {
 }
 
 }  // namespace
+
+Segment Segment::create(std::size_t bytes, const std::string& name) {
+  std::string reason;
+  Segment out = try_create(bytes, name, reason);
+  require(out.is_open(), "no shared memory: {}", reason);
+  return out;
+}
 
 Segment Segment::try_create(std::size_t bytes, const std::string& name, std::string& reason) {
   const int descriptor = memfd_create(name.c_str(), MFD_CLOEXEC);

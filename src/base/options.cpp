@@ -108,6 +108,11 @@ constexpr Range kRanges[] = {{"TESSERA_NUM_THREADS", 1, 1024},      {"TESSERA_LA
                              {"TESSERA_LARGEST_SCORES", 0, kNoEnd}, {"TESSERA_OVERLAP_MEMORY", 0, kNoEnd},
                              {"PT_XLA_DEBUG_LEVEL", 0, kNoEnd},     {"XLA_METRICS_SAMPLES", 1, kNoEnd}};
 
+static_assert(std::all_of(std::begin(kRanges), std::end(kRanges), [](const Range& range) {
+  return std::any_of(std::begin(kTable), std::end(kTable),
+                     [&](const OptionRow& row) { return row.name == range.name && row.type == kInteger; });
+}));
+
 std::int64_t integer_of(std::string_view text) {
   std::int64_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);

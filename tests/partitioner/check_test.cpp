@@ -67,6 +67,19 @@ TEST(Check, NarrowTypesHideNoFault) {
   }
 }
 
+TEST(Check, IntegersOfFewBitsAreNotAllZero) {
+  const auto text = [](const std::string& dtype, const char* op) {
+    return fmt::format(
+        "ENTRY main {{ x = {0}[5,9] parameter(0), {1} w = s32[5,9] convert(x) ROOT r = s32[5,9] {2}(w, w) }}", dtype,
+        kCut, op);
+  };
+  for (const std::string dtype : {"s4", "u4", "s2", "u2"}) {
+    const Program program = read(text(dtype, "add"));
+    EXPECT_TRUE(check_against(program, program, {}).passed) << dtype;
+    EXPECT_FALSE(check_against(program, read(text(dtype, "multiply")), {}).passed) << dtype;
+  }
+}
+
 TEST(Check, ReportsNameTheTypesOfTheModule) {
   const CheckReport report = check_against(read(scaled("bf16", 2, 2)), read(scaled("bf16", 6, 2)), {});
   ASSERT_FALSE(report.failures.empty());
