@@ -5,7 +5,7 @@
 //     --block_size 64 --mesh data=2,model=2 --fsdp full_shard --tensor_parallel model --max_steps 1000
 #include "tessera/base/error.h"
 #include "tessera/collectives/world.h"
-#include "tessera/frontend/runtime.h"
+#include "tessera/frontend/execution/runtime.h"
 #include "tessera/trainer/clm.h"
 
 namespace {

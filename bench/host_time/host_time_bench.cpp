@@ -12,9 +12,9 @@
 #include <limits>
 
 #include "tessera/base/rank_context.h"
-#include "tessera/frontend/compiled_function.h"
-#include "tessera/frontend/functions.h"
-#include "tessera/frontend/runtime.h"
+#include "tessera/frontend/compile/compiled_function.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/frontend/tensor/functions.h"
 
 namespace tessera {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/ops/structural.h"
-#include "tessera/runtime/executable.h"
+#include "tessera/runtime/executable/executable.h"
 
 namespace tessera::bench {
 namespace {

@@ -5,15 +5,15 @@
 #include <benchmark/benchmark.h>
 
 #include "tessera/base/rank_context.h"
-#include "tessera/frontend/mark_sharding.h"
-#include "tessera/frontend/runtime.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/nn/gpt2.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
 #include "tessera/optim/optimizer.h"
-#include "tessera/partitioner/partition.h"
+#include "tessera/partitioner/pipeline/partition.h"
 
 namespace tessera {
 namespace {

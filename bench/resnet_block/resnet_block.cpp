@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "tessera/base/argument_parser.h"
-#include "tessera/frontend/compiled_function.h"
-#include "tessera/frontend/runtime.h"
+#include "tessera/frontend/compile/compiled_function.h"
+#include "tessera/frontend/execution/runtime.h"
 #include "tessera/nn/images.h"
 #include "train_step/step_report.h"
 

@@ -8,7 +8,7 @@
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
 #include "tessera/ir/op_def.h"
-#include "tessera/runtime/metrics.h"
+#include "tessera/runtime/metrics/metrics.h"
 
 namespace tessera::bench {
 namespace {

@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "tessera/frontend/runtime.h"
+#include "tessera/frontend/execution/runtime.h"
 
 namespace tessera::bench {
 

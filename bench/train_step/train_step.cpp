@@ -23,13 +23,13 @@
 #include "tessera/base/rank_context.h"
 #include "tessera/collectives/cpu_share.h"
 #include "tessera/collectives/world.h"
-#include "tessera/frontend/compiled_function.h"
-#include "tessera/frontend/mark_sharding.h"
-#include "tessera/frontend/runtime.h"
+#include "tessera/frontend/compile/compiled_function.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/nn/gpt2.h"
 #include "tessera/optim/optimizer.h"
-#include "tessera/runtime/metrics.h"
+#include "tessera/runtime/metrics/metrics.h"
 
 namespace tessera::bench {
 namespace {

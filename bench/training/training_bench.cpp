@@ -11,8 +11,8 @@
 
 #include "tessera/base/options.h"
 #include "tessera/collectives/virtual_ranks.h"
-#include "tessera/frontend/mark_sharding.h"
-#include "tessera/frontend/runtime.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/nn/gpt2.h"
 #include "tessera/optim/optimizer.h"

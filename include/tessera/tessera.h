@@ -2,11 +2,11 @@
 // Everything a training program needs.
 #pragma once
 
-#include "tessera/frontend/compiled_function.h"
-#include "tessera/frontend/functions.h"
-#include "tessera/frontend/mark_sharding.h"
-#include "tessera/frontend/runtime.h"
-#include "tessera/frontend/tensor.h"
+#include "tessera/frontend/compile/compiled_function.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tensor/tensor.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/ir/text.h"
 #include "tessera/nn/gpt2.h"
@@ -15,4 +15,4 @@
 #include "tessera/nn/layers.h"
 #include "tessera/optim/optimizer.h"
 #include "tessera/optim/schedule.h"
-#include "tessera/runtime/metrics.h"
+#include "tessera/runtime/metrics/metrics.h"

@@ -4,9 +4,9 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
-#include "tessera/frontend/mark_sharding.h"
-#include "tessera/frontend/runtime.h"
-#include "tessera/frontend/trace.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/frontend/tracing/trace.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/sharding/placement.h"
 

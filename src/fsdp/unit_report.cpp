@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "tessera/fsdp/fsdp.h"
-#include "tessera/runtime/metrics.h"
+#include "tessera/runtime/metrics/metrics.h"
 
 namespace tessera {
 

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "tessera/frontend/functions.h"
-#include "tessera/frontend/mark_sharding.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/frontend/tensor/functions.h"
 #include "tessera/nn/initializers.h"
 
 namespace tessera::nn {

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "tessera/frontend/functions.h"
+#include "tessera/frontend/tensor/functions.h"
 #include "tessera/nn/initializers.h"
 
 namespace tessera::nn {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
-#include "tessera/frontend/functions.h"
-#include "tessera/frontend/trace.h"
+#include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tracing/trace.h"
 #include "tessera/optim/optimizer.h"
 
 namespace tessera::optim {

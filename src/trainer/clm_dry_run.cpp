@@ -3,9 +3,9 @@
 #include <cstdio>
 
 #include "tessera/base/rank_context.h"
-#include "tessera/frontend/functions.h"
-#include "tessera/frontend/runtime.h"
-#include "tessera/runtime/metrics.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/frontend/tensor/functions.h"
+#include "tessera/runtime/metrics/metrics.h"
 #include "tessera/schedule/schedule.h"
 #include "tessera/sharding/placement.h"
 #include "tessera/trainer/clm.h"

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "tessera/base/text.h"
-#include "tessera/frontend/functions.h"
+#include "tessera/frontend/tensor/functions.h"
 #include "tessera/trainer/clm.h"
 
 namespace tessera::trainer {

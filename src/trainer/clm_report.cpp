@@ -6,9 +6,9 @@
 
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
-#include "tessera/frontend/mark_sharding.h"
-#include "tessera/frontend/runtime.h"
-#include "tessera/runtime/metrics.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/runtime/metrics/metrics.h"
 #include "tessera/sharding/placement.h"
 #include "tessera/trainer/clm.h"
 #include "tessera/trainer/progress.h"

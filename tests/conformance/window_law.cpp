@@ -7,7 +7,7 @@
 
 #include "conformance/op_samples.h"
 #include "tessera/ir/text.h"
-#include "tessera/partitioner/check.h"
+#include "tessera/partitioner/check/check.h"
 
 namespace tessera::conformance {
 namespace {

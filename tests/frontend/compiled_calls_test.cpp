@@ -6,10 +6,10 @@
 
 #include "frontend/on_ranks.h"
 #include "support/temporary_folder.h"
-#include "tessera/frontend/compiled_function.h"
-#include "tessera/frontend/functions.h"
-#include "tessera/frontend/mark_sharding.h"
-#include "tessera/frontend/trace.h"
+#include "tessera/frontend/compile/compiled_function.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tracing/trace.h"
 #include "tessera/optim/optimizer.h"
 
 namespace tessera {

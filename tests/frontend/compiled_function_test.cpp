@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A function traced once does in later calls what lazy steps do.
-#include "tessera/frontend/compiled_function.h"
+#include "tessera/frontend/compile/compiled_function.h"
 
 #include <gtest/gtest.h>
 
 #include "frontend/on_ranks.h"
 #include "support/temporary_folder.h"
-#include "tessera/frontend/functions.h"
-#include "tessera/frontend/mark_sharding.h"
-#include "tessera/frontend/trace.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tracing/trace.h"
 #include "tessera/nn/layers.h"
 #include "tessera/optim/optimizer.h"
 

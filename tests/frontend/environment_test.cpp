@@ -13,10 +13,10 @@
 #include "tessera/base/files.h"
 #include "tessera/base/log.h"
 #include "tessera/base/options.h"
-#include "tessera/frontend/functions.h"
-#include "tessera/frontend/mark_sharding.h"
-#include "tessera/frontend/tensor.h"
-#include "tessera/runtime/metrics.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tensor/tensor.h"
+#include "tessera/runtime/metrics/metrics.h"
 
 namespace tessera {
 namespace {

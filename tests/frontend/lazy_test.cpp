@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "frontend/on_ranks.h"
-#include "tessera/frontend/functions.h"
-#include "tessera/frontend/tensor.h"
+#include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tensor/tensor.h"
 #include "tessera/nn/initializers.h"
 #include "tessera/optim/optimizer.h"
 

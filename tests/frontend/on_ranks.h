@@ -6,7 +6,7 @@
 
 #include "tessera/base/rank_context.h"
 #include "tessera/collectives/virtual_ranks.h"
-#include "tessera/frontend/runtime.h"
+#include "tessera/frontend/execution/runtime.h"
 
 namespace tessera {
 

@@ -12,12 +12,12 @@
 #include "support/temporary_folder.h"
 #include "tessera/base/files.h"
 #include "tessera/base/options.h"
-#include "tessera/frontend/compiled_function.h"
-#include "tessera/frontend/functions.h"
-#include "tessera/frontend/mark_sharding.h"
+#include "tessera/frontend/compile/compiled_function.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/frontend/tensor/functions.h"
 #include "tessera/nn/layers.h"
 #include "tessera/optim/optimizer.h"
-#include "tessera/runtime/metrics.h"
+#include "tessera/runtime/metrics/metrics.h"
 
 namespace tessera {
 namespace {

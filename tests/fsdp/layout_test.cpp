@@ -7,8 +7,8 @@
 #include <mutex>
 
 #include "frontend/on_ranks.h"
-#include "tessera/frontend/functions.h"
-#include "tessera/frontend/mark_sharding.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/frontend/tensor/functions.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/nn/gpt2.h"
 #include "tessera/optim/optimizer.h"

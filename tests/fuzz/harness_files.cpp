@@ -11,7 +11,7 @@
 #include "tessera/data/bpe_tokenizer.h"
 #include "tessera/data/images.h"
 #include "tessera/nn/gpt2.h"
-#include "tessera/runtime/safetensors.h"
+#include "tessera/runtime/executable/safetensors.h"
 #include "tessera/sharding/sharding.h"
 #include "tessera/trainer/arguments.h"
 

@@ -6,8 +6,8 @@
 #include "tessera/base/error.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
-#include "tessera/partitioner/check.h"
-#include "tessera/partitioner/partition.h"
+#include "tessera/partitioner/check/check.h"
+#include "tessera/partitioner/pipeline/partition.h"
 #include "tessera/sharding/hlo_sharding.h"
 
 namespace tessera::fuzz {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "frontend/on_ranks.h"
-#include "tessera/frontend/functions.h"
+#include "tessera/frontend/tensor/functions.h"
 #include "tessera/nn/gpt2.h"
 
 namespace tessera::nn {

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "frontend/on_ranks.h"
-#include "tessera/frontend/mark_sharding.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/optim/optimizer.h"
 
 namespace tessera::nn {

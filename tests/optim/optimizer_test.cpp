@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "frontend/on_ranks.h"
-#include "tessera/frontend/functions.h"
-#include "tessera/frontend/mark_sharding.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/frontend/tensor/functions.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/optim/optimizer.h"
 #include "tessera/optim/schedule.h"

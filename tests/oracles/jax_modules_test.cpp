@@ -9,7 +9,7 @@
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/op_table.h"
-#include "tessera/partitioner/check.h"
+#include "tessera/partitioner/check/check.h"
 
 namespace tessera {
 namespace {

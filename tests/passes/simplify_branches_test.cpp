@@ -5,7 +5,7 @@
 #include "tessera/ir/text.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/ops/op_table.h"
-#include "tessera/partitioner/check.h"
+#include "tessera/partitioner/check/check.h"
 #include "tessera/passes/passes.h"
 
 namespace tessera {

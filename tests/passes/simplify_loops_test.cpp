@@ -8,8 +8,8 @@
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/ops/op_table.h"
-#include "tessera/partitioner/check.h"
-#include "tessera/partitioner/partition.h"
+#include "tessera/partitioner/check/check.h"
+#include "tessera/partitioner/pipeline/partition.h"
 #include "tessera/passes/passes.h"
 
 namespace tessera {

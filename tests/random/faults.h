@@ -9,7 +9,7 @@
 
 #include "random/dice.h"
 
-#include "tessera/partitioner/partition.h"
+#include "tessera/partitioner/pipeline/partition.h"
 
 namespace tessera::testing {
 

@@ -18,7 +18,7 @@
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/ops/op_table.h"
-#include "tessera/partitioner/check.h"
+#include "tessera/partitioner/check/check.h"
 #include "tessera/passes/passes.h"
 
 namespace tessera::testing {

@@ -13,8 +13,8 @@
 #include "tessera/ir/text.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/op_table.h"
-#include "tessera/partitioner/check.h"
-#include "tessera/runtime/executable.h"
+#include "tessera/partitioner/check/check.h"
+#include "tessera/runtime/executable/executable.h"
 
 namespace tessera::testing {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "random/sharding_kinds.h"
 
-#include "tessera/partitioner/partition.h"
+#include "tessera/partitioner/pipeline/partition.h"
 
 namespace tessera::testing {
 

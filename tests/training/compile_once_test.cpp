@@ -5,7 +5,7 @@
 #include <array>
 
 #include "frontend/on_ranks.h"
-#include "tessera/runtime/metrics.h"
+#include "tessera/runtime/metrics/metrics.h"
 #include "training/gpt2_training.h"
 
 namespace tessera::testing {

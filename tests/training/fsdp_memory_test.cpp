@@ -9,7 +9,7 @@
 #include "frontend/on_ranks.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
-#include "tessera/partitioner/partition.h"
+#include "tessera/partitioner/pipeline/partition.h"
 #include "tessera/schedule/schedule.h"
 #include "tessera/sharding/placement.h"
 #include "training/gpt2_training.h"

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "frontend/on_ranks.h"
-#include "tessera/frontend/mark_sharding.h"
-#include "tessera/runtime/metrics.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/runtime/metrics/metrics.h"
 
 namespace tessera::testing {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/frontend/runtime.h"
+#include "tessera/frontend/execution/runtime.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/nn/gpt2.h"
 #include "tessera/optim/optimizer.h"

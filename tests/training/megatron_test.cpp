@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "frontend/on_ranks.h"
-#include "tessera/frontend/functions.h"
-#include "tessera/frontend/mark_sharding.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
+#include "tessera/frontend/tensor/functions.h"
 
 namespace tessera::testing {
 namespace {

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <string>
 
-#include "memory.h"  // of src/runtime: the arena itself
+#include "executable/memory.h"  // of src/runtime: the arena itself
 #include "support/mpi_main.h"
-#include "tessera/frontend/runtime.h"
+#include "tessera/frontend/execution/runtime.h"
 #include "training/gpt2_training.h"
 
 namespace tessera::testing {

@@ -4,7 +4,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(TESSERA_CORE_MODULES base tensor sharding ir ops autodiff passes schedule partitioner)
+set(TESSERA_CORE_MODULES base tensor sharding ir ops autodiff passes schedule lowering partitioner)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tessera)
 
 # The targets of this project that `target` links, itself first, each once: helper libraries travel with their module.

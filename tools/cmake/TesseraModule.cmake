@@ -9,6 +9,7 @@ function(tessera_module name)
   target_compile_features(tessera_${name} PUBLIC cxx_std_20)
   target_include_directories(tessera_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                                     $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>)
+  target_include_directories(tessera_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_compile_options(tessera_${name} PRIVATE ${TESSERA_WARNINGS})
   foreach(dep ${ARG_DEPS})
     if(NOT TARGET tessera::${dep})

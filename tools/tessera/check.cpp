@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tessera/partitioner/check.h"
+#include "tessera/partitioner/check/check.h"
 #include "input.h"
 #include "tessera/base/text.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/ops/custom_call.h"
-#include "tessera/runtime/executable.h"
+#include "tessera/runtime/executable/executable.h"
 
 namespace tessera::command {
 namespace {

@@ -8,7 +8,7 @@
 #include "command_line.h"
 #include "tessera/base/json_object.h"
 #include "tessera/ir/program.h"
-#include "tessera/partitioner/partition.h"
+#include "tessera/partitioner/pipeline/partition.h"
 
 namespace tessera::command {
 

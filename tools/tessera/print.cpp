@@ -3,11 +3,11 @@
 
 #include "input.h"
 #include "tessera/base/text.h"
-#include "tessera/frontend/mark_sharding.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/control_flow.h"
-#include "tessera/partitioner/addends.h"
+#include "tessera/partitioner/reshard_insertion/partial_values.h"
 
 namespace tessera::command {
 namespace {

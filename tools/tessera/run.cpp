@@ -10,10 +10,10 @@
 #include "tessera/collectives/world.h"
 #include "tessera/ops/custom_call.h"
 #include "tessera/ops/evaluate.h"
-#include "tessera/partitioner/addends.h"
-#include "tessera/partitioner/check.h"
-#include "tessera/runtime/executable.h"
-#include "tessera/runtime/safetensors.h"
+#include "tessera/partitioner/check/check.h"
+#include "tessera/partitioner/reshard_insertion/partial_values.h"
+#include "tessera/runtime/executable/executable.h"
+#include "tessera/runtime/executable/safetensors.h"
 #include "tessera/sharding/placement.h"
 
 namespace tessera::command {

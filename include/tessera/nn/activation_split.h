@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "tessera/frontend/mark_sharding.h"
+#include "tessera/frontend/sharding/mark_sharding.h"
 
 namespace tessera::nn {
 

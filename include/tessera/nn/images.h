@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "tessera/frontend/functions.h"
+#include "tessera/frontend/tensor/functions.h"
 #include "tessera/nn/module.h"
 
 namespace tessera::nn {

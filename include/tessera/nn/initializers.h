@@ -3,7 +3,7 @@
 // starts from the same values and no rank computes more than its shard.
 #pragma once
 
-#include "tessera/frontend/tensor.h"
+#include "tessera/frontend/tensor/tensor.h"
 
 namespace tessera::nn {
 

@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "tessera/base/error.h"
-#include "tessera/frontend/tensor.h"
-#include "tessera/frontend/trace.h"
+#include "tessera/frontend/tensor/tensor.h"
+#include "tessera/frontend/tracing/trace.h"
 
 namespace tessera::nn {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tessera/frontend/tensor.h"
+#include "tessera/frontend/tensor/tensor.h"
 
 namespace tessera::optim {
 

@@ -12,7 +12,7 @@
 #include "tessera/data/batches.h"
 #include "tessera/data/text_dataset.h"
 #include "tessera/data/tokenizer.h"
-#include "tessera/frontend/runtime.h"
+#include "tessera/frontend/execution/runtime.h"
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/nn/gpt2.h"
 #include "tessera/optim/optimizer.h"

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators and functions on lazy tensors. Operands broadcast as in NumPy; a number takes the tensor's element type; tensors of
+// different element types are an error (convert with .to()).
+#pragma once
+
+#include <vector>
+
+#include "tessera/frontend/tensor/tensor.h"
+
+namespace tessera {
+
+Tensor operator+(Operand lhs, Operand rhs);
+Tensor operator-(Operand lhs, Operand rhs);
+Tensor operator*(Operand lhs, Operand rhs);
+Tensor operator/(Operand lhs, Operand rhs);
+Tensor operator-(Operand x);
+Tensor operator<(Operand lhs, Operand rhs);
+Tensor operator<=(Operand lhs, Operand rhs);
+Tensor operator>(Operand lhs, Operand rhs);
+Tensor operator>=(Operand lhs, Operand rhs);
+/// Elementwise, as every other operator here.
+Tensor operator==(Operand lhs, Operand rhs);
+Tensor operator!=(Operand lhs, Operand rhs);
+Tensor operator&&(Operand lhs, Operand rhs);
+Tensor operator||(Operand lhs, Operand rhs);
+Tensor operator!(Operand x);
+
+Tensor maximum(Operand lhs, Operand rhs);
+Tensor minimum(Operand lhs, Operand rhs);
+Tensor pow(Operand lhs, Operand rhs);
+Tensor remainder(Operand lhs, Operand rhs);
+Tensor exp(Operand x);
+Tensor log(Operand x);
+Tensor sqrt(Operand x);
+Tensor rsqrt(Operand x);
+Tensor tanh(Operand x);
+Tensor sin(Operand x);
+Tensor cos(Operand x);
+Tensor erf(Operand x);
+Tensor abs(Operand x);
+Tensor sign(Operand x);
+Tensor square(Operand x);
+Tensor sigmoid(Operand x);
+Tensor relu(Operand x);
+/// x * Phi(x), by erf.
+Tensor gelu(Operand x);
+/// GPT-2's tanh form.
+Tensor gelu_new(Operand x);
+/// Elements of `on_true` where `predicate` holds.
+Tensor where(Operand predicate, Operand on_true, Operand on_false);
+/// Differentiable choice between two computed values by a scalar predicate.
+Tensor cond(Operand predicate, Operand on_true, Operand on_false);
+
+/// Over `dims` (negative from the end); no dims = all.
+struct ReduceOptions {
+  std::vector<int> dims{};
+  bool keep_dims = false;
+};
+Tensor sum(Operand x, ReduceOptions options = {});
+Tensor mean(Operand x, ReduceOptions options = {});
+Tensor max(Operand x, ReduceOptions options = {});
+Tensor min(Operand x, ReduceOptions options = {});
+/// The first index of the largest element along `dim`, s32.
+Tensor argmax(Operand x, int dim);
+
+/// [.., m, k] x [k, n], or with equal leading batch dims [.., m, k] x [.., k, n].
+Tensor matmul(Operand lhs, Operand rhs);
+/// General product: contracts lhs dims with rhs dims; batch dims lead the result, then lhs's free dims, then rhs's.
+struct DotDims {
+  Dims lhs_contracting{};
+  Dims rhs_contracting{};
+  Dims lhs_batch{};
+  Dims rhs_batch{};
+};
+Tensor dot(Operand lhs, Operand rhs, const DotDims& dims);
+
+Tensor concat(const std::vector<Tensor>& parts, int dim, std::source_location where = std::source_location::current());
+/// Around dim: `low` elements of `value` before and `high` behind; negative numbers cut.
+Tensor pad(Operand x, int dim, std::int64_t low, std::int64_t high, double value = 0);
+Tensor softmax(Operand x, int dim);
+Tensor log_softmax(Operand x, int dim);
+Tensor logsumexp(Operand x, int dim);
+/// Mean 0, variance 1 over the last dim, then weight and bias. Computed in f32 at least.
+Tensor layer_norm(Operand x, Operand weight, Operand bias, double epsilon);
+
+// ---- images: [n, c, h, w], arguments as PyTorch's; one number stands for both dims ----------------------------------------
+
+struct Conv2dOptions {
+  Dims stride{1};
+  Dims padding{0};
+  Dims dilation{1};
+  std::int64_t groups = 1;
+};
+/// weight [out, in / groups, kh, kw] -> [n, out, h', w'].
+Tensor conv2d(Operand x, Operand weight, const Conv2dOptions& options = {});
+struct Pool2dOptions {
+  Dims kernel_size{};
+  Dims stride{};  // none: the kernel's size
+  Dims padding{0};
+  Dims dilation{1};               // of max_pool2d; a dilated one has no gradient
+  bool ceil_mode = false;         // a last window may hang over the edge
+  bool count_include_pad = true;  // of avg_pool2d
+};
+/// Padding never wins. The gradient goes to the first of equal elements.
+Tensor max_pool2d(Operand x, const Pool2dOptions& options);
+Tensor avg_pool2d(Operand x, const Pool2dOptions& options);
+/// The mean over h and w: [n, c, 1, 1].
+Tensor adaptive_avg_pool2d(Operand x);
+/// Mean and (biased) variance of each channel, over the whole batch however it is sharded; in f32 at least.
+struct ChannelStatistics {
+  Tensor mean;
+  Tensor variance;
+};
+ChannelStatistics channel_statistics(Operand x);
+/// (x - mean) / sqrt(variance + epsilon), channel by channel.
+Tensor normalize_channels(Operand x, Operand mean, Operand variance, double epsilon);
+/// A vector of one number per channel, along dim 1 of x's dims.
+Tensor per_channel(Operand vector, const Tensor& x);
+
+/// Rows of a table: table[v, d], ids[...] -> [..., d].
+Tensor embedding(Operand table, Operand ids);
+/// The mean over labels other than ignore_index of -log softmax(logits)[label]: logits [..., classes], integer labels [...].
+/// Keeps a sharded class dim sharded. 0 when every label is ignored.
+Tensor cross_entropy(Operand logits, Operand labels, std::int64_t ignore_index = -100);
+/// The addends of cross_entropy, 0 where ignored, and the number of labels that count: for sums over batches.
+struct CrossEntropyParts {
+  Tensor sum;
+  Tensor count;
+};
+CrossEntropyParts cross_entropy_parts(Operand logits, Operand labels, std::int64_t ignore_index = -100);
+/// Zeroes elements with probability p and divides the others by 1 - p. The mask depends on (seed, step, op, global element
+/// index) only, so it is the same for every mesh.
+Tensor dropout(Operand x, double p);
+/// Uniform in [0, 1), by the same rule.
+Tensor random_uniform(const Type& type, std::source_location where = std::source_location::current());
+
+}  // namespace tessera

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rank's trace: the computation that recorded ops go to, until mark_step cuts it. What nn, optim and fsdp are built on; users
+// need it only to write functions of their own:
+//
+//   Tensor double_of(Operand x) {
+//     return trace().record(x.where(), [&](Builder&) { Value v = trace().use(x.tensor()); return ops::add(v, v); });
+//   }
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "tessera/frontend/tensor/tensor.h"
+#include "tessera/ir/builder.h"
+#include "tessera/runtime/executable/buffer.h"
+
+namespace tessera {
+
+/// A value: data, recorded, or deferred. Several variables may hold one.
+struct Node {
+  Type type;
+  std::uint64_t order = 0;           // of creation on this rank
+  std::string name;                  // of the variable it was made for
+  std::optional<Sharding> sharding;  // how it lies or must lie; none: whole everywhere (data), or free (recorded)
+
+  DeviceArray shard;            // data: this rank's part
+  std::optional<Literal> host;  // data: the whole value, the same on every rank
+  bool is_abstract = false;     // data without a value, for plans
+  bool is_given = false;        // data from the host, which the ranks have not compared yet
+  bool is_under_way = false;  // data that the step under way computes: await_execution() before the shard is looked at
+  std::function<Literal()> refresh;  // data from the host that a compiled function asks for at each call
+
+  Id id = -1;  // recorded: in the trace of `epoch`
+  std::uint64_t epoch = 0;
+  std::shared_ptr<Node> replaces;  // recorded: the data whose memory it may take over
+
+  Initializer initializer;  // deferred
+
+  [[nodiscard]] bool has_data() const { return host.has_value() || !shard.is_null() || is_under_way || is_abstract; }
+  [[nodiscard]] bool is_deferred() const { return initializer != nullptr; }
+};
+
+/// How ops use a parameter of an FSDP unit: gathered, at the use.
+struct Unshard {
+  std::string unit;
+  Sharding gathered;
+  bool recompute = true;              // gather again for the backward pass
+  std::optional<DType> reduce_dtype;  // of gradients on their way to where they are stored; none: the parameter's own
+};
+
+/// A variable.
+class TensorImpl {
+ public:
+  std::shared_ptr<Node> node;
+  std::string name;
+  bool requires_grad = false;
+  Tensor grad;
+  std::shared_ptr<const Unshard> unshard;
+  std::optional<DType> compute_dtype;        // uses see it converted
+  std::optional<Sharding> gradient_storage;  // how grad() and optimizer state lie; set by the first backward()
+  bool has_optimizer_state = false;
+  std::shared_ptr<TensorImpl> stands_for;  // of a stored_tensor()
+  std::shared_ptr<TensorImpl> argument;    // of what a function that is being compiled is given: the caller's own
+
+  /// Whose gradients are meant.
+  [[nodiscard]] TensorImpl& with_gradient() { return argument ? *argument : *this; }
+};
+
+class Trace {
+ public:
+  Trace();
+  ~Trace();
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  /// Emits with `where` (and the module path and unit around it) in the notes; the result is a recorded tensor.
+  Tensor record(const std::source_location& where, const std::function<Value(Builder&)>& emit);
+  /// The value of a tensor as ops see it: converted and gathered where it is a parameter of a unit; gradients flow to it.
+  Value use(const Tensor& tensor);
+  /// The value as stored.
+  Value stored(const Tensor& tensor);
+  /// A tensor for a value of this trace; `sharding` binds the result of the step.
+  Tensor wrap(Value value, std::optional<Sharding> sharding = {}, std::string name = {});
+
+  [[nodiscard]] Builder& builder() { return *entry_; }
+  /// A scalar constant; one instruction for each value and type.
+  Value scalar(DType dtype, double value);
+  /// All elements of `type` equal to `value`.
+  Value full(const Type& type, double value);
+  /// u32[2] for one random op: from seed and step (graph inputs) and the op's number in this step.
+  Value random_key();
+  /// The first row of the micro-batch around (MicroBatch), a u32 scalar input; null outside.
+  Value first_row();
+  void begin_micro_batch(std::int64_t first_row);
+  void end_micro_batch();
+  /// A number that no variable of this rank had: for initial values.
+  std::uint64_t next_variable() { return ++variables_; }
+
+  [[nodiscard]] std::uint64_t seed() const { return seed_; }
+  void set_seed(std::uint64_t seed);
+
+  // ---- for the cut ----------------------------------------------------------------------------------------------------
+
+  /// A use of a variable that wants gradients, by its stored value.
+  struct Leaf {
+    std::weak_ptr<TensorImpl> variable;
+    Id stored = -1;
+    const TensorImpl* used_as = nullptr;  // itself, or a stand-in for it
+  };
+  [[nodiscard]] const std::vector<Leaf>& leaves() const { return leaves_; }
+  [[nodiscard]] const std::vector<std::shared_ptr<Node>>& inputs() const { return inputs_; }
+  /// The recorded nodes that a tensor still holds, in order of creation.
+  [[nodiscard]] std::vector<std::shared_ptr<Node>> live_nodes() const;
+  [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
+  /// The inputs' places in inputs(), by entry instruction.
+  [[nodiscard]] int input_index(Id parameter) const;
+  std::shared_ptr<Node> make_node(Type type, std::string name = {});
+  /// Another node of the same data.
+  std::shared_ptr<Node> copy_of(const Node& data);
+  /// Lets go of all recorded ops and inputs; `next_step` moves the random state on.
+  void clear(bool next_step);
+
+  /// What compile() needs to know of a traced function beside the ops.
+  struct Capture {
+    struct Use {
+      std::weak_ptr<Node> node;
+      std::weak_ptr<TensorImpl> variable;
+    };
+    std::vector<std::shared_ptr<TensorImpl>> assigned;  // variables, in order of assignment
+    std::unordered_map<const Node*, Use> variables;     // through which an input was first used
+    struct EachCall {
+      std::function<void()> action;
+      std::function<void()> undo;
+    };
+    std::vector<EachCall> each_call;
+    bool takes_gradients = false;
+    bool reads_late = false;                  // an argument, behind an assignment
+    std::vector<std::function<void()>> undo;  // of what a function did to variables that then fails
+  };
+  class CaptureScope {
+   public:
+    CaptureScope(Trace& trace, Capture& capture) : trace_(trace) { trace_.capture_ = &capture; }
+    ~CaptureScope() { trace_.capture_ = nullptr; }
+    CaptureScope(const CaptureScope&) = delete;
+    CaptureScope& operator=(const CaptureScope&) = delete;
+
+   private:
+    Trace& trace_;
+  };
+  /// Runs `action` now and, within a function that is being compiled, at every later call: what the host does in a step. `undo` takes it
+  /// back where the call then fails.
+  void at_each_call(const std::function<void()>& action, const std::function<void()>& undo = {});
+  [[nodiscard]] bool is_capturing() const { return capture_ != nullptr; }
+  /// Before the variable has another value, another gradient; before gradients are taken.
+  void note_assignment(const std::shared_ptr<TensorImpl>& variable);
+  void note_gradient(const std::shared_ptr<TensorImpl>& variable);
+  void note_backward() {
+    if (capture_ != nullptr) capture_->takes_gradients = true;
+  }
+  /// Moves the random state on to the next step.
+  void next_step();
+
+  /// Module path and FSDP unit that recorded ops belong to.
+  struct Scope {
+    std::string path;
+    std::string unit;
+    std::source_location where{};  // of the call that entered it; line 0: not known
+  };
+  void push_scope(Scope scope);
+  void pop_scope();
+  /// Where the innermost module was called; `otherwise` outside all of them.
+  [[nodiscard]] std::source_location call_site(const std::source_location& otherwise) const;
+  /// Says below an error within the outermost module where that was called, unless the error does.
+  void note_call(Error& error) const;
+  /// Notes for ops at `where` in the current scope.
+  NotesRef notes(const std::source_location& where);
+
+  std::int64_t recorded_ops = 0;
+
+ private:
+  void start();
+  Id id_of(const std::shared_ptr<Node>& node);
+  Id input_of(const std::shared_ptr<Node>& node);
+  void capture_use(const Tensor& tensor);
+  Value gathered(const Tensor& tensor, Value stored);
+
+  std::unique_ptr<ProgramBuilder> program_;
+  std::unique_ptr<Builder> entry_;
+  std::vector<std::shared_ptr<Node>> inputs_;
+  std::unordered_map<const Node*, Id> input_ids_;
+  std::unordered_map<Id, int> input_indices_;
+  std::vector<std::weak_ptr<Node>> recorded_;
+  std::vector<Leaf> leaves_;
+  std::unordered_map<const Node*, Id> gathered_;  // by stored node: gathered once a trace
+  std::vector<Scope> scopes_;
+  std::unordered_map<std::size_t, NotesRef> notes_;
+  std::map<std::pair<DType, std::uint64_t>, Id> scalars_;  // by type and bits
+  std::shared_ptr<Node> random_state_;
+  std::shared_ptr<Node> first_row_;  // within a micro-batch
+  std::uint64_t random_ops_ = 0;
+  std::uint64_t step_ = 0;
+  std::uint64_t seed_ = 42;
+  std::uint64_t variables_ = 0;
+  std::uint64_t orders_ = 0;
+  std::uint64_t epoch_ = 1;
+  Capture* capture_ = nullptr;
+};
+
+/// The current rank's.
+Trace& trace();
+
+/// The variable's value as stored, without gradient or gathering and without an op: what updates of variables work on.
+Tensor stored_tensor(const Tensor& variable);
+
+/// Ops recorded within belong to the module at `path` and, unless empty, to the FSDP unit.
+class TraceScope {
+ public:
+  TraceScope(std::string path, std::string unit, const std::source_location& where = {}) {
+    trace().push_scope({std::move(path), std::move(unit), where});
+  }
+  ~TraceScope() { trace().pop_scope(); }
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
+};
+
+/// An operand of an op within a module of the library: its place is where the module was called, not a line of the library.
+inline Operand at_call(const Tensor& tensor, const std::source_location& here = std::source_location::current()) {
+  return {tensor, trace().call_site(here)};
+}
+
+}  // namespace tessera

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/partitioner/check/check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "check/compare_results.h"
+#include "check/make_inputs.h"
+#include "check/rounding_bounds.h"
+#include "check/summand_magnitudes.h"
+#include "check/widen_to_double.h"
+#include "explain/explain.h"
+#include "localize/localize.h"
+#include "normalize/degenerate_collectives.h"
+#include "normalize/manual.h"
+#include "pipeline/leaves.h"
+#include "tessera/base/text.h"
+#include "tessera/ops/evaluate.h"
+#include "tessera/passes/passes.h"
+
+namespace tessera {
+namespace {
+
+// The two programs as they are evaluated.
+struct Sides {
+  Program global;
+  Program partitioned;
+  Program given;         // the global one in its own types
+  bool is_wide = false;  // the others are in double precision
+};
+
+// In lockstep what counts is whether the two compute the same, not how they round. A runtime computes in the types it is given.
+Sides sides_of(const Program& text, const Program& partitioned, const CheckOptions& options) {
+  const Program given = make_synchronous(text);
+  Program global = without_replica_collectives(has_manual_regions(given) ? normalize_manual(given) : given);
+  if (!options.run) {
+    auto wide = with_wide_floats(global);
+    auto wide_partitioned = with_wide_floats(partitioned);
+    if (wide && wide_partitioned) return {std::move(*wide), std::move(*wide_partitioned), std::move(global), true};
+  }
+  return {global, partitioned, global, false};
+}
+
+// A program with (normalised) manual regions runs on all devices, each of which has every argument whole.
+Literal evaluate_global(const Program& program, const std::vector<Literal>& arguments, const EvaluateOptions& options) {
+  if (!has_manual_regions(program)) return evaluate(program, arguments, options);
+  const std::vector<std::vector<Literal>> everywhere(static_cast<std::size_t>(program.num_partitions), arguments);
+  return evaluate_lockstep(program, everywhere, options).front();
+}
+
+bool has_half_floats(const Program& program) {
+  return std::any_of(program.computations.begin(), program.computations.end(), [](const ComputationRef& computation) {
+    return std::any_of(computation->instructions.begin(), computation->instructions.end(),
+                       [](const Instruction& i) { return i.type.is_array() && i.type.dtype() == DType::kF16; });
+  });
+}
+
+// All, or more than half of the results.
+bool is_finite_enough(const Literal& result, bool all_of_it) {
+  std::int64_t finite = 0;
+  std::int64_t all = 0;
+  for (const auto& leaf : result.leaves()) {
+    if (!leaf.type().is_array() || !is_float(leaf.type().dtype())) continue;
+    for (std::int64_t i = 0; i < leaf.type().element_count(); ++i) {
+      ++all;
+      finite += std::isfinite(element_as_double(leaf, i)) ? 1 : 0;
+    }
+  }
+  return all_of_it ? finite == all : finite * 2 >= all;
+}
+
+std::vector<Literal> widened(std::vector<Literal> values) {
+  for (Literal& value : values) value = with_wide_floats(value);
+  return values;
+}
+
+struct Inputs {
+  std::vector<Literal> arguments;
+  std::vector<Literal> given;  // in the module's types
+  Literal expected;
+  std::vector<double> magnitudes;  // by leaf of the result: of what it is a sum of
+  double unit = 0;                 // partial arguments are multiples of it
+};
+
+// Drawn again while most results are not finite; smaller while any is not, where sums may leave the range of f16 in one order only.
+// `text`: the module, whose parameters' types are drawn; `global`: its entry with all its shardings.
+Inputs draw_inputs(const Sides& sides, const Program& text, const Computation& global, const CheckOptions& options,
+                   CheckReport& report) {
+  std::set<std::string> stopped;
+  EvaluateOptions how;
+  how.trip_limit = options.trip_limit;
+  how.stopped_loops = options.run ? nullptr : &stopped;
+  const bool small_range = has_half_floats(sides.global);
+  double scale = 1;
+  Inputs out;
+  constexpr int kMostDraws = 5;
+  for (;; ++report.input_draws) {
+    const std::size_t seed = report.input_draws == 1
+                                 ? options.seed
+                                 : hash_mix(options.seed, static_cast<std::size_t>(report.input_draws - 1));
+    stopped.clear();
+    Magnitudes magnitudes(sides.global);
+    how.observe = [&](std::int64_t, const Computation& computation, Id id, const Literal& value) {
+      magnitudes.observe(computation, id, value);
+    };
+    out.arguments = seeded_arguments(text, seed, scale);
+    spread_integers(out.arguments, seed);
+    out.unit = unit_of_addends(scale);
+    make_divisible(out.arguments, global, out.unit);
+    out.given = out.arguments;
+    if (sides.is_wide) out.arguments = widened(std::move(out.arguments));
+    out.expected = evaluate_global(sides.global, out.arguments, how);
+    out.magnitudes.clear();
+    for (int leaf = 0; leaf < out.expected.type().leaf_count(); ++leaf)
+      out.magnitudes.push_back(magnitudes.of_result(leaf));
+    if (is_finite_enough(out.expected, small_range) || report.input_draws == kMostDraws) break;
+    if (small_range) scale /= 4;
+  }
+  for (const std::string& name : stopped)
+    report.stopped_loops.push_back(fmt::format("while %{}, global program", name));
+  return out;
+}
+
+Dims parse_dims(const std::string& text) {
+  Dims dims;
+  for (const auto& part : split(text, ',')) dims.push_back(std::stoll(part));
+  return dims;
+}
+
+void observe(std::int64_t device, const Computation& computation, Id id, Literal& value) {
+  const auto& instruction = computation[id];
+  const auto* dims = instruction.frontend_attribute(kGlobalDimsAttribute);
+  if (dims == nullptr || !instruction.sharding || !instruction.type.is_array()) return;
+  poison_padding(value, Type::array(instruction.type.dtype(), parse_dims(*dims)), instruction.sharding->front(),
+                 device);
+}
+
+// In lockstep, padding poisoned behind every instruction.
+std::vector<Literal> run_poisoned(const Program& program, const std::vector<std::vector<Literal>>& shards,
+                                  const CheckOptions& options, CheckReport& report) {
+  std::set<std::string> stopped;
+  EvaluateOptions how;
+  how.trip_limit = options.trip_limit;
+  how.stopped_loops = &stopped;
+  how.observe = observe;
+  auto results = evaluate_lockstep(program, shards, how);
+  for (const std::string& name : stopped)
+    report.stopped_loops.push_back(fmt::format("while %{}, partitioned program", name));
+  return results;
+}
+
+// Of 16 bits or fewer: what compressed collectives carry.
+bool carries_little(const Computation& computation, const Instruction& collective) {
+  constexpr std::int64_t kMostBytes = 2;
+  return std::any_of(collective.operands.begin(), collective.operands.end(), [&](Id id) {
+    const Type& type = computation[id].type;
+    return type.is_array() && dtype_size(type.dtype()) <= kMostBytes;
+  });
+}
+
+// What collectives that carry floats in fewer bits may change, as a share of the values: half a unit of bf16's 8 bits, or of the 127 steps
+// that the largest of a block has in int8, and as much again for what was added up before; for each of them, as often as it runs.
+double rounded_by_collectives(const Program& partitioned, bool is_wide, const CheckOptions& options) {
+  double each = 0;
+  if (options.carries_bf16 && !is_wide) each = 0x1p-8;
+  if (options.carries_int8) each = 0x1p-7;
+  if (each == 0) return 0;
+  const Program program = make_synchronous(partitioned);
+  const std::vector<double> counts = run_counts(program);
+  double runs = 0;
+  for (ComputationId c = 0; c < isize(program.computations); ++c)
+    for (const Instruction& instruction : program[c].instructions)
+      if (instruction.op->role == Role::kCollective && carries_little(program[c], instruction)) runs += at(counts, c);
+  return each * runs;
+}
+
+// By leaf of the result. What the module's types do to it counts where something is computed in them: by a runtime, or because it was
+// rounded when constants were folded, which a tail of a distribution amplifies.
+std::vector<Tolerance> tolerances_of(const Sides& sides, const Inputs& inputs, const CheckOptions& options) {
+  std::vector<Tolerance> out;
+  double relative = relative_bound_of(sides.global);
+  if (sides.is_wide) relative = relative_bound_of_wide(sides.global, sides.partitioned);
+  for (const double magnitude : inputs.magnitudes) out.push_back({.relative = relative, .magnitude = magnitude});
+  const auto wide = options.run ? with_wide_floats(sides.given) : std::nullopt;
+  if (!wide && !(sides.is_wide && rounds(relative))) return out;
+  EvaluateOptions how;
+  how.trip_limit = options.trip_limit;
+  std::set<std::string> stopped;
+  if (!options.run) how.stopped_loops = &stopped;
+  const auto expected = inputs.expected.leaves();
+  const auto other = wide ? evaluate_global(*wide, widened(inputs.given), how).leaves()
+                          : evaluate_global(sides.given, inputs.given, how).leaves();
+  for (int leaf = 0; leaf < isize(expected); ++leaf) {
+    if (wide) at(out, leaf).relative = relative_bound_beside_noise(sides.given);
+    if (at(expected, leaf).type().is_array())
+      at(out, leaf).absolute = absolute_bound_from(at(expected, leaf), at(other, leaf));
+  }
+  return out;
+}
+
+}  // namespace
+
+CheckReport check_partition(const Program& program, const CheckOptions& options) {
+  return check_partitioned(program, partition(program, {.keep_shardings = !options.run}), options);
+}
+
+CheckReport check_partitioned(const Program& program, const Partitioned& parts, const CheckOptions& options) {
+  CheckReport report;
+  const auto& global = parts.global.entry_computation();
+  const Sides sides = sides_of(program, parts.program, options);
+  const Inputs inputs = draw_inputs(sides, program, global, options, report);
+  const auto shards = shards_of_arguments(inputs.arguments, global, program.num_partitions, inputs.unit, options.seed);
+  const auto results =
+      options.run ? options.run(parts.program, shards) : run_poisoned(sides.partitioned, shards, options, report);
+
+  const auto expected = inputs.expected.leaves();
+  const auto types = program.entry_computation().root_type().leaves();
+  auto tolerances = tolerances_of(sides, inputs, options);
+  const double rounded = rounded_by_collectives(parts.program, sides.is_wide, options);
+  for (Tolerance& tolerance : tolerances) tolerance.relative += rounded;
+  const auto& shardings = *global[global.root].sharding;
+  for (int leaf = 0; leaf < isize(expected); ++leaf) {
+    if (!at(expected, leaf).type().is_array()) continue;
+    std::vector<Literal> pieces;
+    for (const auto& result : results) pieces.push_back(at(result.leaves(), leaf));
+    compare_leaf(at(expected, leaf), at(shardings, leaf), pieces, {leaf, at(types, leaf)}, at(tolerances, leaf),
+                 report);
+  }
+  report.passed = report.failures.empty();
+  return report;
+}
+
+}  // namespace tessera

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "check/widen_to_double.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "tessera/base/text.h"
+#include "tessera/ir/op_def.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/ops/structural.h"
+#include "tessera/tensor/narrow_dtype.h"
+
+namespace tessera {
+namespace {
+
+DType wide_dtype(DType dtype) {
+  switch (dtype) {
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kF32: return DType::kF64;
+    case DType::kC64: return DType::kC128;
+    default: return is_narrow_float(dtype) ? DType::kF64 : dtype;
+  }
+}
+
+Type wide_type(const Type& type) {
+  if (type.is_array()) return type.with_dtype(wide_dtype(type.dtype()));
+  if (!type.is_tuple()) return type;
+  std::vector<Type> elements;
+  for (const Type& element : type.elements()) elements.push_back(wide_type(element));
+  return Type::tuple(std::move(elements));
+}
+
+Literal wide_array(const Literal& array) {
+  Literal out(wide_type(array.type()));
+  if (is_narrow(array.type().dtype())) {
+    auto to = out.mutable_data<double>();
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = element_as_double(array, static_cast<std::int64_t>(i));
+    return out;
+  }
+  visit_any_dtype(array.type().dtype(), [&]<class T>() {
+    const auto from = array.data<T>();
+    if constexpr (is_complex(kDTypeOf<T>)) {
+      auto to = out.mutable_data<Complex128>();
+      for (std::size_t i = 0; i < to.size(); ++i)
+        to[i] = {static_cast<double>(from[i].real()), static_cast<double>(from[i].imag())};
+    } else {
+      auto to = out.mutable_data<double>();
+      for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<double>(from[i]);
+    }
+  });
+  return out;
+}
+
+// One computation on its way.
+class Widening {
+ public:
+  Widening(const Computation& from, const std::vector<ComputationRef>& callees) : from_(from), callees_(callees) {
+    out_.name = from.name;
+    out_.execution_thread = from.execution_thread;
+  }
+
+  // False: there is an op that can be had in neither type.
+  bool run() {
+    for (const Instruction& old : from_.instructions)
+      if (!add(old)) return false;
+    for (const Id parameter : from_.parameters) out_.parameters.push_back(at(new_ids_, parameter));
+    out_.root = at(new_ids_, from_.root);
+    return true;
+  }
+  ComputationRef finished() { return std::make_shared<Computation>(std::move(out_)); }
+
+ private:
+  bool add(const Instruction& old) {
+    Instruction next = old;
+    next.type = wide_type(old.type);
+    for (Id& id : next.operands) id = at(new_ids_, id);
+    for (Id& id : next.control_predecessors) id = at(new_ids_, id);
+    if (old.op->role == Role::kConstant)
+      next.attributes = make_attributes(
+          ConstantAttributes{with_wide_floats(attributes_as<ConstantAttributes>(old.attributes).value)});
+    const bool is_folded = is_made_of_constants(old);
+    made_of_constants_.push_back(is_folded || old.op->role == Role::kConstant);
+    if (!(is_folded && !only_moves(old)) && takes_its_types(next)) {
+      new_ids_.push_back(append(std::move(next)));
+      return true;
+    }
+    if (!old.called.empty()) return false;
+    next.type = old.type;
+    for (int i = 0; i < isize(next.operands); ++i)
+      at(next.operands, i) = converted(at(next.operands, i), from_[at(old.operands, i)].type, old);
+    const Id narrow = append(std::move(next));
+    new_ids_.push_back(converted(narrow, wide_type(old.type), old));
+    return true;
+  }
+
+  // A partitioner may compute it beforehand: in its own types.
+  [[nodiscard]] bool is_made_of_constants(const Instruction& old) const {
+    if (old.op->role != Role::kPlain || old.operands.empty() || !old.called.empty()) return false;
+    if (old.op->side_effect != nullptr && old.op->side_effect(old.attributes)) return false;
+    return std::all_of(old.operands.begin(), old.operands.end(), [&](Id id) { return at(made_of_constants_, id); });
+  }
+
+  // Rounds nothing.
+  [[nodiscard]] bool only_moves(const Instruction& old) const {
+    OpView view{*old.op, {}, old.type, old.attributes, {}};
+    for (const Id id : old.operands) view.operands.push_back(from_[id].type);
+    return old.op->linearity != nullptr && old.op->linearity(view, 0) == Linearity::kAny;
+  }
+
+  bool takes_its_types(const Instruction& instruction) const {
+    if (instruction.op->infer == nullptr) return true;
+    OpView view{*instruction.op, {}, instruction.type, instruction.attributes, {}};
+    for (const Id id : instruction.operands) view.operands.push_back(out_[id].type);
+    for (const ComputationId id : instruction.called) view.called.push_back(at(callees_, id));
+    try {
+      return instruction.op->infer(view) == instruction.type;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  Id append(Instruction instruction) {
+    out_.instructions.push_back(std::move(instruction));
+    return out_.size() - 1;
+  }
+
+  Id emit(std::string_view op, std::vector<Id> operands, Type type, Attributes attributes, const Instruction& around) {
+    Instruction out;
+    out.op = &op_table().get(op);
+    out.operands = std::move(operands);
+    out.type = std::move(type);
+    out.attributes = std::move(attributes);
+    out.name = fmt::format("{}.width.{}", around.name, out_.size());
+    return append(std::move(out));
+  }
+
+  // The value in the types of `to`, leaf by leaf.
+  Id converted(Id value, const Type& to, const Instruction& around) {
+    const Type from = out_[value].type;
+    if (from == to) return value;
+    if (!to.is_tuple()) return emit("convert", {value}, to, nullptr, around);
+    std::vector<Id> elements;
+    for (int i = 0; i < isize(to.elements()); ++i) {
+      const Id element =
+          emit("get-tuple-element", {value}, at(from.elements(), i), make_attributes(IndexAttributes{i}), around);
+      elements.push_back(converted(element, at(to.elements(), i), around));
+    }
+    return emit("tuple", std::move(elements), to, nullptr, around);
+  }
+
+  const Computation& from_;
+  const std::vector<ComputationRef>& callees_;
+  Computation out_;
+  std::vector<Id> new_ids_;
+  std::vector<bool> made_of_constants_;
+};
+
+}  // namespace
+
+Literal with_wide_floats(const Literal& value) {
+  if (value.type().is_tuple()) {
+    std::vector<Literal> elements;
+    for (const Literal& element : value.elements()) elements.push_back(with_wide_floats(element));
+    return Literal::tuple(std::move(elements));
+  }
+  const bool changes = value.type().is_array() && wide_dtype(value.type().dtype()) != value.type().dtype();
+  return changes ? wide_array(value) : value;
+}
+
+std::optional<Program> with_wide_floats(const Program& program) {
+  Program out = program;
+  for (auto& computation : out.computations) {
+    Widening widening(*computation, out.computations);  // callees come first: those are done
+    if (!widening.run()) return std::nullopt;
+    computation = widening.finished();
+  }
+  return out;
+}
+
+}  // namespace tessera

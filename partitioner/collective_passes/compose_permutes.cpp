@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collective_passes/compose_permutes.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "reshard_insertion/insert_reshards.h"
+#include "tessera/base/text.h"
+#include "tessera/ops/collectives.h"
+
+namespace tessera {
+namespace {
+
+using Pairs = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+// One that the partitioner put there: those of a region's code stay as they stand.
+bool is_permute(const Instruction& instruction) {
+  return instruction.op->name == "collective-permute" && instruction.operands.size() == 1 &&
+         instruction.frontend_attribute(kReasonAttribute) != nullptr && instruction.control_predecessors.empty();
+}
+
+const Pairs& pairs_of(const Instruction& permute) {
+  return attributes_as<PermuteAttributes>(permute.attributes).source_target_pairs.pairs;
+}
+
+// By `first`, then by `second`; null where a device would send on what it never received.
+std::optional<Pairs> composed(const Pairs& first, const Pairs& second) {
+  std::map<std::int64_t, std::int64_t> source_of;
+  for (const auto& [source, target] : first) source_of[target] = source;
+  Pairs out;
+  for (const auto& [source, target] : second) {
+    if (!source_of.contains(source)) return std::nullopt;
+    out.emplace_back(source_of.at(source), target);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+class Composer {
+ public:
+  explicit Composer(const Computation& from) : out_(std::make_shared<Computation>(from)) {
+    uses_.assign(from.instructions.size(), 0);
+    alike_.assign(from.instructions.size(), false);
+    ++at(uses_, from.root);
+    for (const Instruction& instruction : from.instructions) {
+      for (const Id operand : instruction.operands) ++at(uses_, operand);
+      for (const Id before : instruction.control_predecessors) at(uses_, before) += 2;
+    }
+  }
+
+  ComputationRef run() {
+    for (Id id = 0; id < out_->size(); ++id) {
+      const Instruction& instruction = at(out_->instructions, id);
+      at(alike_, id) = is_alike(instruction);
+      if (is_permute(instruction)) compose(id);
+    }
+    return out_;
+  }
+
+ private:
+  // The same value on every device.
+  bool is_alike(const Instruction& instruction) const {
+    if (instruction.op->role == Role::kConstant) return true;
+    return instruction.op->role == Role::kPlain && !has_side_effect(instruction) &&
+           std::all_of(instruction.operands.begin(), instruction.operands.end(), [&](Id id) { return at(alike_, id); });
+  }
+
+  // The one operand that differs by device; -1 when there are others, or none.
+  Id moved_operand(const Instruction& instruction) const {
+    Id moved = -1;
+    if (instruction.op->role != Role::kPlain || has_side_effect(instruction) || !instruction.called.empty() ||
+        !instruction.control_predecessors.empty())
+      return -1;
+    for (const Id operand : instruction.operands) {
+      if (at(alike_, operand)) continue;
+      if (moved >= 0) return -1;
+      moved = operand;
+    }
+    return moved;
+  }
+
+  void compose(Id second) {
+    std::vector<Id> between;
+    Id first = at(out_->instructions, second).operands.front();
+    while (first >= 0 && at(uses_, first) == 1 && !is_permute(at(out_->instructions, first))) {
+      between.push_back(first);
+      first = moved_operand(at(out_->instructions, first));
+    }
+    if (first < 0 || at(uses_, first) != 1 || !is_permute(at(out_->instructions, first))) return;
+    Instruction& late = at(out_->instructions, second);
+    const auto pairs = composed(pairs_of(at(out_->instructions, first)), pairs_of(late));
+    if (!pairs) return;
+    auto attributes = attributes_as<PermuteAttributes>(late.attributes);
+    attributes.source_target_pairs.pairs = *pairs;
+    late.attributes = make_attributes(std::move(attributes));
+    const Id source = at(out_->instructions, first).operands.front();
+    const Id reader = between.empty() ? second : between.back();
+    for (Id& operand : at(out_->instructions, reader).operands)
+      if (operand == first) operand = source;
+    at(uses_, first) = 0;
+    for (const Id id : between) {
+      at(out_->instructions, id).sharding = nullptr;  // what it says held behind the first
+      for (const Id operand : at(out_->instructions, id).operands) forget_placement(operand);
+    }
+  }
+
+  // What is the same on every device lies as what it is computed with.
+  void forget_placement(Id id) {
+    Instruction& instruction = at(out_->instructions, id);
+    if (!at(alike_, id) || !instruction.sharding) return;
+    instruction.sharding = nullptr;
+    for (const Id operand : instruction.operands) forget_placement(operand);
+  }
+
+  std::shared_ptr<Computation> out_;
+  std::vector<int> uses_;
+  std::vector<bool> alike_;
+};
+
+}  // namespace
+
+Program compose_permutes(const Program& program) {
+  Program out = program;
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    const auto& instructions = program[c].instructions;
+    if (std::count_if(instructions.begin(), instructions.end(), is_permute) > 1)
+      at(out.computations, c) = Composer(program[c]).run();
+  }
+  return out;
+}
+
+}  // namespace tessera

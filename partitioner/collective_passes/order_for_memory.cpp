@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// A schedule follows the order of the text but for what frees memory at once, so the text had better stand in an order that holds little.
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "normalize/duplicate_cheap_values.h"
+#include "pipeline/collective_pipeline.h"
+#include "tessera/base/text.h"
+#include "tessera/ir/op_def.h"
+#include "tessera/schedule/schedule.h"
+
+namespace tessera {
+namespace {
+
+using Order = std::vector<Id>;
+
+// The largest value on the way to each.
+std::vector<std::int64_t> largest_before(const Computation& computation) {
+  std::vector<std::int64_t> out;
+  for (const Instruction& instruction : computation.instructions) {
+    const bool is_new = instruction.type.is_array() && instruction.op->role != Role::kParameter;
+    std::int64_t most = is_new ? instruction.type.byte_size() : 0;
+    for (const Id operand : instruction.operands) most = std::max(most, at(out, operand));
+    out.push_back(most);
+  }
+  return out;
+}
+
+enum class First : std::uint8_t { kLastOperand, kLargest, kSmallest, kDrawn };
+
+// What an instruction waits for, in the order in which it is to be made.
+Order waited_for(const Computation& computation, Id id, First first, const std::vector<std::int64_t>& largest,
+                 std::uint64_t draw) {
+  Order out = computation[id].operands;
+  if (first == First::kLastOperand) {
+    std::sort(out.begin(), out.end(), std::greater<>());
+  } else if (first == First::kDrawn) {
+    std::sort(out.begin(), out.end(), [&](Id a, Id b) {
+      const auto key = [&](Id operand) {
+        return std::pair(hash_mix(draw, static_cast<std::uint64_t>(operand)), operand);
+      };
+      return key(a) < key(b);
+    });
+  } else {
+    std::stable_sort(out.begin(), out.end(), [&](Id a, Id b) {
+      return first == First::kLargest ? at(largest, a) > at(largest, b) : at(largest, a) < at(largest, b);
+    });
+  }
+  out.insert(out.begin(), computation[id].control_predecessors.begin(), computation[id].control_predecessors.end());
+  return out;
+}
+
+// Everything just before what first reads it: parameters, then depth first from the root.
+Order depth_first(const Computation& computation, First first, std::uint64_t draw) {
+  const auto largest = largest_before(computation);
+  Order out;
+  std::vector<char> seen(computation.instructions.size(), 0);
+  const auto visit = [&](Id from) {
+    Order stack{from};
+    while (!stack.empty()) {
+      const Id id = stack.back();
+      char& state = seen[static_cast<std::size_t>(id)];
+      if (state != 0) {
+        stack.pop_back();
+        if (std::exchange(state, 2) == 1) out.push_back(id);
+        continue;
+      }
+      state = 1;
+      const Order before = waited_for(computation, id, first, largest, draw);
+      for (auto it = before.rbegin(); it != before.rend(); ++it)
+        if (at(seen, *it) == 0) stack.push_back(*it);
+    }
+  };
+  for (const Id parameter : computation.parameters) visit(parameter);
+  visit(computation.root);
+  for (Id id = 0; id < computation.size(); ++id) visit(id);
+  return out;
+}
+
+ComputationRef reordered(const ComputationRef& from, const Order& order) {
+  auto out = std::make_shared<Computation>();
+  out->name = from->name;
+  out->execution_thread = from->execution_thread;
+  std::vector<Id> new_ids(order.size(), -1);
+  for (const Id id : order) {
+    new_ids[static_cast<std::size_t>(id)] = out->size();
+    out->instructions.push_back((*from)[id]);
+    for (Id& operand : out->instructions.back().operands) operand = at(new_ids, operand);
+    for (Id& before : out->instructions.back().control_predecessors) before = at(new_ids, before);
+  }
+  for (const Id parameter : from->parameters) out->parameters.push_back(at(new_ids, parameter));
+  out->root = at(new_ids, from->root);
+  return out;
+}
+
+// Where something happens besides values, the order stands.
+bool may_change(const Computation& computation, const std::vector<bool>& with_effects) {
+  return std::none_of(computation.instructions.begin(), computation.instructions.end(),
+                      [&](const Instruction& i) { return has_side_effect(i, with_effects); });
+}
+
+Program in_order(Program program, First first, const std::vector<bool>& with_effects, std::uint64_t draw = 0) {
+  for (ComputationRef& computation : program.computations)
+    if (may_change(*computation, with_effects))
+      computation = reordered(computation, depth_first(*computation, first, draw));
+  return program;
+}
+
+}  // namespace
+
+Program choose_order(const Program& program) {
+  constexpr std::int64_t kLargestWeighed = 20'000;  // counting takes a schedule
+  if (program.instruction_count() > kLargestWeighed) return program;
+  // Orders drawn at random (always the same) find what no rule does; a few, by how long counting takes.
+  constexpr std::int64_t kMostDraws = 24;
+  const auto draws =
+      static_cast<std::uint64_t>(std::min(kMostDraws, 4'000 / std::max<std::int64_t>(1, program.instruction_count())));
+  const std::vector<bool> with_effects = computations_with_effects(program);
+  Program best = program;
+  std::int64_t least = peak_bytes(program);
+  const auto weigh = [&](Program other) {
+    const std::int64_t peak = peak_bytes(other);
+    if (peak >= least) return;
+    least = peak;
+    best = std::move(other);
+  };
+  const auto weigh_orders = [&](const Program& form) {
+    weigh(form);
+    for (const First first : {First::kLastOperand, First::kLargest, First::kSmallest})
+      weigh(in_order(form, first, with_effects));
+    for (std::uint64_t draw = 0; draw < draws; ++draw) weigh(in_order(form, First::kDrawn, with_effects, draw));
+  };
+  weigh_orders(program);
+  // A zero that several read is made again for each, and parts are put together as they come, where holding them takes the memory.
+  const auto is_other = [](const Program& a, const Program& b) {
+    return a.instruction_count() != b.instruction_count();
+  };
+  const Program own = with_own_splats(program);
+  if (is_other(own, program)) weigh_orders(own);
+  const Program chained = with_update_chains(own);
+  if (is_other(chained, own)) weigh_orders(chained);
+  return best;
+}
+
+}  // namespace tessera

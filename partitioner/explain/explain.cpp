@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "explain/explain.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "reshard_insertion/insert_reshards.h"
+#include "tessera/base/text.h"
+#include "tessera/ops/collectives.h"
+#include "tessera/ops/control_flow.h"
+#include "tessera/partitioner/reshard_planning/plan_reshard.h"
+#include "tessera/passes/explanations.h"
+#include "tessera/passes/passes.h"
+
+namespace tessera {
+namespace {
+
+std::int64_t group_size(const Instruction& instruction, std::int64_t partitions) {
+  const auto& groups = attributes_as<CollectiveAttributes>(instruction.attributes).replica_groups.groups;
+  return groups.empty() || groups.front().empty() ? partitions : isize(groups.front());
+}
+
+// Of operands and results of so many bytes.
+std::int64_t bytes_received(const Instruction& instruction, std::int64_t operand, std::int64_t result,
+                            std::int64_t partitions) {
+  const auto name = instruction.op->name;
+  if (name == "collective-permute") return operand;
+  const auto group = group_size(instruction, partitions);
+  if (group <= 1) return 0;
+  if (name == "all-gather") return result / group * (group - 1);
+  if (name == "all-reduce") return 2 * operand * (group - 1) / group;
+  if (name == "collective-broadcast") return operand;
+  return operand / group * (group - 1);
+}
+
+// Several values that travel together have bytes and a reason each; all-to-all of a tuple moves the parts of one.
+std::size_t part_count(const Instruction& instruction) {
+  const bool is_one = instruction.op->name == "all-to-all" || !instruction.type.is_tuple() ||
+                      instruction.type.elements().size() != instruction.operands.size();
+  return is_one ? 1 : instruction.operands.size();
+}
+
+std::int64_t bytes_of_part(const Computation& computation, const Instruction& instruction, std::size_t part,
+                           std::int64_t partitions) {
+  return bytes_received(instruction, computation[instruction.operands[part]].type.byte_size(),
+                        instruction.type.elements()[part].byte_size(), partitions);
+}
+
+}  // namespace
+
+std::int64_t collective_bytes(const Computation& computation, const Instruction& instruction, std::int64_t partitions) {
+  const std::size_t parts = part_count(instruction);
+  std::int64_t sum = 0;
+  if (parts > 1) {
+    for (std::size_t part = 0; part < parts; ++part) sum += bytes_of_part(computation, instruction, part, partitions);
+    return sum;
+  }
+  for (const Id id : instruction.operands) sum += computation[id].type.byte_size();
+  return bytes_received(instruction, sum, instruction.type.byte_size(), partitions);
+}
+
+std::vector<RunCount> known_run_counts(const Program& program) {
+  std::vector<RunCount> counts(program.computations.size());
+  at(counts, program.entry).times = 1;
+  for (ComputationId c = isize(program.computations) - 1; c >= 0; --c) {
+    const RunCount here = at(counts, c);
+    if (here.times == 0) continue;
+    for (const auto& instruction : program[c].instructions) {
+      const auto role = instruction.op->role;
+      if (role != Role::kCall && role != Role::kWhile && role != Role::kConditional) continue;
+      const auto trips = role == Role::kWhile ? known_trip_count(program, program[c], instruction) : 1;
+      for (const ComputationId callee : instruction.called) {
+        at(counts, callee).times += here.times * static_cast<double>(trips.value_or(1));
+        at(counts, callee).is_known &= here.is_known && trips.has_value();
+      }
+    }
+  }
+  return counts;
+}
+
+std::vector<double> run_counts(const Program& program) {
+  std::vector<double> times;
+  for (const RunCount& count : known_run_counts(program)) times.push_back(count.times);
+  return times;
+}
+
+namespace {
+
+constexpr std::string_view kDevices = "devices ";
+
+// Who talks to whom: sets of devices, each ordered.
+std::vector<std::vector<std::int64_t>> device_sets(const Program& program, const Instruction& instruction) {
+  std::vector<std::vector<std::int64_t>> sets;
+  if (instruction.op->name == "collective-permute") {
+    for (const auto& [from, to] : attributes_as<PermuteAttributes>(instruction.attributes).source_target_pairs.pairs)
+      if (from != to) sets.push_back({std::min(from, to), std::max(from, to)});
+    return sets;
+  }
+  sets = attributes_as<CollectiveAttributes>(instruction.attributes).replica_groups.groups;
+  if (sets.empty()) {
+    sets.emplace_back(static_cast<std::size_t>(program.num_partitions));
+    std::iota(sets.back().begin(), sets.back().end(), 0);
+  }
+  for (auto& set : sets) std::sort(set.begin(), set.end());
+  return sets;
+}
+
+// The axes along which devices of a set differ.
+std::vector<AxisRef> differing_axes(const Mesh& mesh, const std::vector<std::vector<std::int64_t>>& sets) {
+  std::vector<AxisRef> out;
+  for (int axis = 0; axis < mesh.axis_count(); ++axis) {
+    const AxisRef whole = mesh.whole_axis(axis);
+    const auto coordinate = [&](std::int64_t device) { return mesh.coordinate(mesh.position_of(device), whole); };
+    const bool differs = std::any_of(sets.begin(), sets.end(), [&](const auto& set) {
+      return std::any_of(set.begin(), set.end(), [&](auto device) { return coordinate(device) != coordinate(set[0]); });
+    });
+    if (differs) out.push_back(whole);
+  }
+  return out;
+}
+
+std::string axes_text(const Mesh& mesh, const std::vector<AxisRef>& axes) {
+  std::vector<std::string> names;
+  for (const AxisRef& axis : axes) names.push_back(mesh.axis_text(axis));
+  return join(names, "+");
+}
+
+// `0-3,6`
+std::string ranges_text(const std::set<std::int64_t>& numbers) {
+  std::vector<std::string> parts;
+  for (auto at = numbers.begin(); at != numbers.end();) {
+    const std::int64_t first = *at;
+    std::int64_t last = first;
+    while (++at != numbers.end() && *at == last + 1) last = *at;
+    parts.push_back(first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last));
+  }
+  return join(parts, ",");
+}
+
+// `data+model` where those who talk to each other are those along axes of a mesh; else `devices 0-5`. A permute is along the axes in
+// which its pairs differ, if fewer than all of a mesh.
+std::string axes_of_devices(const Program& program, const Instruction& instruction) {
+  auto sets = device_sets(program, instruction);
+  const bool is_permute = instruction.op->name == "collective-permute";
+  std::set<std::int64_t> devices;
+  for (const auto& set : sets) devices.insert(set.begin(), set.end());
+  std::sort(sets.begin(), sets.end());
+  for (const Mesh& mesh : program.meshes) {
+    if (devices.empty() || *devices.rbegin() >= mesh.device_count()) continue;
+    const auto axes = differing_axes(mesh, sets);
+    if (axes.empty()) continue;
+    auto groups = mesh.groups(axes);
+    for (auto& group : groups) std::sort(group.begin(), group.end());
+    std::sort(groups.begin(), groups.end());
+    if (is_permute ? isize(axes) < mesh.axis_count() || mesh.axis_count() == 1 : groups == sets)
+      return axes_text(mesh, axes);
+  }
+  return std::string(kDevices) + ranges_text(devices);
+}
+
+// The mesh axes of a text such as `data+model:(2)3`.
+std::vector<std::string> axes_in(const std::string& text) {
+  std::vector<std::string> out;
+  const bool are_axes = !text.empty() && !text.starts_with(kDevices);
+  for (const std::string& axis : are_axes ? split(text, '+') : std::vector<std::string>())
+    out.push_back(axis.substr(0, axis.find(':')));
+  return out;
+}
+
+// The same; all of the program's where the text says none.
+std::vector<std::string> axis_names(const Program& program, const std::string& text) {
+  std::vector<std::string> out = axes_in(text);
+  if (!out.empty()) return out;
+  for (const Mesh& mesh : program.meshes)
+    for (const MeshAxis& axis : mesh.axes()) out.push_back(axis.name);
+  return out;
+}
+
+StepKind kind_of(std::string_view opcode) {
+  if (opcode == "all-gather") return StepKind::kAllGather;
+  if (opcode == "all-reduce") return StepKind::kAllReduce;
+  if (opcode == "reduce-scatter") return StepKind::kReduceScatter;
+  if (opcode == "all-to-all") return StepKind::kAllToAll;
+  return StepKind::kPermute;
+}
+
+// Of one execution.
+double seconds_of(const Program& program, const Instruction& instruction, const std::string& axes, std::int64_t bytes,
+                  const Topology& topology) {
+  const StepKind kind = kind_of(instruction.op->name);
+  const std::int64_t group = kind == StepKind::kPermute ? 2 : group_size(instruction, program.num_partitions);
+  return modelled_seconds(topology.slowest(axis_names(program, axes)), messages_of(kind, group), bytes);
+}
+
+CollectiveNote note_of_part(const Program& program, const Instruction& instruction, std::size_t part) {
+  const auto text = [&](std::string_view key, std::string_view otherwise) {
+    const std::string found = explanation(instruction, key, part);
+    return found.empty() ? std::string(otherwise) : found;
+  };
+  CollectiveNote note;
+  note.collective = instruction.name;
+  note.opcode = instruction.op->name;
+  note.part = static_cast<int>(part);
+  note.parts = static_cast<int>(part_count(instruction));
+  note.axes = text("tessera.axes", "");
+  if (note.axes.empty()) note.axes = axes_of_devices(program, instruction);
+  note.reason = text(kReasonAttribute, "stands in the input");
+  note.source = source_of_part(instruction, part);
+  note.from = text(kFromAttribute, "");
+  note.to = text(kToAttribute, "");
+  note.remedy = text(kRemedyAttribute, "");
+  const bool is_of_the_text = explanation(instruction, kReasonAttribute, part).empty();
+  note.asked = is_of_the_text || !text(kAskedAttribute, "").empty();
+  return note;
+}
+
+}  // namespace
+
+Link link_of(const Program& program, const Instruction& collective, const Topology& topology) {
+  return topology.slowest(axis_names(program, explanation(collective, "tessera.axes", 0)));
+}
+
+std::vector<std::string> axes_of(const Program& program, const Instruction& collective) {
+  const std::string text = explanation(collective, "tessera.axes", 0);
+  return axes_in(text.empty() ? axes_of_devices(program, collective) : text);
+}
+
+std::string shown_collective(const CollectiveNote& note) {
+  return fmt::format("%{}{}{}", note.computation, note.computation.empty() ? "" : "/", note.collective);
+}
+
+std::int64_t collective_count(const std::vector<CollectiveNote>& notes) {
+  return std::count_if(notes.begin(), notes.end(), [](const CollectiveNote& note) { return note.part == 0; });
+}
+
+std::string rounds_text(double rounds, bool known) {
+  if (!known)
+    return rounds == 1 ? ", of one round (how many the loop has is not known)"
+                       : fmt::format(", of {:.0f} rounds (those of an inner or outer loop are not known)", rounds);
+  return rounds == 1 ? "" : fmt::format(" in {:.0f} rounds", rounds);
+}
+
+std::vector<CollectiveNote> collective_notes(const Program& scheduled, const Topology& topology) {
+  const Program program = make_synchronous(scheduled);
+  std::vector<CollectiveNote> notes;
+  const auto counts = known_run_counts(program);
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    const double count = at(counts, c).times;
+    if (count == 0) continue;
+    for (const auto& instruction : program[c].instructions) {
+      if (instruction.op->role != Role::kCollective) continue;
+      const std::int64_t all = collective_bytes(program[c], instruction, program.num_partitions);
+      for (std::size_t part = 0; part < part_count(instruction); ++part) {
+        CollectiveNote& note = notes.emplace_back(note_of_part(program, instruction, part));
+        const std::int64_t bytes =
+            note.parts == 1 ? all : bytes_of_part(program[c], instruction, part, program.num_partitions);
+        if (c != program.entry) note.computation = program[c].name;
+        note.bytes = static_cast<std::int64_t>(static_cast<double>(bytes) * count);
+        note.rounds = count;
+        note.rounds_known = at(counts, c).is_known;
+        // The messages of all parts leave together.
+        const double share = note.parts == 1 ? 1 : all > 0 ? static_cast<double>(bytes) / static_cast<double>(all) : 0;
+        constexpr double kMilliseconds = 1e3;
+        note.milliseconds = seconds_of(program, instruction, note.axes, all, topology) * share * kMilliseconds * count;
+      }
+    }
+  }
+  return notes;
+}
+
+}  // namespace tessera

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "explain/remedies.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "normalize/duplicate_cheap_values.h"
+#include "pipeline/origins.h"
+#include "propagation/factor_sharding.h"
+#include "propagation/op_signatures.h"
+#include "reshard_insertion/insert_reshards.h"
+#include "reshard_insertion/reshard_notes.h"
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+#include "tessera/passes/explanations.h"
+#include "tessera/sharding/placement.h"
+
+namespace tessera {
+namespace {
+
+// An annotation that may spare a collective.
+struct Candidate {
+  std::string name;        // as --annotate takes it
+  std::string spec;        // the same
+  bool is_result = false;  // "the result %y"
+  std::optional<Sharding>
+      meaning{};  // of the spec, where a name of an axis could mean something else on the program's first mesh
+};
+
+// That of a remedy; nothing where it names none.
+std::optional<Candidate> candidate_in(const std::string& remedy) {
+  const bool is_result = remedy.starts_with(kAnnotateResult);
+  const bool names_one =
+      is_result || remedy.starts_with(kAnnotateValue) ||
+      (remedy.starts_with(kChangeAnnotation) && remedy.substr(kChangeAnnotation.size()).starts_with('%'));
+  const auto brace = remedy.find('{');
+  if (!names_one || brace == std::string::npos || remedy.find('}') + 1 != remedy.size()) return std::nullopt;
+  const auto first = remedy.find('%') + 1;
+  return Candidate{remedy.substr(first, remedy.find(' ', first) - first),
+                   remedy.substr(brace + 1, remedy.size() - brace - 2), is_result};
+}
+
+// What a collective is for, whatever it is called: the opcode and the reason without how the value must lie.
+std::string purpose_of(const CollectiveNote& note) {
+  return note.opcode + " " + note.reason.substr(0, note.reason.find(" must be "));
+}
+
+// Partitions the given program with one annotation more.
+class Trials {
+ public:
+  Trials(const Program& given, const Trial& trial) : given_(given), trial_(trial) {
+    constexpr std::int64_t kMostInstructions = 4'000;  // over all trials: seconds
+    constexpr std::int64_t kMost = 64;
+    const auto size = static_cast<std::int64_t>(given.instruction_count());
+    left_ = std::min(kMost, kMostInstructions / std::max<std::int64_t>(1, size));
+  }
+
+  /// One was asked for when none was left.
+  [[nodiscard]] bool are_spent() const { return are_spent_; }
+  /// Nothing where there is no such value, it cannot lie so, or no trial is left.
+  std::optional<TrialOutcome> with(const Candidate& candidate) {
+    const auto [known, is_new] = outcomes_.try_emplace({candidate.name, candidate.spec});
+    if (!is_new) return known->second;
+    if (left_ <= 0) {
+      are_spent_ = true;
+      outcomes_.erase(known);
+      return std::nullopt;
+    }
+    --left_;
+    try {
+      if (const auto annotated = annotated_by(candidate)) known->second = trial_(*annotated);
+    } catch (
+        const Error&) {  // NOLINT(bugprone-empty-catch): there is no such value, or it contradicts what else is said
+    }
+    return known->second;
+  }
+  [[nodiscard]] bool is_given(const std::string& name) const {
+    const Instruction& value = annotatable(given_, name);
+    if (!value.sharding) return false;
+    const Sharding& sharding = value.sharding->front();
+    return !is_derived(sharding) && !sharding.dims.empty();
+  }
+
+ private:
+  // As the command does it with the words of the remedy.
+  [[nodiscard]] std::optional<Program> annotated_by(const Candidate& candidate) const {
+    if (given_.meshes.empty()) return std::nullopt;
+    Program out =
+        annotate(without_annotation(given_, candidate.name), given_.meshes.front(), candidate.name, candidate.spec);
+    const Instruction& value = annotatable(out, candidate.name);
+    const bool means_it = !candidate.meaning || same_placement(value.type, value.sharding->front(), *candidate.meaning);
+    return means_it && out.num_partitions == given_.num_partitions ? std::optional(std::move(out)) : std::nullopt;
+  }
+
+  const Program& given_;
+  const Trial& trial_;
+  std::int64_t left_ = 0;
+  bool are_spent_ = false;
+  std::map<std::pair<std::string, std::string>, std::optional<TrialOutcome>> outcomes_;
+};
+
+// What else would make the operand of a reshard lie as it needs it.
+class ValuesAbove {
+ public:
+  explicit ValuesAbove(const Program& resharded) : program_(resharded), kinds_(resharded) {
+    for (const auto& computation : program_.computations)
+      for (Id i = 0; i < computation->size(); ++i) {
+        const Instruction& copy = (*computation)[i];
+        const auto* from = copy.frontend_attribute(kFromAttribute);
+        const auto* to = copy.frontend_attribute(kToAttribute);
+        if (copy.op->role == Role::kCopy && from != nullptr && to != nullptr)
+          reshards_.try_emplace({*from, *to}, computation.get(), i);
+      }
+  }
+
+  [[nodiscard]] std::vector<Candidate> of(const CollectiveNote& note) {
+    std::vector<Candidate> out;
+    const auto reshard = reshards_.find({note.from, note.to});
+    if (reshard == reshards_.end() || !note.remedy.starts_with(kAnnotateValue)) return out;
+    const auto& [computation, copy] = reshard->second;
+    constexpr std::size_t kMost = 5;
+    std::vector<std::pair<Id, Sharding>> front{
+        {before_reshards(*computation, (*computation)[copy].operands[0]), (*computation)[copy].sharding->front()}};
+    std::set<std::string> known{annotatable_name((*computation)[front.front().first])};
+    for (std::size_t next = 0; next < front.size() && out.size() < kMost; ++next) {
+      const auto [value, wanted] = front[next];
+      for (auto& [operand, sharding] : wanted_of_operands(*computation, (*computation)[value], wanted)) {
+        const std::string name = annotatable_name((*computation)[operand]);
+        if (!known.insert(name).second) continue;
+        const std::string text = sharding.str();
+        const bool can_be_said = sharding.is_tiled() && !sharding.is_partial() && sharding.manual.empty();
+        if (can_be_said) out.push_back({name, text.substr(1, text.size() - 2), false, sharding});
+        front.emplace_back(operand, std::move(sharding));
+      }
+    }
+    return out;
+  }
+
+ private:
+  // How the operands of an op would lie for its result to lie as wanted, without those that do so already.
+  std::vector<std::pair<Id, Sharding>> wanted_of_operands(const Computation& computation, const Instruction& value,
+                                                          const Sharding& wanted) {
+    std::vector<std::pair<Id, Sharding>> out;
+    const FactorMap& map = *kinds_.of(computation, value).map;
+    if (map.results.size() != 1 || map.operands.size() != value.operands.size()) return out;
+    const Strategy strategy = project(map, map.results[0], wanted);
+    for (int i = 0; i < isize(value.operands); ++i) {
+      const Id operand = before_reshards(computation, at(value.operands, i));
+      const Instruction& made = computation[operand];
+      if (!made.type.is_array() || made.type.ndim() == 0 || is_made_anywhere(computation, made)) continue;
+      Sharding sharding = unproject(wanted.mesh, map, at(map.operands, i), strategy);
+      if (sharding != made.sharding->front()) out.emplace_back(operand, std::move(sharding));
+    }
+    return out;
+  }
+
+  const Program& program_;
+  OpKinds kinds_;
+  std::map<std::pair<std::string, std::string>, std::pair<const Computation*, Id>> reshards_;  // by both sides' words
+};
+
+class Remedies {
+ public:
+  Remedies(const Program& resharded, const Program& given, const TrialOutcome& before, const Trial& trial)
+      : before_(before), above_(resharded), trials_(given, trial) {}
+
+  /// The better remedy, or the one there is.
+  std::string of(const CollectiveNote& note) {
+    const auto named = candidate_in(note.remedy);
+    if (!named) return note.remedy;
+    std::vector<Candidate> candidates = above_.of(note);
+    candidates.insert(candidates.begin(), *named);
+    std::optional<Tried> best;
+    for (const Candidate& candidate : candidates) {
+      const auto outcome = trials_.with(candidate);
+      if (!outcome) continue;
+      Tried tried{candidate, *outcome, is_gone(note, *outcome)};
+      const bool are_fewer = isize(outcome->notes) < isize(before_.notes) && outcome->bytes < before_.bytes;
+      if (tried.is_gone && are_fewer) return text(candidate) + more_work(*outcome);
+      if (!best || outcome->bytes < best->outcome.bytes) best = std::move(tried);
+    }
+    if (best) return half_a_remedy(*best);
+    return trials_.are_spent() ? note.remedy + " (not tried)"
+                               : fmt::format("none found: %{} cannot be annotated with {{{}}} beside what else is said",
+                                             named->name, named->spec);
+  }
+
+ private:
+  struct Tried {
+    Candidate candidate;
+    TrialOutcome outcome;
+    bool is_gone = false;  // the collective that it is to remove
+  };
+
+  static bool is_gone(const CollectiveNote& note, const TrialOutcome& after) {
+    return std::none_of(after.notes.begin(), after.notes.end(),
+                        [&](const CollectiveNote& other) { return purpose_of(other) == purpose_of(note); });
+  }
+
+  // What the best does where none does all that a remedy should.
+  [[nodiscard]] std::string half_a_remedy(const Tried& best) const {
+    const std::int64_t spared = before_.bytes - best.outcome.bytes;
+    if (spared > 0)
+      return fmt::format("{}: {} bytes fewer, {}{}", text(best.candidate), spared,
+                         best.is_gone ? "by other collectives" : "with this collective still there",
+                         more_work(best.outcome));
+    return fmt::format("none found: with %{} as {{{}}} other collectives move {}", best.candidate.name,
+                       best.candidate.spec, spared == 0 ? "as many bytes" : fmt::format("{} bytes more", -spared));
+  }
+
+  [[nodiscard]] std::string more_work(const TrialOutcome& after) const {
+    constexpr double kNotable = 1.05;
+    if (before_.flops <= 0 || after.flops < kNotable * before_.flops) return "";
+    return fmt::format(" (each device then computes {:.2g} times as much)", after.flops / before_.flops);
+  }
+
+  [[nodiscard]] std::string text(const Candidate& candidate) const {
+    if (trials_.is_given(candidate.name))
+      return fmt::format("{}%{} to {{{}}}", kChangeAnnotation, candidate.name, candidate.spec);
+    return fmt::format("{}{} with {{{}}}", candidate.is_result ? kAnnotateResult : kAnnotateValue, candidate.name,
+                       candidate.spec);
+  }
+
+  const TrialOutcome& before_;
+  ValuesAbove above_;
+  Trials trials_;
+};
+
+// Remedies by who says them: both sides and the reason, and the remedy itself.
+using Said = std::tuple<std::string, std::string, std::string, std::string>;
+
+// An instruction with the better remedy of each of its parts; null where none has one.
+NotesRef with_remedies(const Instruction& instruction, const std::map<Said, std::string>& found) {
+  if (instruction.frontend_attribute(kRemedyAttribute) == nullptr) return nullptr;
+  std::vector<std::string> texts;
+  for (std::size_t part = 0; part < std::max<std::size_t>(1, instruction.operands.size()); ++part) {
+    const auto said = [&](std::string_view key) { return explanation(instruction, key, part); };
+    const auto better =
+        found.find({said(kFromAttribute), said(kToAttribute), said(kReasonAttribute), said(kRemedyAttribute)});
+    texts.push_back(better != found.end() ? better->second : said(kRemedyAttribute));
+  }
+  return with_explanation(instruction.notes, kRemedyAttribute, texts);
+}
+
+}  // namespace
+
+Program with_tried_remedies(const Program& partitioned, const Program& resharded, const Program& given,
+                            const TrialOutcome& before, const Trial& trial) {
+  std::vector<CollectiveNote> notes = before.notes;
+  std::stable_sort(notes.begin(), notes.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  Remedies remedies(resharded, given, before, trial);
+  std::map<Said, std::string> found;
+  for (const CollectiveNote& note : notes)
+    if (const auto [text, is_new] = found.try_emplace({note.from, note.to, note.reason, note.remedy}); is_new)
+      text->second = remedies.of(note);
+  Program out = partitioned;
+  for (ComputationRef& computation : out.computations) {
+    auto made = std::make_shared<Computation>(*computation);
+    bool is_other = false;
+    for (Instruction& instruction : made->instructions)
+      if (NotesRef better = with_remedies(instruction, found)) {
+        instruction.notes = std::move(better);
+        is_other = true;
+      }
+    if (is_other) computation = std::move(made);
+  }
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <map>
+
+#include "explain/explain.h"
+#include "tessera/base/text.h"
+#include "tessera/partitioner/pipeline/partition.h"
+#include "tessera/passes/passes.h"
+#include "tessera/schedule/schedule.h"
+
+namespace tessera {
+
+ProgramStats program_stats(const Program& scheduled) {
+  const Program program = make_synchronous(scheduled);  // of a pair, the whole counts
+  ProgramStats stats;
+  stats.num_partitions = program.num_partitions;
+  const auto counts = known_run_counts(program);
+  std::map<std::string, ProgramStats::Kind> kinds;
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    const double times = at(counts, c).times;
+    if (times == 0) continue;
+    for (const auto& instruction : program[c].instructions) {
+      stats.flops_per_device += flops_of(view_of(program, program[c], instruction)) * times;
+      if (instruction.op->role != Role::kCollective) continue;
+      auto& kind = kinds[std::string(instruction.op->name)];
+      kind.opcode = instruction.op->name;
+      ++kind.count;
+      kind.runs += times;
+      kind.runs_known &= at(counts, c).is_known;
+      kind.bytes += static_cast<std::int64_t>(
+          static_cast<double>(collective_bytes(program[c], instruction, program.num_partitions)) * times);
+    }
+  }
+  for (auto& [name, kind] : kinds) {
+    stats.total_collective_bytes += kind.bytes;
+    stats.collectives.push_back(std::move(kind));
+  }
+  stats.peak_bytes_per_device = peak_bytes(program);
+  return stats;
+}
+
+}  // namespace tessera

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the emitters of single steps share.
+#pragma once
+
+#include "localize/exchange_layout.h"
+#include "tessera/partitioner/reshard_planning/plan_reshard.h"
+
+namespace tessera::reshard {
+
+/// `x` longer along `dim`, up to `length`; the added elements are zero.
+Value pad_to(Value x, int dim, std::int64_t length);
+/// The first `length` elements along `dim`.
+Value trim_to(Value x, int dim, std::int64_t length);
+/// One permute per round; the pieces come together as layout_of() says.
+struct ExchangeEmitter {
+  Builder& builder;
+  std::int64_t& next_channel;
+  NotesRef notes;
+  const Mesh& mesh;
+  std::vector<Value> shards;  // by PieceRound::value
+  Value emit(const Exchange& exchange, const Dims& result);
+
+ private:
+  Value piece(const PieceRound& round);
+  Value part(Value x, const std::vector<DeviceColumn>& starts, const Dims& sizes);
+  std::vector<Value> numbers(const std::vector<DeviceColumn>& columns);
+  Value side_by_side(const Exchange& exchange, const ExchangeLayout& layout, const Dims& result);
+  Value run(const Exchange& exchange, const ExchangeLayout& layout, const Dims& result);
+  Value over(const Exchange& exchange, const ExchangeLayout& layout, const Dims& result);
+  Value moved(Value piece, const PieceRound& round, const ExchangeLayout& layout, const PlacedRound& placed);
+  Value selected(Value moved, Value buffer, const PieceRound& round, const ExchangeLayout& layout);
+};
+
+/// Of all elements of a dim `length` from `start` on, which may lie before the first or behind the last.
+struct WholeWindow {
+  std::int64_t lowest = 0;   // of all tiles' starts
+  std::int64_t highest = 0;  // of all tiles' ends
+  std::int64_t length = 0;
+  Value start;  // s32[]
+  /// A scalar that stands before and behind the elements. Null: zero, behind what pads the last shards.
+  Value outside{};
+  std::int64_t size = 0;  // of all elements, without that padding
+};
+Value emit_window(Value all, int dim, const WholeWindow& window);
+
+/// The all-to-all between the two placements of a step.
+Value emit_all_to_all(Value local, const Placement& before, const Placement& after, std::int64_t channel,
+                      Value& collective);
+/// One hop around rings: the next member of each group receives `x`, the first that of the last.
+Value emit_ring_permute(Value x, const std::vector<std::vector<std::int64_t>>& groups, std::int64_t channel);
+/// The single permute that turns tiles over to other devices.
+Value emit_permute(Value local, const Placement& before, const Placement& after, std::int64_t channel);
+
+}  // namespace tessera::reshard

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "localize/emit_windows.h"
+
+#include <algorithm>
+#include <map>
+
+#include "localize/device_numbers.h"
+#include "localize/emit_reshard.h"
+#include "localize/halo_exchange.h"
+#include "pipeline/origins.h"
+#include "propagation/propagate.h"
+#include "reshard_insertion/insert_reshards.h"
+#include "tessera/base/text.h"
+#include "tessera/ops/collectives.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/indexing.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace {
+
+Type with_dim(const Type& type, int dim, std::int64_t size) {
+  Dims dims = type.dims();
+  at(dims, dim) = size;
+  return Type::array(type.dtype(), std::move(dims));
+}
+
+bool is_zero(Value scalar) {
+  const Instruction& maker = scalar.instruction();
+  if (maker.op->role != Role::kConstant) return false;
+  const auto bytes = attributes_as<ConstantAttributes>(maker.attributes).value.bytes();
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+// Every element is kept: what is read outside of a whole operand is padding of the op's own.
+bool keeps_all(const Halo& halo) {
+  return std::all_of(halo.kept.begin(), halo.kept.end(),
+                     [&](const Interval& kept) { return kept.start <= 0 && kept.limit >= halo.before.size; });
+}
+
+std::string whole_along(const Instruction& value, const Sharding& now, int dim) {
+  Sharding whole = now.without_partial();
+  at(whole.dims, dim).axes.clear();
+  const auto* from = value.frontend_attribute(kFromAttribute);  // of a reshard
+  const bool is_given = from != nullptr ? from->ends_with("(annotated)") : provenance(value) == "annotated";
+  return fmt::format("{} %{} {} {}", is_given ? "change the annotation of" : "annotate", annotatable_name(value),
+                     is_given ? "to" : "with", whole.str());
+}
+
+// Of collectives that move elements of `source` along a dim.
+NotesRef exchange_notes(const NotesRef& given, const Instruction& source, const Sharding& now, int dim,
+                        const std::string& reason, const std::string& to, const std::string& remedy) {
+  std::vector<std::string> axes;
+  for (const AxisRef& axis : merged_axes(at(now.dims, dim).axes)) axes.push_back(now.mesh.axis_text(axis));
+  NotesRef notes = with_frontend_attribute(given, kWhyAttribute, std::nullopt);
+  notes = with_frontend_attribute(notes, "tessera.axes", join(axes, "+"));
+  notes = with_frontend_attribute(notes, kReasonAttribute, reason);
+  notes = with_frontend_attribute(notes, kFromAttribute,
+                                  fmt::format("%{} {} ({})", shown_name(source), now.str(), provenance(source)));
+  notes = with_frontend_attribute(notes, kToAttribute, fmt::format("{} with {}", now.str(), to));
+  return with_frontend_attribute(notes, kRemedyAttribute, remedy);
+}
+
+}  // namespace
+
+Value WindowEmitter::by_tile(const Axes& axes, const std::vector<std::int64_t>& numbers) {
+  Builder& builder = context_.builder;
+  const auto step = numbers.size() > 1 ? numbers[1] - numbers[0] : 0;
+  bool affine = true;
+  for (std::size_t i = 1; i < numbers.size(); ++i) affine = affine && numbers[i] - numbers[i - 1] == step;
+  if (affine && step == 0) return number(builder, numbers.front());
+  const Value tile = context_.coordinate(axes);
+  if (affine) return ops::add(ops::multiply(tile, number(builder, step)), number(builder, numbers.front()));
+  DeviceColumn column;
+  for (std::int64_t device = 0; device < mesh().device_count(); ++device)
+    column.emplace_back(at(numbers, mesh().coordinate(mesh().position_of(device), axes)));
+  return emit_by_device(builder, mesh(), column);
+}
+
+NotesRef WindowEmitter::notes_of(const Halo& halo, const Instruction& source) const {
+  const Sharding& now = at(context_.operand_shardings, halo.operand);
+  const auto who = fmt::format("operand {} of {} %{}", halo.operand, op_.op->name, shown_name(op_));
+  return exchange_notes(
+      context_.notes, source, now, halo.dim, fmt::format("{} is read across its shards along dim {}", who, halo.dim),
+      fmt::format("{} elements of dim {} per shard ({})", halo.length, halo.dim, who), remedy_of(halo, source));
+}
+
+// What was resharded for the op lies as its result does: that is where to say otherwise.
+std::string WindowEmitter::remedy_of(const Halo& halo, const Instruction& source) const {
+  const Sharding& now = at(context_.operand_shardings, halo.operand);
+  const bool is_reshard = source.frontend_attribute(kReasonAttribute) != nullptr;
+  if (!is_reshard || !op_.type.is_array()) return whole_along(source, now, halo.dim);
+  std::vector<int> factors = at(at(map_.operands, halo.operand), halo.dim);
+  for (const Window& window : map_.windows)
+    if (window.operand == halo.operand && window.dim == halo.dim) factors.push_back(window.factor);
+  const Sharding& result = op_.sharding->front();
+  for (int d = 0; d < result.ndim(); ++d)
+    for (const int factor : at(map_.results.front(), d))
+      if (std::find(factors.begin(), factors.end(), factor) != factors.end() && result.tiles(d) > 1)
+        return whole_along(op_, result, d);
+  return fmt::format("keep dim {} of what {} %{} reads whole", halo.dim, op_.op->name, shown_name(op_));
+}
+
+bool WindowEmitter::lies_whole(const Halo& halo) const {
+  return at(context_.operand_shardings, halo.operand).tiles(halo.dim) == 1;
+}
+bool WindowEmitter::is_whole(const Halo& halo) const { return lies_whole(halo) || reshard::is_gathered(halo); }
+
+void WindowEmitter::exchange(const Halo& halo, const Instruction& source, Value outside) {
+  Value& local = at(context_.operands, halo.operand);
+  if (is_whole(halo)) {
+    const auto [lowest, highest] = std::minmax_element(halo.start.begin(), halo.start.end());
+    const reshard::WholeWindow window{*lowest, *highest + halo.length, halo.length, by_tile(halo.axes, halo.start),
+                                      outside, halo.before.size};
+    if (lies_whole(halo)) {
+      local = reshard::emit_window(local, halo.dim, window);
+      return;
+    }
+    Value all = ops::all_gather(local, halo.dim, {mesh().groups(halo.axes)}, next_channel_++);
+    context_.builder.set_notes(all, notes_of(halo, source));
+    local = reshard::emit_window(all, halo.dim, window);
+    return;
+  }
+  Dims dims = local.type().dims();
+  const reshard::Exchange exchange = reshard::exchange_window(mesh(), halo, dims);
+  at(dims, halo.dim) = halo.length;
+  local = reshard::ExchangeEmitter{context_.builder, next_channel_, notes_of(halo, source), mesh(), {local}}.emit(
+      exchange, dims);
+}
+
+// Beyond the ends of the operand stands what the op reads there.
+void WindowEmitter::fill(const Halo& halo, Value outside) {
+  Builder& builder = context_.builder;
+  Value& local = at(context_.operands, halo.operand);
+  const Dims& dims = local.type().dims();
+  if (is_zero(outside) && reshard::fills_with_zeros(halo)) return;
+  std::vector<std::int64_t> first;
+  std::vector<std::int64_t> limit;
+  for (std::size_t tile = 0; tile < halo.start.size(); ++tile) {
+    first.push_back(halo.kept[tile].start - halo.start[tile]);
+    limit.push_back(halo.kept[tile].limit - halo.start[tile]);
+  }
+  const Value index = ops::iota(builder, Type::array(DType::kS32, dims), halo.dim);
+  const auto bound = [&](const std::vector<std::int64_t>& places, CompareDirection direction) {
+    return ops::compare(index, ops::splat(by_tile(halo.axes, places), dims), direction);
+  };
+  Value inside{};
+  const bool zeros_first = is_zero(outside) && reshard::begins_with_zeros(halo);
+  if (!zeros_first && *std::max_element(first.begin(), first.end()) > 0) inside = bound(first, CompareDirection::kGe);
+  if (*std::min_element(limit.begin(), limit.end()) < halo.length) {
+    const Value below = bound(limit, CompareDirection::kLt);
+    inside = inside.is_null() ? below : ops::logical_and(inside, below);
+  }
+  if (inside.is_null()) return;
+  local = ops::select(inside, local, ops::splat(outside, dims));
+}
+
+void WindowEmitter::widen_operands(const std::function<const Instruction&(int operand)>& source) {
+  wanted_ = context_.local_results;
+  const std::vector<Halo> halos = halos_of(map_, context_.view.operands, strategy_);
+  std::map<int, Value> outside;
+  for (const Halo& halo : halos)
+    if (halo.reads_outside && context_.view.op.outside != nullptr && !outside.contains(halo.operand))
+      outside[halo.operand] = context_.view.op.outside(context_, halo.operand);
+  for (const Halo& halo : halos) {
+    const bool fills = halo.reads_outside && outside.contains(halo.operand) && !outside.at(halo.operand).is_null();
+    const bool by_padding = fills && is_whole(halo) && keeps_all(halo);
+    exchange(halo, source(halo.operand), by_padding ? outside.at(halo.operand) : Value{});
+    if (fills && !by_padding) fill(halo, outside.at(halo.operand));
+    context_.windows.push_back({halo.operand, halo.dim, halo.low, halo.high});
+  }
+  for (int i = 0; i < isize(map_.results); ++i)
+    for (int d = 0; d < isize(at(map_.results, i)); ++d)
+      for (const int factor : at(at(map_.results, i), d)) {
+        if (tiles_of(strategy_, factor) == 1 || !has_windows(map_, factor)) continue;
+        Type& local = at(context_.local_results, i);
+        local = with_dim(local, d, tiling_of(map_, factor, tiles_of(strategy_, factor)).count);
+      }
+}
+
+void WindowEmitter::cut_results(LeafValues& results) {
+  Builder& builder = context_.builder;
+  for (int i = 0; i < isize(map_.results); ++i)
+    for (int d = 0; d < isize(at(map_.results, i)); ++d)
+      for (const int factor : at(at(map_.results, i), d)) {
+        if (tiles_of(strategy_, factor) == 1 || !has_windows(map_, factor)) continue;
+        const FactorTiling tiling = tiling_of(map_, factor, tiles_of(strategy_, factor));
+        if (tiling.is_exact()) continue;
+        Value& result = at(results, i);
+        std::vector<Value> starts(static_cast<std::size_t>(result.type().ndim()), number(builder, 0));
+        at(starts, d) = by_tile(at(strategy_, factor), tiling.skip);
+        result = ops::dynamic_slice(result, starts, with_dim(result.type(), d, tiling.length).dims());
+      }
+  context_.local_results = wanted_;
+}
+
+std::optional<Value> emit_join(LocalizeContext& context, std::int64_t& next_channel, const Join& join,
+                               const std::vector<Value>& shards, const Instruction& source) {
+  const Dims& result = context.local_result().dims();
+  std::vector<Dims> dims;
+  for (const Value& shard : shards) dims.push_back(shard.type().dims());
+  const Mesh& mesh = context.result_shardings.front().mesh;
+  const auto exchange = exchange_join(mesh, join, dims, at(result, join.dim));
+  if (!exchange) return std::nullopt;
+  const NotesRef notes = exchange_notes(
+      context.notes, source, source.sharding->front(), join.dim,
+      fmt::format("{} moves elements along dim {}", context.view.op.name, join.dim),
+      fmt::format("{} elements of dim {} per shard ({})", at(result, join.dim), join.dim, context.view.op.name),
+      whole_along(source, source.sharding->front(), join.dim));
+  return reshard::ExchangeEmitter{context.builder, next_channel, notes, mesh, shards}.emit(*exchange, result);
+}
+
+}  // namespace tessera

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "localize/sharded_concatenate.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "reshard_planning/exchange_rounds.h"
+#include "tessera/base/text.h"
+
+namespace tessera {
+namespace {
+
+using reshard::Round;
+using reshard::Rows;
+
+// The dim along which index i of every operand's window reads just one element, i elements behind a first one; nothing is read
+// beyond an operand's ends, so that each index belongs to one operand.
+std::optional<int> shifted_dim(const OpView& view, const FactorMap& map) {
+  if (view.op.outside != nullptr || view.op.elementwise || map.windows.size() != map.operands.size() ||
+      map.results.size() != 1)
+    return std::nullopt;
+  for (int i = 0; i < isize(map.windows); ++i) {
+    const Window& w = at(map.windows, i);
+    const bool shifts = w.operand == i && w.dim == map.windows.front().dim && w.factor == map.windows.front().factor &&
+                        w.stride == 1 && w.dilation == 1 && w.extent == 1 && !w.reversed;
+    if (!shifts) return std::nullopt;
+  }
+  return map.windows.empty() ? std::nullopt : std::optional(map.windows.front().dim);
+}
+
+class JoinFinder {
+ public:
+  JoinFinder(const Program& program, const Computation& computation) : program_(program), computation_(computation) {}
+
+  std::optional<Join> find(const Instruction& instruction) {
+    const OpView view = view_of(program_, computation_, instruction);
+    const FactorMap map = factor_map(view);
+    const auto dim = shifted_dim(view, map);
+    if (!dim || instruction.operands.size() < 2 || !lies_in_tiles(instruction)) return std::nullopt;
+    const Sharding& sharding = instruction.sharding->front();
+    Join join{*dim, at(sharding.dims, *dim).axes, {}, {}, {}};
+    if (axes_size(join.axes) == 1 || at(map.results.front(), *dim) != DimFactors{map.windows.front().factor})
+      return std::nullopt;
+    std::int64_t end = 0;
+    for (int i = 0; i < isize(instruction.operands); ++i) {
+      const Id operand = at(instruction.operands, i);
+      if (at(map.windows, i).low != end) return std::nullopt;
+      const auto length = computation_[operand].type.dim(*dim);
+      end += length;
+      if (!add(join, operand, length, sharding)) return std::nullopt;
+    }
+    return end == instruction.type.dim(*dim) ? std::optional(join) : std::nullopt;
+  }
+
+ private:
+  static bool lies_in_tiles(const Instruction& instruction) {
+    if (!instruction.type.is_array() || !instruction.sharding || instruction.sharding->size() != 1) return false;
+    const Sharding& sharding = instruction.sharding->front();
+    return sharding.is_tiled() && sharding.manual.empty() && !sharding.is_partial();
+  }
+  [[nodiscard]] bool lies_like(const Instruction& value, const Sharding& sharding) const {
+    if (!lies_in_tiles(value) || !(value.sharding->front().mesh == sharding.mesh)) return false;
+    for (int d = 0; d < sharding.ndim(); ++d)
+      if (merged_axes(at(value.sharding->front().dims, d).axes) != merged_axes(at(sharding.dims, d).axes)) return false;
+    return true;
+  }
+
+  // The operand, or what it was cut from where that lies right and nobody else reads the cut.
+  bool add(Join& join, Id operand, std::int64_t length, const Sharding& sharding) {
+    std::int64_t start = 0;
+    Id source = uncut(operand, join.dim, start);
+    if (!lies_like(computation_[source], sharding)) {
+      source = operand;
+      start = 0;
+    }
+    if (!lies_like(computation_[source], sharding)) return false;
+    auto place = std::find(join.values.begin(), join.values.end(), source);
+    if (place == join.values.end()) {
+      join.sizes.push_back(computation_[source].type.dim(join.dim));
+      place = join.values.insert(place, source);
+    }
+    join.parts.push_back({static_cast<int>(place - join.values.begin()), start, length});
+    return true;
+  }
+
+  Id uncut(Id id, int dim, std::int64_t& start) {
+    Id source = id;
+    std::int64_t skipped = 0;
+    while (uses(id) == 1) {
+      const Instruction& instruction = computation_[id];
+      if (instruction.op->role != Role::kCopy) {
+        const OpView view = view_of(program_, computation_, instruction);
+        if (instruction.operands.size() != 1 || instruction.op->role != Role::kPlain) break;
+        const FactorMap map = factor_map(view);
+        const auto cut = shifted_dim(view, map);
+        if (!cut || *cut != dim) break;
+        skipped -= map.windows.front().low;
+      }
+      id = instruction.operands.front();
+      if (!computation_[id].type.is_array()) break;
+      if (computation_[id].op->role == Role::kCopy) continue;
+      source = id;
+      start = skipped;
+    }
+    return source;
+  }
+
+  int uses(Id id) {
+    if (uses_.empty()) {
+      uses_.assign(computation_.instructions.size(), 0);
+      ++at(uses_, computation_.root);
+      for (const Instruction& instruction : computation_.instructions)
+        for (const Id operand : instruction.operands) ++at(uses_, operand);
+    }
+    return at(uses_, id);
+  }
+
+  const Program& program_;
+  const Computation& computation_;
+  std::vector<int> uses_;
+};
+
+// ---- rows ----------------------------------------------------------------------------------------------------------------
+
+struct PartRows {
+  int part = 0;
+  Rows rows;
+};
+
+// What every tile takes of every part.
+std::vector<PartRows> rows_of(const Join& join, const std::vector<Dims>& shards, std::int64_t length,
+                              std::int64_t tiles) {
+  std::vector<PartRows> out;
+  std::int64_t place = 0;
+  for (int p = 0; p < isize(join.parts); ++p) {
+    const Join::Part& part = at(join.parts, p);
+    const auto shard = at(at(shards, part.value), join.dim);
+    // Cut where a tile of the source or of the result ends.
+    for (std::int64_t done = 0; done < part.length;) {
+      const auto from = part.start + done;
+      const auto to = place + done;
+      const auto count = std::min({part.length - done, shard - from % shard, length - to % length});
+      out.push_back({p, {from / shard, to / length, {from % shard, from % shard + count}, to % length}});
+      done += count;
+    }
+    place += part.length;
+  }
+  ensure(place <= length * tiles, "a join of {} elements does not fit {} tiles of {}", place, tiles, length);
+  return out;
+}
+
+std::int64_t wrapped(std::int64_t shift, std::int64_t tiles) { return (shift % tiles + tiles) % tiles; }
+
+// Rounds of slabs: of one distance between tiles, and from a shard's rows to the places where they land.
+std::vector<Round> slabs_of(const std::vector<PartRows>& rows, int value, std::int64_t tiles) {
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Rows>> groups;
+  for (const PartRows& piece : rows)
+    groups[{wrapped(piece.rows.source - piece.rows.target, tiles), piece.rows.rows.start - piece.rows.place}].push_back(
+        piece.rows);
+  std::vector<Round> out;
+  for (auto& [key, pieces] : groups) {
+    std::vector<bool> receives(static_cast<std::size_t>(tiles), false);
+    for (const Rows& piece : pieces) {
+      if (receives[static_cast<std::size_t>(piece.target)]) return {};  // two runs of one slab
+      receives[static_cast<std::size_t>(piece.target)] = true;
+    }
+    out.push_back(make_round(std::move(pieces), Round::Form::kSlab, value));
+  }
+  return out;
+}
+
+// Rounds of one distance between tiles and one part; then joined.
+std::vector<Round> runs_of(const std::vector<PartRows>& rows, int value, std::int64_t tiles) {
+  std::map<std::pair<std::int64_t, int>, std::vector<Rows>> groups;
+  for (const PartRows& piece : rows)
+    groups[{wrapped(piece.rows.source - piece.rows.target, tiles), piece.part}].push_back(piece.rows);
+  std::vector<Round> out;
+  for (auto& [key, pieces] : groups) out.push_back(make_round(std::move(pieces), Round::Form::kByTile, value));
+  return joined(std::move(out), static_cast<std::size_t>(tiles));
+}
+
+// Least rows, then fewest rounds.
+std::vector<Round> better(std::vector<Round> slabs, std::vector<Round> runs) {
+  const auto cost = [](const std::vector<Round>& rounds) {
+    return std::tuple(count_rows(rounds).rows, count_rows(rounds).permutes, rounds.size());
+  };
+  if (!slabs.empty() && cost(slabs) <= cost(runs)) return slabs;
+  return runs;
+}
+
+}  // namespace
+
+std::optional<Join> join_of(const Program& program, const Computation& computation, const Instruction& instruction) {
+  return JoinFinder(program, computation).find(instruction);
+}
+
+std::optional<reshard::Exchange> exchange_join(const Mesh& mesh, const Join& join, const std::vector<Dims>& shards,
+                                               std::int64_t length) {
+  constexpr int kMostPermutes = 16;
+  const auto tiles = axes_size(join.axes);
+  std::vector<Round> rounds;
+  const auto all = rows_of(join, shards, length, tiles);
+  for (const bool local : {true, false})
+    for (int v = 0; v < isize(join.values); ++v) {
+      std::vector<PartRows> rows;
+      for (const PartRows& piece : all)
+        if (at(join.parts, piece.part).value == v && (piece.rows.source == piece.rows.target) == local)
+          rows.push_back(piece);
+      if (rows.empty()) continue;
+      auto found = better(slabs_of(rows, v, tiles), runs_of(rows, v, tiles));
+      const auto count = count_rows(found);
+      const auto gathered = (tiles - 1) * at(at(shards, v), join.dim);
+      if (count.rows > gathered || count.permutes > kMostPermutes) return std::nullopt;
+      rounds.insert(rounds.end(), found.begin(), found.end());
+    }
+  reshard::Exchange out;
+  for (const Round& round : rounds)
+    out.rounds.push_back(write_round(mesh, {join.dim, join.axes}, at(shards, round.value), round));
+  return out;
+}
+
+}  // namespace tessera

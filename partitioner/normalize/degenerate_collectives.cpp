@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "normalize/degenerate_collectives.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "collective_passes/collective_match.h"
+#include "normalize/manual.h"
+#include "tessera/ir/op_def.h"
+#include "tessera/ops/collectives.h"
+#include "tessera/ops/structural.h"
+#include "tessera/passes/rewriter.h"
+
+namespace tessera {
+namespace {
+
+bool each_to_itself(const PermuteAttributes& permute, std::int64_t devices) {
+  const auto& pairs = permute.source_target_pairs.pairs;
+  return static_cast<std::int64_t>(pairs.size()) == devices &&
+         std::all_of(pairs.begin(), pairs.end(), [](const auto& pair) { return pair.first == pair.second; });
+}
+
+bool groups_of_one(const CollectiveAttributes& collective, std::int64_t devices) {
+  const auto& groups = collective.replica_groups.groups;
+  if (groups.empty()) return devices == 1;
+  return static_cast<std::int64_t>(groups.size()) == devices &&
+         std::all_of(groups.begin(), groups.end(), [](const auto& group) { return group.size() == 1; });
+}
+
+// Among so many devices or replicas.
+bool is_alone(std::int64_t among, const Computation& computation, const Instruction& instruction) {
+  if (instruction.op->role != Role::kCollective) return false;
+  std::vector<Type> given;
+  for (const Id operand : instruction.operands) given.push_back(computation[operand].type);
+  if (given.empty() || instruction.type != (given.size() == 1 ? given[0] : Type::tuple(given))) return false;
+  if (const auto* permute = attributes_if<PermuteAttributes>(instruction)) return each_to_itself(*permute, among);
+  const auto* collective = attributes_if<CollectiveAttributes>(instruction);
+  return collective != nullptr && groups_of_one(*collective, among);
+}
+
+// In a program of one replica.
+bool is_over_replicas(const Instruction& instruction) {
+  if (is_manual(instruction)) return false;
+  if (const auto* permute = attributes_if<PermuteAttributes>(instruction)) return permute->channel_id == 0;
+  const auto* collective = attributes_if<CollectiveAttributes>(instruction);
+  return collective != nullptr && collective->channel_id == 0 && !collective->use_global_device_ids;
+}
+
+using Replaced = std::function<bool(const Computation&, const Instruction&)>;
+
+// What collectives were given, in their place, and 0 for the number of the only device.
+Program with_operands_for(const Program& program, const Replaced& is_replaced) {
+  return rewrite(
+      program,
+      [&](ComputationRewriter& r, Id id) -> Value {
+        const Instruction& old = r.from()[id];
+        if (!is_replaced(r.from(), old)) return {};
+        if (old.op->role == Role::kPartitionId) return ops::constant(r.builder(), Literal(old.type));
+        auto given = r.mapped(old.operands);
+        if (given.size() > 1) return ops::tuple(r.builder(), given);
+        if (!old.sharding) return given[0];
+        const Value annotated = ops::copy(given[0]);
+        r.builder().set_sharding(annotated, old.sharding);
+        return annotated;
+      },
+      [&](const Computation& computation) {
+        return std::any_of(computation.instructions.begin(), computation.instructions.end(),
+                           [&](const Instruction& i) { return is_replaced(computation, i); });
+      });
+}
+
+}  // namespace
+
+Program without_lone_collectives(const Program& program) {
+  return with_operands_for(program, [&](const Computation& computation, const Instruction& instruction) {
+    const bool only_device = instruction.op->role == Role::kPartitionId && program.num_partitions == 1;
+    return only_device || is_alone(program.num_partitions, computation, instruction);
+  });
+}
+
+Program without_replica_collectives(const Program& program) {
+  return with_operands_for(program, [](const Computation& computation, const Instruction& instruction) {
+    return is_over_replicas(instruction) && is_alone(1, computation, instruction);
+  });
+}
+
+}  // namespace tessera

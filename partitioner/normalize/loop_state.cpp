@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// A loop's state lies in one way: the while, its body's parameter and its condition's are one value. Where the text shards several of them
+// the while's word counts, else the body's.
+#include "normalize/loop_state.h"
+
+#include <map>
+
+#include "tessera/ir/op_def.h"
+
+namespace tessera {
+
+Program with_one_loop_state(const Program& program) {
+  std::map<ComputationId, Id> unsaid;  // computations whose parameter loses its sharding
+  const auto parameter_of = [&](ComputationId callee) -> const Instruction& {
+    return program[callee][program[callee].parameters.front()];
+  };
+  for (const auto& computation : program.computations)
+    for (const Instruction& loop : computation->instructions) {
+      if (loop.op->role != Role::kWhile) continue;
+      const ComputationId condition = loop.called[0];
+      const ComputationId body = loop.called[1];
+      if (loop.sharding && parameter_of(body).sharding) unsaid[body] = program[body].parameters.front();
+      if ((loop.sharding || parameter_of(body).sharding) && parameter_of(condition).sharding)
+        unsaid[condition] = program[condition].parameters.front();
+    }
+  if (unsaid.empty()) return program;
+  Program out = program;
+  for (const auto& [callee, parameter] : unsaid) {
+    Computation changed = program[callee];
+    at(changed.instructions, parameter).sharding = nullptr;
+    at(out.computations, callee) = std::make_shared<const Computation>(std::move(changed));
+  }
+  return out;
+}
+
+}  // namespace tessera

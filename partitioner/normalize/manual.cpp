@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "normalize/manual.h"
+
+#include <algorithm>
+
+#include "tessera/base/text.h"
+#include "tessera/ops/control_flow.h"
+#include "tessera/sharding/hlo_sharding.h"
+
+namespace tessera {
+using Axes = std::vector<AxisRef>;
+
+Axes united(Axes a, const Axes& b) {
+  for (const auto& axis : b)
+    if (!overlaps_any(a, axis)) a.push_back(axis);
+  std::sort(a.begin(), a.end());
+  return a;
+}
+
+bool has_manual_regions(const Program& program) {
+  for (const auto& computation : program.computations)
+    for (const auto& instruction : computation->instructions)
+      if (manual_border(instruction) != ManualBorder::kNone) return true;
+  return false;
+}
+
+bool is_manual(const Instruction& instruction) {
+  return instruction.sharding && std::any_of(instruction.sharding->begin(), instruction.sharding->end(),
+                                             [](const Sharding& leaf) { return !leaf.manual.empty(); });
+}
+
+Program without_manual_axes(const Program& program) {
+  Program out = program;
+  const auto is_manual = [](const Instruction& instruction) {
+    return instruction.sharding && std::any_of(instruction.sharding->begin(), instruction.sharding->end(),
+                                               [](const Sharding& leaf) { return !leaf.manual.empty(); });
+  };
+  for (auto& computation : out.computations) {
+    const auto& all = computation->instructions;  // of a region whose result no one uses, effects may be left alone
+    if (std::none_of(all.begin(), all.end(), is_manual)) continue;
+    auto changed = std::make_shared<Computation>(*computation);
+    for (auto& instruction : changed->instructions) {
+      if (!instruction.sharding || instruction.sharding->empty()) continue;
+      Shardings leaves = *instruction.sharding;
+      Axes axes;
+      for (const auto& leaf : leaves) axes = united(std::move(axes), leaf.manual);
+      if (axes.empty()) continue;
+      for (auto& leaf : leaves) leaf.manual.clear();
+      instruction.sharding = make_shardings(std::move(leaves));
+      Sharding text = Sharding::replicated(program.meshes.front(), 0);
+      text.manual = axes;
+      instruction.notes = with_frontend_attribute(instruction.notes, kManualAxesAttribute, sdy_sharding_text(text));
+    }
+    computation = std::move(changed);
+  }
+  return out;
+}
+
+std::vector<AxisRef> manual_axes(const Program& program, const Instruction& instruction) {
+  const auto* text = instruction.frontend_attribute(kManualAxesAttribute);
+  return text == nullptr ? Axes{} : parse_sdy_shardings(*text, program.meshes).front().manual;
+}
+
+}  // namespace tessera

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "normalize/region_collectives.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "collective_passes/collective_match.h"
+#include "tessera/sharding/mesh.h"
+
+namespace tessera {
+namespace {
+
+using Group = std::vector<std::int64_t>;
+
+std::vector<Group> groups_or_pairs(const Instruction& collective) {
+  std::vector<Group> out;
+  if (const auto* permute = attributes_if<PermuteAttributes>(collective))
+    for (const auto& [source, target] : permute->source_target_pairs.pairs) out.push_back({source, target});
+  else if (const auto* other = attributes_if<CollectiveAttributes>(collective))
+    out = other->replica_groups.groups;
+  return out;
+}
+
+/// A device by its place along the axes of the region, and by which of the devices there it is.
+struct Place {
+  std::int64_t within;
+  std::int64_t beside;
+};
+
+std::vector<Place> places_of(const Mesh& mesh, const std::vector<AxisRef>& axes) {
+  std::vector<Place> out(static_cast<std::size_t>(mesh.device_count()));
+  std::vector<std::int64_t> so_far(static_cast<std::size_t>(axes_size(axes)), 0);
+  for (std::int64_t position = 0; position < mesh.device_count(); ++position) {
+    const std::int64_t within = mesh.coordinate(position, axes);
+    at(out, mesh.device_at(position)) = {within, at(so_far, within)++};
+  }
+  return out;
+}
+
+}  // namespace
+
+void check_region_collective(const Instruction& collective) {
+  const Sharding& region = collective.sharding->front();
+  const auto places = places_of(region.mesh, region.manual);
+  std::map<std::int64_t, std::set<Group>> said;  // by place beside: the groups, as places within
+  for (const Group& group : groups_or_pairs(collective)) {
+    Group within;
+    for (const auto device : group) {
+      if (device < 0 || device >= isize(places)) return;                          // an error of its own
+      if (at(places, device).beside != at(places, group.front()).beside) return;  // of devices that hold the same
+      within.push_back(at(places, device).within);
+    }
+    said[at(places, group.front()).beside].insert(std::move(within));
+  }
+  if (said.empty()) return;
+  const std::int64_t alike = region.mesh.device_count() / axes_size(region.manual);
+  const bool is_one = isize(said) == alike && std::all_of(said.begin(), said.end(), [&](const auto& at_place) {
+                        return at_place.second == said.begin()->second;
+                      });
+  require(is_one,
+          "{} %{} is not alike at every place along those axes of {} that its manual region leaves to the partitioner",
+          collective.op->name, collective.name, region.mesh);
+}
+
+}  // namespace tessera

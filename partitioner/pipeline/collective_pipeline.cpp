@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pipeline/collective_pipeline.h"
+
+#include <algorithm>
+
+#include "tessera/base/error.h"
+#include "tessera/partitioner/pipeline/partition.h"
+#include "tessera/passes/passes.h"
+
+namespace tessera {
+namespace {
+
+// Fewer collectives are no gain when a device computes or holds more for them. Counting takes a schedule, so that only programs of
+// moderate size are weighed.
+Program unless_dearer(const Program& before, Program after, const CollectivePassOptions& options,
+                      bool weigh_flops = true) {
+  constexpr std::int64_t kLargestWeighed = 20'000;
+  if (!options.spare_memory || before.instruction_count() > kLargestWeighed || after.hash() == before.hash())
+    return after;
+  const ProgramStats was = program_stats(before);
+  const ProgramStats is = program_stats(after);
+  const bool dearer = is.total_collective_bytes > was.total_collective_bytes ||
+                      (weigh_flops && is.flops_per_device > was.flops_per_device) ||
+                      is.peak_bytes_per_device > was.peak_bytes_per_device;
+  return dearer ? before : after;
+}
+
+}  // namespace
+
+void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& options, const Topology& topology) {
+  const auto add = [&](const std::string& name, auto pass) {
+    pipeline.add(name, [&options, pass](const Program& p) { return unless_dearer(p, pass(p, options), options); });
+  };
+  add("reduce-gathered", [](const Program& p, const CollectivePassOptions&) { return reduce_gathered(p); });
+  pipeline.add("simplify-collectives", simplify_collectives);
+  add("reassociate-reductions", reassociate_reductions);
+  add("hoist-collectives", hoist_collectives);
+  add("share-gathers", share_gathers);
+  // The modelled time holds the additions that come with parts.
+  pipeline.add("collective-matmul", [&options, &topology](const Program& p) {
+    return unless_dearer(p, collective_matmul(p, topology), options, /*weigh_flops=*/false);
+  });
+  for (const std::string& axis : options.int8_axes)
+    require(std::find(options.bf16_axes.begin(), options.bf16_axes.end(), axis) == options.bf16_axes.end(),
+            "axis \"{}\" is to be compressed to bf16 and to int8; choose one", axis);
+  if (!options.int8_axes.empty())
+    pipeline.add("compress-collectives-int8", [&options](const Program& p) {
+      return compress_collectives(p, options.int8_axes, Compression::kInt8);
+    });
+  if (!options.bf16_axes.empty())
+    pipeline.add("compress-collectives",
+                 [&options](const Program& p) { return compress_collectives(p, options.bf16_axes); });
+  add("combine-collectives", combine_collectives);
+  if (options.spare_memory && !options.make_asynchronous) pipeline.add("choose-order", choose_order);
+  if (options.make_asynchronous) pipeline.add("make-asynchronous", make_asynchronous);
+}
+
+Program optimize_collectives(const Program& program, const CollectivePassOptions& options,
+                             const std::vector<std::string>& skip,
+                             const std::function<void(const std::string& pass, const Program&)>& dump,
+                             const Topology& topology) {
+  Pipeline pipeline("optimize-collectives", {.skip = skip, .dump = dump});
+  pipeline.add("make-synchronous", make_synchronous).add("merge-duplicates", merge_duplicates);
+  add_collective_passes(pipeline, options, topology);
+  return pipeline.run(program);
+}
+
+}  // namespace tessera

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strict mode and the budget: what the user allows the partitioner to communicate.
+#include <algorithm>
+#include <numeric>
+
+#include "explain/explain.h"
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+
+namespace tessera {
+namespace {
+
+// Collectives that have a part among `notes`, which stand in the program's order.
+std::int64_t with_a_part_in(const std::vector<CollectiveNote>& notes) {
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < notes.size(); ++i)
+    if (i == 0 || notes[i].part <= notes[i - 1].part || shown_collective(notes[i]) != shown_collective(notes[i - 1]))
+      ++count;
+  return count;
+}
+
+// Two lines for each of the largest notes.
+std::string listing(std::vector<CollectiveNote> notes) {
+  std::stable_sort(notes.begin(), notes.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  constexpr std::size_t kMostShown = 10;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(kMostShown, notes.size()); ++i) {
+    const CollectiveNote& note = notes[i];
+    const std::string part = note.parts == 1 ? "" : fmt::format(", part {} of {}", note.part + 1, note.parts);
+    out += fmt::format("\n  {} {}{} over {}, {} bytes{}: {}", note.opcode, shown_collective(note), part, note.axes,
+                       note.bytes, rounds_text(note.rounds, note.rounds_known), note.reason);
+    if (!note.source.empty()) out += fmt::format(" ({})", note.source);
+    if (!note.remedy.empty()) out += "\n    " + note.remedy;
+  }
+  if (notes.size() > kMostShown) out += fmt::format("\n  and {} more", notes.size() - kMostShown);
+  return out;
+}
+
+}  // namespace
+
+void check_limits(const std::vector<CollectiveNote>& notes, const CollectiveLimits& limits) {
+  if (limits.strict) {
+    std::vector<CollectiveNote> unasked;
+    std::copy_if(notes.begin(), notes.end(), std::back_inserter(unasked), [](const auto& note) { return !note.asked; });
+    if (!unasked.empty())
+      fail(
+          "strict mode: no annotation asks for {} of {} collectives; annotate what they bring about, or follow the "
+          "advice:{}",
+          with_a_part_in(unasked), collective_count(notes), listing(unasked));
+  }
+  const auto bytes = std::accumulate(notes.begin(), notes.end(), std::int64_t{0},
+                                     [](std::int64_t sum, const auto& note) { return sum + note.bytes; });
+  if (limits.bytes && bytes > *limits.bytes)
+    fail("the collectives bring {} bytes to each device, {} more than the {} allowed; the largest:{}", bytes,
+         bytes - *limits.bytes, *limits.bytes, listing(notes));
+}
+
+}  // namespace tessera

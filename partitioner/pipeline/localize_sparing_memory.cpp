@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sum that every device of an idle axis would make alike can be shared out among them and gathered: fewer bytes, but the source
+// and the gathered result live side by side, where an all-reduce works in place.
+//
+//   {-} partial{x} -> {-}, y idle:   slice{y}; all_reduce{x}; all_gather{y}   or   all_reduce{x}
+#include "localize/localize.h"
+#include "normalize/manual.h"
+#include "reshard_planning/search.h"
+#include "tessera/passes/passes.h"
+#include "tessera/schedule/schedule.h"
+
+namespace tessera {
+namespace {
+
+bool shares_out_sums(const Program& program, const Topology& topology) {
+  for (const auto& computation : program.computations)
+    for (const auto& instruction : computation->instructions) {
+      if (instruction.op->role != Role::kCopy || !instruction.sharding || !instruction.type.is_array()) continue;
+      if (instruction.frontend_attribute(kManualAxesAttribute) != nullptr) continue;
+      const auto& from = (*computation)[instruction.operands[0]].sharding;
+      if (!from || !from->front().is_partial()) continue;
+      const Sharding& to = instruction.sharding->front();
+      if (reshard::uses_idle_axes(plan_reshard(instruction.type, from->front(), to, topology))) return true;
+    }
+  return false;
+}
+
+std::int64_t peak_of(const Program& local) { return peak_bytes(remove_dead_code(merge_duplicates(simplify(local)))); }
+
+}  // namespace
+
+Program localize_sparing_memory(const Program& program, LocalizeOptions options) {
+  constexpr std::int64_t kLargestWeighed = 20'000;  // counting takes a schedule
+  constexpr double kTolerance = 1.05;
+  Program shared = localize(program, options);
+  if (program.instruction_count() > kLargestWeighed || !shares_out_sums(program, options.topology)) return shared;
+  options.idle_axes = false;
+  Program plain = localize(program, options);
+  const bool dearer = static_cast<double>(peak_of(shared)) > kTolerance * static_cast<double>(peak_of(plain));
+  return dearer ? plain : shared;
+}
+
+}  // namespace tessera

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recipe: which passes, in which order.
+#include "tessera/partitioner/pipeline/partition.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "collective_passes/compose_permutes.h"
+#include "explain/explain.h"
+#include "explain/remedies.h"
+#include "localize/localize.h"
+#include "normalize/degenerate_collectives.h"
+#include "normalize/duplicate_cheap_values.h"
+#include "normalize/loop_state.h"
+#include "normalize/manual.h"
+#include "normalize/region_collectives.h"
+#include "normalize/sharding_groups.h"
+#include "pipeline/collective_pipeline.h"
+#include "pipeline/origins.h"
+#include "propagation/propagate.h"
+#include "reshard_insertion/batch_reductions.h"
+#include "reshard_insertion/insert_reshards.h"
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+#include "tessera/ir/op_def.h"
+#include "tessera/ops/control_flow.h"
+#include "tessera/passes/passes.h"
+#include "tessera/passes/pipeline.h"
+#include "tessera/passes/plain_forms.h"
+
+namespace tessera {
+namespace {
+
+// `program` with its manual regions in one form.
+void check_input(const Program& program) {
+  const auto used = partitioned_computations(program);
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    if (!at(used, c)) continue;
+    for (const auto& instruction : program[c].instructions) {
+      if (instruction.op->role != Role::kCollective && instruction.op->role != Role::kPartitionId) continue;
+      require(is_manual(instruction),
+              "{} %{} stands in a global program: collectives and partition-id belong to per-device programs, and to "
+              "manual regions of global ones; if XLA has partitioned this module already, dump it before .compile()",
+              instruction.op->name, instruction.name);
+      check_region_collective(instruction);
+    }
+  }
+}
+
+// A program that names no mesh is over one axis of all its devices.
+Program with_mesh(Program program) {
+  if (program.meshes.empty()) program.meshes.push_back(Mesh({{"devices", program.num_partitions}}));
+  return program;
+}
+
+// From the program with its reshards to what each device runs.
+void add_local_passes(Pipeline& pipeline, const PartitionOptions& options) {
+  pipeline
+      .add_required("localize",
+                    [&](const Program& p) {
+                      const LocalizeOptions how{.keep_shardings = options.keep_shardings, .topology = options.topology};
+                      return without_origins(options.collectives.spare_memory ? localize_sparing_memory(p, how)
+                                                                              : localize(p, how));
+                    })
+      .add("simplify", simplify)
+      .add("merge-duplicates", merge_duplicates)
+      .add("compose-permutes", compose_permutes)
+      .add("remove-dead-code", remove_dead_code);
+  add_collective_passes(pipeline, options.collectives, options.topology);
+}
+
+// Bytes received, operations and bytes held when all passes are done, each counting for one: passes change what a model of single ops
+// cannot see. Too slow for large programs.
+ProgramWeight weight_of(const Program& program, const PartitionOptions& options) {
+  constexpr std::int64_t kLargestCounted = 4'000;
+  if (program.instruction_count() > kLargestCounted || !options.topology.is_uniform()) return {};
+  return [&options](const Program& resharded) {
+    Pipeline pipeline("weigh", {.skip = options.skip_passes, .writes_dumps = false});
+    add_local_passes(pipeline, options);
+    const ProgramStats stats = program_stats(pipeline.run(resharded));
+    const auto moved = static_cast<double>(stats.total_collective_bytes);
+    return Weight{moved + stats.flops_per_device + static_cast<double>(stats.peak_bytes_per_device), moved,
+                  stats.flops_per_device};
+  };
+}
+
+TrialOutcome outcome_of(const Partitioned& parts) {
+  const ProgramStats stats = program_stats(parts.program);
+  return {parts.notes, stats.total_collective_bytes, stats.flops_per_device};
+}
+
+// With remedies that were tried.
+void try_remedies(Partitioned& parts, const Program& given, const PartitionOptions& options) {
+  PartitionOptions plain = options;
+  plain.try_remedies = false;
+  plain.limits = {};
+  plain.dump = {};
+  plain.writes_dumps = false;
+  const auto trial = [&](const Program& annotated) { return outcome_of(partition(annotated, plain)); };
+  parts.program = with_tried_remedies(parts.program, parts.global, given, outcome_of(parts), trial);
+  parts.notes = collective_notes(parts.program, options.topology);
+}
+
+}  // namespace
+
+Partitioned partition(const Program& program, const PartitionOptions& options) {
+  require(!program.partitioned,
+          "{} is already partitioned (it carries the partitioner's mark); give the global program instead",
+          program.name);
+  require(
+      program.replica_count == 1,
+      "{} has replica_count={}; only programs of one replica are partitioned: give all devices to num_partitions, and "
+      "the mesh an axis for the replicas",
+      program.name, program.replica_count);
+  const Program input = without_replica_collectives(normalize_manual(with_mesh(
+      without_lone_collectives(with_sharding_groups(with_one_loop_state(make_synchronous(plain_forms(program))))))));
+  check_input(input);
+  options.topology.check(input.meshes);
+  Partitioned out;
+  Propagated found;
+  Pipeline pipeline("partition",
+                    {.skip = options.skip_passes, .dump = options.dump, .writes_dumps = options.writes_dumps});
+  pipeline.add_required("note-origins", with_origins)
+      .add_required("inline-calls", inline_calls)
+      .add("simplify", simplify)
+      .add("merge-duplicates", merge_duplicates)
+      .add("slice-first", slice_first)
+      .add("simplify-branches", simplify_branches)
+      .add("simplify-loops", simplify_loops)
+      .add("separate-callees", separate_callees)
+      .add_required("split-uses", split_uses)
+      .add_required("propagate",
+                    [&](const Program& p) {
+                      found = propagate_at_least_cost(p, options.topology, weight_of(p, options), options.trials);
+                      return found.program;
+                    })
+      .add_required("insert-reshards", [&](const Program&) { return std::move(found.resharded); })
+      .add_required("record-global", [&](const Program& p) {
+        out.global = options.try_remedies ? with_batch_sums_named(p) : p;
+        return out.global;
+      });
+  add_local_passes(pipeline, options);
+  out.program = pipeline.run(input);
+  out.notes = collective_notes(out.program, options.topology);
+  if (options.try_remedies) try_remedies(out, with_mesh(program), options);
+  try {
+    check_limits(out.notes, options.limits);
+  } catch (const Error&) {
+    if (options.try_remedies) throw;
+    PartitionOptions with_advice = options;  // the error gives advice that was tried
+    with_advice.try_remedies = true;
+    with_advice.dump = {};
+    with_advice.writes_dumps = false;
+    return partition(program, with_advice);
+  }
+  return out;
+}
+
+}  // namespace tessera

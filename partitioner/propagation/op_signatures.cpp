@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "propagation/op_signatures.h"
+
+#include <algorithm>
+
+#include "propagation/factor_sharding.h"
+
+namespace tessera {
+namespace {
+
+std::size_t hash_of(const Computation& computation, const Instruction& instruction) {
+  std::size_t key = hash_mix(std::hash<const OpDef*>()(instruction.op), instruction.type.hash());
+  for (const Id operand : instruction.operands) key = hash_mix(key, computation[operand].type.hash());
+  for (const ComputationId callee : instruction.called) key = hash_mix(key, static_cast<std::size_t>(callee));
+  return instruction.attributes ? hash_mix(key, instruction.attributes->hash()) : key;
+}
+
+bool is_of(const OpKind& kind, const Program& program, const Computation& computation, const Instruction& instruction) {
+  const OpView& view = kind.view;
+  return &view.op == instruction.op && view.result == instruction.type &&
+         std::equal(view.operands.begin(), view.operands.end(), instruction.operands.begin(),
+                    instruction.operands.end(),
+                    [&](const Type& type, Id operand) { return type == computation[operand].type; }) &&
+         std::equal(view.called.begin(), view.called.end(), instruction.called.begin(), instruction.called.end(),
+                    [&](const auto& callee, ComputationId id) { return callee == at(program.computations, id); }) &&
+         equal(view.attributes, instruction.attributes);
+}
+
+}  // namespace
+
+const OpKind& OpKinds::of(const Computation& computation, const Instruction& instruction) {
+  const std::size_t key = hash_of(computation, instruction);
+  const auto [begin, end] = kinds_.equal_range(key);
+  const auto found = std::find_if(
+      begin, end, [&](const auto& entry) { return is_of(entry.second, program_, computation, instruction); });
+  if (found != end) return found->second;
+  OpKind kind{isize(kinds_), view_of(program_, computation, instruction), nullptr};
+  kind.map = std::make_shared<const FactorMap>(factor_map(kind.view));
+  return kinds_.emplace(key, std::move(kind))->second;
+}
+
+int SharedShardings::id_of(const ShardingRef& shardings) {
+  if (const auto known = by_place_.find(shardings.get()); known != by_place_.end()) return known->second;
+  std::size_t key = shardings->size();
+  for (const Sharding& leaf : *shardings) key = hash_mix(key, leaf.hash());
+  const auto [begin, end] = by_hash_.equal_range(key);
+  for (auto it = begin; it != end; ++it)
+    if (*at(all_, it->second) == *shardings) return it->second;
+  const int id = isize(all_);
+  all_.push_back(shardings);
+  by_place_.emplace(shardings.get(), id);
+  by_hash_.emplace(key, id);
+  return id;
+}
+
+}  // namespace tessera

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "propagation/root_targets.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "pipeline/aliases.h"
+#include "tessera/base/text.h"
+#include "tessera/ir/op_def.h"
+
+namespace tessera {
+namespace {
+
+Shardings closed(Shardings leaves) {
+  for (auto& leaf : leaves) leaf = leaf.closed().without_partial();
+  return leaves;
+}
+
+// Branches of one conditional return alike, and so do all that share a branch with it.
+class Groups {
+ public:
+  explicit Groups(std::size_t count) : parent_(count) { std::iota(parent_.begin(), parent_.end(), 0); }
+  ComputationId find(ComputationId id) const {
+    while (at(parent_, id) != id) id = at(parent_, id);
+    return id;
+  }
+  void unite(ComputationId a, ComputationId b) { at(parent_, find(b)) = find(a); }
+
+ private:
+  std::vector<ComputationId> parent_;
+};
+
+template <class F>
+void for_each_caller(const Program& program, const std::vector<bool>& used, F&& f) {
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    if (!at(used, c)) continue;
+    for (const auto& instruction : program[c].instructions) {
+      const auto role = instruction.op->role;
+      if (role == Role::kWhile || role == Role::kCall || role == Role::kConditional) f(instruction);
+    }
+  }
+}
+
+// Entry results: what the program says of them, unreduced where it says so; else as the parameter whose memory they take, or whole unless propagation may
+// choose.
+Shardings entry_results(const Program& program) {
+  const auto& entry = program.entry_computation();
+  const auto& root = entry[entry.root];
+  Shardings out;
+  const auto leaves = root.type.leaves();
+  const auto donors = shardings_of_donors(program);
+  const Mesh mesh = program.meshes.empty() ? Mesh() : program.meshes.front();
+  for (int i = 0; i < isize(leaves); ++i) {
+    const auto& sharding = at(*root.sharding, i);
+    const bool open =
+        std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const DimSharding& d) { return d.open; });
+    const auto& allowed = program.propagate_to_output;
+    const bool free = allowed.size() == 1 ? allowed[0] : (i < isize(allowed) && allowed[static_cast<std::size_t>(i)]);
+    const int ndim = at(leaves, i).is_array() ? at(leaves, i).ndim() : 0;
+    const Sharding* donor = at(donors, i);
+    const Sharding unsaid = donor != nullptr ? donor->without_partial() : Sharding::replicated(mesh, ndim);
+    out.push_back((open && !free && !sharding.is_partial() ? unsaid : sharding).closed());
+  }
+  return out;
+}
+
+}  // namespace
+
+RootTargets root_targets(const Program& program, const std::vector<bool>& used) {
+  Groups groups(program.computations.size());
+  for_each_caller(program, used, [&](const Instruction& caller) {
+    if (caller.op->role != Role::kConditional) return;
+    for (const ComputationId branch : caller.called) groups.unite(caller.called.front(), branch);
+  });
+  // A loop's body must return its state; of other callers the first decides, and the others reshard what they get.
+  RootTargets by_group(program.computations.size());
+  for_each_caller(program, used, [&](const Instruction& loop) {
+    if (loop.op->role != Role::kWhile) return;
+    auto& target = at(by_group, groups.find(loop.called[1]));
+    const Shardings state = closed(*loop.sharding);
+    require(
+        !target || *target == state,
+        "while %{}: its body %{} also runs elsewhere, where its values lie differently; give each its own copy of it",
+        loop.name, program[loop.called[1]].name);
+    target = state;
+  });
+  for_each_caller(program, used, [&](const Instruction& caller) {
+    if (caller.op->role == Role::kWhile) return;
+    auto& target = at(by_group, groups.find(caller.called.front()));
+    if (!target) target = closed(*caller.sharding);
+  });
+  RootTargets out(program.computations.size());
+  for (ComputationId c = 0; c < isize(program.computations); ++c) at(out, c) = at(by_group, groups.find(c));
+  for_each_caller(program, used, [&](const Instruction& loop) {
+    if (loop.op->role == Role::kWhile)
+      at(out, loop.called[0]) =
+          Shardings{Sharding::replicated(program.meshes.empty() ? Mesh() : program.meshes.front(), 0)};
+  });
+  at(out, program.entry) = entry_results(program);
+  return out;
+}
+
+}  // namespace tessera

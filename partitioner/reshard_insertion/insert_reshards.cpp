@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reshard_insertion/insert_reshards.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "normalize/duplicate_cheap_values.h"
+#include "normalize/manual.h"
+#include "pipeline/control_order.h"
+#include "pipeline/leaves.h"
+#include "pipeline/origins.h"
+#include "propagation/propagate.h"
+#include "propagation/root_targets.h"
+#include "reshard_insertion/consumer_shardings.h"
+#include "reshard_insertion/resharder.h"
+#include "reshard_insertion/split_reductions.h"
+#include "reshard_insertion/split_scans.h"
+#include "reshard_insertion/split_top_k.h"
+#include "strategy/op_decisions.h"
+#include "tessera/base/text.h"
+#include "tessera/ops/control_flow.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/ops/structural.h"
+#include "tessera/partitioner/reshard_planning/plan_reshard.h"
+#include "tessera/sharding/placement.h"
+
+namespace tessera {
+namespace {
+
+// What all computations of a program have in common.
+struct Common {
+  const Program& program;
+  const CostModel& cost;
+  const RootTargets& targets;
+  OpKinds kinds;
+  OpDecisions decisions;
+  bool known_copies = true;
+  SharedShardings shardings{};
+};
+
+class Inserter {
+ public:
+  Inserter(Common& common, ComputationId id, const std::vector<ComputationId>& new_ids, ProgramBuilder& out)
+      : common_(common),
+        program_(common.program),
+        old_(program_[id]),
+        new_ids_(new_ids),
+        builder_(out.computation(old_.name)),
+        is_entry_(id == common.program.entry),
+        root_(at(common.targets, id) ? &*at(common.targets, id) : nullptr),
+        users_(old_.users()),
+        demands_(program_, id, users_, root_, common.kinds),
+        origins_(old_, users_),
+        mesh_(program_.meshes.empty() ? Mesh() : program_.meshes.front()),
+        resharder_(builder_, origins_, old_, common.shardings, common.cost.topology) {}
+
+  Computation run() {
+    leaves_.resize(old_.instructions.size());
+    for (Id id = 0; id < old_.size(); ++id) {
+      const Id first = builder_.computation().size();
+      op_.reset();
+      at(leaves_, id) = rewrite(id);
+      origins_.set(at(leaves_, id), id);
+      order_.set(id, first, builder_, op_ ? LeafValues{*op_} : at(leaves_, id));
+    }
+    LeafValues result = at(leaves_, old_.root);
+    set_region(old_[old_.root]);
+    for (int i = 0; root_ != nullptr && i < isize(result); ++i) {
+      const Value before = at(result, i);
+      const bool given = origins_.is_given({old_.root, i});
+      at(result, i) = resharder_.to(
+          before, at(*root_, i).closed(), [&] { return fmt::format("result {} of {}", i, old_.name); },
+          given ? ReshardCause::kGivenResult : ReshardCause::kResult);
+      if (!is_derived(at(*old_[old_.root].sharding, i))) resharder_.asked(before, at(result, i));
+    }
+    // Only what the program returns may wait for a reduction, where it says so.
+    if (!is_entry_)
+      for (auto& leaf : result)
+        leaf = resharder_.without_partial(leaf, [&] { return fmt::format("the result of {}", old_.name); });
+    Value value = put_together(builder_, old_.root_type(), result);
+    Computation made = std::move(builder_).finish(value);
+    order_.keep(made);
+    return made;
+  }
+
+ private:
+  LeafValues rewrite(Id id) {
+    const auto& instruction = old_[id];
+    set_region(instruction);
+    if (manual_border(instruction) != ManualBorder::kNone) return border(id);
+    switch (instruction.op->role) {
+      case Role::kParameter: return read_once(id, parameter(instruction));
+      case Role::kTuple: return tuple(instruction);
+      case Role::kGetTupleElement:
+        return read_once(id, element_of(old_[instruction.operands[0]].type, index_of(instruction),
+                                        at(leaves_, instruction.operands[0])));
+      case Role::kOptBarrier: return barrier(instruction);
+      case Role::kCopy: return mark(id);
+      case Role::kShardingMark: return is_sharding_mark(instruction) ? mark(id) : plain(id);
+      case Role::kCall:
+      case Role::kWhile:
+      case Role::kConditional: return control_flow(id);
+      default: return plain(id);
+    }
+  }
+
+  void set_region(const Instruction& instruction) {
+    const auto* axes = instruction.frontend_attribute(kManualAxesAttribute);
+    resharder_.set_region(axes != nullptr ? std::optional(*axes) : std::nullopt);
+  }
+
+  // A border cuts over its own axes, which stand before those that shard the region's value.
+  LeafValues border(Id id) {
+    const auto& instruction = old_[id];
+    const bool enters = manual_border(instruction) == ManualBorder::kEnter;
+    const Sharding placed = *border_placement(program_, instruction);
+    Value value = at(leaves_, instruction.operands[0]).front();
+    Sharding local = enters ? instruction.sharding->front().closed() : sharding_of(value).without_partial();
+    const Type& local_array = enters ? instruction.type : value.type();
+    const Type& global = enters ? value.type() : instruction.type;
+    Sharding outside = placed;
+    for (int d = 0; d < placed.ndim(); ++d) {
+      auto& inner = at(local.dims, d).axes;
+      const bool cut = !at(placed.dims, d).axes.empty();
+      const bool even = global.dim(d) == local_array.dim(d) * axes_size(at(placed.dims, d).axes) &&
+                        local_array.dim(d) % axes_size(inner) == 0;
+      if (cut && !even) inner.clear();
+      at(outside.dims, d).axes.insert(at(outside.dims, d).axes.end(), inner.begin(), inner.end());
+      at(outside.dims, d).axes = merged_axes(at(outside.dims, d).axes);
+    }
+    const Who by = [&] { return fmt::format("the operand of {} %{}", instruction.op->name, shown_name(instruction)); };
+    set_region(old_[instruction.operands[0]]);
+    value = resharder_.to(value, enters ? outside : local, by);
+    set_region(instruction);
+    const Value made = append(instruction, {value}, make_sharding(enters ? local : outside));
+    return settle(id, {made});
+  }
+
+  Value append(const Instruction& like, const std::vector<Value>& operands, ShardingRef sharding) {
+    Instruction copy = like;
+    copy.operands.clear();
+    for (const Value& operand : operands) copy.operands.push_back(operand.id);
+    for (auto& called : copy.called) called = at(new_ids_, called);
+    copy.control_predecessors.clear();
+    copy.sharding = std::move(sharding);
+    op_ = builder_.append(std::move(copy));
+    return *op_;
+  }
+
+  static Shardings closed(const Shardings& leaves) {
+    Shardings out;
+    for (const auto& leaf : leaves) out.push_back(leaf.closed().without_partial());
+    return out;
+  }
+
+  // The entry's may come as addends, as the program says.
+  LeafValues parameter(const Instruction& instruction) {
+    Shardings leaves = closed(*instruction.sharding);
+    for (int i = 0; is_entry_ && i < isize(leaves); ++i) at(leaves, i) = at(*instruction.sharding, i).closed();
+    return take_apart(append(instruction, {}, make_shardings(std::move(leaves))));
+  }
+
+  // Addends that came from outside and that several ops read are reduced once for all, unless none needs it.
+  LeafValues read_once(Id id, LeafValues leaves) {
+    origins_.set(leaves, id);
+    if (leaves.size() != 1 || at(users_, id).size() <= 1 || demands_.defers(id)) return leaves;
+    return {resharder_.without_partial(
+        leaves.front(), [&] { return fmt::format("%{}, which several ops read,", shown_name(old_[id])); })};
+  }
+
+  // The leaves, resharded where the tuple was annotated with shardings of its own.
+  LeafValues tuple(const Instruction& instruction) {
+    LeafValues out;
+    for (const Id operand : instruction.operands)
+      out.insert(out.end(), at(leaves_, operand).begin(), at(leaves_, operand).end());
+    return out;
+  }
+
+  LeafValues barrier(const Instruction& instruction) {
+    LeafValues operands = tuple(instruction);
+    LeafValues results = ops::opt_barrier(operands);
+    for (int i = 0; i < isize(results); ++i) {
+      builder_.set_sharding(at(results, i), at(operands, i).instruction().sharding);
+      builder_.set_notes(at(results, i), instruction.notes);
+    }
+    return results;
+  }
+
+  LeafValues mark(Id id) {
+    const auto& instruction = old_[id];
+    LeafValues out;
+    const auto& operands = at(leaves_, instruction.operands[0]);
+    for (int i = 0; i < isize(operands); ++i) {
+      const Value leaf = at(operands, i);
+      const Sharding target = at(*instruction.sharding, i).closed();
+      const bool wanted = is_sharding_mark(instruction) || !at(*instruction.sharding, i).dims.empty();
+      if (!wanted || is_derived(at(*instruction.sharding, i)) || !leaf.type().is_array()) {
+        out.push_back(operands.size() == 1 ? read_once(id, {leaf}).front() : leaf);
+        continue;
+      }
+      out.push_back(resharder_.to(
+          leaf, target, [&] { return fmt::format("{} %{}", instruction.op->name, shown_name(instruction)); },
+          ReshardCause::kMark, id));
+      resharder_.asked(leaf, out.back());
+    }
+    return out;
+  }
+
+  // Operands and results of a called computation lie as its parameters and the op's annotation say.
+  LeafValues control_flow(Id id) {
+    const auto& instruction = old_[id];
+    const bool is_while = instruction.op->role == Role::kWhile;
+    const bool is_call = instruction.op->role == Role::kCall;
+    std::vector<Value> operands;
+    for (int i = 0; i < isize(instruction.operands); ++i) {
+      LeafValues leaves = at(leaves_, at(instruction.operands, i));
+      Shardings wanted;
+      if (!is_while && !is_call && i == 0) {
+        wanted.push_back(Sharding::replicated(mesh_, 0));  // the branch index
+      } else {
+        const auto& callee = program_[at(instruction.called, is_while || is_call ? 0 : i - 1)];
+        const auto& parameter = callee[at(callee.parameters, is_call ? i : 0)];
+        wanted = closed(*parameter.sharding);
+      }
+      for (int leaf = 0; leaf < isize(leaves); ++leaf)
+        at(leaves, leaf) =
+            resharder_.to(at(leaves, leaf), at(wanted, leaf), [&] { return operand_of(i, instruction); });
+      operands.push_back(put_together(builder_, old_[at(instruction.operands, i)].type, leaves));
+    }
+    // As the called computation leaves them; another caller may have decided that.
+    const Shardings results =
+        is_while ? closed(*instruction.sharding) : *at(common_.targets, instruction.called.back());
+    LeafValues leaves = take_apart(append(instruction, operands, make_shardings(results)));
+    origins_.set(leaves, id);
+    const Shardings wished = closed(*instruction.sharding);
+    for (int leaf = 0; leaf < isize(leaves); ++leaf)
+      at(leaves, leaf) = resharder_.to(at(leaves, leaf), at(wished, leaf), [&] {
+        return fmt::format("result {} of {} %{}", leaf, instruction.op->name, shown_name(instruction));
+      });
+    return leaves;
+  }
+
+  static std::string operand_of(int operand, const Instruction& instruction) {
+    return fmt::format("operand {} of {} %{}", operand, instruction.op->name, shown_name(instruction));
+  }
+
+  LeafValues plain(Id id) {
+    const auto& instruction = old_[id];
+    std::vector<Value> operands;
+    for (const Id operand : instruction.operands)
+      operands.insert(operands.end(), at(leaves_, operand).begin(), at(leaves_, operand).end());
+
+    OpRequest request{common_.kinds.of(old_, instruction), {}, {}, demands_.wishes(id), instruction.sharding, false};
+    if (demands_.ends_unsaid(id)) request.found = request.wishes;
+    for (const Value& operand : operands) {
+      request.operands.push_back(operand.instruction().sharding);
+      request.made_anywhere.push_back(resharder_.is_made_here(operand));
+      request.result_defers = request.result_defers || sharding_of(operand).is_partial();
+    }
+    if (instruction.frontend_attribute(kManualAxesAttribute) != nullptr)
+      request.manual = manual_axes(program_, instruction);
+    if (common_.known_copies) request.copies = resharder_.copies_of(operands);
+    request.result_defers = request.result_defers && demands_.defers(id) && !demands_.is_bound_whole(id, operands);
+    const OpDecision& decision = common_.decisions.decide(mesh_, request, common_.shardings);
+
+    for (int i = 0; i < isize(operands); ++i) {
+      const Value before = at(operands, i);
+      const Id next = builder_.computation().size();
+      at(operands, i) = resharder_.to(before, at(decision.needed, i), [&] { return operand_of(i, instruction); });
+      if (demands_.is_stored_gradient(id) && at(operands, i).id >= next) resharder_.asked(before, at(operands, i));
+    }
+    const Value made = append(instruction, whole_operands(instruction, operands), decision.results);
+    if (is_computed_otherwise(instruction, *decision.results))
+      builder_.set_notes(made,
+                         with_frontend_attribute(instruction.notes, kWhyAttribute,
+                                                 computed_from(builder_.computation(), origins_, made.instruction())));
+    return settle(id, take_apart(made));
+  }
+
+  // Than propagation or the user would have it.
+  static bool is_computed_otherwise(const Instruction& instruction, const Shardings& results) {
+    return !std::equal(results.begin(), results.end(), instruction.sharding->begin(), instruction.sharding->end(),
+                       [](const Sharding& made, const Sharding& found) { return made == found.closed(); });
+  }
+
+  // Leaves to operands.
+  std::vector<Value> whole_operands(const Instruction& instruction, const std::vector<Value>& leaves) {
+    std::vector<Value> out;
+    auto next = leaves.begin();
+    for (const Id operand : instruction.operands) {
+      const auto count = old_[operand].type.leaf_count();
+      out.push_back(put_together(builder_, old_[operand].type, {next, next + count}));
+      next += count;
+    }
+    return out;
+  }
+
+  // Brings results to a sharding the program gave; reduces partial results that no user can take as they are.
+  LeafValues settle(Id id, LeafValues leaves) {
+    const auto& instruction = old_[id];
+    origins_.set(leaves, id);
+    for (int i = 0; i < isize(leaves); ++i) {
+      Value& leaf = at(leaves, i);
+      if (!leaf.type().is_array()) continue;
+      const Sharding& wish = at(*instruction.sharding, i);
+      const Who by = [&] { return fmt::format("the result of {} %{}", instruction.op->name, shown_name(instruction)); };
+      if (!is_derived(wish) && (!wish.dims.empty() || wish.kind != Sharding::Kind::kTiled)) {
+        const Value before = leaf;
+        leaf = resharder_.to(before, wish.closed(), by, ReshardCause::kUse, id);
+        resharder_.asked(before, leaf);
+      } else if (sharding_of(leaf).is_partial() && (leaves.size() > 1 || !demands_.defers(id))) {
+        const Value before = leaf;
+        leaf = resharder_.reduced(before, wish.closed().without_partial(), by);
+        if (demands_.is_stored_gradient(id)) resharder_.asked(before, leaf);
+      }
+    }
+    return leaves;
+  }
+
+  Common& common_;
+  const Program& program_;
+  const Computation& old_;
+  const std::vector<ComputationId>& new_ids_;
+  Builder builder_;
+  bool is_entry_;
+  const Shardings* root_;  // how the results must lie, by leaf; null: as they are found
+  std::vector<std::vector<Id>> users_;
+  Demands demands_;
+  ValueOrigins origins_;
+  Mesh mesh_;
+  std::vector<LeafValues> leaves_;
+  ControlOrder order_{old_};
+  std::optional<Value> op_;  // what does the work of the instruction at hand
+  Resharder resharder_;
+};
+
+}  // namespace
+
+Program insert_reshards(const Program& propagated, const Topology& topology, const OpChoices& choices) {
+  const Program reduced = split_top_k(split_reductions(propagated));
+  const Program program = choices.scans_by_parts ? split_scans(reduced) : reduced;
+  const CostModel cost{.topology = topology, .least_work = choices.least_work};
+  const auto used = partitioned_computations(program);
+  const RootTargets targets = root_targets(program, used);
+  Common common{program, cost, targets, OpKinds(program), OpDecisions(cost), choices.known_copies};
+  ProgramBuilder out(header_of(program));
+  std::vector<ComputationId> new_ids(program.computations.size(), -1);
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    if (!at(used, c)) {
+      auto copy = std::make_shared<Computation>(program[c]);
+      for (auto& instruction : copy->instructions)
+        for (auto& called : instruction.called) called = at(new_ids, called);
+      at(new_ids, c) = out.add(ComputationRef(std::move(copy)));
+      continue;
+    }
+    Computation done = Inserter(common, c, new_ids, out).run();
+    at(new_ids, c) = out.add(std::make_shared<const Computation>(std::move(done)));
+  }
+  return out.finish(at(new_ids, program.entry));
+}
+
+}  // namespace tessera

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reshard_insertion/rematerialize.h"
+
+#include <algorithm>
+
+#include "normalize/duplicate_cheap_values.h"
+#include "propagation/factor_sharding.h"
+#include "strategy/strategy.h"
+#include "tessera/partitioner/reshard_planning/plan_reshard.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::size_t kMostSteps = 24;
+
+bool may_be_repeated(const Instruction& instruction) {
+  return instruction.op->role == Role::kPlain && instruction.op->evaluate != nullptr && instruction.type.is_array() &&
+         !has_side_effect(instruction) && instruction.control_predecessors.empty() && instruction.sharding &&
+         instruction.sharding->size() == 1 && instruction.sharding->front().is_tiled() &&
+         instruction.sharding->front().manual.empty();
+}
+
+bool is_whole_scalar(const Instruction& instruction) {
+  return instruction.type.is_array() && instruction.type.ndim() == 0 && instruction.sharding &&
+         instruction.sharding->front().is_tiled() && !instruction.sharding->front().is_partial();
+}
+
+}  // namespace
+
+std::optional<Value> Remakes::made(Value leaf, const Sharding& target) {
+  const Sharding& now = leaf.instruction().sharding->front();
+  if (!target.is_tiled() || target.is_partial() || !follows_from_nothing(leaf.id)) return std::nullopt;
+  const double moved = reshard_cost(leaf.type(), now, target, topology_);
+  if (moved == 0) return std::nullopt;
+  Plan plan;
+  if (!add(leaf.id, target, plan)) return std::nullopt;
+  constexpr double kStart = 1e-7;  // of a collective, on any link
+  const double seconds = kStart + (topology_.is_uniform() ? moved / topology_.other().bytes_per_second : moved);
+  if (plan.operations / CostModel{}.flops_per_second > seconds) return std::nullopt;
+  for (const Step& step : plan.steps) {
+    Instruction again = builder_[step.source];
+    for (std::size_t i = 0; i < step.operands.size(); ++i)
+      if (const auto& wanted = step.operands[i]) again.operands[i] = there(again.operands[i], *wanted)->id;
+    again.sharding = shardings_.shared(step.target);
+    made_[step.source].emplace_back(step.target, builder_.append(std::move(again)));
+  }
+  return there(leaf.id, target);
+}
+
+bool Remakes::follows_from_nothing(Id id) {
+  follows_.resize(builder_.computation().instructions.size(), -1);
+  if (at(follows_, id) >= 0) return at(follows_, id) != 0;
+  const Computation& computation = builder_.computation();
+  const Instruction& instruction = computation[id];
+  const bool is_copy = instruction.op->role == Role::kCopy && instruction.type.is_array();
+  bool follows = is_made_anywhere(computation, instruction) && may_be_repeated(instruction);
+  if (instruction.op->role == Role::kConstant) follows = instruction.type.is_array();
+  if (!follows && !instruction.operands.empty() && (is_copy || may_be_repeated(instruction)))
+    follows = std::all_of(instruction.operands.begin(), instruction.operands.end(), [&](Id operand) {
+      return is_whole_scalar(computation[operand]) || follows_from_nothing(operand);
+    });
+  at(follows_, id) = follows ? 1 : 0;
+  return follows;
+}
+
+std::optional<Value> Remakes::there(Id id, const Sharding& target) {
+  const Instruction& instruction = builder_[id];
+  if (instruction.sharding->front() == target) return builder_.value(id);
+  if (const auto made = made_.find(id); made != made_.end())
+    for (const auto& [sharding, value] : made->second)
+      if (sharding == target) return value;
+  return instruction.op->role == Role::kCopy ? there(instruction.operands[0], target) : std::nullopt;
+}
+
+bool Remakes::add(Id id, const Sharding& target, Plan& plan) {
+  if (there(id, target)) return true;
+  const Instruction& instruction = builder_[id];
+  if (instruction.op->role == Role::kCopy) return add(instruction.operands[0], target, plan);
+  if (std::any_of(plan.steps.begin(), plan.steps.end(),
+                  [&](const Step& step) { return step.source == id && step.target == target; }))
+    return true;
+  if (plan.steps.size() >= kMostSteps) return false;
+  Step step{id, target, std::vector<std::optional<Sharding>>(instruction.operands.size())};
+  if (!is_made_anywhere(builder_.computation(), instruction) && !add_operands(step, plan)) return false;
+  plan.steps.push_back(std::move(step));
+  return true;
+}
+
+// An op whose result lies so if its operands do, with nothing to add up or to fetch from a neighbour.
+bool Remakes::add_operands(Step& step, Plan& plan) {
+  const Computation& computation = builder_.computation();
+  const Instruction& instruction = computation[step.source];
+  const OpView view = view_of(builder_.program().program(), computation, instruction);
+  const FactorMap map = factor_map(view);
+  const Mesh& mesh = step.target.mesh;
+  const Strategy strategy = legal(map, project(map, map.results.front(), step.target));
+  if (!map.windows.empty() || computed_sharding(mesh, map, 0, strategy) != step.target) return false;
+  double parts = 1;
+  for (int f = 0; f < isize(strategy); ++f) parts *= static_cast<double>(tiles_of(strategy, f));
+  plan.operations += std::max(flops_of(view), static_cast<double>(instruction.type.element_count())) / parts;
+  for (int i = 0; i < isize(instruction.operands); ++i) {
+    const Id operand = at(instruction.operands, i);
+    if (is_whole_scalar(computation[operand])) continue;
+    at(step.operands, i) = unproject(mesh, map, at(map.operands, i), strategy);
+    if (!add(operand, *at(step.operands, i), plan)) return false;
+  }
+  return true;
+}
+
+}  // namespace tessera

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values that follow from constants, iotas and scalars alone: where a reshard would move one, the devices compute what they need of it
+// again, if that takes few operations.
+//
+//   %i = s32[8,8] iota(), %j = s32[8,8] iota(), %m = pred[8,8] compare(%i, %j)     by rows; wanted by columns: three ops, no bytes
+#pragma once
+
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "propagation/op_signatures.h"
+#include "tessera/ir/builder.h"
+#include "tessera/sharding/topology.h"
+
+namespace tessera {
+
+class Remakes {
+ public:
+  /// Of values in `builder`'s computation.
+  Remakes(Builder& builder, SharedShardings& shardings, const Topology& topology)
+      : builder_(builder), shardings_(shardings), topology_(topology) {}
+
+  /// `leaf` as `target` says, computed once more. Nothing where it follows from other values, where an op would have to move what it is
+  /// given, or where moving the result takes less time.
+  std::optional<Value> made(Value leaf, const Sharding& target);
+
+ private:
+  struct Step {
+    Id source = -1;
+    Sharding target;
+    std::vector<std::optional<Sharding>> operands;  // nothing: as it is
+  };
+  struct Plan {
+    std::vector<Step> steps;  // operands first
+    double operations = 0;
+  };
+
+  bool follows_from_nothing(Id id);
+  bool add(Id id, const Sharding& target, Plan& plan);
+  bool add_operands(Step& step, Plan& plan);
+  [[nodiscard]] std::optional<Value> there(Id id, const Sharding& target);
+
+  Builder& builder_;
+  SharedShardings& shardings_;
+  const Topology& topology_;
+  std::vector<signed char> follows_;  // by id; -1: not known
+  std::map<Id, std::vector<std::pair<Sharding, Value>>> made_;
+};
+
+}  // namespace tessera

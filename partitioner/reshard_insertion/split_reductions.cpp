@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reshard_insertion/split_reductions.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "normalize/duplicate_cheap_values.h"
+#include "pipeline/origins.h"
+#include "propagation/factor_sharding.h"
+#include "propagation/propagate.h"
+#include "reshard_insertion/instruction_splitter.h"
+#include "tessera/base/text.h"
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/evaluate.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace {
+
+// Nothing where they are no constants.
+std::optional<std::vector<Literal>> constant_inits(const Computation& computation, const Instruction& reduce) {
+  std::vector<Literal> out;
+  for (auto i = reduce.operands.size() / 2; i < reduce.operands.size(); ++i) {
+    const Instruction& init = computation[at(reduce.operands, i)];
+    if (init.op->role != Role::kConstant) return std::nullopt;
+    out.push_back(attributes_as<ConstantAttributes>(init.attributes).value);
+  }
+  return out;
+}
+
+std::vector<Literal> combined(const Program& program, const Instruction& reduce, std::vector<Literal> a,
+                              const std::vector<Literal>& b) {
+  Program combiner = program;
+  combiner.entry = reduce.called.front();
+  a.insert(a.end(), b.begin(), b.end());
+  return evaluate(combiner, a).leaves();
+}
+
+// Behind other elements the init changes nothing either: f(f(init, x), init) = f(init, x). Seen on a few x, of which the init's own
+// elements and ties with them tell most.
+bool ends_with_its_init(const Program& program, const Computation& computation, const Instruction& reduce) {
+  const auto inits = constant_inits(computation, reduce);
+  constexpr std::size_t kMostArrays = 3;
+  if (!inits || inits->size() > kMostArrays) return false;
+  constexpr double kNumbers[] = {0, 1, -1, 3, 100};
+  constexpr std::size_t kChoices = std::size(kNumbers) + 1;
+  std::size_t count = 1;
+  for (std::size_t i = 0; i < inits->size(); ++i) count *= kChoices;
+  for (std::size_t probe = 0; probe < count; ++probe) {
+    std::vector<Literal> x = *inits;
+    std::size_t digits = probe;
+    for (Literal& element : x) {
+      if (digits % kChoices > 0) element = scalar_of(element.type().dtype(), kNumbers[digits % kChoices - 1]);
+      digits /= kChoices;
+    }
+    const auto state = combined(program, reduce, *inits, x);
+    if (combined(program, reduce, state, *inits) != state) return false;
+  }
+  return true;
+}
+
+// Of its two parameters: 0 changes nothing, whatever the init is.
+bool is_xor(const Computation& function) {
+  const Instruction& root = function[function.root];
+  if (root.op->name != "xor" || function.parameters.size() != 2) return false;
+  const bool takes_both = root.operands == function.parameters ||
+                          root.operands == std::vector<Id>(function.parameters.rbegin(), function.parameters.rend());
+  return takes_both && root.type.is_array() && root.type.ndim() == 0;
+}
+
+// One result per device and array is no more elements than those the device holds of the arrays that are not made where they are
+// needed; fewer, where uneven parts are filled up for it.
+bool leaves_less(const Computation& computation, const Instruction& reduce, const Dims& split, bool is_even) {
+  const auto count = isize(reduce.operands) / 2;
+  if (count == 1) return true;  // at worst the group reduces what it would have gathered
+  const Instruction& array = computation[reduce.operands.front()];
+  std::int64_t held = 1;
+  for (const auto dim : split) {
+    const auto d = static_cast<int>(dim);
+    held *= ceil_div(array.type.dim(d), array.sharding->front().tiles(d));
+  }
+  std::int64_t moved = 0;
+  for (int i = 0; i < count; ++i)
+    if (!is_made_anywhere(computation, computation[at(reduce.operands, i)])) ++moved;
+  return is_even ? moved * held >= count : moved * held > count;
+}
+
+// The sharded dims of the arrays when the reduction can be split; else none.
+Dims split_dims(const Program& program, const Computation& computation, const Instruction& reduce) {
+  if (reduce.op->name != "reduce" || factor_map(view_of(program, computation, reduce)).reduction_known) return {};
+  const Instruction& array = computation[reduce.operands.front()];
+  const Sharding& sharding = array.sharding->front();
+  if (!sharding.is_tiled() || sharding.is_partial() || !sharding.manual.empty()) return {};
+  Dims out;
+  bool is_even = true;
+  for (const auto dim : attributes_as<DimensionsAttributes>(reduce.attributes).dimensions) {
+    const auto d = static_cast<int>(dim);
+    if (sharding.tiles(d) == 1) continue;
+    is_even = is_even && array.type.dim(d) % sharding.tiles(d) == 0;
+    out.push_back(dim);
+  }
+  std::sort(out.begin(), out.end());
+  if (!out.empty() && !leaves_less(computation, reduce, out, is_even)) return {};
+  if (out.empty() || is_xor(program[reduce.called.front()])) return out;
+  const bool can =
+      absorbs_its_init(program, computation, reduce) && (is_even || ends_with_its_init(program, computation, reduce));
+  return can ? out : Dims{};
+}
+
+class ReductionSplitter : Splitter {
+ public:
+  using Splitter::Splitter;
+  Computation run() {
+    const auto plan = [&](const Instruction& reduce) {
+      Dims dims = split_dims(program_, old_, reduce);
+      return dims.empty() ? std::nullopt : std::optional(std::move(dims));
+    };
+    return Splitter::run(plan, [&](Instruction reduce, const Dims& dims) { return split(std::move(reduce), dims); });
+  }
+
+ private:
+  // The arrays with a dim of tiles before each split dim, where its axes go.
+  struct Tiled {
+    Dims dims;
+    Sharding sharding;
+    Dims tiles;  // which dims those are
+    Dims inner;  // reduced by each device
+    Dims kept;   // of dims: what is left after that
+  };
+
+  static Tiled tiled(const Type& array, const Sharding& sharding, const Dims& reduced, const Dims& split) {
+    Tiled out{{}, sharding, {}, {}, {}};
+    out.sharding.dims.clear();
+    const auto has = [](const Dims& dims, int d) { return std::find(dims.begin(), dims.end(), d) != dims.end(); };
+    for (int d = 0; d < array.ndim(); ++d) {
+      std::int64_t size = array.dim(d);
+      DimSharding axes = at(sharding.dims, d);
+      axes.open = true;
+      if (has(split, d)) {
+        out.tiles.push_back(isize(out.dims));
+        out.kept.push_back(isize(out.dims));
+        out.dims.push_back(sharding.tiles(d));
+        out.sharding.dims.push_back(std::exchange(axes, {{}, true, {}}));
+        size = ceil_div(size, out.dims.back());
+      }
+      (has(reduced, d) ? out.inner : out.kept).push_back(isize(out.dims));
+      out.dims.push_back(size);
+      out.sharding.dims.push_back(axes);
+    }
+    return out;
+  }
+
+  Id append(const Instruction& like, Type type, std::vector<Id> operands, Attributes attributes, ShardingRef sharding) {
+    Instruction made = like;
+    made.type = std::move(type);
+    made.operands = std::move(operands);
+    made.attributes = std::move(attributes);
+    made.sharding = std::move(sharding);
+    return builder_.append(std::move(made)).id;
+  }
+
+  // What each device begins with.
+  Value neutral_init(const Instruction& reduce, std::size_t operand, DType dtype) {
+    const Value init = builder_.value(at(reduce.operands, operand));
+    if (absorbs_its_init(program_, builder_.computation(), reduce)) return init;
+    const Value zero = ops::constant(builder_, scalar_of(dtype, 0));
+    builder_.set_sharding(zero, init.instruction().sharding);
+    return zero;
+  }
+
+  // Shards of equal size: behind the last elements stands what counts for nothing.
+  Value evened(Value array, Value neutral, const Sharding& sharding, const Dims& dims, const NotesRef& notes) {
+    std::vector<PaddingDim> padding(static_cast<std::size_t>(array.type().ndim()));
+    bool is_even = true;
+    for (const auto dim : dims) {
+      const auto d = static_cast<int>(dim);
+      const auto tiles = sharding.tiles(d);
+      at(padding, d).high = ceil_div(array.type().dim(d), tiles) * tiles - array.type().dim(d);
+      is_even = is_even && at(padding, d).high == 0;
+    }
+    if (is_even) return array;
+    const Value out = ops::pad(array, neutral, std::move(padding));
+    builder_.set_sharding(out, make_sharding(sharding));
+    builder_.set_notes(out, for_another_op(notes));
+    return out;
+  }
+
+  Id split(Instruction reduce, const Dims& dims) {
+    const auto count = reduce.operands.size() / 2;
+    const Type first = builder_.value(reduce.operands.front()).type();
+    const Sharding lies = builder_[reduce.operands.front()].sharding->front();
+    const Tiled to = tiled(first, lies, attributes_as<DimensionsAttributes>(reduce.attributes).dimensions, dims);
+    Dims part_dims;
+    Sharding part = to.sharding;
+    part.dims.clear();
+    Dims last;
+    for (const auto d : to.kept) {
+      if (std::find(to.tiles.begin(), to.tiles.end(), d) != to.tiles.end()) last.push_back(isize(part_dims));
+      part_dims.push_back(at(to.dims, d));
+      part.dims.push_back(at(to.sharding.dims, d));
+    }
+    std::vector<Id> operands(reduce.operands);
+    std::vector<Type> parts;
+    for (std::size_t i = 0; i < count; ++i) {
+      const DType dtype = builder_.value(operands[i]).type().dtype();
+      operands[count + i] = neutral_init(reduce, count + i, dtype).id;
+      const Value array =
+          evened(builder_.value(operands[i]), builder_.value(operands[count + i]), lies, dims, reduce.notes);
+      const Value cut = ops::reshape(array, to.dims);
+      builder_.set_sharding(cut, make_sharding(to.sharding));
+      builder_.set_notes(cut, for_another_op(reduce.notes));
+      operands[i] = cut.id;
+      parts.push_back(Type::array(dtype, part_dims));
+    }
+    const Type part_type = count == 1 ? parts.front() : Type::tuple(parts);
+    const Id local = append(reduce, part_type, operands, make_attributes(DimensionsAttributes{to.inner}),
+                            make_shardings(Shardings(count, part)));
+    const LeafValues leaves = take_apart(builder_.value(local));
+    for (std::size_t i = 0; i < count; ++i) {
+      operands[i] = leaves[i].id;
+      operands[count + i] = reduce.operands[count + i];
+      if (count > 1)
+        builder_.set_notes(leaves[i], with_frontend_attribute(for_another_op(reduce.notes), kOriginAttribute, ""));
+    }
+    return append(reduce, reduce.type, operands, make_attributes(DimensionsAttributes{last}), reduce.sharding);
+  }
+};
+
+}  // namespace
+
+bool absorbs_its_init(const Program& program, const Computation& computation, const Instruction& reduce) {
+  const auto inits = constant_inits(computation, reduce);
+  return inits && combined(program, reduce, *inits, *inits) == *inits;
+}
+
+Program split_reductions(const Program& program) {
+  ProgramBuilder names("");
+  return with_rewritten(
+      program,
+      [&](const Computation& computation, const Instruction& i) {
+        return !split_dims(program, computation, i).empty();
+      },
+      [&](ComputationId c) { return ReductionSplitter(program, c, names).run(); });
+}
+
+}  // namespace tessera

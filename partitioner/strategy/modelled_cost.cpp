@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/modelled_cost.h"
+
+#include "explain/explain.h"
+#include "localize/realigned_reshape.h"
+#include "propagation/op_signatures.h"
+#include "propagation/propagate.h"
+#include "strategy/windows.h"
+#include "tessera/base/text.h"
+#include "tessera/partitioner/reshard_planning/plan_reshard.h"
+#include "tessera/sharding/placement.h"
+
+namespace tessera {
+namespace {
+
+Shardings shardings_of(const Computation& computation, const std::vector<Id>& values) {
+  Shardings out;
+  for (const Id id : values)
+    if (const auto& leaves = computation[id].sharding) out.insert(out.end(), leaves->begin(), leaves->end());
+  return out;
+}
+
+std::int64_t shard_bytes(const std::vector<Type>& types, const Shardings& shardings) {
+  std::int64_t sum = 0;
+  for (int i = 0; i < isize(types) && i < isize(shardings); ++i)
+    if (at(types, i).is_array()) sum += shard_type(at(types, i), at(shardings, i).without_partial()).byte_size();
+  return sum;
+}
+
+// Into how many parts the devices cut an op: by every axis that tells operands or results apart.
+double parts(const Shardings& operands, const Shardings& results) {
+  Axes used;
+  for (const auto* shardings : {&operands, &results})
+    for (const Sharding& sharding : *shardings)
+      for (const AxisRef& axis : sharding.used_axes())
+        if (!overlaps_any(used, axis)) used.push_back(axis);
+  return static_cast<double>(axes_size(used));
+}
+
+class SecondsModel {
+ public:
+  SecondsModel(const Program& program, const CostModel& cost) : program_(program), cost_(cost), kinds_(program) {}
+
+  // Equal ops whose operands and results lie alike cost the same.
+  double seconds_of(const Computation& computation, const Instruction& instruction) {
+    const auto role = instruction.op->role;
+    if (role != Role::kCopy && role != Role::kPlain) return 0;
+    const OpKind& kind = kinds_.of(computation, instruction);
+    key_ = {kind.id, shardings_.id_of(instruction.sharding)};
+    for (const Id operand : instruction.operands)
+      key_.push_back(computation[operand].sharding ? shardings_.id_of(computation[operand].sharding) : -1);
+    const auto [entry, is_new] = known_.try_emplace(key_);
+    if (is_new) {
+      const Shardings operands = shardings_of(computation, instruction.operands);
+      entry->second = role == Role::kCopy
+                          ? of_copy(instruction.type, operands, instruction.sharding->front())
+                          : of_op(kind, operands, *instruction.sharding) + of_borders(computation, instruction);
+    }
+    return entry->second;
+  }
+
+ private:
+  [[nodiscard]] double of_copy(const Type& type, const Shardings& operands, const Sharding& result) const {
+    if (!type.is_array() || operands.empty()) return 0;
+    const double moved = reshard_cost(type, operands.front(), result, cost_.topology);
+    return cost_.topology.is_uniform() ? moved / cost_.topology.other().bytes_per_second : moved;
+  }
+
+  [[nodiscard]] double of_borders(const Computation& computation, const Instruction& instruction) const {
+    const auto reshape = realigned_reshape(computation, instruction);
+    if (!reshape) return 0;
+    const double moved = realign_cost(*reshape, instruction.type.dtype(), cost_.topology);
+    return cost_.topology.is_uniform() ? moved / cost_.topology.other().bytes_per_second : moved;
+  }
+
+  [[nodiscard]] double of_op(const OpKind& kind, const Shardings& operands, const Shardings& results) const {
+    const std::vector<Type> types = operand_leaves(kind.view);
+    double seconds = 0;
+    if (!kind.map->windows.empty()) {
+      const HaloCost halo = halo_cost(program_.meshes.front(), *kind.map, types,
+                                      strategy_of(*kind.map, operands, results), operands, cost_.topology);
+      seconds += cost_.topology.is_uniform() ? static_cast<double>(halo.bytes) / cost_.topology.other().bytes_per_second
+                                             : halo.seconds;
+    }
+    const auto bytes = shard_bytes(types, operands) + shard_bytes(kind.view.result.leaves(), results);
+    return seconds + flops_of(kind.view) / parts(operands, results) / cost_.flops_per_second +
+           static_cast<double>(bytes) / cost_.memory_bytes_per_second;
+  }
+
+  const Program& program_;
+  const CostModel& cost_;
+  OpKinds kinds_;
+  SharedShardings shardings_;
+  std::vector<int> key_;
+  std::unordered_map<std::vector<int>, double, HashIds> known_;
+};
+
+}  // namespace
+
+double modelled_seconds(const Program& program, const CostModel& cost) {
+  if (program.meshes.empty()) return 0;
+  const auto counts = run_counts(program);
+  const auto used = partitioned_computations(program);
+  SecondsModel model(program, cost);
+  double sum = 0;
+  for (ComputationId c = 0; c < isize(program.computations); ++c) {
+    if (!at(used, c) || at(counts, c) == 0) continue;
+    const auto& computation = program[c];
+    double once = 0;
+    for (Id id = 0; id < computation.size(); ++id)
+      if (computation[id].sharding) once += model.seconds_of(computation, computation[id]);
+    sum += once * at(counts, c);
+  }
+  return sum;
+}
+
+}  // namespace tessera

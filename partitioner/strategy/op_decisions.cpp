@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/op_decisions.h"
+
+#include <algorithm>
+
+#include "localize/realigned_reshape.h"
+#include "reshard_insertion/partial_operands.h"
+#include "strategy/strategy_cost.h"
+#include "tessera/partitioner/reshard_planning/plan_reshard.h"
+
+namespace tessera {
+namespace {
+
+void add_partial(Sharding& result, const PartialChoice& partial) {
+  if (partial.axes.empty()) return;
+  result.partial.insert(result.partial.end(), partial.axes.begin(), partial.axes.end());
+  std::sort(result.partial.begin(), result.partial.end());
+  result.partial = merged_axes(result.partial);
+  result.reduction = partial.reduction;
+}
+
+// One operand of a product may go in as addends, and the result is summed in its place: fewer bytes, but the axes of the sum cut none
+// of the work. The modelled time decides.
+bool is_worth_its_work(const Mesh& mesh, const OpRequest& request, const PartialChoice& partial,
+                       const StrategyRequest& deferred, Strategies& strategies) {
+  const FactorMap& map = *request.kind.map;
+  if (std::count(partial.operand_is_partial.begin(), partial.operand_is_partial.end(), true) != 1 ||
+      isize(map.operands) < 2 || isize(map.results) != 1)
+    return true;
+  const Strategy& with = strategies.choose(deferred);
+  Sharding addends = computed_sharding(mesh, map, 0, with);
+  add_partial(addends, partial);
+  StrategyRequest summed_first = deferred;
+  summed_first.reserved.clear();
+  const Strategy& without = strategies.choose(summed_first);
+  return strategy_seconds(deferred, with, addends, strategies.cost()) <=
+         strategy_seconds(summed_first, without, computed_sharding(mesh, map, 0, without), strategies.cost());
+}
+
+// What moves to make a reshape so, and its result what its users need, where propagation found that.
+double moved_for(const OpRequest& request, double operand, const Sharding& made, const CostModel& cost) {
+  const Sharding wish = request.wishes->front();
+  const bool is_free =
+      !wish.dims.empty() && std::all_of(wish.dims.begin(), wish.dims.end(),
+                                        [](const DimSharding& dim) { return dim.open && dim.axes.empty(); });
+  return is_free ? operand : operand + reshard_cost(request.kind.view.result, made, wish.closed(), cost.topology);
+}
+
+// A reshape of uneven tiles may move what lies at their borders instead of the whole.
+void realign(const OpRequest& request, OpDecision& decision, const CostModel& cost) {
+  const OpView& view = request.kind.view;
+  if (request.operands.empty() || request.made_anywhere.front() || request.operands.front()->empty()) return;
+  const Sharding& operand = request.operands.front()->front();
+  const auto reshape = realigned_reshape(view, operand);
+  if (!reshape) return;
+  const double borders =
+      moved_for(request, realign_cost(*reshape, view.result.dtype(), cost.topology), reshape->result, cost);
+  const double moved =
+      moved_for(request, reshard_cost(view.operands.front(), operand, decision.needed.front(), cost.topology),
+                decision.results->front(), cost);
+  if (borders >= moved) return;
+  decision.needed.front() = operand;
+  decision.results = make_sharding(reshape->result);
+}
+
+OpDecision decision_of(const Mesh& mesh, const OpRequest& request, Strategies& strategies) {
+  const FactorMap& map = *request.kind.map;
+  std::vector<Sharding> operands;
+  for (const ShardingRef& operand : request.operands) operands.push_back(operand->front());
+  PartialChoice partial = choose_partial(request.kind.view, operands, mesh, request.result_defers);
+  StrategyRequest asked{request.kind.view,    map, mesh, operands, *request.wishes, *request.found, partial.axes,
+                        request.made_anywhere};
+  asked.manual = request.manual;
+  for (const auto& there : request.copies) {
+    auto& copies = asked.copies.emplace_back();
+    for (const ShardingRef& sharding : there) copies.push_back(sharding->front());
+  }
+  if (!partial.axes.empty() && !is_worth_its_work(mesh, request, partial, asked, strategies)) {
+    partial = {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
+    asked.reserved.clear();
+  }
+  const Strategy& strategy = strategies.choose(asked);
+  OpDecision out;
+  const auto types = operand_leaves(request.kind.view);
+  for (int i = 0; i < isize(request.operands); ++i) {
+    Sharding& needed = out.needed.emplace_back();
+    if (!at(types, i).is_array()) continue;
+    needed = needed_of(asked, i, at(types, i), strategy, strategies.cost());
+    if (!at(partial.operand_is_partial, i)) continue;
+    needed.partial = partial.axes;
+    needed.reduction = partial.reduction;
+  }
+  Shardings results;
+  for (int i = 0; i < isize(map.results); ++i) {
+    results.push_back(computed_sharding(mesh, map, i, strategy));
+    add_partial(results.back(), partial);
+  }
+  out.results = make_shardings(std::move(results));
+  realign(request, out, strategies.cost());
+  return out;
+}
+
+}  // namespace
+
+const OpDecision& OpDecisions::decide(const Mesh& mesh, const OpRequest& request, SharedShardings& shardings) {
+  key_ = {request.kind.id, request.result_defers ? 1 : 0, shardings.id_of(request.wishes),
+          shardings.id_of(request.found)};
+  for (const ShardingRef& operand : request.operands) key_.push_back(shardings.id_of(operand));
+  for (const bool made : request.made_anywhere) key_.push_back(made ? 1 : 0);
+  for (const auto& there : request.copies) {
+    key_.push_back(-isize(there));
+    for (const ShardingRef& sharding : there) key_.push_back(shardings.id_of(sharding));
+  }
+  for (const AxisRef& axis : request.manual)
+    for (const auto part : {std::int64_t{axis.axis}, axis.pre, axis.size}) key_.push_back(static_cast<int>(part));
+  if (const auto known = known_.find(key_); known != known_.end()) return known->second;
+  OpDecision decision = decision_of(mesh, request, strategies_);
+  decision.results = shardings.shared(decision.results);
+  return known_.emplace(key_, std::move(decision)).first->second;
+}
+
+}  // namespace tessera

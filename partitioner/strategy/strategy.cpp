@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/strategy.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <optional>
+
+#include "strategy/strategy_cost.h"
+#include "tessera/base/text.h"
+#include "tessera/sharding/placement.h"
+
+namespace tessera {
+namespace {
+
+struct Tensor {
+  const TensorFactors* factors;
+  Sharding sharding;
+  std::int64_t bytes;
+};
+
+std::vector<Tensor> tensors_of(const StrategyRequest& request) {
+  std::vector<Tensor> out;
+  const auto operand_types = operand_leaves(request.view);
+  for (int i = 0; i < isize(request.operands); ++i)
+    if (!at(request.made_anywhere, i))
+      out.push_back(
+          {&at(request.map.operands, i), at(request.operands, i).without_partial(), at(operand_types, i).byte_size()});
+  const auto result_types = request.view.result.leaves();
+  for (int i = 0; i < isize(request.wishes); ++i)
+    out.push_back(
+        {&at(request.map.results, i), at(request.wishes, i).without_partial(), at(result_types, i).byte_size()});
+  return out;
+}
+
+// The largest of those that say the same, where there are many: the parts of a concatenation lie alike, and each would be heard first.
+std::vector<Tensor> without_echoes(std::vector<Tensor> tensors) {
+  constexpr std::size_t kMany = 8;
+  if (tensors.size() <= kMany) return tensors;
+  std::vector<Tensor> out;
+  for (const Tensor& tensor : tensors) {
+    const auto alike = std::find_if(out.begin(), out.end(), [&](const Tensor& other) {
+      return *other.factors == *tensor.factors && other.sharding == tensor.sharding;
+    });
+    if (alike == out.end())
+      out.push_back(tensor);
+    else if (alike->bytes < tensor.bytes)
+      *alike = tensor;
+  }
+  return out;
+}
+
+Strategy without(Strategy strategy, const Axes& reserved) {
+  for (auto& axes : strategy) {
+    const auto clash =
+        std::find_if(axes.begin(), axes.end(), [&](const AxisRef& a) { return overlaps_any(reserved, a); });
+    axes.erase(clash, axes.end());
+  }
+  return strategy;
+}
+
+// What becomes of the axes of factors that must be whole.
+enum class WholeFactors : std::uint8_t { kGathered, kMoved };
+
+Strategy merged_in_order(const StrategyRequest& request, const FactorMap& map, const std::vector<Tensor>& tensors,
+                         const std::vector<int>& order, WholeFactors whole) {
+  Strategy out(map.factors.size());
+  for (const int i : order) {
+    const auto& tensor = at(tensors, i);
+    if (!(tensor.sharding.mesh == request.mesh)) continue;
+    Strategy said = project(map, *tensor.factors, tensor.sharding);
+    if (whole == WholeFactors::kMoved) said = moved_to_kept(map, std::move(said));
+    // Cut to what is legal alone first, so that an axis of a factor that must be whole is free for others.
+    merge_into(out, legal(map, std::move(said)));
+  }
+  return legal(map, without(std::move(out), request.reserved));
+}
+
+// Who has a say, and in which order: up to three tensors in every way, also some of them or none; of more each first and the rest
+// by size, and each alone.
+std::vector<std::vector<int>> orders(const std::vector<Tensor>& tensors) {
+  std::vector<int> by_size(tensors.size());
+  std::iota(by_size.begin(), by_size.end(), 0);
+  std::vector<std::vector<int>> out{{}};
+  if (tensors.size() <= 3) {
+    std::vector<int> order = by_size;
+    do
+      for (std::size_t heard = 1; heard <= order.size(); ++heard)
+        out.emplace_back(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(heard));
+    while (std::next_permutation(order.begin(), order.end()));
+    return out;
+  }
+  for (const int alone : by_size) out.push_back({alone});
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [&](int a, int b) { return at(tensors, a).bytes > at(tensors, b).bytes; });
+  for (const int first : by_size) {
+    std::vector<int> order{first};
+    for (const int i : by_size)
+      if (i != first) order.push_back(i);
+    out.push_back(std::move(order));
+  }
+  return out;
+}
+
+// Dims along which elements move stay whole: what halos are weighed against.
+FactorMap without_windows(FactorMap map) {
+  for (const Window& window : map.windows) at(map.factors, window.factor).kind = FactorKind::kBlocked;
+  return map;
+}
+
+// Whether gathering an operand's dims of a factor brings more than summing the results that its parts give.
+bool is_larger_than_results(const StrategyRequest& request, int operand, int factor) {
+  Sharding gathered = at(request.operands, operand).without_partial();
+  const TensorFactors& factors = at(request.map.operands, operand);
+  for (int d = 0; d < isize(factors); ++d)
+    if (std::find(at(factors, d).begin(), at(factors, d).end(), factor) != at(factors, d).end())
+      at(gathered.dims, d).axes.clear();
+  std::int64_t results = 0;
+  const auto types = request.view.result.leaves();
+  for (int i = 0; i < isize(request.found); ++i)
+    if (at(types, i).is_array())
+      results += shard_type(at(types, i), at(request.found, i).without_partial()).byte_size();
+  return shard_type(at(operand_leaves(request.view), operand), gathered).byte_size() > results;
+}
+
+// The axes over which a summed factor lies, if the operands that have it are cut alike along it into so many parts; they need not be the
+// same. An operand that lies whole is cut as the other one is, where that is large. Nothing where they differ, or where only axes in
+// `taken` cut it.
+std::optional<Axes> axes_of_sum(const StrategyRequest& request, int factor, const Axes& taken) {
+  std::optional<Axes> found;
+  int cut = -1;
+  bool some_whole = false;
+  Axes elsewhere;  // what cuts other dims of operands that are whole along the factor
+  for (int i = 0; i < isize(request.operands); ++i) {
+    const TensorFactors& factors = at(request.map.operands, i);
+    const bool has = std::any_of(factors.begin(), factors.end(), [&](const DimFactors& dim) {
+      return std::find(dim.begin(), dim.end(), factor) != dim.end();
+    });
+    if (!has || at(request.made_anywhere, i)) continue;
+    const Sharding& sharding = at(request.operands, i);
+    if (!(sharding.mesh == request.mesh)) return std::nullopt;
+    const Strategy said = legal(request.map, project(request.map, factors, sharding));
+    const Axes& axes = at(said, factor);
+    if (std::any_of(axes.begin(), axes.end(), [&](const AxisRef& axis) { return overlaps_any(taken, axis); })) continue;
+    if (axes.empty()) {
+      some_whole = true;
+      const Axes used = sharding.used_axes();
+      elsewhere.insert(elsewhere.end(), used.begin(), used.end());
+      continue;
+    }
+    if (found && axes_size(*found) != axes_size(axes)) return std::nullopt;
+    found = axes;
+    cut = i;
+  }
+  if (!some_whole || !found) return found;
+  const bool free =
+      std::none_of(found->begin(), found->end(), [&](const AxisRef& axis) { return overlaps_any(elsewhere, axis); });
+  return free && is_larger_than_results(request, cut, factor) ? found : std::nullopt;
+}
+
+// What propagation found of the factors that the result keeps.
+Strategy kept_as_found(const StrategyRequest& request) {
+  Strategy kept(request.map.factors.size());
+  for (int i = 0; i < isize(request.found); ++i)
+    if (at(request.found, i).mesh == request.mesh)
+      merge_into(kept, legal(request.map, project(request.map, at(request.map.results, i), at(request.found, i))));
+  return legal(request.map, without(std::move(kept), request.reserved));
+}
+
+// Axes that nothing uses, or first parts of them, of so many devices altogether.
+std::optional<Axes> idle_axes(const Mesh& mesh, const Axes& used, std::int64_t devices) {
+  Axes out;
+  for (const bool exactly : {true, false})
+    for (int a = 0; a < mesh.axis_count() && devices > 1; ++a) {
+      const std::int64_t size = at(mesh.axes(), a).size;
+      const std::int64_t part = std::gcd(size, devices);
+      if (part == 1 || (exactly && size != devices) || overlaps_any(used, {a, 1, size})) continue;
+      out.push_back({a, 1, part});
+      devices /= part;
+    }
+  return devices == 1 ? std::optional(out) : std::nullopt;
+}
+
+// Operands are cut along what is summed by an axis that cuts the result as well: the sum keeps it, and idle axes cut the result meanwhile.
+//   [i,k {x}], [k {x},j] -> [i {x},j], y idle:   i over y, k over x; summed over x, then moved from y to x
+std::optional<Strategy> with_idle_axes(const StrategyRequest& request) {
+  Strategy out(request.map.factors.size());
+  const Strategy kept = kept_as_found(request);
+  Axes used = request.reserved;
+  used.insert(used.end(), request.manual.begin(), request.manual.end());
+  for (int f = 0; f < isize(request.map.factors); ++f) {
+    if (at(request.map.factors, f).kind != FactorKind::kReduce) continue;
+    for (const AxisRef& axis : axes_of_sum(request, f, used).value_or(Axes{})) {
+      out[static_cast<std::size_t>(f)].push_back(axis);
+      used.push_back(axis);
+    }
+  }
+  const auto is_summed = [summed = all_axes(out)](const AxisRef& axis) { return overlaps_any(summed, axis); };
+  const Axes wanted = all_axes(kept);
+  if (std::none_of(wanted.begin(), wanted.end(), is_summed)) return std::nullopt;
+  used.insert(used.end(), wanted.begin(), wanted.end());
+  for (int f = 0; f < isize(request.map.factors); ++f) {
+    if (at(request.map.factors, f).kind == FactorKind::kReduce) continue;
+    Axes& axes = out[static_cast<std::size_t>(f)];
+    axes = at(kept, f);
+    if (std::none_of(at(kept, f).begin(), at(kept, f).end(), is_summed)) continue;
+    const auto idle = idle_axes(request.mesh, used, axes_size(at(kept, f)));
+    if (!idle) return std::nullopt;
+    axes = *idle;
+    used.insert(used.end(), idle->begin(), idle->end());
+  }
+  return legal(request.map, std::move(out));
+}
+
+// Into how many parts the work falls when the result is made as propagation found, and sums as the operands lie. Axes that the result takes
+// are not left for sums.
+double parts_found(const StrategyRequest& request) {
+  const Strategy kept = kept_as_found(request);
+  const Axes taken = all_axes(kept);
+  auto devices = request.mesh.device_count() / axes_size(request.manual) / axes_size(taken);
+  double parts = parts_of(request.map, kept);
+  for (int f = 0; f < isize(request.map.factors); ++f) {
+    if (at(request.map.factors, f).kind != FactorKind::kReduce) continue;
+    const auto tiles = std::min(axes_size(axes_of_sum(request, f, taken).value_or(Axes{})), devices);
+    devices /= tiles;
+    parts *= parts_along(at(request.map.factors, f), tiles);
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::vector<Type> operand_leaves(const OpView& view) {
+  std::vector<Type> out;
+  for (const auto& operand : view.operands)
+    for (auto& leaf : operand.leaves()) out.push_back(std::move(leaf));
+  return out;
+}
+
+Sharding computed_sharding(const Mesh& mesh, const FactorMap& map, int result_leaf, const Strategy& strategy) {
+  Sharding out = unproject(mesh, map, at(map.results, result_leaf), strategy);
+  out.partial = axes_of_kind(map, strategy, FactorKind::kReduce);
+  std::sort(out.partial.begin(), out.partial.end());
+  out.partial = merged_axes(out.partial);
+  if (out.is_partial()) out.reduction = map.reduction;
+  return out;
+}
+
+Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) {
+  const auto tensors = without_echoes(tensors_of(request));
+  std::vector<Strategy> candidates;
+  std::vector<FactorMap> maps{request.map};
+  if (!request.map.windows.empty()) maps.push_back(without_windows(request.map));
+  const bool some_whole = std::any_of(request.map.factors.begin(), request.map.factors.end(),
+                                      [](const Factor& f) { return f.kind == FactorKind::kBlocked; });
+  for (const auto& order : orders(tensors))
+    for (const FactorMap& map : maps)
+      for (const auto whole : {WholeFactors::kGathered, WholeFactors::kMoved}) {
+        Strategy candidate = merged_in_order(request, map, tensors, order, whole);
+        if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
+          candidates.push_back(std::move(candidate));
+        if (!some_whole) break;
+      }
+  const auto apart = with_idle_axes(request);
+  if (apart) candidates.push_back(*apart);
+  if (candidates.empty()) return Strategy(request.map.factors.size());
+  if (candidates.size() == 1) return candidates.front();
+  const double flops = flops_of_request(request);
+  double parts = std::max(parts_found(request), apart ? parts_of(request.map, *apart) : 1);
+  if (cost.least_work)
+    for (const Strategy& candidate : candidates) parts = std::max(parts, parts_of(request.map, candidate));
+  const double share = flops / parts;
+  std::size_t best = 0;
+  StrategyCost least = strategy_cost(request, candidates[0], flops, share, cost);
+  for (std::size_t i = 1; i < candidates.size(); ++i) {
+    const StrategyCost here = strategy_cost(request, candidates[i], flops, share, cost);
+    if (here < least || (here == least && candidates[i] < candidates[best])) {
+      best = i;
+      least = here;
+    }
+  }
+  return candidates[best];
+}
+
+const Strategy& Strategies::choose(const StrategyRequest& request) {
+  std::vector<int> key{maps_.id_of(request.map), request.view.op.flops != nullptr ? 1 : 0};
+  const auto flops = request.view.op.flops != nullptr ? request.view.op.flops(request.view) : 0;
+  const auto bits = std::bit_cast<std::uint64_t>(static_cast<double>(flops));
+  key.push_back(static_cast<int>(bits >> 32U));
+  key.push_back(static_cast<int>(bits & 0xFFFFFFFFU));
+  for (const Type& type : operand_leaves(request.view)) key.push_back(types_.id_of(type));
+  for (const Type& type : request.view.result.leaves()) key.push_back(types_.id_of(type));
+  for (const auto* shardings : {&request.operands, &request.wishes, &request.found})
+    for (const Sharding& sharding : *shardings) key.push_back(shardings_.id_of(sharding));
+  for (const bool made : request.made_anywhere) key.push_back(made ? 1 : 0);
+  for (const auto& there : request.copies) {
+    key.push_back(-isize(there));
+    for (const Sharding& sharding : there) key.push_back(shardings_.id_of(sharding));
+  }
+  Sharding reserved = Sharding::replicated(request.mesh, 0);
+  reserved.partial = request.reserved;
+  reserved.manual = request.manual;
+  key.push_back(shardings_.id_of(reserved));
+  const auto [entry, is_new] = known_.try_emplace(std::move(key));
+  if (is_new) entry->second = choose_strategy(request, cost_);
+  return entry->second;
+}
+
+}  // namespace tessera

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy/strategy_cost.h"
+
+#include <algorithm>
+
+#include "strategy/windows.h"
+#include "tessera/base/text.h"
+#include "tessera/partitioner/reshard_planning/plan_reshard.h"
+#include "tessera/sharding/placement.h"
+
+namespace tessera {
+namespace {
+
+double work_seconds(const StrategyRequest& request, const Strategy& strategy, double flops, std::int64_t operand_bytes,
+                    const CostModel& cost) {
+  const double parallel = parts_of(request.map, strategy);
+  auto bytes = static_cast<double>(operand_bytes);
+  const auto results = request.view.result.leaves();
+  for (int i = 0; i < isize(request.map.results); ++i) {
+    const Sharding sharding = unproject(request.mesh, request.map, at(request.map.results, i), strategy);
+    bytes += static_cast<double>(shard_type(at(results, i), sharding).byte_size());
+  }
+  return flops / parallel / cost.flops_per_second + bytes / cost.memory_bytes_per_second;
+}
+
+// A mark or the end of the computation says how the result must lie; propagation leaves dims open.
+bool is_bound(const StrategyRequest& request) {
+  if (request.wishes.size() != 1) return false;
+  const auto& dims = request.wishes.front().dims;
+  return std::none_of(dims.begin(), dims.end(), [](const DimSharding& dim) { return dim.open; });
+}
+
+double bytes_per_second(const CostModel& cost) {  // of what is moved in bytes; else it is seconds already
+  return cost.topology.is_uniform() ? cost.topology.other().bytes_per_second : 1;
+}
+
+// What is made anew is whole wherever that is of use.
+Sharding lying_operand(const StrategyRequest& request, int operand) {
+  if (!at(request.made_anywhere, operand)) return at(request.operands, operand);
+  return unproject(request.mesh, request.map, at(request.map.operands, operand), Strategy(request.map.factors.size()));
+}
+
+HaloCost halo_cost_of(const StrategyRequest& request, const Strategy& strategy, const CostModel& cost) {
+  std::vector<Sharding> lying;
+  if (!request.map.windows.empty())
+    for (int i = 0; i < isize(request.operands); ++i) lying.push_back(lying_operand(request, i));
+  return halo_cost(request.mesh, request.map, operand_leaves(request.view), strategy, lying, cost.topology);
+}
+
+// Bytes of operands that come from elsewhere, or seconds where links differ.
+double moved_operands(const StrategyRequest& request, const Strategy& strategy, const HaloCost& halo,
+                      const CostModel& cost) {
+  double moved = 0;
+  const auto types = operand_leaves(request.view);
+  for (int i = 0; i < isize(request.operands); ++i) {
+    if (at(request.made_anywhere, i) || !at(types, i).is_array()) continue;
+    const Sharding needed = needed_of(request, i, at(types, i), strategy, cost);
+    if (!request.copies.empty()) {
+      const auto& there = at(request.copies, i);
+      if (std::find(there.begin(), there.end(), needed) != there.end()) continue;
+    }
+    Sharding actual = at(request.operands, i);
+    std::erase_if(actual.partial, [&](const AxisRef& axis) { return overlaps_any(request.reserved, axis); });
+    if (!actual.is_partial()) actual.reduction = Reduction::kSum;
+    moved += reshard_cost(at(types, i), actual, needed, cost.topology);
+  }
+  return moved + (cost.topology.is_uniform() ? static_cast<double>(halo.bytes) : halo.seconds);
+}
+
+// The same of a result that is made so. Where dims were left open, it may stay there.
+double moved_result(const StrategyRequest& request, int leaf, const Sharding& made, const CostModel& cost) {
+  const Type type = request.view.result.leaves().at(static_cast<std::size_t>(leaf));
+  if (!type.is_array()) return 0;
+  const Sharding& wish = at(request.wishes, leaf);
+  const double moved = reshard_cost(type, made, wish.closed(), cost.topology);
+  if (!made.is_partial() || wish.dims.empty() || !wish.dims.front().open) return moved;
+  return std::min(moved, reshard_cost(type, made, made.without_partial(), cost.topology));
+}
+
+// Into how many parts it cuts the work if padding of what is summed over is no work. A product multiplies it, a reduction hides it.
+double parts_but_for_sums(const StrategyRequest& request, const Strategy& strategy) {
+  const FactorMap& map = request.map;
+  const bool multiplies = std::count(request.made_anywhere.begin(), request.made_anywhere.end(), false) > 1;
+  double parts = 1;
+  for (int f = 0; f < isize(strategy); ++f) {
+    const Factor& factor = at(map.factors, f);
+    const std::int64_t tiles = tiles_of(strategy, f);
+    const bool is_hidden = factor.kind == FactorKind::kReduce && !multiplies && tiles <= factor.size;
+    parts *= is_hidden ? static_cast<double>(tiles) : parts_along(factor, tiles);
+  }
+  return parts;
+}
+
+// Elements of operands that a device hides because a dim that is summed over is cut unevenly.
+double masked_elements(const StrategyRequest& request, const Strategy& strategy) {
+  double out = 0;
+  const auto types = operand_leaves(request.view);
+  for (int i = 0; i < isize(request.operands); ++i) {
+    if (!at(types, i).is_array()) continue;
+    const TensorFactors& factors = at(request.map.operands, i);
+    const bool is_masked = std::any_of(factors.begin(), factors.end(), [&](const DimFactors& dim) {
+      return std::any_of(dim.begin(), dim.end(), [&](int f) {
+        const Factor& factor = at(request.map.factors, f);
+        return factor.kind == FactorKind::kReduce && factor.size % tiles_of(strategy, f) != 0;
+      });
+    });
+    if (!is_masked) continue;
+    const Sharding cut = unproject(request.mesh, request.map, factors, strategy);
+    out += static_cast<double>(shard_type(at(types, i), cut).element_count());
+  }
+  return out;
+}
+
+}  // namespace
+
+double parts_along(const Factor& factor, std::int64_t tiles) {
+  if (tiles <= 1 || factor.size == 0) return 1;
+  return static_cast<double>(factor.size) / static_cast<double>(ceil_div(factor.size, tiles));
+}
+
+double parts_of(const FactorMap& map, const Strategy& strategy) {
+  double parts = 1;
+  for (int f = 0; f < isize(strategy); ++f) parts *= parts_along(at(map.factors, f), tiles_of(strategy, f));
+  return parts;
+}
+
+double flops_of_request(const StrategyRequest& request) {
+  return request.view.op.flops != nullptr ? static_cast<double>(request.view.op.flops(request.view)) : 0;
+}
+
+Sharding needed_of(const StrategyRequest& request, int operand, const Type& type, const Strategy& strategy,
+                   const CostModel& cost) {
+  if (request.map.windows.empty())
+    return unproject(request.mesh, request.map, at(request.map.operands, operand), strategy);
+  return needed_operand(request.mesh, request.map, operand, type, strategy, lying_operand(request, operand),
+                        cost.topology);
+}
+
+StrategyCost strategy_cost(const StrategyRequest& request, const Strategy& strategy, double flops, double share,
+                           const CostModel& cost) {
+  const HaloCost halo = halo_cost_of(request, strategy, cost);
+  double moved = moved_operands(request, strategy, halo, cost);
+  double late = moved;
+  for (int i = 0; i < isize(request.wishes); ++i)
+    moved += moved_result(request, i, computed_sharding(request.mesh, request.map, i, strategy), cost);
+  if (is_bound(request)) late = moved - late;
+  const double work = work_seconds(request, strategy, flops, halo.operand_bytes, cost);
+  if (!cost.topology.is_uniform()) return {0, 0, moved + work, late};
+  constexpr double kTolerance = 1.05;
+  const double mine = flops / parts_of(request.map, strategy);
+  if (mine <= kTolerance * share) return {0, moved, work, late};
+  if (flops / parts_but_for_sums(request, strategy) > kTolerance * share) return {mine, moved, work, late};
+  const double padding = mine - share + masked_elements(request, strategy);
+  return {0, moved + padding, work, late};  // an operation weighs as a byte
+}
+
+double strategy_seconds(const StrategyRequest& request, const Strategy& strategy, const Sharding& made,
+                        const CostModel& cost) {
+  const HaloCost halo = halo_cost_of(request, strategy, cost);
+  const double moved = moved_operands(request, strategy, halo, cost) + moved_result(request, 0, made, cost);
+  return moved / bytes_per_second(cost) +
+         work_seconds(request, strategy, flops_of_request(request), halo.operand_bytes, cost);
+}
+
+}  // namespace tessera

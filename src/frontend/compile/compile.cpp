@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank partitions and ships the per-device program to the others as text.
+#include <exception>
+
+#include "compile/program_cache.h"
+#include "execution/debug_report.h"
+#include "execution/execute.h"
+#include "tessera/base/options.h"
+#include "tessera/ir/text.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/runtime/metrics/metrics.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kPartitioner = 0;
+
+// What the partitioning rank sends: a program's text, or the message of what went wrong.
+struct Parcel {
+  std::string text;
+  bool failed = false;
+};
+
+Parcel broadcast(ProcessGroup& world, Parcel mine) {
+  std::int64_t header[2] = {static_cast<std::int64_t>(mine.text.size()), mine.failed ? 1 : 0};
+  world.broadcast(std::as_writable_bytes(std::span(header)), kPartitioner);
+  mine.text.resize(static_cast<std::size_t>(header[0]));
+  mine.failed = header[1] != 0;
+  world.broadcast(std::as_writable_bytes(std::span(mine.text)), kPartitioner);
+  return mine;
+}
+
+}  // namespace
+
+PartitionOptions partition_options() {
+  PartitionOptions out;
+  out.trials = 0;
+  out.collectives.bf16_axes = options().list("TESSERA_BF16_AXES");
+  out.collectives.int8_axes = options().list("TESSERA_INT8_AXES");
+  return out;
+}
+
+namespace {
+
+// The per-device program as text: from disk, or made now. Only the partitioning rank calls it.
+std::string partitioned_text(const Program& program) {
+  const std::size_t key = partition_key(program);
+  if (std::optional<std::string> kept = load_partitioned(key)) return std::move(*kept);
+  std::string text = print_program(partition(program, partition_options()).program);
+  store_partitioned(key, text);
+  return text;
+}
+
+Program partition_for_all(const Program& program) {
+  const TimedScope timed("PartitionTime");
+  ProcessGroup& world = *session().world;
+  Parcel parcel;
+  std::exception_ptr error;
+  if (world.rank() == kPartitioner) {
+    try {
+      parcel.text = partitioned_text(program);
+    } catch (const std::exception& caught) {
+      error = std::current_exception();
+      parcel = {caught.what(), true};
+    }
+  }
+  parcel = broadcast(world, std::move(parcel));
+  if (error) std::rethrow_exception(error);
+  if (parcel.failed) throw Error(parcel.text);
+  // Also on the rank that wrote it: all ranks run what was read.
+  return parse_program(parcel.text, op_table(), {.file_name = "partitioned program"});
+}
+
+}  // namespace
+
+Session::Compiled compile_once(const Program& program, const RunReason& reason) {
+  Session& state = session();
+  ++state.counters.compilations;
+  CompiledProgram made{reason.text, program, {}, {}, program, {}};
+  if (program.num_partitions > 1) {
+    made.program = partition_for_all(program);
+    made.notes = collective_notes(made.program);
+  }
+  Session::Compiled out;
+  const Computation& entry = program.entry_computation();
+  out.results = *entry[entry.root].sharding;
+  CompileOptions options;
+  options.name = reason.text;
+  out.executable = compile(made.program, *state.world, options);
+  made.memory = out.executable->memory();
+  made.executable = out.executable;
+  report_compilation(program, made);
+  state.programs.push_back(std::move(made));
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// A compiled function's program for arguments of some types and shardings.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "execution/execute.h"
+#include "tessera/frontend/compile/compiled_function.h"
+
+namespace tessera {
+
+// Costs no look at the object. (A weak pointer keeps the address from being used again.)
+template <class A, class B>
+bool is_same(const std::weak_ptr<A>& known, const std::shared_ptr<B>& object) {
+  return !known.owner_before(object) && !object.owner_before(known);
+}
+
+struct CompiledFunction::Form {
+  [[nodiscard]] bool fits(const std::vector<Tensor>& arguments) const;
+  std::vector<Tensor> first_call(const Function& function, const std::vector<Tensor>& arguments,
+                                 const std::source_location& where);
+  std::vector<Tensor> call(const std::vector<Tensor>& arguments);
+
+ private:
+  // Of an argument as it was given.
+  struct ArgumentKey {
+    Type type;
+    std::optional<Sharding> sharding;
+  };
+  // Where an input of the program comes from at each call.
+  struct InputSource {
+    enum class Kind : std::uint8_t { kArgument, kVariable, kRefreshed, kFixed };
+    Kind kind = Kind::kFixed;
+    std::size_t argument = 0;
+    std::shared_ptr<TensorImpl> variable;
+    std::shared_ptr<Node> node;  // refreshed, fixed
+    Sharding sharding;
+    bool is_donated = false;
+    std::weak_ptr<Node> known;  // lies as it must: not looked at again
+  };
+  // Who is given a result.
+  struct ResultTarget {
+    Type type;
+    std::string name;
+    std::vector<std::shared_ptr<TensorImpl>> variables;
+    std::vector<std::size_t> arguments;
+    std::weak_ptr<Node> known;  // as the last call left it
+  };
+  // Where a returned tensor comes from: a result of the program, an argument, or the tensor of the first call.
+  struct ReturnSource {
+    int result = -1;
+    int argument = -1;
+    Tensor fixed;
+  };
+
+  class StandIns;
+  void find_ties(const std::vector<Tensor>& stand_ins, const Trace::Capture& capture);
+  void find_sources(const StandIns& stand_ins, const Trace::Capture& capture);
+  void find_targets(const StepResults& results, const std::vector<Tensor>& stand_ins, const std::vector<Tensor>& out,
+                    const Trace::Capture& capture);
+  void find_returned(const StepResults& results, const std::vector<Tensor>& stand_ins, const std::vector<Tensor>& out,
+                     std::vector<bool>& is_taken);
+  [[nodiscard]] int tie(const std::vector<Tensor>& arguments, std::size_t i, bool requires_grad) const;
+  std::shared_ptr<Node> input_node(InputSource& source, const std::vector<Tensor>& arguments) const;
+  std::vector<DeviceArray> run(const std::vector<Tensor>& arguments);
+  std::vector<DeviceArray> take_arguments();
+  void give(std::size_t result, DeviceArray shard, const std::vector<Tensor>& arguments,
+            std::vector<std::shared_ptr<Node>>& nodes);
+  std::vector<Tensor> take_results(std::vector<DeviceArray> shards, const std::vector<Tensor>& arguments);
+
+  std::weak_ptr<const void> world_;  // its identity
+  std::vector<ArgumentKey> keys_;
+  Cut cut_;  // its inputs are there during a call only
+  std::size_t hash_ = 0;
+  RunReason reason_;
+  Session::Compiled compiled_;
+  std::vector<InputSource> inputs_;
+  std::vector<ResultTarget> targets_;
+  std::vector<ReturnSource> returned_;
+  std::vector<Trace::Capture::EachCall> each_call_;
+
+  // Arguments are values: which of them are one tensor, or a variable that the function uses, means nothing unless gradients flow to it
+  // or it is assigned. Then the program is for arguments with the same ties only.
+  bool takes_gradients_ = false;
+  bool assigns_arguments_ = false;
+  bool reads_late_ = false;                                // an argument, behind an assignment
+  std::vector<std::weak_ptr<TensorImpl>> tied_variables_;  // of the function
+  std::vector<int> ties_;                                  // of each argument (tie())
+};
+
+}  // namespace tessera

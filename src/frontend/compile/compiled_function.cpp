@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/frontend/compile/compiled_function.h"
+
+#include <algorithm>
+
+#include "compile/compiled_form.h"
+#include "execution/debug_report.h"
+#include "tessera/runtime/metrics/metrics.h"
+
+namespace tessera {
+namespace {
+
+// What was recorded outside of the function happens before it; it is traced on its own.
+void run_what_is_recorded(const std::source_location& where) {
+  if (!pending_results().nodes.empty()) mark_step(where);
+}
+
+bool is_whole_under(const std::optional<Sharding>& sharding) { return !sharding || sharding->is_replicated(); }
+
+}  // namespace
+
+bool CompiledFunction::Form::fits(const std::vector<Tensor>& arguments) const {
+  const auto is_like = [](const ArgumentKey& key, const Tensor& argument) {
+    const Node& node = *argument.impl().node;
+    return key.type == node.type &&
+           (key.sharding == node.sharding || (is_whole_under(key.sharding) && is_whole_under(node.sharding)));
+  };
+  if (!is_same(world_, session().world->identity()) ||
+      !std::equal(keys_.begin(), keys_.end(), arguments.begin(), arguments.end(), is_like))
+    return false;
+  if (!takes_gradients_ && !assigns_arguments_ && !reads_late_) return true;
+  for (std::size_t i = 0; i < ties_.size(); ++i)
+    if (tie(arguments, i, arguments[i].impl().requires_grad) != ties_[i]) return false;
+  return true;
+}
+
+// What an argument is beside a value: below -1 a variable of the function, from 0 on the first argument that is the same tensor.
+int CompiledFunction::Form::tie(const std::vector<Tensor>& arguments, std::size_t i, bool requires_grad) const {
+  const auto& own = arguments[i].impl_pointer();
+  const bool has_gradient = takes_gradients_ && requires_grad;
+  if (!has_gradient && !assigns_arguments_ && !reads_late_) return -1;
+  for (std::size_t k = 0; k < tied_variables_.size(); ++k)
+    if (is_same(tied_variables_[k], own)) return -2 - static_cast<int>(k);
+  if (!has_gradient && !assigns_arguments_) return -1;
+  const auto same = [&](const Tensor& other) { return other.impl_pointer() == own; };
+  return static_cast<int>(std::find_if(arguments.begin(), arguments.end(), same) - arguments.begin());
+}
+
+// ---- later calls ----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// An argument as the function marks it. The caller's own stays whole: it may be given once more, for another use.
+std::shared_ptr<Node> laid_out(const Node& whole, const Sharding& sharding) {
+  auto node = trace().copy_of(whole);
+  if (!node->host) node->host = node->shard.to_literal();
+  node->shard.reset();
+  node->sharding = sharding;
+  return node;
+}
+
+}  // namespace
+
+std::shared_ptr<Node> CompiledFunction::Form::input_node(InputSource& source,
+                                                         const std::vector<Tensor>& arguments) const {
+  if (source.kind == InputSource::Kind::kFixed) return source.node;
+  if (source.kind == InputSource::Kind::kRefreshed) {
+    source.node->host = source.node->refresh();
+    source.node->shard.reset();
+    source.node->is_given = true;
+    return source.node;
+  }
+  const bool is_argument = source.kind == InputSource::Kind::kArgument;
+  const auto& node = is_argument ? arguments[source.argument].impl().node : source.variable->node;
+  if (is_same(source.known, node)) return node;
+  const bool is_whole = is_whole_under(node->sharding);
+  if (is_argument && is_whole && !source.sharding.is_replicated()) return laid_out(*node, source.sharding);
+  const bool lies_so = is_whole ? source.sharding.is_replicated() : *node->sharding == source.sharding;
+  require(lies_so, "compile: {} lies otherwise than when the function was traced",
+          [&] { return node->name.empty() ? node->type.str() : node->name; });
+  if (!is_argument) source.known = node;
+  return node;
+}
+
+std::vector<DeviceArray> CompiledFunction::Form::take_arguments() {
+  std::vector<DeviceArray> out;
+  out.reserve(inputs_.size());
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    Node& node = *cut_.inputs[i];
+    constexpr long kOwners = 2;  // the variable and the cut; who else holds the value keeps it
+    const bool gives_up = inputs_[i].is_donated && cut_.inputs[i].use_count() <= kOwners;
+    if (node.shard.is_null()) (void)device_shard(node);
+    out.push_back(gives_up ? std::move(node.shard) : node.shard);
+    if (gives_up) node.shard = DeviceArray();
+  }
+  return out;
+}
+
+// A result that several variables were given is one value to them all.
+void CompiledFunction::Form::give(std::size_t result, DeviceArray shard, const std::vector<Tensor>& arguments,
+                                  std::vector<std::shared_ptr<Node>>& nodes) {
+  ResultTarget& target = targets_[result];
+  if (target.variables.size() == 1 && target.arguments.empty()) {
+    const auto& own = target.variables.front()->node;
+    if (own.use_count() == 1 && is_same(target.known, own)) {
+      own->shard = std::move(shard);
+      own->host.reset();
+      return;
+    }
+  }
+  auto& node = nodes[result] = trace().make_node(target.type, target.name);
+  node->shard = std::move(shard);
+  node->sharding = compiled_.results[result];
+  for (const auto& variable : target.variables) variable->node = node;
+  for (const std::size_t argument : target.arguments) arguments[argument].impl().node = node;
+  target.known = node;
+}
+
+std::vector<Tensor> CompiledFunction::Form::take_results(std::vector<DeviceArray> shards,
+                                                         const std::vector<Tensor>& arguments) {
+  std::vector<std::shared_ptr<Node>> nodes(shards.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i) give(i, std::move(shards[i]), arguments, nodes);
+  std::vector<Tensor> out;
+  for (const ReturnSource& source : returned_) {
+    if (source.result < 0 || source.argument >= 0) {
+      out.push_back(source.argument < 0 ? source.fixed : at(arguments, source.argument));
+      continue;
+    }
+    const ResultTarget& target = at(targets_, source.result);
+    const auto& node = at(nodes, source.result);
+    auto made = std::make_shared<TensorImpl>();
+    made->node = node ? node : target.variables.front()->node;
+    made->name = target.name;
+    out.emplace_back(std::move(made));
+  }
+  return out;
+}
+
+std::vector<DeviceArray> CompiledFunction::Form::run(const std::vector<Tensor>& arguments) {
+  for (InputSource& source : inputs_) cut_.inputs.push_back(input_node(source, arguments));
+  materialize(cut_.inputs);
+  begin_run(cut_, hash_, reason_);
+  std::vector<DeviceArray> taken = take_arguments();
+  cut_.inputs.clear();
+  metrics().count("MarkStep");
+  metrics().count("CachedCompile");
+  ++session().counters.mark_steps;
+  ++session().counters.cached;
+  return finish_run(cut_.program, *compiled_.executable, std::move(taken), reason_);
+}
+
+std::vector<Tensor> CompiledFunction::Form::call(const std::vector<Tensor>& arguments) {
+  await_execution();
+  std::vector<DeviceArray> results;
+  std::size_t done = 0;
+  try {
+    for (; done < each_call_.size(); ++done) each_call_[done].action();
+    results = run(arguments);
+  } catch (...) {  // the next call finds what this one found
+    cut_.inputs.clear();
+    while (done-- > 0)
+      if (each_call_[done].undo) each_call_[done].undo();
+    throw;
+  }
+  std::vector<Tensor> out = take_results(std::move(results), arguments);
+  trace().next_step();
+  report_step();
+  return out;
+}
+
+// ---- the function ---------------------------------------------------------------------------------------------------------
+
+CompiledFunction::CompiledFunction(Function function) : function_(std::move(function)) {
+  require(function_ != nullptr, "compile: there is no function");
+}
+CompiledFunction::~CompiledFunction() = default;
+CompiledFunction::CompiledFunction(CompiledFunction&&) noexcept = default;
+CompiledFunction& CompiledFunction::operator=(CompiledFunction&&) noexcept = default;
+
+std::vector<Tensor> CompiledFunction::operator()(const std::vector<Tensor>& arguments, std::source_location where) {
+  run_what_is_recorded(where);
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    require(arguments[i].is_materialized(),
+            "compile: argument {} has no value: a variable that nobody used, or recorded ops", i);
+  for (const auto& form : forms_)
+    if (form->fits(arguments)) return form->call(arguments);
+  auto form = std::make_unique<Form>();
+  std::vector<Tensor> out = form->first_call(function_, arguments, where);
+  forms_.push_back(std::move(form));
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/debug_report.h"
+
+#include <cstdio>
+#include <set>
+
+#include "tessera/base/files.h"
+#include "tessera/base/log.h"
+#include "tessera/base/options.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/base/text.h"
+#include "tessera/runtime/metrics/metrics.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kCompilations = 1;  // from this PT_XLA_DEBUG_LEVEL on
+constexpr std::int64_t kExecutions = 2;
+
+bool is_asked_for(std::int64_t level) { return RankContext::current().rank() == 0 && debug_level() >= level; }
+
+// To the file of PT_XLA_DEBUG_FILE, else to standard error.
+void say(const std::string& text) {
+  const std::string& path = options().text("PT_XLA_DEBUG_FILE");
+  if (path.empty())
+    std::fputs(text.c_str(), stderr);
+  else
+    append_file(path, text);
+}
+
+// Every line begins with the block's name, so that grep finds it among what else is printed.
+class Block {
+ public:
+  explicit Block(std::string name) : name_(std::move(name)) { rule(); }
+  template <class... Args>
+  Block& line(fmt::format_string<Args...> format, Args&&... args) {
+    text_ += fmt::format("{}: {}\n", name_, fmt::format(format, std::forward<Args>(args)...));
+    return *this;
+  }
+  void say_it() {
+    rule();
+    say(text_);
+  }
+
+ private:
+  void rule() { line("{}", std::string(80, '=')); }
+  std::string name_;
+  std::string text_;
+};
+
+void add_graph(Block& block, const Program& global) {
+  const Computation& entry = global.entry_computation();
+  block.line("Graph Info:")
+      .line("  Graph Name: {}", global.name)
+      .line("  Graph Hash: {:016x}", global.hash())
+      .line("  Number of Graph Inputs: {}", entry.parameters.size())
+      .line("  Number of Graph Outputs: {}", entry.root_type().leaf_count());
+}
+
+// ---- advice -------------------------------------------------------------------------------------------------------------
+
+struct Said {
+  std::set<std::string, std::less<>> subjects;  // lines up to their first number
+  std::set<std::string, std::less<>> lines;
+};
+
+std::vector<std::string> advice() {
+  return performance_advice(metrics(), metrics().counter_value("MarkStep").value_or(0));
+}
+
+// Each subject when it first comes up, or (`again`) whatever has changed since it was said.
+void advise(bool again) {
+  if (!is_asked_for(kCompilations)) return;
+  Said& said = RankContext::current().get<Said>();
+  std::string text;
+  for (const std::string& line : advice()) {
+    const bool is_new = said.subjects.insert(line.substr(0, line.find_first_of("0123456789"))).second;
+    if ((is_new || again) && said.lines.insert(line).second) text += line + "\n";
+  }
+  if (!text.empty()) say(text);
+}
+
+// ---- metrics ------------------------------------------------------------------------------------------------------------
+
+void add_metrics(std::string_view when) {
+  std::string path = options().text("XLA_METRICS_FILE");
+  if (path.empty()) return;
+  if (const int rank = RankContext::current().rank(); rank > 0) path += fmt::format(".{}", rank);
+  append_file(path, fmt::format("[MetricsData; {}]\n{}\n", when, metrics_report()));
+}
+
+}  // namespace
+
+void report_compilation(const Program& global, const CompiledProgram& compiled) {
+  log_debug("rank {} compiled {} for {}: {} instructions, arena of {}", RankContext::current().rank(), global.name,
+            compiled.reason, compiled.program.instruction_count(),
+            format_bytes(static_cast<double>(compiled.memory.arena)));
+  if (!is_asked_for(kCompilations)) return;
+  Block block("Compilation Analysis");
+  block.line("Compilation Cause").line("  {}", compiled.reason);
+  add_graph(block, global);
+  block.say_it();
+  constexpr double kGigabyte = 1e9;
+  const auto gigabytes = [&](std::int64_t bytes) { return static_cast<double>(bytes) / kGigabyte; };
+  const ExecutableMemory& memory = compiled.memory;
+  Block("Post Compilation Analysis")
+      .line("Graph input size: {:.6f} GB", gigabytes(memory.arguments))
+      .line("Graph output size: {:.6f} GB", gigabytes(memory.results))
+      .line("Aliased input size: {:.6f} GB", gigabytes(memory.aliased))
+      .line("Intermediate tensor size: {:.6f} GB", gigabytes(memory.arena))
+      .line("Compiled program size: {:.6f} GB", gigabytes(memory.constants))
+      .say_it();
+}
+
+void report_execution(const Program& global, const RunReason& reason) {
+  if (!is_asked_for(kExecutions)) return;
+  Block block("Execution Analysis");
+  block.line("Execution Cause").line("  {}", reason.text);
+  add_graph(block, global);
+  block.say_it();
+}
+
+void report_step() {
+  advise(false);
+  if (!options().text("XLA_METRICS_FILE").empty())
+    add_metrics(fmt::format("step={}", metrics().counter_value("MarkStep").value_or(0)));
+}
+
+void report_end() noexcept {
+  try {
+    advise(true);
+    if (metrics().counter_value("MarkStep")) add_metrics("end");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "warning: %s\n", error.what());
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "execution/execute.h"
+
+#include <algorithm>
+
+#include "execution/debug_report.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/collectives/virtual_ranks.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/runtime/metrics/metrics.h"
+#include "tessera/sharding/placement.h"
+#include "tracing/step_under_way.h"
+
+namespace tessera {
+
+Session& session() {
+  auto& state = RankContext::current().get<Session>();
+  if (!state.world) state.world = make_single_rank_world();
+  return state;
+}
+
+Sharding storage_of(const Node& node) {
+  return node.sharding ? *node.sharding : Sharding::replicated(default_mesh(), node.type.ndim());
+}
+
+DeviceArray device_shard(Node& node) {
+  if (node.is_under_way) await_execution();
+  require(!node.is_abstract, "{} is an abstract tensor: it has a type but no value, so nothing can run on it",
+          node.name);
+  if (!node.shard.is_null()) return node.shard;
+  ensure(node.host.has_value(), "{} has no value", node.name);
+  const Literal part =
+      node.sharding ? take_shard(*node.host, *node.sharding, RankContext::current().rank()) : *node.host;
+  node.shard = DeviceArray::from_literal(part);
+  node.host.reset();
+  return node.shard;
+}
+
+RunReason run_reason(RunReason::Kind kind, const std::source_location& where, const std::string& what) {
+  std::string_view file = where.file_name();
+  if (const auto slash = file.rfind('/'); slash != std::string_view::npos) file.remove_prefix(slash + 1);
+  const char* verb = kind == RunReason::Kind::kMarkStep ? "mark_step"
+                     : kind == RunReason::Kind::kRead   ? "read of"
+                                                        : "initial values";
+  return {kind, fmt::format("{}{}{} at {}:{}", verb, what.empty() ? "" : " ", what, file, where.line())};
+}
+
+namespace {
+
+// Gives the run the only handle of memory that a result takes over, where no one else holds the node.
+std::vector<DeviceArray> take_arguments(Cut& cut) {
+  std::vector<bool> donated(cut.inputs.size(), false);
+  for (const auto& alias : cut.program.aliases) donated[static_cast<std::size_t>(alias.parameter)] = true;
+  std::vector<DeviceArray> arguments;
+  for (std::size_t i = 0; i < cut.inputs.size(); ++i) {
+    arguments.push_back(device_shard(*cut.inputs[i]));
+    if (donated[i]) cut.inputs[i]->shard.reset();
+  }
+  return arguments;
+}
+
+}  // namespace
+
+void begin_run(const Cut& cut, std::size_t hash, const RunReason& reason) {
+  await_execution();
+  Session& state = session();
+  if (state.world->size() > 1) check_same_program(*state.world, cut, hash, reason, ++state.sequence.of(*state.world));
+}
+
+std::vector<DeviceArray> finish_run(const Program& program, Executable& executable, std::vector<DeviceArray> arguments,
+                                    const RunReason& reason) {
+  Session& state = session();
+  ++state.counters.executions;
+  report_execution(program, reason);
+  return executable.run(std::move(arguments));
+}
+
+namespace {
+
+// Numbered, compared between ranks, compiled.
+Session::Compiled prepare_run(const Cut& cut, const RunReason& reason) {
+  require(!is_planning(), "{}: this process only plans (plan_for_devices); nothing can run", reason.text);
+  materialize(cut.inputs);
+  Session& state = session();
+  const std::size_t hash = cut.program.hash();
+  begin_run(cut, hash, reason);
+  auto& cache = state.cache.of(*state.world);
+  auto found = cache.find(hash);
+  if (found == cache.end()) {
+    found = cache.emplace(hash, compile_once(cut.program, reason)).first;
+  } else {
+    ++state.counters.cached;
+    metrics().count("CachedCompile");
+  }
+  return found->second;
+}
+
+}  // namespace
+
+RunResult run_cut(Cut cut, const RunReason& reason) {
+  const Session::Compiled compiled = prepare_run(cut, reason);
+  return {finish_run(cut.program, *compiled.executable, take_arguments(cut), reason), compiled.results};
+}
+
+void run_step(Cut cut, const StepResults& results, const RunReason& reason) {
+  if (!steps_overlap()) return set_results(results, run_cut(std::move(cut), reason));
+  const Session::Compiled compiled = prepare_run(cut, reason);
+  ++session().counters.executions;
+  report_execution(cut.program, reason);
+  start_step(compiled.executable, take_arguments(cut), results.nodes, reason);
+  set_results(results, {std::vector<DeviceArray>(results.nodes.size()), compiled.results});
+}
+
+// ---- initial values -----------------------------------------------------------------------------------------------------
+
+void materialize(const std::vector<std::shared_ptr<Node>>& given) {
+  std::vector<std::shared_ptr<Node>> nodes;
+  std::copy_if(given.begin(), given.end(), std::back_inserter(nodes),
+               [](const auto& node) { return node->is_deferred(); });
+  if (nodes.empty()) return;
+  ProgramBuilder program("initialize");
+  Builder main = program.computation("main");
+  std::vector<Value> values;
+  Shardings shardings;
+  for (const auto& node : nodes) {
+    values.push_back(node->initializer(main, node->type));
+    shardings.push_back(storage_of(*node));
+    main.set_sharding(values.back(), make_sharding(shardings.back()));
+  }
+  const Value root =
+      main.emit(op_table().get("tuple"), values, nullptr, {.sharding = make_shardings(std::move(shardings))});
+  const ComputationId entry = program.add(std::move(main), root);
+  Cut cut{program.finish(entry), {}};
+  cut.program.num_partitions = device_count();
+  cut.program.meshes = {default_mesh()};
+  const RunResult result =
+      run_cut(std::move(cut), run_reason(RunReason::Kind::kInitialize, std::source_location::current()));
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    nodes[i]->initializer = nullptr;
+    nodes[i]->shard = result.shards[i];
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that every rank must read, and read the same from: missing on one of them, the others shall not wait for it in the first
+// collective; another text on one of them, and ranks would train on different batches.
+#include <algorithm>
+#include <limits>
+
+#include "execution/execute.h"
+#include "execution/gather_from_ranks.h"
+#include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/base/text.h"
+
+namespace tessera {
+namespace {
+
+// The first file that this rank cannot read; the number of files when it reads all.
+std::uint64_t first_unreadable(const std::vector<std::string>& paths) {
+  const auto found = std::find_if(paths.begin(), paths.end(),
+                                  [](const auto& path) { return !path.empty() && !why_unreadable(path).empty(); });
+  return static_cast<std::uint64_t>(found - paths.begin());
+}
+
+std::string rank_list(const std::vector<std::int64_t>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + join(ranks, ", ");
+}
+
+// `rank 2 on host b cannot read t.txt: No such file or directory; ranks 0, 1, 3 can`
+std::string missing_text(const std::string& path, const std::vector<std::string>& reasons) {
+  std::vector<std::int64_t> readers;
+  std::vector<std::string> words;
+  for (int rank = 0; rank < isize(reasons); ++rank) {
+    if (at(reasons, rank).empty())
+      readers.push_back(rank);
+    else
+      words.push_back(at(reasons, rank));
+  }
+  if (readers.empty())
+    return fmt::format("none of {} ranks can read {}: {}", reasons.size(), path,
+                       words.front().substr(words.front().rfind(": ") + 2));
+  constexpr std::size_t kMostShown = 4;
+  const std::size_t shown = std::min(kMostShown, words.size());
+  std::string out =
+      join(std::vector<std::string>(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(shown)), "\n  ");
+  if (shown < words.size()) out += fmt::format("\n  and {} more ranks cannot", words.size() - shown);
+  return out + fmt::format("; {} can: the file must be there on every rank", rank_list(readers));
+}
+
+// What the ranks compare of a file.
+struct Fingerprint {
+  std::uint64_t bytes = 0;
+  std::uint64_t hash = 0;
+  friend bool operator==(const Fingerprint&, const Fingerprint&) = default;
+};
+
+Fingerprint fingerprint(const std::string& path) {
+  if (path.empty()) return {};
+  const std::string content = read_file(path);
+  return {content.size(), hash_text(content)};
+}
+
+// Every rank finds the same difference; the first that differs from rank 0 says it and ends the job.
+void check_same_content(ProcessGroup& world, const std::string& path) {
+  const auto all = gather_from_ranks(world, fingerprint(path));
+  const auto other = std::find_if(all.begin(), all.end(), [&](const Fingerprint& f) { return f != all.front(); });
+  if (other == all.end()) return;
+  const auto speaker = static_cast<int>(other - all.begin());
+  const std::vector<std::string>& hosts = session().job.hosts;
+  if (world.rank() == speaker)
+    fail(
+        "{} is not the same file on every rank: rank 0 on host {} reads {} bytes (hash {:016x}), rank {} on host {} "
+        "{} bytes (hash {:016x}); all ranks must read the same content",
+        path, hosts.front(), all.front().bytes, all.front().hash, speaker, at(hosts, speaker), other->bytes,
+        other->hash);
+  world.label({0, "the check that every rank reads the same " + path});
+  world.barrier();  // which ends when the speaker ends the job
+}
+
+}  // namespace
+
+void check_files_on_all_ranks(const std::vector<std::string>& paths) {
+  ProcessGroup& world = *session().world;
+  const std::uint64_t first = first_unreadable(paths);
+  if (world.size() == 1) {
+    if (first < paths.size()) check_readable(paths[first]);
+    return;
+  }
+  const auto all = gather_from_ranks(world, first);
+  const std::uint64_t worst = *std::min_element(all.begin(), all.end());
+  if (worst >= paths.size()) {
+    for (const auto& path : paths) check_same_content(world, path);
+    return;
+  }
+  const auto reasons = gather_texts_from_ranks(world, why_unreadable(paths[worst]));
+  const auto speaker = std::find_if(reasons.begin(), reasons.end(), [](const auto& reason) { return !reason.empty(); });
+  if (speaker - reasons.begin() == world.rank()) fail("{}", missing_text(paths[worst], reasons));
+  world.label({0, "the check that every rank can read " + paths[worst]});
+  world.barrier();  // which ends when the speaker ends the job
+}
+
+}  // namespace tessera

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/frontend/execution/runtime.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "execution/debug_report.h"
+#include "execution/execute.h"
+#include "tessera/base/options.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/collectives/virtual_ranks.h"
+#include "tessera/collectives/world.h"
+
+namespace tessera {
+
+void join_world(std::shared_ptr<ProcessGroup> world) {
+  await_execution();
+  session().world = std::move(world);
+}
+void join_world(ProcessGroup& world) {
+  join_world(std::shared_ptr<ProcessGroup>(&world, [](ProcessGroup*) {}));
+}
+std::shared_ptr<ProcessGroup> joined_world() { return session().world; }
+
+// ---- Runtime ------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+void join_communicator(const Communicator& communicator) {
+  warn_of_unknown_variables();
+  Session& state = session();
+  state.world = communicator.shared_group();
+  state.local_ranks = communicator.local_size();
+  const auto threads = std::max<std::int64_t>(1, options().integer("TESSERA_NUM_THREADS"));
+  state.job = {communicator.size(), communicator.node_count(), false, communicator.host_names(),
+               communicator.crowding_note(static_cast<int>(threads))};
+}
+
+// Says the last of it, and lets go of everything that holds the world's groups, before the world ends.
+void leave_world() {
+  await_execution();
+  report_end();
+  RankContext::current().set(std::make_shared<Trace>());
+  RankContext::current().set(std::make_shared<Session>());
+  clear_compile_cache();
+}
+
+}  // namespace
+
+JobInfo job_info() {
+  JobInfo out = session().job;
+  out.ranks = session().world->size();
+  return out;
+}
+
+Runtime::Runtime(int argc, char** argv) {
+  if (RankContext::current().get<Session>().world) return;
+  for (int i = 1; i < argc; ++i)
+    require(
+        !std::string_view(argv[i]).starts_with("--virtual_ranks"),
+        "--virtual_ranks needs tessera::launch(argc, argv, body) around the program; a Runtime alone makes no ranks");
+  communicator_ = std::make_unique<Communicator>(make_world(argc, argv));
+  join_communicator(*communicator_);
+}
+Runtime::~Runtime() {
+  if (!communicator_) return;
+  if (std::uncaught_exceptions() == 0)
+    leave_world();
+  else
+    report_end();  // the communicator ends the job; what still runs keeps the world
+}
+int Runtime::rank() const { return session().world->rank(); }
+int Runtime::rank_count() const { return session().world->size(); }
+
+namespace {
+
+// Takes `--virtual_ranks N` (or =N) out of the arguments; 0 when it is not there.
+int take_virtual_ranks(std::vector<char*>& arguments) {
+  const std::string_view flag = "--virtual_ranks";
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    const std::string_view text = arguments[i];
+    if (text != flag && text.substr(0, flag.size() + 1) != std::string(flag) + "=") continue;
+    const bool joined = text != flag;
+    require(joined || i + 1 < arguments.size(), "--virtual_ranks needs a number");
+    const std::string value = joined ? std::string(text.substr(flag.size() + 1)) : arguments[i + 1];
+    const auto first = arguments.begin() + static_cast<std::ptrdiff_t>(i);
+    arguments.erase(first, first + (joined ? 1 : 2));
+    char* end = nullptr;
+    const long count = std::strtol(value.c_str(), &end, 10);
+    constexpr long kMost = 4096;
+    require(!value.empty() && *end == '\0' && count >= 1 && count <= kMost,
+            "--virtual_ranks needs a number from 1 to {}, got {}", kMost, value);
+    return static_cast<int>(count);
+  }
+  return 0;
+}
+
+int run_virtually(int count, const std::vector<char*>& arguments, const std::function<int(int, char**)>& body) {
+  std::vector<int> results(static_cast<std::size_t>(count), 0);
+  run_virtual_ranks(count, [&](ProcessGroup& world) {
+    join_world(world);
+    session().job.is_virtual = true;
+    warn_of_unknown_variables();
+    std::vector<char*> own = arguments;
+    own.push_back(nullptr);
+    at(results, world.rank()) = body(static_cast<int>(arguments.size()), own.data());
+    await_execution();
+    report_end();
+  });
+  for (const int result : results)
+    if (result != 0) return result;
+  return 0;
+}
+
+}  // namespace
+
+int launch(int argc, char** argv, const std::function<int(int, char**)>& body) {
+  try {
+    std::vector<char*> arguments(argv, argv + argc);
+    if (const int count = take_virtual_ranks(arguments); count > 0) {
+      const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
+      require(started == nullptr || std::string_view(started) == "1",
+              "--virtual_ranks {} makes ranks of threads, but mpirun already started {} processes; use one of the two",
+              count, started == nullptr ? "" : started);
+      return run_virtually(count, arguments, body);
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", message_for_user(error).c_str());
+    return 1;
+  }
+  std::optional<Communicator> joined;
+  try {
+    joined.emplace(make_world(argc, argv));
+  } catch (const std::exception& error) {
+    return fail_before_world(message_for_user(error), 1);
+  }
+  Communicator& communicator = *joined;
+  int result = 0;
+  const int failed = guard_main(communicator, [&] {
+    join_communicator(communicator);
+    result = body(argc, argv);
+    leave_world();
+  });
+  return failed != 0 ? failed : result;
+}
+
+// ---- devices and meshes -------------------------------------------------------------------------------------------------
+
+std::int64_t device_count() {
+  const Session& state = session();
+  return state.planned_devices > 0 ? state.planned_devices : state.world->size();
+}
+
+void plan_for_devices(std::int64_t devices) {
+  require(devices >= 1, "a plan needs a device at least, got {}", devices);
+  session().planned_devices = devices;
+}
+bool is_planning() { return session().planned_devices > 0; }
+
+void set_default_mesh(const Mesh& mesh) {
+  require(mesh.device_count() == device_count(),
+          "{} has {} devices, this job has {}: the product of the axes must be the number of ranks", mesh,
+          mesh.device_count(), device_count());
+  session().mesh = mesh;
+}
+
+Mesh default_mesh() {
+  const Session& state = session();
+  return state.mesh ? *state.mesh : Mesh({{"data", device_count()}});
+}
+
+const std::vector<CompiledProgram>& compiled_programs() {
+  await_execution();  // what they say of the last run is whole
+  return session().programs;
+}
+
+LazyCounters lazy_counters() {
+  LazyCounters out = session().counters;
+  out.recorded_ops = trace().recorded_ops;
+  return out;
+}
+
+}  // namespace tessera

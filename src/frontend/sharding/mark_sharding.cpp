@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/frontend/sharding/mark_sharding.h"
+
+#include "execution/execute.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/ops/control_flow.h"
+#include "tessera/sharding/hlo_sharding.h"
+#include "tessera/sharding/placement.h"
+#include "tracing/error_context.h"
+
+namespace tessera {
+namespace {
+
+Sharding sharding_for(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec) {
+  require(mesh.device_count() == device_count(),
+          "{} has {} devices, this job has {}: the product of the axes must be the number of ranks", mesh,
+          mesh.device_count(), device_count());
+  Sharding sharding = Sharding::from_spec(mesh, spec, tensor.ndim());
+  check_sharding(tensor.type(), sharding);
+  return sharding;
+}
+
+Sharding checked_sharding(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,
+                          const std::source_location& where) {
+  Sharding sharding = in_context("mark_sharding", {&tensor}, where, [&] { return sharding_for(tensor, mesh, spec); });
+  if (!session().mesh) session().mesh = mesh;
+  return sharding;
+}
+
+void check_not_marked_otherwise(const Tensor& tensor, const Sharding& sharding) {
+  const auto before = tensor.sharding();
+  if (!before || before->is_replicated()) return;
+  require(
+      same_placement(tensor.type(), *before, sharding),
+      "{} is already sharded as {}; clear_sharding() it before marking it as {}", [&] { return what_is(tensor); },
+      *before, sharding);
+}
+
+bool is_recorded(const Node& node) { return !node.has_data() && !node.is_deferred(); }
+
+Tensor constrained(const Tensor& tensor, const Sharding& sharding, const std::source_location& where, bool gradients) {
+  Trace& current = trace();
+  Tensor out = current.record(where, [&](Builder& builder) {
+    const Value value = current.use(tensor);
+    const NotesRef before = builder.default_notes;
+    if (gradients)
+      builder.default_notes = with_frontend_attribute(before, "tessera.gradient_sharding", sdy_sharding_text(sharding));
+    const Value marked = ops::sharding_mark(value, sharding);
+    builder.default_notes = before;
+    return marked;
+  });
+  out.impl().node->sharding = sharding;
+  return out;
+}
+
+// Storage of a variable or input. Data that lies whole on every rank is cut down here and now; no rank needs another.
+void set_storage(Node& node, const Sharding& sharding) {
+  if (node.is_under_way) await_execution();
+  if (!node.shard.is_null() && !node.host) {
+    node.host = node.shard.to_literal();
+    node.shard.reset();
+  }
+  node.sharding = sharding;
+  if (node.host && !is_planning()) device_shard(node);
+}
+
+}  // namespace
+
+void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec, std::source_location where) {
+  const Sharding sharding = checked_sharding(tensor, mesh, spec, where);
+  TensorImpl& variable = tensor.impl();
+  in_context("mark_sharding", {&tensor}, where, [&] {
+    check_not_marked_otherwise(tensor, sharding);
+    require(!variable.has_optimizer_state || variable.node->sharding == std::optional(sharding),
+            "{} already has optimizer state; mark shardings before making the optimizer",
+            [&] { return what_is(tensor); });
+    require(
+        is_recorded(*variable.node) || sharding == sharding.closed(),
+        "{} is stored: spec {} must say how every dim lies, and may leave none open", [&] { return what_is(tensor); },
+        spec);
+  });
+  if (is_recorded(*variable.node)) {
+    variable.node = constrained(tensor, sharding, where, false).impl().node;
+    return;
+  }
+  set_storage(*variable.node, sharding);
+}
+
+Tensor with_sharding_constraint(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,
+                                std::source_location where) {
+  return constrained(tensor, checked_sharding(tensor, mesh, spec, where), where, false);
+}
+
+Tensor mark_sharding_with_gradients(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,
+                                    std::source_location where) {
+  return constrained(tensor, checked_sharding(tensor, mesh, spec, where), where, true);
+}
+
+void clear_sharding(Tensor tensor) {
+  TensorImpl& variable = tensor.impl();
+  Node& node = *variable.node;
+  if (!node.sharding) return;
+  if (node.is_deferred() || node.host || node.is_abstract || node.sharding->is_replicated()) {
+    node.sharding.reset();
+    return;
+  }
+  const Sharding whole = Sharding::replicated(node.sharding->mesh, tensor.ndim());
+  Trace& current = trace();
+  const Value value = current.stored(tensor);
+  current.builder().default_notes = current.notes(std::source_location::current());
+  variable.node = current.wrap(ops::sharding_mark(value, whole), {}, variable.name).impl().node;
+}
+
+}  // namespace tessera

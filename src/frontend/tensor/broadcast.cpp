@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/broadcast.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tessera/frontend/tracing/trace.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+
+int checked_dim(const Type& type, int dim) {
+  if (dim < -type.ndim() || dim >= type.ndim()) fail("{} has no dim {}", type.str(), dim);
+  return dim < 0 ? dim + type.ndim() : dim;
+}
+
+Dims broadcast_dims(const Dims& a, const Dims& b) {
+  if (a == b) return a;
+  Dims out(std::max(a.size(), b.size()));
+  const auto size = [](const Dims& dims, std::size_t from_end) {
+    return from_end < dims.size() ? dims[dims.size() - 1 - from_end] : std::int64_t{1};
+  };
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::int64_t x = size(a, i);
+    const std::int64_t y = size(b, i);
+    if (x != y && x != 1 && y != 1)
+      fail("shapes [{}] and [{}] do not broadcast: sizes {} and {} at dim {} from the end", join(a, ","), join(b, ","),
+           x, y, i + 1);
+    out[out.size() - 1 - i] = x == 1 ? y : x;
+  }
+  return out;
+}
+
+Value broadcast_value(Value x, const Dims& dims) {
+  const Dims from = x.type().dims();
+  if (from == dims) return x;
+  if (broadcast_dims(from, dims) != dims) fail("{} does not broadcast to [{}]", x.type().str(), join(dims, ","));
+  const std::int64_t lead = isize(dims) - isize(from);
+  Dims kept;    // sizes that are not repeated
+  Dims places;  // their dims in the result
+  for (std::int64_t i = 0; i < isize(from); ++i) {
+    if (at(from, i) == 1 && at(dims, lead + i) != 1) continue;
+    kept.push_back(at(from, i));
+    places.push_back(lead + i);
+  }
+  if (kept != from) x = ops::reshape(x, std::move(kept));
+  return ops::broadcast(x, dims, std::move(places));
+}
+
+Value operand_value(const Operand& operand) {
+  if (operand.is_number()) return trace().scalar(DType::kF32, operand.number());
+  return trace().use(operand.tensor());
+}
+
+namespace {
+
+// The number in the other operand's type; one that an integer type cannot hold would be cut silently.
+Value number_like(Value other, double number) {
+  const DType dtype = other.type().dtype();
+  require(is_float(dtype) || number == std::trunc(number),
+          "{} is not a whole number, the other operand is {}; convert it with .to()", number, other.type());
+  return trace().full(other.type(), number);
+}
+
+}  // namespace
+
+OperandPair broadcast_operands(const Operand& lhs, const Operand& rhs) {
+  require(!lhs.is_number() || !rhs.is_number(), "one operand must be a tensor");
+  if (lhs.is_number()) {
+    const Value y = trace().use(rhs.tensor());
+    return {number_like(y, lhs.number()), y};
+  }
+  const Value x = trace().use(lhs.tensor());
+  if (rhs.is_number()) return {x, number_like(x, rhs.number())};
+  const Value y = trace().use(rhs.tensor());
+  require(x.type().dtype() == y.type().dtype(), "operands have element types {} and {}; convert one with .to()",
+          dtype_name(x.type().dtype()), dtype_name(y.type().dtype()));
+  const Dims dims = broadcast_dims(x.type().dims(), y.type().dims());
+  return {broadcast_value(x, dims), broadcast_value(y, dims)};
+}
+
+}  // namespace tessera

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions, products, softmax, layer norm, embedding, losses.
+#include "tessera/frontend/tensor/functions.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "tessera/base/text.h"
+#include "tessera/frontend/tracing/trace.h"
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/indexing.h"
+#include "tessera/ops/structural.h"
+#include "tracing/recorded.h"
+
+namespace tessera {
+namespace {
+
+Dims reduced_dims(const Type& type, const std::vector<int>& dims) {
+  Dims out;
+  if (dims.empty())
+    for (int d = 0; d < type.ndim(); ++d) out.push_back(d);
+  for (const int d : dims) out.push_back(checked_dim(type, d));
+  std::sort(out.begin(), out.end());
+  require(std::adjacent_find(out.begin(), out.end()) == out.end(), "a dim is named twice: [{}]",
+          [&] { return join(out, ","); });
+  return out;
+}
+
+Value reduce_value(Value x, Reduction reduction, const Dims& dims, bool keep_dims) {
+  Dims kept = x.type().dims();
+  for (const auto d : dims) at(kept, d) = 1;
+  const Value out = ops::reduce(x, reduction, dims);
+  return keep_dims ? ops::reshape(out, std::move(kept)) : out;
+}
+
+Tensor reduction(const Operand& x, Reduction reduction, const ReduceOptions& options) {
+  return recorded(reduction == Reduction::kSum ? "sum" : reduction_name(reduction), x, [&](Value v) {
+    return reduce_value(v, reduction, reduced_dims(v.type(), options.dims), options.keep_dims);
+  });
+}
+
+// `small` holds x's dims but `dim`: repeated along it.
+Value along(Value small, Value x, int dim) {
+  Dims places;
+  for (int d = 0; d < x.type().ndim(); ++d)
+    if (d != dim) places.push_back(d);
+  return ops::broadcast(small, x.type().dims(), std::move(places));
+}
+
+struct Exponentials {
+  Value shift;    // the largest along the dim, without gradient
+  Value shifted;  // x - shift
+  Value exp;
+  Value sum;
+};
+Exponentials exponentials(Value x, int dim) {
+  Exponentials out;
+  out.shift = stop_gradient(ops::reduce(x, Reduction::kMax, {dim}));
+  out.shifted = ops::subtract(x, along(out.shift, x, dim));
+  out.exp = ops::exp(out.shifted);
+  out.sum = ops::reduce(out.exp, Reduction::kSum, {dim});
+  return out;
+}
+
+}  // namespace
+
+Tensor sum(Operand x, ReduceOptions options) { return reduction(x, Reduction::kSum, options); }
+Tensor max(Operand x, ReduceOptions options) { return reduction(x, Reduction::kMax, options); }
+Tensor min(Operand x, ReduceOptions options) { return reduction(x, Reduction::kMin, options); }
+Tensor mean(Operand x, ReduceOptions options) {
+  return recorded("mean", x, [&](Value v) {
+    require(is_float(v.type().dtype()), "the mean of {} would be cut to a whole number; convert it with .to() first",
+            v.type());
+    const Dims dims = reduced_dims(v.type(), options.dims);
+    double count = 1;
+    for (const auto d : dims) count *= static_cast<double>(at(v.type().dims(), d));
+    const Value total = narrowed(reduce_value(widened(v), Reduction::kSum, dims, options.keep_dims), v.type().dtype());
+    return ops::divide(total, constant_like(total, count));
+  });
+}
+
+Tensor argmax(Operand x, int dim) {
+  return recorded("argmax", x, [&](Value v) {
+    const int d = checked_dim(v.type(), dim);
+    const Value largest = along(ops::reduce(v, Reduction::kMax, {d}), v, d);
+    const Value index = ops::iota(*v.builder, v.type().with_dtype(DType::kS32), d);
+    const Value beyond = constant_like(index, static_cast<double>(v.type().dim(d)));
+    const Value first = ops::select(ops::compare(v, largest, CompareDirection::kEq), index, beyond);
+    return ops::reduce(first, Reduction::kMin, {d});
+  });
+}
+
+// ---- products -----------------------------------------------------------------------------------------------------------
+
+Tensor dot(Operand lhs, Operand rhs, const DotDims& dims) {
+  return recorded("dot", lhs, [&](Value x) {
+    return ops::dot(x, operand_value(rhs),
+                    {dims.lhs_batch, dims.lhs_contracting, dims.rhs_batch, dims.rhs_contracting});
+  });
+}
+
+Tensor matmul(Operand lhs, Operand rhs) {
+  return recorded("matmul", lhs, [&](Value x) {
+    const Value y = operand_value(rhs);
+    if (y.type().ndim() <= 2) return ops::matmul(x, y);
+    const int batch = y.type().ndim() - 2;
+    DotAttributes dims;
+    for (int d = 0; d < batch; ++d) {
+      dims.lhs_batch_dims.push_back(d);
+      dims.rhs_batch_dims.push_back(d);
+    }
+    dims.lhs_contracting_dims = {x.type().ndim() - 1};
+    dims.rhs_contracting_dims = {batch};
+    return ops::dot(x, y, std::move(dims));
+  });
+}
+
+// ---- moving -------------------------------------------------------------------------------------------------------------
+
+Tensor concat(const std::vector<Tensor>& parts, int dim, std::source_location where) {
+  return in_context("concat", {parts.empty() ? nullptr : &parts.front()}, where, [&] {
+    require(!parts.empty(), "needs a tensor at least");
+    return trace().record(where, [&](Builder&) {
+      std::vector<Value> values;
+      for (const auto& part : parts) values.push_back(trace().use(part));
+      return ops::concatenate(values, checked_dim(values.front().type(), dim));
+    });
+  });
+}
+
+Tensor pad(Operand x, int dim, std::int64_t low, std::int64_t high, double value) {
+  return recorded("pad", x, [&](Value v) {
+    std::vector<PaddingDim> padding(static_cast<std::size_t>(v.type().ndim()));
+    at(padding, checked_dim(v.type(), dim)) = {low, high, 0};
+    return ops::pad(v, ops::scalar(*v.builder, v.type().dtype(), value), std::move(padding));
+  });
+}
+
+namespace {
+
+// Ids given by the host are looked at; computed ones are clamped as gather defines it.
+void check_ids(const Operand& ids, std::int64_t count, std::string_view what,
+               std::optional<std::int64_t> ignored = {}) {
+  if (ids.is_number() || ids.tensor().is_null()) return;
+  const auto& host = ids.tensor().impl().node->host;
+  if (!host) return;
+  visit_dtype(host->type().dtype(), [&]<class T>() {
+    if constexpr (!is_float(kDTypeOf<T>)) {
+      const auto given = host->data<T>();
+      for (std::size_t i = 0; i < given.size(); ++i) {
+        const auto id = static_cast<std::int64_t>(given[i]);  // NOLINT(bugprone-signed-char-misuse): a number
+        require((id >= 0 && id < count) || id == ignored, "{} {} at element {} is not one of 0..{}", what, id, i,
+                count - 1);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+Tensor embedding(Operand table, Operand ids) {
+  in_context("embedding", {&table.tensor(), &ids.tensor()}, table.where(), [&] {
+    if (!table.tensor().is_null() && table.tensor().ndim() > 0) check_ids(ids, table.tensor().dim(0), "id");
+  });
+  return recorded("embedding", table, [&](Value v) { return ops::take_rows(v, operand_value(ids)); });
+}
+
+// ---- softmax, norm ------------------------------------------------------------------------------------------------------
+
+Tensor softmax(Operand x, int dim) {
+  return recorded("softmax", x, [&](Value v) {
+    const Value wide = widened(v);
+    const int d = checked_dim(v.type(), dim);
+    const Exponentials e = exponentials(wide, d);
+    return narrowed(ops::divide(e.exp, along(e.sum, wide, d)), v.type().dtype());
+  });
+}
+
+Tensor log_softmax(Operand x, int dim) {
+  return recorded("log_softmax", x, [&](Value v) {
+    const Value wide = widened(v);
+    const int d = checked_dim(v.type(), dim);
+    const Exponentials e = exponentials(wide, d);
+    return narrowed(ops::subtract(e.shifted, along(ops::log(e.sum), wide, d)), v.type().dtype());
+  });
+}
+
+Tensor logsumexp(Operand x, int dim) {
+  return recorded("logsumexp", x, [&](Value v) {
+    const Exponentials e = exponentials(widened(v), checked_dim(v.type(), dim));
+    return narrowed(ops::add(e.shift, ops::log(e.sum)), v.type().dtype());
+  });
+}
+
+Tensor layer_norm(Operand x, Operand weight, Operand bias, double epsilon) {
+  return recorded("layer_norm", x, [&](Value v) {
+    const Value wide = widened(v);
+    const int last = wide.type().ndim() - 1;
+    const auto average = [&](Value a) {
+      const Value total = ops::reduce(a, Reduction::kSum, {last});
+      return ops::multiply(total, constant_like(total, 1.0 / static_cast<double>(a.type().dim(last))));
+    };
+    const Value centered = ops::subtract(wide, along(average(wide), wide, last));
+    const Value variance = average(ops::multiply(centered, centered));
+    const Value scale = ops::rsqrt(ops::add(variance, constant_like(variance, epsilon)));
+    const Value normal = ops::multiply(centered, along(scale, wide, last));
+    const auto row = [&](const Operand& o) {
+      return ops::broadcast(narrowed(operand_value(o), wide.type().dtype()), wide.type().dims(), {last});
+    };
+    return narrowed(ops::add(ops::multiply(normal, row(weight)), row(bias)), v.type().dtype());
+  });
+}
+
+// ---- losses -------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+struct LossValues {
+  Value sum;
+  Value count;
+};
+
+// In a type that holds every class and the ignored one.
+Value as_ids(Value labels) {
+  const DType dtype = labels.type().dtype();
+  if (dtype == DType::kS32 || dtype == DType::kS64) return labels;
+  return ops::convert(labels, dtype_size(dtype) < 8 ? DType::kS32 : DType::kS64);
+}
+
+// The class dim may be sharded: the label's logit is picked by comparing positions, not by indexing.
+LossValues cross_entropy_values(Value logits, Value labels, std::int64_t ignore_index) {
+  Builder& builder = *logits.builder;
+  const int last = logits.type().ndim() - 1;
+  require(is_integer(labels.type().dtype()), "labels must be integers, got {}", labels.type());
+  Dims expected = logits.type().dims();
+  expected.pop_back();
+  require(
+      labels.type().dims() == expected, "logits {} need labels [{}], got {}", logits.type(),
+      [&] { return join(expected, ","); }, labels.type());
+  labels = as_ids(labels);
+  const Value wide = widened(logits);
+  const Exponentials e = exponentials(wide, last);
+  const Value classes = ops::iota(builder, wide.type().with_dtype(labels.type().dtype()), last);
+  const Value is_label = ops::compare(classes, along(labels, wide, last), CompareDirection::kEq);
+  const Value picked = ops::reduce(ops::select(is_label, e.shifted, constant_like(wide, 0)), Reduction::kSum, {last});
+  const Value losses = ops::subtract(ops::log(e.sum), picked);
+  const Value counts =
+      ops::compare(labels, constant_like(labels, static_cast<double>(ignore_index)), CompareDirection::kNe);
+  Dims all;
+  for (int d = 0; d < last; ++d) all.push_back(d);
+  const Value kept = ops::select(counts, losses, constant_like(losses, 0));
+  return {ops::reduce(kept, Reduction::kSum, all),
+          ops::reduce(ops::convert(counts, losses.type().dtype()), Reduction::kSum, all)};
+}
+
+}  // namespace
+
+namespace {
+
+void check_labels(const Operand& logits, const Operand& labels, std::int64_t ignore_index) {
+  in_context("cross_entropy", {&logits.tensor(), &labels.tensor()}, logits.where(), [&] {
+    if (!logits.tensor().is_null() && logits.tensor().ndim() > 0)
+      check_ids(labels, logits.tensor().dim(-1), "label", ignore_index);
+  });
+}
+
+}  // namespace
+
+CrossEntropyParts cross_entropy_parts(Operand logits, Operand labels, std::int64_t ignore_index) {
+  check_labels(logits, labels, ignore_index);
+  Value count;
+  CrossEntropyParts out;
+  out.sum = recorded("cross_entropy", logits, labels, [&](Value v, Value l) {
+    const LossValues values = cross_entropy_values(v, l, ignore_index);
+    count = values.count;
+    return values.sum;
+  });
+  out.count = trace().wrap(count);
+  return out;
+}
+
+Tensor cross_entropy(Operand logits, Operand labels, std::int64_t ignore_index) {
+  check_labels(logits, labels, ignore_index);
+  return recorded("cross_entropy", logits, labels, [&](Value v, Value l) {
+    const LossValues values = cross_entropy_values(v, l, ignore_index);
+    return ops::divide(values.sum, ops::maximum(values.count, constant_like(values.count, 1)));
+  });
+}
+
+// ---- random -------------------------------------------------------------------------------------------------------------
+
+Tensor dropout(Operand x, double p) {
+  in_context("dropout", {&x.tensor()}, x.where(),
+             [&] { require(p >= 0 && p < 1, "the probability must be in [0, 1), got {}", p); });
+  if (p == 0) return recorded("dropout", x, [](Value v) { return v; });
+  return recorded("dropout", x, [&](Value v) {
+    // f32 whatever x is, so that masks do not depend on the element type.
+    const Value uniform = ops::random_uniform(trace().random_key(), v.type().dims(), DType::kF32, trace().first_row());
+    const Value keep = ops::compare(uniform, constant_like(uniform, p), CompareDirection::kGe);
+    return ops::select(keep, ops::multiply(v, constant_like(v, 1 / (1 - p))), constant_like(v, 0));
+  });
+}
+
+Tensor random_uniform(const Type& type, std::source_location where) {
+  return trace().record(where, [&](Builder&) {
+    return ops::random_uniform(trace().random_key(), type.dims(), type.dtype(), trace().first_row());
+  });
+}
+
+}  // namespace tessera

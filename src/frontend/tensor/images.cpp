@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions of images [n, c, h, w].
+#include <algorithm>
+
+#include "tessera/base/text.h"
+#include "tessera/frontend/tensor/functions.h"
+#include "tessera/frontend/tracing/trace.h"
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/structural.h"
+#include "tessera/ops/windows.h"
+#include "tracing/recorded.h"
+
+namespace tessera {
+namespace {
+
+// One number for both dims, or two.
+std::int64_t size_of(const Dims& sizes, std::string_view name, std::size_t dim) {
+  require(sizes.size() == 1 || sizes.size() == 2, "{} needs one number or two, got {}", name, sizes.size());
+  return sizes[std::min(dim, sizes.size() - 1)];
+}
+
+void check_image(Value x) { require(x.type().ndim() == 4, "an image [n, c, h, w] is needed, got {}", x.type()); }
+
+Value spread(Value channels, const Type& image) {
+  return ops::broadcast(narrowed(channels, image.dtype()), image.dims(), {1});
+}
+
+WindowDim pooling_dim(const Pool2dOptions& options, std::int64_t size, std::size_t dim) {
+  WindowDim w;
+  w.size = size_of(options.kernel_size, "kernel_size", dim);
+  w.stride = options.stride.empty() ? w.size : size_of(options.stride, "stride", dim);
+  w.low = w.high = size_of(options.padding, "padding", dim);
+  w.dilation = size_of(options.dilation, "dilation", dim);
+  require(w.size >= 1 && w.stride >= 1 && w.dilation >= 1 && w.low >= 0,
+          "kernel_size {}, stride {}, dilation {} and padding {} make no window", w.size, w.stride, w.dilation, w.low);
+  require(2 * w.low <= w.size, "padding {} is more than half of kernel_size {}", w.low, w.size);
+  const auto positions = size + 2 * w.low - w.extent();
+  require(positions >= 0, "a kernel of {} does not fit into {}", w.extent(), size + 2 * w.low);
+  if (!options.ceil_mode) return w;
+  auto count = ceil_div(positions, w.stride) + 1;
+  if ((count - 1) * w.stride >= size + w.low) --count;  // the last window must begin within
+  w.high = (count - 1) * w.stride + w.extent() - size - w.low;
+  return w;
+}
+
+WindowDims pooling_window(const Pool2dOptions& options, const Type& image) {
+  WindowDims out{{WindowDim{}, WindowDim{}}};
+  for (const int d : {2, 3}) out.dims.push_back(pooling_dim(options, image.dim(d), static_cast<std::size_t>(d - 2)));
+  return out;
+}
+
+// By how many elements each window along a dim is divided: those of the image, or of the padded one.
+std::vector<double> divisors(const WindowDim& w, std::int64_t size, std::int64_t padding, bool with_padding) {
+  std::vector<double> out;
+  for (std::int64_t o = 0; o < w.count(size); ++o) {
+    const auto start = o * w.stride - w.low;
+    const auto low = with_padding ? -w.low : 0;
+    const auto limit = with_padding ? size + padding : size;
+    out.push_back(static_cast<double>(std::min(start + w.size, limit) - std::max(start, low)));
+  }
+  return out;
+}
+
+Value divided(Value sums, const std::vector<double>& by, int dim) {
+  Builder& builder = *sums.builder;
+  const bool alike = std::adjacent_find(by.begin(), by.end(), std::not_equal_to<>()) == by.end();
+  if (alike) return by.empty() ? sums : ops::divide(sums, trace().full(sums.type(), by.front()));
+  const Value vector = ops::constant(builder, Literal::from<double>({isize(by)}, by));
+  return ops::divide(sums, ops::broadcast(narrowed(vector, sums.type().dtype()), sums.type().dims(), {dim}));
+}
+
+}  // namespace
+
+Tensor conv2d(Operand x, Operand weight, const Conv2dOptions& options) {
+  return in_context("conv2d", {&x.tensor(), &weight.tensor()}, x.where(), [&] {
+    return trace().record(x.where(), [&](Builder&) {
+      const Value image = operand_value(x);
+      const Value kernel = operand_value(weight);
+      check_image(image);
+      require(kernel.type().ndim() == 4, "the weight must be [out, in / groups, kh, kw], got {}", kernel.type());
+      ConvolutionAttributes a;
+      a.dim_labels = {0, 1, {2, 3}, 1, 0, {2, 3}, 0, 1, {2, 3}};
+      a.feature_group_count = options.groups;
+      for (const std::size_t d : {0U, 1U}) {
+        WindowDim w{.size = kernel.type().dim(static_cast<int>(d) + 2), .stride = size_of(options.stride, "stride", d)};
+        w.low = w.high = size_of(options.padding, "padding", d);
+        w.dilation = size_of(options.dilation, "dilation", d);
+        a.window.dims.push_back(w);
+      }
+      return ops::convolution(image, kernel, std::move(a));
+    });
+  });
+}
+
+Tensor max_pool2d(Operand x, const Pool2dOptions& options) {
+  return recorded("max_pool2d", x, [&](Value v) {
+    check_image(v);
+    return ops::reduce_window(v, Reduction::kMax, pooling_window(options, v.type()));
+  });
+}
+
+Tensor avg_pool2d(Operand x, const Pool2dOptions& options) {
+  return recorded("avg_pool2d", x, [&](Value v) {
+    check_image(v);
+    require(options.dilation == Dims({1}), "an average has no dilation");
+    const WindowDims window = pooling_window(options, v.type());
+    Value sums = ops::reduce_window(widened(v), Reduction::kSum, window);
+    for (const int d : {2, 3})
+      sums = divided(
+          sums,
+          divisors(at(window.dims, d), v.type().dim(d),
+                   size_of(options.padding, "padding", static_cast<std::size_t>(d - 2)), options.count_include_pad),
+          d);
+    return narrowed(sums, v.type().dtype());
+  });
+}
+
+Tensor adaptive_avg_pool2d(Operand x) {
+  in_context("adaptive_avg_pool2d", {&x.tensor()}, x.where(),
+             [&] { require(x.tensor().ndim() == 4, "an image [n, c, h, w] is needed, got {}", x.tensor().type()); });
+  return mean(x, {.dims = {2, 3}, .keep_dims = true});
+}
+
+ChannelStatistics channel_statistics(Operand x) {
+  ChannelStatistics out;
+  const auto average = [](Value v) {
+    const Value total = ops::reduce(v, Reduction::kSum, {0, 2, 3});
+    const auto count =
+        static_cast<double>(v.type().element_count()) / static_cast<double>(total.type().element_count());
+    return ops::multiply(total, trace().full(total.type(), 1 / count));
+  };
+  Value mean;
+  out.variance = recorded("channel_statistics", x, [&](Value v) {
+    check_image(v);
+    const Value wide = widened(v);
+    mean = average(wide);
+    // The variance does not change with the mean: sums of what is centered are 0.
+    const Value fixed = stop_gradient(mean);
+    const Value centered = ops::subtract(wide, spread(fixed, wide.type()));
+    return average(ops::multiply(centered, centered));
+  });
+  out.mean = trace().wrap(mean);
+  return out;
+}
+
+Tensor normalize_channels(Operand x, Operand mean, Operand variance, double epsilon) {
+  return recorded("normalize_channels", x, [&](Value v) {
+    check_image(v);
+    const Value wide = widened(v);
+    const auto type = wide.type().dtype();
+    const Value centered = ops::subtract(wide, spread(operand_value(mean), wide.type()));
+    const Value spread_out = narrowed(operand_value(variance), type);
+    const Value scale = ops::rsqrt(ops::add(spread_out, trace().full(spread_out.type(), epsilon)));
+    return narrowed(ops::multiply(centered, spread(scale, wide.type())), v.type().dtype());
+  });
+}
+
+Tensor per_channel(Operand vector, const Tensor& x) {
+  return recorded("per_channel", vector, [&](Value v) {
+    require(v.type().ndim() == 1 && x.ndim() >= 2 && v.type().dim(0) == x.dim(1), "{} has no number per channel of {}",
+            v.type(), x.type());
+    return ops::broadcast(narrowed(v, x.dtype()), x.dims(), {1});
+  });
+}
+
+}  // namespace tessera

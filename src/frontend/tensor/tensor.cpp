@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/frontend/tensor/tensor.h"
+
+#include <ostream>
+
+#include "execution/execute.h"
+#include "tensor/broadcast.h"
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/control_flow.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/structural.h"
+#include "tessera/sharding/placement.h"
+#include "tracing/error_context.h"
+
+namespace tessera {
+namespace {
+
+Tensor new_variable(std::shared_ptr<Node> node, std::string name = {}) {
+  auto impl = std::make_shared<TensorImpl>();
+  impl->node = std::move(node);
+  impl->name = std::move(name);
+  return Tensor(std::move(impl));
+}
+
+}  // namespace
+
+// ---- making -------------------------------------------------------------------------------------------------------------
+
+Tensor Tensor::from_host(Literal value) {
+  require(value.type().is_array(), "from_host takes an array, got {}", value.type());
+  auto node = trace().make_node(value.type());
+  node->host = std::move(value);
+  node->is_given = true;
+  return new_variable(std::move(node));
+}
+
+Tensor Tensor::scalar(DType dtype, const std::function<double()>& value) {
+  Tensor out = scalar(dtype, value());
+  out.impl().node->refresh = [dtype, value] { return scalar_of(dtype, value()); };
+  return out;
+}
+
+Tensor Tensor::from_local_shards(const Type& global, const Mesh& mesh, const PartitionSpec& spec,
+                                 const Literal& shard) {
+  const Sharding sharding = Sharding::from_spec(mesh, spec, global.ndim());
+  require(mesh.device_count() == device_count(), "{} has {} devices; this job has {}", mesh, mesh.device_count(),
+          device_count());
+  const Type expected = shard_type(global, sharding);
+  require(shard.type() == expected, "from_local_shards: under {} each rank holds {} of {}, got {}", sharding, expected,
+          global, shard.type());
+  auto node = trace().make_node(global);
+  node->sharding = sharding;
+  node->shard = DeviceArray::from_literal(shard);
+  return new_variable(std::move(node));
+}
+
+Tensor Tensor::deferred(const Type& type, Initializer initializer, std::string name) {
+  auto node = trace().make_node(type, name);
+  node->initializer = std::move(initializer);
+  return new_variable(std::move(node), std::move(name));
+}
+
+Tensor Tensor::zeros_like_variable(const Tensor& like, DType dtype, std::string name) {
+  Tensor out = deferred(
+      like.type().with_dtype(dtype), [](Builder& builder, const Type& type) { return ops::full(builder, type, 0); },
+      std::move(name));
+  out.impl().node->sharding = like.impl().node->sharding;
+  return out;
+}
+
+Tensor Tensor::abstract(const Type& type, std::string name) {
+  auto node = trace().make_node(type, name);
+  node->is_abstract = true;
+  return new_variable(std::move(node), std::move(name));
+}
+
+Tensor Tensor::zeros(const Type& type, std::source_location where) { return full(type, 0, where); }
+Tensor Tensor::ones(const Type& type, std::source_location where) { return full(type, 1, where); }
+Tensor Tensor::full(const Type& type, double value, std::source_location where) {
+  return trace().record(where, [&](Builder& builder) { return ops::full(builder, type, value); });
+}
+Tensor Tensor::iota(const Type& type, int dim, std::source_location where) {
+  return trace().record(where, [&](Builder& builder) { return ops::iota(builder, type, dim); });
+}
+
+Tensor stored_tensor(const Tensor& variable) {
+  Tensor out = new_variable(variable.impl().node, variable.name());
+  out.impl().stands_for = variable.impl().stands_for ? variable.impl().stands_for : variable.impl_pointer();
+  return out;
+}
+
+// ---- asking -------------------------------------------------------------------------------------------------------------
+
+TensorImpl& Tensor::impl() const {
+  require(impl_ != nullptr, "a null tensor has no value (a gradient before backward(), or a default-made Tensor)");
+  return *impl_;
+}
+const Type& Tensor::type() const { return impl().node->type; }
+const std::string& Tensor::name() const { return impl().name; }
+void Tensor::set_name(std::string name) {
+  if (impl().node->name.empty()) impl().node->name = name;
+  impl().name = std::move(name);
+}
+std::optional<Sharding> Tensor::sharding() const { return impl().node->sharding; }
+bool Tensor::is_materialized() const { return impl().node->has_data(); }
+
+std::int64_t Tensor::dim(int i) const { return type().dim(checked_dim(type(), i)); }
+
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor) { return out << tensor.str(); }
+
+// ---- gradients ----------------------------------------------------------------------------------------------------------
+
+bool Tensor::requires_grad() const { return impl().with_gradient().requires_grad; }
+Tensor& Tensor::set_requires_grad(bool value) {
+  require(
+      !value || is_float(dtype()), "only floats have gradients; {} is {}",
+      [&] { return name().empty() ? "the tensor" : name(); }, type());
+  impl().with_gradient().requires_grad = value;
+  return *this;
+}
+Tensor Tensor::grad() const { return impl().with_gradient().grad; }
+void Tensor::set_grad(Tensor grad) {
+  if (!grad.is_null())
+    require(grad.type() == type(), "a gradient has its variable's type {}, got {}", type(), grad.type());
+  const auto& variable = impl().argument ? impl().argument : impl_;
+  trace().note_gradient(variable);
+  variable->grad = std::move(grad);
+}
+
+Tensor Tensor::detach(std::source_location where) const {
+  Trace& current = trace();
+  const Tensor& self = *this;
+  return current.record(where, [&](Builder& builder) {
+    builder.default_notes = with_frontend_attribute(builder.default_notes, "tessera.stop_gradient", "true");
+    const Value value = current.stored(self);
+    const Value out = ops::copy(value);
+    if (const auto& sharding = self.impl().node->sharding) builder.set_sharding(out, make_sharding(*sharding));
+    return out;
+  });
+}
+
+// ---- variables ----------------------------------------------------------------------------------------------------------
+
+void Tensor::assign(const Tensor& value, std::source_location where) {
+  if (value.type() != type())
+    fail("assign: the variable {} is {}, the value is {}", name(), type().str(), value.type().str());
+  TensorImpl& variable = impl();
+  Trace& current = trace();
+  const std::shared_ptr<Node> old = variable.node;
+  const std::shared_ptr<Node> given = value.impl().node;
+  std::shared_ptr<Node> fresh;
+  current.note_assignment(impl_pointer());
+  const bool is_program = current.is_capturing() && given->has_data();  // each call assigns
+  if (given->host && !is_program) {
+    fresh = current.make_node(old->type, variable.name);
+    fresh->host = given->host;
+    fresh->is_given = given->is_given;
+  } else if (given->has_data() && given->sharding == old->sharding && !is_program) {
+    fresh = given;
+  } else {
+    const Value source = current.stored(value);
+    current.builder().default_notes = current.notes(where);
+    fresh = current.wrap(source, old->sharding, variable.name).impl().node;
+    fresh->replaces = old->has_data() || old->is_deferred() ? old : old->replaces;
+  }
+  if (fresh != given) fresh->sharding = old->sharding;
+  variable.node = std::move(fresh);
+}
+
+// ---- shapes -------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+template <class F>
+Tensor recorded(std::string_view name, const Tensor& tensor, const std::source_location& where, F&& emit) {
+  return in_context(name, {&tensor}, where,
+                    [&] { return trace().record(where, [&](Builder&) { return emit(trace().use(tensor)); }); });
+}
+
+// Sizes of which one may be -1: what is left.
+Dims known_sizes(Dims dims, std::int64_t element_count) {
+  std::int64_t known = 1;
+  int open = -1;
+  for (int i = 0; i < isize(dims); ++i) {
+    if (at(dims, i) == -1) {
+      require(open < 0, "only one size may be -1, got [{}]", [&] { return join(dims, ","); });
+      open = i;
+    } else {
+      require(!__builtin_mul_overflow(known, at(dims, i), &known), "[{}] has more elements than 64 bits count",
+              [&] { return join(dims, ","); });
+    }
+  }
+  if (open < 0) return dims;
+  require(known > 0 && element_count % known == 0, "{} elements do not divide by {}, the product of the other sizes",
+          element_count, known);
+  at(dims, open) = element_count / known;
+  return dims;
+}
+
+}  // namespace
+
+Tensor Tensor::reshape(Dims dims, std::source_location where) const {
+  return recorded("reshape", *this, where,
+                  [&](Value x) { return ops::reshape(x, known_sizes(std::move(dims), element_count())); });
+}
+
+Tensor Tensor::transpose(Dims permutation, std::source_location where) const {
+  return recorded("transpose", *this, where, [&](Value x) { return ops::transpose(x, permutation); });
+}
+
+Tensor Tensor::t(std::source_location where) const {
+  in_context("t", {this}, where, [&] { require(ndim() >= 2, "needs two dims at least, got {}", type()); });
+  Dims permutation;
+  for (int i = 0; i < ndim(); ++i) permutation.push_back(i);
+  std::swap(permutation[permutation.size() - 1], permutation[permutation.size() - 2]);
+  return transpose(std::move(permutation), where);
+}
+
+Tensor Tensor::slice(int dim, std::int64_t start, std::int64_t limit, std::source_location where) const {
+  return recorded("slice", *this, where, [&](Value x) {
+    const int d = checked_dim(type(), dim);
+    const std::int64_t size = type().dim(d);
+    const std::int64_t from = start < 0 ? start + size : start;
+    const std::int64_t to = limit < 0 ? limit + size : limit;
+    require(from >= 0 && from <= to && to <= size, "[{}, {}) is outside dim {} of {}", start, limit, d, type());
+    return ops::slice_dim(x, d, from, to);
+  });
+}
+
+Tensor Tensor::select(int dim, std::int64_t index, std::source_location where) const {
+  return recorded("select", *this, where, [&](Value x) {
+    const int d = checked_dim(type(), dim);
+    const std::int64_t i = index < 0 ? index + type().dim(d) : index;
+    require(i >= 0 && i < type().dim(d), "index {} is outside dim {} of {}", index, d, type());
+    Dims dims = x.type().dims();
+    dims.erase(dims.begin() + d);
+    return ops::reshape(ops::slice_dim(x, d, i, i + 1), std::move(dims));
+  });
+}
+
+Tensor Tensor::unsqueeze(int dim, std::source_location where) const {
+  const int d = dim < 0 ? dim + ndim() + 1 : dim;
+  in_context("unsqueeze", {this}, where,
+             [&] { require(d >= 0 && d <= ndim(), "{} has no place {} for a dim", type(), dim); });
+  Dims sizes = dims();
+  sizes.insert(sizes.begin() + d, 1);
+  return reshape(std::move(sizes), where);
+}
+
+Tensor Tensor::squeeze(int dim, std::source_location where) const {
+  const int d = in_context("squeeze", {this}, where, [&] {
+    const int counted = checked_dim(type(), dim);
+    require(type().dim(counted) == 1, "dim {} of {} is not 1", counted, type());
+    return counted;
+  });
+  Dims sizes = dims();
+  sizes.erase(sizes.begin() + d);
+  return reshape(std::move(sizes), where);
+}
+
+Tensor Tensor::broadcast_to(Dims dims, std::source_location where) const {
+  return recorded("broadcast_to", *this, where, [&](Value x) { return broadcast_value(x, dims); });
+}
+
+Tensor Tensor::to(DType dtype, std::source_location where) const {
+  if (dtype == this->dtype()) return *this;
+  return recorded("to", *this, where, [&](Value x) { return ops::convert(x, dtype); });
+}
+
+}  // namespace tessera

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "execution/execute.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace {
+
+/// Copies what some values need from a trace's computation into a program of its own.
+class Cutter {
+ public:
+  Cutter(Trace& trace, const std::string& name)
+      : trace_(trace), mesh_(default_mesh()), program_(name), builder_(program_.computation("main")) {}
+
+  Cut run(const std::vector<CutOutput>& outputs) {
+    const Computation& source = trace_.builder().computation();
+    mark_needed(source, outputs);
+    ids_.assign(source.instructions.size(), -1);
+    for (Id id = 0; id < source.size(); ++id)
+      if (at(needed_, id)) at(ids_, id) = copy(source[id], id);
+    return finish(outputs);
+  }
+
+ private:
+  void mark_needed(const Computation& source, const std::vector<CutOutput>& outputs) {
+    needed_.assign(source.instructions.size(), false);
+    for (const auto& output : outputs) at(needed_, output.value.id) = true;
+    for (Id id = source.size() - 1; id >= 0; --id) {
+      if (!at(needed_, id)) continue;
+      for (const Id operand : source[id].operands) at(needed_, operand) = true;
+      for (const Id before : source[id].control_predecessors) at(needed_, before) = true;
+    }
+  }
+
+  Id copy(const Instruction& from, Id id) {
+    Instruction made = from;
+    if (from.op->role == Role::kParameter) {
+      const int input = trace_.input_index(id);
+      const auto number = static_cast<std::int64_t>(inputs_.size());
+      numbers_[input] = static_cast<int>(number);
+      inputs_.push_back(at(trace_.inputs(), input));
+      made.attributes = make_attributes(ParameterAttributes{number});
+      made.sharding = make_sharding(storage_of(*inputs_.back()));
+    }
+    for (Id& operand : made.operands) operand = at(ids_, operand);
+    for (Id& before : made.control_predecessors) before = at(ids_, before);
+    for (ComputationId& called : made.called) called = copy_computation(called);
+    return builder_.append(std::move(made)).id;
+  }
+
+  ComputationId copy_computation(ComputationId id) {
+    if (const auto found = computations_.find(id); found != computations_.end()) return found->second;
+    const ComputationRef& from = at(trace_.builder().program().program().computations, id);
+    const bool calls = std::any_of(from->instructions.begin(), from->instructions.end(),
+                                   [](const Instruction& i) { return !i.called.empty(); });
+    ComputationRef made = from;
+    if (calls) {
+      auto changed = std::make_shared<Computation>(*from);
+      for (auto& instruction : changed->instructions)
+        for (ComputationId& called : instruction.called) called = copy_computation(called);
+      made = std::move(changed);
+    }
+    return computations_[id] = program_.add(std::move(made));
+  }
+
+  Cut finish(const std::vector<CutOutput>& outputs) {
+    std::vector<Value> values;
+    Shardings shardings;
+    std::vector<Alias> aliases;
+    for (const auto& output : outputs) {
+      // Unmarked results are whole everywhere, so that reading them later is local.
+      if (const auto found = numbers_.find(output.takes_over); found != numbers_.end())
+        aliases.push_back({{static_cast<std::int64_t>(values.size())}, found->second, {}, false});
+      values.push_back(builder_.value(at(ids_, output.value.id)));
+      shardings.push_back(output.sharding ? *output.sharding : Sharding::replicated(mesh_, output.value.type().ndim()));
+    }
+    builder_.default_notes = nullptr;
+    const Value root = ops::tuple(builder_, values);
+    builder_.set_sharding(root, make_shardings(std::move(shardings)));
+    const ComputationId entry = program_.add(std::move(builder_), root);
+    Cut cut{program_.finish(entry), std::move(inputs_)};
+    cut.program.aliases = std::move(aliases);
+    return cut;
+  }
+
+  Trace& trace_;
+  Mesh mesh_;
+  ProgramBuilder program_;
+  Builder builder_;
+  std::vector<bool> needed_;
+  std::vector<Id> ids_;
+  std::vector<std::shared_ptr<Node>> inputs_;
+  std::unordered_map<int, int> numbers_;  // input of the trace -> parameter
+  std::unordered_map<ComputationId, ComputationId> computations_;
+};
+
+}  // namespace
+
+Cut cut_program(Trace& trace, const std::vector<CutOutput>& outputs, const std::string& name) {
+  Cut cut = Cutter(trace, name).run(outputs);
+  cut.program.num_partitions = device_count();
+  std::vector<Mesh> meshes{default_mesh()};
+  for (const auto& instruction : cut.program.entry_computation().instructions)
+    if (instruction.sharding)
+      for (const auto& leaf : *instruction.sharding)
+        if (std::find(meshes.begin(), meshes.end(), leaf.mesh) == meshes.end()) meshes.push_back(leaf.mesh);
+  cut.program.meshes = std::move(meshes);
+  return cut;
+}
+
+}  // namespace tessera

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tracing/gradient_storage.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "tessera/base/text.h"
+#include "tessera/ops/control_flow.h"
+
+namespace tessera {
+namespace {
+
+// The axes that cut rows and that `own` does not use.
+std::vector<AxisRef> free_row_axes(const Sharding& own, const std::vector<Sharding>& rows) {
+  std::vector<AxisRef> used = own.used_axes();
+  std::vector<AxisRef> out;
+  for (const auto& row : rows) {
+    if (row.mesh != own.mesh) continue;
+    for (const auto& axis : row.dims.front().axes) {
+      if (overlaps_any(used, axis)) continue;
+      used.push_back(axis);
+      out.push_back(axis);
+    }
+  }
+  return out;
+}
+
+// The first dim that `parts` more parts divide evenly, else the one with the largest parts; -1 when none has an element for each. From
+// the last dim on where axes are left that cut neither weight nor rows: they may cut what the first dim counts (positions).
+int dim_to_cut(const Type& type, const Sharding& own, std::int64_t parts) {
+  const bool backwards = own.used_axes().empty() && own.mesh.device_count() > parts;
+  int best = -1;
+  std::int64_t largest = parts - 1;
+  for (int i = 0; i < type.ndim(); ++i) {
+    const int d = backwards ? type.ndim() - 1 - i : i;
+    const std::int64_t tiles = own.tiles(d);
+    if (type.dim(d) > 0 && type.dim(d) % (tiles * parts) == 0) return d;
+    if (type.dim(d) / tiles <= largest) continue;
+    largest = type.dim(d) / tiles;
+    best = d;
+  }
+  return best;
+}
+
+}  // namespace
+
+std::vector<Sharding> row_shardings(const Trace& trace) {
+  std::unordered_set<int> variables;
+  for (const auto& leaf : trace.leaves()) variables.insert(trace.input_index(leaf.stored));
+  std::vector<Sharding> out;
+  for (int i = 0; i < isize(trace.inputs()); ++i) {
+    const std::optional<Sharding>& sharding = at(trace.inputs(), i)->sharding;
+    if (variables.contains(i) || !sharding || !sharding->is_tiled()) continue;
+    if (sharding->ndim() == 0 || sharding->tiles(0) == 1) continue;
+    if (std::find(out.begin(), out.end(), *sharding) == out.end()) out.push_back(*sharding);
+  }
+  return out;
+}
+
+std::optional<Sharding> gradient_storage(const Node& variable, const std::vector<Sharding>& rows) {
+  if (rows.empty() || (variable.sharding && !variable.sharding->is_tiled())) return variable.sharding;
+  Sharding out = variable.sharding.value_or(Sharding::replicated(rows.front().mesh, variable.type.ndim()));
+  const std::vector<AxisRef> axes = free_row_axes(out, rows);
+  const int dim = axes.empty() ? -1 : dim_to_cut(variable.type, out, axes_size(axes));
+  if (dim < 0) return variable.sharding;
+  auto& cut = at(out.dims, dim).axes;
+  cut.insert(cut.end(), axes.begin(), axes.end());
+  return out;
+}
+
+Value lay_out_gradient(Builder& builder, Value gradient, const Sharding& storage) {
+  if (gradient.instruction().frontend_attribute(kBarrierAttribute) == nullptr)
+    return ops::sharding_barrier(gradient, storage);
+  builder.set_sharding(gradient, make_sharding(storage));  // FSDP's own, made before these axes were known
+  return gradient;
+}
+
+}  // namespace tessera

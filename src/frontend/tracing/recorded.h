@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What functions of tensors are written with: recording into the trace, and the values they have in common.
+#pragma once
+
+#include "tensor/broadcast.h"
+#include "tessera/frontend/tracing/trace.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/structural.h"
+#include "tracing/error_context.h"
+
+namespace tessera {
+
+/// emit(values…), recorded at the first operand's place; errors say `name` and the operands.
+template <class F>
+Tensor recorded(std::string_view name, const Operand& x, F&& emit) {
+  return in_context(name, {&x.tensor()}, x.where(),
+                    [&] { return trace().record(x.where(), [&](Builder&) { return emit(operand_value(x)); }); });
+}
+/// The same where what may be wrong is between two.
+template <class F>
+Tensor recorded(std::string_view name, const Operand& x, const Operand& y, F&& emit) {
+  return in_context(name, {&x.tensor(), &y.tensor()}, x.where(), [&] {
+    return trace().record(x.where(), [&](Builder&) { return emit(operand_value(x), operand_value(y)); });
+  });
+}
+
+inline Value constant_like(Value x, double value) { return trace().full(x.type(), value); }
+
+/// Narrow floats are widened for sums over many elements.
+inline Value widened(Value x) {
+  const DType type = x.type().dtype();
+  return type == DType::kBF16 || type == DType::kF16 ? ops::convert(x, DType::kF32) : x;
+}
+inline Value narrowed(Value x, DType type) { return x.type().dtype() == type ? x : ops::convert(x, type); }
+// The same value, through which no gradient flows.
+inline Value stop_gradient(Value x) {
+  Builder& builder = *x.builder;
+  const NotesRef before = builder.default_notes;
+  builder.default_notes = with_frontend_attribute(before, "tessera.stop_gradient", "true");
+  const Value out = ops::copy(x);
+  builder.default_notes = before;
+  return out;
+}
+
+}  // namespace tessera

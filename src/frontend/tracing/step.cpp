@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// mark_step, reading of values, backward: what ends or extends the trace.
+#include <algorithm>
+
+#include "execution/debug_report.h"
+#include "execution/execute.h"
+#include "tessera/autodiff/gradients.h"
+#include "tessera/ops/control_flow.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/runtime/metrics/metrics.h"
+#include "tracing/error_context.h"
+#include "tracing/gradient_storage.h"
+
+namespace tessera {
+namespace {
+
+// The input whose memory the new value of a variable may take: data that nothing but the trace and the variable's past holds.
+int taken_over(const Trace& current, const std::shared_ptr<Node>& node) {
+  const auto& old = node->replaces;
+  if (!old || old->is_abstract) return -1;
+  const auto& inputs = current.inputs();
+  const auto found = std::find(inputs.begin(), inputs.end(), old);
+  if (found == inputs.end() || old->type != node->type) return -1;
+  constexpr long kOwners = 2;  // the trace's list of inputs, and `replaces`
+  return old.use_count() == kOwners ? static_cast<int>(found - inputs.begin()) : -1;
+}
+
+}  // namespace
+
+StepResults pending_results() {
+  Trace& current = trace();
+  StepResults out;
+  for (auto& node : current.live_nodes()) {
+    if (node->has_data()) continue;
+    out.outputs.push_back({current.builder().value(node->id), node->sharding, taken_over(current, node)});
+    out.nodes.push_back(std::move(node));
+  }
+  return out;
+}
+
+void set_results(const StepResults& results, const RunResult& run) {
+  for (std::size_t i = 0; i < results.nodes.size(); ++i) {
+    Node& node = *results.nodes[i];
+    node.shard = run.shards[i];
+    node.sharding = run.shardings[i];
+    node.replaces.reset();
+  }
+}
+
+void mark_step(StepOptions options, std::source_location where) {
+  mark_step(where);
+  if (options.wait) wait_device_ops();
+}
+
+void mark_step(std::source_location where) {
+  metrics().count("MarkStep");
+  ++session().counters.mark_steps;
+  Trace& current = trace();
+  const StepResults results = pending_results();
+  if (!results.nodes.empty()) {
+    Cut cut = cut_program(current, results.outputs, "step");
+    run_step(std::move(cut), results, run_reason(RunReason::Kind::kMarkStep, where));
+  }
+  current.clear(true);
+  report_step();
+}
+
+StepPlan plan_step() {
+  StepResults results = pending_results();
+  require(!results.nodes.empty(), "plan_step: nothing is recorded");
+  StepPlan plan;
+  plan.global = cut_program(trace(), results.outputs, "step").program;
+  if (plan.global.num_partitions > 1) {
+    plan.partitioned = partition(plan.global, partition_options());
+  } else {
+    plan.partitioned.program = plan.partitioned.global = plan.global;
+  }
+  return plan;
+}
+
+// ---- reading ------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+bool lies_whole(const Node& node) {
+  return node.host.has_value() || (!node.shard.is_null() && (!node.sharding || node.sharding->is_replicated()));
+}
+
+// Values whole on every rank, by a program that leaves the trace as it is.
+std::vector<Literal> read_by_program(const std::vector<Tensor>& tensors, const std::string& what,
+                                     const std::source_location& where) {
+  Trace& current = trace();
+  metrics().count("ForcedExecution");
+  ++session().counters.forced_reads;
+  std::vector<CutOutput> outputs;
+  for (const auto& tensor : tensors)
+    outputs.push_back({current.stored(tensor), Sharding::replicated(default_mesh(), tensor.ndim()), -1});
+  const RunResult run = run_cut(cut_program(current, outputs, "read"), run_reason(RunReason::Kind::kRead, where, what));
+  std::vector<Literal> out;
+  for (const auto& shard : run.shards) out.push_back(shard.to_literal());
+  return out;
+}
+
+}  // namespace
+
+std::vector<Literal> read_all(const std::vector<Tensor>& tensors, std::source_location where) {
+  if (tensors.empty()) return {};
+  return read_by_program(tensors, fmt::format("{} tensors", tensors.size()), where);
+}
+
+Literal Tensor::to_host(std::source_location where) const {
+  Node& node = *impl().node;
+  if (node.is_deferred()) materialize({impl().node});
+  if (node.host) return *node.host;
+  if (node.is_under_way) await_execution();
+  if (lies_whole(node)) return node.shard.to_literal();
+  Literal value = read_by_program({*this}, what_is(*this), where).front();
+  // A computed value that has no other place keeps what was read; its ops stay for backward().
+  if (node.shard.is_null() && !node.sharding && !node.replaces) node.host = value;
+  return value;
+}
+
+double Tensor::item(std::source_location where) const {
+  in_context("item", {this}, where,
+             [&] { require(element_count() == 1, "needs exactly one element, {} has {}", type(), element_count()); });
+  const Literal value = to_host(where);
+  return is_float(dtype()) ? element_as_double(value, 0) : static_cast<double>(element_as_int(value, 0));
+}
+
+Literal Tensor::local_shard() const {
+  Node& node = *impl().node;
+  if (node.is_deferred()) materialize({impl().node});
+  if (node.is_under_way) await_execution();
+  require(node.has_data(), "local_shard: the value has not been computed yet; call mark_step() first");
+  return device_shard(node).to_literal();
+}
+
+std::string Tensor::str(std::source_location where) const {
+  const Literal value = to_host(where);
+  return fmt::format("tensor({}, {}, device xla:0)", value.str(), type().str());
+}
+
+// ---- backward -----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+struct Wanted {
+  std::shared_ptr<TensorImpl> variable;
+  Id stored;
+  const TensorImpl* used_as;
+};
+
+// The variables that want gradients, as the trace last used them, in order of their first use: the same in every step. One that is also
+// an argument of the function that is traced stands there for each of the two.
+std::vector<Wanted> wanted_variables(const Trace& current) {
+  std::vector<Wanted> out;
+  for (const auto& leaf : current.leaves()) {
+    auto variable = leaf.variable.lock();
+    if (!variable || !variable->requires_grad) continue;
+    const auto same = std::find_if(out.begin(), out.end(), [&](const Wanted& w) { return w.used_as == leaf.used_as; });
+    if (same == out.end()) {
+      out.push_back({std::move(variable), leaf.stored, leaf.used_as});
+    } else {
+      same->stored = leaf.stored;
+    }
+  }
+  return out;
+}
+
+// Adds to what backward() gave before.
+void add_gradient(TensorImpl& variable, Value gradient) {
+  Trace& current = trace();
+  if (variable.gradient_storage && variable.gradient_storage != variable.node->sharding)
+    gradient = lay_out_gradient(current.builder(), gradient, *variable.gradient_storage);
+  const bool first = variable.grad.is_null();
+  std::shared_ptr<Node> old;
+  if (!first) {
+    old = variable.grad.impl().node;
+    gradient = ops::add(current.stored(variable.grad), gradient);
+  }
+  variable.grad =
+      current.wrap(gradient, variable.gradient_storage, variable.name.empty() ? "grad" : "grad." + variable.name);
+  if (old) variable.grad.impl().node->replaces = old->has_data() ? old : old->replaces;
+}
+
+}  // namespace
+
+void Tensor::backward(std::source_location where) const {
+  Trace& current = trace();
+  const Node& node = *impl().node;
+  const auto wanted = in_context("backward", {this}, where, [&] {
+    require(node.epoch == current.epoch() && node.id >= 0,
+            "{} was computed before the last mark_step(), so the ops that led to it are gone; call backward() before "
+            "mark_step()",
+            [&] { return what_is(*this); });
+    auto variables = wanted_variables(current);
+    require(!variables.empty(), "{} was computed from no variable with requires_grad", [&] { return what_is(*this); });
+    return variables;
+  });
+  std::vector<Value> wrt;
+  for (const auto& want : wanted) wrt.push_back(current.builder().value(want.stored));
+  current.builder().default_notes = current.notes(where);
+  const auto values = in_context("backward", {this}, where,
+                                 [&] { return gradients(current.builder(), current.builder().value(node.id), wrt); });
+  const std::vector<Sharding> rows = row_shardings(current);
+  current.note_backward();
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    TensorImpl& variable = *wanted[i].variable;
+    current.note_gradient(wanted[i].variable);
+    if (variable.grad.is_null()) variable.gradient_storage = gradient_storage(*variable.node, rows);
+    add_gradient(variable, values[i]);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/frontend/tracing/trace.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "execution/execute.h"
+#include "tessera/autodiff/gradients.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/frontend/execution/runtime.h"
+#include "tessera/ops/control_flow.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace {
+
+std::uint32_t low_word(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
+std::uint32_t high_word(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
+// Of what belongs to no unit: the line that needed it first.
+NotesRef place_only(const NotesRef& notes) {
+  return notes && !notes->frontend_attributes.empty() ? with_frontend_attribute(notes, "tessera.unit", std::nullopt)
+                                                      : notes;
+}
+Literal two_words(std::uint64_t x) { return Literal::from<std::uint32_t>({2}, {high_word(x), low_word(x)}); }
+
+}  // namespace
+
+Trace& trace() { return RankContext::current().get<Trace>(); }
+
+void manual_seed(std::uint64_t seed) { trace().set_seed(seed); }
+
+Trace::Trace() { start(); }
+Trace::~Trace() = default;
+
+void Trace::start() {
+  program_ = std::make_unique<ProgramBuilder>("step");
+  entry_ = std::make_unique<Builder>(program_->computation("main"));
+}
+
+void Trace::set_seed(std::uint64_t seed) {
+  seed_ = seed;
+  step_ = 0;
+  variables_ = 0;
+  random_state_.reset();
+}
+
+std::shared_ptr<Node> Trace::make_node(Type type, std::string name) {
+  auto node = std::make_shared<Node>();
+  node->type = std::move(type);
+  node->name = std::move(name);
+  node->order = ++orders_;
+  return node;
+}
+
+std::shared_ptr<Node> Trace::copy_of(const Node& data) {
+  auto node = make_node(data.type, data.name);
+  node->sharding = data.sharding;
+  node->shard = data.shard;
+  node->host = data.host;
+  node->is_abstract = data.is_abstract;
+  node->is_given = data.is_given;
+  return node;
+}
+
+Tensor Trace::record(const std::source_location& where, const std::function<Value(Builder&)>& emit) {
+  entry_->default_notes = notes(where);
+  const Value value = emit(*entry_);
+  return wrap(value);
+}
+
+Tensor Trace::wrap(Value value, std::optional<Sharding> sharding, std::string name) {
+  ensure(value.builder == entry_.get(), "a value of another trace");
+  auto node = make_node(value.type(), std::move(name));
+  node->id = value.id;
+  node->epoch = epoch_;
+  node->sharding = std::move(sharding);
+  recorded_.push_back(node);
+  auto impl = std::make_shared<TensorImpl>();
+  impl->name = node->name;
+  impl->node = std::move(node);
+  return Tensor(std::move(impl));
+}
+
+// ---- values -------------------------------------------------------------------------------------------------------------
+
+Id Trace::input_of(const std::shared_ptr<Node>& node) {
+  const auto [entry, fresh] = input_ids_.try_emplace(node.get(), -1);
+  if (!fresh) return entry->second;
+  const auto number = static_cast<std::int64_t>(inputs_.size());
+  const ShardingRef sharding = node->sharding ? make_sharding(*node->sharding) : nullptr;
+  const NotesRef before = std::exchange(entry_->default_notes, place_only(entry_->default_notes));
+  const Value value = ops::parameter(*entry_, number, node->type, node->name.empty() ? "input" : node->name, sharding);
+  entry_->default_notes = before;
+  entry->second = value.id;
+  inputs_.push_back(node);
+  input_indices_[value.id] = static_cast<int>(number);
+  return value.id;
+}
+
+Id Trace::id_of(const std::shared_ptr<Node>& node) {
+  if (node->id >= 0 && node->epoch == epoch_) return node->id;
+  require(node->has_data() || node->is_deferred(), "{} has no value: the step that computes it failed",
+          [&] { return node->name.empty() ? node->type.str() : node->name; });
+  return input_of(node);
+}
+
+int Trace::input_index(Id parameter) const {
+  const auto found = input_indices_.find(parameter);
+  return found == input_indices_.end() ? -1 : found->second;
+}
+
+Value Trace::stored(const Tensor& tensor) {
+  if (capture_ != nullptr) capture_use(tensor);
+  return entry_->value(id_of(tensor.impl().node));
+}
+
+Value Trace::use(const Tensor& tensor) {
+  TensorImpl& variable = tensor.impl();
+  const Value raw = stored(tensor);
+  if (variable.with_gradient().requires_grad) {
+    const auto same = [&](const Leaf& leaf) { return leaf.stored == raw.id && leaf.used_as == &variable; };
+    if (std::none_of(leaves_.begin(), leaves_.end(), same))
+      leaves_.push_back({variable.argument ? variable.argument : tensor.impl_pointer(), raw.id, &variable});
+  }
+  if (!variable.unshard && !variable.compute_dtype) return raw;
+  return gathered(tensor, raw);
+}
+
+// Converted before it is gathered: half the bytes.
+Value Trace::gathered(const Tensor& tensor, Value stored) {
+  const TensorImpl& variable = tensor.impl();
+  if (const auto found = gathered_.find(variable.node.get()); found != gathered_.end())
+    return entry_->value(found->second);
+  Value value = stored;
+  const NotesRef before = entry_->default_notes;
+  const auto note = [&](std::string_view key, std::string_view text) {
+    entry_->default_notes = with_frontend_attribute(entry_->default_notes, key, std::string(text));
+  };
+  if (variable.compute_dtype && *variable.compute_dtype != value.type().dtype()) {
+    // Gradients of the narrow copy are as wide as the parameter unless asked otherwise.
+    const DType stored_type = value.type().dtype();
+    note(kSumTypeAttribute,
+         dtype_name(variable.unshard ? variable.unshard->reduce_dtype.value_or(stored_type) : stored_type));
+    value = ops::convert(value, *variable.compute_dtype);
+    if (variable.node->sharding) entry_->set_sharding(value, make_sharding(*variable.node->sharding));
+  }
+  if (variable.unshard) {
+    note("tessera.unit", variable.unshard->unit);
+    note(kUnshardAttribute, variable.unshard->recompute ? "true" : "false");
+    value = ops::sharding_mark(value, variable.unshard->gathered);
+    if (!variable.name.empty()) entry_->set_name(value, variable.name + ".gathered");
+  }
+  entry_->default_notes = before;
+  gathered_[variable.node.get()] = value.id;
+  return value;
+}
+
+Value Trace::scalar(DType dtype, double value) {
+  const auto [entry, fresh] = scalars_.try_emplace({dtype, std::bit_cast<std::uint64_t>(value)}, -1);
+  if (fresh) {
+    const NotesRef before = std::exchange(entry_->default_notes, place_only(entry_->default_notes));
+    entry->second = ops::scalar(*entry_, dtype, value).id;
+    entry_->default_notes = before;
+  }
+  return entry_->value(entry->second);
+}
+Value Trace::full(const Type& type, double value) { return ops::splat(scalar(type.dtype(), value), type.dims()); }
+
+Value Trace::random_key() {
+  if (!random_state_) {
+    random_state_ = make_node(Type::array(DType::kU32, {2}), "random_state");
+    random_state_->is_given = true;
+    random_state_->refresh = [this] { return two_words(hash_mix(hash_mix(0x7e55e4a, seed_), step_)); };
+    random_state_->host = random_state_->refresh();
+  }
+  const Value state = entry_->value(id_of(random_state_));
+  return ops::logical_xor(state, ops::constant(*entry_, two_words(hash_mix(0xd407, ++random_ops_))));
+}
+
+Value Trace::first_row() { return first_row_ ? entry_->value(id_of(first_row_)) : Value{}; }
+
+void Trace::begin_micro_batch(std::int64_t first_row) {
+  require(!first_row_, "a micro-batch within a micro-batch");
+  random_ops_ = 0;
+  first_row_ = make_node(Type::scalar(DType::kU32), "first_row");
+  first_row_->host = Literal::scalar(static_cast<std::uint32_t>(first_row));
+}
+void Trace::end_micro_batch() { first_row_.reset(); }
+
+MicroBatch::MicroBatch(std::int64_t first_row) { trace().begin_micro_batch(first_row); }
+MicroBatch::~MicroBatch() { trace().end_micro_batch(); }
+
+// ---- liveness -----------------------------------------------------------------------------------------------------------
+
+std::vector<std::shared_ptr<Node>> Trace::live_nodes() const {
+  std::vector<std::shared_ptr<Node>> live;
+  for (const auto& weak : recorded_)
+    if (auto node = weak.lock(); node && node->epoch == epoch_ && node->id >= 0) live.push_back(std::move(node));
+  return live;
+}
+
+void Trace::clear(bool next_step) {
+  ++epoch_;
+  inputs_.clear();
+  input_ids_.clear();
+  input_indices_.clear();
+  recorded_.clear();
+  leaves_.clear();
+  gathered_.clear();
+  notes_.clear();
+  scalars_.clear();
+  random_ops_ = 0;
+  if (next_step && !first_row_) this->next_step();
+  start();
+}
+
+void Trace::next_step() {
+  ++step_;
+  random_state_.reset();
+}
+
+// ---- what compile() needs to know ---------------------------------------------------------------------------------------
+
+void Trace::at_each_call(const std::function<void()>& action, const std::function<void()>& undo) {
+  action();
+  if (capture_ != nullptr) capture_->each_call.push_back({action, undo});
+}
+
+// Before the value of a tensor is read. Variables that share their data now may part until a later call: each is an input of its own.
+void Trace::capture_use(const Tensor& tensor) {
+  const auto& variable = tensor.impl().stands_for ? tensor.impl().stands_for : tensor.impl_pointer();
+  const bool is_current = variable->node == tensor.impl().node;  // not a value of the past
+  TensorImpl& used = is_current ? *variable : tensor.impl();
+  const auto whole = [](TensorImpl& impl) { return &impl.with_gradient(); };
+  if (used.argument && !capture_->assigned.empty()) capture_->reads_late = true;
+  for (const auto& assigned : capture_->assigned)
+    require(assigned.get() == &used || whole(*assigned) != whole(used),
+            "compile: an argument is a variable that the function assigns, {}, and then reads as the other: use one of "
+            "the two",
+            [&] { return used.name.empty() ? used.node->type.str() : used.name; });
+  const auto [entry, fresh] =
+      capture_->variables.try_emplace(tensor.impl().node.get(), Capture::Use{tensor.impl().node, variable});
+  if (fresh || !is_current || !used.node->has_data()) return;
+  auto& known = entry->second.variable;
+  if (known.expired()) known = variable;
+  if (known.lock() == variable) return;
+  capture_->undo.emplace_back([variable, node = used.node] { variable->node = node; });
+  variable->node = copy_of(*used.node);
+  tensor.impl().node = variable->node;
+  capture_->variables.emplace(variable->node.get(), Capture::Use{variable->node, variable});
+}
+
+void Trace::note_assignment(const std::shared_ptr<TensorImpl>& variable) {
+  if (capture_ == nullptr) return;
+  const auto& known = capture_->assigned;
+  if (std::find(known.begin(), known.end(), variable) == known.end())
+    capture_->undo.emplace_back([variable, node = variable->node] { variable->node = node; });
+  capture_->assigned.push_back(variable);
+}
+
+void Trace::note_gradient(const std::shared_ptr<TensorImpl>& variable) {
+  if (capture_ == nullptr) return;
+  const auto recorded = [&](const Node& node) { return node.epoch == epoch_ && node.id >= 0; };
+  if (!variable->grad.is_null() && recorded(*variable->grad.impl().node)) return;  // noted before
+  capture_->undo.emplace_back([variable, grad = variable->grad] { variable->grad = grad; });
+}
+
+// ---- notes --------------------------------------------------------------------------------------------------------------
+
+void Trace::push_scope(Scope scope) {
+  if (scope.unit.empty() && !scopes_.empty()) scope.unit = scopes_.back().unit;
+  scopes_.push_back(std::move(scope));
+}
+void Trace::pop_scope() { scopes_.pop_back(); }
+
+std::source_location Trace::call_site(const std::source_location& otherwise) const {
+  return scopes_.empty() || scopes_.back().where.line() == 0 ? otherwise : scopes_.back().where;
+}
+
+void Trace::note_call(Error& error) const {
+  if (scopes_.size() != 1 || scopes_.back().where.line() == 0) return;
+  Instruction call;
+  call.notes = notes_at(scopes_.back().where);
+  if (std::string_view(error.what()).find("  at   " + call.source()) != std::string_view::npos) return;
+  error.note("  from " + call.source());
+}
+
+NotesRef Trace::notes(const std::source_location& where) {
+  ++recorded_ops;
+  std::size_t key = hash_mix(std::hash<const void*>{}(where.file_name()), where.line());
+  if (!scopes_.empty()) key = hash_mix(hash_mix(key, hash_text(scopes_.back().path)), hash_text(scopes_.back().unit));
+  NotesRef& slot = notes_[key];
+  if (slot) return slot;
+  auto made = std::make_shared<Notes>(*notes_at(where));
+  if (!scopes_.empty()) {
+    made->op_name = scopes_.back().path;
+    if (!scopes_.back().unit.empty()) made->frontend_attributes.emplace_back("tessera.unit", scopes_.back().unit);
+  }
+  return slot = std::move(made);
+}
+
+}  // namespace tessera

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// A product that would be the largest value by far (a vocabulary's logits), and everything as large that is made of it, in parts along one
+// dim (and a second where these are too large still), part after part: the whole never lies in memory. What leaves the parts is small
+// (losses, the gradient of the hidden rows) and is put together, or sums over the dim (the gradient of the weights) and is added up in place.
+#include <algorithm>
+
+#include "chunk_region.h"
+#include "tessera/base/text.h"
+#include "tessera/lowering/lowering.h"
+
+namespace tessera {
+namespace {
+
+// Parts of `size` of which none has more than `most_bytes` of the `bytes`: equal ones where there are not many more of these.
+std::int64_t parts_of(std::int64_t size, std::int64_t bytes, std::int64_t most_bytes) {
+  constexpr std::int64_t kMostParts = 64;
+  const std::int64_t fewest = std::min({size, ceil_div(bytes, most_bytes), kMostParts});
+  for (std::int64_t parts = fewest; parts <= std::min(size, 2 * fewest); ++parts)
+    if (size % parts == 0) return parts;
+  return fewest;
+}
+
+// The first dim that can be cut, and where its parts are too large still the next one too.
+CutPlan plan_for(const Program& program, const std::vector<std::vector<Id>>& users, Id seed, std::int64_t most_bytes) {
+  const Computation& entry = program.entry_computation();
+  const Type& type = entry[seed].type;
+  const std::int64_t large = type.byte_size() / 4;
+  std::int64_t left = type.byte_size();
+  CutPlan plan;
+  for (int d = 0; d < type.ndim() && left > most_bytes; ++d) {
+    const std::int64_t parts = parts_of(type.dim(d), left, most_bytes);
+    if (parts < 2) continue;
+    CutRegion region(program, entry, users, seed, d, [large](const Type& one) { return one.byte_size() >= large; });
+    const bool fits = plan.empty() ? region.works() && region.cut().size() > 1
+                                   : region.works() && same_members(region, plan.front().region);
+    if (!fits) continue;
+    plan.push_back({std::move(region), parts});
+    left = ceil_div(left, parts);
+  }
+  return plan;
+}
+
+}  // namespace
+
+std::optional<Program> chunk_logits(const Program& program, std::int64_t most_bytes) {
+  const Computation& entry = program.entry_computation();
+  std::vector<std::vector<Id>> users;
+  std::vector<CutPlan> plans;
+  std::set<Id> taken;
+  for (Id id = 0; id < entry.size(); ++id) {
+    if (taken.contains(id) || entry[id].op->name != "dot" || entry[id].type.byte_size() <= most_bytes) continue;
+    if (users.empty()) users = entry.users();
+    CutPlan plan = plan_for(program, users, id, most_bytes);
+    if (plan.empty()) continue;
+    const CutRegion region = plan.front().region;
+    if (!add_plan(program, plans, std::move(plan))) continue;
+    for (const auto& [member, cut] : region.cut()) taken.insert(member);
+  }
+  return plans.empty() ? std::nullopt : std::optional(cut_regions(program, plans));
+}
+
+}  // namespace tessera

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "chunk_region.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/structural.h"
+
+namespace tessera {
+namespace {
+
+std::optional<int> dim_of(const TensorFactors& tensor, int factor) {
+  for (int d = 0; d < isize(tensor); ++d) {
+    const auto& list = at(tensor, d);
+    const auto found = std::find(list.begin(), list.end(), factor);
+    if (found != list.end()) return found == list.begin() ? std::optional(d) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// Whether counts along the dim are counts from zero and a start added.
+bool counts_on(const Type& type, int dim) {
+  constexpr std::int64_t kExact = 1 << 24;
+  return is_integer(type.dtype()) || (dtype_size(type.dtype()) >= 4 && type.dim(dim) <= kExact);
+}
+
+}  // namespace
+
+bool is_summed_wide(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
+
+bool can_be_cut(const Instruction& instruction) {
+  static constexpr std::string_view kMoves[] = {"dot",       "reduce",  "broadcast", "iota",
+                                                "transpose", "reshape", "all-reduce"};
+  if (!instruction.control_predecessors.empty() || !instruction.type.is_array()) return false;
+  return instruction.op->elementwise ||
+         std::find(std::begin(kMoves), std::end(kMoves), instruction.op->name) != std::end(kMoves);
+}
+
+bool same_members(const CutRegion& a, const CutRegion& b) {
+  const auto all_in = [](const CutRegion& some, const CutRegion& others) {
+    return std::all_of(some.cut().begin(), some.cut().end(), [&](const auto& member) {
+      const Id id = member.first;
+      return some.is_own(id) || (others.contains(id) && !others.is_own(id));
+    });
+  };
+  return all_in(a, b) && all_in(b, a);
+}
+
+CutRegion::CutRegion(const Program& program, const Computation& computation, const std::vector<std::vector<Id>>& users,
+                     Id seed, int dim, IsLarge is_large)
+    : program_(program), computation_(computation), users_(users), is_large_(std::move(is_large)) {
+  cut_[seed] = dim;
+  size_ = computation[seed].type.dim(dim);
+  fed_.assign(computation.instructions.size(), Fed::kUnknown);
+  works_ = can_be_cut(computation[seed]) && add_operands(seed) && grow();
+}
+
+bool CutRegion::leaves(Id id) const {
+  if (is_own(id)) return false;
+  return id == computation_.root || std::any_of(at(users_, id).begin(), at(users_, id).end(),
+                                                [&](Id user) { return !contains(user) || is_own(user); });
+}
+
+// Every reader of what is large belongs to it, and everything between.
+bool CutRegion::grow() {
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    if (!add_readers(changed)) return false;
+    follow();
+    if (!add_sliced(changed)) return false;
+  }
+  absorb_transposes();
+  follow();
+  return is_closed();
+}
+bool CutRegion::add_readers(bool& changed) {
+  const std::map<Id, int> now = cut_;
+  for (const auto& [id, dim] : now) {
+    if (dim == kSummed || is_own(id) || !is_large(id)) continue;
+    if (id == computation_.root) return false;
+    for (const Id user : at(users_, id)) {
+      if (contains(user)) continue;
+      if (!add_reader(user, id, dim)) return false;
+      changed = true;
+    }
+  }
+  return true;
+}
+bool CutRegion::add_sliced(bool& changed) {
+  const std::set<std::pair<Id, int>> now = sliced_;
+  for (const auto& [id, dim] : now) {
+    if (is_own(id) || is_given(id)) continue;
+    if (contains(id)) {
+      if (cut_.at(id) != dim) return false;
+      continue;
+    }
+    const bool is_own_one = !depends(id) && is_fed(id);
+    if (!is_own_one && !depends(id) && !is_large(id)) continue;
+    if (is_own_one) own_.insert(id);
+    if (!add(id, dim)) return false;
+    changed = true;
+  }
+  return true;
+}
+
+// Whole anyway.
+bool CutRegion::is_given(Id id) const {
+  const Role role = computation_[id].op->role;
+  return role == Role::kParameter || role == Role::kConstant;
+}
+// Made of what is small or given: as large as what is cut, or much larger than what it is made of.
+bool CutRegion::is_fed(Id id) {
+  Fed& fed = at(fed_, id);
+  if (fed == Fed::kUnknown) {
+    const bool found = finds_fed(id);
+    at(fed_, id) = found ? Fed::kYes : Fed::kNo;
+  }
+  return at(fed_, id) == Fed::kYes;
+}
+bool CutRegion::finds_fed(Id id) {
+  constexpr std::int64_t kMuch = 8;
+  const Instruction& instruction = computation_[id];
+  const bool is_dear =
+      instruction.op->role == Role::kCollective || instruction.op->name == "dot" || instruction.op->name == "reduce";
+  if (is_dear || !can_be_cut(instruction)) return false;
+  const bool large = is_large(id);
+  return std::all_of(instruction.operands.begin(), instruction.operands.end(), [&](Id operand) {
+    const Type& type = computation_[operand].type;
+    if (!type.is_array()) return false;
+    const bool is_small = large ? !is_large(operand) || is_given(operand)
+                                : kMuch * type.element_count() <= instruction.type.element_count();
+    return is_small || is_fed(operand);
+  });
+}
+
+// What leaves only through a transpose leaves as the transpose has it: products can write it so.
+void CutRegion::absorb_transposes() {
+  const std::map<Id, int> now = cut_;
+  for (const auto& [id, dim] : now) {
+    const auto& readers = at(users_, id);
+    if (dim == kSummed || is_own(id) || readers.size() != 1 || contains(readers[0])) continue;
+    if (id != computation_.root && computation_[readers[0]].op->name == "transpose") add_reader(readers[0], id, dim);
+  }
+}
+
+// Whole operands come before the parts; what is summed is read after them; nothing large leaves.
+bool CutRegion::is_closed() const {
+  for (const auto& [id, dim] : cut_) {
+    const auto& operands = computation_[id].operands;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      const Id operand = operands[i];
+      if (!depends(operand)) continue;
+      if (!contains(operand) || is_own(id) || cut_.at(operand) == kSummed || cut_.at(operand) != reads_.at(id)[i])
+        return false;
+    }
+    if (dim != kSummed && !is_own(id) && is_large(id) && leaves(id)) return false;
+  }
+  return true;
+}
+
+void CutRegion::follow() {
+  const auto is_member = [&](Id id) { return contains(id) && !is_own(id); };
+  const auto first =
+      std::find_if(cut_.begin(), cut_.end(), [&](const auto& member) { return is_member(member.first); });
+  depends_.assign(computation_.instructions.size(), false);
+  for (Id id = first->first; id < computation_.size(); ++id) {
+    const auto& operands = computation_[id].operands;
+    depends_[static_cast<std::size_t>(id)] =
+        is_member(id) || std::any_of(operands.begin(), operands.end(), [&](Id operand) { return depends(operand); });
+  }
+}
+
+FactorMap CutRegion::factors_of(Id id) const {
+  const OpView view = view_of(program_, computation_, computation_[id]);
+  return view.op.factors == nullptr ? FactorMap{} : view.op.factors(view);
+}
+// The factor that a cut of a dim cuts: the major one, of the size that is cut.
+std::optional<int> CutRegion::factor_at(const FactorMap& map, const TensorFactors& tensor, int dim) const {
+  if (dim < 0 || dim >= isize(tensor) || at(tensor, dim).empty()) return std::nullopt;
+  const int factor = at(tensor, dim).front();
+  return at(map.factors, factor).size == size_ ? std::optional(factor) : std::nullopt;
+}
+
+bool CutRegion::add_reader(Id reader, Id operand, int dim) {
+  const Instruction& instruction = computation_[reader];
+  if (!can_be_cut(instruction)) return false;
+  const FactorMap map = factors_of(reader);
+  if (map.operands.size() != instruction.operands.size() || map.results.size() != 1) return false;
+  const auto place = std::find(instruction.operands.begin(), instruction.operands.end(), operand);
+  const auto factor = factor_at(map, at(map.operands, place - instruction.operands.begin()), dim);
+  if (!factor) return false;
+  const FactorKind kind = at(map.factors, *factor).kind;
+  if (kind == FactorKind::kReduce) {
+    const DType dtype = instruction.type.dtype();
+    if (instruction.op->name != "dot" || (dtype != DType::kF32 && !is_summed_wide(dtype))) return false;
+    cut_[reader] = kSummed;
+    return add_operands_of_factor(reader, map, *factor);
+  }
+  const auto result = dim_of(map.results.front(), *factor);
+  return kind == FactorKind::kPass && result && add(reader, *result);
+}
+bool CutRegion::add(Id id, int dim) {
+  if (contains(id)) return cut_.at(id) == dim;
+  const Instruction& instruction = computation_[id];
+  if (!can_be_cut(instruction)) return false;
+  if (instruction.op->name == "iota" && attributes_as<IotaAttributes>(instruction.attributes).iota_dimension == dim &&
+      !counts_on(instruction.type, dim))
+    return false;
+  cut_[id] = dim;
+  return add_operands(id);
+}
+bool CutRegion::add_operands(Id id) {
+  if (computation_[id].operands.empty()) {
+    reads_[id] = {};
+    return true;
+  }
+  const FactorMap map = factors_of(id);
+  if (map.operands.size() != computation_[id].operands.size() || map.results.size() != 1) return false;
+  const auto factor = factor_at(map, map.results.front(), cut_.at(id));
+  return factor && at(map.factors, *factor).kind == FactorKind::kPass && add_operands_of_factor(id, map, *factor);
+}
+bool CutRegion::add_operands_of_factor(Id id, const FactorMap& map, int factor) {
+  const auto& operands = computation_[id].operands;
+  std::vector<int> reads;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const bool has = std::any_of(map.operands[i].begin(), map.operands[i].end(), [&](const DimFactors& list) {
+      return std::find(list.begin(), list.end(), factor) != list.end();
+    });
+    const auto dim = has ? dim_of(map.operands[i], factor) : std::optional<int>(kWhole);
+    if (!dim) return false;
+    reads.push_back(*dim);
+    const bool is_member = contains(operands[i]) && !is_own(operands[i]);
+    if (is_member && cut_.at(operands[i]) != *dim && cut_.at(operands[i]) != kSummed) return false;
+    if (has && !is_member) sliced_.insert({operands[i], *dim});
+  }
+  reads_[id] = std::move(reads);
+  return true;
+}
+
+}  // namespace tessera

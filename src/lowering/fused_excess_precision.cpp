@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// 16-bit floats within a fused group stay in f32: they are widened where they enter it and rounded where they leave, not at every op. As
+// XLA's excess precision: nearer to the exact values, and fewer conversions.
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "tessera/lowering/lowering.h"
+#include "tessera/ops/elementwise.h"
+#include "tessera/ops/structural.h"
+#include "tessera/passes/passes.h"
+#include "tessera/passes/rewriter.h"
+#include "tessera/schedule/schedule.h"
+
+namespace tessera {
+namespace {
+
+bool is_narrow(const Type& type) {
+  return type.is_array() && (type.dtype() == DType::kBF16 || type.dtype() == DType::kF16);
+}
+
+class Widening {
+ public:
+  explicit Widening(const Program& program)
+      : computation_(program.entry_computation()), schedule_(make_schedule(program)) {
+    step_of_.assign(computation_.instructions.size(), -1);
+    for (int t = 0; t < isize(schedule_->steps); ++t)
+      if (at(schedule_->steps, t).fused)
+        for (const Id id : at(schedule_->steps, t).instructions) at(step_of_, id) = t;
+    for (int t = 0; t < isize(schedule_->steps); ++t)
+      if (const Step& step = at(schedule_->steps, t); step.fused && !pays(step, t))
+        for (const Id id : step.instructions) at(step_of_, id) = -1;
+  }
+  [[nodiscard]] bool finds_any() const {
+    for (Id id = 0; id < computation_.size(); ++id)
+      if (at(step_of_, id) >= 0) return true;
+    return false;
+  }
+
+  void rewrite(ComputationRewriter& rewriter) {
+    for (Id id = 0; id < computation_.size(); ++id) {
+      if (computation_[id].op->role == Role::kParameter) continue;
+      if (at(step_of_, id) < 0) {
+        rewriter.keep(id);
+      } else if (widens(id)) {
+        wide_[id] = in_f32(rewriter, id);
+        rewriter.replace(id, rounded(rewriter, id));  // dead where nobody reads it
+      } else if (const auto already = is_widening(id); already && wide_.contains(*already)) {
+        rewriter.replace(id, wide_.at(*already));
+      } else {
+        rewriter.keep(id);
+      }
+    }
+  }
+
+ private:
+  // An op on narrow numbers that can as well be computed in f32.
+  [[nodiscard]] bool widens(Id id) const {
+    const Instruction& instruction = computation_[id];
+    if (!instruction.op->elementwise || instruction.sharding || !instruction.control_predecessors.empty()) return false;
+    if (instruction.op->name == "bitcast-convert" || instruction.op->name == "convert" || !is_narrow(instruction.type))
+      return false;
+    return std::all_of(instruction.operands.begin(), instruction.operands.end(), [&](Id operand) {
+      const Type& type = computation_[operand].type;
+      return type.dtype() == instruction.type.dtype() || type.dtype() == DType::kPred;
+    });
+  }
+  // convert(x) to f32 of a narrow x.
+  [[nodiscard]] std::optional<Id> is_widening(Id id) const {
+    const Instruction& instruction = computation_[id];
+    const bool is = instruction.op->name == "convert" && instruction.type.dtype() == DType::kF32 &&
+                    is_narrow(computation_[instruction.operands[0]].type);
+    return is ? std::optional(instruction.operands[0]) : std::nullopt;
+  }
+  [[nodiscard]] bool leaves(Id id) const { return at(schedule_->access, id).front().buffer != kNoBuffer; }
+  // Made in this group, in f32.
+  [[nodiscard]] bool is_from(Id operand, int step) const { return at(step_of_, operand) == step && widens(operand); }
+
+  // Conversions at the borders against those at every op.
+  [[nodiscard]] bool pays(const Step& step, int number) const {
+    int ops = 0;
+    int borders = 0;
+    std::vector<Id> entering;
+    for (const Id id : step.instructions) {
+      if (!widens(id)) continue;
+      ++ops;
+      borders += leaves(id) ? 1 : 0;
+      for (const Id operand : computation_[id].operands)
+        if (is_narrow(computation_[operand].type) && !is_from(operand, number) && !is_constant(operand) &&
+            std::find(entering.begin(), entering.end(), operand) == entering.end())
+          entering.push_back(operand);
+    }
+    return ops > borders + isize(entering);
+  }
+  [[nodiscard]] bool is_constant(Id id) const {
+    const Instruction& instruction = computation_[id];
+    if (instruction.op->name == "broadcast") return is_constant(instruction.operands[0]);
+    return instruction.op->role == Role::kConstant;
+  }
+
+  Value in_f32(ComputationRewriter& rewriter, Id id) {
+    Instruction made = rewriter.translated(id);
+    for (std::size_t i = 0; i < made.operands.size(); ++i)
+      if (const Id operand = computation_[id].operands[i]; is_narrow(computation_[operand].type))
+        made.operands[i] = wide_operand(rewriter, operand, at(step_of_, id)).id;
+    made.type = made.type.with_dtype(DType::kF32);
+    return rewriter.builder().append(std::move(made));
+  }
+  Value wide_operand(ComputationRewriter& rewriter, Id operand, int step) {
+    if (is_from(operand, step)) return wide_.at(operand);
+    auto [place, is_new] = entered_.try_emplace({step, operand});
+    if (!is_new) return place->second;
+    const Instruction& instruction = computation_[operand];
+    const bool is_repeated = instruction.op->name == "broadcast";  // convert what is repeated, not each copy
+    const Value narrow = rewriter.mapped(is_repeated ? instruction.operands[0] : operand);
+    Value wide = ops::convert(narrow, DType::kF32);
+    if (is_repeated)
+      wide = ops::broadcast(wide, instruction.type.dims(),
+                            attributes_as<DimensionsAttributes>(instruction.attributes).dimensions);
+    return entered_[{step, operand}] = wide;
+  }
+  Value rounded(ComputationRewriter& rewriter, Id id) const {
+    const Value out = ops::convert(wide_.at(id), computation_[id].type.dtype());
+    rewriter.builder().set_notes(out, computation_[id].notes);
+    return out;
+  }
+  const Computation& computation_;
+  std::shared_ptr<const Schedule> schedule_;
+  std::vector<int> step_of_;                     // fused ones that pay
+  std::map<Id, Value> wide_;                     // members in f32
+  std::map<std::pair<int, Id>, Value> entered_;  // by step and operand
+};
+
+}  // namespace
+
+Program fused_excess_precision(const Program& program) {
+  Widening widening(program);
+  if (!widening.finds_any()) return program;
+  const Computation* entry = &program.entry_computation();
+  return remove_dead_code(rewrite_computations(
+      program, [&](ComputationRewriter& rewriter) { widening.rewrite(rewriter); },
+      [&](const Computation& computation) { return &computation == entry; }));
+}
+
+}  // namespace tessera

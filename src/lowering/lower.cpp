@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/base/options.h"
+#include "tessera/base/text.h"
+#include "tessera/ir/op_def.h"
+#include "tessera/lowering/lowering.h"
+#include "tessera/passes/passes.h"
+#include "tessera/schedule/schedule.h"
+
+namespace tessera {
+namespace {
+
+// Of the entry computation; a loop or a call counts once.
+double entry_flops(const Program& program) {
+  double out = 0;
+  for (const Instruction& instruction : program.entry_computation().instructions)
+    out += flops_of(view_of(program, program.entry_computation(), instruction));
+  return out;
+}
+
+bool needs_less_memory(const Program& one, const Program& other) {
+  return make_schedule(one)->arena_bytes < make_schedule(other)->arena_bytes;
+}
+
+Program with_chunked_logits(Program program, const LoweringOptions& options) {
+  if (options.largest_value > 0)
+    if (auto chunked = chunk_logits(program, options.largest_value))
+      if (needs_less_memory(*chunked, program)) program = *std::move(chunked);
+  program = rematerialize_elementwise(program);
+  return options.excess_precision ? rematerialize_elementwise(fused_excess_precision(program)) : program;
+}
+
+// Chunked attention costs time: only where the plan needs less memory with it.
+Program with_chunked_attention(const Program& program, const LoweringOptions& options) {
+  const auto chunked = options.largest_scores > 0 ? chunk_attention(program, options.largest_scores) : std::nullopt;
+  Program without = with_chunked_logits(program, options);
+  if (!chunked) return without;
+  Program with = with_chunked_logits(*chunked, options);
+  return needs_less_memory(with, without) ? with : without;
+}
+
+}  // namespace
+
+LoweringOptions LoweringOptions::from_environment() {
+  const Options& given = tessera::options();
+  return {.rewrite = given.flag("TESSERA_FUSE"),
+          .largest_value = given.integer("TESSERA_LARGEST_VALUE"),
+          .largest_scores = given.integer("TESSERA_LARGEST_SCORES"),
+          .excess_precision = given.flag("TESSERA_EXCESS_PRECISION")};
+}
+
+std::size_t LoweringOptions::hash() const {
+  std::size_t out = hash_mix(rewrite ? 1U : 0U, excess_precision ? 1U : 0U);
+  out = hash_mix(out, static_cast<std::size_t>(largest_value));
+  return hash_mix(out, static_cast<std::size_t>(largest_scores));
+}
+
+Lowered lower(const Program& program, int world_size, const LoweringOptions& options) {
+  Program out = make_synchronous(program);
+  require(out.entry_computation().root_type() == program.entry_computation().root_type(),
+          "{}: the result is that of a start whose done is missing; only whole operations can be run", program.name);
+  out = expand_reductions(out, world_size);
+  if (!options.rewrite) return {std::move(out), 0};
+  const double given_flops = entry_flops(out);
+  out = with_chunked_attention(reduce_rows_first(prepare(out)), options);
+  const double spared = given_flops - entry_flops(out);
+  return {std::move(out), spared};
+}
+
+}  // namespace tessera

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// A reduction over dims on both sides of one that stays (a batch norm's, of channels), or over very many elements, takes the inner dims
+// first:
+//
+//   %r = f32[C] reduce(%x, %init), dimensions={0,2,3}    ->  %rows = f32[N,C] reduce(%x, %identity), dimensions={2,3}
+//                                                           %r = f32[C] reduce(%rows, %init), dimensions={0}
+//
+// The first is of rows, and so joins the group that makes its operand: x is not written to be read again.
+#include <algorithm>
+#include <map>
+
+#include "tessera/lowering/lowering.h"
+#include "tessera/ops/contraction.h"
+#include "tessera/ops/structural.h"
+#include "tessera/passes/rewriter.h"
+
+namespace tessera {
+namespace {
+
+// Elements of a row: of fewer too much is left for the second reduction, more do not stay in cache.
+constexpr std::int64_t kFewest = 64;
+constexpr std::int64_t kMost = 1 << 16;
+
+// The last of the reduced dims, behind all that stay. Empty: these are all, or they have too few elements.
+Dims inner_dims(const Instruction& reduce, const Type& operand) {
+  const Dims& reduced = attributes_as<DimensionsAttributes>(reduce.attributes).dimensions;
+  const auto is_reduced = [&](std::int64_t d) { return std::find(reduced.begin(), reduced.end(), d) != reduced.end(); };
+  Dims inner;
+  std::int64_t elements = 1;
+  for (std::int64_t d = operand.ndim() - 1; d >= 0 && is_reduced(d); --d) {
+    const std::int64_t size = operand.dim(static_cast<int>(d));
+    if (elements * size > kMost) break;
+    inner.insert(inner.begin(), d);
+    elements *= size;
+  }
+  if (elements < kFewest) return {};
+  const bool has_outer = std::any_of(reduced.begin(), reduced.end(), [&](std::int64_t d) {
+    return d < inner.front() && operand.dim(static_cast<int>(d)) > 1;
+  });
+  return has_outer ? inner : Dims{};
+}
+
+// Of f32 and f64, whose partial sums may be rounded, and of a value that a group makes.
+bool may_split(const Computation& from, const Instruction& reduce) {
+  if (reduce.op->name != "reduce" || !reduce.type.is_array() || reduce.operands.size() != 2) return false;
+  if (reduce.sharding || !reduce.control_predecessors.empty()) return false;
+  const Instruction& operand = from[reduce.operands[0]];
+  const DType dtype = reduce.type.dtype();
+  return (dtype == DType::kF32 || dtype == DType::kF64) && operand.op->elementwise && operand.type.dtype() == dtype;
+}
+
+class RowsFirst {
+ public:
+  explicit RowsFirst(ComputationRewriter& rewriter) : r_(rewriter), from_(rewriter.from()) {}
+
+  void run() {
+    for (Id id = 0; id < from_.size(); ++id) {
+      if (from_[id].op->role == Role::kParameter) continue;
+      if (may_split(from_, from_[id]) && reduce_rows(id)) continue;
+      for (const Id operand : from_[id].operands) complete(operand);
+      for (const Id before : from_[id].control_predecessors) complete(before);
+      r_.keep(id);
+    }
+    complete(from_.root);
+  }
+
+ private:
+  bool reduce_rows(Id id) {
+    const Instruction& reduce = from_[id];
+    const ComputationId callee = r_.callee(reduce.called.front());
+    const auto reduction = reduction_of(*at(r_.builder().program().program().computations, callee));
+    const Dims inner = inner_dims(reduce, from_[reduce.operands[0]].type);
+    if (!reduction || inner.empty()) return false;
+    for (const Id operand : reduce.operands) complete(operand);
+    const Value identity = ops::constant(r_.builder(), reduction_identity(*reduction, reduce.type.dtype()));
+    const Value rows = ops::reduce({r_.mapped(reduce.operands[0])}, {identity}, inner, callee);
+    r_.builder().set_notes(rows, reduce.notes);
+    rows_[id] = rows;
+    return true;
+  }
+  // Only before its first reader: a group stands where its last member stood, and no one may read a member before.
+  void complete(Id id) {
+    const auto found = rows_.find(id);
+    if (found == rows_.end()) return;
+    const Instruction& reduce = from_[id];
+    Dims outer;
+    for (const std::int64_t d : attributes_as<DimensionsAttributes>(reduce.attributes).dimensions)
+      if (d < found->second.type().ndim()) outer.push_back(d);
+    const Value whole =
+        ops::reduce({found->second}, {r_.mapped(reduce.operands[1])}, outer, r_.callee(reduce.called.front()));
+    r_.builder().set_notes(whole, reduce.notes);
+    r_.replace(id, whole);
+    rows_.erase(found);
+  }
+
+  ComputationRewriter& r_;
+  const Computation& from_;
+  std::map<Id, Value> rows_;  // reductions of which the rows are reduced so far
+};
+
+}  // namespace
+
+Program reduce_rows_first(const Program& program) {
+  const Computation* entry = &program.entry_computation();
+  return rewrite_computations(
+      program, [](ComputationRewriter& rewriter) { RowsFirst(rewriter).run(); },
+      [&](const Computation& computation) { return &computation == entry; });
+}
+
+}  // namespace tessera

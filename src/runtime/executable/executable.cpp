@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/runtime/executable/executable.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+
+#include "executable/memory.h"
+#include "executable/plan.h"
+#include "kernels/simd/kernel_set.h"
+#include "tessera/base/files.h"
+#include "tessera/base/options.h"
+#include "tessera/base/rank_context.h"
+#include "tessera/ir/text.h"
+#include "tessera/lowering/lowering.h"
+#include "tessera/passes/pipeline.h"
+#include "tessera/runtime/metrics/metrics.h"
+#include "tessera/schedule/schedule.h"
+
+namespace tessera {
+namespace {
+
+// How far a rank has come.
+struct ExecutionSequence {
+  PerGroup<std::uint64_t> next;  // execution in each world
+  std::uint64_t progress = 0;    // in all of them (ProcessGroup::advance)
+};
+
+// What a rank says of itself before a run.
+struct Start {
+  std::uint64_t number = 0;
+  std::uint64_t hash = 0;
+  std::uint64_t moved = 0;  // what peers read in place is not where it was
+  std::uint64_t progress = 0;
+};
+
+// oneDNN brings an OpenMP runtime; its thread count is the calling thread's own, and primitives keep that of the thread that made them.
+void limit_threads() {
+  using SetThreads = void (*)(int);
+  static const auto kSetThreads = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  if (kSetThreads != nullptr) kSetThreads(static_cast<int>(options().integer("TESSERA_NUM_THREADS")));
+}
+
+void check_backend() {
+  const std::string& device = options().text("PJRT_DEVICE");
+  require(device == "CPU", "PJRT_DEVICE={}: unknown backend; known: CPU", device);
+}
+
+std::int64_t nanoseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
+}
+
+class PlannedExecutable final : public Executable {
+ public:
+  /// `spared_flops`: what one run of the program as it was given counts more than as it is run.
+  PlannedExecutable(const Program& program, ProcessGroup& world, const CompileOptions& options, std::size_t hash,
+                    double spared_flops, std::string dump_folder)
+      : spared_flops_(spared_flops),
+        dump_folder_(std::move(dump_folder)),
+        program_(program),
+        world_(world),
+        name_(options.name.empty() ? program.name : options.name),
+        hash_(hash) {
+    limit_threads();
+    ScheduleOptions how;
+    how.fuse = options.fuse && !options.reference && tessera::options().flag("TESSERA_FUSE");
+    how.look_through_views = !options.reference;
+    how.nodes = world.nodes();
+    how.overlap = tessera::options().flag("TESSERA_OVERLAP") && world.size() > 1;
+    how.overlap_memory = tessera::options().integer("TESSERA_OVERLAP_MEMORY");
+    auto schedule = make_schedule(program_, how);
+    dump(*schedule);
+    CompileContext context{program_, world_, options};
+    plan_ = std::make_unique<Plan>(context, schedule);
+    values_bytes_ = schedule->arena_bytes;
+    fallbacks_ = std::move(context.fallbacks);
+    for (const Type& type : program_.entry_computation().parameter_types())
+      for (Type& leaf : type.leaves()) argument_types_.push_back(std::move(leaf));
+    result_types_ = program_.entry_computation().root_type().leaves();
+    memory_.arguments = schedule->parameter_bytes;
+    memory_.arena = values_bytes_ + context.workspace_bytes;
+    memory_.constants = schedule->constant_bytes;
+    for (std::size_t k = 0; k < result_types_.size(); ++k) {
+      const Result& result = schedule->results[k];
+      memory_.results += result_types_[k].byte_size();
+      if (result.delivery == Delivery::kInPlace) memory_.aliased += result_types_[k].byte_size();
+      donations_.push_back(result.delivery == Delivery::kInPlace ? result.parameter_leaf : -1);
+    }
+  }
+
+  [[nodiscard]] const std::string& name() const override { return name_; }
+  [[nodiscard]] std::size_t hash() const override { return hash_; }
+  [[nodiscard]] const std::vector<Type>& argument_types() const override { return argument_types_; }
+  [[nodiscard]] const std::vector<Type>& result_types() const override { return result_types_; }
+  [[nodiscard]] const ExecutableMemory& memory() const override { return memory_; }
+  [[nodiscard]] const std::vector<int>& donations() const override { return donations_; }
+  [[nodiscard]] const RunStatistics& last_run() const override { return last_run_; }
+  void set_profiling(bool on) override { plan_->set_profiling(on); }
+  [[nodiscard]] std::vector<StepProfile> profile() const override { return plan_->profile(); }
+
+  std::vector<DeviceArray> run(std::vector<DeviceArray> arguments) override {
+    const auto start = std::chrono::steady_clock::now();
+    limit_threads();
+    check_arguments(arguments);
+    std::vector<DeviceArray> results = make_results(arguments);
+    std::vector<std::byte*> in;
+    in.reserve(arguments.size());
+    for (DeviceArray& argument : arguments)
+      in.push_back(argument.is_null() ? nullptr : argument.mutable_bytes().data());
+    std::vector<std::byte*> out;
+    out.reserve(results.size());
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      if (donations_[k] >= 0) at(in, donations_[k]) = results[k].mutable_bytes().data();
+      out.push_back(results[k].is_null() ? nullptr : results[k].mutable_bytes().data());
+    }
+    RankMemory& memory = rank_memory();
+    std::byte* arena = memory.arena_of(memory_.arena);
+    RunState state;
+    state.workspace = arena + values_bytes_;
+    state.flops = spared_flops_;
+    const auto begin = std::chrono::steady_clock::now();
+    state.progress = meet(arena, in);
+    const std::int64_t meeting = world_.size() == 1 ? 0 : nanoseconds_since(begin);
+    plan_->run(arena, in, out, state);
+    arguments.clear();
+    memory.pool->end_of_run();
+    last_run_ = {state.flops, state.traffic, nanoseconds_since(start), meeting + state.communication_nanoseconds,
+                 meeting};
+    count_run();
+    return results;
+  }
+
+ private:
+  // Beside what the passes of the partitioner leave there: the program as it runs, and its steps.
+  void dump(const Schedule& schedule) const {
+    if (dump_folder_.empty() || world_.rank() != 0) return;
+    const std::string path = dump_folder_ + "/run";
+    make_folder(path);
+    write_file(path + "/program.hlo", print_program(program_));
+    write_file(path + "/schedule.txt", describe(program_, schedule));
+  }
+  void check_arguments(const std::vector<DeviceArray>& arguments) const {
+    require(arguments.size() == argument_types_.size(), "{}: takes {} arguments, got {}", name_, argument_types_.size(),
+            arguments.size());
+    for (std::size_t i = 0; i < arguments.size(); ++i)
+      require(!argument_types_[i].is_array() || (!arguments[i].is_null() && arguments[i].type() == argument_types_[i]),
+              "{}: argument {} must be {}, is {}", name_, i, argument_types_[i],
+              [&] { return arguments[i].is_null() ? "gone" : arguments[i].type().str(); });
+  }
+
+  // The collectives inside match only if all ranks run the same executable now. Afterwards peers may read this rank's arguments.
+  // Returns the progress that none of them has passed: some may have come further in other worlds.
+  std::uint64_t meet(std::byte* arena, std::span<std::byte* const> arguments) const {
+    auto& sequence = RankContext::current().get<ExecutionSequence>();
+    SharedViews* shared = plan_->shared_views();
+    const bool moved = shared != nullptr && shared->locate(arena, arguments);
+    std::uint64_t& number = sequence.next.of(world_);
+    Start first{number++, hash_, moved ? 1U : 0U, sequence.progress};
+    if (world_.size() > 1) first = agree(first);
+    sequence.progress = first.progress + plan_->progress();
+    if (first.moved != 0) shared->map(world_);
+    return first.progress;
+  }
+  // What all ranks say: the furthest progress; moved if one of them has.
+  [[nodiscard]] Start agree(const Start& mine) const {
+    std::vector<Start> all(static_cast<std::size_t>(world_.size()));
+    world_.label(
+        {static_cast<std::int64_t>(mine.number), fmt::format("the start of execution {} of {}", mine.number, name_)});
+    world_.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+    Start out = mine;
+    for (int rank = 0; rank < world_.size(); ++rank) {
+      const Start& other = at(all, rank);
+      require(
+          other.number == all[0].number && other.hash == all[0].hash,
+          "ranks run different programs: rank 0 begins execution {} of {:016x}, rank {} execution {} of {:016x}; the "
+          "program, the instruction set and the variables TESSERA_… must be the same on all ranks",
+          all[0].number, all[0].hash, rank, other.number, other.hash);
+      out.moved = std::max(out.moved, other.moved);
+      out.progress = std::max(out.progress, other.progress);
+    }
+    return out;
+  }
+
+  // A fresh array per result, or the donated argument's own when no one else holds it (else a copy of it).
+  std::vector<DeviceArray> make_results(std::vector<DeviceArray>& arguments) const {
+    std::vector<DeviceArray> results(result_types_.size());
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      if (!result_types_[k].is_array()) continue;
+      if (donations_[k] < 0) {
+        results[k] = DeviceArray::uninitialized(result_types_[k]);
+        continue;
+      }
+      DeviceArray& given = at(arguments, donations_[k]);
+      if (given.is_unique()) {
+        results[k] = given.type() == result_types_[k] ? std::move(given) : given.reshaped(result_types_[k].dims());
+        continue;
+      }
+      results[k] = DeviceArray::uninitialized(result_types_[k]);
+      if (result_types_[k].byte_size() > 0)
+        std::memcpy(results[k].mutable_bytes().data(), given.bytes().data(), given.bytes().size());
+      metrics().count("DonationCopy");
+    }
+    return results;
+  }
+
+  void count_run() const {
+    Metrics& all = metrics();
+    all.add_sample("ExecuteTime", MetricUnit::kTime, static_cast<double>(last_run_.nanoseconds));
+    if (last_run_.communication_nanoseconds > 0)
+      all.add_sample("ExposedCommunicationTime", MetricUnit::kTime,
+                     static_cast<double>(last_run_.communication_nanoseconds));
+    if (last_run_.meeting_nanoseconds > 0)
+      all.add_sample("CollectiveTime::start", MetricUnit::kTime, static_cast<double>(last_run_.meeting_nanoseconds));
+    all.count("FlopsExecuted", static_cast<std::int64_t>(last_run_.flops));
+    const TrafficCounters& traffic = last_run_.traffic;
+    const std::pair<std::string_view, std::int64_t> kinds[] = {
+        {"CollectiveBytes::all-gather", traffic.all_gather},
+        {"CollectiveBytes::reduce-scatter", traffic.reduce_scatter},
+        {"CollectiveBytes::all-reduce", traffic.all_reduce},
+        {"CollectiveBytes::all-to-all", traffic.all_to_all},
+        {"CollectiveBytes::collective-permute", traffic.permute},
+        {"CollectiveBytes::collective-broadcast", traffic.broadcast},
+        {"CollectiveBytes::through-mpi", traffic.mpi_payload},
+        {"CollectiveCalls", traffic.calls}};
+    for (const auto& [name, amount] : kinds)
+      if (amount > 0) all.count(name, amount);
+    for (const std::string& op : fallbacks_) all.count("fallback::" + op);
+  }
+
+  const double spared_flops_;
+  const std::string dump_folder_;  // "": none
+  const Program program_;
+  ProcessGroup& world_;
+  std::string name_;
+  std::size_t hash_;
+  std::unique_ptr<Plan> plan_;
+  std::int64_t values_bytes_ = 0;  // of the arena; the kernels' scratch space lies behind them
+  std::vector<std::string> fallbacks_;
+  std::vector<Type> argument_types_;
+  std::vector<Type> result_types_;
+  std::vector<int> donations_;
+  ExecutableMemory memory_;
+  RunStatistics last_run_;
+};
+
+void check_device_count(const Program& program, const ProcessGroup& world) {
+  const std::int64_t devices = program.num_partitions * program.replica_count;
+  if (devices == world.size() || (devices == 1 && world.size() == 1)) return;
+  require(devices == 1, "{} is a program for {} devices, the world has {} ranks", program.name, devices, world.size());
+}
+
+// What this rank compiled for each world, by content, options and instruction set.
+struct CompileCache {
+  PerGroup<std::map<std::size_t, std::shared_ptr<Executable>>> executables;
+};
+
+LoweringOptions lowering_options(const CompileOptions& options) {
+  LoweringOptions out = LoweringOptions::from_environment();
+  out.rewrite = out.rewrite && options.fuse && !options.reference;
+  return out;
+}
+
+std::size_t executable_hash(const Program& program, const CompileOptions& options) {
+  std::size_t hash = hash_mix(program.hash(), (options.fuse ? 1U : 0U) + (options.reference ? 2U : 0U));
+  hash = hash_mix(hash, hash_text(kernels::kernel_set().name));
+  hash = hash_mix(hash, lowering_options(options).hash());
+  for (const char* name : {"TESSERA_OVERLAP_MEMORY", "TESSERA_NUM_THREADS"})
+    hash = hash_mix(hash, static_cast<std::size_t>(tessera::options().integer(name)));
+  return hash_mix(hash, (tessera::options().flag("TESSERA_FUSE") ? 1U : 0U) +
+                            (tessera::options().flag("TESSERA_OVERLAP") ? 2U : 0U));
+}
+
+// The leaves of results put together as a value of `type`.
+Literal assemble(const Type& type, const std::vector<DeviceArray>& leaves, std::size_t& next) {
+  if (!type.is_tuple()) {
+    const DeviceArray& leaf = leaves[next++];
+    return leaf.is_null() ? Literal(type) : leaf.to_literal();
+  }
+  std::vector<Literal> elements;
+  for (const Type& element : type.elements()) elements.push_back(assemble(element, leaves, next));
+  return Literal::tuple(std::move(elements));
+}
+
+}  // namespace
+
+std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const CompileOptions& options) {
+  check_backend();
+  const std::size_t hash = executable_hash(program, options);
+  auto& cache = RankContext::current().get<CompileCache>().executables.of(world);
+  if (options.use_cache)
+    if (const auto found = cache.find(hash); found != cache.end()) {
+      metrics().count("CachedCompile");
+      return found->second;
+    }
+  const TimedScope timed("CompileTime");
+  metrics().count("UncachedCompile");
+  check_device_count(program, world);
+  const Lowered lowered = lower(program, world.size(), lowering_options(options));
+  auto made = std::make_shared<PlannedExecutable>(lowered.program, world, options, hash, lowered.spared_flops,
+                                                  dump_folder(program));
+  if (options.use_cache) cache[hash] = made;
+  return made;
+}
+
+void clear_compile_cache() { RankContext::current().get<CompileCache>().executables = {}; }
+
+Literal run_program(const Program& program, ProcessGroup& world, const std::vector<Literal>& arguments,
+                    const CompileOptions& options) {
+  const auto executable = compile(program, world, options);
+  const std::vector<DeviceArray> results = executable->run(to_device(arguments));
+  std::size_t next = 0;
+  return assemble(program.entry_computation().root_type(), results, next);
+}
+
+}  // namespace tessera

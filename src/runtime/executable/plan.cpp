@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "executable/plan.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "fusion/fused_kernel.h"
+#include "tessera/ops/structural.h"
+#include "tessera/runtime/metrics/metrics.h"
+
+namespace tessera {
+namespace {
+
+void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+std::int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+class KernelStep final : public PlanStep {
+ public:
+  KernelStep(KernelRef kernel, std::vector<BufferId> in, std::vector<BufferId> out)
+      : kernel_(std::move(kernel)),
+        in_(std::move(in)),
+        out_(std::move(out)),
+        in_pointers_(in_.size()),
+        out_pointers_(out_.size()) {}
+  void run(const Frame& frame) const override {
+    for (std::size_t i = 0; i < in_.size(); ++i) in_pointers_[i] = frame[in_[i]];
+    for (std::size_t i = 0; i < out_.size(); ++i) out_pointers_[i] = frame[out_[i]];
+    kernel_->run({in_pointers_, out_pointers_, frame.state.workspace});
+  }
+
+ private:
+  KernelRef kernel_;
+  std::vector<BufferId> in_;
+  std::vector<BufferId> out_;
+  mutable std::vector<const std::byte*> in_pointers_;  // kept between runs: a plan runs on one thread
+  mutable std::vector<std::byte*> out_pointers_;
+};
+
+class DeviceIdStep final : public PlanStep {
+ public:
+  DeviceIdStep(BufferId out, std::uint32_t value) : out_(out), value_(value) {}
+  void run(const Frame& frame) const override { std::memcpy(frame[out_], &value_, sizeof value_); }
+
+ private:
+  BufferId out_;
+  std::uint32_t value_;
+};
+
+}  // namespace
+
+std::vector<BufferId> operand_buffers(const Schedule& schedule, const Instruction& instruction) {
+  std::vector<BufferId> out;
+  for (const Id operand : instruction.operands)
+    for (const Access& access : at(schedule.access, operand)) out.push_back(access.buffer);
+  return out;
+}
+std::vector<BufferId> result_buffers(const Schedule& schedule, Id id) {
+  std::vector<BufferId> out;
+  for (const Access& access : at(schedule.access, id)) out.push_back(access.buffer);
+  return out;
+}
+
+namespace {
+
+// Of the buffers that a step reads and writes, each once.
+std::int64_t bytes_touched(const Schedule& schedule, const Computation& computation, const Step& step) {
+  std::set<BufferId> buffers;
+  const auto touch = [&](Id id) {
+    for (const Access& access : at(schedule.access, id))
+      if (access.buffer != kNoBuffer) buffers.insert(access.buffer);
+  };
+  for (const Id id : step.instructions) {
+    touch(id);
+    for (const Id operand : computation[id].operands) touch(operand);
+  }
+  std::int64_t bytes = 0;
+  for (const BufferId buffer : buffers) bytes += at(schedule.buffers, buffer).bytes;
+  return bytes;
+}
+
+}  // namespace
+
+Plan::Plan(CompileContext& context, std::shared_ptr<const Schedule> schedule) : schedule_(std::move(schedule)) {
+  const Computation& computation = context.program[schedule_->computation];
+  constant_of_.assign(schedule_->buffers.size(), nullptr);
+  for (std::size_t b = 0; b < schedule_->buffers.size(); ++b) {
+    const Buffer& buffer = schedule_->buffers[b];
+    if (buffer.place != Place::kConstant) continue;
+    constants_.push_back(attributes_as<ConstantAttributes>(computation[buffer.index].attributes).value);
+    constant_of_[b] = constants_.back().bytes().data();
+  }
+  pointers_.resize(schedule_->buffers.size());
+  for (const Type& leaf : computation.root_type().leaves()) result_bytes_.push_back(leaf.byte_size());
+  for (const Step& step : schedule_->steps) {
+    add_step(context, step);
+    step_of_.resize(steps_.size(), static_cast<std::size_t>(&step - schedule_->steps.data()));
+  }
+  if (!schedule_->shared_gathers.empty()) share(context.world);
+}
+
+// What the ranks of a node read of each other in place, and what has to be waited for around it.
+void Plan::share(ProcessGroup& world) {
+  world_ = &world;
+  std::map<Id, std::size_t> step_here;
+  for (std::size_t i = 0; i < steps_.size(); ++i)
+    if (steps_[i]->gather_group() != nullptr) step_here[schedule_->steps[step_of_[i]].instructions.front()] = i;
+  const auto group_of = [&](Id gather) { return steps_[step_here.at(gather)]->gather_group(); };
+  std::vector<const GatherGroup*> of_gathers;
+  for (const SharedGather& gather : schedule_->shared_gathers) of_gathers.push_back(group_of(gather.id));
+  const auto waits_of = [&](const std::vector<Await>& awaits) {
+    Waits waits;
+    for (const Await& await : awaits)
+      waits.push_back({group_of(await.gather)->group, await.step, step_here.at(await.gather)});
+    return waits;
+  };
+  for (const Step& step : schedule_->steps) waits_.push_back(waits_of(step.awaits));
+  waits_.push_back(waits_of(schedule_->end_awaits));
+  shared_views_ = std::make_unique<SharedViews>(*schedule_, std::move(of_gathers));
+}
+
+void Plan::await(const Waits& waits, const RunState& state) {
+  if (waits.empty()) return;
+  std::int64_t begin = now();
+  for (const Wait& wait : waits) {
+    wait.group->await_progress(state.progress + static_cast<std::uint64_t>(wait.step) + 1);
+    const std::int64_t end = now();
+    taken_[wait.gather] += end - begin;
+    begin = end;
+  }
+}
+
+PendingOperations PlanStep::start(const Frame& frame) const {
+  run(frame);
+  return {};
+}
+
+void Plan::add_step(CompileContext& context, const Step& step) {
+  const Computation& computation = context.program[schedule_->computation];
+  const Id id = step.instructions.front();
+  const Instruction& instruction = computation[id];
+  double flops = 0;
+  for (const Id member : step.instructions)
+    flops += flops_of(view_of(context.program, computation, computation[member]));
+  std::unique_ptr<PlanStep> made;
+  KernelRef kernel;
+  const Role role = instruction.op->role;
+  if (step.fused) {
+    FusedStep fused = make_fused_step(context.program, *schedule_, step, context.options.reference);
+    context.fallbacks.insert(context.fallbacks.end(), fused.fallbacks.begin(), fused.fallbacks.end());
+    context.workspace_bytes = std::max(context.workspace_bytes, fused.kernel->workspace_bytes());
+    made = std::make_unique<KernelStep>(std::move(fused.kernel), std::move(fused.in), std::move(fused.out));
+  } else if (role == Role::kCollective) {
+    made = make_collective_step(context, *schedule_, step);
+  } else if (role == Role::kWhile || role == Role::kConditional || role == Role::kCall) {
+    made = make_control_step(context, *schedule_, step);
+    flops = 0;  // counted by what they call
+  } else if (role == Role::kPartitionId) {
+    made = std::make_unique<DeviceIdStep>(at(schedule_->access, id).front().buffer,
+                                          static_cast<std::uint32_t>(context.world.rank()));
+  } else if (instruction.type.byte_size() == 0 && !has_side_effect(instruction)) {
+    return;  // tokens and arrays without elements
+  } else {
+    const OpView view = view_of(context.program, computation, instruction);
+    OperandViews views;
+    for (const Id operand : instruction.operands) {
+      const auto& accesses = at(schedule_->access, operand);
+      views.push_back(accesses.size() == 1 ? accesses.front().view : std::nullopt);
+    }
+    const bool accumulates = step.instructions.size() > 1;  // x + dot
+    views.accumulates = accumulates;
+    if (instruction.type.is_array()) views.result = at(schedule_->access, id).front().view;
+    if (!context.options.reference) kernel = make_kernel(view, views);
+    if (kernel == nullptr) {
+      for (const auto& one : views) ensure(!one, "%{}: a view without a kernel that reads it", instruction.name);
+      ensure(!views.result, "%{}: a layout without a kernel that writes it", instruction.name);
+      kernel = make_reference_kernel(context.program, instruction, view, context.world.rank(), context.world.size());
+      require(kernel != nullptr, "%{}: {} cannot be run{}", instruction.name, instruction.op->name,
+              instruction.source().empty() ? "" : " (" + instruction.source() + ")");
+      context.fallbacks.emplace_back(instruction.op->name);
+    }
+    context.workspace_bytes = std::max(context.workspace_bytes, kernel->workspace_bytes());
+    std::vector<BufferId> in = operand_buffers(*schedule_, instruction);
+    if (accumulates)
+      for (const Id operand : computation[step.instructions.back()].operands)
+        if (const Access& from = at(schedule_->access, operand).front(); from.source != id) in.push_back(from.buffer);
+    made = std::make_unique<KernelStep>(std::move(kernel), std::move(in),
+                                        result_buffers(*schedule_, step.instructions.back()));
+  }
+  steps_.push_back(std::move(made));
+  const bool is_group = step.fused && step.instructions.size() > 1;
+  about_.push_back({.name = instruction.name,
+                    .kind = is_group ? "fused" : std::string(instruction.op->name),
+                    .flops = flops,
+                    .bytes = bytes_touched(*schedule_, computation, step)});
+  flops_ += flops;
+}
+
+void Plan::set_profiling(bool on) {
+  profile_.clear();
+  if (on) profile_ = about_;
+}
+
+void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::span<std::byte* const> results,
+               RunState& state) {
+  for (std::size_t b = 0; b < pointers_.size(); ++b) {
+    const Buffer& buffer = schedule_->buffers[b];
+    switch (buffer.place) {
+      case Place::kArena: pointers_[b] = arena + buffer.offset; break;
+      case Place::kParameter: pointers_[b] = at(parameters, buffer.index); break;
+      case Place::kResult: pointers_[b] = at(results, buffer.index); break;
+      case Place::kPeers: break;
+      case Place::kConstant: pointers_[b] = const_cast<std::byte*>(constant_of_[b]); break;  // NOLINT: never written
+    }
+  }
+  results_.assign(results.begin(), results.end());
+  const auto& gathers = schedule_->shared_gathers;
+  for (std::size_t k = 0; k < gathers.size(); ++k) at(pointers_, gathers[k].result) = shared_views_->address(k);
+  const Frame frame{pointers_, state, shared_views_.get()};
+  under_way_.clear();
+  taken_.assign(steps_.size(), 0);
+  ended_.assign(steps_.size(), 0);
+  run_steps(frame);
+  complete(schedule_->end_completes, frame);
+  state.flops += flops_;
+  deliver();
+  if (world_ != nullptr) {
+    world_->advance(state.progress + schedule_->steps.size());
+    await(waits_.back(), state);
+  }
+  count_times(state);
+}
+
+void Plan::run_steps(const Frame& frame) {
+  const RunState& state = frame.state;
+  std::size_t next = 0;  // step of the schedule
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    for (; next <= step_of_[i]; ++next) prepare(next, frame);
+    const bool is_timed = !profile_.empty() || !steps_[i]->communication().empty();
+    const std::int64_t begin = is_timed ? now() : 0;
+    schedule_->steps[step_of_[i]].overlapped ? start(i, frame) : steps_[i]->run(frame);
+    if (is_timed) {
+      ended_[i] = now();
+      taken_[i] += ended_[i] - begin;
+    }
+    for (const auto& [number, started] : under_way_)  // messages go on only when somebody asks
+      for (const auto& operation : started.second) operation->test();
+    if (world_ != nullptr) world_->advance(state.progress + step_of_[i] + 1);
+  }
+  for (; next < schedule_->steps.size(); ++next) prepare(next, frame);
+}
+
+// What a step of the schedule waits for. Steps before it that cost nothing are completed too: peers may wait for them.
+void Plan::prepare(std::size_t step, const Frame& frame) {
+  if (world_ != nullptr && !waits_[step].empty()) {
+    world_->advance(frame.state.progress + step);
+    await(waits_[step], frame.state);
+  }
+  if (!schedule_->steps[step].completes.empty()) complete(schedule_->steps[step].completes, frame);
+}
+
+void Plan::start(std::size_t i, const Frame& frame) {
+  under_way_[static_cast<std::int32_t>(step_of_[i])] = {i, steps_[i]->start(frame)};
+}
+
+void Plan::complete(const std::vector<std::int32_t>& steps, const Frame& frame) {
+  for (const std::int32_t step : steps) {
+    auto started = under_way_.extract(step);
+    if (started.empty()) continue;
+    const std::int64_t begin = now();
+    const auto& [i, operations] = started.mapped();
+    for (const auto& operation : operations) operation->wait();
+    steps_[i]->finish(frame);
+    ended_[i] = now();
+    taken_[i] += ended_[i] - begin;
+  }
+}
+
+// A collective is counted once, with both of its halves and what it waited for peers.
+void Plan::count_times(RunState& state) {
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    if (!profile_.empty()) {
+      profile_[i].nanoseconds += taken_[i];
+      ++profile_[i].runs;
+    }
+    const std::string_view metric = steps_[i]->communication();
+    if (metric.empty()) continue;
+    state.communication_nanoseconds += taken_[i];
+    metrics().add_sample(metric, MetricUnit::kTime, static_cast<double>(taken_[i]), ended_[i]);
+  }
+}
+
+void Plan::deliver() const {
+  const auto& results = schedule_->results;
+  for (std::size_t k = 0; k < results.size(); ++k)
+    if (results[k].staging != kNoBuffer)
+      copy_bytes(at(pointers_, results[k].staging), at(pointers_, results[k].source.buffer), result_bytes_[k]);
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    if (results[k].delivery != Delivery::kCopy) continue;
+    const BufferId from = results[k].staging != kNoBuffer ? results[k].staging : results[k].source.buffer;
+    copy_bytes(results_[k], at(pointers_, from), result_bytes_[k]);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/runtime/executable/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "tessera/base/error.h"
+#include "tessera/base/files.h"
+#include "tessera/base/json_object.h"
+
+namespace tessera {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+constexpr std::pair<std::string_view, DType> kTypes[] = {
+    {"BOOL", DType::kPred},        {"I8", DType::kS8},   {"I16", DType::kS16},          {"I32", DType::kS32},
+    {"I64", DType::kS64},          {"U8", DType::kU8},   {"U16", DType::kU16},          {"U32", DType::kU32},
+    {"U64", DType::kU64},          {"F16", DType::kF16}, {"BF16", DType::kBF16},        {"F32", DType::kF32},
+    {"F64", DType::kF64},          {"C64", DType::kC64}, {"F8_E4M3", DType::kF8E4M3FN}, {"F8_E5M2", DType::kF8E5M2},
+    {"F8_E8M0", DType::kF8E8M0FNU}};
+
+DType type_of(const std::string& word) {
+  std::vector<std::string> known;
+  for (const auto& [name, type] : kTypes) {
+    if (name == word) return type;
+    known.emplace_back(name);
+  }
+  fail("unknown dtype {}{}", word, suggest_name(word, known));
+}
+std::string_view word_of(DType dtype) {
+  for (const auto& [name, type] : kTypes)
+    if (type == dtype) return name;
+  fail("safetensors files have no {} elements", dtype_name(dtype));
+}
+
+struct Entry {
+  std::string name;
+  Type type;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+std::uint64_t natural(const json& value, std::string_view what) {
+  require(value.is_number_unsigned(), "{} must be a number that is not negative", what);
+  return value.get<std::uint64_t>();
+}
+
+Entry read_entry(const std::string& name, const json& value, std::uint64_t data_bytes) {
+  require(value.is_object() && value.contains("dtype") && value.contains("shape") && value.contains("data_offsets"),
+          "needs dtype, shape and data_offsets");
+  require(value["dtype"].is_string() && value["shape"].is_array(), "dtype must be a text, shape a list");
+  const json& offsets = value["data_offsets"];
+  require(offsets.is_array() && offsets.size() == 2, "data_offsets must be a pair");
+  Entry entry{name, {}, natural(offsets[0], "data_offsets"), natural(offsets[1], "data_offsets")};
+  const DType dtype = type_of(value["dtype"].get<std::string>());
+  require(entry.begin <= entry.end && entry.end <= data_bytes, "data_offsets [{}, {}] lie outside the {} bytes of data",
+          entry.begin, entry.end, data_bytes);
+  Dims dims;
+  auto bytes = static_cast<std::uint64_t>(dtype_size(dtype));
+  std::uint64_t extent = bytes;  // as if no dim were 0: strides must not overflow either
+  for (const json& size : value["shape"]) {
+    const std::uint64_t n = natural(size, "shape");
+    require(n <= std::uint64_t{1} << 62, "shape: {} is too large", n);
+    require(!__builtin_mul_overflow(extent, std::max<std::uint64_t>(n, 1), &extent) && extent <= std::uint64_t{1} << 62,
+            "shape: too many elements");
+    bytes *= n;
+    dims.push_back(static_cast<std::int64_t>(n));
+  }
+  require(bytes == entry.end - entry.begin, "the shape needs {} bytes, data_offsets give {}", bytes,
+          entry.end - entry.begin);
+  entry.type = Type::array(dtype, std::move(dims));
+  return entry;
+}
+
+json parse_header(std::span<const std::byte> bytes, std::uint64_t& header_bytes) {
+  require(bytes.size() >= 8, "{} bytes are too few for a header", bytes.size());
+  std::memcpy(&header_bytes, bytes.data(), 8);
+  require(header_bytes <= bytes.size() - 8, "this is no safetensors file: its header would have {} bytes, {} follow",
+          header_bytes, bytes.size() - 8);
+  constexpr std::uint64_t kLargestHeader = 100'000'000;
+  require(header_bytes <= kLargestHeader, "a header of {} bytes is too large", header_bytes);
+  const char* text = reinterpret_cast<const char*>(bytes.data()) + 8;
+  check_json_depth({text, header_bytes}, "header");
+  json header = json::parse(text, text + header_bytes, nullptr, /*allow_exceptions=*/false);
+  require(header.is_object(), "the header is not a JSON object");
+  return header;
+}
+
+SafetensorsFile parse(std::span<const std::byte> bytes) {
+  std::uint64_t header_bytes = 0;
+  const json header = parse_header(bytes, header_bytes);
+  const std::span<const std::byte> data = bytes.subspan(8 + header_bytes);
+  SafetensorsFile file;
+  std::vector<Entry> entries;
+  for (const auto& [name, value] : header.items()) {
+    if (name == "__metadata__") {
+      require(value.is_object(), "__metadata__ must be an object of texts");
+      for (const auto& [key, text] : value.items()) {
+        require(text.is_string(), "__metadata__: {} must be a text", key);
+        file.metadata[key] = text.get<std::string>();
+      }
+      continue;
+    }
+    try {
+      entries.push_back(read_entry(name, value, data.size()));
+    } catch (Error& error) {
+      throw error.prefix(fmt::format("tensor {}: ", name));
+    }
+  }
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  });
+  std::uint64_t end = 0;
+  for (const Entry& entry : entries) {
+    require(entry.begin == end, "tensor {} starts at {}, the one before ends at {}", entry.name, entry.begin, end);
+    end = entry.end;
+    Literal value(entry.type);
+    if (entry.end > entry.begin)
+      std::memcpy(value.mutable_bytes().data(), data.data() + entry.begin, entry.end - entry.begin);
+    if (entry.type.dtype() == DType::kPred)  // any byte but 0 and 1 would be no bool
+      for (std::byte& byte : value.mutable_bytes()) byte = byte != std::byte{0} ? std::byte{1} : std::byte{0};
+    file.tensors.emplace_back(entry.name, std::move(value));
+  }
+  require(end == data.size(), "{} bytes of data belong to no tensor", data.size() - end);
+  return file;
+}
+
+}  // namespace
+
+const Literal* SafetensorsFile::find(const std::string& name) const {
+  for (const auto& [key, value] : tensors)
+    if (key == name) return &value;
+  return nullptr;
+}
+
+SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, const std::string& name) {
+  try {
+    return parse(bytes);
+  } catch (Error& error) {
+    throw error.prefix(name + ": ");
+  }
+}
+
+SafetensorsFile read_safetensors(const std::string& path) {
+  const std::string bytes = read_file(path);
+  return parse_safetensors(std::as_bytes(std::span(bytes)), path);
+}
+
+std::vector<std::byte> print_safetensors(const SafetensorsFile& file) {
+  json header = json::object();
+  if (!file.metadata.empty()) header["__metadata__"] = file.metadata;
+  std::uint64_t offset = 0;
+  for (const auto& [name, value] : file.tensors) {
+    require(value.type().is_array(), "safetensors: {} is {}, only arrays can be written", name, value.type());
+    require(!header.contains(name), "safetensors: two tensors are named {}", name);
+    const std::uint64_t size = value.bytes().size();
+    header[name] = {{"dtype", word_of(value.type().dtype())},
+                    {"shape", value.type().dims()},
+                    {"data_offsets", {offset, offset + size}}};
+    offset += size;
+  }
+  std::string text = header.dump();
+  while (text.size() % 8 != 0) text += ' ';
+  const std::uint64_t header_bytes = text.size();
+  std::vector<std::byte> out(8 + text.size() + offset);
+  std::memcpy(out.data(), &header_bytes, 8);
+  std::memcpy(out.data() + 8, text.data(), text.size());
+  std::byte* to = out.data() + 8 + text.size();
+  for (const auto& [name, value] : file.tensors) {
+    if (!value.bytes().empty()) std::memcpy(to, value.bytes().data(), value.bytes().size());
+    to += value.bytes().size();
+  }
+  return out;
+}
+
+void write_safetensors(const std::string& path, const SafetensorsFile& file) {
+  const std::vector<std::byte> bytes = print_safetensors(file);
+  write_file(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+}  // namespace tessera

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fusion/tile_registers.h"
+
+#include <algorithm>
+
+#include "tessera/base/text.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::int64_t kMostElements = 4096;  // of a tile
+constexpr std::int64_t kLine = 64;            // bytes of a cache line
+
+bool has_long_rows(const TileProgram& tile) { return tile.columns > kMostElements; }
+
+// Tiles that start with a row of a broadcast operand read it in place.
+void align_to_rows(TileProgram& tile) {
+  std::int64_t row = 0;
+  for (const TileLoad& load : tile.loads)
+    if (load.input >= 0 && load.dims.size() > 1 && load.strides.back() == 1) row = std::max(row, load.dims.back());
+  if (row < 2 * kLine || row % kLine != 0) return;
+  if (row <= tile.tile) {
+    tile.tile = row;
+  } else {  // the largest part of the row that tiles it
+    std::int64_t parts = ceil_div(row, tile.tile);
+    while (row % (parts * kLine) != 0 && row / parts > 2 * kLine) ++parts;
+    if (row % (parts * kLine) == 0) tile.tile = row / parts;
+  }
+}
+
+}  // namespace
+
+std::int64_t TileRegisters::take(const TileProgram& tile, std::int64_t bytes, bool per_row, bool forever) {
+  auto& free = free_[{bytes, per_row}];
+  if (!forever && !free.empty() && !has_long_rows(tile)) {  // of those, phases change the order of steps
+    const std::int64_t index = free.back();
+    free.pop_back();
+    return index;
+  }
+  bytes_.push_back(per_row ? bytes : bytes * tile.columns);
+  return isize(bytes_) - 1;
+}
+
+// As many elements as the workspace holds, whole cache lines or rows, not more than pays.
+void TileRegisters::place(TileProgram& tile) const {
+  constexpr std::int64_t kCache = 1 << 15;  // of the first level, beside what is read and written in place
+  if (has_long_rows(tile)) return place_long_rows(tile);
+  std::int64_t bytes = 0;
+  for (const std::int64_t one : bytes_) bytes += one;
+  if (tile.columns > 1) {
+    tile.tile =
+        std::max<std::int64_t>(1, std::min(kMostElements / tile.columns, kCache / std::max<std::int64_t>(1, bytes)));
+  } else {
+    tile.tile = bytes == 0 ? kMostElements : std::min(kMostElements, kCache / bytes);
+    tile.tile = std::max<std::int64_t>(kLine, tile.tile / kLine * kLine);
+    align_to_rows(tile);
+  }
+  std::int64_t offset = 0;
+  for (const std::int64_t one : bytes_) {
+    tile.register_offsets.push_back(offset);
+    offset += ceil_div(one * tile.tile, kLine) * kLine;
+  }
+  tile.workspace_bytes = offset;
+}
+
+// Registers of one phase hold a piece of a row, those that later phases read all of it.
+void TileRegisters::place_long_rows(TileProgram& tile) const {
+  assign_phases(tile);
+  constexpr std::int64_t kCache = 1 << 16;
+  constexpr std::int64_t kFewest = 512;
+  std::int64_t bytes = 1;
+  for (const TileSlot& slot : tile.slots)
+    if (slot.register_index >= 0 && !slot.per_row && !slot.is_whole) bytes += slot.element_bytes;
+  tile.tile = 1;
+  tile.piece = std::clamp(kCache / bytes / kLine * kLine, kFewest, kMostElements);
+  tile.register_offsets.assign(bytes_.size(), 0);
+  std::int64_t offset = 0;
+  for (const TileSlot& slot : tile.slots) {
+    if (slot.register_index < 0) continue;
+    at(tile.register_offsets, slot.register_index) = offset;
+    const std::int64_t count = slot.per_row ? 1 : slot.is_whole ? tile.columns : tile.piece;
+    offset += ceil_div(count * slot.element_bytes, kLine) * kLine;
+  }
+  tile.workspace_bytes = offset;
+}
+
+}  // namespace tessera

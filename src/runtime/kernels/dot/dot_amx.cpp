@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Large products of bf16 on the processor's tile registers, where it has them: faster than oneDNN's, whatever the order of the operands.
+#include "kernels/dot/dot_plan.h"
+#include "kernels/simd/kernel_set.h"
+#include "kernels/simd/tile_product.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <string_view>
+#endif
+
+namespace tessera {
+
+#if defined(__x86_64__)
+namespace {
+
+// Linux hands out the tiles' state only to processes that ask for it.
+bool may_use_tiles() {
+  constexpr unsigned kBf16AndTiles = 1U << 22 | 1U << 24;
+  constexpr int kAskForState = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;
+  static const bool kMay = [] {
+    unsigned a = 0;
+    unsigned b = 0;
+    unsigned c = 0;
+    unsigned d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBf16AndTiles) == kBf16AndTiles &&
+           __builtin_cpu_supports("avx512bf16") != 0 && syscall(SYS_arch_prctl, kAskForState, kTileData) == 0;
+  }();
+  return kMay && std::string_view(kernels::kernel_set().name) == "avx512";
+}
+
+class TileProduct final : public ProductKernel {
+ public:
+  explicit TileProduct(const MatrixProduct& p) : product_(p) {
+    args_ = {.m = p.m,
+             .n = p.n,
+             .k = p.k,
+             .a_m = p.lhs_m,
+             .a_k = p.lhs_k,
+             .b_k = p.rhs_k,
+             .b_n = p.rhs_n,
+             .out_stride = p.out_m,
+             .rounds = p.result == DType::kBF16,
+             .accumulates = p.accumulates};
+  }
+  static bool takes(const MatrixProduct& p) {
+    constexpr std::int64_t kFewestLines = 32;
+    constexpr std::int64_t kFewest = 1 << 20;  // multiplications; below, packing takes longer than it gains
+    const bool fits = p.operand == DType::kBF16 &&
+                      (p.result == DType::kF32 || (p.result == DType::kBF16 && !p.accumulates)) &&
+                      (p.lhs_m == 1 || p.lhs_k == 1) && (p.rhs_k == 1 || p.rhs_n == 1) && p.out_n == 1;
+    const bool is_large =
+        p.m >= kFewestLines && p.n >= kFewestLines && p.k >= kFewestLines && p.m * p.n * p.k >= kFewest;
+    return fits && is_large && may_use_tiles();
+  }
+  [[nodiscard]] std::int64_t workspace_bytes() const override { return kernels::tile_product_workspace(args_); }
+  void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* workspace) const override {
+    const std::int64_t result_bytes = dtype_size(product_.result);
+    for_each_batch(product_, [&](std::int64_t l, std::int64_t r, std::int64_t o) {
+      kernels::TileProductArgs args = args_;
+      args.a = reinterpret_cast<const std::uint16_t*>(lhs) + l;
+      args.b = reinterpret_cast<const std::uint16_t*>(rhs) + r;
+      args.out = out + o * result_bytes;
+      args.workspace = workspace;
+      kernels::tile_product(args);
+    });
+  }
+
+ private:
+  MatrixProduct product_;
+  kernels::TileProductArgs args_;
+};
+
+}  // namespace
+
+std::unique_ptr<ProductKernel> make_tile_product(const MatrixProduct& product) {
+  return TileProduct::takes(product) ? std::make_unique<TileProduct>(product) : nullptr;
+}
+#else
+std::unique_ptr<ProductKernel> make_tile_product(const MatrixProduct& /*product*/) { return nullptr; }
+#endif
+
+}  // namespace tessera

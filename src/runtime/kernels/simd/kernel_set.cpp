@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of one instruction set.
+#include "kernels/simd/registration.h"
+
+#define TESSERA_TEXT_OF(x) #x
+#define TESSERA_TEXT(x) TESSERA_TEXT_OF(x)
+
+namespace tessera::kernels::TESSERA_ISA {
+
+const KernelSet& kernel_set() {
+  static const KernelSet kSet = [] {
+    KernelSet out;
+    out.name = TESSERA_TEXT(TESSERA_ISA);
+    add_unary(out);
+    add_binary(out);
+    add_convert(out);
+    add_reduce(out);
+    add_counter(out);
+    add_gemm(out);
+    add_sgemm(out);
+    return out;
+  }();
+  return kSet;
+}
+
+}  // namespace tessera::kernels::TESSERA_ISA

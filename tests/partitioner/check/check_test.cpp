@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a check holds against a program: faults, however narrow the types, and not roundings, however they are amplified.
+#include "tessera/partitioner/check/check.h"
+
+#include <gtest/gtest.h>
+
+#include "tessera/base/text.h"
+#include "tessera/ir/text.h"
+#include "tessera/ops/evaluate.h"
+#include "tessera/ops/op_table.h"
+
+namespace tessera {
+namespace {
+
+Program read(const std::string& body) { return parse_program("HloModule m, num_partitions=3\n" + body, op_table()); }
+
+// As a runtime does: in the program's own types.
+std::vector<Literal> run_in_own_types(const Program& program, const std::vector<std::vector<Literal>>& arguments) {
+  return evaluate_lockstep(program, arguments);
+}
+
+CheckReport check_against(const Program& program, const Program& other, const RunDevices& run) {
+  return check_partitioned(program, partition(other, {.keep_shardings = !run}), {.run = run});
+}
+
+const std::string kCut = "sharding={devices=[1,3]<=[3]}";
+
+// 40 layers that each amplify what the one before differs by.
+std::string chaotic(int layers) {
+  std::string text =
+      "ENTRY main { w = f32[7,7] parameter(0), sharding={devices=[3,1]<=[3]} h0 = f32[4,7] parameter(1), " + kCut +
+      " c = f32[] constant(2) f = f32[4,7] broadcast(c), dimensions={}\n";
+  for (int i = 0; i < layers; ++i)
+    text += fmt::format(
+        "d{0} = f32[4,7] dot(h{0}, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}} s{0} = f32[4,7] "
+        "multiply(d{0}, f) h{1} = f32[4,7] tanh(s{0})\n",
+        i, i + 1);
+  return text + fmt::format("ROOT r = f32[4,7] copy(h{}) }}", layers);
+}
+
+TEST(Check, AmplifiedRoundingsAreNoFault) {
+  const Program program = read(chaotic(40));
+  for (const RunDevices& run : {RunDevices(), RunDevices(run_in_own_types)}) {
+    const CheckReport report = check_against(program, program, run);
+    EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+    EXPECT_GT(report.worst, 0) << "the sums have one order on both sides, and the test shows nothing";
+  }
+}
+
+// By a fraction of whole numbers: no constant of the one program that the other has not is a rounded one.
+std::string scaled(const std::string& dtype, int factor, int divisor) {
+  return fmt::format(
+      "ENTRY main {{ x = {0}[5,9] parameter(0), {1} w = {0}[9,6] parameter(1)\n"
+      "d = {0}[5,6] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n"
+      "c = {0}[] constant({2}) f = {0}[5,6] broadcast(c), dimensions={{}} m = {0}[5,6] multiply(d, f)\n"
+      "n = {0}[] constant({3}) g = {0}[5,6] broadcast(n), dimensions={{}} ROOT r = {0}[5,6] divide(m, g) }}",
+      dtype, kCut, factor, divisor);
+}
+
+TEST(Check, NarrowTypesHideNoFault) {
+  for (const std::string dtype : {"bf16", "f16", "f32"}) {
+    const Program program = read(scaled(dtype, 2, 2));
+    EXPECT_TRUE(check_against(program, program, {}).passed) << dtype;
+    EXPECT_TRUE(check_against(program, program, run_in_own_types).passed) << dtype;
+    EXPECT_FALSE(check_against(program, read(scaled(dtype, 129, 128)), {}).passed) << dtype;
+    EXPECT_FALSE(check_against(program, read(scaled(dtype, 4, 2)), run_in_own_types).passed) << dtype;
+  }
+}
+
+TEST(Check, IntegersOfFewBitsAreNotAllZero) {
+  const auto text = [](const std::string& dtype, const char* op) {
+    return fmt::format(
+        "ENTRY main {{ x = {0}[5,9] parameter(0), {1} w = s32[5,9] convert(x) ROOT r = s32[5,9] {2}(w, w) }}", dtype,
+        kCut, op);
+  };
+  for (const std::string dtype : {"s4", "u4", "s2", "u2"}) {
+    const Program program = read(text(dtype, "add"));
+    EXPECT_TRUE(check_against(program, program, {}).passed) << dtype;
+    EXPECT_FALSE(check_against(program, read(text(dtype, "multiply")), {}).passed) << dtype;
+  }
+}
+
+TEST(Check, ReportsNameTheTypesOfTheModule) {
+  const CheckReport report = check_against(read(scaled("bf16", 2, 2)), read(scaled("bf16", 6, 2)), {});
+  ASSERT_FALSE(report.failures.empty());
+  EXPECT_TRUE(report.failures.front().starts_with("result 0 bf16[5,6] at [")) << report.failures.front();
+}
+
+// tanh(2) is a constant of the partitioned program, in f32; and no reason to overlook more than its rounding.
+TEST(Check, ConstantsThatWereComputedAreRounded) {
+  const auto text = [](int scale) {
+    return fmt::format(
+        "ENTRY main {{ x = f32[5,9] parameter(0), {} c = f32[] constant(2) t = f32[] tanh(c) s = f32[] constant({}) "
+        "n = f32[] constant(4) q = f32[] divide(s, n) u = f32[] multiply(t, q) f = f32[5,9] broadcast(u), "
+        "dimensions={{}} "
+        "ROOT r = f32[5,9] multiply(x, f) }}",
+        kCut, scale);
+  };
+  EXPECT_TRUE(check_against(read(text(5)), read(text(5)), {}).passed);
+  EXPECT_FALSE(check_against(read(text(5)), read(text(4)), {}).passed);
+}
+
+// Bits are those of the module's types: the sign, and a number made of random bits.
+TEST(Check, BitsAreThoseOfTheModulesTypes) {
+  const Program program = read(
+      "ENTRY main { x = f32[5,9] parameter(0), " + kCut +
+      " b = u32[5,9] bitcast-convert(x) m = u32[] constant(2147483647)\n"
+      "ms = u32[5,9] broadcast(m), dimensions={} a = u32[5,9] and(b, ms) y = f32[5,9] bitcast-convert(a)\n"
+      "o = u32[] constant(1065353216) os = u32[5,9] broadcast(o), dimensions={} i = u32[5,9] iota(), iota_dimension=1\n"
+      "u = u32[5,9] or(i, os) z = f32[5,9] bitcast-convert(u) s = f32[5,9] multiply(y, z)\n"
+      "ROOT t = (f32[5,9], u32[5,9]) tuple(s, a) }");
+  const CheckReport report = check_against(program, program, {});
+  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+  EXPECT_EQ(report.worst, 0);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops whose elements move along a sharded dim: neighbours pass on what is lacking, and no more.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tessera/base/text.h"
+#include "tessera/ir/text.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/partitioner/check/check.h"
+#include "tessera/partitioner/pipeline/partition.h"
+
+namespace tessera {
+namespace {
+
+// x is sharded along dim 0 (images: their rows) over `devices`, and so is the result.
+struct Case {
+  std::string body;
+  std::string sharding = "{devices=[4,1]<=[4]}";
+  int devices = 4;
+};
+
+Program program_of(const Case& c) {
+  std::string body = c.body;
+  for (auto place = body.find('$'); place != std::string::npos; place = body.find('$'))
+    body.replace(place, 1, "sharding=" + c.sharding);
+  return parse_program(fmt::format("HloModule m, num_partitions={}\n"
+                                   "sum {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }}\n"
+                                   "ge {{ a = f32[] parameter(0) b = f32[] parameter(1)\n"
+                                   "ROOT s = pred[] compare(a, b), direction=GE }}\n"
+                                   "ENTRY main {{\n{}}}\n",
+                                   c.devices, body),
+                       op_table());
+}
+
+struct Outcome {
+  std::map<std::string, std::int64_t> bytes;  // by opcode
+  double flops = 0;
+};
+Outcome outcome_of(const Case& c) {
+  const Program program = program_of(c);
+  const CheckReport report = check_partition(program, {});
+  const Partitioned parts = partition(program);
+  EXPECT_TRUE(report.passed) << join(report.failures, "\n") << print_program(parts.program);
+  Outcome out;
+  const ProgramStats stats = program_stats(parts.program);
+  out.flops = stats.flops_per_device;
+  std::int64_t explained = 0;
+  for (const CollectiveNote& note : parts.notes) {
+    explained += note.bytes;
+    EXPECT_NE(note.axes, "?");
+    EXPECT_NE(note.reason, "stands in the input");
+    EXPECT_NE(note.from, "");
+    EXPECT_NE(note.to, "");
+    EXPECT_NE(note.remedy, "");
+  }
+  EXPECT_EQ(explained, stats.total_collective_bytes);
+  for (const auto& kind : stats.collectives) out.bytes[kind.opcode] = kind.bytes;
+  return out;
+}
+using Bytes = std::map<std::string, std::int64_t>;
+
+TEST(Halo, AShiftByOnePassesOnOneRow) {
+  EXPECT_EQ(outcome_of({"x = f32[16,8] parameter(0), $\nz = f32[] constant(7)\n"
+                        "ROOT y = f32[16,8] pad(x, z), padding=1_-1x0_0, $\n"})
+                .bytes,
+            Bytes({{"collective-permute", 32}}));
+}
+
+// x rolled by `count` along dim 0.
+Case rolled(int size, int count, int devices = 4) {
+  return {fmt::format("x = f32[{0},8] parameter(0), $\na = f32[{1},8] slice(x), slice={{[{2}:{0}], [0:8]}}\n"
+                      "b = f32[{2},8] slice(x), slice={{[0:{2}], [0:8]}}\n"
+                      "ROOT y = f32[{0},8] concatenate(a, b), dimensions={{0}}, $\n",
+                      size, count, size - count),
+          fmt::format("{{devices=[{0},1]<=[{0}]}}", devices), devices};
+}
+
+TEST(Halo, ARollPassesOnItsRowsAroundTheEnd) {
+  EXPECT_EQ(outcome_of(rolled(16, 1)).bytes, Bytes({{"collective-permute", 32}}));
+  EXPECT_EQ(outcome_of(rolled(16, 3)).bytes, Bytes({{"collective-permute", 3 * 32}}));
+  EXPECT_EQ(outcome_of(rolled(16, 4)).bytes, Bytes({{"collective-permute", 4 * 32}}));  // whole shards
+  EXPECT_EQ(outcome_of(rolled(16, 7)).bytes, Bytes({{"collective-permute", 4 * 32}}));  // from two devices
+  EXPECT_EQ(outcome_of(rolled(16, 3)).flops, 0);
+}
+
+TEST(Halo, ARollOfUnevenShardsIsRight) {
+  for (const int size : {5, 7, 13, 14, 15, 17})
+    for (int count = 1; count < size; count += 2) {
+      const Outcome roll = outcome_of(rolled(size, count, 3));
+      EXPECT_LE(roll.bytes.count("collective-permute") + roll.bytes.count("all-gather"), 1U) << size << " " << count;
+    }
+}
+
+TEST(Halo, AWrappedPaddingReadsItsBordersFromWhereTheyLie) {
+  const Outcome wrapped =
+      outcome_of({"x = f32[16,8] parameter(0), $\na = f32[2,8] slice(x), slice={[14:16], [0:8]}\n"
+                  "b = f32[2,8] slice(x), slice={[0:2], [0:8]}\n"
+                  "ROOT y = f32[20,8] concatenate(a, x, b), dimensions={0}, $\n"});
+  EXPECT_EQ(wrapped.bytes.count("all-gather"), 0U);
+  EXPECT_LE(wrapped.bytes.at("collective-permute"), 4 * 32);
+  EXPECT_EQ(wrapped.flops, 0);
+}
+
+TEST(Halo, PiecesComeTogetherWithoutMasks) {
+  const std::string joined =
+      "x = f32[12,8] parameter(0), $\nz = f32[8,8] parameter(1), $\n"
+      "ROOT y = f32[20,8] concatenate(x, z), dimensions={0}, $\n";
+  EXPECT_EQ(outcome_of({joined}).flops, 0);
+  EXPECT_EQ(outcome_of({joined, "{devices=[3,1]<=[3]}", 3}).flops, 0);
+  const std::string cut = "x = f32[13,8] parameter(0), $\nROOT y = f32[7,8] slice(x), slice={[3:10], [0:8]}, $\n";
+  EXPECT_EQ(outcome_of({cut}).flops, 0);
+  EXPECT_EQ(outcome_of({cut, "{devices=[5,1]<=[5]}", 5}).flops, 0);
+}
+
+TEST(Halo, PartsOfSeveralValuesAreJoinedOverTwoAxesOfUnevenShards) {
+  for (const std::string sharding : {"{devices=[3,2]<=[6]}", "{devices=[2,3]<=[3,2]T(1,0)}", "{devices=[6,1]<=[6]}",
+                                     "{devices=[3,1,2]4,0,5,3,1,2 last_tile_dim_replicate}"}) {
+    const Outcome joined =
+        outcome_of({"x = f32[11,5] parameter(0), $\nz = f32[4,5] parameter(1), $\n"
+                    "a = f32[3,5] slice(x), slice={[8:11], [0:5]}\nb = f32[6,5] slice(x), slice={[1:7], [0:5]}\n"
+                    "ROOT y = f32[17,5] concatenate(a, z, b, z), dimensions={0}, $\n",
+                    sharding, 6});
+    EXPECT_EQ(joined.flops, 0) << sharding;
+  }
+}
+
+TEST(Halo, ASliceThatOthersReadIsMadeAndJoined) {
+  const Outcome both =
+      outcome_of({"x = f32[16,8] parameter(0), $\na = f32[8,8] slice(x), slice={[8:16], [0:8]}, $\n"
+                  "b = f32[8,8] slice(x), slice={[0:8], [0:8]}\n"
+                  "c = f32[16,8] concatenate(a, b), dimensions={0}, $\n"
+                  "ROOT t = (f32[8,8], f32[16,8]) tuple(a, c)\n"});
+  EXPECT_EQ(both.bytes.count("all-gather"), 0U);
+}
+
+TEST(Halo, AReverseIsOnePermute) {
+  EXPECT_EQ(outcome_of({"x = f32[16,8] parameter(0), $\nROOT y = f32[16,8] reverse(x), dimensions={0}, $\n"}).bytes,
+            Bytes({{"collective-permute", 128}}));
+}
+
+TEST(Halo, TheMiddleOfAnOddNumberOfTilesSendsWhatItKeepsToItself) {
+  const Case c{"x = f32[15,12] parameter(0), $\nROOT y = f32[15,12] reverse(x), dimensions={0}, $\n",
+               "{devices=[5,1]<=[5]}", 5};
+  EXPECT_EQ(outcome_of(c).bytes, Bytes({{"collective-permute", 144}}));
+  // The shard, what was received, and its reverse over the shard.
+  EXPECT_LE(program_stats(partition(program_of(c)).program).peak_bytes_per_device, 480);
+}
+
+TEST(Halo, OnlyWhatASliceTakesOfAReverseMoves) {
+  EXPECT_EQ(outcome_of({"x = f32[16,12] parameter(0), $\nr = f32[16,12] reverse(x), dimensions={0}\n"
+                        "ROOT y = f32[8,12] slice(r), slice={[1:16:2], [0:12]}, $\n"})
+                .bytes,
+            Bytes({{"collective-permute", 2 * 48}}));
+  EXPECT_EQ(outcome_of({"x = f32[16,12] parameter(0), $\nr = f32[16,12] reverse(x), dimensions={0,1}\n"
+                        "ROOT y = f32[16,3] slice(r), slice={[0:16], [1:11:4]}, $\n"})
+                .bytes,
+            Bytes({{"collective-permute", 4 * 12}}));
+  // Somebody else reads all of it: the slice takes its part of that.
+  EXPECT_EQ(outcome_of({"x = f32[16,12] parameter(0), $\nr = f32[16,12] reverse(x), dimensions={0}\n"
+                        "s = f32[16,3] slice(r), slice={[0:16], [1:11:4]}\n"
+                        "ROOT t = (f32[16,12], f32[16,3]) tuple(r, s), sharding={{devices=[4,1]<=[4]}, "
+                        "{devices=[4,1]<=[4]}}\n"})
+                .bytes,
+            Bytes({{"collective-permute", 4 * 48}}));
+}
+
+TEST(Halo, WhatIsGatheredBehindARepeatIsGatheredBeforeIt) {
+  const Bytes bytes = outcome_of({"x = f32[9,12] parameter(0), sharding={devices=[2,2]<=[2,2]T(1,0)}\n"
+                                  "r = f32[9,12] reverse(x), dimensions={0}\n"
+                                  "b = f32[9,2,12] broadcast(r), dimensions={0,2}\n"
+                                  "ROOT y = f32[18,12] reshape(b), $\n",
+                                  "{devices=[2,1,2]<=[4] last_tile_dim_replicate}"})
+                          .bytes;
+  EXPECT_EQ(bytes, Bytes({{"all-gather", 120}, {"all-to-all", 216}}));
+}
+
+TEST(Halo, AReverseThatThenLiesOtherwiseMovesOnce) {
+  EXPECT_EQ(outcome_of({"x = f32[16,8] parameter(0), $\nr = f32[16,8] reverse(x), dimensions={0}, $\n"
+                        "c = f32[] constant(3)\nt = f32[16,8] broadcast(c), dimensions={}\n"
+                        "m = f32[16,8] multiply(r, t), $\n"
+                        "ROOT y = f32[16,8] copy(m), sharding={devices=[4,1]<=[2,2]T(1,0)}\n"})
+                .bytes,
+            Bytes({{"collective-permute", 128}}));
+}
+
+TEST(Halo, APadBetweenElementsAndASliceThatTakesThemBackStayWhereTheyAre) {
+  EXPECT_EQ(outcome_of({"x = f32[16,8] parameter(0), $\nz = f32[] constant(7)\n"
+                        "p = f32[32,8] pad(x, z), padding=0_1_1x0_0\n"
+                        "ROOT y = f32[16,8] slice(p), slice={[0:32:2], [0:8]}, $\n"})
+                .bytes,
+            Bytes());
+}
+
+TEST(Halo, UnevenShardsPassOnWhatTheirBoundariesMove) {
+  const Outcome odd =
+      outcome_of({"x = f32[13,8] parameter(0), $\n"
+                  "ROOT y = f32[11,8] slice(x), slice={[2:13], [0:8]}, $\n"});
+  EXPECT_EQ(odd.bytes.count("all-gather"), 0U);
+  EXPECT_LT(odd.bytes.at("collective-permute"), 9 * 32);  // what a gather would bring
+}
+
+const std::string kConvolution =
+    "x = f32[2,16,12,8] parameter(0), $\nw = f32[3,3,8,4] parameter(1), sharding={replicated}\n"
+    "ROOT y = f32[2,16,12,4] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, $\n";
+
+TEST(Halo, AConvolutionPassesOnARowEachWayAndSharesOutItsWork) {
+  const Outcome sharded = outcome_of({kConvolution, "{devices=[1,4,1,1]<=[4]}"});
+  EXPECT_EQ(sharded.bytes, Bytes({{"collective-permute", 2 * 2 * 12 * 8 * 4}}));
+  const Outcome whole = outcome_of({kConvolution, "{replicated}"});
+  EXPECT_LT(sharded.flops, whole.flops / 4 * 1.1);
+}
+
+TEST(Halo, AKernelsGradientPassesOnRowsAndAddsUpKernels) {
+  const Outcome sharded = outcome_of(
+      {"x = f32[2,16,12,8] parameter(0), $\nd = f32[2,16,12,4] parameter(1), $\n"
+       "ROOT y = f32[3,3,8,4] convolution(x, d), window={size=16x12 pad=1_1x1_1}, dim_labels=f01b_i01o->01bf, "
+       "sharding={replicated}\n",
+       "{devices=[1,4,1,1]<=[4]}"});
+  EXPECT_EQ(sharded.bytes,
+            Bytes({{"all-reduce", 2 * 3 * 3 * 8 * 4 * 4 * 3 / 4}, {"collective-permute", 2 * 2 * 12 * 8 * 4}}));
+}
+
+// Every device has the whole image: its rows are cut out with those around them, and the work is shared out.
+TEST(Halo, WindowsOfAWholeOperandAreTakenFromIt) {
+  const Outcome convolution = outcome_of(
+      {"x = f32[2,9,8,3] parameter(0), sharding={replicated} k = f32[3,3,3,5] parameter(1)\n"
+       "ROOT y = f32[2,9,8,5] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, $\n",
+       "{devices=[1,4,1,1]<=[4]}"});
+  EXPECT_EQ(convolution.bytes, Bytes());
+  EXPECT_LE(convolution.flops, 2.0 * 2 * 3 * 8 * 5 * 3 * 9);  // 3 of 9 rows
+  const Outcome sums =
+      outcome_of({"x = f32[11,6] parameter(0), sharding={replicated} z = f32[] constant(0)\n"
+                  "ROOT y = f32[11,6] reduce-window(x, z), window={size=5x1 pad=4_0x0_0}, to_apply=sum, $\n",
+                  "{devices=[3,1]<=[3]}", 3});
+  EXPECT_EQ(sums.bytes, Bytes());
+  EXPECT_LE(sums.flops, 4 * 6 * 5);
+  // One dim is whole, the other comes from neighbours.
+  const Outcome corners = outcome_of(
+      {"x = f32[7,8] parameter(0), sharding={devices=[1,2,2]<=[4] last_tile_dim_replicate} z = f32[] constant(0)\n"
+       "ROOT y = f32[7,8] reduce-window(x, z), window={size=3x3 pad=1_1x1_1}, to_apply=sum, $\n",
+       "{devices=[2,2]<=[2,2]T(1,0)}"});
+  EXPECT_EQ(corners.bytes.count("all-gather"), 0);
+  EXPECT_LE(corners.bytes.at("collective-permute"), 2 * 7 * 4);
+}
+
+TEST(Halo, AStridedConvolutionsImageGradientNeedsOneRow) {
+  // Rows 2i-1 .. 2i+1 made map row i: a tile of 4 image rows reads 2 rows of the map and the next one.
+  const Outcome sharded = outcome_of(
+      {"d = f32[2,8,6,4] parameter(0), $\nw = f32[3,3,8,4] parameter(1), sharding={replicated}\n"
+       "ROOT y = f32[2,16,12,8] convolution(d, w), window={size=3x3 pad=1_2x1_2 lhs_dilate=2x2 rhs_reversal=1x1}, "
+       "dim_labels=b01f_01oi->b01f, $\n",
+       "{devices=[1,4,1,1]<=[4]}"});
+  EXPECT_EQ(sharded.bytes, Bytes({{"collective-permute", 2 * 6 * 4 * 4}}));
+}
+
+TEST(Halo, PoolsThatDoNotOverlapNeedNoNeighbours) {
+  const std::string pool =
+      "x = f32[2,16,12,8] parameter(0), $\nz = f32[] constant(0)\n"
+      "ROOT y = f32[2,8,6,8] reduce-window(x, z), window={size=1x2x2x1 stride=1x2x2x1}, to_apply=sum, $\n";
+  EXPECT_EQ(outcome_of({pool, "{devices=[1,4,1,1]<=[4]}"}).bytes, Bytes());
+  EXPECT_EQ(outcome_of({pool, "{devices=[1,2,2,1]<=[4]}"}).bytes, Bytes());
+}
+
+// Tiles of 9 rows, windows of 3 at each second row: 16 to 18 is the first window that reaches row 18, so rows 16 and 17 come from above. No
+// window reads beyond the ends, so nothing is filled in there.
+TEST(Halo, APoolsGradientReadsTheWindowsThatReachItsRows) {
+  const Outcome sharded = outcome_of(
+      {"x = f32[2,34] parameter(0), $\ny = f32[2,16] parameter(1), $\nz = f32[] constant(0)\n"
+       "ROOT g = f32[2,34] select-and-scatter(x, y, z), window={size=1x3 stride=1x2}, select=ge, scatter=sum, $\n",
+       "{devices=[1,4]<=[4]}"});
+  EXPECT_EQ(sharded.bytes, Bytes({{"collective-permute", 2 * 4 * (2 + 2 + 2)}}));
+  EXPECT_EQ(sharded.flops, 2 * 6 * 3 + 2 * 6);  // six windows, and which of them are real
+}
+
+TEST(Halo, CornersComeWithTheSecondExchange) {
+  const Outcome sharded = outcome_of({kConvolution, "{devices=[1,2,2,1]<=[4]}"});
+  // A row of 6 each way, then columns of 8 + 2 rows each way: images of 2, 8 features, 4 bytes.
+  EXPECT_EQ(sharded.bytes, Bytes({{"collective-permute", 2 * 8 * 4 * (2 * 6 + 2 * 10)}}));
+}
+
+TEST(Halo, AWindowAsWideAsTheImageIsGatheredWhereThatIsLess) {
+  // 7 rows each way, or the other 8.
+  const Outcome wide =
+      outcome_of({"x = f32[16,8] parameter(0), $\nz = f32[] constant(0)\n"
+                  "ROOT y = f32[16,8] reduce-window(x, z), window={size=15x1 pad=7_7x0_0}, to_apply=sum, $\n",
+                  "{devices=[2,1]<=[2]}", 2});
+  EXPECT_EQ(wide.bytes, Bytes({{"all-gather", 8 * 32}}));
+}
+
+// 13 rows on 4 devices: the last holds one, and the init for the others.
+TEST(Halo, ARunningSumOfUnevenShardsGathersItsPartsSums) {
+  const std::string sums =
+      "x = f32[13,8] parameter(0), $\nz = f32[] constant(0)\n"
+      "ROOT y = f32[13,8] reduce-window(x, z), window={size=13x1 pad=12_0x0_0}, to_apply=sum, $\n";
+  const Outcome sharded = outcome_of({sums});
+  EXPECT_EQ(sharded.bytes, Bytes({{"all-gather", 3 * 32}}));
+  EXPECT_LT(sharded.flops, outcome_of({sums, "{replicated}"}).flops / 4);
+}
+
+// A row of each other device; a window within 4 rows instead of 16, and what came before added.
+TEST(Halo, ARunningSumGathersItsPartsSums) {
+  const std::string sums =
+      "x = f32[16,8] parameter(0), $\nz = f32[] constant(0)\n"
+      "ROOT y = f32[16,8] reduce-window(x, z), window={size=16x1 pad=15_0x0_0}, to_apply=sum, $\n";
+  const Outcome sharded = outcome_of({sums});
+  EXPECT_EQ(sharded.bytes, Bytes({{"all-gather", 3 * 32}}));
+  EXPECT_LT(sharded.flops, outcome_of({sums, "{replicated}"}).flops / 4);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions by computations that have no name, over sharded dims.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "tessera/base/text.h"
+#include "tessera/ir/text.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/partitioner/check/check.h"
+#include "tessera/partitioner/pipeline/partition.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kComputations = R"(%xor { a = u32[] parameter(0) b = u32[] parameter(1) ROOT c = u32[] xor(a, b) }
+%lse {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  m = f32[] maximum(a, b)
+  n = f32[] minimum(a, b)
+  d = f32[] subtract(n, m)
+  e = f32[] exponential(d)
+  l = f32[] log-plus-one(e)
+  ROOT c = f32[] add(m, l)
+}
+%last { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] copy(b) }
+%argmax {
+  v = f32[] parameter(0)
+  i = s32[] parameter(1)
+  w = f32[] parameter(2)
+  j = s32[] parameter(3)
+  g = pred[] compare(v, w), direction=GT
+  e = pred[] compare(v, w), direction=EQ
+  l = pred[] compare(i, j), direction=LT
+  t = pred[] and(e, l)
+  p = pred[] or(g, t)
+  a = f32[] select(p, v, w)
+  b = s32[] select(p, i, j)
+  ROOT c = (f32[], s32[]) tuple(a, b)
+}
+)";
+
+using Bytes = std::map<std::string, std::int64_t>;
+struct Outcome {
+  Bytes bytes;  // by opcode
+  double flops = 0;
+  std::int64_t peak = 0;
+};
+
+Outcome outcome_of(int devices, const std::string& body) {
+  const Program program = parse_program(
+      fmt::format("HloModule m, num_partitions={}\n{}ENTRY main {{\n{}}}\n", devices, kComputations, body), op_table());
+  const CheckReport report = check_partition(program, {});
+  const Program local = partition(program).program;
+  EXPECT_TRUE(report.passed) << join(report.failures, "\n") << print_program(local);
+  const ProgramStats stats = program_stats(local);
+  Outcome out{{}, stats.flops_per_device, stats.peak_bytes_per_device};
+  for (const auto& kind : stats.collectives) out.bytes[kind.opcode] = kind.bytes;
+  return out;
+}
+
+// %x of 64 rows over 4 devices along what is reduced.
+Outcome by(const std::string& computation, const std::string& dtype, int columns, const std::string& init) {
+  return outcome_of(4, fmt::format("x = {0}[64,{1}] parameter(0), sharding={{devices=[1,4]<=[4]}}\n{2}"
+                                   "ROOT r = {0}[64] reduce(x, z), dimensions={{1}}, to_apply={3}\n",
+                                   dtype, columns, init, computation));
+}
+
+TEST(OwnReductions, GroupsReduceByXorWhateverTheInit) {
+  const Outcome even = by("xor", "u32", 16, "z = u32[] constant(0)\n");
+  EXPECT_EQ(even.bytes, Bytes({{"all-reduce", 384}}));
+  EXPECT_EQ(even.flops, 256);
+  EXPECT_LE(even.peak, 1540);
+  for (const int columns : {16, 18, 5})  // 5: the last device has nothing
+    for (const char* init : {"z = u32[] constant(0)\n", "z = u32[] constant(5)\n", "z = u32[] parameter(1)\n"})
+      EXPECT_EQ(by("xor", "u32", columns, init).bytes, Bytes({{"all-reduce", 384}})) << columns << init;
+}
+
+TEST(OwnReductions, GroupsReduceByAnyComputationThatMayMeetItsInitAgain) {
+  const Outcome even = by("lse", "f32", 16, "z = f32[] constant(-1e30)\n");
+  EXPECT_EQ(even.bytes, Bytes({{"all-reduce", 384}}));
+  EXPECT_EQ(even.flops, 256);
+  EXPECT_EQ(by("lse", "f32", 18, "z = f32[] constant(-1e30)\n").bytes, Bytes({{"all-reduce", 384}}));
+  // exp(0) = 1 counts each time.
+  EXPECT_EQ(by("lse", "f32", 16, "z = f32[] constant(0)\n").bytes.count("all-reduce"), 0U);
+  EXPECT_EQ(by("lse", "f32", 16, "z = f32[] parameter(1)\n").bytes.count("all-reduce"), 0U);
+}
+
+TEST(OwnReductions, InGroupsOfTwoDimsAndWantedCut) {
+  const std::string z = "z = u32[] constant(0)\n";
+  EXPECT_EQ(outcome_of(4, "x = u32[64,16] parameter(0), sharding={devices=[2,2]<=[4]}\n" + z +
+                              "ROOT r = u32[] reduce(x, z), dimensions={0,1}, to_apply=xor\n")
+                .bytes.count("all-gather"),
+            0U);
+  EXPECT_EQ(outcome_of(4, "x = u32[64,16] parameter(0), sharding={devices=[1,4]<=[4]}\n" + z +
+                              "ROOT r = u32[64] reduce(x, z), dimensions={1}, to_apply=xor, "
+                              "sharding={devices=[4]<=[4]}\n")
+                .bytes,
+            Bytes({{"all-to-all", 192}}));
+}
+
+TEST(OwnReductions, UnevenPartsEndWithTheInitOnlyWhereThatChangesNothing) {
+  EXPECT_EQ(by("last", "f32", 18, "z = f32[] constant(0)\n").bytes, Bytes({{"all-gather", 3840}}));
+  const std::string argmax =
+      "x = f32[64,18] parameter(0), sharding={devices=[1,4]<=[4]}\ni = s32[64,18] iota(), iota_dimension=1\n"
+      "low = f32[] constant(-inf)\nnone = s32[] constant(0)\n"
+      "ROOT r = (f32[64], s32[64]) reduce(x, i, low, none), dimensions={1}, to_apply=argmax\n";
+  EXPECT_EQ(outcome_of(4, argmax).bytes, Bytes({{"all-gather", 1536}}));
+}
+
+}  // namespace
+}  // namespace tessera
