@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums in the order that docs/collectives.md promises, of addends that tell every order from every other.
+// Sums in the order that docs/internals/collectives.md promises, of addends that tell every order from every other.
 #pragma once
 
 #include <algorithm>

@@ -40,7 +40,7 @@ def main(words):
     words = [word for word in words if word != "--update"]
     if not words:
         sys.exit(__doc__)
-    pages = [pathlib.Path(page) for page in words[1:]] or sorted((ROOT / "docs").glob("*.md"))
+    pages = [pathlib.Path(page) for page in words[1:]] or sorted((ROOT / "docs").rglob("*.md"))
     wrong = commands = 0
     for page in pages:
         text = page.read_text(encoding="utf-8")
