@@ -19,7 +19,7 @@ namespace tessera {
 namespace {
 
 // A concatenation on its way: which operands are not yet written, first made first.
-struct Chain {
+struct UpdateChain {
   Id id = -1;
   int dim = 0;
   std::vector<int> waiting;
@@ -68,7 +68,7 @@ class ChainWriter {
                old_[operand].op->role != Role::kConstant;
       };
       if (std::count_if(instruction.operands.begin(), instruction.operands.end(), dies) < 2) continue;
-      Chain chain{
+      UpdateChain chain{
           id, static_cast<int>(attributes_as<DimensionsAttributes>(instruction.attributes).dimensions.front()), {}, {}};
       for (int i = 0; i < isize(instruction.operands); ++i) chain.waiting.push_back(i);
       std::stable_sort(chain.waiting.begin(), chain.waiting.end(),
@@ -78,7 +78,7 @@ class ChainWriter {
   }
 
   // The operands that stand before `end`.
-  void write(Chain& chain, Id end) {
+  void write(UpdateChain& chain, Id end) {
     const Instruction& instruction = old_[chain.id];
     while (!chain.waiting.empty() && at(instruction.operands, chain.waiting.front()) < end) {
       const int operand = chain.waiting.front();
@@ -91,13 +91,13 @@ class ChainWriter {
       builder_.set_notes(chain.whole, instruction.notes);
     }
   }
-  Value padded(const Chain& chain, Value part, std::int64_t start) {
+  Value padded(const UpdateChain& chain, Value part, std::int64_t start) {
     const Type& type = old_[chain.id].type;
     std::vector<PaddingDim> padding(static_cast<std::size_t>(type.ndim()));
     at(padding, chain.dim) = {start, type.dim(chain.dim) - start - part.type().dim(chain.dim), 0};
     return ops::pad(part, ops::scalar(builder_, type.dtype(), 0), std::move(padding));
   }
-  Value updated(const Chain& chain, Value part, std::int64_t start) {
+  Value updated(const UpdateChain& chain, Value part, std::int64_t start) {
     std::vector<Value> starts;
     for (int d = 0; d < part.type().ndim(); ++d) starts.push_back(number(d == chain.dim ? start : 0));
     return ops::dynamic_update_slice(chain.whole, part, starts);
@@ -112,7 +112,7 @@ class ChainWriter {
   Builder builder_;
   std::vector<Id> new_ids_;
   std::vector<std::vector<Id>> users_ = old_.users();
-  std::map<Id, Chain> chains_;
+  std::map<Id, UpdateChain> chains_;
   std::map<std::int64_t, Value> numbers_;
 };
 

@@ -44,9 +44,9 @@ Splits splits_of(const Program& program, const Computation& computation) {
   return out;
 }
 
-class Splitter {
+class AsyncSplitter {
  public:
-  Splitter(ComputationRewriter& r, const Splits& splits) : r_(r), splits_(splits) {}
+  AsyncSplitter(ComputationRewriter& r, const Splits& splits) : r_(r), splits_(splits) {}
 
   void run() {
     for (Id id = 0; id < r_.from().size(); ++id) {
@@ -128,7 +128,7 @@ Program make_asynchronous(const Program& program) {
       program,
       [&](ComputationRewriter& r) {
         const auto splits = found.find(&r.from());
-        if (splits != found.end()) return Splitter(r, splits->second).run();
+        if (splits != found.end()) return AsyncSplitter(r, splits->second).run();
         for (Id id = 0; id < r.from().size(); ++id) r.keep(id);
       },
       [&](const Computation& computation) { return found.contains(&computation); });

@@ -13,9 +13,9 @@
 namespace tessera {
 namespace {
 
-class Draws {
+class ShardDraws {
  public:
-  explicit Draws(std::uint64_t seed) : seed_(seed) {}
+  explicit ShardDraws(std::uint64_t seed) : seed_(seed) {}
   std::size_t below(std::size_t limit) { return hash_mix(seed_, ++count_) / 7U % limit; }
 
  private:
@@ -46,7 +46,7 @@ T negative(T a) {
 constexpr int kUnits = 8;  // of what an addend takes from another
 
 template <class T>
-T drawn(Draws& draws, double unit) {
+T drawn(ShardDraws& draws, double unit) {
   const auto count = static_cast<int>(draws.below(kUnits)) + 1;
   if constexpr (is_complex(kDTypeOf<T>))
     return T(drawn<typename T::value_type>(draws, unit), drawn<typename T::value_type>(draws, unit));
@@ -58,7 +58,7 @@ T drawn(Draws& draws, double unit) {
 
 // One addend has the value; then some give to others what they have not got.
 template <class T>
-void split(std::span<const T> values, std::vector<std::span<T>>& addends, double unit, Draws& draws) {
+void split(std::span<const T> values, std::vector<std::span<T>>& addends, double unit, ShardDraws& draws) {
   constexpr int kGifts = 4;
   for (std::size_t i = 0; i < values.size(); ++i) {
     addends[draws.below(addends.size())][i] = values[i];
@@ -99,7 +99,7 @@ std::string unreduced_text(const Sharding& sharding) {
 
 std::vector<Literal> random_addends(const Literal& value, const Sharding& sharding, double unit, std::uint64_t seed) {
   const auto count = static_cast<std::size_t>(axes_size(sharding.partial));
-  Draws draws(seed);
+  ShardDraws draws(seed);
   const DType dtype = value.type().dtype();
   std::vector<Literal> out;
   if (!splits(dtype, sharding.reduction)) {

@@ -9,11 +9,11 @@ namespace tessera::reshard {
 namespace {
 
 // Rounds being joined: which tiles send and receive in one already.
-struct OpenRound {
+struct JoinedRound {
   Round round;
   std::vector<bool> sends, receives;
 
-  OpenRound(Round first, std::size_t tiles) : round(std::move(first)) {
+  JoinedRound(Round first, std::size_t tiles) : round(std::move(first)) {
     sends.resize(tiles, false);
     receives.resize(tiles, false);
     enter(round.pieces);
@@ -73,11 +73,11 @@ Round make_round(std::vector<Rows> pieces, Round::Form form, int value) {
 namespace {
 
 // One permute, and tiles that take no part in it but keep what they have: they send it to themselves.
-void join_what_stays(std::vector<OpenRound>& open) {
+void join_what_stays(std::vector<JoinedRound>& open) {
   if (open.size() != 2 || open[0].round.is_local == open[1].round.is_local) return;
   if (open[0].round.is_local) std::swap(open[0], open[1]);
-  OpenRound& permute = open[0];
-  const OpenRound& stays = open[1];
+  JoinedRound& permute = open[0];
+  const JoinedRound& stays = open[1];
   if (stays.round.length > permute.round.length || !permute.has_no_part_in(stays.round)) return;
   permute.take(stays.round);
   open.pop_back();
@@ -87,10 +87,10 @@ void join_what_stays(std::vector<OpenRound>& open) {
 
 std::vector<Round> joined(std::vector<Round> rounds, std::size_t tiles) {
   std::stable_sort(rounds.begin(), rounds.end(), [](const Round& a, const Round& b) { return a.length > b.length; });
-  std::vector<OpenRound> open;
+  std::vector<JoinedRound> open;
   for (Round& round : rounds) {
     const auto host =
-        std::find_if(open.begin(), open.end(), [&](const OpenRound& other) { return other.has_room_for(round); });
+        std::find_if(open.begin(), open.end(), [&](const JoinedRound& other) { return other.has_room_for(round); });
     if (host == open.end())
       open.emplace_back(std::move(round), tiles);
     else
@@ -98,7 +98,7 @@ std::vector<Round> joined(std::vector<Round> rounds, std::size_t tiles) {
   }
   join_what_stays(open);
   std::vector<Round> out;
-  for (OpenRound& done : open) out.push_back(std::move(done.round));
+  for (JoinedRound& done : open) out.push_back(std::move(done.round));
   std::stable_partition(out.begin(), out.end(), [](const Round& round) { return round.is_local; });
   return out;
 }
