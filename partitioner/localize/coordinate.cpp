@@ -22,16 +22,16 @@ Value lookup(Builder& builder, const Mesh& mesh, const std::vector<AxisRef>& axe
 }
 
 // device / stride % radix
-struct DeviceDigit {
+struct CoordinateDigit {
   std::int64_t stride;
   std::int64_t radix;
 };
 
 // The digits of device numbers that the axes are, major to minor; those side by side are one.
-std::vector<DeviceDigit> digits_of(const Mesh& mesh, const std::vector<AxisRef>& axes) {
-  std::vector<DeviceDigit> out;
+std::vector<CoordinateDigit> digits_of(const Mesh& mesh, const std::vector<AxisRef>& axes) {
+  std::vector<CoordinateDigit> out;
   for (const AxisRef& ref : axes) {
-    DeviceDigit digit{at(mesh.axes(), ref.axis).size / (ref.pre * ref.size), ref.size};
+    CoordinateDigit digit{at(mesh.axes(), ref.axis).size / (ref.pre * ref.size), ref.size};
     for (int a = ref.axis + 1; a < mesh.axis_count(); ++a) digit.stride *= at(mesh.axes(), a).size;
     if (!out.empty() && out.back().stride == digit.stride * digit.radix)
       out.back() = {digit.stride, out.back().radix * digit.radix};
@@ -49,7 +49,7 @@ Value emit_coordinate(Builder& builder, const Mesh& mesh, const std::vector<Axis
   if (!mesh.device_order().empty()) return lookup(builder, mesh, parts);
   Value sum{};
   std::int64_t scale = axes_size(parts);
-  for (const DeviceDigit& digit : digits_of(mesh, parts)) {
+  for (const CoordinateDigit& digit : digits_of(mesh, parts)) {
     Value part = device_number(builder);
     if (digit.stride > 1) part = ops::divide(part, number(builder, digit.stride));
     if (digit.stride * digit.radix < mesh.device_count()) part = ops::remainder(part, number(builder, digit.radix));
