@@ -37,6 +37,7 @@ build() { cmake --build --preset "$1" -j "$jobs" "${@:2}"; }
 if [ $all = yes ]; then step "set-up" tools/setup.sh all; else step "set-up" tools/setup.sh test; fi
 step "layers" python3 tools/check_layers.py
 step "licences" python3 tools/check_spdx.py
+step "links" python3 tools/check_links.py
 step "format" tools/check_format.sh
 
 step "configure release" tools/configure.sh release

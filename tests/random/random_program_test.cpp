@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random programs under random shardings: partitioned equals unpartitioned, and faults planted into the partitioned program are
-// found. `random_programs` does the same for longer (docs/debugging.md).
+// found. `random_programs` does the same for longer (docs/internals/debugging.md).
 #include <gtest/gtest.h>
 
 #include <algorithm>

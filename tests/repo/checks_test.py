@@ -72,6 +72,18 @@ class Checks(unittest.TestCase):
         self.assertIn("src/ir/a.cpp", text)
         self.assertNotIn("src/ir/b.cpp", text)
 
+    def test_links_that_lead_nowhere_are_named(self):
+        self.write("docs/a.md", "# A page\n[good](b.md#one-heading) [bad](c.md) [worse](b.md#two)\n`docs/b.md` `src/ops/NAME.cpp`\n")
+        self.write("docs/b.md", "## One `heading`\n`docs/c.md`\n")
+        code, text = run("check_links.py", self.root)
+        self.assertEqual(code, 1)
+        self.assertEqual(
+            text,
+            "docs/a.md: the link c.md leads nowhere\n"
+            "docs/a.md: the link b.md#two names no heading of b.md\n"
+            "docs/b.md: there is no docs/c.md\n",
+        )
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -7,7 +7,7 @@ usage: compare.py [--bin build/release/bin] [--python PATH] [--model gpt2] [--dt
 Each round runs every contender once, a few steps each, so that all see the same neighbours; a ratio is taken within a round. Every
 contender has --batch sequences per core. What can be set wrong against a peer is set here: OPENBLAS_CORETYPE and its kin are
 unset, threads are pinned, OpenMP waits actively. A contender that cannot run is listed with its reason. The table is Markdown, as
-docs/performance.md has it; it is also printed when the script is interrupted, of what has been measured until then.
+bench/history.md keeps it; it is also printed when the script is interrupted, of what has been measured until then.
 """
 import argparse
 import datetime
