@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks who includes whom against the table of layers; prints each line that breaks it."""
+"""Checks who includes whom against the table of layers, and that no code outside src/ops tells ops apart by their names; prints each
+line that breaks a rule."""
 import pathlib
 import re
 import sys
@@ -39,6 +40,20 @@ CONFINED = [
     (re.compile(r"(Eigen/|unsupported/Eigen/)"), ("src/", "tests/", "bench/")),
     (re.compile(r"(oneapi/|dnnl)"), ("src/runtime/", "tests/runtime/", "bench/")),
 ]
+
+# What an op is and does is written in its row (src/ops, include/tessera/ir/op_def.h): other code asks the row, not the name. Only the
+# text reader and writer work with names.
+OPS_AT_HOME = ("src/ops/", "src/ir/read_", "src/ir/raw_instruction", "src/ir/text_writer", "tests/", "bench/", "examples/")
+# Modules above the programs of ops use words of their own: an activation called tanh, a schedule called constant.
+WITHOUT_OPS = ("src/nn/", "src/optim/", "src/data/", "src/fsdp/", "src/trainer/", "include/tessera/nn/", "include/tessera/optim/",
+               "include/tessera/data/", "include/tessera/fsdp/", "include/tessera/trainer/", "collectives/", "src/base/", "src/sharding/")
+OP_NAME = re.compile(r"(\bop(\(\))?|\.op)(->|\.)name\s*[!=]=|[!=]=\s*[\w.>\-\[\]()]*\bop(->|\.)name\b|\bop(->|\.)name\.(starts|ends)_with"
+                     r"|is_one_of\(.*\bname\b|op_table\(\)\.get\(\s*\"")
+# Several ops at once are a fact about each of them.
+SET_OF_ROWS = re.compile(r"&\s*rows::k\w+\s*(\|\||&&)[^;]*[!=]=\s*&\s*rows::k")
+ROW = re.compile(r"\bk([A-Z]\w*)")
+LITERAL = re.compile(r'"([a-z][a-z0-9-]*)"')
+COMPARED = re.compile(r'[!=]=\s*"([a-z][a-z0-9-]*)"|"([a-z][a-z0-9-]*)"\s*[!=]=')
 
 SOURCE_ROOTS = ("include", "src", "partitioner", "collectives", "tools", "examples", "tests", "bench")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -82,9 +97,33 @@ def check_include(path, module, target):
     return None
 
 
+def op_names(root):
+    """The names of all ops, from the declarations of their rows: kAllGather is all-gather."""
+    file = root / "include/tessera/ops/rows.h"
+    rows = ROW.findall(file.read_text()) if file.exists() else []
+    return {re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", row).lower() for row in rows}
+
+
+def check_op_names(path, line, names):
+    """The complaint about a line that tells ops apart by name, or None."""
+    if path.startswith(OPS_AT_HOME) or COMMENT_LINE.match(line):
+        return None
+    if OP_NAME.search(line):
+        return "compares or looks up an op by name: ask a field of its row (include/tessera/ir/op_def.h) or compare with &rows::kOp"
+    if SET_OF_ROWS.search(line):
+        return "tells several ops apart: make it a field of their rows (include/tessera/ir/op_def.h)"
+    if path.startswith(WITHOUT_OPS):
+        return None
+    compared = [name for pair in COMPARED.findall(line) for name in pair if name in names]
+    listed = re.search(r"\{.*\}|\[\]\s*=|^\s*(\"|\{\")", line) and [name for name in LITERAL.findall(line) if name in names]
+    if compared or (listed and len(listed) > 1):
+        return f'op name "{(compared or listed)[0]}" outside src/ops: use a field of the row or rows::kOp'
+    return None
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
-    complaints, files = [], 0
+    complaints, files, names = [], 0, op_names(root)
     for base in SOURCE_ROOTS:
         for file in sorted((root / base).rglob("*")):
             if file.suffix not in (".h", ".cpp", ".inc"):
@@ -97,7 +136,7 @@ def main():
                 continue
             for number, line in enumerate(file.read_text().splitlines(), 1):
                 match = INCLUDE.match(line)
-                complaint = match and check_include(path, module, match.group(2))
+                complaint = match and check_include(path, module, match.group(2)) or check_op_names(path, line, names)
                 if complaint:
                     complaints.append(f"{path}:{number}: {complaint}")
     print("\n".join(complaints) if complaints else f"layers: {files} files keep to the table")

@@ -6,7 +6,7 @@
 
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
-#include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/tensor/narrow_dtype.h"
 
@@ -125,9 +125,9 @@ class Widening {
     return out_.size() - 1;
   }
 
-  Id emit(std::string_view op, std::vector<Id> operands, Type type, Attributes attributes, const Instruction& around) {
+  Id emit(const OpDef& op, std::vector<Id> operands, Type type, Attributes attributes, const Instruction& around) {
     Instruction out;
-    out.op = &op_table().get(op);
+    out.op = &op;
     out.operands = std::move(operands);
     out.type = std::move(type);
     out.attributes = std::move(attributes);
@@ -139,14 +139,14 @@ class Widening {
   Id converted(Id value, const Type& to, const Instruction& around) {
     const Type from = out_[value].type;
     if (from == to) return value;
-    if (!to.is_tuple()) return emit("convert", {value}, to, nullptr, around);
+    if (!to.is_tuple()) return emit(rows::kConvert, {value}, to, nullptr, around);
     std::vector<Id> elements;
     for (int i = 0; i < isize(to.elements()); ++i) {
       const Id element =
-          emit("get-tuple-element", {value}, at(from.elements(), i), make_attributes(IndexAttributes{i}), around);
+          emit(rows::kGetTupleElement, {value}, at(from.elements(), i), make_attributes(IndexAttributes{i}), around);
       elements.push_back(converted(element, at(to.elements(), i), around));
     }
-    return emit("tuple", std::move(elements), to, nullptr, around);
+    return emit(rows::kTuple, std::move(elements), to, nullptr, around);
   }
 
   const Computation& from_;

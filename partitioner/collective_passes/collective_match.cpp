@@ -11,18 +11,8 @@
 
 namespace tessera {
 
-CollectiveKind collective_kind(const Instruction& instruction) {
-  if (instruction.op->role != Role::kCollective) return CollectiveKind::kNone;
-  const std::string_view name = instruction.op->name;
-  if (name == "all-reduce") return CollectiveKind::kAllReduce;
-  if (name == "reduce-scatter") return CollectiveKind::kReduceScatter;
-  if (name == "all-gather") return CollectiveKind::kAllGather;
-  if (name == "collective-permute") return CollectiveKind::kPermute;
-  return CollectiveKind::kOther;
-}
-
 bool is_single(const Instruction& instruction, CollectiveKind kind) {
-  return collective_kind(instruction) == kind && instruction.operands.size() == 1 && instruction.type.is_array();
+  return instruction.op->collective == kind && instruction.operands.size() == 1 && instruction.type.is_array();
 }
 
 namespace {
@@ -50,7 +40,7 @@ bool same_attributes(const Instruction& a, const Instruction& b) {
 bool same_exchange(const Program& program, const Instruction& a, const Instruction& b) {
   if (a.op != b.op || !same_attributes(a, b)) return false;
   if (a.called == b.called) return true;
-  const auto reduction = is_reduction(collective_kind(a)) ? reduction_by(program, a) : std::nullopt;
+  const auto reduction = is_reduction(a.op->collective) ? reduction_by(program, a) : std::nullopt;
   return reduction && reduction == reduction_by(program, b) &&
          program[a.called[0]].root_type() == program[b.called[0]].root_type();
 }

@@ -5,12 +5,11 @@
 #include <optional>
 #include <vector>
 
+#include "tessera/ir/op_def.h"
 #include "tessera/ops/collectives.h"
 
 namespace tessera {
 
-enum class CollectiveKind : std::uint8_t { kNone, kAllReduce, kReduceScatter, kAllGather, kPermute, kOther };
-CollectiveKind collective_kind(const Instruction& instruction);
 /// Null where an instruction's attributes are of another type.
 template <class T>
 const T* attributes_if(const Instruction& instruction) {

@@ -13,7 +13,7 @@
 #include "collective_passes/collective_match.h"
 #include "localize/localize.h"
 #include "tessera/base/text.h"
-#include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/partitioner/collective_passes/collective_passes.h"
 #include "tessera/passes/explanations.h"
@@ -147,7 +147,7 @@ class Planner {
   // Moving what lives in memory past much else makes the memory live longer; FSDP's units say what belongs together.
   [[nodiscard]] bool is_near(Id first, Id id) const {
     const Instruction& instruction = computation_[id];
-    const auto kind = collective_kind(instruction);
+    const auto kind = instruction.op->collective;
     const bool resizes = kind == CollectiveKind::kAllGather || kind == CollectiveKind::kReduceScatter;
     return !resizes || id - first <= options_.window || instruction.frontend_attribute(kUnit) != nullptr;
   }
@@ -342,7 +342,7 @@ class CombinedEmitter {
   }
   static Instruction part_of(Id together, std::size_t k, const Instruction& alone) {
     Instruction part;
-    part.op = &op_table().get("get-tuple-element");
+    part.op = &rows::kGetTupleElement;
     part.type = alone.type;
     part.operands = {together};
     part.attributes = make_attributes(IndexAttributes{static_cast<std::int64_t>(k)});

@@ -16,7 +16,7 @@ using Pairs = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
 // One that the partitioner put there: those of a region's code stay as they stand.
 bool is_permute(const Instruction& instruction) {
-  return instruction.op->name == "collective-permute" && instruction.operands.size() == 1 &&
+  return instruction.op->collective == CollectiveKind::kPermute && instruction.operands.size() == 1 &&
          instruction.frontend_attribute(kReasonAttribute) != nullptr && instruction.control_predecessors.empty();
 }
 

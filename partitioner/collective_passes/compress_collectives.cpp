@@ -34,7 +34,7 @@ class Compressor {
       : program_(program), axes_(axes), coding_(coding), next_channel_(free_channel(program)) {}
 
   [[nodiscard]] bool concerns(const Computation& computation, const Instruction& collective) const {
-    const CollectiveKind kind = collective_kind(collective);
+    const CollectiveKind kind = collective.op->collective;
     if (kind == CollectiveKind::kNone || collective.operands.size() != 1 || !collective.type.is_array()) return false;
     const Type& operand = computation[collective.operands[0]].type;
     if (operand.dtype() != DType::kF32 || operand.byte_size() < kLeastBytes) return false;
@@ -52,13 +52,13 @@ class Compressor {
   Value compressed(ComputationRewriter& r, Id id) {
     const Instruction& old = r.from()[id];
     const Value x = r.mapped(old.operands[0]);
-    switch (collective_kind(old)) {
+    switch (old.op->collective) {
       case CollectiveKind::kReduceScatter: return sum(exchanged(r, old, parts_along(x, old)), old);
       case CollectiveKind::kAllReduce: return reduced(r, old, x);
       default: break;
     }
     if (coding_.keeps_shape()) return moved(r, id, x);
-    if (collective_kind(old) == CollectiveKind::kAllGather) return joined(gathered(r, old, x), old);
+    if (old.op->collective == CollectiveKind::kAllGather) return joined(gathered(r, old, x), old);
     return is_exchange(old) ? joined(exchanged(r, old, parts_along(x, old)), old) : moved(r, id, with_parts(x));
   }
 
@@ -66,7 +66,7 @@ class Compressor {
   // All-to-all: each member sends a part along a dim to each.
   static bool is_exchange(const Instruction& collective) {
     const auto* attributes = attributes_if<CollectiveAttributes>(collective);
-    return collective_kind(collective) == CollectiveKind::kOther && attributes != nullptr &&
+    return collective.op->collective == CollectiveKind::kAllToAll && attributes != nullptr &&
            attributes->dimensions.size() == 1;
   }
   static int dim_of(const Instruction& collective) {

@@ -12,7 +12,7 @@
 #include "tessera/base/text.h"
 #include "tessera/ir/builder.h"
 #include "tessera/ops/indexing.h"
-#include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -59,7 +59,7 @@ class ChainWriter {
 
   // Those with two parts or more that are made for them alone.
   void find_chains() {
-    const OpDef& concatenate = op_table().get("concatenate");
+    const OpDef& concatenate = rows::kConcatenate;
     for (Id id = 0; id < old_.size(); ++id) {
       const Instruction& instruction = old_[id];
       if (instruction.op != &concatenate || id == old_.root) continue;

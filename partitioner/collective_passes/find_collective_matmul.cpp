@@ -73,7 +73,7 @@ class Finder {
     Chain out;
     out.collective = id;
     out.replaced = {id};
-    out.gathers = collective_kind(collective) == CollectiveKind::kAllGather;
+    out.gathers = collective.op->collective == CollectiveKind::kAllGather;
     out.dim = static_cast<int>(attributes.dimensions.front());
     out.groups = groups_of(program_, collective);
     out.tile = (out.gathers ? c_[collective.operands[0]] : collective).type.dim(out.dim);

@@ -204,7 +204,7 @@ class LoopFinder {
     if (reads != 1 || !at(from_element, id)) return out;
     std::optional<Reduction> reduction;
     while (state_element(body, id) == nullptr) {
-      const auto added = reduction_of_op(body[id].op->name);
+      const auto added = reduction_of_op(*body[id].op);
       if (!added || (reduction && added != reduction)) return {};
       reduction = added;
       const int side = at(from_element, body[id].operands[0]) ? 0 : 1;
@@ -216,11 +216,12 @@ class LoopFinder {
     }
     return out;
   }
-  static std::optional<Reduction> reduction_of_op(std::string_view name) {
-    if (name == "add") return Reduction::kSum;
-    if (name == "minimum") return Reduction::kMin;
-    if (name == "maximum") return Reduction::kMax;
-    return std::nullopt;
+  // Of ops whose reductions may be hoisted.
+  static std::optional<Reduction> reduction_of_op(const OpDef& op) {
+    const bool fits =
+        op.combines && (op.combines->of_numbers == Reduction::kSum || op.combines->of_numbers == Reduction::kMin ||
+                        op.combines->of_numbers == Reduction::kMax);
+    return fits ? std::optional(op.combines->of_numbers) : std::nullopt;
   }
   [[nodiscard]] bool is_reduction(const Instruction& instruction, Reduction reduction) const {
     const bool is_kind =

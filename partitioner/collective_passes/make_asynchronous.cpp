@@ -4,7 +4,8 @@
 
 #include "collective_passes/collective_match.h"
 #include "tessera/base/text.h"
-#include "tessera/ops/op_table.h"
+#include "tessera/ops/async.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/partitioner/collective_passes/collective_passes.h"
 #include "tessera/passes/rewriter.h"
@@ -19,8 +20,13 @@ struct Splits {
 };
 
 bool may_split(const Instruction& instruction) {
-  const auto kind = collective_kind(instruction);
-  return kind != CollectiveKind::kNone && kind != CollectiveKind::kOther;
+  switch (instruction.op->collective) {
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::kAllReduce:
+    case CollectiveKind::kPermute: return true;
+    default: return false;
+  }
 }
 
 Splits splits_of(const Program& program, const Computation& computation) {
@@ -67,16 +73,16 @@ class AsyncSplitter {
     for (const Id operand : r_.from()[id].operands) operands.push_back(r_.from()[operand].type);
     const Type given = operands.size() == 1 ? operands.front() : Type::tuple(operands);
     const Type result = out.type;
-    const auto kind = collective_kind(out);
-    if (kind == CollectiveKind::kReduceScatter) {
+    const CollectiveKind kind = out.op->collective;
+    const OpDef& start = start_op(*out.op);
+    if (&start == &rows::kAsyncStart) {
       out.called = {wrapped(out, operands)};
       out.attributes = nullptr;
       out.type = Type::tuple({Type::tuple(operands), result});
-      out.op = &op_table().get("async-start");
     } else {
       if (kind != CollectiveKind::kAllReduce) out.type = Type::tuple({given, result});
-      out.op = &op_table().get(fmt::format("{}-start", r_.from()[id].op->name));
     }
+    out.op = &start;
     out.sharding = nullptr;
     out.name = fmt::format("{}.start", r_.from()[id].name);
     return r_.builder().append(std::move(out));
@@ -98,10 +104,9 @@ class AsyncSplitter {
     const Instruction& old = r_.from()[id];
     const Value started = starts_.at(id);
     Instruction out;
-    const auto& name = started.instruction().op->name;
-    out.op = &op_table().get(fmt::format("{}-done", name.substr(0, name.size() - std::string_view("-start").size())));
+    out.op = &done_op(*started.instruction().op);
     out.operands = {started.id};
-    if (collective_kind(old) == CollectiveKind::kReduceScatter) out.called = started.instruction().called;
+    if (out.op == &rows::kAsyncDone) out.called = started.instruction().called;
     out.type = old.type;
     out.sharding = old.sharding;
     out.name = old.name;

@@ -12,7 +12,7 @@
 #include "localize/localize.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/elementwise.h"
-#include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/partitioner/collective_passes/collective_passes.h"
 #include "tessera/passes/passes.h"
@@ -66,13 +66,9 @@ class Sums {
   // Whether the op adds as the collective does; subtracting is adding.
   [[nodiscard]] bool adds_like(const Instruction& instruction, Id collective) const {
     const auto reduction = *reduction_by(program_, computation_[collective]);
-    const std::string_view name = instruction.op->name;
-    switch (reduction) {
-      case Reduction::kSum: return name == "add" || name == "subtract";
-      case Reduction::kMin: return name == "minimum";
-      case Reduction::kMax: return name == "maximum";
-      default: return false;
-    }
+    if (reduction != Reduction::kSum && reduction != Reduction::kMin && reduction != Reduction::kMax) return false;
+    if (instruction.op == &rows::kSubtract) return reduction == Reduction::kSum;
+    return instruction.op->combines && instruction.op->combines->of_numbers == reduction;
   }
 
   [[nodiscard]] std::optional<Sum> sum_of(Id id) const {
@@ -97,7 +93,7 @@ class Sums {
   [[nodiscard]] static std::optional<Sum> with_rest(const Instruction& instruction, const Sum* left, const Sum* right) {
     const Sum& sum = left != nullptr ? *left : *right;
     // p - reduced(x) would ask for -x.
-    if (left == nullptr && instruction.op->name == "subtract") return std::nullopt;
+    if (left == nullptr && instruction.op == &rows::kSubtract) return std::nullopt;
     return Sum{sum.collective, sum.reduced, true};
   }
 
@@ -108,17 +104,17 @@ class Sums {
     if (sum == nullptr || sum->reduced != 1 || sum->has_rest || !instruction.called.empty()) return std::nullopt;
     const Instruction& collective = computation_[sum->collective];
     const bool is_sum = reduction_by(program_, collective) == Reduction::kSum;
-    const std::string_view name = instruction.op->name;
-    const bool moves = collective_kind(collective) == CollectiveKind::kAllReduce &&
-                       (name == "reshape" || name == "transpose") &&
+    const Movement movement = instruction.op->movement;
+    const bool moves = collective.op->collective == CollectiveKind::kAllReduce &&
+                       (movement == Movement::kReshape || movement == Movement::kTranspose) &&
                        instruction.type.dtype() == collective.type.dtype();
-    if (moves || (name == "negate" && is_sum)) return std::optional<Sum>(*sum);
+    if (moves || (instruction.op == &rows::kNegate && is_sum)) return std::optional<Sum>(*sum);
     return std::nullopt;
   }
   // By a power of two, which rounds nothing.
   [[nodiscard]] std::optional<Sum> scaled(Id id) const {
     const Instruction& instruction = computation_[id];
-    if (instruction.op->name != "multiply" || !has_room(instruction.type.dtype())) return std::nullopt;
+    if (instruction.op != &rows::kMultiply || !has_room(instruction.type.dtype())) return std::nullopt;
     for (const int side : {0, 1}) {
       const Sum* sum = readable(at(instruction.operands, side));
       const auto factor = splat_of(at(instruction.operands, 1 - side));
@@ -138,7 +134,7 @@ class Sums {
   /// The number that fills a constant, or the broadcast of one.
   [[nodiscard]] std::optional<double> splat_of(Id id) const {
     const Instruction* instruction = &computation_[id];
-    if (instruction->op->name == "broadcast") instruction = &computation_[instruction->operands[0]];
+    if (instruction->op == &rows::kBroadcast) instruction = &computation_[instruction->operands[0]];
     if (instruction->op->role != Role::kConstant || !instruction->type.is_array() || instruction->type.ndim() != 0)
       return std::nullopt;
     return element_as_double(attributes_as<ConstantAttributes>(instruction->attributes).value, 0);
@@ -201,7 +197,7 @@ class Reassociator {
     if (instruction.operands.size() == 1) return {on(id, {at(parts_, instruction.operands[0]).pre}), {}};
     const Id a = instruction.operands[0];
     const Id b = instruction.operands[1];
-    if (instruction.op->name == "multiply") return scaled(id, is_part(a) ? a : b, is_part(a) ? b : a);
+    if (instruction.op == &rows::kMultiply) return scaled(id, is_part(a) ? a : b, is_part(a) ? b : a);
     Parts left = is_part(a) ? at(parts_, a) : Parts{{}, r_.mapped(a)};
     const Parts right = is_part(b) ? at(parts_, b) : Parts{{}, r_.mapped(b)};
     left.pre = joined(id, left.pre, right.pre);
@@ -212,7 +208,7 @@ class Reassociator {
   // Either may be missing; what is subtracted from nothing is negated.
   Value joined(Id id, Value left, Value right) {
     if (right.is_null()) return left;
-    if (left.is_null()) return from_[id].op->name == "subtract" ? ops::negate(right) : right;
+    if (left.is_null()) return from_[id].op == &rows::kSubtract ? ops::negate(right) : right;
     return on(id, {left, right});
   }
 
@@ -242,7 +238,7 @@ class Reassociator {
     collective.notes = with_frontend_attribute(collective.notes, kGlobalDimsAttribute, global);
     const Value reduced = r_.builder().append(std::move(collective));
     if (parts.rest.is_null()) return reduced;
-    const OpDef& op = old.op->name == "subtract" ? op_table().get("add") : *old.op;
+    const OpDef& op = old.op == &rows::kSubtract ? rows::kAdd : *old.op;
     return r_.builder().emit(op, {parts.rest, reduced}, nullptr,
                              {.sharding = old.sharding, .notes = old.notes, .name = old.name});
   }

@@ -14,7 +14,7 @@
 #include "reshard_insertion/split_reductions.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/contraction.h"
-#include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/partitioner/collective_passes/collective_passes.h"
 #include "tessera/passes/passes.h"
@@ -28,7 +28,7 @@ const Dims& reduced_dims(const Instruction& reduce) {
 }
 
 bool is_reduce(const Instruction& instruction) {
-  return instruction.op->name == "reduce" && instruction.operands.size() == 2;
+  return instruction.op == &rows::kReduce && instruction.operands.size() == 2;
 }
 
 class GatheredReductions {
@@ -103,8 +103,8 @@ class GatheredReductions {
     Instruction out = r.translated(gather);
     CollectiveAttributes attributes = attributes_as<CollectiveAttributes>(out.attributes);
     attributes.dimensions.clear();
-    out.op = &op_table().get("all-reduce");
-    out.name = "all-reduce";
+    out.op = &rows::kAllReduce;
+    out.name = out.op->name;
     out.type = part.type();
     out.operands = {part.id};
     out.called = {computation};

@@ -45,10 +45,10 @@ Origin origin_of(const Computation& c, const Instruction& gather) {
   out.dim = static_cast<int>(attributes_as<CollectiveAttributes>(gather.attributes).dimensions.front());
   while (true) {
     const Instruction& move = c[out.value];
-    const bool moves = move.op->name == "reshape" || move.op->name == "transpose";
+    const bool moves = move.op->movement == Movement::kReshape || move.op->movement == Movement::kTranspose;
     if (!moves || !move.control_predecessors.empty() || move.type.element_count() == 0) break;
     int dim = -1;
-    if (move.op->name == "transpose")
+    if (move.op->movement == Movement::kTranspose)
       dim = static_cast<int>(at(attributes_as<DimensionsAttributes>(move.attributes).dimensions, out.dim));
     else
       dim = dim_before(c[move.operands[0]].type.dims(), move.type.dims(), out.dim);
@@ -154,7 +154,7 @@ class Sharer {
     for (std::size_t k = 0; k < origin.chain.size(); ++k) {
       const Instruction& move = r_.from()[origin.chain[k]];
       const Type type = gathered(move.type, origin.dims[k], parts_of(id));
-      whole = move.op->name == "transpose"
+      whole = move.op->movement == Movement::kTranspose
                   ? ops::transpose(whole, attributes_as<DimensionsAttributes>(move.attributes).dimensions)
                   : ops::reshape(whole, type.dims());
     }

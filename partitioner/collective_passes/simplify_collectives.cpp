@@ -6,7 +6,7 @@
 #include "localize/localize.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/indexing.h"
-#include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/partitioner/collective_passes/collective_passes.h"
 #include "tessera/passes/passes.h"
 #include "tessera/passes/rewriter.h"
@@ -126,7 +126,7 @@ class Simplifier {
   // The dim and starts of a dynamic-slice of `whole`, which is a collective of the kind.
   std::optional<Cut> cut_of(Id id, CollectiveKind kind) {
     const Instruction& instruction = (*computation_)[id];
-    if (instruction.op->name != "dynamic-slice" || !is_single(operand_of(id), kind)) return std::nullopt;
+    if (instruction.op != &rows::kDynamicSlice || !is_single(operand_of(id), kind)) return std::nullopt;
     if (!operand_of(id).control_predecessors.empty() || !instruction.control_predecessors.empty()) return std::nullopt;
     std::optional<Cut> cut;
     const Type& whole = operand_of(id).type;
@@ -179,7 +179,7 @@ class Simplifier {
     attributes.replica_groups.groups = std::move(groups);
     const auto cut = cut_of(id, CollectiveKind::kAllReduce);
     attributes.dimensions = {cut->dim};
-    return replaced(r, slice, std::move(out), "reduce-scatter", std::move(attributes));
+    return replaced(r, slice, std::move(out), rows::kReduceScatter, std::move(attributes));
   }
 
   bool is_gathered_scatter(Id id) const {
@@ -198,13 +198,13 @@ class Simplifier {
     Instruction out = r.translated(gather.operands[0]);
     CollectiveAttributes attributes = attributes_as<CollectiveAttributes>(out.attributes);
     attributes.dimensions.clear();
-    return replaced(r, gather, std::move(out), "all-reduce", std::move(attributes));
+    return replaced(r, gather, std::move(out), rows::kAllReduce, std::move(attributes));
   }
 
   // `out` as another op, with type and place of `old`.
-  static Value replaced(ComputationRewriter& r, const Instruction& old, Instruction out, std::string_view op,
+  static Value replaced(ComputationRewriter& r, const Instruction& old, Instruction out, const OpDef& op,
                         CollectiveAttributes attributes) {
-    out.op = &op_table().get(op);
+    out.op = &op;
     out.type = old.type;
     out.sharding = old.sharding;
     out.attributes = make_attributes(std::move(attributes));

@@ -24,21 +24,16 @@ std::int64_t group_size(const Instruction& instruction, std::int64_t partitions)
 // Of operands and results of so many bytes.
 std::int64_t bytes_received(const Instruction& instruction, std::int64_t operand, std::int64_t result,
                             std::int64_t partitions) {
-  const auto name = instruction.op->name;
-  if (name == "collective-permute") return operand;
-  const auto group = group_size(instruction, partitions);
-  if (group <= 1) return 0;
-  if (name == "all-gather") return result / group * (group - 1);
-  if (name == "all-reduce") return 2 * operand * (group - 1) / group;
-  if (name == "collective-broadcast") return operand;
-  return operand / group * (group - 1);
+  ensure(instruction.op->bytes_received != nullptr, "{} has no cost in bytes", instruction.op->name);
+  const auto group = instruction.op->collective == CollectiveKind::kPermute ? 2 : group_size(instruction, partitions);
+  return group <= 1 ? 0 : instruction.op->bytes_received(operand, result, group);
 }
 
 // Several values that travel together have bytes and a reason each; all-to-all of a tuple moves the parts of one.
 std::size_t part_count(const Instruction& instruction) {
-  const bool is_one = instruction.op->name == "all-to-all" || !instruction.type.is_tuple() ||
-                      instruction.type.elements().size() != instruction.operands.size();
-  return is_one ? 1 : instruction.operands.size();
+  const bool has_parts = instruction.op->exchanges_each_operand && instruction.type.is_tuple() &&
+                         instruction.type.elements().size() == instruction.operands.size();
+  return has_parts ? instruction.operands.size() : 1;
 }
 
 std::int64_t bytes_of_part(const Computation& computation, const Instruction& instruction, std::size_t part,
@@ -92,7 +87,7 @@ constexpr std::string_view kDevices = "devices ";
 // Who talks to whom: sets of devices, each ordered.
 std::vector<std::vector<std::int64_t>> device_sets(const Program& program, const Instruction& instruction) {
   std::vector<std::vector<std::int64_t>> sets;
-  if (instruction.op->name == "collective-permute") {
+  if (instruction.op->collective == CollectiveKind::kPermute) {
     for (const auto& [from, to] : attributes_as<PermuteAttributes>(instruction.attributes).source_target_pairs.pairs)
       if (from != to) sets.push_back({std::min(from, to), std::max(from, to)});
     return sets;
@@ -142,7 +137,7 @@ std::string ranges_text(const std::set<std::int64_t>& numbers) {
 // which its pairs differ, if fewer than all of a mesh.
 std::string axes_of_devices(const Program& program, const Instruction& instruction) {
   auto sets = device_sets(program, instruction);
-  const bool is_permute = instruction.op->name == "collective-permute";
+  const bool is_permute = instruction.op->collective == CollectiveKind::kPermute;
   std::set<std::int64_t> devices;
   for (const auto& set : sets) devices.insert(set.begin(), set.end());
   std::sort(sets.begin(), sets.end());
@@ -177,18 +172,20 @@ std::vector<std::string> axis_names(const Program& program, const std::string& t
   return out;
 }
 
-StepKind kind_of(std::string_view opcode) {
-  if (opcode == "all-gather") return StepKind::kAllGather;
-  if (opcode == "all-reduce") return StepKind::kAllReduce;
-  if (opcode == "reduce-scatter") return StepKind::kReduceScatter;
-  if (opcode == "all-to-all") return StepKind::kAllToAll;
-  return StepKind::kPermute;
+StepKind step_kind_of(CollectiveKind collective) {
+  switch (collective) {
+    case CollectiveKind::kAllGather: return StepKind::kAllGather;
+    case CollectiveKind::kAllReduce: return StepKind::kAllReduce;
+    case CollectiveKind::kReduceScatter: return StepKind::kReduceScatter;
+    case CollectiveKind::kAllToAll: return StepKind::kAllToAll;
+    default: return StepKind::kPermute;
+  }
 }
 
 // Of one execution.
 double seconds_of(const Program& program, const Instruction& instruction, const std::string& axes, std::int64_t bytes,
                   const Topology& topology) {
-  const StepKind kind = kind_of(instruction.op->name);
+  const StepKind kind = step_kind_of(instruction.op->collective);
   const std::int64_t group = kind == StepKind::kPermute ? 2 : group_size(instruction, program.num_partitions);
   return modelled_seconds(topology.slowest(axis_names(program, axes)), messages_of(kind, group), bytes);
 }

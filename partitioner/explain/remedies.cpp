@@ -148,7 +148,7 @@ class ValuesAbove {
     for (int i = 0; i < isize(value.operands); ++i) {
       const Id operand = before_reshards(computation, at(value.operands, i));
       const Instruction& made = computation[operand];
-      if (!made.type.is_array() || made.type.ndim() == 0 || is_made_anywhere(computation, made)) continue;
+      if (!made.type.is_array() || made.type.ndim() == 0 || is_rematerializable(computation, made)) continue;
       Sharding sharding = unproject(wanted.mesh, map, at(map.operands, i), strategy);
       if (sharding != made.sharding->front()) out.emplace_back(operand, std::move(sharding));
     }

@@ -8,7 +8,7 @@
 #include "reshard_insertion/insert_reshards.h"
 #include "reshard_planning/exchange_plan.h"
 #include "tessera/base/text.h"
-#include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/partitioner/reshard_planning/plan_reshard.h"
 
@@ -105,7 +105,7 @@ NotesRef notes_of(const NotesRef& given, const RealignedReshape& reshape, const 
 }
 
 bool is_reshape(const OpDef& op) {
-  static const OpDef* const kReshape = &op_table().get("reshape");
+  static const OpDef* const kReshape = &rows::kReshape;
   return &op == kReshape;
 }
 

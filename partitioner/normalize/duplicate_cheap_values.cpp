@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-bool is_made_anywhere(const Computation& computation, const Instruction& instruction) {
-  return instruction.op->made_anywhere && instruction.type.is_array() &&
+bool is_rematerializable(const Computation& computation, const Instruction& instruction) {
+  return instruction.op->rematerializable && instruction.type.is_array() &&
          std::all_of(instruction.operands.begin(), instruction.operands.end(), [&](Id operand) {
            const Instruction& scalar = computation[operand];
            return scalar.type.is_array() && scalar.type.ndim() == 0 &&
@@ -54,7 +54,7 @@ Program split_where(const Program& program, const Splits& splits) {
 }
 
 bool is_splat(const Computation& computation, const Instruction& value) {
-  return is_made_anywhere(computation, value) && value.type.ndim() > 0;
+  return is_rematerializable(computation, value) && value.type.ndim() > 0;
 }
 
 }  // namespace

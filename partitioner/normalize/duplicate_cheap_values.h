@@ -7,7 +7,7 @@
 namespace tessera {
 
 /// Whether an instruction makes such a value.
-bool is_made_anywhere(const Computation& computation, const Instruction& instruction);
+bool is_rematerializable(const Computation& computation, const Instruction& instruction);
 
 /// Gives every use of such a value an instruction of its own, so that no sharding passes from one user to another through a zero
 /// that both begin with. Annotated ones are left alone; merge_duplicates joins those that end alike.

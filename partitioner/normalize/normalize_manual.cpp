@@ -8,7 +8,7 @@
 #include "propagation/propagate.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/control_flow.h"
-#include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/sharding/hlo_sharding.h"
 #include "tessera/sharding/placement.h"
@@ -125,7 +125,7 @@ class Normalizer {
     if (!global.type.is_array() || work.manual.is_function() || !without(outer, axes).empty())
       return at(work.values, old);
     Instruction border;
-    border.op = &op_table().get("custom-call");
+    border.op = &rows::kCustomCall;
     border.type = global.type;
     border.operands = {at(work.values, old)};
     border.attributes = make_attributes(CustomCallAttributes{"SPMDFullToShardShape", false});
@@ -301,7 +301,7 @@ class Normalizer {
   Id gathered(Work& work, const Instruction& old, const std::vector<Id>& made, ShardingRef sharding) {
     if (!old.type.is_tuple()) return made.front();
     Instruction tuple;
-    tuple.op = &op_table().get("tuple");
+    tuple.op = &rows::kTuple;
     tuple.type = old.type;
     tuple.operands = made;
     tuple.name = old.name;

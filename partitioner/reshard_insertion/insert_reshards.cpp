@@ -254,7 +254,7 @@ class Inserter {
     if (demands_.ends_unsaid(id)) request.found = request.wishes;
     for (const Value& operand : operands) {
       request.operands.push_back(operand.instruction().sharding);
-      request.made_anywhere.push_back(resharder_.is_made_here(operand));
+      request.rematerialized.push_back(resharder_.is_made_here(operand));
       request.result_defers = request.result_defers || sharding_of(operand).is_partial();
     }
     if (instruction.frontend_attribute(kManualAxesAttribute) != nullptr)

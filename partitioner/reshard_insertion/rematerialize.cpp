@@ -53,7 +53,7 @@ bool Remakes::follows_from_nothing(Id id) {
   const Computation& computation = builder_.computation();
   const Instruction& instruction = computation[id];
   const bool is_copy = instruction.op->role == Role::kCopy && instruction.type.is_array();
-  bool follows = is_made_anywhere(computation, instruction) && may_be_repeated(instruction);
+  bool follows = is_rematerializable(computation, instruction) && may_be_repeated(instruction);
   if (instruction.op->role == Role::kConstant) follows = instruction.type.is_array();
   if (!follows && !instruction.operands.empty() && (is_copy || may_be_repeated(instruction)))
     follows = std::all_of(instruction.operands.begin(), instruction.operands.end(), [&](Id operand) {
@@ -81,7 +81,7 @@ bool Remakes::add(Id id, const Sharding& target, Plan& plan) {
     return true;
   if (plan.steps.size() >= kMostSteps) return false;
   Step step{id, target, std::vector<std::optional<Sharding>>(instruction.operands.size())};
-  if (!is_made_anywhere(builder_.computation(), instruction) && !add_operands(step, plan)) return false;
+  if (!is_rematerializable(builder_.computation(), instruction) && !add_operands(step, plan)) return false;
   plan.steps.push_back(std::move(step));
   return true;
 }

@@ -4,7 +4,7 @@
 #include "normalize/duplicate_cheap_values.h"
 #include "propagation/propagate.h"
 #include "reshard_insertion/insert_reshards.h"
-#include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/partitioner/reshard_planning/plan_reshard.h"
 #include "tessera/sharding/placement.h"
 
@@ -55,7 +55,7 @@ Value Resharder::without_partial(Value leaf, const Who& by) {
 
 bool Resharder::is_made_here(Value leaf) const {
   return sharding_of(leaf).is_tiled() && sharding_of(leaf).manual.empty() &&
-         is_made_anywhere(builder_.computation(), leaf.instruction());
+         is_rematerializable(builder_.computation(), leaf.instruction());
 }
 
 void Resharder::asked(const Value& before, const Value& after) {
@@ -65,7 +65,7 @@ void Resharder::asked(const Value& before, const Value& after) {
 
 Instruction Resharder::copied(Value leaf, const Sharding& target) {
   Instruction copy;
-  copy.op = &op_table().get("copy");
+  copy.op = &rows::kCopy;
   copy.type = leaf.type();
   copy.operands = {leaf.id};
   copy.sharding = shardings_.shared(target);

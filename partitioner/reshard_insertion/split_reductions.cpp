@@ -12,6 +12,7 @@
 #include "tessera/base/text.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/evaluate.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -62,7 +63,7 @@ bool ends_with_its_init(const Program& program, const Computation& computation, 
 // Of its two parameters: 0 changes nothing, whatever the init is.
 bool is_xor(const Computation& function) {
   const Instruction& root = function[function.root];
-  if (root.op->name != "xor" || function.parameters.size() != 2) return false;
+  if (root.op != &rows::kXor || function.parameters.size() != 2) return false;
   const bool takes_both = root.operands == function.parameters ||
                           root.operands == std::vector<Id>(function.parameters.rbegin(), function.parameters.rend());
   return takes_both && root.type.is_array() && root.type.ndim() == 0;
@@ -81,13 +82,13 @@ bool leaves_less(const Computation& computation, const Instruction& reduce, cons
   }
   std::int64_t moved = 0;
   for (int i = 0; i < count; ++i)
-    if (!is_made_anywhere(computation, computation[at(reduce.operands, i)])) ++moved;
+    if (!is_rematerializable(computation, computation[at(reduce.operands, i)])) ++moved;
   return is_even ? moved * held >= count : moved * held > count;
 }
 
 // The sharded dims of the arrays when the reduction can be split; else none.
 Dims split_dims(const Program& program, const Computation& computation, const Instruction& reduce) {
-  if (reduce.op->name != "reduce" || factor_map(view_of(program, computation, reduce)).reduction_known) return {};
+  if (reduce.op != &rows::kReduce || factor_map(view_of(program, computation, reduce)).reduction_known) return {};
   const Instruction& array = computation[reduce.operands.front()];
   const Sharding& sharding = array.sharding->front();
   if (!sharding.is_tiled() || sharding.is_partial() || !sharding.manual.empty()) return {};

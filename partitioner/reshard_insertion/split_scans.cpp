@@ -8,7 +8,7 @@
 #include "propagation/propagate.h"
 #include "reshard_insertion/instruction_splitter.h"
 #include "reshard_insertion/split_reductions.h"
-#include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/ops/windows.h"
 
@@ -33,7 +33,7 @@ bool is_elementwise(const Computation& combiner) {
 }
 
 std::optional<Scan> scan_of(const Program& program, const Computation& computation, const Instruction& instruction) {
-  static const OpDef* const kReduceWindow = &op_table().get("reduce-window");
+  static const OpDef* const kReduceWindow = &rows::kReduceWindow;
   if (instruction.op != kReduceWindow || instruction.operands.size() != 2) return std::nullopt;
   const Instruction& array = computation[instruction.operands[0]];
   const Sharding& sharding = array.sharding->front();

@@ -49,7 +49,7 @@ double moved_for(const OpRequest& request, double operand, const Sharding& made,
 // A reshape of uneven tiles may move what lies at their borders instead of the whole.
 void realign(const OpRequest& request, OpDecision& decision, const CostModel& cost) {
   const OpView& view = request.kind.view;
-  if (request.operands.empty() || request.made_anywhere.front() || request.operands.front()->empty()) return;
+  if (request.operands.empty() || request.rematerialized.front() || request.operands.front()->empty()) return;
   const Sharding& operand = request.operands.front()->front();
   const auto reshape = realigned_reshape(view, operand);
   if (!reshape) return;
@@ -68,8 +68,8 @@ OpDecision decision_of(const Mesh& mesh, const OpRequest& request, Strategies& s
   std::vector<Sharding> operands;
   for (const ShardingRef& operand : request.operands) operands.push_back(operand->front());
   PartialChoice partial = choose_partial(request.kind.view, operands, mesh, request.result_defers);
-  StrategyRequest asked{request.kind.view,    map, mesh, operands, *request.wishes, *request.found, partial.axes,
-                        request.made_anywhere};
+  StrategyRequest asked{request.kind.view,     map, mesh, operands, *request.wishes, *request.found, partial.axes,
+                        request.rematerialized};
   asked.manual = request.manual;
   for (const auto& there : request.copies) {
     auto& copies = asked.copies.emplace_back();
@@ -106,7 +106,7 @@ const OpDecision& OpDecisions::decide(const Mesh& mesh, const OpRequest& request
   key_ = {request.kind.id, request.result_defers ? 1 : 0, shardings.id_of(request.wishes),
           shardings.id_of(request.found)};
   for (const ShardingRef& operand : request.operands) key_.push_back(shardings.id_of(operand));
-  for (const bool made : request.made_anywhere) key_.push_back(made ? 1 : 0);
+  for (const bool made : request.rematerialized) key_.push_back(made ? 1 : 0);
   for (const auto& there : request.copies) {
     key_.push_back(-isize(there));
     for (const ShardingRef& sharding : there) key_.push_back(shardings.id_of(sharding));

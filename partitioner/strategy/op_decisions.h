@@ -11,7 +11,7 @@ namespace tessera {
 struct OpRequest {
   const OpKind& kind;
   std::vector<ShardingRef> operands;                  // as they are, one per operand leaf
-  std::vector<bool> made_anywhere;                    // see StrategyRequest
+  std::vector<bool> rematerialized;                   // see StrategyRequest
   ShardingRef wishes;                                 // what the result's users need
   ShardingRef found;                                  // the same by propagation
   bool result_defers = false;                         // see choose_partial

@@ -23,7 +23,7 @@ std::vector<Tensor> tensors_of(const StrategyRequest& request) {
   std::vector<Tensor> out;
   const auto operand_types = operand_leaves(request.view);
   for (int i = 0; i < isize(request.operands); ++i)
-    if (!at(request.made_anywhere, i))
+    if (!at(request.rematerialized, i))
       out.push_back(
           {&at(request.map.operands, i), at(request.operands, i).without_partial(), at(operand_types, i).byte_size()});
   const auto result_types = request.view.result.leaves();
@@ -136,7 +136,7 @@ std::optional<Axes> axes_of_sum(const StrategyRequest& request, int factor, cons
     const bool has = std::any_of(factors.begin(), factors.end(), [&](const DimFactors& dim) {
       return std::find(dim.begin(), dim.end(), factor) != dim.end();
     });
-    if (!has || at(request.made_anywhere, i)) continue;
+    if (!has || at(request.rematerialized, i)) continue;
     const Sharding& sharding = at(request.operands, i);
     if (!(sharding.mesh == request.mesh)) return std::nullopt;
     const Strategy said = legal(request.map, project(request.map, factors, sharding));
@@ -292,7 +292,7 @@ const Strategy& Strategies::choose(const StrategyRequest& request) {
   for (const Type& type : request.view.result.leaves()) key.push_back(types_.id_of(type));
   for (const auto* shardings : {&request.operands, &request.wishes, &request.found})
     for (const Sharding& sharding : *shardings) key.push_back(shardings_.id_of(sharding));
-  for (const bool made : request.made_anywhere) key.push_back(made ? 1 : 0);
+  for (const bool made : request.rematerialized) key.push_back(made ? 1 : 0);
   for (const auto& there : request.copies) {
     key.push_back(-isize(there));
     for (const Sharding& sharding : there) key.push_back(shardings_.id_of(sharding));

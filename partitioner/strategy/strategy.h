@@ -30,7 +30,7 @@ struct StrategyRequest {
   /// Axes an operand stays partial over: no factor may use them.
   Axes reserved;
   /// Operands that are made anew in whatever sharding is needed: they cost nothing and have no say.
-  std::vector<bool> made_anywhere;
+  std::vector<bool> rematerialized;
   /// How operands lie as well, as copies that others needed: by operand leaf; empty: no copies.
   std::vector<std::vector<Sharding>> copies = {};
   /// The axes of a manual region around the op: not idle, and not the partitioner's.

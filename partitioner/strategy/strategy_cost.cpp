@@ -36,7 +36,7 @@ double bytes_per_second(const CostModel& cost) {  // of what is moved in bytes; 
 
 // What is made anew is whole wherever that is of use.
 Sharding lying_operand(const StrategyRequest& request, int operand) {
-  if (!at(request.made_anywhere, operand)) return at(request.operands, operand);
+  if (!at(request.rematerialized, operand)) return at(request.operands, operand);
   return unproject(request.mesh, request.map, at(request.map.operands, operand), Strategy(request.map.factors.size()));
 }
 
@@ -53,7 +53,7 @@ double moved_operands(const StrategyRequest& request, const Strategy& strategy, 
   double moved = 0;
   const auto types = operand_leaves(request.view);
   for (int i = 0; i < isize(request.operands); ++i) {
-    if (at(request.made_anywhere, i) || !at(types, i).is_array()) continue;
+    if (at(request.rematerialized, i) || !at(types, i).is_array()) continue;
     const Sharding needed = needed_of(request, i, at(types, i), strategy, cost);
     if (!request.copies.empty()) {
       const auto& there = at(request.copies, i);
@@ -80,7 +80,7 @@ double moved_result(const StrategyRequest& request, int leaf, const Sharding& ma
 // Into how many parts it cuts the work if padding of what is summed over is no work. A product multiplies it, a reduction hides it.
 double parts_but_for_sums(const StrategyRequest& request, const Strategy& strategy) {
   const FactorMap& map = request.map;
-  const bool multiplies = std::count(request.made_anywhere.begin(), request.made_anywhere.end(), false) > 1;
+  const bool multiplies = std::count(request.rematerialized.begin(), request.rematerialized.end(), false) > 1;
   double parts = 1;
   for (int f = 0; f < isize(strategy); ++f) {
     const Factor& factor = at(map.factors, f);

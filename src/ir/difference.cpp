@@ -24,7 +24,7 @@ bool same_layouts(const Type& a, const Type& b) { return a.str(true) == b.str(tr
 // What differs between two instructions, in one word or two; "" for nothing.
 std::string_view instruction_difference(const Instruction& a, const Instruction& b) {
   if (a.name != b.name) return "name";
-  if (a.op->name != b.op->name) return "op";
+  if (a.op != b.op) return "op";
   if (!(a.type == b.type)) return "type";
   if (!same_layouts(a.type, b.type)) return "layout";
   if (a.operands != b.operands) return "operands";

@@ -10,6 +10,7 @@
 #include "tessera/base/text.h"
 #include "tessera/lowering/lowering.h"
 #include "tessera/ops/contraction.h"
+#include "tessera/ops/rows.h"
 #include "tessera/passes/rewriter.h"
 
 namespace tessera {
@@ -22,7 +23,7 @@ bool is_as_large(const Type& type, std::int64_t elements) {
 // A product larger than its operands together, within batch dims or of as many rows as columns.
 bool makes_scores(const Computation& computation, Id id, std::int64_t most_bytes) {
   const Instruction& dot = computation[id];
-  if (dot.op->name != "dot" || dot.type.byte_size() <= most_bytes || !can_be_cut(dot)) return false;
+  if (dot.op != &rows::kDot || dot.type.byte_size() <= most_bytes || !can_be_cut(dot)) return false;
   std::int64_t operands = 0;
   for (const Id operand : dot.operands) operands += computation[operand].type.element_count();
   if (dot.type.element_count() <= operands) return false;
@@ -89,7 +90,7 @@ class Chain {
     if (any(What::kAfter)) {
       what = What::kAfter;
       if (reads) late_.push_back(id);
-    } else if (reads && reader.op->name == "dot") {
+    } else if (reads && reader.op == &rows::kDot) {
       what = What::kAfter;
       works_ = !is_as_large(reader.type, elements_);
     } else if (reads && !can_be_cut(reader)) {  // what is small is kept

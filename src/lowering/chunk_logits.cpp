@@ -7,6 +7,7 @@
 #include "chunk_region.h"
 #include "tessera/base/text.h"
 #include "tessera/lowering/lowering.h"
+#include "tessera/ops/rows.h"
 
 namespace tessera {
 namespace {
@@ -48,7 +49,7 @@ std::optional<Program> chunk_logits(const Program& program, std::int64_t most_by
   std::vector<CutPlan> plans;
   std::set<Id> taken;
   for (Id id = 0; id < entry.size(); ++id) {
-    if (taken.contains(id) || entry[id].op->name != "dot" || entry[id].type.byte_size() <= most_bytes) continue;
+    if (taken.contains(id) || entry[id].op != &rows::kDot || entry[id].type.byte_size() <= most_bytes) continue;
     if (users.empty()) users = entry.users();
     CutPlan plan = plan_for(program, users, id, most_bytes);
     if (plan.empty()) continue;

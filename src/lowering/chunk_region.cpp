@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tessera/ops/contraction.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -30,11 +31,8 @@ bool counts_on(const Type& type, int dim) {
 bool is_summed_wide(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 
 bool can_be_cut(const Instruction& instruction) {
-  static constexpr std::string_view kMoves[] = {"dot",       "reduce",  "broadcast", "iota",
-                                                "transpose", "reshape", "all-reduce"};
   if (!instruction.control_predecessors.empty() || !instruction.type.is_array()) return false;
-  return instruction.op->elementwise ||
-         std::find(std::begin(kMoves), std::end(kMoves), instruction.op->name) != std::end(kMoves);
+  return instruction.op->elementwise || instruction.op->chunkable;
 }
 
 bool same_members(const CutRegion& a, const CutRegion& b) {
@@ -122,9 +120,7 @@ bool CutRegion::is_fed(Id id) {
 bool CutRegion::finds_fed(Id id) {
   constexpr std::int64_t kMuch = 8;
   const Instruction& instruction = computation_[id];
-  const bool is_dear =
-      instruction.op->role == Role::kCollective || instruction.op->name == "dot" || instruction.op->name == "reduce";
-  if (is_dear || !can_be_cut(instruction)) return false;
+  if (!can_be_cut(instruction) || instruction.op->role == Role::kCollective || sums(id)) return false;
   const bool large = is_large(id);
   return std::all_of(instruction.operands.begin(), instruction.operands.end(), [&](Id operand) {
     const Type& type = computation_[operand].type;
@@ -141,7 +137,8 @@ void CutRegion::absorb_transposes() {
   for (const auto& [id, dim] : now) {
     const auto& readers = at(users_, id);
     if (dim == kSummed || is_own(id) || readers.size() != 1 || contains(readers[0])) continue;
-    if (id != computation_.root && computation_[readers[0]].op->name == "transpose") add_reader(readers[0], id, dim);
+    if (id != computation_.root && computation_[readers[0]].op->movement == Movement::kTranspose)
+      add_reader(readers[0], id, dim);
   }
 }
 
@@ -172,6 +169,12 @@ void CutRegion::follow() {
   }
 }
 
+// Reads more than it makes: a product, a reduction.
+bool CutRegion::sums(Id id) const {
+  const FactorMap map = factors_of(id);
+  return std::any_of(map.factors.begin(), map.factors.end(),
+                     [](const Factor& factor) { return factor.kind == FactorKind::kReduce; });
+}
 FactorMap CutRegion::factors_of(Id id) const {
   const OpView view = view_of(program_, computation_, computation_[id]);
   return view.op.factors == nullptr ? FactorMap{} : view.op.factors(view);
@@ -194,7 +197,7 @@ bool CutRegion::add_reader(Id reader, Id operand, int dim) {
   const FactorKind kind = at(map.factors, *factor).kind;
   if (kind == FactorKind::kReduce) {
     const DType dtype = instruction.type.dtype();
-    if (instruction.op->name != "dot" || (dtype != DType::kF32 && !is_summed_wide(dtype))) return false;
+    if (instruction.op != &rows::kDot || (dtype != DType::kF32 && !is_summed_wide(dtype))) return false;
     cut_[reader] = kSummed;
     return add_operands_of_factor(reader, map, *factor);
   }
@@ -205,7 +208,7 @@ bool CutRegion::add(Id id, int dim) {
   if (contains(id)) return cut_.at(id) == dim;
   const Instruction& instruction = computation_[id];
   if (!can_be_cut(instruction)) return false;
-  if (instruction.op->name == "iota" && attributes_as<IotaAttributes>(instruction.attributes).iota_dimension == dim &&
+  if (instruction.op == &rows::kIota && attributes_as<IotaAttributes>(instruction.attributes).iota_dimension == dim &&
       !counts_on(instruction.type, dim))
     return false;
   cut_[id] = dim;

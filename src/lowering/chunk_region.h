@@ -55,6 +55,7 @@ class CutRegion {
   [[nodiscard]] bool is_given(Id id) const;
   [[nodiscard]] bool is_fed(Id id);
   [[nodiscard]] bool finds_fed(Id id);
+  [[nodiscard]] bool sums(Id id) const;
   [[nodiscard]] FactorMap factors_of(Id id) const;
   [[nodiscard]] std::optional<int> factor_at(const FactorMap& map, const TensorFactors& tensor, int dim) const;
   bool add_reader(Id reader, Id operand, int dim);

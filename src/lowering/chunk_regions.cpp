@@ -8,6 +8,7 @@
 #include "chunk_region.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/passes/passes.h"
 
@@ -150,7 +151,7 @@ class Parts {
       if (dim < 0) continue;
       const auto [start, limit] = range(level, from_[id].type, dim);
       at(dims, dim) = limit - start;
-      if (instruction.op->name == "iota" && attributes_as<IotaAttributes>(instruction.attributes).iota_dimension == dim)
+      if (instruction.op == &rows::kIota && attributes_as<IotaAttributes>(instruction.attributes).iota_dimension == dim)
         first = start;
     }
     instruction.type = Type::array(dtype, std::move(dims));

@@ -16,7 +16,7 @@
 #include "tessera/ops/collectives.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
-#include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/passes/rewriter.h"
 
@@ -56,7 +56,7 @@ class Expander {
 
   Value reduced(Value x) {
     if (parts_ == 1 || x.type().element_count() == 0) return x;
-    if (collective_.op->name == "reduce-scatter")
+    if (collective_.op->collective == CollectiveKind::kReduceScatter)
       return scattered(x, static_cast<int>(attributes().dimensions.front()));
     const Dims dims = x.type().dims();
     const auto count = x.type().element_count();
@@ -66,13 +66,13 @@ class Expander {
       const Value zero = ops::constant(r_.builder(), Literal(Type::scalar(x.type().dtype())));
       flat = ops::pad(flat, zero, {{0, whole - count, 0}});
     }
-    const Value all = exchange("all-gather", scattered(flat, 0), 0, {whole});
+    const Value all = exchange(rows::kAllGather, scattered(flat, 0), 0, {whole});
     return ops::reshape(whole != count ? ops::slice_dim(all, 0, 0, count) : all, dims);
   }
 
   // Each member's part, folded over the members.
   Value scattered(Value x, int dim) {
-    const Value parts = exchange("all-to-all", x, dim, x.type().dims());
+    const Value parts = exchange(rows::kAllToAll, x, dim, x.type().dims());
     const auto length = x.type().dim(dim) / parts_;
     Value total = ops::slice_dim(parts, dim, 0, length);
     for (std::int64_t k = 1; k < parts_; ++k)
@@ -80,13 +80,13 @@ class Expander {
     return total;
   }
 
-  Value exchange(std::string_view op, Value x, int dim, const Dims& result) {
+  Value exchange(const OpDef& op, Value x, int dim, const Dims& result) {
     CollectiveAttributes now = attributes();
     now.dimensions = {dim};
     EmitOptions options;
     options.type = Type::array(x.type().dtype(), result);
     options.notes = collective_.notes;
-    return r_.builder().emit(op_table().get(op), {x}, make_attributes(std::move(now)), std::move(options));
+    return r_.builder().emit(op, {x}, make_attributes(std::move(now)), std::move(options));
   }
 
   // The computation, element by element; a reducer for another width of a kind computes in its own.
@@ -97,7 +97,7 @@ class Expander {
     if (is_elementwise()) return inlined(a, b);
     Dims dims(static_cast<std::size_t>(a.type().ndim()));
     std::iota(dims.begin(), dims.end(), 0);
-    return r_.builder().emit(op_table().get("map"), {a, b}, make_attributes(DimensionsAttributes{dims}),
+    return r_.builder().emit(rows::kMap, {a, b}, make_attributes(DimensionsAttributes{dims}),
                              {.called = {r_.callee(collective_.called.front())}});
   }
 

@@ -7,6 +7,7 @@
 
 #include "tessera/lowering/lowering.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/passes/passes.h"
 #include "tessera/passes/rewriter.h"
@@ -58,8 +59,7 @@ class Widening {
   [[nodiscard]] bool widens(Id id) const {
     const Instruction& instruction = computation_[id];
     if (!instruction.op->elementwise || instruction.sharding || !instruction.control_predecessors.empty()) return false;
-    if (instruction.op->name == "bitcast-convert" || instruction.op->name == "convert" || !is_narrow(instruction.type))
-      return false;
+    if (instruction.op == &rows::kConvert || !is_narrow(instruction.type)) return false;
     return std::all_of(instruction.operands.begin(), instruction.operands.end(), [&](Id operand) {
       const Type& type = computation_[operand].type;
       return type.dtype() == instruction.type.dtype() || type.dtype() == DType::kPred;
@@ -68,7 +68,7 @@ class Widening {
   // convert(x) to f32 of a narrow x.
   [[nodiscard]] std::optional<Id> is_widening(Id id) const {
     const Instruction& instruction = computation_[id];
-    const bool is = instruction.op->name == "convert" && instruction.type.dtype() == DType::kF32 &&
+    const bool is = instruction.op == &rows::kConvert && instruction.type.dtype() == DType::kF32 &&
                     is_narrow(computation_[instruction.operands[0]].type);
     return is ? std::optional(instruction.operands[0]) : std::nullopt;
   }
@@ -94,7 +94,7 @@ class Widening {
   }
   [[nodiscard]] bool is_constant(Id id) const {
     const Instruction& instruction = computation_[id];
-    if (instruction.op->name == "broadcast") return is_constant(instruction.operands[0]);
+    if (instruction.op == &rows::kBroadcast) return is_constant(instruction.operands[0]);
     return instruction.op->role == Role::kConstant;
   }
 
@@ -111,7 +111,7 @@ class Widening {
     auto [place, is_new] = entered_.try_emplace({step, operand});
     if (!is_new) return place->second;
     const Instruction& instruction = computation_[operand];
-    const bool is_repeated = instruction.op->name == "broadcast";  // convert what is repeated, not each copy
+    const bool is_repeated = instruction.op == &rows::kBroadcast;  // convert what is repeated, not each copy
     const Value narrow = rewriter.mapped(is_repeated ? instruction.operands[0] : operand);
     Value wide = ops::convert(narrow, DType::kF32);
     if (is_repeated)

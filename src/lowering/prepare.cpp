@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "tessera/ops/contraction.h"
-#include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/passes/passes.h"
 #include "tessera/passes/plain_forms.h"
@@ -26,7 +26,7 @@ class Preparer {
         rewriter_.replace(id, rewriter_.mapped(from_[id].operands[0]));
         continue;
       }
-      if (from_[id].op->name == "add" && is_free(id) && (join_parts(id) || add_into(id))) continue;
+      if (from_[id].op == &rows::kAdd && is_free(id) && (join_parts(id) || add_into(id))) continue;
       rewriter_.keep(id);
     }
   }
@@ -36,7 +36,7 @@ class Preparer {
   [[nodiscard]] bool is_free(Id id) const { return !from_[id].sharding && from_[id].control_predecessors.empty(); }
   [[nodiscard]] bool is_zero(Id id) const {
     const Instruction* instruction = &from_[id];
-    if (instruction->op->name == "broadcast") instruction = &from_[instruction->operands[0]];
+    if (instruction->op == &rows::kBroadcast) instruction = &from_[instruction->operands[0]];
     if (instruction->op->role != Role::kConstant || !instruction->type.is_array()) return false;
     const Literal& value = attributes_as<ConstantAttributes>(instruction->attributes).value;
     return instruction->type.ndim() == 0 && !is_complex(instruction->type.dtype()) &&
@@ -52,7 +52,7 @@ class Preparer {
   // A pad by zeros of one dim.
   [[nodiscard]] std::optional<Part> part_of(Id id) const {
     const Instruction& pad = from_[id];
-    if (pad.op->name != "pad" || !is_zero(pad.operands[1])) return std::nullopt;
+    if (pad.op != &rows::kPad || !is_zero(pad.operands[1])) return std::nullopt;
     const auto& padding = attributes_as<PadAttributes>(pad.attributes).padding;
     Part out{pad.operands[0], -1, 0};
     for (int d = 0; d < isize(padding); ++d) {
@@ -66,7 +66,7 @@ class Preparer {
   }
   bool collect(Id id, bool is_root, std::vector<Part>& parts) const {
     if (!is_root && (at(uses_, id) != 1 || !is_free(id))) return false;
-    if (from_[id].op->name == "add")
+    if (from_[id].op == &rows::kAdd)
       return collect(from_[id].operands[0], false, parts) && collect(from_[id].operands[1], false, parts);
     const auto part = part_of(id);
     if (part) parts.push_back(*part);
@@ -100,7 +100,7 @@ class Preparer {
   }
   bool scatter_into(Id id, Id scattered, Id other) {
     const Instruction& scatter = from_[scattered];
-    const bool fits = scatter.op->name == "scatter" && scatter.operands.size() == 3 && at(uses_, scattered) == 1 &&
+    const bool fits = scatter.op == &rows::kScatter && scatter.operands.size() == 3 && at(uses_, scattered) == 1 &&
                       is_free(scattered) && other != scattered && is_zero(scatter.operands[0]);
     if (!fits || has_16_bits(scatter.type.dtype()) || !adds(scatter)) return false;
     Instruction into = rewriter_.translated(scattered);

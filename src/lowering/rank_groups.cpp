@@ -53,7 +53,7 @@ RankGroups joined_by_pairs(const PermuteAttributes& permute, int world_size) {
 }  // namespace
 
 RankGroups rank_groups(const Instruction& collective, int world_size) {
-  if (collective.op->name == "collective-permute")
+  if (collective.op->collective == CollectiveKind::kPermute)
     return joined_by_pairs(attributes_as<PermuteAttributes>(collective.attributes), world_size);
   const auto& a = attributes_as<CollectiveAttributes>(collective.attributes);
   const bool names_one_replica = a.channel_id != 0 && !a.use_global_device_ids && world_size > 1 &&

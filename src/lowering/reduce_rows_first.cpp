@@ -11,6 +11,7 @@
 
 #include "tessera/lowering/lowering.h"
 #include "tessera/ops/contraction.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/passes/rewriter.h"
 
@@ -42,7 +43,7 @@ Dims inner_dims(const Instruction& reduce, const Type& operand) {
 
 // Of f32 and f64, whose partial sums may be rounded, and of a value that a group makes.
 bool may_split(const Computation& from, const Instruction& reduce) {
-  if (reduce.op->name != "reduce" || !reduce.type.is_array() || reduce.operands.size() != 2) return false;
+  if (reduce.op != &rows::kReduce || !reduce.type.is_array() || reduce.operands.size() != 2) return false;
   if (reduce.sharding || !reduce.control_predecessors.empty()) return false;
   const Instruction& operand = from[reduce.operands[0]];
   const DType dtype = reduce.type.dtype();

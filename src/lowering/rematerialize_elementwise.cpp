@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "tessera/lowering/lowering.h"
+#include "tessera/ops/rows.h"
 #include "tessera/passes/rewriter.h"
 #include "tessera/schedule/schedule.h"
 
@@ -17,12 +18,7 @@ constexpr double kDear = 4;               // exp, tanh, a division
 constexpr double kMemory = 6;             // a byte written and read again
 constexpr std::int64_t kSmall = 1 << 16;  // bytes not worth it
 
-double cost_of(const Instruction& instruction) {
-  static constexpr std::string_view kCheap[] = {"add",     "subtract", "multiply", "negate", "abs",      "maximum",
-                                                "minimum", "select",   "compare",  "and",    "or",       "not",
-                                                "xor",     "convert",  "clamp",    "sign",   "is-finite"};
-  return std::find(std::begin(kCheap), std::end(kCheap), instruction.op->name) != std::end(kCheap) ? 1 : kDear;
-}
+double cost_of(const Instruction& instruction) { return instruction.op->inexpensive ? 1 : kDear; }
 
 class Recomputing {
  public:
@@ -121,7 +117,7 @@ class Recomputing {
     const Access& from = access(operand);
     const Role role = computation_[from.source].op->role;
     if (role == Role::kParameter || role == Role::kConstant) return true;
-    if (from.buffer == kNoBuffer) return computation_[from.source].op->name == "iota";
+    if (from.buffer == kNoBuffer) return computation_[from.source].op == &rows::kIota;
     if (at(is_marked_, from.source)) return false;
     const bool is_small = computation_[from.source].type.byte_size() * 16 <= computation_[operand].type.byte_size();
     return is_small || at(last_step_, from.source) >= step;

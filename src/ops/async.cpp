@@ -10,8 +10,8 @@
 
 #include "collective_evaluation.h"
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/ops/async.h"
+#include "tessera/ops/rows.h"
 
 namespace tessera {
 namespace rows {
@@ -19,20 +19,22 @@ namespace {
 
 // Which element of the start's tuple the result of its done is; none: the start's whole value.
 struct Pair {
-  std::string_view start;
-  std::string_view done;
+  const OpDef* start;
+  const OpDef* done;
   int result;
-  std::string_view whole;  // the op itself; async's is called
+  const OpDef* whole;  // does what start and done do together; call for async-start, of its computation
 };
-constexpr Pair kPairs[] = {{"async-start", "async-done", 1, ""},
-                           {"all-gather-start", "all-gather-done", 1, "all-gather"},
-                           {"all-reduce-start", "all-reduce-done", -1, "all-reduce"},
-                           {"collective-permute-start", "collective-permute-done", 1, "collective-permute"},
-                           {"copy-start", "copy-done", 0, "copy"}};
+constexpr Pair kPairs[] = {
+    {&kAsyncStart, &kAsyncDone, 1, &kCall},
+    {&kAllGatherStart, &kAllGatherDone, 1, &kAllGather},
+    {&kAllReduceStart, &kAllReduceDone, -1, &kAllReduce},
+    {&kCollectivePermuteStart, &kCollectivePermuteDone, 1, &kCollectivePermute},
+    {&kCopyStart, &kCopyDone, 0, &kCopy},
+};
 
 const Pair& pair_of(const OpDef& op) {
   for (const Pair& pair : kPairs)
-    if (pair.start == op.name || pair.done == op.name) return pair;
+    if (pair.start == &op || pair.done == &op) return pair;
   throw InternalError("not half of a pair");
 }
 
@@ -180,18 +182,21 @@ const OpDef kCollectivePermuteDone = done("collective-permute-done");
 AsyncHalf async_half(const OpDef& op) {
   if (&op == &rows::kAsyncUpdate) return AsyncHalf::kUpdate;
   for (const auto& pair : rows::kPairs) {
-    if (pair.start == op.name) return AsyncHalf::kStart;
-    if (pair.done == op.name) return AsyncHalf::kDone;
+    if (pair.start == &op) return AsyncHalf::kStart;
+    if (pair.done == &op) return AsyncHalf::kDone;
   }
   return AsyncHalf::kNeither;
 }
 
-const OpDef& synchronous_op(const OpDef& start) {
-  if (&start == &rows::kAllGatherStart) return rows::kAllGather;
-  if (&start == &rows::kAllReduceStart) return rows::kAllReduce;
-  if (&start == &rows::kCollectivePermuteStart) return rows::kCollectivePermute;
-  return &start == &rows::kCopyStart ? rows::kCopy : rows::kCall;
+const OpDef& synchronous_op(const OpDef& start) { return *rows::pair_of(start).whole; }
+
+const OpDef& start_op(const OpDef& whole) {
+  for (const auto& pair : rows::kPairs)
+    if (pair.whole == &whole) return *pair.start;
+  return rows::kAsyncStart;
 }
+
+const OpDef& done_op(const OpDef& start) { return *rows::pair_of(start).done; }
 
 int async_result(const OpDef& start) { return rows::pair_of(start).result; }
 

@@ -8,10 +8,10 @@
 #include <cmath>
 
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/ops/batch_norm.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {

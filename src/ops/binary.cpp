@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "elementwise_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 
 namespace tessera {
 namespace rows {
@@ -157,20 +157,29 @@ Values d_atan2(GradientContext& c) {
   return {ops::multiply(scaled, x), ops::negate(ops::multiply(scaled, y))};
 }
 
+// The row of an op that combines two values of a reduction.
+OpDef combiner(Reduction of_numbers, Reduction of_pred, OpDef row) {
+  row.combines = {of_numbers, of_pred};
+  return inexpensive(std::move(row));
+}
+
 }  // namespace
 
-const OpDef kAdd = binary<kAddScalar>("add", true, d_add, jointly_linear);
-const OpDef kSubtract = binary<kSubtractScalar>("subtract", false, d_subtract, jointly_linear);
-const OpDef kMultiply = binary<kMultiplyScalar>("multiply", true, d_multiply, linear);
+const OpDef kAdd = combiner(Reduction::kSum, Reduction::kOr, binary<kAddScalar>("add", true, d_add, jointly_linear));
+const OpDef kSubtract = inexpensive(binary<kSubtractScalar>("subtract", false, d_subtract, jointly_linear));
+const OpDef kMultiply =
+    combiner(Reduction::kProduct, Reduction::kAnd, binary<kMultiplyScalar>("multiply", true, d_multiply, linear));
 const OpDef kDivide = binary<kDivideScalar>("divide", false, d_divide, divide_linearity);
 const OpDef kRemainder = binary<kRemainderScalar>("remainder", false, d_remainder);
 const OpDef kPower = binary<kPowerScalar>("power", false, d_power);
-const OpDef kMaximum = binary<kMaximumScalar>("maximum", true, d_maximum, monotone);
-const OpDef kMinimum = binary<kMinimumScalar>("minimum", true, d_minimum, monotone);
+const OpDef kMaximum =
+    combiner(Reduction::kMax, Reduction::kOr, binary<kMaximumScalar>("maximum", true, d_maximum, monotone));
+const OpDef kMinimum =
+    combiner(Reduction::kMin, Reduction::kAnd, binary<kMinimumScalar>("minimum", true, d_minimum, monotone));
 const OpDef kAtan2 = binary<kAtan2Scalar>("atan2", false, d_atan2);
-const OpDef kAnd = binary<kAndScalar>("and", true, GradientKind::kZero);
-const OpDef kOr = binary<kOrScalar>("or", true, GradientKind::kZero);
-const OpDef kXor = binary<kXorScalar>("xor", true, GradientKind::kZero);
+const OpDef kAnd = combiner(Reduction::kAnd, Reduction::kAnd, binary<kAndScalar>("and", true, GradientKind::kZero));
+const OpDef kOr = combiner(Reduction::kOr, Reduction::kOr, binary<kOrScalar>("or", true, GradientKind::kZero));
+const OpDef kXor = inexpensive(binary<kXorScalar>("xor", true, GradientKind::kZero));
 const OpDef kShiftLeft = binary<kShiftLeftScalar>("shift-left", false, GradientKind::kZero);
 const OpDef kShiftRightArithmetic =
     binary<kShiftRightArithmeticScalar>("shift-right-arithmetic", false, GradientKind::kZero);

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "row_support.h"
-#include "rows.h"
+#include "tessera/ops/rows.h"
 
 namespace tessera::rows {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -72,7 +72,10 @@ const OpDef kBroadcast{
     .name = "broadcast",
     .min_operands = 1,
     .max_operands = 1,
-    .made_anywhere = true,
+    .rematerializable = true,
+    .movement = Movement::kBroadcast,
+    .chunkable = true,
+    .materializes = true,
     .parse = parse_attributes<DimensionsAttributes>,
     .infer = infer,
     .type_inferable = false,

@@ -13,8 +13,8 @@
 
 #include "collective_evaluation.h"
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/ops/contraction.h"
+#include "tessera/ops/rows.h"
 
 namespace tessera {
 namespace rows {
@@ -136,7 +136,7 @@ Type infer_all_to_all(const OpView& view) {
 // Within manual regions other axes may shard the dims that data does not move along.
 FactorMap factors(const OpView& view) {
   FactorMap map;
-  const bool permutes = view.op.name == "collective-permute";
+  const bool permutes = view.op.collective == CollectiveKind::kPermute;
   const Dims none;
   const Dims& moved = permutes ? none : collective(view).dimensions;
   const auto results = view.result.leaves();
@@ -152,16 +152,32 @@ FactorMap factors(const OpView& view) {
     if (isize(map.results) < isize(results)) map.results.push_back(std::move(result));
   }
   // Parts that change places lie alike.
-  if (view.op.name == "all-to-all" && moved.empty()) {
+  if (view.op.collective == CollectiveKind::kAllToAll && moved.empty()) {
     map.operands.assign(map.operands.size(), map.operands.front());
     map.results = map.operands;
   }
   return map;
 }
 
-OpDef collective_row(std::string_view name) {
+// ---- bytes that a device of a group receives -------------------------------------------------------------------------
+
+std::int64_t received_by_all_gather(std::int64_t, std::int64_t result, std::int64_t group) {
+  return result / group * (group - 1);
+}
+std::int64_t received_by_all_reduce(std::int64_t operand, std::int64_t, std::int64_t group) {
+  return 2 * operand * (group - 1) / group;  // as a reduce-scatter and an all-gather
+}
+std::int64_t received_as_parts(std::int64_t operand, std::int64_t, std::int64_t group) {
+  return operand / group * (group - 1);
+}
+std::int64_t received_whole(std::int64_t operand, std::int64_t, std::int64_t) { return operand; }
+
+OpDef collective_row(std::string_view name, CollectiveKind kind, BytesReceived bytes_received) {
   OpDef row;
   row.name = name;
+  row.collective = kind;
+  row.bytes_received = bytes_received;
+  row.exchanges_each_operand = true;
   row.min_operands = 1;
   row.max_operands = -1;
   row.role = Role::kCollective;
@@ -181,14 +197,35 @@ OpDef with(OpDef row, Type (*infer)(const OpView&), std::vector<Literal> (*evalu
   return row;
 }
 
+OpDef all_gather_row() {
+  OpDef row = with(collective_row("all-gather", CollectiveKind::kAllGather, received_by_all_gather), infer_all_gather,
+                   evaluate_all_gather);
+  row.materializes = true;
+  return row;
+}
+OpDef all_reduce_row() {
+  OpDef row = with(collective_row("all-reduce", CollectiveKind::kAllReduce, received_by_all_reduce), infer_all_reduce,
+                   evaluate_all_reduce, {"to_apply"});
+  row.chunkable = true;
+  return row;
+}
+OpDef all_to_all_row() {
+  OpDef row = with(collective_row("all-to-all", CollectiveKind::kAllToAll, received_as_parts), infer_all_to_all,
+                   evaluate_all_to_all);
+  row.exchanges_each_operand = false;
+  return row;
+}
 OpDef permute_row() {
-  OpDef row = with(collective_row("collective-permute"), infer_same, evaluate_collective_permute);
+  OpDef row = with(collective_row("collective-permute", CollectiveKind::kPermute, received_whole), infer_same,
+                   evaluate_collective_permute);
   row.parse = parse_attributes<PermuteAttributes>;
   return row;
 }
 OpDef broadcast_row() {
-  OpDef row = with(collective_row("collective-broadcast"), infer_same, evaluate_collective_broadcast);
+  OpDef row = with(collective_row("collective-broadcast", CollectiveKind::kBroadcast, received_whole), infer_same,
+                   evaluate_collective_broadcast);
   row.max_operands = 1;
+  row.exchanges_each_operand = false;
   return row;
 }
 
@@ -208,20 +245,22 @@ Type infer_ragged_all_to_all(const OpView& view) {
 }
 // %y = f32[8,3] ragged-all-to-all(%rows, %room, %first, %count, %place, %received), replica_groups={{0,1}}
 OpDef ragged_row() {
-  OpDef row = with(collective_row("ragged-all-to-all"), infer_ragged_all_to_all, evaluate_ragged_all_to_all);
+  OpDef row = with(collective_row("ragged-all-to-all", CollectiveKind::kRaggedAllToAll, received_as_parts),
+                   infer_ragged_all_to_all, evaluate_ragged_all_to_all);
   row.min_operands = row.max_operands = 6;
   row.factors = nullptr;
+  row.exchanges_each_operand = false;
   return row;
 }
 
 }  // namespace
 
 const OpDef kRaggedAllToAll = ragged_row();
-const OpDef kAllGather = with(collective_row("all-gather"), infer_all_gather, evaluate_all_gather);
-const OpDef kReduceScatter =
-    with(collective_row("reduce-scatter"), infer_reduce_scatter, evaluate_reduce_scatter, {"to_apply"});
-const OpDef kAllReduce = with(collective_row("all-reduce"), infer_all_reduce, evaluate_all_reduce, {"to_apply"});
-const OpDef kAllToAll = with(collective_row("all-to-all"), infer_all_to_all, evaluate_all_to_all);
+const OpDef kAllGather = all_gather_row();
+const OpDef kReduceScatter = with(collective_row("reduce-scatter", CollectiveKind::kReduceScatter, received_as_parts),
+                                  infer_reduce_scatter, evaluate_reduce_scatter, {"to_apply"});
+const OpDef kAllReduce = all_reduce_row();
+const OpDef kAllToAll = all_to_all_row();
 const OpDef kCollectivePermute = permute_row();
 const OpDef kCollectiveBroadcast = broadcast_row();
 

@@ -3,8 +3,8 @@
 #include <bit>
 
 #include "elementwise_support.h"
-#include "rows.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 
 namespace tessera {
 namespace {
@@ -77,6 +77,7 @@ const OpDef kCompare{
     .min_operands = 2,
     .max_operands = 2,
     .elementwise = true,
+    .inexpensive = true,
     .parse = parse_attributes<CompareAttributes>,
     .infer = infer,
     .evaluate = evaluate,

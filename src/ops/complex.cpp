@@ -2,9 +2,9 @@
 //   %z = c64[4] complex(%re, %im)      f32 parts; c128 from f64
 //   %a = f32[4] real(%z)               of a real operand: the operand, and imag: zeros
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 
 namespace tessera {
 namespace rows {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //   %c = f32[5,3] concatenate(%a, %b), dimensions={0}     %a f32[2,3], %b f32[3,3]
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {

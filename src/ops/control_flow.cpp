@@ -10,7 +10,7 @@
 #include <algorithm>
 
 #include "row_support.h"
-#include "rows.h"
+#include "tessera/ops/rows.h"
 
 namespace tessera {
 namespace rows {
@@ -94,6 +94,7 @@ const OpDef kWhile = {.name = "while",
                       .min_operands = 1,
                       .max_operands = 1,
                       .role = Role::kWhile,
+                      .updates_operand_in_place = true,
                       .called = {"condition", "body"},
                       .infer = infer_while,
                       .gradient_kind = GradientKind::kFunction,

@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/tensor/narrow_dtype.h"
 
 namespace tessera {
@@ -227,6 +227,7 @@ const OpDef kConvert{
     .min_operands = 1,
     .max_operands = 1,
     .elementwise = true,
+    .inexpensive = true,
     .infer = infer_convert,
     .type_inferable = false,
     .evaluate = evaluate_convert,

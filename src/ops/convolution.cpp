@@ -8,9 +8,9 @@
 // kernel's positions are shared out (the kernel's gradient is a convolution with an image for a kernel).
 #include <algorithm>
 
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "wide.h"
 #include "window_support.h"

@@ -10,12 +10,12 @@
 
 #include "opaque_value.h"
 #include "row_support.h"
-#include "rows.h"
 #include "sharding_rule.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/custom_call.h"
 #include "tessera/ops/linear_algebra.h"
+#include "tessera/ops/rows.h"
 #include "tessera/sharding/hlo_sharding.h"
 #include "topk.h"
 

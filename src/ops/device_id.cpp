@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //   %p = u32[] partition-id()      %r = u32[] replica-id()
 #include "row_support.h"
-#include "rows.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {

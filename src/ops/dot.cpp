@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "wide.h"
 
@@ -221,6 +221,9 @@ const OpDef kDot{
     .name = "dot",
     .min_operands = 2,
     .max_operands = 2,
+    .chunkable = true,
+    .reads_strides = true,
+    .writes_strides = true,
     .parse = parse_attributes<DotAttributes>,
     .infer = infer,
     .evaluate = evaluate,

@@ -2,7 +2,7 @@
 //   %n = s32[] get-dimension-size(%x), dimensions={0}       the size of a dim; here always the one in the type
 // set-dimension-size and dynamic-reshape, which make sizes that are known only at run time, have no rows.
 #include "row_support.h"
-#include "rows.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera::rows {

@@ -8,9 +8,9 @@
 #include <algorithm>
 
 #include "index_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -203,6 +203,8 @@ std::vector<Value> dynamic_update_slice_gradient(GradientContext& context) {
 const OpDef kDynamicSlice = {.name = "dynamic-slice",
                              .min_operands = 1,
                              .max_operands = -1,
+                             .takes_a_part = true,
+                             .reads_from_start = true,
                              .parse = parse_attributes<DynamicSliceAttributes>,
                              .infer = infer_dynamic_slice,
                              .evaluate = evaluate_dynamic_slice,
@@ -217,6 +219,7 @@ const OpDef kDynamicSlice = {.name = "dynamic-slice",
 const OpDef kDynamicUpdateSlice = {.name = "dynamic-update-slice",
                                    .min_operands = 2,
                                    .max_operands = -1,
+                                   .updates_operand_in_place = true,
                                    .infer = infer_dynamic_update_slice,
                                    .evaluate = evaluate_dynamic_update_slice,
                                    .gradient_kind = GradientKind::kFunction,

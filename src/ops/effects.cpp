@@ -9,8 +9,8 @@
 // device receives the whole.
 #include "opaque_value.h"
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/ops/indexing.h"
+#include "tessera/ops/rows.h"
 
 namespace tessera {
 namespace {

@@ -73,6 +73,12 @@ struct ElementwiseGradient {
   ElementwiseGradient(GradientFunction f) : kind(GradientKind::kFunction), function(f) {}  // NOLINT
 };
 
+/// See OpDef::inexpensive.
+inline OpDef inexpensive(OpDef row) {
+  row.inexpensive = true;
+  return row;
+}
+
 template <const UnaryScalar& kScalar>
 OpDef unary(std::string_view name, ElementwiseGradient gradient, LinearityFunction linearity = none) {
   return {.name = name,

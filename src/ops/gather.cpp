@@ -11,10 +11,10 @@
 #include <optional>
 
 #include "index_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -197,6 +197,7 @@ std::vector<Value> gradient(GradientContext& context) {
 const OpDef kGather = {.name = "gather",
                        .min_operands = 2,
                        .max_operands = 2,
+                       .reads_from_start = true,
                        .parse = parse_attributes<GatherAttributes>,
                        .infer = infer,
                        .evaluate = evaluate,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //   %i = s32[2,3] iota(), iota_dimension=1      {{0,1,2},{0,1,2}}
 #include "elementwise_support.h"
-#include "rows.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -64,7 +64,9 @@ Value localize(LocalizeContext& context) {
 
 const OpDef kIota{
     .name = "iota",
-    .made_anywhere = true,
+    .rematerializable = true,
+    .chunkable = true,
+    .materializes = true,
     .parse = parse_attributes<IotaAttributes>,
     .infer = infer,
     .type_inferable = false,

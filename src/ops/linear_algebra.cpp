@@ -5,11 +5,11 @@
 #include <cmath>
 
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/linear_algebra.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //   %m = f32[4] map(%x, %y), dimensions={0}, to_apply=%scalar_function       element by element
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/ops/control_flow.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {

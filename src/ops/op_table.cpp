@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/ops/op_table.h"
 
-#include "rows.h"
+#include "tessera/ops/rows.h"
 
 namespace tessera {
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/ops/indexing.h"
 #include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -94,7 +94,8 @@ const OpDef kConstant{
     .name = "constant",
     .payload = Payload::kLiteral,
     .role = Role::kConstant,
-    .made_anywhere = true,
+    .rematerializable = true,
+    .materializes = true,
     .parse = parse_constant,
     .infer = infer_constant,
     .type_inferable = false,

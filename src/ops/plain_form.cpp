@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "rows.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {

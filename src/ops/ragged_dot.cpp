@@ -8,8 +8,8 @@
 #include <numeric>
 
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/ops/linear_algebra.h"
+#include "tessera/ops/rows.h"
 
 namespace tessera {
 namespace rows {

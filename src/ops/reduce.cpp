@@ -5,10 +5,10 @@
 
 #include "reduce_support.h"
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -207,6 +207,7 @@ const OpDef kReduce{
     .name = "reduce",
     .min_operands = 2,
     .max_operands = -1,
+    .chunkable = true,
     .called = {"to_apply"},
     .parse = parse_attributes<DimensionsAttributes>,
     .infer = infer,

@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {

@@ -5,25 +5,21 @@
 #include <limits>
 
 #include "reduce_support.h"
-#include "rows.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/control_flow.h"
-#include "tessera/ops/elementwise.h"
+#include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
 namespace {
 
-struct ReductionRow {
-  const OpDef* op;
-  Reduction reduction;
-  Reduction of_pred;  // what the op is on pred
-};
-constexpr ReductionRow kReductions[] = {
-    {&rows::kAdd, Reduction::kSum, Reduction::kOr},      {&rows::kMultiply, Reduction::kProduct, Reduction::kAnd},
-    {&rows::kMinimum, Reduction::kMin, Reduction::kAnd}, {&rows::kMaximum, Reduction::kMax, Reduction::kOr},
-    {&rows::kAnd, Reduction::kAnd, Reduction::kAnd},     {&rows::kOr, Reduction::kOr, Reduction::kOr},
-};
+// The op that combines two numbers of a reduction.
+const OpDef& combiner_of(Reduction reduction) {
+  for (const OpDef* op : op_table().rows())
+    if (op->combines && op->combines->of_numbers == reduction) return *op;
+  throw InternalError("a reduction without an op");
+}
 
 // The value below copies and float conversions (bf16 sums are often spelled through f32).
 Id behind_conversions(const Computation& computation, Id id) {
@@ -94,9 +90,8 @@ std::optional<Reduction> reduction_of(const Computation& computation) {
   const Id first = computation.parameters[0];
   const Id second = computation.parameters[1];
   if (!((a == first && b == second) || (a == second && b == first))) return std::nullopt;
-  for (const auto& row : kReductions)
-    if (row.op == root.op) return root.type.dtype() == DType::kPred ? row.of_pred : row.reduction;
-  return std::nullopt;
+  if (!root.op->combines) return std::nullopt;
+  return root.type.dtype() == DType::kPred ? root.op->combines->of_pred : root.op->combines->of_numbers;
 }
 
 Literal reduction_identity(Reduction reduction, DType dtype) {
@@ -135,18 +130,15 @@ ComputationId ops::reduction_computation(ProgramBuilder& program, Reduction redu
   const std::string name = fmt::format("{}_{}", reduction_name(reduction), dtype_name(dtype));
   for (std::size_t i = 0; i < known.size(); ++i) {
     if (known[i]->name != name) continue;
-    const auto row = std::find_if(std::begin(kReductions), std::end(kReductions),
-                                  [&](const ReductionRow& one) { return one.reduction == reduction; });
-    const Reduction meant = dtype == DType::kPred ? row->of_pred : reduction;
+    const Reduction meant = dtype == DType::kPred ? combiner_of(reduction).combines->of_pred : reduction;
     const bool same = known[i]->root_type() == scalar_type && known[i]->size() == 3 && reduction_of(*known[i]) == meant;
     if (same) return static_cast<ComputationId>(i);
   }
   Builder builder = program.computation(name);
   const Value a = parameter(builder, 0, scalar_type, "a");
   const Value b = parameter(builder, 1, scalar_type, "b");
-  for (const auto& row : kReductions)
-    if (row.reduction == reduction) return program.add(std::move(builder), builder.emit(*row.op, {a, b}));
-  throw InternalError("a reduction without an op");
+  const Value root = builder.emit(combiner_of(reduction), {a, b});
+  return program.add(std::move(builder), root);
 }
 
 }  // namespace tessera

@@ -3,8 +3,8 @@
 #include <numeric>
 
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -95,6 +95,8 @@ const OpDef kReshape{
     .name = "reshape",
     .min_operands = 1,
     .max_operands = 1,
+    .movement = Movement::kReshape,
+    .chunkable = true,
     .infer = infer,
     .type_inferable = false,
     .evaluate = evaluate,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //   %r = f32[4,3] reverse(%x), dimensions={0}     element i of dim 0 comes from size-1-i
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -48,6 +48,7 @@ const OpDef kReverse{
     .name = "reverse",
     .min_operands = 1,
     .max_operands = 1,
+    .movement = Movement::kReverse,
     .parse = parse_attributes<DimensionsAttributes>,
     .infer = infer,
     .evaluate = evaluate,

@@ -7,9 +7,9 @@
 #include <array>
 
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/indexing.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <numeric>
 
-#include "rows.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/sharding/placement.h"
 #include "tessera/tensor/narrow_dtype.h"

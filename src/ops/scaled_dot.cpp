@@ -4,8 +4,8 @@
 //   %y = f32[3,4] scaled-dot(%x, %w, %a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={1}
 //        x f8e4m3fn[3,64], a f8e8m0fnu[3,2]: x[i,k] counts a[i, k/32] times its value; a scalar scale counts for all
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/ops/contraction.h"
+#include "tessera/ops/rows.h"
 
 namespace tessera::rows {
 namespace {

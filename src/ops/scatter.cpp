@@ -12,10 +12,10 @@
 #include <algorithm>
 
 #include "index_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -328,6 +328,7 @@ double flops(const OpView& view) {
 const OpDef kScatter = {.name = "scatter",
                         .min_operands = 3,
                         .max_operands = -1,
+                        .updates_operand_in_place = true,
                         .called = {"to_apply"},
                         .parse = parse_attributes<ScatterAttributes>,
                         .infer = infer,

@@ -7,9 +7,9 @@
 #include <limits>
 #include <optional>
 
-#include "rows.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "window_support.h"
 

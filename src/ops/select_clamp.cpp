@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -127,6 +127,7 @@ const OpDef kSelect{
     .min_operands = 3,
     .max_operands = 3,
     .elementwise = true,
+    .inexpensive = true,
     .infer = infer_select,
     .evaluate = evaluate_select,
     .gradient_kind = GradientKind::kFunction,
@@ -140,6 +141,7 @@ const OpDef kClamp{
     .min_operands = 3,
     .max_operands = 3,
     .elementwise = true,
+    .inexpensive = true,
     .infer = infer_clamp,
     .evaluate = evaluate_clamp,
     .gradient_kind = GradientKind::kFunction,

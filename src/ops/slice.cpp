@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //   %s = f32[2,3] slice(%x), slice={[1:5:2], [0:3]}     elements start, start+stride, … below limit
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -117,6 +117,8 @@ const OpDef kSlice{
     .name = "slice",
     .min_operands = 1,
     .max_operands = 1,
+    .movement = Movement::kSlice,
+    .takes_a_part = true,
     .parse = parse_attributes<SliceAttributes>,
     .infer = infer,
     .evaluate = evaluate,

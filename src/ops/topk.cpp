@@ -8,12 +8,12 @@
 #include <numeric>
 
 #include "elementwise_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/indexing.h"
 #include "tessera/ops/linear_algebra.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera::rows {

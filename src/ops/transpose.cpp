@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //   %t = f32[3,2] transpose(%x), dimensions={1,0}     result dim i is operand dim dimensions[i]
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -54,6 +54,8 @@ const OpDef kTranspose{
     .name = "transpose",
     .min_operands = 1,
     .max_operands = 1,
+    .movement = Movement::kTranspose,
+    .chunkable = true,
     .parse = parse_attributes<DimensionsAttributes>,
     .infer = infer,
     .evaluate = evaluate,

@@ -3,9 +3,9 @@
 // another. XLA leaves copies where marks stood, and what it found itself in backend_config.
 #include <charconv>
 
-#include "rows.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops that hand values on as they are: copy, tuple, get-tuple-element, opt-barrier, after-all, add-dependency, domain.
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {

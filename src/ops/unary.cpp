@@ -6,9 +6,9 @@
 
 #include "elementwise_support.h"
 #include "row_support.h"
-#include "rows.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 
 namespace tessera {
 namespace rows {
@@ -188,10 +188,10 @@ Literal evaluate_is_finite(const EvalContext& context) {
 
 }  // namespace
 
-const OpDef kNegate = unary<kNegateScalar>("negate", d_negate, linear);
-const OpDef kAbs = abs_row();
-const OpDef kSign = unary<kSignScalar>("sign", GradientKind::kZero);
-const OpDef kNot = unary<kNotScalar>("not", GradientKind::kZero);
+const OpDef kNegate = inexpensive(unary<kNegateScalar>("negate", d_negate, linear));
+const OpDef kAbs = inexpensive(abs_row());
+const OpDef kSign = inexpensive(unary<kSignScalar>("sign", GradientKind::kZero));
+const OpDef kNot = inexpensive(unary<kNotScalar>("not", GradientKind::kZero));
 const OpDef kExponential = unary<kExpScalar>("exponential", d_exp, monotone);
 const OpDef kExponentialMinusOne = unary<kExpm1Scalar>("exponential-minus-one", d_expm1, monotone);
 const OpDef kLog = unary<kLogScalar>("log", d_log);
@@ -223,6 +223,7 @@ const OpDef kIsFinite{
     .min_operands = 1,
     .max_operands = 1,
     .elementwise = true,
+    .inexpensive = true,
     .infer = infer_is_finite,
     .evaluate = evaluate_is_finite,
     .gradient_kind = GradientKind::kZero,

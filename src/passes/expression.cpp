@@ -21,7 +21,7 @@ bool same_shardings(const ShardingRef& a, const ShardingRef& b) { return a == b 
 
 std::optional<Expression> expression_of(const Computation& computation, Id id) {
   const Instruction& instruction = computation[id];
-  if (!instruction.op->made_anywhere || !instruction.type.is_array() || !is_plain(instruction)) return std::nullopt;
+  if (!instruction.op->rematerializable || !instruction.type.is_array() || !is_plain(instruction)) return std::nullopt;
   if (instruction.op->role == Role::kConstant && !is_scalar_constant(instruction)) return std::nullopt;
   Expression out;
   Instruction made = instruction;

@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "plain.h"
-#include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/passes/explanations.h"
 #include "tessera/passes/passes.h"
@@ -62,7 +62,7 @@ const Instruction* chained(const Computation& c, const Instruction& instruction)
 // The scalar that fills a constant or a broadcast constant.
 std::optional<Literal> splat_value(const Computation& c, Id id) {
   const Instruction* instruction = &c[id];
-  if (instruction->op->name == "broadcast") instruction = &c[instruction->operands[0]];
+  if (instruction->op == &rows::kBroadcast) instruction = &c[instruction->operands[0]];
   if (instruction->op->role != Role::kConstant || !instruction->type.is_array() || instruction->type.ndim() != 0)
     return std::nullopt;
   return attributes_as<ConstantAttributes>(instruction->attributes).value;
@@ -106,7 +106,7 @@ Result transpose(const Computation& c, const Instruction& i) {
 Result broadcast(const Computation& c, const Instruction& i) {
   if (is_identity(dimensions(i)))
     if (auto same = to_operand(c, i)) return same;
-  if (const Instruction& count = c[i.operands[0]]; count.op->name == "iota" && !count.sharding && is_plain(count)) {
+  if (const Instruction& count = c[i.operands[0]]; count.op == &rows::kIota && !count.sharding && is_plain(count)) {
     const auto dim = attributes_as<IotaAttributes>(count.attributes).iota_dimension;  // every device makes its own part
     Rewrite out{.value = -1, .instruction = i};
     out.instruction->op = count.op;
@@ -137,9 +137,8 @@ Result dynamic_slice(const Computation& c, const Instruction& i) {
     ranges.push_back({.start = std::clamp<std::int64_t>(first, 0, most)});
     ranges.back().limit = ranges.back().start + i.type.dim(d);
   }
-  static const OpDef& slice = op_table().get("slice");
   Result out = with_operand(i, i.operands[0], make_attributes(SliceAttributes{std::move(ranges)}));
-  out->instruction->op = &slice;
+  out->instruction->op = &rows::kSlice;
   return out;
 }
 
@@ -166,7 +165,7 @@ std::optional<PaddingDim> sliced_padding(std::int64_t size, const PaddingDim& di
 Result slice(const Computation& c, const Instruction& i) {
   if (auto same = to_operand(c, i)) return same;
   const Instruction& padded = c[i.operands[0]];
-  if (padded.op->name != "pad" || padded.sharding || !is_plain(padded) || !is_plain(i)) return std::nullopt;
+  if (padded.op != &rows::kPad || padded.sharding || !is_plain(padded) || !is_plain(i)) return std::nullopt;
   const auto& paddings = attributes_as<PadAttributes>(padded.attributes).padding;
   const auto& ranges = attributes_as<SliceAttributes>(i.attributes).slice;
   std::vector<PaddingDim> both;
@@ -245,42 +244,35 @@ Result fold(const Computation& c, const Instruction& i) {
   Instruction& made = *out.instruction;
   made.operands.clear();
   if (i.type.ndim() > 0) {
-    static const OpDef& broadcast = op_table().get("broadcast");
-    made.op = &broadcast;
+    made.op = &rows::kBroadcast;
     made.attributes = make_attributes(DimensionsAttributes{});
     out.broadcast_scalar = scalar_result(i, operands);
     return out;
   }
-  static const OpDef& constant = op_table().get("constant");
-  made.op = &constant;
+  made.op = &rows::kConstant;
   made.attributes = make_attributes(ConstantAttributes{scalar_result(i, operands)});
   return out;
 }
 
 Rule rule_for(const OpDef* op) {
-  static const auto kByOp = [] {
-    constexpr std::pair<std::string_view, Rule> kRules[] = {{"copy", to_operand},
-                                                            {"reshape", reshape},
-                                                            {"transpose", transpose},
-                                                            {"broadcast", broadcast},
-                                                            {"convert", convert},
-                                                            {"slice", slice},
-                                                            {"dynamic-slice", dynamic_slice},
-                                                            {"pad", pad},
-                                                            {"concatenate", concatenate},
-                                                            {"add", add},
-                                                            {"multiply", multiply},
-                                                            {"subtract", subtract},
-                                                            {"divide", divide},
-                                                            {"negate", negate},
-                                                            {"select", select},
-                                                            {"get-tuple-element", get_tuple_element}};
-    std::unordered_map<const OpDef*, Rule> out;
-    for (const auto& [name, rule] : kRules) out.emplace(&op_table().get(name), rule);
-    return out;
-  }();
-  const auto found = kByOp.find(op);
-  return found != kByOp.end() ? found->second : nullptr;
+  static const std::unordered_map<const OpDef*, Rule> kRules = {{&rows::kCopy, to_operand},
+                                                                {&rows::kReshape, reshape},
+                                                                {&rows::kTranspose, transpose},
+                                                                {&rows::kBroadcast, broadcast},
+                                                                {&rows::kConvert, convert},
+                                                                {&rows::kSlice, slice},
+                                                                {&rows::kDynamicSlice, dynamic_slice},
+                                                                {&rows::kPad, pad},
+                                                                {&rows::kConcatenate, concatenate},
+                                                                {&rows::kAdd, add},
+                                                                {&rows::kMultiply, multiply},
+                                                                {&rows::kSubtract, subtract},
+                                                                {&rows::kDivide, divide},
+                                                                {&rows::kNegate, negate},
+                                                                {&rows::kSelect, select},
+                                                                {&rows::kGetTupleElement, get_tuple_element}};
+  const auto found = kRules.find(op);
+  return found != kRules.end() ? found->second : nullptr;
 }
 
 Result simplified(const Computation& c, const Instruction& instruction) {

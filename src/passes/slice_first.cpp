@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "plain.h"
-#include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/passes/passes.h"
 #include "tessera/passes/rewriter.h"
@@ -29,10 +29,10 @@ std::vector<bool> sliced_reverses(const Computation& computation) {
   std::vector<bool> out(computation.instructions.size(), false);
   const auto uses = computation.use_counts();
   for (const Instruction& slice : computation.instructions) {
-    if (slice.op->name != "slice" || !is_plain(slice)) continue;
+    if (slice.op != &rows::kSlice || !is_plain(slice)) continue;
     const Id id = slice.operands.front();
     const Instruction& reverse = computation[id];
-    out[static_cast<std::size_t>(id)] = reverse.op->name == "reverse" && is_plain(reverse) && !reverse.sharding &&
+    out[static_cast<std::size_t>(id)] = reverse.op == &rows::kReverse && is_plain(reverse) && !reverse.sharding &&
                                         at(uses, id) == 1 && takes_less(slice, reverse);
   }
   return out;
@@ -48,7 +48,6 @@ SliceRange mirrored(const SliceRange& range, std::int64_t size, std::int64_t cou
 Value sliced_first(ComputationRewriter& r, Id id) {
   const Instruction& slice = r.from()[id];
   const Instruction& reverse = r.from()[slice.operands.front()];
-  static const OpDef& reverse_op = op_table().get("reverse");
   auto ranges = attributes_as<SliceAttributes>(slice.attributes).slice;
   Dims dims;
   for (const auto dim : reversed_dims(reverse)) {
@@ -63,7 +62,7 @@ Value sliced_first(ComputationRewriter& r, Id id) {
   first.notes = for_another_op(reverse.notes);
   first.sharding = nullptr;
   Instruction then = slice;
-  then.op = &reverse_op;
+  then.op = &rows::kReverse;
   then.operands = {r.builder().append(std::move(first)).id};
   then.attributes = make_attributes(DimensionsAttributes{std::move(dims)});
   then.notes = for_another_op(slice.notes);
@@ -85,7 +84,7 @@ Program slice_first(const Program& program) {
       if (instruction.op->role == Role::kParameter) continue;
       if (at(found, id))
         r.replace(id, r.mapped(instruction.operands.front()));
-      else if (instruction.op->name == "slice" && at(found, instruction.operands.front()))
+      else if (instruction.op == &rows::kSlice && at(found, instruction.operands.front()))
         r.replace(id, sliced_first(r, id));
       else
         r.keep(id);

@@ -72,7 +72,7 @@ class Materialization {
     }
     if (reads_from_the_beginning(at(flow_.views, reader)) && is_beginning(operand)) return true;
     const auto& view = at(tentative_, operand);
-    return reads_strides(*computation_[reader].op) && !(view && (repeats(*view) || runs_backwards(*view)));
+    return computation_[reader].op->reads_strides && !(view && (repeats(*view) || runs_backwards(*view)));
   }
 
   // The first rows of an array that lies in memory: a vocabulary without the rows that pad it.
@@ -113,7 +113,8 @@ class Materialization {
     const std::vector<int> uses = computation_.use_counts();
     for (Id id = 0; id < computation_.size(); ++id) {
       const Instruction& move = computation_[id];
-      if (move.op->name != "transpose" || at(flow_.kinds, id) != OpKind::kView || !at(needed_, id)) continue;
+      if (move.op->movement != Movement::kTranspose || at(flow_.kinds, id) != OpKind::kView || !at(needed_, id))
+        continue;
       const Id source = move.operands.front();
       if (!writes_strides(at(flow_.views, source)) || at(uses, source) != 1) continue;
       const Dims strides = row_major_strides(move.type.dims());

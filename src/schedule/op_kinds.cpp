@@ -6,14 +6,11 @@
 
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/control_flow.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera::schedule {
 namespace {
-
-bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 // Fused tiles hold real numbers, and only their kernels read views.
 bool is_real(const OpView& view) {
@@ -43,27 +40,18 @@ OpKind kind_of(const OpView& view) {
     default: break;
   }
   if (!view.result.is_array()) return OpKind::kPlain;
-  if (view.op.name == "reshape") return OpKind::kReshape;
-  if (view.op.name == "iota") return OpKind::kIota;
-  if (is_one_of(view.op.name, {"broadcast", "transpose", "slice", "reverse"}))
-    return is_real(view) ? OpKind::kView : OpKind::kPlain;
+  if (&view.op == &rows::kIota) return OpKind::kIota;
+  if (view.op.movement == Movement::kReshape) return OpKind::kReshape;
+  if (view.op.movement != Movement::kNone) return is_real(view) ? OpKind::kView : OpKind::kPlain;
   if (view.op.elementwise && same_dims(view) && is_real(view)) return OpKind::kElementwise;
-  if (view.op.name == "bitcast-convert" && !is_narrow(view.operands[0].dtype()) && !is_narrow(view.result.dtype()))
+  if (&view.op == &rows::kBitcastConvert && !is_narrow(view.operands[0].dtype()) && !is_narrow(view.result.dtype()))
     return OpKind::kReshape;  // a narrow element takes a byte, however few bits it has
   return OpKind::kPlain;
 }
 
-bool updates_operands(const OpDef& op) {
-  return op.role == Role::kWhile || is_one_of(op.name, {"dynamic-update-slice", "scatter"});
-}
-bool makes_memory(const OpDef& op) { return is_one_of(op.name, {"all-gather", "broadcast", "iota", "constant"}); }
-bool takes_a_part(const OpDef& op) { return is_one_of(op.name, {"slice", "dynamic-slice"}); }
-bool reads_strides(const OpDef& op) { return op.name == "dot"; }
-bool reads_from_the_beginning(const OpView& view) {
-  return is_one_of(view.op.name, {"gather", "dynamic-slice"}) && is_real(view);
-}
+bool reads_from_the_beginning(const OpView& view) { return view.op.reads_from_start && is_real(view); }
 std::int64_t columns_of(const OpView& view) {
-  if (view.op.name != "reduce" || view.operands.size() != 2 || !is_real(view) || view.called.size() != 1) return 0;
+  if (&view.op != &rows::kReduce || view.operands.size() != 2 || !is_real(view) || view.called.size() != 1) return 0;
   const auto reduction = reduction_of(*view.called[0]);
   if (!reduction || !is_float(view.result.dtype()) || *reduction == Reduction::kAnd || *reduction == Reduction::kOr)
     return 0;
@@ -78,10 +66,10 @@ std::int64_t columns_of(const OpView& view) {
   return columns > 1 && columns <= kMostColumns && view.result.element_count() > 0 ? columns : 0;
 }
 bool adds_up(const OpView& view) {
-  return view.op.name == "add" && view.result.is_array() && view.result.dtype() == DType::kF32 && same_dims(view);
+  return &view.op == &rows::kAdd && view.result.is_array() && view.result.dtype() == DType::kF32 && same_dims(view);
 }
 bool writes_strides(const OpView& view) {
-  return view.op.name == "dot" && is_real(view) && view.operands[0].dtype() == view.operands[1].dtype();
+  return view.op.writes_strides && is_real(view) && view.operands[0].dtype() == view.operands[1].dtype();
 }
 
 }  // namespace tessera::schedule

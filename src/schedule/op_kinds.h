@@ -18,14 +18,6 @@ enum class OpKind : std::uint8_t {
 };
 OpKind kind_of(const OpView& view);
 
-/// May overwrite its first operand, leaf by leaf (dynamic-update-slice, scatter, while: result leaf k in operand leaf k).
-bool updates_operands(const OpDef& op);
-/// Makes memory from little: worth running late (all-gather, broadcast, iota).
-bool makes_memory(const OpDef& op);
-/// Copies a part of its first operand: worth running late where that stays anyway (slice, dynamic-slice).
-bool takes_a_part(const OpDef& op);
-/// Reads operands through strides: dot (without zero strides).
-bool reads_strides(const OpDef& op);
 /// Reads its operands from their first byte on, whatever lies behind them: gather, dynamic-slice of types that have kernels.
 bool reads_from_the_beginning(const OpView& view);
 /// Of a reduction of the innermost dims that a fused group may hold: how many elements make one of the result. 0: none such.

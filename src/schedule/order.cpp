@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <deque>
+#include "tessera/ops/rows.h"
 
 namespace tessera::schedule {
 namespace {
@@ -37,9 +38,9 @@ class Orderer {
   bool is_late(Id id) const {
     const OpDef& op = *computation_[id].op;
     if (!at(flow_.in_memory, id) || at(flow_.has_effect, id)) return false;
-    if (makes_memory(op) || (takes_a_part(op) && is_of_parameters(id))) return true;
+    if (op.materializes || (op.takes_a_part && is_of_parameters(id))) return true;
     if (at(flow_.kinds, id) != OpKind::kElementwise) return false;
-    const bool is_cast = op.name == "convert";
+    const bool is_cast = &op == &rows::kConvert;
     return std::all_of(at(flow_.reads, id).begin(), at(flow_.reads, id).end(), [&](int slot) {
       const Id source = at(flow_.slots, slot).id;
       const OpKind kind = at(flow_.kinds, source);

@@ -23,7 +23,7 @@ class Prefetcher {
     for (int t = 0; t < isize(steps_); ++t) {
       const Id id = at(steps_, t).front();
       if (!at(is_overlapped_, id) ||
-          flow_.computation->instructions[static_cast<std::size_t>(id)].op->name != "all-gather")
+          flow_.computation->instructions[static_cast<std::size_t>(id)].op->collective != CollectiveKind::kAllGather)
         continue;
       const Id first = first_reader(id);
       if (reader_before >= 0 && reader_before < t) move(t, reader_before);
@@ -80,6 +80,12 @@ class Prefetcher {
   std::vector<int> step_of_;
 };
 
+// The runtime runs these beside other steps.
+bool may_overlap(CollectiveKind kind) {
+  return kind == CollectiveKind::kAllGather || kind == CollectiveKind::kReduceScatter ||
+         kind == CollectiveKind::kAllReduce;
+}
+
 }  // namespace
 
 std::vector<bool> overlapped(const Flow& flow, const ScheduleOptions& options) {
@@ -87,8 +93,7 @@ std::vector<bool> overlapped(const Flow& flow, const ScheduleOptions& options) {
   if (!options.overlap) return out;
   for (Id id = 0; id < flow.computation->size(); ++id) {
     const Instruction& instruction = (*flow.computation)[id];
-    const std::string_view name = instruction.op->name;
-    if (!at(flow.in_memory, id) || (name != "all-gather" && name != "reduce-scatter" && name != "all-reduce")) continue;
+    if (!at(flow.in_memory, id) || !may_overlap(instruction.op->collective)) continue;
     const OpView& view = at(flow.views, id);
     const auto& attributes = view.as<CollectiveAttributes>();
     const std::int64_t dim = attributes.dimensions.empty() ? 0 : attributes.dimensions.front();

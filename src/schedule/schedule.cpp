@@ -340,7 +340,7 @@ class Planner {
   }
   bool op_overwrites(int slot, int origin) const {
     const Slot& result = at(flow_.slots, slot);
-    if (!updates_operands(*computation_[result.id].op)) return false;
+    if (!computation_[result.id].op->updates_operand_in_place) return false;
     int leaf = 0;  // of the operands, one after the other
     int reads = 0;
     bool matches = false;

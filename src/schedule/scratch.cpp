@@ -26,8 +26,9 @@ std::int64_t packed_scratch(const OpView& view) {
 }
 
 std::int64_t collective_scratch(const OpView& view) {
+  const CollectiveKind kind = view.op.collective;
   const bool has_dims =
-      view.op.name == "all-gather" || view.op.name == "reduce-scatter" || view.op.name == "all-to-all";
+      kind == CollectiveKind::kAllGather || kind == CollectiveKind::kReduceScatter || kind == CollectiveKind::kAllToAll;
   std::int64_t most = packed_scratch(view);
   if (!has_dims) return most;
   const auto& attributes = view.as<CollectiveAttributes>();
@@ -40,9 +41,9 @@ std::int64_t collective_scratch(const OpView& view) {
   for (std::size_t i = 0; i < view.operands.size(); ++i) {
     if (parts_are_contiguous(view.operands[i].dims(), dim)) continue;
     const std::int64_t operand = view.operands[i].byte_size();
-    const std::int64_t bytes = view.op.name == "all-gather"       ? results[i].byte_size()
-                               : view.op.name == "reduce-scatter" ? operand
-                                                                  : 2 * operand;
+    const std::int64_t bytes = kind == CollectiveKind::kAllGather       ? results[i].byte_size()
+                               : kind == CollectiveKind::kReduceScatter ? operand
+                                                                        : 2 * operand;
     most = std::max(most, bytes);
   }
   return most;
@@ -63,7 +64,7 @@ namespace tessera {
 
 std::vector<std::size_t> packed_operands(const OpView& collective) {
   std::vector<std::size_t> out;
-  if (collective.op.name == "all-to-all" || collective.op.name == "collective-broadcast") return out;
+  if (!collective.op.exchanges_each_operand) return out;
   for (std::size_t i = 0; i < collective.operands.size(); ++i) {
     const Type& operand = collective.operands[i];
     if (operand.dtype() != collective.operands[0].dtype()) return {};

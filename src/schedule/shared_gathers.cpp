@@ -59,7 +59,7 @@ SharedLeaves shared_leaves(const Flow& flow, const std::vector<int>& nodes) {
   const Instruction* first = nullptr;
   for (Id id = 0; id < flow.computation->size(); ++id) {
     const Instruction& instruction = (*flow.computation)[id];
-    if (instruction.op->name != "all-gather" || !at(flow.in_memory, id)) continue;
+    if (instruction.op->collective != CollectiveKind::kAllGather || !at(flow.in_memory, id)) continue;
     if (!stays_on_nodes(at(flow.views, id).as<CollectiveAttributes>(), nodes)) continue;
     for (int leaf = 0; leaf < isize(instruction.operands); ++leaf) {
       const SharedLeaf shared = shared_leaf(flow, id, leaf);

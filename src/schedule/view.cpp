@@ -84,30 +84,37 @@ namespace tessera {
 
 View view_through(const OpView& op, const View& operand) {
   View out{op.result.dims(), Dims(op.result.dims().size(), 0), operand.offset};
-  if (op.op.name == "broadcast") {
-    const Dims& dimensions = op.as<DimensionsAttributes>().dimensions;
-    for (std::size_t i = 0; i < dimensions.size(); ++i)
-      if (operand.dims[i] != 1 || out.dims[static_cast<std::size_t>(dimensions[i])] == 1)
-        at(out.strides, dimensions[i]) = operand.strides[i];
-  } else if (op.op.name == "transpose") {
-    const Dims& permutation = op.as<DimensionsAttributes>().dimensions;
-    for (std::size_t i = 0; i < permutation.size(); ++i) out.strides[i] = at(operand.strides, permutation[i]);
-  } else if (op.op.name == "slice") {
-    const auto& ranges = op.as<SliceAttributes>().slice;
-    for (std::size_t i = 0; i < ranges.size(); ++i) {
-      out.strides[i] = operand.strides[i] * ranges[i].stride;
-      out.offset += operand.strides[i] * ranges[i].start;
+  switch (op.op.movement) {
+    case Movement::kBroadcast: {
+      const Dims& dimensions = op.as<DimensionsAttributes>().dimensions;
+      for (std::size_t i = 0; i < dimensions.size(); ++i)
+        if (operand.dims[i] != 1 || out.dims[static_cast<std::size_t>(dimensions[i])] == 1)
+          at(out.strides, dimensions[i]) = operand.strides[i];
+      return out;
     }
-  } else {
-    ensure(op.op.name == "reverse", "{} is not a view", op.op.name);
-    out.strides = operand.strides;
-    for (const auto d : op.as<DimensionsAttributes>().dimensions) {
-      if (at(operand.dims, d) == 0) continue;
-      out.offset += at(operand.strides, d) * (at(operand.dims, d) - 1);
-      at(out.strides, d) = -at(operand.strides, d);
+    case Movement::kTranspose: {
+      const Dims& permutation = op.as<DimensionsAttributes>().dimensions;
+      for (std::size_t i = 0; i < permutation.size(); ++i) out.strides[i] = at(operand.strides, permutation[i]);
+      return out;
     }
+    case Movement::kSlice: {
+      const auto& ranges = op.as<SliceAttributes>().slice;
+      for (std::size_t i = 0; i < ranges.size(); ++i) {
+        out.strides[i] = operand.strides[i] * ranges[i].stride;
+        out.offset += operand.strides[i] * ranges[i].start;
+      }
+      return out;
+    }
+    case Movement::kReverse:
+      out.strides = operand.strides;
+      for (const auto d : op.as<DimensionsAttributes>().dimensions) {
+        if (at(operand.dims, d) == 0) continue;
+        out.offset += at(operand.strides, d) * (at(operand.dims, d) - 1);
+        at(out.strides, d) = -at(operand.strides, d);
+      }
+      return out;
+    default: throw InternalError(fmt::format("{} is not a view", op.op.name));
   }
-  return out;
 }
 
 }  // namespace tessera

@@ -42,6 +42,7 @@ class Checks(unittest.TestCase):
     def test_an_empty_tree_is_no_pass(self):
         self.assertEqual(run("check_layers.py", self.root)[0], 1)
         self.assertEqual(run("check_spdx.py", self.root)[0], 1)
+        self.assertEqual(run("check_sizes.py", self.root)[0], 1)
 
     def test_a_lower_layer_may_not_use_a_higher_one(self):
         text = self.layer_complaint("src/ir/a.cpp", '"tessera/ops/op_table.h"')
@@ -63,6 +64,36 @@ class Checks(unittest.TestCase):
     def test_a_module_outside_the_table_is_named(self):
         self.write("src/extras/a.cpp", "")
         self.assertIn("module extras", run("check_layers.py", self.root)[1])
+
+    def test_ops_are_not_told_apart_by_their_names(self):
+        self.write("include/tessera/ops/rows.h", "extern const OpDef kAdd, kAllGather, kPad;\n")
+        for line in ('if (instruction.op->name == "anything") return;', 'return view.op.name != other;', 'if (name == "all-gather") return 1;',
+                     'if (is_one_of(op.name, {"x", "y"})) return;', 'constexpr std::string_view kSome[] = {"add", "pad"};',
+                     'made.op = &op_table().get("custom");', 'return op == &rows::kAdd || op == &rows::kPad;'):
+            self.write("src/schedule/a.cpp", f"int x;\n{line}\n")
+            code, text = run("check_layers.py", self.root)
+            self.assertEqual(code, 1, line)
+            self.assertIn("src/schedule/a.cpp:2:", text)
+
+    def test_names_of_ops_belong_to_their_rows_and_to_texts(self):
+        self.write("include/tessera/ops/rows.h", "extern const OpDef kAdd, kAllGather, kTanh;\n")
+        self.write("src/ops/a.cpp", 'if (view.op.name == "add") return;\n')
+        self.write("src/ir/read_program.cpp", 'if (raw.op->name == "add") return;\n')
+        self.write("src/nn/gpt2.cpp", 'if (name == "tanh") return;\n')
+        self.write("partitioner/a.cpp", 'note = fmt::format("{} stays", instruction.op->name);\nreturn op == &rows::kAdd;\n')
+        self.assertEqual(run("check_layers.py", self.root)[0], 0, run("check_layers.py", self.root)[1])
+
+    def test_large_files_folders_and_functions_are_named(self):
+        body = "".join(f"  step({i});\n" for i in range(40))
+        self.write("src/ir/long.cpp", "int x;\n" * 401)
+        self.write("src/ir/functions.cpp", f"void run(int a,\n         int b) {{\n{body}}}\n")
+        for number in range(26):
+            self.write(f"src/base/part{number}.cpp", "int x;\n")
+        code, text = run("check_sizes.py", self.root)
+        self.assertEqual(code, 1)
+        self.assertIn("src/ir/long.cpp: 401 lines", text)
+        self.assertIn("src/base: 26 source files", text)
+        self.assertIn("one in ten is longer than", text)
 
     def test_a_missing_licence_line_is_named(self):
         self.write("src/ir/a.cpp", "int x;\n")

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -150,6 +151,39 @@ enum class Role : std::uint8_t {
   kPartitionId,
 };
 
+// ---- facts that the scheduler, the passes and the runtime ask for -----------------------------------------------------
+
+/// Which exchange between devices an op is. What it sends and receives follows from OpDef::bytes_received.
+enum class CollectiveKind : std::uint8_t {
+  kNone,
+  kAllGather,
+  kReduceScatter,
+  kAllReduce,
+  kAllToAll,
+  kPermute,
+  kBroadcast,
+  kRaggedAllToAll,
+};
+
+/// How an op that only moves elements maps its first operand to its result. All but kReshape are the operand read with other strides.
+enum class Movement : std::uint8_t {
+  kNone,
+  kReshape,    // the same elements in row-major order, other dims
+  kBroadcast,  // DimensionsAttributes: operand dim i is result dim dimensions[i], the others repeat
+  kTranspose,  // DimensionsAttributes: the permutation
+  kSlice,      // SliceAttributes
+  kReverse,    // DimensionsAttributes: the reversed dims
+};
+
+/// The reduction whose combiner an op is: add sums numbers and is `or` on pred.
+struct CombinedReduction {
+  Reduction of_numbers;
+  Reduction of_pred;
+};
+
+/// Of the bytes of operands and results, and of the number of devices of a group (above 1): the bytes that a device receives.
+using BytesReceived = std::int64_t (*)(std::int64_t operand, std::int64_t result, std::int64_t group);
+
 /// What stands between the parentheses in a text: operands, or a number (parameter), a literal (constant).
 enum class Payload : std::uint8_t { kOperands, kNumber, kLiteral };
 
@@ -161,10 +195,32 @@ struct OpDef {
   Role role = Role::kPlain;
   bool (*side_effect)(const Attributes&) = nullptr;  // null: no instruction of the op has one
   bool commutative = false;
-  /// Any part of the result follows from scalar operands alone: such a value is made where it is needed, never moved. Of an
-  /// instruction whose operands are all scalars.
-  bool made_anywhere = false;
+  /// Any part of the result follows from scalar operands alone: a device that needs such a value computes it, it is never moved.
+  /// Holds for an instruction whose operands are all scalars.
+  bool rematerializable = false;
   bool elementwise = false;  // result and operands have the same dims (scalars of select and clamp aside)
+  /// An elementwise op that takes an instruction or two per element; the others take several times as long.
+  bool inexpensive = false;
+  std::optional<CombinedReduction> combines{};  // of elementwise ops of two operands
+  Movement movement = Movement::kNone;
+  /// A loop over parts of a dim can compute the result part by part, where `factors` lets the dim through. Elementwise ops can, too.
+  bool chunkable = false;
+  /// Copies a part of its first operand; the other operands are places.
+  bool takes_a_part = false;
+  /// The result is much larger than the operands: worth running late.
+  bool materializes = false;
+  /// May write result leaf k into the memory of leaf k of its first operand.
+  bool updates_operand_in_place = false;
+  /// The kernel reads its operands through strides (none of them 0), and writes its result through strides.
+  bool reads_strides = false;
+  bool writes_strides = false;
+  /// The kernel reads its operands from their first byte on and ignores what follows them in memory.
+  bool reads_from_start = false;
+  CollectiveKind collective = CollectiveKind::kNone;
+  BytesReceived bytes_received = nullptr;  // of collectives
+  /// Of collectives: every operand is exchanged by itself and gives the result leaf of its number, so that several can travel in
+  /// one message.
+  bool exchanges_each_operand = false;
   /// The names of the attributes that name computations, in the order of Instruction::called: {"condition", "body"}. An
   /// entry "branch_computations" or "called_computations" stands for a list `{a, b}`.
   std::vector<std::string_view> called{};

@@ -6,7 +6,7 @@
 #include "execution/debug_report.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/collectives/virtual_ranks.h"
-#include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/runtime/metrics/metrics.h"
 #include "tessera/sharding/placement.h"
 #include "tracing/step_under_way.h"
@@ -127,8 +127,7 @@ void materialize(const std::vector<std::shared_ptr<Node>>& given) {
     shardings.push_back(storage_of(*node));
     main.set_sharding(values.back(), make_sharding(shardings.back()));
   }
-  const Value root =
-      main.emit(op_table().get("tuple"), values, nullptr, {.sharding = make_shardings(std::move(shardings))});
+  const Value root = main.emit(rows::kTuple, values, nullptr, {.sharding = make_shardings(std::move(shardings))});
   const ComputationId entry = program.add(std::move(main), root);
   Cut cut{program.finish(entry), {}};
   cut.program.num_partitions = device_count();

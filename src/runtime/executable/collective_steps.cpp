@@ -265,7 +265,7 @@ std::unique_ptr<PlanStep> make_collective_step(CompileContext& context, const Sc
   const Computation& computation = context.program[schedule.computation];
   const Instruction& instruction = computation[step.instructions.front()];
   const OpView view = view_of(context.program, computation, instruction);
-  const std::string_view name = instruction.op->name;
+  const CollectiveKind kind = instruction.op->collective;
   ProcessGroup& world = context.world;
   RankGroups groups;
   try {
@@ -273,31 +273,31 @@ std::unique_ptr<PlanStep> make_collective_step(CompileContext& context, const Sc
   } catch (Error& error) {
     throw error.prefix(fmt::format("%{}: ", instruction.name));
   }
-  if (name == "collective-permute") return make_permute_step(context, schedule, step, groups);
+  if (kind == CollectiveKind::kPermute) return make_permute_step(context, schedule, step, groups);
   const auto& a = view.as<CollectiveAttributes>();
   const std::string axes = axes_of(instruction, a);
   std::shared_ptr<ProcessGroup> group = split_into(world, groups);
   ProcessGroup& of = *group;
   const std::int64_t dim = a.dimensions.empty() ? 0 : a.dimensions.front();
   const auto make = [&]<class T>() { return std::make_unique<T>(context, schedule, step, std::move(group), of, axes); };
-  if (name == "all-gather") {
+  if (kind == CollectiveKind::kAllGather) {
     auto made = make.operator()<AllGatherStep>();
     made->dim = dim;
     made->share(schedule, step.instructions.front(), own_group(groups, world.rank()));
     return made;
   }
-  if (name == "reduce-scatter") {
+  if (kind == CollectiveKind::kReduceScatter) {
     auto made = make.operator()<ReduceScatterStep>();
     made->dim = dim;
     made->reduction = reduction_for(view, instruction);
     return made;
   }
-  if (name == "all-reduce") {
+  if (kind == CollectiveKind::kAllReduce) {
     auto made = make.operator()<AllReduceStep>();
     made->reduction = reduction_for(view, instruction);
     return made;
   }
-  if (name == "all-to-all") {
+  if (kind == CollectiveKind::kAllToAll) {
     auto made = make.operator()<AllToAllStep>();
     made->dim = dim;
     made->of_tuple = a.dimensions.empty();
@@ -305,8 +305,9 @@ std::unique_ptr<PlanStep> make_collective_step(CompileContext& context, const Sc
             view.operands.size(), of.size());
     return made;
   }
-  if (name == "ragged-all-to-all") return make_ragged_exchange_step(context, schedule, step, std::move(group), axes);
-  require(name == "collective-broadcast", "%{}: {} cannot be run", instruction.name, name);
+  if (kind == CollectiveKind::kRaggedAllToAll)
+    return make_ragged_exchange_step(context, schedule, step, std::move(group), axes);
+  require(kind == CollectiveKind::kBroadcast, "%{}: {} cannot be run", instruction.name, instruction.op->name);
   auto made = make.operator()<BroadcastStep>();
   made->is_member = a.replica_groups.groups.empty() ||
                     std::any_of(a.replica_groups.groups.begin(), a.replica_groups.groups.end(), [&](const auto& list) {

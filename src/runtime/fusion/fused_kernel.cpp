@@ -12,6 +12,7 @@
 #include "fusion/tile_registers.h"
 #include "kernels/strided.h"
 #include "tessera/ops/elementwise.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -20,35 +21,37 @@ namespace {
 using kernels::KernelSet;
 using kernels::TileFunction;
 
-constexpr std::string_view kUnaryNames[] = {
-#define TESSERA_NAME(word, name) name,
-    TESSERA_UNARY_OPS(TESSERA_NAME)};
-constexpr std::string_view kBinaryNames[] = {TESSERA_BINARY_OPS(TESSERA_NAME)
-#undef TESSERA_NAME
+constexpr const OpDef* kUnaryRows[] = {
+#define TESSERA_ROW(word, row) &rows::row,
+    TESSERA_UNARY_OPS(TESSERA_ROW)};
+constexpr const OpDef* kBinaryRows[] = {TESSERA_BINARY_OPS(TESSERA_ROW)
+#undef TESSERA_ROW
 };
 
 template <std::size_t N>
-int index_of(const std::string_view (&names)[N], std::string_view name) {
-  for (std::size_t i = 0; i < N; ++i)
-    if (names[i] == name) return static_cast<int>(i);
-  return -1;
+int index_of(const OpDef* const (&rows)[N], const OpDef& op) {
+  const auto found = std::find(std::begin(rows), std::end(rows), &op);
+  return found == std::end(rows) ? -1 : static_cast<int>(found - std::begin(rows));
 }
 
 int log2_of(std::int64_t bytes) { return bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3; }
 
-// The precompiled function of an instruction, or null.
-TileFunction tile_function(const KernelSet& set, const OpView& view) {
-  const std::string_view name = view.op.name;
-  const int from = static_cast<int>(view.operands.front().dtype());
-  if (const int op = index_of(kUnaryNames, name); op >= 0) return set.unary[op][from];
-  if (const int op = index_of(kBinaryNames, name); op >= 0) return set.binary[op][from];
-  if (name == "convert") return set.convert[from][static_cast<int>(view.result.dtype())];
-  if (name == "select") return set.select[log2_of(dtype_size(view.result.dtype()))];
-  if (name == "clamp") return set.clamp[static_cast<int>(view.result.dtype())];
-  if (name != "compare") return nullptr;
+TileFunction compare_function(const KernelSet& set, const OpView& view) {
   const auto& compare = view.as<CompareAttributes>();
   const auto& table = compare.type == CompareType::kTotalOrder ? set.compare_total : set.compare;
-  return table[static_cast<int>(compare.direction)][from];
+  return table[static_cast<int>(compare.direction)][static_cast<int>(view.operands.front().dtype())];
+}
+
+// The precompiled function of an instruction, or null.
+TileFunction tile_function(const KernelSet& set, const OpView& view) {
+  const int from = static_cast<int>(view.operands.front().dtype());
+  const int to = static_cast<int>(view.result.dtype());
+  if (const int op = index_of(kUnaryRows, view.op); op >= 0) return set.unary[op][from];
+  if (const int op = index_of(kBinaryRows, view.op); op >= 0) return set.binary[op][from];
+  if (&view.op == &rows::kConvert) return set.convert[from][to];
+  if (&view.op == &rows::kSelect) return set.select[log2_of(dtype_size(view.result.dtype()))];
+  if (&view.op == &rows::kClamp) return set.clamp[to];
+  return &view.op == &rows::kCompare ? compare_function(set, view) : nullptr;
 }
 
 class FusedKernel final : public Kernel {
@@ -105,7 +108,7 @@ class TileBuilder {
     tile_.rows = full_ / tile_.columns;
   }
   [[nodiscard]] bool at_home(Id id) const { return at(member_of_, id) >= 0; }
-  [[nodiscard]] bool reduces(Id id) const { return computation_[id].op->name == "reduce"; }
+  [[nodiscard]] bool reduces(Id id) const { return computation_[id].op == &rows::kReduce; }
   // Whether an array stands for rows, not for their elements.
   [[nodiscard]] bool is_per_row(std::int64_t count) const { return tile_.columns > 1 && count != full_; }
   [[nodiscard]] bool is_per_row(Id id) const { return is_per_row(computation_[id].type.element_count()); }
@@ -191,7 +194,7 @@ class TileBuilder {
     TileStep step;
     step.per_row = is_per_row(id);
     for (const Id operand : instruction.operands) step.in[step.in_count++] = slot_to_read(operand, step.per_row);
-    if (instruction.op->name == "bitcast-convert") {
+    if (instruction.op == &rows::kBitcastConvert) {
       step.kind = TileStep::Kind::kMove;
       step.element_bytes = dtype_size(instruction.type.dtype());
     } else if (!reference_) {
@@ -280,7 +283,7 @@ class TileBuilder {
 
   int iota_slot(Id id, bool per_row) {
     const Instruction& iota = computation_[id];
-    ensure(iota.op->name == "iota", "fused: %{} has no buffer", iota.name);
+    ensure(iota.op == &rows::kIota, "fused: %{} has no buffer", iota.name);
     if (const auto found = value_slot_.find(id); found != value_slot_.end()) return found->second;
     const auto dim = attributes_as<IotaAttributes>(iota.attributes).iota_dimension;
     TileLoad load;

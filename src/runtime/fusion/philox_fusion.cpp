@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -44,12 +45,12 @@ class Matcher {
   };
 
   [[nodiscard]] const Instruction& at_id(Id id) const { return computation_[id]; }
-  [[nodiscard]] bool is(Id id, std::string_view op, DType dtype) const {
-    return at_id(id).op->name == op && at_id(id).type.dtype() == dtype;
+  [[nodiscard]] bool is(Id id, const OpDef& op, DType dtype) const {
+    return at_id(id).op == &op && at_id(id).type.dtype() == dtype;
   }
   // A scalar that fills its array.
   [[nodiscard]] bool is_splat(Id id) const {
-    return at_id(id).op->name == "broadcast" && at_id(at_id(id).operands[0]).type.ndim() == 0;
+    return at_id(id).op->movement == Movement::kBroadcast && at_id(at_id(id).operands[0]).type.ndim() == 0;
   }
   [[nodiscard]] std::optional<std::uint64_t> splat_number(Id id) const {
     if (!is_splat(id)) return std::nullopt;
@@ -66,28 +67,30 @@ class Matcher {
   }
   // id = u32(wide): the multiplication.
   [[nodiscard]] std::optional<Id> low_word(Id id) const {
-    if (!is(id, "convert", DType::kU32) || !is(at_id(id).operands[0], "multiply", DType::kU64)) return std::nullopt;
+    if (!is(id, rows::kConvert, DType::kU32) || !is(at_id(id).operands[0], rows::kMultiply, DType::kU64))
+      return std::nullopt;
     return at_id(id).operands[0];
   }
   // id = u32(wide >> 32).
   [[nodiscard]] std::optional<Id> high_word(Id id) const {
-    if (!is(id, "convert", DType::kU32) || !is(at_id(id).operands[0], "shift-right-logical", DType::kU64))
+    if (!is(id, rows::kConvert, DType::kU32) || !is(at_id(id).operands[0], rows::kShiftRightLogical, DType::kU64))
       return std::nullopt;
     const Instruction& shift = at_id(at_id(id).operands[0]);
-    if (splat_number(shift.operands[1]) != 32U || !is(shift.operands[0], "multiply", DType::kU64)) return std::nullopt;
+    if (splat_number(shift.operands[1]) != 32U || !is(shift.operands[0], rows::kMultiply, DType::kU64))
+      return std::nullopt;
     return shift.operands[0];
   }
 
   [[nodiscard]] std::optional<Round> match(Id id) const {
-    if (!is(id, "xor", DType::kU32)) return std::nullopt;
+    if (!is(id, rows::kXor, DType::kU32)) return std::nullopt;
     return either(id, [&](Id upper, Id mixed) -> std::optional<Round> {
       const auto wide = high_word(upper);
-      if (!wide || !is(mixed, "xor", DType::kU32)) return std::nullopt;
+      if (!wide || !is(mixed, rows::kXor, DType::kU32)) return std::nullopt;
       return either(mixed, [&](Id high, Id key) -> std::optional<Round> {
         if (!is_splat(key)) return std::nullopt;
         return either(*wide, [&](Id low, Id factor) -> std::optional<Round> {
           const auto number = splat_number(factor);
-          if (!number || *number >> 32 != 0 || !is(low, "convert", DType::kU64)) return std::nullopt;
+          if (!number || *number >> 32 != 0 || !is(low, rows::kConvert, DType::kU64)) return std::nullopt;
           const Id narrow = at_id(low).operands[0];
           if (at_id(narrow).type.dtype() != DType::kU32) return std::nullopt;
           return Round{narrow,

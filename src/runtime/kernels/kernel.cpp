@@ -3,31 +3,33 @@
 
 #include <algorithm>
 
+#include "tessera/ops/rows.h"
+
 namespace tessera {
 namespace {
 
 struct MakerRow {
-  std::string_view op;
+  const OpDef* op;
   KernelRef (*make)(const OpView&, const OperandViews&);
 };
 // Elementwise ops are not here: they run as fused groups (fused_kernel.h), also alone.
 constexpr MakerRow kMakers[] = {
-    {"broadcast", make_copy},
-    {"transpose", make_copy},
-    {"slice", make_copy},
-    {"reverse", make_copy},
-    {"iota", make_iota},
-    {"pad", make_pad},
-    {"concatenate", make_concatenate},
-    {"dynamic-slice", make_dynamic_slice},
-    {"dynamic-update-slice", make_dynamic_update_slice},
-    {"gather", make_gather},
-    {"scatter", make_scatter},
-    {"reduce", make_reduce},
-    {"dot", make_dot},
-    {"convolution", make_convolution},
-    {"reduce-window", make_reduce_window},
-    {"select-and-scatter", make_select_and_scatter},
+    {&rows::kBroadcast, make_copy},
+    {&rows::kTranspose, make_copy},
+    {&rows::kSlice, make_copy},
+    {&rows::kReverse, make_copy},
+    {&rows::kIota, make_iota},
+    {&rows::kPad, make_pad},
+    {&rows::kConcatenate, make_concatenate},
+    {&rows::kDynamicSlice, make_dynamic_slice},
+    {&rows::kDynamicUpdateSlice, make_dynamic_update_slice},
+    {&rows::kGather, make_gather},
+    {&rows::kScatter, make_scatter},
+    {&rows::kReduce, make_reduce},
+    {&rows::kDot, make_dot},
+    {&rows::kConvolution, make_convolution},
+    {&rows::kReduceWindow, make_reduce_window},
+    {&rows::kSelectAndScatter, make_select_and_scatter},
 };
 
 }  // namespace
@@ -38,7 +40,7 @@ KernelRef make_kernel(const OpView& view, const OperandViews& views) {
   };
   if (is_other(view.result) || std::any_of(view.operands.begin(), view.operands.end(), is_other)) return nullptr;
   for (const MakerRow& row : kMakers)
-    if (row.op == view.op.name) return row.make(view, views);
+    if (row.op == &view.op) return row.make(view, views);
   return nullptr;
 }
 

@@ -9,23 +9,23 @@
 
 namespace tessera::kernels {
 
-// X(word, HLO name). clang-format would move the entries at every run.
+// X(word, row of the op table). clang-format would move the entries at every run.
 // clang-format off
 #define TESSERA_UNARY_OPS(X) \
-  X(negate, "negate") X(abs, "abs") X(sign, "sign") X(logical_not, "not") X(exp, "exponential") \
-  X(expm1, "exponential-minus-one") X(log, "log") X(log1p, "log-plus-one") X(sqrt, "sqrt") X(rsqrt, "rsqrt") \
-  X(cbrt, "cbrt") X(tanh, "tanh") X(tan, "tan") X(sin, "sine") X(cos, "cosine") X(logistic, "logistic") \
-  X(erf, "erf") X(floor, "floor") X(ceil, "ceil") X(round_even, "round-nearest-even") \
-  X(round_afz, "round-nearest-afz") X(popcnt, "popcnt") X(clz, "count-leading-zeros") \
-  X(is_finite, "is-finite")
+  X(negate, kNegate) X(abs, kAbs) X(sign, kSign) X(logical_not, kNot) X(exp, kExponential) \
+  X(expm1, kExponentialMinusOne) X(log, kLog) X(log1p, kLogPlusOne) X(sqrt, kSqrt) X(rsqrt, kRsqrt) \
+  X(cbrt, kCbrt) X(tanh, kTanh) X(tan, kTan) X(sin, kSine) X(cos, kCosine) X(logistic, kLogistic) \
+  X(erf, kErf) X(floor, kFloor) X(ceil, kCeil) X(round_even, kRoundNearestEven) \
+  X(round_afz, kRoundNearestAfz) X(popcnt, kPopcnt) X(clz, kCountLeadingZeros) \
+  X(is_finite, kIsFinite)
 #define TESSERA_BINARY_OPS(X) \
-  X(add, "add") X(subtract, "subtract") X(multiply, "multiply") X(divide, "divide") X(remainder, "remainder") \
-  X(power, "power") X(maximum, "maximum") X(minimum, "minimum") X(atan2, "atan2") X(bit_and, "and") \
-  X(bit_or, "or") X(bit_xor, "xor") X(shift_left, "shift-left") X(shift_right_sign, "shift-right-arithmetic") \
-  X(shift_right_zeros, "shift-right-logical")
+  X(add, kAdd) X(subtract, kSubtract) X(multiply, kMultiply) X(divide, kDivide) X(remainder, kRemainder) \
+  X(power, kPower) X(maximum, kMaximum) X(minimum, kMinimum) X(atan2, kAtan2) X(bit_and, kAnd) \
+  X(bit_or, kOr) X(bit_xor, kXor) X(shift_left, kShiftLeft) X(shift_right_sign, kShiftRightArithmetic) \
+  X(shift_right_zeros, kShiftRightLogical)
 // clang-format on
 
-#define TESSERA_WORD(word, name) word,
+#define TESSERA_WORD(word, row) word,
 enum class UnaryOp : std::uint8_t { TESSERA_UNARY_OPS(TESSERA_WORD) kCount };
 enum class BinaryOp : std::uint8_t { TESSERA_BINARY_OPS(TESSERA_WORD) kCount };
 #undef TESSERA_WORD
