@@ -203,7 +203,7 @@ def build(folder, name, make, variant):
 def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    import attention, regions, training, loops, vision, various  # noqa: F401, E401: they fill CASES
+    import attention, experts, regions, training, loops, vision, various, various_data  # noqa: F401, E401: they fill CASES
     made = 0
     for name, make, variant in CASES:
         if len(sys.argv) > 2 and not any(name.startswith(p) for p in sys.argv[2:]):

@@ -88,7 +88,7 @@ def build(folder, name, f, variant):
 
 def main():
     folder = pathlib.Path(sys.argv[1]); folder.mkdir(parents=True, exist_ok=True)
-    import cases, cases_signals, cases_more, cases_hostile  # noqa: F401, fill CASES
+    import cases, cases_signals, cases_more, cases_numerics, cases_hostile  # noqa: F401, fill CASES
     made = 0
     for name, f, variant in CASES:
         if len(sys.argv) > 2 and not any(name.startswith(p) for p in sys.argv[2:]): continue

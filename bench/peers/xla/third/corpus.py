@@ -151,7 +151,7 @@ def build(folder, name, f, variant):
 
 def main():
     folder = pathlib.Path(sys.argv[1]); folder.mkdir(parents=True, exist_ok=True)
-    import cases  # noqa: F401, fills CASES
+    import cases, cases_models, cases_ops  # noqa: F401, E401: they fill CASES
     made = 0
     for name, f, variant in CASES:
         if len(sys.argv) > 2 and not any(name.startswith(p) for p in sys.argv[2:]): continue
