@@ -2,97 +2,71 @@
 #include "tessera/base/json_object.h"
 
 #include <algorithm>
+#include <boost/json/serialize.hpp>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
+#include "tessera/base/json.h"
 
 namespace tessera {
 namespace {
 
-using Json = nlohmann::ordered_json;
+namespace json = boost::json;
 
-// "line 3, column 7" of a byte offset.
-std::string place(std::string_view text, std::size_t offset) {
-  offset = std::min(offset, text.size());
-  const std::string_view before = text.substr(0, offset);
-  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
-  const auto line_start = before.rfind('\n');
-  const std::size_t column = line_start == std::string_view::npos ? offset + 1 : offset - line_start;
-  return fmt::format("line {}, column {}", line, column);
+void write(const json::value& value, int indent, std::string& out);
+
+std::string new_line(int indent) { return "\n" + std::string(static_cast<std::size_t>(indent), ' '); }
+
+void write_object(const json::object& object, int indent, std::string& out) {
+  out += '{';
+  for (const auto& member : object) {
+    if (&member != &*object.begin()) out += ',';
+    out += new_line(indent + 2) + json::serialize(json::string(member.key())) + ": ";
+    write(member.value(), indent + 2, out);
+  }
+  out += new_line(indent) + '}';
 }
 
-std::string type_text(const Json& value) {
-  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return text.size() > 40 ? fmt::format("{} ...", text.substr(0, 40)) : text;
+// Lists of plain values stay on one line.
+void write_array(const json::array& array, int indent, std::string& out) {
+  const bool flat = std::none_of(array.begin(), array.end(), [](const json::value& v) { return v.is_structured(); });
+  out += '[';
+  for (const auto& item : array) {
+    if (&item != array.data()) out += flat ? ", " : ",";
+    if (!flat) out += new_line(indent + 2);
+    write(item, indent + 2, out);
+  }
+  out += flat ? "]" : new_line(indent) + ']';
 }
 
 // JSON has no NaN or infinity; Python's reader and writer use these words.
 std::string number_text(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  return Json(value).dump();
+  std::string text = fmt::format("{}", value);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
-void write(const Json& value, int indent, std::string& out);
-
-void write_items(const Json& value, int indent, std::string& out) {
-  const bool keyed = value.is_object();
-  // Lists of plain values stay on one line.
-  const bool flat = !keyed && std::none_of(value.begin(), value.end(), [](const Json& v) { return v.is_structured(); });
-  const std::string line = flat ? "" : "\n" + std::string(static_cast<std::size_t>(indent + 2), ' ');
-  out += keyed ? '{' : '[';
-  bool first = true;
-  for (const auto& [key, item] : value.items()) {
-    if (!first) out += flat ? ", " : ",";
-    first = false;
-    out += line;
-    if (keyed) out += Json(key).dump(-1, ' ', false, Json::error_handler_t::replace) + ": ";
-    write(item, indent + 2, out);
-  }
-  if (!flat) out += "\n" + std::string(static_cast<std::size_t>(indent), ' ');
-  out += keyed ? '}' : ']';
-}
-
-void write(const Json& value, int indent, std::string& out) {
-  if (value.is_structured() && !value.empty()) {
-    write_items(value, indent, out);
-  } else if (value.is_number_float()) {
-    out += number_text(value.get<double>());
-  } else {
-    out += value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  }
+void write(const json::value& value, int indent, std::string& out) {
+  if (value.is_object() && !value.get_object().empty())
+    write_object(value.get_object(), indent, out);
+  else if (value.is_array() && !value.get_array().empty())
+    write_array(value.get_array(), indent, out);
+  else
+    out += value.is_double() ? number_text(value.get_double()) : json::serialize(value);
 }
 
 }  // namespace
 
-void check_json_depth(std::string_view text, std::string_view origin) {
-  constexpr int kDeepest = 200;
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string && c == '\\') ++i;
-    if (c == '"') in_string = !in_string;
-    if (in_string) continue;
-    if (c == ']' || c == '}') --depth;
-    if ((c == '[' || c == '{') && ++depth > kDeepest)
-      fail("{}: lists and objects nested deeper than {} at {}", origin, kDeepest, place(text, i));
-  }
-}
-
 struct JsonObject::Node {
   std::string origin;
-  Json json = Json::object();
+  json::object members;
 
-  const Json* find(std::string_view key) const {
-    const auto it = json.find(std::string(key));
-    return it == json.end() ? nullptr : &*it;
-  }
-  [[noreturn]] void wrong_type(std::string_view key, std::string_view wanted, const Json& value) const {
-    fail("{}: {} must be {}, got {}", origin, key, wanted, type_text(value));
+  [[nodiscard]] const json::value* find(std::string_view key) const { return members.if_contains(key); }
+  [[noreturn]] void wrong_type(std::string_view key, std::string_view wanted, const json::value& value) const {
+    fail("{}: {} must be {}, got {}", origin, key, wanted, excerpt(value));
   }
 };
 
@@ -109,19 +83,9 @@ JsonObject JsonObject::from_file(const std::string& path) { return parse(read_fi
 
 JsonObject JsonObject::parse(std::string_view text, std::string origin) {
   JsonObject out(std::move(origin));
-  check_json_depth(text, out.origin());
-  try {
-    out.node_->json = Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    const std::string what = error.what();
-    const auto reason = what.find("syntax error");
-    fail("{}: no JSON at {}: {}", out.origin(), place(text, error.byte == 0 ? 0 : error.byte - 1),
-         reason == std::string::npos ? what : what.substr(reason));
-  } catch (const Json::exception& error) {  // a number out of range
-    fail("{}: {}", out.origin(), error.what());
-  }
-  require(out.node_->json.is_object(), "{}: must hold a JSON object, got {}", out.origin(),
-          [&] { return type_text(out.node_->json); });
+  json::value value = parse_json(text, out.origin());
+  require(value.is_object(), "{}: must hold a JSON object, got {}", out.origin(), [&] { return excerpt(value); });
+  out.node_->members = std::move(value.get_object());
   return out;
 }
 
@@ -129,32 +93,30 @@ const std::string& JsonObject::origin() const { return node_->origin; }
 
 std::vector<std::string> JsonObject::keys() const {
   std::vector<std::string> out;
-  for (const auto& [key, value] : node_->json.items()) out.push_back(key);
+  for (const auto& member : node_->members) out.emplace_back(member.key());
   return out;
 }
 
 bool JsonObject::has(std::string_view key) const { return node_->find(key) != nullptr; }
 
 bool JsonObject::is_null(std::string_view key) const {
-  const Json* value = node_->find(key);
+  const json::value* value = node_->find(key);
   return value != nullptr && value->is_null();
 }
 
 bool JsonObject::read(std::string_view key, bool& value) const {
-  const Json* found = node_->find(key);
+  const json::value* found = node_->find(key);
   if (found == nullptr) return false;
-  if (!found->is_boolean()) node_->wrong_type(key, "true or false", *found);
-  value = found->get<bool>();
+  if (!found->is_bool()) node_->wrong_type(key, "true or false", *found);
+  value = found->get_bool();
   return true;
 }
 
 bool JsonObject::read(std::string_view key, std::int64_t& value) const {
-  const Json* found = node_->find(key);
+  const json::value* found = node_->find(key);
   if (found == nullptr) return false;
-  constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  const bool fits = found->is_number_integer() && !(found->is_number_unsigned() && found->get<std::uint64_t>() > kMax);
-  if (!fits) node_->wrong_type(key, "an integer", *found);
-  value = found->get<std::int64_t>();
+  if (!found->is_int64()) node_->wrong_type(key, "an integer", *found);
+  value = found->get_int64();
   return true;
 }
 
@@ -168,60 +130,57 @@ bool JsonObject::read(std::string_view key, int& value) const {
 }
 
 bool JsonObject::read(std::string_view key, double& value) const {
-  const Json* found = node_->find(key);
+  const json::value* found = node_->find(key);
   if (found == nullptr) return false;
   if (!found->is_number()) node_->wrong_type(key, "a number", *found);
-  value = found->get<double>();
+  value = found->to_number<double>();
   return true;
 }
 
 bool JsonObject::read(std::string_view key, std::string& value) const {
-  const Json* found = node_->find(key);
+  const json::value* found = node_->find(key);
   if (found == nullptr) return false;
   if (!found->is_string()) node_->wrong_type(key, "a string", *found);
-  value = found->get<std::string>();
+  value = std::string(found->get_string());
   return true;
 }
 
 bool JsonObject::read(std::string_view key, std::vector<std::string>& value) const {
-  const Json* found = node_->find(key);
+  const json::value* found = node_->find(key);
   if (found == nullptr) return false;
-  if (found->is_string()) {
-    value = {found->get<std::string>()};
-    return true;
-  }
-  const bool all_text =
-      found->is_array() && std::all_of(found->begin(), found->end(), [](const Json& item) { return item.is_string(); });
-  if (!all_text) node_->wrong_type(key, "a list of strings", *found);
-  value = found->get<std::vector<std::string>>();
+  const json::array items = found->is_string()  ? json::array{*found}
+                            : found->is_array() ? found->get_array()
+                                                : json::array{{}};
+  if (!std::all_of(items.begin(), items.end(), [](const json::value& item) { return item.is_string(); }))
+    node_->wrong_type(key, "a list of strings", *found);
+  value.clear();
+  for (const json::value& item : items) value.emplace_back(item.get_string());
   return true;
 }
 
 bool JsonObject::read(std::string_view key, JsonObject& value) const {
-  const Json* found = node_->find(key);
+  const json::value* found = node_->find(key);
   if (found == nullptr) return false;
   if (!found->is_object()) node_->wrong_type(key, "an object", *found);
   value = JsonObject(fmt::format("{}: {}", origin(), key));
-  value.node_->json = *found;
+  value.node_->members = found->get_object();
   return true;
 }
 
-void JsonObject::set(std::string_view key, bool value) { node_->json[std::string(key)] = value; }
-void JsonObject::set(std::string_view key, std::int64_t value) { node_->json[std::string(key)] = value; }
-void JsonObject::set(std::string_view key, double value) { node_->json[std::string(key)] = value; }
-void JsonObject::set(std::string_view key, const std::string& value) { node_->json[std::string(key)] = value; }
+void JsonObject::set(std::string_view key, bool value) { node_->members[key] = value; }
+void JsonObject::set(std::string_view key, std::int64_t value) { node_->members[key] = value; }
+void JsonObject::set(std::string_view key, double value) { node_->members[key] = value; }
+void JsonObject::set(std::string_view key, const std::string& value) { node_->members[key] = value; }
 void JsonObject::set(std::string_view key, const std::vector<std::string>& value) {
-  node_->json[std::string(key)] = value;
+  node_->members[key] = json::array(value.begin(), value.end());
 }
-void JsonObject::set(std::string_view key, const JsonObject& value) {
-  node_->json[std::string(key)] = value.node_->json;
-}
+void JsonObject::set(std::string_view key, const JsonObject& value) { node_->members[key] = value.node_->members; }
 void JsonObject::set(std::string_view key, const std::vector<JsonObject>& value) {
-  Json list = Json::array();
-  for (const auto& item : value) list.push_back(item.node_->json);
-  node_->json[std::string(key)] = std::move(list);
+  json::array list;
+  for (const auto& item : value) list.emplace_back(item.node_->members);
+  node_->members[key] = std::move(list);
 }
-void JsonObject::set_null(std::string_view key) { node_->json[std::string(key)] = nullptr; }
+void JsonObject::set_null(std::string_view key) { node_->members[key] = nullptr; }
 
 void JsonObject::require_known(const std::vector<std::string>& known) const {
   for (const auto& key : keys()) {
@@ -232,7 +191,7 @@ void JsonObject::require_known(const std::vector<std::string>& known) const {
 
 std::string JsonObject::str() const {
   std::string out;
-  write(node_->json, 0, out);
+  write(node_->members, 0, out);
   return out + "\n";
 }
 

@@ -1,38 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 // The vocabulary files of GPT-2 and Hugging Face.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "bpe_vocabulary.h"
 #include "byte_spelling.h"
 #include "tessera/base/error.h"
-#include "tessera/base/json_object.h"
+#include "tessera/base/json.h"
 #include "tessera/base/text.h"
 
 namespace tessera::data {
 namespace {
 
-using Json = nlohmann::json;
+using Json = boost::json::value;
 
 constexpr std::int64_t kMaxIds = 1 << 26;  // a larger vocabulary is a mistake, not a model
 
-Json parse_json(std::string_view text, const std::string& name) {
-  check_json_depth(text, name);
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
-    const std::string_view what = error.what();  // [json.exception.parse_error.101] parse error at line 1, column 2: …
-    fail("{}: no JSON: {}", name, what.substr(std::min(what.size(), what.find("] ") + 2)));
-  }
+// The id; -1 if it is none.
+std::int32_t id_of(const Json* value) {
+  const bool is_id = value != nullptr && value->is_int64() && value->get_int64() >= 0 && value->get_int64() < kMaxIds;
+  return is_id ? static_cast<std::int32_t>(value->get_int64()) : -1;
 }
 
 std::unordered_map<std::string, std::int32_t> read_ids(const Json& vocabulary, const std::string& name) {
-  require(vocabulary.is_object() && !vocabulary.empty(), "{}: the vocabulary must be an object of tokens and ids",
-          name);
+  const bool has_tokens = vocabulary.is_object() && !vocabulary.get_object().empty();
+  require(has_tokens, "{}: the vocabulary must be an object of tokens and ids", name);
   std::unordered_map<std::string, std::int32_t> out;
-  for (const auto& [token, id] : vocabulary.items()) {
-    require(id.is_number_integer() && id >= 0 && id < kMaxIds, "{}: token {} has no valid id", name, quote(token));
-    out.emplace(token, id.get<std::int32_t>());
+  for (const auto& member : vocabulary.get_object()) {
+    const std::int32_t id = id_of(&member.value());
+    require(id >= 0, "{}: token {} has no valid id", name, quote(member.key()));
+    out.emplace(member.key(), id);
   }
   return out;
 }
@@ -49,30 +45,30 @@ std::pair<std::string, std::string> split_merge(std::string_view line, const std
 std::vector<std::pair<std::string, std::string>> read_merges(const Json& merges, const std::string& name) {
   require(merges.is_array(), "{}: model.merges must be a list", name);
   std::vector<std::pair<std::string, std::string>> out;
-  for (const auto& merge : merges) {
+  for (const auto& merge : merges.get_array()) {
     const std::string place = fmt::format("{}: merge {}", name, out.size());
     if (merge.is_string()) {
-      out.push_back(split_merge(merge.get_ref<const std::string&>(), place));
+      out.push_back(split_merge(merge.get_string(), place));
       continue;
     }
-    const bool is_pair = merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string();
+    const auto* pair = merge.if_array();
+    const bool is_pair = pair != nullptr && pair->size() == 2 && (*pair)[0].is_string() && (*pair)[1].is_string();
     require(is_pair, "{} is neither a string nor a pair of strings", place);
-    out.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
+    out.emplace_back((*pair)[0].get_string(), (*pair)[1].get_string());
   }
   return out;
 }
 
 const Json* member(const Json& object, const char* key) {
-  if (!object.is_object()) return nullptr;
-  const auto it = object.find(key);
-  return it == object.end() || it->is_null() ? nullptr : &*it;
+  const Json* found = find_member(object, key);
+  return found == nullptr || found->is_null() ? nullptr : found;
 }
 
 bool is_text(const Json* value, std::string_view text) {
-  return value != nullptr && value->is_string() && value->get_ref<const std::string&>() == text;
+  return value != nullptr && value->is_string() && value->get_string() == text;
 }
 
-bool is_true(const Json* value) { return value != nullptr && value->is_boolean() && value->get<bool>(); }
+bool is_true(const Json* value) { return value != nullptr && value->is_bool() && value->get_bool(); }
 
 // Only GPT-2's own splitting is known here: another one would give other ids without a word.
 void check_splitting(const Json& root, const std::string& name) {
@@ -80,7 +76,7 @@ void check_splitting(const Json& root, const std::string& name) {
   const bool is_gpt2 = splitting != nullptr && is_text(member(*splitting, "type"), "ByteLevel") &&
                        !is_true(member(*splitting, "add_prefix_space"));
   require(is_gpt2, "{}: pre_tokenizer must be ByteLevel without add_prefix_space, got {}", name,
-          splitting == nullptr ? "none" : splitting->dump(-1, ' ', true, Json::error_handler_t::replace));
+          splitting == nullptr ? "none" : excerpt(*splitting));
   require(member(root, "normalizer") == nullptr, "{}: a normalizer is not supported: ids would differ", name);
 }
 
@@ -88,13 +84,11 @@ void add_special_tokens(const Json& root, const std::string& name, std::unordere
   const Json* added = member(root, "added_tokens");
   if (added == nullptr) return;
   require(added->is_array(), "{}: added_tokens must be a list", name);
-  for (const auto& token : *added) {
+  for (const auto& token : added->get_array()) {
     const Json* content = member(token, "content");
-    const Json* id = member(token, "id");
-    const bool is_complete = content != nullptr && content->is_string() && id != nullptr && id->is_number_integer() &&
-                             *id >= 0 && *id < kMaxIds;
-    require(is_complete, "{}: an added token must have content and id", name);
-    ids[content->get<std::string>()] = id->get<std::int32_t>();
+    const std::int32_t id = id_of(member(token, "id"));
+    require(content != nullptr && content->is_string() && id >= 0, "{}: an added token must have content and id", name);
+    ids[std::string(content->get_string())] = id;
   }
 }
 
@@ -161,7 +155,7 @@ BpeTokenizer BpeTokenizer::from_tokenizer_json(std::string_view json, std::strin
   require(model != nullptr, "{}: has no model", name);
   const Json* type = member(*model, "type");
   require(type == nullptr || is_text(type, "BPE"), "{}: model.type must be BPE, got {}", name,
-          type == nullptr ? "none" : type->dump(-1, ' ', true, Json::error_handler_t::replace));
+          type == nullptr ? "none" : excerpt(*type));
   check_splitting(root, name);
   const Json* ids = member(*model, "vocab");
   const Json* merges = member(*model, "merges");

@@ -64,9 +64,9 @@ TEST(JsonObject, ErrorsNameFileKeyAndWhatWouldBeRight) {
 
 TEST(JsonObject, MalformedTextIsPlaced) {
   const std::string text = error_of([] { JsonObject::parse("{\n  \"a\": 1,\n  b\n}", "x.json"); });
-  EXPECT_TRUE(text.starts_with("x.json: no JSON at line 3, column 3: ")) << text;
+  EXPECT_TRUE(text.starts_with("x.json: not JSON at line 3, column 3: ")) << text;
   EXPECT_EQ(error_of([] { JsonObject::parse("[1]", "x.json"); }), "x.json: must hold a JSON object, got [1]");
-  EXPECT_TRUE(error_of([] { JsonObject::parse("", "x.json"); }).starts_with("x.json: no JSON at line 1, column 1: "));
+  EXPECT_TRUE(error_of([] { JsonObject::parse("", "x.json"); }).starts_with("x.json: not JSON at line 1, column 1: "));
 }
 
 TEST(JsonObject, KeepsUnreadKeysAndOrderWhenSaved) {

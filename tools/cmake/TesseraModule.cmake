@@ -18,7 +18,7 @@ function(tessera_module name)
     target_link_libraries(tessera_${name} PUBLIC tessera::${dep})
   endforeach()
   # Header-only libraries leave no trace in an archive: users of the installed package need not have them.
-  list(TRANSFORM ARG_PRIVATE_LIBS REPLACE "^(Eigen3::Eigen|nlohmann_json::nlohmann_json)$" "$<BUILD_INTERFACE:\\1>")
+  list(TRANSFORM ARG_PRIVATE_LIBS REPLACE "^(Eigen3::Eigen)$" "$<BUILD_INTERFACE:\\1>")
   target_link_libraries(tessera_${name} PUBLIC ${ARG_LIBS} PRIVATE ${ARG_PRIVATE_LIBS})
   tessera_precompile(tessera_${name} modules)
   if(NOT ARG_SEPARATE)

@@ -16,9 +16,6 @@
 
 namespace tessera {
 
-/// Error naming `origin`, line and column when lists and objects are nested so deeply that a recursive reader would overflow.
-void check_json_depth(std::string_view text, std::string_view origin);
-
 class JsonObject {
  public:
   /// An empty object; `origin` is what errors call it.

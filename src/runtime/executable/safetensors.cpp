@@ -2,17 +2,20 @@
 #include "tessera/runtime/executable/safetensors.h"
 
 #include <algorithm>
+#include <boost/interprocess/file_mapping.hpp>
+#include <boost/interprocess/mapped_region.hpp>
+#include <boost/json/serialize.hpp>
 #include <cstring>
-#include <nlohmann/json.hpp>
+#include <filesystem>
 
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
-#include "tessera/base/json_object.h"
+#include "tessera/base/json.h"
 
 namespace tessera {
 namespace {
 
-using json = nlohmann::ordered_json;
+namespace json = boost::json;
 
 constexpr std::pair<std::string_view, DType> kTypes[] = {
     {"BOOL", DType::kPred},        {"I8", DType::kS8},   {"I16", DType::kS16},          {"I32", DType::kS32},
@@ -42,25 +45,27 @@ struct Entry {
   std::uint64_t end = 0;
 };
 
-std::uint64_t natural(const json& value, std::string_view what) {
-  require(value.is_number_unsigned(), "{} must be a number that is not negative", what);
-  return value.get<std::uint64_t>();
+std::uint64_t natural(const json::value& value, std::string_view what) {
+  const bool is_natural = value.is_uint64() || (value.is_int64() && value.get_int64() >= 0);
+  require(is_natural, "{} must be a number that is not negative", what);
+  return value.to_number<std::uint64_t>();
 }
 
-Entry read_entry(const std::string& name, const json& value, std::uint64_t data_bytes) {
-  require(value.is_object() && value.contains("dtype") && value.contains("shape") && value.contains("data_offsets"),
-          "needs dtype, shape and data_offsets");
-  require(value["dtype"].is_string() && value["shape"].is_array(), "dtype must be a text, shape a list");
-  const json& offsets = value["data_offsets"];
-  require(offsets.is_array() && offsets.size() == 2, "data_offsets must be a pair");
-  Entry entry{name, {}, natural(offsets[0], "data_offsets"), natural(offsets[1], "data_offsets")};
-  const DType dtype = type_of(value["dtype"].get<std::string>());
+Entry read_entry(std::string_view name, const json::value& value, std::uint64_t data_bytes) {
+  const json::value* word = find_member(value, "dtype");
+  const json::value* shape = find_member(value, "shape");
+  const json::value* offsets = find_member(value, "data_offsets");
+  require(word != nullptr && shape != nullptr && offsets != nullptr, "needs dtype, shape and data_offsets");
+  require(word->is_string() && shape->is_array(), "dtype must be a text, shape a list");
+  require(offsets->is_array() && offsets->get_array().size() == 2, "data_offsets must be a pair");
+  Entry entry{std::string(name), {}, natural(offsets->at(0), "data_offsets"), natural(offsets->at(1), "data_offsets")};
+  const DType dtype = type_of(std::string(word->get_string()));
   require(entry.begin <= entry.end && entry.end <= data_bytes, "data_offsets [{}, {}] lie outside the {} bytes of data",
           entry.begin, entry.end, data_bytes);
   Dims dims;
   auto bytes = static_cast<std::uint64_t>(dtype_size(dtype));
   std::uint64_t extent = bytes;  // as if no dim were 0: strides must not overflow either
-  for (const json& size : value["shape"]) {
+  for (const json::value& size : shape->get_array()) {
     const std::uint64_t n = natural(size, "shape");
     require(n <= std::uint64_t{1} << 62, "shape: {} is too large", n);
     require(!__builtin_mul_overflow(extent, std::max<std::uint64_t>(n, 1), &extent) && extent <= std::uint64_t{1} << 62,
@@ -74,7 +79,7 @@ Entry read_entry(const std::string& name, const json& value, std::uint64_t data_
   return entry;
 }
 
-json parse_header(std::span<const std::byte> bytes, std::uint64_t& header_bytes) {
+json::object parse_header(std::span<const std::byte> bytes, std::uint64_t& header_bytes) {
   require(bytes.size() >= 8, "{} bytes are too few for a header", bytes.size());
   std::memcpy(&header_bytes, bytes.data(), 8);
   require(header_bytes <= bytes.size() - 8, "this is no safetensors file: its header would have {} bytes, {} follow",
@@ -82,25 +87,30 @@ json parse_header(std::span<const std::byte> bytes, std::uint64_t& header_bytes)
   constexpr std::uint64_t kLargestHeader = 100'000'000;
   require(header_bytes <= kLargestHeader, "a header of {} bytes is too large", header_bytes);
   const char* text = reinterpret_cast<const char*>(bytes.data()) + 8;
-  check_json_depth({text, header_bytes}, "header");
-  json header = json::parse(text, text + header_bytes, nullptr, /*allow_exceptions=*/false);
+  json::value header = parse_json({text, header_bytes}, "header");
   require(header.is_object(), "the header is not a JSON object");
-  return header;
+  return std::move(header.get_object());
+}
+
+void read_metadata(const json::value& value, SafetensorsFile& file) {
+  require(value.is_object(), "__metadata__ must be an object of texts");
+  for (const auto& text : value.get_object()) {
+    require(text.value().is_string(), "__metadata__: {} must be a text", std::string_view(text.key()));
+    file.metadata[text.key()] = text.value().get_string();
+  }
 }
 
 SafetensorsFile parse(std::span<const std::byte> bytes) {
   std::uint64_t header_bytes = 0;
-  const json header = parse_header(bytes, header_bytes);
+  const json::object header = parse_header(bytes, header_bytes);
   const std::span<const std::byte> data = bytes.subspan(8 + header_bytes);
   SafetensorsFile file;
   std::vector<Entry> entries;
-  for (const auto& [name, value] : header.items()) {
+  for (const auto& member : header) {
+    const std::string_view name = member.key();
+    const json::value& value = member.value();
     if (name == "__metadata__") {
-      require(value.is_object(), "__metadata__ must be an object of texts");
-      for (const auto& [key, text] : value.items()) {
-        require(text.is_string(), "__metadata__: {} must be a text", key);
-        file.metadata[key] = text.get<std::string>();
-      }
+      read_metadata(value, file);
       continue;
     }
     try {
@@ -144,24 +154,38 @@ SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, const std::s
 }
 
 SafetensorsFile read_safetensors(const std::string& path) {
-  const std::string bytes = read_file(path);
-  return parse_safetensors(std::as_bytes(std::span(bytes)), path);
+  if (!std::filesystem::is_regular_file(path) || std::filesystem::file_size(path) == 0) {  // nothing that can be mapped
+    const std::string bytes = read_file(path);
+    return parse_safetensors(std::as_bytes(std::span(bytes)), path);
+  }
+  namespace ipc = boost::interprocess;
+  try {
+    const ipc::file_mapping file(path.c_str(), ipc::read_only);
+    const ipc::mapped_region region(file, ipc::read_only);
+    return parse_safetensors({static_cast<const std::byte*>(region.get_address()), region.get_size()}, path);
+  } catch (const ipc::interprocess_exception& error) {
+    fail("cannot read {}: {}", path, error.what());
+  }
 }
 
 std::vector<std::byte> print_safetensors(const SafetensorsFile& file) {
-  json header = json::object();
-  if (!file.metadata.empty()) header["__metadata__"] = file.metadata;
+  json::object header;
+  if (!file.metadata.empty()) {
+    json::object& metadata = header["__metadata__"].emplace_object();
+    for (const auto& [key, text] : file.metadata) metadata[key] = text;
+  }
   std::uint64_t offset = 0;
   for (const auto& [name, value] : file.tensors) {
     require(value.type().is_array(), "safetensors: {} is {}, only arrays can be written", name, value.type());
     require(!header.contains(name), "safetensors: two tensors are named {}", name);
     const std::uint64_t size = value.bytes().size();
+    const Dims& dims = value.type().dims();
     header[name] = {{"dtype", word_of(value.type().dtype())},
-                    {"shape", value.type().dims()},
-                    {"data_offsets", {offset, offset + size}}};
+                    {"shape", json::array(dims.begin(), dims.end())},
+                    {"data_offsets", json::array{offset, offset + size}}};
     offset += size;
   }
-  std::string text = header.dump();
+  std::string text = json::serialize(header);
   while (text.size() % 8 != 0) text += ' ';
   const std::uint64_t header_bytes = text.size();
   std::vector<std::byte> out(8 + text.size() + offset);

@@ -51,7 +51,7 @@ TEST(Safetensors, WhatIsWrittenReadsBack) {
 
 TEST(Safetensors, EveryFaultIsNamed) {
   EXPECT_EQ(message_of(std::vector<std::byte>(3)), "f: 3 bytes are too few for a header");
-  EXPECT_EQ(message_of(file_of("nonsense", 0)), "f: the header is not a JSON object");
+  EXPECT_EQ(message_of(file_of("nonsense", 0)), "f: header: not JSON at line 1, column 1: syntax error");
   EXPECT_EQ(message_of(file_of(R"({"x":{"dtype":"F33","shape":[1],"data_offsets":[0,4]}})", 4)),
             "f: tensor x: unknown dtype F33; did you mean \"F32\"?");
   EXPECT_EQ(message_of(file_of(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4)),

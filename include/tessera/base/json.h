@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Boost.JSON with errors that name the text and the position in it.
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+/// Objects keep the order of their keys. Doubles are read exactly (Boost.JSON 1.81 alone may miss by one unit in the last place).
+/// Error naming `origin`, line, column and reason if the text is not JSON or nests lists and objects deeper than 200.
+boost::json::value parse_json(std::string_view text, std::string_view origin);
+
+/// The member `key`; null if `object` is not an object or has no such member.
+const boost::json::value* find_member(const boost::json::value& object, std::string_view key);
+
+/// The value as text without blanks, at most about 40 characters of it: for error messages.
+std::string excerpt(const boost::json::value& value);
+
+}  // namespace tessera

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/base/json.h"
+
+#include <algorithm>
+#include <boost/json/basic_parser_impl.hpp>
+#include <boost/json/serialize.hpp>
+#include <boost/json/value_stack.hpp>
+#include <charconv>
+
+#include "tessera/base/error.h"
+
+namespace tessera {
+namespace {
+
+namespace json = boost::json;
+
+/// Builds a value from the parser's events. Its only difference from json::parser is on_double.
+struct ExactDoubles {
+  using Code = json::error_code;
+  static constexpr std::size_t max_object_size = json::object::max_size();
+  static constexpr std::size_t max_array_size = json::array::max_size();
+  static constexpr std::size_t max_key_size = json::string::max_size();
+  static constexpr std::size_t max_string_size = json::string::max_size();
+
+  bool on_document_begin(Code&) {
+    stack.reset();
+    return true;
+  }
+  static bool on_document_end(Code&) { return true; }
+  static bool on_object_begin(Code&) { return true; }
+  bool on_object_end(std::size_t n, Code&) { return stack.push_object(n), true; }
+  static bool on_array_begin(Code&) { return true; }
+  bool on_array_end(std::size_t n, Code&) { return stack.push_array(n), true; }
+  bool on_key_part(json::string_view s, std::size_t, Code&) { return stack.push_chars(s), true; }
+  bool on_key(json::string_view s, std::size_t, Code&) { return stack.push_key(s), true; }
+  bool on_string_part(json::string_view s, std::size_t, Code&) { return stack.push_chars(s), true; }
+  bool on_string(json::string_view s, std::size_t, Code&) { return stack.push_string(s), true; }
+  static bool on_number_part(json::string_view, Code&) { return true; }
+  bool on_int64(std::int64_t i, json::string_view, Code&) { return stack.push_int64(i), true; }
+  bool on_uint64(std::uint64_t u, json::string_view, Code&) { return stack.push_uint64(u), true; }
+  bool on_double(double approximate, json::string_view s, Code&) {
+    double exact = approximate;
+    std::from_chars(s.data(), s.data() + s.size(), exact);  // leaves `exact` alone where it overflows
+    return stack.push_double(exact), true;
+  }
+  bool on_bool(bool b, Code&) { return stack.push_bool(b), true; }
+  bool on_null(Code&) { return stack.push_null(), true; }
+  static bool on_comment_part(json::string_view, Code&) { return true; }
+  static bool on_comment(json::string_view, Code&) { return true; }
+
+  json::value_stack stack;
+};
+
+// "line 3, column 7" of a byte offset.
+std::string position(std::string_view text, std::size_t offset) {
+  const std::string_view before = text.substr(0, offset);
+  const auto line_start = before.rfind('\n');
+  const std::size_t column = line_start == std::string_view::npos ? offset + 1 : offset - line_start;
+  return fmt::format("line {}, column {}", std::count(before.begin(), before.end(), '\n') + 1, column);
+}
+
+}  // namespace
+
+json::value parse_json(std::string_view text, std::string_view origin) {
+  json::parse_options options;
+  options.max_depth = 200;
+  json::basic_parser<ExactDoubles> parser(options);
+  json::error_code code;
+  std::size_t read = parser.write_some(/*more=*/false, text.data(), text.size(), code);
+  if (!code && read < text.size()) {
+    read = std::min(text.find_first_not_of(" \t\r\n", read), text.size());
+    if (read < text.size()) code = json::error::extra_data;
+  }
+  if (code) fail("{}: not JSON at {}: {}", origin, position(text, std::min(read, text.size())), code.message());
+  return parser.handler().stack.release();
+}
+
+const json::value* find_member(const json::value& object, std::string_view key) {
+  const json::object* members = object.if_object();
+  return members == nullptr ? nullptr : members->if_contains(key);
+}
+
+std::string excerpt(const json::value& value) {
+  // Boost writes 0.5 as 5E-1.
+  const std::string text = value.is_double() ? fmt::format("{}", value.get_double()) : json::serialize(value);
+  return text.size() > 40 ? fmt::format("{} ...", text.substr(0, 40)) : text;
+}
+
+}  // namespace tessera
