@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "tessera/base/error.h"
 
 namespace tessera::collectives {
@@ -12,6 +14,9 @@ namespace {
 constexpr auto kPage = static_cast<std::size_t>(NodeMemory::kPage);
 
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+using FreeRange = boost::icl::interval_set<std::size_t>::interval_type;
+FreeRange range_of(std::size_t offset, std::size_t bytes) { return FreeRange::right_open(offset, offset + bytes); }
 
 // Address space that only the fixed mappings inside it give a meaning.
 struct Range {
@@ -49,39 +54,24 @@ std::shared_ptr<Heap> Heap::create(int world_rank, std::size_t bytes, std::share
 
 // The first page holds the segment's mark.
 Heap::Heap(int world_rank, std::size_t bytes, std::shared_ptr<SegmentTable> table)
-    : table_(std::move(table)), own_(table_->find(world_rank)), free_{{kPage, bytes - kPage}} {}
+    : table_(std::move(table)), own_(table_->find(world_rank)), free_(range_of(kPage, bytes - kPage)) {}
 
 std::byte* Heap::take(std::size_t bytes) {
   const std::size_t size = whole_pages(bytes);
   const std::scoped_lock lock(mutex_);
-  for (auto range = free_.begin(); range != free_.end(); ++range) {
-    const auto [offset, length] = *range;
-    if (length < size) continue;
-    free_.erase(range);
-    if (length > size) free_[offset + size] = length - size;
-    return own_->data() + offset;
-  }
-  return nullptr;
+  const auto range =
+      std::find_if(free_.begin(), free_.end(), [&](const FreeRange& r) { return r.upper() - r.lower() >= size; });
+  if (range == free_.end()) return nullptr;
+  const std::size_t offset = range->lower();
+  free_ -= range_of(offset, size);
+  return own_->data() + offset;
 }
 
 void Heap::give_back(std::byte* block, std::size_t bytes) {
-  std::size_t size = whole_pages(bytes);
+  const std::size_t size = whole_pages(bytes);
   madvise(block, size, MADV_REMOVE);
-  auto offset = static_cast<std::size_t>(block - own_->data());
   const std::scoped_lock lock(mutex_);
-  auto next = free_.lower_bound(offset);
-  if (next != free_.end() && next->first == offset + size) {
-    size += next->second;
-    next = free_.erase(next);
-  }
-  if (next != free_.begin()) {
-    const auto before = std::prev(next);
-    if (before->first + before->second == offset) {
-      offset = before->first;
-      size += before->second;
-    }
-  }
-  free_[offset] = size;
+  free_ += range_of(static_cast<std::size_t>(block - own_->data()), size);
 }
 
 std::int64_t Heap::offset_of(const std::byte* data) const {

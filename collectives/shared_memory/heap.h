@@ -2,6 +2,7 @@
 // The node memory of a rank: one large sparse segment, handed out in blocks of pages. Peers map the whole segment once.
 #pragma once
 
+#include <boost/icl/interval_set.hpp>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -46,7 +47,7 @@ class Heap final : public NodeMemory {
   std::shared_ptr<SegmentTable> table_;
   const Segment* own_;
   std::mutex mutex_;
-  std::map<std::size_t, std::size_t> free_;  // offset -> bytes; neighbours are joined
+  boost::icl::interval_set<std::size_t> free_;  // right-open ranges of offsets; neighbours are joined
 };
 
 /// Bytes that a rank may hold at most: those of the machine.

@@ -2,7 +2,7 @@
 #include "propagation/root_targets.h"
 
 #include <algorithm>
-#include <numeric>
+#include <boost/pending/disjoint_sets.hpp>
 
 #include "pipeline/aliases.h"
 #include "tessera/base/text.h"
@@ -15,20 +15,6 @@ Shardings closed(Shardings leaves) {
   for (auto& leaf : leaves) leaf = leaf.closed().without_partial();
   return leaves;
 }
-
-// Branches of one conditional return alike, and so do all that share a branch with it.
-class Groups {
- public:
-  explicit Groups(std::size_t count) : parent_(count) { std::iota(parent_.begin(), parent_.end(), 0); }
-  ComputationId find(ComputationId id) const {
-    while (at(parent_, id) != id) id = at(parent_, id);
-    return id;
-  }
-  void unite(ComputationId a, ComputationId b) { at(parent_, find(b)) = find(a); }
-
- private:
-  std::vector<ComputationId> parent_;
-};
 
 template <class F>
 void for_each_caller(const Program& program, const std::vector<bool>& used, F&& f) {
@@ -67,16 +53,17 @@ Shardings entry_results(const Program& program) {
 }  // namespace
 
 RootTargets root_targets(const Program& program, const std::vector<bool>& used) {
-  Groups groups(program.computations.size());
+  // Branches of one conditional return alike, and so do all that share a branch with it.
+  boost::disjoint_sets_with_storage<> groups(program.computations.size());
   for_each_caller(program, used, [&](const Instruction& caller) {
     if (caller.op->role != Role::kConditional) return;
-    for (const ComputationId branch : caller.called) groups.unite(caller.called.front(), branch);
+    for (const ComputationId branch : caller.called) groups.union_set(caller.called.front(), branch);
   });
   // A loop's body must return its state; of other callers the first decides, and the others reshard what they get.
   RootTargets by_group(program.computations.size());
   for_each_caller(program, used, [&](const Instruction& loop) {
     if (loop.op->role != Role::kWhile) return;
-    auto& target = at(by_group, groups.find(loop.called[1]));
+    auto& target = at(by_group, groups.find_set(loop.called[1]));
     const Shardings state = closed(*loop.sharding);
     require(
         !target || *target == state,
@@ -86,11 +73,11 @@ RootTargets root_targets(const Program& program, const std::vector<bool>& used) 
   });
   for_each_caller(program, used, [&](const Instruction& caller) {
     if (caller.op->role == Role::kWhile) return;
-    auto& target = at(by_group, groups.find(caller.called.front()));
+    auto& target = at(by_group, groups.find_set(caller.called.front()));
     if (!target) target = closed(*caller.sharding);
   });
   RootTargets out(program.computations.size());
-  for (ComputationId c = 0; c < isize(program.computations); ++c) at(out, c) = at(by_group, groups.find(c));
+  for (ComputationId c = 0; c < isize(program.computations); ++c) at(out, c) = at(by_group, groups.find_set(c));
   for_each_caller(program, used, [&](const Instruction& loop) {
     if (loop.op->role == Role::kWhile)
       at(out, loop.called[0]) =

@@ -2,6 +2,7 @@
 #include "tessera/lowering/rank_groups.h"
 
 #include <algorithm>
+#include <boost/pending/disjoint_sets.hpp>
 #include <map>
 #include <numeric>
 
@@ -14,30 +15,26 @@ namespace {
 /// Ranks joined step by step.
 class Joined {
  public:
-  explicit Joined(int size) : first_(static_cast<std::size_t>(size)) { std::iota(first_.begin(), first_.end(), 0); }
-  void join(int a, int b) {
-    a = find(a);
-    b = find(b);
-    at(first_, std::max(a, b)) = std::min(a, b);
-  }
+  explicit Joined(int size) : size_(size), sets_(static_cast<std::size_t>(size)) {}
+  void join(int a, int b) { sets_.union_set(a, b); }
   void join(const std::vector<int>& group) {
     for (const int member : group) join(group.front(), member);
   }
-  // Ordered by the first members, and each in itself.
+  // Ordered by their first members; members in ascending order.
   RankGroups groups() {
-    std::map<int, std::vector<int>> all;
-    for (int rank = 0; rank < isize(first_); ++rank) all[find(rank)].push_back(rank);
     RankGroups out;
-    for (auto& [first, members] : all) out.push_back(std::move(members));
+    std::map<int, std::size_t> group_of;  // by representative
+    for (int rank = 0; rank < size_; ++rank) {
+      const auto [found, is_new] = group_of.try_emplace(sets_.find_set(rank), out.size());
+      if (is_new) out.emplace_back();
+      out[found->second].push_back(rank);
+    }
     return out;
   }
 
  private:
-  int find(int rank) {
-    while (at(first_, rank) != rank) rank = at(first_, rank) = at(first_, at(first_, rank));
-    return rank;
-  }
-  std::vector<int> first_;
+  int size_;
+  boost::disjoint_sets_with_storage<> sets_;
 };
 
 RankGroups joined_by_pairs(const PermuteAttributes& permute, int world_size) {

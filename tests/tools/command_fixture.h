@@ -4,9 +4,12 @@
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include <boost/process/io.hpp>
+#include <boost/process/search_path.hpp>
+#include <boost/process/start_dir.hpp>
+#include <boost/process/system.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -55,10 +58,11 @@ class TesseraCommand : public ::testing::Test {
 
   // Runs in the folder of the test data, so that messages name files without folders.
   [[nodiscard]] Outcome run(const std::string& arguments, const std::string& before = "") const {
-    const auto line = fmt::format("cd '{}' && {} '{}' {} >'{}' 2>'{}'", TESSERA_DATA, before, TESSERA_COMMAND,
-                                  arguments, path("out"), path("error"));
-    const int status = std::system(line.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, content(path("out")), content(path("error"))};
+    namespace bp = boost::process;
+    const int code =
+        bp::system(bp::search_path("sh"), "-c", fmt::format("{} '{}' {}", before, TESSERA_COMMAND, arguments),
+                   bp::start_dir = TESSERA_DATA, bp::std_out > path("out"), bp::std_err > path("error"));
+    return {code, content(path("out")), content(path("error"))};
   }
 
   static void expect_golden(const std::string& name, const std::string& text) {
