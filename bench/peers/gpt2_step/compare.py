@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same GPT-2 step in Tessera, PyTorch, JAX and MLX, in turn on the same cores; prints tokens/s and ratios with their spread.
 
-usage: compare.py [--bin build/release/bin] [--python PATH] [--model gpt2] [--dtype float32] [--cores 0,1] [--rounds 3] [--only NAME,..]
+usage: compare.py [--bin build/release/bin] [--python PATH] [--model gpt2,small] [--dtype float32] [--cores 0,1] [--rounds 3] [--only NAME,..]
 
-Each round runs every contender once, a few steps each, so that all see the same neighbours; a ratio is taken within a round. Every
-contender has --batch sequences per core. What can be set wrong against a peer is set here: OPENBLAS_CORETYPE and its kin are
-unset, threads are pinned, OpenMP waits actively. A contender that cannot run is listed with its reason. The table is Markdown, as
-bench/history.md keeps it; it is also printed when the script is interrupted, of what has been measured until then.
+PyTorch runs as it is and by torch.compile in each of its modes. Each round runs every contender once, a few steps each, so that
+all see the same neighbours; a ratio is taken within a round. Every contender has --batch sequences per core. What can be set wrong
+against a peer is set here: OPENBLAS_CORETYPE and its kin are unset, threads are pinned, OpenMP waits actively. A contender that
+cannot run is listed with its reason. The table is Markdown, as bench/history.md keeps it, one for each model; it is also printed
+when the script is interrupted, of what has been measured until then. Below the tables are the ratios to quote: our best set-up
+beside the best one of each peer, and the worst of these ratios.
 """
 import argparse
 import datetime
@@ -28,7 +30,7 @@ def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", default=str(ROOT / "build/release/bin"))
     parser.add_argument("--python", default=sys.executable, help="has torch, jax and mlx")
-    parser.add_argument("--model", default="gpt2")
+    parser.add_argument("--model", default="gpt2,small50k,small", help="gpt2, small50k or small, or several joined by commas")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--batch", type=int, default=4, help="sequences per core")
     parser.add_argument("--block_size", type=int, default=256)
@@ -36,7 +38,7 @@ def read_arguments():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--only", default="", help="names of contenders, joined by commas")
-    parser.add_argument("--timeout", type=int, default=900)
+    parser.add_argument("--timeout", type=int, default=1800, help="seconds for one run, compilation included")
     return parser.parse_args()
 
 
@@ -92,10 +94,13 @@ class Contender:
         return result["tokens_per_second"]
 
 
-def contenders(arguments):
+COMPILE_MODES = ["default", "reduce-overhead", "max-autotune"]  # of torch.compile
+
+
+def contenders(arguments, model):
     cores = arguments.cores.split(",")
     count, first = len(cores), cores[0]
-    common = ["--model", arguments.model, "--dtype", arguments.dtype, "--block_size", str(arguments.block_size),
+    common = ["--model", model, "--dtype", arguments.dtype, "--block_size", str(arguments.block_size),
               "--steps", str(arguments.steps)]
 
     def batch(n):
@@ -105,10 +110,16 @@ def contenders(arguments):
     torch = [arguments.python, str(HERE / "gpt2_torch.py"), *common]
     jax = [arguments.python, str(HERE / "gpt2_jax.py"), *common]
 
-    def torch_ranks(mode, port):
+    def torch_threads(*flags):
+        return [(torch + batch(count) + ["--threads", str(count), *flags], arguments.cores,
+                 environment(OMP_NUM_THREADS=count, GOMP_CPU_AFFINITY=" ".join(cores)))]
+
+    def torch_ranks(mode, port, *flags):
         shared = {"WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": 1}
-        return [(torch + batch(1) + ["--mode", mode], core, environment(RANK=rank, LOCAL_RANK=rank, **shared))
+        return [(torch + batch(1) + ["--mode", mode, *flags], core, environment(RANK=rank, LOCAL_RANK=rank, **shared))
                 for rank, core in enumerate(cores)]
+
+    compile_warmup = ["--warmup", "4"]  # the second and third call may compile again
 
     # Each rank on a core of its own: mpirun's own binding does not know of the cores we were given.
     pin = ["bash", "-c", 'cores=(${CORES//,/ }); exec taskset -c "${cores[$OMPI_COMM_WORLD_RANK]}" "$@"', "pin"]
@@ -120,9 +131,11 @@ def contenders(arguments):
         Contender(f"tessera fsdp {count} ranks", [(ranks + ours + ["--fsdp"], arguments.cores, several)]),
         Contender(f"tessera data {count} ranks", [(ranks + ours, arguments.cores, several)]),
         Contender("torch 1 thread", [(torch + batch(1), first, environment(OMP_NUM_THREADS=1))]),
-        Contender(f"torch {count} threads", [(torch + batch(count) + ["--threads", str(count)], arguments.cores,
-                                             environment(OMP_NUM_THREADS=count, GOMP_CPU_AFFINITY=" ".join(cores)))]),
+        Contender(f"torch {count} threads", torch_threads()),
+        *(Contender(f"torch {count} threads compile {mode}", torch_threads("--compile", mode, *compile_warmup)) for mode in COMPILE_MODES),
         Contender(f"torch ddp {count} ranks", torch_ranks("ddp", 29571)),
+        *(Contender(f"torch ddp {count} ranks compile {mode}", torch_ranks("ddp", 29573 + number, "--compile", mode, *compile_warmup))
+          for number, mode in enumerate(COMPILE_MODES)),
         Contender(f"torch fsdp {count} ranks", torch_ranks("fsdp", 29572)),
         Contender("jax 1 core", [(jax + batch(1), first, environment(**single_thread))]),
         Contender(f"jax 1 device {count} threads", [(jax + batch(count), arguments.cores, environment())]),
@@ -159,9 +172,9 @@ def measure(arguments, everyone, rates, reasons):
             print(f"round {number + 1}: {one.name}: {rate}", file=sys.stderr, flush=True)
 
 
-def print_table(arguments, everyone, rates, reasons):
+def print_table(arguments, model, everyone, rates, reasons):
     versions = sorted({f"{one.name.split()[0]} {one.version}" for one in everyone if one.version})
-    print(f"{datetime.date.today()}, {processor()}, cores {arguments.cores}; {', '.join(versions) or 'no peers'}; {arguments.model} "
+    print(f"{datetime.date.today()}, {processor()}, cores {arguments.cores}; {', '.join(versions) or 'no peers'}; {model} "
           f"{arguments.dtype}, {arguments.batch} x {arguments.block_size} tokens per core; {arguments.rounds} rounds of "
           f"{arguments.steps} steps: median (least..most)\n")
     ours = [one.name for one in everyone if one.name.startswith("tessera") and one.name in rates]
@@ -179,15 +192,58 @@ def print_table(arguments, everyone, rates, reasons):
         print(" | ".join([f"| {one.name}", *cells]) + " |")
 
 
+def best_of(framework, rates):
+    """The set-up of a framework with the highest median; None without any."""
+    own = [name for name in rates if name.split()[0] == framework]
+    return max(own, key=lambda name: statistics.median(rates[name]), default=None)
+
+
+class Ratio:
+    """Our best set-up beside the best one of a peer, for a model."""
+
+    def __init__(self, model, ours, theirs, rates):
+        self.model, self.ours, self.theirs = model, ours, theirs
+        self.values = [a / b for a, b in zip(rates[ours], rates[theirs])]
+        self.median = statistics.median(self.values)
+
+    def text(self, dtype):
+        return f"{self.model} {dtype}: {self.ours} does {spread(self.values, 2)} times what {self.theirs} does"
+
+
+def best_ratios(model, rates):
+    ours = best_of("tessera", rates)
+    peers = list(dict.fromkeys(name.split()[0] for name in rates if not name.startswith("tessera")))
+    return [Ratio(model, ours, best_of(peer, rates), rates) for peer in peers] if ours else []
+
+
+def print_ratios(arguments, ratios):
+    if not ratios:
+        return
+    print("\nOur best set-up beside the best one of each peer:\n")
+    for ratio in ratios:
+        print(f"- {ratio.text(arguments.dtype)}")
+    worst = min(ratios, key=lambda ratio: ratio.median)
+    print(f"\nThe worst ratio is {worst.median:.2f}: {worst.model} {arguments.dtype}, {worst.ours} beside {worst.theirs}.")
+
+
 def main():
     arguments = read_arguments()
-    rates, reasons = {}, {}
-    everyone = contenders(arguments)
-    try:
-        measure(arguments, everyone, rates, reasons)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-    print_table(arguments, everyone, rates, reasons)
+    ratios = []
+    for number, model in enumerate(arguments.model.split(",")):
+        rates, reasons = {}, {}
+        everyone = contenders(arguments, model)
+        interrupted = False
+        try:
+            measure(arguments, everyone, rates, reasons)
+        except KeyboardInterrupt:
+            interrupted = True
+            print("interrupted", file=sys.stderr)
+        print("\n" * min(number, 1), end="")
+        print_table(arguments, model, everyone, rates, reasons)
+        ratios += best_ratios(model, rates)
+        if interrupted:
+            break
+    print_ratios(arguments, ratios)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 
 usage: gpt2_torch.py --model gpt2 --batch 4 --dtype float32 --mode single     (--batch counts the sequences of this process)
 With --mode ddp or fsdp one process of several: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say which.
+--compile MODE compiles the model (with DDP: what DDP wraps around it, as PyTorch's documentation has it) by torch.compile.
 """
 import argparse
 import contextlib
@@ -87,7 +88,8 @@ def main():
     parser.add_argument("--mode", choices=["single", "ddp", "fsdp"], default="single")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--adamw", choices=["fused", "foreach"], default="fused")
-    parser.add_argument("--compile", action="store_true", help="by torch.compile")
+    parser.add_argument("--compile", default="", choices=["", "default", "reduce-overhead", "max-autotune"],
+                        help="the mode of torch.compile")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=2)
     arguments = parser.parse_args()
@@ -99,7 +101,7 @@ def main():
         processes = torch.distributed.get_world_size()
     model = wrapped(GPT2(*MODELS[arguments.model], positions=max(1024, arguments.block_size)), arguments.mode, arguments.dtype)
     if arguments.compile:
-        model = torch.compile(model)
+        model = torch.compile(model, mode=arguments.compile)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, **{arguments.adamw: True})
     narrow = arguments.dtype == "bfloat16" and arguments.mode != "fsdp"  # FSDP casts by its policy
 
