@@ -224,4 +224,10 @@ std::vector<std::string> ArgumentParser::given() const {
   return out;
 }
 
+std::vector<std::pair<std::string, std::string>> ArgumentParser::values() const {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const auto& row : rows_) out.emplace_back(row.name, value_text(row.target));
+  return out;
+}
+
 }  // namespace tessera

@@ -57,18 +57,26 @@ int open_to_read(const std::string& path, int& descriptor) {
   return is_folder ? EISDIR : 0;
 }
 
-// Opens the file with `flags`, makes it where there is none, and writes; an error number, or 0.
-int put_content(const std::string& path, int flags, std::string_view content) {
-  flags |= O_WRONLY | O_CREAT | O_CLOEXEC;
-  const File file(open(path.c_str(), flags, 0666));  // NOLINT(cppcoreguidelines-pro-type-vararg)
-  if (file.get() < 0) return errno;
+// Writes all of `content`; an error number, or 0.
+int put_bytes(int descriptor, std::string_view content) {
   while (!content.empty()) {
-    const ssize_t put = write(file.get(), content.data(), content.size());
+    const ssize_t put = write(descriptor, content.data(), content.size());
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return errno;
     content.remove_prefix(static_cast<std::size_t>(put));
   }
   return 0;
+}
+
+// Opens the file with `flags`, makes it where there is none, and writes; an error number, or 0.
+int put_content(const std::string& path, int flags, std::string_view content) {
+  flags |= O_WRONLY | O_CREAT | O_CLOEXEC;
+  const int descriptor = open(path.c_str(), flags, 0666);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  if (descriptor < 0) return errno;
+  const int error = put_bytes(descriptor, content);
+  // Some file systems report a full disk only here.
+  const int closing_error = close(descriptor) == 0 ? 0 : errno;
+  return error != 0 ? error : closing_error;
 }
 
 // Where a file is written before it gets its name.
@@ -138,6 +146,26 @@ void check_writable(const std::string& path) {
 void append_file(const std::string& path, std::string_view content) {
   const int error = put_content(path, O_APPEND, content);
   if (error != 0) fail_io("write", path, error);
+}
+
+void write_standard_output(std::string_view text) {
+  errno = 0;
+  const bool is_written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (!is_written) fail_io("write to", "standard output", errno);
+}
+
+int status_after_output(int status) {
+  errno = 0;
+  const bool is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  const int error = errno;
+  // A user who has closed standard error wants none of it.
+  const bool errors_are_written =
+      std::fflush(stderr) == 0 && (std::ferror(stderr) == 0 || fcntl(STDERR_FILENO, F_GETFD) < 0);
+  if (status != 0 || (is_written && errors_are_written)) return status;
+  const char* stream = is_written ? "standard error" : "standard output";
+  fmt::print(is_written ? stdout : stderr, "{} write to {}{}\n", who(), stream,
+             error == 0 ? "" : ": " + reason_text(error));
+  return 1;
 }
 
 void make_folder(const std::string& path) {

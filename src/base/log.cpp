@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tessera/base/options.h"
+#include "tessera/base/rank_context.h"
 
 namespace tessera {
 
@@ -12,6 +13,8 @@ bool is_logged(LogLevel level) {
   return static_cast<std::size_t>(level) >=
          options().choice("TESSERA_LOG_LEVEL");  // the choices are in the enum's order
 }
+
+bool speaks_for_job() { return RankContext::current().rank() == 0; }
 
 void log_line(LogLevel level, std::string_view text) {
   if (!is_logged(level)) return;

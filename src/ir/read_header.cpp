@@ -183,7 +183,7 @@ void check_aliases(Program& program, const std::string& place) {
     if (fits)
       fitting.push_back(alias);
     else
-      log_warning(
+      log_shared_warning(
           "{}input_output_alias of output {{{}}}, {}, and index {{{}}} of parameter {}, {}, is left out: the types "
           "differ",
           place, output_text(), output->str(), index_text(), alias.parameter, donor->str());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reader's top: header, computations, then the shardings of all of them.
+#include "not_hlo_text.h"
 #include "tessera/ir/text.h"
 #include "text_reader.h"
 
@@ -127,6 +128,8 @@ Program parse_program(std::string_view text, const OpTable& table, const ParseOp
   ModuleState state{TextCursor(text, options.file_name), table, {}, {}, {}};
   require(!state.in.at_end(), "{}: {}; an HLO module begins with `HloModule` and its name", options.file_name,
           text.empty() ? "the text is empty" : "there is nothing but blanks and comments");
+  const std::string form = other_form_of_program(text);
+  require(form.empty(), "{}: the file is {}", options.file_name, form);
   state.in.skip_blanks();
   const bool is_bare = state.in.peek_identifier() != "HloModule" && read_bare(state);
   ModuleHeader header = is_bare ? ModuleHeader{} : read_header(state.in, state.program);

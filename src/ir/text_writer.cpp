@@ -288,12 +288,6 @@ class Printer {
         add_suffix(text, suffix->second);
         frontend.erase(suffix);
       }
-      const auto sent =
-          std::find_if(frontend.begin(), frontend.end(), [](const auto& a) { return a.first == kOutfeedShardingKey; });
-      if (sent != frontend.end()) {
-        text = std::move(sent->second);
-        frontend.erase(sent);
-      }
       add("sharding", text);
       if (shardings_ != nullptr && !options_.for_xla)
         if (auto attribute = shardings_->attribute(instruction)) frontend.push_back(std::move(*attribute));
@@ -320,8 +314,8 @@ class Printer {
         std::find_if(frontend.begin(), frontend.end(), [](const auto& a) { return a.first == kLayoutsKey; });
     if (kept == frontend.end()) return;
     if (type_text(instruction) != kept->second && !std::exchange(says_dropped_, true))
-      log_warning("%{} was {} and is {} now: layouts of other hardware are left out where shapes change",
-                  instruction.name, kept->second, instruction.type.str());
+      log_shared_warning("%{} was {} and is {} now: layouts of other hardware are left out where shapes change",
+                         instruction.name, kept->second, instruction.type.str());
     frontend.erase(kept);
   }
 

@@ -6,6 +6,7 @@
 
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
+#include "tessera/sharding/mesh_text.h"
 
 namespace tessera {
 
@@ -27,15 +28,18 @@ std::vector<std::string> axis_names(const std::vector<MeshAxis>& axes) {
   return names;
 }
 
-void check_axes(const std::vector<MeshAxis>& axes) {
+void check_names(const std::vector<MeshAxis>& axes) {
   auto names = axis_names(axes);
-  for (const auto& axis : axes) {
-    require(!axis.name.empty(), "a mesh axis needs a name");
-    require(axis.size >= 1, "mesh axis \"{}\" has size {}; it must be at least 1", axis.name, axis.size);
-  }
+  for (const auto& name : names) require(!name.empty(), "a mesh axis needs a name");
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   require(twice == names.end(), "mesh axis \"{}\" is named twice", twice == names.end() ? "" : *twice);
+}
+
+void check_axes(const std::vector<MeshAxis>& axes) {
+  check_names(axes);
+  for (const auto& axis : axes)
+    require(axis.size >= 1, "mesh axis \"{}\" has size {}; it must be at least 1", axis.name, axis.size);
 }
 
 // Names that come from HLO's text may be any; those that are typed stand in partition specs.
@@ -88,40 +92,61 @@ Mesh::Mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> device_order, s
   node_ = std::move(node);
 }
 
-Mesh Mesh::parse(std::string_view text, std::int64_t device_count) {
+namespace {
+
+constexpr std::int64_t kMostOfMesh = std::int64_t{1} << 20;
+
+// `data=2`; `mesh` is the whole text.
+MeshAxis parse_axis(std::string_view mesh, std::string_view part) {
+  const auto equals = part.find('=');
+  require(equals != std::string::npos, "mesh \"{}\": expected axis=size, as in data=2, got \"{}\"", mesh, part);
+  MeshAxis axis{std::string(trim(part.substr(0, equals))), 0};
+  check_is_for_specs(mesh, axis.name);
+  const auto number = trim(part.substr(equals + 1));
+  const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), axis.size);
+  require(code == std::errc() && end == number.data() + number.size() && (axis.size >= 1 || axis.size == -1),
+          "mesh \"{}\": size of axis \"{}\" must be a positive number or -1, got \"{}\"", mesh, axis.name, number);
+  return axis;
+}
+
+// The product of the sizes that are given.
+std::int64_t given_devices(std::string_view mesh, const std::vector<MeshAxis>& axes) {
+  std::int64_t product = 1;
+  for (const auto& axis : axes)
+    require(axis.size == -1 || !__builtin_mul_overflow(product, axis.size, &product), "mesh \"{}\": too many devices",
+            mesh);
+  require(product <= kMostOfMesh, "mesh \"{}\" has {} devices, more than 2^20", mesh, product);
+  return product;
+}
+
+}  // namespace
+
+std::vector<MeshAxis> mesh_axes(std::string_view text) {
   std::vector<MeshAxis> axes;
-  int rest = -1;
-  std::int64_t known = 1;
-  for (const auto& part : split(text, ',')) {
-    const auto equals = part.find('=');
-    require(equals != std::string::npos, "mesh \"{}\": expected axis=size, got \"{}\"", text, part);
-    MeshAxis axis{std::string(trim(std::string_view(part).substr(0, equals))), 0};
-    check_is_for_specs(text, axis.name);
-    const auto number = trim(std::string_view(part).substr(equals + 1));
-    const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), axis.size);
-    require(code == std::errc() && end == number.data() + number.size() && (axis.size >= 1 || axis.size == -1),
-            "mesh \"{}\": size of axis \"{}\" must be a positive number or -1, got \"{}\"", text, axis.name, number);
-    if (axis.size == -1) {
-      require(rest < 0, "mesh \"{}\": only one axis may be -1", text);
-      rest = isize(axes);
-    } else {
-      require(!__builtin_mul_overflow(known, axis.size, &known), "mesh \"{}\": too many devices", text);
-    }
-    axes.push_back(std::move(axis));
-  }
+  for (const auto& part : split(text, ',')) axes.push_back(parse_axis(text, part));
   require(!axes.empty(), "mesh \"{}\" has no axes; write for example data=2,model=2", text);
-  if (rest >= 0) {
+  const auto open = std::count_if(axes.begin(), axes.end(), [](const MeshAxis& axis) { return axis.size == -1; });
+  require(open <= 1, "mesh \"{}\": only one axis may be -1", text);
+  (void)given_devices(text, axes);
+  check_names(axes);
+  return axes;
+}
+
+Mesh Mesh::parse(std::string_view text, std::int64_t device_count) {
+  std::vector<MeshAxis> axes = mesh_axes(text);
+  std::int64_t known = given_devices(text, axes);
+  const auto open = std::find_if(axes.begin(), axes.end(), [](const MeshAxis& axis) { return axis.size == -1; });
+  if (open != axes.end()) {
     require(device_count > 0, "mesh \"{}\": -1 stands for what is left, but the number of devices is not given", text);
     require(device_count % known == 0, "mesh \"{}\": {} devices cannot be shared out evenly over the other axes' {}",
             text, device_count, known);
-    at(axes, rest).size = device_count / known;
+    open->size = device_count / known;
     known = device_count;
   }
   require(device_count == 0 || known == device_count,
           "mesh \"{}\" has {} device{}; its axes must multiply to {}, the number of devices (ranks)", text, known,
           known == 1 ? "" : "s", device_count);
-  constexpr std::int64_t kMost = std::int64_t{1} << 20;
-  require(known <= kMost, "mesh \"{}\" has {} devices, more than 2^20", text, known);
+  require(known <= kMostOfMesh, "mesh \"{}\" has {} devices, more than 2^20", text, known);
   return Mesh(std::move(axes));
 }
 

@@ -45,6 +45,24 @@ TEST_F(CommandErrors, OfBytesThatAreNoText) {
   for (const char c : outcome.error) EXPECT_TRUE(static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t');
 }
 
+TEST_F(CommandErrors, OfSerializedProgramsNameTheirForm) {
+  const std::string how =
+      "; tessera reads HLO text: in JAX print jax.jit(f).lower(x).compiler_ir(\"hlo\").as_hlo_text(), elsewhere set "
+      "XLA_FLAGS=\"--xla_dump_to=FOLDER --xla_dump_hlo_as_text\"\n";
+  // An HloModuleProto: name, entry_computation_name, computations, id; and an HloProto around it.
+  const std::string module =
+      std::string("\x0a\x04main\x12\x01") + "e" + std::string("\x1a\x03\x0a\x01") + "e" + "\x28\x01";
+  const std::string proto = std::string("\x0a") + static_cast<char>(module.size()) + module;
+  const std::string long_module = module + std::string("\x1a\xd0\x0f", 3) + std::string(100, 'x');  // of 2000 bytes
+  for (const std::string& content : {module, proto, long_module})
+    EXPECT_EQ(run("print " + file("m.pb", content)).error,
+              fmt::format("tessera print: {}: the file is a serialized protocol buffer (HloModuleProto or HloProto){}",
+                          path("m.pb"), how));
+  EXPECT_EQ(run("print " + file("m.mlirbc", "ML\xefR\x01MLIR")).error,
+            fmt::format("tessera print: {}: the file is MLIR bytecode (StableHLO){}", path("m.mlirbc"), how));
+  EXPECT_EQ(run("print " + file("text.hlo", "\nHloModule m\nENTRY e { ROOT x = f32[] parameter(0) }")).code, 0);
+}
+
 TEST_F(CommandErrors, OfTextsThatAreCutShort) {
   const std::string whole = content(fs::path(TESSERA_DATA) / "mlp.hlo");
   int refused = 0;
@@ -57,20 +75,21 @@ TEST_F(CommandErrors, OfTextsThatAreCutShort) {
 }
 
 TEST_F(CommandErrors, OfMeshesAndAnnotations) {
-  expect({"partition mlp.hlo --mesh data=2,model", 1, "mesh \"data=2,model\": expected axis=size, got \"model\""});
-  expect({"partition mlp.hlo --mesh data=99999999999", 1,
+  expect({"partition mlp.hlo --mesh data=2,model", 2,
+          "mesh \"data=2,model\": expected axis=size, as in data=2, got \"model\""});
+  expect({"partition mlp.hlo --mesh data=99999999999", 2,
           "mesh \"data=99999999999\" has 99999999999 devices, more than 2^20"});
-  expect({"partition mlp.hlo --mesh data=0", 1,
+  expect({"partition mlp.hlo --mesh data=0", 2,
           "mesh \"data=0\": size of axis \"data\" must be a positive number or -1, got \"0\""});
-  expect({"partition mlp.hlo --mesh data=-1", 1,
+  expect({"partition mlp.hlo --mesh data=-1", 2,
           "mesh \"data=-1\": -1 stands for what is left, but the number of devices is not given"});
-  expect({"partition mlp.hlo --mesh data+x=2", 1,
+  expect({"partition mlp.hlo --mesh data+x=2", 2,
           "mesh \"data+x=2\": an axis cannot be named \"data+x\": '+' means something else in partition specs"});
   expect({"partition mlp.hlo -o --mesh data=2", 2, "-o needs OUT.hlo"});
-  expect({"partition mlp.hlo --mesh data=2,data=2", 1, "mesh axis \"data\" is named twice"});
-  expect({"partition mlp.hlo --mesh data=2,model=2 --num-partitions 8", 1,
+  expect({"partition mlp.hlo --mesh data=2,data=2", 2, "mesh axis \"data\" is named twice"});
+  expect({"partition mlp.hlo --mesh data=2,model=2 --num-partitions 8", 2,
           "mesh \"data=2,model=2\" has 4 devices; its axes must multiply to 8, the number of devices (ranks)"});
-  expect({"partition mlp.hlo --mesh data=-1,model=3 --num-partitions 8", 1,
+  expect({"partition mlp.hlo --mesh data=-1,model=3 --num-partitions 8", 2,
           "mesh \"data=-1,model=3\": 8 devices cannot be shared out evenly over the other axes' 3"});
   expect({"partition mlp.hlo --annotate x=data,-", 1, "--annotate needs a mesh: give --mesh data=2,model=2"});
   expect({"partition mlp.hlo --mesh data=2 --annotate w1=data,-", 1,
@@ -93,6 +112,53 @@ TEST_F(CommandErrors, OfMeshesAndAnnotations) {
   expect({"partition mlp.hlo --mesh data=2 --annotate x", 2, "--annotate takes NAME=data,-,model, got \"x\""});
 }
 
+// They come before anything is read: the input of these does not exist.
+TEST_F(CommandErrors, OfValuesOfOptionsComeFirst) {
+  expect({"partition no.hlo --max-bytes few", 2, "--max-bytes takes a number of at least 0, got \"few\""});
+  expect({"partition no.hlo --memory-bound=-1", 2, "--memory-bound takes a number of at least 0, got \"-1\""});
+  expect({"partition no.hlo --num-partitions 9999999", 2,
+          "--num-partitions takes a number from 1 to 1048576, got \"9999999\""});
+  expect({"optimize no.hlo --memory-bound 1.5", 2, "--memory-bound takes a number of at least 0, got \"1.5\""});
+  expect({"stats no.hlo --num-partitions 0", 2, "--num-partitions takes a number from 1 to 1048576, got \"0\""});
+  expect({"check no.hlo --trip-limit 0", 2, "--trip-limit takes a number of at least 1, got \"0\""});
+  expect(
+      {"check no.hlo --engine fast", 2, "--engine is reference or runtime, got \"fast\"; known: reference, runtime"});
+  expect({"run no.hlo --mesh data", 2, "mesh \"data\": expected axis=size, as in data=2, got \"data\""});
+  expect({"run no.hlo --virtual-ranks 0", 2, "--virtual-ranks takes a number from 1 to 4096, got \"0\""});
+  expect({"run no.hlo --virtual-ranks 3 --mesh data=2", 2,
+          "mesh \"data=2\" has 2 devices; its axes must multiply to 3, the number of devices (ranks)"});
+  expect({"print no.hlo --svg x.svg", 2, "--svg draws the value of --sharding NAME"});
+  expect({"print no.hlo --sharding x --sharding y --svg x.svg", 2, "--svg draws one value; give --sharding once"});
+  for (const char* verb : {"partition", "check", "optimize"}) {
+    const auto outcome = run(fmt::format("{} no.hlo --disable-passes combine-colectives", verb));
+    EXPECT_EQ(outcome.code, 2) << outcome.error;
+    EXPECT_NE(outcome.error.find("--disable-passes: there is no pass \"combine-colectives\" to leave out of"),
+              std::string::npos)
+        << outcome.error;
+  }
+  expect({"partition no.hlo --topology no.json", 1, "cannot read no.json: No such file or directory"});
+  expect(
+      {"partition no.hlo --explain-json no/such/e.json", 1, "cannot write no/such/e.json: No such file or directory"});
+}
+
+TEST_F(CommandErrors, OfOutputThatCannotBeWritten) {
+  for (const std::string& arguments : std::vector<std::string>{
+           "--help", "--version", "partition --help", "print mlp.hlo", "partition mlp.hlo", "stats mlp.hlo",
+           "stats mlp.hlo --json -", "check mlp.hlo", "run mlp.hlo", "run mlp.hlo --virtual-ranks 2"}) {
+    const auto outcome = run(arguments + " >/dev/full");
+    EXPECT_EQ(outcome.code, 1) << arguments;
+    EXPECT_NE(outcome.error.find("cannot write to standard output"), std::string::npos) << arguments << outcome.error;
+  }
+  for (const std::string& arguments :
+       std::vector<std::string>{"print mlp.hlo -o /dev/full", "stats mlp.hlo --json /dev/full",
+                                "partition mlp.hlo --explain-json /dev/full", "run mlp.hlo --outputs /dev/full"}) {
+    const auto outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 1) << arguments;
+    EXPECT_NE(outcome.error.find("cannot write /dev/full: No space left on device"), std::string::npos)
+        << arguments << outcome.error;
+  }
+}
+
 TEST_F(CommandErrors, OfModulesForAnotherNumberOfDevices) {
   const auto module = file("two.hlo",
                            "HloModule two, num_partitions=2\n"
@@ -104,7 +170,7 @@ TEST_F(CommandErrors, OfModulesForAnotherNumberOfDevices) {
   const auto alone = run("run " + module);
   EXPECT_EQ(alone.error,
             fmt::format("tessera run: {} is for 2 partitions, this job has 1 rank; start it with mpirun -np 2, or give "
-                        "--engine reference, which needs one rank\n",
+                        "--virtual-ranks 2, or give --engine reference, which needs one rank\n",
                         module));
   EXPECT_EQ(alone.code, 1);
 }
@@ -177,6 +243,13 @@ TEST_F(CommandErrors, UnderMpirunAreSaidOnce) {
   EXPECT_EQ(count(missing.error, "No such file or directory"), 1) << missing.error;
   const auto mesh = run("run mlp.hlo --mesh data=2", launch);
   EXPECT_EQ(mesh.code, 1) << mesh.error;
+  // So is what is odd about the text that all of them read.
+  const auto odd = run("run " + file("odd.hlo",
+                                     "HloModule m\nENTRY e { x = f32[3] parameter(0)\n"
+                                     "  ROOT y = f32[3] negate(x), colour={red} }\n"),
+                       launch);
+  EXPECT_EQ(odd.code, 0) << odd.error;
+  EXPECT_EQ(count(odd.error, "negate has no attribute colour"), 1) << odd.error;
   EXPECT_EQ(count(mesh.error, "tessera run: mesh \"data=2\" has 2 devices; its axes must multiply to 3"), 1)
       << mesh.error;
 }

@@ -53,9 +53,10 @@ TEST_F(TesseraCommand, UsageErrorsExitWith2) {
   EXPECT_EQ(run("print a.hlo b.hlo").code, 2);
   EXPECT_EQ(run("partition mlp.hlo --mesh").error,
             "tessera partition: --mesh needs AXIS=SIZE,..\ntry `tessera partition --help`\n");
-  EXPECT_EQ(run("partition mlp.hlo --num-partitions many").error,
-            "tessera partition: --num-partitions takes a number of at least 1, got \"many\"\ntry `tessera partition "
-            "--help`\n");
+  EXPECT_EQ(
+      run("partition mlp.hlo --num-partitions many").error,
+      "tessera partition: --num-partitions takes a number from 1 to 1048576, got \"many\"\ntry `tessera partition "
+      "--help`\n");
   EXPECT_EQ(run("partition mlp.hlo --explain=yes").code, 2);
   EXPECT_EQ(run("check mlp.hlo --engine fast").code, 2);
 }
@@ -69,7 +70,6 @@ TEST_F(TesseraCommand, WrongInputsExitWith1AndOneMessage) {
                                      path("bad.hlo")));
   EXPECT_EQ(run("partition mlp.hlo --annotate x=data,-").error,
             "tessera partition: --annotate needs a mesh: give --mesh data=2,model=2\n");
-  EXPECT_EQ(run("partition mlp.hlo --mesh data=2,model=2 --num-partitions 8").code, 1);
 }
 
 TEST_F(TesseraCommand, PrintReadsItsOwnOutputFromStandardInput) {
@@ -417,7 +417,7 @@ TEST_F(TesseraCommand, PassesAreLeftOutByName) {
             std::string::npos);
   EXPECT_NE(stats_without("--memory-bound 100").find("all-reduce                2 "), std::string::npos);
   const auto wrong = run("optimize collectives.hlo --disable-passes combine-colectives");
-  EXPECT_EQ(wrong.code, 1);
+  EXPECT_EQ(wrong.code, 2);
   EXPECT_NE(wrong.error.find("its passes: "), std::string::npos) << wrong.error;
   EXPECT_NE(wrong.error.find("combine-collectives"), std::string::npos) << wrong.error;
 }

@@ -21,21 +21,21 @@ std::vector<Literal> run_on_virtual_ranks(const Program& program, const std::vec
 
 CheckOptions check_options(const Arguments& arguments) {
   CheckOptions options;
-  options.seed = static_cast<std::uint64_t>(arguments.number_or("seed", 0, 0));
-  options.trip_limit = arguments.number_or("trip-limit", options.trip_limit, 1);
-  const auto engine = engine_of(arguments, "reference");
-  if (engine == "runtime") options.run = run_on_virtual_ranks;
+  options.seed = static_cast<std::uint64_t>(arguments.number_or("seed", 0));
+  options.trip_limit = arguments.number_or("trip-limit", options.trip_limit);
+  if (arguments.value_or("engine", "reference") == "runtime") options.run = run_on_virtual_ranks;
   return options;
 }
 
 int run(const Arguments& arguments) {
   CheckOptions options = check_options(arguments);
+  PartitionOptions how = how_to_partition(arguments);  // what `tessera partition` prints
+  check_skipped_passes(arguments, how);
   const Program program = read_program(arguments);
   require(!program.partitioned,
           "{} is what one device runs, as `tessera partition` wrote it, and there is nothing left to compare it with; "
           "check the module that was partitioned, with the same --mesh and --annotate: check partitions it itself",
           program.name);
-  PartitionOptions how = how_to_partition(arguments);  // what `tessera partition` prints
   options.carries_bf16 = !how.collectives.bf16_axes.empty();
   options.carries_int8 = !how.collectives.int8_axes.empty();
   how.keep_shardings = !options.run;
@@ -86,11 +86,13 @@ int run(const Arguments& arguments) {
 std::vector<Option> options() {
   auto out = sharding_options();
   for (const Option& option : how_to_partition_options()) out.push_back(option);
+  out.push_back({"engine", "reference|runtime",
+                 "evaluate in lockstep with poisoned padding (default), or run on virtual ranks",
+                 one_of({"reference", "runtime"})});
+  out.push_back({"seed", "N", "of the inputs; default 0", whole_number(0)});
   out.push_back(
-      {"engine", "reference|runtime", "evaluate in lockstep with poisoned padding (default), or run on virtual ranks"});
-  out.push_back({"seed", "N", "of the inputs; default 0"});
-  out.push_back({"trip-limit", "N", "rounds after which loops stop, which the report says; default 1000"});
-  out.push_back({"json", "FILE", "write the report as JSON; - for standard output, instead of the text"});
+      {"trip-limit", "N", "rounds after which loops stop, which the report says; default 1000", whole_number(1)});
+  out.push_back({"json", "FILE", "write the report as JSON; - for standard output, instead of the text", {}, true});
   return out;
 }
 

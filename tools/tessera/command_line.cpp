@@ -94,6 +94,13 @@ const Verb& find_verb(const std::string& name) {
   throw UsageError(fmt::format("unknown verb \"{}\"{}", name, suggest_name(name, known)));
 }
 
+std::optional<std::int64_t> number_of(const std::string& text) {
+  std::int64_t number = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (code != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
 bool asks_for_help(const std::vector<std::string>& words) {
   return std::any_of(words.begin(), words.end(), [](const auto& word) { return word == "--help" || word == "-h"; });
 }
@@ -115,15 +122,51 @@ std::vector<std::string> Arguments::values(std::string_view name) const {
   return found == values_.end() ? std::vector<std::string>{} : found->second;
 }
 
-std::int64_t Arguments::number_or(std::string_view name, std::int64_t otherwise, std::int64_t least) const {
+std::int64_t Arguments::number_or(std::string_view name, std::int64_t otherwise) const {
   const auto text = value(name);
   if (!text) return otherwise;
-  std::int64_t number = 0;
-  const auto [end, code] = std::from_chars(text->data(), text->data() + text->size(), number);
-  if (code != std::errc() || end != text->data() + text->size() || number < least)
-    throw UsageError(fmt::format("{} takes a number of at least {}, got \"{}\"", spelled(name), least, *text));
-  return number;
+  const auto number = number_of(*text);
+  ensure(number.has_value(), "{} was not checked to be a number", spelled(name));
+  return *number;
 }
+
+ValueCheck whole_number(std::int64_t least, std::int64_t most) {
+  return [least, most](std::string_view option, const std::string& value) {
+    const auto number = number_of(value);
+    const bool is_open = most == std::numeric_limits<std::int64_t>::max();
+    require(number && *number >= least && *number <= most, "{} takes a number {}, got \"{}\"", option,
+            is_open ? fmt::format("of at least {}", least) : fmt::format("from {} to {}", least, most), value);
+  };
+}
+
+ValueCheck one_of(std::vector<std::string> choices) {
+  return [choices = std::move(choices)](std::string_view option, const std::string& value) {
+    require(
+        std::find(choices.begin(), choices.end(), value) != choices.end(), "{} is {}, got \"{}\"{}", option,
+        [&] { return join(choices, " or "); }, value, [&] { return suggest_name(value, choices); });
+  };
+}
+
+namespace {
+
+// A wrong value is wrong usage.
+void check_value(const Option& option, const std::string& value) {
+  if (!option.check) return;
+  try {
+    option.check(spelled(option.name), value);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+}
+
+// What cannot be written is found before the work, not after it.
+void check_output_files(const std::vector<Option>& options, const Arguments& arguments) {
+  for (const Option& option : options)
+    if (const auto path = arguments.value(option.name); option.writes_file && path && *path != "-")
+      check_writable(*path);
+}
+
+}  // namespace
 
 Arguments Verb::read(const std::vector<std::string>& words) const {
   Arguments out;
@@ -154,6 +197,7 @@ Arguments Verb::read(const std::vector<std::string>& words) const {
       if (!has_value) throw UsageError(fmt::format("{} needs {}", spelled(given), option->value));
       values.push_back(words[++i]);
     }
+    check_value(*option, values.back());
   }
   if (out.input_.empty()) throw UsageError("an input is missing: a file of HLO text, or - for standard input");
   return out;
@@ -183,19 +227,20 @@ int run_command(const std::vector<std::string>& words) {
       return words.empty() ? kUsage : kGood;
     }
     if (words[0] == "--version" || words[0] == "-V" || words[0] == "version") {
-      std::fputs(version_text().c_str(), stdout);
+      write_standard_output(version_text());
       return kGood;
     }
     const Verb& verb = find_verb(words[0]);
     prefix += fmt::format(" {}", verb.name);
     const std::vector<std::string> rest(words.begin() + 1, words.end());
     if (asks_for_help(rest)) {
-      std::fputs(verb.help().c_str(), stdout);
+      write_standard_output(verb.help());
       return kGood;
     }
     const Arguments arguments = verb.read(rest);
     if (&verb != &kRun) warn_of_unknown_variables();  // run knows only later which rank it is
     try {
+      check_output_files(verb.options, arguments);
       return verb.run(arguments);
     } catch (InternalError&) {
       throw;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -19,10 +21,19 @@ class UsageError : public Error {
   using Error::Error;
 };
 
+/// Throws Error unless the option (as it is typed, `--seed`) takes the value.
+using ValueCheck = std::function<void(std::string_view option, const std::string& value)>;
+/// A whole number from `least` to `most`.
+ValueCheck whole_number(std::int64_t least, std::int64_t most = std::numeric_limits<std::int64_t>::max());
+ValueCheck one_of(std::vector<std::string> choices);
+
 struct Option {
   std::string_view name;   // --name; "o" means -o
   std::string_view value;  // what it takes, as in help; "" for a switch
   std::string_view help;
+  ValueCheck check{};  // none: any text
+  bool writes_file =
+      false;  // the value names a file that must be writable before the work begins; "-" is standard output
 };
 
 /// What was given, by the names of a verb's options.
@@ -35,8 +46,8 @@ class Arguments {
   [[nodiscard]] std::string value_or(std::string_view name, std::string_view otherwise) const;
   /// All in order.
   [[nodiscard]] std::vector<std::string> values(std::string_view name) const;
-  /// UsageError unless it is a number of at least `least`.
-  [[nodiscard]] std::int64_t number_or(std::string_view name, std::int64_t otherwise, std::int64_t least) const;
+  /// Of an option that is a whole_number.
+  [[nodiscard]] std::int64_t number_or(std::string_view name, std::int64_t otherwise) const;
 
  private:
   friend struct Verb;
@@ -52,6 +63,7 @@ struct Verb {
   /// Returns the exit code.
   int (*run)(const Arguments&) = nullptr;
 
+  /// UsageError unless all options are known and take their values: nothing has been read then.
   [[nodiscard]] Arguments read(const std::vector<std::string>& words) const;
   [[nodiscard]] std::string help() const;
 };

@@ -10,6 +10,7 @@
 #include "tessera/ir/text.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/op_table.h"
+#include "tessera/sharding/mesh_text.h"
 
 namespace tessera::command {
 namespace {
@@ -28,9 +29,11 @@ Program parse_for_job(const std::string& text, const ParseOptions& options, std:
       is_partitioned = program.partitioned;
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): wrong by itself
     }
-    require(own == 1 || own == ranks, "{} is for {} partitions, this job has {} rank{}; start it with mpirun -np {}{}",
-            options.file_name, own, ranks, ranks == 1 ? "" : "s", own,
-            is_partitioned ? "" : ", or give --engine reference, which needs one rank");
+    require(
+        own == 1 || own == ranks,
+        "{} is for {} partitions, this job has {} rank{}; start it with mpirun -np {}, or give --virtual-ranks {}{}",
+        options.file_name, own, ranks, ranks == 1 ? "" : "s", own, own,
+        is_partitioned ? "" : ", or give --engine reference, which needs one rank");
     throw;
   }
 }
@@ -48,28 +51,36 @@ Program with_annotations(const Program& program, const std::vector<std::string>&
 
 }  // namespace
 
+ValueCheck device_number() { return whole_number(1, std::int64_t{1} << 20); }
+
 std::vector<Option> sharding_options() {
   return {
-      {"num-partitions", "N", "devices to partition for; default: as the module or the mesh says"},
-      {"mesh", "AXIS=SIZE,..", "a mesh such as data=2,model=4; one size may be -1"},
+      {"num-partitions", "N", "devices to partition for; default: as the module or the mesh says", device_number()},
+      {"mesh", "AXIS=SIZE,..", "a mesh such as data=2,model=4; one size may be -1",
+       [](std::string_view, const std::string& value) { (void)mesh_axes(value); }},
       {"annotate", "NAME=SPEC",
        "shard a value, one entry per dim: w=data+fsdp,-,model; may be repeated;\n"
        "                                    NAME is a parameter or value of the entry, or computation/value;\n"
        "                                    a `?` behind an entry leaves the dim open; NAME@p1=SPEC or data@p1,- for\n"
        "                                    one dim: propagated after those of priority p0, the default;\n"
-       "                                    what the text says of the value gives way"},
+       "                                    what the text says of the value gives way",
+       [](std::string_view option, const std::string& value) {
+         const auto equals = value.find('=');
+         require(equals != std::string::npos && equals > 0, "{} takes NAME=data,-,model, got \"{}\"", option, value);
+       }},
       {"open-results", "", "results without an annotation lie as they come out, in place of whole on each device"},
       {"open-parameters", "", "the same of parameters: they lie as what reads them wants"}};
 }
 
-void check_sharding_options(const Arguments& arguments) {
-  (void)arguments.number_or("num-partitions", 1, 1);
-  if (const auto meshes = arguments.values("mesh"); meshes.size() > 1)
-    throw UsageError(fmt::format("one --mesh is expected, got {}", join(meshes, " and ")));
-  for (const auto& text : arguments.values("annotate")) {
-    const auto equals = text.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw UsageError(fmt::format("--annotate takes NAME=data,-,model, got \"{}\"", text));
+void check_sharding_options(const Arguments& arguments, std::int64_t ranks) {
+  const auto meshes = arguments.values("mesh");
+  if (meshes.size() > 1) throw UsageError(fmt::format("one --mesh is expected, got {}", join(meshes, " and ")));
+  const std::int64_t devices = arguments.number_or("num-partitions", ranks);
+  if (meshes.empty() || devices < 0) return;
+  try {
+    (void)Mesh::parse(meshes.front(), devices);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
   }
 }
 
@@ -78,7 +89,7 @@ std::vector<Option> pass_options() {
           {"async", "", "split collectives into start and done around what is computed in between"},
           {"bf16-axes", "AXIS,..", "f32 travels as bf16 over these mesh axes: half the bytes, values rounded"},
           {"int8-axes", "AXIS,..", "f32 travels as int8 with a scale for 256 numbers: a quarter of the bytes"},
-          {"memory-bound", "BYTES", "most that one combined collective moves; default: 30 MiB"}};
+          {"memory-bound", "BYTES", "most that one combined collective moves; default: 30 MiB", whole_number(0)}};
 }
 
 void read_pass_options(const Arguments& arguments, std::vector<std::string>& skip, CollectivePassOptions& options) {
@@ -89,7 +100,7 @@ void read_pass_options(const Arguments& arguments, std::vector<std::string>& ski
   for (const auto& list : arguments.values("int8-axes"))
     for (std::string& name : split(list, ',')) options.int8_axes.push_back(std::move(name));
   options.make_asynchronous = arguments.has("async");
-  options.memory_bound = arguments.number_or("memory-bound", options.memory_bound, 0);
+  options.memory_bound = arguments.number_or("memory-bound", options.memory_bound);
 }
 
 std::vector<Option> how_to_partition_options() {
@@ -107,6 +118,29 @@ PartitionOptions how_to_partition(const Arguments& arguments) {
   return options;
 }
 
+void check_skipped_passes(const Arguments& arguments, const std::function<void(const Program&)>& run) {
+  // Which passes there are depends on these axes, which only the program's mesh has.
+  if (!arguments.has("disable-passes") || arguments.has("bf16-axes") || arguments.has("int8-axes")) return;
+  const Program small =
+      parse_program("HloModule small, num_partitions=2\nENTRY e { ROOT x = f32[] constant(0) }", op_table());
+  try {
+    run(small);
+  } catch (const InternalError&) {
+    throw;
+  } catch (const Error& error) {
+    throw UsageError(fmt::format("--disable-passes: {}", error.what()));
+  }
+}
+
+void check_skipped_passes(const Arguments& arguments, const PartitionOptions& options) {
+  check_skipped_passes(arguments, [&](const Program& small) {
+    PartitionOptions own = options;
+    own.topology = {};
+    own.writes_dumps = false;
+    (void)partition(small, own);
+  });
+}
+
 std::string read_input(const Arguments& arguments) {
   if (arguments.input() != "-") return read_file(arguments.input());
   std::string text;
@@ -116,7 +150,7 @@ std::string read_input(const Arguments& arguments) {
 }
 
 Program read_program(const Arguments& arguments) {
-  check_sharding_options(arguments);
+  check_sharding_options(arguments, 0);
   return program_of(read_input(arguments), arguments);
 }
 
@@ -124,9 +158,7 @@ Program program_of(const std::string& text, const Arguments& arguments, const Re
   const std::int64_t partitions = reader.partitions;
   ParseOptions options;
   options.file_name = arguments.input() == "-" ? "<stdin>" : arguments.input();
-  options.num_partitions = arguments.number_or("num-partitions", partitions, 1);
-  require(options.num_partitions <= std::int64_t{1} << 20, "--num-partitions {} is more than 2^20 devices",
-          options.num_partitions);
+  options.num_partitions = arguments.number_or("num-partitions", partitions);
   require(partitions == 0 || options.num_partitions == partitions, "--num-partitions {} in a job of {} rank{}",
           options.num_partitions, partitions, partitions == 1 ? "" : "s");
   if (const auto mesh = arguments.value("mesh")) {
@@ -145,14 +177,6 @@ Program program_of(const std::string& text, const Arguments& arguments, const Re
     for (const auto& replaced : replaced_annotations(program, annotated))
       fmt::print(stderr, "note: --annotate gives {} of the text\n", replaced);
   return annotated;
-}
-
-std::string engine_of(const Arguments& arguments, std::string_view otherwise) {
-  auto engine = arguments.value_or("engine", otherwise);
-  if (engine != "runtime" && engine != "reference")
-    throw UsageError(fmt::format("--engine is reference or runtime, got \"{}\"{}", engine,
-                                 suggest_name(engine, {"reference", "runtime"})));
-  return engine;
 }
 
 std::string nothing_sharded_note(const Program& program) {
@@ -196,8 +220,7 @@ std::string unused_axes_note(const Program& program) {
 
 void write_text(const std::string& path, std::string_view text) {
   if (path != "-") return write_file(path, text);
-  const bool complete = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  require(complete, "cannot write to standard output");
+  write_standard_output(text);
 }
 
 JsonObject stats_json(const ProgramStats& stats) {

@@ -2,6 +2,7 @@
 // What the verbs share: reading a program with its flags, writing texts and JSON.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -12,16 +13,24 @@
 
 namespace tessera::command {
 
+/// Of the number of devices.
+ValueCheck device_number();
 /// --num-partitions, --mesh, --annotate.
 std::vector<Option> sharding_options();
-/// UsageError unless they are well formed; read_program() calls it, program_of() does not.
-void check_sharding_options(const Arguments& arguments);
+/// UsageError unless they agree with each other and with the number of ranks. 0: they alone say for how many devices; negative: the
+/// number is not known yet.
+/// read_program() calls it, program_of() does not.
+void check_sharding_options(const Arguments& arguments, std::int64_t ranks);
 /// --disable-passes, --memory-bound, --async: of passes over collectives.
 std::vector<Option> pass_options();
 void read_pass_options(const Arguments& arguments, std::vector<std::string>& skip, CollectivePassOptions& options);
 /// Those, --fewer-collectives and --topology: all that decides how a program is partitioned.
 std::vector<Option> how_to_partition_options();
 PartitionOptions how_to_partition(const Arguments& arguments);
+/// UsageError for a pass of --disable-passes that `run`, which a small program is given to, does not have or cannot leave out.
+void check_skipped_passes(const Arguments& arguments, const std::function<void(const Program&)>& run);
+/// The same of the passes of partition().
+void check_skipped_passes(const Arguments& arguments, const PartitionOptions& options);
 /// The input as a program, with the sharding options applied.
 Program read_program(const Arguments& arguments);
 /// Who reads a program.
@@ -36,8 +45,6 @@ Program program_of(const std::string& text, const Arguments& arguments, const Re
 std::string nothing_sharded_note(const Program& program);
 /// "note: …\n" for axes of the mesh that no sharding names, or "".
 std::string unused_axes_note(const Program& program);
-/// --engine: reference or runtime.
-std::string engine_of(const Arguments& arguments, std::string_view otherwise);
 /// To a file, or to stdout for "-".
 void write_text(const std::string& path, std::string_view text);
 /// What `stats` and `partition` give to machines.

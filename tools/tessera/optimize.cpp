@@ -26,6 +26,10 @@ void require_partitioned(const Program& program) {
 }
 
 int run(const Arguments& arguments) {
+  std::vector<std::string> skip;
+  CollectivePassOptions options;
+  read_pass_options(arguments, skip, options);
+  check_skipped_passes(arguments, [&](const Program& small) { (void)optimize_collectives(small, options, skip); });
   const Program program = read_program(arguments);
   verify(program);
   require_partitioned(program);
@@ -37,9 +41,6 @@ int run(const Arguments& arguments) {
         "note: {} has no collective to improve; if it is a global program, `tessera partition` makes the one that "
         "optimize takes\n",
         program.name);
-  std::vector<std::string> skip;
-  CollectivePassOptions options;
-  read_pass_options(arguments, skip, options);
   Topology topology;
   if (const auto path = arguments.value("topology")) topology = Topology::from_file(*path);
   topology.check(program.meshes);
@@ -51,13 +52,13 @@ int run(const Arguments& arguments) {
 }
 
 std::vector<Option> options() {
-  std::vector<Option> out = {{"num-partitions", "N", "an error if the module says another number"}};
+  std::vector<Option> out = {{"num-partitions", "N", "an error if the module says another number", device_number()}};
   for (const Option& option : pass_options()) out.push_back(option);
   out.push_back(
       {"topology", "FILE", "latency and bandwidth by axis, as JSON; collective matmul then goes by modelled time"});
-  out.push_back({"o", "OUT.hlo", "where the program goes; default: standard output"});
+  out.push_back({"o", "OUT.hlo", "where the program goes; default: standard output", {}, true});
   out.push_back({"for-xla", "", "leave out what XLA does not know"});
-  out.push_back({"json", "STATS", "write what `stats` counts of the output as JSON"});
+  out.push_back({"json", "STATS", "write what `stats` counts of the output as JSON", {}, true});
   return out;
 }
 

@@ -2,7 +2,6 @@
 #include <chrono>
 
 #include "input.h"
-#include "tessera/base/checked.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 
@@ -18,7 +17,7 @@ double modelled_milliseconds(const Partitioned& partitioned) {
 // One paragraph per collective; times where a topology says how fast links are.
 std::string explanation(const Partitioned& partitioned, bool with_times) {
   std::string out;
-  Checked bytes = 0;
+  std::int64_t bytes = 0;
   bool is_known = true;
   const auto amount = [&](std::int64_t received, double time) {
     const std::string text = fmt::format("{} bytes received per device", received);
@@ -42,7 +41,7 @@ std::string explanation(const Partitioned& partitioned, bool with_times) {
   }
   const std::int64_t count = collective_count(partitioned.notes);
   return out + fmt::format("{} collective{}, {}{}\n", count, count == 1 ? "" : "s",
-                           amount(bytes.value_or_most(), modelled_milliseconds(partitioned)),
+                           amount(bytes, modelled_milliseconds(partitioned)),
                            is_known ? "" : ", loops of unknown rounds counted as one round");
 }
 
@@ -72,12 +71,13 @@ std::string explanation_json(const Partitioned& partitioned) {
 }
 
 int run(const Arguments& arguments) {
+  PartitionOptions options = how_to_partition(arguments);
+  check_skipped_passes(arguments, options);
   const Program program = read_program(arguments);
   fmt::print(stderr, "{}{}", nothing_sharded_note(program), arguments.has("mesh") ? unused_axes_note(program) : "");
-  PartitionOptions options = how_to_partition(arguments);
   options.limits.strict = arguments.has("strict");
   options.try_remedies = arguments.has("explain") || arguments.has("explain-json");
-  if (arguments.has("max-bytes")) options.limits.bytes = arguments.number_or("max-bytes", 0, 0);
+  if (arguments.has("max-bytes")) options.limits.bytes = arguments.number_or("max-bytes", 0);
   const auto start = std::chrono::steady_clock::now();
   const Partitioned partitioned = partition(program, options);
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
@@ -103,13 +103,13 @@ int run(const Arguments& arguments) {
 std::vector<Option> options() {
   auto out = sharding_options();
   for (const Option& option : how_to_partition_options()) out.push_back(option);
-  out.push_back({"o", "OUT.hlo", "where the program goes; default: standard output"});
+  out.push_back({"o", "OUT.hlo", "where the program goes; default: standard output", {}, true});
   out.push_back({"explain", "", "say why each collective is there (on stderr unless -o names a file)"});
-  out.push_back({"explain-json", "FILE", "the same as JSON: {\"collectives\": [..]}"});
+  out.push_back({"explain-json", "FILE", "the same as JSON: {\"collectives\": [..]}", {}, true});
   out.push_back({"strict", "", "an error instead of any collective that no annotation asks for (FSDP's marks do)"});
-  out.push_back({"max-bytes", "N", "an error when a device would receive more bytes than that"});
+  out.push_back({"max-bytes", "N", "an error when a device would receive more bytes than that", whole_number(0)});
   out.push_back({"for-xla", "", "leave out what XLA does not know"});
-  out.push_back({"json", "STATS", "write what `stats` counts, and the time taken, as JSON"});
+  out.push_back({"json", "STATS", "write what `stats` counts, and the time taken, as JSON", {}, true});
   return out;
 }
 

@@ -76,7 +76,6 @@ std::string pictures(const Program& program, const Arguments& arguments) {
       program.name);
   const Program global = partition(program).global;
   const bool svg = arguments.has("svg");
-  require(!svg || arguments.values("sharding").size() == 1, "--svg draws one value; give --sharding once");
   std::string out;
   for (const auto& name : arguments.values("sharding")) {
     const Instruction& value = find_value(global, program, name);
@@ -95,13 +94,16 @@ std::string pictures(const Program& program, const Arguments& arguments) {
 }
 
 int run(const Arguments& arguments) {
+  const std::size_t drawn = arguments.values("sharding").size();
+  if (arguments.has("svg") && drawn != 1)
+    throw UsageError(drawn == 0 ? "--svg draws the value of --sharding NAME"
+                                : "--svg draws one value; give --sharding once");
   const Program program = read_program(arguments);
   verify(program);
-  if (arguments.has("sharding")) {
+  if (drawn > 0) {
     write_text(arguments.value_or("svg", arguments.value_or("o", "-")), pictures(program, arguments));
     return kGood;
   }
-  if (arguments.has("svg")) throw UsageError("--svg draws the value of --sharding NAME");
   const bool for_xla = arguments.has("for-xla");
   write_text(arguments.value_or("o", "-"),
              print_program(for_xla ? spelled_as_gspmd(program) : program, {.for_xla = for_xla}));
@@ -110,11 +112,11 @@ int run(const Arguments& arguments) {
 
 std::vector<Option> options() {
   auto out = sharding_options();
-  out.push_back({"o", "OUT.hlo", "where the program goes; default: standard output"});
+  out.push_back({"o", "OUT.hlo", "where the program goes; default: standard output", {}, true});
   out.push_back({"sharding", "NAME",
                  "draw how a value of at most 3 dims lies on the devices, as given or as propagation finds it;\n"
                  "                                    may be repeated; takes the place of the program"});
-  out.push_back({"svg", "FILE", "draw it as SVG; - for standard output"});
+  out.push_back({"svg", "FILE", "draw it as SVG; - for standard output", {}, true});
   out.push_back({"for-xla", "", "leave out what XLA does not know"});
   return out;
 }

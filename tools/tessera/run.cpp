@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera run` under mpirun: rank r is device r.
+// `tessera run` on the ranks of mpirun, or on ranks that are threads: rank r is device r.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "input.h"
 #include "tessera/base/files.h"
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
+#include "tessera/collectives/virtual_ranks.h"
 #include "tessera/collectives/world.h"
 #include "tessera/ops/custom_call.h"
 #include "tessera/ops/evaluate.h"
@@ -213,7 +215,7 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
   warn_of_unknown_variables();
   const auto outputs = given.value("outputs");
   if (outputs && world.rank() == 0) check_writable(*outputs);  // not behind a long run
-  const bool by_reference = engine_of(given, "runtime") == "reference";
+  const bool by_reference = given.value_or("engine", "runtime") == "reference";
   const Program program =
       program_of(input_text(given, world), given,
                  {.partitions = by_reference ? 0 : std::int64_t{world.size()}, .says_notes = world.rank() == 0});
@@ -243,10 +245,28 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
   if (outputs) write_safetensors(*outputs, results.file);
 }
 
+// The number of ranks that are asked for as threads of this process, or 0.
+std::int64_t virtual_ranks(const Arguments& arguments) {
+  const std::int64_t count = arguments.number_or("virtual-ranks", 0);
+  const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
+  if (count > 0 && started != nullptr && std::string_view(started) != "1")
+    throw UsageError(fmt::format(
+        "--virtual-ranks {} makes ranks of threads, but mpirun already started {} processes; use one of the two", count,
+        started));
+  return count;
+}
+
 int run(const Arguments& arguments) {
-  const auto seed = static_cast<std::uint64_t>(arguments.number_or("seed", 0, 0));
-  (void)engine_of(arguments, "runtime");
-  check_sharding_options(arguments);  // usage errors come before there are ranks
+  const auto seed = static_cast<std::uint64_t>(arguments.number_or("seed", 0));
+  const std::int64_t threads = virtual_ranks(arguments);
+  const bool is_for_one = threads == 0 && arguments.value_or("engine", "runtime") == "reference";
+  // Usage errors come before there are ranks; those of mpirun are counted later.
+  constexpr std::int64_t kUnknown = -1;
+  check_sharding_options(arguments, is_for_one ? 0 : threads > 0 ? threads : kUnknown);
+  if (threads > 0) {
+    run_virtual_ranks(static_cast<int>(threads), [&](ProcessGroup& world) { execute(arguments, seed, world); });
+    return kGood;
+  }
   char name[] = "tessera";
   char* words[] = {name, nullptr};
   int count = 1;
@@ -262,23 +282,29 @@ int run(const Arguments& arguments) {
   });
 }
 
+constexpr std::int64_t kMostVirtualRanks = 4096;
+
 std::vector<Option> options() {
   auto out = sharding_options();
+  out.push_back({"virtual-ranks", "N", "run on N ranks that are threads of this process, without mpirun",
+                 whole_number(1, kMostVirtualRanks)});
   out.push_back({"inputs", "FILE", "a safetensors file with a tensor for each parameter; default: seeded inputs"});
   out.push_back({"outputs", "FILE", "write the results as safetensors"});
   out.push_back(
       {"engine", "runtime|reference",
        "run partitioned with fast kernels (default), or evaluate the global program by its ops' definitions:\n"
-       "                                    whole values on one rank, without mpirun, however many devices it is for"});
-  out.push_back({"seed", "N", "of the inputs; default 0"});
+       "                                    whole values on one rank, without mpirun, however many devices it is for",
+       one_of({"runtime", "reference"})});
+  out.push_back({"seed", "N", "of the inputs; default 0", whole_number(0)});
   return out;
 }
 
 }  // namespace
 
 const Verb kRun = {
-    "run", "runs a program on the ranks of mpirun",
-    "mpirun -np 4 tessera run IN.hlo: a global program is partitioned for the ranks there are, and "
+    "run", "runs a program on the ranks of mpirun, or on threads",
+    "mpirun -np 4 tessera run IN.hlo, or --virtual-ranks 4: a global program is partitioned for the ranks there are, "
+    "and "
     "whole arrays go in and out;\n"
     "a partitioned program runs as it is. Prints type, sum and hash of every result. Standard input (-) is read by "
     "rank 0 for all.",

@@ -27,8 +27,8 @@ const Verb kStats = {
     "Any partitioned module, also XLA's. Bytes are what one device receives: all-gather (g-1)/g of the result,\n"
     "reduce-scatter and all-to-all (g-1)/g of the operand, all-reduce 2(g-1)/g of the operand, permute the operand;\n"
     "times the rounds of a loop where they are known.",
-    {{"num-partitions", "N", "an error if the module says another number"},
-     {"json", "FILE", "write the counts as JSON; - for standard output, instead of the table"}},
+    {{"num-partitions", "N", "an error if the module says another number", device_number()},
+     {"json", "FILE", "write the counts as JSON; - for standard output, instead of the table", {}, true}},
     run};
 
 }  // namespace tessera::command

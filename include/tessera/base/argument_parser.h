@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -48,6 +49,8 @@ class ArgumentParser {
   [[nodiscard]] bool was_given(std::string_view name) const;
   /// `--name value` of everything that was given, as it may be typed again.
   [[nodiscard]] std::vector<std::string> given() const;
+  /// Name and value of every flag, given or not.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> values() const;
 
  private:
   using Target =

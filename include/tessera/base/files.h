@@ -21,6 +21,11 @@ void write_file(const std::string& path, std::string_view content);
 void check_writable(const std::string& path);
 /// Adds to the end of a file, which it makes where there is none. Error naming rank and path.
 void append_file(const std::string& path, std::string_view content);
+/// Writes all of `text` to standard output, at once. Error naming the reason, as when the disk is full.
+void write_standard_output(std::string_view text);
+/// `status`; or 1, with a line on standard error, when something that was written to standard output or standard error did not
+/// arrive there. The last call of main().
+int status_after_output(int status);
 /// Makes the folder and those above it. Error naming rank and path.
 void make_folder(const std::string& path);
 
