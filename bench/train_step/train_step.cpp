@@ -13,15 +13,14 @@
 #include <optional>
 #include <random>
 
-#include "fma_peak.h"
 #include "local_reads.h"
 #include "process_memory.h"
 #include "step_report.h"
 #include "tessera/base/argument_parser.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
+#include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
-#include "tessera/collectives/cpu_share.h"
 #include "tessera/collectives/world.h"
 #include "tessera/frontend/compile/compiled_function.h"
 #include "tessera/frontend/execution/runtime.h"
@@ -29,7 +28,9 @@
 #include "tessera/fsdp/fsdp.h"
 #include "tessera/nn/gpt2.h"
 #include "tessera/optim/optimizer.h"
+#include "tessera/runtime/metrics/compute_peak.h"
 #include "tessera/runtime/metrics/metrics.h"
+#include "tessera/sharding/mesh_text.h"
 
 namespace tessera::bench {
 namespace {
@@ -49,8 +50,7 @@ struct Arguments {
   std::int64_t virtual_ranks = 0;  // launch() reads it
 };
 
-bool read_arguments(int argc, const char* const* argv, Arguments& out) {
-  ArgumentParser parser("train_step", "Times a training step of GPT-2; prints one line of JSON.");
+void add_flags(ArgumentParser& parser, Arguments& out) {
   parser
       .choice("model", out.model, {"gpt2", "small", "small50k", "tiny"}, "12 layers of 768, or 4 of 256; tiny: a test")
       .flag("batch", out.batch, "sequences per data shard")
@@ -64,6 +64,17 @@ bool read_arguments(int argc, const char* const* argv, Arguments& out) {
       .flag("lazy", out.lazy, "trace every step instead of the first only (compile)")
       .flag("virtual_ranks", out.virtual_ranks, "run that many ranks as threads of this process")
       .flag("profile", out.profile, "file for the time of each kind of kernel and of the longest steps (rank 0)");
+}
+
+std::vector<std::pair<std::string, std::string>> values_of(Arguments arguments) {
+  ArgumentParser parser("", "");
+  add_flags(parser, arguments);
+  return parser.values();
+}
+
+bool read_arguments(int argc, const char* const* argv, Arguments& out) {
+  ArgumentParser parser("train_step", "Times a training step of GPT-2; prints one line of JSON.");
+  add_flags(parser, out);
   if (!parser.parse(argc, argv)) {
     std::fputs(parser.help().c_str(), stdout);
     return false;
@@ -72,6 +83,7 @@ bool read_arguments(int argc, const char* const* argv, Arguments& out) {
           out.batch, out.block_size);
   require(out.steps >= 1 && out.warmup >= 1, "--steps and --warmup must be at least 1, got {} and {}", out.steps,
           out.warmup);
+  if (!out.mesh.empty()) (void)mesh_axes(out.mesh);
   return true;
 }
 
@@ -202,14 +214,14 @@ double sum_over_ranks(ProcessGroup& world, double value) {
 }
 
 int run(const Arguments& arguments) {
+  check_same_on_all_ranks(values_of(arguments));
   const auto local = std::make_shared<LocalReads>();
   join_world(with_local_reads(joined_world(), local));
   ProcessGroup& world = *joined_world();
   if (world.rank() == 0 && !arguments.profile.empty()) check_writable(arguments.profile);
   const DType dtype = arguments.dtype == "bfloat16" ? DType::kBF16 : DType::kF32;
-  world.barrier();
-  const FmaPeak peak = measure_fma_peak(dtype);
-  const double peak_of_all = sum_over_ranks(world, cpu_share(world) * peak.flops_per_second);
+  const ComputePeak peak =
+      measure_compute_peak(world, dtype, static_cast<int>(options().integer("TESSERA_NUM_THREADS")));
 
   std::optional<Training> made;
   double first_loss = 0;
@@ -256,8 +268,9 @@ int run(const Arguments& arguments) {
   line.add("model", arguments.model).add("dtype", arguments.dtype).add("ranks", world.size());
   line.add("mesh", training.mesh().str()).add("fsdp", arguments.fsdp);
   line.add("tokens_per_second", training.tokens() / seconds).add("step_seconds", seconds);
-  line.add("model_flops_per_step", flops).add("mfu", flops / seconds / peak_of_all);
-  line.add("peak_flops_per_second", peak_of_all).add("peak_instructions", peak.instructions);
+  line.add("model_flops_per_step", flops).add("mfu", flops / seconds / peak.flops_per_second);
+  line.add("peak_flops_per_second", peak.flops_per_second).add("peak_instructions", peak.instructions);
+  line.add("peak_is_disturbed", peak.is_disturbed);
   line.add("exposed_communication_fraction", times.local.empty() ? 0.0 : 1 - median(times.local) / seconds);
   line.add_json("exposed_communication_spread", exposed_spread(times));
   line.add_json("exposed_communication_seconds", by_collective(exposed));
@@ -266,7 +279,7 @@ int run(const Arguments& arguments) {
   line.add("compile_seconds", compile_seconds()).add("first_step_seconds", first_seconds);
   line.add("host_overhead_seconds", host).add("executed_groups", compiled.executable.lock()->profile().size());
   line.add("mode", arguments.lazy ? "lazy" : "compiled").add("first_loss", first_loss);
-  std::puts(line.str().c_str());
+  write_standard_output(line.str() + "\n");
   if (!arguments.profile.empty()) write_profile(compiled, arguments.profile);
   return 0;
 }
@@ -279,7 +292,7 @@ int main(int argc, char** argv) {
   constexpr int kUsageError = 2;
   bench::Arguments arguments;
   try {
-    if (!bench::read_arguments(argc, argv, arguments)) return 0;
+    if (!bench::read_arguments(argc, argv, arguments)) return status_after_output(0);
   } catch (const Error& error) {
     return fail_before_world(fmt::format("train_step: {}", error.what()), kUsageError);
   }

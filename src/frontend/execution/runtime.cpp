@@ -12,6 +12,7 @@
 
 #include "execution/debug_report.h"
 #include "execution/execute.h"
+#include "tessera/base/files.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/collectives/virtual_ranks.h"
@@ -96,6 +97,10 @@ int take_virtual_ranks(std::vector<char*>& arguments) {
     constexpr long kMost = 4096;
     require(!value.empty() && *end == '\0' && count >= 1 && count <= kMost,
             "--virtual_ranks needs a number from 1 to {}, got {}", kMost, value);
+    const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
+    require(started == nullptr || std::string_view(started) == "1",
+            "--virtual_ranks {} makes ranks of threads, but mpirun already started {} processes; use one of the two",
+            count, started == nullptr ? "" : started);
     return static_cast<int>(count);
   }
   return 0;
@@ -120,20 +125,10 @@ int run_virtually(int count, const std::vector<char*>& arguments, const std::fun
 
 }  // namespace
 
-int launch(int argc, char** argv, const std::function<int(int, char**)>& body) {
-  try {
-    std::vector<char*> arguments(argv, argv + argc);
-    if (const int count = take_virtual_ranks(arguments); count > 0) {
-      const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
-      require(started == nullptr || std::string_view(started) == "1",
-              "--virtual_ranks {} makes ranks of threads, but mpirun already started {} processes; use one of the two",
-              count, started == nullptr ? "" : started);
-      return run_virtually(count, arguments, body);
-    }
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", message_for_user(error).c_str());
-    return 1;
-  }
+namespace {
+
+// As the ranks of mpirun's job, or one.
+int run_in_job(int argc, char** argv, const std::function<int(int, char**)>& body) {
   std::optional<Communicator> joined;
   try {
     joined.emplace(make_world(argc, argv));
@@ -148,6 +143,26 @@ int launch(int argc, char** argv, const std::function<int(int, char**)>& body) {
     leave_world();
   });
   return failed != 0 ? failed : result;
+}
+
+}  // namespace
+
+int launch(int argc, char** argv, const std::function<int(int, char**)>& body) {
+  constexpr int kUsage = 2;
+  std::vector<char*> arguments(argv, argv + argc);
+  int count = 0;
+  try {
+    count = take_virtual_ranks(arguments);
+  } catch (const Error& error) {
+    return fail_before_world(fmt::format("error: {}", error.what()), kUsage);
+  }
+  if (count == 0) return status_after_output(run_in_job(argc, argv, body));
+  try {
+    return status_after_output(run_virtually(count, arguments, body));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", message_for_user(error).c_str());
+    return 1;
+  }
 }
 
 // ---- devices and meshes -------------------------------------------------------------------------------------------------

@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/base/cpus.h"
 #include "tessera/base/options.h"
+#include "tessera/collectives/virtual_ranks.h"
+#include "tessera/runtime/metrics/compute_peak.h"
 
 namespace tessera {
 namespace {
@@ -90,6 +93,28 @@ TEST(Metrics, AdviceNamesWhatTakesTooLongAndWhatReferenceEvaluationRan) {
                                 "pt-xla-profiler: ExecuteTime too slow: longest instance took 31s000ms000.000us",
                                 "pt-xla-profiler: Op(s) not lowered: sort, please open a GitHub issue with the above "
                                 "op lowering requests."}));
+}
+
+// The rates of FLOP/s vary with what else the machine does: the bounds are wide.
+double peak_of(int ranks, DType dtype, int threads = 1) {
+  double out = 0;
+  run_virtual_ranks(ranks, [&](ProcessGroup& world) {
+    const ComputePeak peak = measure_compute_peak(world, dtype, threads);
+    EXPECT_FALSE(peak.instructions.empty());
+    if (world.rank() == 0) out = peak.flops_per_second;
+  });
+  return out;
+}
+
+TEST(ComputePeak, IsThatOfTheProcessorsHoweverManyRanksAndThreadsShareThem) {
+  const int cores = usable_cpu_count();
+  const double all = peak_of(cores, DType::kF32);
+  EXPECT_GT(all, 1e8);
+  for (const double crowd : {peak_of(3 * cores, DType::kF32), peak_of(1, DType::kF32, 3 * cores)}) {
+    EXPECT_GT(crowd, 0.4 * all);
+    EXPECT_LT(crowd, 2.5 * all);
+  }
+  EXPECT_LT(peak_of(cores, DType::kF64), 1.5 * all);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/collectives/process_group.h"
@@ -42,7 +43,8 @@ class Runtime {
 };
 
 /// Runs `body` as each rank of the job: those that mpirun started, or one. `--virtual_ranks N` (taken out of argv) makes N ranks as
-/// threads of this process. An exception is printed with its rank and ends all ranks; the result is then 1.
+/// threads of this process. An exception is printed with its rank and ends all ranks; the result is then 1. It is 2
+/// when --virtual_ranks is used wrongly, and 1 when output could not be written.
 int launch(int argc, char** argv, const std::function<int(int, char**)>& body);
 
 /// Where this rank's job runs.
@@ -95,6 +97,10 @@ const std::vector<CompiledProgram>& compiled_programs();
 /// Collective: ends in an error unless every rank can read every file ("" is none). The lowest rank that cannot throws, naming
 /// rank, host, path and the ranks that can; the others stop with it. So it ends when a file's content differs between ranks.
 void check_files_on_all_ranks(const std::vector<std::string>& paths);
+
+/// Collective: ends in an error on every rank unless all ranks give the same values, such as the flags of their command lines, by name:
+/// it names each that differs, with the values and the ranks that have them.
+void check_same_on_all_ranks(const std::vector<std::pair<std::string, std::string>>& values);
 
 /// What the lazy layer did on this rank so far.
 struct LazyCounters {

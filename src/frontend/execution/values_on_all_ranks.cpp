@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values that every rank must have been started with alike: ranks with different flags would trace different programs.
+#include <map>
+
+#include "execution/execute.h"
+#include "execution/gather_from_ranks.h"
+#include "tessera/base/error.h"
+#include "tessera/base/text.h"
+
+namespace tessera {
+namespace {
+
+using NamedValues = std::vector<std::pair<std::string, std::string>>;
+
+// The values of one rank as one text; flags have no such byte.
+constexpr char kEnd = '\0';
+std::string packed(const NamedValues& values) {
+  std::string out;
+  for (const auto& [name, value] : values) (out += value) += kEnd;
+  return out;
+}
+
+// `data=2 on ranks 0, 1; fsdp=2 on rank 2`
+std::string ranks_by_value(const std::vector<std::string>& values) {
+  std::map<std::string, std::vector<std::int64_t>> ranks;
+  std::vector<std::string> order;
+  for (std::int64_t rank = 0; rank < isize(values); ++rank) {
+    auto& same = ranks[at(values, rank)];
+    if (same.empty()) order.push_back(at(values, rank));
+    same.push_back(rank);
+  }
+  constexpr std::size_t kMostShown = 4;
+  std::vector<std::string> parts;
+  for (const auto& value : order) {
+    if (parts.size() == kMostShown) {
+      parts.push_back(fmt::format("and {} more values", order.size() - kMostShown));
+      break;
+    }
+    const auto& same = ranks[value];
+    parts.push_back(fmt::format("{} on rank{} {}", value.empty() ? "nothing" : value, same.size() == 1 ? "" : "s",
+                                join(same, ", ")));
+  }
+  return join(parts, "; ");
+}
+
+}  // namespace
+
+void check_same_on_all_ranks(const NamedValues& values) {
+  ProcessGroup& world = *session().world;
+  if (world.size() == 1) return;
+  world.label({0, "the check that every rank has the same arguments"});
+  const std::string own = packed(values);
+  const auto hashes = gather_from_ranks(world, hash_text(own));
+  if (std::all_of(hashes.begin(), hashes.end(), [&](auto hash) { return hash == hashes.front(); })) return;
+  std::vector<std::vector<std::string>> of_ranks;
+  for (const auto& text : gather_texts_from_ranks(world, own)) of_ranks.push_back(split(text, kEnd));
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::vector<std::string> column;
+    for (const auto& one : of_ranks) column.push_back(i < one.size() ? one[i] : "");
+    const bool is_same = std::all_of(column.begin(), column.end(), [&](const auto& v) { return v == column.front(); });
+    if (!is_same) lines.push_back(fmt::format("--{} is {}", values[i].first, ranks_by_value(column)));
+  }
+  fail("ranks were started with different arguments; give every rank the same:\n  {}", join(lines, "\n  "));
+}
+
+}  // namespace tessera

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops of fused multiply-adds on registers, one for each kind of instruction that a processor may have.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tessera/tensor/dtype.h"
+
+namespace tessera {
+
+struct FmaLoop {
+  const char* name;
+  DType dtype;
+  bool (*runs_here)();
+  double (*run)(double factor, std::int64_t rounds);
+  int multiply_adds;    // of one instruction
+  std::int64_t rounds;  // of a run: some hundredths of a millisecond
+
+  /// Floating-point operations of a run.
+  [[nodiscard]] double flops() const;
+};
+
+std::span<const FmaLoop> fma_loops();
+
+}  // namespace tessera
