@@ -4,6 +4,7 @@
 //   mpirun -np 4 build/release/bin/run_clm --config_name examples/configs/gpt2_char.json --train_file kjv.txt
 //     --block_size 64 --mesh data=2,model=2 --fsdp full_shard --tensor_parallel model --max_steps 1000
 #include "tessera/base/error.h"
+#include "tessera/base/files.h"
 #include "tessera/collectives/world.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/trainer/clm.h"
@@ -21,7 +22,7 @@ int main(int argc, char** argv) {
   // Usage errors are found before ranks are made: once, and with an exit status of their own.
   constexpr int kUsageError = 2;
   try {
-    if (!read_arguments(argc, argv)) return 0;
+    if (!read_arguments(argc, argv)) return tessera::status_after_output(0);
   } catch (const tessera::Error& error) {
     return tessera::fail_before_world(fmt::format("run_clm: {}", error.what()), kUsageError);
   }

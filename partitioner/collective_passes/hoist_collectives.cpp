@@ -14,7 +14,6 @@
 
 #include "collective_passes/collective_match.h"
 #include "localize/localize.h"
-#include "tessera/base/checked.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/control_flow.h"
@@ -104,7 +103,7 @@ class LoopFinder {
   [[nodiscard]] std::int64_t moved_before(ComputationId caller, Id loop) const {
     const Computation& c = program_[caller];
     const Instruction& init = c[c[loop].operands[0]];
-    Checked bytes = 0;
+    std::int64_t bytes = 0;
     if (init.op->role == Role::kTuple)
       for (const Id start : init.operands)
         if (c[start].op->role == Role::kCollective) bytes += c[start].type.byte_size();
@@ -114,7 +113,7 @@ class LoopFinder {
         if (c[operand].op->role == Role::kGetTupleElement && c[operand].operands[0] == loop)
           bytes += c[operand].type.byte_size();
     }
-    return bytes.value_or_most();
+    return bytes;
   }
 
   void find_invariant(const Computation& body, std::int64_t room, Departure& out) const {

@@ -2,7 +2,6 @@
 #include <map>
 
 #include "explain/explain.h"
-#include "tessera/base/checked.h"
 #include "tessera/base/text.h"
 #include "tessera/partitioner/pipeline/partition.h"
 #include "tessera/passes/passes.h"
@@ -27,12 +26,12 @@ ProgramStats program_stats(const Program& scheduled) {
       ++kind.count;
       kind.runs += times;
       kind.runs_known &= at(counts, c).is_known;
-      const auto once = static_cast<double>(collective_bytes(program[c], instruction, program.num_partitions));
-      kind.bytes = (Checked(kind.bytes) + saturated(once * times)).value_or_most();
+      kind.bytes += static_cast<std::int64_t>(
+          static_cast<double>(collective_bytes(program[c], instruction, program.num_partitions)) * times);
     }
   }
   for (auto& [name, kind] : kinds) {
-    stats.total_collective_bytes = (Checked(stats.total_collective_bytes) + kind.bytes).value_or_most();
+    stats.total_collective_bytes += kind.bytes;
     stats.collectives.push_back(std::move(kind));
   }
   stats.peak_bytes_per_device = peak_bytes(program);

@@ -41,10 +41,15 @@ int parse_size(const std::string& spec) {
   const auto [end, error] = std::from_chars(first, last, size);
   require(error == std::errc() && end == last,
           "tokenizer {}: bpe: must be followed by the number of ids, as in bpe:1024", spec);
+  constexpr int kLeast = 257;
+  require(size >= kLeast, "{}: a byte-level vocabulary has at least {} ids (256 bytes and the end of text)", spec,
+          kLeast);
   return size;
 }
 
 }  // namespace
+
+void check_bpe_name(const std::string& spec) { (void)parse_size(spec); }
 
 std::vector<std::int32_t> ByteTokenizer::encode(std::string_view text) const {
   std::vector<std::int32_t> out;

@@ -8,6 +8,8 @@
 #include <limits>
 
 #include "tessera/base/error.h"
+#include "tessera/data/tokenizer.h"
+#include "tessera/sharding/mesh_text.h"
 
 namespace tessera::trainer {
 
@@ -80,7 +82,31 @@ void require_beta(const char* name, double value) {
   require(value >= 0 && value < 1, "--{} must be in [0, 1), got {}", name, value);
 }
 
+// What is wrong with the mesh and the axes that other flags name, whatever the number of ranks.
+void check_mesh_flags(const TrainingArguments& arguments) {
+  if (arguments.mesh.empty()) return;
+  std::vector<std::string> names;
+  try {
+    for (const auto& axis : mesh_axes(arguments.mesh)) names.push_back(axis.name);
+  } catch (Error& error) {
+    throw error.prefix("--mesh: ");
+  }
+  const auto has = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  const std::string& axis = arguments.tensor_parallel;
+  require(axis.empty() || has(axis), "--tensor_parallel: --mesh {} has no axis \"{}\"{}", arguments.mesh, axis,
+          [&] { return suggest_name(axis, names); });
+  require(!parse_fsdp_mode(arguments.fsdp).enabled || has("fsdp") || has("data"),
+          "--fsdp shards over an axis called fsdp or data, and --mesh {} has neither", arguments.mesh);
+}
+
 }  // namespace
+
+std::vector<std::pair<std::string, std::string>> TrainingArguments::values() const {
+  TrainingArguments copy = *this;
+  ArgumentParser parser("", "");
+  copy.add_flags(parser);
+  return parser.values();
+}
 
 void TrainingArguments::check() const {
   require(!config_name.empty(), "--config_name is needed: a JSON file with the keys of GPT2Config");
@@ -120,6 +146,8 @@ void TrainingArguments::check() const {
   require_beta("adam_beta1", adam_beta1);
   require_beta("adam_beta2", adam_beta2);
   (void)parse_fsdp_mode(fsdp);
+  check_mesh_flags(*this);
+  if (tokenizer_name.starts_with("bpe:")) data::check_bpe_name(tokenizer_name);
 }
 
 namespace {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step planned for a mesh that need not be there: nothing has storage, nothing runs.
-#include <cstdio>
-
+#include "tessera/base/files.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/tensor/functions.h"
@@ -62,7 +61,7 @@ int dry_run_clm(const TrainingArguments& arguments) {
   out += memory_report(setup, plan);
   out += fmt::format("one device executes {:.4g} FLOP per step\n", stats.flops_per_device);
   out += collective_report(plan.partitioned.notes);
-  std::fputs(out.c_str(), stdout);
+  write_standard_output(out);
   return 0;
 }
 

@@ -64,7 +64,7 @@ Mesh mesh_of(const TrainingArguments& arguments) {
   if (!arguments.dry_run) {
     try {
       return Mesh::parse(arguments.mesh.empty() ? standard : arguments.mesh, device_count());
-    } catch (Error& error) {
+    } catch (Error& error) {  // of the number of ranks: check() has read the text
       throw error.prefix("--mesh: ")
           .note("  mpirun -np N and --virtual_ranks N make N ranks; --dry_run plans for any mesh without them");
     }
@@ -102,9 +102,11 @@ void shard(const TrainingArguments& arguments, ClmModel& out) {
   FsdpConfig config;
   if (!arguments.fsdp_config.empty())
     config = FsdpConfig::from_json(JsonObject::parse(read_file(arguments.fsdp_config), arguments.fsdp_config));
-  out.notes = config.notes;
+  if (mode.offload) out.notes.push_back("--fsdp: offload has no effect: weights already are in host memory");
+  out.notes.insert(out.notes.end(), config.notes.begin(), config.notes.end());
   require(mode.enabled || arguments.fsdp_config.empty(), "--fsdp_config needs --fsdp");
   const auto dtype = compute_dtype(arguments, config);
+  out.compute_dtype = dtype;
   if (dtype) out.model->set_compute_dtype(*dtype);
   if (!arguments.tensor_parallel.empty()) {
     try {

@@ -5,15 +5,19 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
+#include "stop_signals.h"
 #include "tessera/base/error.h"
 #include "tessera/base/files.h"
+#include "tessera/base/log.h"
+#include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
-#include "tessera/collectives/cpu_share.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/optim/schedule.h"
+#include "tessera/runtime/metrics/compute_peak.h"
 #include "tessera/runtime/metrics/metrics.h"
 #include "tessera/trainer/clm.h"
 #include "tessera/trainer/progress.h"
@@ -25,42 +29,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// Floating-point operations per second that this rank reaches on a matrix product while all ranks try: MFU is of the best, times what
-// part of a processor the rank has.
-struct MeasuredPeak {
-  double best = 0;
-  double median = 0;  // far below the best where other work disturbs
-  int runs = 0;
-};
-
-MeasuredPeak measured_peak() {
-  constexpr std::int64_t kSize = 384;
-  constexpr std::size_t kRuns = 16;
-  const Tensor a = Tensor::from<float>({kSize, kSize}, std::vector<float>(kSize * kSize, 0.5F));
-  std::vector<double> rates;
-  for (std::size_t run = 0; run <= kRuns; ++run) {
-    const Tensor product = matmul(a, a);
-    const auto start = Clock::now();
-    mark_step({.wait = true});
-    rates.push_back(2.0 * kSize * kSize * kSize / seconds_since(start));
-  }
-  rates.erase(rates.begin());  // it compiled
-  const double share = cpu_share(*joined_world());
-  for (double& rate : rates) rate *= share;
-  std::sort(rates.begin(), rates.end());
-  return {rates.back(), rates[kRuns / 2], static_cast<int>(kRuns)};
+DType peak_dtype(const TrainingArguments& arguments, const ClmModel& setup) {
+  if (arguments.dtype == "float64") return DType::kF64;
+  return setup.compute_dtype == DType::kBF16 ? DType::kBF16 : DType::kF32;
 }
 
-std::string peak_line(const MeasuredPeak& peak) {
+std::string peak_line(const ComputePeak& peak) {
   constexpr double kGiga = 1e9;
-  constexpr double kSteady = 0.8;
-  std::string out = fmt::format(
-      "peak       {:.1f} GFLOP/s of rank 0, the best of {} products before the first step: MFU is of this\n",
-      peak.best / kGiga, peak.runs);
-  if (peak.median < kSteady * peak.best)
-    out +=
-        fmt::format("note       their median was {:.1f}: the cores are busy with other work, so that MFU says little\n",
-                    peak.median / kGiga);
+  std::string out =
+      fmt::format("peak       {:.1f} GFLOP/s of all ranks together ({} on registers, all at once): MFU is of this\n",
+                  peak.flops_per_second / kGiga, peak.instructions);
+  if (peak.is_disturbed) out += "note       the cores are busy with other work, so that speeds and MFU say little\n";
   return out;
 }
 
@@ -76,8 +55,9 @@ class Run {
   explicit Run(const TrainingArguments& arguments)
       : arguments_(arguments),
         is_master_(RankContext::current().rank() == 0),
-        peak_(measured_peak()),
         setup_(make_clm_model(arguments)),
+        peak_(measure_compute_peak(*joined_world(), peak_dtype(arguments, setup_),
+                                   static_cast<int>(options().integer("TESSERA_NUM_THREADS")))),
         data_(load_clm_data(arguments, setup_.block_size)),
         rows_(arguments.micro_batch_rows(setup_.data_shards)),
         loader_(*data_.train, {.global_batch_size = rows_,
@@ -85,6 +65,8 @@ class Run {
                                .shuffle = true,
                                .drop_last = arguments.dataloader_drop_last}),
         steps_(arguments.total_steps(loader_.order().batches_per_epoch())),
+        tokens_per_step_(static_cast<double>(rows_ * arguments.gradient_accumulation_steps * setup_.block_size)),
+        flops_per_step_(training_flops(tokens_per_step_, static_cast<double>(setup_.model->parameter_count()))),
         schedule_(optim::schedule_from_name(arguments.lr_scheduler_type), arguments.learning_rate,
                   arguments.warmup_count(steps_), steps_),
         bar_(stderr, arguments.disable_tqdm || !is_master_ ? 0 : 50) {
@@ -99,27 +81,28 @@ class Run {
     state_.train_batch_size = rows_;
   }
 
-  void execute() {
-    say(banner(arguments_, setup_));
-    say(peak_line(peak_));
-    say(sharding_report(setup_));
+  /// Returns the program's exit status.
+  int execute() {
+    watch_stop_signals();
+    print(banner(arguments_, setup_));
+    print(peak_line(peak_));
+    print(sharding_report(setup_));
     if (arguments_.do_train) train();
-    if (arguments_.do_eval && data_.validation) evaluate();
-    if (arguments_.sample_tokens > 0) sample();
-    if (is_master_ && !arguments_.output_dir.empty()) state_.save(arguments_.output_dir);
+    if (arguments_.do_eval && data_.validation && !is_stopped()) evaluate();
+    if (arguments_.sample_tokens > 0 && !is_stopped()) sample();
+    bar_.finish();
+    if (saves()) state_.save(arguments_.output_dir);
+    if (stop_signal_ == 0) return 0;
+    if (is_master_)
+      log_line(LogLevel::kError,
+               fmt::format("stopped by {} after step {} of {}{}", signal_name(stop_signal_), state_.global_step, steps_,
+                           saves() ? "; trainer_state.json is written" : ""));
+    constexpr int kKilledBySignal = 128;
+    return kKilledBySignal + stop_signal_;
   }
 
  private:
-  void say(const std::string& text) const {
-    if (!is_master_) return;
-    std::fputs((text + "\n").c_str(), stdout);
-    std::fflush(stdout);
-  }
-
-  struct StepResult {
-    double loss = 0;
-    double gradient_norm = 0;
-  };
+  // ---- one update -------------------------------------------------------------------------------------------------------
 
   // The loss of a micro-batch's share in the mean over all labels of the update.
   Tensor share_of_loss(const data::TokenBatch& batch, double labels) {
@@ -129,7 +112,8 @@ class Run {
     return sum / Tensor::scalar(sum.dtype(), labels);
   }
 
-  StepResult step() {
+  // Adds the loss to unread_loss_.
+  void step() {
     std::vector<data::TokenBatch> batches;
     double labels = 0;
     for (std::int64_t i = 0; i < arguments_.gradient_accumulation_steps; ++i) {
@@ -137,69 +121,85 @@ class Run {
       labels += static_cast<double>(batches.back().real_rows * (batches.back().columns - 1));
     }
     schedule_.apply(*setup_.optimizer);
-    std::vector<Tensor> losses;
     for (std::size_t i = 0; i < batches.size(); ++i) {
       std::optional<MicroBatch> part;
       if (batches.size() > 1) part.emplace(static_cast<std::int64_t>(i) * rows_);
-      losses.push_back(share_of_loss(batches[i], labels));
-      losses.back().backward();
+      const Tensor loss = share_of_loss(batches[i], labels);
+      loss.backward();
+      unread_loss_ = unread_loss_ + loss.to(DType::kF64);
       if (i + 1 < batches.size()) mark_step();
     }
     const auto parameters = setup_.model->parameters();
-    const Tensor norm = arguments_.max_grad_norm > 0 ? optim::clip_grad_norm(parameters, arguments_.max_grad_norm)
-                                                     : optim::global_norm(parameters);
+    gradient_norm_ = arguments_.max_grad_norm > 0 ? optim::clip_grad_norm(parameters, arguments_.max_grad_norm)
+                                                  : optim::global_norm(parameters);
     setup_.optimizer->step();
     setup_.optimizer->zero_grad();
     mark_step();
-    StepResult out;
-    for (const auto& loss : losses) out.loss += loss.item();
-    out.gradient_norm = norm.item();
-    require(std::isfinite(out.loss), "the loss is {} at step {}", out.loss, setup_.optimizer->step_count());
-    return out;
+    ++unread_steps_;
   }
 
-  void train() {
-    const auto tokens_per_step =
-        static_cast<double>(rows_ * arguments_.gradient_accumulation_steps * setup_.block_size);
-    const double flops_per_step = training_flops(tokens_per_step, static_cast<double>(setup_.model->parameter_count()));
-    const auto start = Clock::now();
-    auto window_start = start;
+  // ---- the loop ---------------------------------------------------------------------------------------------------------
+
+  // Updates since the last entry of the log.
+  struct Window {
+    Clock::time_point start = Clock::now();
     double exposed_before = exposed_communication_seconds();
-    double window_loss = 0;
-    std::int64_t window_steps = 0;
-    for (std::int64_t n = 1; n <= steps_; ++n) {
+    double loss = 0;
+    std::int64_t steps = 0;
+  };
+
+  void train() {
+    start_ = read_at_ = Clock::now();
+    window_ = Window();
+    for (std::int64_t n = 1; n <= steps_ && stop_signal_ == 0; ++n) {
       const double rate = schedule_.rate(n - 1);
-      const auto step_start = Clock::now();
-      const StepResult result = step();
-      if (n == 1) {
-        say(collective_report(compiled_programs().back().notes));
-        window_start = step_start;
-      }
-      window_loss += result.loss;
-      ++window_steps;
-      state_.total_flos += flops_per_step;
-      const double speed = tokens_per_step / seconds_since(step_start);
-      const double utilization =
-          model_flops_utilization(flops_per_step, seconds_since(step_start), job_info().ranks, peak_.best);
+      step();
+      state_.global_step = n;
+      state_.epoch = loader_.order().epochs();
+      state_.total_flos += flops_per_step_;
+      ++window_.steps;
+      if (n == 1) print(collective_report(compiled_programs().back().notes));
+      const bool is_last = is_stopped() || n == steps_;
+      const bool is_due = is_last || n % arguments_.logging_steps == 0 || (n == 1 && arguments_.logging_first_step);
+      if (is_due || n == 1 || n % kStepsBetweenReadings == 0) read_loss();
       if (is_master_ && !arguments_.disable_tqdm)
-        bar_.update({n, steps_, seconds_since(start), result.loss, speed, utilization});
-      const bool is_due = n % arguments_.logging_steps == 0 || n == steps_ || (n == 1 && arguments_.logging_first_step);
-      if (!is_due) continue;
-      const double seconds = seconds_since(window_start);
-      const auto steps = static_cast<double>(window_steps);
-      log({.step = n,
-           .epoch = loader_.order().epochs(),
-           .loss = window_loss / steps,
-           .learning_rate = rate,
-           .grad_norm = result.gradient_norm,
-           .tokens_per_second = tokens_per_step * steps / seconds,
-           .mfu = model_flops_utilization(flops_per_step * steps, seconds, job_info().ranks, peak_.best),
-           .exposed_communication_seconds = (exposed_communication_seconds() - exposed_before) / steps});
-      exposed_before = exposed_communication_seconds();
-      window_start = Clock::now();
-      window_loss = 0;
-      window_steps = 0;
+        bar_.update({n, steps_, seconds_since(start_), shown_loss_, shown_speed_, utilization(shown_speed_)});
+      if (is_due) log(rate);
+      save_from_time_to_time();
     }
+  }
+
+  // A stop is agreed on between updates, batches and tokens, where every rank asks.
+  bool is_stopped() {
+    if (stop_signal_ == 0) stop_signal_ = agreed_stop_signal(*joined_world());
+    return stop_signal_ != 0;
+  }
+
+  // Waits for the updates so far.
+  void read_loss() {
+    const double sum = unread_loss_.item();
+    const std::int64_t last = state_.global_step;
+    require(std::isfinite(sum), "the loss is {} at {}", sum, [&] {
+      return unread_steps_ == 1 ? fmt::format("step {}", last)
+                                : fmt::format("one of the steps {} to {}", last - unread_steps_ + 1, last);
+    });
+    const auto steps = static_cast<double>(unread_steps_);
+    shown_loss_ = sum / steps;
+    shown_speed_ = tokens_per_step_ * steps / seconds_since(read_at_);
+    window_.loss += sum;
+    read_at_ = Clock::now();
+    unread_loss_ = Tensor::scalar(DType::kF64, 0);
+    unread_steps_ = 0;
+  }
+
+  [[nodiscard]] double utilization(double tokens_per_second) const {
+    return flops_per_step_ / tokens_per_step_ * tokens_per_second / peak_.flops_per_second;
+  }
+
+  // ---- what the user sees -----------------------------------------------------------------------------------------------
+
+  void print(const std::string& text) const {
+    if (is_master_) write_standard_output(text + "\n");
   }
 
   // Where there is somebody to communicate with.
@@ -208,35 +208,65 @@ class Run {
     return fmt::format("  exposed_communication_seconds {:.3g}", *entry.exposed_communication_seconds);
   }
 
-  void log(const LogEntry& entry) {
+  void log(double learning_rate) {
+    const auto steps = static_cast<double>(window_.steps);
+    const double speed = tokens_per_step_ * steps / seconds_since(window_.start);
+    const double exposed = exposed_communication_seconds();
+    const LogEntry entry{.step = state_.global_step,
+                         .epoch = state_.epoch,
+                         .loss = window_.loss / steps,
+                         .learning_rate = learning_rate,
+                         .grad_norm = gradient_norm_.item(),
+                         .tokens_per_second = speed,
+                         .mfu = utilization(speed),
+                         .exposed_communication_seconds = (exposed - window_.exposed_before) / steps};
     if (is_master_)
       bar_.print(
           fmt::format("step {:>6}  loss {:.4f}  learning_rate {:.3g}  grad_norm {:.3f}  {} tokens/s  MFU {:.1f}%{}",
                       entry.step, *entry.loss, *entry.learning_rate, *entry.grad_norm,
                       short_number(*entry.tokens_per_second), 100 * *entry.mfu, exposed_text(entry)));
     state_.log_history.push_back(entry);
+    window_ = Window();
+  }
+
+  [[nodiscard]] bool saves() const { return is_master_ && !arguments_.output_dir.empty(); }
+
+  // A launcher may leave a rank less time to end than a step takes: what is on disk is never much older than a second.
+  void save_from_time_to_time() {
+    constexpr double kSeconds = 1;
+    constexpr double kPausesPerSave = 20;  // the log may grow long
+    if (!saves() || seconds_since(saved_at_) < std::max(kSeconds, kPausesPerSave * save_seconds_)) return;
+    const auto start = Clock::now();
+    try {
+      state_.save(arguments_.output_dir);
+    } catch (const Error& error) {  // the last one, at the end, must succeed
+      if (!std::exchange(has_warned_, true)) log_warning("{}", error.what());
+    }
+    saved_at_ = Clock::now();
+    save_seconds_ = seconds_since(start);
   }
 
   void evaluate() {
     bar_.finish();
-    const Evaluation result =
+    const auto result =
         evaluate_clm(setup_, data_, arguments_.eval_batch_rows(setup_.data_shards),
                      arguments_.max_eval_samples.value_or(data_.validation->size()), showing("held out", "samples"));
     bar_.erase();
-    say(fmt::format("held out: loss {:.4f} nats, perplexity {:.3f}, {:.3f} bits per byte over {} tokens", result.loss,
-                    std::exp(result.loss), result.bits_per_byte, result.tokens));
+    if (!result) return;
+    print(fmt::format("held out: loss {:.4f} nats, perplexity {:.3f}, {:.3f} bits per byte over {} tokens",
+                      result->loss, std::exp(result->loss), result->bits_per_byte, result->tokens));
     if (data_.is_king_james)
-      say("baselines on this text, bits per byte: byte n-grams n=1 4.369, n=3 2.696, n=6 1.910; xz -9e 1.749\n"
+      print(
+          "baselines on this text, bits per byte: byte n-grams n=1 4.369, n=3 2.696, n=6 1.910; xz -9e 1.749\n"
           "a 0.81 M-parameter character GPT in PyTorch: 2.080, 1.821, 1.616 nats after 500, 1000, 2000 steps");
-    state_.log_history.push_back(
-        {.step = setup_.optimizer->step_count(), .epoch = loader_.order().epochs(), .eval_loss = result.loss});
+    state_.log_history.push_back({.step = state_.global_step, .epoch = state_.epoch, .eval_loss = result->loss});
   }
 
-  // Nothing where there is no bar.
+  // Shows the progress where there is a bar, and ends the work when a signal has come.
   OnProgress showing(std::string what, std::string unit) {
-    if (!is_master_ || arguments_.disable_tqdm) return {};
     return [this, what = std::move(what), unit = std::move(unit)](std::int64_t done, std::int64_t total) {
-      bar_.status(fmt::format("{}: {} of {} {}", what, done, total, unit));
+      if (is_master_ && !arguments_.disable_tqdm) bar_.status(fmt::format("{}: {} of {} {}", what, done, total, unit));
+      return !is_stopped();
     };
   }
 
@@ -244,20 +274,38 @@ class Run {
     const std::string text = sample_text(setup_, *data_.tokenizer, arguments_.sample_prompt, arguments_.sample_tokens,
                                          static_cast<std::uint64_t>(arguments_.seed), showing("sample", "tokens"));
     bar_.erase();
-    say("sample:\n" + printable(text));
+    print("sample:\n" + printable(text));
   }
+
+  // A value that is read makes the host wait, and costs a transfer.
+  static constexpr std::int64_t kStepsBetweenReadings = 4;
 
   const TrainingArguments& arguments_;
   bool is_master_;
-  MeasuredPeak peak_;
   ClmModel setup_;
+  ComputePeak peak_;
   ClmData data_;
   std::int64_t rows_;
   data::TextLoader loader_;
   std::int64_t steps_;
+  double tokens_per_step_;
+  double flops_per_step_;
   optim::Schedule schedule_;
   ProgressBar bar_;
   TrainerState state_;
+  int stop_signal_ = 0;
+
+  Tensor unread_loss_ = Tensor::scalar(DType::kF64, 0);  // of unread_steps_ updates, added up on the device
+  std::int64_t unread_steps_ = 0;
+  Tensor gradient_norm_;  // of the last update
+  Window window_;
+  Clock::time_point start_;
+  Clock::time_point read_at_;
+  double shown_loss_ = 0;
+  double shown_speed_ = 0;
+  Clock::time_point saved_at_ = Clock::now();
+  double save_seconds_ = 0;
+  bool has_warned_ = false;
 };
 
 // Before the training, not behind it.
@@ -284,13 +332,11 @@ std::vector<std::string> files_of(const TrainingArguments& arguments) {
 }  // namespace
 
 int run_clm(const TrainingArguments& arguments) {
+  check_same_on_all_ranks(arguments.values());
   check_files_on_all_ranks(files_of(arguments));
   if (arguments.dry_run) return dry_run_clm(arguments);
   check_output(arguments);
-  (void)mesh_of(arguments);  // what is cheap to find wrong is found before the processor is measured
-  (void)nn::GPT2Config::from_file(arguments.config_name);
-  Run(arguments).execute();
-  return 0;
+  return Run(arguments).execute();
 }
 
 }  // namespace tessera::trainer

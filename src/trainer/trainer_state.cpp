@@ -29,8 +29,8 @@ JsonObject TrainerState::to_json() const {
   JsonObject out;
   out.set_null("best_metric");
   out.set_null("best_model_checkpoint");
-  out.set("epoch", log_history.empty() ? 0.0 : log_history.back().epoch);
-  out.set("global_step", log_history.empty() ? std::int64_t{0} : log_history.back().step);
+  out.set("epoch", epoch);
+  out.set("global_step", global_step);
   out.set("is_hyper_param_search", false);
   out.set("is_local_process_zero", true);
   out.set("is_world_process_zero", true);

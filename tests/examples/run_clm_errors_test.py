@@ -68,6 +68,18 @@ def flags():
            "the second over all", 2)
     expect(usage("--config_name", "c", "--train_file", "t", "--fsdp", "full_shart"),
            'run_clm: --fsdp: unknown option "full_shart"; did you mean "full_shard"?', 2)
+    known = ["--config_name", "c", "--train_file", "t"]
+    expect([*known, "--mesh", "data"], 'run_clm: --mesh: mesh "data": expected axis=size, as in data=2, got "data"', 2)
+    expect([*known, "--mesh", "data=-1,model=-1"], 'run_clm: --mesh: mesh "data=-1,model=-1": only one axis may be -1', 2)
+    expect([*known, "--mesh", "data=1", "--tensor_parallel", "dat"],
+           'run_clm: --tensor_parallel: --mesh data=1 has no axis "dat"; did you mean "data"?', 2)
+    expect([*known, "--mesh", "model=1", "--fsdp", "full_shard"],
+           "run_clm: --fsdp shards over an axis called fsdp or data, and --mesh model=1 has neither", 2)
+    expect([*known, "--tokenizer_name", "bpe:many"],
+           "run_clm: tokenizer bpe:many: bpe: must be followed by the number of ids, as in bpe:1024", 2)
+    expect([*known, "--tokenizer_name", "bpe:100"],
+           "run_clm: bpe:100: a byte-level vocabulary has at least 257 ids (256 bytes and the end of text)", 2)
+    expect([*known, "--virtual_ranks", "0"], "error: --virtual_ranks needs a number from 1 to 4096, got 0", 2)
     write("flags.json", '{"max_stepz": 3}')
     expect(usage(FOLDER / "flags.json"), 'run_clm: flags.json: unknown key "max_stepz"; did you mean "max_steps"?', 2)
 
@@ -101,8 +113,6 @@ def files():
     expect([*base()[:2], "--train_file", absent], "cannot read absent.txt: No such file or directory")
     expect([*base()[:2], "--train_file", FOLDER], f"cannot read {FOLDER}: Is a directory")
     expect([*base(), "--tokenizer_name", absent], "cannot read absent.txt: No such file or directory")
-    expect([*base(), "--tokenizer_name", "bpe:many"], "tokenizer bpe:many: bpe: must be followed by the number of ids, as in bpe:1024")
-    expect([*base(), "--tokenizer_name", "bpe:100"], "bpe:100: a byte-level vocabulary has at least 257 ids (256 bytes and the end of text)")
     expect([*base(), "--tokenizer_name", write("garbage.bpe", bytes(range(256)))],
            'garbage.bpe:1: a merge is two tokens with a blank between them, got "\\000\\001\\002\\003\\004\\005\\006\\007\\010\\t"')
     write("garbage.json", "{")
@@ -129,18 +139,13 @@ def meshes():
     hint = "\n  mpirun -np N and --virtual_ranks N make N ranks; --dry_run plans for any mesh without them"
     expect([*base(), "--mesh", "data=2,model=2"],
            '--mesh: mesh "data=2,model=2" has 4 devices; its axes must multiply to 1, the number of devices (ranks)' + hint)
-    expect([*base(), "--mesh", "data"], '--mesh: mesh "data": expected axis=size, got "data"' + hint)
-    expect([*base(), "--mesh", "data=1", "--tensor_parallel", "modle"],
-           '--tensor_parallel: mesh has no axis "modle"; axes are data')
-    expect([*base(), "--mesh", "model=1", "--fsdp", "full_shard"],
-           "FSDP shards over an axis called fsdp or data; mesh<model=1> has neither (name another by .axis)")
-    expect([*base(), "--virtual_ranks", "0"], "error: --virtual_ranks needs a number from 1 to 4096, got 0")
+    expect([*base(), "--tensor_parallel", "modle"], '--tensor_parallel: mesh has no axis "modle"; axes are data')
 
 
 def mpi(ranks, *arguments, environment=None, parts=None):
     command = [MPIEXEC, "--oversubscribe"]
-    for place, (count, folder) in enumerate(parts or [(ranks, FOLDER)]):
-        command += [":"] * (place > 0) + ["-n", str(count), "-wdir", str(folder), RUN_CLM, *map(str, arguments)]
+    for place, (count, folder, *own) in enumerate(parts or [(ranks, FOLDER)]):
+        command += [":"] * (place > 0) + ["-n", str(count), "-wdir", str(folder), RUN_CLM, *map(str, [*arguments, *own])]
     begin = time.time()
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, errors="replace",
                             env={**os.environ, **(environment or {})})
@@ -165,6 +170,10 @@ def ranks():
     result, _ = mpi(2, *base()[:2], "--train_file", "absent.txt")
     once(result, "rank 0 of 2: none of 2 ranks can read absent.txt: No such file or directory", "file missing everywhere")
 
+    result, _ = mpi(3, *base(), parts=[(2, FOLDER, "--mesh", "data=-1"), (1, FOLDER, "--mesh", "fsdp=-1", "--seed", 7)])
+    once(result, "ranks: ranks were started with different arguments; give every rank the same:\n"
+         "  --seed is 42 on ranks 0, 1; 7 on rank 2\n  --mesh is data=-1 on ranks 0, 1; fsdp=-1 on rank 2", "different arguments")
+
     result, _ = mpi(3, *base(), environment={"TESSERA_NODE": "a,b"})
     once(result, "TESSERA_NODE lists 2 nodes for 3 ranks; give one for each rank", "too few nodes")
     check("terminate called" not in result.stderr, "too few nodes: " + result.stderr)
@@ -186,6 +195,105 @@ def ranks():
                     rf"\(hash [0-9a-f]{{16}}\), rank 2 on host {host} \1 bytes", result.stderr),
           "file differs on one rank: " + result.stderr)
     check(result.returncode != 0 and seconds < 10, f"file differs on one rank: status {result.returncode}, {seconds:.1f} s")
+
+
+def streams():
+    """What cannot be written is an error with a status of its own: no output is lost without a word."""
+    def full(*arguments, stream="stdout"):
+        with open("/dev/full", "w") as device:
+            outputs = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: device}
+            result = subprocess.run([RUN_CLM, *map(str, arguments)], text=True, timeout=60, **outputs)
+        check(result.returncode == 1, f"{stream} is /dev/full, {arguments}: status {result.returncode}")
+        return result
+
+    error = "cannot write to standard output: No space left on device"
+    short = [*base(), "--sample_tokens", 2]
+    for arguments in (["--help"], [*base(), "--dry_run"], short, [*short, "--virtual_ranks", "2"]):
+        said = full(*arguments).stderr
+        check(said.count("cannot write to standard output") == 1, f"{arguments}: {said}")
+        check(error in said or "--help" in arguments, f"{arguments}: {said}")
+    full(*short, "--logging_steps", 1, stream="stderr")
+    folder = FOLDER / "full"
+    folder.mkdir()
+    (folder / "trainer_state.json").symlink_to("/dev/full")
+    result = run(*short, "--output_dir", folder, "--overwrite_output_dir")
+    check(result.returncode == 1 and "trainer_state.json: No space left on device" in result.stderr, f"full state: {result}")
+
+
+class Job:
+    """A training without end, its output in a file."""
+
+    def __init__(self, name, *arguments, launcher=(), until="step      1"):
+        self.folder, self.log = FOLDER / name, FOLDER / f"{name}.log"
+        command = [*launcher, RUN_CLM, *map(str, base()[:4]), "--max_steps", "1000000", "--logging_steps", "1000000",
+                   "--logging_first_step", "--global_batch_size", "4", "--output_dir", self.folder, *map(str, arguments)]
+        self.process = subprocess.Popen(command, stdout=open(self.log, "w"), stderr=subprocess.STDOUT)
+        deadline = time.time() + 60
+        while until not in self.text() and time.time() < deadline and self.process.poll() is None:
+            time.sleep(0.05)
+
+    def text(self):
+        return self.log.read_text(errors="replace")
+
+    def status(self, seconds):
+        try:
+            return self.process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            for process in [*children(self.process.pid), self.process.pid]:
+                os.kill(process, signal.SIGKILL)
+            return "no end"
+
+    def state(self, name):
+        """The log of the stopped run: its last entry is of the last step, with a loss."""
+        path = self.folder / "trainer_state.json"
+        check(path.exists(), f"{name}: no trainer_state.json\n{self.text()}")
+        if not path.exists():
+            return
+        state = json.loads(path.read_text())
+        last = state["log_history"][-1]
+        check(last["step"] == state["global_step"] > 1 and last["loss"] > 0, f"{name}: {state}")
+        check(f"after step {state['global_step']} of 1000000; trainer_state.json is written" in self.text(), f"{name}: {self.text()}")
+
+
+def stopped():
+    """The first signal ends the run after the step, with its state written; a second ends it at once."""
+    for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        for name, arguments in (("one", []), ("virtual", ["--virtual_ranks", "3"])):
+            job = Job(f"stopped_{name}_{status}", *arguments)
+            time.sleep(0.3)
+            job.process.send_signal(number)
+            found = job.status(20)
+            check(found == status, f"stopped {name} by {number}: status {found}\n{job.text()}")
+            check(f"stopped by {number.name} after step" in job.text(), job.text())
+            job.state(f"stopped {name}")
+
+    # One of four ranks gets it: all end after the same step.
+    four = [MPIEXEC, "--oversubscribe", "-n", "4"]
+    job = Job("stopped_rank", "--mesh", "data=2,model=2", "--fsdp", "full_shard", "--tensor_parallel", "model", launcher=four)
+    ranks = children(job.process.pid)
+    check(len(ranks) == 4, f"stopped rank: 4 ranks expected, found {ranks}\n{job.text()}")
+    time.sleep(0.3)
+    os.kill(ranks[-1], signal.SIGTERM)
+    found = job.status(20)
+    check(found == 143, f"stopped rank: status {found}\n{job.text()}")
+    job.state("stopped rank")
+
+    # Ctrl-C of mpirun, which hands on a signal of its own choice.
+    job = Job("stopped_mpirun", launcher=four)
+    time.sleep(0.3)
+    job.process.send_signal(signal.SIGINT)
+    found = job.status(20)
+    check(found not in (0, "no end"), f"stopped mpirun: status {found}\n{job.text()}")
+    check((job.folder / "trainer_state.json").exists(), f"stopped mpirun: no state\n{job.text()}")
+
+    # A step of many seconds.
+    job = Job("stopped_twice", "--gradient_accumulation_steps", 4000, until="peak ")
+    job.process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    check(job.process.poll() is None, "stopped twice: a step of many seconds was over at once\n" + job.text())
+    job.process.send_signal(signal.SIGINT)
+    found = job.status(2)
+    check(found == -signal.SIGINT, f"stopped twice: status {found}\n{job.text()}")
 
 
 def children(process):
@@ -241,7 +349,7 @@ def killed():
 def main():
     words = ["mesh", "shard", "axis", "rank", "device", "partial", "group", "unit"]
     write("text.txt", " ".join(words[(i * i + i // 3) % 8] for i in range(900)))
-    for part in (flags, configurations, files, environment, meshes, ranks, killed):
+    for part in (flags, configurations, files, environment, meshes, streams, ranks, killed, stopped):
         part()
     sys.exit(f"run_clm_errors_test: {len(FAILURES)} failed" if FAILURES else 0)
 

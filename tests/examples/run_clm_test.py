@@ -4,7 +4,9 @@
     run_clm_test.py RUN_CLM MPIEXEC
 """
 import json
+import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -40,6 +42,49 @@ def check(condition, message):
         sys.exit(f"run_clm_test: {message}")
 
 
+def sampling():
+    """A model that knows a periodic text goes on in it for as long as it is asked to: far past the length of a block."""
+    period = "abcabdabe"
+    (FOLDER / "periodic.txt").write_text(period * 400)
+    (FOLDER / "periodic.json").write_text(json.dumps(dict(
+        CONFIG, n_embd=32, n_head=2, n_layer=2, vocab_size=257, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)))
+    prompt, tokens = period[:6], 3 * 16
+    result = run("--config_name", FOLDER / "periodic.json", "--train_file", FOLDER / "periodic.txt", "--block_size", 16,
+                 "--global_batch_size", 8, "--max_steps", 500, "--learning_rate", "3e-3", "--warmup_steps", 30, "--logging_steps", 50,
+                 "--do_eval", "false", "--sample_prompt", prompt, "--sample_tokens", tokens)
+    check(result.returncode == 0, result.stderr)
+    expected = (period * 7)[:len(prompt) + tokens]
+    check(f"sample:\n{expected}\n" in result.stdout, f"instead of {expected}:\n{result.stdout[-300:]}{result.stderr[-600:]}")
+
+
+def advice():
+    """run_clm itself does nothing that the profiler advises against: values are read now and then, not at every step."""
+    result = subprocess.run(
+        [RUN_CLM, *map(str, ["--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--max_steps", 30,
+                             "--global_batch_size", 4, "--logging_steps", 10, "--per_device_eval_batch_size", 1, "--sample_tokens", 40])],
+        capture_output=True, text=True, timeout=200, env={**os.environ, "PT_XLA_DEBUG": "1"})
+    check(result.returncode == 0 and "Compilation Analysis" in result.stderr, result.stderr)
+    said = [line for line in result.stderr.splitlines() if line.startswith("pt-xla-profiler")]
+    check(said == [], said)
+
+
+def peaks():
+    """The peak is of the processors, however many ranks share them: MFU of one rank and of several compare."""
+    def peak(*arguments, cpus=None):
+        bind = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
+        result = subprocess.run(
+            [RUN_CLM, *map(str, ["--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--max_steps", 1,
+                                 "--do_eval", "false", "--sample_tokens", 0, "--global_batch_size", 4, *arguments])],
+            capture_output=True, text=True, timeout=200, preexec_fn=bind)
+        found = re.search(r"peak +([\d.]+) GFLOP/s of all ranks together", result.stdout)
+        check(result.returncode == 0 and found, result.stdout + result.stderr)
+        return float(found.group(1))
+
+    one_cpu = {min(os.sched_getaffinity(0))}
+    alone, crowd = peak(cpus=one_cpu), peak("--virtual_ranks", 4, cpus=one_cpu)
+    check(0.5 < crowd / alone < 2, f"peak of one rank on a processor {alone}, of four {crowd}")
+
+
 def main():
     (FOLDER / "config.json").write_text(json.dumps(CONFIG))
     words = ["mesh", "shard", "axis", "rank", "device", "partial", "group", "unit"]
@@ -70,6 +115,8 @@ def main():
     hybrid = notes("--mesh", "fsdp=4", "--fsdp", "hybrid_shard")
     check(len(hybrid) == 1 and "this is full_shard" in hybrid[0], hybrid)
     check(notes("--mesh", "data=2,fsdp=2", "--fsdp", "hybrid_shard") == [], "hybrid over two axes needs no note")
+    offload = notes("--mesh", "fsdp=2", "--fsdp", "full_shard offload")
+    check(offload == ["note       --fsdp: offload has no effect: weights already are in host memory"], offload)
     spare = notes("--mesh", "fsdp=2,spare=2", "--fsdp", "full_shard")
     check(len(spare) == 1 and "nothing lies over spare of mesh<fsdp=2, spare=2>" in spare[0], spare)
 
@@ -84,6 +131,8 @@ def main():
     check(mesh.returncode == 1 and "data=2" in mesh.stderr, mesh.stderr)
     again = run("--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--output_dir", FOLDER / "one")
     check(again.returncode == 1 and "--overwrite_output_dir" in again.stderr, again.stderr)
+    for part in (sampling, advice, peaks):
+        part()
 
 
 main()

@@ -104,6 +104,8 @@ TEST(TrainerState, WritesTheLogAsHuggingFaceDoesWithFullDoubles) {
                      .logging_steps = 10,
                      .train_batch_size = 4,
                      .total_flos = 1e12,
+                     .global_step = 20,
+                     .epoch = 1,
                      .log_history = {}};
   const double loss = 2.0 / 3;
   state.log_history.push_back(

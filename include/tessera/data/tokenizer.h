@@ -46,5 +46,7 @@ class ByteTokenizer final : public Tokenizer {
 /// `bytes`; `bpe:N`, a byte-level BPE of at most N ids trained on `training_text`; else a path: GPT-2's vocab.bpe, a Hugging Face
 /// tokenizer.json, a merges.txt with its vocab.json beside it, or a folder that holds one of these. Errors name the path.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text);
+/// Error unless a name that begins with `bpe:` is right by itself.
+void check_bpe_name(const std::string& spec);
 
 }  // namespace tessera::data

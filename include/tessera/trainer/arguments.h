@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tessera/base/argument_parser.h"
@@ -74,6 +75,8 @@ struct TrainingArguments {
   void add_flags(ArgumentParser& parser);
   /// Errors: values out of range, flags that exclude each other, text missing. The message names the flags.
   void check() const;
+  /// Name and value of every flag, as text.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> values() const;
 
   /// Rows of a micro-batch over all data shards.
   [[nodiscard]] std::int64_t micro_batch_rows(std::int64_t data_shards) const;

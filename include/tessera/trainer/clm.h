@@ -41,7 +41,8 @@ struct ClmModel {
   std::int64_t data_shards = 1;
   std::int64_t block_size = 0;
   std::unique_ptr<nn::GPT2LMHeadModel> model;
-  std::vector<FsdpUnit> units;  // empty without FSDP
+  std::vector<FsdpUnit> units;         // empty without FSDP
+  std::optional<DType> compute_dtype;  // of products and activations where it is not the weights'
   std::unique_ptr<optim::Optimizer> optimizer;
   std::vector<std::string> notes;  // of the FSDP configuration, for the user
 };
@@ -61,13 +62,14 @@ struct Evaluation {
   double bits_per_byte = 0;
   std::int64_t tokens = 0;
 };
-/// Called with what is done and what there is to do: samples, or tokens.
-using OnProgress = std::function<void(std::int64_t done, std::int64_t total)>;
-/// Over the first `samples` held-out blocks, `rows` at once.
-Evaluation evaluate_clm(ClmModel& setup, const ClmData& data, std::int64_t rows, std::int64_t samples,
-                        const OnProgress& on_progress = {});
+/// Called on every rank with what is done and what there is to do: samples, or tokens. False ends the work early, on all ranks.
+using OnProgress = std::function<bool(std::int64_t done, std::int64_t total)>;
+/// Over the first `samples` held-out blocks, `rows` at once; none when on_progress ended it.
+std::optional<Evaluation> evaluate_clm(ClmModel& setup, const ClmData& data, std::int64_t rows, std::int64_t samples,
+                                       const OnProgress& on_progress = {});
 
-/// Text that the model writes behind `prompt`: from the 40 likeliest tokens at temperature 0.8, by a seeded draw.
+/// Text that the model writes behind `prompt`: from the 40 likeliest tokens at temperature 0.8, by a seeded draw. Each token
+/// follows from the last block_size - 1 at most: positions that training reaches.
 std::string sample_text(ClmModel& setup, const data::Tokenizer& tokenizer, const std::string& prompt,
                         std::int64_t tokens, std::uint64_t seed, const OnProgress& on_progress = {});
 

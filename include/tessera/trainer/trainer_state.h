@@ -30,6 +30,8 @@ struct TrainerState {
   std::int64_t logging_steps = 0;
   std::int64_t train_batch_size = 0;  // rows of a micro-batch
   double total_flos = 0;              // floating-point operations so far
+  std::int64_t global_step = 0;       // updates so far, logged or not
+  double epoch = 0;
   std::vector<LogEntry> log_history;
 
   [[nodiscard]] JsonObject to_json() const;

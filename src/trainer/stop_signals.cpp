@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stop_signals.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <ctime>
+#include <span>
+#include <vector>
+
+namespace tessera::trainer {
+namespace {
+
+// A signal comes to the process, not to a rank: virtual ranks share these.
+std::atomic<int> first_signal{0};
+std::atomic<std::int64_t> first_time{0};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
+
+std::int64_t now_in_nanoseconds() {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  std::timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);  // which a signal handler may call
+  return std::int64_t{time.tv_sec} * kSecond + time.tv_nsec;
+}
+
+extern "C" void note_stop_signal(int signal) {
+  constexpr std::int64_t kOneRequest = 1'000'000'000;
+  int none = 0;
+  if (first_signal.compare_exchange_strong(none, signal)) {
+    first_time = now_in_nanoseconds();
+    return;
+  }
+  if (signal != first_signal && now_in_nanoseconds() - first_time < kOneRequest) return;
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);  // delivered when this handler returns
+}
+
+}  // namespace
+
+void watch_stop_signals() {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction action {};
+    action.sa_handler = note_stop_signal;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    sigaction(signal, &action, nullptr);
+  }
+}
+
+int agreed_stop_signal(ProcessGroup& world) {
+  const int own = first_signal;
+  if (world.size() == 1) return own;
+  world.label({0, "the check for signals after a step"});
+  std::vector<int> all(static_cast<std::size_t>(world.size()));
+  world.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  return *std::max_element(all.begin(), all.end());
+}
+
+std::string signal_name(int signal) {
+  return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : fmt::format("signal {}", signal);
+}
+
+}  // namespace tessera::trainer
