@@ -6,6 +6,7 @@
 #include "normalize/duplicate_cheap_values.h"
 #include "propagation/factor_sharding.h"
 #include "strategy/strategy.h"
+#include "tessera/ops/rows.h"
 #include "tessera/partitioner/reshard_planning/plan_reshard.h"
 
 namespace tessera {
@@ -38,7 +39,7 @@ std::optional<Value> Remakes::made(Value leaf, const Sharding& target) {
   const double seconds = kStart + (topology_.is_uniform() ? moved / topology_.other().bytes_per_second : moved);
   if (plan.operations / CostModel{}.flops_per_second > seconds) return std::nullopt;
   for (const Step& step : plan.steps) {
-    Instruction again = builder_[step.source];
+    Instruction again = step.is_copy ? copy_of(step.source) : builder_[step.source];
     for (std::size_t i = 0; i < step.operands.size(); ++i)
       if (const auto& wanted = step.operands[i]) again.operands[i] = there(again.operands[i], *wanted)->id;
     again.sharding = shardings_.shared(step.target);
@@ -63,6 +64,15 @@ bool Remakes::follows_from_nothing(Id id) {
   return follows;
 }
 
+Instruction Remakes::copy_of(Id id) const {
+  Instruction copy;
+  copy.op = &rows::kCopy;
+  copy.type = builder_[id].type;
+  copy.operands = {id};
+  copy.name = builder_[id].name;
+  return copy;
+}
+
 std::optional<Value> Remakes::there(Id id, const Sharding& target) {
   const Instruction& instruction = builder_[id];
   if (instruction.sharding->front() == target) return builder_.value(id);
@@ -76,12 +86,17 @@ bool Remakes::add(Id id, const Sharding& target, Plan& plan) {
   if (there(id, target)) return true;
   const Instruction& instruction = builder_[id];
   if (instruction.op->role == Role::kCopy) return add(instruction.operands[0], target, plan);
+  const bool is_repeated = follows_from_nothing(id);  // a scalar that every device has need not follow from nothing
+  const bool is_there = is_whole_scalar(instruction) && instruction.sharding->front().manual == target.manual;
+  if (!is_repeated && !is_there) return false;
   if (std::any_of(plan.steps.begin(), plan.steps.end(),
                   [&](const Step& step) { return step.source == id && step.target == target; }))
     return true;
   if (plan.steps.size() >= kMostSteps) return false;
-  Step step{id, target, std::vector<std::optional<Sharding>>(instruction.operands.size())};
-  if (!is_rematerializable(builder_.computation(), instruction) && !add_operands(step, plan)) return false;
+  Step step{id, target, std::vector<std::optional<Sharding>>(is_repeated ? instruction.operands.size() : 0),
+            !is_repeated};
+  if (is_repeated && !is_rematerializable(builder_.computation(), instruction) && !add_operands(step, plan))
+    return false;
   plan.steps.push_back(std::move(step));
   return true;
 }

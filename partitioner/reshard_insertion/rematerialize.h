@@ -31,6 +31,7 @@ class Remakes {
     Id source = -1;
     Sharding target;
     std::vector<std::optional<Sharding>> operands;  // nothing: as it is
+    bool is_copy = false;                           // of a scalar that every device has, for another mesh
   };
   struct Plan {
     std::vector<Step> steps;  // operands first
@@ -40,6 +41,7 @@ class Remakes {
   bool follows_from_nothing(Id id);
   bool add(Id id, const Sharding& target, Plan& plan);
   bool add_operands(Step& step, Plan& plan);
+  [[nodiscard]] Instruction copy_of(Id id) const;
   [[nodiscard]] std::optional<Value> there(Id id, const Sharding& target);
 
   Builder& builder_;

@@ -2,7 +2,6 @@
 #include "tessera/ir/builder.h"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "emit_checks.h"
@@ -29,15 +28,6 @@ std::vector<ComputationRef> called_computations(const Program& program, const st
   std::vector<ComputationRef> out;
   for (const ComputationId id : ids) out.push_back(at(program.computations, id));
   return out;
-}
-
-std::int64_t parameter_number(const Instruction& parameter) {
-  std::int64_t number = 0;
-  const auto texts = parameter.attributes ? parameter.attributes->texts() : std::vector<TextAttribute>{};
-  for (const auto& attribute : texts)
-    if (attribute.name == "number")
-      std::from_chars(attribute.text.data(), attribute.text.data() + attribute.text.size(), number);
-  return number;
 }
 
 // parameters[k] is parameter(k), in whatever order they come: JAX writes them where they are first used.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emit_checks.h"
 
+#include <charconv>
 #include "tessera/base/text.h"
 
 namespace tessera {
@@ -39,6 +40,15 @@ void check_arity(const OpDef& op, int count) {
     require(count >= op.min_operands && count <= op.max_operands, "takes {} to {} operands, got {}", op.min_operands,
             op.max_operands, count);
   }
+}
+
+std::int64_t parameter_number(const Instruction& parameter) {
+  std::int64_t number = 0;
+  const auto texts = parameter.attributes ? parameter.attributes->texts() : std::vector<TextAttribute>{};
+  for (const auto& attribute : texts)
+    if (attribute.name == "number")
+      std::from_chars(attribute.text.data(), attribute.text.data() + attribute.text.size(), number);
+  return number;
 }
 
 std::vector<std::string> operand_lines(const std::vector<const Instruction*>& operands) {

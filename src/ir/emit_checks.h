@@ -2,6 +2,7 @@
 // What builder, reader and verifier say alike about an op and its operands.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@ namespace tessera {
 
 /// Error unless the op takes this many operands.
 void check_arity(const OpDef& op, int count);
+/// The number between the parentheses of parameter(..).
+std::int64_t parameter_number(const Instruction& parameter);
 /// `  lhs  %x: f32[128,64] {data,-}    train.cpp:40`, one line per operand.
 std::vector<std::string> operand_lines(const std::vector<const Instruction*>& operands);
 /// Error unless there is one sharding per leaf of the type, each on a mesh, with one entry per dim and no axis used twice.

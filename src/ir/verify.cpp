@@ -50,13 +50,17 @@ void verify_instruction(const Program& program, ComputationId computation_id, co
 void verify_parameters(const Computation& computation) {
   std::unordered_set<Id> listed;
   for (const Id id : computation.parameters) {
-    ensure(id >= 0 && id < computation.size() && computation[id].op->role == Role::kParameter, "parameter {} is none",
-           id);
-    ensure(listed.insert(id).second, "%{} is listed as a parameter twice", computation[id].name);
+    ensure(id >= 0 && id < computation.size() && computation[id].op->role == Role::kParameter,
+           "%{} lists instruction {} as a parameter, which it is not", computation.name, id);
+    const auto place = isize(listed);
+    ensure(listed.insert(id).second, "%{} lists %{} as a parameter twice", computation.name, computation[id].name);
+    if (const auto number = parameter_number(computation[id]); number != place)
+      ensure(false, "%{} in %{} is parameter({}) and stands in place {} of the {} parameters", computation[id].name,
+             computation.name, number, place, computation.parameters.size());
   }
   for (Id id = 0; id < computation.size(); ++id)
-    ensure(computation[id].op->role != Role::kParameter || listed.contains(id), "%{} is not listed as a parameter",
-           computation[id].name);
+    if (computation[id].op->role == Role::kParameter && !listed.contains(id))
+      ensure(false, "%{} in %{} is not listed as a parameter", computation[id].name, computation.name);
 }
 
 // The second of two instructions of one name, or -1.

@@ -2,6 +2,7 @@
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
+#include "tessera/ir/text.h"
 #include "tessera/lowering/lowering.h"
 #include "tessera/passes/passes.h"
 #include "tessera/schedule/schedule.h"
@@ -59,9 +60,9 @@ Lowered lower(const Program& program, int world_size, const LoweringOptions& opt
   require(out.entry_computation().root_type() == program.entry_computation().root_type(),
           "{}: the result is that of a start whose done is missing; only whole operations can be run", program.name);
   out = expand_reductions(out, world_size);
-  if (!options.rewrite) return {std::move(out), 0};
   const double given_flops = entry_flops(out);
-  out = with_chunked_attention(reduce_rows_first(prepare(out)), options);
+  if (options.rewrite) out = with_chunked_attention(reduce_rows_first(prepare(out)), options);
+  verify(out, "invalid program after lowering");
   const double spared = given_flops - entry_flops(out);
   return {std::move(out), spared};
 }

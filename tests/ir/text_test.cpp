@@ -242,7 +242,18 @@ TEST(Verify, NamesTheInstructionAndThePass) {
             }),
             "after pass 'localize': %y in %e: its sharding is on mesh<x=2>, the program is over 1 devices");
   EXPECT_EQ(broken([](Computation& c) { c.parameters.clear(); }),
-            "after pass 'localize': %x is not listed as a parameter");
+            "after pass 'localize': %x in %e is not listed as a parameter");
+  EXPECT_EQ(broken([](Computation& c) {  // a copy of a parameter, as a pass might make it
+              c.instructions[1] = c.instructions[0];
+              c.instructions[1].name = "y";
+              c.parameters.push_back(1);
+            }),
+            "after pass 'localize': %y in %e is parameter(0) and stands in place 1 of the 2 parameters");
+  EXPECT_EQ(broken([&](Computation& c) {
+              AttributeReader reader(std::vector<TextAttribute>{{"number", "1"}});
+              c.instructions[0].attributes = c.instructions[0].op->parse(reader);
+            }),
+            "after pass 'localize': %x in %e is parameter(1) and stands in place 0 of the 1 parameters");
   EXPECT_EQ(broken([](Computation& c) { c.root = 7; }), "after pass 'localize': %e has no root");
 }
 

@@ -548,5 +548,35 @@ TEST(Partition, AnOpMayHaveNoResultAtAll) {
                 {{"x", "a,b"}}});
 }
 
+// A scalar that every device has, moved to one device and from there to the devices in another order: it is there already, and what it
+// is computed from is not computed again.
+TEST(Partition, AScalarOfEveryDeviceIsNotComputedAgainForAnotherMesh) {
+  const std::string header =
+      "HloModule m, num_partitions=4, frontend_attributes={xla.sdy.meshes=\"{mesh = #sdy.mesh<[\\\"a\\\"=2, "
+      "\\\"b\\\"=2], "
+      "device_ids=[1, 3, 2, 0]>, other = #sdy.mesh<[\\\"a\\\"=2, \\\"b\\\"=2], device_ids=[2, 3, 1, 0]>}\"}\n";
+  const std::string elsewhere = "frontend_attributes={xla.sdy.sharding=\"#sdy.sharding<@other, []>\"}";
+  const std::vector<std::string> scalars = {
+      "p = f32[6,6] parameter(0)\n n = s32[] get-dimension-size(p), dimensions={1}, sharding={maximal device=0}",
+      "p = s32[] parameter(0)\n n = s32[] copy(p), sharding={maximal device=0}",
+      "p = s32[] parameter(0)\n q = s32[] negate(p), sharding={replicated}\n n = s32[] copy(q), sharding={maximal "
+      "device=0}",
+      "p = s32[6] parameter(0), sharding={devices=[4]<=[4]}\n z = s32[] constant(0)\n q = s32[] reduce(p, z), "
+      "dimensions={0}, "
+      "to_apply={ a = s32[] parameter(0) b = s32[] parameter(1) ROOT s = s32[] add(a, b) }, sharding={replicated}\n"
+      "n = s32[] copy(q), sharding={maximal device=0}"};
+  for (const std::string& scalar : scalars)
+    for (const std::string reader : {"copy(n)", "negate(n)"}) {
+      const Program program = parse_program(header + "ENTRY e {\n" + scalar + "\n k = s32[] " + reader + ", " +
+                                                elsewhere + "\n ROOT r = (s32[], s32[]) tuple(n, k) }",
+                                            op_table());
+      const Program local = partition(program).program;
+      EXPECT_EQ(local.entry_computation().parameters.size(), 1U) << print_program(local);
+      EXPECT_EQ(difference(local, parse_program(print_program(local), op_table())), "");
+      const CheckReport report = check_partition(program);
+      EXPECT_TRUE(report.passed) << join(report.failures, "\n") << print_program(local);
+    }
+}
+
 }  // namespace
 }  // namespace tessera
