@@ -33,6 +33,13 @@ TESSERA_INLINE BFloat16 narrow_bf16(float x) {
 
 // ---- f32 ------------------------------------------------------------------------------------------------------------------
 
+// What the processor's own arithmetic gives for an invalid operation, and with it the C library. A NaN operand passes with its sign.
+#if defined(__x86_64__) || defined(__i386__)
+constexpr float kInvalid = -__builtin_nanf("");
+#else
+constexpr float kInvalid = __builtin_nanf("");
+#endif
+
 // 2^n for n within [-126, 127].
 TESSERA_INLINE float power_of_two(std::int32_t n) { return bits_as<float>((n + 127) << 23); }
 
@@ -81,7 +88,7 @@ TESSERA_INLINE float log_f32(float x) {
   const float infinity = __builtin_inff();
   result = x == infinity ? infinity : result;
   result = x == 0.0f ? -infinity : result;
-  return x >= 0.0f ? result : __builtin_nanf("");
+  return x >= 0.0f ? result : (x != x ? x : kInvalid);
 }
 
 // The rational approximations are those of Eigen's generic_fast_tanh_float and generic_fast_erf_float.
