@@ -25,7 +25,7 @@ class DeviceValues {
     if (values == nullptr || values->front().type().ndim() != 0 || !is_integer(values->front().type().dtype()))
       return std::nullopt;
     Dims out;
-    for (const Literal& value : *values) out.push_back(element_as_int(value, 0));
+    for (const Literal& value : *values) out.push_back(element_as_index(value, 0));
     return out;
   }
 

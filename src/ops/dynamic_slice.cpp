@@ -21,7 +21,7 @@ void check_starts(const OpView& view, int first, int ndim) {
   require(isize(view.operands) - first == ndim, "needs one start index per dim: {} has {}, got {}", view.operands[0],
           ndim, isize(view.operands) - first);
   for (int i = first; i < isize(view.operands); ++i)
-    require(is_integer(scalar_operand(view, i, "a start index").dtype()), "a start index must be an integer, got {}",
+    require(is_index(scalar_operand(view, i, "a start index").dtype()), "a start index must be an integer, got {}",
             at(view.operands, i));
 }
 
@@ -31,7 +31,7 @@ std::int64_t window_offset(const EvalContext& context, int first, const Dims& si
   const Dims strides = row_major_strides(dims);
   std::int64_t offset = 0;
   for (int d = 0; d < isize(dims); ++d) {
-    const std::int64_t start = index_value(at(context.operands, first + d), 0);
+    const std::int64_t start = element_as_index(at(context.operands, first + d), 0);
     offset += std::clamp<std::int64_t>(start, 0, at(dims, d) - at(sizes, d)) * at(strides, d);
   }
   return offset;

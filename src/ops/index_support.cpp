@@ -2,13 +2,15 @@
 #include "index_support.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
+#include "tessera/tensor/narrow_dtype.h"
 
 namespace tessera::rows {
+
+bool is_index(DType dtype) { return is_integer(dtype) || is_narrow_integer(dtype); }
 
 // ---- windows -------------------------------------------------------------------------------------------------------
 
@@ -41,7 +43,7 @@ void check_sorted(const Dims& dims, std::string_view what) {
 }
 
 void check_index_vector(const Windows& w, const Type& indices, const WindowNames& names) {
-  require(is_integer(indices.dtype()), "indices must be integers, got {}", indices);
+  require(is_index(indices.dtype()), "indices must be integers, got {}", indices);
   require(w.index_vector_dim >= 0 && w.index_vector_dim <= indices.ndim(), "index_vector_dim {} is out of range for {}",
           w.index_vector_dim, indices);
   const std::int64_t components =
@@ -117,13 +119,6 @@ WindowFactors window_factors(FactorMap& map, const Windows& w, const Type& opera
   if (w.index_vector_dim < indices.ndim() && w.index_map.size() > 1)
     at(out.indices, w.index_vector_dim) = {map.add(isize(w.index_map), FactorKind::kBlocked)};
   return out;
-}
-
-std::int64_t index_value(const Literal& indices, std::int64_t i) {
-  if (indices.type().dtype() != DType::kU64) return element_as_int(indices, i);
-  const std::uint64_t value = at(indices.data<std::uint64_t>(), i);
-  constexpr auto kLargest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  return static_cast<std::int64_t>(std::min(value, kLargest));
 }
 
 // ---- emission ------------------------------------------------------------------------------------------------------

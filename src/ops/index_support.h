@@ -13,6 +13,9 @@
 
 namespace tessera::rows {
 
+/// Integers of any width.
+bool is_index(DType dtype);
+
 struct Windows {
   Dims window_dims;       // of the result or updates: the dims that run within a window
   Dims dropped_dims;      // operand dims of window size 1 that the result leaves out
@@ -53,8 +56,6 @@ enum class OneWideDims : std::uint8_t {
 WindowFactors window_factors(FactorMap& map, const Windows& windows, const Type& operand, const Type& indices,
                              OneWideDims one_wide, FactorKind index_kind);
 
-/// Element i of integer indices; what does not fit becomes the largest.
-std::int64_t index_value(const Literal& indices, std::int64_t i);
 /// Calls f(start, batch offset in the result) for every index vector; start has one entry per operand dim, not clamped.
 template <class F>
 void for_each_window(const Windows& windows, const Literal& indices, const Type& result, F&& f) {
@@ -73,7 +74,7 @@ void for_each_window(const Windows& windows, const Literal& indices, const Type&
     Dims start(windows.sizes.size(), 0);
     for (int k = 0; k < isize(windows.index_map); ++k)
       at(start, at(windows.index_map, k)) =
-          index_value(indices, first + (explicit_vector ? k * at(strides, windows.index_vector_dim) : 0));
+          element_as_index(indices, first + (explicit_vector ? k * at(strides, windows.index_vector_dim) : 0));
     for (const auto dim : windows.operand_batching) at(start, dim) = at(batch, windows.batch_of(dim));
     f(start, out);
   });

@@ -21,7 +21,9 @@ std::optional<std::int64_t> integer_constant(const Computation& computation, Id 
   const bool fits = instruction.op->role == Role::kConstant && instruction.type.is_array() &&
                     instruction.type.ndim() == 0 && is_integer(instruction.type.dtype());
   if (!fits) return std::nullopt;
-  return element_as_int(attributes_as<ConstantAttributes>(instruction.attributes).value, 0);
+  const Literal& value = attributes_as<ConstantAttributes>(instruction.attributes).value;
+  if (element_as_index(value, 0) != element_as_int(value, 0)) return std::nullopt;  // u64 beyond s64
+  return element_as_int(value, 0);
 }
 
 // `index` if `id` is get-tuple-element(parameter, index).

@@ -133,7 +133,7 @@ Result dynamic_slice(const Computation& c, const Instruction& i) {
     const Instruction& start = c[at(i.operands, d + 1)];
     if (start.op->role != Role::kConstant) return std::nullopt;
     const auto most = c[i.operands[0]].type.dim(d) - i.type.dim(d);
-    const auto first = element_as_int(attributes_as<ConstantAttributes>(start.attributes).value, 0);
+    const auto first = element_as_index(attributes_as<ConstantAttributes>(start.attributes).value, 0);
     ranges.push_back({.start = std::clamp<std::int64_t>(first, 0, most)});
     ranges.back().limit = ranges.back().start + i.type.dim(d);
   }

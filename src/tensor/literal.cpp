@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/tensor/literal.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
@@ -110,6 +112,12 @@ std::int64_t element_as_int(const Literal& array, std::int64_t i) {
     else
       return static_cast<std::int64_t>(at(array.data<T>(), i));
   });
+}
+
+std::int64_t element_as_index(const Literal& array, std::int64_t i) {
+  if (array.type().dtype() != DType::kU64) return element_as_int(array, i);
+  constexpr auto kLargest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  return static_cast<std::int64_t>(std::min(at(array.data<std::uint64_t>(), i), kLargest));
 }
 
 Literal scalar_of(DType dtype, double value) {

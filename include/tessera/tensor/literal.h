@@ -75,6 +75,8 @@ class Literal {
 /// Element i (row-major) of an array as the widest type of its class; pred counts as unsigned.
 double element_as_double(const Literal& array, std::int64_t i);
 std::int64_t element_as_int(const Literal& array, std::int64_t i);
+/// The same of an index: a number larger than every index becomes the largest of s64, where element_as_int() wraps around.
+std::int64_t element_as_index(const Literal& array, std::int64_t i);
 /// A scalar of any element type holding `value` (integers truncate, pred is value != 0).
 Literal scalar_of(DType dtype, double value);
 

@@ -8,12 +8,15 @@
 #include "kernels/strided.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/indexing.h"
+#include "tessera/tensor/narrow_dtype.h"
 
 namespace tessera {
 namespace {
 
 // An integer element; what does not fit becomes the largest.
 std::int64_t index_at(DType dtype, const std::byte* data, std::int64_t i) {
+  if (is_narrow_integer(dtype))
+    return static_cast<std::int64_t>(narrow_value(dtype, static_cast<std::uint8_t>(data[i])));
   return visit_dtype(dtype, [&]<class T>() -> std::int64_t {
     if constexpr (is_integer(kDTypeOf<T>)) {
       const T value = reinterpret_cast<const T*>(data)[i];

@@ -40,9 +40,10 @@ void expect_as_reference(const std::vector<Type>& types, const testing::Body& bo
 // Values at which kernels go wrong first.
 Literal special_values(DType dtype) {
   const double inf = std::numeric_limits<double>::infinity();
-  const std::vector<double> reals = {0.0,    -0.0, 1,    -1,           0.5,   -0.5, 1.5, 2.5,  -2.5, 1e-40, -1e-40,
-                                     1e-8,   3e-4, 88.7, 89,           -87.5, -104, 300, -300, 3e9,  -3e9,  1e20,
-                                     3.4e38, inf,  -inf, std::nan(""), 7.9,   4.1,  126, 127,  128,  255,   32767.5};
+  const std::vector<double> reals = {0.0,   -0.0,   1,    -1,   0.5,    -0.5, 1.5,    2.5,          -2.5,
+                                     1e-40, -1e-40, 1e-8, 3e-4, 88.7,   89,   -87.5,  -104,         300,
+                                     -300,  3e9,    -3e9, 1e20, 3.4e38, inf,  -inf,   std::nan(""), -std::nan(""),
+                                     7.9,   4.1,    126,  127,  128,    255,  32767.5};
   return visit_dtype(dtype, [&]<class T>() {
     std::vector<T> out;
     if constexpr (is_float(kDTypeOf<T>)) {
@@ -91,6 +92,40 @@ TEST(Elementwise, EveryUnaryAndBinaryOpOnSpecialValuesOfEveryType) {
                              [&](Builder& main, const std::vector<Value>& v) { return main.emit(*row, v); });
       } catch (const Error&) {
         continue;  // the op does not take this type
+      }
+      std::vector<Literal> arguments = {a, b};
+      arguments.resize(static_cast<std::size_t>(row->min_operands));
+      expect_as_reference(*program, arguments, 16);
+    }
+  }
+}
+
+// True where y is a NaN with its sign bit set; of two NaNs as operands either may be the result.
+Value is_negative_nan(Value y, const std::vector<Value>& operands) {
+  const auto is_nan = [](Value x) { return ops::compare(x, x, CompareDirection::kNe); };
+  const Value zero = ops::full(*y.builder, y.type(), 0);
+  const Value below = ops::compare(y, zero, CompareDirection::kLt, CompareType::kTotalOrder);
+  const Value negative = ops::logical_and(is_nan(y), below);
+  if (operands.size() < 2) return negative;
+  return ops::logical_and(negative, ops::logical_not(ops::logical_and(is_nan(operands[0]), is_nan(operands[1]))));
+}
+
+// An invalid operation gives the NaN of the processor's own arithmetic, a NaN operand keeps its sign: a sort by total order shows it.
+TEST(Elementwise, NanHasTheSignThatTheReferenceGivesIt) {
+  for (const OpDef* row : op_table().rows()) {
+    if (!row->elementwise || row->parse != nullptr || row->min_operands > 2) continue;
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
+      SCOPED_TRACE(fmt::format("{} {}", row->name, dtype_name(dtype)));
+      auto [a, b] = special_pairs(dtype);
+      std::optional<Program> program;
+      try {
+        program = program_of(std::vector<Type>(static_cast<std::size_t>(row->min_operands), a.type()),
+                             [&](Builder& main, const std::vector<Value>& v) {
+                               const Value y = main.emit(*row, v);
+                               return ops::tuple(main, {y, is_negative_nan(y, v)});
+                             });
+      } catch (const Error&) {
+        continue;  // the op does not take floating-point elements, or gives others
       }
       std::vector<Literal> arguments = {a, b};
       arguments.resize(static_cast<std::size_t>(row->min_operands));
@@ -346,6 +381,28 @@ TEST(Indexing, DynamicSlicesClampTheirStarts) {
     expect_as_reference(program, {testing::random_literal(Type::array(DType::kF32, {5, 4}), 1), Literal::scalar(start),
                                   testing::random_literal(Type::array(DType::kF32, {2, 3}), 2)});
   }
+}
+
+// Every integer type, at both of its ends: what is no s64 is beyond the end, not before the start.
+TEST(Indexing, StartsOfEveryTypeClamp) {
+  const Type table = Type::array(DType::kF32, {5, 4});
+  const Type rows = Type::array(DType::kF32, {1, 4});
+  for (const DType dtype : {DType::kS8, DType::kS16, DType::kS32, DType::kS64, DType::kU8, DType::kU16, DType::kU32,
+                            DType::kU64, DType::kS4, DType::kU4, DType::kS2, DType::kU2})
+    for (const bool is_largest : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} {}", dtype_name(dtype), is_largest ? "largest" : "least"));
+      Literal start(Type::scalar(dtype));
+      const bool is_signed = is_signed_int(dtype) || dtype == DType::kS4 || dtype == DType::kS2;
+      for (auto& byte : start.mutable_bytes()) byte = std::byte{is_largest ? std::uint8_t{0xff} : std::uint8_t{0}};
+      if (is_narrow(dtype)) start = scalar_of(dtype, is_largest ? (is_signed ? 1 : 3) : (is_signed ? -2 : 0));
+      if (is_signed && !is_narrow(dtype)) start.mutable_bytes().back() ^= std::byte{0x80};
+      const Program program = program_of({table, start.type(), rows}, [](Builder& main, const auto& v) {
+        const Value ids = ops::broadcast(v[1], {3}, {});
+        return ops::tuple(main, {ops::dynamic_slice(v[0], {v[1], v[1]}, {2, 3}),
+                                 ops::dynamic_update_slice(v[0], v[2], {v[1], v[1]}), ops::take_rows(v[0], ids)});
+      });
+      expect_as_reference(program, {testing::random_literal(table, 1), start, testing::random_literal(rows, 2)});
+    }
 }
 
 // Windows of one element: products, where the arrays lie; the kernel's gradient adds up over the images.
