@@ -16,6 +16,7 @@
 #include "normalize/manual.h"
 #include "pipeline/leaves.h"
 #include "tessera/base/text.h"
+#include "tessera/ops/elided_constants.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/passes/passes.h"
 
@@ -199,13 +200,8 @@ std::vector<Tolerance> tolerances_of(const Sides& sides, const Inputs& inputs, c
   return out;
 }
 
-}  // namespace
-
-CheckReport check_partition(const Program& program, const CheckOptions& options) {
-  return check_partitioned(program, partition(program, {.keep_shardings = !options.run}), options);
-}
-
-CheckReport check_partitioned(const Program& program, const Partitioned& parts, const CheckOptions& options) {
+// Both programs with all their constants.
+CheckReport compare_programs(const Program& program, const Partitioned& parts, const CheckOptions& options) {
   CheckReport report;
   const auto& global = parts.global.entry_computation();
   const Sides sides = sides_of(program, parts.program, options);
@@ -228,6 +224,22 @@ CheckReport check_partitioned(const Program& program, const Partitioned& parts, 
                  report);
   }
   report.passed = report.failures.empty();
+  return report;
+}
+
+}  // namespace
+
+CheckReport check_partition(const Program& program, const CheckOptions& options) {
+  return check_partitioned(program, partition(program, {.keep_shardings = !options.run}), options);
+}
+
+CheckReport check_partitioned(const Program& program, const Partitioned& parts, const CheckOptions& options) {
+  if (!has_elided_constants(program)) return compare_programs(program, parts, options);
+  Partitioned drawn = parts;
+  drawn.program = with_drawn_constants(parts.program, options.seed);
+  drawn.global = with_drawn_constants(parts.global, options.seed);
+  CheckReport report = compare_programs(with_drawn_constants(program, options.seed), drawn, options);
+  report.drawn_constants = elided_constants(program);
   return report;
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tessera/base/text.h"
+#include "tessera/ops/elided_constants.h"
 #include "tessera/partitioner/check/check.h"
 #include "tessera/partitioner/reshard_insertion/partial_values.h"
 #include "tessera/sharding/placement.h"
@@ -192,6 +193,13 @@ std::vector<std::vector<Literal>> shards_of_arguments(const std::vector<Literal>
     }
   }
   return shards;
+}
+
+Program with_drawn_constants(const Program& program, std::uint64_t seed) {
+  return with_elided_constants(program, [&](const Type& type, const std::string& origin) {
+    Draws draws(hash_mix(seed, hash_text(origin)));
+    return draw_literal(type, draws);
+  });
 }
 
 std::vector<Literal> seeded_arguments(const Program& program, std::uint64_t seed, double scale) {

@@ -21,6 +21,9 @@ double unit_of_addends(double scale);
 /// The arguments that come as addends, in units. `global`: the entry with all its shardings.
 void make_divisible(std::vector<Literal>& arguments, const Computation& global, double unit);
 
+/// With seeded values in place of elided constants: the same for every copy of a constant, in either program of a check.
+Program with_drawn_constants(const Program& program, std::uint64_t seed);
+
 /// [device][parameter]; of what is partial random addends.
 std::vector<std::vector<Literal>> shards_of_arguments(const std::vector<Literal>& arguments, const Computation& global,
                                                       std::int64_t devices, double unit, std::uint64_t seed);

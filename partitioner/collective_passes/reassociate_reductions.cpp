@@ -135,9 +135,9 @@ class Sums {
   [[nodiscard]] std::optional<double> splat_of(Id id) const {
     const Instruction* instruction = &computation_[id];
     if (instruction->op == &rows::kBroadcast) instruction = &computation_[instruction->operands[0]];
-    if (instruction->op->role != Role::kConstant || !instruction->type.is_array() || instruction->type.ndim() != 0)
-      return std::nullopt;
-    return element_as_double(attributes_as<ConstantAttributes>(instruction->attributes).value, 0);
+    const Literal* value = known_constant(*instruction);
+    if (value == nullptr || !value->type().is_array() || value->type().ndim() != 0) return std::nullopt;
+    return element_as_double(*value, 0);
   }
 
  private:

@@ -7,6 +7,7 @@
 #include "tessera/base/text.h"
 #include "tessera/ops/indexing.h"
 #include "tessera/ops/rows.h"
+#include "tessera/ops/structural.h"
 #include "tessera/partitioner/collective_passes/collective_passes.h"
 #include "tessera/passes/passes.h"
 #include "tessera/passes/rewriter.h"
@@ -42,10 +43,11 @@ class DeviceValues {
   std::vector<Literal> evaluate(Id id, int steps) {
     const Instruction& instruction = computation_[id];
     const Role role = instruction.op->role;
-    const bool may =
-        (role == Role::kPlain || role == Role::kConstant || role == Role::kPartitionId || role == Role::kCopy) &&
-        instruction.op->evaluate != nullptr && instruction.called.empty() && !has_side_effect(instruction) &&
-        instruction.type.is_array() && instruction.type.element_count() <= kMostElements;
+    const bool may = (role == Role::kPlain || known_constant(instruction) != nullptr || role == Role::kPartitionId ||
+                      role == Role::kCopy) &&
+                     instruction.op->evaluate != nullptr && instruction.called.empty() &&
+                     !has_side_effect(instruction) && instruction.type.is_array() &&
+                     instruction.type.element_count() <= kMostElements;
     if (!may) return {};
     std::vector<const std::vector<Literal>*> operands;
     for (const Id operand : instruction.operands) {

@@ -26,9 +26,9 @@ Type with_dim(const Type& type, int dim, std::int64_t size) {
 }
 
 bool is_zero(Value scalar) {
-  const Instruction& maker = scalar.instruction();
-  if (maker.op->role != Role::kConstant) return false;
-  const auto bytes = attributes_as<ConstantAttributes>(maker.attributes).value.bytes();
+  const Literal* value = known_constant(scalar.instruction());
+  if (value == nullptr) return false;
+  const auto bytes = value->bytes();
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 

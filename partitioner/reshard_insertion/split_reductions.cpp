@@ -11,6 +11,7 @@
 #include "reshard_insertion/instruction_splitter.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/contraction.h"
+#include "tessera/ops/elided_constants.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
@@ -18,13 +19,15 @@
 namespace tessera {
 namespace {
 
-// Nothing where they are no constants.
-std::optional<std::vector<Literal>> constant_inits(const Computation& computation, const Instruction& reduce) {
+// Nothing where one is no constant, or where nothing can be computed from them: the combiner has elements that its text leaves out.
+std::optional<std::vector<Literal>> constant_inits(const Program& program, const Computation& computation,
+                                                   const Instruction& reduce) {
+  if (has_elided_constants(program, reduce.called.front())) return std::nullopt;
   std::vector<Literal> out;
   for (auto i = reduce.operands.size() / 2; i < reduce.operands.size(); ++i) {
-    const Instruction& init = computation[at(reduce.operands, i)];
-    if (init.op->role != Role::kConstant) return std::nullopt;
-    out.push_back(attributes_as<ConstantAttributes>(init.attributes).value);
+    const Literal* init = known_constant(computation[at(reduce.operands, i)]);
+    if (init == nullptr) return std::nullopt;
+    out.push_back(*init);
   }
   return out;
 }
@@ -40,7 +43,7 @@ std::vector<Literal> combined(const Program& program, const Instruction& reduce,
 // Behind other elements the init changes nothing either: f(f(init, x), init) = f(init, x). Seen on a few x, of which the init's own
 // elements and ties with them tell most.
 bool ends_with_its_init(const Program& program, const Computation& computation, const Instruction& reduce) {
-  const auto inits = constant_inits(computation, reduce);
+  const auto inits = constant_inits(program, computation, reduce);
   constexpr std::size_t kMostArrays = 3;
   if (!inits || inits->size() > kMostArrays) return false;
   constexpr double kNumbers[] = {0, 1, -1, 3, 100};
@@ -230,7 +233,7 @@ class ReductionSplitter : Splitter {
 }  // namespace
 
 bool absorbs_its_init(const Program& program, const Computation& computation, const Instruction& reduce) {
-  const auto inits = constant_inits(computation, reduce);
+  const auto inits = constant_inits(program, computation, reduce);
   return inits && combined(program, reduce, *inits, *inits) == *inits;
 }
 

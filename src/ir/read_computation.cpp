@@ -86,6 +86,8 @@ class ComputationReader {
     const auto id = static_cast<ComputationId>(state_.program.computations.size());
     for (std::size_t i = first_sharding_; i < state_.shardings.size(); ++i)
       if (state_.shardings[i].computation < 0) state_.shardings[i].computation = id;
+    for (std::size_t i = first_elided_; i < state_.elided.size(); ++i)
+      if (state_.elided[i].computation < 0) state_.elided[i].computation = id;
     state_.program.computations.push_back(std::make_shared<const Computation>(std::move(out_)));
     return id;
   }
@@ -314,10 +316,21 @@ class ComputationReader {
     infer_type(state_, out_, raw, out);
     if (!raw.layouts.empty()) notes.frontend_attributes.emplace_back(kLayoutsKey, std::move(raw.layouts));
     if (raw.number) numbers_.push_back({*raw.number, id, raw.position});
+    if (raw.literal) note_elided(*raw.literal, id, raw.position, notes);
     if (!sharding.hlo.empty() || !sharding.sdy.empty()) state_.shardings.push_back(std::move(sharding));
     if (!(notes == Notes{})) out.notes = std::make_shared<const Notes>(std::move(notes));
     out_.instructions.push_back(std::move(out));
     return id;
+  }
+
+  void note_elided(const Literal& value, Id id, std::size_t position, Notes& notes) {
+    std::string origins;
+    std::erase_if(notes.frontend_attributes, [&](auto& attribute) {
+      const bool found = attribute.first == kElidedKey;
+      if (found) origins = std::move(attribute.second);
+      return found;
+    });
+    if (value.is_elided()) state_.elided.push_back({-1, id, position, value, std::move(origins)});
   }
 
   // The attributes every instruction takes; others go on to the row.
@@ -396,6 +409,7 @@ class ComputationReader {
   std::vector<ParameterNumber> numbers_;
   std::unordered_map<std::size_t, std::vector<ComputationId>> written_out_;  // by the place of the attribute
   std::size_t first_sharding_ = state_.shardings.size();
+  std::size_t first_elided_ = state_.elided.size();
 };
 
 }  // namespace

@@ -147,6 +147,7 @@ Program parse_program(std::string_view text, const OpTable& table, const ParseOp
   if (state.program.computations.empty()) state.in.fail_expected("a computation");
   if (state.program.entry < 0) state.program.entry = static_cast<ComputationId>(state.program.computations.size()) - 1;
   name_the_nameless(state);
+  name_elided_constants(state);
   if (is_bare) {
     const std::string& entry = state.program.entry_computation().name;
     state.program.name = entry == "_" ? entry : "module_" + entry;

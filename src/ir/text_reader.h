@@ -69,6 +69,15 @@ struct PendingSharding {
   std::vector<Sharding> named;  // hlo in axes, where it is the form that names them
 };
 
+/// A constant without elements; named when those of all computations are known.
+struct PendingElided {
+  ComputationId computation = 0;
+  Id instruction = 0;
+  std::size_t position = 0;
+  Literal value;
+  std::string origins;  // of tessera.elided; empty when absent
+};
+
 /// What the header says that is only checked or used at the end.
 struct ModuleHeader {
   std::size_t entry_layout_position = 0;
@@ -103,6 +112,7 @@ struct ModuleState {
   SourceTables sources{};
   std::set<std::pair<std::string_view, std::string>> warned{};  // of an op: attributes it does not have
   std::vector<ComputationId> nameless{};                        // those written where they are called, or made here
+  std::vector<PendingElided> elided{};
 };
 /// Reads `name (..) -> .. { .. }` and appends it to the program.
 void read_computation(ModuleState& state);
@@ -110,6 +120,10 @@ void read_computation(ModuleState& state);
 void read_single_instruction(ModuleState& state);
 /// When all names are known, the computations without one get theirs.
 void name_the_nameless(ModuleState& state);
+/// Gives constants without elements their origins: those of the text, or their own names.
+void name_elided_constants(ModuleState& state);
+/// The origins of the leaves of a constant that is no copy of another.
+std::vector<std::string> own_origins(const Computation& computation, const Instruction& constant);
 void attach_shardings(ModuleState& state, const ModuleHeader& header, const std::vector<Mesh>& known);
 
 inline constexpr std::string_view kMeshesKey = "tessera.meshes";

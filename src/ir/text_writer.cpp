@@ -21,9 +21,9 @@ std::string frontend_text(const std::vector<std::pair<std::string, std::string>>
   return "{" + join(parts, ",") + "}";
 }
 
-// Of custom-call's own attributes.
+// Of the own attributes of custom-call and constant.
 bool is_frontend_attribute(const TextAttribute& attribute) {
-  return attribute.name == kShardingRuleKey || attribute.name == kNumBatchDimsKey;
+  return attribute.name == kShardingRuleKey || attribute.name == kNumBatchDimsKey || attribute.name == kElidedKey;
 }
 
 bool xla_knows(std::string_view key) { return !key.starts_with("xla.sdy.") && !key.starts_with("tessera."); }
@@ -128,6 +128,14 @@ Program with_names_for_xla(const Program& program) {
     ref = std::move(computation);
   }
   return out;
+}
+
+// Whether each leaf that is elided has the origin that it would get by its name.
+bool are_own_origins(const Computation& computation, const Instruction& constant, const std::string& text) {
+  const auto own = own_origins(computation, constant);
+  const auto given = split(text, ',');
+  return std::equal(given.begin(), given.end(), own.begin(), own.end(),
+                    [](const std::string& a, const std::string& b) { return a.empty() || a == b; });
 }
 
 class Printer {
@@ -292,10 +300,12 @@ class Printer {
       if (shardings_ != nullptr && !options_.for_xla)
         if (auto attribute = shardings_->attribute(instruction)) frontend.push_back(std::move(*attribute));
     }
-    for (const auto& attribute : own)
-      if (is_frontend_attribute(attribute))
-        frontend.emplace_back(attribute.name,
-                              attribute.name == kShardingRuleKey ? unquote(attribute.text) : attribute.text);
+    for (const auto& attribute : own) {
+      if (!is_frontend_attribute(attribute)) continue;
+      std::string text = attribute.name == kNumBatchDimsKey ? attribute.text : unquote(attribute.text);
+      if (attribute.name != kElidedKey || !are_own_origins(*computation_, instruction, text))
+        frontend.emplace_back(attribute.name, std::move(text));
+    }
     frontend = kept(std::move(frontend));
     if (!frontend.empty()) add("frontend_attributes", frontend_text(frontend));
     if (!instruction.control_predecessors.empty()) {

@@ -37,10 +37,10 @@ class Preparer {
   [[nodiscard]] bool is_zero(Id id) const {
     const Instruction* instruction = &from_[id];
     if (instruction->op == &rows::kBroadcast) instruction = &from_[instruction->operands[0]];
-    if (instruction->op->role != Role::kConstant || !instruction->type.is_array()) return false;
-    const Literal& value = attributes_as<ConstantAttributes>(instruction->attributes).value;
-    return instruction->type.ndim() == 0 && !is_complex(instruction->type.dtype()) &&
-           instruction->type.dtype() != DType::kPred && element_as_double(value, 0) == 0;
+    const Literal* value = known_constant(*instruction);
+    return value != nullptr && instruction->type.is_array() && instruction->type.ndim() == 0 &&
+           !is_complex(instruction->type.dtype()) && instruction->type.dtype() != DType::kPred &&
+           element_as_double(*value, 0) == 0;
   }
 
   // ---- sums of padded parts ---------------------------------------------------------------------------------------------------

@@ -15,6 +15,12 @@ void parse_field(std::string_view, Literal&) {
   throw InternalError("a constant's literal is read by its declared type, not from an attribute");
 }
 
+const Literal* known_constant(const Instruction& instruction) {
+  if (instruction.op->role != Role::kConstant) return nullptr;
+  const Literal& value = attributes_as<ConstantAttributes>(instruction.attributes).value;
+  return value.is_elided() ? nullptr : &value;
+}
+
 namespace rows {
 namespace {
 
@@ -43,10 +49,25 @@ FactorMap result_factors(const OpView& view) {
 }
 
 bool is_splat(const Literal& value) {
+  if (value.is_elided()) return false;
   const auto bytes = value.bytes();
   const auto size = static_cast<std::size_t>(dtype_size(value.type().dtype()));
   return bytes.size() <= size ||
          std::equal(bytes.begin() + static_cast<std::ptrdiff_t>(size), bytes.end(), bytes.begin());
+}
+
+// The whole constant with zeros behind its ends. One without elements keeps its type, which tells what its text left out.
+Value filled_up(Builder& builder, const Literal& value, const Dims& filled) {
+  const Dims& box = value.type().dims();
+  if (value.is_elided()) {
+    std::vector<PaddingDim> padding(box.size());
+    for (int d = 0; d < isize(box); ++d) at(padding, d).high = at(filled, d) - at(box, d);
+    const Value all = ops::constant(builder, value);
+    return filled == box ? all : ops::pad(all, ops::scalar(builder, value.type().dtype(), 0), std::move(padding));
+  }
+  Literal whole(Type::array(value.type().dtype(), filled));
+  strided_copy(value, {0, row_major_strides(box)}, whole, {0, row_major_strides(filled)}, box);
+  return ops::constant(builder, std::move(whole));
 }
 
 // Every element the same: a smaller constant. Else the device's slice of the whole, filled up so that no slice is clamped.
@@ -64,10 +85,8 @@ Value localize_constant(LocalizeContext& context) {
   const Sharding& sharding = context.result_shardings.front();
   Dims filled;
   for (int d = 0; d < local.ndim(); ++d) filled.push_back(local.dim(d) * sharding.tiles(d));
-  Literal whole(Type::array(local.dtype(), filled));
-  strided_copy(value, {0, row_major_strides(box)}, whole, {0, row_major_strides(filled)}, box);
   const NotesRef before = std::exchange(builder.default_notes, context.notes);
-  const Value all = builder.emit(kConstant, {}, make_attributes(ConstantAttributes{std::move(whole)}));
+  const Value all = filled_up(builder, value, filled);
   std::vector<Value> operands{all};
   for (int d = 0; d < local.ndim(); ++d)
     operands.push_back(sharding.tiles(d) == 1 ? ops::scalar(builder, DType::kS32, 0) : context.start_of_result(d));

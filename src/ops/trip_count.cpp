@@ -18,12 +18,11 @@ const Instruction& behind_copies(const Computation& computation, Id id) {
 
 std::optional<std::int64_t> integer_constant(const Computation& computation, Id id) {
   const Instruction& instruction = behind_copies(computation, id);
-  const bool fits = instruction.op->role == Role::kConstant && instruction.type.is_array() &&
-                    instruction.type.ndim() == 0 && is_integer(instruction.type.dtype());
-  if (!fits) return std::nullopt;
-  const Literal& value = attributes_as<ConstantAttributes>(instruction.attributes).value;
-  if (element_as_index(value, 0) != element_as_int(value, 0)) return std::nullopt;  // u64 beyond s64
-  return element_as_int(value, 0);
+  const Literal* value = known_constant(instruction);
+  const bool fits = value != nullptr && instruction.type.is_array() && instruction.type.ndim() == 0 &&
+                    is_integer(instruction.type.dtype());
+  if (!fits || element_as_index(*value, 0) != element_as_int(*value, 0)) return std::nullopt;  // u64 beyond s64
+  return element_as_int(*value, 0);
 }
 
 // `index` if `id` is get-tuple-element(parameter, index).

@@ -63,9 +63,9 @@ const Instruction* chained(const Computation& c, const Instruction& instruction)
 std::optional<Literal> splat_value(const Computation& c, Id id) {
   const Instruction* instruction = &c[id];
   if (instruction->op == &rows::kBroadcast) instruction = &c[instruction->operands[0]];
-  if (instruction->op->role != Role::kConstant || !instruction->type.is_array() || instruction->type.ndim() != 0)
-    return std::nullopt;
-  return attributes_as<ConstantAttributes>(instruction->attributes).value;
+  const Literal* value = known_constant(*instruction);
+  if (value == nullptr || !value->type().is_array() || value->type().ndim() != 0) return std::nullopt;
+  return *value;
 }
 bool is_all(const Computation& c, Id id, double value) {
   const auto scalar = splat_value(c, id);
@@ -130,10 +130,10 @@ Result dynamic_slice(const Computation& c, const Instruction& i) {
   if (!is_plain(i)) return std::nullopt;
   std::vector<SliceRange> ranges;
   for (int d = 0; d < i.type.ndim(); ++d) {
-    const Instruction& start = c[at(i.operands, d + 1)];
-    if (start.op->role != Role::kConstant) return std::nullopt;
+    const Literal* start = known_constant(c[at(i.operands, d + 1)]);
+    if (start == nullptr) return std::nullopt;
     const auto most = c[i.operands[0]].type.dim(d) - i.type.dim(d);
-    const auto first = element_as_index(attributes_as<ConstantAttributes>(start.attributes).value, 0);
+    const auto first = element_as_index(*start, 0);
     ranges.push_back({.start = std::clamp<std::int64_t>(first, 0, most)});
     ranges.back().limit = ranges.back().start + i.type.dim(d);
   }

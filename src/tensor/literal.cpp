@@ -39,12 +39,60 @@ Literal Literal::tuple(std::vector<Literal> elements) {
   return out;
 }
 
+Literal Literal::elided(const Type& type, const std::string& origin) {
+  ensure(!origin.empty(), "an elided {} without an origin", type);
+  if (type.is_tuple()) {
+    std::vector<Literal> elements;
+    for (const auto& element : type.elements()) elements.push_back(elided(element, origin));
+    const Literal out = tuple(std::move(elements));
+    std::vector<std::string> by_leaf;
+    for (int leaf = 0; leaf < type.leaf_count(); ++leaf) by_leaf.push_back(fmt::format("{}:{}", origin, leaf));
+    return out.with_origins(by_leaf);
+  }
+  if (!type.is_array() || type.element_count() == 0) return Literal(type);
+  Literal out;
+  out.type_ = type;
+  out.origin_ = origin;
+  return out;
+}
+
+Literal Literal::with_origins(const std::vector<std::string>& by_leaf) const {
+  Literal out = *this;
+  std::size_t leaf = 0;
+  const auto set = [&](const auto& self, Literal& value) -> void {
+    for (Literal& element : value.elements_) self(self, element);
+    if (value.type_.is_tuple()) return;
+    const std::string& origin = at(by_leaf, leaf++);
+    if (!value.origin_.empty()) value.origin_ = origin;
+  };
+  set(set, out);
+  return out;
+}
+
+std::vector<std::string> Literal::origins() const {
+  std::vector<std::string> out;
+  for (const Literal& leaf : leaves()) out.push_back(leaf.origin_);
+  return out;
+}
+
+bool Literal::is_elided() const {
+  return !origin_.empty() ||
+         std::any_of(elements_.begin(), elements_.end(), [](const Literal& element) { return element.is_elided(); });
+}
+
+void Literal::check_known() const {
+  require(origin_.empty(), "the elements of constant {} {} are not known: its text elides them, {{...}}", origin_,
+          type_);
+}
+
 std::span<const std::byte> Literal::bytes() const {
+  if (!buffer_) check_known();
   if (!buffer_) return {};
   return {buffer_->data(), buffer_->size()};
 }
 
 std::span<std::byte> Literal::mutable_bytes() {
+  if (!buffer_) check_known();
   if (!buffer_) return {};
   if (buffer_.use_count() > 1) buffer_ = std::make_shared<std::vector<std::byte>>(*buffer_);
   return {buffer_->data(), buffer_->size()};
@@ -77,13 +125,15 @@ std::vector<Literal> Literal::leaves() const {
 }
 
 bool operator==(const Literal& a, const Literal& b) {
-  if (!(a.type_ == b.type_) || a.elements_ != b.elements_) return false;
+  if (!(a.type_ == b.type_) || a.elements_ != b.elements_ || a.origin_ != b.origin_) return false;
+  if (!a.origin_.empty()) return true;
   const auto x = a.bytes();
   const auto y = b.bytes();
   return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size()) == 0);
 }
 
 std::size_t Literal::hash() const {
+  if (!origin_.empty()) return hash_mix(type_.hash(), hash_text(origin_));
   std::size_t seed = hash_mix(type_.hash(), hash_bytes(bytes().data(), bytes().size()));
   for (const auto& element : elements_) seed = hash_mix(seed, element.hash());
   return seed;
@@ -197,6 +247,7 @@ std::string Literal::str() const {
     return "(" + join(parts, ", ") + ")";
   }
   if (!type_.is_array()) return out;
+  if (!origin_.empty()) return "{...}";
   std::int64_t next = 0;
   if (type_.element_count() == 0) {
     constexpr std::int64_t kMostRows = 1000;

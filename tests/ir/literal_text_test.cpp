@@ -26,7 +26,7 @@ TEST(LiteralText, EveryFormReads) {
             Literal::from<std::int32_t>({2, 3}, {1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(parse_literal("{ /*i0=0*/ {1}, /*i0=1*/ {2} }", Type::array(DType::kS8, {2, 1})),
             Literal::from<std::int8_t>({2, 1}, {1, 2}));
-  EXPECT_EQ(parse_literal("{...}", Type::array(DType::kF32, {5})), Literal(Type::array(DType::kF32, {5})));
+  EXPECT_TRUE(parse_literal("{...}", Type::array(DType::kF32, {5})).is_elided());
   EXPECT_EQ(parse_literal("{}", Type::array(DType::kF32, {0, 3})), Literal(Type::array(DType::kF32, {0, 3})));
   EXPECT_EQ(parse_literal("{{}, {}}", Type::array(DType::kF32, {2, 0})), Literal(Type::array(DType::kF32, {2, 0})));
   EXPECT_EQ(
@@ -68,7 +68,7 @@ TEST(LiteralText, AnyBitsOfAnyTypeReadBackEqual) {
 
 TEST(LiteralText, AHugeTypeIsRefusedBeforeItIsMade) {
   EXPECT_THROW(parse_literal("{1}", Type::array(DType::kF32, {1'000'000'000'000})), Error);
-  EXPECT_THROW(parse_literal("{...}", Type::array(DType::kF32, {1'000'000'000'000})), Error);
+  EXPECT_TRUE(parse_literal("{...}", Type::array(DType::kF32, {1'000'000'000'000})).is_elided());  // takes no memory
 }
 
 }  // namespace

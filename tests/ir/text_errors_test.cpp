@@ -173,7 +173,7 @@ TEST(ProgramTextErrors, AbsurdSizesAreErrors) {
   std::string dims = "1";
   for (int i = 0; i < 100; ++i) dims += ",1";
   EXPECT_NE(error_of_line("z = f32[" + dims + "] negate(x)").find("more than 100 dims"), std::string::npos);
-  EXPECT_NE(error_of_line("z = f32[1000000000000] constant({...})").find("the literal does not have the elements of"),
+  EXPECT_NE(error_of_line("z = f32[1000000000000] constant({1})").find("the literal does not have the elements of"),
             std::string::npos);
   const std::string opcode(1'000'000, 'q');
   const auto error = error_of_line("z = f32[4] " + opcode + "(x)");

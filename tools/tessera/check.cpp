@@ -4,6 +4,7 @@
 #include "tessera/base/text.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/ops/custom_call.h"
+#include "tessera/ops/elided_constants.h"
 #include "tessera/runtime/executable/executable.h"
 
 namespace tessera::command {
@@ -62,6 +63,9 @@ int run(const Arguments& arguments) {
     text += fmt::format(
         "bounds are larger than the values, as roundings of larger or narrower ones on the way may be: {}{}\n",
         loose.front(), loose.size() > 1 ? fmt::format(", and {} more", loose.size() - 1) : "");
+  if (const auto& drawn = report.drawn_constants; !drawn.empty())
+    text += fmt::format("values were drawn for constants whose elements the text leaves out, {{...}}: {}\n",
+                        elided_constants_text(program));
   if (!unknown.empty())
     text += fmt::format("stand-ins were computed for custom-calls that nothing here knows: {}\n", join(unknown, ", "));
   for (const auto& failure : report.failures) text += fmt::format("  {}\n", failure);
@@ -76,6 +80,7 @@ int run(const Arguments& arguments) {
     json.set("trip_limit", options.trip_limit);
     json.set("stopped_loops", report.stopped_loops);
     json.set("unknown_custom_calls", unknown);
+    json.set("drawn_constants", report.drawn_constants);
     json.set("loosely_compared", report.loosely_compared);
     json.set("failures", report.failures);
     write_text(*path, json.str());

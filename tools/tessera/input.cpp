@@ -9,6 +9,7 @@
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/control_flow.h"
+#include "tessera/ops/elided_constants.h"
 #include "tessera/ops/op_table.h"
 #include "tessera/sharding/mesh_text.h"
 
@@ -216,6 +217,14 @@ std::string unused_axes_note(const Program& program) {
   if (names.empty()) return "";
   return fmt::format("note: nothing is sharded over {} of {}: devices along {} do the same work\n", join(names, ", "),
                      mesh.str(), names.size() == 1 ? "it" : "them");
+}
+
+std::string elided_constants_warning(const Program& program) {
+  if (!has_elided_constants(program)) return "";
+  return fmt::format(
+      "warning: the text of {} leaves out the elements of constants, {{...}}: {}; they stay elided, and `tessera run` "
+      "needs all of them (docs/guide.md says how to dump them)\n",
+      program.name, elided_constants_text(program));
 }
 
 void write_text(const std::string& path, std::string_view text) {

@@ -45,6 +45,8 @@ Program program_of(const std::string& text, const Arguments& arguments, const Re
 std::string nothing_sharded_note(const Program& program);
 /// "note: …\n" for axes of the mesh that no sharding names, or "".
 std::string unused_axes_note(const Program& program);
+/// "warning: …\n" when the text leaves out elements of constants, or "".
+std::string elided_constants_warning(const Program& program);
 /// To a file, or to stdout for "-".
 void write_text(const std::string& path, std::string_view text);
 /// What `stats` and `partition` give to machines.

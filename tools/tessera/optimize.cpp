@@ -33,6 +33,7 @@ int run(const Arguments& arguments) {
   const Program program = read_program(arguments);
   verify(program);
   require_partitioned(program);
+  fmt::print(stderr, "{}", elided_constants_warning(program));
   const bool may_be_global =
       !program.partitioned && program.num_partitions > 1 && program_stats(program).collectives.empty();
   if (may_be_global)

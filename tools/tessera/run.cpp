@@ -11,6 +11,7 @@
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/collectives/world.h"
 #include "tessera/ops/custom_call.h"
+#include "tessera/ops/elided_constants.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/partitioner/check/check.h"
 #include "tessera/partitioner/reshard_insertion/partial_values.h"
@@ -222,6 +223,7 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
   require(!program.partitioned || (!given.has("mesh") && !given.has("annotate")),
           "{} is what one device runs, partitioned already: --mesh and --annotate are for the global program",
           program.name);
+  refuse_elided_constants(program, "run");
   if (const auto unknown = unknown_custom_calls(program); !unknown.empty())
     fail(
         "custom-calls to {} cannot be run: nothing here knows what they compute{}", join(unknown, ", "),

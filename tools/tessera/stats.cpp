@@ -6,6 +6,7 @@ namespace {
 
 int run(const Arguments& arguments) {
   const Program program = read_program(arguments);
+  fmt::print(stderr, "{}", elided_constants_warning(program));
   const ProgramStats stats = program_stats(program);
   if (!program.partitioned && stats.num_partitions > 1 && stats.collectives.empty())
     fmt::print(

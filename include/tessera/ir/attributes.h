@@ -57,6 +57,10 @@ class AttributeReader {
   std::vector<std::string> asked_;  // only while there are attributes to take
 };
 
+/// The frontend attribute of a constant whose elements its text leaves out, `{...}`: the origins by leaf (Literal::elided). It is
+/// printed where an origin is not COMPUTATION/NAME of the instruction itself, as for the copies that a pass makes.
+inline constexpr std::string_view kElidedKey = "tessera.elided";
+
 class AttributesBase {
  public:
   virtual ~AttributesBase() = default;

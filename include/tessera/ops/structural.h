@@ -20,9 +20,13 @@ struct ConstantAttributes {
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("value", self.value, Presence::kRequired);
+    const std::string origins = self.value.is_elided() ? join(self.value.origins(), ",") : std::string();
+    visit(kElidedKey, origins, Presence::kIfNotDefault);
   }
   friend bool operator==(const ConstantAttributes&, const ConstantAttributes&) = default;
 };
+/// The value of a constant whose elements are known; null for other instructions and where the text elides elements.
+const Literal* known_constant(const Instruction& instruction);
 void parse_field(std::string_view text,
                  Literal& value);  // never used: the reader builds the literal from the declared type
 struct IotaAttributes {

@@ -20,6 +20,12 @@ class Literal {
   /// All zero (every leaf of a tuple).
   explicit Literal(Type type);
   static Literal tuple(std::vector<Literal> elements);
+  /// A value whose elements its text leaves out, `{...}`: only the type is known. `origin` names the constant, so that two of
+  /// them are equal only where they are copies of one constant. The leaves of a tuple become `origin:0`, `origin:1`, ... An
+  /// array without elements is not elided. To read elements is an Error that names the origin.
+  static Literal elided(const Type& type, const std::string& origin);
+  /// The same value with other origins, one per leaf; those of leaves that are not elided do not count.
+  [[nodiscard]] Literal with_origins(const std::vector<std::string>& by_leaf) const;
   template <class T>
   static Literal scalar(T value) {
     return from<T>({}, {value});
@@ -36,6 +42,11 @@ class Literal {
 
   [[nodiscard]] const Type& type() const { return type_; }
   [[nodiscard]] const std::vector<Literal>& elements() const { return elements_; }
+
+  /// True when the elements of the array, or of a leaf of the tuple, are elided.
+  [[nodiscard]] bool is_elided() const;
+  /// One per leaf; empty for a leaf that is not elided.
+  [[nodiscard]] std::vector<std::string> origins() const;
 
   [[nodiscard]] std::span<const std::byte> bytes() const;
   [[nodiscard]] std::span<std::byte> mutable_bytes();
@@ -58,18 +69,20 @@ class Literal {
   [[nodiscard]] Literal as_reals() const;
   /// The leaves of a tuple in pre-order; an array is its own leaf.
   [[nodiscard]] std::vector<Literal> leaves() const;
-  /// Bitwise equality of type and content (NaN equals itself).
+  /// Bitwise equality of type and content (NaN equals itself); of type and origin where the content is elided.
   friend bool operator==(const Literal& a, const Literal& b);
   [[nodiscard]] std::size_t hash() const;
-  /// HLO's literal text, without the type: `{{1, 2}, {3, 4}}`, `nan`, `true`.
+  /// HLO's literal text, without the type: `{{1, 2}, {3, 4}}`, `nan`, `true`, `{...}`.
   [[nodiscard]] std::string str() const;
 
  private:
   void check_dtype(DType dtype) const;
   void check_size(std::size_t count) const;
+  void check_known() const;
   Type type_;
   std::shared_ptr<std::vector<std::byte>> buffer_;
   std::vector<Literal> elements_;
+  std::string origin_;  // not empty: an array whose elements are elided
 };
 
 /// Element i (row-major) of an array as the widest type of its class; pred counts as unsigned.

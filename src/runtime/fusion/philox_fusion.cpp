@@ -54,9 +54,9 @@ class Matcher {
   }
   [[nodiscard]] std::optional<std::uint64_t> splat_number(Id id) const {
     if (!is_splat(id)) return std::nullopt;
-    const Instruction& scalar = at_id(at_id(id).operands[0]);
-    if (scalar.op->role != Role::kConstant || scalar.type.dtype() != DType::kU64) return std::nullopt;
-    return attributes_as<ConstantAttributes>(scalar.attributes).value.data<std::uint64_t>()[0];
+    const Literal* scalar = known_constant(at_id(at_id(id).operands[0]));
+    if (scalar == nullptr || scalar->type().dtype() != DType::kU64) return std::nullopt;
+    return scalar->data<std::uint64_t>()[0];
   }
   // f(operand, other operand) for both orders, until one gives something.
   template <class F>

@@ -41,6 +41,8 @@ struct CheckReport {
       stopped_loops;  // at the trip limit: "while %loop", and where: the global program, the partitioned one
   /// Results whose bound is larger than all their values, as sums of much larger ones are: "result 4 f32[8,2]: 155 at values up to 8".
   std::vector<std::string> loosely_compared;
+  /// Constants whose elements the text leaves out: values were drawn for them. "%table of %main".
+  std::vector<std::string> drawn_constants;
 };
 
 /// Partitions and compares. Integers must be equal, NaN where NaN is due. In lockstep both sides compute in double precision (floats of
