@@ -35,15 +35,6 @@ T parse_or_fail(std::string_view name, std::string_view text) {
   return *value;
 }
 
-bool is_flag(std::string_view argument) { return argument.size() > 2 && argument.starts_with("--"); }
-
-// --max-steps is --max_steps.
-std::string normalized(std::string_view name) {
-  std::string out(name);
-  std::replace(out.begin(), out.end(), '-', '_');
-  return out;
-}
-
 template <class... F>
 struct Overloaded : F... {
   using F::operator()...;
@@ -113,14 +104,13 @@ ArgumentParser::Row* ArgumentParser::find(std::string_view name) {
   return it == rows_.end() ? nullptr : &*it;
 }
 
-ArgumentParser::Row& ArgumentParser::find_or_fail(std::string_view given) {
-  Row* row = find(normalized(given));
-  if (row != nullptr) return *row;
-  std::vector<std::string> known;
-  for (const auto& other : rows_) known.push_back("--" + other.name);
-  const std::string near = nearest_name(fmt::format("--{}", given), known);
-  fail("unknown flag --{}; {}", given,
-       near.empty() ? "--help lists the flags" : fmt::format("did you mean \"{}\"?", near));
+std::vector<OptionSyntax> ArgumentParser::syntax() const {
+  std::vector<OptionSyntax> out;
+  for (const Row& row : rows_) {
+    out.push_back({row.name, row.bare ? OptionSyntax::Value::kOptional : OptionSyntax::Value::kRequired});
+    if (std::holds_alternative<bool*>(row.target)) out.push_back({"no_" + row.name, OptionSyntax::Value::kNone});
+  }
+  return out;
 }
 
 void ArgumentParser::assign(Row& row, const std::string& value) {
@@ -152,30 +142,20 @@ bool ArgumentParser::parse(int argc, const char* const* argv) {
 bool ArgumentParser::parse(const std::vector<std::string>& arguments) {
   for (const auto& argument : arguments)
     if (argument == "--help" || argument == "-h") return false;
-  if (arguments.size() == 1 && arguments[0].ends_with(".json") && !is_flag(arguments[0])) {
+  if (arguments.size() == 1 && arguments[0].ends_with(".json") && !arguments[0].starts_with("--")) {
     read_file(arguments[0]);
     return true;
   }
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    require(is_flag(argument), "unexpected argument \"{}\": a flag starts with --, and a value follows its flag",
-            argument);
-    const auto equals = argument.find('=');
-    const std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
-    Row* negated = name.starts_with("no_") ? find(name.substr(3)) : nullptr;
-    if (negated != nullptr && std::holds_alternative<bool*>(negated->target) && equals == std::string::npos) {
-      assign(*negated, "false");
-      continue;
-    }
-    Row& row = find_or_fail(name);
-    if (equals != std::string::npos) {
-      assign(row, argument.substr(equals + 1));
-    } else if (i + 1 < arguments.size() && !is_flag(arguments[i + 1])) {
-      assign(row, arguments[++i]);
-    } else {
-      require(row.bare.has_value(), "--{} needs a value", row.name);
-      assign(row, *row.bare);
-    }
+  const CommandWords words = read_command_words(arguments, syntax());
+  if (!words.positional.empty())
+    throw UsageError(fmt::format("unexpected argument \"{}\": an option starts with --, and a value follows its option",
+                                 words.positional.front()));
+  for (const GivenOption& given : words.options) {
+    Row* row = find(given.name);
+    if (row == nullptr)
+      assign(*find(given.name.substr(3)), "false");  // --no_NAME
+    else
+      assign(*row, given.value ? *given.value : *row->bare);
   }
   return true;
 }

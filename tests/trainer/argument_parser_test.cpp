@@ -75,14 +75,14 @@ TEST(ArgumentParser, TheLastOneGivenCounts) {
 TEST(ArgumentParser, MistakesAreNamed) {
   Settings s;
   const auto error = [&](std::vector<std::string> arguments) { return error_of([&] { s.parser.parse(arguments); }); };
-  EXPECT_EQ(error({"--max_step", "5"}), "unknown flag --max_step; did you mean \"--max_steps\"?");
-  EXPECT_EQ(error({"--qqqqqqqqqqqq"}), "unknown flag --qqqqqqqqqqqq; --help lists the flags");
+  EXPECT_EQ(error({"--max_step", "5"}), "unknown option --max_step; did you mean \"--max_steps\"?");
+  EXPECT_EQ(error({"--qqqqqqqqqqqq"}), "unknown option --qqqqqqqqqqqq; --help lists the options");
   EXPECT_EQ(error({"--max_steps"}), "--max_steps needs a value");
   EXPECT_EQ(error({"--max_steps", "--fast"}), "--max_steps needs a value");
   EXPECT_EQ(error({"--max_steps", "5x"}), "--max_steps takes an integer, got \"5x\"");
   EXPECT_EQ(error({"--learning_rate", "fast"}), "--learning_rate takes a number, got \"fast\"");
   EXPECT_EQ(error({"--kind", "c"}), "--kind takes one of a, b, got \"c\"");
-  EXPECT_EQ(error({"5"}), "unexpected argument \"5\": a flag starts with --, and a value follows its flag");
+  EXPECT_EQ(error({"5"}), "unexpected argument \"5\": an option starts with --, and a value follows its option");
 }
 
 TEST(ArgumentParser, AJsonFileAloneHoldsFlags) {

@@ -17,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "tessera/base/command_line.h"
 #include "tessera/base/json_object.h"
 
 namespace tessera {
@@ -67,7 +68,7 @@ class ArgumentParser {
   };
   ArgumentParser& add(std::string name, Target target, std::string help);
   Row* find(std::string_view name);
-  Row& find_or_fail(std::string_view given);
+  [[nodiscard]] std::vector<OptionSyntax> syntax() const;
   void read_file(const std::string& path);
   static void assign(Row& row, const std::string& value);
   static std::string value_text(const Target& target);

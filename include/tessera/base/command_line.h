@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words of a command line, read by Boost.Program_options: what ArgumentParser and the `tessera` command have in common.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tessera/base/error.h"
+
+namespace tessera {
+
+/// The command line is wrong: programs exit with code 2.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+struct OptionSyntax {
+  enum class Value { kNone, kRequired, kOptional };
+  std::string name;  // without dashes; `_` and `-` mean the same; a single letter is given as -o
+  Value value = Value::kRequired;
+  std::string placeholder = "a value";  // what errors call the value
+};
+
+struct GivenOption {
+  std::string name;  // as in OptionSyntax
+  std::optional<std::string> value;
+};
+
+struct CommandWords {
+  std::vector<GivenOption> options;     // in order
+  std::vector<std::string> positional;  // in order
+};
+
+/// Accepts `--name value`, `--name=value`, `-o value` and, for an optional value, `--name` alone. A word that is no known option may
+/// be a value although it starts with a dash (`-1`, `-,model`).
+/// UsageError: an unknown option (with the nearest name), a missing value, a value for an option that takes none.
+CommandWords read_command_words(const std::vector<std::string>& words, const std::vector<OptionSyntax>& options);
+
+/// `--name`, or `-o` for a single letter.
+std::string dashed(std::string_view name);
+
+}  // namespace tessera

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tessera/base/command_line.h"
+
+#include <algorithm>
+#include <boost/program_options/errors.hpp>
+#include <boost/program_options/options_description.hpp>
+#include <boost/program_options/parsers.hpp>
+#include <boost/program_options/value_semantic.hpp>
+
+namespace tessera {
+namespace {
+
+namespace po = boost::program_options;
+using Value = OptionSyntax::Value;
+
+// --max-steps is --max_steps.
+std::string canonical(std::string_view name) {
+  std::string out(name);
+  std::replace(out.begin(), out.end(), '-', '_');
+  return out;
+}
+
+// Of the word `--max-steps=5` the name max_steps, of `-o` the name o; "" of other words.
+std::string name_in(std::string_view word) {
+  const std::string_view name = word.substr(0, word.find('='));
+  if (name.size() > 2 && name.starts_with("--")) return canonical(name.substr(2));
+  return name.size() == 2 && name[0] == '-' && name[1] != '-' ? std::string(name.substr(1)) : std::string();
+}
+
+const OptionSyntax* find(const std::vector<OptionSyntax>& options, std::string_view name) {
+  const auto it = std::find_if(options.begin(), options.end(),
+                               [&](const OptionSyntax& option) { return canonical(option.name) == canonical(name); });
+  return it == options.end() ? nullptr : &*it;
+}
+
+po::options_description description_of(const std::vector<OptionSyntax>& options) {
+  po::options_description out;
+  for (const OptionSyntax& option : options) {
+    const std::string name = (option.name.size() == 1 ? "," : "") + canonical(option.name);
+    if (option.value == Value::kNone)
+      out.add_options()(name.c_str(), "");
+    else if (option.value == Value::kRequired)
+      out.add_options()(name.c_str(), po::value<std::string>(), "");
+    else
+      out.add_options()(name.c_str(), po::value<std::string>()->implicit_value(""), "");
+  }
+  return out;
+}
+
+// What Program_options does not do itself: an empty value after =, underscores and dashes alike, an optional value in the next word,
+// and an error when the next word is another option instead of a value. Empty for all other words.
+std::vector<po::option> read_own_styles(const std::vector<OptionSyntax>& options, std::vector<std::string>& words) {
+  const std::string& word = words.front();
+  const OptionSyntax* option = find(options, name_in(word));
+  if (option == nullptr) return {};
+  if (option->value == Value::kRequired && word.find('=') == std::string::npos &&
+      (words.size() == 1 || find(options, name_in(words[1])) != nullptr))
+    throw UsageError(fmt::format("{} needs {}", dashed(option->name), option->placeholder));
+  po::option out;
+  out.string_key = (option->name.size() == 1 ? "-" : "") + canonical(option->name);
+  std::size_t taken = 1;
+  if (const auto equals = word.find('='); equals != std::string::npos) {
+    out.value = {word.substr(equals + 1)};
+  } else if (option->value == Value::kOptional && words.size() > 1 && !words[1].starts_with("--")) {
+    out.value = {words[1]};
+    taken = 2;
+  } else if (option->value == Value::kRequired) {
+    out.value = {words[1]};
+    taken = 2;
+  }
+  words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(taken));
+  return {out};
+}
+
+[[noreturn]] void fail_unknown(const std::string& word, const std::vector<OptionSyntax>& options) {
+  std::vector<std::string> known;
+  for (const OptionSyntax& option : options) known.push_back(dashed(option.name));
+  const std::string given = word.substr(0, word.find('='));
+  const std::string near = nearest_name(given, known);
+  throw UsageError(fmt::format("unknown option {}; {}", given,
+                               near.empty() ? "--help lists the options" : fmt::format("did you mean \"{}\"?", near)));
+}
+
+}  // namespace
+
+std::string dashed(std::string_view name) { return (name.size() == 1 ? "-" : "--") + std::string(name); }
+
+CommandWords read_command_words(const std::vector<std::string>& words, const std::vector<OptionSyntax>& options) {
+  using Style = po::command_line_style::style_t;
+  const po::options_description description = description_of(options);
+  CommandWords out;
+  try {
+    const auto parsed =
+        po::command_line_parser(words)
+            .options(description)
+            .style(Style::allow_long | Style::long_allow_next | Style::long_allow_adjacent | Style::allow_short |
+                   Style::allow_dash_for_short | Style::short_allow_next)
+            .extra_style_parser([&](std::vector<std::string>& left) { return read_own_styles(options, left); })
+            .run();
+    for (const po::option& option : parsed.options) {
+      if (option.position_key >= 0) {
+        out.positional.insert(out.positional.end(), option.value.begin(), option.value.end());
+        continue;
+      }
+      const OptionSyntax* syntax = find(options, option.string_key.substr(option.string_key.starts_with('-') ? 1 : 0));
+      out.options.push_back({syntax->name, option.value.empty() ? std::nullopt : std::optional(option.value.front())});
+    }
+  } catch (const po::unknown_option& error) {
+    fail_unknown(error.get_option_name(), options);
+  } catch (const po::invalid_command_line_syntax& error) {
+    throw UsageError(fmt::format("{} takes no value", error.get_option_name()));
+  }
+  return out;
+}
+
+}  // namespace tessera
