@@ -56,11 +56,11 @@ def base(**changes):
 
 def flags():
     usage = lambda *arguments: arguments
-    expect(usage("--max_step", 5), 'run_clm: unknown flag --max_step; did you mean "--max_steps"?', 2)
-    expect(usage("--zzzzzzzzzz"), "run_clm: unknown flag --zzzzzzzzzz; --help lists the flags", 2)
+    expect(usage("--max_step", 5), 'run_clm: unknown option --max_step; did you mean "--max_steps"?', 2)
+    expect(usage("--zzzzzzzzzz"), "run_clm: unknown option --zzzzzzzzzz; --help lists the options", 2)
     expect(usage("--max_steps"), "run_clm: --max_steps needs a value", 2)
     expect(usage("--max_steps", "many"), 'run_clm: --max_steps takes an integer, got "many"', 2)
-    expect(usage("train.txt"), 'run_clm: unexpected argument "train.txt": a flag starts with --, and a value follows its flag', 2)
+    expect(usage("train.txt"), 'run_clm: unexpected argument "train.txt": an option starts with --, and a value follows its option', 2)
     expect(usage("--optim", "adam"), 'run_clm: --optim takes one of adamw_torch, sgd, got "adam"', 2)
     expect(usage("--train_file", "t"), "run_clm: --config_name is needed: a JSON file with the keys of GPT2Config", 2)
     expect(usage("--config_name", "c", "--train_file", "t", "--global_batch_size", 4, "--per_device_train_batch_size", 2),
@@ -161,8 +161,8 @@ def once(result, text, name):
 
 def ranks():
     result, _ = mpi(4, "--max_step", 5)
-    once(result, 'run_clm: unknown flag --max_step; did you mean "--max_steps"?', "unknown flag under mpirun")
-    check(result.returncode == 2, f"unknown flag under mpirun: status {result.returncode}")
+    once(result, 'run_clm: unknown option --max_step; did you mean "--max_steps"?', "unknown option under mpirun")
+    check(result.returncode == 2, f"unknown option under mpirun: status {result.returncode}")
     result, _ = mpi(4, *base(vocab_size=200))
     once(result, "ranks: the tokenizer bytes has 256 tokens, but the model's vocab_size is 200", "small vocabulary under mpirun")
     result, _ = mpi(3, *base(), "--mesh", "data=2")

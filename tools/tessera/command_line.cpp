@@ -16,21 +16,6 @@
 namespace tessera::command {
 namespace {
 
-std::string spelled(std::string_view name) { return (name.size() == 1 ? "-" : "--") + std::string(name); }
-
-// `--num_partitions` is `--num-partitions`.
-std::string option_name(std::string_view word) {
-  std::string name(word.substr(word.starts_with("--") ? 2 : 1));
-  std::replace(name.begin(), name.end(), '_', '-');
-  return name;
-}
-// A spec may begin with - too: `-,model`.
-bool names_option(const std::vector<Option>& options, std::string_view word) {
-  if (!word.starts_with('-') || word == "-") return false;
-  const std::string name = option_name(word.substr(0, word.find('=')));
-  return std::any_of(options.begin(), options.end(), [&](const Option& option) { return option.name == name; });
-}
-
 // Where a text defines `name = ..`, if it does so once.
 std::optional<std::size_t> place_of(std::string_view text, std::string_view name) {
   std::optional<std::size_t> place;
@@ -126,7 +111,7 @@ std::int64_t Arguments::number_or(std::string_view name, std::int64_t otherwise)
   const auto text = value(name);
   if (!text) return otherwise;
   const auto number = number_of(*text);
-  ensure(number.has_value(), "{} was not checked to be a number", spelled(name));
+  ensure(number.has_value(), "{} was not checked to be a number", dashed(name));
   return *number;
 }
 
@@ -153,7 +138,7 @@ namespace {
 void check_value(const Option& option, const std::string& value) {
   if (!option.check) return;
   try {
-    option.check(spelled(option.name), value);
+    option.check(dashed(option.name), value);
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
@@ -169,44 +154,31 @@ void check_output_files(const std::vector<Option>& options, const Arguments& arg
 }  // namespace
 
 Arguments Verb::read(const std::vector<std::string>& words) const {
-  Arguments out;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    if (word == "-" || !word.starts_with('-')) {
-      if (!out.input_.empty())
-        throw UsageError(fmt::format("one input is expected, got \"{}\" and \"{}\"", out.input_, word));
-      out.input_ = word;
-      continue;
-    }
-    const auto equals = word.find('=');
-    const std::string given = option_name(std::string_view(word).substr(0, equals));
-    const auto option = std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.name == given; });
-    if (option == options.end()) {
-      std::vector<std::string> known;
-      for (const auto& other : options) known.push_back(spelled(other.name));
-      throw UsageError(fmt::format("unknown option {}{}", spelled(given), suggest_name(spelled(given), known)));
-    }
-    auto& values = out.values_[given];
-    if (option->value.empty()) {
-      if (equals != std::string::npos) throw UsageError(fmt::format("{} takes no value", spelled(given)));
-      values.emplace_back();
-    } else if (equals != std::string::npos) {
-      values.push_back(word.substr(equals + 1));
-    } else {
-      const bool has_value = i + 1 < words.size() && !names_option(options, words[i + 1]);
-      if (!has_value) throw UsageError(fmt::format("{} needs {}", spelled(given), option->value));
-      values.push_back(words[++i]);
-    }
-    check_value(*option, values.back());
+  std::vector<OptionSyntax> syntax;
+  for (const Option& option : options) {
+    const bool is_switch = option.value.empty();
+    syntax.push_back({std::string(option.name), is_switch ? OptionSyntax::Value::kNone : OptionSyntax::Value::kRequired,
+                      std::string(option.value)});
   }
-  if (out.input_.empty()) throw UsageError("an input is missing: a file of HLO text, or - for standard input");
+  const CommandWords given = read_command_words(words, syntax);
+  Arguments out;
+  for (const auto& [name, value] : given.options) {
+    out.values_[name].push_back(value.value_or(""));
+    check_value(*std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.name == name; }),
+                value.value_or(""));
+  }
+  if (given.positional.empty()) throw UsageError("an input is missing: a file of HLO text, or - for standard input");
+  if (given.positional.size() > 1)
+    throw UsageError(
+        fmt::format("one input is expected, got \"{}\" and \"{}\"", given.positional[0], given.positional[1]));
+  out.input_ = given.positional.front();
   return out;
 }
 
 std::string Verb::help() const {
   std::string out = fmt::format("tessera {}: {}\n\nusage: tessera {} IN.hlo [options]\n\n", name, about, name);
   for (const auto& option : options) {
-    const std::string left = spelled(option.name) + (option.value.empty() ? "" : " ") + std::string(option.value);
+    const std::string left = dashed(option.name) + (option.value.empty() ? "" : " ") + std::string(option.value);
     out += fmt::format("  {:<34}{}\n", left, option.help);
   }
   out += fmt::format("  {:<34}{}\n", "--help", "this text");

@@ -11,15 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "tessera/base/error.h"
+#include "tessera/base/command_line.h"
 
 namespace tessera::command {
-
-/// The command line is wrong: exit code 2.
-class UsageError : public Error {
- public:
-  using Error::Error;
-};
 
 /// Throws Error unless the option (as it is typed, `--seed`) takes the value.
 using ValueCheck = std::function<void(std::string_view option, const std::string& value)>;
