@@ -219,10 +219,15 @@ class Normalizer {
     const Instruction& old = work.from[id];
     const bool leaves = manual_border(old) == ManualBorder::kLeave;
     const Instruction& global = leaves ? old : work.from[old.operands[0]];
-    if (global.sharding == nullptr && !leaves) return implied(global, old, work.manual.of_border(id));
-    require(global.sharding != nullptr, "%{} needs a sharding that says how it is made of the shards of %{}",
-            global.name, work.from[old.operands[0]].name);
-    return regions_.on_mesh(global.sharding->front());
+    const bool is_given = global.sharding && global.sharding->front().kind != Sharding::Kind::kUnknown;
+    if (!is_given && !leaves) return implied(global, old, work.manual.of_border(id));
+    require(is_given, "%{} needs a sharding that says how it is made of the shards of %{}", global.name,
+            work.from[old.operands[0]].name);
+    Sharding out = regions_.on_mesh(global.sharding->front());
+    require(!global.type.is_array() || out.ndim() == global.type.ndim(),
+            "%{} has sharding={{{}}}; at the border of a manual region it must be replicated or tiled", global.name,
+            out.str());
+    return out;
   }
 
   // What `global` must be for its shards to have the sizes that the border says, where only one placement gives them.

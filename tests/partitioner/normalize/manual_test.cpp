@@ -263,6 +263,26 @@ ENTRY e {
             "%o leaves a manual region, but its operand %p is in none: it is whole already");
 }
 
+// Left to propagation is as without a sharding; on one device, or manual, it has no tiles to enter the region with.
+TEST(ManualRegions, WhatEntersIsReplicatedOrTiled) {
+  const auto entering = [](const std::string& sharding) {
+    return "HloModule m, num_partitions=2\nENTRY e { x = f32[8] parameter(0), sharding=" + sharding +
+           "\nm = f32[8] custom-call(x), custom_call_target=\"SPMDFullToShardShape\", sharding={manual}\n"
+           "ROOT o = f32[8] custom-call(m), custom_call_target=\"SPMDShardToFullShape\", sharding={replicated} }";
+  };
+  EXPECT_EQ(error_of(entering("{replicated}")), "no error");
+  EXPECT_EQ(error_of(entering("{unknown}")), "no error");
+  for (const std::string sharding : {"{maximal device=0}", "{manual}"})
+    EXPECT_NE(error_of(entering(sharding)).find("at the border of a manual region it must be replicated or tiled"),
+              std::string::npos)
+        << error_of(entering(sharding));
+  std::string leaving = entering("{replicated}");
+  leaving.replace(leaving.rfind("{replicated}"), 12, "{unknown}");
+  EXPECT_NE(error_of(leaving).find("%o needs a sharding that says how it is made of the shards of %m"),
+            std::string::npos)
+      << error_of(leaving);
+}
+
 TEST(ManualRegions, ReplicasAreRefused) {
   EXPECT_EQ(
       error_of("HloModule m, replica_count=2, num_partitions=3\nENTRY e { p = f32[6] parameter(0), "
