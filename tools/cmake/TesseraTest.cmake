@@ -1,18 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-# tessera_test(NAME x SOURCES a_test.cpp … DEPS ops … [LABELS unit] [RANKS 1 2 4 6] [TIMEOUT 60] [COST 30] [SEPARATE])
+# tessera_test(NAME x SOURCES a_test.cpp … DEPS ops … [LABELS unit] [RANKS 1 2 4 6] [COST 30] [SEPARATE])
 # One GoogleTest binary. Without RANKS it is one ctest entry; with RANKS one entry `x.np4` per count under mpirun, its main
-# then comes from tests/support (collective-aware). The target LABEL_tests builds all tests of a label. COST: about how long
-# it takes under sanitizers; long ones start first. SEPARATE: files have names in common and are not compiled as one.
+# then comes from tests/support (collective-aware). The target LABEL_tests builds all tests of a label. COST: about how many seconds
+# it takes under sanitizers on an idle machine; long ones start first. SEPARATE: files have names in common and are not compiled as one.
+# A time limit is there to end what hangs: see tessera_allow_busy_machine.
 
 # mpirun as root, with more ranks than cores, where the kernel forbids single-copy; Open MPI leaks by itself.
 set(TESSERA_MPI_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
     OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS=detect_leaks=0)
 
-function(tessera_test)
-  cmake_parse_arguments(ARG "SEPARATE" "NAME;TIMEOUT;COST" "SOURCES;DEPS;LIBS;LABELS;RANKS" ${ARGN})
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 600)  # against hanging: sanitizers on a busy machine are 20 times as slow
+# Called at the end of each directory with tests: the limit is 600 s, or five times what the test takes under sanitizers on an idle
+# machine, if that is more. What takes more than two minutes there needs a COST.
+function(tessera_allow_busy_machine)
+  get_property(tests DIRECTORY PROPERTY TESTS)
+  foreach(test ${tests})
+    get_test_property(${test} TIMEOUT timeout)
+    get_test_property(${test} COST cost)
+    if(NOT timeout OR timeout LESS 600)
+      set(timeout 600)
+    endif()
+    if(cost)
+      math(EXPR five_times "5 * ${cost}")
+      if(timeout LESS five_times)
+        set(timeout ${five_times})
+      endif()
+    endif()
+    set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout})
+  endforeach()
+endfunction()
+
+# Makes the directory call it when all its tests are known.
+function(tessera_defer_time_limits)
+  get_property(is_deferred DIRECTORY PROPERTY TESSERA_TIME_LIMITS_DEFERRED)
+  if(NOT is_deferred)
+    set_property(DIRECTORY PROPERTY TESSERA_TIME_LIMITS_DEFERRED ON)
+    cmake_language(DEFER CALL tessera_allow_busy_machine)
   endif()
+endfunction()
+
+function(tessera_test)
+  tessera_defer_time_limits()
+  cmake_parse_arguments(ARG "SEPARATE" "NAME;COST" "SOURCES;DEPS;LIBS;LABELS;RANKS" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
@@ -40,16 +68,18 @@ function(tessera_test)
   if(NOT ARG_RANKS)
     target_link_libraries(${ARG_NAME} PRIVATE GTest::gtest_main)
     add_test(NAME ${ARG_NAME} COMMAND ${ARG_NAME})
-    set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
-    if(ARG_COST)
-      set_tests_properties(${ARG_NAME} PROPERTIES COST ${ARG_COST})
-    endif()
-    return()
+    set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}")
+    set(entries ${ARG_NAME})
+  else()
+    target_link_libraries(${ARG_NAME} PRIVATE tessera_mpi_main)
+    foreach(ranks ${ARG_RANKS})
+      tessera_add_mpi_run(${ARG_NAME}.np${ranks} ${ARG_NAME} ${ranks} LABELS ${ARG_LABELS})
+      list(APPEND entries ${ARG_NAME}.np${ranks})
+    endforeach()
   endif()
-  target_link_libraries(${ARG_NAME} PRIVATE tessera_mpi_main)
-  foreach(ranks ${ARG_RANKS})
-    tessera_add_mpi_run(${ARG_NAME}.np${ranks} ${ARG_NAME} ${ranks} LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT})
-  endforeach()
+  if(ARG_COST)
+    set_tests_properties(${entries} PROPERTIES COST ${ARG_COST})
+  endif()
 endfunction()
 
 # What several tests share: compiled as modules are, without being one.
@@ -62,26 +92,22 @@ function(tessera_test_library name)
   tessera_unite(${name})
 endfunction()
 
-# tessera_add_mpi_run(TEST TARGET RANKS [LABELS ..] [TIMEOUT s] [ENVIRONMENT A=b ..]): one ctest entry under mpirun.
+# tessera_add_mpi_run(TEST TARGET RANKS [LABELS ..] [ENVIRONMENT A=b ..]): one ctest entry under mpirun.
 function(tessera_add_mpi_run name target ranks)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;ENVIRONMENT" ${ARGN})
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
-  endif()
+  tessera_defer_time_limits()
+  cmake_parse_arguments(ARG "" "" "LABELS;ENVIRONMENT" ${ARGN})
   add_test(NAME ${name} COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks} $<TARGET_FILE:${target}>)
-  set_tests_properties(${name} PROPERTIES LABELS "mpi;np${ranks};${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+  set_tests_properties(${name} PROPERTIES LABELS "mpi;np${ranks};${ARG_LABELS}"
                        PROCESSORS ${ranks} ENVIRONMENT "${TESSERA_MPI_ENVIRONMENT};${ARG_ENVIRONMENT}")
 endfunction()
 
-# tessera_script_test(NAME x COMMAND … [LABELS example] [RANKS n] [TIMEOUT 60]): a command that must exit with 0; with RANKS it
+# tessera_script_test(NAME x COMMAND … [LABELS example] [RANKS n]): a command that must exit with 0; with RANKS it
 # starts n ranks itself, and ctest leaves it the cores.
 function(tessera_script_test)
-  cmake_parse_arguments(ARG "" "NAME;TIMEOUT;RANKS" "COMMAND;LABELS" ${ARGN})
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
-  endif()
+  tessera_defer_time_limits()
+  cmake_parse_arguments(ARG "" "NAME;RANKS" "COMMAND;LABELS" ${ARGN})
   add_test(NAME ${ARG_NAME} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
+  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}"
                        ENVIRONMENT "${TESSERA_MPI_ENVIRONMENT}")
   if(ARG_RANKS)
     set_tests_properties(${ARG_NAME} PROPERTIES PROCESSORS ${ARG_RANKS})

@@ -8,12 +8,14 @@
 #include <optional>
 
 #include "runtime/executable/gather_programs.h"
+#include "support/sanitizers.h"
 #include "tessera/base/error.h"
 #include "tessera/collectives/virtual_ranks.h"
 
 namespace tessera {
 namespace {
 
+using testing::cases_here;
 using testing::expect_lockstep;
 using testing::gathered_in_turn;
 using testing::looked_up;
@@ -108,7 +110,8 @@ TEST(AssembledGathers, TheVerifierNeedsClaimsAfterTheLastUse) {
 TEST(AssembledGathers, RandomPlansAreSound) {
   int assembled = 0;
   int direct = 0;
-  for (unsigned seed = 0; seed < 200; ++seed) {
+  for (int i = 0; i < cases_here(200); ++i) {
+    const auto seed = static_cast<unsigned>(i);
     const Program program = random_gathers(seed, seed % 2 == 0);
     const auto plan = make_schedule(program, on_one_node(4));
     EXPECT_NO_THROW(verify_schedule(program, *plan)) << seed;
@@ -119,8 +122,8 @@ TEST(AssembledGathers, RandomPlansAreSound) {
     some.overlap = true;
     EXPECT_NO_THROW(verify_schedule(program, *make_schedule(program, some))) << seed;
   }
-  EXPECT_GT(assembled, 200);
-  EXPECT_GT(direct, 100);
+  EXPECT_GT(assembled, cases_here(200));
+  EXPECT_GT(direct, cases_here(100));
 }
 
 void run_on_ranks(int ranks, const Program& program, const SlowLinks& links, int steps, int nodes = 1) {
@@ -136,11 +139,12 @@ TEST(AssembledGathers, HoldPartsOfOddBytes) {
   }
 }
 TEST(AssembledGathers, HoldWithRanksThatComeLate) {
-  for (const unsigned seed : {1U, 2U, 3U})
-    run_on_ranks(3, gathered_in_turn(3, "s32", 9001, 1), {.jitter = 1e-3, .seed = seed}, 12);
+  for (int i = 0; i < cases_here(3); ++i)
+    run_on_ranks(3, gathered_in_turn(3, "s32", 9001, 1), {.jitter = 1e-3, .seed = static_cast<unsigned>(i) + 1}, 12);
 }
 TEST(AssembledGathers, HoldInRandomPrograms) {
-  for (unsigned seed = 0; seed < 12; ++seed) {
+  for (int i = 0; i < cases_here(16); ++i) {
+    const auto seed = static_cast<unsigned>(i);
     SCOPED_TRACE(seed);
     run_on_ranks(4, random_gathers(seed, seed % 3 == 0), {.jitter = seed % 2 == 0 ? 1e-4 : 1e-3, .seed = seed}, 5,
                  seed % 4 == 3 ? 2 : 1);
