@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Looks for faults with new seeds: random programs, mutated HLO files, random training layouts (docs/debugging.md).
+#   tools/soak.sh [MINUTES] [options of tools/soak/soak.py]
+# MINUTES: 60 unless given. Builds what it needs first, unless --bin FOLDER names programs that are there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+case " $* " in
+  *" --bin "* | *" --help "*) ;;
+  *)
+    [ -f build/release/build.ninja ] || tools/configure.sh release
+    cmake --build --preset release -j "$(nproc)" --target tessera_command random_programs run_clm
+    ;;
+esac
+exec nice python3 tools/soak/soak.py "$@"

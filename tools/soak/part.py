@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the parts of a soak have in common: where programs are, and how failures are reported and kept."""
+import collections
+import dataclasses
+import pathlib
+import threading
+
+
+@dataclasses.dataclass
+class Failure:
+    part: str
+    seed: int
+    what: str  # one line
+    command: str  # reproduces it
+    kept: pathlib.Path | None = None  # the input that fails, made small where that is possible
+    kind: str = ""  # failures of one kind have one cause, more likely than not
+
+
+@dataclasses.dataclass
+class Soak:
+    """A run: shared by the threads that work on it."""
+    root: pathlib.Path  # of the repository
+    bin: pathlib.Path
+    folder: pathlib.Path  # for inputs that fail
+    failures: list = dataclasses.field(default_factory=list)
+    counts: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    most_of_a_kind: int = 3
+
+    def count(self, name, by=1):
+        with self.lock:
+            self.counts[name] += by
+
+    def is_known(self, part, kind):
+        """Whether enough failures of the kind are kept: the others are only counted."""
+        with self.lock:
+            same = sum(failure.part == part and failure.kind == kind for failure in self.failures)
+            if same >= self.most_of_a_kind:
+                self.counts[f"{part}: more failures of a kind that is reported"] += 1
+            return same >= self.most_of_a_kind
+
+    def report(self, failure):
+        with self.lock:
+            self.failures.append(failure)
+            self.counts[f"{failure.part}: failures"] += 1
+            print(f"FAILED {failure.part}, seed {failure.seed}: {failure.what}\n  reproduce: {failure.command}", flush=True)
+            if failure.kept:
+                print(f"  kept:      {failure.kept}", flush=True)
