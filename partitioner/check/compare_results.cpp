@@ -13,12 +13,23 @@
 namespace tessera {
 namespace {
 
+constexpr double kFailed = 2;
+// The runs that measure a spread move everything by far more than roundings do, but there are only a few of them.
+constexpr double kSpreads = 8;
+
 // How far the difference is within its bound; above 1 is a failure.
 double share_of_bound(double expected, double actual, const Tolerance& tolerance) {
-  if (std::isnan(expected) || std::isnan(actual)) return std::isnan(expected) == std::isnan(actual) ? 0 : 2;
+  if (std::isnan(expected) || std::isnan(actual)) return std::isnan(expected) == std::isnan(actual) ? 0 : kFailed;
   if (expected == actual) return 0;
-  if (std::isinf(expected) || std::isinf(actual)) return 2;
+  if (std::isinf(expected) || std::isinf(actual)) return kFailed;
   return std::fabs(expected - actual) / tolerance.at(expected);
+}
+
+// The same for what failed that, within the spread of the element.
+double share_of_spread(double expected, double actual, const Tolerance& tolerance, double spread) {
+  if (std::isinf(spread)) return 0;
+  if (!std::isfinite(expected) || !std::isfinite(actual)) return kFailed;
+  return std::fabs(expected - actual) / (tolerance.at(expected) + kSpreads * spread);
 }
 
 std::string index_text(const Dims& dims, std::int64_t i) {
@@ -30,12 +41,36 @@ std::string index_text(const Dims& dims, std::int64_t i) {
   return "[" + join(index, ",") + "]";
 }
 
+// Values of one array that differ: the first few with their places, the others counted.
+class Differences {
+ public:
+  Differences(const std::string& what, const Type& type) : what_(what), type_(type) {}
+  void add(std::int64_t i, double expected, double actual) {
+    if (++count_ <= kShown)
+      texts_.push_back(
+          fmt::format("{} at {}: expected {}, got {}", what_, index_text(type_.dims(), i), expected, actual));
+  }
+  void report_to(std::vector<std::string>& out) const {
+    out.insert(out.end(), texts_.begin(), texts_.end());
+    if (count_ > kShown) out.push_back(fmt::format("{}: {} more elements differ", what_, count_ - kShown));
+  }
+
+ private:
+  static constexpr int kShown = 3;
+  const std::string& what_;
+  const Type& type_;
+  int count_ = 0;
+  std::vector<std::string> texts_;
+};
+
 void compare(const Literal& want, const Literal& have, const std::string& what, const Tolerance& tolerance,
              CheckReport& report) {
   const Literal expected = want.as_reals();
   const Literal actual = have.as_reals();
+  const Literal spread = tolerance.spread.as_reals();
   const Type& type = expected.type();
-  int shown = 0;
+  Differences failures(what, type);
+  Differences ill_conditioned(what, type);
   for (std::int64_t i = 0; i < type.element_count(); ++i) {
     ++report.values_compared;
     const double a = element_as_double(expected, i);
@@ -44,12 +79,16 @@ void compare(const Literal& want, const Literal& have, const std::string& what, 
     if (is_any_float(type.dtype()))
       share = share_of_bound(a, b, tolerance);
     else if (element_as_int(expected, i) != element_as_int(actual, i))
-      share = 2;
+      share = kFailed;
+    if (share > 1 && spread.type().is_array()) {
+      share = share_of_spread(a, b, tolerance, element_as_double(spread, i));
+      if (share <= 1) ill_conditioned.add(i, a, b);
+    }
     report.worst = std::max(report.worst, share);
-    if (share <= 1 || ++shown > 3) continue;
-    report.failures.push_back(fmt::format("{} at {}: expected {}, got {}", what, index_text(type.dims(), i), a, b));
+    if (share > 1) failures.add(i, a, b);
   }
-  if (shown > 3) report.failures.push_back(fmt::format("{}: {} more elements differ", what, shown - 3));
+  failures.report_to(report.failures);
+  ill_conditioned.report_to(report.ill_conditioned);
 }
 
 void note_loose_bound(const Literal& want, const std::string& what, const Tolerance& tolerance, CheckReport& report) {
@@ -73,7 +112,9 @@ void compare_leaf(const Literal& want, const Sharding& given, const std::vector<
   note_loose_bound(want, whole, tolerance, report);
   const Sharding sharding = given.without_partial();
   const std::vector<Literal> pieces = reduced_shards(given, shards);
+  const std::size_t known = report.ill_conditioned.size();
   compare(want, assemble(want.type(), sharding, pieces), whole, tolerance, report);
+  const std::size_t named = report.ill_conditioned.size();
   // Replicas must agree with the value, not only the first of them; padding is anything, and the same on both sides.
   const bool has_owner = sharding.kind == Sharding::Kind::kMaximal;  // the value is undefined on all others
   for (int device = 0; device < isize(pieces); ++device) {
@@ -81,9 +122,12 @@ void compare_leaf(const Literal& want, const Sharding& given, const std::vector<
     const Type local = name.type.with_dims(at(pieces, device).type().dims());
     Literal mine = take_shard(want, sharding, device);
     Literal theirs = at(pieces, device);
+    Tolerance here = tolerance;
+    if (here.spread.type().is_array()) here.spread = take_shard(here.spread, sharding, device);
     poison_padding(mine, want.type(), sharding, device);
     poison_padding(theirs, want.type(), sharding, device);
-    compare(mine, theirs, fmt::format("result {} on device {} {}", name.leaf, device, local.str()), tolerance, report);
+    compare(mine, theirs, fmt::format("result {} on device {} {}", name.leaf, device, local.str()), here, report);
+    if (named > known) report.ill_conditioned.resize(named);  // devices hold what was named
   }
 }
 

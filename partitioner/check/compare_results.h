@@ -7,6 +7,7 @@
 
 #include "check/summand_magnitudes.h"
 #include "tessera/partitioner/check/check.h"
+#include "tessera/tensor/literal.h"
 
 namespace tessera {
 
@@ -15,6 +16,7 @@ struct Tolerance {
   double relative = 0;   // of the value and of the magnitude below
   double magnitude = 0;  // the largest of what the result is a sum of
   double absolute = 0;   // what roundings were measured to do to the result
+  Literal spread{};      // by element, where roundings were measured for each (rounding_spreads); else the empty tuple
   [[nodiscard]] double at(double expected) const;
 };
 

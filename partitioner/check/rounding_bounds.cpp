@@ -94,6 +94,8 @@ double folding_epsilon_of(const Program& program, const Program& partitioned) {
 
 double relative_bound_of(const Program& program) { return epsilon_of(program) * kRoundings; }
 
+double relative_epsilon_of(const Program& program) { return epsilon_of(program); }
+
 double relative_bound_of_wide(const Program& program, const Program& partitioned) {
   return std::max({kWideRelative, rounding_epsilon_of(program) * kRoundingsOfConstants,
                    rounding_epsilon_of(partitioned) * kRoundingsOfConstants,

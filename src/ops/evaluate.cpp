@@ -46,7 +46,7 @@ class Evaluator {
   /// f(the device alone) for each, its results in one list.
   template <class F>
   static std::vector<Literal> one_by_one(const Devices& devices, F&& f);
-  bool calls_collective(const Instruction& instruction);
+  bool runs_together(const Instruction& instruction);
 
   const Program& program_;
   const EvaluateOptions& options_;
@@ -85,15 +85,16 @@ const Prepared& Evaluator::prepare(ComputationId id) {
   for (const Instruction& instruction : computation.instructions) {
     out.views.push_back(view_of(program_, computation, instruction));
     out.has_collective |=
-        instruction.op->evaluate_collective != nullptr || calls_collective(instruction) || cuts(instruction);
+        instruction.op->evaluate_collective != nullptr || runs_together(instruction) || cuts(instruction);
   }
   slot = std::move(out);
   return *slot;
 }
 
-bool Evaluator::calls_collective(const Instruction& instruction) {
+bool Evaluator::runs_together(const Instruction& instruction) {
   const Role role = instruction.op->role;
   if (role != Role::kCall && role != Role::kWhile && role != Role::kConditional) return false;
+  if (options_.observe_step) return true;
   return std::any_of(instruction.called.begin(), instruction.called.end(),
                      [&](ComputationId callee) { return prepare(callee).has_collective; });
 }
@@ -112,6 +113,7 @@ std::vector<Literal> Evaluator::run(ComputationId id, const Devices& devices, Pe
       for (const Id operand : instruction.operands) operands[k].push_back(at(values[k], operand));
     }
     auto results = step(id, i, devices, operands);
+    if (options_.observe_step) options_.observe_step({computation, i, devices, operands}, results);
     for (std::size_t k = 0; k < devices.size(); ++k) {
       if (options_.observe) options_.observe(devices[k], computation, i, results[k]);
       at(values[k], i) = std::move(results[k]);
@@ -141,18 +143,18 @@ std::vector<Literal> Evaluator::step(ComputationId id, Id at_id, const Devices& 
       return out;
     }
     case Role::kCall:
-      if (calls_collective(instruction)) return run(instruction.called[0], devices, operands);
+      if (runs_together(instruction)) return run(instruction.called[0], devices, operands);
       return one_by_one(
           devices, [&](const Devices& one, std::size_t k) { return run(instruction.called[0], one, {operands[k]}); });
     case Role::kWhile: {
       std::vector<Literal> state;
       for (const auto& row : operands) state.push_back(row.front());
-      if (calls_collective(instruction)) return run_while(instruction, devices, std::move(state));
+      if (runs_together(instruction)) return run_while(instruction, devices, std::move(state));
       return one_by_one(devices,
                         [&](const Devices& one, std::size_t k) { return run_while(instruction, one, {state[k]}); });
     }
     case Role::kConditional:
-      if (calls_collective(instruction)) return run_conditional(instruction, devices, operands);
+      if (runs_together(instruction)) return run_conditional(instruction, devices, operands);
       return one_by_one(
           devices, [&](const Devices& one, std::size_t k) { return run_conditional(instruction, one, {operands[k]}); });
     default: break;

@@ -5,12 +5,18 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <optional>
+#include <set>
+#include <string_view>
 
 #include "random/faults.h"
+#include "random/noise_result.h"
 #include "random/random_program.h"
 #include "random/run_cases.h"
 #include "random/shrink.h"
+#include "support/sanitizers.h"
 
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
@@ -25,10 +31,10 @@ namespace tessera::testing {
 namespace {
 
 TEST(RandomProgram, PartitionedEqualsUnpartitioned) {
-  const RunReport report = run_cases({.seed = 0, .cases = 300, .most_failures = 3});
+  const RunReport report = run_cases({.seed = 0, .cases = cases_here(300), .most_failures = 3});
   for (const auto& failure : report.failures) ADD_FAILURE() << failure;
   EXPECT_GE(report.with_collective * 10, report.cases * 7) << "too few cases hold a collective";
-  EXPECT_GT(report.on_ranks, 5);
+  EXPECT_GT(report.on_ranks, 5 / kSanitizedShare);
 }
 
 TEST(RandomProgram, EveryOpStandsUnderEveryKindOfShardingItCanHave) {
@@ -37,7 +43,7 @@ TEST(RandomProgram, EveryOpStandsUnderEveryKindOfShardingItCanHave) {
     const auto seed = static_cast<std::uint64_t>(i);
     const Program program = random_program(seed);
     table.count(program);
-    if (i % 4 == 0) {
+    if (i % (4 * kSanitizedShare) == 0) {
       ASSERT_EQ(failure_of(program, Trial::kPartition), "") << "seed " << seed << "\n" << print_program(program);
     }
   }
@@ -56,8 +62,8 @@ TEST(RandomProgram, PastFailuresPass) {
 }
 
 TEST(RandomProgram, PrintsAndReadsBackEqualBeforeAndAfterPartitioning) {
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    const Program program = random_program(seed);
+  for (int seed = 0; seed < cases_here(40); ++seed) {
+    const Program program = random_program(static_cast<std::uint64_t>(seed));
     PartitionOptions options;
     options.dump = [&](const std::string& pass, const Program& p) {
       EXPECT_EQ(difference(p, parse_program(print_program(p), op_table())), "") << "seed " << seed << " after " << pass;
@@ -96,14 +102,16 @@ TEST(RandomProgram, PassesThatTidyUpKeepEveryValue) {
   EXPECT_GT(compared, 50);
 }
 
-// The first case whose planted fault shows.
-TEST(RandomProgram, PlantedFaultsAreFound) {
+// The first case whose planted fault shows. `changed`: each program as it is tried, or null.
+void expect_all_found(const std::function<std::optional<Program>(const Program&)>& changed) {
   constexpr std::int64_t kMostCases = 2000;
   std::map<std::string_view, std::int64_t> found;
   std::int64_t cases = 0;
   for (; cases < kMostCases && found.size() < faults().size(); ++cases) {
     const auto seed = static_cast<std::uint64_t>(cases);
-    const Program program = random_program(seed);
+    const auto tried = changed(random_program(seed));
+    if (!tried) continue;
+    const Program& program = *tried;
     const Partitioned parts = partition(program, {.keep_shardings = true});
     for (const Fault& fault : faults()) {
       Dice dice(hash_mix(seed, 3));
@@ -118,6 +126,54 @@ TEST(RandomProgram, PlantedFaultsAreFound) {
     if (found.contains(fault.name)) fmt::print("{:>5} cases: {}\n", found.at(fault.name), fault.name);
   }
   EXPECT_GE(faults().size(), 20U);
+}
+TEST(RandomProgram, PlantedFaultsAreFound) {
+  expect_all_found([](const Program& program) { return std::optional(program); });
+}
+TEST(RandomProgram, PlantedFaultsAreFoundBesideAnIllConditionedResult) { expect_all_found(with_noise_result); }
+
+TEST(RandomProgram, NoiseDividedByNoiseIsNoFault) {
+  int ill_conditioned = 0;
+  for (int seed = 0; seed < cases_here(120); ++seed) {
+    const auto program = with_noise_result(random_program(static_cast<std::uint64_t>(seed)));
+    if (!program) continue;
+    const CheckReport report = check_partition(*program, {.seed = 1, .trip_limit = 100, .run = nullptr});
+    EXPECT_TRUE(report.passed) << "seed " << seed << "\n"
+                               << join(report.failures, "\n") << "\n"
+                               << print_program(*program);
+    ill_conditioned += report.ill_conditioned.empty() ? 0 : 1;
+  }
+  EXPECT_GT(ill_conditioned, 3 / kSanitizedShare)
+      << "the sums have one order on both sides, and the test shows nothing";
+}
+
+// Whether a result differs that is none of the key's bias.
+bool differs_elsewhere(const CheckReport& report) {
+  return std::any_of(report.failures.begin(), report.failures.end(), [](const std::string& failure) {
+    return !failure.starts_with("result 4 ") && !failure.starts_with("result 5 ") && !failure.starts_with("result 6 ");
+  });
+}
+
+// A step of AdamW on an attention block. The updates of the key's bias (results 4 to 6) are noise, and their bounds hide no fault elsewhere.
+TEST(RandomProgram, PlantedFaultsInAnAdamWStepAreFound) {
+  const std::string path = std::string(TESSERA_CHECKED_PROGRAMS) + "/attention_adamw_uneven.hlo";
+  const Program program = parse_program(read_file(path), op_table(), {.file_name = path});
+  const Partitioned parts = partition(program, {.keep_shardings = true});
+  const CheckReport right = check_partitioned(program, parts);
+  EXPECT_TRUE(right.passed) << join(right.failures, "\n");
+  EXPECT_FALSE(right.ill_conditioned.empty());
+  std::set<std::string_view> found;
+  for (const Fault& fault : faults())
+    for (std::uint64_t place = 0; place < 4; ++place) {
+      Dice dice(hash_mix(place, 3));
+      const auto faulty = planted(fault, parts, dice);
+      if (!faulty) continue;
+      const CheckReport strict = check_partitioned(program, *faulty, {.run = nullptr, .accept_ill_conditioned = false});
+      if (!differs_elsewhere(strict)) continue;
+      found.insert(fault.name);
+      EXPECT_FALSE(check_partitioned(program, *faulty).passed) << fault.name << ", place " << place;
+    }
+  EXPECT_GE(found.size(), 8U);
 }
 
 TEST(RandomProgram, FailingProgramsAreMadeSmall) {

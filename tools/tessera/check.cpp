@@ -66,6 +66,12 @@ int run(const Arguments& arguments) {
   if (const auto& drawn = report.drawn_constants; !drawn.empty())
     text += fmt::format("values were drawn for constants whose elements the text leaves out, {{...}}: {}\n",
                         elided_constants_text(program));
+  if (const auto& ill = report.ill_conditioned; !ill.empty()) {
+    text +=
+        "ill-conditioned: these differ by no more than other roundings change the results of the unpartitioned "
+        "program\n";
+    for (const auto& element : ill) text += fmt::format("  {}\n", element);
+  }
   if (!unknown.empty())
     text += fmt::format("stand-ins were computed for custom-calls that nothing here knows: {}\n", join(unknown, ", "));
   for (const auto& failure : report.failures) text += fmt::format("  {}\n", failure);
@@ -82,6 +88,7 @@ int run(const Arguments& arguments) {
     json.set("unknown_custom_calls", unknown);
     json.set("drawn_constants", report.drawn_constants);
     json.set("loosely_compared", report.loosely_compared);
+    json.set("ill_conditioned", report.ill_conditioned);
     json.set("failures", report.failures);
     write_text(*path, json.str());
   }

@@ -11,6 +11,14 @@
 
 namespace tessera {
 
+/// An instruction that some devices run together: [k] belongs to devices[k].
+struct EvaluatedStep {
+  const Computation& computation;
+  Id id;
+  const std::vector<std::int64_t>& devices;
+  const std::vector<std::vector<Literal>>& operands;
+};
+
 struct EvaluateOptions {
   std::int64_t partition = 0;
   /// Loops stop with an Error after so many rounds (0 = no limit).
@@ -19,6 +27,9 @@ struct EvaluateOptions {
   std::set<std::string>* stopped_loops = nullptr;
   /// Called with every result before it is used (used to poison padding); may change it.
   std::function<void(std::int64_t device, const Computation&, Id, Literal&)> observe;
+  /// Called before that with the results of all devices that run the instruction; may change them. When given, the devices run calls,
+  /// loops and branches together too.
+  std::function<void(const EvaluatedStep&, std::vector<Literal>& results)> observe_step;
 };
 
 /// Runs the entry on one device. Error (op, operands, source) when an argument does not fit its parameter.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tessera/base/files.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/ops/evaluate.h"
@@ -112,6 +113,89 @@ TEST(Check, BitsAreThoseOfTheModulesTypes) {
   const CheckReport report = check_against(program, program, {});
   EXPECT_TRUE(report.passed) << join(report.failures, "\n");
   EXPECT_EQ(report.worst, 0);
+}
+
+// ---- ill-conditioned results ---------------------------------------------------------------------------------------------
+
+// Attention with biases, its gradient and a step of AdamW on the three biases, whose new values are the results 1, 4 and 7. A constant added
+// to all keys changes no softmax: the exact gradient of the key's bias is 0.
+Program attention_step(const std::string& file) {
+  const std::string path = std::string(TESSERA_CHECKED_PROGRAMS) + "/" + file;
+  return parse_program(read_file(path), op_table(), {.file_name = path});
+}
+
+bool is_of_the_keys_bias(const std::string& element) {
+  return element.starts_with("result 4 ") || element.starts_with("result 5 ") || element.starts_with("result 6 ");
+}
+
+TEST(Check, NoiseDividedByNoiseIsIllConditionedAndNoFault) {
+  const Program program = attention_step("attention_adamw.hlo");
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    const CheckReport report = check_partition(program, {.seed = seed, .run = nullptr});
+    EXPECT_TRUE(report.passed) << "seed " << seed << "\n" << join(report.failures, "\n");
+    EXPECT_FALSE(report.ill_conditioned.empty()) << "seed " << seed;
+    for (const std::string& element : report.ill_conditioned) EXPECT_TRUE(is_of_the_keys_bias(element)) << element;
+    EXPECT_TRUE(check_partition(program, {.seed = seed, .run = run_in_own_types}).passed) << "seed " << seed;
+  }
+}
+
+// The root of the second moment is that of -1e-34, NaN, or of an exact 0.
+TEST(Check, HyperparametersBelowZeroAreNoFault) {
+  const Program program = attention_step("attention_adamw_inputs.hlo");
+  int ill_conditioned = 0;
+  for (const std::uint64_t seed : {0, 5, 16, 47}) {
+    const CheckReport report = check_partition(program, {.seed = seed, .run = nullptr});
+    EXPECT_TRUE(report.passed) << "seed " << seed << "\n" << join(report.failures, "\n");
+    for (const std::string& element : report.ill_conditioned) EXPECT_TRUE(is_of_the_keys_bias(element)) << element;
+    ill_conditioned += report.ill_conditioned.empty() ? 0 : 1;
+  }
+  EXPECT_EQ(ill_conditioned, 2) << "seeds 16 and 47";
+}
+
+TEST(Check, FaultsBesideAnIllConditionedResultAreFound) {
+  const std::string path = std::string(TESSERA_CHECKED_PROGRAMS) + "/attention_adamw.hlo";
+  const std::string text = read_file(path);
+  const std::pair<std::string, std::string> faults[] = {
+      {"nbq = f32[8] subtract(bq, luq)", "nbq = f32[8] add(bq, luq)"},
+      {"nbv = f32[8] subtract(bv, luv)", "nbv = f32[8] subtract(bv, upv)"},
+      {"dS = f32[4,6,6] multiply(P, df)", "dS = f32[4,6,6] multiply(dP, df)"},
+      {"ob2 = f32[] constant(0.001)", "ob2 = f32[] constant(0.0010001)"},
+      {"nbk = f32[8] subtract(bk, luk)", "nbk = f32[8] subtract(bv, luk)"},
+      {"mhq = f32[8] divide(nmq, cb1_v)", "mhq = f32[8] divide(nmk, cb1_v)"}};
+  for (const auto& [right, wrong] : faults) {
+    std::string other = text;
+    ASSERT_NE(other.find(right), std::string::npos) << right;
+    other.replace(other.find(right), right.size(), wrong);
+    const CheckReport report =
+        check_against(attention_step("attention_adamw.hlo"), parse_program(other, op_table()), {});
+    EXPECT_FALSE(report.passed) << wrong;
+  }
+}
+
+// Which of two sums is larger that are equal but for roundings.
+TEST(Check, IntegersThatFollowFromNoiseAreIllConditioned) {
+  const auto program = [](const std::string& results) {
+    return read(
+        "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
+        "ENTRY main { x = f32[5,9] parameter(0), " +
+        kCut +
+        " z = f32[] constant(0) t = f32[] constant(3)\n"
+        "ts = f32[5,9] broadcast(t), dimensions={} y = f32[5,9] multiply(x, ts)\n"
+        "a = f32[5] reduce(x, z), dimensions={1}, to_apply=add b = f32[5] reduce(y, z), dimensions={1}, to_apply=add\n"
+        "u = f32[5] broadcast(t), dimensions={} c = f32[5] multiply(a, u) p = pred[5] compare(b, c), direction=GT\n"
+        "i = s32[5] convert(p) ROOT r = (s32[5], f32[5]) tuple(" +
+        results + ") }");
+  };
+  const Program right = program("i, a");
+  int ill_conditioned = 0;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    const CheckReport report = check_partition(right, {.seed = seed, .run = nullptr});
+    EXPECT_TRUE(report.passed) << join(report.failures, "\n");
+    for (const std::string& element : report.ill_conditioned) EXPECT_TRUE(element.starts_with("result 0 ")) << element;
+    ill_conditioned += report.ill_conditioned.empty() ? 0 : 1;
+  }
+  EXPECT_GT(ill_conditioned, 0);
+  EXPECT_FALSE(check_against(right, program("i, b"), {}).passed);
 }
 
 }  // namespace

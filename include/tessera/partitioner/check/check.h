@@ -29,6 +29,8 @@ struct CheckOptions {
   /// where all is computed in double precision.
   bool carries_bf16 = false;
   bool carries_int8 = false;
+  /// Elements outside their bound are failures unless other roundings explain them (CheckReport::ill_conditioned). False: they always are.
+  bool accept_ill_conditioned = true;
 };
 
 struct CheckReport {
@@ -43,11 +45,15 @@ struct CheckReport {
   std::vector<std::string> loosely_compared;
   /// Constants whose elements the text leaves out: values were drawn for them. "%table of %main".
   std::vector<std::string> drawn_constants;
+  /// Elements that differ by more than their bound, and by no more than other roundings change the unpartitioned program's own result, as where
+  /// noise is divided by noise: "result 4 f32[8] at [3]: expected 0.5, got -0.5". No failures.
+  std::vector<std::string> ill_conditioned;
 };
 
 /// Partitions and compares. Integers must be equal, NaN where NaN is due. In lockstep both sides compute in double precision (floats of
 /// 8 bits and the bits of floats are those of the module), and floats may differ by 2^-30 of their magnitudes. With `run` the bound comes
-/// from the narrowest dtype in the program and from what its types do to the global program's results.
+/// from the narrowest dtype in the program and from what its types do to the global program's results. Where that fails, the global program is
+/// run again with its roundings changed, and elements may differ by what that changes (docs/debugging.md).
 CheckReport check_partition(const Program& program, const CheckOptions& options = {});
 
 /// The same of what `program` was partitioned into before: padding is poisoned where PartitionOptions::keep_shardings was set.
