@@ -9,10 +9,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <vector>
 
 #include "tessera/base/error.h"
+#include "tessera/base/log.h"
 #include "tessera/base/rank_context.h"
 
 namespace tessera {
@@ -172,6 +174,28 @@ void make_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) fail_io("make the folder", path, error.value());
+}
+
+namespace {
+
+// The options whose files this rank has given up.
+struct GivenUp {
+  std::set<std::string, std::less<>> names;
+};
+
+}  // namespace
+
+void write_for_option(std::string_view name, const std::function<void()>& write) {
+  auto& given_up = RankContext::current().get<GivenUp>().names;
+  if (given_up.contains(name)) return;
+  try {
+    write();
+  } catch (const InternalError&) {
+    throw;
+  } catch (const Error& error) {
+    given_up.emplace(name);
+    log_warning("{}: {}; the run goes on and writes nothing more there", name, error.what());
+  }
 }
 
 }  // namespace tessera

@@ -77,9 +77,11 @@ Program Pipeline::run_passes(const Program& program, bool verify_each) {
   const std::string folder =
       dumps ? (std::filesystem::path(options_.dump_directory) / folder_of(program) / name_).string() : "";
   const auto dump = [&](const std::string& pass) {
-    write_file(fmt::format("{}/{:02}-{}.hlo", folder, number, pass), print_program(now));
+    write_for_option("TESSERA_DUMP_DIR", [&] {
+      make_folder(folder);
+      write_file(fmt::format("{}/{:02}-{}.hlo", folder, number, pass), print_program(now));
+    });
   };
-  if (dumps) make_folder(folder);
   if (dumps) dump("input");
   for (const auto& [name, pass] : passes_) {
     ++number;

@@ -139,10 +139,17 @@ TEST(DebugReport, EachStepAddsToTheMetricsFileOfItsRank) {
   }
 }
 
-TEST(DebugReport, AMetricsFileThatCannotBeWrittenIsAnError) {
-  const FreshRank rank;
-  options().set("XLA_METRICS_FILE", "/no/such/folder/metrics");
-  EXPECT_EQ(testing::error_of([] { run_step(2); }), "cannot write /no/such/folder/metrics: No such file or directory");
+TEST(DebugReport, FilesThatCannotBeWrittenCostOneWarningEach) {
+  const Variable metrics_file("XLA_METRICS_FILE", "/no/such/folder/metrics");
+  const Variable debug("PT_XLA_DEBUG", "1");
+  const Variable debug_file("PT_XLA_DEBUG_FILE", "/no/such/folder/report");
+  const Variable dumps("TESSERA_DUMP_DIR", "/dev/null/dumps");
+  const std::string text = errors_of([] { launch_steps(1, 3); });
+  for (const std::string name : {"XLA_METRICS_FILE", "PT_XLA_DEBUG_FILE", "TESSERA_DUMP_DIR"})
+    EXPECT_EQ(count_of(text, "warning: " + name + ": cannot "), 1) << text;
+  EXPECT_EQ(count_of(text, "cannot write /no/such/folder/metrics: No such file or directory; the run goes on"), 1)
+      << text;
+  EXPECT_EQ(count_of(text, "\n"), 3) << text;
 }
 
 // ---- start and log level ------------------------------------------------------------------------------------------------
@@ -271,7 +278,7 @@ TEST(ProgramCache, AFolderThatCannotBeWrittenCostsOneWarning) {
   Outcome outcome;
   const std::string text = errors_of([&] { outcome = run_sharded(file + "/cache"); });
   EXPECT_EQ(outcome.sum, 70);
-  EXPECT_EQ(count_of(text, "warning: TESSERA_CACHE_DIR keeps nothing: "), 1) << text;
+  EXPECT_EQ(count_of(text, "warning: TESSERA_CACHE_DIR: "), 1) << text;
   EXPECT_EQ(count_of(text, "\n"), 1) << text;
 }
 

@@ -2,6 +2,7 @@
 // Files, with errors that say which rank on which host could not do what.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -28,5 +29,10 @@ void write_standard_output(std::string_view text);
 int status_after_output(int status);
 /// Makes the folder and those above it. Error naming rank and path.
 void make_folder(const std::string& path);
+
+/// For files that only report on a run or make the next one faster (TESSERA_DUMP_DIR, PT_XLA_DEBUG_FILE, XLA_METRICS_FILE,
+/// TESSERA_CACHE_DIR): the run goes on without them. Calls `write`; once that has thrown an Error for the option `name`, the rank has
+/// warned of it and `write` is called no more.
+void write_for_option(std::string_view name, const std::function<void()>& write);
 
 }  // namespace tessera

@@ -42,11 +42,6 @@ std::string_view flaw_of(std::string_view content, std::size_t key) {
   return same_build ? "it is damaged" : "another build of Tessera wrote it";
 }
 
-// Whether a folder that cannot be written has been complained of.
-struct Complained {
-  bool done = false;
-};
-
 }  // namespace
 
 std::size_t partition_key(const Program& global) {
@@ -80,14 +75,10 @@ std::optional<std::string> load_partitioned(std::size_t key) {
 
 void store_partitioned(std::size_t key, std::string_view text) {
   if (!is_used()) return;
-  try {
+  write_for_option("TESSERA_CACHE_DIR", [&] {
     make_folder(options().text("TESSERA_CACHE_DIR"));
     write_file(path_of(key), header_of(key, text) + std::string(text));
-  } catch (const Error& error) {
-    bool& done = RankContext::current().get<Complained>().done;
-    if (!done) log_warning("TESSERA_CACHE_DIR keeps nothing: {}", error.what());
-    done = true;
-  }
+  });
 }
 
 }  // namespace tessera

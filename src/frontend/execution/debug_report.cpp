@@ -25,7 +25,7 @@ void say(const std::string& text) {
   if (path.empty())
     std::fputs(text.c_str(), stderr);
   else
-    append_file(path, text);
+    write_for_option("PT_XLA_DEBUG_FILE", [&] { append_file(path, text); });
 }
 
 // Every line begins with the block's name, so that grep finds it among what else is printed.
@@ -86,7 +86,8 @@ void add_metrics(std::string_view when) {
   std::string path = options().text("XLA_METRICS_FILE");
   if (path.empty()) return;
   if (const int rank = RankContext::current().rank(); rank > 0) path += fmt::format(".{}", rank);
-  append_file(path, fmt::format("[MetricsData; {}]\n{}\n", when, metrics_report()));
+  write_for_option("XLA_METRICS_FILE",
+                   [&] { append_file(path, fmt::format("[MetricsData; {}]\n{}\n", when, metrics_report())); });
 }
 
 }  // namespace
