@@ -6,10 +6,10 @@
 #include <cstring>
 
 #include "reduce.h"
-#include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 #include "tessera/collectives/communication_turn.h"
+#include "waiting.h"
 
 namespace tessera::collectives {
 namespace {
@@ -106,11 +106,6 @@ std::string Post::description() const {
   return fmt::format("{} ({}number {} of its group)", text.data(), details, number);
 }
 
-std::string rank_list(const std::vector<int>& ranks) {
-  const std::vector<std::int64_t> numbers(ranks.begin(), ranks.end());
-  return (ranks.size() == 1 ? "rank " : "ranks ") + join(numbers, ", ");
-}
-
 std::string divergence_message(const std::vector<Position>& positions) {
   const auto grouped = [&](auto&& words) {
     std::map<std::string, std::vector<int>> ranks_at;
@@ -130,24 +125,6 @@ std::string divergence_message(const std::vector<Position>& positions) {
   for (const auto& [where, ranks] : groups)
     parts.push_back(fmt::format("{} {} at {}", rank_list(ranks), ranks.size() == 1 ? "is" : "are", where));
   return "ranks diverge: " + join(parts, "; ");
-}
-
-std::string waiting_message(int rank, int seconds, const std::string& text, const std::vector<int>& absent) {
-  if (absent.empty())
-    return fmt::format("rank {} has waited {} s in {}; ranks of other nodes have not arrived", rank, seconds, text);
-  const char* have = absent.size() == 1 ? "has" : "have";
-  return fmt::format("rank {} has waited {} s in {}; {} {} not arrived", rank, seconds, text, rank_list(absent), have);
-}
-
-std::string finished_message(int rank, const std::string& text, const std::vector<int>& finished) {
-  return fmt::format("rank {} waits in {}; {} {} finished without joining", rank, text, rank_list(finished),
-                     finished.size() == 1 ? "has" : "have");
-}
-
-double watchdog_seconds() {
-  const auto seconds = options().integer("TESSERA_WATCHDOG_SECONDS");
-  require(seconds >= 0, "TESSERA_WATCHDOG_SECONDS is {}; it takes seconds, 0 for never", seconds);
-  return seconds == 0 ? 1e9 : static_cast<double>(seconds);
 }
 
 Membership membership(const std::vector<int>& world_ranks, int world_rank, const std::string& name, std::int64_t id,

@@ -70,8 +70,6 @@ struct Collective {
   [[nodiscard]] std::size_t signature() const;
 };
 
-/// `rank 2`, `ranks 1, 2`.
-std::string rank_list(const std::vector<int>& ranks);
 /// Where a rank is when members compare what they are about to do.
 struct Position {
   int rank = 0;
@@ -79,12 +77,6 @@ struct Position {
 };
 /// `ranks diverge: rank 2 is at …; ranks 0, 1, 3 are at …`, the fewest first; with bytes and number where the words are the same.
 std::string divergence_message(const std::vector<Position>& positions);
-/// `rank 3 has waited 30 s in all_reduce %17 over {data}; ranks 1, 2 have not arrived`.
-std::string waiting_message(int rank, int seconds, const std::string& text, const std::vector<int>& absent);
-/// `rank 0 waits in all_reduce %17 over {data}; rank 2 has finished without joining`.
-std::string finished_message(int rank, const std::string& text, const std::vector<int>& finished);
-/// TESSERA_WATCHDOG_SECONDS; very long for 0.
-double watchdog_seconds();
 
 /// Thrown where a rank stops only because another failed; never the first message of a job.
 class PeerFailed : public Error {
@@ -102,6 +94,7 @@ class Fabric {
   /// As those of ProcessGroup, for members given by their world ranks.
   [[nodiscard]] virtual std::vector<int> nodes_of(const std::vector<int>& /*world_ranks*/) const { return {}; }
   virtual void advance(std::uint64_t /*progress*/) {}
+  virtual void works_on(std::string_view /*text*/) {}
   virtual void await_progress(const std::vector<int>& /*world_ranks*/, std::uint64_t /*progress*/,
                               const std::string& /*text*/) {}
   /// Those between nodes; all ranks have the same.
@@ -156,6 +149,7 @@ class GroupBase : public ProcessGroup {
   void await_progress(std::uint64_t progress) final {
     fabric_->await_progress(members_.world_ranks, progress, label_ ? label_->text : name());
   }
+  void works_on(std::string_view text) final { fabric_->works_on(text); }
   void label(CollectiveLabel label) final;
   [[nodiscard]] const TrafficCounters& traffic() const final;
   [[nodiscard]] const TrafficCounters& rank_traffic() const final;

@@ -46,6 +46,7 @@ class SlowGroup final : public ProcessGroup {
   void label(CollectiveLabel label) override { group_->label(std::move(label)); }
   [[nodiscard]] const TrafficCounters& traffic() const override { return group_->traffic(); }
   [[nodiscard]] const TrafficCounters& rank_traffic() const override { return group_->rank_traffic(); }
+  void works_on(std::string_view text) override { group_->works_on(text); }
   void advance(std::uint64_t progress) override {
     come_late();
     group_->advance(progress);

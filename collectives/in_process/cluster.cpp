@@ -32,7 +32,8 @@ Cluster::Cluster(int size, std::function<int(int)> node_of, Wrap between_nodes)
       between_nodes_(std::move(between_nodes)),
       ranks_(static_cast<std::size_t>(size)),
       running_(size),
-      watchdog_seconds_(watchdog_seconds()) {}
+      watchdog_interval_(watchdog_interval()),
+      timeout_(collective_timeout()) {}
 
 std::shared_ptr<Meeting> Cluster::meeting(std::int64_t id, const std::string& flavour,
                                           const std::vector<int>& world_ranks) {
@@ -93,7 +94,6 @@ bool Cluster::arrive(Lock& lock, Meeting& place, int rank) {
 void Cluster::wait(Lock& lock, Meeting& place, int rank, std::uint64_t generation, bool may_stop) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
-  const auto interval = std::chrono::duration<double>(watchdog_seconds_);
   lock.unlock();
   const bool done = wait_shortly(place.generation, generation, place.world_ranks.size());
   lock.lock();
@@ -101,10 +101,20 @@ void Cluster::wait(Lock& lock, Meeting& place, int rank, std::uint64_t generatio
   const auto released = [&] {
     return place.generation.load(std::memory_order_acquire) != generation || (may_stop && failed_rank_ >= 0);
   };
-  while (!place.changed.wait_for(lock, interval, released)) {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begin).count();
-    log_line(LogLevel::kWarning,
-             waiting_message(rank, static_cast<int>(seconds), at(ranks_, rank).text, absent(place)));
+  WaitingTime next_report = watchdog_interval_;
+  while (true) {
+    const WaitingTime limit = may_stop ? timeout_ : WaitingTime(1e9);
+    if (place.changed.wait_until(
+            lock, begin + std::chrono::duration_cast<Clock::duration>(std::min(next_report, limit)), released))
+      return;
+    const WaitingTime waited = Clock::now() - begin;
+    const auto seconds = static_cast<int>(waited.count());
+    const std::string& text = at(ranks_, rank).text;
+    const auto missing = absent(place);
+    if (waited >= limit) return break_meeting(place, timeout_message(seconds, text, missing) + cause(rank, missing));
+    if (waited < next_report) continue;
+    log_line(LogLevel::kWarning, waiting_message(rank, seconds, text, missing) + cause(rank, missing));
+    next_report += watchdog_interval_;
   }
 }
 
@@ -138,6 +148,25 @@ std::vector<int> Cluster::absent(const Meeting& place) const {
   for (std::size_t member = 0; member < place.posts.size(); ++member)
     if (!place.posts[member].present) ranks.push_back(place.world_ranks[member]);
   return ranks;
+}
+
+std::string Cluster::cause(int rank, const std::vector<int>& awaited) const {
+  return cause_text(rank, awaited, [this](int other) { return activity(other); });
+}
+
+RankActivity Cluster::activity(int rank) const {
+  using enum RankActivity::State;
+  const Rank& known = at(ranks_, rank);
+  if (known.state == State::kFinished) return {kFinished, ""};
+  if (known.state == State::kWaiting) return {kWaits, known.text, absent(*known.place)};
+  const std::scoped_lock lock(known.work_mutex);
+  return {kWorks, known.work};
+}
+
+void Cluster::works_on(int rank, std::string_view text) {
+  Rank& known = at(ranks_, rank);
+  const std::scoped_lock lock(known.work_mutex);
+  known.work = text;
 }
 
 // `rank 0 waits in all_reduce %3 over {data}; rank 1 has not arrived: it waits in barrier over {model}`
@@ -182,20 +211,29 @@ void Cluster::advance(int rank, std::uint64_t progress) {
 void Cluster::await_progress(const std::vector<int>& world_ranks, int rank, std::uint64_t progress,
                              const std::string& text) {
   constexpr int kSpins = 200;
+  const auto begin = std::chrono::steady_clock::now();
   const auto lacks = [&](int other) { return at(ranks_, other).progress.load(std::memory_order_acquire) < progress; };
   for (const int other : world_ranks) {
     for (int i = 0; other != rank && lacks(other); ++i) {
       if (i < kSpins) continue;
       std::this_thread::yield();
-      const Lock lock(mutex_);
-      if (failed_rank_ >= 0) {
-        at(ranks_, rank).stopped = true;
-        throw PeerFailed(fmt::format("stopped because rank {} failed", failed_rank_));
-      }
-      if (at(ranks_, other).state == State::kFinished && lacks(other))
-        throw Error(finished_message(rank, text, {other}));
+      check_progress_of(other, rank, progress, text, std::chrono::steady_clock::now() - begin);
     }
   }
+}
+
+// Throws where `rank` waits for what will not come.
+void Cluster::check_progress_of(int other, int rank, std::uint64_t progress, const std::string& text,
+                                WaitingTime waited) {
+  const Lock lock(mutex_);
+  if (failed_rank_ >= 0) {
+    at(ranks_, rank).stopped = true;
+    throw PeerFailed(fmt::format("stopped because rank {} failed", failed_rank_));
+  }
+  if (at(ranks_, other).progress.load(std::memory_order_acquire) >= progress) return;
+  if (at(ranks_, other).state == State::kFinished) throw Error(finished_message(rank, text, {other}));
+  if (waited >= timeout_)
+    throw CollectiveTimeout(timeout_message(static_cast<int>(waited.count()), text, {other}) + cause(rank, {other}));
 }
 
 void Cluster::finish(int rank) {

@@ -12,6 +12,7 @@
 
 #include "group_base.h"
 #include "shared_memory/heap.h"
+#include "waiting.h"
 
 namespace tessera::collectives {
 
@@ -50,6 +51,8 @@ class Cluster {
   /// ProcessGroup::advance and await_progress.
   void advance(int rank, std::uint64_t progress);
   void await_progress(const std::vector<int>& world_ranks, int rank, std::uint64_t progress, const std::string& text);
+  /// ProcessGroup::works_on.
+  void works_on(int rank, std::string_view text);
   /// The segments of all ranks' node memory.
   [[nodiscard]] const std::shared_ptr<SegmentTable>& segments() const { return segments_; }
 
@@ -72,6 +75,8 @@ class Cluster {
     std::string text;
     bool stopped = false;
     std::atomic<std::uint64_t> progress{0};
+    mutable std::mutex work_mutex;
+    std::string work;  // what it does between collectives
   };
   using Lock = std::unique_lock<std::mutex>;
 
@@ -84,6 +89,9 @@ class Cluster {
   void break_meeting(Meeting& place, const std::string& reason);
   [[nodiscard]] std::string absence(const Meeting& place) const;
   [[nodiscard]] std::vector<int> absent(const Meeting& place) const;
+  [[nodiscard]] std::string cause(int rank, const std::vector<int>& awaited) const;
+  [[nodiscard]] RankActivity activity(int rank) const;
+  void check_progress_of(int other, int rank, std::uint64_t progress, const std::string& text, WaitingTime waited);
 
   mutable std::mutex mutex_;
   std::function<int(int)> node_of_;
@@ -92,7 +100,8 @@ class Cluster {
   std::shared_ptr<SegmentTable> segments_ = std::make_shared<SegmentTable>();
   int running_;
   int failed_rank_ = -1;
-  double watchdog_seconds_;
+  WaitingTime watchdog_interval_;
+  WaitingTime timeout_;
   std::map<std::tuple<std::int64_t, std::string, std::vector<int>>, std::shared_ptr<Meeting>> meetings_;
 };
 

@@ -53,7 +53,7 @@ std::exception_ptr run_rank(const std::shared_ptr<Cluster>& cluster, int rank,
     e.prefix(prefix);
     throw;
   } catch (const std::exception& e) {
-    throw Error(prefix + e.what());
+    throw Error(prefix + message_for_user(e));
   } catch (...) {
     throw Error(prefix + "an exception that is no std::exception");
   }

@@ -11,6 +11,7 @@
 
 #include "hierarchical.h"
 #include "kernels/instruction_set.h"
+#include "mpi/deadline.h"
 #include "mpi/measure.h"
 #include "mpi/mpi_group.h"
 #include "shared_memory/patience.h"
@@ -60,6 +61,7 @@ MpiFabric::MpiFabric(int rank, int size) : size_(size), node_(std::make_shared<N
   MPI_Comm copy = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
   world_ = MpiCommunicator(copy, "tessera world");
+  const Deadline deadline("the start of the job, where the ranks introduce themselves to each other", rank, size);
   introduce();
   if (!has_links()) return;
   find_links();
@@ -88,6 +90,7 @@ void MpiFabric::introduce() {
     locations_.nodes.push_back(static_cast<int>(place - known.begin()));
     if (place == known.end()) known.push_back(key);
   }
+  node_->set_hosts(locations_.hosts);
   open_node(all);
 }
 
@@ -209,6 +212,8 @@ std::vector<int> MpiFabric::nodes_of(const std::vector<int>& world_ranks) const 
   return nodes;
 }
 
+void MpiFabric::works_on(std::string_view text) { node_->works_on(text); }
+
 void MpiFabric::advance(std::uint64_t progress) { node_->own().progress.store(progress, std::memory_order_release); }
 
 void MpiFabric::await_progress(const std::vector<int>& world_ranks, std::uint64_t progress, const std::string& text) {
@@ -238,7 +243,7 @@ void MpiFabric::meet_at_end() {
     return ranks;
   };
   const std::string text = "the end of the program";
-  Patience patience(*node_, text);
+  Patience patience(*node_, text, Patience::Limit::kNone);  // a rank may have work of its own to end with
   for (int done = 0; done == 0;) {
     check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
     if (done == 0) patience.pause(running);
@@ -259,6 +264,7 @@ std::shared_ptr<ProcessGroup> MpiFabric::make_group(const std::vector<int>& worl
                                           const std::string& flavour) -> std::shared_ptr<ProcessGroup> {
               const int tag = static_cast<int>(id % 16383) * 2 + (flavour == "flat" ? 1 : 0);
               auto held = progress_->claim();
+              const Deadline deadline("the making of group " + name, world_rank, size_);
               auto communicator = make_communicator(world_.handle(), ranks, tag, flavour + " of " + name);
               held.unlock();
               return std::make_shared<MpiGroup>(self, node_, progress_, std::move(communicator),

@@ -25,6 +25,7 @@ class MpiFabric final : public Fabric, public std::enable_shared_from_this<MpiFa
   [[nodiscard]] NodeLinks links() override { return links_; }
   [[nodiscard]] std::shared_ptr<NodeMemory> memory_for_peers() const override { return node_->heap(); }
   void advance(std::uint64_t progress) override;
+  void works_on(std::string_view text) override;
   void await_progress(const std::vector<int>& world_ranks, std::uint64_t progress, const std::string& text) override;
   /// Waits until all ranks have come to their end. MPI_Finalize must not begin before: if a rank fails while another is in it,
   /// Open MPI's mpirun (4.1.4) hangs or crashes.

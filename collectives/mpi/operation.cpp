@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "copy_bytes.h"
 #include "reduce.h"
@@ -48,11 +49,19 @@ MpiOperation::~MpiOperation() {
 }
 
 void MpiOperation::wait() {
+  if (given_up_) std::rethrow_exception(given_up_);
   const auto held = progress_->claim();
   Patience patience(*node_, call_.text);
+  std::size_t stages = stages_.size();
   while (!advance()) {
+    if (std::exchange(stages, stages_.size()) != stages_.size()) patience.begin_again();
     progress_->advance(this);
-    patience.pause([this] { return absent(); });
+    try {
+      patience.pause([this] { return absent(); });
+    } catch (...) {
+      given_up_ = std::current_exception();
+      throw;
+    }
   }
 }
 
@@ -96,7 +105,7 @@ bool MpiOperation::messages_done() {
   check_mpi(MPI_Testall(checked_count(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE), "MPI_Testall");
   if (done == 0) return false;
   requests_.clear();
-  sources_.clear();
+  peers_.clear();
   return true;
 }
 
@@ -105,7 +114,7 @@ std::vector<int> MpiOperation::absent() {
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     int done = 0;
     MPI_Request_get_status(requests_[i], &done, MPI_STATUS_IGNORE);
-    if (done == 0 && sources_[i] != own()) ranks.push_back(members_.world_ranks[sources_[i]]);
+    if (done == 0) ranks.push_back(members_.world_ranks[peers_[i]]);
   }
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
@@ -114,7 +123,7 @@ std::vector<int> MpiOperation::absent() {
 
 void MpiOperation::send(const std::byte* from, std::size_t bytes, std::size_t member) {
   for (std::size_t begin = 0; begin < bytes; begin += kMessage) {
-    sources_.push_back(own());
+    peers_.push_back(member);
     check_mpi(MPI_Isend(from + begin, checked_count(std::min(kMessage, bytes - begin)), MPI_BYTE,
                         static_cast<int>(member), tag_, communicator_->handle(), &requests_.emplace_back()),
               "MPI_Isend");
@@ -123,7 +132,7 @@ void MpiOperation::send(const std::byte* from, std::size_t bytes, std::size_t me
 
 void MpiOperation::receive(std::byte* to, std::size_t bytes, std::size_t member) {
   for (std::size_t begin = 0; begin < bytes; begin += kMessage) {
-    sources_.push_back(member);
+    peers_.push_back(member);
     check_mpi(MPI_Irecv(to + begin, checked_count(std::min(kMessage, bytes - begin)), MPI_BYTE,
                         static_cast<int>(member), tag_, communicator_->handle(), &requests_.emplace_back()),
               "MPI_Irecv");

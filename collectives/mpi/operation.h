@@ -66,13 +66,14 @@ class MpiOperation final : public PendingOperation {
   Collective call_;
   std::deque<Stage> stages_;
   std::vector<MPI_Request> requests_;
-  std::vector<std::size_t> sources_;  // per request: the member it receives from, own() for a send
+  std::vector<std::size_t> peers_;  // per request: the member it receives from or sends to
   std::vector<Post> posts_;
   std::vector<std::byte> scratch_;
   std::int64_t payload_ = 0;
   int tag_ = 0;
   bool in_progress_ = true;
-  std::exception_ptr error_;  // met while another operation was waited for
+  std::exception_ptr error_;     // met while another operation was waited for
+  std::exception_ptr given_up_;  // why this rank waits no more
 };
 
 }  // namespace tessera::collectives

@@ -12,11 +12,14 @@
 #include <numeric>
 #include <thread>
 
+#include "mpi/deadline.h"
 #include "mpi/fabric.h"
+#include "mpi/launcher.h"
 #include "tessera/base/cpus.h"
 #include "tessera/base/text.h"
 #include "tessera/collectives/communication_turn.h"
 #include "tessera/collectives/virtual_ranks.h"
+#include "waiting.h"
 
 namespace tessera {
 
@@ -58,13 +61,18 @@ std::string message_of(const std::exception_ptr& error) {
   }
 }
 
-bool only_follows(const std::exception_ptr& error) {
+// What a rank has to say of why it ends the job.
+enum class Ending { kSpeaks, kFollows, kTimedOut };
+
+Ending ending_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const PeerFailed&) {
-    return true;
+    return Ending::kFollows;
+  } catch (const collectives::CollectiveTimeout&) {
+    return Ending::kTimedOut;
   } catch (...) {
-    return false;
+    return Ending::kSpeaks;
   }
 }
 
@@ -109,10 +117,26 @@ void say_failure(MpiFabric& fabric, int size, const std::string& message, std::u
   std::fflush(stderr);
 }
 
+bool has_other_hosts(MpiFabric& fabric) {
+  const auto& hosts = fabric.locations().hosts;
+  return std::any_of(hosts.begin(), hosts.end(), [&](const std::string& host) { return host != hosts.front(); });
+}
+
+// Ends this process also where MPI_Abort waits for a host that does not answer.
+[[noreturn]] void abort_all() {
+  std::thread([] {
+    std::this_thread::sleep_for(kTimeToBeKilled);
+    std::_Exit(1);
+  }).detach();
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  std::_Exit(1);
+}
+
 // Ends all ranks. A rank with nothing of its own to say waits to be ended, so that the one who has can say it.
-[[noreturn]] void end_job(MpiFabric& fabric, int size, const std::string& message, bool silent) {
+[[noreturn]] void end_job(MpiFabric& fabric, int size, const std::string& message, Ending ending) {
   if (is_ending.exchange(true)) std::this_thread::sleep_for(kTimeToBeKilled);
   fabric.progress().retire();
+  const bool silent = ending == Ending::kFollows;
   const std::uint64_t failure = silent ? 0 : failure_hash(message, fabric.world_rank, size);
   fabric.node().own().failure.store(failure, std::memory_order_release);
   fabric.node().set_state(RankState::kFailed);
@@ -120,8 +144,11 @@ void say_failure(MpiFabric& fabric, int size, const std::string& message, std::u
   // All ranks of a divergence speak before the first of them ends the job, and the others leave that to it.
   const auto patience = kTimeForPeersToSpeak + std::min(fabric.world_rank, 20) * kTimeBetweenAborts;
   std::this_thread::sleep_for(silent ? std::chrono::milliseconds(kTimeToBeKilled) : patience);
-  MPI_Abort(MPI_COMM_WORLD, 1);
-  std::_Exit(1);
+  if (ending == Ending::kTimedOut && has_other_hosts(fabric)) {
+    collectives::end_launcher();
+    std::_Exit(1);
+  }
+  abort_all();
 }
 
 void meet_at_end(MpiFabric& fabric, int size) {
@@ -129,7 +156,7 @@ void meet_at_end(MpiFabric& fabric, int size) {
     fabric.meet_at_end();
   } catch (...) {
     const auto error = std::current_exception();
-    end_job(fabric, size, message_of(error), only_follows(error));
+    end_job(fabric, size, message_of(error), ending_of(error));
   }
 }
 
@@ -138,7 +165,8 @@ void meet_at_end(MpiFabric& fabric, int size) {
   const auto error = std::current_exception();
   const std::string message = error ? message_of(error) : "terminated";
   if (fabric != nullptr)
-    end_job(*fabric, static_cast<int>(fabric->locations().nodes.size()), message, error && only_follows(error));
+    end_job(*fabric, static_cast<int>(fabric->locations().nodes.size()), message,
+            error ? ending_of(error) : Ending::kSpeaks);
   std::_Exit(fail_before_world(message, 1));
 }
 
@@ -172,12 +200,15 @@ void Communicator::finalize() {
   state_->group.reset();
   if (!state_->fabric) return;
   fabric_of_process = nullptr;
-  collectives::stop_mpi();
+  {
+    const collectives::Deadline deadline("the end of MPI (MPI_Finalize)", rank(), size());
+    collectives::stop_mpi();
+  }
   state_->fabric.reset();
 }
 
 void Communicator::abort(const std::string& message) {
-  if (state_->fabric) end_job(*state_->fabric, size(), message, false);
+  if (state_->fabric) end_job(*state_->fabric, size(), message, Ending::kSpeaks);
   std::fprintf(stderr, "%s\n", message.c_str());
   std::exit(1);
 }
@@ -270,7 +301,7 @@ int guard_main(Communicator& world, const std::function<void()>& fn) {
   } catch (...) {
     const auto error = std::current_exception();
     MpiFabric* fabric = fabric_of_process.load();
-    if (world.uses_mpi() && fabric != nullptr) end_job(*fabric, world.size(), message_of(error), only_follows(error));
+    if (world.uses_mpi() && fabric != nullptr) end_job(*fabric, world.size(), message_of(error), ending_of(error));
     std::fprintf(stderr, "%s\n", message_of(error).c_str());
     return 1;
   }

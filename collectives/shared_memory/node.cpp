@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -90,10 +91,43 @@ RankPage& Node::page_of(int world_rank) const {
   throw InternalError(fmt::format("rank {} is not on the node of rank {}", world_rank, world_rank_));
 }
 
-std::string Node::activity(const RankPage& page) {
-  if (page.waiting.load(std::memory_order_acquire) == 0) return "";
-  return {page.activity.data(), strnlen(page.activity.data(), page.activity.size())};
+RankActivity Node::activity(int world_rank) const {
+  using enum RankActivity::State;
+  const auto peer =
+      std::find_if(peers_.begin(), peers_.end(), [&](const Peer& p) { return p.world_rank == world_rank; });
+  if (peer == peers_.end() && world_rank != world_rank_)
+    return {kElsewhere, hosts_.empty() ? "?" : at(hosts_, world_rank)};
+  const RankPage& page = page_of(world_rank);
+  if (page.state.load(std::memory_order_acquire) == RankState::kFinished) return {kFinished, ""};
+  const auto text = [](const auto& field) { return std::string(field.data(), strnlen(field.data(), field.size())); };
+  if (page.waiting.load(std::memory_order_acquire) == 0) return {kWorks, text(page.work)};
+  const auto end = std::find(page.awaited.begin(), page.awaited.end(), -1);
+  return {kWaits, text(page.activity), {page.awaited.begin(), end}};
 }
+
+namespace {
+
+template <class Field>
+void put_text(Field& field, std::string_view text) {
+  const std::size_t length = text.copy(field.data(), field.size() - 1);
+  field[length] = '\0';
+}
+
+}  // namespace
+
+void Node::begin_waiting(const std::string& text) {
+  put_text(page_->activity, text);
+  page_->awaited[0] = -1;
+  page_->waiting.store(1, std::memory_order_release);
+}
+
+void Node::wait_for(const std::vector<int>& world_ranks) {
+  const std::size_t count = std::min(world_ranks.size(), page_->awaited.size() - 1);
+  std::copy_n(world_ranks.begin(), count, page_->awaited.begin());
+  page_->awaited[count] = -1;
+}
+
+void Node::works_on(std::string_view text) { put_text(page_->work, text); }
 
 bool Node::sleep(long microseconds) const {
   std::vector<pollfd> entries;

@@ -11,6 +11,7 @@
 
 #include "group_base.h"
 #include "shared_memory/heap.h"
+#include "waiting.h"
 
 namespace tessera::collectives {
 
@@ -36,7 +37,9 @@ struct RankPage {
   std::atomic<RankState> state;
   std::atomic<std::uint32_t> waiting;  // 1 while `activity` says where the rank waits
   std::array<char, 200> activity;
-  std::atomic<std::uint64_t> failure;  // a hash of the message with which the rank fails; 0: it has none of its own
+  std::array<std::int32_t, 16> awaited;  // and for which ranks, as far as they fit; -1 ends the list
+  std::array<char, 200> work;            // what it does while it does not wait; "": nothing that it has told
+  std::atomic<std::uint64_t> failure;    // a hash of the message with which the rank fails; 0: it has none of its own
   alignas(64) std::atomic<std::uint64_t> progress;  // ProcessGroup::advance
   std::array<GroupSlot, kGroupSlots> slots;
   alignas(4096) std::array<std::array<std::byte, kStagingHalf>, 2> staging;
@@ -89,8 +92,16 @@ class Node {
   void set_core_per_rank(bool has_core_per_rank) { has_core_per_rank_ = has_core_per_rank; }
 
   void set_state(RankState state) { page_->state.store(state, std::memory_order_release); }
-  /// What a peer waits in; "" while it does not.
-  [[nodiscard]] static std::string activity(const RankPage& page);
+  /// What a rank of the job does, as far as it is seen from this node.
+  [[nodiscard]] RankActivity activity(int world_rank) const;
+  /// Says in which collective this rank waits, and for whom, until it stops waiting.
+  void begin_waiting(const std::string& text);
+  void wait_for(const std::vector<int>& world_ranks);
+  void stop_waiting() { page_->waiting.store(0, std::memory_order_release); }
+  /// Says what this rank does between collectives.
+  void works_on(std::string_view text);
+  /// The host of each rank of the job.
+  void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
   /// Sleeps up to `microseconds`; returns true, and early, when a peer process ends.
   [[nodiscard]] bool sleep(long microseconds) const;
   /// Throws if a peer has failed. `text` is what this rank waits in.
@@ -113,6 +124,7 @@ class Node {
   int world_rank_;
   int world_size_;
   bool has_core_per_rank_ = false;
+  std::vector<std::string> hosts_;
   std::string file_reason_;
   std::string refusal_;
   Segment own_;

@@ -28,12 +28,12 @@ void Patience::relax() {
 }
 
 Patience::~Patience() {
-  if (sleeping_) node_.own().waiting.store(0, std::memory_order_release);
+  if (sleeping_) node_.stop_waiting();
 }
 
 void Patience::pause_slowly(const std::function<std::vector<int>()>& absent) {
   const auto now = Clock::now();
-  if (begin_ == Clock::time_point{}) begin_ = now;
+  if (begin_ == Clock::time_point{}) begin(now);
   if (!sleeping_ && now - begin_ < kYielding) {
     sched_yield();
     return;
@@ -41,20 +41,26 @@ void Patience::pause_slowly(const std::function<std::vector<int>()>& absent) {
   if (!sleeping_) begin_sleeping();
   const bool somebody_ended = node_.sleep(kSleepMicroseconds);
   node_.check_failed();
-  if (rounds_ % kRoundsBetweenChecks == 0) check_finished(absent);
-  if (somebody_ended || rounds_ % kRoundsBetweenChecks == 0) node_.check_dead(text_);
-  if (now - begin_ < next_report_) return;
-  report(now - begin_, absent());
-  next_report_ += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(watchdog_seconds()));
+  const bool checks = rounds_ % kRoundsBetweenChecks == 0;
+  if (checks) check_finished(absent);
+  if (checks) node_.wait_for(absent());
+  if (somebody_ended || checks) node_.check_dead(text_);
+  const WaitingTime waited = now - begin_;
+  if (waited >= timeout_) give_up(waited, absent());
+  if (waited < next_report_) return;
+  report(waited, absent());
+  next_report_ += watchdog_interval();
+}
+
+void Patience::begin(Clock::time_point now) {
+  begin_ = now;
+  next_report_ = watchdog_interval();
+  timeout_ = limit_ == Limit::kTimeout ? collective_timeout() : WaitingTime::max();
 }
 
 void Patience::begin_sleeping() {
   sleeping_ = true;
-  next_report_ = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(watchdog_seconds()));
-  auto& page = node_.own();
-  const std::size_t length = text_.copy(page.activity.data(), page.activity.size() - 1);
-  page.activity[length] = '\0';
-  page.waiting.store(1, std::memory_order_release);
+  node_.begin_waiting(text_);
 }
 
 // The state is read before the question who is absent: a peer that arrived and then finished is not missed.
@@ -69,15 +75,17 @@ void Patience::check_finished(const std::function<std::vector<int>()>& absent) c
   throw Error(finished_message(node_.world_rank(), text_, finished));
 }
 
-void Patience::report(Clock::duration waited, const std::vector<int>& absent) const {
-  const auto seconds = static_cast<int>(std::chrono::duration_cast<std::chrono::seconds>(waited).count());
-  std::string message = waiting_message(node_.world_rank(), seconds, text_, absent) + "\n";
-  for (const auto& peer : node_.peers()) {
-    if (std::find(absent.begin(), absent.end(), peer.world_rank) == absent.end()) continue;
-    const auto activity = Node::activity(*peer.page);
-    if (!activity.empty()) message += fmt::format("  rank {} waits in {}\n", peer.world_rank, activity);
-  }
-  log_line(LogLevel::kWarning, message);
+void Patience::report(WaitingTime waited, const std::vector<int>& absent) const {
+  log_line(LogLevel::kWarning,
+           waiting_message(node_.world_rank(), static_cast<int>(waited.count()), text_, absent) + cause(absent));
+}
+
+void Patience::give_up(WaitingTime waited, const std::vector<int>& absent) const {
+  throw CollectiveTimeout(timeout_message(static_cast<int>(waited.count()), text_, absent) + cause(absent));
+}
+
+std::string Patience::cause(const std::vector<int>& absent) const {
+  return cause_text(node_.world_rank(), absent, [this](int rank) { return node_.activity(rank); });
 }
 
 }  // namespace tessera::collectives

@@ -12,34 +12,44 @@ namespace tessera::collectives {
 
 class Patience {
  public:
-  Patience(Node& node, const std::string& text) : node_(node), text_(text) {}
+  /// kTimeout: waiting for as long as TESSERA_COLLECTIVE_TIMEOUT ends the job.
+  enum class Limit { kTimeout, kNone };
+  Patience(Node& node, const std::string& text, Limit limit = Limit::kTimeout)
+      : node_(node), text_(text), limit_(limit) {}
   ~Patience();
   Patience(const Patience&) = delete;
   Patience& operator=(const Patience&) = delete;
 
   /// Lets some time pass. `absent` tells the world ranks this one waits for. Throws when a peer has failed, died, or finished
-  /// without joining; prints what is going on every TESSERA_WATCHDOG_SECONDS.
+  /// without joining, and when the time is up; prints what is going on every TESSERA_WATCHDOG_SECONDS.
   template <class Absent>
   void pause(Absent&& absent) {
     if (++rounds_ <= spins()) return relax();
     pause_slowly(std::function<std::vector<int>()>(std::forward<Absent>(absent)));
   }
+  /// Something has come: the time begins anew.
+  void begin_again() { begin_ = {}; }
 
  private:
   using Clock = std::chrono::steady_clock;
   [[nodiscard]] int spins() const;
   static void relax();
   void pause_slowly(const std::function<std::vector<int>()>& absent);
+  void begin(Clock::time_point now);
   void begin_sleeping();
   void check_finished(const std::function<std::vector<int>()>& absent) const;
-  void report(Clock::duration waited, const std::vector<int>& absent) const;
+  void report(WaitingTime waited, const std::vector<int>& absent) const;
+  [[noreturn]] void give_up(WaitingTime waited, const std::vector<int>& absent) const;
+  [[nodiscard]] std::string cause(const std::vector<int>& absent) const;
 
   Node& node_;
   const std::string& text_;
+  Limit limit_;
   int rounds_ = 0;
   bool sleeping_ = false;
   Clock::time_point begin_{};
-  Clock::duration next_report_{};
+  WaitingTime next_report_{};
+  WaitingTime timeout_{};
 };
 
 }  // namespace tessera::collectives

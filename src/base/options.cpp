@@ -31,6 +31,10 @@ constexpr OptionRow kTable[] = {
      "bytes"},
     {"TESSERA_WATCHDOG_SECONDS", kInteger, "30",
      "how long a rank waits in a collective before it says so; 0 = for ever"},
+    {"TESSERA_COLLECTIVE_TIMEOUT", kInteger, "600",
+     "seconds that a rank waits in a collective before it ends the job; 0 = for ever"},
+    {"TESSERA_CHECK_INPUTS", kFlag, "1",
+     "0 does not compare what the ranks give as the same value (Tensor::from, inputs of tessera run)"},
     {"TESSERA_NODE", kText, "",
      "the node a rank is on, instead of MPI's answer; in one process a list, one name a rank"},
     {"TESSERA_SHARED_MEMORY", kChoice, "1",
@@ -104,9 +108,10 @@ struct Range {
   std::int64_t most;
 };
 constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
-constexpr Range kRanges[] = {{"TESSERA_NUM_THREADS", 1, 1024},      {"TESSERA_LARGEST_VALUE", 0, kNoEnd},
-                             {"TESSERA_LARGEST_SCORES", 0, kNoEnd}, {"TESSERA_OVERLAP_MEMORY", 0, kNoEnd},
-                             {"PT_XLA_DEBUG_LEVEL", 0, kNoEnd},     {"XLA_METRICS_SAMPLES", 1, kNoEnd}};
+constexpr Range kRanges[] = {{"TESSERA_NUM_THREADS", 1, 1024},        {"TESSERA_LARGEST_VALUE", 0, kNoEnd},
+                             {"TESSERA_LARGEST_SCORES", 0, kNoEnd},   {"TESSERA_OVERLAP_MEMORY", 0, kNoEnd},
+                             {"PT_XLA_DEBUG_LEVEL", 0, kNoEnd},       {"XLA_METRICS_SAMPLES", 1, kNoEnd},
+                             {"TESSERA_WATCHDOG_SECONDS", 0, kNoEnd}, {"TESSERA_COLLECTIVE_TIMEOUT", 0, kNoEnd}};
 
 static_assert(std::all_of(std::begin(kRanges), std::end(kRanges), [](const Range& range) {
   return std::any_of(std::begin(kTable), std::end(kTable),

@@ -4,6 +4,9 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -37,15 +40,48 @@ void run_started(Communicator& world, const std::string& how) {
   std::printf("rank %d is through\n", world.rank());
 }
 
+void sleep_for_milliseconds(int count) { std::this_thread::sleep_for(std::chrono::milliseconds(count)); }
+
+// Rank 0 waits for rank 1, which waits for rank 2, which computes.
+void run_chain(Communicator& world) {
+  const auto first = world.group().split({{0, 1}, {2}}, "{model}");
+  const auto second = world.group().split({{0}, {1, 2}}, "{data}");
+  if (world.rank() == 2) {
+    world.group().works_on("runs %dot.3 (dot), step 12 of 40 of train_step");
+    sleep_for_milliseconds(8000);
+  }
+  float x = 1;
+  const auto bytes = std::as_writable_bytes(std::span(&x, 1));
+  if (world.rank() == 1) sleep_for_milliseconds(700);  // rank 0 is to be the first whose time is up
+  if (world.rank() > 0) {
+    second->label({9, "permute %9 over {data}"});
+    second->permute(bytes, bytes, {{0, 1}, {1, 0}});
+  }
+  if (world.rank() < 2) all_reduce(*first, 1000, "all_reduce %17 over {model}");
+}
+
+// Until something from outside ends it.
+void run_forever(Communicator& world) {
+  const char* started = std::getenv("TESSERA_TEST_LINK_DOWN");  // namespaces.sh waits for this file
+  for (int round = 0;; ++round) {
+    all_reduce(world.group(), 100000, "all_reduce %17 over {data}");
+    if (round == 20 && world.rank() == 0 && started != nullptr) std::ofstream(started).put('\n');
+    sleep_for_milliseconds(10);
+  }
+}
+
 void run(Communicator& world, const std::string& how) {
   auto& group = world.group();
   const int last = world.size() - 1;
   all_reduce(group, 1000, "all_reduce %1 over {data}");
+  if (how == "chain") return run_chain(world);
+  if (how == "forever") return run_forever(world);
+  if (how == "busy") sleep_for_milliseconds(2500);  // all ranks
   if (how.starts_with("started")) return run_started(world, how);
   if (how == "throw" && world.rank() == last) fail("out of paper");
   if (how == "kill" && world.rank() == last) raise(SIGKILL);
   if (how == "finish" && world.rank() == last) return;
-  if (how == "late" && world.rank() == last) std::this_thread::sleep_for(std::chrono::milliseconds(4000));
+  if (how == "late" && world.rank() == last) sleep_for_milliseconds(4000);
   if (how == "kind" && world.rank() == last) {
     group.label({17, "barrier %9"});
     return group.barrier();

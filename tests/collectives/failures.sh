@@ -57,6 +57,16 @@ for nodes in "a,a,b,b" "a,b,c,d"; do
   check kill 4 fail "rank 3" TESSERA_NODE=$nodes TESSERA_PROGRESS=1
   check late 4 0 "in all_reduce %17 over {data}; rank 3 has not arrived" TESSERA_NODE=$nodes TESSERA_WATCHDOG_SECONDS=1 TESSERA_PROGRESS=1
 done
+# A rank that waits for longer than it may ends the job, and names the rank that is the cause. Time in which it computes does not count.
+for nodes in "" "a,b,c"; do
+  check busy 3 0 "rank 2 is through" TESSERA_NODE=$nodes TESSERA_COLLECTIVE_TIMEOUT=2
+  check chain 3 fail "waited 2 s in all_reduce %17 over {model}, as long as TESSERA_COLLECTIVE_TIMEOUT allows; rank 1 has not arrived" TESSERA_NODE=$nodes TESSERA_COLLECTIVE_TIMEOUT=2
+done
+check late 4 0 "rank 3 is through" TESSERA_NODE= TESSERA_COLLECTIVE_TIMEOUT=0
+for text in "rank 1 waits for rank 2 in permute %9 over {data}" "rank 2 is the cause: it runs %dot.3 (dot), step 12 of 40 of train_step"; do
+  check chain 3 fail "$text" TESSERA_NODE= TESSERA_COLLECTIVE_TIMEOUT=2
+done
+check chain 3 fail "rank 2 is on another node (host $(uname -n))" TESSERA_NODE=a,a,b TESSERA_COLLECTIVE_TIMEOUT=2
 check none 4 0 "between nodes (measured in " TESSERA_NODE=a,a,b,b TESSERA_LOG_LEVEL=debug
 check none 4 0 "between nodes (TESSERA_LINK): 50.0 us, 1.20 GB/s a rank" TESSERA_NODE=a,a,b,b TESSERA_LOG_LEVEL=debug TESSERA_LINK=50,1.2
 check none 4 fail "TESSERA_LINK=fast: must be a latency in us and GB/s" TESSERA_NODE=a,a,b,b TESSERA_LINK=fast

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Several "nodes" of this machine: network namespaces on one bridge, a host name and two ranks in each, joined by TCP alone.
-# usage: [TESSERA_TEST_RATE=4gbit] namespaces.sh MPIEXEC NODES PROGRAM [ARGUMENTS]; status 77 where namespaces are not permitted. What a node
-# sends is held to the rate, if there is one; all variables that begin with TESSERA_ reach all ranks.
+# usage: [TESSERA_TEST_RATE=4gbit] [TESSERA_TEST_LINK_DOWN=FILE] namespaces.sh MPIEXEC NODES PROGRAM [ARGUMENTS]; status 77 where namespaces
+# are not permitted. What a node sends is held to the rate, if there is one; the link of node 1 goes down when FILE exists; all variables
+# that begin with TESSERA_ reach all ranks.
 set -u
 mpiexec=$1
 nodes=$2
@@ -45,6 +46,13 @@ chmod +x "$folder/enter"
 
 hosts=$(for ((k = 0; k < nodes; ++k)); do echo "$(address $k):2"; done | paste -sd,)
 export TESSERA_TEST_NODES=$nodes
+cut_link() {
+  while kill -0 $$ 2>/dev/null; do  # as long as this script runs
+    [ ! -e "$TESSERA_TEST_LINK_DOWN" ] || { ip link set $prefix-v1 down; return; }
+    sleep 0.1
+  done
+}
+[ -z "${TESSERA_TEST_LINK_DOWN:-}" ] || cut_link >&2 &
 variables=()
 for name in $(compgen -e | grep '^TESSERA_'); do variables+=(-x "$name"); done
 ip netns exec $prefix-0 unshare -u sh -c 'hostname node0; exec "$@"' sh \

@@ -134,6 +134,24 @@ TEST(VirtualRanks, RanksThatWaitForEachOtherAreNamed) {
             "rank 0 of 4: rank 0 waits in barrier over rows; rank 1 has not arrived: it waits in barrier over world");
 }
 
+TEST(VirtualRanks, ARankThatWaitsTooLongNamesTheCause) {
+  options().set("TESSERA_COLLECTIVE_TIMEOUT", "1");
+  const auto error = error_of(3, [](ProcessGroup& world) {
+    const auto first = world.split({{0, 1}, {2}}, "{model}");
+    const auto second = world.split({{0}, {1, 2}}, "{data}");
+    if (world.rank() == 2) world.works_on("runs %dot.3 (dot), step 12 of 40 of train_step");
+    if (world.rank() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(world.rank() == 1 ? 300 : 2500));
+    if (world.rank() > 0) second->barrier();
+    if (world.rank() < 2) first->barrier();
+  });
+  options().set("TESSERA_COLLECTIVE_TIMEOUT", "600");
+  EXPECT_EQ(
+      error,
+      "rank 0 of 3: waited 1 s in barrier over {model}, as long as TESSERA_COLLECTIVE_TIMEOUT allows; rank 1 has not "
+      "arrived\n  rank 1 waits for rank 2 in barrier over {data}\n  rank 2 is the cause: it runs %dot.3 (dot), step "
+      "12 of 40 of train_step");
+}
+
 TEST(VirtualRanks, DifferentCollectivesDiverge) {
   const auto error = error_of(3, [](ProcessGroup& world) {
     std::vector<float> x(6);

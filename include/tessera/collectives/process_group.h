@@ -127,6 +127,8 @@ class ProcessGroup {
   /// Waits until every member has come so far. The members are of one node.
   virtual void await_progress(std::uint64_t progress);
 
+  /// Says what this rank does now, for the ranks that may wait for it: `runs %dot.3, step 12 of 40 of train_step`; "" when that is over.
+  virtual void works_on(std::string_view /*text*/) {}
   /// Says what the next collective is, for the watchdog's message.
   virtual void label(CollectiveLabel label) = 0;
   [[nodiscard]] virtual const TrafficCounters& traffic() const = 0;

@@ -21,8 +21,21 @@ struct Parcel {
   bool failed = false;
 };
 
+// What the rank does, for the ranks that wait for it.
+class WorkScope {
+ public:
+  WorkScope(ProcessGroup& world, std::string_view text) : world_(world) { world_.works_on(text); }
+  ~WorkScope() { world_.works_on(""); }
+  WorkScope(const WorkScope&) = delete;
+  WorkScope& operator=(const WorkScope&) = delete;
+
+ private:
+  ProcessGroup& world_;
+};
+
 Parcel broadcast(ProcessGroup& world, Parcel mine) {
   std::int64_t header[2] = {static_cast<std::int64_t>(mine.text.size()), mine.failed ? 1 : 0};
+  world.label({0, fmt::format("the broadcast of a program that rank {} partitions", kPartitioner)});
   world.broadcast(std::as_writable_bytes(std::span(header)), kPartitioner);
   mine.text.resize(static_cast<std::size_t>(header[0]));
   mine.failed = header[1] != 0;
@@ -51,9 +64,10 @@ std::string partitioned_text(const Program& program) {
   return text;
 }
 
-Program partition_for_all(const Program& program) {
+Program partition_for_all(const Program& program, const RunReason& reason) {
   const TimedScope timed("PartitionTime");
   ProcessGroup& world = *session().world;
+  const WorkScope work(world, fmt::format("partitions {} for {}", program.name, reason.text));
   Parcel parcel;
   std::exception_ptr error;
   if (world.rank() == kPartitioner) {
@@ -61,7 +75,7 @@ Program partition_for_all(const Program& program) {
       parcel.text = partitioned_text(program);
     } catch (const std::exception& caught) {
       error = std::current_exception();
-      parcel = {caught.what(), true};
+      parcel = {message_for_user(caught), true};
     }
   }
   parcel = broadcast(world, std::move(parcel));
@@ -78,7 +92,7 @@ Session::Compiled compile_once(const Program& program, const RunReason& reason) 
   ++state.counters.compilations;
   CompiledProgram made{reason.text, program, {}, {}, program, {}};
   if (program.num_partitions > 1) {
-    made.program = partition_for_all(program);
+    made.program = partition_for_all(program, reason);
     made.notes = collective_notes(made.program);
   }
   Session::Compiled out;
@@ -86,6 +100,7 @@ Session::Compiled compile_once(const Program& program, const RunReason& reason) 
   out.results = *entry[entry.root].sharding;
   CompileOptions options;
   options.name = reason.text;
+  const WorkScope work(*state.world, fmt::format("compiles {} for {}", program.name, reason.text));
   out.executable = compile(made.program, *state.world, options);
   made.memory = out.executable->memory();
   made.executable = out.executable;

@@ -105,6 +105,15 @@ Plan::Plan(CompileContext& context, std::shared_ptr<const Schedule> schedule) : 
     step_of_.resize(steps_.size(), static_cast<std::size_t>(&step - schedule_->steps.data()));
   }
   if (!schedule_->shared_gathers.empty()) share(context.world);
+  if (schedule_->computation == context.program.entry && context.world.size() > 1) name_steps(context);
+}
+
+void Plan::name_steps(const CompileContext& context) {
+  told_ = &context.world;
+  for (std::size_t i = 0; i < about_.size(); ++i)
+    works_.push_back(fmt::format("runs %{} ({}), step {} of {} of {}", about_[i].name, about_[i].kind, i + 1,
+                                 about_.size(),
+                                 context.options.name.empty() ? context.program.name : context.options.name));
 }
 
 // What the ranks of a node read of each other in place, and what has to be waited for around it.
@@ -232,6 +241,7 @@ void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::sp
   complete(schedule_->end_completes, frame);
   state.flops += flops_;
   deliver();
+  if (told_ != nullptr) told_->works_on("");
   if (world_ != nullptr) {
     world_->advance(state.progress + schedule_->steps.size());
     await(waits_.back(), state);
@@ -246,6 +256,7 @@ void Plan::run_steps(const Frame& frame) {
     for (; next <= step_of_[i]; ++next) prepare(next, frame);
     const bool is_timed = !profile_.empty() || !steps_[i]->communication().empty();
     const std::int64_t begin = is_timed ? now() : 0;
+    if (told_ != nullptr) told_->works_on(works_[i]);
     schedule_->steps[step_of_[i]].overlapped ? start(i, frame) : steps_[i]->run(frame);
     if (is_timed) {
       ended_[i] = now();

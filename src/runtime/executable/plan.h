@@ -76,6 +76,7 @@ class Plan {
 
  private:
   void add_step(CompileContext& context, const Step& step);
+  void name_steps(const CompileContext& context);
   void deliver() const;
   void share(ProcessGroup& world);
   void run_steps(const Frame& frame);
@@ -110,6 +111,9 @@ class Plan {
   std::map<std::int32_t, std::pair<std::size_t, PendingOperations>> under_way_;
   std::vector<std::size_t> step_of_;  // of the schedule, per step here: some cost nothing
   ProcessGroup* world_ = nullptr;
+  // Of the entry computation in a world of several ranks: who waits for this one is told what it runs.
+  ProcessGroup* told_ = nullptr;
+  std::vector<std::string> works_;  // per step
 };
 
 /// The step of a collective instruction.
