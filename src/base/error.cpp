@@ -5,6 +5,7 @@
 #include <new>
 #include <numeric>
 
+#include "tessera/base/memory.h"
 #include "tessera/base/text.h"
 
 namespace tessera {
@@ -28,7 +29,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string message_for_user(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory";
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory: " + memory_state();
   const bool is_ours = dynamic_cast<const InternalError*>(&error) != nullptr;
   return (is_ours ? "internal error, please report it: " : "") + std::string(error.what());
 }

@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "tessera/base/error.h"
@@ -148,6 +149,13 @@ std::string unquote(std::string_view text) {
     out += decode_escape(body, i);
   }
   return out;
+}
+
+std::string format_bytes(double bytes) {
+  constexpr std::array<std::string_view, 7> kSuffixes = {"B", "KB", "MB", "GB", "TB", "PB", "EB"};
+  std::size_t i = 0;
+  for (; i + 1 < kSuffixes.size() && bytes >= 1024; ++i) bytes /= 1024;
+  return fmt::format("{:.2f}{}", bytes, kSuffixes[i]);
 }
 
 std::size_t hash_bytes(const void* data, std::size_t size) { return XXH3_64bits(data, size); }

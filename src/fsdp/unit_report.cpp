@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "tessera/base/text.h"
 #include "tessera/fsdp/fsdp.h"
-#include "tessera/runtime/metrics/metrics.h"
 
 namespace tessera {
 

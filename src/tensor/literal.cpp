@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "tessera/base/error.h"
+#include "tessera/base/memory.h"
 #include "tessera/base/text.h"
 
 namespace tessera {
@@ -18,7 +19,7 @@ std::shared_ptr<std::vector<std::byte>> zeros(const Type& type) {
   try {
     return std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(type.byte_size()));
   } catch (const std::exception&) {  // bad_alloc, or length_error
-    fail("{} does not fit into memory: {} bytes", type, type.byte_size());
+    fail_to_allocate(type.byte_size(), fmt::format("the host array {}", type.str()));
   }
 }
 

@@ -2,6 +2,7 @@
 // A step planned for a mesh that need not be there: nothing has storage, nothing runs.
 #include "tessera/base/files.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/runtime/metrics/metrics.h"

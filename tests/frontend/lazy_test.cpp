@@ -5,10 +5,14 @@
 #include <cmath>
 
 #include "frontend/on_ranks.h"
+#include "support/temporary_folder.h"
+#include "tessera/base/options.h"
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/frontend/tensor/tensor.h"
+#include "tessera/frontend/tracing/trace.h"
 #include "tessera/nn/initializers.h"
 #include "tessera/optim/optimizer.h"
+#include "tessera/runtime/metrics/metrics.h"
 
 namespace tessera {
 namespace {
@@ -165,6 +169,46 @@ TEST(Lazy, AssignChangesTheVariableForAllItsHandles) {
   mark_step();
   EXPECT_EQ(same.to_vector<float>(), (std::vector<float>{10, 20}));
   EXPECT_EQ(before.to_vector<float>(), (std::vector<float>{1, 2}));
+}
+
+TEST(Lazy, AValueThatATensorStillHasIsNotWrittenOver) {
+  const FreshRank rank;
+  Tensor w = Tensor::zeros(Type::array(DType::kF32, {2}));
+  mark_step();
+  const Tensor old = stored_tensor(w);
+  for (int i = 1; i <= 3; ++i) {
+    w.assign(w + 1.0);
+    mark_step();
+    EXPECT_EQ(w.to_vector<float>(), (std::vector<float>(2, static_cast<float>(i))));
+    EXPECT_EQ(old.to_vector<float>(), (std::vector<float>{0, 0}));
+  }
+  EXPECT_FALSE(metrics().counter_value("DonationCopy").has_value());
+}
+
+TEST(Lazy, TwoResultsThatComeAfterOneValueTakeItsMemoryOnce) {
+  const FreshRank rank;
+  Tensor w = Tensor::ones(Type::array(DType::kF32, {2}));
+  mark_step();
+  w.assign(w + 1.0);
+  const Tensor between = stored_tensor(w);
+  w.assign(w * 5.0);
+  mark_step();
+  EXPECT_EQ(between.to_vector<float>(), (std::vector<float>{2, 2}));
+  EXPECT_EQ(w.to_vector<float>(), (std::vector<float>{10, 10}));
+}
+
+TEST(Lazy, AStepForWhichThereIsNoMemoryMayBeTakenAgain) {
+  const FreshRank rank;
+  options().set("TESSERA_ASYNC", "0");
+  Tensor w = Tensor::ones(Type::array(DType::kF32, {2}));
+  mark_step();
+  w.assign(w + 1.0);
+  {
+    const Tensor huge = Tensor::zeros(Type::array(DType::kF32, {std::int64_t{1} << 46}));
+    EXPECT_NE(testing::error_of([] { mark_step(); }).find("out of memory: cannot allocate "), std::string::npos);
+  }
+  mark_step();
+  EXPECT_EQ(w.to_vector<float>(), (std::vector<float>{2, 2}));
 }
 
 TEST(Lazy, NoGradientFlowsThroughDetach) {

@@ -35,6 +35,9 @@ constexpr std::size_t hash_mix(std::size_t seed, std::size_t value) {
 std::size_t hash_bytes(const void* data, std::size_t size);
 inline std::size_t hash_text(std::string_view text) { return hash_bytes(text.data(), text.size()); }
 
+/// `1.25GB`, `512B`.
+std::string format_bytes(double bytes);
+
 /// ceil(a / b) for a >= 0, b > 0.
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 /// The product of the numbers; 1 for none.

@@ -56,7 +56,6 @@ std::vector<Tensor> trace_function(const CompiledFunction::Function& function, c
     take_back(capture, epoch);
     throw;
   }
-  capture.undo.clear();  // it holds values
   return out;
 }
 
@@ -78,7 +77,7 @@ class CompiledFunction::Form::StandIns {
       made->grad = {};
       made->stands_for.reset();
       made->argument = argument.impl_pointer();
-      nodes_.emplace_back(made->node);
+      nodes_.emplace_back(made->node.shared());
       tensors_.emplace_back(std::move(made));
     }
   }
@@ -111,21 +110,23 @@ std::vector<Tensor> CompiledFunction::Form::first_call(const Function& function,
   const StandIns stand_ins(arguments);
   Trace::Capture capture;
   std::vector<Tensor> out = trace_function(function, stand_ins.tensors(), capture);
-  const StepResults results = pending_results();
-  require(!results.nodes.empty(), "compile: the function computes nothing that it returns or assigns");
-  cut_ = cut_program(trace(), results.outputs, "step");
   reason_ = run_reason(RunReason::Kind::kMarkStep, where);
-  hash_ = cut_.program.hash();
-  find_ties(stand_ins.tensors(), capture);
-  for (std::size_t i = 0; i < arguments.size(); ++i) ties_.push_back(tie(arguments, i, requires_grad[i]));
-  find_sources(stand_ins, capture);
-  find_targets(results, stand_ins.tensors(), out, capture);
+  StepResults results;
+  try {
+    results = pending_results();
+    require(!results.nodes.empty(), "compile: the function computes nothing that it returns or assigns");
+    cut_ = cut_program(trace(), results.outputs, "step");
+    hash_ = cut_.program.hash();
+    find_ties(stand_ins.tensors(), capture);
+    for (std::size_t i = 0; i < arguments.size(); ++i) ties_.push_back(tie(arguments, i, requires_grad[i]));
+    find_sources(stand_ins, capture);
+    find_targets(results, stand_ins.tensors(), out, capture);
+    set_results(results, first_run());
+  } catch (...) {
+    take_back(capture, trace().epoch());
+    throw;
+  }
   each_call_ = std::move(capture.each_call);
-  ++session().counters.mark_steps;
-  metrics().count("MarkStep");
-  const RunResult run = run_cut({cut_.program, std::exchange(cut_.inputs, {})}, reason_);
-  set_results(results, run);
-  compiled_ = session().cache.of(*session().world).at(hash_);
   trace().clear(true);
   for (std::size_t k = 0; k < targets_.size(); ++k)
     for (const std::size_t i : targets_[k].arguments) at(arguments, i).impl().node = results.nodes[k];
@@ -133,6 +134,14 @@ std::vector<Tensor> CompiledFunction::Form::first_call(const Function& function,
     if (returned_[k].argument >= 0) out[k] = at(arguments, returned_[k].argument);
   report_step();
   return out;
+}
+
+RunResult CompiledFunction::Form::first_run() {
+  ++session().counters.mark_steps;
+  metrics().count("MarkStep");
+  RunResult run = run_cut({cut_.program, std::exchange(cut_.inputs, {})}, reason_);
+  compiled_ = session().cache.of(*session().world).at(hash_);
+  return run;
 }
 
 // Which variables of the function it matters to whether they are arguments.

@@ -37,7 +37,7 @@ struct CompiledFunction::Form {
     Kind kind = Kind::kFixed;
     std::size_t argument = 0;
     std::shared_ptr<TensorImpl> variable;
-    std::shared_ptr<Node> node;  // refreshed, fixed
+    NodeHandle node;  // refreshed, fixed: the next call needs its value
     Sharding sharding;
     bool is_donated = false;
     std::weak_ptr<Node> known;  // lies as it must: not looked at again
@@ -58,6 +58,7 @@ struct CompiledFunction::Form {
   };
 
   class StandIns;
+  RunResult first_run();
   void find_ties(const std::vector<Tensor>& stand_ins, const Trace::Capture& capture);
   void find_sources(const StandIns& stand_ins, const Trace::Capture& capture);
   void find_targets(const StepResults& results, const std::vector<Tensor>& stand_ins, const std::vector<Tensor>& out,
@@ -67,7 +68,7 @@ struct CompiledFunction::Form {
   [[nodiscard]] int tie(const std::vector<Tensor>& arguments, std::size_t i, bool requires_grad) const;
   std::shared_ptr<Node> input_node(InputSource& source, const std::vector<Tensor>& arguments) const;
   std::vector<DeviceArray> run(const std::vector<Tensor>& arguments);
-  std::vector<DeviceArray> take_arguments();
+  [[nodiscard]] RunArguments take_arguments() const;
   void give(std::size_t result, DeviceArray shard, const std::vector<Tensor>& arguments,
             std::vector<std::shared_ptr<Node>>& nodes);
   std::vector<Tensor> take_results(std::vector<DeviceArray> shards, const std::vector<Tensor>& arguments);

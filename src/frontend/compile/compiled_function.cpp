@@ -51,7 +51,8 @@ int CompiledFunction::Form::tie(const std::vector<Tensor>& arguments, std::size_
 namespace {
 
 // An argument as the function marks it. The caller's own stays whole: it may be given once more, for another use.
-std::shared_ptr<Node> laid_out(const Node& whole, const Sharding& sharding) {
+std::shared_ptr<Node> laid_out(Node& whole, const Sharding& sharding) {
+  if (whole.host) note_given(whole);  // once for all calls
   auto node = trace().copy_of(whole);
   if (!node->host) node->host = node->shard.to_literal();
   node->shard.reset();
@@ -68,31 +69,28 @@ std::shared_ptr<Node> CompiledFunction::Form::input_node(InputSource& source,
     source.node->host = source.node->refresh();
     source.node->shard.reset();
     source.node->is_given = true;
+    source.node->given_hash.reset();
     return source.node;
   }
   const bool is_argument = source.kind == InputSource::Kind::kArgument;
   const auto& node = is_argument ? arguments[source.argument].impl().node : source.variable->node;
-  if (is_same(source.known, node)) return node;
+  if (is_same(source.known, node.shared())) return node;
   const bool is_whole = is_whole_under(node->sharding);
   if (is_argument && is_whole && !source.sharding.is_replicated()) return laid_out(*node, source.sharding);
   const bool lies_so = is_whole ? source.sharding.is_replicated() : *node->sharding == source.sharding;
   require(lies_so, "compile: {} lies otherwise than when the function was traced",
           [&] { return node->name.empty() ? node->type.str() : node->name; });
-  if (!is_argument) source.known = node;
+  if (!is_argument) source.known = node.shared();
   return node;
 }
 
-std::vector<DeviceArray> CompiledFunction::Form::take_arguments() {
-  std::vector<DeviceArray> out;
-  out.reserve(inputs_.size());
+RunArguments CompiledFunction::Form::take_arguments() const {
+  RunArguments out;
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    Node& node = *cut_.inputs[i];
-    constexpr long kOwners = 2;  // the variable and the cut; who else holds the value keeps it
-    const bool gives_up = inputs_[i].is_donated && cut_.inputs[i].use_count() <= kOwners;
-    if (node.shard.is_null()) (void)device_shard(node);
-    out.push_back(gives_up ? std::move(node.shard) : node.shard);
-    if (gives_up) node.shard = DeviceArray();
+    const bool has_one_holder = cut_.inputs[i]->holders() <= 1;  // the variable that is given the result
+    out.add(cut_.inputs[i], inputs_[i].is_donated && has_one_holder);
   }
+  out.give_up();
   return out;
 }
 
@@ -102,7 +100,7 @@ void CompiledFunction::Form::give(std::size_t result, DeviceArray shard, const s
   ResultTarget& target = targets_[result];
   if (target.variables.size() == 1 && target.arguments.empty()) {
     const auto& own = target.variables.front()->node;
-    if (own.use_count() == 1 && is_same(target.known, own)) {
+    if (own->holders() == 1 && is_same(target.known, own.shared())) {
       own->shard = std::move(shard);
       own->host.reset();
       return;
@@ -129,7 +127,7 @@ std::vector<Tensor> CompiledFunction::Form::take_results(std::vector<DeviceArray
     const ResultTarget& target = at(targets_, source.result);
     const auto& node = at(nodes, source.result);
     auto made = std::make_shared<TensorImpl>();
-    made->node = node ? node : target.variables.front()->node;
+    made->node = node ? NodeHandle(node) : target.variables.front()->node;
     made->name = target.name;
     out.emplace_back(std::move(made));
   }
@@ -140,7 +138,7 @@ std::vector<DeviceArray> CompiledFunction::Form::run(const std::vector<Tensor>& 
   for (InputSource& source : inputs_) cut_.inputs.push_back(input_node(source, arguments));
   materialize(cut_.inputs);
   begin_run(cut_, hash_, reason_);
-  std::vector<DeviceArray> taken = take_arguments();
+  RunArguments taken = take_arguments();
   cut_.inputs.clear();
   metrics().count("MarkStep");
   metrics().count("CachedCompile");

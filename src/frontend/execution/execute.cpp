@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "execution/debug_report.h"
+#include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/ops/rows.h"
@@ -29,11 +30,17 @@ DeviceArray device_shard(Node& node) {
           node.name);
   if (!node.shard.is_null()) return node.shard;
   ensure(node.host.has_value(), "{} has no value", node.name);
+  note_given(node);
   const Literal part =
       node.sharding ? take_shard(*node.host, *node.sharding, RankContext::current().rank()) : *node.host;
   node.shard = DeviceArray::from_literal(part);
   node.host.reset();
   return node.shard;
+}
+
+void note_given(Node& node) {
+  if (!node.is_given || node.given_hash || !node.host || session().world->size() == 1) return;
+  if (options().flag("TESSERA_CHECK_INPUTS")) node.given_hash = node.host->hash();
 }
 
 RunReason run_reason(RunReason::Kind kind, const std::source_location& where, const std::string& what) {
@@ -47,15 +54,13 @@ RunReason run_reason(RunReason::Kind kind, const std::source_location& where, co
 
 namespace {
 
-// Gives the run the only handle of memory that a result takes over, where no one else holds the node.
-std::vector<DeviceArray> take_arguments(Cut& cut) {
+// Gives the run the only array of memory that a result takes over.
+RunArguments take_arguments(const Cut& cut) {
   std::vector<bool> donated(cut.inputs.size(), false);
   for (const auto& alias : cut.program.aliases) donated[static_cast<std::size_t>(alias.parameter)] = true;
-  std::vector<DeviceArray> arguments;
-  for (std::size_t i = 0; i < cut.inputs.size(); ++i) {
-    arguments.push_back(device_shard(*cut.inputs[i]));
-    if (donated[i]) cut.inputs[i]->shard.reset();
-  }
+  RunArguments arguments;
+  for (std::size_t i = 0; i < cut.inputs.size(); ++i) arguments.add(cut.inputs[i], donated[i]);
+  arguments.give_up();
   return arguments;
 }
 
@@ -67,12 +72,29 @@ void begin_run(const Cut& cut, std::size_t hash, const RunReason& reason) {
   if (state.world->size() > 1) check_same_program(*state.world, cut, hash, reason, ++state.sequence.of(*state.world));
 }
 
-std::vector<DeviceArray> finish_run(const Program& program, Executable& executable, std::vector<DeviceArray> arguments,
+void RunArguments::add(const std::shared_ptr<Node>& node, bool gives_up) {
+  if (gives_up) givers_.emplace_back(arrays_.size(), node);
+  arrays_.push_back(node->shard.is_null() ? device_shard(*node) : node->shard);
+}
+void RunArguments::give_up() {
+  for (const auto& [place, node] : givers_) node->shard.reset();
+}
+void RunArguments::give_back() {
+  for (const auto& [place, node] : givers_)
+    if (place < arrays_.size()) node->shard = std::move(arrays_[place]);
+}
+
+std::vector<DeviceArray> finish_run(const Program& program, Executable& executable, RunArguments arguments,
                                     const RunReason& reason) {
   Session& state = session();
   ++state.counters.executions;
   report_execution(program, reason);
-  return executable.run(std::move(arguments));
+  try {
+    return executable.run_with(arguments.arrays());
+  } catch (...) {
+    arguments.give_back();
+    throw;
+  }
 }
 
 namespace {
@@ -107,7 +129,7 @@ void run_step(Cut cut, const StepResults& results, const RunReason& reason) {
   const Session::Compiled compiled = prepare_run(cut, reason);
   ++session().counters.executions;
   report_execution(cut.program, reason);
-  start_step(compiled.executable, take_arguments(cut), results.nodes, reason);
+  start_step(compiled.executable, std::move(take_arguments(cut).arrays()), results.nodes, reason);
   set_results(results, {std::vector<DeviceArray>(results.nodes.size()), compiled.results});
 }
 

@@ -68,9 +68,23 @@ struct RunResult {
   std::vector<Sharding> shardings;
 };
 RunResult run_cut(Cut cut, const RunReason& reason);
+/// The arrays that a run is given. Nodes whose memory a result takes over give theirs up, and have them back where the run never began.
+class RunArguments {
+ public:
+  void add(const std::shared_ptr<Node>& node, bool gives_up);
+  /// Once all are added: an array that two inputs share is nobody's to give up.
+  void give_up();
+  [[nodiscard]] std::vector<DeviceArray>& arrays() { return arrays_; }
+  /// To the nodes, after a run that failed.
+  void give_back();
+
+ private:
+  std::vector<DeviceArray> arrays_;
+  std::vector<std::pair<std::size_t, std::shared_ptr<Node>>> givers_;  // by array
+};
 /// The two ends of it, for who has the executable: numbers the run and compares it between ranks; counts it and makes it known.
 void begin_run(const Cut& cut, std::size_t hash, const RunReason& reason);
-std::vector<DeviceArray> finish_run(const Program& program, Executable& executable, std::vector<DeviceArray> arguments,
+std::vector<DeviceArray> finish_run(const Program& program, Executable& executable, RunArguments arguments,
                                     const RunReason& reason);
 
 /// Waits for the step that runs beside the trace, if one does: its nodes have their values then. Throws what went wrong in it.
@@ -92,6 +106,8 @@ void materialize(const std::vector<std::shared_ptr<Node>>& nodes);
 
 /// This rank's part of a node, uploaded when it was not.
 DeviceArray device_shard(Node& node);
+/// Keeps the hash of a value that the host has given, before it is cut into shards. Nothing where the ranks do not compare such values.
+void note_given(Node& node);
 /// The sharding of a node; no mark means whole on every device of the default mesh.
 Sharding storage_of(const Node& node);
 

@@ -155,6 +155,7 @@ void Tensor::assign(const Tensor& value, std::source_location where) {
     fresh = current.make_node(old->type, variable.name);
     fresh->host = given->host;
     fresh->is_given = given->is_given;
+    fresh->given_hash = given->given_hash;
   } else if (given->has_data() && given->sharding == old->sharding && !is_program) {
     fresh = given;
   } else {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mark_step, reading of values, backward: what ends or extends the trace.
 #include <algorithm>
+#include <set>
 
 #include "execution/debug_report.h"
 #include "execution/execute.h"
@@ -14,15 +15,13 @@
 namespace tessera {
 namespace {
 
-// The input whose memory the new value of a variable may take: data that nothing but the trace and the variable's past holds.
-int taken_over(const Trace& current, const std::shared_ptr<Node>& node) {
-  const auto& old = node->replaces;
-  if (!old || old->is_abstract) return -1;
+// The input whose memory the new value of a variable may take: data that no tensor has any more.
+int taken_over(const Trace& current, const Node& node) {
+  const auto& old = node.replaces;
+  if (!old || old->is_abstract || old->holders() > 0 || old->type != node.type) return -1;
   const auto& inputs = current.inputs();
   const auto found = std::find(inputs.begin(), inputs.end(), old);
-  if (found == inputs.end() || old->type != node->type) return -1;
-  constexpr long kOwners = 2;  // the trace's list of inputs, and `replaces`
-  return old.use_count() == kOwners ? static_cast<int>(found - inputs.begin()) : -1;
+  return found == inputs.end() ? -1 : static_cast<int>(found - inputs.begin());
 }
 
 }  // namespace
@@ -30,9 +29,12 @@ int taken_over(const Trace& current, const std::shared_ptr<Node>& node) {
 StepResults pending_results() {
   Trace& current = trace();
   StepResults out;
+  std::set<int> taken;  // by one result each
   for (auto& node : current.live_nodes()) {
     if (node->has_data()) continue;
-    out.outputs.push_back({current.builder().value(node->id), node->sharding, taken_over(current, node)});
+    int input = taken_over(current, *node);
+    if (input >= 0 && !taken.insert(input).second) input = -1;
+    out.outputs.push_back({current.builder().value(node->id), node->sharding, input});
     out.nodes.push_back(std::move(node));
   }
   return out;

@@ -61,6 +61,7 @@ std::shared_ptr<Node> Trace::copy_of(const Node& data) {
   node->host = data.host;
   node->is_abstract = data.is_abstract;
   node->is_given = data.is_given;
+  node->given_hash = data.given_hash;
   return node;
 }
 
@@ -241,22 +242,22 @@ void Trace::capture_use(const Tensor& tensor) {
             "the two",
             [&] { return used.name.empty() ? used.node->type.str() : used.name; });
   const auto [entry, fresh] =
-      capture_->variables.try_emplace(tensor.impl().node.get(), Capture::Use{tensor.impl().node, variable});
+      capture_->variables.try_emplace(tensor.impl().node.get(), Capture::Use{tensor.impl().node.shared(), variable});
   if (fresh || !is_current || !used.node->has_data()) return;
   auto& known = entry->second.variable;
   if (known.expired()) known = variable;
   if (known.lock() == variable) return;
-  capture_->undo.emplace_back([variable, node = used.node] { variable->node = node; });
+  capture_->undo.emplace_back([variable, node = used.node.shared()] { variable->node = node; });
   variable->node = copy_of(*used.node);
   tensor.impl().node = variable->node;
-  capture_->variables.emplace(variable->node.get(), Capture::Use{variable->node, variable});
+  capture_->variables.emplace(variable->node.get(), Capture::Use{variable->node.shared(), variable});
 }
 
 void Trace::note_assignment(const std::shared_ptr<TensorImpl>& variable) {
   if (capture_ == nullptr) return;
   const auto& known = capture_->assigned;
   if (std::find(known.begin(), known.end(), variable) == known.end())
-    capture_->undo.emplace_back([variable, node = variable->node] { variable->node = node; });
+    capture_->undo.emplace_back([variable, node = variable->node.shared()] { variable->node = node; });
   capture_->assigned.push_back(variable);
 }
 

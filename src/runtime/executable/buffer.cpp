@@ -12,7 +12,8 @@ namespace tessera {
 DeviceArray DeviceArray::uninitialized(Type type) {
   ensure(type.is_array(), "a device array of type {}", type);
   DeviceArray out;
-  out.memory_ = std::make_shared<DeviceMemory>(rank_memory().pool, type.byte_size());
+  out.memory_ = std::make_shared<DeviceMemory>(rank_memory().pool, type.byte_size(),
+                                               [&] { return fmt::format("the array {}", type.str()); });
   out.type_ = std::move(type);
   return out;
 }

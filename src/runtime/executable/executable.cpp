@@ -7,13 +7,16 @@
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <new>
 
 #include "executable/memory.h"
 #include "executable/plan.h"
 #include "kernels/simd/kernel_set.h"
 #include "tessera/base/files.h"
+#include "tessera/base/memory.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
+#include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 #include "tessera/lowering/lowering.h"
 #include "tessera/passes/pipeline.h"
@@ -101,7 +104,7 @@ class PlannedExecutable final : public Executable {
   void set_profiling(bool on) override { plan_->set_profiling(on); }
   [[nodiscard]] std::vector<StepProfile> profile() const override { return plan_->profile(); }
 
-  std::vector<DeviceArray> run(std::vector<DeviceArray> arguments) override {
+  std::vector<DeviceArray> run_with(std::vector<DeviceArray>& arguments) override {
     const auto start = std::chrono::steady_clock::now();
     limit_threads();
     check_arguments(arguments);
@@ -117,14 +120,19 @@ class PlannedExecutable final : public Executable {
       out.push_back(results[k].is_null() ? nullptr : results[k].mutable_bytes().data());
     }
     RankMemory& memory = rank_memory();
-    std::byte* arena = memory.arena_of(memory_.arena);
+    std::byte* arena = memory.arena_of(memory_.arena, name_);
     RunState state;
     state.workspace = arena + values_bytes_;
     state.flops = spared_flops_;
     const auto begin = std::chrono::steady_clock::now();
     state.progress = meet(arena, in);
     const std::int64_t meeting = world_.size() == 1 ? 0 : nanoseconds_since(begin);
-    plan_->run(arena, in, out, state);
+    try {
+      run_steps(arena, in, out, state);
+    } catch (...) {
+      drop_overwritten(arguments, results);
+      throw;
+    }
     arguments.clear();
     memory.pool->end_of_run();
     last_run_ = {state.flops, state.traffic, nanoseconds_since(start), meeting + state.communication_nanoseconds,
@@ -137,10 +145,12 @@ class PlannedExecutable final : public Executable {
   // Beside what the passes of the partitioner leave there: the program as it runs, and its steps.
   void dump(const Schedule& schedule) const {
     if (dump_folder_.empty() || world_.rank() != 0) return;
-    const std::string path = dump_folder_ + "/run";
-    make_folder(path);
-    write_file(path + "/program.hlo", print_program(program_));
-    write_file(path + "/schedule.txt", describe(program_, schedule));
+    write_for_option("TESSERA_DUMP_DIR", [&] {
+      const std::string path = dump_folder_ + "/run";
+      make_folder(path);
+      write_file(path + "/program.hlo", print_program(program_));
+      write_file(path + "/schedule.txt", describe(program_, schedule));
+    });
   }
   void check_arguments(const std::vector<DeviceArray>& arguments) const {
     require(arguments.size() == argument_types_.size(), "{}: takes {} arguments, got {}", name_, argument_types_.size(),
@@ -185,7 +195,7 @@ class PlannedExecutable final : public Executable {
   }
 
   // A fresh array per result, or the donated argument's own when no one else holds it (else a copy of it).
-  std::vector<DeviceArray> make_results(std::vector<DeviceArray>& arguments) const {
+  std::vector<DeviceArray> make_results(const std::vector<DeviceArray>& arguments) const {
     std::vector<DeviceArray> results(result_types_.size());
     for (std::size_t k = 0; k < results.size(); ++k) {
       if (!result_types_[k].is_array()) continue;
@@ -193,9 +203,9 @@ class PlannedExecutable final : public Executable {
         results[k] = DeviceArray::uninitialized(result_types_[k]);
         continue;
       }
-      DeviceArray& given = at(arguments, donations_[k]);
+      const DeviceArray& given = at(arguments, donations_[k]);
       if (given.is_unique()) {
-        results[k] = given.type() == result_types_[k] ? std::move(given) : given.reshaped(result_types_[k].dims());
+        results[k] = given.type() == result_types_[k] ? given : given.reshaped(result_types_[k].dims());
         continue;
       }
       results[k] = DeviceArray::uninitialized(result_types_[k]);
@@ -204,6 +214,23 @@ class PlannedExecutable final : public Executable {
       metrics().count("DonationCopy");
     }
     return results;
+  }
+
+  void run_steps(std::byte* arena, const std::vector<std::byte*>& in, const std::vector<std::byte*>& out,
+                 RunState& state) const {
+    try {
+      plan_->run(arena, in, out, state);
+    } catch (const std::bad_alloc&) {  // what a step needs beside the plan
+      fail("out of memory in a step of program {}, whose arena has {}; {}", name_,
+           format_bytes(static_cast<double>(memory_.arena)), memory_state());
+    }
+  }
+
+  // After a run that failed, with what it was writing to.
+  void drop_overwritten(std::vector<DeviceArray>& arguments, const std::vector<DeviceArray>& results) const {
+    for (std::size_t k = 0; k < results.size(); ++k)
+      if (donations_[k] >= 0 && at(arguments, donations_[k]).shares_memory_with(results[k]))
+        at(arguments, donations_[k]).reset();
   }
 
   void count_run() const {

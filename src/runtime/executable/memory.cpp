@@ -8,6 +8,7 @@
 #include <new>
 
 #include "tessera/base/error.h"
+#include "tessera/base/memory.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 
@@ -29,27 +30,48 @@ std::byte* private_block(std::int64_t bytes) {
 }
 }  // namespace
 
-MemoryPool::~MemoryPool() {
-  for (auto& [bytes, blocks] : idle_)
-    for (const Idle& idle : blocks) release(idle.block, bytes);
-}
+MemoryPool::~MemoryPool() { release_idle(); }
 
-std::byte* MemoryPool::take(std::int64_t bytes) {
+std::byte* MemoryPool::take(std::int64_t bytes, const Purpose& purpose) {
   const std::int64_t size = rounded(bytes);
   const std::scoped_lock lock(mutex_);
+  std::byte* block = find_idle(size);
+  if (block == nullptr) {
+    ++counts_.allocated;
+    block = allocate(size);
+  }
+  if (block == nullptr) {
+    release_idle();
+    block = allocate(size);
+  }
+  if (block == nullptr) fail_to_allocate(bytes, purpose(), held());
   used_ += size;
   peak_ = std::max(peak_, used_);
   ++counts_.taken;
-  if (const auto found = idle_.find(size); found != idle_.end() && !found->second.empty()) {
-    std::byte* block = found->second.back().block;
-    found->second.pop_back();
-    pooled_ -= size;
-    return block;
-  }
-  ++counts_.allocated;
-  std::byte* block = allocate(size);
-  if (block == nullptr) fail("out of memory: {} bytes asked for, {} in use by this rank", size, used_ - size);
   return block;
+}
+
+// A block of the size that was given back, or null.
+std::byte* MemoryPool::find_idle(std::int64_t size) {
+  const auto found = idle_.find(size);
+  if (found == idle_.end() || found->second.empty()) return nullptr;
+  std::byte* block = found->second.back().block;
+  found->second.pop_back();
+  pooled_ -= size;
+  return block;
+}
+
+void MemoryPool::release_idle() {
+  for (auto& [size, blocks] : idle_)
+    for (const Idle& idle : blocks) {
+      release(idle.block, size);
+      pooled_ -= size;
+    }
+  idle_.clear();
+}
+
+std::string MemoryPool::held() const {
+  return fmt::format("this rank has {} in arrays and its arena", format_bytes(static_cast<double>(used_)));
 }
 
 std::byte* MemoryPool::allocate(std::int64_t size) {
@@ -85,11 +107,12 @@ void MemoryPool::end_of_run() {
   }
 }
 
-std::byte* RankMemory::arena_of(std::int64_t bytes) {
+std::byte* RankMemory::arena_of(std::int64_t bytes, const std::string& program) {
   if (!arena || arena->bytes() < bytes) {
     arena.reset();  // before the new one is made: never both
     pool->end_of_run();
-    arena = std::make_unique<DeviceMemory>(pool, bytes);
+    arena =
+        std::make_unique<DeviceMemory>(pool, bytes, [&] { return fmt::format("the arena of program {}", program); });
   }
   return arena->data();
 }

@@ -73,7 +73,8 @@ void SharedViews::use_copy(std::size_t k) {
   views_[k].mapped = nullptr;
   if (!views_[k].copy)
     views_[k].copy = std::make_unique<DeviceMemory>(rank_memory().pool,
-                                                    at(schedule_.buffers, schedule_.shared_gathers[k].result).bytes);
+                                                    at(schedule_.buffers, schedule_.shared_gathers[k].result).bytes,
+                                                    [] { return "this rank's copy of an all-gathered array"; });
 }
 
 // A copy is a collective of all members: where one of them needs it, all make it.

@@ -85,13 +85,6 @@ std::string format_time(double nanoseconds) {
   return out + fmt::format("{:07.3f}us", std::max(0.0, rest) * 1e-3);
 }
 
-std::string format_bytes(double bytes) {
-  constexpr std::array<std::string_view, 6> kSuffixes = {"B", "KB", "MB", "GB", "TB", "PB"};
-  std::size_t i = 0;
-  for (; i + 1 < kSuffixes.size() && bytes >= 1024; ++i) bytes /= 1024;
-  return fmt::format("{:.2f}{}", bytes, kSuffixes[i]);
-}
-
 std::string Metrics::report() const {
   std::string out;
   for (const std::string& name : metric_names()) append_metric(out, name, *metric_data(name));

@@ -18,34 +18,10 @@
 #include <vector>
 
 #include "tessera/frontend/tensor/tensor.h"
+#include "tessera/frontend/tracing/node.h"
 #include "tessera/ir/builder.h"
-#include "tessera/runtime/executable/buffer.h"
 
 namespace tessera {
-
-/// A value: data, recorded, or deferred. Several variables may hold one.
-struct Node {
-  Type type;
-  std::uint64_t order = 0;           // of creation on this rank
-  std::string name;                  // of the variable it was made for
-  std::optional<Sharding> sharding;  // how it lies or must lie; none: whole everywhere (data), or free (recorded)
-
-  DeviceArray shard;            // data: this rank's part
-  std::optional<Literal> host;  // data: the whole value, the same on every rank
-  bool is_abstract = false;     // data without a value, for plans
-  bool is_given = false;        // data from the host, which the ranks have not compared yet
-  bool is_under_way = false;  // data that the step under way computes: await_execution() before the shard is looked at
-  std::function<Literal()> refresh;  // data from the host that a compiled function asks for at each call
-
-  Id id = -1;  // recorded: in the trace of `epoch`
-  std::uint64_t epoch = 0;
-  std::shared_ptr<Node> replaces;  // recorded: the data whose memory it may take over
-
-  Initializer initializer;  // deferred
-
-  [[nodiscard]] bool has_data() const { return host.has_value() || !shard.is_null() || is_under_way || is_abstract; }
-  [[nodiscard]] bool is_deferred() const { return initializer != nullptr; }
-};
 
 /// How ops use a parameter of an FSDP unit: gathered, at the use.
 struct Unshard {
@@ -58,7 +34,7 @@ struct Unshard {
 /// A variable.
 class TensorImpl {
  public:
-  std::shared_ptr<Node> node;
+  NodeHandle node;
   std::string name;
   bool requires_grad = false;
   Tensor grad;

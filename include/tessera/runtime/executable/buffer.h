@@ -33,7 +33,8 @@ class DeviceArray {
   /// For whoever fills a fresh array.
   [[nodiscard]] std::span<std::byte> mutable_bytes();
   [[nodiscard]] bool is_null() const { return memory_ == nullptr; }
-  /// No other handle shares the memory.
+  [[nodiscard]] bool shares_memory_with(const DeviceArray& other) const { return memory_ == other.memory_; }
+  /// No other array shares the memory, which nothing but arrays holds.
   [[nodiscard]] bool is_unique() const { return memory_.use_count() == 1; }
   /// The same memory under other dims of the same count.
   [[nodiscard]] DeviceArray reshaped(Dims dims) const;

@@ -68,7 +68,10 @@ class Executable {
 
   /// Runs on this rank; all ranks of the world run together (checked). Donated arguments whose only handle is in `arguments`
   /// give their memory to the results; a donated argument that someone else still holds is copied first.
-  virtual std::vector<DeviceArray> run(std::vector<DeviceArray> arguments) = 0;
+  std::vector<DeviceArray> run(std::vector<DeviceArray> arguments) { return run_with(arguments); }
+  /// The same for a caller who wants its arguments back where the run fails: they are as they were if it fails before the first step, and
+  /// those whose memory may have been written are null if it fails later. Afterwards there are none.
+  virtual std::vector<DeviceArray> run_with(std::vector<DeviceArray>& arguments) = 0;
   [[nodiscard]] virtual const RunStatistics& last_run() const = 0;
 
   /// From now on every run takes the time of its steps (a look at the clock each); off forgets what was taken.

@@ -69,8 +69,6 @@ std::string short_metrics_report(const std::vector<std::string>& counters = {},
 
 /// `04m22s555ms668.071us`: days to microseconds, leading zero units left out.
 std::string format_time(double nanoseconds);
-/// `1.25GB`, `512B`.
-std::string format_bytes(double bytes);
 
 /// Adds the time of a scope to a metric of the current rank.
 class TimedScope {

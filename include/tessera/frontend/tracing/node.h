@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// A value of the front end, and the hold that a tensor has on it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "tessera/frontend/tensor/tensor.h"
+#include "tessera/ir/builder.h"
+#include "tessera/runtime/executable/buffer.h"
+
+namespace tessera {
+
+/// A value: data, recorded, or deferred. Several variables may hold one.
+struct Node {
+  Type type;
+  std::uint64_t order = 0;           // of creation on this rank
+  std::string name;                  // of the variable it was made for
+  std::optional<Sharding> sharding;  // how it lies or must lie; none: whole everywhere (data), or free (recorded)
+
+  DeviceArray shard;                        // data: this rank's part
+  std::optional<Literal> host;              // data: the whole value, the same on every rank
+  bool is_abstract = false;                 // data without a value, for plans
+  bool is_given = false;                    // data from the host, which must be the same on every rank
+  std::optional<std::uint64_t> given_hash;  // of the whole value, once it was needed: what the ranks compare
+  bool is_under_way = false;  // data that the step under way computes: await_execution() before the shard is looked at
+  std::function<Literal()> refresh;  // data from the host that a compiled function asks for at each call
+
+  Id id = -1;  // recorded: in the trace of `epoch`
+  std::uint64_t epoch = 0;
+  std::shared_ptr<Node> replaces;  // recorded: the data whose memory it may take over
+
+  Initializer initializer;  // deferred
+
+  [[nodiscard]] bool has_data() const { return host.has_value() || !shard.is_null() || is_under_way || is_abstract; }
+  [[nodiscard]] bool is_deferred() const { return initializer != nullptr; }
+  /// How many tensors have this value. A step may write its results into the memory of a value that no tensor has any more.
+  [[nodiscard]] int holders() const { return holders_.load(std::memory_order_relaxed); }
+
+ private:
+  friend class NodeHandle;
+  std::atomic<int> holders_{0};
+};
+
+/// The hold of a tensor (or of whatever else will look at the value later) on a node. A plain shared_ptr keeps the node, but not its value.
+class NodeHandle {
+ public:
+  NodeHandle() = default;
+  NodeHandle(std::shared_ptr<Node> node) : node_(std::move(node)) { hold(1); }  // NOLINT(google-explicit-constructor)
+  NodeHandle(const NodeHandle& other) : node_(other.node_) { hold(1); }
+  NodeHandle(NodeHandle&& other) noexcept : node_(std::move(other.node_)) {}
+  NodeHandle& operator=(NodeHandle other) noexcept {
+    node_.swap(other.node_);
+    return *this;
+  }
+  ~NodeHandle() { hold(-1); }
+
+  [[nodiscard]] const std::shared_ptr<Node>& shared() const { return node_; }
+  operator const std::shared_ptr<Node>&() const { return node_; }  // NOLINT(google-explicit-constructor)
+  Node* operator->() const { return node_.get(); }
+  Node& operator*() const { return *node_; }
+  [[nodiscard]] Node* get() const { return node_.get(); }
+  friend bool operator==(const NodeHandle& a, const NodeHandle& b) { return a.node_ == b.node_; }
+
+ private:
+  void hold(int more) const {
+    if (node_) node_->holders_.fetch_add(more, std::memory_order_relaxed);
+  }
+  std::shared_ptr<Node> node_;
+};
+
+}  // namespace tessera
