@@ -104,10 +104,16 @@ class Run {
  private:
   // ---- one update -------------------------------------------------------------------------------------------------------
 
+  Tensor rows_of(const data::TokenBatch& batch, const std::vector<std::int32_t>& values, const std::string& name) {
+    Tensor out = Tensor::from<std::int32_t>({rows_, batch.columns}, values);
+    out.set_name(name);
+    return place_rows(setup_, out);
+  }
+
   // The loss of a micro-batch's share in the mean over all labels of the update.
   Tensor share_of_loss(const data::TokenBatch& batch, double labels) {
-    const Tensor tokens = place_rows(setup_, Tensor::from<std::int32_t>({rows_, batch.columns}, batch.tokens));
-    const Tensor targets = place_rows(setup_, Tensor::from<std::int32_t>({rows_, batch.columns}, batch.labels));
+    const Tensor tokens = rows_of(batch, batch.tokens, "tokens");
+    const Tensor targets = rows_of(batch, batch.labels, "labels");
     const Tensor sum = setup_.model->loss_parts(tokens, targets).sum;
     return sum / Tensor::scalar(sum.dtype(), labels);
   }

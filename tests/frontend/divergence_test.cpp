@@ -2,7 +2,11 @@
 // Ranks that do different things are told so, with place and cause, before anything hangs.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "frontend/on_ranks.h"
+#include "tessera/base/options.h"
+#include "tessera/frontend/compile/compiled_function.h"
 #include "tessera/frontend/sharding/mark_sharding.h"
 #include "tessera/frontend/tensor/functions.h"
 
@@ -49,9 +53,72 @@ TEST(Divergence, WholeValuesThatDifferBetweenRanksAreNamed) {
     const Tensor y = x * rate;
     mark_step();
   });
-  EXPECT_NE(text.find(": input 1 rate f32[] is not the same on ranks 0 and 2: a whole value"), std::string::npos)
+  EXPECT_NE(text.find(": input 1 rate f32[] (first used at divergence_test.cpp:"), std::string::npos) << text;
+  EXPECT_NE(text.find(") is not the same on all ranks: rank 2 does not give what ranks 0, 1 give. "), std::string::npos)
       << text;
   EXPECT_NE(text.find("Tensor::from_local_shards"), std::string::npos) << text;
+}
+
+// A batch as a sampler that differs between ranks would give it.
+Tensor rows_of(float first) {
+  Tensor x = Tensor::from<float>({4, 2}, {first, 1, 2, 3, 4, 5, 6, 7});
+  mark_sharding(x, Mesh({{"data", 4}}), {"data", {}});
+  return x;
+}
+
+TEST(Divergence, WholeValuesThatDifferAreNamedAlsoWhereEachRankKeepsOnlyItsPart) {
+  const std::string some = message_of(4, [](int rank) {
+    Tensor x = rows_of(rank % 3 == 1 ? 8.0F : 9.0F);  // no rank but 0 keeps the row that differs
+    x.set_name("batch");
+    const Tensor loss = sum(x);
+    mark_step();
+  });
+  EXPECT_NE(some.find("input 0 batch f32[4,2] (first used at divergence_test.cpp:"), std::string::npos) << some;
+  EXPECT_NE(some.find("rank 1 does not give what ranks 0, 2, 3 give"), std::string::npos) << some;
+  const std::string all = message_of(4, [](int rank) { (void)sum(rows_of(static_cast<float>(rank))).item(); });
+  EXPECT_NE(all.find("each of the 4 ranks gives another value"), std::string::npos) << all;
+}
+
+TEST(Divergence, ArgumentsOfACompiledFunctionThatDifferAreNamed) {
+  const std::string text = message_of(4, [](int rank) {
+    CompiledFunction f = compile([](const std::vector<Tensor>& in) { return std::vector<Tensor>{sum(in[0])}; });
+    for (const float first : {1.0F, 2.0F, static_cast<float>(rank / 2)}) (void)f({rows_of(first)});
+  });
+  EXPECT_NE(text.find("ranks 2, 3 do not give what ranks 0, 1 give"), std::string::npos) << text;
+}
+
+TEST(Divergence, WholeValuesAreComparedBitByBit) {
+  const auto halves = [](float even, float odd) {
+    return message_of(4, [=](int rank) { (void)sum(rows_of(rank % 2 == 0 ? even : odd)).item(); });
+  };
+  EXPECT_NE(halves(0.0F, -0.0F).find("ranks 1, 3 do not give what ranks 0, 2 give"), std::string::npos);
+  EXPECT_EQ(halves(std::nanf("1"), std::nanf("1")), "no error");
+  EXPECT_NE(halves(std::nanf("1"), std::nanf("2")).find("ranks 1, 3 do not"), std::string::npos);
+}
+
+TEST(Divergence, PartsAndResultsMayDifferBetweenRanks) {
+  on_ranks(4, [](int rank) {
+    const Mesh mesh({{"data", 2}, {"model", 2}});
+    const Tensor own = Tensor::from_local_shards(Type::array(DType::kF32, {2}), mesh, {"data"},
+                                                 Literal::from<float>({1}, {static_cast<float>(rank)}));
+    Tensor w = Tensor::from<float>({2}, {1, 2});
+    w.assign(w + sum(own));
+    mark_step();
+    // A result that one rank reads and gives again, and the others use as it is.
+    const Tensor again = rank == 1 ? Tensor::from_host(w.to_host()) : w;
+    for (int step = 0; step < 2; ++step) {
+      const Tensor y = again * 2.0;
+      mark_step();
+      EXPECT_TRUE(y.is_materialized());
+    }
+  });
+}
+
+TEST(Divergence, WholeValuesAreNotComparedWhereTheUserSaysSo) {
+  on_ranks(4, [](int rank) {
+    options().set("TESSERA_CHECK_INPUTS", "0");
+    EXPECT_EQ(sum(rows_of(static_cast<float>(rank))).item(), 28);  // each rank's own row; the first is rank 0's
+  });
 }
 
 TEST(Divergence, AWholeValueThatOneRankReadIsNoDifference) {

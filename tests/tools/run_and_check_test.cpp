@@ -156,6 +156,40 @@ TEST_F(TesseraCommand, RunReadsStandardInputOnceForAllRanks) {
   EXPECT_NE(empty.error.find("<stdin>: the text is empty"), std::string::npos) << empty.error;
 }
 
+TEST_F(TesseraCommand, RunRefusesInputsThatDifferBetweenRanks) {
+  allow_mpirun();
+  const auto parts = [&](const std::string& first, const std::string& second) {
+    const std::string program = fmt::format("'{}' run sum.hlo --mesh data=2 --annotate x=data,-", TESSERA_COMMAND);
+    return fmt::format("{} -n 1 {} {} : -n 1 {} {} #", TESSERA_MPIEXEC, program, first, program, second);
+  };
+  const auto seeds = run("", parts("--seed 1", "--seed 2"));
+  EXPECT_NE(seeds.code, 0) << seeds.out;
+  EXPECT_NE(
+      seeds.error.find("parameter %x s32[7,5] is not the same on all ranks: rank 1 does not have what rank 0 has"),
+      std::string::npos)
+      << seeds.error;
+  EXPECT_EQ(seeds.out, "");
+  EXPECT_EQ(run("", parts("--seed 3", "--seed 3")).code, 0);
+  EXPECT_EQ(run("", "TESSERA_CHECK_INPUTS=0 " + parts("--seed 1", "--seed 2")).code, 0);
+}
+
+TEST_F(TesseraCommand, RunSaysForWhatThereIsNoMemory) {
+  allow_mpirun();
+  const auto module = file("huge.hlo", R"(HloModule huge
+ENTRY e {
+  x = f32[70368744177664] iota(), iota_dimension=0
+  ROOT y = f32[70368744177664] negate(x)
+})");
+  const auto outcome = run("run " + module, fmt::format("{} -n 2", TESSERA_MPIEXEC));
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_NE(outcome.error.find(
+                "of 2: tessera run: out of memory: cannot allocate 256.00TB (281474976710656 bytes) for the array "
+                "f32[70368744177664]; this rank has "),
+            std::string::npos)
+      << outcome.error;
+  EXPECT_NE(outcome.error.find("; the machine has "), std::string::npos) << outcome.error;
+}
+
 TEST_F(TesseraCommand, RunGivesTheSameResultsOnOneRankAndOnTwo) {
   allow_mpirun();
   const auto one = run("run sum.hlo --outputs " + path("out.safetensors"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 
 #include "input.h"
 #include "tessera/base/files.h"
@@ -77,6 +78,46 @@ std::vector<Literal> arguments_from_file(const Program& program, const std::stri
   }
   require(used == file.tensors.size(), "{} has {} tensors, the program takes {}", path, file.tensors.size(), used);
   return out;
+}
+
+template <class T>
+std::vector<T> from_all_ranks(const std::vector<T>& mine, ProcessGroup& world) {
+  std::vector<T> all(mine.size() * static_cast<std::size_t>(world.size()));
+  if (!all.empty()) world.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  return all;
+}
+
+// The ranks that do not have the argument `k` of rank 0, of `count` hashes of each rank.
+std::vector<std::int64_t> ranks_with_another(const std::vector<std::uint64_t>& all, std::size_t k, std::size_t count) {
+  std::vector<std::int64_t> ranks;
+  for (std::size_t i = k; i < all.size(); i += count)
+    if (all[i] != all[k]) ranks.push_back(static_cast<std::int64_t>(i / count));
+  return ranks;
+}
+
+// A global program's arguments: each rank takes its part of them, so they must be the same on all ranks.
+void check_same_arguments(const Program& program, const std::vector<Literal>& arguments, ProcessGroup& world) {
+  if (world.size() == 1 || !options().flag("TESSERA_CHECK_INPUTS")) return;
+  const Computation& entry = program.entry_computation();
+  std::vector<std::uint64_t> hashes;
+  for (const Literal& argument : arguments) hashes.push_back(argument.hash());
+  const auto bytes = std::as_bytes(std::span(hashes));
+  const std::vector<std::uint64_t> mine = {program.hash(), hash_bytes(bytes.data(), bytes.size())};
+  const auto both = from_all_ranks(mine, world);
+  const bool one_program = ranks_with_another(both, 0, 2).empty();  // else the run says that they differ
+  if (!one_program || ranks_with_another(both, 1, 2).empty()) return;
+  const auto all = from_all_ranks(hashes, world);
+  for (std::size_t k = 0; k < hashes.size(); ++k) {
+    const auto others = ranks_with_another(all, k, hashes.size());
+    if (others.empty()) continue;
+    fail(
+        "{}: parameter %{} {} is not the same on all ranks: {} {} not have what rank 0 has. Each rank keeps its part "
+        "of "
+        "the whole value, so give every rank the same --seed, or the same tensors in --inputs (a program gives each "
+        "rank's own part by Tensor::from_local_shards)",
+        program.name, entry[entry.parameters[k]].name, arguments[k].type(),
+        (others.size() == 1 ? "rank " : "ranks ") + join(others, ", "), others.size() == 1 ? "does" : "do");
+  }
 }
 
 // Each device's part of a global argument.
@@ -232,6 +273,7 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
             : "");
   const auto path = given.value("inputs");
   const auto arguments = path ? arguments_from_file(program, *path) : seeded_arguments(program, seed);
+  if (!program.partitioned) check_same_arguments(program, arguments, world);
   const Results results = by_reference          ? run_reference(program, arguments)
                           : program.partitioned ? run_local(program, arguments, world)
                                                 : run_global(program, arguments, world);
@@ -241,8 +283,10 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
                "note: the whole program for {} devices was evaluated on one, which its shardings change nothing of\n",
                program.num_partitions);
   if (program.partitioned && !path && world.size() > 1)
-    fmt::print(stderr, "note: {} is what one device runs: inputs were drawn in its shapes, the same on every rank\n",
-               program.name);
+    fmt::print(
+        stderr,
+        "note: {} is what one device runs: inputs were drawn in its shapes, the same on every rank with this --seed\n",
+        program.name);
   write_text("-", results.text);
   if (outputs) write_safetensors(*outputs, results.file);
 }

@@ -2,6 +2,8 @@
 // Ranks that are about to run different things: found before anything runs, named on every rank.
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <span>
 
 #include "execution/execute.h"
 #include "execution/gather_from_ranks.h"
@@ -16,7 +18,7 @@ struct Ticket {
   std::uint64_t kind = 0;
   std::uint64_t hash = 0;
   std::int64_t sequence = 0;
-  std::uint64_t inputs = 0;  // hash of the whole values that no step compared so far
+  std::uint64_t inputs = 0;  // hash of the values that the host gave
 };
 
 // The instruction as one line without names given by counting, so that one inserted op does not change all that follow.
@@ -67,30 +69,64 @@ std::string rank_lines(const std::vector<std::string>& per_rank) {
   fail("ranks traced different programs for {}; they part at instruction {}:{}", reason.text, first, rank_lines(shown));
 }
 
-// Values that the host gave whole: each rank must have given the same. Looked at once.
-std::uint64_t take_input_hash(const Cut& cut) {
+// Of a value that the host gave, whatever has become of it since; 0 of other values, which the host of each rank need not know alike.
+std::uint64_t hash_of_given(Node& input) {
+  note_given(input);
+  return input.is_given ? input.given_hash.value_or(0) : 0;
+}
+
+std::uint64_t hash_of_inputs(const Cut& cut) {
   std::uint64_t hash = 0;
-  for (const auto& input : cut.inputs) {
-    if (input->is_given && input->host) hash = hash_mix(hash, input->host->hash());
-  }
+  for (const auto& input : cut.inputs) hash = hash_mix(hash, hash_of_given(*input));
   return hash;
 }
 
-[[noreturn]] void fail_on_inputs(ProcessGroup& world, const Cut& cut, const RunReason& reason) {
-  for (std::size_t i = 0; i < cut.inputs.size(); ++i) {
+// `ranks 1, 3 do not give what ranks 0, 2 give`, of hashes that differ; a rank that gives no value has 0.
+std::string difference_text(const std::vector<std::uint64_t>& hashes) {
+  std::map<std::uint64_t, std::vector<std::int64_t>> ranks_of;
+  for (std::size_t rank = 0; rank < hashes.size(); ++rank)
+    if (hashes[rank] != 0) ranks_of[hashes[rank]].push_back(static_cast<std::int64_t>(rank));
+  if (ranks_of.size() == hashes.size()) return fmt::format("each of the {} ranks gives another value", hashes.size());
+  std::vector<std::vector<std::int64_t>> groups;
+  for (auto& [hash, ranks] : ranks_of) groups.push_back(std::move(ranks));
+  std::sort(groups.begin(), groups.end(),
+            [](const auto& a, const auto& b) { return a.size() != b.size() ? a.size() > b.size() : a < b; });
+  std::vector<std::int64_t> others;
+  for (std::size_t i = 1; i < groups.size(); ++i) others.insert(others.end(), groups[i].begin(), groups[i].end());
+  std::sort(others.begin(), others.end());
+  const auto list = [](const std::vector<std::int64_t>& ranks) {
+    return (ranks.size() == 1 ? "rank " : "ranks ") + join(ranks, ", ");
+  };
+  return fmt::format("{} {} not give what {} {}", list(others), others.size() == 1 ? "does" : "do", list(groups[0]),
+                     groups[0].size() == 1 ? "gives" : "give");
+}
+
+// Whether a value is given at all may differ between ranks: one of them may have read a result and given it again.
+bool differ(const std::vector<std::uint64_t>& hashes) {
+  const auto first = std::find_if(hashes.begin(), hashes.end(), [](std::uint64_t h) { return h != 0; });
+  return std::any_of(first, hashes.end(), [&](std::uint64_t h) { return h != 0 && h != *first; });
+}
+
+void compare_inputs(ProcessGroup& world, const Cut& cut, const RunReason& reason) {
+  const std::size_t count = cut.inputs.size();
+  std::vector<std::uint64_t> mine;
+  for (const auto& input : cut.inputs) mine.push_back(hash_of_given(*input));
+  std::vector<std::uint64_t> all(count * static_cast<std::size_t>(world.size()));
+  world.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<std::uint64_t> hashes;
+    for (std::size_t rank = 0; rank < all.size() / count; ++rank) hashes.push_back(all[rank * count + i]);
+    if (!differ(hashes)) continue;
     const Node& input = *cut.inputs[i];
-    const auto all =
-        gather_from_ranks(world, static_cast<std::uint64_t>(input.is_given && input.host ? input.host->hash() : 0));
-    const auto other = std::find_if(all.begin(), all.end(), [&](std::uint64_t h) { return h != all.front(); });
-    if (other == all.end()) continue;
+    const Computation& entry = cut.program.entry_computation();
+    const std::string place = entry[entry.parameters[i]].source();
     fail(
-        "{}: input {} {} is not the same on ranks 0 and {}: a whole value (Tensor::from, Tensor::scalar) must be given "
-        "alike on every "
-        "rank, which keeps its part of it; give each rank its own part by Tensor::from_local_shards",
+        "{}: input {} {}{} is not the same on all ranks: {}. Tensor::from, from_host and scalar take the whole value, "
+        "of which each rank keeps its part: give the same value on every rank, or each rank's own part by "
+        "Tensor::from_local_shards",
         reason.text, i, input.name.empty() ? input.type.str() : fmt::format("{} {}", input.name, input.type.str()),
-        other - all.begin());
+        place.empty() ? "" : fmt::format(" (first used at {})", place), difference_text(hashes));
   }
-  fail("{}: ranks give different inputs", reason.text);
 }
 
 }  // namespace
@@ -101,15 +137,14 @@ void check_same_program(ProcessGroup& world, const Cut& cut, std::size_t hash, c
   const bool is_read = reason.kind == RunReason::Kind::kRead;
   world.label({sequence, reason.text + (is_read ? " (it is not whole on every rank, so every rank must read it)"
                                                 : " (every rank must take part)")});
-  const Ticket mine{static_cast<std::uint64_t>(reason.kind), hash, sequence, take_input_hash(cut)};
+  const Ticket mine{static_cast<std::uint64_t>(reason.kind), hash, sequence, hash_of_inputs(cut)};
   const auto all = gather_from_ranks(world, mine);
   const auto same = [&](auto&& field) {
     return std::all_of(all.begin(), all.end(), [&](const Ticket& t) { return field(t) == field(all.front()); });
   };
   if (!same([](const Ticket& t) { return t.kind; })) fail_on_reasons(gather_texts_from_ranks(world, reason.text));
   if (!same([](const Ticket& t) { return t.hash; })) fail_on_programs(world, program, reason);
-  if (!same([](const Ticket& t) { return t.inputs; })) fail_on_inputs(world, cut, reason);
-  for (const auto& input : cut.inputs) input->is_given = false;
+  if (!same([](const Ticket& t) { return t.inputs; })) compare_inputs(world, cut, reason);
 }
 
 }  // namespace tessera
