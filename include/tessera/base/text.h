@@ -4,6 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+#include <source_location>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,7 +43,7 @@ inline std::size_t hash_text(std::string_view text) { return hash_bytes(text.dat
 std::string format_bytes(double bytes);
 
 /// ceil(a / b) for a >= 0, b > 0.
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b == 0 ? 0 : 1); }
 /// The product of the numbers; 1 for none.
 std::int64_t product(const std::vector<std::int64_t>& numbers);
 
@@ -48,10 +52,23 @@ template <class C>
 constexpr int isize(const C& c) {
   return static_cast<int>(c.size());
 }
-/// `vec[i]` with a signed index: keeps -Wsign-conversion out of arithmetic on dims.
+/// `vec[i]` with a signed index: keeps -Wsign-conversion out of arithmetic on dims. Builds with _GLIBCXX_ASSERTIONS (Debug and the
+/// sanitizer presets) check the index and end the process with the place of the call.
+#ifdef _GLIBCXX_ASSERTIONS
+template <class C, class I>
+constexpr decltype(auto) at(C&& c, I i, std::source_location place = std::source_location::current()) {
+  if (static_cast<std::size_t>(i) >= std::size(c)) {
+    std::fprintf(stderr, "%s:%u: at(): index %lld of %zu elements\n", place.file_name(), place.line(),
+                 static_cast<long long>(i), std::size(c));
+    std::abort();
+  }
+  return c[static_cast<std::size_t>(i)];
+}
+#else
 template <class C, class I>
 constexpr decltype(auto) at(C&& c, I i) {
   return c[static_cast<std::size_t>(i)];
 }
+#endif
 
 }  // namespace tessera

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arithmetic on numbers that a text gives: the result of 64 bits, or the knowledge that 64 bits do not hold it.
+//
+//   const Checked size = (Checked(n) - 1) * stride + low + high;
+//   require(size.fits(), "dim {}: ..", d);
+//   dims.push_back(size.value());
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "tessera/base/error.h"
+
+namespace tessera {
+
+/// A 64-bit integer whose sums, differences and products remember that one of them has overflowed.
+class Checked {
+ public:
+  constexpr Checked(std::int64_t value)
+      : value_(value) {}  // NOLINT(google-explicit-constructor): plain numbers take part
+
+  [[nodiscard]] constexpr bool fits() const { return fits_; }
+  /// InternalError where it does not fit: ask fits() first.
+  [[nodiscard]] std::int64_t value() const {
+    ensure(fits_, "the value of a number that 64 bits do not hold was taken");
+    return value_;
+  }
+  /// The largest number where it does not fit: for sums of byte counts that are shown or compared.
+  [[nodiscard]] constexpr std::int64_t value_or_most() const {
+    return fits_ ? value_ : std::numeric_limits<std::int64_t>::max();
+  }
+
+  friend constexpr Checked operator+(Checked a, Checked b) {
+    Checked out = 0;
+    out.fits_ = !__builtin_add_overflow(a.value_, b.value_, &out.value_) && a.fits_ && b.fits_;
+    return out;
+  }
+  friend constexpr Checked operator-(Checked a, Checked b) {
+    Checked out = 0;
+    out.fits_ = !__builtin_sub_overflow(a.value_, b.value_, &out.value_) && a.fits_ && b.fits_;
+    return out;
+  }
+  friend constexpr Checked operator*(Checked a, Checked b) {
+    Checked out = 0;
+    out.fits_ = !__builtin_mul_overflow(a.value_, b.value_, &out.value_) && a.fits_ && b.fits_;
+    return out;
+  }
+  constexpr Checked& operator+=(Checked other) { return *this = *this + other; }
+  constexpr Checked& operator*=(Checked other) { return *this = *this * other; }
+
+ private:
+  std::int64_t value_ = 0;
+  bool fits_ = true;
+};
+
+/// `x` rounded towards zero; the nearest number of 64 bits where they do not hold it, 0 for NaN.
+constexpr std::int64_t saturated(double x) {
+  constexpr double kLimit = 9223372036854775808.0;  // 2^63
+  if (x >= kLimit) return std::numeric_limits<std::int64_t>::max();
+  if (x < -kLimit) return std::numeric_limits<std::int64_t>::min();
+  return x == x ? static_cast<std::int64_t>(x) : 0;
+}
+
+}  // namespace tessera
