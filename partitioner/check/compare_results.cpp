@@ -106,19 +106,21 @@ double Tolerance::at(double expected) const {
   return relative * (std::fabs(expected) + magnitude + 0x1p-20) + absolute;
 }
 
-void compare_leaf(const Literal& want, const Sharding& given, const std::vector<Literal>& shards,
+void compare_leaf(const std::vector<Literal>& wanted, const Sharding& given, const std::vector<Literal>& shards,
                   const ResultName& name, const Tolerance& tolerance, CheckReport& report) {
   const std::string whole = fmt::format("result {} {}", name.leaf, name.type.str());
-  note_loose_bound(want, whole, tolerance, report);
+  note_loose_bound(wanted.front(), whole, tolerance, report);
   const Sharding sharding = given.without_partial();
   const std::vector<Literal> pieces = reduced_shards(given, shards);
   const std::size_t known = report.ill_conditioned.size();
-  compare(want, assemble(want.type(), sharding, pieces), whole, tolerance, report);
+  if (wanted.size() == 1)
+    compare(wanted.front(), assemble(wanted.front().type(), sharding, pieces), whole, tolerance, report);
   const std::size_t named = report.ill_conditioned.size();
   // Replicas must agree with the value, not only the first of them; padding is anything, and the same on both sides.
   const bool has_owner = sharding.kind == Sharding::Kind::kMaximal;  // the value is undefined on all others
   for (int device = 0; device < isize(pieces); ++device) {
     if (has_owner && device != sharding.device) continue;
+    const Literal& want = at(wanted, wanted.size() == 1 ? 0 : device);
     const Type local = name.type.with_dims(at(pieces, device).type().dims());
     Literal mine = take_shard(want, sharding, device);
     Literal theirs = at(pieces, device);

@@ -26,8 +26,9 @@ struct ResultName {
   Type type;
 };
 
-/// Compares the shards with the value, and each replica with its part of it; what differs goes into the report.
-void compare_leaf(const Literal& want, const Sharding& given, const std::vector<Literal>& shards,
+/// Compares the shards with the value, and each replica with its part of it; what differs goes into the report. `wanted`: one value for all
+/// devices, or one for each, of which its shard counts.
+void compare_leaf(const std::vector<Literal>& wanted, const Sharding& given, const std::vector<Literal>& shards,
                   const ResultName& name, const Tolerance& tolerance, CheckReport& report);
 
 }  // namespace tessera

@@ -10,7 +10,9 @@
 
 namespace tessera {
 
-/// A program with (normalized) manual regions runs on all devices, each of which has every argument whole.
-Literal evaluate_global(const Program& program, const std::vector<Literal>& arguments, const EvaluateOptions& options);
+/// A program with (normalized) manual regions runs on all devices, each of which has every argument whole. One result for all devices, or
+/// one for each where they differ.
+std::vector<Literal> evaluate_global(const Program& program, const std::vector<Literal>& arguments,
+                                     const EvaluateOptions& options);
 
 }  // namespace tessera

@@ -46,7 +46,7 @@ std::vector<Literal> changed_results(const Program& program, const std::vector<L
     how.observe_step = [&](const EvaluatedStep& step, auto& results) {
       for (std::size_t device = 0; device < results.size(); ++device) changes.apply(step, run, device, results);
     };
-    out.push_back(evaluate_global(program, arguments, how));
+    out.push_back(evaluate_global(program, arguments, how).front());
   }
   return out;
 }

@@ -40,7 +40,6 @@ bool is_alone(std::int64_t among, const Computation& computation, const Instruct
 
 // In a program of one replica.
 bool is_over_replicas(const Instruction& instruction) {
-  if (is_manual(instruction)) return false;
   if (const auto* permute = attributes_if<PermuteAttributes>(instruction)) return permute->channel_id == 0;
   const auto* collective = attributes_if<CollectiveAttributes>(instruction);
   return collective != nullptr && collective->channel_id == 0 && !collective->use_global_device_ids;

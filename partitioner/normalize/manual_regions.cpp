@@ -100,7 +100,8 @@ ManualAxes::ManualAxes(const RegionMesh& mesh, const Computation& from, Axes con
     : mesh_(mesh), from_(from), context_(std::move(context)), is_function_(is_function) {
   for (Id id = 0; id < from.size(); ++id) {
     Axes axes = context_;
-    for (const Id operand : from[id].operands) axes = united(axes, of(operand));
+    for (const Id operand : from[id].operands)
+      if (!from[operand].type.is_token()) axes = united(axes, of(operand));  // a token says when, not where
     switch (manual_border(from[id])) {
       case ManualBorder::kNone:
         if (!is_function && is_annotated_manual(from[id]))

@@ -28,7 +28,11 @@ bool calls_partitioned(const Instruction& instruction) {
 class Normalizer {
  public:
   explicit Normalizer(const Program& program)
-      : program_(program), out_(program), with_effects_(computations_with_effects(program)), regions_(program) {
+      : program_(program),
+        out_(program),
+        with_effects_(computations_with_effects(program)),
+        regions_(program),
+        has_borders_(has_manual_regions(program)) {
     out_.computations.clear();
     out_.meshes = regions_.meshes();
   }
@@ -73,7 +77,7 @@ class Normalizer {
         at(work.to.parameters, number) = work.values.back();
       }
     }
-    require(context.size() >= work.manual.of(from.root).size(),
+    require(!has_borders_ || from.root_type().is_token() || context.size() >= work.manual.of(from.root).size(),
             "the result %{} of %{} lies in a manual region; leave it first", from[from.root].name, from.name);
     work.to.root = at(work.values, from.root);
     return std::move(work.to);
@@ -318,6 +322,7 @@ class Normalizer {
   Program out_;
   std::vector<bool> with_effects_;
   RegionMesh regions_;
+  bool has_borders_;  // else all of the program is a region: arguments and results are each device's own
   std::map<std::pair<ComputationId, Axes>, ComputationId> made_;
   std::set<std::string> names_;
 };
@@ -339,6 +344,7 @@ bool has_raw_borders(const Program& program) {
 // Where nothing enters or leaves a region and no device speaks to another, there is none: annotated values are whole along the axes.
 Program without_manual_annotations(const Program& program) {
   Program out = program;
+  const Mesh mesh = RegionMesh(program).mesh();
   for (auto& computation : out.computations) {
     const auto& all = computation->instructions;
     if (std::none_of(all.begin(), all.end(), is_annotated_manual)) continue;
@@ -350,7 +356,7 @@ Program without_manual_annotations(const Program& program) {
       for (int i = 0; i < isize(leaves); ++i) {
         const Type& type = at(types, i);
         if (at(leaves, i).kind == Sharding::Kind::kManual)
-          at(leaves, i) = Sharding::replicated(program.meshes.front(), type.is_array() ? type.ndim() : 0);
+          at(leaves, i) = Sharding::replicated(mesh, type.is_array() ? type.ndim() : 0);
         at(leaves, i).manual.clear();
       }
       instruction.sharding = make_shardings(std::move(leaves));
@@ -368,7 +374,9 @@ Program normalize_manual(const Program& program) {
     return manual_border(instruction) != ManualBorder::kNone || instruction.op->role == Role::kCollective ||
            instruction.op->role == Role::kPartitionId;
   });
-  return speaks ? program : without_manual_annotations(program);
+  if (!speaks) return without_manual_annotations(program);
+  return has_manual_regions(program) || !any_instruction(program, is_annotated_manual) ? program
+                                                                                       : Normalizer(program).run();
 }
 
 // What is annotated as manual outside of all regions stays so: XLA reads it.

@@ -47,8 +47,12 @@ void check_region_collective(const Instruction& collective) {
   for (const Group& group : groups_or_pairs(collective)) {
     Group within;
     for (const auto device : group) {
-      if (device < 0 || device >= isize(places)) return;                          // an error of its own
-      if (at(places, device).beside != at(places, group.front()).beside) return;  // of devices that hold the same
+      if (device < 0 || device >= isize(places)) return;  // an error of its own
+      require(at(places, device).beside == at(places, group.front()).beside,
+              "{} %{} joins devices {} and {}, which are at different places along those axes of {} that its manual "
+              "region leaves to "
+              "the partitioner; the devices of a group may differ along the region's own axes only",
+              collective.op->name, collective.name, group.front(), device, region.mesh);
       within.push_back(at(places, device).within);
     }
     said[at(places, group.front()).beside].insert(std::move(within));

@@ -13,6 +13,7 @@
 #include "normalize/duplicate_cheap_values.h"
 #include "normalize/loop_state.h"
 #include "normalize/manual.h"
+#include "normalize/outfeed_shards.h"
 #include "normalize/region_collectives.h"
 #include "normalize/sharding_groups.h"
 #include "pipeline/collective_pipeline.h"
@@ -112,8 +113,8 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
       "{} has replica_count={}; only programs of one replica are partitioned: give all devices to num_partitions, and "
       "the mesh an axis for the replicas",
       program.name, program.replica_count);
-  const Program input = without_replica_collectives(normalize_manual(with_mesh(
-      without_lone_collectives(with_sharding_groups(with_one_loop_state(make_synchronous(plain_forms(program))))))));
+  const Program input = without_replica_collectives(normalize_manual(with_outfeeds_of_shards(with_mesh(
+      without_lone_collectives(with_sharding_groups(with_one_loop_state(make_synchronous(plain_forms(program)))))))));
   check_input(input);
   options.topology.check(input.meshes);
   Partitioned out;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sharding texts of a module, all at once, to axes of as few meshes as say them all.
 #include <algorithm>
+#include <type_traits>
 
 #include "emit_checks.h"
 #include "tessera/base/text.h"
@@ -158,14 +159,50 @@ class ShardingAttacher {
 
   static int ndim_of(const Type& leaf) { return leaf.is_array() ? leaf.ndim() : 0; }
 
-  // An outfeed returns a token, but its sharding tells of its operands: of what it sends and of a token. Only the last one is its own.
+  // The arrays that an outfeed sends; none for other ops.
+  [[nodiscard]] std::vector<Type> sent_by(const PendingSharding& item) const {
+    const Computation& computation = state_.program[item.computation];
+    const Instruction& instruction = computation[item.instruction];
+    if (instruction.op->name != "outfeed") return {};
+    return computation[instruction.operands[0]].type.leaves();
+  }
+
+  // An outfeed returns a token, but its sharding tells of what it sends, and perhaps of a token: only that one is its own.
   template <class T>
   [[nodiscard]] std::vector<T> of_result(const PendingSharding& item, std::vector<T> given) const {
-    if (!type_of(item).is_token() || given.size() < 2) return given;
-    const Computation& computation = state_.program[item.computation];
-    int leaves = 0;
-    for (const Id operand : computation[item.instruction].operands) leaves += computation[operand].type.leaf_count();
-    return isize(given) == leaves ? std::vector<T>{given.back()} : given;
+    const int sent = isize(sent_by(item));
+    if (sent == 0) return given;
+    if (isize(given) == sent + 1) return {given.back()};
+    if constexpr (std::is_same_v<T, HloSharding>)
+      if (isize(given) == sent && given.front().kind == HloSharding::Kind::kTiled) return {HloSharding{}};
+    return given;
+  }
+
+  // Of an outfeed whose devices do not all send the complete value.
+  bool says_what_is_sent(const PendingSharding& item) {
+    const std::size_t sent = sent_by(item).size();
+    if (sent == 0 || item.hlo.empty() || is_named_sharding(item.hlo)) return false;
+    const auto& given = parsed(item);
+    const auto end = given.begin() + static_cast<std::ptrdiff_t>(std::min(sent, given.size()));
+    return std::any_of(given.begin(), end, [](const HloSharding& leaf) {
+      return leaf.kind == HloSharding::Kind::kTiled || leaf.kind == HloSharding::Kind::kMaximal;
+    });
+  }
+
+  // Of an outfeed: each sharding has as many dims as the array that it is for.
+  void check_sent(const PendingSharding& item) {
+    const auto types = sent_by(item);
+    const auto& given = parsed(item);
+    if (types.empty() || isize(given) < isize(types)) return;
+    for (std::size_t i = 0; i < types.size(); ++i) check_ndim(given[i], types[i]);
+  }
+  static void check_ndim(const HloSharding& leaf, const Type& type) {
+    if (leaf.kind != HloSharding::Kind::kTiled) return;
+    const auto own = isize(leaf.tile_dims) - isize(leaf.subgroup_types);
+    const int ndim = ndim_of(type);
+    require(
+        own == ndim, "sharding {} has {} dim{}, {} has {}", [&] { return hlo_sharding_text(leaf); }, own,
+        own == 1 ? "" : "s", type, ndim);
   }
 
   // One text leaf for each leaf of the type: a single sharding on a tuple counts for all.
@@ -183,15 +220,11 @@ class ShardingAttacher {
     const auto types = type.leaves();
     const auto given = of_result(item, parsed(item));
     with_place(state_.in, item.position, [&] {
+      check_sent(item);
       for (std::size_t i = 0; i < types.size(); ++i) {
         const HloSharding& leaf = leaf_of(given, i, types.size(), type);
         const int ndim = ndim_of(types[i]);
-        if (leaf.kind == HloSharding::Kind::kTiled) {
-          const auto own = isize(leaf.tile_dims) - isize(leaf.subgroup_types);
-          require(
-              own == ndim, "sharding {} has {} dim{}, {} has {}", [&] { return hlo_sharding_text(leaf); }, own,
-              own == 1 ? "" : "s", types[i], ndim);
-        }
+        check_ndim(leaf, types[i]);
         HloSharding bare = leaf;
         bare.suffix.clear();
         const auto [entry, fresh] = index_.try_emplace(key_of(bare, ndim), leaves_.size());
@@ -337,6 +370,8 @@ class ShardingAttacher {
             made[fmt::format("{}|{}|{}|{}", item.hlo, item.sdy, instruction.type.str(), unspecified_text(instruction))];
         if (!ref) ref = with_place(state_.in, item.position, [&, text = &suffix] { return convert(item, *text); });
         instruction.sharding = ref;
+        if (says_what_is_sent(item))
+          instruction.notes = with_frontend_attribute(instruction.notes, kOutfeedShardingKey, item.hlo);
         if (!suffix.empty()) instruction.notes = with_frontend_attribute(instruction.notes, kShardingSuffixKey, suffix);
       }
       at(state_.program.computations, id) = std::move(computation);

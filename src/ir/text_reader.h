@@ -133,6 +133,7 @@ inline constexpr std::string_view kShardingRuleKey = "xla.sdy.sharding_rule";
 inline constexpr std::string_view kNumBatchDimsKey = "num_batch_dims";
 inline constexpr std::string_view kOwnShardingKey = "tessera.sharding";
 inline constexpr std::string_view kShardingSuffixKey = "tessera.sharding_suffix";  // ` shard_as 1` behind sharding={..}
+inline constexpr std::string_view kOutfeedShardingKey = "tessera.outfeed_sharding";  // kOutfeedShardingAttribute of ops
 inline constexpr std::string_view kLayoutsKey =
     "tessera.layouts";  // the type where its layouts have tails: f32[8]{0:T(8)}
 inline constexpr std::string_view kSourceTablesKey = "StackFrames";  // in Program::other: the tables behind the header

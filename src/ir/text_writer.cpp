@@ -296,6 +296,12 @@ class Printer {
         add_suffix(text, suffix->second);
         frontend.erase(suffix);
       }
+      const auto sent =
+          std::find_if(frontend.begin(), frontend.end(), [](const auto& a) { return a.first == kOutfeedShardingKey; });
+      if (sent != frontend.end()) {
+        text = std::move(sent->second);
+        frontend.erase(sent);
+      }
       add("sharding", text);
       if (shardings_ != nullptr && !options_.for_xla)
         if (auto attribute = shardings_->attribute(instruction)) frontend.push_back(std::move(*attribute));

@@ -271,7 +271,23 @@ TEST(XlaSpellings, AnOutfeedSaysShardingsOfWhatItSends) {
   };
   const Program program = round_trip(text("{devices=[4]<=[4]}, {devices=[2,2]<=[4]}, {replicated}"));
   EXPECT_EQ(named(program, "q").sharding->size(), 1U);
-  EXPECT_THROW(read(text("{devices=[4]<=[4]}, {devices=[2,2]<=[4]}")), Error);
+  const std::string without_token = text("{devices=[4]<=[4]}, {devices=[2,2]<=[4]}");
+  EXPECT_NE(print_program(round_trip(without_token)).find("sharding={{devices=[4]<=[4]}, {devices=[2,2]<=[4]}}"),
+            std::string::npos);
+  EXPECT_THROW(read(text("{replicated}, {replicated}, {replicated}, {replicated}")), Error);
+  EXPECT_THROW(read(text("{devices=[2,2]<=[4]}, {devices=[2,2]<=[4]}, {replicated}")), Error);
+}
+
+TEST(XlaSpellings, AnOutfeedOfOneArrayMayLeaveOutTheTokensSharding) {
+  const auto text = [](const std::string& sharding) {
+    return "HloModule m, num_partitions=4\nENTRY e {\n  x = f32[7,2] parameter(0)\n  t = token[] after-all()\n"
+           "  ROOT q = token[] outfeed(x, t), outfeed_shape=f32[7,2], sharding=" +
+           sharding + "\n}";
+  };
+  const Program program = round_trip(text("{devices=[4,1]<=[4]}"));
+  EXPECT_NE(print_program(program, {.for_xla = true}).find("sharding={devices=[4,1]<=[4]}"), std::string::npos);
+  round_trip(text("{maximal device=1}"));
+  EXPECT_THROW(read(text("{devices=[4]<=[4]}")), Error);
 }
 
 std::string for_xla(std::string_view text) { return print_program(read(text), {.for_xla = true}); }

@@ -42,6 +42,8 @@ ManualBorder manual_border(const Instruction& instruction);
 /// Frontend attribute of a border: how it cuts the global array, a sharding over the axes that the region handles itself.
 inline constexpr std::string_view kBorderPlacementAttribute = "tessera.border";
 std::optional<Sharding> border_placement(const Program& program, const Instruction& border);
+/// Frontend attribute of an outfeed: the HLO sharding that its text gave, of the data and perhaps of a token behind. Its own result is a token.
+inline constexpr std::string_view kOutfeedShardingAttribute = "tessera.outfeed_sharding";
 /// A custom-call that hands on its operand: Sharding, and the borders of manual regions where they change no shape.
 bool is_identity_call(const OpView& view);
 

@@ -220,6 +220,33 @@ TEST(ManualRegion, CollectivesOutsideOfRegionsAreRefused) {
   EXPECT_THROW(partition(read(text)), Error);
 }
 
+// As in XLA ("across devices that belong to different manual subgroups"): x is manual, y is left to the partitioner.
+TEST(ManualRegion, ACollectiveDoesNotCrossTheAxesLeftToThePartitioner) {
+  const auto error_of = [](const std::string& collective) -> std::string {
+    const std::string sharding = ", sharding={devices=[1,2,2]<=[4] last_tile_dims={manual}}";
+    try {
+      partition(read("HloModule m, num_partitions=4\n" + kAdd + "ENTRY e { x = f32[8,4] parameter(0)" + sharding +
+                     "\n  r = f32[8,4] " + collective + sharding + "\n  ROOT y = f32[8,4] negate(r)" + sharding +
+                     " }"));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  const auto sum = [](const std::string& groups) {
+    return "all-reduce(x), channel_id=1, replica_groups=" + groups + ", use_global_device_ids=true, to_apply=add";
+  };
+  EXPECT_EQ(error_of(sum("{{0,1},{2,3}}")), "none");
+  EXPECT_EQ(error_of("collective-permute(x), channel_id=1, source_target_pairs={{1,0},{3,2}}"), "none");
+  for (const std::string groups : {"{{0,2},{1,3}}", "{{0,3},{1,2}}", "{{0,1,2,3}}", "{{0,1,2},{3}}"})
+    EXPECT_NE(error_of(sum(groups)).find("all-reduce %r joins devices 0 and "), std::string::npos)
+        << groups << error_of(sum(groups));
+  EXPECT_NE(error_of(sum("{{0,1},{2},{3}}")).find("is not alike at every place"), std::string::npos);
+  EXPECT_NE(
+      error_of("collective-permute(x), channel_id=1, source_target_pairs={{0,2},{1,3}}").find("joins devices 0 and 2"),
+      std::string::npos);
+}
+
 TEST(ManualRegion, AResultMustHaveLeftTheRegion) {
   const std::string text = R"(HloModule m, num_partitions=2
 ENTRY e {
