@@ -106,7 +106,6 @@ double within(DType to, double x) {
 
 Literal converted_through_double(const Literal& x, Literal out) {
   const DType to = out.type().dtype();
-  require(!is_complex(x.type().dtype()) && !is_complex(to), "no conversion of {} to {}", x.type(), out.type());
   const DType from = x.type().dtype();
   const bool whole = is_narrow_integer(to);
   const bool cuts = whole && is_any_float(from);
@@ -119,7 +118,7 @@ Literal converted_through_double(const Literal& x, Literal out) {
     if (is_narrow(to))
       at(out.mutable_bytes(), i) = static_cast<std::byte>(narrow_bits(to, value));
     else
-      visit_dtype(to, [&]<class T>() { at(out.mutable_data<T>(), i) = convert_element<T>(value); });
+      visit_any_dtype(to, [&]<class T>() { at(out.mutable_data<T>(), i) = convert_element<T>(value); });
   }
   return out;
 }

@@ -2,6 +2,7 @@
 // Random numbers: rng-bit-generator with XLA's bits, and the elementwise generator that models use (random_bits).
 //
 //   %r = (u64[2], u32[5,7]) rng-bit-generator(u64[2] %state), algorithm=rng_philox
+//   %b = u32[5,7] rng-bit-generator(u64[2] %state), algorithm=rng_philox                the bits alone
 //
 // state[0] is the key and stays; the rest is a counter that advances by the number of blocks drawn.
 #include <array>
@@ -128,17 +129,21 @@ Drawn draw_threefry(const std::vector<u64>& state, const Dims& dims, bool is_wid
 
 // ---- the row -------------------------------------------------------------------------------------------------------
 
+// The result is (state, bits), or the bits alone.
+const Type& bits_of(const Type& result) { return result.is_tuple() ? result.elements()[1] : result; }
+
 Type infer(const OpView& view) {
   const Type& state = array_operand(view, 0);
   const RngAlgorithm algorithm = view.as<RngBitGeneratorAttributes>().algorithm;
   const bool fits = state.dtype() == DType::kU64 && state.ndim() == 1 &&
                     (state.dim(0) == 2 || (state.dim(0) == 3 && algorithm != RngAlgorithm::kThreeFry));
   require(fits, "the state must be u64[2]{}, got {}", algorithm == RngAlgorithm::kThreeFry ? "" : " or u64[3]", state);
-  require(view.result.is_tuple() && view.result.elements().size() == 2,
-          "the result type must be declared as (state, bits), got {}", view.result);
-  require(view.result.elements()[0] == state, "the new state is declared as {}, the state is {}",
-          view.result.elements()[0], state);
-  const Type& bits = view.result.elements()[1];
+  require(view.result.is_array() || (view.result.is_tuple() && view.result.elements().size() == 2),
+          "the result type must be declared as (state, bits), or as that of the bits alone, got {}", view.result);
+  require(
+      view.result.is_array() || view.result.elements()[0] == state, "the new state is declared as {}, the state is {}",
+      [&] { return view.result.elements()[0].str(); }, state);
+  const Type& bits = bits_of(view.result);
   require(bits.is_array() && is_integer(bits.dtype()), "bits must be integers, got {}", bits);
   return view.result;
 }
@@ -146,7 +151,7 @@ Type infer(const OpView& view) {
 Literal evaluate(const EvalContext& context) {
   const auto words = context.operands[0].data<u64>();
   const std::vector<u64> state(words.begin(), words.end());
-  const Type& type = context.view.result.elements()[1];
+  const Type& type = bits_of(context.view.result);
   const bool is_wide = dtype_size(type.dtype()) == 8;
   const Drawn drawn = context.view.as<RngBitGeneratorAttributes>().algorithm == RngAlgorithm::kThreeFry
                           ? draw_threefry(state, type.dims(), is_wide)
@@ -159,6 +164,7 @@ Literal evaluate(const EvalContext& context) {
         out[i] = static_cast<T>(drawn.words[i]);  // narrow types keep the low bits
     }
   });
+  if (!context.view.result.is_tuple()) return bits;
   return Literal::tuple({Literal::from<u64>({isize(state)}, drawn.state), std::move(bits)});
 }
 
@@ -169,10 +175,10 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-// A tuple result: the declared type is the global one, for nothing may be sharded.
+// The declared type is the global one, for nothing may be sharded.
 Value localize(LocalizeContext& context) {
   return context.builder.emit(context.view.op, context.operands, context.view.attributes,
-                              {.type = Type::tuple(context.local_results), .notes = context.notes});
+                              {.type = context.view.result, .notes = context.notes});
 }
 
 }  // namespace

@@ -44,6 +44,8 @@ TEST(NarrowFloats, ComputeInF32AndRoundOnce) {
   EXPECT_EQ(run("f32[] dot(%a, %b), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
                 {"f8e4m3fn[2] {1.5, 2}", "f8e5m2[2] {4, -0.5}"}),
             "5");
+  EXPECT_EQ(run("c64[2] convert(%a)", {"f8e4m3fn[2] {1.5, -2}"}), "{(1.5, 0), (-2, 0)}");
+  EXPECT_EQ(run("c128[2] convert(%a)", {"s4[2] {-8, 7}"}), "{(-8, 0), (7, 0)}");
   EXPECT_EQ(run("f8e8m0fnu[5] convert(%a)", {"f32[5] {1.5, 3, 2.9, 0, -1}"}), "{2, 4, 2, nan, nan}");
 }
 

@@ -7,6 +7,7 @@
 
 #include "tessera/ops/evaluate.h"
 #include "tessera/ops/indexing.h"
+#include "tessera/ops/op_table.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -74,6 +75,21 @@ TEST(RngBitGenerator, ThreeFryDrawsXlasWordsForAnEvenAndAnOddDim) {
   EXPECT_EQ(wide.elements()[1].data<u64>()[5], 0x284dbe37c2f19d8ULL);
   EXPECT_EQ(draw(RngAlgorithm::kThreeFry, DType::kU8, {5}).elements()[1],
             Literal::from<std::uint8_t>({5}, {0x5b, 0xb4, 0x94, 0xdc, 0x89}));
+}
+
+TEST(RngBitGenerator, GivesTheBitsAloneWhereOnlyTheyAreDeclared) {
+  const Type state = Type::array(DType::kU64, {2});
+  const Type bits = Type::array(DType::kU32, {5, 7});
+  const auto drawn = [&](const Type& result) {
+    return run(
+        [&](const auto& p) {
+          return p[0].builder->emit(op_table().get("rng-bit-generator"), {p[0]},
+                                    make_attributes(RngBitGeneratorAttributes{RngAlgorithm::kPhilox}),
+                                    {.type = result});
+        },
+        {Literal::from<u64>({2}, {kKey, kCounter})});
+  };
+  EXPECT_EQ(drawn(bits), drawn(Type::tuple({state, bits})).elements()[1]);
 }
 
 // Philox 2x32-10 as Salmon et al. define it.
