@@ -14,6 +14,7 @@
 
 #include "collective_passes/collective_match.h"
 #include "localize/localize.h"
+#include "tessera/base/checked.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/control_flow.h"
@@ -103,7 +104,7 @@ class LoopFinder {
   [[nodiscard]] std::int64_t moved_before(ComputationId caller, Id loop) const {
     const Computation& c = program_[caller];
     const Instruction& init = c[c[loop].operands[0]];
-    std::int64_t bytes = 0;
+    Checked bytes = 0;
     if (init.op->role == Role::kTuple)
       for (const Id start : init.operands)
         if (c[start].op->role == Role::kCollective) bytes += c[start].type.byte_size();
@@ -113,7 +114,7 @@ class LoopFinder {
         if (c[operand].op->role == Role::kGetTupleElement && c[operand].operands[0] == loop)
           bytes += c[operand].type.byte_size();
     }
-    return bytes;
+    return bytes.value_or_most();
   }
 
   void find_invariant(const Computation& body, std::int64_t room, Departure& out) const {

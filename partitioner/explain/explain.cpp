@@ -6,6 +6,7 @@
 #include <set>
 
 #include "reshard_insertion/insert_reshards.h"
+#include "tessera/base/checked.h"
 #include "tessera/base/text.h"
 #include "tessera/ops/collectives.h"
 #include "tessera/ops/control_flow.h"
@@ -46,13 +47,15 @@ std::int64_t bytes_of_part(const Computation& computation, const Instruction& in
 
 std::int64_t collective_bytes(const Computation& computation, const Instruction& instruction, std::int64_t partitions) {
   const std::size_t parts = part_count(instruction);
-  std::int64_t sum = 0;
+  Checked sum = 0;
   if (parts > 1) {
     for (std::size_t part = 0; part < parts; ++part) sum += bytes_of_part(computation, instruction, part, partitions);
-    return sum;
+    return sum.value_or_most();
   }
-  for (const Id id : instruction.operands) sum += computation[id].type.byte_size();
-  return bytes_received(instruction, sum, instruction.type.byte_size(), partitions);
+  const int moved = instruction.op->data_operands;
+  for (int i = 0; i < (moved < 0 ? isize(instruction.operands) : moved); ++i)
+    sum += computation[at(instruction.operands, i)].type.byte_size();
+  return bytes_received(instruction, sum.value_or_most(), instruction.type.byte_size(), partitions);
 }
 
 std::vector<RunCount> known_run_counts(const Program& program) {
@@ -253,7 +256,7 @@ std::vector<CollectiveNote> collective_notes(const Program& scheduled, const Top
         const std::int64_t bytes =
             note.parts == 1 ? all : bytes_of_part(program[c], instruction, part, program.num_partitions);
         if (c != program.entry) note.computation = program[c].name;
-        note.bytes = static_cast<std::int64_t>(static_cast<double>(bytes) * count);
+        note.bytes = saturated(static_cast<double>(bytes) * count);
         note.rounds = count;
         note.rounds_known = at(counts, c).is_known;
         // The messages of all parts leave together.

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "explain/explain.h"
+#include "tessera/base/checked.h"
 #include "tessera/base/text.h"
 #include "tessera/partitioner/pipeline/partition.h"
 #include "tessera/passes/passes.h"
@@ -26,12 +27,12 @@ ProgramStats program_stats(const Program& scheduled) {
       ++kind.count;
       kind.runs += times;
       kind.runs_known &= at(counts, c).is_known;
-      kind.bytes += static_cast<std::int64_t>(
-          static_cast<double>(collective_bytes(program[c], instruction, program.num_partitions)) * times);
+      const auto once = static_cast<double>(collective_bytes(program[c], instruction, program.num_partitions));
+      kind.bytes = (Checked(kind.bytes) + saturated(once * times)).value_or_most();
     }
   }
   for (auto& [name, kind] : kinds) {
-    stats.total_collective_bytes += kind.bytes;
+    stats.total_collective_bytes = (Checked(stats.total_collective_bytes) + kind.bytes).value_or_most();
     stats.collectives.push_back(std::move(kind));
   }
   stats.peak_bytes_per_device = peak_bytes(program);

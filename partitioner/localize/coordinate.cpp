@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "localize/coordinate.h"
 
+#include <limits>
 #include <utility>
 
 #include "localize/device_numbers.h"
@@ -89,9 +90,14 @@ Value Coordinates::of(const Mesh& mesh, const std::vector<AxisRef>& axes) {
 
 Value Coordinates::shard_start(const Sharding& sharding, int dim, std::int64_t size) {
   const auto tiles = sharding.tiles(dim);
-  if (tiles == 1) return ops::scalar(builder_, DType::kS32, 0);
-  const auto length = static_cast<double>(ceil_div(size, tiles));
-  return ops::multiply(of(sharding.mesh, at(sharding.dims, dim).axes), ops::scalar(builder_, DType::kS32, length));
+  if (tiles == 1) return number(builder_, 0);
+  const std::int64_t length = ceil_div(size, tiles);
+  require(size <= std::numeric_limits<std::int32_t>::max(),
+          "dim {} has {} elements on {} devices, and where each starts is needed; per-device programs count positions "
+          "in s32, up to "
+          "2147483647",
+          dim, size, tiles);
+  return ops::multiply(of(sharding.mesh, at(sharding.dims, dim).axes), number(builder_, length));
 }
 
 void mask_reduced_padding(const FactorMap& map, LocalizeContext& context) {

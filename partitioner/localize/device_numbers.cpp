@@ -13,6 +13,10 @@
 
 namespace tessera {
 Value number(Builder& builder, std::int64_t value) {
+  require(
+      value >= std::numeric_limits<std::int32_t>::min() && value <= std::numeric_limits<std::int32_t>::max(),
+      "a position of {} along a sharded dim is needed; per-device programs count positions in s32, up to 2147483647",
+      value);
   return ops::constant(builder, Literal::scalar(static_cast<std::int32_t>(value)));
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strict mode and the budget: what the user allows the partitioner to communicate.
 #include <algorithm>
-#include <numeric>
 
 #include "explain/explain.h"
+#include "tessera/base/checked.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
 
@@ -48,8 +48,9 @@ void check_limits(const std::vector<CollectiveNote>& notes, const CollectiveLimi
           "advice:{}",
           with_a_part_in(unasked), collective_count(notes), listing(unasked));
   }
-  const auto bytes = std::accumulate(notes.begin(), notes.end(), std::int64_t{0},
-                                     [](std::int64_t sum, const auto& note) { return sum + note.bytes; });
+  Checked sum = 0;
+  for (const CollectiveNote& note : notes) sum += note.bytes;
+  const std::int64_t bytes = sum.value_or_most();
   if (limits.bytes && bytes > *limits.bytes)
     fail("the collectives bring {} bytes to each device, {} more than the {} allowed; the largest:{}", bytes,
          bytes - *limits.bytes, *limits.bytes, listing(notes));

@@ -42,7 +42,7 @@ class Direct {
     State next = state_;
     next.partial = static_cast<std::uint16_t>(state_.partial & ~set);
     const auto group = space_.size_of(set);
-    add(move, next, 2 * space_.bytes(state_) * (group - 1) / group);
+    add(move, next, 2 * space_.bytes(state_) - ceil_div(2 * space_.bytes(state_), group));
   }
 
   void gather(int slot) {

@@ -3,6 +3,7 @@
 
 #include "reshard_planning/exchange_plan.h"
 #include "reshard_planning/search.h"
+#include "tessera/base/checked.h"
 #include "tessera/base/text.h"
 
 namespace tessera::reshard {
@@ -67,14 +68,16 @@ std::int64_t Bound::lacking(const Sample& sample, const State& state) const {
 // Summing g addends at one device takes g-1 messages, and each further holder of the sum one more: of every element. Shared
 // out evenly over the devices, that is what the busiest must receive.
 std::int64_t Bound::reduction_bytes(std::int64_t group, std::int64_t kept) const {
-  std::int64_t all = space_.rest_bytes * kept;
+  Checked all = Checked(space_.rest_bytes) * kept;
   for (const auto size : space_.sizes) all *= size;
   std::int64_t devices = 1;
   for (int unit = 0; unit < space_.unit_count(); ++unit) devices *= space_.unit_size(unit);
   std::int64_t holders = devices / kept;
   for (int s = 0; s < space_.slots(); ++s) holders /= space_.tiles(at(space_.goal.dims, s));
-  const auto bytes = all * (group - 1 + holders - 1) / devices;
-  return all % devices == 0 ? bytes : std::max<std::int64_t>(0, bytes - 2);  // all-reduces round down
+  const Checked received = all * (group - 1 + holders - 1);
+  if (!received.fits()) return 0;  // a lower bound all the same
+  const std::int64_t bytes = received.value() / devices;
+  return all.value() % devices == 0 ? bytes : std::max<std::int64_t>(0, bytes - 2);  // all-reduces round down
 }
 
 std::int64_t Bound::operator()(const State& state) const {

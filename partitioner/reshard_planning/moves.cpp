@@ -199,7 +199,7 @@ class Moves {
       for (int unit = 0; unit < space_.unit_count(); ++unit)
         if ((chosen & bit(unit)) != 0) units.push(unit);
       const auto group = space_.size_of(chosen);
-      Move reduce{StepKind::kAllReduce, -1, -1, units, state_, 2 * bytes_ * (group - 1) / group, 1, 0};
+      Move reduce{StepKind::kAllReduce, -1, -1, units, state_, 2 * bytes_ - ceil_div(2 * bytes_, group), 1, 0};
       reduce.after.partial = static_cast<std::uint16_t>(state_.partial & ~chosen);
       take(reduce, bytes_);
       for (int slot = 0; slot < space_.slots(); ++slot) scatters(slot, chosen, group, units);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "emit_checks.h"
+#include "tessera/base/checked.h"
 #include "tessera/base/log.h"
 #include "tessera/base/text.h"
 
@@ -194,6 +195,17 @@ void warn_of_unknown(ModuleState& state, const RawInstruction& raw, const Notes&
   }
 }
 
+namespace {
+
+// Sums over the operands of one instruction fit 64 bits, also doubled.
+void check_bytes(const std::vector<Type>& operands) {
+  Checked bytes = 0;
+  for (const Type& type : operands) bytes += type.byte_size();
+  require(bytes.value_or_most() <= 4 * Type::kMostBytes, "the operands have more than 2^62 bytes together");
+}
+
+}  // namespace
+
 void infer_type(const ModuleState& state, const Computation& computation, const RawInstruction& raw, Instruction& out) {
   const OpDef& op = *raw.op;
   if (!raw.declared && !op.type_inferable)
@@ -208,6 +220,7 @@ void infer_type(const ModuleState& state, const Computation& computation, const 
   with_place(state.in, raw.position, [&] {
     try {
       check_arity(op, isize(operands));
+      check_bytes(view.operands);
       out.type = op.infer != nullptr ? op.infer(view) : view.result;
       if (raw.declared && !(out.type == *raw.declared))
         fail("the text says {}, the operands give {}", view.result.str(), out.type.str());
@@ -244,14 +257,13 @@ Signature read_signature(TextCursor& in) {
 
 void check_signature(const TextCursor& in, const Signature& signature, const Computation& computation) {
   if (signature.types.empty()) return;
+  // As in XLA, the listed parameters say nothing: those of the body count.
   const auto types = computation.parameter_types();
-  if (types.size() + 1 != signature.types.size())
-    in.fail_at(signature.positions.front(), fmt::format("%{} lists {} parameters, its body has {}", computation.name,
-                                                        signature.types.size() - 1, types.size()));
-  for (std::size_t i = 0; i < types.size(); ++i)
-    if (!(types[i] == signature.types[i]))
-      in.fail_at(signature.positions[i], fmt::format("parameter {} is listed as {}, the body says {}", i,
-                                                     signature.types[i].str(), types[i].str()));
+  const std::vector<Type> listed(signature.types.begin(), signature.types.end() - 1);
+  if (listed != types)
+    log_warning("{}%{} lists the parameters {}, its body has {}; the body counts",
+                in.place(signature.positions.front()), computation.name, Type::tuple(listed).str(),
+                Type::tuple(types).str());
   if (!(signature.types.back() == computation.root_type()))
     in.fail_at(signature.positions.back(),
                fmt::format("the result is listed as {}, the root %{} is {}", signature.types.back().str(),

@@ -13,6 +13,7 @@
 
 #include "collective_evaluation.h"
 #include "row_support.h"
+#include "tessera/base/checked.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/rows.h"
 
@@ -60,13 +61,19 @@ std::int64_t factor_of(const OpView& view, int i, int dim, bool grows) {
   return large / small;
 }
 
+std::int64_t gathered_size(std::int64_t size, int dim, std::int64_t members) {
+  const Checked all = Checked(size) * members;
+  require(all.fits(), "dim {}: {} elements from each of {} devices are more than 64 bits count", dim, size, members);
+  return all.value();
+}
+
 Type infer_all_gather(const OpView& view) {
   const int dim = only_dim(view);
   std::vector<Type> out;
   for (int i = 0; i < isize(view.operands); ++i) {
     Dims dims = array_operand(view, i).dims();
     const std::int64_t factor = factor_of(view, i, dim, true);
-    at(dims, dim) *= factor;
+    at(dims, dim) = gathered_size(at(dims, dim), dim, factor);
     out.push_back(Type::array(at(view.operands, i).dtype(), std::move(dims)));
   }
   return declared_or(view, one_or_tuple(std::move(out)));
@@ -165,7 +172,8 @@ std::int64_t received_by_all_gather(std::int64_t, std::int64_t result, std::int6
   return result / group * (group - 1);
 }
 std::int64_t received_by_all_reduce(std::int64_t operand, std::int64_t, std::int64_t group) {
-  return 2 * operand * (group - 1) / group;  // as a reduce-scatter and an all-gather
+  return 2 * operand -
+         ceil_div(2 * operand, group);  // as a reduce-scatter and an all-gather: 2 (group - 1) / group of it
 }
 std::int64_t received_as_parts(std::int64_t operand, std::int64_t, std::int64_t group) {
   return operand / group * (group - 1);
@@ -248,6 +256,7 @@ OpDef ragged_row() {
   OpDef row = with(collective_row("ragged-all-to-all", CollectiveKind::kRaggedAllToAll, received_as_parts),
                    infer_ragged_all_to_all, evaluate_ragged_all_to_all);
   row.min_operands = row.max_operands = 6;
+  row.data_operands = 1;
   row.factors = nullptr;
   row.exchanges_each_operand = false;
   return row;
@@ -299,7 +308,7 @@ std::int64_t size_of_groups(Value x, const ReplicaGroups& groups) {
 
 Value all_gather(Value x, int dim, ReplicaGroups groups, std::int64_t channel_id) {
   Dims dims = x.type().dims();
-  at(dims, dim) *= size_of_groups(x, groups);
+  at(dims, dim) = rows::gathered_size(at(dims, dim), dim, size_of_groups(x, groups));
   const Type type = Type::array(x.type().dtype(), std::move(dims));
   return x.builder->emit(rows::kAllGather, {x}, attributes_of(std::move(groups), channel_id, {dim}), {.type = type});
 }

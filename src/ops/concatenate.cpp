@@ -2,6 +2,7 @@
 //   %c = f32[5,3] concatenate(%a, %b), dimensions={0}     %a f32[2,3], %b f32[3,3]
 #include "row_support.h"
 #include "tessera/autodiff/gradient_context.h"
+#include "tessera/base/checked.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
@@ -18,6 +19,7 @@ Type infer(const OpView& view) {
   require(dimensions.size() == 1, "dimensions={} must name one dim", [&] { return field_text(dimensions); });
   check_dim(dimensions[0], first.ndim(), "dimension");
   Dims dims = first.dims();
+  Checked size = at(dims, dimensions[0]);
   for (int i = 1; i < isize(view.operands); ++i) {
     const Type& part = array_operand(view, i);
     require(part.dtype() == first.dtype(), "operand {} is {}, operand 0 is {}", i, part, first);
@@ -25,8 +27,11 @@ Type infer(const OpView& view) {
     for (int d = 0; d < first.ndim(); ++d)
       require(d == dimensions[0] || part.dim(d) == first.dim(d), "dim {} of operand {} is {}, of operand 0 {}", d, i,
               part.dim(d), first.dim(d));
-    at(dims, dimensions[0]) += at(part.dims(), dimensions[0]);
+    size += at(part.dims(), dimensions[0]);
   }
+  require(size.fits(), "dim {}: the {} operands have more elements together than 64 bits count", dimensions[0],
+          view.operands.size());
+  at(dims, dimensions[0]) = size.value();
   return declared_or(view, Type::array(first.dtype(), std::move(dims)));
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "tessera/autodiff/gradient_context.h"
+#include "tessera/base/checked.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
@@ -32,7 +33,7 @@ void check_groups(const ConvolutionAttributes& a, const Type& lhs, const Type& r
   const auto batch = at(lhs.dims(), labels.lhs_batch);
   const auto inputs = at(rhs.dims(), labels.rhs_input);
   const auto outputs = at(rhs.dims(), labels.rhs_output);
-  require(features == inputs * a.feature_group_count,
+  require(features == (Checked(inputs) * a.feature_group_count).value_or_most(),
           "lhs has {} features (dim {}), rhs takes {} (dim {}) in each of {} groups", features, labels.lhs_feature,
           inputs, labels.rhs_input, a.feature_group_count);
   require(outputs % a.feature_group_count == 0 && outputs % a.batch_group_count == 0,
@@ -61,7 +62,8 @@ Type infer(const OpView& view) {
     const WindowDim& w = at(a.window.dims, i);
     const auto size = at(rhs.dims(), at(labels.rhs_spatial, i));
     require(w.size == size, "window dim {} is {} wide, rhs dim {} is {}", i, w.size, at(labels.rhs_spatial, i), size);
-    at(dims, at(labels.result_spatial, i)) = w.count(at(lhs.dims(), at(labels.lhs_spatial, i)));
+    const auto dim = static_cast<int>(at(labels.lhs_spatial, i));
+    at(dims, at(labels.result_spatial, i)) = window_count(w, lhs.dim(dim), dim);
   }
   const DType dtype = view.result.is_array() ? view.result.dtype() : lhs.dtype();
   return declared_or(view, Type::array(dtype, std::move(dims)));

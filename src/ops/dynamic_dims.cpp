@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //   %n = s32[] get-dimension-size(%x), dimensions={0}       the size of a dim; here always the one in the type
 // set-dimension-size and dynamic-reshape, which make sizes that are known only at run time, have no rows.
+#include <limits>
+
 #include "row_support.h"
 #include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
@@ -17,6 +19,8 @@ Type infer(const OpView& view) {
   const Dims& dims = view.as<DimensionsAttributes>().dimensions;
   require(dims.size() == 1, "dimensions must name one dim, got {}", [&] { return field_text(dims); });
   check_dim(dims[0], x.ndim(), "dimension");
+  require(size_of(view) <= std::numeric_limits<std::int32_t>::max(),
+          "dim {} has {} elements, more than the result, s32[], counts", dims[0], size_of(view));
   return declared_or(view, Type::scalar(DType::kS32));
 }
 

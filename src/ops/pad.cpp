@@ -4,6 +4,7 @@
 
 #include "row_support.h"
 #include "tessera/autodiff/gradient_context.h"
+#include "tessera/base/checked.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
@@ -36,6 +37,24 @@ namespace {
 
 bool is_untouched(const PaddingDim& p) { return p == PaddingDim{}; }
 
+// Where the elements of dim `d` stand: fewer than two have nothing between them.
+std::int64_t step_of(const OpView& view, int d) {
+  return view.operands[0].dim(d) < 2 ? 1 : at(view.as<PadAttributes>().padding, d).interior + 1;
+}
+
+std::int64_t padded_size(std::int64_t n, const PaddingDim& p, int d) {
+  constexpr std::int64_t kMost = Type::kMostBytes;
+  require(p.interior >= 0, "dim {}: interior padding {} is negative", d, p.interior);
+  for (const std::int64_t number : {p.low, p.high, p.interior})
+    require(number <= kMost && number >= -kMost,
+            "dim {}: padding {}_{}_{} is larger than 2^60, the most that a dim may have", d, p.low, p.high, p.interior);
+  const Checked size = Checked(n) + Checked(std::max<std::int64_t>(n - 1, 0)) * p.interior + p.low + p.high;
+  require(size.fits(), "dim {}: {} elements with padding {}_{}_{} are more than 64 bits count", d, n, p.low, p.high,
+          p.interior);
+  require(size.value() >= 0, "dim {}: padding {}_{}_{} leaves size {}", d, p.low, p.high, p.interior, size.value());
+  return size.value();
+}
+
 Type infer(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const auto& padding = view.as<PadAttributes>().padding;
@@ -44,13 +63,7 @@ Type infer(const OpView& view) {
   require(
       isize(padding) == x.ndim(), "padding={} needs one entry per dim of {}", [&] { return field_text(padding); }, x);
   Dims dims;
-  for (int d = 0; d < x.ndim(); ++d) {
-    const PaddingDim& p = at(padding, d);
-    require(p.interior >= 0, "dim {}: interior padding {} is negative", d, p.interior);
-    const std::int64_t size = x.dim(d) + std::max<std::int64_t>(x.dim(d) - 1, 0) * p.interior + p.low + p.high;
-    require(size >= 0, "dim {}: padding {}_{}_{} leaves size {}", d, p.low, p.high, p.interior, size);
-    dims.push_back(size);
-  }
+  for (int d = 0; d < x.ndim(); ++d) dims.push_back(padded_size(x.dim(d), at(padding, d), d));
   return declared_or(view, Type::array(x.dtype(), std::move(dims)));
 }
 
@@ -62,7 +75,7 @@ Literal evaluate(const EvalContext& context) {
   Dims box = x.type().dims();
   for (std::size_t d = 0; d < box.size(); ++d) {
     const PaddingDim& p = context.view.as<PadAttributes>().padding[d];
-    const std::int64_t step = p.interior + 1;
+    const std::int64_t step = step_of(context.view, static_cast<int>(d));
     // Operand index i lands at low + i*step; those in [first, limit) land inside.
     const std::int64_t first = p.low >= 0 ? 0 : ceil_div(-p.low, step);
     const std::int64_t room = at(out.type().dims(), d) - p.low;
@@ -83,7 +96,8 @@ FactorMap factors(const OpView& view) {
     const PaddingDim& p = at(view.as<PadAttributes>().padding, d);
     const int factor = map.add(view.result.dim(d), is_untouched(p) ? FactorKind::kPass : FactorKind::kPermute);
     tensor.push_back({factor});
-    if (!is_untouched(p)) map.windows.push_back({.dim = d, .factor = factor, .low = p.low, .dilation = p.interior + 1});
+    if (!is_untouched(p))
+      map.windows.push_back({.dim = d, .factor = factor, .low = p.low, .dilation = step_of(view, d)});
   }
   map.operands = {tensor, {}};
   map.results = {tensor};
@@ -99,7 +113,7 @@ std::vector<Value> gradient(GradientContext& c) {
     const PaddingDim& p = at(c.view.as<PadAttributes>().padding, d);
     undone.push_back({-p.low, -p.high, 0});
     const std::int64_t spread = x.dim(d) + std::max<std::int64_t>(x.dim(d) - 1, 0) * p.interior;
-    ranges.push_back({0, spread, p.interior + 1});
+    ranges.push_back({0, spread, step_of(c.view, d)});
   }
   const Value spread = ops::pad(c.d_result(), ops::scalar(c.builder, x.dtype(), 0), undone);
   const Value d_x = ops::slice(spread, ranges);
@@ -113,7 +127,7 @@ Value localize(LocalizeContext& context) {
   auto padding = context.view.as<PadAttributes>().padding;
   for (int d = 0; d < isize(padding); ++d)
     if (const LocalWindow* window = context.window(0, d))
-      at(padding, d) = {window->low, window->high, at(padding, d).interior};
+      at(padding, d) = {window->low, window->high, step_of(context.view, d) - 1};
   const bool is_there =
       std::all_of(padding.begin(), padding.end(), [](const PaddingDim& dim) { return dim == PaddingDim{}; });
   if (is_there) return context.operands[0];  // the neighbours' rows make it up

@@ -36,7 +36,7 @@ Type infer(const OpView& view) {
     require(init.dtype() == x.dtype(), "the init of operand {} is {}, its elements are {}", i, init,
             dtype_name(x.dtype()));
     Dims dims;
-    for (int d = 0; d < x.ndim(); ++d) dims.push_back(at(window.dims, d).count(x.dim(d)));
+    for (int d = 0; d < x.ndim(); ++d) dims.push_back(window_count(at(window.dims, d), x.dim(d), d));
     results.push_back(Type::array(x.dtype(), std::move(dims)));
   }
   check_to_apply(view);

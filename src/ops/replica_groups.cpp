@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "row_support.h"
+#include "tessera/base/checked.h"
 #include "tessera/ops/collectives.h"
 #include "tessera/sharding/hlo_sharding.h"
 
@@ -106,11 +107,19 @@ std::vector<Dims> parse_iota_groups(std::string_view text) {
     require(form.permutation.size() == form.dims.size(), "the permutation has {} entries for {} dims",
             form.permutation.size(), form.dims.size());
   }
-  for (const auto size : form.dims) require(size > 0, "a size of the iota is {}", size);
+  constexpr std::int64_t kMostDevices = std::int64_t{1} << 20;
+  for (const Dims* sizes : {&shape, static_cast<const Dims*>(&form.dims)}) {
+    Checked count = 1;
+    for (const auto size : *sizes) {
+      require(size > 0, "a size of the groups or of their iota is {}; it must be at least 1", size);
+      count *= size;
+      require(count.value_or_most() <= kMostDevices, "groups over more than 2^20 devices: [{}]",
+              [&] { return join(*sizes, ","); });
+    }
+  }
   require(
-      shape[0] > 0 && shape[1] > 0 && product(shape) == product(form.dims),
-      "[{}] groups do not hold the {} devices of [{}]", [&] { return join(shape, ","); }, product(form.dims),
-      [&] { return join(form.dims, ","); });
+      product(shape) == product(form.dims), "[{}] groups do not hold the {} devices of [{}]",
+      [&] { return join(shape, ","); }, product(form.dims), [&] { return join(form.dims, ","); });
   const Dims flat = transposed_iota(form);
   std::vector<Dims> groups;
   for (std::int64_t g = 0; g < shape[0]; ++g)

@@ -51,8 +51,9 @@ Type infer(const OpView& view) {
   for (int d = 0; d < x.ndim(); ++d) {
     const WindowDim& w = at(window.dims, d);
     require(w.dilation == 1 && w.base_dilation == 1, "window dim {}: must not be dilated", d);
-    require(source.dim(d) == w.count(x.dim(d)), "dim {}: the operand has {} windows, the source {} elements", d,
-            w.count(x.dim(d)), source.dim(d));
+    const std::int64_t count = window_count(w, x.dim(d), d);
+    require(source.dim(d) == count, "dim {}: the operand has {} windows, the source {} elements", d, count,
+            source.dim(d));
   }
   require(view.called.size() == 2, "needs two computations, select and scatter");
   check_computation(view, 0, "select", Type::scalar(DType::kPred));

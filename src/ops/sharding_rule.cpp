@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "tessera/base/checked.h"
 #include "tessera/base/text_cursor.h"
 
 namespace tessera::rows {
@@ -141,9 +142,10 @@ void check_side(const ShardingRule& rule, const std::vector<TensorFactors>& side
     require(types[i].is_array() && types[i].ndim() == isize(side[i]), "{} {} has {} dims, the custom-call's is {}",
             what, i, side[i].size(), types[i]);
     for (int d = 0; d < types[i].ndim(); ++d) {
-      std::int64_t size = 1;
+      Checked size = 1;
       for (const int factor : at(side[i], d)) size *= at(rule.map.factors, factor).size;
-      require(size == types[i].dim(d), "gives dim {} of {} {} the size {}, it is {}", d, what, i, size, types[i]);
+      require(size.fits() && size.value() == types[i].dim(d), "gives dim {} of {} {} the size {}, it is {}", d, what, i,
+              size.value_or_most(), types[i]);
     }
   }
 }

@@ -38,6 +38,8 @@ namespace rows {
 namespace {
 
 std::int64_t size_of(const SliceRange& r) { return ceil_div(r.limit - r.start, r.stride); }
+// From one element taken to the next: 1 where there is no next.
+std::int64_t step_of(const SliceRange& r) { return size_of(r) < 2 ? 1 : r.stride; }
 bool is_whole(const SliceRange& r, std::int64_t size) { return r.start == 0 && r.limit == size && r.stride == 1; }
 
 Type infer(const OpView& view) {
@@ -61,7 +63,7 @@ Literal evaluate(const EvalContext& context) {
   const auto& ranges = context.view.as<SliceAttributes>().slice;
   for (std::size_t d = 0; d < ranges.size(); ++d) {
     source.offset += ranges[d].start * source.strides[d];
-    source.strides[d] *= ranges[d].stride;
+    source.strides[d] *= step_of(ranges[d]);
   }
   Literal out(context.view.result);
   const Dims& dims = out.type().dims();
@@ -78,7 +80,7 @@ FactorMap factors(const OpView& view) {
     const bool whole = is_whole(r, x.dim(d));
     const int factor = map.add(size_of(r), whole ? FactorKind::kPass : FactorKind::kPermute);
     tensor.push_back({factor});
-    if (!whole) map.windows.push_back({.dim = d, .factor = factor, .stride = r.stride, .low = -r.start});
+    if (!whole) map.windows.push_back({.dim = d, .factor = factor, .stride = step_of(r), .low = -r.start});
   }
   map.operands = {tensor};
   map.results = {tensor};
@@ -92,8 +94,8 @@ std::vector<Value> gradient(GradientContext& c) {
   std::vector<PaddingDim> padding;
   for (int d = 0; d < x.ndim(); ++d) {
     const SliceRange& r = at(c.view.as<SliceAttributes>().slice, d);
-    const std::int64_t last = r.start + (size_of(r) - 1) * r.stride;
-    padding.push_back({r.start, x.dim(d) - last - 1, r.stride - 1});
+    const std::int64_t last = r.start + (size_of(r) - 1) * step_of(r);
+    padding.push_back({r.start, x.dim(d) - last - 1, step_of(r) - 1});
   }
   return {ops::pad(c.d_result(), ops::scalar(c.builder, x.dtype(), 0), padding)};
 }
@@ -104,7 +106,7 @@ Value localize(LocalizeContext& context) {
   for (int d = 0; d < isize(ranges); ++d) {
     const auto size = context.operands[0].type().dim(d);
     if (context.window(0, d) != nullptr)
-      at(ranges, d) = {0, size, at(ranges, d).stride};
+      at(ranges, d) = {0, size, step_of(at(ranges, d))};
     else if (is_whole(at(ranges, d), context.view.operands[0].dim(d)))
       at(ranges, d).limit = size;
   }

@@ -3,6 +3,7 @@
 // another. XLA leaves copies where marks stood, and what it found itself in backend_config.
 #include <charconv>
 
+#include "tessera/base/checked.h"
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/rows.h"
@@ -46,7 +47,10 @@ std::optional<Limit> loop_limit(const Computation& condition) {
   const auto limit = integer_constant(condition, root.operands[mirrored ? 0 : 1]);
   if (!element || !limit) return std::nullopt;
   if (direction == CompareDirection::kLt || direction == CompareDirection::kGt) return Limit{*element, *limit};
-  if (direction == CompareDirection::kLe || direction == CompareDirection::kGe) return Limit{*element, *limit + 1};
+  if (direction == CompareDirection::kLe || direction == CompareDirection::kGe) {
+    const Checked behind = Checked(*limit) + 1;
+    if (behind.fits()) return Limit{*element, behind.value()};
+  }
   return std::nullopt;
 }
 
@@ -89,7 +93,9 @@ std::optional<std::int64_t> known_trip_count(const Program& program, const Compu
   const auto step = step_of(program[loop.called[1]], limit->element);
   const auto start = integer_constant(caller, at(init.operands, limit->element));
   if (!step || *step <= 0 || !start) return std::nullopt;
-  return *start >= limit->limit ? 0 : ceil_div(limit->limit - *start, *step);
+  const Checked distance = Checked(limit->limit) - *start;
+  if (!distance.fits()) return std::nullopt;
+  return distance.value() <= 0 ? 0 : ceil_div(distance.value(), *step);
 }
 
 }  // namespace tessera

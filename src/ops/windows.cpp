@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tessera/base/checked.h"
 #include "window_support.h"
 
 namespace tessera {
@@ -188,6 +189,14 @@ void check_window(const WindowDims& window, std::int64_t ndim) {
     require(w.base_dilation >= 1 && w.dilation >= 1, "window dim {}: dilations {} and {} must be at least 1", d,
             w.base_dilation, w.dilation);
   }
+}
+
+std::int64_t window_count(const WindowDim& w, std::int64_t n, int d) {
+  const Checked positions = (n == 0 ? Checked(0) : (Checked(n) - 1) * w.base_dilation + 1) + w.low + w.high;
+  require(positions.fits(),
+          "dim {}: {} elements, dilated by {} and padded by {}_{}, are more positions than 64 bits count", d, n,
+          w.base_dilation, w.low, w.high);
+  return w.count(n);
 }
 
 std::vector<WindowDim> window_dims(const OpView& view) {

@@ -5,6 +5,7 @@
 #include <bit>
 #include <numeric>
 
+#include "tessera/base/checked.h"
 #include "tessera/base/text.h"
 #include "tessera/schedule/schedule.h"
 
@@ -114,6 +115,9 @@ void place_in_arena(Schedule& plan) {
     intervals.push_back({buffer.bytes, buffer.first, buffer.last, buffer.alignment});
     which.push_back(&buffer);
   }
+  Checked all = 0;
+  for (const Interval& one : intervals) all += Checked(one.bytes) + one.alignment;
+  require(all.fits(), "{} values of the program need more bytes together than 64 bits count", intervals.size());
   const Placement placement = place_intervals(intervals);
   for (std::size_t i = 0; i < which.size(); ++i) which[i]->offset = placement.offsets[i];
   plan.arena_bytes = placement.total;

@@ -93,7 +93,7 @@ class Orderer {
   }
   bool frees(Id id) const {
     if (at(flow_.has_effect, id)) return false;
-    std::int64_t freed = 0;
+    Checked freed = 0;
     // Sums of long rows are little beside them, and a group may go on behind them.
     constexpr std::int64_t kLongRow = 64;
     for (const int slot : at(flow_.reads, id)) {
@@ -104,7 +104,7 @@ class Orderer {
     }
     // Little is not worth cutting what could run at once.
     constexpr std::int64_t kLittle = 4096;
-    return freed > largest_ / kLittle && freed >= computation_[id].type.byte_size();
+    return freed.value_or_most() > largest_ / kLittle && freed.value_or_most() >= computation_[id].type.byte_size();
   }
 
   const Flow& flow_;

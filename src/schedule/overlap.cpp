@@ -2,7 +2,6 @@
 #include "overlap.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "scratch.h"
 #include "shared_gathers.h"
@@ -97,9 +96,9 @@ std::vector<bool> overlapped(const Flow& flow, const ScheduleOptions& options) {
     const OpView& view = at(flow.views, id);
     const auto& attributes = view.as<CollectiveAttributes>();
     const std::int64_t dim = attributes.dimensions.empty() ? 0 : attributes.dimensions.front();
-    const auto bytes = std::accumulate(view.operands.begin(), view.operands.end(), view.result.byte_size(),
-                                       [](std::int64_t sum, const Type& type) { return sum + type.byte_size(); });
-    at(out, id) = bytes <= options.overlapped_bytes && !stays_on_nodes(attributes, options.nodes) &&
+    Checked bytes = view.result.byte_size();
+    for (const Type& type : view.operands) bytes += type.byte_size();
+    at(out, id) = bytes.value_or_most() <= options.overlapped_bytes && !stays_on_nodes(attributes, options.nodes) &&
                   std::all_of(view.operands.begin(), view.operands.end(),
                               [&](const Type& type) { return parts_are_contiguous(type.dims(), dim); });
   }

@@ -103,7 +103,7 @@ class Planner {
       const auto [first, last] = flow_.slot_range(id);
       for (int s = first; s < last; ++s) {
         const std::int64_t bytes = at(flow_.slots, s).type.byte_size();
-        out_.parameter_bytes += bytes;
+        out_.parameter_bytes = (Checked(out_.parameter_bytes) + bytes).value_or_most();
         at(buffer_of_, s) = isize(out_.buffers);
         out_.buffers.push_back({Place::kParameter, bytes, 0, leaf++, -1, at(last_read_, s)});
       }
@@ -113,7 +113,7 @@ class Planner {
       const auto [first, last] = flow_.slot_range(id);
       if (first + 1 != last || at(last_read_, first) < 0) continue;
       const std::int64_t bytes = computation_[id].type.byte_size();
-      out_.constant_bytes += bytes;
+      out_.constant_bytes = (Checked(out_.constant_bytes) + bytes).value_or_most();
       at(buffer_of_, first) = isize(out_.buffers);
       out_.buffers.push_back({Place::kConstant, bytes, 0, id, -1, at(last_read_, first)});
     }
@@ -175,7 +175,7 @@ class Planner {
         const bool in_place = role == Role::kWhile && k == 1;
         auto& memo = memo_[{callee, in_place}];
         if (!memo) memo = std::make_shared<Schedule>(Planner(program_, callee, in_place, options_, memo_).run());
-        out_.constant_bytes += memo->constant_bytes;
+        out_.constant_bytes = (Checked(out_.constant_bytes) + memo->constant_bytes).value_or_most();
         at(out_.nested, id).push_back({callee, in_place, memo});
       }
     }
@@ -376,7 +376,8 @@ class Planner {
           }
         }
       }
-      if (result.delivery != Delivery::kInPlace) out_.result_bytes += bytes;
+      if (result.delivery != Delivery::kInPlace)
+        out_.result_bytes = (Checked(out_.result_bytes) + bytes).value_or_most();
       out_.results.push_back(std::move(result));
     }
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tessera/base/checked.h"
 #include "tessera/ops/collectives.h"
 
 namespace tessera::schedule {
@@ -33,8 +34,9 @@ std::int64_t collective_scratch(const OpView& view) {
   if (!has_dims) return most;
   const auto& attributes = view.as<CollectiveAttributes>();
   if (attributes.dimensions.empty()) {  // all-to-all of a tuple: all parts packed, both ways
-    for (const Type& operand : view.operands) most += 2 * operand.byte_size();
-    return most;
+    Checked both = most;
+    for (const Type& operand : view.operands) both += Checked(2) * operand.byte_size();
+    return both.value_or_most();
   }
   const std::int64_t dim = attributes.dimensions.front();
   const std::vector<Type> results = view.result.leaves();

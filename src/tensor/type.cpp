@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/tensor/type.h"
 
+#include <algorithm>
+
+#include "tessera/base/checked.h"
 #include "tessera/base/error.h"
 #include "tessera/base/text.h"
 
@@ -31,15 +34,18 @@ Type Type::array(DType dtype, Dims dims, Dims layout) {
   node->dtype = dtype;
   node->element_count = 1;
   node->hash = hash_mix(1, static_cast<std::size_t>(dtype));
+  Checked extent = dtype_size(dtype);  // of no dim taken as empty: what bounds the strides
   for (const auto size : dims) {
     // The texts are made only when needed: types are made often.
     if (size < 0) fail("{}[{}]: a dim may not be negative", dtype_name(dtype), join(dims, ","));
-    if (__builtin_mul_overflow(node->element_count, size, &node->element_count))
-      fail("{}[{}]: more elements than 64 bits count", dtype_name(dtype), join(dims, ","));
+    extent *= std::max<std::int64_t>(size, 1);
+    if (extent.value_or_most() > kMostBytes)
+      fail("{}[{}]: more than 2^60 bytes, the most that an array may have (a size of 0 is taken as 1)",
+           dtype_name(dtype), join(dims, ","));
+    node->element_count *= size;
     node->hash = hash_mix(node->hash, static_cast<std::size_t>(size));
   }
-  if (__builtin_mul_overflow(node->element_count, dtype_size(dtype), &node->byte_size))
-    fail("{}[{}]: more bytes than 64 bits count", dtype_name(dtype), join(dims, ","));
+  node->byte_size = node->element_count * dtype_size(dtype);
   bool row_major = true;
   for (int i = 0; i < isize(layout); ++i) row_major = row_major && at(layout, i) == isize(layout) - 1 - i;
   if (!layout.empty() && layout.size() != dims.size())
@@ -55,7 +61,9 @@ Type Type::tuple(std::vector<Type> elements) {
   node->hash = 2;
   for (const auto& element : elements) {
     node->hash = hash_mix(node->hash, element.hash());
-    node->byte_size += element.byte_size();
+    node->byte_size += element.byte_size();  // each of at most 4 times kMostBytes, a quarter of what 64 bits count
+    require(node->byte_size <= 4 * kMostBytes,
+            "a tuple of {} elements has more than 2^62 bytes, the most that one may have", elements.size());
     node->first_leaves.push_back(node->first_leaves.back() + element.leaf_count());
   }
   node->elements = std::move(elements);

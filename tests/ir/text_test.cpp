@@ -214,6 +214,16 @@ TEST(ProgramText, ReadsALargeModule) {
   EXPECT_EQ(printed.find("sdy"), std::string::npos);
 }
 
+// As XLA reads it; the listed result must be the root's.
+TEST(ProgramText, TheBodyCountsWhereOtherParametersAreListed) {
+  const Program program = parse_program(
+      "HloModule m\nf (a: f32[3], b: f32[]) -> f32[4] { p = f32[4] parameter(0) ROOT n = f32[4] negate(p) }\n"
+      "ENTRY e (x: s32[2]) -> f32[4] { x = f32[4] parameter(0) ROOT y = f32[4] call(x), to_apply=f }",
+      op_table());
+  EXPECT_EQ(program[0].parameter_types(), std::vector<Type>{Type::array(DType::kF32, {4})});
+  EXPECT_NE(print_program(program).find("ENTRY %e (x: f32[4]) -> f32[4]"), std::string::npos);
+}
+
 TEST(Verify, NamesTheInstructionAndThePass) {
   const Program program = read("HloModule m\n ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }");
   const auto broken = [&](auto&& change) -> std::string {

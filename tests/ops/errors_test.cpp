@@ -2,10 +2,14 @@
 // The reasons that rows give, pinned. The framework's part (op, operands, place) is pinned once.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "ops/run_text.h"
+#include "tessera/ops/collectives.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/structural.h"
+#include "tessera/ops/windows.h"
 
 namespace tessera {
 namespace {
@@ -102,6 +106,61 @@ TEST_F(OpErrors, OfOpsThatMoveElements) {
             "get-tuple-element: the operand must be a tuple, got f32[3]");
   EXPECT_EQ(reason([&] { ops::get_tuple_element(ops::tuple(main, {f32({3})}), 1); }),
             "get-tuple-element: index 1 is out of range for a tuple of 1");
+}
+
+TEST_F(OpErrors, OfSizesThat64BitsDoNotHold) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kHuge = std::int64_t{1} << 59;
+  const auto s8 = [&](Dims dims) { return in(DType::kS8, std::move(dims)); };
+  EXPECT_EQ(
+      reason([&] {
+        s8({kHuge, 4});
+      }),
+      "s8[576460752303423488,4]: more than 2^60 bytes, the most that an array may have (a size of 0 is taken as 1)");
+  EXPECT_EQ(
+      reason([&] {
+        s8({0, kHuge, 4});
+      }),
+      "s8[0,576460752303423488,4]: more than 2^60 bytes, the most that an array may have (a size of 0 is taken as 1)");
+  EXPECT_EQ(reason([&] {
+              ops::pad(f32({4}), f32({}), {{kMost, kMost, 0}});
+            }),
+            "pad: dim 0: padding 9223372036854775807_9223372036854775807_0 is larger than 2^60, the most that a dim "
+            "may have");
+  EXPECT_EQ(reason([&] {
+              ops::pad(f32({1}), f32({}), {{0, 0, std::int64_t{1} << 62}});
+            }),
+            "pad: dim 0: padding 0_0_4611686018427387904 is larger than 2^60, the most that a dim may have");
+  EXPECT_EQ(reason([&] {
+              ops::pad(f32({100}), f32({}), {{0, 0, kHuge}});
+            }),
+            "pad: dim 0: 100 elements with padding 0_0_576460752303423488 are more than 64 bits count");
+  const Value part = s8({kHuge});
+  EXPECT_EQ(reason([&] { ops::concatenate(std::vector<Value>(20, part), 0); }),
+            "concatenate: dim 0: the 20 operands have more elements together than 64 bits count");
+  EXPECT_EQ(reason([&] {
+              ops::concatenate({part, part, part}, 0);
+            }),
+            "concatenate: s8[1729382256910270464]: more than 2^60 bytes, the most that an array may have (a size of 0 "
+            "is taken as 1)");
+  EXPECT_EQ(reason([&] {
+              ops::dot(s8({kHuge, 1}), s8({1, 8}), {{}, {1}, {}, {0}});
+            }),
+            "dot: s8[576460752303423488,8]: more than 2^60 bytes, the most that an array may have (a size of 0 is "
+            "taken as 1)");
+  EXPECT_EQ(reason([&] { ops::tuple(main, std::vector<Value>(9, part)); }),
+            "tuple: a tuple of 9 elements has more than 2^62 bytes, the most that one may have");
+  ReplicaGroups groups;
+  for (std::int64_t d = 0; d < 32; ++d) groups.groups.resize(1), groups.groups[0].push_back(d);
+  EXPECT_EQ(reason([&] { ops::all_gather(part, 0, groups, 1); }),
+            "dim 0: 576460752303423488 elements from each of 32 devices are more than 64 bits count");
+  const Value rows = s8({0, std::int64_t{1} << 58});
+  const WindowDims dilated{{WindowDim{}, WindowDim{.base_dilation = 1 << 20}}};
+  const ComputationId max = ops::reduction_computation(program, Reduction::kMax, DType::kS8);
+  EXPECT_EQ(reason([&] { ops::reduce_window({rows}, {s8({})}, dilated, max); }),
+            "reduce-window: dim 1: 288230376151711744 elements, dilated by 1048576 and padded by 0_0, are more "
+            "positions than 64 bits "
+            "count");
 }
 
 TEST_F(OpErrors, OfDotAndReduce) {

@@ -31,6 +31,44 @@ std::vector<std::string> step_names(const Program& program, const Schedule& plan
   return out;
 }
 
+// Its five lists have the element type of the rows, and move nothing.
+TEST(Schedule, ARaggedExchangePacksNoneOfItsOperands) {
+  const Program program = read(R"(HloModule m, num_partitions=2
+ENTRY %main {
+  %rows = s32[6,5] parameter(0)
+  %room = s32[9,5] parameter(1)
+  %first = s32[2] parameter(2)
+  %count = s32[2] parameter(3)
+  %place = s32[2] parameter(4)
+  %received = s32[2] parameter(5)
+  ROOT %out = s32[9,5] ragged-all-to-all(%rows, %room, %first, %count, %place, %received), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true
+})");
+  EXPECT_EQ(make_schedule(program)->arena_bytes, 0);
+  const Computation& main = program.entry_computation();
+  EXPECT_TRUE(packed_operands(view_of(program, main, main[main.root])).empty());
+}
+
+TEST(Schedule, ValuesOfMoreBytesThan64BitsCountAreAnError) {
+  std::string text = "HloModule m\nENTRY %main {\n  %v0 = s8[1152921504606846976] parameter(0)\n";
+  for (int i = 1; i < 20; ++i)
+    text += fmt::format("  %v{} = s8[1152921504606846976] sort(%v{}), dimensions={{0}}, to_apply=%less\n", i, i - 1);
+  for (int i = 1; i < 19; ++i) text += fmt::format("  %u{0} = s8[1] slice(%v{0}), slice={{[0:1]}}\n", i);
+  text.insert(
+      text.find("ENTRY"),
+      "%less { %a = s8[] parameter(0) %b = s8[] parameter(1) ROOT %l = pred[] compare(%a, %b), direction=LT }\n");
+  text += "  %first = s8[18] concatenate(%u1";
+  for (int i = 2; i < 19; ++i) text += fmt::format(", %u{}", i);
+  text += "), dimensions={0}\n  ROOT %t = (s8[18], s8[1152921504606846976]) tuple(%first, %v19)\n}";
+  try {
+    make_schedule(read(text));
+    FAIL() << "made a plan";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("values of the program need more bytes together than 64 bits count"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(Schedule, ElementwiseChainsRunAsOneStepAndBroadcastsAsNone) {
   const Program program = read(R"(HloModule gelu
 ENTRY %main (x: f32[8,16], b: f32[16]) -> f32[8,16] {

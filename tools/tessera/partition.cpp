@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "input.h"
+#include "tessera/base/checked.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
 
@@ -17,7 +18,7 @@ double modelled_milliseconds(const Partitioned& partitioned) {
 // One paragraph per collective; times where a topology says how fast links are.
 std::string explanation(const Partitioned& partitioned, bool with_times) {
   std::string out;
-  std::int64_t bytes = 0;
+  Checked bytes = 0;
   bool is_known = true;
   const auto amount = [&](std::int64_t received, double time) {
     const std::string text = fmt::format("{} bytes received per device", received);
@@ -41,7 +42,7 @@ std::string explanation(const Partitioned& partitioned, bool with_times) {
   }
   const std::int64_t count = collective_count(partitioned.notes);
   return out + fmt::format("{} collective{}, {}{}\n", count, count == 1 ? "" : "s",
-                           amount(bytes, modelled_milliseconds(partitioned)),
+                           amount(bytes.value_or_most(), modelled_milliseconds(partitioned)),
                            is_known ? "" : ", loops of unknown rounds counted as one round");
 }
 

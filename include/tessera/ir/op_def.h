@@ -198,6 +198,8 @@ struct OpDef {
   /// Any part of the result follows from scalar operands alone: a device that needs such a value computes it, it is never moved.
   /// Holds for an instruction whose operands are all scalars.
   bool rematerializable = false;
+  /// Of a collective: so many operands are values that move; the others say what moves where. -1: all.
+  int data_operands = -1;
   bool elementwise = false;  // result and operands have the same dims (scalars of select and clamp aside)
   /// An elementwise op that takes an instruction or two per element; the others take several times as long.
   bool inexpensive = false;

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "tessera/base/checked.h"
 #include "tessera/ir/op_def.h"
 #include "tessera/ir/program.h"
 
@@ -161,7 +162,7 @@ struct Schedule {
   std::int64_t constant_bytes = 0;
   /// All of the above: what a rank needs to run the computation.
   [[nodiscard]] std::int64_t peak_bytes() const {
-    return arena_bytes + parameter_bytes + result_bytes + constant_bytes;
+    return (Checked(arena_bytes) + parameter_bytes + result_bytes + constant_bytes).value_or_most();
   }
 };
 

@@ -15,11 +15,14 @@ using Dims = std::vector<std::int64_t>;
 
 class Type {
  public:
+  static constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
   /// The empty tuple `()`.
   Type();
-  /// `layout` is minor-to-major; empty stands for the default, row-major. Error on a negative size.
+  /// `layout` is minor-to-major; empty stands for the default, row-major. Error on a negative size, and where the sizes (0 taken as 1)
+  /// need more than kMostBytes: strides, positions and byte counts of an array that exists fit 64 bits with room to spare.
   static Type array(DType dtype, Dims dims, Dims layout = {});
   static Type scalar(DType dtype) { return array(dtype, {}); }
+  /// Error where all arrays within need more than 4 times kMostBytes.
   static Type tuple(std::vector<Type> elements);
   static Type token();
 

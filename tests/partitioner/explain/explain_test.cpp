@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "tessera/base/error.h"
@@ -59,6 +60,51 @@ TEST(Stats, CountALoopAsOftenAsItsTextSays) {
 }
 
 // What follows each remedy that names an annotation is a program without that collective.
+// Its lists, of the rows' element type, say what moves; only the rows do.
+TEST(Stats, CountTheRowsOfARaggedExchangeOfIntegers) {
+  const ProgramStats stats = program_stats(parse_program(R"(HloModule m, num_partitions=2
+ENTRY e {
+  rows = s32[8,3] parameter(0)
+  room = s32[6,3] parameter(1)
+  first = s32[2] parameter(2)
+  count = s32[2] parameter(3)
+  place = s32[2] parameter(4)
+  received = s32[2] parameter(5)
+  ROOT y = s32[6,3] ragged-all-to-all(rows, room, first, count, place, received), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true
+})",
+                                                         op_table()));
+  EXPECT_EQ(stats.total_collective_bytes, 8 * 3 * 4 / 2);
+}
+
+TEST(Stats, CountNoMoreThan64BitsHold) {
+  const ProgramStats stats = program_stats(parse_program(R"(HloModule m, num_partitions=2
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+body {
+  p = (s64[], f32[8,4]) parameter(0)
+  i = s64[] get-tuple-element(p), index=0
+  x = f32[8,4] get-tuple-element(p), index=1
+  one = s64[] constant(1)
+  n = s64[] add(i, one)
+  r = f32[8,4] all-reduce(x), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=add
+  ROOT t = (s64[], f32[8,4]) tuple(n, r)
+}
+cond {
+  p = (s64[], f32[8,4]) parameter(0)
+  i = s64[] get-tuple-element(p), index=0
+  m = s64[] constant(9223372036854775807)
+  ROOT l = pred[] compare(i, m), direction=LT
+}
+ENTRY e {
+  x = f32[8,4] parameter(0)
+  zero = s64[] constant(0)
+  q = (s64[], f32[8,4]) tuple(zero, x)
+  w = (s64[], f32[8,4]) while(q), condition=cond, body=body
+  ROOT y = f32[8,4] get-tuple-element(w), index=1
+})",
+                                                         op_table()));
+  EXPECT_EQ(stats.total_collective_bytes, std::numeric_limits<std::int64_t>::max());
+}
+
 TEST(Explain, ARemedyNamesAValueOfACalledComputationAsAnnotateFindsIt) {
   const Program program = parse_program(R"(HloModule m, num_partitions=3
 %inner (a: f32[6,9]) -> f32[6,9] {

@@ -267,6 +267,26 @@ TEST(Partition, CollectivesOverTheOnlyReplicaGiveWhatTheyAreGiven) {
     EXPECT_THROW(partition(parse_program(module(collective), op_table())), Error) << collective;
 }
 
+// What is only computed elementwise needs no position.
+TEST(Partition, PositionsBeyond32BitsAreAnErrorWhereTheyAreNeeded) {
+  const auto text = [](const std::string& op) {
+    return "HloModule m, num_partitions=4\nENTRY main { x = f32[8589934592] parameter(0), "
+           "sharding={devices=[4]<=[4]}\nROOT y = " +
+           op + ", sharding={devices=[4]<=[4]} }";
+  };
+  const Program local = partition(parse_program(text("f32[8589934592] negate(x)"), op_table())).program;
+  EXPECT_EQ(local.entry_computation().root_type().dim(0), 2147483648);
+  for (const std::string op :
+       {"s32[8589934592] iota(), iota_dimension=0", "f32[8589934590] slice(x), slice={[1:8589934591]}"}) {
+    try {
+      partition(parse_program(text(op), op_table()));
+      ADD_FAILURE() << op << " was partitioned";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("count positions in s32"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(Partition, ASortedDimThatIsShardedTradesPlacesWithAnother) {
   const std::string body =
       "less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT l = pred[] compare(a, b), direction=LT }\n"

@@ -120,18 +120,19 @@ TEST(CollectivesOnRanks, SubgroupsInAnyOrderAndPermutes) {
 
 // Lists with entries below zero and beyond the rows; places that meet.
 TEST(CollectivesOnRanks, RaggedAllToAll) {
-  const auto text = [](int n, const std::string& groups, int members) {
+  const auto text = [](int n, const std::string& groups, int members, const std::string& dtype = "f32") {
     return header(n) + fmt::format(R"(ENTRY %main {{
-  %rows = f32[6,5] parameter(0)
-  %room = f32[9,5] parameter(1)
+  %rows = {2}[6,5] parameter(0)
+  %room = {2}[9,5] parameter(1)
   %first = s32[{1}] parameter(2)
   %count = s32[{1}] parameter(3)
-  %place = u64[{1}] parameter(4)
+  %place = {3}[{1}] parameter(4)
   %received = s32[{1}] parameter(5)
-  ROOT %out = f32[9,5] ragged-all-to-all(%rows, %room, %first, %count, %place, %received), channel_id=1, replica_groups={0}, use_global_device_ids=true
+  ROOT %out = {2}[9,5] ragged-all-to-all(%rows, %room, %first, %count, %place, %received), channel_id=1, replica_groups={0}, use_global_device_ids=true
 }})",
-                                   groups, members);
+                                   groups, members, dtype, dtype == "s32" ? "s32" : "u64");
   };
+  expect_as_lockstep(text(2, "{{0,1}}", 2, "s32"), 2);
   expect_as_lockstep(text(1, "{{0}}", 1), 1);
   expect_as_lockstep(text(3, "{{0,1,2}}", 3), 3);
   expect_as_lockstep(text(6, "{{4,0},{1,5},{3,2}}", 2), 6);
