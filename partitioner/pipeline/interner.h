@@ -2,7 +2,7 @@
 // Small numbers for equal things, so that what was worked out for one layer of a model is found again for the next.
 #pragma once
 
-#include <unordered_map>
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <vector>
 
 #include "tessera/base/text.h"
@@ -19,7 +19,7 @@ class Interner {
   struct Hash {
     std::size_t operator()(const T& value) const { return value.hash(); }
   };
-  std::unordered_map<T, int, Hash> ids_;
+  boost::unordered_flat_map<T, int, Hash> ids_;
 };
 
 struct HashIds {

@@ -48,7 +48,7 @@ class Direct {
   void gather(int slot) {
     const DimState& dim = at(state_.dims, slot);
     const DimState& goal = at(space_.goal.dims, slot);
-    if (dim.count == 0 || (dim == goal && state_.to_order == space_.goal.to_order)) return;
+    if (dim.count() == 0 || (dim == goal && state_.to_order == space_.goal.to_order)) return;
     Move move{StepKind::kAllGather, slot, -1, dim, {}, 0, 1, 0};
     State next = state_;
     at(next.dims, slot) = {};

@@ -46,9 +46,9 @@ Bound::Sample Bound::sample_at(std::int64_t position) const {
 Interval Bound::interval(const Sample& sample, const State& state, int slot) const {
   const DimState& dim = at(state.dims, slot);
   const auto size = at(space_.sizes, slot);
-  if (dim.count == 0) return {0, size};
+  if (dim.count() == 0) return {0, size};
   std::int64_t tile = 0;
-  for (int i = 0; i < dim.count; ++i) {
+  for (int i = 0; i < dim.count(); ++i) {
     const int unit = at(dim.units, i);
     tile = tile * space_.unit_size(unit) + at(sample.coordinates[state.to_order ? 1 : 0], unit);
   }

@@ -54,7 +54,7 @@ class Moves {
   // The lengths of a slot's tiles after `factor` more units cut it.
   [[nodiscard]] std::vector<std::int64_t> cut_lengths(int slot, std::int64_t factor) const {
     const DimState& dim = at(state_.dims, slot);
-    if (dim.count == 0) return space_.lengths(slot, factor);
+    if (dim.count() == 0) return space_.lengths(slot, factor);
     if (dim.length % factor == 0) return {dim.length / factor};
     return {};
   }
@@ -80,18 +80,18 @@ class Moves {
   std::int64_t join(State& state, int slot, int n, DimState& units) const {
     DimState& dim = at(state.dims, slot);
     std::int64_t factor = 1;
-    for (int i = dim.count - n; i < dim.count; ++i) {
+    for (int i = dim.count() - n; i < dim.count(); ++i) {
       units.push(at(dim.units, i));
       factor *= space_.unit_size(at(dim.units, i));
     }
     dim.pop(n);
-    dim.length = dim.count == 0 ? at(space_.sizes, slot) : dim.length * factor;
+    dim.length = dim.count() == 0 ? at(space_.sizes, slot) : dim.length * factor;
     return factor;
   }
 
   void gathers() {
     for (int slot = 0; slot < space_.slots(); ++slot)
-      for (int n = 1; n <= at(state_.dims, slot).count; ++n) {
+      for (int n = 1; n <= at(state_.dims, slot).count(); ++n) {
         Move move{StepKind::kAllGather, slot, -1, {}, state_, 0, 1, 0};
         const auto factor = join(move.after, slot, n, move.axes);
         move.bytes = space_.gather_bytes(state_, slot, factor);
@@ -111,12 +111,12 @@ class Moves {
       DimState moved;
       for (int s = 0; s < space_.slots(); ++s) {
         const DimState& dim = at(state_.dims, s);
-        for (int i = dim.count - at(exchange.lost, s); i < dim.count; ++i) moved.push(at(dim.units, i));
+        for (int i = dim.count() - at(exchange.lost, s); i < dim.count(); ++i) moved.push(at(dim.units, i));
       }
-      if (moved.count > 0) assign(moved, 0, exchange);
+      if (moved.count() > 0) assign(moved, 0, exchange);
       return;
     }
-    for (int n = 0; n <= at(state_.dims, slot).count; ++n) {
+    for (int n = 0; n <= at(state_.dims, slot).count(); ++n) {
       at(exchange.lost, slot) = static_cast<std::uint8_t>(n);
       choose_losers(slot + 1, exchange);
     }
@@ -124,18 +124,18 @@ class Moves {
 
   // Gives the i-th moved unit to every dim that loses none, at every place among the units it gained before.
   void assign(const DimState& moved, int i, const Exchange& exchange) {
-    if (i == moved.count) {
+    if (i == moved.count()) {
       finish(moved, exchange, 0, state_, bytes_);
       return;
     }
     for (int slot = 0; slot < space_.slots(); ++slot) {
       if (at(exchange.lost, slot) > 0) continue;
       const DimState& gained = at(exchange.gained, slot);
-      for (int place = gained.count; place >= 0; --place) {
+      for (int place = gained.count(); place >= 0; --place) {
         Exchange next = exchange;
         DimState& list = at(next.gained, slot);
         list.push(at(moved.units, i));
-        for (int j = list.count - 1; j > place; --j) std::swap(at(list.units, j), at(list.units, j - 1));
+        for (int j = list.count() - 1; j > place; --j) std::swap(at(list.units, j), at(list.units, j - 1));
         assign(moved, i + 1, next);
       }
     }
@@ -143,7 +143,7 @@ class Moves {
 
   // Applies the gains slot by slot, over every length that may result; `operand` counts the padding to equal parts.
   void finish(const DimState& moved, const Exchange& exchange, int slot, State after, std::int64_t operand) {
-    while (slot < space_.slots() && at(exchange.gained, slot).count == 0) ++slot;
+    while (slot < space_.slots() && at(exchange.gained, slot).count() == 0) ++slot;
     if (slot == space_.slots()) {
       Move move{StepKind::kAllToAll, -1, -1, moved, after, 0, 1, 0};
       DimState ignored;
@@ -152,7 +152,7 @@ class Moves {
           move.slot = s;
           join(move.after, s, at(exchange.lost, s), ignored);
         }
-        if (at(exchange.gained, s).count > 0) move.to_slot = s;
+        if (at(exchange.gained, s).count() > 0) move.to_slot = s;
       }
       const auto group = space_.tiles(moved);
       move.bytes = operand / group * (group - 1);
@@ -165,7 +165,7 @@ class Moves {
     for (const auto length : cut_lengths(slot, factor)) {
       State next = after;
       DimState& dim = at(next.dims, slot);
-      for (int i = 0; i < gained.count; ++i) dim.push(at(gained.units, i));
+      for (int i = 0; i < gained.count(); ++i) dim.push(at(gained.units, i));
       dim.length = length;
       finish(moved, exchange, slot + 1, next, whole == 0 ? 0 : operand / whole * (length * factor));
     }
@@ -173,12 +173,12 @@ class Moves {
 
   void simple_exchanges() {
     for (int from = 0; from < space_.slots(); ++from)
-      for (int n = 1; n <= at(state_.dims, from).count; ++n) {
+      for (int n = 1; n <= at(state_.dims, from).count(); ++n) {
         const DimState& dim = at(state_.dims, from);
         Exchange exchange;
         at(exchange.lost, from) = static_cast<std::uint8_t>(n);
         DimState moved;
-        for (int i = dim.count - n; i < dim.count; ++i) moved.push(at(dim.units, i));
+        for (int i = dim.count() - n; i < dim.count(); ++i) moved.push(at(dim.units, i));
         for (int to = 0; to < space_.slots(); ++to) {
           if (to == from) continue;
           Exchange one = exchange;
@@ -212,14 +212,14 @@ class Moves {
       for (const auto length : cut_lengths(slot, group)) {
         Move move{StepKind::kReduceScatter, slot, -1, order, state_, 0, 1, 0};
         DimState& dim = at(move.after.dims, slot);
-        for (int i = 0; i < order.count; ++i) dim.push(at(order.units, i));
+        for (int i = 0; i < order.count(); ++i) dim.push(at(order.units, i));
         dim.length = length;
         move.after.partial = static_cast<std::uint16_t>(state_.partial & ~chosen);
         const auto operand = whole == 0 ? 0 : bytes_ / whole * (length * group);
         move.bytes = operand / group * (group - 1);
         take(move, operand);
       }
-    } while (thorough() && std::next_permutation(order.units.begin(), order.units.begin() + order.count));
+    } while (thorough() && std::next_permutation(order.units.begin(), order.units.begin() + order.count()));
   }
 
   void partializes() {
@@ -239,7 +239,7 @@ class Moves {
   void permutes() {
     if (used_ == 0) return;
     State blank = state_;
-    for (int s = 0; s < space_.slots(); ++s) at(blank.dims, s).pop(at(blank.dims, s).count);
+    for (int s = 0; s < space_.slots(); ++s) at(blank.dims, s).pop(at(blank.dims, s).count());
     blank.partial = 0;
     if (thorough())
       arrange(0, 1, blank, 0);
@@ -286,11 +286,11 @@ class Moves {
     for (int s = 0; s < space_.slots(); ++s) {
       at(missing, s) = space_.tiles(at(state_.dims, s));
       const DimState& goal = at(space_.goal.dims, s);
-      for (int i = 0; i < goal.count; ++i)
+      for (int i = 0; i < goal.count(); ++i)
         if (!fill(s, at(goal.units, i))) break;
     }
     for (int s = 0; s < space_.slots(); ++s)
-      for (int i = 0; i < at(state_.dims, s).count; ++i) fill(s, at(at(state_.dims, s).units, i));
+      for (int i = 0; i < at(state_.dims, s).count(); ++i) fill(s, at(at(state_.dims, s).units, i));
     for (int s = 0; s < space_.slots(); ++s)
       for (int unit = 0; unit < space_.unit_count(); ++unit) fill(s, unit);
     if (std::all_of(missing.begin(), missing.begin() + space_.slots(), [](auto rest) { return rest == 1; }))
@@ -307,7 +307,7 @@ class Moves {
 
   [[nodiscard]] int place_of(const State& state, int unit) const {
     for (int s = 0; s < space_.slots(); ++s)
-      for (int i = 0; i < at(state.dims, s).count; ++i)
+      for (int i = 0; i < at(state.dims, s).count(); ++i)
         if (at(at(state.dims, s).units, i) == unit) return (s + 1) * kMaxUnits + i;
     return (state.partial & bit(unit)) != 0 ? 1 : 0;
   }
@@ -317,7 +317,7 @@ class Moves {
   void realigns() {
     for (int slot = 0; slot < space_.slots(); ++slot) {
       const DimState& dim = at(state_.dims, slot);
-      if (dim.count == 0) continue;
+      if (dim.count() == 0) continue;
       const auto tiles = space_.tiles(dim);
       const auto size = at(space_.sizes, slot);
       for (const auto length : space_.lengths(slot, tiles)) {
@@ -352,7 +352,7 @@ class Moves {
 double seconds_of(const Space& space, const Move& move) {
   if (space.links.empty() || move.collectives == 0) return 0;
   unsigned units = 0;  // those the devices of a group differ in; an exchange of pieces may go anywhere
-  for (int i = 0; i < move.axes.count; ++i) units |= 1U << at(move.axes.units, i);
+  for (int i = 0; i < move.axes.count(); ++i) units |= 1U << at(move.axes.units, i);
   if (units == 0) units = (1U << space.unit_count()) - 1;
   Link link{0, std::numeric_limits<double>::infinity()};
   for (int unit = 0; unit < space.unit_count(); ++unit)

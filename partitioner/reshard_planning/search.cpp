@@ -2,9 +2,9 @@
 #include "reshard_planning/search.h"
 
 #include <algorithm>
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <queue>
 #include <tuple>
-#include <unordered_map>
 
 #include "reshard_planning/exchange_plan.h"
 #include "tessera/base/error.h"
@@ -141,7 +141,7 @@ class Search {
   const Space& space_;
   Bound bound_;
   std::vector<Node> nodes_;
-  std::unordered_map<State, Cost, StateHash> best_;
+  boost::unordered_flat_map<State, Cost, StateHash> best_;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue_;
   std::vector<Move> incumbent_;
   Cost incumbent_cost_;

@@ -86,9 +86,9 @@ std::vector<std::int64_t> tile_counts_of(const Space& space, const Sharding& fro
 std::size_t StateHash::operator()(const State& state) const {
   std::size_t seed = hash_mix(state.partial, (state.to_order ? 2U : 0U) + (state.to_reduction ? 1U : 0U));
   for (const DimState& dim : state.dims) {
-    if (dim.length == 0 && dim.count == 0) continue;
-    std::size_t list = dim.count;
-    for (int i = 0; i < dim.count; ++i) list = list * 16 + at(dim.units, i);
+    if (dim.length == 0 && dim.count() == 0) continue;
+    std::size_t list = dim.count();
+    for (int i = 0; i < dim.count(); ++i) list = list * 16 + at(dim.units, i);
     seed = hash_mix(hash_mix(seed, list), static_cast<std::size_t>(dim.length));
   }
   return seed;
@@ -103,7 +103,7 @@ std::int64_t Space::size_of(std::uint16_t set) const {
 
 std::int64_t Space::tiles(const DimState& dim) const {
   std::int64_t size = 1;
-  for (int i = 0; i < dim.count; ++i) size *= unit_size(at(dim.units, i));
+  for (int i = 0; i < dim.count(); ++i) size *= unit_size(at(dim.units, i));
   return size;
 }
 
@@ -116,7 +116,7 @@ bool Space::is_leading(const State& state, int slot) const {
 std::uint16_t Space::used(const State& state) const {
   unsigned set = state.partial;
   for (int s = 0; s < slots(); ++s)
-    for (int i = 0; i < at(state.dims, s).count; ++i) set |= 1U << at(at(state.dims, s).units, i);
+    for (int i = 0; i < at(state.dims, s).count(); ++i) set |= 1U << at(at(state.dims, s).units, i);
   return static_cast<std::uint16_t>(set);
 }
 
@@ -140,7 +140,7 @@ std::int64_t Space::bytes(const State& state) const {
 
 std::vector<AxisRef> Space::axes(const DimState& dim) const {
   std::vector<AxisRef> out;
-  for (int i = 0; i < dim.count; ++i) out.push_back(at(units, at(dim.units, i)));
+  for (int i = 0; i < dim.count(); ++i) out.push_back(at(units, at(dim.units, i)));
   return merged_axes(out);
 }
 

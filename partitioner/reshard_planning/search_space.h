@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <boost/container/static_vector.hpp>
 #include <optional>
 #include <vector>
 
@@ -19,12 +20,10 @@ inline constexpr int kMaxSlots = 8;
 /// One dim of a state: its units, major to minor, and the length of a tile. Tile i starts at i * length.
 struct DimState {
   std::int64_t length = 0;
-  std::uint8_t count = 0;
-  std::array<std::uint8_t, kMaxUnits> units{};
-  void push(int unit) { units[count++] = static_cast<std::uint8_t>(unit); }
-  void pop(int n) {
-    for (; n > 0; --n) units[--count] = 0;
-  }
+  boost::container::static_vector<std::uint8_t, kMaxUnits> units;
+  [[nodiscard]] int count() const { return static_cast<int>(units.size()); }
+  void push(int unit) { units.push_back(static_cast<std::uint8_t>(unit)); }
+  void pop(int n) { units.resize(units.size() - static_cast<std::size_t>(n)); }
   friend bool operator==(const DimState&, const DimState&) = default;
 };
 
