@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op's gradient function sees. It returns one Value per operand: the gradient that flows to it, of the
-// operand's type (or with sum_type's elements), or a null Value where none does. It may skip work for operands that `needs` says no one asks about.
+// What the gradient function of an op receives. The function returns one Value for each operand: the gradient of the
+// operand, with the operand's type (or with elements of sum_type). A null Value means that no gradient flows to the
+// operand. The function may skip operands whose gradient nobody needs (`needs`).
 #pragma once
 
 #include <vector>
@@ -12,14 +13,15 @@ namespace tessera {
 struct GradientContext {
   Builder& builder;
   const OpView& view;
-  /// Forward values; autodiff may have recomputed them.
+  /// Values of the forward pass. Autodiff may have rematerialized them.
   std::vector<Value> operands;
   Value result;
   /// The gradient of the result; for a tuple result one per leaf, null where no gradient arrived.
   std::vector<Value> d_results;
   std::vector<bool> needed;
-  /// One per operand: the element type in which its gradient is summed up, wider than the operand's where that is a narrow copy of a
-  /// parameter. A row whose gradient adds things up (a product, the sum behind a broadcast, a scatter) may give it in this type.
+  /// One for each operand: the element type in which its gradient is summed. It is wider than the operand's type if
+  /// the operand is a narrow copy of a parameter. A row whose gradient is a sum (a product, the sum for a broadcast,
+  /// a scatter) may return it in this type.
   std::vector<DType> sum_types{};
 
   [[nodiscard]] Value operand(int i) const { return at(operands, i); }

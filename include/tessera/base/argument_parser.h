@@ -26,9 +26,9 @@ class ArgumentParser {
  public:
   ArgumentParser(std::string program, std::string about) : program_(std::move(program)), about_(std::move(about)) {}
 
-  /// A heading in the help; the flags added from now on stand below it.
+  /// Starts a group of flags in the help.
   ArgumentParser& group(std::string title);
-  /// A flag without value, or with true or false (yes no 1 0 on off); `--no_NAME` sets it to false.
+  /// A flag without a value, or with true or false (yes no 1 0 on off). `--no_NAME` sets it to false.
   ArgumentParser& flag(std::string name, bool& value, std::string help);
   ArgumentParser& flag(std::string name, std::int64_t& value, std::string help);
   ArgumentParser& flag(std::string name, double& value, std::string help);
@@ -37,18 +37,19 @@ class ArgumentParser {
   ArgumentParser& flag(std::string name, std::optional<double>& value, std::string help);
   /// A text that must be one of `choices`.
   ArgumentParser& choice(std::string name, std::string& value, std::vector<std::string> choices, std::string help);
-  /// A text that is `bare` when the flag stands without a value: `--fsdp` means `--fsdp true`.
+  /// A text that is `bare` if the flag has no value: `--fsdp` means `--fsdp true`.
   ArgumentParser& text_or_bare(std::string name, std::string& value, std::string bare, std::string help);
 
-  /// Sets the variables; false when --help was among the arguments (nothing is set then). A single argument that ends in .json is a
-  /// file of flags: {"max_steps": 5, …}. Errors: an unknown flag (with the nearest known one), no value, a value of another type.
+  /// Sets the variables. Returns false, and sets nothing, if --help is among the arguments. A single argument that
+  /// ends in .json is a file of flags: {"max_steps": 5, …}. Errors: an unknown flag (with the nearest known one), a
+  /// missing value, a value of another type.
   bool parse(int argc, const char* const* argv);
   bool parse(const std::vector<std::string>& arguments);
-  /// Every flag with its default and meaning.
+  /// Returns a text with every flag, its default and its meaning.
   [[nodiscard]] std::string help() const;
   /// True when the command line (or file) set the flag.
   [[nodiscard]] bool was_given(std::string_view name) const;
-  /// `--name value` of everything that was given, as it may be typed again.
+  /// Returns all given flags as `--name value`, in a form that can be typed again.
   [[nodiscard]] std::vector<std::string> given() const;
   /// Name and value of every flag, given or not.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> values() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic on numbers that a text gives: the result of 64 bits, or the knowledge that 64 bits do not hold it.
+// Checked arithmetic on numbers from a text: the result, or the information that it does not fit in 64 bits.
 //
 //   const Checked size = (Checked(n) - 1) * stride + low + high;
 //   require(size.fits(), "dim {}: ..", d);
@@ -13,19 +13,19 @@
 
 namespace tessera {
 
-/// A 64-bit integer whose sums, differences and products remember that one of them has overflowed.
+/// A 64-bit integer. Sums, differences and products remember that one of them has overflowed.
 class Checked {
  public:
   constexpr Checked(std::int64_t value)
       : value_(value) {}  // NOLINT(google-explicit-constructor): plain numbers take part
 
   [[nodiscard]] constexpr bool fits() const { return fits_; }
-  /// InternalError where it does not fit: ask fits() first.
+  /// Returns the value. InternalError if it does not fit; call fits() first.
   [[nodiscard]] std::int64_t value() const {
     ensure(fits_, "the value of a number that 64 bits do not hold was taken");
     return value_;
   }
-  /// The largest number where it does not fit: for sums of byte counts that are shown or compared.
+  /// Returns the value, or the largest number if it does not fit. For sums of byte counts that are shown or compared.
   [[nodiscard]] constexpr std::int64_t value_or_most() const {
     return fits_ ? value_ : std::numeric_limits<std::int64_t>::max();
   }
@@ -53,7 +53,7 @@ class Checked {
   bool fits_ = true;
 };
 
-/// `x` rounded towards zero; the nearest number of 64 bits where they do not hold it, 0 for NaN.
+/// Rounds `x` towards zero. Returns the nearest 64-bit number if the result does not fit, and 0 for NaN.
 constexpr std::int64_t saturated(double x) {
   constexpr double kLimit = 9223372036854775808.0;  // 2^63
   if (x >= kLimit) return std::numeric_limits<std::int64_t>::max();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of a command line, read by Boost.Program_options: what ArgumentParser and the `tessera` command have in common.
+// Reads the words of a command line with Boost.Program_options. ArgumentParser and the `tessera` command use it.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ struct OptionSyntax {
   enum class Value { kNone, kRequired, kOptional };
   std::string name;  // without dashes; `_` and `-` mean the same; a single letter is given as -o
   Value value = Value::kRequired;
-  std::string placeholder = "a value";  // what errors call the value
+  std::string placeholder = "a value";  // the name of the value in errors
 };
 
 struct GivenOption {
@@ -33,9 +33,9 @@ struct CommandWords {
   std::vector<std::string> positional;  // in order
 };
 
-/// Accepts `--name value`, `--name=value`, `-o value` and, for an optional value, `--name` alone. A word that is no known option may
-/// be a value although it starts with a dash (`-1`, `-,model`).
-/// UsageError: an unknown option (with the nearest name), a missing value, a value for an option that takes none.
+/// Accepts `--name value`, `--name=value`, `-o value` and, for an optional value, `--name` alone. A word that is not
+/// a known option may be a value even if it starts with a dash (`-1`, `-,model`). UsageError: an unknown option (with
+/// the nearest name), a missing value, a value for an option that takes none.
 CommandWords read_command_words(const std::vector<std::string>& words, const std::vector<OptionSyntax>& options);
 
 /// `--name`, or `-o` for a single letter.

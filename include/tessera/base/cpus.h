@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processors this process has: fewer than the machine's where a launcher binds ranks to cores. One answer for all who decide by it
-// whether ranks and threads have a core each.
+// The processors that this process may use. A launcher that binds ranks to cores leaves fewer than the machine has.
+// All code that decides whether each rank and thread has its own core uses these functions.
 #pragma once
 
 #include <bitset>
@@ -10,9 +10,9 @@ namespace tessera {
 inline constexpr int kMostCpus = 1024;
 using CpuSet = std::bitset<kMostCpus>;
 
-/// Those that the calling thread may run on.
+/// The processors on which the calling thread may run.
 CpuSet usable_cpus();
-/// How many these are; at least 1.
+/// The number of these processors; at least 1.
 int usable_cpu_count();
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files, with errors that say which rank on which host could not do what.
+// Files. Errors name the rank, the host and the path.
 #pragma once
 
 #include <functional>
@@ -8,26 +8,27 @@
 
 namespace tessera {
 
-/// Error `rank 3 on host node7 cannot read data/train.txt: No such file or directory` unless it is a file that can be read.
+/// Checks that `path` is a readable file. Error: `rank 3 on host node7 cannot read data/train.txt: No such file or
+/// directory`.
 void check_readable(const std::string& path);
-/// The same as a value: "" when readable, else the error's text. For checks whose outcome the ranks compare first.
+/// Returns "" if the file is readable, else the text of that error. For checks whose results the ranks compare first.
 std::string why_unreadable(const std::string& path);
 
-/// All bytes of a file; the error is that of check_readable.
+/// Returns all bytes of a file. Errors as check_readable.
 std::string read_file(const std::string& path);
-/// Writes a temporary file beside `path` and renames it: a reader sees the old content or the new, never half. A device or pipe
-/// (/dev/null) is written to as it is. Error naming rank and path.
+/// Writes a temporary file beside `path` and renames it, so a reader sees the old or the new content and nothing in
+/// between. A device or pipe (/dev/null) is written directly. Errors name rank and path.
 void write_file(const std::string& path, std::string_view content);
-/// Error, as write_file's would be, unless the file could be written now; leaves no trace.
+/// Checks that write_file would succeed now, and leaves nothing behind. Errors as write_file.
 void check_writable(const std::string& path);
-/// Adds to the end of a file, which it makes where there is none. Error naming rank and path.
+/// Appends to a file, and creates it if it does not exist. Error naming rank and path.
 void append_file(const std::string& path, std::string_view content);
 /// Writes all of `text` to standard output, at once. Error naming the reason, as when the disk is full.
 void write_standard_output(std::string_view text);
 /// `status`; or 1, with a line on standard error, when something that was written to standard output or standard error did not
 /// arrive there. The last call of main().
 int status_after_output(int status);
-/// Makes the folder and those above it. Error naming rank and path.
+/// Creates the folder and its parents. Error naming rank and path.
 void make_folder(const std::string& path);
 
 /// For files that only report on a run or make the next one faster (TESSERA_DUMP_DIR, PT_XLA_DEBUG_FILE, XLA_METRICS_FILE,

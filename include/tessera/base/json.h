@@ -8,14 +8,15 @@
 
 namespace tessera {
 
-/// Objects keep the order of their keys. Doubles are read exactly (Boost.JSON 1.81 alone may miss by one unit in the last place).
-/// Error naming `origin`, line, column and reason if the text is not JSON or nests lists and objects deeper than 200.
+/// Reads a JSON text. Objects keep the order of their keys. Doubles are read exactly (Boost.JSON 1.81 alone may be
+/// wrong by one unit in the last place). Error, with `origin`, line, column and reason, if the text is not JSON or
+/// nests lists and objects deeper than 200.
 boost::json::value parse_json(std::string_view text, std::string_view origin);
 
 /// The member `key`; null if `object` is not an object or has no such member.
 const boost::json::value* find_member(const boost::json::value& object, std::string_view key);
 
-/// The value as text without blanks, at most about 40 characters of it: for error messages.
+/// Returns the value as text without blanks, truncated to about 40 characters. For error messages.
 std::string excerpt(const boost::json::value& value);
 
 }  // namespace tessera

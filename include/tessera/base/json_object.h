@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON objects as configuration files are made of: typed reads whose errors name file, key and what would be right; keys keep
-// their order and those nobody reads are kept when the object is written back.
+// JSON objects of configuration files. Reads are typed; their errors name the file, the key and what would be right.
+// Keys keep their order. Keys that nobody reads are kept when the object is written back.
 //
 //   JsonObject json = JsonObject::from_file("gpt2.json");
 //   json.read("n_embd", config.n_embd);            // left alone when absent
@@ -18,7 +18,7 @@ namespace tessera {
 
 class JsonObject {
  public:
-  /// An empty object; `origin` is what errors call it.
+  /// An empty object. Errors call it `origin`.
   explicit JsonObject(std::string origin = "JSON");
   /// Errors: no such file, not JSON (with line and column), not an object.
   static JsonObject from_file(const std::string& path);
@@ -33,17 +33,17 @@ class JsonObject {
   [[nodiscard]] bool has(std::string_view key) const;
   [[nodiscard]] bool is_null(std::string_view key) const;
 
-  /// Put the value of `key` into `value` and return true; return false, and leave `value` alone, when the key is absent.
-  /// Error naming the key when the value has another type or does not fit.
+  /// Puts the value of `key` into `value` and returns true. If the key is absent, returns false and does not change
+  /// `value`. Error, with the key, if the value has another type or does not fit.
   bool read(std::string_view key, bool& value) const;
   bool read(std::string_view key, std::int64_t& value) const;
   bool read(std::string_view key, int& value) const;
   bool read(std::string_view key, double& value) const;
   bool read(std::string_view key, std::string& value) const;
-  /// A single string reads as a list of one.
+  /// A single string is read as a list of one.
   bool read(std::string_view key, std::vector<std::string>& value) const;
   bool read(std::string_view key, JsonObject& value) const;
-  /// A JSON null reads as no value.
+  /// A JSON null is read as no value.
   template <class T>
   bool read(std::string_view key, std::optional<T>& value) const {
     if (!has(key)) return false;
@@ -55,7 +55,7 @@ class JsonObject {
     return true;
   }
 
-  /// Replaces the value of `key`, in its place, or appends the key.
+  /// Replaces the value of `key` without moving it, or appends the key.
   void set(std::string_view key, bool value);
   void set(std::string_view key, std::int64_t value);
   void set(std::string_view key, int value) { set(key, static_cast<std::int64_t>(value)); }
@@ -67,11 +67,11 @@ class JsonObject {
   void set(std::string_view key, const std::vector<JsonObject>& value);
   void set_null(std::string_view key);
 
-  /// Error with the nearest known key when the object has a key that is not in `known`.
+  /// Error, with the nearest known key, if the object has a key that is not in `known`.
   void require_known(const std::vector<std::string>& known) const;
 
-  /// The text, a key a line. Doubles have as many digits as it takes to read them back unchanged; NaN and infinity are written as
-  /// Python writes them (`NaN`, `Infinity`).
+  /// Returns the text, one key on each line. Doubles have enough digits to read back unchanged. NaN and infinity are
+  /// written as in Python (`NaN`, `Infinity`).
   [[nodiscard]] std::string str() const;
   /// Writes str() to a temporary file beside `path` and renames it. Error naming the path.
   void save(const std::string& path) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Tessera says on standard error besides errors; TESSERA_LOG_LEVEL says from which importance on.
+// Lines on standard error that are not errors. TESSERA_LOG_LEVEL is the least important level that is printed.
 #pragma once
 
 #include <fmt/core.h>
@@ -11,14 +11,15 @@ namespace tessera {
 
 enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
 
-/// Whether the current rank's TESSERA_LOG_LEVEL lets lines of this level through.
+/// True if the current rank prints lines of this level (TESSERA_LOG_LEVEL).
 bool is_logged(LogLevel level);
 /// Whether the current rank is the one that prints what all ranks would print alike.
 bool speaks_for_job();
-/// The line, or lines, in one write, so that ranks do not cut each other short. Nothing when the level is not logged.
+/// Prints one or more lines in one write, so that lines of several ranks do not mix. Prints nothing if the level is
+/// not logged.
 void log_line(LogLevel level, std::string_view text);
 
-/// A line with `warning: ` before it.
+/// Prints a line that starts with `warning: `.
 template <class... Args>
 void log_warning(fmt::format_string<const Args&...> format, const Args&... args) {
   if (is_logged(LogLevel::kWarning)) log_line(LogLevel::kWarning, "warning: " + fmt::format(format, args...));
@@ -28,7 +29,7 @@ template <class... Args>
 void log_shared_warning(fmt::format_string<const Args&...> format, const Args&... args) {
   if (speaks_for_job()) log_warning(format, args...);
 }
-/// A line for those who look for a fault.
+/// Prints a line for debugging.
 template <class... Args>
 void log_debug(fmt::format_string<const Args&...> format, const Args&... args) {
   if (is_logged(LogLevel::kDebug)) log_line(LogLevel::kDebug, fmt::format(format, args...));

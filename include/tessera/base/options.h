@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every environment variable Tessera looks at, in one table (src/base/options.cpp). A rank reads them once, at its first use of
-// options(); tests and programs may set them by name.
+// Every environment variable that Tessera reads, in one table (src/base/options.cpp). A rank reads them once, when it
+// first calls options(). Tests and programs may set them by name.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace tessera {
 
 enum class OptionType : std::uint8_t { kFlag, kInteger, kText, kList, kChoice };
 
-/// One row of the table; docs/debugging.md shows it.
+/// One row of the table, which docs/reference/environment.md shows.
 struct OptionRow {
   std::string_view name;
   OptionType type = OptionType::kText;
@@ -24,19 +24,20 @@ struct OptionRow {
 /// The options of a rank.
 class Options {
  public:
-  /// The table's defaults overridden by the environment.
+  /// The defaults of the table, overridden by the environment.
   Options();
 
-  /// Error with the nearest known name when no row has this one, or when the value is not of the row's type.
+  /// Error, with the nearest known name, if no row has this name; error if the value does not have the type of the
+  /// row.
   void set(std::string_view name, std::string_view value);
   [[nodiscard]] const std::string& text(std::string_view name) const;
   [[nodiscard]] std::int64_t integer(std::string_view name) const;
   [[nodiscard]] bool flag(std::string_view name) const;
-  /// The number of the value in its row's list of choices.
+  /// The index of the value in the list of choices of its row.
   [[nodiscard]] std::size_t choice(std::string_view name) const;
-  /// The parts between commas, without blanks.
+  /// The parts between commas, without surrounding blanks.
   [[nodiscard]] std::vector<std::string> list(std::string_view name) const;
-  /// `NAME=value` of everything that differs from its default, in table order.
+  /// Returns `NAME=value` for every option that differs from its default, in the order of the table.
   [[nodiscard]] std::string str() const;
 
   static const std::vector<OptionRow>& table();
@@ -45,17 +46,18 @@ class Options {
   std::vector<std::string> values_;  // in table order
 };
 
-/// Those of the current rank.
+/// The options of the current rank.
 Options& options();
 
-/// One line per variable of the environment that looks like one of ours and has no effect: those that begin with TESSERA_, PT_XLA_
-/// or XLA_METRICS_ and have no row, and those of the XRT runtime, whose work MPI does:
-/// `unknown environment variable TESSERA_NUM_THREAD; did you mean "TESSERA_NUM_THREADS"?`.
+/// Returns one line for each environment variable that the user may expect to have an effect, but that has none.
+/// These are the variables that begin with TESSERA_, PT_XLA_ or XLA_METRICS_ and have no row, and those of the XRT
+/// runtime, which MPI replaces: `unknown environment variable TESSERA_NUM_THREAD; did you mean
+/// "TESSERA_NUM_THREADS"?`.
 std::vector<std::string> unknown_variables();
-/// Logs them as warnings, on rank 0 only; for the start of a program.
+/// Logs these lines as warnings on rank 0. Call it at the start of a program.
 void warn_of_unknown_variables();
 
-/// The level of automatic advice: PT_XLA_DEBUG_LEVEL, or 100 when PT_XLA_DEBUG is set, else 0.
+/// The level of automatic advice: 100 if PT_XLA_DEBUG is set, else PT_XLA_DEBUG_LEVEL.
 std::int64_t debug_level();
 
 }  // namespace tessera

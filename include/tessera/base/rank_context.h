@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All state of a rank lives in one RankContext, reached through one thread_local pointer. Ranks may be processes (MPI) or
-// threads of one process (virtual ranks), so nothing else in Tessera may be a mutable global.
+// All state of a rank belongs to one RankContext, which one thread_local pointer reaches. Ranks are processes (MPI)
+// or threads of one process (virtual ranks), so nothing else in Tessera may be a mutable global.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,8 @@ class RankContext {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int rank_count() const { return rank_count_; }
 
-  /// The rank's single T (its trace, metrics, options …), default-constructed at the first use. Any thread of the rank may ask.
+  /// Returns the rank's only object of type T (its trace, metrics, options …). The first call constructs it. Any
+  /// thread of the rank may call.
   template <class T>
   T& get() {
     {
@@ -36,12 +37,15 @@ class RankContext {
     const std::scoped_lock lock(mutex_);
     slots_[&kKey<T>].swap(old);
   }
-  /// Keeps what uses the context from a thread of its own: it ends before anything else of the context.
+  /// Stores an object that uses the context from its own thread. It is destroyed before everything else in the
+  /// context.
   void keep_worker(std::shared_ptr<void> worker) { worker_ = std::move(worker); }
 
-  /// The context of the calling thread; a thread that has none gets that of the process (rank 0 of 1 unless set).
+  /// Returns the context of the calling thread. A thread without a context gets that of the process (rank 0 of 1
+  /// unless set).
   static RankContext& current();
-  /// Makes `context` the calling thread's; returns the one before. Library threads inherit by calling this first.
+  /// Makes `context` the context of the calling thread and returns the previous one. A thread of the library inherits
+  /// the context of its rank by calling this first.
   static RankContext* exchange_current(RankContext* context);
 
  private:
@@ -54,7 +58,7 @@ class RankContext {
   std::shared_ptr<void> worker_;  // after what it uses: ends first
 };
 
-/// Makes a context current for a scope.
+/// Makes a context current within a scope.
 class RankScope {
  public:
   explicit RankScope(RankContext& context) : previous_(RankContext::exchange_current(&context)) {}

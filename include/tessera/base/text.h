@@ -14,28 +14,29 @@
 
 namespace tessera {
 
-/// The items joined by `separator`.
+/// Joins the items with `separator`.
 std::string join(const std::vector<std::string>& items, std::string_view separator);
-/// The numbers in decimal joined by `separator`: {1,2} -> "1,2".
+/// Joins the numbers in decimal: {1,2} -> "1,2".
 std::string join(const std::vector<std::int64_t>& items, std::string_view separator);
-/// The parts of `text` between separators; an empty text has no parts.
+/// Splits `text` at the separators. An empty text has no parts.
 std::vector<std::string> split(std::string_view text, char separator);
 /// `text` without blanks at both ends.
 std::string_view trim(std::string_view text);
-/// C-escaped in double quotes; unquote is its inverse (Error if malformed).
+/// Returns the text C-escaped in double quotes. unquote is the inverse (Error if malformed).
 std::string quote(std::string_view text);
 std::string unquote(std::string_view text);
-/// `text` as a terminal can take it: control characters, and bytes that are no UTF-8, become `?`; line breaks and tabs stay.
+/// Returns `text` in a form that is safe for a terminal: control characters and bytes that are not UTF-8 become `?`;
+/// line breaks and tabs stay.
 std::string printable(std::string_view text);
 
-/// Mixes `value` into `seed` (splitmix finaliser); order matters.
+/// Mixes `value` into `seed` (the finalizer of splitmix64). The order of calls matters.
 constexpr std::size_t hash_mix(std::size_t seed, std::size_t value) {
   std::size_t x = seed * 0x9E3779B97F4A7C15ULL + value + 0x632BE59BD9B4E019ULL;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
   return x ^ (x >> 31);
 }
-/// A hash of the bytes that is the same in every process.
+/// A hash of the bytes that is equal in every process.
 std::size_t hash_bytes(const void* data, std::size_t size);
 inline std::size_t hash_text(std::string_view text) { return hash_bytes(text.data(), text.size()); }
 
@@ -44,16 +45,16 @@ std::string format_bytes(double bytes);
 
 /// ceil(a / b) for a >= 0, b > 0.
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return a / b + (a % b == 0 ? 0 : 1); }
-/// The product of the numbers; 1 for none.
+/// The product of the numbers; 1 if there are none.
 std::int64_t product(const std::vector<std::int64_t>& numbers);
 
-/// ssize as int: most of our indices are int.
+/// The size as int, because most indices are int.
 template <class C>
 constexpr int isize(const C& c) {
   return static_cast<int>(c.size());
 }
-/// `vec[i]` with a signed index: keeps -Wsign-conversion out of arithmetic on dims. Builds with _GLIBCXX_ASSERTIONS (Debug and the
-/// sanitizer presets) check the index and end the process with the place of the call.
+/// `vec[i]` with a signed index, without a warning from -Wsign-conversion. Builds with _GLIBCXX_ASSERTIONS (Debug and
+/// the sanitizer presets) check the index and end the process with the place of the call.
 #ifdef _GLIBCXX_ASSERTIONS
 template <class C, class I>
 constexpr decltype(auto) at(C&& c, I i, std::source_location place = std::source_location::current()) {

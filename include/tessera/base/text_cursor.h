@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A place in a text that a hand-written reader moves along; skips blanks and comments, words the errors.
+// A position in a text, for hand-written readers. It skips blanks and comments and writes the errors.
 //
 //   <input>:3:14: expected ")" behind the operands
 //     %x = f32[2] add(%a, %b
@@ -16,7 +16,7 @@ namespace tessera {
 
 class TextCursor {
  public:
-  /// `text` must outlive the cursor. Without a file name, errors quote the text instead of naming line and column.
+  /// `text` must outlive the cursor. Without a file name, errors quote the text instead of line and column.
   explicit TextCursor(std::string_view text, std::string_view file_name = {}) : text_(text), file_(file_name) {}
 
   [[nodiscard]] std::size_t position() const { return position_; }
@@ -25,34 +25,34 @@ class TextCursor {
 
   /// Skips white space, `// ..` to the end of a line and `/* .. */`.
   void skip_blanks();
-  /// The next character behind blanks; '\0' at the end.
+  /// The next character after blanks; '\0' at the end.
   char peek();
   bool at_end() { return peek() == '\0' && position_ >= text_.size(); }
-  /// True when these characters come next (behind blanks).
+  /// True if these characters follow (after blanks).
   bool next_is(std::string_view characters);
-  /// Moves behind them if they come next.
+  /// Moves past these characters if they follow.
   bool take(std::string_view characters);
-  /// The same for a whole word: not when more identifier characters follow.
+  /// The same for a word: false if more identifier characters follow it.
   bool take_word(std::string_view word);
   void expect(std::string_view characters, std::string_view where);
 
-  /// Letters, digits and `_ . -` (but not `->`); "" when none come next. Does not move.
+  /// The identifier that follows: letters, digits and `_ . -` (but not `->`); "" if there is none. Does not move.
   std::string_view peek_identifier();
-  /// The same, moving behind it; error "expected {what}" when there is none.
+  /// The same, and moves past it. Error "expected {what}" if there is none.
   std::string_view identifier(std::string_view what);
   std::int64_t integer(std::string_view what);
-  /// A text in double quotes, without them and unescaped.
+  /// Reads a text in double quotes and returns it without quotes and escapes.
   std::string quoted(std::string_view what);
-  /// The raw text of an attribute's value, comments taken out: up to a blank or comma outside of brackets and quotes, or the
-  /// bracket that closes what is around it.
+  /// Reads the raw text of an attribute's value, without comments. It ends at a blank or comma outside of brackets
+  /// and quotes, or at the bracket that closes the surrounding text.
   std::string value(std::string_view what);
 
   /// The error to throw for `position`.
   [[nodiscard]] Error error_at(std::size_t position, std::string_view message) const;
   [[noreturn]] void fail_at(std::size_t position, std::string_view message) const { throw error_at(position, message); }
-  /// At the next character behind blanks: `expected {what}, got "x"`.
+  /// The error for the next character after blanks: `expected {what}, got "x"`.
   [[noreturn]] void fail_expected(std::string_view what);
-  /// `file:line:column: ` and, without the final line break, the source line with a caret.
+  /// Returns `file:line:column: `. excerpt() returns the source line with a caret, without the final line break.
   [[nodiscard]] std::string place(std::size_t position) const;
   [[nodiscard]] std::string excerpt(std::size_t position) const;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread of a rank communicates at a time. Who runs a program beside the rank's own thread takes the turn; a collective that the
-// rank's own thread asks for meanwhile first waits until that program has ended, so that all ranks see one order of collectives. So does
-// who asks for what such a program counts.
+// Ensures that only one thread of a rank communicates at a time. A worker that runs a program beside the rank's own
+// thread takes the turn. If the rank's own thread then requests a collective, or a value that the program counts, it
+// first waits until the program has ended. All ranks therefore see the same order of collectives.
 #pragma once
 
 #include <functional>
@@ -9,16 +9,17 @@
 
 namespace tessera {
 
-/// One per RankContext.
+/// There is one in each RankContext.
 class CommunicationTurn {
  public:
-  /// `thread` communicates from now on; `take_back` waits until it is done, calls give_back(), and throws what went wrong there.
+  /// Gives the turn to `thread`. `take_back` must wait until the thread is done, call give_back(), and throw the
+  /// error of the thread, if any.
   void give_to(std::thread::id thread, std::function<void()> take_back) {
     owner_ = thread;
     take_back_ = std::move(take_back);
   }
   void give_back() { take_back_ = nullptr; }
-  /// Returns when the calling thread has the turn.
+  /// Waits until the calling thread has the turn.
   void await() const {
     if (!take_back_ || std::this_thread::get_id() == owner_) return;
     const auto take_back = take_back_;  // which it resets

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the network between nodes is like, and which way collectives take over it. All ranks have the same numbers and so choose alike. No
-// choice changes the order of a sum: what is measured decides how long a collective takes, never a bit of its result.
+// The speed of the network between nodes, and the algorithms that collectives choose for it. All ranks have the same
+// numbers and so make the same choice. No choice changes the order of a sum: measurements influence the time of a
+// collective, never its result.
 //
 //   TESSERA_LINK=50,1.2 mpirun …    50 us, 1.2 GB/s
 #pragma once
@@ -11,10 +12,11 @@
 
 namespace tessera {
 
-/// A step in which a rank gets k messages of n bytes in all takes latency + (k - 1) * message + n / bytes_per_second.
+/// A step in which a rank receives k messages with n bytes in total takes latency + (k - 1) * message + n /
+/// bytes_per_second (seconds).
 struct NodeLinks {
   double latency_seconds = 10e-6;
-  double bytes_per_second = 2e9;  // that one rank gets while all ranks of its node do
+  double bytes_per_second = 2e9;  // received by one rank while all ranks of its node receive
   double message_seconds = 0.5e-6;
 
   [[nodiscard]] double step(double messages, double bytes) const {
@@ -25,19 +27,20 @@ struct NodeLinks {
   friend bool operator==(const NodeLinks&, const NodeLinks&) = default;
 };
 
-/// TESSERA_LINK; nothing where it is not set. Error unless it is `latency in us,GB/s` or `latency in us,GB/s,us for each further message`.
+/// The value of TESSERA_LINK; nullopt if it is not set. Error unless it is `latency in us,GB/s` or `latency in
+/// us,GB/s,us for each further message`.
 std::optional<NodeLinks> given_node_links();
 
-/// Whether the parts of `members` come together in log2(members) steps in which a member gets one message, rather than in one step in
-/// which it gets one from every other.
+/// True if an all-gather among `members` should use log2(members) steps with one message for each member, instead of
+/// one step with a message from every other member.
 bool gathers_by_doubling(const NodeLinks& links, std::size_t members);
-/// Whether every member of an all-reduce of `bytes` gets all operands and reduces them, rather than reducing a slice of its own and getting
-/// the others' results.
+/// True if every member of an all-reduce of `bytes` should receive all operands and reduce them, instead of reducing
+/// one slice and receiving the results of the others.
 bool all_reduces_in_one_round(const NodeLinks& links, std::size_t members, std::size_t bytes);
-/// Whether a broadcast is cut into slices that the members pass to each other, rather than going down a tree whole.
+/// True if a broadcast should be divided into slices that the members pass to each other, instead of using a tree.
 bool broadcasts_in_slices(const NodeLinks& links, std::size_t members, std::size_t bytes);
-/// Into how many chunks a collective over several nodes is best cut: `between` bytes pass between the nodes in `steps` steps a chunk, while
-/// others of the `inside` bytes are worked on inside the nodes.
+/// The best number of chunks of a collective over several nodes. `between` bytes pass between the nodes, in `steps`
+/// steps for each chunk, while the nodes work on other chunks of the `inside` bytes.
 std::size_t best_chunk_count(const NodeLinks& links, double between, double inside, int steps);
 
 }  // namespace tessera

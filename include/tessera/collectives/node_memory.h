@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a rank that the other ranks of its node read in place. What lies there takes part in collectives without a copy to a
-// staging area, and parts that several ranks hold can be seen side by side, as an all-gather would make them, without any copy.
+// Memory of a rank that the other ranks of its node can read in place. Collectives on this memory need no copy to a
+// staging area. Parts in the memory of several ranks can be mapped next to each other, like the result of an
+// all-gather, without a copy.
 #pragma once
 
 #include <cstddef>
@@ -22,20 +23,21 @@ class NodeMemory {
   static constexpr std::int64_t kPage = 4096;
 
   virtual ~NodeMemory() = default;
-  /// A block of whole pages; null when there is no room. Any thread may take and give back.
+  /// Allocates a block of complete pages; null if there is no space. Any thread may allocate and free.
   virtual std::byte* take(std::size_t bytes) = 0;
-  /// Its pages go back to the system.
+  /// Frees the block; its pages return to the system.
   virtual void give_back(std::byte* block, std::size_t bytes) = 0;
-  /// The offset of what lies in this rank's memory, -1 for anything else.
+  /// The offset of an address in this rank's memory; -1 for any other address.
   [[nodiscard]] virtual std::int64_t offset_of(const std::byte* data) const = 0;
-  /// `bytes` at each place, one after the other, at one range of addresses: the ranks' own memory, not a copy. Offsets and `bytes` are
-  /// multiples of kPage, all ranks of this node. Null where it cannot be mapped.
+  /// Maps `bytes` bytes at each place next to each other, in one range of addresses. The mapping is the memory of the
+  /// ranks, not a copy. Requires that offsets and `bytes` are multiples of kPage and that all ranks are on this node.
+  /// Null if the memory cannot be mapped.
   enum class Use : std::uint8_t { kRead, kWrite };
   [[nodiscard]] virtual std::shared_ptr<std::byte> side_by_side(std::span<const NodePlace> places, std::size_t bytes,
                                                                 Use use) const = 0;
 };
 
-/// That of the calling rank; null where ranks do not share memory.
+/// The node memory of the calling rank; null if ranks do not share memory.
 std::shared_ptr<NodeMemory> node_memory();
 
 }  // namespace tessera

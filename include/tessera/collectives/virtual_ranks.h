@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Virtual ranks: N ranks as threads of this process, each with its own RankContext. Deterministic, fit for sanitizers.
+// Virtual ranks: N ranks as threads of this process, each with its own RankContext. Deterministic; works with
+// sanitizers.
 //
 //   run_virtual_ranks(4, [](ProcessGroup& world) { world.barrier(); });
 #pragma once
@@ -11,16 +12,16 @@
 namespace tessera {
 
 struct VirtualRankOptions {
-  /// The node a rank lives on; all on one unless given here or by TESSERA_NODE (a list, one name a rank). Groups across nodes take the hierarchical paths, and what passes
-  /// between nodes counts as mpi_payload.
+  /// The node of each rank. By default all are on one node; TESSERA_NODE can also list one name for each rank. Groups
+  /// across nodes use the hierarchical algorithms, and bytes between nodes count as mpi_payload.
   std::function<int(int rank)> node_of = {};
-  /// What every group between nodes is wrapped in, such as slow_down(group, links); none: it is as fast as memory.
+  /// A wrapper for every group between nodes, such as slow_down(group, links). None: as fast as memory.
   std::function<std::shared_ptr<ProcessGroup>(std::shared_ptr<ProcessGroup> group)> between_nodes = {};
 };
 
-/// Runs `fn` on ranks 0..count-1 and returns when all ended. A rank that throws stops the others in their next collective;
-/// then the error of the lowest rank that failed by itself is rethrown as `rank 3 of 8: reason` (no prefix for one rank).
-/// A collective that some members will never join is an error that names them.
+/// Runs `fn` on ranks 0..count-1 and returns when all have ended. If a rank throws, the others stop in their next
+/// collective, and the error of the lowest rank that failed by itself is rethrown as `rank 3 of 8: reason` (without a
+/// prefix for one rank). If some members never join a collective, the error names them.
 void run_virtual_ranks(int count, const std::function<void(ProcessGroup& world)>& fn,
                        const VirtualRankOptions& options = {});
 

@@ -23,15 +23,15 @@ class Communicator {
  public:
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
-  /// Finalizes; while an exception unwinds, ends the whole job instead, since peers may wait for this rank.
+  /// Finalizes. During stack unwinding it ends the complete job instead, because peers may wait for this rank.
   ~Communicator();
 
   [[nodiscard]] int rank() const;
   [[nodiscard]] int size() const;
-  /// Among the ranks of this node.
+  /// The rank's number among the ranks of its node.
   [[nodiscard]] int local_rank() const;
   [[nodiscard]] int local_size() const;
-  /// Nodes are numbered by their lowest rank. A node is a machine, or what TESSERA_NODE makes of it.
+  /// Nodes are numbered by their lowest rank. A node is a machine, or a part of it according to TESSERA_NODE.
   [[nodiscard]] int node() const;
   [[nodiscard]] int node_count() const;
   /// One per rank.
@@ -39,21 +39,22 @@ class Communicator {
   [[nodiscard]] const std::vector<std::string>& host_names() const;
   /// False without mpirun.
   [[nodiscard]] bool uses_mpi() const;
-  /// Whether ranks of a node exchange payload through shared memory.
+  /// True if ranks of a node exchange data through shared memory.
   [[nodiscard]] bool shares_memory() const;
-  /// What was measured between nodes at the start, or given (TESSERA_LINK), the same on all ranks; nothing where no payload goes through MPI.
+  /// The links between nodes, measured at the start or given by TESSERA_LINK. Equal on all ranks. nullopt if no data
+  /// goes through MPI.
   [[nodiscard]] std::optional<NodeLinks> links() const;
-  /// Whether a thread of this rank sees to what is under way between nodes while the rank computes (TESSERA_PROGRESS).
+  /// True if a thread of this rank progresses collectives between nodes while the rank computes (TESSERA_PROGRESS).
   [[nodiscard]] bool has_progress_thread() const;
-  /// All ranks; its split makes the others.
+  /// The group of all ranks. Its split() makes the other groups.
   [[nodiscard]] ProcessGroup& group() const;
   [[nodiscard]] std::shared_ptr<ProcessGroup> shared_group() const;
-  /// Current on the thread that made the world.
+  /// The context of this rank. It is current on the thread that made the world.
   [[nodiscard]] RankContext& context() const;
-  /// `8 ranks with 2 threads each share 4 cores of node 0` where cores are too few, else "". For information only.
+  /// A warning such as `8 ranks with 2 threads each share 4 cores of node 0` if there are too few cores, else "".
   [[nodiscard]] std::string crowding_note(int threads_per_rank) const;
 
-  /// Leaves the world; collective. Nothing may use its groups afterwards. The destructor calls it.
+  /// Leaves the world. Collective. Its groups must not be used afterwards. The destructor calls it.
   void finalize();
   /// Prints `rank 3 of 8: message` and ends all ranks.
   [[noreturn]] void abort(const std::string& message);
@@ -65,20 +66,21 @@ class Communicator {
   std::unique_ptr<State> state_;
 };
 
-/// Joins the ranks that mpirun started, or makes a world of one. Once per process. An exception that nobody catches then
-/// ends the job with `rank 3 of 8: message`.
+/// Joins the ranks that mpirun started, or makes a world of one rank. Call it once per process. Afterwards, an
+/// exception that nobody catches ends the job with `rank 3 of 8: message`.
 Communicator make_world(int& argc, char**& argv);
 
-/// What the MPI library calls itself, such as `Open MPI v4.1.4, package: …`; there need be no world.
+/// The name of the MPI library, such as `Open MPI v4.1.4, package: …`. Needs no world.
 std::string mpi_library();
 
-/// Prints a message about what went wrong before ranks were made, such as a wrong flag, and returns `status`, with which the
-/// process shall end. All processes of a job find the same: the others give the first one time to say it and end the job.
+/// Prints an error that occurred before ranks were made, such as a wrong flag, and returns `status`, the exit status
+/// to use. All processes of a job have the same error, so the others give the first one time to print it and to end
+/// the job.
 int fail_before_world(const std::string& message, int status);
 
-/// Runs `fn` and returns 0. If it throws, prints `rank 3 of 8: message` (without the rank in a world of one); a world of one
-/// returns 1, a larger one ends all its ranks. Ranks that stop only because another failed say nothing, and what ranks of a node
-/// would say alike is said once: `all 8 ranks: message`.
+/// Runs `fn` and returns 0. If it throws, prints `rank 3 of 8: message`, without the rank in a world of one. A world
+/// of one then returns 1; a larger one ends all its ranks. Ranks that stop only because another rank failed print
+/// nothing. Ranks of a node with the same message print it once: `all 8 ranks: message`.
 int guard_main(Communicator& world, const std::function<void()>& fn);
 
 }  // namespace tessera

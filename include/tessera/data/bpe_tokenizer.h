@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-level BPE as GPT-2's: the text is split by GPT-2's pattern, each piece starts as its bytes, and the pair that was merged
-// first in training is merged first. Ids: 256 bytes in GPT-2's order, the merges in order, end of text (files may say otherwise).
+// Byte-level BPE as in GPT-2 (Radford et al., 2019): GPT-2's pattern splits the text, each piece starts as its bytes,
+// and pairs are merged in the order of training. Ids: the 256 bytes in GPT-2's order, the merges in order, the end of
+// text. Files may define other ids.
 #pragma once
 
 #include <array>
@@ -19,14 +20,15 @@ namespace tessera::data {
 
 class BpeTokenizer final : public Tokenizer {
  public:
-  /// Merges the most frequent pair (the one of smaller ids among equals) until there are `vocab_size` ids or no pair occurs twice.
-  /// The same text gives the same vocabulary everywhere. Error unless vocab_size >= 257.
+  /// Trains a vocabulary: merges the most frequent pair (of equal ones, the pair with smaller ids) until there are
+  /// `vocab_size` ids or no pair occurs twice. The same text gives the same vocabulary on every machine. Error unless
+  /// vocab_size >= 257.
   static BpeTokenizer train(std::string_view text, int vocab_size);
-  /// GPT-2's vocab.bpe or a merges.txt without vocab.json: `#version` line, then a merge a line.
+  /// Reads GPT-2's vocab.bpe, or a merges.txt without vocab.json: a `#version` line, then one merge on each line.
   static BpeTokenizer from_merges(std::string_view merges, std::string name);
-  /// vocab.json ({"token": id}) and merges.txt of Hugging Face.
+  /// Reads vocab.json ({"token": id}) and merges.txt of Hugging Face.
   static BpeTokenizer from_vocab_and_merges(std::string_view vocab_json, std::string_view merges, std::string name);
-  /// tokenizer.json of Hugging Face's tokenizers, model type BPE with byte-level splitting.
+  /// Reads tokenizer.json of Hugging Face's tokenizers: model type BPE with byte-level splitting.
   static BpeTokenizer from_tokenizer_json(std::string_view json, std::string name);
 
   /// "<|endoftext|>" in the text becomes the end of text, as in Hugging Face's GPT-2 tokenizer.
@@ -36,7 +38,8 @@ class BpeTokenizer final : public Tokenizer {
   [[nodiscard]] std::optional<std::int32_t> end_of_text() const override { return end_of_text_; }
   [[nodiscard]] const std::string& name() const override { return name_; }
 
-  /// The merges as vocab.bpe spells them; from_merges reads it back (ids too, where they are in GPT-2's order).
+  /// Returns the merges in the format of vocab.bpe. from_merges reads it back, with the same ids if they are in
+  /// GPT-2's order.
   [[nodiscard]] std::string merges_text() const;
 
  private:

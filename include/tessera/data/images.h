@@ -11,10 +11,10 @@
 
 namespace tessera::data {
 
-/// Reads an idx file, gzipped or not, as an array of its own element type. Errors name the path: not idx, cut short, longer than its
-/// header says.
+/// Reads an idx file, gzipped or not, as an array with the element type of the file. Errors name the path: not idx,
+/// truncated, longer than its header says.
 Literal read_idx(const std::string& path);
-/// The same from bytes; `name` is what errors call them.
+/// The same from bytes. Errors call them `name`.
 Literal parse_idx(std::string_view bytes, const std::string& name);
 
 /// Labelled images of one size.
@@ -23,17 +23,17 @@ struct ImageDataset {
   Literal labels;  // u8[count]
   int classes = 0;
   [[nodiscard]] std::int64_t size() const { return labels.type().dim(0); }
-  /// The samples' pixels as f32[n, height * width], scaled to (pixel / 255 - mean) / deviation.
+  /// Returns the pixels of the samples as f32[n, height * width], scaled to (pixel / 255 - mean) / deviation.
   [[nodiscard]] Literal pixels(const std::vector<std::int64_t>& samples, float mean = 0, float deviation = 1) const;
-  /// The samples' labels as s32[n].
+  /// Returns the labels of the samples as s32[n].
   [[nodiscard]] Literal classes_of(const std::vector<std::int64_t>& samples) const;
 };
 
-/// `train` or `t10k` of a folder with MNIST's file names. Error naming folder and file when one is missing, or when images and labels
-/// differ in number.
+/// Reads `train` or `t10k` from a folder with the file names of MNIST. Error, with folder and file, if a file is
+/// missing or the numbers of images and labels differ.
 ImageDataset read_mnist(const std::string& folder, const std::string& part);
 
-/// Where Debian's dataset-fashion-mnist puts its files.
+/// The folder of Debian's dataset-fashion-mnist.
 inline constexpr std::string_view kFashionMnistFolder = "/usr/share/datasets/fashion-mnist";
 
 }  // namespace tessera::data

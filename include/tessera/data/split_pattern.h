@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2's splitting of a text into pieces that BPE never merges across.
+// Splits a text into pieces as GPT-2 does. BPE never merges across pieces.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,8 @@
 
 namespace tessera::data {
 
-/// Calls `take` with each piece in order; joined they are the text. Bytes that are no UTF-8 are pieces of their own.
+/// Calls `take` with each piece in order. The concatenated pieces are the text. Bytes that are not UTF-8 are separate
+/// pieces.
 void split_like_gpt2(std::string_view text, const std::function<void(std::string_view)>& take);
 
 }  // namespace tessera::data

@@ -18,19 +18,19 @@ namespace tessera::data {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  /// Any bytes, also such that are no UTF-8; decode(encode(text)) == text.
+  /// Accepts any bytes, also bytes that are not UTF-8. decode(encode(text)) == text.
   [[nodiscard]] virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
   /// Error on an id outside [0, vocab_size).
   [[nodiscard]] virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
-  /// Ids are 0 .. vocab_size-1.
+  /// The number of ids; they are 0 .. vocab_size-1.
   [[nodiscard]] virtual int vocab_size() const = 0;
-  /// The id that ends a document, where the vocabulary has one.
+  /// The id that ends a document, if the vocabulary has one.
   [[nodiscard]] virtual std::optional<std::int32_t> end_of_text() const = 0;
-  /// "bytes", "bpe:1024", or the file it was read from.
+  /// The name: "bytes", "bpe:1024", or the file from which it was read.
   [[nodiscard]] virtual const std::string& name() const = 0;
 };
 
-/// One id a byte, 0..255; no end of text.
+/// One id for each byte, 0..255; no end of text.
 class ByteTokenizer final : public Tokenizer {
  public:
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override;
@@ -43,8 +43,9 @@ class ByteTokenizer final : public Tokenizer {
   std::string name_ = "bytes";
 };
 
-/// `bytes`; `bpe:N`, a byte-level BPE of at most N ids trained on `training_text`; else a path: GPT-2's vocab.bpe, a Hugging Face
-/// tokenizer.json, a merges.txt with its vocab.json beside it, or a folder that holds one of these. Errors name the path.
+/// Makes the tokenizer `name`: `bytes`; `bpe:N`, a byte-level BPE of at most N ids that is trained on
+/// `training_text`; otherwise a path: GPT-2's vocab.bpe, a Hugging Face tokenizer.json, a merges.txt with its
+/// vocab.json beside it, or a folder that contains one of these. Errors name the path.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text);
 /// Error unless a name that begins with `bpe:` is right by itself.
 void check_bpe_name(const std::string& spec);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fully sharded data parallel: parameters, gradients and optimizer state live sharded; a unit's weights are gathered where they are
-// used. Nothing here communicates: units are shardings and marks that the partitioner turns into collectives.
+// Fully sharded data parallelism: parameters, gradients and optimizer state are sharded, and the parameters of a unit
+// are gathered where they are used. This module does not communicate: units are shardings and marks that the
+// partitioner turns into collectives (Zhao et al., PyTorch FSDP, 2023; Xu et al., GSPMD, 2021).
 //
 //   FullyShardedDataParallel wrapped(model, {.mesh = mesh, .auto_wrap_policy = transformer_auto_wrap_policy({"GPT2Block"})});
 //   Tensor loss = wrapped(tokens, labels);
 //
-// Inputs are shared out too: a batch given whole (Tensor::from) is cut by rows over the mesh's data and fsdp axes. One that says how it
-// lies (mark_sharding, Tensor::from_local_shards) is taken so.
+// Inputs are sharded too: the rows of a batch that is passed as a complete tensor (Tensor::from) are sharded over the
+// axes data and fsdp of the mesh. A batch with its own sharding (mark_sharding, Tensor::from_local_shards) keeps it.
 #pragma once
 
 #include <cstdint>
@@ -22,45 +23,48 @@
 
 namespace tessera {
 
-/// Element types other than the parameters' own, as in PyTorch's FSDP.
+/// Element types that differ from those of the parameters, as in PyTorch's FSDP.
 struct MixedPrecision {
-  /// Parameters are gathered and used in it; they, their gradients and optimizer state are stored as they are.
+  /// Parameters are gathered and used in this type. Parameters, gradients and optimizer state are stored in the type
+  /// of the parameter.
   std::optional<DType> param_dtype{};
-  /// Gradients are reduced in it; none: in the parameter's own type.
+  /// Gradients are reduced in this type; none: in the type of the parameter.
   std::optional<DType> reduce_dtype{};
 };
 
 struct FsdpOptions {
-  /// None: the default mesh, or `fsdp` over all devices when none was set.
+  /// None: the default mesh, or `fsdp` over all devices if no default was set.
   std::optional<Mesh> mesh{};
-  /// None: the repeated block.
+  /// None: the class of the repeated block.
   WrapPolicy auto_wrap_policy{};
   /// Gather again in the backward pass (ZeRO-3); false keeps gathered weights from forward to backward (ZeRO-2).
   bool reshard_after_forward = true;
-  /// The root unit's own parameters stay gathered.
+  /// The parameters of the root unit stay gathered.
   bool disable_reshard_on_root = true;
   MixedPrecision mixed_precision{};
-  /// Shard over this axis; "": `fsdp`, else `data`.
+  /// The axis over which parameters are sharded; "": `fsdp`, else `data`.
   std::string axis{};
 };
 
-/// What one unit holds.
+/// The content of one unit.
 struct FsdpUnit {
-  std::string name;  // module path; "(root)" for the rest
+  std::string name;  // module path; "(root)" for the root unit
   std::string class_name;
   std::vector<std::string> parameters;
   std::int64_t elements = 0;
-  std::int64_t bytes = 0;             // gathered, of one device, in the type of computation
+  std::int64_t bytes = 0;             // gathered, on one device, in the type of computation
   std::int64_t bytes_per_device = 0;  // stored
 };
 
-/// Makes units of `module`: marks parameters and modules. A parameter with several users (a tied head) belongs to the
-/// innermost unit that holds them all. Errors: already wrapped, built after an optimizer, no such axis.
+/// Makes units of `module` by marking parameters and modules. A parameter with several users (a tied head) belongs to
+/// the innermost unit that contains them all. Errors: the module is already wrapped; an optimizer exists already; the
+/// axis does not exist.
 std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options);
-/// A table of the units, sizes and totals.
+/// Returns a table of the units with sizes and totals.
 std::string unit_report(const std::vector<FsdpUnit>& units);
 
-/// Marks an input that holds data and says nothing of how it lies: rows over `data` and `fsdp` (and the axis of the options).
+/// Shards the rows of an input over `data` and `fsdp` (and the axis of the options), if the input holds data and has
+/// no sharding.
 void share_out_input(const Tensor& input, const FsdpOptions& options);
 
 template <class M>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which modules become FSDP units.
+// Policies that select the modules that become FSDP units.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace tessera {
 
-/// Asked with recurse = true: shall children be visited? With recurse = false: shall this module, with that many parameters not yet in
-/// units below it, be a unit?
+/// With recurse = true: returns whether to visit the children. With recurse = false: returns whether this module
+/// becomes a unit; `unwrapped_parameters` is the number of its parameters that are not in units below it.
 using WrapPolicy = std::function<bool(const nn::Module& module, bool recurse, std::int64_t unwrapped_parameters)>;
 
 struct SizeBasedOptions {
@@ -28,18 +28,18 @@ inline WrapPolicy size_based_auto_wrap_policy(std::int64_t min_num_params) {
   options.min_num_params = min_num_params;
   return size_based_auto_wrap_policy(std::move(options));
 }
-/// Every module of one of these classes (names as class_name() gives them; case counts).
+/// Units are the modules of these classes (names as in class_name(); case matters).
 WrapPolicy transformer_auto_wrap_policy(std::set<std::string> classes);
-/// Every module for which `wrap` is true.
+/// Units are the modules for which `wrap` is true.
 WrapPolicy lambda_auto_wrap_policy(std::function<bool(const nn::Module&)> wrap);
 WrapPolicy always_wrap_policy();
-/// The class of the modules in the longest list: the repeated block. Wraps nothing when there is none.
+/// Units are the modules in the longest ModuleList: the repeated block. Wraps nothing if there is no list.
 WrapPolicy default_wrap_policy(nn::Module& root);
 
-/// The modules that the policy wraps below `root` (never root itself), in the order of wrapping: children before parents. Error when
-/// a class of transformer_auto_wrap_policy does not occur.
+/// Returns the modules below `root` that the policy wraps (never root itself), in the order of wrapping: children
+/// before parents. Error if a class of transformer_auto_wrap_policy does not occur.
 std::vector<nn::NamedModule> modules_to_wrap(nn::Module& root, const WrapPolicy& policy);
-/// Error naming the classes present (and the nearest) unless each of `classes` occurs below root.
+/// Checks that each of `classes` occurs below root. The error names the existing classes and the nearest one.
 void check_classes(nn::Module& root, const std::set<std::string>& classes);
 
 }  // namespace tessera

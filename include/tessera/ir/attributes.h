@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attributes of an instruction: a typed struct per op, whose fields are listed once. Print, parse, compare and hash follow.
+// Attributes of an instruction: a typed struct for each op, whose fields are listed once. Printing, parsing,
+// comparing and hashing follow from the list.
 //
 //   struct DotAttributes {
 //     Dims lhs_contracting_dims, rhs_contracting_dims;
@@ -10,8 +11,9 @@
 //     friend bool operator==(const DotAttributes&, const DotAttributes&) = default;
 //   };
 //
-// A field's type needs `std::string field_text(const T&)` and `void parse_field(std::string_view, T&)`, found by ADL or
-// among those below; the text is what stands behind `name=`. Hashing uses the text unless field_hash() is overloaded.
+// The type of a field needs `std::string field_text(const T&)` and `void parse_field(std::string_view, T&)`, found by
+// ADL or among those below. The text is the text after `name=`. Hashing uses the text unless field_hash() is
+// overloaded.
 #pragma once
 
 #include <cstdint>
@@ -27,28 +29,29 @@
 
 namespace tessera {
 
-/// When a field is printed: always, or only when it differs from its default (T{} in a fresh struct).
-/// A kRequired field is always printed and it is an error if a text leaves it out.
+/// When a field is printed: always, or only if it differs from its default (T{} in a new struct). A kRequired field
+/// is always printed, and a text without it is an error.
 enum class Presence : std::uint8_t { kRequired, kAlways, kIfNotDefault };
 
-/// `name=text` as it stands in an HLO text.
+/// `name=text` as in the HLO text.
 struct TextAttribute {
   std::string name;
   std::string text;
   friend bool operator==(const TextAttribute&, const TextAttribute&) = default;
 };
 
-/// The attributes of one instruction while it is read: rows take what they know, the rest is kept verbatim.
+/// The attributes of one instruction while it is read. Rows take the attributes that they know; the others are kept
+/// verbatim.
 class AttributeReader {
  public:
   explicit AttributeReader(std::vector<TextAttribute> all) : all_(std::move(all)) {}
-  /// The text behind `name=`, removed from what is left; null when absent. Valid as long as the reader.
+  /// Takes an attribute and returns the text after `name=`; null if it is absent. Valid as long as the reader.
   const std::string* take(std::string_view name);
-  /// The names that were asked for: those the row knows.
+  /// The names that were requested: those that the row knows.
   [[nodiscard]] const std::vector<std::string>& asked() const { return asked_; }
-  /// What no one took, in order.
+  /// The attributes that nobody took, in order.
   [[nodiscard]] std::vector<TextAttribute> rest() const;
-  /// What stands between the parentheses of a row with Payload::kLiteral; null for others.
+  /// The text between the parentheses of a row with Payload::kLiteral; null for other rows.
   const Literal* literal = nullptr;
 
  private:
@@ -68,7 +71,7 @@ class AttributesBase {
   [[nodiscard]] virtual bool equals(const AttributesBase& other) const = 0;
   [[nodiscard]] virtual std::size_t hash() const = 0;
 };
-/// Null for an op without attributes.
+/// Null if the op has no attributes.
 using Attributes = std::shared_ptr<const AttributesBase>;
 
 std::string field_text(std::int64_t value);
@@ -86,7 +89,7 @@ void parse_field(std::string_view text, Dims& value);
 void parse_field(std::string_view text, std::string& value);
 void parse_field(std::string_view text, std::vector<bool>& value);
 
-/// Hash of a field: of its text, but for what is common or large.
+/// The hash of a field: of its text, with overloads for common and large types.
 template <class T>
 std::size_t field_hash(const T& value) {
   return hash_text(field_text(value));
@@ -152,7 +155,7 @@ template <class T>
 Attributes make_attributes(T value) {
   return std::make_shared<const AttributesOf<T>>(std::move(value));
 }
-/// The struct within; InternalError when it is of another type.
+/// Returns the struct. InternalError if it has another type.
 template <class T>
 const T& attributes_as(const Attributes& attributes) {
   const auto* typed = dynamic_cast<const AttributesOf<T>*>(attributes.get());

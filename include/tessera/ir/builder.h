@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only way to make a Program: infers types, checks operands, attaches names, notes and places.
+// The builder is the only way to make a Program. It infers types, checks operands, and attaches names, notes and
+// source locations.
 //
 //   ProgramBuilder program("mlp");
 //   Builder main = program.computation("main");
@@ -22,7 +23,7 @@ namespace tessera {
 class Builder;
 class ProgramBuilder;
 
-/// A value of the computation that `builder` is building. Two words, no ownership.
+/// A value of the computation that `builder` builds. Two words, without ownership.
 struct Value {
   Builder* builder = nullptr;
   Id id = -1;
@@ -32,20 +33,22 @@ struct Value {
   friend bool operator==(const Value&, const Value&) = default;
 };
 
-/// What emit may be told besides op, operands and attributes.
+/// Optional arguments of emit.
 struct EmitOptions {
   Type type{};  // declared type, for ops that cannot infer theirs (the empty tuple = none)
   std::vector<ComputationId> called{};
   ShardingRef sharding{};
   NotesRef notes{};    // null: the builder's default notes
-  std::string name{};  // "" = made from the op's name; made unique when taken
+  std::string name{};  // "": derived from the op's name; made unique if it is taken
   std::vector<Id> control_predecessors{};
 };
 
-/// The names a computation has, by their hashes: a name taken for another one gets a suffix it need not have, no more.
+/// The names in a computation, by their hashes. If two names have the same hash, one of them gets an unnecessary
+/// suffix, nothing worse.
 class TakenNames {
  public:
-  /// The last suffix tried behind the name, and whether the name is new. The reference holds until the next call.
+  /// The last suffix that was tried for the name, and whether the name is new. The reference is valid until the next
+  /// call.
   std::pair<int&, bool> take(std::string_view name);
 
  private:
@@ -67,14 +70,15 @@ class Builder {
   Builder(Builder&&) = default;  // Values hold the builder's address: move only before the first emit
   Builder& operator=(Builder&&) = default;
 
-  /// Appends an instruction. Errors are prefixed by the op and followed by operands and place, as in error.h.
+  /// Appends an instruction. Errors begin with the op and end with the operands and the source location, as in
+  /// error.h.
   Value emit(const OpDef& op, const std::vector<Value>& operands, Attributes attributes = nullptr,
              EmitOptions options = {});
-  /// Appends a finished instruction whose operands are ids of this computation: no inference, no checks but for ids.
-  /// What rewriters use to keep unchanged instructions cheap.
+  /// Appends a finished instruction whose operands are ids of this computation. Checks only the ids and infers
+  /// nothing, so rewriters can copy unchanged instructions at low cost.
   Value append(Instruction instruction);
 
-  /// Ends the computation outside of a program: for rewriters that keep computation ids.
+  /// Ends the computation without a program. For rewriters that keep computation ids.
   [[nodiscard]] Computation finish(Value root) &&;
   [[nodiscard]] const Instruction& operator[](Id id) const { return computation_[id]; }
   [[nodiscard]] const Computation& computation() const { return computation_; }
@@ -83,7 +87,7 @@ class Builder {
   void set_sharding(Value value, ShardingRef sharding);
   void set_name(Value value, std::string_view name);
   void set_notes(Value value, NotesRef notes);
-  /// Notes given to instructions emitted without their own (a source line, a unit).
+  /// The notes of instructions that are emitted without their own notes (a source line, a unit).
   NotesRef default_notes;
 
  private:
@@ -106,10 +110,10 @@ class ProgramBuilder {
   [[nodiscard]] Builder computation(std::string name) { return Builder(*this, std::move(name)); }
   /// Ends a computation; its name is made unique.
   ComputationId add(Builder&& builder, Value root);
-  /// The same of one that is finished.
+  /// The same for a finished computation.
   ComputationId add(ComputationRef computation);
   [[nodiscard]] Program finish(ComputationId entry);
-  /// Header and finished computations so far.
+  /// The header and the computations finished so far.
   [[nodiscard]] Program& program() { return program_; }
   [[nodiscard]] const Program& program() const { return program_; }
 
@@ -117,7 +121,7 @@ class ProgramBuilder {
   Program program_;
 };
 
-/// Notes that hold a source line.
+/// Returns notes with a source line.
 NotesRef notes_at(std::source_location where);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op's localize function sees: the global instruction, its operands as this device holds them, and where its shard
-// lies. The shardings agree with the op's factors and are not partial where the op is not linear.
+// What the localize function of an op receives: the global instruction, the operands' shards on this device, and the
+// shardings. The shardings agree with the factors of the op, and are partial only if the op is linear.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,9 @@
 
 namespace tessera {
 
-/// An operand dim whose windows (FactorMap::windows) lie on a tile: the local operand holds what the tile's windows read, and
-/// they reach `low` positions before its first element and `high` behind its last (negative: they leave some out).
+/// The windows (FactorMap::windows) of a tile along an operand dim. The local operand holds the elements that the
+/// windows read. The windows begin `low` positions before its first element and end `high` positions after its last;
+/// negative numbers mean that they skip elements.
 struct LocalWindow {
   int operand = 0;
   int dim = 0;
@@ -28,13 +29,15 @@ struct LocalizeContext {
   std::vector<Type> local_results;          // one per leaf of the result
   NotesRef notes;
   std::vector<ComputationId> called;  // of the op, in the per-device program
-  /// This device's first global index along `dim` of an array of `size` there, sharded so: an s32 scalar.
+  /// The first global index of this device along `dim` of an array with `size` elements there and this sharding, as
+  /// an s32 scalar.
   std::function<Value(const Sharding&, int dim, std::int64_t size)> shard_start;
-  /// This device's coordinate over the axes (major to minor): an s32 scalar.
+  /// The coordinate of this device over the axes (major to minor), as an s32 scalar.
   std::function<Value(const std::vector<AxisRef>&)> coordinate;
-  /// Of dims sharded along a factor with windows; local_results hold as many elements there as are to be computed.
+  /// The windows of dims that are sharded along a factor with windows. local_results has the number of elements to
+  /// compute there.
   std::vector<LocalWindow> windows{};
-  /// Null: the dim is as it stands in the global op.
+  /// Null: the dim is as in the global op.
   [[nodiscard]] const LocalWindow* window(int operand, int dim) const {
     for (const LocalWindow& w : windows)
       if (w.operand == operand && w.dim == dim) return &w;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An op is one file and one row: everything the framework knows about it. The rows live in src/ops; this is their shape.
+// An op is one file and one row, which contains everything that the framework knows about the op. The rows are in
+// src/ops; this header defines their type. docs/internals/add_an_op.md describes how to write one.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +18,11 @@ namespace tessera {
 class Builder;
 struct Value;
 
-/// What a row's functions see of an instruction: also one that is about to be made.
+/// The view of an instruction that the functions of a row receive. The instruction may not exist yet.
 struct OpView {
   const OpDef& op;
   std::vector<Type> operands;
-  Type result;  // within infer: the declared type, or the empty tuple when none was given
+  Type result;  // within infer: the declared type, or the empty tuple if there is none
   Attributes attributes;
   std::vector<ComputationRef> called;
 
@@ -34,7 +35,7 @@ OpView view_of(const Program& program, const Computation& computation, const Ins
 
 // ---- reference evaluation -------------------------------------------------------------------------------------------
 
-/// What evaluation offers a row: the operands, and a way to run the called computations.
+/// The arguments of an evaluation: the operands, and a function that runs called computations.
 struct EvalContext {
   const OpView& view;
   std::span<const Literal> operands;
@@ -44,7 +45,8 @@ struct EvalContext {
   std::int64_t partition_count = 1;
 };
 
-/// All devices at once: operands[device][i] in, one result per device out. One that a branch keeps away has no operands.
+/// The evaluation of a collective on all devices at once: operands[device][i] in, one result for each device out. A
+/// device that takes another branch has no operands.
 struct CollectiveContext {
   const OpView& view;
   const std::vector<std::vector<Literal>>& operands;
@@ -55,19 +57,19 @@ struct CollectiveContext {
 
 struct GradientContext;  // tessera/autodiff/gradient_context.h
 enum class GradientKind : std::uint8_t {
-  kNone,      // not differentiable: an error names the op when a gradient would have to pass
-  kZero,      // piecewise constant or integer-valued: nothing flows
+  kNone,      // not differentiable: an error names the op if a gradient must pass through it
+  kZero,      // piecewise constant or integer-valued: no gradient flows
   kFunction,  // `gradient` below
 };
 
 // ---- factors --------------------------------------------------------------------------------------------------------
 
-/// An op as an einsum over factors; knows nothing of meshes (after Shardy's sharding rules).
+/// An op as an einsum over factors, independent of meshes (as in Shardy's sharding rules).
 enum class FactorKind : std::uint8_t {
   kPass,     // kept: sharding it shards the work
   kReduce,   // absent from the result: sharding it leaves the result partial
-  kPermute,  // kept, but elements move along it (pad, slice, window, reverse, concat): needs halo or realignment
-  kBlocked,  // must be whole (sort dim, fft dim)
+  kPermute,  // kept, but elements move along it (pad, slice, window, reverse, concatenate): needs halos or realignment
+  kBlocked,  // cannot be sharded (sort dim, fft dim)
 };
 struct Factor {
   std::int64_t size = 1;
@@ -76,19 +78,19 @@ struct Factor {
 };
 /// The factors of one dim, major to minor; several for a dim that reshape splits or merges; none for a size-1 dim.
 using DimFactors = std::vector<int>;
-/// One entry per dim of a leaf.
+/// One entry for each dim of a leaf.
 using TensorFactors = std::vector<DimFactors>;
 
-/// What an op reads along an operand dim for a tile of a factor whose elements move along the dim (kPermute: slice, pad, a window's
-/// result) or slide past it (kReduce: a convolution's kernel). Index i of the factor reads the positions
-/// i*stride - low + [0, extent); element j of the dim stands at position j*dilation. The partitioner fetches what a tile lacks
-/// from its neighbours (docs/partitioning.md, halos).
+/// The elements that an op reads along an operand dim, for a factor whose elements move along the dim (kPermute:
+/// slice, pad, the result of a window) or slide past it (kReduce: the kernel of a convolution). Index i of the factor
+/// reads the positions i*stride - low + [0, extent). Element j of the dim is at position j*dilation. The partitioner
+/// fetches the elements that a tile lacks from its neighbours (docs/internals/partitioning.md, halos).
 struct Window {
   int operand = 0;  // leaf
   int dim = 0;
   int factor = 0;
   std::int64_t stride = 1;
-  std::int64_t low = 0;  // negative: cut
+  std::int64_t low = 0;  // negative: the first elements are skipped
   std::int64_t dilation = 1;
   std::int64_t extent = 1;
   bool reversed = false;  // index i counts from the factor's end
@@ -97,13 +99,13 @@ struct Window {
 
 struct FactorMap {
   std::vector<Factor> factors;
-  std::vector<TensorFactors> operands;    // one per operand (arrays only; a tuple operand's leaves in order)
+  std::vector<TensorFactors> operands;    // one for each operand (arrays only; the leaves of a tuple operand in order)
   std::vector<TensorFactors> results;     // one per leaf of the result
-  Reduction reduction = Reduction::kSum;  // how a sharded kReduce factor leaves the result partial
-  bool reduction_known =
-      true;  // false: the reducing computation is none of Reduction's; a kReduce factor acts as kBlocked
-  /// One per operand dim that a kPermute factor runs along, or the factor must be whole. A dim may list several factors that
-  /// windows lead to (an image's dim: the result's, the kernel's): one of them may be sharded.
+  Reduction reduction = Reduction::kSum;  // the reduction of a result that a sharded kReduce factor leaves partial
+  bool reduction_known = true;  // false: the computation is not in Reduction; a kReduce factor acts as kBlocked
+  /// One entry for each operand dim of a kPermute factor; without it the factor cannot be sharded. A dim may have
+  /// windows of several factors (for the dim of an image: of the result and of the kernel); one of them may be
+  /// sharded.
   std::vector<Window> windows{};
   friend bool operator==(const FactorMap&, const FactorMap&) = default;
   [[nodiscard]] std::size_t hash() const;
@@ -116,11 +118,11 @@ struct FactorMap {
   [[nodiscard]] std::string str() const;
 };
 
-/// What happens to a partial operand (Reduction r) when the others are whole.
+/// Whether the op can take an operand as a partial value (with Reduction r) if the other operands are not partial.
 enum class Linearity : std::uint8_t {
   kNone,           // the reduction must happen first
-  kLinear,         // f(sum x_i) = sum f(x_i) with the other operands whole (and replicated over the axis)
-  kJointlyLinear,  // linear when all operands so marked are partial over the same axes (add, select's branches)
+  kLinear,         // f(sum x_i) = sum f(x_i) if the other operands are replicated over the axis
+  kJointlyLinear,  // linear if all operands of this kind are partial over the same axes (add, the branches of select)
   kMonotone,       // passes min and max (and copies): f(max x_i) = max f(x_i)
   kAny,            // moves elements only: passes every reduction (reshape, transpose, slice)
 };
@@ -131,7 +133,7 @@ struct LocalizeContext;  // tessera/ir/localize_context.h
 
 // ---- cost -------------------------------------------------------------------------------------------------------------
 
-/// Of one execution on the types in the view: floating-point operations.
+/// The floating-point operations of one execution with the types in the view.
 using FlopsFunction = double (*)(const OpView&);
 
 /// How generic code that follows data flow must treat the op. kPlain for nearly all.
@@ -146,7 +148,7 @@ enum class Role : std::uint8_t {
   kConditional,
   kOptBarrier,
   kCopy,          // identity; with a sharding that differs from its operand's it is a reshard
-  kShardingMark,  // custom-call Sharding and its kin, decided by target
+  kShardingMark,  // custom-call Sharding and similar targets
   kCollective,
   kPartitionId,
 };
@@ -195,8 +197,8 @@ struct OpDef {
   Role role = Role::kPlain;
   bool (*side_effect)(const Attributes&) = nullptr;  // null: no instruction of the op has one
   bool commutative = false;
-  /// Any part of the result follows from scalar operands alone: a device that needs such a value computes it, it is never moved.
-  /// Holds for an instruction whose operands are all scalars.
+  /// Any part of the result depends only on scalar operands, so a device that needs such a value computes it without
+  /// communication. Applies to an instruction whose operands are all scalars.
   bool rematerializable = false;
   /// Of a collective: so many operands are values that move; the others say what moves where. -1: all.
   int data_operands = -1;
@@ -207,7 +209,7 @@ struct OpDef {
   Movement movement = Movement::kNone;
   /// A loop over parts of a dim can compute the result part by part, where `factors` lets the dim through. Elementwise ops can, too.
   bool chunkable = false;
-  /// Copies a part of its first operand; the other operands are places.
+  /// Copies a part of its first operand; the other operands are positions.
   bool takes_a_part = false;
   /// The result is much larger than the operands: worth running late.
   bool materializes = false;
@@ -223,61 +225,63 @@ struct OpDef {
   /// Of collectives: every operand is exchanged by itself and gives the result leaf of its number, so that several can travel in
   /// one message.
   bool exchanges_each_operand = false;
-  /// The names of the attributes that name computations, in the order of Instruction::called: {"condition", "body"}. An
-  /// entry "branch_computations" or "called_computations" stands for a list `{a, b}`.
+  /// The attributes that name computations, in the order of Instruction::called: {"condition", "body"}. An entry
+  /// "branch_computations" or "called_computations" is a list `{a, b}`.
   std::vector<std::string_view> called{};
 
-  /// Reads the typed attributes; null when the op has none.
+  /// Reads the typed attributes. Null: the op has none.
   Attributes (*parse)(AttributeReader&) = nullptr;
   /// The result type from operand types, attributes and called computations; view.result holds the declared type if one was
   /// given (ops such as parameter and custom-call return it). Throws Error with the reason only; emit adds the context.
   Type (*infer)(const OpView&) = nullptr;
-  /// True when a text may leave the result type out.
+  /// True if a text may omit the result type.
   bool type_inferable = true;
-  /// Null for collectives (below) and for what the evaluator runs itself: parameters, call, while, conditional.
+  /// Null for collectives (below) and for ops that the evaluator runs itself: parameters, call, while, conditional.
   Literal (*evaluate)(const EvalContext&) = nullptr;
   std::vector<Literal> (*evaluate_collective)(const CollectiveContext&) = nullptr;
 
   GradientKind gradient_kind = GradientKind::kNone;
-  /// d_operands from d_result; see gradient_context.h.
+  /// Computes the gradients of the operands from the gradient of the result; see gradient_context.h.
   std::vector<Value> (*gradient)(GradientContext&) = nullptr;
 
   FactorMap (*factors)(const OpView&) = nullptr;  // null: every dim of every operand and result needs replication
   Linearity (*linearity)(const OpView&, int operand) = nullptr;  // null: kNone for every operand
-  /// Emits the per-device form where a value depends on position or attributes hold sizes; null: the generic form
-  /// (same op and attributes on local types).
+  /// Emits the per-device form, for ops whose values depend on positions or whose attributes contain sizes. Null: the
+  /// same op and attributes on local types.
   Value (*localize)(LocalizeContext&) = nullptr;
-  /// The scalar that windows read beyond an operand's ends; null: what they read there does not count. Asked once per operand,
-  /// before anything is exchanged: may replace the operand by one that never equals it.
+  /// The scalar that windows read beyond the ends of an operand. Null: these positions do not count. Called once for
+  /// each operand before the halo exchange; it may replace the operand by one whose elements never equal the scalar.
   Value (*outside)(LocalizeContext&, int operand) = nullptr;
-  /// The same value of smaller ops, within rounding, for an op that needs a dim whole only because it sums along it and uses the sum:
-  /// spelled out, batch-norm-training over a batch on several devices is two small all-reduces. Null: there is no such form.
+  /// The expanded form: the same value, up to rounding, from smaller ops. For an op that needs an unsharded dim only
+  /// because it uses a sum along it: batch-norm-training over a sharded batch then needs two small all-reduces. Null:
+  /// there is no such form.
   Value (*expand)(const OpView&, const std::vector<Value>& operands) = nullptr;
-  /// True when `localize` itself keeps padding out of kReduce factors; else the partitioner fills the padding of such operand
-  /// dims with the reduction's identity before.
+  /// True if `localize` itself keeps padding out of kReduce factors. Otherwise the partitioner fills the padding of
+  /// these operand dims with the identity of the reduction.
   bool masks_padding = false;
-  FlopsFunction flops = nullptr;  // null: one per element of a floating-point result for elementwise ops, else 0
+  FlopsFunction flops = nullptr;  // null: for elementwise ops one for each element of a floating-point result, else 0
 };
 
-/// Floating-point operations of one execution, by the row's function or the rule beside OpDef::flops: what `stats` predicts and what
-/// a run counts.
+/// The floating-point operations of one execution, from the row's function or its default. `stats` predicts them, and
+/// a run counts them.
 double flops_of(const OpView& view);
 
-/// Whether running the instruction is felt elsewhere, so that it must stay, once, in its place among others of the kind.
+/// True if the instruction has a side effect. It must then run exactly once, in order with other side effects.
 bool has_side_effect(const Instruction& instruction);
-/// Whether something in the computation, or in what it calls, has one: by computation.
+/// For each computation: true if it, or a computation that it calls, has a side effect.
 std::vector<bool> computations_with_effects(const Program& program);
-/// The instruction itself, or what it calls.
+/// True if the instruction, or a computation that it calls, has a side effect.
 bool has_side_effect(const Instruction& instruction, const std::vector<bool>& with_effects);
 
-/// The table: rows in a fixed order, found by HLO name. Filled in src/ops/op_table.cpp.
+/// The op table: rows in a fixed order, found by their HLO name. Filled in src/ops/op_table.cpp.
 class OpTable {
  public:
-  /// `missing`: ops that HLO has and the table lacks, with blanks between; they deserve another error than a name nobody knows.
+  /// `missing`: ops of HLO that the table lacks, separated by blanks. Their error differs from that of an unknown
+  /// name.
   explicit OpTable(std::vector<const OpDef*> rows, std::string_view missing = {});
-  /// Null when no row has this name.
+  /// Null if no row has this name.
   [[nodiscard]] const OpDef* find(std::string_view name) const;
-  /// Error when no row has this name: with the nearest known one, or that it is HLO's but missing here.
+  /// Error if no row has this name: it names the nearest known one, or says that HLO has the op and Tessera does not.
   [[nodiscard]] const OpDef& get(std::string_view name) const;
   [[nodiscard]] const std::vector<const OpDef*>& rows() const { return rows_; }
 

@@ -8,7 +8,7 @@
 //     ROOT %h = f32[128,256]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 //   }
 //
-// An instruction's operands come before it; the computations it calls come before the computation it is in.
+// The operands of an instruction come before it. The computations that it calls come before its own computation.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@ namespace tessera {
 
 struct OpDef;
 
-/// An instruction's place in its computation.
+/// The index of an instruction in its computation.
 using Id = std::int32_t;
-/// A computation's place in its program.
+/// The index of a computation in its program.
 using ComputationId = std::int32_t;
 
-/// What does not change the value computed: where it came from and what else the text carried. Not part of hashes but for
+/// Facts that do not change the computed value: its origin and other content of the text. Hashes include only
 /// frontend_attributes.
 struct Notes {
   std::string source_file;  // of metadata={…}
@@ -40,7 +40,7 @@ struct Notes {
   std::string op_type;                                                   // metadata op_type
   std::vector<TextAttribute> metadata_rest;                              // other fields of metadata={…}, verbatim
   std::vector<std::pair<std::string, std::string>> frontend_attributes;  // unquoted
-  std::vector<TextAttribute> other;                                      // attributes no row knows, verbatim
+  std::vector<TextAttribute> other;                                      // attributes that no row knows, verbatim
   friend bool operator==(const Notes&, const Notes&) = default;
 };
 using NotesRef = std::shared_ptr<const Notes>;
@@ -57,14 +57,15 @@ struct Instruction {
   std::string name;       // unique in its computation, without %
 
   [[nodiscard]] const std::string* frontend_attribute(std::string_view key) const;
-  /// `train.cpp:41`, or "" when unknown.
+  /// `train.cpp:41`, or "" if unknown.
   [[nodiscard]] std::string source() const;
 };
 
-/// The notes with one frontend attribute set (or, with nullopt, removed).
+/// Returns the notes with one frontend attribute set, or removed if it is nullopt.
 NotesRef with_frontend_attribute(const NotesRef& notes, std::string_view key, std::optional<std::string> value);
 
-/// The notes for an instruction of another op: without the attributes that no row knows, which belong to one op (operand_precision).
+/// Returns the notes for an instruction of another op: without the attributes that no row knows, because these belong
+/// to one op (operand_precision).
 NotesRef for_another_op(const NotesRef& notes);
 
 struct Computation {
@@ -78,14 +79,14 @@ struct Computation {
   [[nodiscard]] Id size() const { return static_cast<Id>(instructions.size()); }
   [[nodiscard]] const Type& root_type() const { return (*this)[root].type; }
   [[nodiscard]] std::vector<Type> parameter_types() const;
-  /// How often each value is an operand; the root counts once more.
+  /// How often each value is an operand. The root counts once more.
   [[nodiscard]] std::vector<int> use_counts() const;
   /// The instructions that use each value, each once, in order.
   [[nodiscard]] std::vector<std::vector<Id>> users() const;
 };
 using ComputationRef = std::shared_ptr<const Computation>;
 
-/// `{1}: (0, {}, may-alias)`: result leaf `output` may live in the buffer of parameter leaf `parameter_index`.
+/// `{1}: (0, {}, may-alias)`: result leaf `output` may use the buffer of parameter leaf `parameter_index`.
 struct Alias {
   Dims output;
   std::int64_t parameter = 0;
@@ -101,8 +102,8 @@ struct Program {
   std::int64_t num_partitions = 1;
   std::int64_t replica_count = 1;
   std::vector<Alias> aliases;
-  std::vector<Mesh> meshes;                   // those the shardings name; the first is the default
-  bool partitioned = false;                   // per-device program made by the partitioner (or marked so in its text)
+  std::vector<Mesh> meshes;  // the meshes of the shardings; the first is the default
+  bool partitioned = false;  // a per-device program from the partitioner, or marked as such in its text
   std::vector<bool> propagate_to_parameters;  // allow_spmd_sharding_propagation_to_parameters; one entry = for all
   std::vector<bool> propagate_to_output;
   std::vector<std::pair<std::string, std::string>> frontend_attributes;
@@ -113,7 +114,7 @@ struct Program {
   }
   [[nodiscard]] const Computation& entry_computation() const { return (*this)[entry]; }
   [[nodiscard]] std::size_t instruction_count() const;
-  /// Of everything that changes what is computed or where it lies: not of names, sources, or Notes::other.
+  /// The hash of everything that changes results or shardings: not of names, sources, or Notes::other.
   [[nodiscard]] std::size_t hash() const;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ranks communicate with each other.
+// The groups of ranks that communicate with each other.
 #pragma once
 
 #include <vector>
@@ -8,21 +8,22 @@
 
 namespace tessera {
 
-/// Every rank of the world in one list; who speaks with nobody is alone.
+/// Every rank of the world is in exactly one list. A rank that communicates with nobody is alone.
 using RankGroups = std::vector<std::vector<int>>;
 
-/// The groups of a collective; of a permute, the ranks that pairs join, directly or through others. Error when it names a rank that the
-/// world has not.
+/// The groups of a collective. For a permute, the ranks that its pairs connect, directly or through others. Error if
+/// it names a rank that is not in the world.
 RankGroups rank_groups(const Instruction& collective, int world_size);
-/// The ranks that collectives join which run whenever all of these computations do.
+/// The groups that result from all collectives that run whenever all of these computations run.
 RankGroups united_rank_groups(const Program& program, const std::vector<ComputationId>& computations, int world_size);
 
-/// The ranks that must take one branch. Where all ranks come to it, those that collectives join in all branches but at most one: two that
-/// are together in one branch only may each take another. Else those that collectives join in all.
+/// The groups of ranks that must take the same branch. If all ranks reach the conditional, these are the ranks that
+/// collectives connect in all branches but at most one: two ranks that communicate in only one branch may take
+/// different branches. Otherwise, these are the ranks that collectives connect in all branches.
 RankGroups agreeing_rank_groups(const Program& program, const std::vector<ComputationId>& branches, int world_size,
                                 bool all_are_here);
 
-/// The members of the group with this rank, in its order.
+/// The members of the group of this rank, in order.
 std::vector<int> own_group(const RankGroups& groups, int rank);
 
 }  // namespace tessera

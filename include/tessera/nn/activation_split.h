@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How activations follow weights that are split by columns and rows.
+// The shardings of activations between weights that are sharded by columns and rows.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,17 @@
 
 namespace tessera::nn {
 
-/// The mesh axis over which a model's products are shared out.
+/// The mesh axis over which the products of a model are sharded.
 struct ActivationSplit {
   Mesh mesh;
   std::string axis;
 };
 
-/// `x` [b, ...] and its gradient with dim `dim` over the axis; the batch stays as it is. `x` itself without a split.
+/// Returns `x` [b, ...], and constrains it and its gradient: dim `dim` is sharded over the axis; the sharding of the
+/// batch does not change. Returns `x` itself without a split.
 [[nodiscard]] Tensor over_dim(const Tensor& x, int dim, const std::optional<ActivationSplit>& split);
-/// `x` [b, ...] whole over the axis. Its gradient, a sum over the devices of the axis, may be scattered at once.
+/// Returns `x` [b, ...] replicated over the axis. Its gradient is partial over the axis and may be reduce-scattered
+/// directly.
 [[nodiscard]] Tensor whole(const Tensor& x, const std::optional<ActivationSplit>& split);
 
 }  // namespace tessera::nn

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2 under Hugging Face's names. Attention weights are [C, 3, H, D] so that heads can be sharded; files hold [C, 3C].
+// GPT-2 (Radford et al., 2019) with Hugging Face's names. Attention weights are [C, 3, H, D] so that heads can be
+// sharded; files hold [C, 3C].
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,7 @@ struct GPT2Config {
   static GPT2Config from_json(const std::string& text, const std::string& origin);
   static GPT2Config from_json(const std::string& text);
   static GPT2Config from_file(const std::string& path);
-  /// Everything that was read, with the values of the fields above.
+  /// Returns all keys that were read, with the values of the fields above.
   [[nodiscard]] std::string to_json() const;
   [[nodiscard]] std::int64_t inner() const { return n_inner == 0 ? 4 * n_embd : n_inner; }
   void check() const;
@@ -112,9 +113,10 @@ class GPT2Model : public Callable<GPT2Model> {
   [[nodiscard]] Embedding& wte() { return wte_; }
   [[nodiscard]] Embedding& wpe() { return wpe_; }
   [[nodiscard]] LayerNorm& ln_f() { return ln_f_; }
-  /// Megatron's tensor parallelism with sequence parallelism. Inside a block's products, activations are split by heads and columns; between
-  /// them by time, so that norms, dropout and residual sums are shared out too. A block's all-reduce becomes a reduce-scatter and a
-  /// later all-gather of the same bytes.
+  /// Tensor parallelism with sequence parallelism, as in Megatron-LM (Korthikanti et al., 2022). Within the products
+  /// of a block, activations are sharded by heads and columns. Between them they are sharded by time, so that norms,
+  /// dropout and residual sums are not computed twice. The all-reduce of a block becomes a reduce-scatter and a later
+  /// all-gather of the same bytes.
   void split_activations(const ActivationSplit& split);
   [[nodiscard]] const std::optional<ActivationSplit>& activation_split() const { return split_; }
   [[nodiscard]] std::string_view class_name() const override { return "GPT2Model"; }
@@ -128,15 +130,15 @@ class GPT2Model : public Callable<GPT2Model> {
   std::optional<ActivationSplit> split_;
 };
 
-/// With the language-model head, tied to the token embedding unless the configuration says otherwise.
+/// GPT-2 with the language-model head. The head is tied to the token embedding unless tie_word_embeddings is false.
 class GPT2LMHeadModel : public Callable<GPT2LMHeadModel> {
  public:
   explicit GPT2LMHeadModel(const GPT2Config& config);
   /// s32 [b, t] -> [b, t, vocabulary].
   Tensor logits(const Tensor& tokens);
-  /// The mean cross entropy of predicting labels[.., i + 1] from tokens[.., ..i]; labels of -100 do not count.
+  /// Returns the mean cross entropy of predicting labels[.., i + 1] from tokens[.., ..i]. Labels of -100 are ignored.
   Tensor forward(const Tensor& tokens, const Tensor& labels);
-  /// The same as a sum and the number of labels that count.
+  /// Returns the sum and the number of labels that are not ignored.
   CrossEntropyParts loss_parts(const Tensor& tokens, const Tensor& labels);
   [[nodiscard]] GPT2Model& transformer() { return transformer_; }
   [[nodiscard]] GPT2Block& block(int i) { return transformer_.blocks()[i]; }
@@ -156,7 +158,7 @@ class GPT2LMHeadModel : public Callable<GPT2LMHeadModel> {
   Head lm_head_;
 };
 
-/// The usual column and row shardings over one axis: c_attn by heads, c_fc by columns, both c_proj by rows, wte by vocabulary,
+/// Shards a model over one axis: c_attn by heads, c_fc by columns, both c_proj by rows, wte by vocabulary, and the
 /// activations between them by time (GPT2Model::split_activations).
 void shard_tensor_parallel(GPT2LMHeadModel& model, const Mesh& mesh, const std::string& axis);
 

@@ -32,8 +32,9 @@ class Conv2d : public Callable<Conv2d> {
   Tensor weight_, bias_;
 };
 
-/// In training by the statistics of the whole batch, however it is sharded, which also move the running ones:
-/// running = (1 - momentum) * running + momentum * batch (the variance unbiased). In evaluation by the running ones.
+/// Batch normalization. In training it uses the statistics of the complete batch, whatever its sharding, and updates
+/// the running statistics: running = (1 - momentum) * running + momentum * batch (with the unbiased variance). In
+/// evaluation it uses the running statistics.
 class BatchNorm2d : public Callable<BatchNorm2d> {
  public:
   struct Options {
@@ -82,7 +83,7 @@ class AvgPool2d : public Callable<AvgPool2d> {
   Pool2dOptions options_;
 };
 
-/// To one element per channel; other output sizes are not supported.
+/// Pools to one element for each channel. Other output sizes are not supported.
 class AdaptiveAvgPool2d : public Callable<AdaptiveAvgPool2d> {
  public:
   explicit AdaptiveAvgPool2d(const Dims& output_size = {1});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Initial values of parameters: functions of the seed, the parameter's number and the global element index, so that every mesh
-// starts from the same values and no rank computes more than its shard.
+// Initial values of parameters. They depend only on the seed, the number of the parameter and the global element
+// index. Every mesh therefore starts from the same values, and no rank computes more than its shard.
 #pragma once
 
 #include "tessera/frontend/tensor/tensor.h"
@@ -10,7 +10,7 @@ namespace tessera::nn {
 Initializer zeros();
 Initializer ones();
 Initializer constant(double value);
-/// Each of these takes the next parameter number when it is called.
+/// Each call takes the next parameter number.
 Initializer normal(double mean, double standard_deviation);
 Initializer uniform(double low, double high);
 

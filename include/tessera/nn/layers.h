@@ -51,7 +51,7 @@ class Embedding : public Callable<Embedding> {
   Tensor weight_;
 };
 
-/// Over the last dim, of `width`.
+/// Layer normalization over the last dim, which has `width` elements.
 class LayerNorm : public Callable<LayerNorm> {
  public:
   explicit LayerNorm(std::int64_t width, double epsilon = 1e-5, DType dtype = DType::kF32);
@@ -65,7 +65,7 @@ class LayerNorm : public Callable<LayerNorm> {
   double epsilon_;
 };
 
-/// The identity outside training.
+/// Dropout in training; the identity in evaluation.
 class Dropout : public Callable<Dropout> {
  public:
   explicit Dropout(double p) : p_(p) {}

@@ -27,11 +27,11 @@ namespace tessera::nn {
 
 class Module;
 
-/// A parameter as a model names it.
+/// A parameter and its name in the model.
 struct NamedParameter {
   std::string name;  // transformer.h.0.attn.c_attn.weight
   Tensor tensor;
-  Dims exported_dims;  // the shape that files and other frameworks know; same elements in the same order
+  Dims exported_dims;  // the shape in files and other frameworks; the same elements in the same order
 };
 struct NamedModule {
   std::string path;  // "" for the module itself
@@ -45,50 +45,52 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  /// What wrap policies and reports call it: `GPT2Block`.
+  /// The name for wrap policies and reports: `GPT2Block`.
   [[nodiscard]] virtual std::string_view class_name() const = 0;
-  /// True for classes that only hold others (ModuleList); policies by size leave them out.
+  /// True for classes that only contain other modules (ModuleList). Policies by size skip them.
   [[nodiscard]] virtual bool is_container() const { return false; }
 
-  /// All parameters below, depth first in order of registration; a tied parameter once, under its first name.
+  /// All parameters of this module and its submodules, depth first, in the order of registration. A tied parameter
+  /// occurs once, under its first name.
   [[nodiscard]] std::vector<NamedParameter> named_parameters() const;
   [[nodiscard]] std::vector<Tensor> parameters() const;
-  /// Every path a parameter is reached by, tied ones more than once.
+  /// Every path to a parameter. A tied parameter occurs several times.
   [[nodiscard]] std::vector<NamedParameter> all_parameter_paths() const;
-  /// The module itself and all below, depth first.
+  /// The module itself and all its submodules, depth first.
   [[nodiscard]] std::vector<NamedModule> named_modules();
   [[nodiscard]] const std::vector<std::pair<std::string, Module*>>& children() const { return children_; }
   [[nodiscard]] const std::vector<NamedParameter>& own_parameters() const { return parameters_; }
-  /// The parameter of this name. Error with the nearest name.
+  /// Returns the parameter of this name. Error with the nearest name.
   [[nodiscard]] Tensor parameter(std::string_view name) const;
-  /// Elements of all parameters, tied ones once; needs no storage.
+  /// The number of elements of all parameters; tied parameters count once. Needs no storage.
   [[nodiscard]] std::int64_t parameter_count() const;
 
-  /// What a module keeps besides parameters: no gradient, no optimizer (running statistics). Named like parameters.
+  /// Buffers: variables without gradient and optimizer state, such as running statistics. They are named like
+  /// parameters.
   [[nodiscard]] std::vector<NamedParameter> named_buffers() const;
   [[nodiscard]] const std::vector<NamedParameter>& own_buffers() const { return buffers_; }
 
-  /// Switches dropout and batch statistics in this module and all below.
+  /// Switches between training and evaluation mode (dropout, batch statistics), also for submodules.
   void train(bool on = true);
   void eval() { train(false); }
   [[nodiscard]] bool is_training() const { return training_; }
   void zero_grad();
-  /// From now on ops see the parameters below converted to `dtype`; they are stored and updated as they are.
+  /// From now on ops use all parameters converted to `dtype`. Parameters are stored and updated in their own type.
   void set_compute_dtype(DType dtype);
 
-  /// The FSDP unit this module is, "" when none.
+  /// The name of the FSDP unit that this module is; "" if it is none.
   [[nodiscard]] const std::string& unit() const { return unit_; }
   void set_unit(std::string unit) { unit_ = std::move(unit); }
-  /// Module path, as errors and HLO metadata show it.
+  /// The path of the module, as in errors and HLO metadata.
   [[nodiscard]] const std::string& path() const { return path_; }
 
-  /// The tree with parameter counts and units, one module a line.
+  /// Returns the tree of modules with parameter counts and units, one module on each line.
   [[nodiscard]] std::string str() const;
 
  protected:
   /// Registers a new parameter and returns it.
   Tensor add_parameter(std::string name, const Type& type, Initializer initializer, Dims exported_dims = {});
-  /// Registers a parameter that another module has too (tied).
+  /// Registers a parameter of another module (a tied parameter).
   void add_shared_parameter(std::string name, const Tensor& tensor, Dims exported_dims = {});
   /// Registers a variable that is not trained and returns it.
   Tensor add_buffer(std::string name, const Type& type, Initializer initializer);
@@ -104,7 +106,8 @@ class Module {
   bool training_ = true;
 };
 
-/// Gives Self a call operator that runs Self::forward within the module's trace scope. Errors name the place of the call.
+/// Gives Self a call operator that runs Self::forward in the trace scope of the module. Errors name the source
+/// location of the call.
 template <class Self>
 class Callable : public Module {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations in two halves: x-start, x-done (and async-update between them).
+// Asynchronous operations in two halves: x-start and x-done, with async-update between them.
 #pragma once
 
 #include "tessera/ir/op_def.h"
@@ -8,12 +8,13 @@ namespace tessera {
 
 enum class AsyncHalf : std::uint8_t { kNeither, kStart, kUpdate, kDone };
 AsyncHalf async_half(const OpDef& op);
-/// The op that does at once what the start and its done do; call for async-start, of the computation it calls.
+/// The synchronous op for a start and its done. For async-start it is a call of its computation.
 const OpDef& synchronous_op(const OpDef& start);
-/// The op that starts `whole` and leaves waiting to done_op: its own (all-gather-start), or async-start of a computation that holds it.
+/// The op that starts the synchronous op `whole`, which done_op completes: its own start (all-gather-start), or
+/// async-start of a computation that contains it.
 const OpDef& start_op(const OpDef& whole);
 const OpDef& done_op(const OpDef& start);
-/// The element of the start's value that its done returns; -1: all of it.
+/// The element of the start's value that its done returns; -1: the complete value.
 int async_result(const OpDef& start);
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of batch-norm-training, batch-norm-inference and batch-norm-grad, which texts bring; models are made of smaller ops.
+// batch-norm-training, batch-norm-inference and batch-norm-grad. They occur in imported texts; models use smaller
+// ops.
 #pragma once
 
 #include "tessera/ir/attributes.h"

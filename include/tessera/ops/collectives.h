@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives as instructions of a per-device program. Only the reshard planner's emitter makes them, and texts bring
-// them.
+// Collectives as instructions of a per-device program. Only the emitter of the reshard planner and the text reader
+// make them.
 #pragma once
 
 #include "tessera/ir/builder.h"
 
 namespace tessera {
 
-/// `{{0,1},{2,3}}`; `{}` = one group of all; iota form `[2,2]<=[4]` or `[2,2]<=[2,2]T(1,0)`. Printed in the iota form
-/// where
-/// there is one (canonical), else as lists.
+/// `{{0,1},{2,3}}`; `{}`: one group of all devices; iota form `[2,2]<=[4]` or `[2,2]<=[2,2]T(1,0)`. Printed in the
+/// canonical iota form if there is one, else as lists.
 struct ReplicaGroups {
   std::vector<std::vector<std::int64_t>> groups;
   friend bool operator==(const ReplicaGroups&, const ReplicaGroups&) = default;
@@ -23,7 +22,7 @@ struct SourceTargetPairs {
 std::string field_text(const SourceTargetPairs& value);
 void parse_field(std::string_view text, SourceTargetPairs& value);
 
-/// Of all-gather, reduce-scatter, all-reduce, all-to-all, collective-broadcast.
+/// The attributes of all-gather, reduce-scatter, all-reduce, all-to-all and collective-broadcast.
 struct CollectiveAttributes {
   std::int64_t channel_id = 0;
   ReplicaGroups replica_groups;
@@ -49,19 +48,19 @@ struct PermuteAttributes {
   friend bool operator==(const PermuteAttributes&, const PermuteAttributes&) = default;
 };
 
-/// The same in another channel, if in one.
+/// Returns the attributes with another channel, if they have one.
 Attributes with_channel(const Attributes& attributes, std::int64_t channel_id);
 
 namespace ops {
-/// Groups are ordered: member k of a group gives or takes part k. channel_id is chosen fresh by the caller (0 = none).
+/// Groups are ordered: member k of a group provides or receives part k. The caller chooses a new channel_id (0:
+/// none).
 Value all_gather(Value x, int dim, ReplicaGroups groups, std::int64_t channel_id);
 Value reduce_scatter(Value x, int dim, Reduction reduction, ReplicaGroups groups, std::int64_t channel_id);
 Value all_reduce(Value x, Reduction reduction, ReplicaGroups groups, std::int64_t channel_id);
-/// Splits `split_dim` into group-size parts, part k to member k; the parts received are joined along the same dim
-/// (HLO's array
-/// form).
+/// Divides `split_dim` into as many parts as the group has members. Part k goes to member k. The received parts are
+/// concatenated along the same dim (HLO's array form).
 Value all_to_all(Value x, int split_dim, ReplicaGroups groups, std::int64_t channel_id);
-/// Devices no pair targets get zeros.
+/// Devices that are no target of a pair get zeros.
 Value collective_permute(Value x, SourceTargetPairs pairs, std::int64_t channel_id);
 }  // namespace ops
 }  // namespace tessera

@@ -23,19 +23,20 @@ struct DotAttributes {
   friend bool operator==(const DotAttributes&, const DotAttributes&) = default;
 };
 
-/// The reduction that a two-parameter scalar computation performs, if it is one of Reduction's.
+/// The reduction that a scalar computation with two parameters performs, if it is one of Reduction.
 std::optional<Reduction> reduction_of(const Computation& computation);
 /// The identity of a reduction in an element type: 0, 1, +inf or the largest integer, ….
 Literal reduction_identity(Reduction reduction, DType dtype);
 
 namespace ops {
-/// Result dims: batch, free of lhs, free of rhs. The element type is the operands'; `result` asks for another (f32 from bf16).
+/// The result has the batch dims, the free dims of lhs, then those of rhs. Its element type is that of the operands,
+/// or `result` (f32 from bf16).
 Value dot(Value lhs, Value rhs, DotAttributes dims, std::optional<DType> result = std::nullopt);
 /// [.., m, k] x [k, n] over lhs's last dim and rhs's first.
 Value matmul(Value lhs, Value rhs);
 /// The scalar computation add, multiply, minimum, … of a reduction; shared within a program.
 ComputationId reduction_computation(ProgramBuilder& program, Reduction reduction, DType dtype);
-/// Over `dims`, from the reduction's identity.
+/// Reduces `dims`, starting from the identity of the reduction.
 Value reduce(Value x, Reduction reduction, Dims dims);
 /// HLO's general form; several operands give a tuple.
 Value reduce(const std::vector<Value>& operands, const std::vector<Value>& inits, Dims dims, ComputationId computation);

@@ -12,9 +12,9 @@ namespace tessera {
 struct CustomCallAttributes {
   std::string target;  // custom_call_target
   bool has_side_effect = false;
-  // Of targets nobody here knows; texts carry both in frontend_attributes.
+  // For unknown targets. Texts carry both in frontend_attributes.
   std::string sharding_rule{};  // Shardy's
-  /// Leading dims of all operands and results, over which the call is applied (JAX's linalg).
+  /// The number of leading batch dims of all operands and results (JAX's linalg).
   std::int64_t num_batch_dims = 0;
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
@@ -26,28 +26,29 @@ struct CustomCallAttributes {
   friend bool operator==(const CustomCallAttributes&, const CustomCallAttributes&) = default;
 };
 
-/// Frontend attributes of marks that shardings do not pass: FSDP's unshard of a weight (whatever the value says), and a gradient as it is
-/// stored (`ops::sharding_barrier`).
+/// Frontend attributes of marks that stop propagation: FSDP's unshard of a parameter (whatever the value of the
+/// attribute), and a gradient with its storage sharding (`ops::sharding_barrier`).
 inline constexpr std::string_view kUnshardAttribute = "tessera.recompute";
 inline constexpr std::string_view kBarrierAttribute = "tessera.barrier";
 
-/// custom-calls Sharding and xla.sdy.FuncResultSharding: the identity, with a sharding that binds.
+/// custom-calls Sharding and xla.sdy.FuncResultSharding: the identity, with a sharding that is a constraint.
 bool is_sharding_mark(const Instruction& instruction);
-/// custom-calls ShardBarrierFrom, ShardBarrierTo and xla.sdy.PropagationBarrier: identities that shardings do not pass.
+/// custom-calls ShardBarrierFrom, ShardBarrierTo and xla.sdy.PropagationBarrier: identities that stop propagation.
 bool is_sharding_barrier(const Instruction& instruction);
-/// The borders of a region of per-device code: custom-calls SPMDFullToShardShape and xla.sdy.GlobalToLocalShape enter one,
+/// The borders of a manual region: custom-calls SPMDFullToShardShape and xla.sdy.GlobalToLocalShape enter one,
 /// SPMDShardToFullShape and xla.sdy.LocalToGlobalShape leave it.
 enum class ManualBorder : std::uint8_t { kNone, kEnter, kLeave };
 ManualBorder manual_border(const Instruction& instruction);
-/// Frontend attribute of a border: how it cuts the global array, a sharding over the axes that the region handles itself.
+/// Frontend attribute of a border: the sharding of the global array over the manual axes of the region.
 inline constexpr std::string_view kBorderPlacementAttribute = "tessera.border";
 std::optional<Sharding> border_placement(const Program& program, const Instruction& border);
 /// Frontend attribute of an outfeed: the HLO sharding that its text gave, of the data and perhaps of a token behind. Its own result is a token.
 inline constexpr std::string_view kOutfeedShardingAttribute = "tessera.outfeed_sharding";
-/// A custom-call that hands on its operand: Sharding, and the borders of manual regions where they change no shape.
+/// A custom-call that returns its operand: Sharding, and the borders of manual regions that change no shape.
 bool is_identity_call(const OpView& view);
 
-/// How often a while runs: known when its counter starts at a constant, advances by one and is compared with one.
+/// The trip count of a while. It is known if the counter starts at a constant, advances by a constant and is compared
+/// with a constant.
 std::optional<std::int64_t> known_trip_count(const Program& program, const Computation& caller,
                                              const Instruction& loop);
 
@@ -55,12 +56,12 @@ namespace ops {
 Value call(Builder& builder, const std::vector<Value>& operands, ComputationId computation);
 Value while_loop(Value init, ComputationId condition, ComputationId body);
 Value conditional(Value index, const std::vector<Value>& operands, const std::vector<ComputationId>& branches);
-/// A computation of scalars on every element.
+/// Applies a scalar computation to every element.
 Value map(const std::vector<Value>& operands, ComputationId function);
 Value custom_call(Builder& builder, std::string target, const std::vector<Value>& operands, Type type);
-/// custom-call Sharding: the identity, with a sharding that binds.
+/// custom-call Sharding: the identity, with a sharding that is a constraint.
 Value sharding_mark(Value x, Sharding sharding);
-/// The same behind a barrier: how the result lies does not decide how `x` does.
+/// The same after a barrier: the sharding of the result does not propagate to `x`.
 Value sharding_barrier(Value x, Sharding sharding);
 }  // namespace ops
 }  // namespace tessera

@@ -65,11 +65,11 @@ Value asinh(Value x);
 Value atanh(Value x);
 Value cosh(Value x);
 Value sinh(Value x);
-/// Complex elements from their parts (f32 or f64), and back.
+/// Complex elements from their real and imaginary parts (f32 or f64), and the reverse.
 Value complex(Value real, Value imaginary);
 Value real(Value x);
 Value imag(Value x);
-/// Rounded as a float of so many bits would be.
+/// Rounds as a float with this number of bits would be rounded.
 Value reduce_precision(Value x, std::int64_t exponent_bits, std::int64_t mantissa_bits);
 Value floor(Value x);
 Value ceil(Value x);

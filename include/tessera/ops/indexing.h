@@ -93,7 +93,7 @@ void parse_field(std::string_view text, RngAlgorithm& value);
 
 namespace ops {
 Value gather(Value operand, Value start_indices, GatherAttributes attributes);
-/// Rows of a table: table[v, d...], ids[...] -> [ids..., d...]; out-of-range ids clamp, as HLO says.
+/// Looks up rows of a table: table[v, d...], ids[...] -> [ids..., d...]. Ids out of range are clamped, as HLO says.
 Value take_rows(Value table, Value ids);
 Value scatter(const std::vector<Value>& operands, Value indices, const std::vector<Value>& updates,
               ScatterAttributes attributes, ComputationId combiner);
@@ -101,13 +101,12 @@ Value dynamic_slice(Value x, const std::vector<Value>& starts, Dims sizes);
 Value dynamic_update_slice(Value x, Value update, const std::vector<Value>& starts);
 /// `comparator` takes 2 scalars per operand; several operands give a tuple.
 Value sort(const std::vector<Value>& operands, int dim, bool is_stable, ComputationId comparator);
-/// (new state, bits of `type`).
+/// Returns (new state, bits of `type`).
 Value rng_bit_generator(Value state, Type type, RngAlgorithm algorithm);
-/// Counter-based bits that shard like any elementwise op: u32 of `dims` from a key u32[2] and the *global* row-major
-/// element
-/// index, built of elementwise u32 ops over iotas (Philox 2x32-10 on (index, key)).
-/// `first_row` (a u32 scalar, null = 0): how many rows of dim 0 come before, for a part of a larger array: the part's bits are
-/// those that the whole would have there (wholes of up to 2^32 elements).
+/// Counter-based random bits that can be sharded like any elementwise op: u32 of `dims` from a key u32[2] and the
+/// *global* row-major element index, built of elementwise u32 ops over iotas (Philox 2x32-10 on (index, key); Salmon
+/// et al., 2011). `first_row` (a u32 scalar; null: 0) is for a part of a larger array: the number of rows of dim 0
+/// before the part. The part then has the bits of the complete array, which may have up to 2^32 elements.
 Value random_bits(Value key, Dims dims, Value first_row = {});
 /// Uniform in [0, 1) of a float type, from random_bits.
 Value random_uniform(Value key, Dims dims, DType dtype, Value first_row = {});

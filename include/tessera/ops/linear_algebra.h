@@ -15,7 +15,7 @@ std::string field_text(FftType value);
 void parse_field(std::string_view text, FftType& value);
 struct FftAttributes {
   FftType fft_type = FftType::kFft;
-  Dims fft_length;  // of the last dims
+  Dims fft_length;  // the sizes of the last dims
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("fft_type", self.fft_type, Presence::kRequired);
@@ -76,18 +76,20 @@ struct TopKAttributes {
   }
   friend bool operator==(const TopKAttributes&, const TopKAttributes&) = default;
 };
-/// What a topk, or a custom-call TopK of an array and of fitting results, selects: nothing for any other instruction.
+/// The selection of a topk, or of a custom-call TopK with fitting operand and results; nullopt for any other
+/// instruction.
 std::optional<TopKAttributes> top_k_of(const OpView& view);
 
 namespace ops {
-/// Over the last fft_length.size() dims; IFFT divides by their product, RFFT keeps the first n/2+1 of the last, IRFFT makes n.
+/// Transforms the last fft_length.size() dims. IFFT divides by their product. RFFT keeps the first n/2+1 elements of
+/// the last dim; IRFFT restores n.
 Value fft(Value x, FftType type, Dims fft_length);
 /// The lower (upper) triangular factor of each symmetric matrix of the last two dims.
 Value cholesky(Value a, bool lower);
-/// X of op(A) X = B (left side) or X op(A) = B.
+/// Solves op(A) X = B (left side) or X op(A) = B for X.
 Value triangular_solve(Value a, Value b, TriangularSolveAttributes attributes);
 Value ragged_dot(Value lhs, Value rhs, Value group_sizes, RaggedDotAttributes attributes);
-/// The k largest (smallest) of the last dim in order, and where they stood: a tuple of values and s32 indices.
+/// The k largest (smallest) elements along the last dim, in order: a tuple of values and s32 indices.
 Value topk(Value x, std::int64_t k, bool largest = true);
 }  // namespace ops
 }  // namespace tessera

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that look at layouts or hold tuples, in ops that do not: what is partitioned and compiled has no others.
+// Replaces ops that depend on layouts or hold tuples by ops that do not. Programs that are partitioned and compiled
+// contain only the latter.
 #pragma once
 
 #include <optional>
@@ -9,8 +10,8 @@
 
 namespace tessera {
 
-/// The same value by other ops: a bitcast as the transposes and the reshape that it is, a tuple constant as a tuple of constants. Null for
-/// all others, and for a bitcast of elements that have no bits of their own (a byte holds s4).
+/// Computes the same value by other ops: a bitcast by transposes and a reshape, a tuple constant by a tuple of
+/// constants. Null for all other ops, and for a bitcast of elements narrower than a byte (s4).
 [[nodiscard]] bool may_have_plain_form(const Instruction& instruction);
 std::optional<Value> plain_form(Builder& builder, const OpView& view, const std::vector<Value>& operands);
 

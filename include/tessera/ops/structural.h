@@ -37,7 +37,7 @@ struct IotaAttributes {
   }
   friend bool operator==(const IotaAttributes&, const IotaAttributes&) = default;
 };
-/// Of broadcast, transpose, reverse, concatenate.
+/// The attributes of broadcast, transpose, reverse and concatenate.
 struct DimensionsAttributes {
   Dims dimensions;
   template <class Self, class Visit>
@@ -106,9 +106,9 @@ Value scalar(Builder& builder, DType dtype, double value);
 Value iota(Builder& builder, Type type, int dim);
 /// Operand dim i becomes result dim dimensions[i].
 Value broadcast(Value x, Dims result_dims, Dims dimensions);
-/// A scalar to all elements of `dims`.
+/// Broadcasts a scalar to `dims`.
 Value splat(Value scalar, Dims dims);
-/// A constant of `type` whose elements are all `value`: a broadcast scalar.
+/// An array of `type` whose elements are all `value`: a broadcast scalar constant.
 Value full(Builder& builder, const Type& type, double value);
 Value reshape(Value x, Dims dims);
 Value transpose(Value x, Dims permutation);
@@ -121,7 +121,7 @@ Value reverse(Value x, Dims dims);
 Value copy(Value x);
 Value tuple(Builder& builder, const std::vector<Value>& elements);
 Value get_tuple_element(Value tuple, int index);
-/// One value stays one value; several go through a tuple. Results in the order of `values`.
+/// An opt-barrier over one value, or over a tuple of several. Returns the results in the order of `values`.
 std::vector<Value> opt_barrier(const std::vector<Value>& values);
 Value partition_id(Builder& builder);  // u32[]
 }  // namespace ops

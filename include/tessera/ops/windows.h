@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// convolution, reduce-window, select-and-scatter: ops whose results read windows that slide over their operands.
+// convolution, reduce-window, select-and-scatter: each result reads a window of the operand.
 //
 //   window={size=3x3 stride=2x2 pad=1_1x1_1 lhs_dilate=1x1 rhs_dilate=1x1 rhs_reversal=0x0}
 #pragma once
@@ -12,8 +12,9 @@
 
 namespace tessera {
 
-/// One dim of a window. Result index o reads the positions o*stride - low + k*dilation, k in [0, size), of the operand, whose
-/// element j stands at position j*base_dilation; reversed: with the window's element size-1-k.
+/// One dim of a window. Result index o reads the positions o*stride - low + k*dilation of the operand, for k in [0,
+/// size). Element j of the operand is at position j*base_dilation. If reversed, the position meets element size-1-k
+/// of the window.
 struct WindowDim {
   std::int64_t size = 1;
   std::int64_t stride = 1;
@@ -22,22 +23,23 @@ struct WindowDim {
   std::int64_t base_dilation = 1;
   std::int64_t dilation = 1;
   bool reversed = false;
-  /// From the first position read to the last, for one result.
+  /// The number of positions from the first to the last that one result reads.
   [[nodiscard]] std::int64_t extent() const { return size == 0 ? 0 : (size - 1) * dilation + 1; }
-  /// How many results an operand of `n` elements gives.
+  /// The number of results for an operand of `n` elements.
   [[nodiscard]] std::int64_t count(std::int64_t n) const;
-  /// Which of the window's elements can meet one of the operand's `n`, for result `o`: [first, limit). There may be holes between.
+  /// The elements [first, limit) of the window that can meet one of the operand's `n` elements, for result `o`. There
+  /// may be holes between them.
   struct Taps {
     std::int64_t first = 0;
     std::int64_t limit = 0;
   };
   [[nodiscard]] Taps taps(std::int64_t o, std::int64_t n) const;
-  /// The operand's element at `position`; -1: a hole between elements, or beyond the ends.
+  /// The index of the operand's element at `position`; -1 if there is none: between elements, or beyond the ends.
   [[nodiscard]] std::int64_t element_at(std::int64_t position, std::int64_t n) const;
   friend bool operator==(const WindowDim&, const WindowDim&) = default;
 };
 
-/// HLO's `window={..}`; without dims the text leaves it out.
+/// HLO's `window={..}`. A window without dims is not printed.
 struct WindowDims {
   std::vector<WindowDim> dims;
   friend bool operator==(const WindowDims&, const WindowDims&) = default;
@@ -45,7 +47,7 @@ struct WindowDims {
 std::string field_text(const WindowDims& value);
 void parse_field(std::string_view text, WindowDims& value);
 
-/// `b01f_01io->b01f`: which dim of lhs, rhs and result is what; digits are the window's dims.
+/// `b01f_01io->b01f`: the meaning of each dim of lhs, rhs and result. Digits are dims of the window.
 struct ConvolutionLabels {
   std::int64_t lhs_batch = 0;
   std::int64_t lhs_feature = 0;
@@ -75,7 +77,7 @@ struct ConvolutionAttributes {
   }
   friend bool operator==(const ConvolutionAttributes&, const ConvolutionAttributes&) = default;
 };
-/// Of reduce-window and select-and-scatter: one entry per dim, or none (all ones).
+/// For reduce-window and select-and-scatter: one entry for each dim, or none (all sizes are 1).
 struct WindowAttributes {
   WindowDims window;
   template <class Self, class Visit>
@@ -85,7 +87,7 @@ struct WindowAttributes {
   friend bool operator==(const WindowAttributes&, const WindowAttributes&) = default;
 };
 
-/// The direction of a computation that does nothing but compare its two parameters.
+/// The direction of a computation that only compares its two parameters.
 std::optional<CompareDirection> comparison_of(const Computation& computation);
 
 namespace ops {
@@ -93,9 +95,10 @@ Value convolution(Value lhs, Value rhs, ConvolutionAttributes attributes);
 /// HLO's general form; several operands give a tuple.
 Value reduce_window(const std::vector<Value>& operands, const std::vector<Value>& inits, WindowDims window,
                     ComputationId computation);
-/// From the reduction's identity.
+/// Starts from the identity of the reduction.
 Value reduce_window(Value x, Reduction reduction, WindowDims window);
-/// Every window of `operand` passes its element of `source` on to the one of its elements that `select` prefers.
+/// For every window of `operand`: `select` chooses one of its elements, and the window's element of `source` is added
+/// there.
 Value select_and_scatter(Value operand, Value source, Value init, WindowDims window, ComputationId select,
                          ComputationId scatter);
 }  // namespace ops

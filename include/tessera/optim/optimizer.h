@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers. State is in f32 at least and exists from construction; learning rate and step are inputs of the graph, so changing
-// them compiles nothing. State lies as its parameter lies and, over the axes that the batch's rows lie over, in parts: there
-// gradients are reduce-scattered, every device updates its part, and the new weights are gathered (ZeRO stage 2).
+// Optimizers. State is in f32 at least and exists from construction. Learning rate and step are inputs of the traced
+// program, so changing them causes no compilation. State has the sharding of its parameter and is also sharded over
+// the axes that shard the rows of the batch: gradients are reduce-scattered over these axes, every device updates its
+// part, and the new parameters are gathered (ZeRO stage 2, Rajbhandari et al., 2020).
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ class Optimizer {
   virtual ~Optimizer();
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
-  /// Records the update of every parameter that has a gradient.
+  /// Traces the update of every parameter that has a gradient.
   void step(std::source_location where = std::source_location::current());
   void zero_grad();
   [[nodiscard]] double learning_rate() const { return learning_rate_; }
@@ -34,7 +35,7 @@ class Optimizer {
   void set_step_count(std::int64_t steps) { steps_ = steps; }
   [[nodiscard]] std::vector<Tensor> parameters() const;
 
-  /// State by name: `exp_avg.NAME` …, in order of the parameters, as many for each.
+  /// State by name: `exp_avg.NAME` …, in the order of the parameters, with equally many for each.
   struct NamedState {
     std::string name;
     Tensor tensor;
@@ -43,11 +44,11 @@ class Optimizer {
 
  protected:
   Optimizer(std::vector<ParameterGroup> groups, double learning_rate);
-  /// Inputs of this step's update, made once a step.
+  /// Creates the inputs of the update, once in each step.
   virtual void begin_step() {}
-  /// Updates parameter `index` (over all groups).
+  /// Traces the update of parameter number `index` (over all groups).
   virtual void update(int index, Tensor parameter, const Tensor& gradient, double weight_decay) = 0;
-  /// A scalar input of the graph in `dtype`; asked for at each step.
+  /// A scalar input of the program in `dtype`. `value` is called at each step.
   [[nodiscard]] static Tensor input(DType dtype, const std::function<double()>& value, const std::string& name);
   /// The element type of state: f64 for f64 parameters, else f32.
   [[nodiscard]] static DType state_dtype(const Tensor& parameter);
@@ -58,7 +59,7 @@ class Optimizer {
   std::int64_t steps_ = 0;
 
  private:
-  /// Lays state that nobody has used yet as the first step's gradients lie.
+  /// Gives state that nobody has used yet the sharding of the first step's gradients.
   void place_state();
   bool is_placed_ = false;
 };
@@ -69,7 +70,7 @@ struct SgdOptions {
   double weight_decay = 0;
   bool nesterov = false;
 };
-/// PyTorch's SGD: buf = momentum buf + (g + decay p); p -= lr buf.
+/// SGD as in PyTorch: buf = momentum buf + (g + decay p); p -= lr buf.
 class SGD : public Optimizer {
  public:
   SGD(std::vector<Tensor> parameters, const SgdOptions& options);
@@ -94,7 +95,7 @@ struct AdamWOptions {
   double epsilon = 1e-8;
   double weight_decay = 0;
 };
-/// Decoupled weight decay, PyTorch's order of operations.
+/// AdamW (Loshchilov and Hutter, 2019) with PyTorch's order of operations.
 class AdamW : public Optimizer {
  public:
   AdamW(std::vector<Tensor> parameters, const AdamWOptions& options);
@@ -117,9 +118,9 @@ class AdamW : public Optimizer {
   std::vector<std::pair<DType, StepInputs>> inputs_;
 };
 
-/// The 2-norm of all gradients together.
+/// Returns the 2-norm of all gradients together.
 Tensor global_norm(const std::vector<Tensor>& parameters);
-/// Scales all gradients by max_norm / (norm + 1e-6) where that is below 1; returns the norm before.
+/// Scales all gradients by max_norm / (norm + 1e-6) if that is below 1. Returns the norm before scaling.
 Tensor clip_grad_norm(const std::vector<Tensor>& parameters, double max_norm);
 
 }  // namespace tessera::optim

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A list of named passes, run in order. The outcome is verified and, on request, the program is written to a file after each pass.
+// A list of named passes that run in order. The result is verified and, on request, the program is written to a file
+// after each pass.
 //
 //   Program out = Pipeline("partition").add("propagate", propagate).add("localize", localize).run(in);
 #pragma once
@@ -17,32 +18,33 @@ namespace tessera {
 using Pass = std::function<Program(const Program&)>;
 
 struct PipelineOptions {
-  /// Passes to leave out, besides those of TESSERA_SKIP_PASSES (names joined by commas).
+  /// Names of passes to skip, besides those in TESSERA_SKIP_PASSES (joined by commas).
   std::vector<std::string> skip{};
   /// Called with the program after each pass.
   std::function<void(const std::string& pass, const Program&)> dump{};
-  /// Where `PROGRAM.HASH/PIPELINE/NN-PASS.hlo` is written, only where a pass changed something; "" = TESSERA_DUMP_DIR, or
-  /// nowhere. An equal program dumps over itself, another one has a folder of its own.
+  /// The folder for `PROGRAM.HASH/PIPELINE/NN-PASS.hlo`, which is written if the pass changed something. "":
+  /// TESSERA_DUMP_DIR, or no dump. Equal programs use the same folder.
   std::string dump_directory{};
-  /// False: an attempt, of which nothing is written wherever that may be.
+  /// False: never writes dumps. For trials.
   bool writes_dumps = true;
 };
 
-/// The folder below TESSERA_DUMP_DIR in which all stands that is made of a program: `NAME.HASH`; of what a pipeline of this rank made
-/// of another program that one's. "" where nothing is written.
+/// The folder below TESSERA_DUMP_DIR for the dumps of a program: `NAME.HASH`. For a program that a pipeline of this
+/// rank made from another one, the folder of that one. "" if nothing is written.
 std::string dump_folder(const Program& program);
 
 class Pipeline {
  public:
   explicit Pipeline(std::string name, PipelineOptions options = {});
   Pipeline& add(std::string name, Pass pass);
-  /// One that cannot be left out: without it the others make no sense of the program.
+  /// Adds a pass that cannot be skipped, because the passes after it depend on it.
   Pipeline& add_required(std::string name, Pass pass);
-  /// Verifies what comes out. Only when that fails (or a pass ends in an InternalError) the passes run again, each verified, so that
-  /// the error names the first that went wrong: passes are pure. Error: what the verifier says, prefixed `invalid program after pass 'localize': `; a pass to skip that does not exist or
-  /// cannot be left out.
+  /// Runs all passes and verifies the result. If this fails, or a pass throws an InternalError, the passes run again
+  /// with a verification after each, so that the error names the first wrong pass. Errors: the message of the
+  /// verifier with the prefix `invalid program after pass 'localize': `; a pass to skip that does not exist or cannot
+  /// be skipped.
   Program run(const Program& program);
-  /// Seconds each pass took in the last run, in order.
+  /// The time of each pass in the last run, in seconds, in order.
   [[nodiscard]] const std::vector<std::pair<std::string, double>>& seconds() const { return seconds_; }
 
  private:

@@ -5,7 +5,8 @@
 
 namespace tessera {
 
-/// Every op that has a plain form (tessera/ops/plain_form.h) in that form. Shardings and names stay with the value.
+/// Replaces every op by its plain form (tessera/ops/plain_form.h), if it has one. The value keeps its sharding and
+/// name.
 Program plain_forms(const Program& program);
 
 }  // namespace tessera

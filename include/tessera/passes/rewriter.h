@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rebuilding computations: what a pass does not touch is kept at the price of a copied record, what it replaces is
-// mapped.
+// Rebuilds computations. Instructions that a pass does not change are copied; instructions that it replaces are
+// mapped to new values.
 //
 //   Program out = rewrite(program, [](ComputationRewriter& r, Id id) -> Value {
 //     if (r.from()[id].op->role != Role::kCopy) return {};          // keep
@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-/// One computation on its way to its new form. Its parameters are there from the start; instructions come in order.
+/// One computation while it is rebuilt. Its parameters exist from the start; instructions are added in order.
 class ComputationRewriter {
  public:
   /// `callees` maps old computation ids to new ones.
@@ -23,7 +23,7 @@ class ComputationRewriter {
 
   [[nodiscard]] const Computation& from() const { return from_; }
   [[nodiscard]] Builder& builder() { return builder_; }
-  /// What an old value has become. InternalError before it was kept or replaced.
+  /// The new value of an old value. InternalError if it was not kept or replaced yet.
   [[nodiscard]] Value mapped(Id old);
   [[nodiscard]] std::vector<Value> mapped(const std::vector<Id>& old);
   [[nodiscard]] ComputationId callee(ComputationId old) const { return at(callees_, old); }
@@ -33,7 +33,7 @@ class ComputationRewriter {
   /// Appends it.
   Value keep(Id old);
   void replace(Id old, Value with);
-  /// Ends it, with what the old root has become.
+  /// Ends the computation. The root is the new value of the old root.
   ComputationId finish();
 
  private:
@@ -44,16 +44,18 @@ class ComputationRewriter {
   std::vector<Id> new_ids_;
 };
 
-/// What becomes of an instruction; a null Value keeps it.
+/// Returns the replacement of an instruction; a null Value keeps the instruction.
 using RewriteRule = std::function<Value(ComputationRewriter&, Id)>;
-/// Applies the rule to every instruction but parameters, callees first. Computations for which `touches` is false are
-/// shared.
+/// Applies the rule to every instruction except parameters, callees first. Computations for which `touches` is false
+/// are shared.
 Program rewrite(const Program& program, const RewriteRule& rule,
                 const std::function<bool(const Computation&)>& touches = nullptr);
 
-/// Keeps or replaces the instructions of one computation, in an order of its own: at least what the root needs, and side effects.
+/// Keeps or replaces the instructions of one computation, in any order: at least those that the root needs, and side
+/// effects.
 using ComputationRule = std::function<void(ComputationRewriter&)>;
-/// The same by whole computations. Those that the rule does not touch are shared where their callees stay what they are.
+/// The same for complete computations. Computations that the rule does not change are shared if their callees do not
+/// change.
 Program rewrite_computations(const Program& program, const ComputationRule& rule,
                              const std::function<bool(const Computation&)>& touches = nullptr);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mesh: named axes over devices, in a device order.
+// A mesh: the devices in named axes, with a device order.
 //
 //   Mesh mesh({{"data", 2}, {"model", 4}});      mesh<data=2, model=4>
 //
-// A *position* is a device's row-major index over the axes; the *device* at it is device_order[position].
+// A *position* is a row-major index over the axes. The *device* at a position is device_order[position].
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ struct MeshAxis {
   friend bool operator==(const MeshAxis&, const MeshAxis&) = default;
 };
 
-/// A whole axis, or the part of it that Shardy writes "x":(pre)size: with the axis seen as [pre, size, rest], the middle.
+/// An axis, or a sub-axis, which Shardy writes as "x":(pre)size: the middle factor if the axis is viewed as [pre,
+/// size, rest].
 struct AxisRef {
   int axis = 0;
   std::int64_t pre = 1;
@@ -32,41 +33,42 @@ class Mesh {
  public:
   /// The mesh of one device, without axes.
   Mesh();
-  /// Errors: a name twice or empty, a size below 1, a device order that is not a permutation of 0..count-1.
-  /// An empty order means 0, 1, 2, …; `name` is what texts call the mesh.
+  /// Errors: a name twice or empty, a size below 1, a device order that is not a permutation of 0..count-1. An empty
+  /// order means 0, 1, 2, …. `name` is the name of the mesh in texts.
   explicit Mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> device_order = {}, std::string name = "mesh");
-  /// Reads `data=2,model=4`; one size may be -1: what is left of `device_count`. Error if the product differs from
-  /// device_count (0 = any).
+  /// Reads `data=2,model=4`. One size may be -1: the remaining factor of `device_count`. Error if the product differs
+  /// from device_count (0: any).
   static Mesh parse(std::string_view text, std::int64_t device_count = 0);
 
   [[nodiscard]] const std::string& name() const;
   [[nodiscard]] const std::vector<MeshAxis>& axes() const;
   [[nodiscard]] int axis_count() const;
   [[nodiscard]] std::int64_t device_count() const;
-  /// Empty when it is 0, 1, 2, ….
+  /// Empty if it is 0, 1, 2, ….
   [[nodiscard]] const std::vector<std::int64_t>& device_order() const;
   [[nodiscard]] std::int64_t device_at(std::int64_t position) const;
   [[nodiscard]] std::int64_t position_of(std::int64_t device) const;
 
   [[nodiscard]] bool has_axis(std::string_view name) const;
-  /// Error listing the axes (and the nearest) unless there is one of this name.
+  /// Returns the index of the axis. The error lists the axes and the nearest name.
   [[nodiscard]] int axis_index(std::string_view name) const;
   [[nodiscard]] AxisRef whole_axis(int axis) const;
   [[nodiscard]] AxisRef whole_axis(std::string_view name) const { return whole_axis(axis_index(name)); }
   /// The coordinate of a position along a (sub-)axis, in [0, ref.size).
   [[nodiscard]] std::int64_t coordinate(std::int64_t position, const AxisRef& ref) const;
-  /// The coordinate over several axes, major to minor: the mixed-radix number of their coordinates.
+  /// The coordinate over several axes, major to minor: a mixed-radix number of their coordinates.
   [[nodiscard]] std::int64_t coordinate(std::int64_t position, const std::vector<AxisRef>& refs) const;
-  /// The devices that differ only along `axes`: one list per group, each ordered by the coordinate over `axes` (major to
-  /// minor as listed); groups are ordered by their first position. What a collective over `axes` takes as replica groups.
+  /// The devices that differ only along `axes`: one list per group, each ordered by the coordinate over `axes` (major
+  /// to minor as listed); groups are ordered by their first position. These are the replica groups of a collective
+  /// over `axes`.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> groups(const std::vector<AxisRef>& axes) const;
 
-  /// `data`, or `data:(2)3` for a part.
+  /// `data`, or `data:(2)3` for a sub-axis.
   [[nodiscard]] std::string axis_text(const AxisRef& ref) const;
-  /// `mesh<data=2, model=4>`, with ` devices=[..]` when the order is not 0, 1, 2, ….
+  /// `mesh<data=2, model=4>`, with ` devices=[..]` if the order is not 0, 1, 2, ….
   [[nodiscard]] std::string str() const;
   [[nodiscard]] std::size_t hash() const;
-  /// Same axes and same device order; the name does not count.
+  /// True for equal axes and equal device order. The name does not count.
   friend bool operator==(const Mesh& a, const Mesh& b);
 
  private:
@@ -74,11 +76,11 @@ class Mesh {
   std::shared_ptr<const Node> node_;
 };
 
-/// Axes without those of size 1, neighbours that continue each other merged: x:(1)2, x:(2)3 -> x:(1)6.
+/// Removes axes of size 1 and merges successive sub-axes: x:(1)2, x:(2)3 -> x:(1)6.
 std::vector<AxisRef> merged_axes(const std::vector<AxisRef>& axes);
 /// The product of the sizes.
 std::int64_t axes_size(const std::vector<AxisRef>& axes);
-/// True when two (sub-)axes have a digit of the position in common, or no factorisation of the axis has both.
+/// True if two (sub-)axes share a digit of the position, or no factorization of the axis contains both.
 bool overlaps(const AxisRef& a, const AxisRef& b);
 bool overlaps_any(const std::vector<AxisRef>& axes, const AxisRef& axis);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a mesh as it is typed, `data=2,model=-1`, before the number of devices is known.
+// The text of a mesh, `data=2,model=-1`, before the number of devices is known.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-/// The axes of a mesh's text; a size of -1 stays. Error unless the text is right for some number of devices.
+/// Reads the axes of a mesh. A size of -1 stays. Error unless the text is valid for some number of devices.
 std::vector<MeshAxis> mesh_axes(std::string_view text);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types, spelled as HLO spells them: f32, bf16, s64, pred …
+// Element types with HLO's names: f32, bf16, s64, pred …
 #pragma once
 
 #include <bit>
@@ -23,10 +23,10 @@ enum class DType : std::uint8_t {
   kF16,
   kBF16,
   kF32,
-  kF64,  // one of kDTypeCount: kernels know these
+  kF64,  // the last of kDTypeCount types that have kernels
   kC64,
   kC128,  // pairs of f32, of f64
-  // Narrow: one byte an element; read, moved, converted and printed, but not computed with.
+  // Narrow types, one byte for each element. They are read, moved, converted and printed; computation is slow.
   kS1,
   kS2,
   kS4,
@@ -43,12 +43,12 @@ enum class DType : std::uint8_t {
   kF8E5M2FNUZ,
   kF8E8M0FNU
 };
-/// The types visit_dtype knows: all but the complex and the narrow ones.
+/// The types of visit_dtype: all except the complex and the narrow ones.
 inline constexpr int kDTypeCount = 13;
 using Complex64 = std::complex<float>;
 using Complex128 = std::complex<double>;
 
-/// 16 bits with f32's exponent; arithmetic happens in f32, conversion rounds to nearest even and keeps NaN.
+/// bfloat16: 16 bits with the exponent of f32. Arithmetic is in f32. Conversion rounds to nearest even and keeps NaN.
 struct BFloat16 {
   std::uint16_t bits = 0;
   BFloat16() = default;
@@ -73,19 +73,19 @@ struct Float16 {
 };
 
 std::string_view dtype_name(DType dtype);
-/// Error naming the nearest known type unless `name` is one.
+/// Reads the name of a type. The error names the nearest known type.
 DType dtype_from_name(std::string_view name);
 bool is_dtype_name(std::string_view name);
-/// Bytes per element; pred takes one.
+/// Bytes of one element; pred has one.
 std::int64_t dtype_size(DType dtype);
 
 constexpr bool is_float(DType t) { return t >= DType::kF16 && t <= DType::kF64; }
 constexpr bool is_complex(DType t) { return t == DType::kC64 || t == DType::kC128; }
 constexpr bool is_narrow(DType t) { return t >= DType::kS1; }
-/// What an element of a narrow type stands for, and the nearest element (ties to even; integers wrap).
+/// The value of an element of a narrow type, and the nearest element to a value (ties to even; integers wrap).
 double narrow_value(DType dtype, std::uint8_t bits);
 std::uint8_t narrow_bits(DType dtype, double value);
-/// The element type of a complex type's two parts, and the complex type of f32 or f64 parts.
+/// The element type of the two parts of a complex type, and the complex type with f32 or f64 parts.
 constexpr DType real_dtype(DType t) { return t == DType::kC64 ? DType::kF32 : t == DType::kC128 ? DType::kF64 : t; }
 constexpr DType complex_dtype(DType t) { return t == DType::kF64 ? DType::kC128 : DType::kC64; }
 constexpr bool is_signed_int(DType t) { return t >= DType::kS8 && t <= DType::kS64; }
@@ -119,7 +119,7 @@ TESSERA_DTYPE_OF(Complex128, kC128);
 template <class T>
 inline constexpr DType kDTypeOf = DTypeOf<T>::value;
 
-/// Error: the op at hand does not take elements of this type.
+/// Throws the Error that the op does not accept elements of this type.
 [[noreturn]] void fail_dtype(DType dtype);
 
 /// Calls `f.operator()<T>()` with the C++ type of `dtype`; Error for a complex or narrow type.
@@ -144,7 +144,7 @@ decltype(auto) visit_dtype(DType dtype, F&& f) {
   return f.template operator()<double>();
 }
 
-/// The same for what works on complex elements too.
+/// The same, with complex types.
 template <class F>
 decltype(auto) visit_any_dtype(DType dtype, F&& f) {
   if (dtype == DType::kC64) return f.template operator()<Complex64>();

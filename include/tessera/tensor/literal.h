@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host value of any Type: an array in row-major order, or a tuple of values. Cheap to copy; the buffer is shared and
-// detached on write.
+// A host value of any Type: an array in row-major order, or a tuple of values. Copies share the buffer until one of
+// them is written.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class Literal {
  public:
   /// The empty tuple.
   Literal() = default;
-  /// All zero (every leaf of a tuple).
+  /// Zeros (in every leaf of a tuple).
   explicit Literal(Type type);
   static Literal tuple(std::vector<Literal> elements);
   /// A value whose elements its text leaves out, `{...}`: only the type is known. `origin` names the constant, so that two of
@@ -63,9 +63,9 @@ class Literal {
     return {reinterpret_cast<T*>(mutable_bytes().data()), static_cast<std::size_t>(type_.element_count())};
   }
 
-  /// The same elements, in row-major order, under other dims of the same count.
+  /// The same elements, in row-major order, with other dims of the same element count.
   [[nodiscard]] Literal reshaped(Dims dims) const;
-  /// A complex array as an array of its parts with a minor dim of 2 more; others as they are.
+  /// Returns a complex array as an array of its parts, with one more minor dim of size 2. Other arrays do not change.
   [[nodiscard]] Literal as_reals() const;
   /// The leaves of a tuple in pre-order; an array is its own leaf.
   [[nodiscard]] std::vector<Literal> leaves() const;
@@ -85,7 +85,7 @@ class Literal {
   std::string origin_;  // not empty: an array whose elements are elided
 };
 
-/// Element i (row-major) of an array as the widest type of its class; pred counts as unsigned.
+/// Returns element i (row-major) of an array as the widest type of its class. pred counts as unsigned.
 double element_as_double(const Literal& array, std::int64_t i);
 std::int64_t element_as_int(const Literal& array, std::int64_t i);
 /// The same of an index: a number larger than every index becomes the largest of s64, where element_as_int() wraps around.

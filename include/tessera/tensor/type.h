@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The type of a value: an array `f32[128,64]`, a tuple of types, or `token[]`. A Type is a cheap immutable handle.
+// The type of a value: an array `f32[128,64]`, a tuple of types, or `token[]`. A Type is a small immutable handle.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,9 @@ class Type {
   static constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
   /// The empty tuple `()`.
   Type();
-  /// `layout` is minor-to-major; empty stands for the default, row-major. Error on a negative size, and where the sizes (0 taken as 1)
-  /// need more than kMostBytes: strides, positions and byte counts of an array that exists fit 64 bits with room to spare.
+  /// `layout` is minor-to-major; empty means row-major. Error on a negative size, and where the sizes (0 taken as 1)
+  /// need more than kMostBytes: strides, positions and byte counts of an array that exists fit 64 bits with room to
+  /// spare.
   static Type array(DType dtype, Dims dims, Dims layout = {});
   static Type scalar(DType dtype) { return array(dtype, {}); }
   /// Error where all arrays within need more than 4 times kMostBytes.
@@ -30,7 +31,7 @@ class Type {
   [[nodiscard]] bool is_tuple() const;
   [[nodiscard]] bool is_token() const;
 
-  /// Of an array (InternalError otherwise).
+  /// Requires an array (InternalError otherwise).
   [[nodiscard]] DType dtype() const;
   [[nodiscard]] const Dims& dims() const;
   [[nodiscard]] std::int64_t dim(int i) const;
@@ -39,17 +40,17 @@ class Type {
   /// The number of elements; of a tuple, 0.
   [[nodiscard]] std::int64_t element_count() const;
 
-  /// Of a tuple (InternalError otherwise).
+  /// Requires a tuple (InternalError otherwise).
   [[nodiscard]] const std::vector<Type>& elements() const;
 
-  /// Bytes of all arrays within.
+  /// Bytes of all arrays in the type.
   [[nodiscard]] std::int64_t byte_size() const;
-  /// The arrays and tokens within, in pre-order; an array has itself as its only leaf.
+  /// The arrays and tokens in the type, in pre-order. An array is its own only leaf.
   [[nodiscard]] std::vector<Type> leaves() const;
   [[nodiscard]] int leaf_count() const;
-  /// How many leaves a tuple has before those of this element.
+  /// The number of leaves before those of this element of a tuple.
   [[nodiscard]] int leaf_offset(std::int64_t element) const;
-  /// The place of the leaf at `path` (the element, its element, …) among all. Error when no leaf is there.
+  /// The index of the leaf at `path` (the element, its element, …). Error if there is no leaf.
   [[nodiscard]] int leaf_index(const Dims& path) const;
 
   /// The same array with other sizes or another element type (the layout is dropped when ndim changes).
@@ -59,7 +60,7 @@ class Type {
   /// `f32[128,64]`, `(f32[], s32[2])`; with_layout adds `{1,0}` as XLA prints it.
   [[nodiscard]] std::string str(bool with_layout = false) const;
   [[nodiscard]] std::size_t hash() const;
-  /// Layouts do not count: two types are equal when they hold the same values.
+  /// Layouts do not count: two types are equal if they have the same values.
   friend bool operator==(const Type& a, const Type& b);
 
  private:

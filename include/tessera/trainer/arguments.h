@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user may say about a training run: Hugging Face's names and defaults, with what a mesh needs beside them.
+// The arguments of a training run: Hugging Face's names and defaults, with additional arguments for meshes.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ struct TrainingArguments {
   double adam_epsilon = 1e-8;
   double max_grad_norm = 1.0;
   std::string lr_scheduler_type = "linear";
-  double warmup_steps = 0;  // below 1: a part of all steps
+  double warmup_steps = 0;  // below 1: a fraction of all steps
   std::int64_t seed = 42;
   std::optional<std::int64_t> data_seed;
 
@@ -78,20 +78,20 @@ struct TrainingArguments {
   /// Name and value of every flag, as text.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> values() const;
 
-  /// Rows of a micro-batch over all data shards.
+  /// The rows of a micro-batch over all data shards.
   [[nodiscard]] std::int64_t micro_batch_rows(std::int64_t data_shards) const;
   [[nodiscard]] std::int64_t eval_batch_rows(std::int64_t data_shards) const;
-  /// Updates in the whole run: max_steps, or num_train_epochs of `micro_batches_per_epoch`.
+  /// The updates of the complete run: max_steps, or those of num_train_epochs with `micro_batches_per_epoch`.
   [[nodiscard]] std::int64_t total_steps(std::int64_t micro_batches_per_epoch) const;
   /// warmup_steps as a number of updates.
   [[nodiscard]] std::int64_t warmup_count(std::int64_t total_steps) const;
 };
 
-/// Reads the command line of `program`; none when --help was asked for, which is then printed.
+/// Reads the command line of `program`. If it contains --help, prints the help and returns nullopt.
 std::optional<TrainingArguments> parse_training_arguments(int argc, const char* const* argv, const std::string& program,
                                                           const std::string& about);
 
-/// What `--fsdp "full_shard auto_wrap"` asks for.
+/// The meaning of `--fsdp "full_shard auto_wrap"`.
 struct FsdpMode {
   bool enabled = false;
   bool reshard_after_forward = true;  // full_shard; false is shard_grad_op
@@ -101,7 +101,7 @@ struct FsdpMode {
 /// Reads the options of --fsdp; "true" is full_shard. Errors: an unknown option (with the nearest), two that exclude each other.
 FsdpMode parse_fsdp_mode(const std::string& text);
 
-/// What --fsdp_config says; keys may carry Hugging Face's prefix `fsdp_`.
+/// The content of --fsdp_config. Keys may have Hugging Face's prefix `fsdp_`.
 struct FsdpConfig {
   std::vector<std::string> transformer_layer_cls_to_wrap;  // empty: the repeated block
   std::int64_t min_num_params = 0;                         // > 0: the size-based policy
@@ -109,7 +109,7 @@ struct FsdpConfig {
   std::string compute_dtype;                               // "": as stored; float32, bfloat16, float16
   std::string reduce_dtype;                                // of gradients; the same words
   bool shard_param_on_dim_0 = true;
-  /// One line for each key that asks for what has no effect here, and why; to be shown to the user.
+  /// One line, with the reason, for each key that requests something without effect. To be shown to the user.
   std::vector<std::string> notes;
 
   /// Errors: an unknown key (with the nearest), both min_num_params and transformer_layer_cls_to_wrap, a value of another type.

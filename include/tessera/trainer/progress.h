@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The progress of a run: a bar that is redrawn on a terminal, a line now and then elsewhere.
+// The progress of a run: a bar that is redrawn on a terminal, or a line from time to time elsewhere.
 //
 //    42%|████████▍           | 420/1000 [01:03<01:27] loss 2.0812  8.1k tokens/s  MFU 31.2%
 #pragma once
@@ -21,7 +21,7 @@ struct Progress {
   std::optional<double> mfu{};  // 0..1
 };
 
-/// The line, without an end of line.
+/// Returns the line, without a line break.
 std::string progress_text(const Progress& progress);
 /// 75.3 -> "01:15", 3700 -> "1:01:40".
 std::string duration_text(double seconds);
@@ -30,9 +30,9 @@ std::string short_number(double value);
 
 class ProgressBar {
  public:
-  /// Draws to `out`; every `lines` updates (and at the end) a line of its own where `out` is no terminal.
+  /// Draws to `out`. If `out` is not a terminal, prints a separate line every `lines` updates and at the end.
   explicit ProgressBar(std::FILE* out = stderr, std::int64_t lines = 50);
-  /// For tests: say whether it is a terminal.
+  /// For tests: overrides whether `out` is a terminal.
   ProgressBar(std::FILE* out, std::int64_t lines, bool is_terminal)
       : out_(out), lines_(lines), is_terminal_(is_terminal) {}
   ~ProgressBar();
@@ -43,11 +43,11 @@ class ProgressBar {
   void update(const Progress& progress);
   /// Prints `line` above the bar.
   void print(const std::string& line);
-  /// Shows what is going on in place of the bar: "held out: 64 of 1024 samples". On a terminal, ten times a second, until
-  /// erase(); nothing elsewhere.
+  /// Shows an activity in place of the bar until erase(): "held out: 64 of 1024 samples". Only on a terminal, at most
+  /// ten times a second.
   void status(const std::string& text);
   void erase();
-  /// Leaves the bar as it is and begins a new line: what is printed otherwise follows.
+  /// Keeps the bar and begins a new line, for other output.
   void finish();
 
  private:
@@ -59,7 +59,7 @@ class ProgressBar {
   std::string drawn_;
 };
 
-/// 6 x tokens x parameters: the floating-point operations of a training step by the usual formula.
+/// The floating-point operations of a training step: 6 x tokens x parameters (Kaplan et al., 2020).
 double training_flops(double tokens, double parameters);
 /// flops / seconds / (chips x peak of one chip), in 0..1.
 double model_flops_utilization(double flops, double seconds, double chips, double peak_flops_per_second);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// trainer_state.json as Hugging Face's Trainer writes it: the run's log, with losses as full doubles.
+// trainer_state.json in the format of Hugging Face's Trainer: the log of the run, with losses as full doubles.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tessera::trainer {
 
-/// One update, or one evaluation, of the log; what was not measured is left out of the file.
+/// One update or evaluation in the log. The file omits values that were not measured.
 struct LogEntry {
   std::int64_t step = 0;
   double epoch = 0;
@@ -35,7 +35,7 @@ struct TrainerState {
   std::vector<LogEntry> log_history;
 
   [[nodiscard]] JsonObject to_json() const;
-  /// Writes FOLDER/trainer_state.json, whole or not at all; makes the folder.
+  /// Writes FOLDER/trainer_state.json, completely or not at all. Creates the folder.
   void save(const std::string& folder) const;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Annotations: how a tensor lies over the devices of a mesh.
+// Annotations: the sharding of a tensor over the devices of a mesh.
 //
 //   mark_sharding(weight, mesh, {{}, "model"});      columns over `model`
 //   mark_sharding(batch, mesh, {"data", {}});        rows over `data`
@@ -13,18 +13,19 @@
 
 namespace tessera {
 
-/// On a variable or input: its storage from now on. On a computed tensor: a constraint at this place; the handle then stands for the
-/// constrained value. Errors: a mesh whose size is not the number of devices, a spec that has not one entry per dim, an unknown axis,
-/// an axis twice, a tensor already sharded otherwise (clear_sharding first).
+/// Shards a tensor. For a variable or input this sets the sharding of its storage. For a computed tensor it is a
+/// constraint at this place, and the handle then refers to the constrained value. Errors: the size of the mesh is not
+/// the number of devices; the spec does not have one entry for each dim; an axis is unknown or used twice; the tensor
+/// already has another sharding (call clear_sharding first).
 void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec,
                    std::source_location where = std::source_location::current());
-/// The same value with the sharding; `tensor` keeps its own.
+/// Returns the same value with this sharding. `tensor` keeps its own.
 [[nodiscard]] Tensor with_sharding_constraint(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,
                                               std::source_location where = std::source_location::current());
-/// The same value with the sharding, which also binds the gradient that comes back.
+/// Returns the same value with this sharding, and also constrains its gradient.
 [[nodiscard]] Tensor mark_sharding_with_gradients(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec,
                                                   std::source_location where = std::source_location::current());
-/// Forgets the sharding; the tensor is whole on every device again (moved when it is next used).
+/// Removes the sharding. The tensor is fully replicated again (resharded at its next use).
 void clear_sharding(Tensor tensor);
 
 struct VisualizeOptions {
@@ -32,11 +33,13 @@ struct VisualizeOptions {
   int cell_width = 12;
   int cell_height = 3;
 };
-/// A picture for a terminal of which devices hold which part; tensors of up to 3 dims (a Unicode box per part, numbered by device; of
-/// three dims one picture for each part of the first). Error for more dims and for what is no tiling.
+/// Draws for a terminal which devices hold which tile, for up to 3 dims. Each tile is a Unicode box with the numbers
+/// of its devices; for three dims there is one picture for each tile of the first dim. Errors: more dims; a sharding
+/// that is not a tiling.
 std::string visualize_sharding(const Type& type, const Sharding& sharding, const VisualizeOptions& options = {});
 std::string visualize_sharding(const Tensor& tensor, const VisualizeOptions& options = {});
-/// The same as an SVG file: parts in the colour of their first device, with the devices and the interval of each dim.
+/// The same as an SVG file. A tile has the colour of its first device and shows its devices and the interval of each
+/// dim.
 std::string sharding_svg(const Type& type, const Sharding& sharding);
 
 }  // namespace tessera

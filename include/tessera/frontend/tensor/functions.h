@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators and functions on lazy tensors. Operands broadcast as in NumPy; a number takes the tensor's element type; tensors of
-// different element types are an error (convert with .to()).
+// Operators and functions on lazy tensors. Operands broadcast as in NumPy. A number takes the element type of the
+// tensor. Tensors of different element types are an error; convert with .to().
 #pragma once
 
 #include <vector>
@@ -18,7 +18,7 @@ Tensor operator<(Operand lhs, Operand rhs);
 Tensor operator<=(Operand lhs, Operand rhs);
 Tensor operator>(Operand lhs, Operand rhs);
 Tensor operator>=(Operand lhs, Operand rhs);
-/// Elementwise, as every other operator here.
+/// Elementwise, as all operators here.
 Tensor operator==(Operand lhs, Operand rhs);
 Tensor operator!=(Operand lhs, Operand rhs);
 Tensor operator&&(Operand lhs, Operand rhs);
@@ -48,10 +48,10 @@ Tensor gelu(Operand x);
 Tensor gelu_new(Operand x);
 /// Elements of `on_true` where `predicate` holds.
 Tensor where(Operand predicate, Operand on_true, Operand on_false);
-/// Differentiable choice between two computed values by a scalar predicate.
+/// Selects one of two computed values by a scalar predicate. Differentiable.
 Tensor cond(Operand predicate, Operand on_true, Operand on_false);
 
-/// Over `dims` (negative from the end); no dims = all.
+/// The dims to reduce; negative dims count from the end. Empty: all dims.
 struct ReduceOptions {
   std::vector<int> dims{};
   bool keep_dims = false;
@@ -60,12 +60,13 @@ Tensor sum(Operand x, ReduceOptions options = {});
 Tensor mean(Operand x, ReduceOptions options = {});
 Tensor max(Operand x, ReduceOptions options = {});
 Tensor min(Operand x, ReduceOptions options = {});
-/// The first index of the largest element along `dim`, s32.
+/// The index of the first largest element along `dim`, as s32.
 Tensor argmax(Operand x, int dim);
 
-/// [.., m, k] x [k, n], or with equal leading batch dims [.., m, k] x [.., k, n].
+/// [.., m, k] x [k, n] -> [.., m, n]; or [.., m, k] x [.., k, n] -> [.., m, n] with equal leading batch dims.
 Tensor matmul(Operand lhs, Operand rhs);
-/// General product: contracts lhs dims with rhs dims; batch dims lead the result, then lhs's free dims, then rhs's.
+/// General product. Contracts dims of lhs with dims of rhs. The result has the batch dims, then the free dims of lhs,
+/// then those of rhs.
 struct DotDims {
   Dims lhs_contracting{};
   Dims rhs_contracting{};
@@ -75,7 +76,7 @@ struct DotDims {
 Tensor dot(Operand lhs, Operand rhs, const DotDims& dims);
 
 Tensor concat(const std::vector<Tensor>& parts, int dim, std::source_location where = std::source_location::current());
-/// Around dim: `low` elements of `value` before and `high` behind; negative numbers cut.
+/// Pads a dim with `low` elements of `value` before and `high` after it. Negative numbers remove elements.
 Tensor pad(Operand x, int dim, std::int64_t low, std::int64_t high, double value = 0);
 Tensor softmax(Operand x, int dim);
 Tensor log_softmax(Operand x, int dim);
@@ -95,18 +96,18 @@ struct Conv2dOptions {
 Tensor conv2d(Operand x, Operand weight, const Conv2dOptions& options = {});
 struct Pool2dOptions {
   Dims kernel_size{};
-  Dims stride{};  // none: the kernel's size
+  Dims stride{};  // empty: kernel_size
   Dims padding{0};
-  Dims dilation{1};               // of max_pool2d; a dilated one has no gradient
-  bool ceil_mode = false;         // a last window may hang over the edge
+  Dims dilation{1};               // max_pool2d only; no gradient if dilated
+  bool ceil_mode = false;         // a last window may extend past the edge
   bool count_include_pad = true;  // of avg_pool2d
 };
-/// Padding never wins. The gradient goes to the first of equal elements.
+/// Padding is never the maximum. The gradient goes to the first of equal elements.
 Tensor max_pool2d(Operand x, const Pool2dOptions& options);
 Tensor avg_pool2d(Operand x, const Pool2dOptions& options);
 /// The mean over h and w: [n, c, 1, 1].
 Tensor adaptive_avg_pool2d(Operand x);
-/// Mean and (biased) variance of each channel, over the whole batch however it is sharded; in f32 at least.
+/// Mean and biased variance of each channel over the complete batch, whatever its sharding. Computed in f32 at least.
 struct ChannelStatistics {
   Tensor mean;
   Tensor variance;
@@ -114,24 +115,24 @@ struct ChannelStatistics {
 ChannelStatistics channel_statistics(Operand x);
 /// (x - mean) / sqrt(variance + epsilon), channel by channel.
 Tensor normalize_channels(Operand x, Operand mean, Operand variance, double epsilon);
-/// A vector of one number per channel, along dim 1 of x's dims.
+/// Broadcasts a vector with one number for each channel along dim 1 of x.
 Tensor per_channel(Operand vector, const Tensor& x);
 
 /// Rows of a table: table[v, d], ids[...] -> [..., d].
 Tensor embedding(Operand table, Operand ids);
-/// The mean over labels other than ignore_index of -log softmax(logits)[label]: logits [..., classes], integer labels [...].
-/// Keeps a sharded class dim sharded. 0 when every label is ignored.
+/// The mean of -log softmax(logits)[label] over labels other than ignore_index: logits [..., classes], integer labels
+/// [...]. A sharded class dim stays sharded. 0 if all labels are ignored.
 Tensor cross_entropy(Operand logits, Operand labels, std::int64_t ignore_index = -100);
-/// The addends of cross_entropy, 0 where ignored, and the number of labels that count: for sums over batches.
+/// The sum of the losses and the number of labels that are not ignored. For means over several batches.
 struct CrossEntropyParts {
   Tensor sum;
   Tensor count;
 };
 CrossEntropyParts cross_entropy_parts(Operand logits, Operand labels, std::int64_t ignore_index = -100);
-/// Zeroes elements with probability p and divides the others by 1 - p. The mask depends on (seed, step, op, global element
-/// index) only, so it is the same for every mesh.
+/// Sets elements to zero with probability p and divides the others by 1 - p. The mask depends only on the seed, the
+/// step, the op and the global element index, so it is the same for every mesh.
 Tensor dropout(Operand x, double p);
-/// Uniform in [0, 1), by the same rule.
+/// Uniform in [0, 1), with the same dependence.
 Tensor random_uniform(const Type& type, std::source_location where = std::source_location::current());
 
 }  // namespace tessera

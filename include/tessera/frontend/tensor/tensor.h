@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lazy tensor: a handle on a value that is data (a shard in this rank's memory), recorded (an op of the rank's trace that has
-// not run), or deferred (a variable whose initial value nobody needed yet).
+// The lazy tensor: a handle to a value. A value is data (a shard in this rank's memory), traced (an op that has not
+// run), or deferred (a variable whose initial value nobody has needed yet).
 //
 //   Tensor x = Tensor::from<float>({2, 3}, values);      data
 //   Tensor y = softmax(matmul(x, w) * 2.0, -1);          recorded; nothing has run
@@ -9,7 +9,7 @@
 //   mark_step();                                         compile or reuse, execute
 //   loss.item();
 //
-// Copies of a Tensor are the same variable. Types are global: a Tensor is written as if for one device.
+// Copies of a Tensor refer to the same variable. Types are global, as if there were one device.
 #pragma once
 
 #include <cstdint>
@@ -30,40 +30,40 @@ class Builder;
 class TensorImpl;
 struct Value;
 
-/// The whole initial value of a variable, emitted into a program when it is first needed; sharded like the variable, so that no
-/// rank ever holds more than its part.
+/// Emits the complete initial value of a variable into a program when it is first needed. The value is sharded like
+/// the variable, so no rank holds more than its shard.
 using Initializer = std::function<Value(Builder&, const Type&)>;
 
 class Tensor {
  public:
-  /// No tensor; is_null().
+  /// A null tensor.
   Tensor() = default;
 
   // ---- making ---------------------------------------------------------------------------------------------------------
 
-  /// A host value, the same on every rank; a parameter of the graph, never a constant.
+  /// A host value that is equal on every rank. It is a parameter of the traced program, never a constant.
   static Tensor from_host(Literal value);
   template <class T>
   static Tensor from(Dims dims, const std::vector<T>& values) {
     return from_host(Literal::from<T>(std::move(dims), values));
   }
-  /// A scalar that may change from step to step without recompilation (learning rate, loss scale).
+  /// A scalar that may change between steps without a new compilation (learning rate, loss scale).
   static Tensor scalar(DType dtype, double value) { return from_host(scalar_of(dtype, value)); }
-  /// The same of what `value` gives: now, and at every call of the compiled function that makes it.
+  /// The same, with the result of `value`. Within a compiled function it is called at every call of the function.
   static Tensor scalar(DType dtype, const std::function<double()>& value);
-  /// Every rank gives the part it holds under `spec`: a literal of the shard's type (padding at the end where the sizes do not divide).
+  /// Every rank passes its shard under `spec`: a literal of the shard's type, with padding at the end of uneven dims.
   static Tensor from_local_shards(const Type& global, const Mesh& mesh, const PartitionSpec& spec,
                                   const Literal& shard);
-  /// A variable whose value `initializer` gives when it is first used.
+  /// A variable whose initial value `initializer` computes at the first use.
   static Tensor deferred(const Type& type, Initializer initializer, std::string name = {});
-  /// A variable of zeros that takes dims and sharding of `like`.
+  /// A variable of zeros with the dims and sharding of `like`.
   static Tensor zeros_like_variable(const Tensor& like, DType dtype, std::string name = {});
-  /// A graph input of this type without a value: for plans only (dry runs); executing it is an error.
+  /// An input of this type without a value, for plans only (dry runs). Running a program with it is an error.
   static Tensor abstract(const Type& type, std::string name = {});
 
   static Tensor zeros(const Type& type, std::source_location where = std::source_location::current());
   static Tensor ones(const Type& type, std::source_location where = std::source_location::current());
-  /// A graph constant: all elements `value`.
+  /// A constant with all elements equal to `value`.
   static Tensor full(const Type& type, double value, std::source_location where = std::source_location::current());
   /// 0, 1, 2, … along `dim`.
   static Tensor iota(const Type& type, int dim, std::source_location where = std::source_location::current());
@@ -80,52 +80,53 @@ class Tensor {
   [[nodiscard]] std::int64_t element_count() const { return type().element_count(); }
   [[nodiscard]] const std::string& name() const;
   void set_name(std::string name);
-  /// The sharding it was marked with, or that the last execution gave it; nullopt when neither.
+  /// The sharding from mark_sharding or from the last execution; nullopt if there is none.
   [[nodiscard]] std::optional<Sharding> sharding() const;
-  /// True when the value lies in memory (nothing would run to read it).
+  /// True if the value is in memory, so that reading it runs nothing.
   [[nodiscard]] bool is_materialized() const;
 
   // ---- reading: forces execution --------------------------------------------------------------------------------------
 
-  /// The whole value. Local when it is materialised and replicated, otherwise collective: every rank must read it too.
+  /// Returns the complete value. Collective, so every rank must read it, unless the value is in memory and fully
+  /// replicated.
   [[nodiscard]] Literal to_host(std::source_location where = std::source_location::current()) const;
-  /// The single element as a double; Error unless there is exactly one.
+  /// Returns the single element as a double. Error unless there is exactly one.
   [[nodiscard]] double item(std::source_location where = std::source_location::current()) const;
-  /// Row-major elements; T is the element type.
+  /// Returns the elements in row-major order. T must be the element type.
   template <class T>
   [[nodiscard]] std::vector<T> to_vector(std::source_location where = std::source_location::current()) const {
     const Literal value = to_host(where);
     const auto data = value.data<T>();
     return {data.begin(), data.end()};
   }
-  /// This rank's part of a materialised tensor, without communication.
+  /// Returns this rank's shard of a tensor in memory, without communication.
   [[nodiscard]] Literal local_shard() const;
-  /// `tensor([1, 2], f32[2], device xla:0)`; forces execution.
+  /// Returns `tensor([1, 2], f32[2], device xla:0)`. Forces execution.
   [[nodiscard]] std::string str(std::source_location where = std::source_location::current()) const;
 
   // ---- gradients ------------------------------------------------------------------------------------------------------
 
   [[nodiscard]] bool requires_grad() const;
-  /// Returns *this. Error on element types that are not floats.
+  /// Returns *this. Error if the element type is not a float.
   Tensor& set_requires_grad(bool value = true);
-  /// Appends the backward pass of this scalar to the trace: adds to grad() of every variable with requires_grad it was
-  /// computed from.
+  /// Appends the backward pass of this scalar to the trace. It adds to grad() of every variable with requires_grad on
+  /// which the scalar depends.
   void backward(std::source_location where = std::source_location::current()) const;
-  /// The gradient gathered so far; null before backward() and after zero_grad().
+  /// The gradient accumulated so far; null before backward() and after zero_grad().
   [[nodiscard]] Tensor grad() const;
   void set_grad(Tensor grad);
   void zero_grad() { set_grad({}); }
-  /// The value as stored, without gradient and without the gathering of an FSDP unit: what optimizers work on.
+  /// The stored value, without gradient and without FSDP's gathering. Optimizers use it.
   [[nodiscard]] Tensor detach(std::source_location where = std::source_location::current()) const;
 
   // ---- variables ------------------------------------------------------------------------------------------------------
 
-  /// Gives this variable (and its copies) a new value of the same type; its storage sharding stays.
+  /// Gives this variable and its copies a new value of the same type. The sharding of its storage does not change.
   void assign(const Tensor& value, std::source_location where = std::source_location::current());
 
   // ---- shapes ---------------------------------------------------------------------------------------------------------
 
-  /// One size may be -1: what is left.
+  /// One size may be -1; it is then computed from the others.
   [[nodiscard]] Tensor reshape(Dims dims, std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor transpose(Dims permutation, std::source_location where = std::source_location::current()) const;
   /// The last two dims swapped.
@@ -133,7 +134,7 @@ class Tensor {
   /// Elements [start, limit) of a dim; negative numbers count from the end.
   [[nodiscard]] Tensor slice(int dim, std::int64_t start, std::int64_t limit,
                              std::source_location where = std::source_location::current()) const;
-  /// Element `index` of a dim, which goes away.
+  /// Selects element `index` of a dim and removes the dim.
   [[nodiscard]] Tensor select(int dim, std::int64_t index,
                               std::source_location where = std::source_location::current()) const;
   [[nodiscard]] Tensor unsqueeze(int dim, std::source_location where = std::source_location::current()) const;
@@ -145,7 +146,7 @@ class Tensor {
   [[nodiscard]] TensorImpl& impl() const;
   [[nodiscard]] const std::shared_ptr<TensorImpl>& impl_pointer() const { return impl_; }
   explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
-  /// The same variable?
+  /// True if both refer to the same variable.
   friend bool same_variable(const Tensor& a, const Tensor& b) { return a.impl_ == b.impl_; }
 
  private:
@@ -155,7 +156,8 @@ class Tensor {
 /// Prints str(): forces execution.
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
-/// An argument of an op: a tensor or a number (which takes the other operand's element type), and where the call stands.
+/// An argument of an op: a tensor, or a number (which takes the element type of the other operand), with the source
+/// location of the call.
 class Operand {
  public:
   // NOLINTBEGIN(google-explicit-constructor): an argument of an op is written as it is

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value of the front end, and the hold that a tensor has on it.
+// A value of the front end, and the handle of a tensor to it.
 #pragma once
 
 #include <atomic>
@@ -16,30 +16,32 @@
 
 namespace tessera {
 
-/// A value: data, recorded, or deferred. Several variables may hold one.
+/// A value: data, traced, or deferred. Several variables may hold the same value.
 struct Node {
   Type type;
-  std::uint64_t order = 0;           // of creation on this rank
-  std::string name;                  // of the variable it was made for
-  std::optional<Sharding> sharding;  // how it lies or must lie; none: whole everywhere (data), or free (recorded)
+  std::uint64_t order = 0;  // of creation on this rank
+  std::string name;         // of the variable it was made for
+  std::optional<Sharding>
+      sharding;  // current or required sharding; none: fully replicated (data), or undecided (traced)
 
-  DeviceArray shard;                        // data: this rank's part
-  std::optional<Literal> host;              // data: the whole value, the same on every rank
+  DeviceArray shard;                        // data: this rank's shard
+  std::optional<Literal> host;              // data: the complete value, equal on every rank
   bool is_abstract = false;                 // data without a value, for plans
-  bool is_given = false;                    // data from the host, which must be the same on every rank
-  std::optional<std::uint64_t> given_hash;  // of the whole value, once it was needed: what the ranks compare
-  bool is_under_way = false;  // data that the step under way computes: await_execution() before the shard is looked at
-  std::function<Literal()> refresh;  // data from the host that a compiled function asks for at each call
+  bool is_given = false;                    // data from the host, which must be equal on every rank
+  std::optional<std::uint64_t> given_hash;  // of the complete value, once it was needed; the ranks compare it
+  bool is_under_way = false;  // data that the running step computes: call await_execution() before using the shard
+  std::function<Literal()> refresh;  // data from the host that a compiled function requests at each call
 
-  Id id = -1;  // recorded: in the trace of `epoch`
+  Id id = -1;  // traced: in the trace of `epoch`
   std::uint64_t epoch = 0;
-  std::shared_ptr<Node> replaces;  // recorded: the data whose memory it may take over
+  std::shared_ptr<Node> replaces;  // traced: the data whose memory it may take
 
   Initializer initializer;  // deferred
 
   [[nodiscard]] bool has_data() const { return host.has_value() || !shard.is_null() || is_under_way || is_abstract; }
   [[nodiscard]] bool is_deferred() const { return initializer != nullptr; }
-  /// How many tensors have this value. A step may write its results into the memory of a value that no tensor has any more.
+  /// The number of tensors with this value. A step may write its results into the memory of a value that no tensor
+  /// has any more.
   [[nodiscard]] int holders() const { return holders_.load(std::memory_order_relaxed); }
 
  private:
@@ -47,7 +49,8 @@ struct Node {
   std::atomic<int> holders_{0};
 };
 
-/// The hold of a tensor (or of whatever else will look at the value later) on a node. A plain shared_ptr keeps the node, but not its value.
+/// The handle of a tensor, or of other code that reads the value later, to a node. A plain shared_ptr keeps the node,
+/// but not its value.
 class NodeHandle {
  public:
   NodeHandle() = default;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rank's trace: the computation that recorded ops go to, until mark_step cuts it. What nn, optim and fsdp are built on; users
-// need it only to write functions of their own:
+// The rank's trace: the computation to which operations are appended until mark_step ends it. nn, optim and fsdp use
+// it. Users need it only to write functions of their own:
 //
 //   Tensor double_of(Operand x) {
 //     return trace().record(x.where(), [&](Builder&) { Value v = trace().use(x.tensor()); return ops::add(v, v); });
@@ -23,12 +23,12 @@
 
 namespace tessera {
 
-/// How ops use a parameter of an FSDP unit: gathered, at the use.
+/// How ops use a parameter of an FSDP unit: it is gathered at the use.
 struct Unshard {
   std::string unit;
   Sharding gathered;
   bool recompute = true;              // gather again for the backward pass
-  std::optional<DType> reduce_dtype;  // of gradients on their way to where they are stored; none: the parameter's own
+  std::optional<DType> reduce_dtype;  // in which gradients are reduced; none: the type of the parameter
 };
 
 /// A variable.
@@ -39,13 +39,13 @@ class TensorImpl {
   bool requires_grad = false;
   Tensor grad;
   std::shared_ptr<const Unshard> unshard;
-  std::optional<DType> compute_dtype;        // uses see it converted
-  std::optional<Sharding> gradient_storage;  // how grad() and optimizer state lie; set by the first backward()
+  std::optional<DType> compute_dtype;        // ops use it converted to this type
+  std::optional<Sharding> gradient_storage;  // sharding of grad() and optimizer state; set by the first backward()
   bool has_optimizer_state = false;
   std::shared_ptr<TensorImpl> stands_for;  // of a stored_tensor()
-  std::shared_ptr<TensorImpl> argument;    // of what a function that is being compiled is given: the caller's own
+  std::shared_ptr<TensorImpl> argument;  // for an argument of a function that is being compiled: the caller's variable
 
-  /// Whose gradients are meant.
+  /// The variable whose gradients are meant.
   [[nodiscard]] TensorImpl& with_gradient() { return argument ? *argument : *this; }
 };
 
@@ -56,27 +56,29 @@ class Trace {
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  /// Emits with `where` (and the module path and unit around it) in the notes; the result is a recorded tensor.
+  /// Calls `emit` with `where`, the module path and the unit in the notes. The result is a traced tensor.
   Tensor record(const std::source_location& where, const std::function<Value(Builder&)>& emit);
-  /// The value of a tensor as ops see it: converted and gathered where it is a parameter of a unit; gradients flow to it.
+  /// The value of a tensor for use in ops: converted, and gathered if it is a parameter of a unit. Gradients flow to
+  /// it.
   Value use(const Tensor& tensor);
-  /// The value as stored.
+  /// The stored value.
   Value stored(const Tensor& tensor);
-  /// A tensor for a value of this trace; `sharding` binds the result of the step.
+  /// Returns a tensor for a value of this trace. `sharding` constrains it as a result of the step.
   Tensor wrap(Value value, std::optional<Sharding> sharding = {}, std::string name = {});
 
   [[nodiscard]] Builder& builder() { return *entry_; }
-  /// A scalar constant; one instruction for each value and type.
+  /// A scalar constant. There is one instruction for each value and type.
   Value scalar(DType dtype, double value);
   /// All elements of `type` equal to `value`.
   Value full(const Type& type, double value);
-  /// u32[2] for one random op: from seed and step (graph inputs) and the op's number in this step.
+  /// A key u32[2] for one random op, from the seed and the step (inputs of the program) and the number of the op in
+  /// this step.
   Value random_key();
-  /// The first row of the micro-batch around (MicroBatch), a u32 scalar input; null outside.
+  /// The first row of the current MicroBatch, as a u32 scalar input; null outside of one.
   Value first_row();
   void begin_micro_batch(std::int64_t first_row);
   void end_micro_batch();
-  /// A number that no variable of this rank had: for initial values.
+  /// A number that no variable of this rank has used. For initial values.
   std::uint64_t next_variable() { return ++variables_; }
 
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
@@ -84,41 +86,41 @@ class Trace {
 
   // ---- for the cut ----------------------------------------------------------------------------------------------------
 
-  /// A use of a variable that wants gradients, by its stored value.
+  /// A use of a variable with requires_grad.
   struct Leaf {
     std::weak_ptr<TensorImpl> variable;
     Id stored = -1;
-    const TensorImpl* used_as = nullptr;  // itself, or a stand-in for it
+    const TensorImpl* used_as = nullptr;  // the variable itself, or a substitute for it
   };
   [[nodiscard]] const std::vector<Leaf>& leaves() const { return leaves_; }
   [[nodiscard]] const std::vector<std::shared_ptr<Node>>& inputs() const { return inputs_; }
-  /// The recorded nodes that a tensor still holds, in order of creation.
+  /// The traced nodes that a tensor still holds, in order of creation.
   [[nodiscard]] std::vector<std::shared_ptr<Node>> live_nodes() const;
   [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
-  /// The inputs' places in inputs(), by entry instruction.
+  /// The position of each input in inputs(), by entry instruction.
   [[nodiscard]] int input_index(Id parameter) const;
   std::shared_ptr<Node> make_node(Type type, std::string name = {});
   /// Another node of the same data.
   std::shared_ptr<Node> copy_of(const Node& data);
-  /// Lets go of all recorded ops and inputs; `next_step` moves the random state on.
+  /// Discards all traced ops and inputs. `next_step` advances the random state.
   void clear(bool next_step);
 
-  /// What compile() needs to know of a traced function beside the ops.
+  /// Facts about a traced function that compile() needs besides the ops.
   struct Capture {
     struct Use {
       std::weak_ptr<Node> node;
       std::weak_ptr<TensorImpl> variable;
     };
     std::vector<std::shared_ptr<TensorImpl>> assigned;  // variables, in order of assignment
-    std::unordered_map<const Node*, Use> variables;     // through which an input was first used
+    std::unordered_map<const Node*, Use> variables;     // the variable through which an input was first used
     struct EachCall {
       std::function<void()> action;
       std::function<void()> undo;
     };
     std::vector<EachCall> each_call;
     bool takes_gradients = false;
-    bool reads_late = false;                  // an argument, behind an assignment
-    std::vector<std::function<void()>> undo;  // of what a function did to variables that then fails
+    bool reads_late = false;                  // an argument is read after an assignment
+    std::vector<std::function<void()>> undo;  // undoes the changes of a function to variables if it fails
   };
   class CaptureScope {
    public:
@@ -130,30 +132,31 @@ class Trace {
    private:
     Trace& trace_;
   };
-  /// Runs `action` now and, within a function that is being compiled, at every later call: what the host does in a step. `undo` takes it
-  /// back where the call then fails.
+  /// Runs `action` now and, within a function that is being compiled, also at every later call. For work of the host
+  /// in a step. `undo` reverts it if the call fails.
   void at_each_call(const std::function<void()>& action, const std::function<void()>& undo = {});
   [[nodiscard]] bool is_capturing() const { return capture_ != nullptr; }
-  /// Before the variable has another value, another gradient; before gradients are taken.
+  /// Call these before a variable gets another value, before it gets another gradient, and before gradients are
+  /// computed.
   void note_assignment(const std::shared_ptr<TensorImpl>& variable);
   void note_gradient(const std::shared_ptr<TensorImpl>& variable);
   void note_backward() {
     if (capture_ != nullptr) capture_->takes_gradients = true;
   }
-  /// Moves the random state on to the next step.
+  /// Advances the random state to the next step.
   void next_step();
 
-  /// Module path and FSDP unit that recorded ops belong to.
+  /// Module path and FSDP unit of the ops that are traced now.
   struct Scope {
     std::string path;
     std::string unit;
-    std::source_location where{};  // of the call that entered it; line 0: not known
+    std::source_location where{};  // of the call that entered it; line 0: unknown
   };
   void push_scope(Scope scope);
   void pop_scope();
-  /// Where the innermost module was called; `otherwise` outside all of them.
+  /// The source location at which the innermost module was called; `otherwise` outside of modules.
   [[nodiscard]] std::source_location call_site(const std::source_location& otherwise) const;
-  /// Says below an error within the outermost module where that was called, unless the error does.
+  /// Adds to an error within the outermost module where the module was called, unless the error says so already.
   void note_call(Error& error) const;
   /// Notes for ops at `where` in the current scope.
   NotesRef notes(const std::source_location& where);
@@ -174,7 +177,7 @@ class Trace {
   std::unordered_map<Id, int> input_indices_;
   std::vector<std::weak_ptr<Node>> recorded_;
   std::vector<Leaf> leaves_;
-  std::unordered_map<const Node*, Id> gathered_;  // by stored node: gathered once a trace
+  std::unordered_map<const Node*, Id> gathered_;  // by stored node: gathered once in a trace
   std::vector<Scope> scopes_;
   std::unordered_map<std::size_t, NotesRef> notes_;
   std::map<std::pair<DType, std::uint64_t>, Id> scalars_;  // by type and bits
@@ -189,13 +192,13 @@ class Trace {
   Capture* capture_ = nullptr;
 };
 
-/// The current rank's.
+/// The trace of the current rank.
 Trace& trace();
 
-/// The variable's value as stored, without gradient or gathering and without an op: what updates of variables work on.
+/// The stored value of the variable, without gradient or gathering, and without an op. Updates of variables use it.
 Tensor stored_tensor(const Tensor& variable);
 
-/// Ops recorded within belong to the module at `path` and, unless empty, to the FSDP unit.
+/// Ops that are traced within this scope belong to the module at `path` and, unless empty, to the FSDP unit.
 class TraceScope {
  public:
   TraceScope(std::string path, std::string unit, const std::source_location& where = {}) {
@@ -206,7 +209,8 @@ class TraceScope {
   TraceScope& operator=(const TraceScope&) = delete;
 };
 
-/// An operand of an op within a module of the library: its place is where the module was called, not a line of the library.
+/// An operand of an op within a module of the library. Its source location is the call of the module, not a line of
+/// the library.
 inline Operand at_call(const Tensor& tensor, const std::source_location& here = std::source_location::current()) {
   return {tensor, trace().call_site(here)};
 }

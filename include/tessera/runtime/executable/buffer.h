@@ -14,13 +14,13 @@ namespace tessera {
 
 class DeviceMemory;  // src/runtime/memory.h
 
-/// An array in a rank's device memory, row-major. Immutable while shared; an executable that takes the only handle of a donated
-/// argument writes a result into its memory.
+/// An array in the device memory of a rank, row-major. Immutable while shared. An executable that receives the only
+/// handle to a donated argument writes a result into its memory.
 class DeviceArray {
  public:
-  /// No array.
+  /// A null array.
   DeviceArray() = default;
-  /// Undefined content. `type` is an array.
+  /// Allocates an array with undefined content. `type` must be an array.
   static DeviceArray uninitialized(Type type);
   static DeviceArray zeros(Type type);
   /// Copies from the host; counted as a transfer to the device.
@@ -30,13 +30,13 @@ class DeviceArray {
   [[nodiscard]] Literal to_literal() const;
   [[nodiscard]] const Type& type() const { return type_; }
   [[nodiscard]] std::span<const std::byte> bytes() const;
-  /// For whoever fills a fresh array.
+  /// Mutable access, for code that fills a new array.
   [[nodiscard]] std::span<std::byte> mutable_bytes();
   [[nodiscard]] bool is_null() const { return memory_ == nullptr; }
   [[nodiscard]] bool shares_memory_with(const DeviceArray& other) const { return memory_ == other.memory_; }
-  /// No other array shares the memory, which nothing but arrays holds.
+  /// True if no other array shares the memory. Only arrays hold it.
   [[nodiscard]] bool is_unique() const { return memory_.use_count() == 1; }
-  /// The same memory under other dims of the same count.
+  /// Returns the same memory with other dims of the same element count.
   [[nodiscard]] DeviceArray reshaped(Dims dims) const;
   void reset() { memory_.reset(); }
 
@@ -45,7 +45,7 @@ class DeviceArray {
   std::shared_ptr<DeviceMemory> memory_;
 };
 
-/// Bytes of the current rank's device memory: in arrays and arenas, the most so far, and kept for reuse.
+/// Bytes of device memory of the current rank: in use by arrays and arenas, the most so far, and kept for reuse.
 struct MemoryInfo {
   std::int64_t used = 0;
   std::int64_t peak = 0;
@@ -53,7 +53,7 @@ struct MemoryInfo {
 };
 MemoryInfo memory_info();
 
-/// Arrays from the leaves of literals, in pre-order, and back.
+/// Converts the leaves of literals, in pre-order, to arrays, and back.
 std::vector<DeviceArray> to_device(const std::vector<Literal>& literals);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters and timed metrics of a rank, reported as PyTorch/XLA's metrics_report() does.
+// Counters and metrics of a rank, in the format of PyTorch/XLA's metrics_report().
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-/// How values of a metric are written.
+/// The format of the values of a metric.
 enum class MetricUnit : std::uint8_t { kNumber, kTime, kBytes };  // time in nanoseconds
 
 struct MetricSample {
@@ -22,7 +22,7 @@ struct MetricSample {
   double value = 0;
 };
 
-/// All samples counted and summed, the last few (XLA_METRICS_SAMPLES, 1024) kept.
+/// The count and the sum of all samples, and the last samples (XLA_METRICS_SAMPLES, 1024).
 struct MetricData {
   MetricUnit unit = MetricUnit::kTime;
   std::int64_t total_samples = 0;
@@ -30,7 +30,8 @@ struct MetricData {
   std::deque<MetricSample> samples;
 };
 
-/// Any thread of the rank may count. Asking and clearing wait for a step that runs beside the trace, so what is told is of whole steps.
+/// Any thread of the rank may count. Reading and clearing wait for a step that runs on the worker, so results contain
+/// complete steps.
 class Metrics {
  public:
   void count(std::string_view counter, std::int64_t amount = 1);
@@ -40,7 +41,7 @@ class Metrics {
   /// In alphabetical order; metrics without samples and counters that were cleared are not listed.
   [[nodiscard]] std::vector<std::string> counter_names() const;
   [[nodiscard]] std::vector<std::string> metric_names() const;
-  /// Nothing when never counted. TransferFromServerTime and its kin are accepted for TransferFromDeviceTime.
+  /// nullopt if it was never counted. The older names TransferFromServerTime and TransferToServerTime are accepted.
   [[nodiscard]] std::optional<std::int64_t> counter_value(std::string_view name) const;
   [[nodiscard]] std::optional<MetricData> metric_data(std::string_view name) const;
   void clear_counters();
@@ -49,10 +50,10 @@ class Metrics {
 
   /// Every metric, then every counter.
   [[nodiscard]] std::string report() const;
-  /// Those asked for; empty lists stand for the usual ones.
+  /// Only the given ones; empty lists mean the usual ones.
   [[nodiscard]] std::string short_report(const std::vector<std::string>& counters,
                                          const std::vector<std::string>& metrics) const;
-  /// Ops that ran by reference evaluation: the counters `fallback::name`.
+  /// The ops that ran by reference evaluation: the counters `fallback::name`.
   [[nodiscard]] std::vector<std::string> executed_fallback_ops() const;
 
  private:
@@ -61,13 +62,13 @@ class Metrics {
   std::map<std::string, MetricData, std::less<>> metrics_;
 };
 
-/// Those of the current rank.
+/// The metrics of the current rank.
 Metrics& metrics();
 inline std::string metrics_report() { return metrics().report(); }
 std::string short_metrics_report(const std::vector<std::string>& counters = {},
                                  const std::vector<std::string>& metrics = {});
 
-/// `04m22s555ms668.071us`: days to microseconds, leading zero units left out.
+/// Formats a time as `04m22s555ms668.071us`: days to microseconds, without leading zero units.
 std::string format_time(double nanoseconds);
 
 /// Adds the time of a scope to a metric of the current rank.
@@ -83,9 +84,9 @@ class TimedScope {
   std::chrono::steady_clock::time_point start_;
 };
 
-/// Lines of advice after `steps` steps, as `pt-xla-profiler: CompileTime too frequent: 21 counts during 11 steps`: more than one
-/// compilation or reading of a value in two steps, after ten steps; a compilation of 300 s, an execution of 30 s; ops that
-/// reference evaluation ran.
+/// Returns lines of advice after `steps` steps, such as `pt-xla-profiler: CompileTime too frequent: 21 counts during
+/// 11 steps`. Causes: after ten steps, more than one compilation or read value in two steps; a compilation of 300 s
+/// or an execution of 30 s; ops that reference evaluation ran.
 std::vector<std::string> performance_advice(const Metrics& metrics, std::int64_t steps);
 
 }  // namespace tessera
