@@ -59,7 +59,7 @@ std::vector<DeviceDigit> digits_of(const std::vector<std::int64_t>& sizes) {
   return digits;
 }
 
-// Slopes and shift by elimination; those left free are 0. Whoever calls it proves the outcome.
+// Slopes and shift by elimination; those left free are 0. Rounded: affine_over() computes the outcome for every device and compares.
 std::vector<double> solve(std::vector<std::vector<double>> rows, std::size_t unknowns) {
   constexpr double kZero = 1e-6;
   std::vector<double> solution(unknowns, 0);

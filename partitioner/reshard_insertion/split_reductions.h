@@ -15,8 +15,8 @@ namespace tessera {
 /// by xor parts begin with 0, and the init is met once.
 Program split_reductions(const Program& program);
 
-/// f(init, init) = init, for constant inits: then f(init, f(init, x)) = f(init, x), as reductions are associative, and the init may be met
-/// as often as one likes.
+/// f(init, init) = init, for constant inits, found by evaluation. Then f(init, f(init, x)) = f(init, x), and the init may be met as often as
+/// one likes. Assumed: f is associative, as HLO asks of reductions.
 bool absorbs_its_init(const Program& program, const Computation& computation, const Instruction& reduce);
 
 }  // namespace tessera
