@@ -26,7 +26,9 @@ std::vector<RunCount> known_run_counts(const Program& program);
 /// The times alone.
 std::vector<double> run_counts(const Program& program);
 
-/// Error unless the collectives keep within the limits; lists those that do not, largest first.
-void check_limits(const std::vector<CollectiveNote>& notes, const CollectiveLimits& limits);
+/// Whether the collectives keep within the limits.
+bool keeps_limits(const std::vector<CollectiveNote>& notes, const CollectiveLimits& limits);
+/// Throws an Error that lists those that do not, largest first.
+[[noreturn]] void fail_beyond_limits(const std::vector<CollectiveNote>& notes, const CollectiveLimits& limits);
 
 }  // namespace tessera

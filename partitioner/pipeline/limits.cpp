@@ -36,24 +36,34 @@ std::string listing(std::vector<CollectiveNote> notes) {
   return out;
 }
 
-}  // namespace
+std::vector<CollectiveNote> unasked(const std::vector<CollectiveNote>& notes) {
+  std::vector<CollectiveNote> out;
+  std::copy_if(notes.begin(), notes.end(), std::back_inserter(out), [](const auto& note) { return !note.asked; });
+  return out;
+}
 
-void check_limits(const std::vector<CollectiveNote>& notes, const CollectiveLimits& limits) {
-  if (limits.strict) {
-    std::vector<CollectiveNote> unasked;
-    std::copy_if(notes.begin(), notes.end(), std::back_inserter(unasked), [](const auto& note) { return !note.asked; });
-    if (!unasked.empty())
-      fail(
-          "strict mode: no annotation asks for {} of {} collectives; annotate what they bring about, or follow the "
-          "advice:{}",
-          with_a_part_in(unasked), collective_count(notes), listing(unasked));
-  }
+std::int64_t bytes_of(const std::vector<CollectiveNote>& notes) {
   Checked sum = 0;
   for (const CollectiveNote& note : notes) sum += note.bytes;
-  const std::int64_t bytes = sum.value_or_most();
-  if (limits.bytes && bytes > *limits.bytes)
-    fail("the collectives bring {} bytes to each device, {} more than the {} allowed; the largest:{}", bytes,
-         bytes - *limits.bytes, *limits.bytes, listing(notes));
+  return sum.value_or_most();
+}
+
+}  // namespace
+
+bool keeps_limits(const std::vector<CollectiveNote>& notes, const CollectiveLimits& limits) {
+  return (!limits.strict || unasked(notes).empty()) && (!limits.bytes || bytes_of(notes) <= *limits.bytes);
+}
+
+void fail_beyond_limits(const std::vector<CollectiveNote>& notes, const CollectiveLimits& limits) {
+  const auto others = unasked(notes);
+  if (limits.strict && !others.empty())
+    fail(
+        "strict mode: no annotation asks for {} of {} collectives; annotate what they bring about, or follow the "
+        "advice:{}",
+        with_a_part_in(others), collective_count(notes), listing(others));
+  const std::int64_t most = limits.bytes.value_or(0);
+  fail("the collectives bring {} bytes to each device, {} more than the {} allowed; the largest:{}", bytes_of(notes),
+       bytes_of(notes) - most, most, listing(notes));
 }
 
 }  // namespace tessera

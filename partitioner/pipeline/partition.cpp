@@ -90,21 +90,7 @@ TrialOutcome outcome_of(const Partitioned& parts) {
   return {parts.notes, stats.total_collective_bytes, stats.flops_per_device};
 }
 
-// With remedies that were tried.
-void try_remedies(Partitioned& parts, const Program& given, const PartitionOptions& options) {
-  PartitionOptions plain = options;
-  plain.try_remedies = false;
-  plain.limits = {};
-  plain.dump = {};
-  plain.writes_dumps = false;
-  const auto trial = [&](const Program& annotated) { return outcome_of(partition(annotated, plain)); };
-  parts.program = with_tried_remedies(parts.program, parts.global, given, outcome_of(parts), trial);
-  parts.notes = collective_notes(parts.program, options.topology);
-}
-
-}  // namespace
-
-Partitioned partition(const Program& program, const PartitionOptions& options) {
+void check_is_global(const Program& program) {
   require(!program.partitioned,
           "{} is already partitioned (it carries the partitioner's mark); give the global program instead",
           program.name);
@@ -113,6 +99,10 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
       "{} has replica_count={}; only programs of one replica are partitioned: give all devices to num_partitions, and "
       "the mesh an axis for the replicas",
       program.name, program.replica_count);
+}
+
+// Without trials of remedies and without limits.
+Partitioned partition_once(const Program& program, const PartitionOptions& options) {
   const Program input = without_replica_collectives(normalize_manual(with_outfeeds_of_shards(with_mesh(
       without_lone_collectives(with_sharding_groups(with_one_loop_state(make_synchronous(plain_forms(program)))))))));
   check_input(input);
@@ -135,7 +125,8 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
                       found = propagate_at_least_cost(p, options.topology, weight_of(p, options), options.trials);
                       return found.program;
                     })
-      .add_required("insert-reshards", [&](const Program&) { return std::move(found.resharded); })
+      .add_required("insert-reshards",
+                    [&](const Program& p) { return insert_chosen_reshards(p, options.topology, found); })
       .add_required("record-global", [&](const Program& p) {
         out.global = options.try_remedies ? with_batch_sums_named(p) : p;
         return out.global;
@@ -143,17 +134,38 @@ Partitioned partition(const Program& program, const PartitionOptions& options) {
   add_local_passes(pipeline, options);
   out.program = pipeline.run(input);
   out.notes = collective_notes(out.program, options.topology);
-  if (options.try_remedies) try_remedies(out, with_mesh(program), options);
-  try {
-    check_limits(out.notes, options.limits);
-  } catch (const Error&) {
-    if (options.try_remedies) throw;
-    PartitionOptions with_advice = options;  // the error gives advice that was tried
-    with_advice.try_remedies = true;
-    with_advice.dump = {};
-    with_advice.writes_dumps = false;
-    return partition(program, with_advice);
-  }
+  return out;
+}
+
+// With remedies that were tried.
+Partitioned with_remedies(Partitioned parts, const Program& given, const PartitionOptions& options) {
+  PartitionOptions plain = options;
+  plain.try_remedies = false;
+  plain.dump = {};
+  plain.writes_dumps = false;
+  const auto trial = [&](const Program& annotated) { return outcome_of(partition_once(annotated, plain)); };
+  parts.program = with_tried_remedies(parts.program, parts.global, given, outcome_of(parts), trial);
+  parts.notes = collective_notes(parts.program, options.topology);
+  return parts;
+}
+
+// The notes with advice that was tried, for an error.
+std::vector<CollectiveNote> advice(const Program& program, const PartitionOptions& options) {
+  PartitionOptions trying = options;
+  trying.try_remedies = true;
+  trying.dump = {};
+  trying.writes_dumps = false;
+  return with_remedies(partition_once(program, trying), with_mesh(program), trying).notes;
+}
+
+}  // namespace
+
+Partitioned partition(const Program& program, const PartitionOptions& options) {
+  check_is_global(program);
+  Partitioned out = partition_once(program, options);
+  if (options.try_remedies) out = with_remedies(std::move(out), with_mesh(program), options);
+  if (!keeps_limits(out.notes, options.limits))
+    fail_beyond_limits(options.try_remedies ? out.notes : advice(program, options), options.limits);
   return out;
 }
 

@@ -163,7 +163,7 @@ class Chooser {
   [[nodiscard]] Propagated resharded(const Outcome& outcome, const OpChoices& choices) const {
     Program found = written(outcome);
     Program after = insert_reshards(found, cost_.topology, choices);
-    return {std::move(found), std::move(after)};
+    return {std::move(found), choices, std::move(after)};
   }
 
   // Ops choose in several ways; what weighs least is kept.
@@ -261,6 +261,11 @@ class Chooser {
 Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight,
                                    int trials) {
   return Chooser(program, topology, weight, trials).choose();
+}
+
+Program insert_chosen_reshards(const Program& program, const Topology& topology, const Propagated& found) {
+  const bool is_found = program.computations == found.program.computations;
+  return is_found ? found.resharded : insert_reshards(program, topology, found.choices);
 }
 
 }  // namespace tessera

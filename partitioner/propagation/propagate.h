@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "propagation/propagation_graph.h"
+#include "reshard_insertion/insert_reshards.h"
 #include "tessera/ir/program.h"
 #include "tessera/sharding/topology.h"
 
@@ -53,8 +54,11 @@ using ProgramWeight = std::function<Weight(const Program& resharded)>;
 /// come from (choose_propagation.cpp).
 struct Propagated {
   Program program;
-  Program resharded;  // what insert_reshards made of it
+  OpChoices choices;  // with which insert_reshards() weighs as said
+  Program resharded;  // what it made of `program`
 };
+/// insert_reshards() with the choices that were found: of the program that was found the outcome known already.
+Program insert_chosen_reshards(const Program& program, const Topology& topology, const Propagated& found);
 Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight = {},
                                    int trials = 0);
 
