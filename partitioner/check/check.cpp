@@ -239,12 +239,13 @@ void compare_all(const Outcome& outcome, const std::vector<Tolerance>& tolerance
 CheckReport compare_programs(const Program& program, const Partitioned& parts, const CheckOptions& options) {
   CheckReport report;
   const auto& global = parts.global.entry_computation();
-  const Sides sides = sides_of(program, parts.program, options);
+  const Program local = options.rewrite ? options.rewrite(parts.program) : parts.program;
+  const Sides sides = sides_of(program, local, options);
   const Inputs inputs = draw_inputs(sides, program, global, options, report);
   const auto shards = shards_of_arguments(inputs.arguments, global, program.num_partitions, inputs.unit, options.seed);
   const Outcome outcome{
       inputs.expected, program.entry_computation().root_type().leaves(), *global[global.root].sharding,
-      options.run ? options.run(parts.program, shards) : run_poisoned(sides.partitioned, shards, options, report)};
+      options.run ? options.run(local, shards) : run_poisoned(sides.partitioned, shards, options, report)};
   auto tolerances = tolerances_of(sides, inputs, options);
   const double rounded = rounded_by_collectives(parts.program, sides.is_wide, options);
   for (Tolerance& tolerance : tolerances) tolerance.relative += rounded;
@@ -262,7 +263,7 @@ CheckReport compare_programs(const Program& program, const Partitioned& parts, c
 }  // namespace
 
 CheckReport check_partition(const Program& program, const CheckOptions& options) {
-  return check_partitioned(program, partition(program, {.keep_shardings = !options.run}), options);
+  return check_partitioned(program, partition(program, {.keep_shardings = !options.run && !options.rewrite}), options);
 }
 
 CheckReport check_partitioned(const Program& program, const Partitioned& parts, const CheckOptions& options) {

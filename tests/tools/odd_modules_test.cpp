@@ -34,6 +34,7 @@ TEST_P(OddModules, ReadPrintPartitionCountAndCheck) {
   EXPECT_EQ(run("print " + path("parts")).out, content(path("parts")));
   expect_good("stats " + path("parts"));
   expect_good("check " + module);
+  expect_good("check --engine lowered " + module);
   expect_good("check --engine runtime " + module);
 }
 

@@ -15,7 +15,7 @@ TEST_F(TesseraCommand, CheckTakesTheOptionsOfPartition) {
     const auto total = stats.substr(stats.find("total_collective_bytes") + 22);
     const std::string bytes =
         total.substr(total.find_first_not_of(' '), total.find('\n') - total.find_first_not_of(' '));
-    for (const std::string engine : {"reference", "runtime"}) {
+    for (const std::string engine : {"reference", "lowered", "runtime"}) {
       const auto out = run(fmt::format("check {}{} --engine {}", cut, how, engine));
       EXPECT_EQ(out.code, 0) << how << " " << engine << "\n" << out.out << out.error;
       EXPECT_NE(out.out.find(fmt::format(", {} bytes received per device", bytes)), std::string::npos)
@@ -37,7 +37,7 @@ ENTRY e {
   const auto plain = run("check " + module);
   EXPECT_EQ(plain.code, 0) << plain.out;
   for (const std::string how : {"--bf16-axes _0", "--int8-axes _0"})
-    for (const std::string engine : {"reference", "runtime"}) {
+    for (const std::string engine : {"reference", "lowered", "runtime"}) {
       const auto out = run(fmt::format("check {} {} --engine {}", module, how, engine));
       EXPECT_EQ(out.code, 0) << how << " " << engine << "\n" << out.out << out.error;
       const auto bytes = [](const std::string& text) { return text.substr(text.find("collective")); };
@@ -91,7 +91,7 @@ ENTRY %main (x: f32[6]) -> f32[6] {
   %x = f32[6] parameter(0), sharding={devices=[2]<=[2]}
   ROOT %y = f32[6] custom-call(%x), custom_call_target="mystery"
 })");
-  for (const std::string engine : {"reference", "runtime"}) {
+  for (const std::string engine : {"reference", "lowered", "runtime"}) {
     const auto out = run(fmt::format("check {} --engine {}", call, engine));
     EXPECT_EQ(out.code, 0) << engine << ": " << out.out << out.error;
   }

@@ -3,6 +3,7 @@
 #include "input.h"
 #include "tessera/base/text.h"
 #include "tessera/collectives/virtual_ranks.h"
+#include "tessera/lowering/lowering.h"
 #include "tessera/ops/custom_call.h"
 #include "tessera/ops/elided_constants.h"
 #include "tessera/runtime/executable/executable.h"
@@ -20,11 +21,18 @@ std::vector<Literal> run_on_virtual_ranks(const Program& program, const std::vec
   return results;
 }
 
+// As a rank executes it.
+Program lowered(const Program& program) {
+  return lower(program, static_cast<int>(program.num_partitions), LoweringOptions::from_environment());
+}
+
 CheckOptions check_options(const Arguments& arguments) {
   CheckOptions options;
   options.seed = static_cast<std::uint64_t>(arguments.number_or("seed", 0));
   options.trip_limit = arguments.number_or("trip-limit", options.trip_limit);
-  if (arguments.value_or("engine", "reference") == "runtime") options.run = run_on_virtual_ranks;
+  const std::string engine = arguments.value_or("engine", "reference");
+  if (engine == "runtime") options.run = run_on_virtual_ranks;
+  if (engine == "lowered") options.rewrite = lowered;
   return options;
 }
 
@@ -39,7 +47,7 @@ int run(const Arguments& arguments) {
           program.name);
   options.carries_bf16 = !how.collectives.bf16_axes.empty();
   options.carries_int8 = !how.collectives.int8_axes.empty();
-  how.keep_shardings = !options.run;
+  how.keep_shardings = !options.run && !options.rewrite;
   const Partitioned parts = partition(program, how);
   const CheckReport report = check_partitioned(program, parts, options);
   const auto unknown = unknown_custom_calls(program);
@@ -48,7 +56,7 @@ int run(const Arguments& arguments) {
   if (parts.program.num_partitions == 1) {
     text += "note: for one device; --mesh and --annotate, or shardings in the text, say how to partition\n";
   } else {
-    const ProgramStats stats = program_stats(parts.program);
+    const ProgramStats stats = execution_stats(parts.program);
     std::int64_t collectives = 0;
     for (const auto& kind : stats.collectives) collectives += kind.count;
     text += fmt::format("on {} devices with {} collective{}, {} bytes received per device\n", stats.num_partitions,
@@ -98,9 +106,10 @@ int run(const Arguments& arguments) {
 std::vector<Option> options() {
   auto out = sharding_options();
   for (const Option& option : how_to_partition_options()) out.push_back(option);
-  out.push_back({"engine", "reference|runtime",
-                 "evaluate in lockstep with poisoned padding (default), or run on virtual ranks",
-                 one_of({"reference", "runtime"})});
+  out.push_back({"engine", "reference|lowered|runtime",
+                 "evaluate in lockstep with poisoned padding (default), evaluate what the runtime's lowering makes of the "
+                 "program, or run on virtual ranks; each is compared with the evaluation of the unpartitioned program",
+                 one_of({"reference", "lowered", "runtime"})});
   out.push_back({"seed", "N", "of the inputs; default 0", whole_number(0)});
   out.push_back(
       {"trip-limit", "N", "rounds after which loops stop, which the report says; default 1000", whole_number(1)});

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "input.h"
 
+#include <algorithm>
+
 #include <cstdio>
 #include <set>
 
@@ -230,6 +232,15 @@ std::string elided_constants_warning(const Program& program) {
 void write_text(const std::string& path, std::string_view text) {
   if (path != "-") return write_file(path, text);
   write_standard_output(text);
+}
+
+Option as_written_option() {
+  return {"as-written", "",
+          "count the program before lowering and without memory that ranks share, as partitioners are compared"};
+}
+
+ProgramStats stats_of(const Program& program, const Arguments& arguments) {
+  return arguments.has("as-written") ? program_stats(program) : execution_stats(program);
 }
 
 JsonObject stats_json(const ProgramStats& stats) {

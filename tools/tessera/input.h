@@ -49,6 +49,10 @@ std::string unused_axes_note(const Program& program);
 std::string elided_constants_warning(const Program& program);
 /// To a file, or to stdout for "-".
 void write_text(const std::string& path, std::string_view text);
+/// --as-written: of the verbs that count.
+Option as_written_option();
+/// What a program costs on a device: as executed, or as written with --as-written.
+ProgramStats stats_of(const Program& program, const Arguments& arguments);
 /// What `stats` and `partition` give to machines.
 JsonObject stats_json(const ProgramStats& stats);
 /// The same for people.

@@ -7,6 +7,7 @@
 #include "tessera/base/files.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
+#include "tessera/lowering/lowering.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/ops/op_table.h"
 
@@ -66,6 +67,19 @@ TEST(Check, NarrowTypesHideNoFault) {
     EXPECT_FALSE(check_against(program, read(scaled(dtype, 129, 128)), {}).passed) << dtype;
     EXPECT_FALSE(check_against(program, read(scaled(dtype, 4, 2)), run_in_own_types).passed) << dtype;
   }
+}
+
+// Lowering and the runtime are compared with the evaluation of the program as given, so that a wrong rewriting shows.
+TEST(Check, RewritingsOfThePartitionedProgramAreCheckedToo) {
+  const Program program = read(scaled("f32", 2, 2));
+  const auto wrong = [](const Program&) { return partition(read(scaled("f32", 129, 128))).program; };
+  const auto right = [](const Program& p) { return lower(p, 3, LoweringOptions::from_environment()); };
+  EXPECT_TRUE(check_partition(program, {.rewrite = right}).passed);
+  EXPECT_FALSE(check_partition(program, {.rewrite = wrong}).passed);
+  const RunDevices run_wrong = [](const Program&, const std::vector<std::vector<Literal>>& arguments) {
+    return evaluate_lockstep(partition(read(scaled("f32", 4, 2))).program, arguments);
+  };
+  EXPECT_FALSE(check_partition(program, {.run = run_wrong}).passed);
 }
 
 TEST(Check, IntegersOfFewBitsAreNotAllZero) {

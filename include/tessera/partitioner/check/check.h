@@ -25,6 +25,9 @@ struct CheckOptions {
   /// How the partitioned program runs; null: reference evaluation in lockstep, with padding filled with NaN or extreme
   /// integers behind every instruction.
   RunDevices run;
+  /// A rewriting of the partitioned program, evaluated in its place: lower(), so that what the runtime executes is checked op by op. Then
+  /// the partitioned program must have no shardings (PartitionOptions::keep_shardings): they would not be those of rewritten values.
+  std::function<Program(const Program& partitioned)> rewrite;
   /// Collectives of the partitioned program carry f32 as these (CollectivePassOptions): bounds allow each its roundings, but for bf16
   /// where all is computed in double precision.
   bool carries_bf16 = false;
@@ -51,7 +54,8 @@ struct CheckReport {
 };
 
 /// Partitions and compares. Integers must be equal, NaN where NaN is due. In lockstep both sides compute in double precision (floats of
-/// 8 bits and the bits of floats are those of the module), and floats may differ by 2^-30 of their magnitudes. With `run` the bound comes
+/// 8 bits and the bits of floats are those of the module), and floats may differ by 2^-30 of their magnitudes. With `run` the other side
+/// is still the reference evaluation of the unpartitioned program as given, and the bound comes
 /// from the narrowest dtype in the program and from what its types do to the global program's results. Where that fails, the global program is
 /// run again with its roundings changed, and elements may differ by what that changes (docs/debugging.md).
 CheckReport check_partition(const Program& program, const CheckOptions& options = {});
