@@ -91,10 +91,6 @@ double product_flops(const Program& global) {
   return total;
 }
 
-std::int64_t planned_bytes(const ExecutableMemory& memory) {
-  return memory.arguments + memory.results - memory.aliased + memory.arena + memory.constants;
-}
-
 double compile_seconds() {
   double total = 0;
   for (const char* name : {"PartitionTime", "CompileTime"})

@@ -25,7 +25,6 @@ double median(std::vector<double> values);
 const CompiledProgram& step_program();
 /// Floating-point operations of the products and convolutions of a program's entry, as MFU counts them.
 double product_flops(const Program& global);
-std::int64_t planned_bytes(const ExecutableMemory& memory);
 /// Of partitioning and compiling, all programs so far.
 double compile_seconds();
 /// What a step takes beside its kernels, its collectives and the waits for peers that belong to them: the median over a few steps, each

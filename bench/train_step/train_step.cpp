@@ -274,7 +274,7 @@ int run(const Arguments& arguments) {
   line.add("exposed_communication_fraction", times.local.empty() ? 0.0 : 1 - median(times.local) / seconds);
   line.add_json("exposed_communication_spread", exposed_spread(times));
   line.add_json("exposed_communication_seconds", by_collective(exposed));
-  line.add("planned_peak_bytes", planned_bytes(compiled.memory)).add("measured_peak_bytes", measured);
+  line.add("planned_peak_bytes", compiled.memory.held_bytes()).add("measured_peak_bytes", measured);
   line.add("step_peak_bytes", step_peak).add("high_water_bytes", high_water);
   line.add("compile_seconds", compile_seconds()).add("first_step_seconds", first_seconds);
   line.add("host_overhead_seconds", host).add("executed_groups", compiled.executable.lock()->profile().size());

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "in_process/thread_group.h"
+#include "tessera/base/listed_nodes.h"
 #include "tessera/base/options.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
@@ -61,13 +62,8 @@ std::exception_ptr run_rank(const std::shared_ptr<Cluster>& cluster, int rank,
 
 // From TESSERA_NODE unless the caller says it.
 std::function<int(int)> node_function(int count, const VirtualRankOptions& given) {
-  const auto names = options().list("TESSERA_NODE");
-  if (given.node_of || names.size() <= 1) return given.node_of;  // one name for all is one node
-  require(isize(names) == count, "TESSERA_NODE lists {} nodes for {} ranks; give one for each rank", names.size(),
-          count);
-  return [names](int rank) {
-    return static_cast<int>(std::find(names.begin(), names.end(), at(names, rank)) - names.begin());
-  };
+  if (given.node_of) return given.node_of;
+  return [nodes = listed_nodes(count)](int rank) { return at(nodes, rank); };
 }
 
 }  // namespace

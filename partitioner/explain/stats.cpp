@@ -4,14 +4,16 @@
 #include "explain/explain.h"
 #include "tessera/base/checked.h"
 #include "tessera/base/text.h"
+#include "tessera/lowering/execution_plan.h"
 #include "tessera/partitioner/pipeline/partition.h"
 #include "tessera/passes/passes.h"
-#include "tessera/schedule/schedule.h"
 
 namespace tessera {
 
-ProgramStats program_stats(const Program& scheduled) {
-  const Program program = make_synchronous(scheduled);  // of a pair, the whole counts
+namespace {
+
+// All but the memory, of a program whose collectives are synchronous.
+ProgramStats counted(const Program& program) {
   ProgramStats stats;
   stats.num_partitions = program.num_partitions;
   const auto counts = known_run_counts(program);
@@ -35,8 +37,28 @@ ProgramStats program_stats(const Program& scheduled) {
     stats.total_collective_bytes = (Checked(stats.total_collective_bytes) + kind.bytes).value_or_most();
     stats.collectives.push_back(std::move(kind));
   }
+  return stats;
+}
+
+}  // namespace
+
+ProgramStats program_stats(const Program& scheduled) {
+  const Program program = make_synchronous(scheduled);  // of a pair, the whole counts
+  ProgramStats stats = counted(program);
   stats.peak_bytes_per_device = peak_bytes(program);
   return stats;
+}
+
+ProgramStats execution_stats(const Program& program, const ExecutionOptions& options) {
+  const ExecutionPlan plan = plan_execution(program, options);
+  ProgramStats stats = counted(plan.program);
+  stats.peak_bytes_per_device = plan.schedule->peak_bytes();
+  return stats;
+}
+
+ProgramStats execution_stats(const Program& program) {
+  return execution_stats(program,
+                         ExecutionOptions::for_plan(static_cast<int>(program.num_partitions * program.replica_count)));
 }
 
 }  // namespace tessera

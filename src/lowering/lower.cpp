@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tessera/base/options.h"
 #include "tessera/base/text.h"
-#include "tessera/ir/op_def.h"
 #include "tessera/ir/text.h"
 #include "tessera/lowering/lowering.h"
 #include "tessera/passes/passes.h"
@@ -9,14 +8,6 @@
 
 namespace tessera {
 namespace {
-
-// Of the entry computation; a loop or a call counts once.
-double entry_flops(const Program& program) {
-  double out = 0;
-  for (const Instruction& instruction : program.entry_computation().instructions)
-    out += flops_of(view_of(program, program.entry_computation(), instruction));
-  return out;
-}
 
 bool needs_less_memory(const Program& one, const Program& other) {
   return make_schedule(one)->arena_bytes < make_schedule(other)->arena_bytes;
@@ -55,16 +46,11 @@ std::size_t LoweringOptions::hash() const {
   return hash_mix(out, static_cast<std::size_t>(largest_scores));
 }
 
-Lowered lower(const Program& program, int world_size, const LoweringOptions& options) {
-  Program out = make_synchronous(program);
-  require(out.entry_computation().root_type() == program.entry_computation().root_type(),
-          "{}: the result is that of a start whose done is missing; only whole operations can be run", program.name);
-  out = expand_reductions(out, world_size);
-  const double given_flops = entry_flops(out);
+Program lower(const Program& program, int ranks, const LoweringOptions& options) {
+  Program out = expand_reductions(make_synchronous(program), ranks);
   if (options.rewrite) out = with_chunked_attention(reduce_rows_first(prepare(out)), options);
   verify(out, "invalid program after lowering");
-  const double spared = given_flops - entry_flops(out);
-  return {std::move(out), spared};
+  return out;
 }
 
 }  // namespace tessera

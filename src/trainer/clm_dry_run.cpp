@@ -1,53 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step planned for a mesh that need not be there: nothing has storage, nothing runs.
+// The programs of a training step, planned for a mesh that need not exist: nothing has storage, nothing is executed.
+#include <algorithm>
+#include <optional>
+
 #include "tessera/base/files.h"
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "tessera/frontend/tensor/functions.h"
-#include "tessera/runtime/metrics/metrics.h"
-#include "tessera/schedule/schedule.h"
-#include "tessera/sharding/placement.h"
+#include "tessera/lowering/execution_plan.h"
 #include "tessera/trainer/clm.h"
 
 namespace tessera::trainer {
 namespace {
 
-StepPlan plan_training_step(const TrainingArguments& arguments, ClmModel& setup) {
+// A program of a training step. With gradient accumulation there are several: one for each micro-batch, the last with the update.
+struct PlannedProgram {
+  Partitioned partitioned;
+  std::int64_t runs = 1;  // in a step
+};
+
+// The first micro-batch, one of those between, and the last: all there are.
+std::vector<PlannedProgram> plan_training_step(const TrainingArguments& arguments, ClmModel& setup) {
   const std::int64_t rows = arguments.micro_batch_rows(setup.data_shards);
   const Type batch = Type::array(DType::kS32, {rows, setup.block_size});
-  const Tensor tokens = place_rows(setup, Tensor::abstract(batch, "tokens"));
-  const Tensor labels = place_rows(setup, Tensor::abstract(batch, "labels"));
-  const Tensor loss = (*setup.model)(tokens, labels);
-  loss.backward();
-  if (arguments.max_grad_norm > 0) optim::clip_grad_norm(setup.model->parameters(), arguments.max_grad_norm);
-  setup.optimizer->step();
-  setup.optimizer->zero_grad();
-  return plan_step();
-}
-
-double stored_bytes(const std::vector<Tensor>& tensors) {
-  double bytes = 0;
-  for (const auto& tensor : tensors) {
-    const auto sharding = tensor.sharding();
-    bytes += static_cast<double>((sharding ? shard_type(tensor.type(), *sharding) : tensor.type()).byte_size());
+  const std::int64_t count = arguments.gradient_accumulation_steps;
+  const auto label_count = static_cast<double>(rows * count * (setup.block_size - 1));
+  constexpr std::int64_t kKinds = 3;
+  const std::int64_t planned = std::min(count, kKinds);
+  std::vector<PlannedProgram> out;
+  Tensor loss_sum = Tensor::scalar(DType::kF64, 0);
+  for (std::int64_t i = 0; i < planned; ++i) {
+    std::optional<MicroBatch> part;
+    if (count > 1) part.emplace(i * rows);
+    const Tensor tokens = Tensor::abstract(batch, "tokens");
+    const Tensor labels = Tensor::abstract(batch, "labels");
+    record_micro_batch(setup, tokens, labels, label_count, loss_sum);
+    if (i + 1 == planned) break;
+    out.push_back({plan_step().partitioned, i == 0 ? 1 : count - 2});
+    skip_step();
   }
-  return bytes;
+  const Tensor norm = record_update(arguments, setup);
+  out.push_back({plan_step().partitioned, 1});
+  return out;
 }
 
-std::string memory_report(const ClmModel& setup, const StepPlan& plan) {
-  std::vector<Tensor> state;
-  for (auto& named : setup.optimizer->named_state()) state.push_back(std::move(named.tensor));
-  const auto schedule = make_schedule(plan.partitioned.program);
-  std::string out = "memory of a device:\n";
-  const auto line = [&](const char* what, double bytes) {
-    out += fmt::format("  {:<34} {:>10}\n", what, format_bytes(bytes));
-  };
-  line("parameters", stored_bytes(setup.model->parameters()));
-  line("optimizer state", stored_bytes(state));
-  line("activations, gathered weights, rest", static_cast<double>(schedule->arena_bytes));
-  line("all at the peak", static_cast<double>(schedule->peak_bytes()));
-  return out;
+// Of the ranks of this job where the plan is for as many, else of ranks that TESSERA_NODE places.
+ExecutionOptions execution_options(int devices) {
+  const auto world = joined_world();
+  return world->size() == devices && devices > 1 ? ExecutionOptions::from_environment(devices, world->nodes())
+                                                 : ExecutionOptions::for_plan(devices);
+}
+
+std::string plan_report(const TrainingArguments& arguments, ClmModel& setup) {
+  const std::vector<PlannedProgram> programs = plan_training_step(arguments, setup);
+  const ExecutionOptions how = execution_options(static_cast<int>(device_count()));
+  ExecutableMemory most;
+  double flops = 0;
+  for (const PlannedProgram& program : programs) {
+    const Program& local = program.partitioned.program;
+    const ExecutableMemory memory = planned_memory(local, how.ranks, how.schedule.nodes);
+    if (memory.held_bytes() > most.held_bytes()) most = memory;
+    flops += execution_stats(local, how).flops_per_device * static_cast<double>(program.runs);
+  }
+  return memory_report(setup, most) + fmt::format("one device executes {:.4g} FLOP per step\n", flops) +
+         collective_report(programs.back().partitioned.notes);
 }
 
 }  // namespace
@@ -56,13 +73,8 @@ int dry_run_clm(const TrainingArguments& arguments) {
   if (RankContext::current().rank() != 0) return 0;  // one rank can say it all
   plan_for_devices(device_count());
   ClmModel setup = make_clm_model(arguments);
-  std::string out = banner(arguments, setup) + sharding_report(setup);
-  const StepPlan plan = plan_training_step(arguments, setup);
-  const ProgramStats stats = program_stats(plan.partitioned.program);
-  out += memory_report(setup, plan);
-  out += fmt::format("one device executes {:.4g} FLOP per step\n", stats.flops_per_device);
-  out += collective_report(plan.partitioned.notes);
-  write_standard_output(out);
+  const std::string text = banner(arguments, setup) + sharding_report(setup) + plan_report(arguments, setup);
+  write_standard_output(text);
   return 0;
 }
 

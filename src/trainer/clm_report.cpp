@@ -66,6 +66,35 @@ std::string sharding_report(const ClmModel& setup) {
   return out + pictures;
 }
 
+namespace {
+
+double stored_bytes(const std::vector<Tensor>& tensors) {
+  double bytes = 0;
+  for (const auto& tensor : tensors) {
+    const auto sharding = tensor.sharding();
+    bytes += static_cast<double>((sharding ? shard_type(tensor.type(), *sharding) : tensor.type()).byte_size());
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string memory_report(const ClmModel& setup, const ExecutableMemory& memory) {
+  std::vector<Tensor> state;
+  for (auto& named : setup.optimizer->named_state()) state.push_back(std::move(named.tensor));
+  std::string out = "memory of a device:\n";
+  const auto line = [&](const char* what, double bytes, const std::string& exactly = "") {
+    out += fmt::format("  {:<34} {:>10}{}\n", what, format_bytes(bytes), exactly);
+  };
+  line("parameters", stored_bytes(setup.model->parameters()));
+  line("optimizer state", stored_bytes(state));
+  line("activations, gathered weights, rest", static_cast<double>(memory.arena));
+  line("all at the peak", static_cast<double>(memory.peak_bytes()), fmt::format("  ({} bytes)", memory.peak_bytes()));
+  line("workspace of the kernels, beside it", static_cast<double>(memory.workspace),
+       fmt::format("  ({} bytes)", memory.workspace));
+  return out;
+}
+
 std::string collective_report(const std::vector<CollectiveNote>& notes) {
   struct Group {
     CollectiveNote first;

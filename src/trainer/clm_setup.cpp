@@ -42,9 +42,6 @@ std::int64_t block_size_of(const TrainingArguments& arguments, const nn::GPT2Con
 ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_size) {
   const Texts texts = read_texts(arguments);
   ClmData out;
-  constexpr std::size_t kKingJamesBytes = 4137850;
-  out.is_king_james = texts.train.size() + texts.validation.size() == kKingJamesBytes &&
-                      texts.train.starts_with("In the beginning God created the heaven and the earth.");
   out.tokenizer = data::make_tokenizer(arguments.tokenizer_name, texts.train);
   auto tokens = out.tokenizer->encode(texts.train);
   const std::size_t token_count = tokens.size();

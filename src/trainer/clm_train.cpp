@@ -50,6 +50,16 @@ double exposed_communication_seconds() {
   return data ? data->accumulator * kNanosecond : 0;
 }
 
+// Of the programs of steps, from the first of these on, that which holds most: with gradient accumulation a step has several.
+ExecutableMemory most_memory_of_steps(std::size_t first) {
+  ExecutableMemory most;
+  const auto& programs = compiled_programs();
+  for (std::size_t i = first; i < programs.size(); ++i)
+    if (programs[i].reason.starts_with("mark_step") && programs[i].memory.held_bytes() > most.held_bytes())
+      most = programs[i].memory;
+  return most;
+}
+
 class Run {
  public:
   explicit Run(const TrainingArguments& arguments)
@@ -107,15 +117,13 @@ class Run {
   Tensor rows_of(const data::TokenBatch& batch, const std::vector<std::int32_t>& values, const std::string& name) {
     Tensor out = Tensor::from<std::int32_t>({rows_, batch.columns}, values);
     out.set_name(name);
-    return place_rows(setup_, out);
+    return out;
   }
 
-  // The loss of a micro-batch's share in the mean over all labels of the update.
-  Tensor share_of_loss(const data::TokenBatch& batch, double labels) {
+  void record(const data::TokenBatch& batch, double labels) {
     const Tensor tokens = rows_of(batch, batch.tokens, "tokens");
     const Tensor targets = rows_of(batch, batch.labels, "labels");
-    const Tensor sum = setup_.model->loss_parts(tokens, targets).sum;
-    return sum / Tensor::scalar(sum.dtype(), labels);
+    record_micro_batch(setup_, tokens, targets, labels, unread_loss_);
   }
 
   // Adds the loss to unread_loss_.
@@ -130,16 +138,10 @@ class Run {
     for (std::size_t i = 0; i < batches.size(); ++i) {
       std::optional<MicroBatch> part;
       if (batches.size() > 1) part.emplace(static_cast<std::int64_t>(i) * rows_);
-      const Tensor loss = share_of_loss(batches[i], labels);
-      loss.backward();
-      unread_loss_ = unread_loss_ + loss.to(DType::kF64);
+      record(batches[i], labels);
       if (i + 1 < batches.size()) mark_step();
     }
-    const auto parameters = setup_.model->parameters();
-    gradient_norm_ = arguments_.max_grad_norm > 0 ? optim::clip_grad_norm(parameters, arguments_.max_grad_norm)
-                                                  : optim::global_norm(parameters);
-    setup_.optimizer->step();
-    setup_.optimizer->zero_grad();
+    gradient_norm_ = record_update(arguments_, setup_);
     mark_step();
     ++unread_steps_;
   }
@@ -155,6 +157,7 @@ class Run {
   };
 
   void train() {
+    const std::size_t first_program = compiled_programs().size();
     start_ = read_at_ = Clock::now();
     window_ = Window();
     for (std::int64_t n = 1; n <= steps_ && stop_signal_ == 0; ++n) {
@@ -164,7 +167,9 @@ class Run {
       state_.epoch = loader_.order().epochs();
       state_.total_flos += flops_per_step_;
       ++window_.steps;
-      if (n == 1) print(collective_report(compiled_programs().back().notes));
+      if (n == 1)
+        print(memory_report(setup_, most_memory_of_steps(first_program)) +
+              collective_report(compiled_programs().back().notes));
       const bool is_last = is_stopped() || n == steps_;
       const bool is_due = is_last || n % arguments_.logging_steps == 0 || (n == 1 && arguments_.logging_first_step);
       if (is_due || n == 1 || n % kStepsBetweenReadings == 0) read_loss();

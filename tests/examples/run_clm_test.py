@@ -106,6 +106,23 @@ def main():
               "fsdp=4,model=3", "--fsdp", "full_shard", "--tensor_parallel", "model", "--global_batch_size", 8)
     check(dry.returncode == 0 and "memory of a device" in dry.stdout and "reduce-scatter" in dry.stdout, dry.stdout + dry.stderr)
 
+    def memory(*arguments):
+        result = run("--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--block_size", 16, *arguments)
+        check(result.returncode == 0, result.stdout + result.stderr)
+        lines = result.stdout.splitlines()
+        first = lines.index("memory of a device:")
+        return lines[first:first + 6]
+
+    # What a dry run prints is what the executed step holds, also in chunks and with several programs a step.
+    os.environ.update(TESSERA_LARGEST_VALUE="3000", TESSERA_LARGEST_SCORES="1000")
+    for mesh in (["--mesh", "data=2"], ["--mesh", "fsdp=2", "--fsdp", "full_shard"], ["--mesh", "model=3", "--tensor_parallel", "model"]):
+        for accumulation in (1, 3):
+            step = [*mesh, "--global_batch_size", 4, "--gradient_accumulation_steps", accumulation]
+            ranks = ["--virtual_ranks", mesh[1][-1], "--max_steps", 1, "--sample_tokens", 0, "--do_eval", "false"]
+            planned, executed = memory(*step, "--dry_run"), memory(*step, *ranks)
+            check(planned == executed, f"{step}: planned {planned}, executed {executed}")
+    del os.environ["TESSERA_LARGEST_VALUE"], os.environ["TESSERA_LARGEST_SCORES"]
+
     def notes(*arguments):
         result = run("--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--dry_run",
                      "--global_batch_size", 8, *arguments)

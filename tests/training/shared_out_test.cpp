@@ -34,7 +34,7 @@ TEST_P(EvenMesh, EveryRankExecutesItsShareOfTheFlopsAndReceivesThePredictedBytes
     if (r == 0) fmt::print("{:<16} flops x N / flops of one rank: {:.4f}\n", GetParam().mesh, share);
     EXPECT_LE(share, 1 + GetParam().tolerance);
     EXPECT_GE(share, 0.95);
-    const ProgramStats predicted = program_stats(ranks[r].program.program);
+    const ProgramStats predicted = execution_stats(ranks[r].program.program);
     EXPECT_EQ(ranks[r].flops, predicted.flops_per_device);
     std::int64_t total = 0;
     for (const auto& kind : ranks[r].collectives) total += kind.bytes;
@@ -64,12 +64,12 @@ INSTANTIATE_TEST_SUITE_P(Meshes, EvenMesh,
 TEST(NarrowModel, SharesOutNormsAndResidualSumsToo) {
   TrainingCase options{
       .mesh = "data=1", .width = 32, .heads = 4, .layers = 3, .vocabulary = 256, .time = 64, .rows = 4};
-  const double alone = program_stats(plan_of(options).partitioned.program).flops_per_device;
+  const double alone = execution_stats(plan_of(options).partitioned.program).flops_per_device;
   for (const char* mesh : {"model=2", "model=4", "data=2,model=4"}) {
     options.mesh = mesh;
     const StepPlan plan = plan_of(options);
     const auto devices = static_cast<double>(plan.partitioned.program.num_partitions);
-    const double share = program_stats(plan.partitioned.program).flops_per_device * devices / alone;
+    const double share = execution_stats(plan.partitioned.program).flops_per_device * devices / alone;
     fmt::print("{:<16} {:+.2f}%\n", mesh, 100 * (share - 1));
     EXPECT_LE(share, 1.02) << mesh;
   }

@@ -48,7 +48,7 @@ int run(const Arguments& arguments) {
   Program out = optimize_collectives(program, options, skip, nullptr, topology);
   out.partitioned = !may_be_global;  // for run, also where the text does not say so
   write_text(arguments.value_or("o", "-"), print_program(out, {.for_xla = arguments.has("for-xla")}));
-  if (const auto path = arguments.value("json")) write_text(*path, stats_json(program_stats(out)).str());
+  if (const auto path = arguments.value("json")) write_text(*path, stats_json(stats_of(out, arguments)).str());
   return kGood;
 }
 
@@ -60,6 +60,7 @@ std::vector<Option> options() {
   out.push_back({"o", "OUT.hlo", "where the program goes; default: standard output", {}, true});
   out.push_back({"for-xla", "", "leave out what XLA does not know"});
   out.push_back({"json", "STATS", "write what `stats` counts of the output as JSON", {}, true});
+  out.push_back(as_written_option());
   return out;
 }
 

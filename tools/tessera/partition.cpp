@@ -94,7 +94,7 @@ int run(const Arguments& arguments) {
   }
   if (const auto path = arguments.value("explain-json")) write_text(*path, explanation_json(partitioned));
   if (const auto path = arguments.value("json")) {
-    JsonObject json = stats_json(program_stats(partitioned.program));
+    JsonObject json = stats_json(stats_of(partitioned.program, arguments));
     json.set("milliseconds", time.count());
     if (arguments.has("topology")) json.set("modelled_milliseconds", modelled_milliseconds(partitioned));
     write_text(*path, json.str());
@@ -112,6 +112,7 @@ std::vector<Option> options() {
   out.push_back({"max-bytes", "N", "an error when a device would receive more bytes than that", whole_number(0)});
   out.push_back({"for-xla", "", "leave out what XLA does not know"});
   out.push_back({"json", "STATS", "write what `stats` counts, and the time taken, as JSON", {}, true});
+  out.push_back(as_written_option());
   return out;
 }
 

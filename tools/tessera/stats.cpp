@@ -7,7 +7,7 @@ namespace {
 int run(const Arguments& arguments) {
   const Program program = read_program(arguments);
   fmt::print(stderr, "{}", elided_constants_warning(program));
-  const ProgramStats stats = program_stats(program);
+  const ProgramStats stats = stats_of(program, arguments);
   if (!program.partitioned && stats.num_partitions > 1 && stats.collectives.empty())
     fmt::print(
         stderr,
@@ -27,9 +27,12 @@ const Verb kStats = {
     "counts the collectives, FLOPs and memory of a partitioned program",
     "Any partitioned module, also XLA's. Bytes are what one device receives: all-gather (g-1)/g of the result,\n"
     "reduce-scatter and all-to-all (g-1)/g of the operand, all-reduce 2(g-1)/g of the operand, permute the operand;\n"
-    "times the rounds of a loop where they are known.",
+    "times the rounds of a loop where they are known. All is counted of what a rank executes: of the program as the\n"
+    "runtime lowers and schedules it, for ranks on one node, or on those that TESSERA_NODE lists. Memory is that of\n"
+    "arguments, results, constants and values in between; kernels may need a workspace beside it.",
     {{"num-partitions", "N", "an error if the module says another number", device_number()},
-     {"json", "FILE", "write the counts as JSON; - for standard output, instead of the table", {}, true}},
+     {"json", "FILE", "write the counts as JSON; - for standard output, instead of the table", {}, true},
+     as_written_option()},
     run};
 
 }  // namespace tessera::command

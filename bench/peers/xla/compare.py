@@ -6,7 +6,7 @@
 
 FOLDER holds NAME.hlo (and NAME.annotate with options, NAME.xla.hlo where XLA needs another text), as corpus.py writes them.
 XLA's programs are kept in FOLDER/xla and made again only for texts that changed; Tessera's are in FOLDER/ours. Both are
-counted by `tessera stats`. Rows are sorted by the worst ratio; limits: bytes 1.0, FLOPs and peak 1.05.
+counted by `tessera stats --as-written`: what the partitioners wrote, before the runtime lowers it. Rows are sorted by the worst ratio; limits: bytes 1.0, FLOPs and peak 1.05.
 """
 import argparse
 import atexit
@@ -103,7 +103,7 @@ def snapshot(tessera, folder):
 
 
 def counted(tessera, path):
-    code, out, err, _ = run([tessera, "stats", str(path), "--json", "-"])
+    code, out, err, _ = run([tessera, "stats", str(path), "--as-written", "--json", "-"])
     return (json.loads(out), "") if code == 0 else (None, f"stats exits {code}: {first_line(err)}")
 
 
@@ -144,7 +144,7 @@ def compare(module, tessera, check, recount):
     if not module.options and devices_of(module.path.read_text()) == 1:
         row["notes"].append("one device")
     counts = module.ours.with_suffix(".json")
-    code, _, err, seconds = run([tessera, "partition", str(module.path), *module.options, "-o", str(module.ours), "--json", str(counts)])
+    code, _, err, seconds = run([tessera, "partition", str(module.path), *module.options, "-o", str(module.ours), "--as-written", "--json", str(counts)])
     row["partition_seconds"] = round(seconds, 3)
     ours = theirs = None
     if code != 0:

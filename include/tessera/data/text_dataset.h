@@ -29,7 +29,7 @@ class BlockDataset {
 };
 
 /// (training text, validation text): the last `validation_percentage` percent of the bytes are held out, cut at a whole UTF-8
-/// character. (Hugging Face holds out the first lines; the tail is what the published baselines of the demo's text hold out.)
+/// character. (Hugging Face holds out the first lines.)
 /// Error unless 0 <= validation_percentage < 100.
 std::pair<std::string_view, std::string_view> split_text(std::string_view text, double validation_percentage);
 

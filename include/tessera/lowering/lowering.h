@@ -25,14 +25,8 @@ struct LoweringOptions {
   [[nodiscard]] std::size_t hash() const;
 };
 
-struct Lowered {
-  Program program;
-  /// FLOPs of one run of the given program minus those of `program`: negative where values are computed twice.
-  double spared_flops = 0;
-};
-
-/// The program that one of `world_size` ranks executes. Error when the root is a start whose done is missing.
-Lowered lower(const Program& program, int world_size, const LoweringOptions& options);
+/// The program that one of `ranks` ranks executes. A start whose done is missing stays as it is.
+Program lower(const Program& program, int ranks, const LoweringOptions& options);
 
 // ---- the passes, in the order in which they run ------------------------------------------------------------------------------
 

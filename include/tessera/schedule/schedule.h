@@ -169,7 +169,8 @@ struct Schedule {
 /// The plan of the entry computation, donation as in program.aliases.
 std::shared_ptr<const Schedule> make_schedule(const Program& program, const ScheduleOptions& options = {});
 
-/// Bytes a device needs at once to run a per-device program: make_schedule(program)->peak_bytes().
+/// Bytes a device needs at once to run a per-device program as written: make_schedule(program)->peak_bytes(). An estimate of what is
+/// executed, which is lowered first (plan_execution).
 std::int64_t peak_bytes(const Program& program);
 
 /// The operands of a collective of several that travel as one message, packed: those of at most kMostPackedBytes. Fewer than two: none.

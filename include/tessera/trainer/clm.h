@@ -26,7 +26,6 @@ struct ClmData {
   std::optional<data::BlockDataset> train;
   std::optional<data::BlockDataset> validation;  // none when nothing is held out, or less than a block
   double validation_tokens_per_byte = 1;
-  bool is_king_james = false;  // the text that has published baselines
 };
 /// Reads what the arguments name. Errors name rank and path.
 ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_size);
@@ -50,6 +49,13 @@ ClmModel make_clm_model(const TrainingArguments& arguments);
 
 /// Marks a batch's rows as split over the data axes.
 Tensor place_rows(const ClmModel& setup, Tensor batch);
+
+/// Records a micro-batch in the trace with its gradients, and adds its part of the mean loss over so many labels to `loss_sum`. A dry run
+/// records by the same functions, so that it plans the programs that training executes.
+void record_micro_batch(ClmModel& setup, const Tensor& tokens, const Tensor& labels, double label_count,
+                        Tensor& loss_sum);
+/// Records clipping and the update of the parameters; the norm of the gradients.
+Tensor record_update(const TrainingArguments& arguments, ClmModel& setup);
 
 /// The whole run; returns the program's exit status.
 int run_clm(const TrainingArguments& arguments);
@@ -77,6 +83,8 @@ std::string sample_text(ClmModel& setup, const data::Tokenizer& tokenizer, const
 std::string banner(const TrainingArguments& arguments, const ClmModel& setup);
 /// The sharding of the parameters: a table, and pictures of one block's matrices.
 std::string sharding_report(const ClmModel& setup);
+/// What a device holds while it executes a program.
+std::string memory_report(const ClmModel& setup, const ExecutableMemory& memory);
 /// The collectives of a program by op, axes and cause.
 std::string collective_report(const std::vector<CollectiveNote>& notes);
 

@@ -109,6 +109,7 @@ void report_compilation(const Program& global, const CompiledProgram& compiled) 
       .line("Graph output size: {:.6f} GB", gigabytes(memory.results))
       .line("Aliased input size: {:.6f} GB", gigabytes(memory.aliased))
       .line("Intermediate tensor size: {:.6f} GB", gigabytes(memory.arena))
+      .line("Kernel workspace size: {:.6f} GB", gigabytes(memory.workspace))
       .line("Compiled program size: {:.6f} GB", gigabytes(memory.constants))
       .say_it();
 }

@@ -9,6 +9,7 @@
 #include <map>
 #include <new>
 
+#include "executable/absent_world.h"
 #include "executable/memory.h"
 #include "executable/plan.h"
 #include "kernels/simd/kernel_set.h"
@@ -18,10 +19,9 @@
 #include "tessera/base/rank_context.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/text.h"
-#include "tessera/lowering/lowering.h"
+#include "tessera/lowering/execution_plan.h"
 #include "tessera/passes/pipeline.h"
 #include "tessera/runtime/metrics/metrics.h"
-#include "tessera/schedule/schedule.h"
 
 namespace tessera {
 namespace {
@@ -58,33 +58,25 @@ std::int64_t nanoseconds_since(std::chrono::steady_clock::time_point start) {
 
 class PlannedExecutable final : public Executable {
  public:
-  /// `spared_flops`: what one run of the program as it was given counts more than as it is run.
-  PlannedExecutable(const Program& program, ProcessGroup& world, const CompileOptions& options, std::size_t hash,
-                    double spared_flops, std::string dump_folder)
-      : spared_flops_(spared_flops),
-        dump_folder_(std::move(dump_folder)),
-        program_(program),
+  PlannedExecutable(ExecutionPlan plan, ProcessGroup& world, const CompileOptions& options, std::size_t hash,
+                    std::string dump_folder)
+      : dump_folder_(std::move(dump_folder)),
+        program_(std::move(plan.program)),
         world_(world),
-        name_(options.name.empty() ? program.name : options.name),
+        name_(options.name.empty() ? program_.name : options.name),
         hash_(hash) {
     limit_threads();
-    ScheduleOptions how;
-    how.fuse = options.fuse && !options.reference && tessera::options().flag("TESSERA_FUSE");
-    how.look_through_views = !options.reference;
-    how.nodes = world.nodes();
-    how.overlap = tessera::options().flag("TESSERA_OVERLAP") && world.size() > 1;
-    how.overlap_memory = tessera::options().integer("TESSERA_OVERLAP_MEMORY");
-    auto schedule = make_schedule(program_, how);
+    const auto& schedule = plan.schedule;
     dump(*schedule);
     CompileContext context{program_, world_, options};
     plan_ = std::make_unique<Plan>(context, schedule);
-    values_bytes_ = schedule->arena_bytes;
     fallbacks_ = std::move(context.fallbacks);
     for (const Type& type : program_.entry_computation().parameter_types())
       for (Type& leaf : type.leaves()) argument_types_.push_back(std::move(leaf));
     result_types_ = program_.entry_computation().root_type().leaves();
     memory_.arguments = schedule->parameter_bytes;
-    memory_.arena = values_bytes_ + context.workspace_bytes;
+    memory_.arena = schedule->arena_bytes;
+    memory_.workspace = context.workspace_bytes;
     memory_.constants = schedule->constant_bytes;
     for (std::size_t k = 0; k < result_types_.size(); ++k) {
       const Result& result = schedule->results[k];
@@ -120,10 +112,9 @@ class PlannedExecutable final : public Executable {
       out.push_back(results[k].is_null() ? nullptr : results[k].mutable_bytes().data());
     }
     RankMemory& memory = rank_memory();
-    std::byte* arena = memory.arena_of(memory_.arena, name_);
+    std::byte* arena = memory.arena_of(memory_.arena + memory_.workspace, name_);
     RunState state;
-    state.workspace = arena + values_bytes_;
-    state.flops = spared_flops_;
+    state.workspace = arena + memory_.arena;
     const auto begin = std::chrono::steady_clock::now();
     state.progress = meet(arena, in);
     const std::int64_t meeting = world_.size() == 1 ? 0 : nanoseconds_since(begin);
@@ -257,14 +248,12 @@ class PlannedExecutable final : public Executable {
     for (const std::string& op : fallbacks_) all.count("fallback::" + op);
   }
 
-  const double spared_flops_;
   const std::string dump_folder_;  // "": none
   const Program program_;
   ProcessGroup& world_;
   std::string name_;
   std::size_t hash_;
   std::unique_ptr<Plan> plan_;
-  std::int64_t values_bytes_ = 0;  // of the arena; the kernels' scratch space lies behind them
   std::vector<std::string> fallbacks_;
   std::vector<Type> argument_types_;
   std::vector<Type> result_types_;
@@ -284,20 +273,19 @@ struct CompileCache {
   PerGroup<std::map<std::size_t, std::shared_ptr<Executable>>> executables;
 };
 
-LoweringOptions lowering_options(const CompileOptions& options) {
-  LoweringOptions out = LoweringOptions::from_environment();
-  out.rewrite = out.rewrite && options.fuse && !options.reference;
+ExecutionOptions execution_options(const CompileOptions& options, const ProcessGroup& world) {
+  ExecutionOptions out = ExecutionOptions::from_environment(world.size(), world.nodes());
+  const bool may_fuse = options.fuse && !options.reference;
+  out.lowering.rewrite = out.lowering.rewrite && may_fuse;
+  out.schedule.fuse = out.schedule.fuse && may_fuse;
+  out.schedule.look_through_views = !options.reference;
   return out;
 }
 
-std::size_t executable_hash(const Program& program, const CompileOptions& options) {
-  std::size_t hash = hash_mix(program.hash(), (options.fuse ? 1U : 0U) + (options.reference ? 2U : 0U));
-  hash = hash_mix(hash, hash_text(kernels::kernel_set().name));
-  hash = hash_mix(hash, lowering_options(options).hash());
-  for (const char* name : {"TESSERA_OVERLAP_MEMORY", "TESSERA_NUM_THREADS"})
-    hash = hash_mix(hash, static_cast<std::size_t>(tessera::options().integer(name)));
-  return hash_mix(hash, (tessera::options().flag("TESSERA_FUSE") ? 1U : 0U) +
-                            (tessera::options().flag("TESSERA_OVERLAP") ? 2U : 0U));
+std::size_t executable_hash(const Program& program, const CompileOptions& options, const ExecutionOptions& how) {
+  std::size_t hash = hash_mix(program.hash(), options.reference ? 1U : 0U);
+  hash = hash_mix(hash_mix(hash, how.hash()), hash_text(kernels::kernel_set().name));
+  return hash_mix(hash, static_cast<std::size_t>(tessera::options().integer("TESSERA_NUM_THREADS")));
 }
 
 // The leaves of results put together as a value of `type`.
@@ -315,7 +303,8 @@ Literal assemble(const Type& type, const std::vector<DeviceArray>& leaves, std::
 
 std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const CompileOptions& options) {
   check_backend();
-  const std::size_t hash = executable_hash(program, options);
+  const ExecutionOptions how = execution_options(options, world);
+  const std::size_t hash = executable_hash(program, options, how);
   auto& cache = RankContext::current().get<CompileCache>().executables.of(world);
   if (options.use_cache)
     if (const auto found = cache.find(hash); found != cache.end()) {
@@ -325,11 +314,19 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
   const TimedScope timed("CompileTime");
   metrics().count("UncachedCompile");
   check_device_count(program, world);
-  const Lowered lowered = lower(program, world.size(), lowering_options(options));
-  auto made = std::make_shared<PlannedExecutable>(lowered.program, world, options, hash, lowered.spared_flops,
-                                                  dump_folder(program));
+  ExecutionPlan plan = plan_execution(program, how);
+  require(plan.program.entry_computation().root_type() == program.entry_computation().root_type(),
+          "{}: the result is that of a start whose done is missing; only whole operations can be run", program.name);
+  auto made = std::make_shared<PlannedExecutable>(std::move(plan), world, options, hash, dump_folder(program));
   if (options.use_cache) cache[hash] = made;
   return made;
+}
+
+ExecutableMemory planned_memory(const Program& program, int ranks, const std::vector<int>& nodes) {
+  AbsentWorld world(ranks, nodes);
+  CompileOptions options;
+  options.use_cache = false;
+  return compile(program, world, options)->memory();
 }
 
 void clear_compile_cache() { RankContext::current().get<CompileCache>().executables = {}; }

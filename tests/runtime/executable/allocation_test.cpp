@@ -95,7 +95,7 @@ void expect_planned(const Program& program) {
     EXPECT_EQ(large_news - news_before, 0) << "of the heap";
     const ExecutableMemory& plan = executable->memory();
     const auto blocks = static_cast<std::int64_t>(executable->argument_types().size()) + 2;
-    EXPECT_LE(pool.info().peak, plan.arguments + plan.results - plan.aliased + plan.arena + blocks * kRounding);
+    EXPECT_LE(pool.info().peak, plan.held_bytes() + blocks * kRounding);
   });
 }
 

@@ -81,11 +81,13 @@ struct StepPlan {
   Partitioned partitioned;  // program == global when there is one device
 };
 StepPlan plan_step();
+/// Goes on as if what is recorded had run: its results have types and shardings but no values. Only after plan_for_devices().
+void skip_step();
 
 /// A program that this rank compiled.
 struct CompiledProgram {
   std::string reason;  // "mark_step at train.cpp:41"
-  Program program;     // per device; program_stats() counts it
+  Program program;     // per device; execution_stats() counts it
   std::vector<CollectiveNote> notes;
   ExecutableMemory memory;
   Program global;                        // as traced: before partitioning

@@ -24,10 +24,10 @@ struct CheckOptions {
   std::int64_t trip_limit = 1000;
   /// How the partitioned program runs; null: reference evaluation in lockstep, with padding filled with NaN or extreme
   /// integers behind every instruction.
-  RunDevices run;
+  RunDevices run{};
   /// A rewriting of the partitioned program, evaluated in its place: lower(), so that what the runtime executes is checked op by op. Then
   /// the partitioned program must have no shardings (PartitionOptions::keep_shardings): they would not be those of rewritten values.
-  std::function<Program(const Program& partitioned)> rewrite;
+  std::function<Program(const Program& partitioned)> rewrite{};
   /// Collectives of the partitioned program carry f32 as these (CollectivePassOptions): bounds allow each its roundings, but for bf16
   /// where all is computed in double precision.
   bool carries_bf16 = false;

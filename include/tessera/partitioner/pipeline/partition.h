@@ -14,6 +14,8 @@
 
 namespace tessera {
 
+struct ExecutionOptions;  // tessera/lowering/execution_plan.h
+
 /// What a program may communicate. partition() ends in an Error that lists what goes beyond, and what would remove it.
 struct CollectiveLimits {
   /// Only collectives that bring about an annotation: a `Sharding` mark, a value or result with a sharding in the text. FSDP's marks are
@@ -111,7 +113,13 @@ struct ProgramStats {
   double flops_per_device = 0;
   std::int64_t peak_bytes_per_device = 0;
 };
-/// Counts as design.md says under `stats`: for any partitioned module.
+/// Of any partitioned module as it is executed: of the lowered program and its schedule, hence what the runtime executes and holds but for
+/// its kernels' workspace. Everything that is reported to a user is counted so.
+ProgramStats execution_stats(const Program& program, const ExecutionOptions& options);
+/// The same with ExecutionOptions::for_plan.
+ProgramStats execution_stats(const Program& program);
+/// Of the program as written, without lowering and node sharing: an estimate that costs one schedule. Passes of the partitioner compare
+/// candidates by it, and bench/peers/xla compares partitioners.
 ProgramStats program_stats(const Program& program);
 
 }  // namespace tessera

@@ -30,14 +30,20 @@ struct CompileOptions {
 struct ExecutableMemory {
   std::int64_t arguments = 0;
   std::int64_t results = 0;  // all of them
-  std::int64_t aliased = 0;  // of the results, those that live in arguments
-  std::int64_t arena = 0;    // values in between, and scratch
+  std::int64_t aliased = 0;  // of the results, those that are stored in arguments
+  std::int64_t arena = 0;    // values in between, and scratch of collectives
   std::int64_t constants = 0;
+  std::int64_t workspace = 0;  // of the kernels: depends on the processor's instruction set
+
+  /// All but the kernels' workspace: what `stats` reports as peak_bytes_per_device.
+  [[nodiscard]] std::int64_t peak_bytes() const { return arguments + results - aliased + arena + constants; }
+  /// What a rank holds while it runs the program.
+  [[nodiscard]] std::int64_t held_bytes() const { return peak_bytes() + workspace; }
 };
 
 /// What one run did on this rank.
 struct RunStatistics {
-  double flops = 0;         // by the ops' own count, loops by the rounds they made
+  double flops = 0;         // of the lowered program, by the ops' own count; loops by the rounds they made
   TrafficCounters traffic;  // of the collectives of the program
   std::int64_t nanoseconds = 0;
   std::int64_t communication_nanoseconds = 0;  // of them in collectives, waits included: what is exposed
@@ -83,6 +89,9 @@ class Executable {
 /// Compiles the program that each rank of `world` runs; collective over `world` when the program holds collectives. Errors: as
 /// many partitions as ranks are needed (1 is fine for a program without collectives), an op no one can run.
 std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const CompileOptions& options = {});
+
+/// The memory of a rank of a job of `ranks` ranks that need not exist; `nodes` as of ProcessGroup::nodes().
+ExecutableMemory planned_memory(const Program& program, int ranks, const std::vector<int>& nodes);
 
 /// Forgets what this rank compiled.
 void clear_compile_cache();

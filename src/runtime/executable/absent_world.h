@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks of a job that does not exist: programs are compiled for rank 0 of it, to learn what they need, and never run.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tessera/collectives/process_group.h"
+
+namespace tessera {
+
+/// Has sizes, nodes and sub-groups. Every collective is an InternalError.
+class AbsentWorld final : public ProcessGroup {
+ public:
+  AbsentWorld(int ranks, std::vector<int> nodes) : AbsentWorld(0, ranks, std::move(nodes), "world") {}
+  AbsentWorld(int rank, int size, std::vector<int> nodes, std::string name)
+      : rank_(rank), size_(size), nodes_(std::move(nodes)), name_(std::move(name)) {}
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return size_; }
+  [[nodiscard]] const std::string& name() const override { return name_; }
+  [[nodiscard]] std::vector<int> nodes() const override { return nodes_; }
+  std::shared_ptr<ProcessGroup> split(const std::vector<std::vector<int>>& groups, const std::string& name) override;
+
+  void all_gather(std::span<const std::byte> in, std::span<std::byte> out) override;
+  void reduce_scatter(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op) override;
+  void all_reduce(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op) override;
+  void all_to_all(std::span<const std::byte> in, std::span<std::byte> out) override;
+  void permute(std::span<const std::byte> in, std::span<std::byte> out,
+               const std::vector<std::pair<int, int>>& pairs) override;
+  void broadcast(std::span<std::byte> data, int root) override;
+  void barrier() override;
+  void label(CollectiveLabel /*label*/) override {}
+  [[nodiscard]] const TrafficCounters& traffic() const override { return traffic_; }
+  [[nodiscard]] const TrafficCounters& rank_traffic() const override { return traffic_; }
+
+ private:
+  int rank_;
+  int size_;
+  std::vector<int> nodes_;
+  std::string name_;
+  TrafficCounters traffic_;
+};
+
+}  // namespace tessera
