@@ -157,30 +157,21 @@ void GroupBase::count_mpi(std::int64_t bytes) {
   fabric_->traffic.mpi_payload += bytes;
 }
 
-void GroupBase::label(CollectiveLabel label) {
-  await_turn();
-  label_ = std::move(label);
-}
-
-void GroupBase::prepare(Collective& call) {
+void GroupBase::prepare(Collective& call, const CollectiveLabel& label) {
   await_turn();
   call.number = ++number_;
-  if (label_) {
-    call.sequence = label_->sequence;
-    call.text = std::move(label_->text);
-    label_.reset();
-  }
-  if (call.text.empty()) call.text = fmt::format("{} over {}", kind_name(call.kind), name());
+  call.sequence = label.sequence;
+  call.text = label.text.empty() ? fmt::format("{} over {}", kind_name(call.kind), name()) : label.text;
 }
 
-void GroupBase::execute(Collective call) {
-  prepare(call);
+void GroupBase::execute(Collective call, const CollectiveLabel& label) {
+  prepare(call, label);
   if (size() == 1) return run_alone(call);
   run(call);
 }
 
-std::unique_ptr<PendingOperation> GroupBase::begin(Collective call) {
-  prepare(call);
+std::unique_ptr<PendingOperation> GroupBase::begin(Collective call, const CollectiveLabel& label) {
+  prepare(call, label);
   if (size() > 1) return start(std::move(call));
   run_alone(call);
   return std::make_unique<Finished>();
@@ -217,54 +208,63 @@ Collective GroupBase::reduce_call(Kind kind, std::span<const std::byte> in, std:
   return {.kind = kind, .in = in, .out = out, .dtype = dtype, .reduction = op};
 }
 
-void GroupBase::all_gather(std::span<const std::byte> in, std::span<std::byte> out) { execute(gather_call(in, out)); }
-
-void GroupBase::reduce_scatter(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op) {
-  execute(reduce_call(Kind::kReduceScatter, in, out, dtype, op));
+void GroupBase::all_gather(std::span<const std::byte> in, std::span<std::byte> out, const CollectiveLabel& label) {
+  execute(gather_call(in, out), label);
 }
 
-void GroupBase::all_reduce(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op) {
-  execute(reduce_call(Kind::kAllReduce, in, out, dtype, op));
+void GroupBase::reduce_scatter(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op,
+                               const CollectiveLabel& label) {
+  execute(reduce_call(Kind::kReduceScatter, in, out, dtype, op), label);
 }
 
-std::unique_ptr<PendingOperation> GroupBase::start_all_gather(std::span<const std::byte> in, std::span<std::byte> out) {
-  return begin(gather_call(in, out));
+void GroupBase::all_reduce(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op,
+                           const CollectiveLabel& label) {
+  execute(reduce_call(Kind::kAllReduce, in, out, dtype, op), label);
+}
+
+std::unique_ptr<PendingOperation> GroupBase::start_all_gather(std::span<const std::byte> in, std::span<std::byte> out,
+                                                              const CollectiveLabel& label) {
+  return begin(gather_call(in, out), label);
 }
 
 std::unique_ptr<PendingOperation> GroupBase::start_reduce_scatter(std::span<const std::byte> in,
-                                                                  std::span<std::byte> out, DType dtype, Reduction op) {
-  return begin(reduce_call(Kind::kReduceScatter, in, out, dtype, op));
+                                                                  std::span<std::byte> out, DType dtype, Reduction op,
+                                                                  const CollectiveLabel& label) {
+  return begin(reduce_call(Kind::kReduceScatter, in, out, dtype, op), label);
 }
 
 std::unique_ptr<PendingOperation> GroupBase::start_all_reduce(std::span<const std::byte> in, std::span<std::byte> out,
-                                                              DType dtype, Reduction op) {
-  return begin(reduce_call(Kind::kAllReduce, in, out, dtype, op));
+                                                              DType dtype, Reduction op, const CollectiveLabel& label) {
+  return begin(reduce_call(Kind::kAllReduce, in, out, dtype, op), label);
 }
 
-void GroupBase::all_gather_apart(std::span<const std::byte> in, std::span<std::byte> out, std::size_t stride) {
+void GroupBase::all_gather_apart(std::span<const std::byte> in, std::span<std::byte> out, std::size_t stride,
+                                 const CollectiveLabel& label) {
   ensure(out.size() == extent(in.size(), stride) && stride >= in.size(),
          "all_gather over {}: {} bytes do not hold parts of {} at every {}", name(), out.size(), in.size(), stride);
   count(&TrafficCounters::all_gather, static_cast<std::int64_t>(in.size()) * (size() - 1));
-  execute({.kind = Kind::kAllGather, .in = in, .out = out, .stride = stride});
+  execute({.kind = Kind::kAllGather, .in = in, .out = out, .stride = stride}, label);
 }
 
 void GroupBase::reduce_scatter_apart(std::span<const std::byte> in, std::span<std::byte> out, std::size_t stride,
-                                     DType dtype, Reduction op) {
+                                     DType dtype, Reduction op, const CollectiveLabel& label) {
   ensure(in.size() == extent(out.size(), stride) && stride >= out.size(),
          "reduce_scatter over {}: {} bytes do not hold parts of {} at every {}", name(), in.size(), out.size(), stride);
   count(&TrafficCounters::reduce_scatter, static_cast<std::int64_t>(out.size()) * (size() - 1));
-  execute({.kind = Kind::kReduceScatter, .in = in, .out = out, .dtype = dtype, .reduction = op, .stride = stride});
+  execute({.kind = Kind::kReduceScatter, .in = in, .out = out, .dtype = dtype, .reduction = op, .stride = stride},
+          label);
 }
 
-void GroupBase::all_to_all(std::span<const std::byte> in, std::span<std::byte> out) {
+void GroupBase::all_to_all(std::span<const std::byte> in, std::span<std::byte> out, const CollectiveLabel& label) {
   require(in.size() == out.size() && in.size() % static_cast<std::size_t>(size()) == 0,
           "all_to_all over {}: in has {} bytes and out {}; both must be the same multiple of {}", name(), in.size(),
           out.size(), size());
   count(&TrafficCounters::all_to_all, static_cast<std::int64_t>(in.size()) / size() * (size() - 1));
-  execute({.kind = Kind::kAllToAll, .in = in, .out = out});
+  execute({.kind = Kind::kAllToAll, .in = in, .out = out}, label);
 }
 
-void GroupBase::permute(std::span<const std::byte> in, std::span<std::byte> out, const Pairs& pairs) {
+void GroupBase::permute(std::span<const std::byte> in, std::span<std::byte> out, const Pairs& pairs,
+                        const CollectiveLabel& label) {
   require(in.size() == out.size(), "permute over {}: in has {} bytes, out {}", name(), in.size(), out.size());
   std::vector<int> sources(static_cast<std::size_t>(size()), 0);
   std::vector<int> targets(static_cast<std::size_t>(size()), 0);
@@ -276,16 +276,16 @@ void GroupBase::permute(std::span<const std::byte> in, std::span<std::byte> out,
     require(++at(targets, target) == 1, "permute over {}: member {} is a target twice", name(), target);
   }
   count(&TrafficCounters::permute, at(targets, rank()) == 1 ? static_cast<std::int64_t>(in.size()) : 0);
-  execute({.kind = Kind::kPermute, .in = in, .out = out, .pairs = pairs});
+  execute({.kind = Kind::kPermute, .in = in, .out = out, .pairs = pairs}, label);
 }
 
-void GroupBase::broadcast(std::span<std::byte> data, int root) {
+void GroupBase::broadcast(std::span<std::byte> data, int root, const CollectiveLabel& label) {
   require(root >= 0 && root < size(), "broadcast over {}: root {} is not in a group of {}", name(), root, size());
   count(&TrafficCounters::broadcast, rank() == root ? 0 : static_cast<std::int64_t>(data.size()));
-  execute({.kind = Kind::kBroadcast, .in = data, .out = data, .root = root});
+  execute({.kind = Kind::kBroadcast, .in = data, .out = data, .root = root}, label);
 }
 
-void GroupBase::barrier() { execute({.kind = Kind::kBarrier}); }
+void GroupBase::barrier(const CollectiveLabel& label) { execute({.kind = Kind::kBarrier}, label); }
 
 std::shared_ptr<ProcessGroup> GroupBase::split(const std::vector<std::vector<int>>& groups, const std::string& name) {
   await_turn();
@@ -296,7 +296,8 @@ std::shared_ptr<ProcessGroup> GroupBase::split(const std::vector<std::vector<int
   execute({.kind = Kind::kSplit,
            .in = std::as_bytes(std::span(&fabric_->next_id, 1)),
            .out = std::as_writable_bytes(std::span(ids)),
-           .detail = hash_groups(groups, name)});
+           .detail = hash_groups(groups, name)},
+          {});
   const std::int64_t id = *std::max_element(ids.begin(), ids.end());
   fabric_->next_id = id + 1;
   std::vector<int> world_ranks;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every ProcessGroup has in common: it checks sizes, counts bytes, keeps the label of the next collective and caches
+// What every ProcessGroup has in common: it checks sizes, counts bytes and caches
 // sub-groups. An implementation only moves the bytes of one Collective.
 #pragma once
 
@@ -127,30 +127,32 @@ class GroupBase : public ProcessGroup {
   [[nodiscard]] int size() const final { return members_.size(); }
   [[nodiscard]] const std::string& name() const final { return members_.name; }
 
-  void all_gather(std::span<const std::byte> in, std::span<std::byte> out) final;
-  void reduce_scatter(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op) final;
-  void all_reduce(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op) final;
-  void all_to_all(std::span<const std::byte> in, std::span<std::byte> out) final;
-  void permute(std::span<const std::byte> in, std::span<std::byte> out, const Pairs& pairs) final;
-  void broadcast(std::span<std::byte> data, int root) final;
-  void barrier() final;
-  std::unique_ptr<PendingOperation> start_all_gather(std::span<const std::byte> in, std::span<std::byte> out) final;
+  void all_gather(std::span<const std::byte> in, std::span<std::byte> out, const CollectiveLabel& label) final;
+  void reduce_scatter(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op,
+                      const CollectiveLabel& label) final;
+  void all_reduce(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op,
+                  const CollectiveLabel& label) final;
+  void all_to_all(std::span<const std::byte> in, std::span<std::byte> out, const CollectiveLabel& label) final;
+  void permute(std::span<const std::byte> in, std::span<std::byte> out, const Pairs& pairs,
+               const CollectiveLabel& label) final;
+  void broadcast(std::span<std::byte> data, int root, const CollectiveLabel& label) final;
+  void barrier(const CollectiveLabel& label) final;
+  std::unique_ptr<PendingOperation> start_all_gather(std::span<const std::byte> in, std::span<std::byte> out,
+                                                     const CollectiveLabel& label) final;
   std::unique_ptr<PendingOperation> start_reduce_scatter(std::span<const std::byte> in, std::span<std::byte> out,
-                                                         DType dtype, Reduction op) final;
+                                                         DType dtype, Reduction op, const CollectiveLabel& label) final;
   std::unique_ptr<PendingOperation> start_all_reduce(std::span<const std::byte> in, std::span<std::byte> out,
-                                                     DType dtype, Reduction op) final;
+                                                     DType dtype, Reduction op, const CollectiveLabel& label) final;
   /// Within a node: part k of the whole begins at k * stride, and what lies between the parts stays as it is.
-  void all_gather_apart(std::span<const std::byte> in, std::span<std::byte> out, std::size_t stride);
+  void all_gather_apart(std::span<const std::byte> in, std::span<std::byte> out, std::size_t stride,
+                        const CollectiveLabel& label);
   void reduce_scatter_apart(std::span<const std::byte> in, std::span<std::byte> out, std::size_t stride, DType dtype,
-                            Reduction op);
+                            Reduction op, const CollectiveLabel& label);
   std::shared_ptr<ProcessGroup> split(const std::vector<std::vector<int>>& groups, const std::string& name) final;
   [[nodiscard]] std::vector<int> nodes() const final { return fabric_->nodes_of(members_.world_ranks); }
   void advance(std::uint64_t progress) final { fabric_->advance(progress); }
-  void await_progress(std::uint64_t progress) final {
-    fabric_->await_progress(members_.world_ranks, progress, label_ ? label_->text : name());
-  }
+  void await_progress(std::uint64_t progress) final { fabric_->await_progress(members_.world_ranks, progress, name()); }
   void works_on(std::string_view text) final { fabric_->works_on(text); }
-  void label(CollectiveLabel label) final;
   [[nodiscard]] const TrafficCounters& traffic() const final;
   [[nodiscard]] const TrafficCounters& rank_traffic() const final;
 
@@ -174,15 +176,14 @@ class GroupBase : public ProcessGroup {
   [[nodiscard]] std::size_t extent(std::size_t part, std::size_t stride) const {
     return static_cast<std::size_t>(size() - 1) * stride + part;
   }
-  void prepare(Collective& call);
-  void execute(Collective call);
-  std::unique_ptr<PendingOperation> begin(Collective call);
+  void prepare(Collective& call, const CollectiveLabel& label);
+  void execute(Collective call, const CollectiveLabel& label);
+  std::unique_ptr<PendingOperation> begin(Collective call, const CollectiveLabel& label);
   void count(std::int64_t TrafficCounters::*counter, std::int64_t bytes);
 
   std::shared_ptr<Fabric> fabric_;
   Membership members_;
   TrafficCounters traffic_;
-  std::optional<CollectiveLabel> label_;
   std::int64_t number_ = 0;
   std::map<std::string, std::shared_ptr<ProcessGroup>> subgroups_;
 };

@@ -55,15 +55,8 @@ class HierarchicalGroup final : public GroupBase {
   void broadcast_nodes(const Collective& call);
   void barrier_nodes(const Collective& call);
 
-  // The sub-group, told what the collective is.
-  template <class Group>
-  static Group& labelled(Group& group, const Collective& call) {
-    group.label({call.sequence, call.text});
-    return group;
-  }
-  GroupBase& local(const Collective& call) const { return labelled(*local_, call); }
-  ProcessGroup& cross(const Collective& call) const { return labelled(*cross_, call); }
-  ProcessGroup& flat(const Collective& call) const { return labelled(*flat_, call); }
+  // What collectives of sub-groups are called: as the whole.
+  static CollectiveLabel label_of(const Collective& call) { return {call.sequence, call.text}; }
   [[nodiscard]] std::size_t member(std::size_t node, std::size_t place) const {
     return static_cast<std::size_t>(table_[node][place]);
   }
@@ -174,8 +167,8 @@ Pipeline::Stages HierarchicalGroup::gather_stages(const Collective& call) {
           .scratch_bytes = node_count_ * cut.longest(),
           .begin =
               [=, this](Pipeline& pipeline, std::size_t chunk) {
-                return cross(call).start_all_gather(call.in.subspan(cut.begin(chunk), cut.size(chunk)),
-                                                    columns(pipeline, chunk, node_count_));
+                return cross_->start_all_gather(call.in.subspan(cut.begin(chunk), cut.size(chunk)),
+                                                columns(pipeline, chunk, node_count_), label_of(call));
               },
           .end =
               [=, this](Pipeline& pipeline, std::size_t chunk) {
@@ -192,10 +185,10 @@ void HierarchicalGroup::share(const Collective& call, std::size_t node, Bytes mi
   const std::size_t part = call.in.size();
   if (distance(node) != 0) {
     const auto out = call.out.subspan(member(node, 0) * part + begin, extent(node, part, mine.size()));
-    return local(call).all_gather_apart(mine, out, distance(node) * part);
+    return local_->all_gather_apart(mine, out, distance(node) * part, label_of(call));
   }
   more_scratch_.resize(place_count_ * mine.size());
-  local(call).all_gather(mine, more_scratch_);
+  local_->all_gather(mine, more_scratch_, label_of(call));
   for (std::size_t place = 0; place < place_count_; ++place)
     copy_bytes(call.out.data() + member(node, place) * part + begin, more_scratch_.data() + place * mine.size(),
                mine.size());
@@ -215,8 +208,8 @@ Pipeline::Stages HierarchicalGroup::reduce_scatter_stages(const Collective& call
                   reduce(call, node, sums.subspan(node * length, length), cut.begin(chunk));
                   pipeline.poll();
                 }
-                return cross(call).start_reduce_scatter(sums, call.out.subspan(cut.begin(chunk), length), call.dtype,
-                                                        call.reduction);
+                return cross_->start_reduce_scatter(sums, call.out.subspan(cut.begin(chunk), length), call.dtype,
+                                                    call.reduction, label_of(call));
               },
           .end = nullptr};
 }
@@ -225,13 +218,13 @@ void HierarchicalGroup::reduce(const Collective& call, std::size_t node, Mutable
   const std::size_t part = call.out.size();
   if (distance(node) != 0) {
     const auto in = call.in.subspan(member(node, 0) * part + begin, extent(node, part, sums.size()));
-    return local(call).reduce_scatter_apart(in, sums, distance(node) * part, call.dtype, call.reduction);
+    return local_->reduce_scatter_apart(in, sums, distance(node) * part, call.dtype, call.reduction, label_of(call));
   }
   more_scratch_.resize(place_count_ * sums.size());
   for (std::size_t place = 0; place < place_count_; ++place)
     copy_bytes(more_scratch_.data() + place * sums.size(), call.in.data() + member(node, place) * part + begin,
                sums.size());
-  local(call).reduce_scatter(more_scratch_, sums, call.dtype, call.reduction);
+  local_->reduce_scatter(more_scratch_, sums, call.dtype, call.reduction, label_of(call));
 }
 
 // Each place of a row owns a slice of a chunk. What is left of an uneven size every place reduces whole, and it travels behind the slice.
@@ -255,17 +248,17 @@ Pipeline::Stages HierarchicalGroup::all_reduce_stages(const Collective& call) {
                 const MutableBytes sums(pipeline.scratch(chunk), slice + rest);
                 const Bytes in = call.in.subspan(cut.begin(chunk), cut.size(chunk));
                 if (slice > 0)
-                  local(call).reduce_scatter(in.first(even), sums.first(slice), call.dtype, call.reduction);
+                  local_->reduce_scatter(in.first(even), sums.first(slice), call.dtype, call.reduction, label_of(call));
                 if (rest > 0 || slice == 0)
-                  local(call).all_reduce(in.subspan(even), sums.subspan(slice), call.dtype, call.reduction);
-                return cross(call).start_all_reduce(sums, sums, call.dtype, call.reduction);
+                  local_->all_reduce(in.subspan(even), sums.subspan(slice), call.dtype, call.reduction, label_of(call));
+                return cross_->start_all_reduce(sums, sums, call.dtype, call.reduction, label_of(call));
               },
           .end =
               [=, this](Pipeline& pipeline, std::size_t chunk) {
                 const auto [slice, even, rest] = lengths(chunk);
                 const Bytes sums(pipeline.scratch(chunk), slice + rest);
                 const MutableBytes out = call.out.subspan(cut.begin(chunk), cut.size(chunk));
-                if (slice > 0) local(call).all_gather(sums.first(slice), out.first(even));
+                if (slice > 0) local_->all_gather(sums.first(slice), out.first(even), label_of(call));
                 copy_bytes(out.data() + even, sums.data() + slice, rest);
               }};
 }
@@ -281,12 +274,12 @@ void HierarchicalGroup::all_to_all_nodes(const Collective& call) {
   for (std::size_t place = 0; place < place_count_; ++place)  // [place to][node to]
     for (std::size_t node = 0; node < node_count_; ++node)
       copy(scratch_.data() + (place * node_count_ + node) * part, call.in.data() + member(node, place) * part);
-  local(call).all_to_all(scratch_, more_scratch_);
+  local_->all_to_all(scratch_, more_scratch_, label_of(call));
   for (std::size_t place = 0; place < place_count_; ++place)  // [place from][node to] -> [node to][place from]
     for (std::size_t node = 0; node < node_count_; ++node)
       copy(scratch_.data() + (node * place_count_ + place) * part,
            more_scratch_.data() + (place * node_count_ + node) * part);
-  cross(call).all_to_all(scratch_, more_scratch_);
+  cross_->all_to_all(scratch_, more_scratch_, label_of(call));
   for (std::size_t node = 0; node < node_count_; ++node)  // [node from][place from]
     for (std::size_t place = 0; place < place_count_; ++place)
       copy(call.out.data() + member(node, place) * part, more_scratch_.data() + (node * place_count_ + place) * part);
@@ -312,23 +305,24 @@ void HierarchicalGroup::permute_nodes(const Collective& call) {
     }
   }
   scratch_.resize(call.out.size());
-  if (!between.empty()) flat(call).permute(call.in, target_between ? call.out : MutableBytes(scratch_), between);
-  local(call).permute(call.in, target_between ? MutableBytes(scratch_) : call.out, inside);
+  if (!between.empty())
+    flat_->permute(call.in, target_between ? call.out : MutableBytes(scratch_), between, label_of(call));
+  local_->permute(call.in, target_between ? MutableBytes(scratch_) : call.out, inside, label_of(call));
 }
 
 void HierarchicalGroup::broadcast_nodes(const Collective& call) {
   for (std::size_t node = 0; node < node_count_; ++node)
     for (std::size_t place = 0; place < place_count_; ++place) {
       if (table_[node][place] != call.root) continue;
-      if (place == place_) cross(call).broadcast(call.out, static_cast<int>(node));
-      local(call).broadcast(call.out, static_cast<int>(place));
+      if (place == place_) cross_->broadcast(call.out, static_cast<int>(node), label_of(call));
+      local_->broadcast(call.out, static_cast<int>(place), label_of(call));
     }
 }
 
 void HierarchicalGroup::barrier_nodes(const Collective& call) {
-  local(call).barrier();
-  if (place_ == 0) cross(call).barrier();
-  local(call).barrier();
+  local_->barrier(label_of(call));
+  if (place_ == 0) cross_->barrier(label_of(call));
+  local_->barrier(label_of(call));
 }
 
 }  // namespace

@@ -45,21 +45,23 @@ TrafficCounters& TrafficCounters::operator+=(const TrafficCounters& other) {
 void ProcessGroup::await_progress(std::uint64_t /*progress*/) { ensure(false, "{}: no node memory", name()); }
 
 std::unique_ptr<PendingOperation> ProcessGroup::start_all_gather(std::span<const std::byte> in,
-                                                                 std::span<std::byte> out) {
-  all_gather(in, out);
+                                                                 std::span<std::byte> out,
+                                                                 const CollectiveLabel& label) {
+  all_gather(in, out, label);
   return std::make_unique<Finished>();
 }
 
 std::unique_ptr<PendingOperation> ProcessGroup::start_reduce_scatter(std::span<const std::byte> in,
                                                                      std::span<std::byte> out, DType dtype,
-                                                                     Reduction op) {
-  reduce_scatter(in, out, dtype, op);
+                                                                     Reduction op, const CollectiveLabel& label) {
+  reduce_scatter(in, out, dtype, op, label);
   return std::make_unique<Finished>();
 }
 
 std::unique_ptr<PendingOperation> ProcessGroup::start_all_reduce(std::span<const std::byte> in,
-                                                                 std::span<std::byte> out, DType dtype, Reduction op) {
-  all_reduce(in, out, dtype, op);
+                                                                 std::span<std::byte> out, DType dtype, Reduction op,
+                                                                 const CollectiveLabel& label) {
+  all_reduce(in, out, dtype, op, label);
   return std::make_unique<Finished>();
 }
 

@@ -43,7 +43,6 @@ class SlowGroup final : public ProcessGroup {
   [[nodiscard]] int size() const override { return group_->size(); }
   [[nodiscard]] const std::string& name() const override { return group_->name(); }
   [[nodiscard]] std::vector<int> nodes() const override { return group_->nodes(); }
-  void label(CollectiveLabel label) override { group_->label(std::move(label)); }
   [[nodiscard]] const TrafficCounters& traffic() const override { return group_->traffic(); }
   [[nodiscard]] const TrafficCounters& rank_traffic() const override { return group_->rank_traffic(); }
   void works_on(std::string_view text) override { group_->works_on(text); }
@@ -53,36 +52,39 @@ class SlowGroup final : public ProcessGroup {
   }
   void await_progress(std::uint64_t progress) override { group_->await_progress(progress); }
 
-  void all_gather(Bytes in, MutableBytes out) override {
-    slowly([&] { group_->all_gather(in, out); });
+  void all_gather(Bytes in, MutableBytes out, const CollectiveLabel& label) override {
+    slowly([&] { group_->all_gather(in, out, label); });
   }
-  void reduce_scatter(Bytes in, MutableBytes out, DType dtype, Reduction op) override {
-    slowly([&] { group_->reduce_scatter(in, out, dtype, op); });
+  void reduce_scatter(Bytes in, MutableBytes out, DType dtype, Reduction op, const CollectiveLabel& label) override {
+    slowly([&] { group_->reduce_scatter(in, out, dtype, op, label); });
   }
-  void all_reduce(Bytes in, MutableBytes out, DType dtype, Reduction op) override {
-    slowly([&] { group_->all_reduce(in, out, dtype, op); });
+  void all_reduce(Bytes in, MutableBytes out, DType dtype, Reduction op, const CollectiveLabel& label) override {
+    slowly([&] { group_->all_reduce(in, out, dtype, op, label); });
   }
-  void all_to_all(Bytes in, MutableBytes out) override {
-    slowly([&] { group_->all_to_all(in, out); });
+  void all_to_all(Bytes in, MutableBytes out, const CollectiveLabel& label) override {
+    slowly([&] { group_->all_to_all(in, out, label); });
   }
-  void permute(Bytes in, MutableBytes out, const std::vector<std::pair<int, int>>& pairs) override {
-    slowly([&] { group_->permute(in, out, pairs); });
+  void permute(Bytes in, MutableBytes out, const std::vector<std::pair<int, int>>& pairs,
+               const CollectiveLabel& label) override {
+    slowly([&] { group_->permute(in, out, pairs, label); });
   }
-  void broadcast(MutableBytes data, int root) override {
-    slowly([&] { group_->broadcast(data, root); });
+  void broadcast(MutableBytes data, int root, const CollectiveLabel& label) override {
+    slowly([&] { group_->broadcast(data, root, label); });
   }
-  void barrier() override {
-    slowly([&] { group_->barrier(); });
+  void barrier(const CollectiveLabel& label) override {
+    slowly([&] { group_->barrier(label); });
   }
-  std::unique_ptr<PendingOperation> start_all_gather(Bytes in, MutableBytes out) override {
-    return started([&] { return group_->start_all_gather(in, out); });
+  std::unique_ptr<PendingOperation> start_all_gather(Bytes in, MutableBytes out,
+                                                     const CollectiveLabel& label) override {
+    return started([&] { return group_->start_all_gather(in, out, label); });
   }
-  std::unique_ptr<PendingOperation> start_reduce_scatter(Bytes in, MutableBytes out, DType dtype,
-                                                         Reduction op) override {
-    return started([&] { return group_->start_reduce_scatter(in, out, dtype, op); });
+  std::unique_ptr<PendingOperation> start_reduce_scatter(Bytes in, MutableBytes out, DType dtype, Reduction op,
+                                                         const CollectiveLabel& label) override {
+    return started([&] { return group_->start_reduce_scatter(in, out, dtype, op, label); });
   }
-  std::unique_ptr<PendingOperation> start_all_reduce(Bytes in, MutableBytes out, DType dtype, Reduction op) override {
-    return started([&] { return group_->start_all_reduce(in, out, dtype, op); });
+  std::unique_ptr<PendingOperation> start_all_reduce(Bytes in, MutableBytes out, DType dtype, Reduction op,
+                                                     const CollectiveLabel& label) override {
+    return started([&] { return group_->start_all_reduce(in, out, dtype, op, label); });
   }
   std::shared_ptr<ProcessGroup> split(const std::vector<std::vector<int>>& groups, const std::string& name) override {
     auto& known = subgroups_[name];

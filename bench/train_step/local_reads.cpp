@@ -55,34 +55,41 @@ class Group final : public ProcessGroup {
   [[nodiscard]] int size() const override { return real_->size(); }
   [[nodiscard]] const std::string& name() const override { return real_->name(); }
 
-  void all_gather(In in, Out out) override { local_->on ? repeat(in, out) : real_->all_gather(in, out); }
-  void reduce_scatter(In in, Out out, DType dtype, Reduction op) override {
-    local_->on ? fold(in, out) : real_->reduce_scatter(in, out, dtype, op);
+  void all_gather(In in, Out out, const CollectiveLabel& label) override {
+    local_->on ? repeat(in, out) : real_->all_gather(in, out, label);
   }
-  void all_reduce(In in, Out out, DType dtype, Reduction op) override {
-    local_->on ? reduce_and_fetch(in, out, static_cast<std::size_t>(size())) : real_->all_reduce(in, out, dtype, op);
+  void reduce_scatter(In in, Out out, DType dtype, Reduction op, const CollectiveLabel& label) override {
+    local_->on ? fold(in, out) : real_->reduce_scatter(in, out, dtype, op, label);
   }
-  void all_to_all(In in, Out out) override { local_->on ? repeat(in, out) : real_->all_to_all(in, out); }
-  void permute(In in, Out out, const std::vector<std::pair<int, int>>& pairs) override {
-    local_->on ? repeat(in, out) : real_->permute(in, out, pairs);
+  void all_reduce(In in, Out out, DType dtype, Reduction op, const CollectiveLabel& label) override {
+    local_->on ? reduce_and_fetch(in, out, static_cast<std::size_t>(size()))
+               : real_->all_reduce(in, out, dtype, op, label);
   }
-  void broadcast(Out data, int root) override {
-    if (!local_->on) real_->broadcast(data, root);
+  void all_to_all(In in, Out out, const CollectiveLabel& label) override {
+    local_->on ? repeat(in, out) : real_->all_to_all(in, out, label);
   }
-  void barrier() override {
-    if (!local_->on) real_->barrier();
+  void permute(In in, Out out, const std::vector<std::pair<int, int>>& pairs, const CollectiveLabel& label) override {
+    local_->on ? repeat(in, out) : real_->permute(in, out, pairs, label);
+  }
+  void broadcast(Out data, int root, const CollectiveLabel& label) override {
+    if (!local_->on) real_->broadcast(data, root, label);
+  }
+  void barrier(const CollectiveLabel& label) override {
+    if (!local_->on) real_->barrier(label);
   }
 
-  std::unique_ptr<PendingOperation> start_all_gather(In in, Out out) override {
-    return local_->on ? ProcessGroup::start_all_gather(in, out) : real_->start_all_gather(in, out);
+  std::unique_ptr<PendingOperation> start_all_gather(In in, Out out, const CollectiveLabel& label) override {
+    return local_->on ? ProcessGroup::start_all_gather(in, out, label) : real_->start_all_gather(in, out, label);
   }
-  std::unique_ptr<PendingOperation> start_reduce_scatter(In in, Out out, DType dtype, Reduction op) override {
-    return local_->on ? ProcessGroup::start_reduce_scatter(in, out, dtype, op)
-                      : real_->start_reduce_scatter(in, out, dtype, op);
+  std::unique_ptr<PendingOperation> start_reduce_scatter(In in, Out out, DType dtype, Reduction op,
+                                                         const CollectiveLabel& label) override {
+    return local_->on ? ProcessGroup::start_reduce_scatter(in, out, dtype, op, label)
+                      : real_->start_reduce_scatter(in, out, dtype, op, label);
   }
-  std::unique_ptr<PendingOperation> start_all_reduce(In in, Out out, DType dtype, Reduction op) override {
-    return local_->on ? ProcessGroup::start_all_reduce(in, out, dtype, op)
-                      : real_->start_all_reduce(in, out, dtype, op);
+  std::unique_ptr<PendingOperation> start_all_reduce(In in, Out out, DType dtype, Reduction op,
+                                                     const CollectiveLabel& label) override {
+    return local_->on ? ProcessGroup::start_all_reduce(in, out, dtype, op, label)
+                      : real_->start_all_reduce(in, out, dtype, op, label);
   }
 
   std::shared_ptr<ProcessGroup> split(const std::vector<std::vector<int>>& groups, const std::string& name) override {
@@ -93,7 +100,6 @@ class Group final : public ProcessGroup {
   void await_progress(std::uint64_t progress) override {
     if (!local_->on) real_->await_progress(progress);
   }
-  void label(CollectiveLabel label) override { real_->label(std::move(label)); }
   [[nodiscard]] const TrafficCounters& traffic() const override { return real_->traffic(); }
   [[nodiscard]] const TrafficCounters& rank_traffic() const override { return real_->rank_traffic(); }
 

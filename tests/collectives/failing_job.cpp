@@ -21,8 +21,7 @@ using namespace tessera;
 void all_reduce(ProcessGroup& group, std::size_t count, const std::string& label) {
   std::vector<float> x(count, 1.0F);
   const auto bytes = std::as_writable_bytes(std::span(x));
-  group.label({17, label});
-  group.all_reduce(bytes, bytes, DType::kF32, Reduction::kSum);
+  group.all_reduce(bytes, bytes, DType::kF32, Reduction::kSum, {17, label});
 }
 
 // Something goes wrong while a collective is under way that the ranks do not wait for yet.
@@ -30,8 +29,8 @@ void run_started(Communicator& world, const std::string& how) {
   const bool is_last = world.rank() == world.size() - 1;
   std::vector<float> x(how == "started-size" && is_last ? 99999 : 100000, 1.0F);
   const auto bytes = std::as_writable_bytes(std::span(x));
-  world.group().label({17, "all_reduce %17 over {data}"});
-  const auto pending = world.group().start_all_reduce(bytes, bytes, DType::kF32, Reduction::kSum);
+  const auto pending =
+      world.group().start_all_reduce(bytes, bytes, DType::kF32, Reduction::kSum, {17, "all_reduce %17 over {data}"});
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   if (how == "started-throw" && is_last) fail("out of paper");
   if (how == "started-kill" && is_last) raise(SIGKILL);
@@ -82,10 +81,7 @@ void run(Communicator& world, const std::string& how) {
   if (how == "kill" && world.rank() == last) raise(SIGKILL);
   if (how == "finish" && world.rank() == last) return;
   if (how == "late" && world.rank() == last) sleep_for_milliseconds(4000);
-  if (how == "kind" && world.rank() == last) {
-    group.label({17, "barrier %9"});
-    return group.barrier();
-  }
+  if (how == "kind" && world.rank() == last) return group.barrier({17, "barrier %9"});
   all_reduce(group, how == "size" && world.rank() == last ? 999 : 1000, "all_reduce %17 over {data}");
   std::printf("rank %d is through\n", world.rank());
 }

@@ -162,33 +162,41 @@ class WatchedGroup final : public ProcessGroup {
   [[nodiscard]] int rank() const override { return group_->rank(); }
   [[nodiscard]] int size() const override { return group_->size(); }
   [[nodiscard]] const std::string& name() const override { return group_->name(); }
-  void all_gather(Bytes in, MutableBytes out) override { group_->all_gather(in, out); }
-  void reduce_scatter(Bytes in, MutableBytes out, DType dtype, Reduction op) override {
-    group_->reduce_scatter(in, out, dtype, op);
+  void all_gather(Bytes in, MutableBytes out, const CollectiveLabel& label) override {
+    group_->all_gather(in, out, label);
   }
-  void all_reduce(Bytes in, MutableBytes out, DType dtype, Reduction op) override {
-    group_->all_reduce(in, out, dtype, op);
+  void reduce_scatter(Bytes in, MutableBytes out, DType dtype, Reduction op, const CollectiveLabel& label) override {
+    group_->reduce_scatter(in, out, dtype, op, label);
   }
-  void all_to_all(Bytes in, MutableBytes out) override { group_->all_to_all(in, out); }
-  void permute(Bytes in, MutableBytes out, const std::vector<std::pair<int, int>>& pairs) override {
-    group_->permute(in, out, pairs);
+  void all_reduce(Bytes in, MutableBytes out, DType dtype, Reduction op, const CollectiveLabel& label) override {
+    group_->all_reduce(in, out, dtype, op, label);
   }
-  void broadcast(MutableBytes data, int root) override { group_->broadcast(data, root); }
-  void barrier() override { group_->barrier(); }
-  std::unique_ptr<PendingOperation> start_all_gather(Bytes in, MutableBytes out) override {
-    return watch(group_->start_all_gather(in, out));
+  void all_to_all(Bytes in, MutableBytes out, const CollectiveLabel& label) override {
+    group_->all_to_all(in, out, label);
   }
-  std::unique_ptr<PendingOperation> start_reduce_scatter(Bytes in, MutableBytes out, DType dtype,
-                                                         Reduction op) override {
-    return watch(group_->start_reduce_scatter(in, out, dtype, op));
+  void permute(Bytes in, MutableBytes out, const std::vector<std::pair<int, int>>& pairs,
+               const CollectiveLabel& label) override {
+    group_->permute(in, out, pairs, label);
   }
-  std::unique_ptr<PendingOperation> start_all_reduce(Bytes in, MutableBytes out, DType dtype, Reduction op) override {
-    return watch(group_->start_all_reduce(in, out, dtype, op));
+  void broadcast(MutableBytes data, int root, const CollectiveLabel& label) override {
+    group_->broadcast(data, root, label);
+  }
+  void barrier(const CollectiveLabel& label) override { group_->barrier(label); }
+  std::unique_ptr<PendingOperation> start_all_gather(Bytes in, MutableBytes out,
+                                                     const CollectiveLabel& label) override {
+    return watch(group_->start_all_gather(in, out, label));
+  }
+  std::unique_ptr<PendingOperation> start_reduce_scatter(Bytes in, MutableBytes out, DType dtype, Reduction op,
+                                                         const CollectiveLabel& label) override {
+    return watch(group_->start_reduce_scatter(in, out, dtype, op, label));
+  }
+  std::unique_ptr<PendingOperation> start_all_reduce(Bytes in, MutableBytes out, DType dtype, Reduction op,
+                                                     const CollectiveLabel& label) override {
+    return watch(group_->start_all_reduce(in, out, dtype, op, label));
   }
   std::shared_ptr<ProcessGroup> split(const std::vector<std::vector<int>>& groups, const std::string& name) override {
     return group_->split(groups, name);
   }
-  void label(CollectiveLabel label) override { group_->label(std::move(label)); }
   [[nodiscard]] const TrafficCounters& traffic() const override { return group_->traffic(); }
   [[nodiscard]] const TrafficCounters& rank_traffic() const override { return group_->rank_traffic(); }
   // What happened since the last call.

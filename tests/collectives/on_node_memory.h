@@ -20,31 +20,31 @@ class OnNodeMemory final : public ProcessGroup {
   [[nodiscard]] int rank() const override { return group_->rank(); }
   [[nodiscard]] int size() const override { return group_->size(); }
   [[nodiscard]] const std::string& name() const override { return group_->name(); }
-  void all_gather(Bytes in, MutableBytes out) override {
-    moved(in, out, [&](Bytes i, MutableBytes o) { group_->all_gather(i, o); });
+  void all_gather(Bytes in, MutableBytes out, const CollectiveLabel& label) override {
+    moved(in, out, [&](Bytes i, MutableBytes o) { group_->all_gather(i, o, label); });
   }
-  void reduce_scatter(Bytes in, MutableBytes out, DType dtype, Reduction op) override {
-    moved(in, out, [&](Bytes i, MutableBytes o) { group_->reduce_scatter(i, o, dtype, op); });
+  void reduce_scatter(Bytes in, MutableBytes out, DType dtype, Reduction op, const CollectiveLabel& label) override {
+    moved(in, out, [&](Bytes i, MutableBytes o) { group_->reduce_scatter(i, o, dtype, op, label); });
   }
-  void all_reduce(Bytes in, MutableBytes out, DType dtype, Reduction op) override {
-    moved(in, out, [&](Bytes i, MutableBytes o) { group_->all_reduce(i, o, dtype, op); });
+  void all_reduce(Bytes in, MutableBytes out, DType dtype, Reduction op, const CollectiveLabel& label) override {
+    moved(in, out, [&](Bytes i, MutableBytes o) { group_->all_reduce(i, o, dtype, op, label); });
   }
-  void all_to_all(Bytes in, MutableBytes out) override {
-    moved(in, out, [&](Bytes i, MutableBytes o) { group_->all_to_all(i, o); });
+  void all_to_all(Bytes in, MutableBytes out, const CollectiveLabel& label) override {
+    moved(in, out, [&](Bytes i, MutableBytes o) { group_->all_to_all(i, o, label); });
   }
-  void permute(Bytes in, MutableBytes out, const std::vector<std::pair<int, int>>& pairs) override {
-    moved(in, out, [&](Bytes i, MutableBytes o) { group_->permute(i, o, pairs); });
+  void permute(Bytes in, MutableBytes out, const std::vector<std::pair<int, int>>& pairs,
+               const CollectiveLabel& label) override {
+    moved(in, out, [&](Bytes i, MutableBytes o) { group_->permute(i, o, pairs, label); });
   }
-  void broadcast(MutableBytes data, int root) override {
-    moved(data, data, [&](Bytes, MutableBytes o) { group_->broadcast(o, root); });
+  void broadcast(MutableBytes data, int root, const CollectiveLabel& label) override {
+    moved(data, data, [&](Bytes, MutableBytes o) { group_->broadcast(o, root, label); });
   }
-  void barrier() override { group_->barrier(); }
+  void barrier(const CollectiveLabel& label) override { group_->barrier(label); }
   std::shared_ptr<ProcessGroup> split(const std::vector<std::vector<int>>& groups, const std::string& name) override {
     auto& known = subgroups_[name];
     if (!known) known = std::make_shared<OnNodeMemory>(group_->split(groups, name));
     return known;
   }
-  void label(CollectiveLabel label) override { group_->label(std::move(label)); }
   [[nodiscard]] const TrafficCounters& traffic() const override { return group_->traffic(); }
   [[nodiscard]] const TrafficCounters& rank_traffic() const override { return group_->rank_traffic(); }
 

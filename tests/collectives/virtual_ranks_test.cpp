@@ -111,9 +111,8 @@ TEST(VirtualRanks, OneRankNeedsNoPrefix) {
 TEST(VirtualRanks, ARankThatReturnsWhileOthersWaitIsNamed) {
   const auto error = error_of(3, [](ProcessGroup& world) {
     if (world.rank() == 2) return;
-    world.label({7, "all_reduce %17 over {data}"});
     std::vector<float> x(4);
-    world.all_reduce(bytes_of(x), bytes_of(x), DType::kF32, Reduction::kSum);
+    world.all_reduce(bytes_of(x), bytes_of(x), DType::kF32, Reduction::kSum, {7, "all_reduce %17 over {data}"});
   });
   // Either of the two that wait may be the first to see it.
   EXPECT_THAT(
@@ -177,14 +176,12 @@ TEST(VirtualRanks, DifferentSizesAndLabelsDiverge) {
       "ranks 1, 2 are at broadcast over world (from member 0, 12 bytes, number 1 of its group)");
   EXPECT_EQ(error_of(2,
                      [](ProcessGroup& world) {
-                       world.label({1, world.rank() == 0 ? "barrier %a" : "barrier %b"});
-                       world.barrier();
+                       world.barrier({1, world.rank() == 0 ? "barrier %a" : "barrier %b"});
                      }),
             "rank 0 of 2: ranks diverge: rank 0 is at barrier %a; rank 1 is at barrier %b");
   EXPECT_NE(error_of(2,
                      [](ProcessGroup& world) {
-                       world.label({world.rank(), "barrier"});
-                       world.barrier();
+                       world.barrier({world.rank(), "barrier"});
                      })
                 .find("rank 0 is at barrier (number 1 of its group) ["),
             std::string::npos);
@@ -204,8 +201,7 @@ TEST(VirtualRanks, TheWatchdogNamesWhoHasNotArrived) {
   ::testing::internal::CaptureStderr();
   run_virtual_ranks(3, [](ProcessGroup& world) {
     if (world.rank() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1200));
-    world.label({1, "all_gather %3 over {data}"});
-    world.barrier();
+    world.barrier({1, "all_gather %3 over {data}"});
   });
   options().set("TESSERA_WATCHDOG_SECONDS", "30");
   const auto text = ::testing::internal::GetCapturedStderr();

@@ -75,7 +75,8 @@ struct TrafficCounters {
   TrafficCounters& operator+=(const TrafficCounters& other);
 };
 
-/// What a waiting rank says when it hangs: (sequence, "all_reduce %17 over {data}").
+/// What a collective is called in messages, the last argument of each: (sequence, "all_reduce %17 over {data}"). Members must give the same.
+/// Without a text it is called by its kind and group.
 struct CollectiveLabel {
   std::int64_t sequence = 0;
   std::string text;
@@ -93,28 +94,35 @@ class ProcessGroup {
   [[nodiscard]] virtual const std::string& name() const = 0;
 
   /// Every member's `in` (equal sizes), joined in rank order into `out` (size * in bytes).
-  virtual void all_gather(std::span<const std::byte> in, std::span<std::byte> out) = 0;
+  virtual void all_gather(std::span<const std::byte> in, std::span<std::byte> out,
+                          const CollectiveLabel& label = {}) = 0;
   /// `in` holds size() equal parts; out = reduction over members of part rank(). Reduces in rank order: same bits everywhere.
-  virtual void reduce_scatter(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op) = 0;
-  virtual void all_reduce(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op) = 0;
+  virtual void reduce_scatter(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op,
+                              const CollectiveLabel& label = {}) = 0;
+  virtual void all_reduce(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op,
+                          const CollectiveLabel& label = {}) = 0;
   /// Part k of `in` goes to member k; part k of `out` came from member k.
-  virtual void all_to_all(std::span<const std::byte> in, std::span<std::byte> out) = 0;
+  virtual void all_to_all(std::span<const std::byte> in, std::span<std::byte> out,
+                          const CollectiveLabel& label = {}) = 0;
   /// (source, target) member pairs, each member at most once on a side; who is no target gets zeros.
   virtual void permute(std::span<const std::byte> in, std::span<std::byte> out,
-                       const std::vector<std::pair<int, int>>& pairs) = 0;
-  virtual void broadcast(std::span<std::byte> data, int root) = 0;
-  virtual void barrier() = 0;
+                       const std::vector<std::pair<int, int>>& pairs, const CollectiveLabel& label = {}) = 0;
+  virtual void broadcast(std::span<std::byte> data, int root, const CollectiveLabel& label = {}) = 0;
+  virtual void barrier(const CollectiveLabel& label = {}) = 0;
 
   // Non-blocking forms; the buffers must live until the operation is done: Pending<T> sees to that. The default runs at once
   // (cheap communication beats overlap on one node).
   [[nodiscard]] virtual std::unique_ptr<PendingOperation> start_all_gather(std::span<const std::byte> in,
-                                                                           std::span<std::byte> out);
+                                                                           std::span<std::byte> out,
+                                                                           const CollectiveLabel& label = {});
   [[nodiscard]] virtual std::unique_ptr<PendingOperation> start_reduce_scatter(std::span<const std::byte> in,
                                                                                std::span<std::byte> out, DType dtype,
-                                                                               Reduction op);
+                                                                               Reduction op,
+                                                                               const CollectiveLabel& label = {});
   [[nodiscard]] virtual std::unique_ptr<PendingOperation> start_all_reduce(std::span<const std::byte> in,
                                                                            std::span<std::byte> out, DType dtype,
-                                                                           Reduction op);
+                                                                           Reduction op,
+                                                                           const CollectiveLabel& label = {});
 
   /// The sub-group that holds this rank, one of a partition of the group's members; collective over this group. Cached by `name`.
   virtual std::shared_ptr<ProcessGroup> split(const std::vector<std::vector<int>>& groups, const std::string& name) = 0;
@@ -129,8 +137,6 @@ class ProcessGroup {
 
   /// Says what this rank does now, for the ranks that may wait for it: `runs %dot.3, step 12 of 40 of train_step`; "" when that is over.
   virtual void works_on(std::string_view /*text*/) {}
-  /// Says what the next collective is, for the watchdog's message.
-  virtual void label(CollectiveLabel label) = 0;
   [[nodiscard]] virtual const TrafficCounters& traffic() const = 0;
   /// Of this rank over all groups that were split, directly or not, from the same world.
   [[nodiscard]] virtual const TrafficCounters& rank_traffic() const = 0;

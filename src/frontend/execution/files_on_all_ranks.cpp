@@ -71,8 +71,7 @@ void check_same_content(ProcessGroup& world, const std::string& path) {
         "{} bytes (hash {:016x}); all ranks must read the same content",
         path, hosts.front(), all.front().bytes, all.front().hash, speaker, at(hosts, speaker), other->bytes,
         other->hash);
-  world.label({0, "the check that every rank reads the same " + path});
-  world.barrier();  // which ends when the speaker ends the job
+  world.barrier({0, "the check that every rank reads the same " + path});  // which ends when the speaker ends the job
 }
 
 }  // namespace
@@ -93,8 +92,7 @@ void check_files_on_all_ranks(const std::vector<std::string>& paths) {
   const auto reasons = gather_texts_from_ranks(world, why_unreadable(paths[worst]));
   const auto speaker = std::find_if(reasons.begin(), reasons.end(), [](const auto& reason) { return !reason.empty(); });
   if (speaker - reasons.begin() == world.rank()) fail("{}", missing_text(paths[worst], reasons));
-  world.label({0, "the check that every rank can read " + paths[worst]});
-  world.barrier();  // which ends when the speaker ends the job
+  world.barrier({0, "the check that every rank can read " + paths[worst]});  // which ends when the speaker ends the job
 }
 
 }  // namespace tessera

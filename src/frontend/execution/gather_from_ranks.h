@@ -12,9 +12,9 @@
 namespace tessera {
 
 template <class T>
-std::vector<T> gather_from_ranks(ProcessGroup& world, const T& mine) {
+std::vector<T> gather_from_ranks(ProcessGroup& world, const T& mine, const CollectiveLabel& label = {}) {
   std::vector<T> all(static_cast<std::size_t>(world.size()));
-  world.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  world.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), label);
   return all;
 }
 

@@ -135,10 +135,11 @@ void check_same_program(ProcessGroup& world, const Cut& cut, std::size_t hash, c
                         std::int64_t sequence) {
   const Program& program = cut.program;
   const bool is_read = reason.kind == RunReason::Kind::kRead;
-  world.label({sequence, reason.text + (is_read ? " (it is not whole on every rank, so every rank must read it)"
-                                                : " (every rank must take part)")});
+  const CollectiveLabel label{sequence,
+                              reason.text + (is_read ? " (it is not whole on every rank, so every rank must read it)"
+                                                     : " (every rank must take part)")};
   const Ticket mine{static_cast<std::uint64_t>(reason.kind), hash, sequence, hash_of_inputs(cut)};
-  const auto all = gather_from_ranks(world, mine);
+  const auto all = gather_from_ranks(world, mine, label);
   const auto same = [&](auto&& field) {
     return std::all_of(all.begin(), all.end(), [&](const Ticket& t) { return field(t) == field(all.front()); });
   };

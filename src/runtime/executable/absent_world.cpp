@@ -25,21 +25,29 @@ std::shared_ptr<ProcessGroup> AbsentWorld::split(const std::vector<std::vector<i
   return std::make_shared<AbsentWorld>(static_cast<int>(place), isize(members), std::move(nodes), name);
 }
 
-void AbsentWorld::all_gather(std::span<const std::byte> /*in*/, std::span<std::byte> /*out*/) { refuse(name_); }
+void AbsentWorld::all_gather(std::span<const std::byte> /*in*/, std::span<std::byte> /*out*/,
+                             const CollectiveLabel& /*label*/) {
+  refuse(name_);
+}
 void AbsentWorld::reduce_scatter(std::span<const std::byte> /*in*/, std::span<std::byte> /*out*/, DType /*dtype*/,
-                                 Reduction /*op*/) {
+                                 Reduction /*op*/, const CollectiveLabel& /*label*/) {
   refuse(name_);
 }
 void AbsentWorld::all_reduce(std::span<const std::byte> /*in*/, std::span<std::byte> /*out*/, DType /*dtype*/,
-                             Reduction /*op*/) {
+                             Reduction /*op*/, const CollectiveLabel& /*label*/) {
   refuse(name_);
 }
-void AbsentWorld::all_to_all(std::span<const std::byte> /*in*/, std::span<std::byte> /*out*/) { refuse(name_); }
+void AbsentWorld::all_to_all(std::span<const std::byte> /*in*/, std::span<std::byte> /*out*/,
+                             const CollectiveLabel& /*label*/) {
+  refuse(name_);
+}
 void AbsentWorld::permute(std::span<const std::byte> /*in*/, std::span<std::byte> /*out*/,
-                          const std::vector<std::pair<int, int>>& /*pairs*/) {
+                          const std::vector<std::pair<int, int>>& /*pairs*/, const CollectiveLabel& /*label*/) {
   refuse(name_);
 }
-void AbsentWorld::broadcast(std::span<std::byte> /*data*/, int /*root*/) { refuse(name_); }
-void AbsentWorld::barrier() { refuse(name_); }
+void AbsentWorld::broadcast(std::span<std::byte> /*data*/, int /*root*/, const CollectiveLabel& /*label*/) {
+  refuse(name_);
+}
+void AbsentWorld::barrier(const CollectiveLabel& /*label*/) { refuse(name_); }
 
 }  // namespace tessera

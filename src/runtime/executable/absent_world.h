@@ -23,15 +23,16 @@ class AbsentWorld final : public ProcessGroup {
   [[nodiscard]] std::vector<int> nodes() const override { return nodes_; }
   std::shared_ptr<ProcessGroup> split(const std::vector<std::vector<int>>& groups, const std::string& name) override;
 
-  void all_gather(std::span<const std::byte> in, std::span<std::byte> out) override;
-  void reduce_scatter(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op) override;
-  void all_reduce(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op) override;
-  void all_to_all(std::span<const std::byte> in, std::span<std::byte> out) override;
-  void permute(std::span<const std::byte> in, std::span<std::byte> out,
-               const std::vector<std::pair<int, int>>& pairs) override;
-  void broadcast(std::span<std::byte> data, int root) override;
-  void barrier() override;
-  void label(CollectiveLabel /*label*/) override {}
+  void all_gather(std::span<const std::byte> in, std::span<std::byte> out, const CollectiveLabel& label) override;
+  void reduce_scatter(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op,
+                      const CollectiveLabel& label) override;
+  void all_reduce(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op,
+                  const CollectiveLabel& label) override;
+  void all_to_all(std::span<const std::byte> in, std::span<std::byte> out, const CollectiveLabel& label) override;
+  void permute(std::span<const std::byte> in, std::span<std::byte> out, const std::vector<std::pair<int, int>>& pairs,
+               const CollectiveLabel& label) override;
+  void broadcast(std::span<std::byte> data, int root, const CollectiveLabel& label) override;
+  void barrier(const CollectiveLabel& label) override;
   [[nodiscard]] const TrafficCounters& traffic() const override { return traffic_; }
   [[nodiscard]] const TrafficCounters& rank_traffic() const override { return traffic_; }
 

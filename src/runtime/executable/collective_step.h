@@ -89,7 +89,6 @@ class CollectiveStep : public PlanStep {
   }
   void run(const Frame& frame) const final {
     const TrafficCounters before = group_.traffic();
-    group_.label(label_);
     exchange(frame);
     frame.state.traffic += difference(group_.traffic(), before);
   }

@@ -57,15 +57,15 @@ class AllGatherStep final : public CollectiveStep {
       const PartLayout layout(results_[i], dim, parts());
       std::byte* target = layout.is_contiguous() ? frame[out_[i]] : frame[scratch_];
       group_.all_gather(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes),
-                        bytes_of(target, bytes * parts()));
+                        bytes_of(target, bytes * parts()), label_);
       if (!layout.is_contiguous()) layout.unpack(target, frame[out_[i]], parts());
     });
-    exchange_packed(frame, dim, 1, parts(), [&](auto sent, auto received) { group_.all_gather(sent, received); });
+    exchange_packed(frame, dim, 1, parts(),
+                    [&](auto sent, auto received) { group_.all_gather(sent, received, label_); });
   }
   void begin(const Frame& frame, PendingOperations& operations) const override {
     const auto start = [&](std::span<const std::byte> in, std::span<std::byte> out) {
-      group_.label(label_);
-      operations.push_back(group_.start_all_gather(in, out));
+      operations.push_back(group_.start_all_gather(in, out, label_));
     };
     for_each_operand(frame, [&](std::size_t i, std::int64_t bytes) {
       start(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes), bytes_of(frame[out_[i]], bytes * parts()));
@@ -97,22 +97,21 @@ class ReduceScatterStep final : public CollectiveStep {
         source = frame[scratch_];
       }
       group_.reduce_scatter(bytes_of(source, bytes), bytes_of(frame[out_[i]], bytes / parts()),
-                            reduced_dtype(types_[i], reduction), reduction);
+                            reduced_dtype(types_[i], reduction), reduction, label_);
     });
     exchange_packed(frame, dim, parts(), 1, [&](auto sent, auto received) {
-      group_.reduce_scatter(sent, received, reduced_dtype(types_[0], reduction), reduction);
+      group_.reduce_scatter(sent, received, reduced_dtype(types_[0], reduction), reduction, label_);
     });
   }
   void begin(const Frame& frame, PendingOperations& operations) const override {
     for_each_operand(frame, [&](std::size_t i, std::int64_t bytes) {
-      group_.label(label_);
       operations.push_back(group_.start_reduce_scatter(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes),
                                                        bytes_of(frame[out_[i]], bytes / parts()),
-                                                       reduced_dtype(types_[i], reduction), reduction));
+                                                       reduced_dtype(types_[i], reduction), reduction, label_));
     });
     send_packed(frame, dim, parts(), 1, [&](auto sent, auto received) {
-      group_.label(label_);
-      operations.push_back(group_.start_reduce_scatter(sent, received, reduced_dtype(types_[0], reduction), reduction));
+      operations.push_back(
+          group_.start_reduce_scatter(sent, received, reduced_dtype(types_[0], reduction), reduction, label_));
     });
   }
   void finish(const Frame& frame) const override {
@@ -136,23 +135,22 @@ class AllReduceStep final : public CollectiveStep {
   void exchange(const Frame& frame) const override {
     for_each_operand(frame, [&](std::size_t i, std::int64_t bytes) {
       group_.all_reduce(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes), bytes_of(frame[out_[i]], bytes),
-                        reduced_dtype(types_[i], reduction), reduction);
+                        reduced_dtype(types_[i], reduction), reduction, label_);
     });
     exchange_packed(frame, 0, 1, 1, [&](auto sent, auto received) {
-      group_.all_reduce(sent, received, reduced_dtype(types_[0], reduction), reduction);
+      group_.all_reduce(sent, received, reduced_dtype(types_[0], reduction), reduction, label_);
     });
     frame.state.traffic.all_reduce -= rounding_of_packed();
   }
   void begin(const Frame& frame, PendingOperations& operations) const override {
     for_each_operand(frame, [&](std::size_t i, std::int64_t bytes) {
-      group_.label(label_);
       operations.push_back(group_.start_all_reduce(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes),
                                                    bytes_of(frame[out_[i]], bytes), reduced_dtype(types_[i], reduction),
-                                                   reduction));
+                                                   reduction, label_));
     });
     send_packed(frame, 0, 1, 1, [&](auto sent, auto received) {
-      group_.label(label_);
-      operations.push_back(group_.start_all_reduce(sent, received, reduced_dtype(types_[0], reduction), reduction));
+      operations.push_back(
+          group_.start_all_reduce(sent, received, reduced_dtype(types_[0], reduction), reduction, label_));
     });
     frame.state.traffic.all_reduce -= rounding_of_packed();
   }
@@ -175,13 +173,14 @@ class AllToAllStep final : public CollectiveStep {
     if (parts() == 1) return copy_through(frame, 0);
     const PartLayout layout(types_[0], dim, parts());
     if (layout.is_contiguous()) {
-      group_.all_to_all(bytes_of(static_cast<const std::byte*>(frame[in_[0]]), bytes), bytes_of(frame[out_[0]], bytes));
+      group_.all_to_all(bytes_of(static_cast<const std::byte*>(frame[in_[0]]), bytes), bytes_of(frame[out_[0]], bytes),
+                        label_);
       return;
     }
     std::byte* sent = frame[scratch_];
     std::byte* received = sent + bytes;
     layout.pack(frame[in_[0]], sent, parts());
-    group_.all_to_all(bytes_of(static_cast<const std::byte*>(sent), bytes), bytes_of(received, bytes));
+    group_.all_to_all(bytes_of(static_cast<const std::byte*>(sent), bytes), bytes_of(received, bytes), label_);
     layout.unpack(received, frame[out_[0]], parts());
   }
   // Operand k goes to member k.
@@ -193,7 +192,7 @@ class AllToAllStep final : public CollectiveStep {
     std::byte* received = sent + all;
     for (std::size_t k = 0; k < in_.size(); ++k)
       std::memcpy(sent + static_cast<std::int64_t>(k) * one, frame[in_[k]], static_cast<std::size_t>(one));
-    group_.all_to_all(bytes_of(static_cast<const std::byte*>(sent), all), bytes_of(received, all));
+    group_.all_to_all(bytes_of(static_cast<const std::byte*>(sent), all), bytes_of(received, all), label_);
     for (std::size_t k = 0; k < out_.size(); ++k)
       std::memcpy(frame[out_[k]], received + static_cast<std::int64_t>(k) * one, static_cast<std::size_t>(one));
   }
@@ -210,9 +209,9 @@ class PermuteStep final : public CollectiveStep {
       const std::int64_t bytes = types_[i].byte_size();
       if (bytes > 0 && !is_packed(i))
         group_.permute(bytes_of(static_cast<const std::byte*>(frame[in_[i]]), bytes), bytes_of(frame[out_[i]], bytes),
-                       pairs);
+                       pairs, label_);
     }
-    exchange_packed(frame, 0, 1, 1, [&](auto sent, auto received) { group_.permute(sent, received, pairs); });
+    exchange_packed(frame, 0, 1, 1, [&](auto sent, auto received) { group_.permute(sent, received, pairs, label_); });
   }
 };
 
@@ -230,7 +229,7 @@ class BroadcastStep final : public CollectiveStep {
       return;
     }
     if (group_.rank() == 0) copy_through(frame, 0);
-    if (parts() > 1) group_.broadcast(bytes_of(frame[out_[0]], bytes), 0);
+    if (parts() > 1) group_.broadcast(bytes_of(frame[out_[0]], bytes), 0, label_);
   }
 };
 

@@ -168,9 +168,9 @@ class PlannedExecutable final : public Executable {
   // What all ranks say: the furthest progress; moved if one of them has.
   [[nodiscard]] Start agree(const Start& mine) const {
     std::vector<Start> all(static_cast<std::size_t>(world_.size()));
-    world_.label(
+    world_.all_gather(
+        std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
         {static_cast<std::int64_t>(mine.number), fmt::format("the start of execution {} of {}", mine.number, name_)});
-    world_.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
     Start out = mine;
     for (int rank = 0; rank < world_.size(); ++rank) {
       const Start& other = at(all, rank);

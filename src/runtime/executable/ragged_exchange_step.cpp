@@ -43,7 +43,7 @@ class RaggedExchangeStep final : public CollectiveStep {
     if (parts() == 1) return own;
     std::int64_t longest = 0;
     group_.all_reduce(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(&longest, 1)), DType::kS64,
-                      Reduction::kMax);
+                      Reduction::kMax, label_);
     return longest;
   }
 
@@ -64,7 +64,7 @@ class RaggedExchangeStep final : public CollectiveStep {
     }
     if (parts() == 1) return place(frame, sent, part, row_bytes);
     std::vector<std::byte> received(sent.size());
-    group_.all_to_all(sent, received);
+    group_.all_to_all(sent, received, label_);
     place(frame, received, part, row_bytes);
   }
 

@@ -33,8 +33,8 @@ bool SharedViews::locate(std::byte* arena, std::span<std::byte* const> parameter
 
 void SharedViews::map(ProcessGroup& world) {
   std::vector<std::int64_t> all(own_.size() * static_cast<std::size_t>(world.size()));
-  world.label({0, "where operands of all-gathers lie"});
-  world.all_gather(std::as_bytes(std::span(own_)), std::as_writable_bytes(std::span(all)));
+  world.all_gather(std::as_bytes(std::span(own_)), std::as_writable_bytes(std::span(all)),
+                   {0, "where operands of all-gathers lie"});
   std::vector<std::byte> refused(views_.size(), std::byte{0});
   for (std::size_t k = 0; k < views_.size(); ++k) {
     std::vector<NodePlace> places;
@@ -80,8 +80,7 @@ void SharedViews::use_copy(std::size_t k) {
 // A copy is a collective of all members: where one of them needs it, all make it.
 void SharedViews::agree(ProcessGroup& world, const std::vector<std::byte>& refused) {
   std::vector<std::byte> all(refused.size() * static_cast<std::size_t>(world.size()));
-  world.label({0, "which all-gathers cannot be mapped"});
-  world.all_gather(refused, all);
+  world.all_gather(refused, all, {0, "which all-gathers cannot be mapped"});
   const auto own = std::count(refused.begin(), refused.end(), std::byte{1});
   if (own > 0 && !std::exchange(has_warned_, true))
     log_warning(
