@@ -21,24 +21,16 @@ namespace {
 
 // An annotation that may spare a collective.
 struct Candidate {
-  std::string name;        // as --annotate takes it
-  std::string spec;        // the same
-  bool is_result = false;  // "the result %y"
+  Remedy remedy;
+  std::string spec;  // as --annotate takes it
   std::optional<Sharding>
       meaning{};  // of the spec, where a name of an axis could mean something else on the program's first mesh
 };
 
 // That of a remedy; nothing where it names none.
-std::optional<Candidate> candidate_in(const std::string& remedy) {
-  const bool is_result = remedy.starts_with(kAnnotateResult);
-  const bool names_one =
-      is_result || remedy.starts_with(kAnnotateValue) ||
-      (remedy.starts_with(kChangeAnnotation) && remedy.substr(kChangeAnnotation.size()).starts_with('%'));
-  const auto brace = remedy.find('{');
-  if (!names_one || brace == std::string::npos || remedy.find('}') + 1 != remedy.size()) return std::nullopt;
-  const auto first = remedy.find('%') + 1;
-  return Candidate{remedy.substr(first, remedy.find(' ', first) - first),
-                   remedy.substr(brace + 1, remedy.size() - brace - 2), is_result};
+std::optional<Candidate> candidate_of(const Remedy& remedy) {
+  auto spec = remedy.annotation();
+  return spec ? std::optional(Candidate{remedy, *std::move(spec)}) : std::nullopt;
 }
 
 // What a collective is for, whatever it is called: the opcode and the reason without how the value must lie.
@@ -60,7 +52,7 @@ class Trials {
   [[nodiscard]] bool are_spent() const { return are_spent_; }
   /// Nothing where there is no such value, it cannot lie so, or no trial is left.
   std::optional<TrialOutcome> with(const Candidate& candidate) {
-    const auto [known, is_new] = outcomes_.try_emplace({candidate.name, candidate.spec});
+    const auto [known, is_new] = outcomes_.try_emplace({candidate.remedy.value, candidate.spec});
     if (!is_new) return known->second;
     if (left_ <= 0) {
       are_spent_ = true;
@@ -86,9 +78,9 @@ class Trials {
   // As the command does it with the words of the remedy.
   [[nodiscard]] std::optional<Program> annotated_by(const Candidate& candidate) const {
     if (given_.meshes.empty()) return std::nullopt;
-    Program out =
-        annotate(without_annotation(given_, candidate.name), given_.meshes.front(), candidate.name, candidate.spec);
-    const Instruction& value = annotatable(out, candidate.name);
+    const std::string& name = candidate.remedy.value;
+    Program out = annotate(without_annotation(given_, name), given_.meshes.front(), name, candidate.spec);
+    const Instruction& value = annotatable(out, name);
     const bool means_it = !candidate.meaning || same_placement(value.type, value.sharding->front(), *candidate.meaning);
     return means_it && out.num_partitions == given_.num_partitions ? std::optional(std::move(out)) : std::nullopt;
   }
@@ -117,7 +109,7 @@ class ValuesAbove {
   [[nodiscard]] std::vector<Candidate> of(const CollectiveNote& note) {
     std::vector<Candidate> out;
     const auto reshard = reshards_.find({note.from, note.to});
-    if (reshard == reshards_.end() || !note.remedy.starts_with(kAnnotateValue)) return out;
+    if (reshard == reshards_.end() || note.remedy.kind != Remedy::Kind::kAnnotate) return out;
     const auto& [computation, copy] = reshard->second;
     constexpr std::size_t kMost = 5;
     std::vector<std::pair<Id, Sharding>> front{
@@ -128,9 +120,13 @@ class ValuesAbove {
       for (auto& [operand, sharding] : wanted_of_operands(*computation, (*computation)[value], wanted)) {
         const std::string name = annotatable_name((*computation)[operand]);
         if (!known.insert(name).second) continue;
-        const std::string text = sharding.str();
         const bool can_be_said = sharding.is_tiled() && !sharding.is_partial() && sharding.manual.empty();
-        if (can_be_said) out.push_back({name, text.substr(1, text.size() - 2), false, sharding});
+        auto candidate = candidate_of(
+            {.kind = Remedy::Kind::kAnnotate, .value = name, .spec = sharding.str(), .mesh = sharding.mesh.str()});
+        if (can_be_said && candidate) {
+          candidate->meaning = sharding;
+          out.push_back(*std::move(candidate));
+        }
         front.emplace_back(operand, std::move(sharding));
       }
     }
@@ -166,60 +162,44 @@ class Remedies {
       : before_(before), above_(resharded), trials_(given, trial) {}
 
   /// The better remedy, or the one there is.
-  std::string of(const CollectiveNote& note) {
-    const auto named = candidate_in(note.remedy);
+  Remedy of(const CollectiveNote& note) {
+    const auto named = candidate_of(note.remedy);
     if (!named) return note.remedy;
     std::vector<Candidate> candidates = above_.of(note);
     candidates.insert(candidates.begin(), *named);
-    std::optional<Tried> best;
+    std::optional<Remedy> best;
     for (const Candidate& candidate : candidates) {
       const auto outcome = trials_.with(candidate);
       if (!outcome) continue;
-      Tried tried{candidate, *outcome, is_gone(note, *outcome)};
-      const bool are_fewer = isize(outcome->notes) < isize(before_.notes) && outcome->bytes < before_.bytes;
-      if (tried.is_gone && are_fewer) return text(candidate) + more_work(*outcome);
-      if (!best || outcome->bytes < best->outcome.bytes) best = std::move(tried);
+      Remedy tried = judged(candidate, note, *outcome);
+      if (tried.trial == Remedy::Trial::kWorks) return tried;
+      if (!best || tried.bytes_spared > best->bytes_spared) best = std::move(tried);
     }
-    if (best) return half_a_remedy(*best);
-    return trials_.are_spent() ? note.remedy + " (not tried)"
-                               : fmt::format("none found: %{} cannot be annotated with {{{}}} beside what else is said",
-                                             named->name, named->spec);
+    if (best) return *best;
+    Remedy out = note.remedy;
+    out.trial = trials_.are_spent() ? Remedy::Trial::kSkipped : Remedy::Trial::kImpossible;
+    return out;
   }
 
  private:
-  struct Tried {
-    Candidate candidate;
-    TrialOutcome outcome;
-    bool is_gone = false;  // the collective that it is to remove
-  };
-
   static bool is_gone(const CollectiveNote& note, const TrialOutcome& after) {
     return std::none_of(after.notes.begin(), after.notes.end(),
                         [&](const CollectiveNote& other) { return purpose_of(other) == purpose_of(note); });
   }
 
-  // What the best does where none does all that a remedy should.
-  [[nodiscard]] std::string half_a_remedy(const Tried& best) const {
-    const std::int64_t spared = before_.bytes - best.outcome.bytes;
-    if (spared > 0)
-      return fmt::format("{}: {} bytes fewer, {}{}", text(best.candidate), spared,
-                         best.is_gone ? "by other collectives" : "with this collective still there",
-                         more_work(best.outcome));
-    return fmt::format("none found: with %{} as {{{}}} other collectives move {}", best.candidate.name,
-                       best.candidate.spec, spared == 0 ? "as many bytes" : fmt::format("{} bytes more", -spared));
-  }
-
-  [[nodiscard]] std::string more_work(const TrialOutcome& after) const {
-    constexpr double kNotable = 1.05;
-    if (before_.flops <= 0 || after.flops < kNotable * before_.flops) return "";
-    return fmt::format(" (each device then computes {:.2g} times as much)", after.flops / before_.flops);
-  }
-
-  [[nodiscard]] std::string text(const Candidate& candidate) const {
-    if (trials_.is_given(candidate.name))
-      return fmt::format("{}%{} to {{{}}}", kChangeAnnotation, candidate.name, candidate.spec);
-    return fmt::format("{}{} with {{{}}}", candidate.is_result ? kAnnotateResult : kAnnotateValue, candidate.name,
-                       candidate.spec);
+  // With what it did. Of a value that is annotated already, a change.
+  [[nodiscard]] Remedy judged(const Candidate& candidate, const CollectiveNote& note, const TrialOutcome& after) const {
+    Remedy out = candidate.remedy;
+    if (trials_.is_given(out.value))
+      out.kind = Remedy::Kind::kChange;
+    else if (out.kind == Remedy::Kind::kChange)
+      out.kind = Remedy::Kind::kAnnotate;
+    out.spares_collective = is_gone(note, after);
+    out.bytes_spared = before_.bytes - after.bytes;
+    if (before_.flops > 0) out.work = after.flops / before_.flops;
+    const bool works = out.spares_collective && isize(after.notes) < isize(before_.notes) && out.bytes_spared > 0;
+    out.trial = works ? Remedy::Trial::kWorks : out.bytes_spared > 0 ? Remedy::Trial::kHelps : Remedy::Trial::kFails;
+    return out;
   }
 
   const TrialOutcome& before_;
@@ -231,7 +211,7 @@ class Remedies {
 using Said = std::tuple<std::string, std::string, std::string, std::string>;
 
 // An instruction with the better remedy of each of its parts; null where none has one.
-NotesRef with_remedies(const Instruction& instruction, const std::map<Said, std::string>& found) {
+NotesRef notes_with_remedies(const Instruction& instruction, const std::map<Said, std::string>& found) {
   if (instruction.frontend_attribute(kRemedyAttribute) == nullptr) return nullptr;
   std::vector<std::string> texts;
   for (std::size_t part = 0; part < std::max<std::size_t>(1, instruction.operands.size()); ++part) {
@@ -252,14 +232,15 @@ Program with_tried_remedies(const Program& partitioned, const Program& resharded
   Remedies remedies(resharded, given, before, trial);
   std::map<Said, std::string> found;
   for (const CollectiveNote& note : notes)
-    if (const auto [text, is_new] = found.try_emplace({note.from, note.to, note.reason, note.remedy}); is_new)
-      text->second = remedies.of(note);
+    if (const auto [better, is_new] = found.try_emplace({note.from, note.to, note.reason, note.remedy.attribute()});
+        is_new)
+      better->second = remedies.of(note).attribute();
   Program out = partitioned;
   for (ComputationRef& computation : out.computations) {
     auto made = std::make_shared<Computation>(*computation);
     bool is_other = false;
     for (Instruction& instruction : made->instructions)
-      if (NotesRef better = with_remedies(instruction, found)) {
+      if (NotesRef better = notes_with_remedies(instruction, found)) {
         instruction.notes = std::move(better);
         is_other = true;
       }

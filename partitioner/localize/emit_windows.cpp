@@ -38,18 +38,20 @@ bool keeps_all(const Halo& halo) {
                      [&](const Interval& kept) { return kept.start <= 0 && kept.limit >= halo.before.size; });
 }
 
-std::string whole_along(const Instruction& value, const Sharding& now, int dim) {
+Remedy whole_along(const Instruction& value, const Sharding& now, int dim) {
   Sharding whole = now.without_partial();
   at(whole.dims, dim).axes.clear();
   const auto* from = value.frontend_attribute(kFromAttribute);  // of a reshard
   const bool is_given = from != nullptr ? from->ends_with("(annotated)") : provenance(value) == "annotated";
-  return fmt::format("{} %{} {} {}", is_given ? "change the annotation of" : "annotate", annotatable_name(value),
-                     is_given ? "to" : "with", whole.str());
+  return {.kind = is_given ? Remedy::Kind::kChange : Remedy::Kind::kAnnotate,
+          .value = annotatable_name(value),
+          .spec = whole.str(),
+          .mesh = whole.mesh.str()};
 }
 
 // Of collectives that move elements of `source` along a dim.
 NotesRef exchange_notes(const NotesRef& given, const Instruction& source, const Sharding& now, int dim,
-                        const std::string& reason, const std::string& to, const std::string& remedy) {
+                        const std::string& reason, const std::string& to, const Remedy& remedy) {
   std::vector<std::string> axes;
   for (const AxisRef& axis : merged_axes(at(now.dims, dim).axes)) axes.push_back(now.mesh.axis_text(axis));
   NotesRef notes = with_frontend_attribute(given, kWhyAttribute, std::nullopt);
@@ -58,7 +60,7 @@ NotesRef exchange_notes(const NotesRef& given, const Instruction& source, const 
   notes = with_frontend_attribute(notes, kFromAttribute,
                                   fmt::format("%{} {} ({})", shown_name(source), now.str(), provenance(source)));
   notes = with_frontend_attribute(notes, kToAttribute, fmt::format("{} with {}", now.str(), to));
-  return with_frontend_attribute(notes, kRemedyAttribute, remedy);
+  return with_frontend_attribute(notes, kRemedyAttribute, remedy.attribute());
 }
 
 }  // namespace
@@ -86,7 +88,7 @@ NotesRef WindowEmitter::notes_of(const Halo& halo, const Instruction& source) co
 }
 
 // What was resharded for the op lies as its result does: that is where to say otherwise.
-std::string WindowEmitter::remedy_of(const Halo& halo, const Instruction& source) const {
+Remedy WindowEmitter::remedy_of(const Halo& halo, const Instruction& source) const {
   const Sharding& now = at(context_.operand_shardings, halo.operand);
   const bool is_reshard = source.frontend_attribute(kReasonAttribute) != nullptr;
   if (!is_reshard || !op_.type.is_array()) return whole_along(source, now, halo.dim);
@@ -98,7 +100,8 @@ std::string WindowEmitter::remedy_of(const Halo& halo, const Instruction& source
     for (const int factor : at(map_.results.front(), d))
       if (std::find(factors.begin(), factors.end(), factor) != factors.end() && result.tiles(d) > 1)
         return whole_along(op_, result, d);
-  return fmt::format("keep dim {} of what {} %{} reads whole", halo.dim, op_.op->name, shown_name(op_));
+  return {.kind = Remedy::Kind::kKeepDim,
+          .detail = fmt::format("dim {} of what {} %{} reads whole", halo.dim, op_.op->name, shown_name(op_))};
 }
 
 bool WindowEmitter::lies_whole(const Halo& halo) const {

@@ -10,6 +10,7 @@
 #include "pipeline/leaves.h"
 #include "strategy/windows.h"
 #include "tessera/ir/localize_context.h"
+#include "tessera/partitioner/explain/remedy.h"
 
 namespace tessera {
 
@@ -33,7 +34,7 @@ class WindowEmitter {
   void exchange(const Halo& halo, const Instruction& source, Value outside);
   void fill(const Halo& halo, Value outside);
   [[nodiscard]] NotesRef notes_of(const Halo& halo, const Instruction& source) const;
-  [[nodiscard]] std::string remedy_of(const Halo& halo, const Instruction& source) const;
+  [[nodiscard]] Remedy remedy_of(const Halo& halo, const Instruction& source) const;
   [[nodiscard]] const Mesh& mesh() const { return context_.result_shardings.front().mesh; }
   /// A number that differs by tile.
   Value by_tile(const Axes& axes, const std::vector<std::int64_t>& numbers);

@@ -30,7 +30,7 @@ std::string listing(std::vector<CollectiveNote> notes) {
     out += fmt::format("\n  {} {}{} over {}, {} bytes{}: {}", note.opcode, shown_collective(note), part, note.axes,
                        note.bytes, rounds_text(note.rounds, note.rounds_known), note.reason);
     if (!note.source.empty()) out += fmt::format(" ({})", note.source);
-    if (!note.remedy.empty()) out += "\n    " + note.remedy;
+    if (const std::string remedy = note.remedy.text(); !remedy.empty()) out += "\n    " + remedy;
   }
   if (notes.size() > kMostShown) out += fmt::format("\n  and {} more", notes.size() - kMostShown);
   return out;

@@ -12,6 +12,7 @@
 #include "reshard_insertion/insert_reshards.h"
 #include "reshard_insertion/reshard_notes.h"
 #include "tessera/base/text.h"
+#include "tessera/partitioner/explain/remedy.h"
 
 namespace tessera {
 namespace {
@@ -205,8 +206,7 @@ std::string braced_axes(const Mesh& mesh, const std::vector<AxisRef>& axes) {
   return of_one_dim.str();
 }
 
-std::string batch_remedy(const InputDimsOfValues& known, const InputDims& dims, const Sharding& sum,
-                         const Instruction& op) {
+Remedy batch_remedy(const InputDimsOfValues& known, const InputDims& dims, const Sharding& sum, const Instruction& op) {
   const auto of_batch = known.cut_over(dims, sum.partial);
   const std::string axes = braced_axes(sum.mesh, of_batch);
   std::vector<AxisRef> others;
@@ -217,10 +217,11 @@ std::string batch_remedy(const InputDimsOfValues& known, const InputDims& dims, 
                                           : fmt::format("; over {} keep the dims that {} %{} sums over whole",
                                                         braced_axes(sum.mesh, others), op.op->name, shown_name(op));
   const bool is_batch = std::all_of(dims.begin(), dims.end(), [](const InputDim& one) { return one.dim == 0; });
-  return is_batch
-             ? fmt::format("none: it is the sum over the batch ({}) that data parallelism over {} needs{}",
-                           known.text(dims), axes, rest)
-             : fmt::format("none: it is the sum over {} that cutting it over {} needs{}", known.text(dims), axes, rest);
+  const char* form = is_batch ? "it is the sum over the batch ({}) that data parallelism over {} needs{}"
+                              : "it is the sum over {} that cutting it over {} needs{}";
+  return {.kind = Remedy::Kind::kNone,
+          .mesh = sum.mesh.str(),
+          .detail = fmt::format(fmt::runtime(form), known.text(dims), axes, rest)};
 }
 
 }  // namespace
@@ -241,7 +242,7 @@ Program with_batch_sums_named(const Program& resharded) {
       if (known.cut_over(dims, now.partial).empty()) continue;
       if (!made) made = std::make_shared<Computation>(old);
       made->instructions[static_cast<std::size_t>(i)].notes =
-          with_frontend_attribute(copy.notes, kRemedyAttribute, batch_remedy(known, dims, now, old[op]));
+          with_frontend_attribute(copy.notes, kRemedyAttribute, batch_remedy(known, dims, now, old[op]).attribute());
     }
     if (made) at(out.computations, c) = std::move(made);
   }

@@ -8,6 +8,7 @@
 #include "reshard_insertion/insert_reshards.h"
 #include "tessera/base/text.h"
 #include "tessera/ir/op_def.h"
+#include "tessera/partitioner/explain/remedy.h"
 #include "tessera/partitioner/reshard_insertion/partial_values.h"
 
 namespace tessera {
@@ -18,42 +19,45 @@ bool is_partial(const Instruction& instruction) {
                                              [](const Sharding& leaf) { return leaf.is_partial(); });
 }
 
-std::string keep_whole(const ReshardReason& reason, const Sharding& from) {
+using RemedyKind = Remedy::Kind;
+
+// A remedy that names a sharding.
+Remedy with_sharding(RemedyKind kind, const std::string& value, const Sharding& sharding, std::string detail = "") {
+  return {
+      .kind = kind, .value = value, .spec = sharding.str(), .mesh = sharding.mesh.str(), .detail = std::move(detail)};
+}
+
+Remedy keep_whole(const ReshardReason& reason, const Sharding& from) {
   const Instruction& op = reason.made[summing_op(reason.made, reason.source)];
   if (op.op->role == Role::kParameter || op.op->role == Role::kGetTupleElement)
-    return fmt::format("give %{} summed, as {}", annotatable_name(op), from.without_partial().str());
+    return with_sharding(RemedyKind::kGiveSummed, annotatable_name(op), from.without_partial());
   Sharding axes;
   axes.mesh = from.mesh;
   axes.dims.push_back({from.partial, false, {}});
-  return fmt::format("keep the dims that {} %{} sums over whole: take {} off its operands", op.op->name, shown_name(op),
-                     axes.str());
+  return with_sharding(RemedyKind::kKeepDims, "", axes, fmt::format("{} %{}", op.op->name, shown_name(op)));
 }
 
-std::string change(const std::string& name, const Sharding& to) {
-  return fmt::format("{}{} to {}", kChangeAnnotation, name, to.str());
-}
-
-std::string both(const std::string& one, const std::string& other) {
-  return fmt::format("both sides are annotated: change {} or {}", one, other);
+Remedy either(const std::string& one, const std::string& other) {
+  return {.kind = RemedyKind::kChangeEither, .detail = fmt::format("{} or {}", one, other)};
 }
 
 // Where `value` is the end of a computation.
-std::string remedy_of_result(const ReshardReason& reason, const std::string& name, bool given, const Sharding& from) {
+Remedy remedy_of_result(const ReshardReason& reason, const std::string& name, bool given, const Sharding& from) {
   if (reason.cause == ReshardCause::kGivenResult)
-    return given ? both("%" + name, "the result") : change("the result", from);
-  if (name.empty()) return fmt::format("give {} the sharding {} in the text", reason.by, from.str());
-  return fmt::format("{}{} with {}", kAnnotateResult, name, from.str());
+    return given ? either("%" + name, "the result") : with_sharding(RemedyKind::kChange, "", from);
+  if (name.empty()) return with_sharding(RemedyKind::kGiveSharding, "", from, reason.by);
+  return with_sharding(RemedyKind::kAnnotateResult, name, from);
 }
 
 // An op computes its result otherwise than it was annotated.
-std::string remedy_of_own_result(const ReshardReason& reason, Id op, const std::string& name, const Sharding& from) {
+Remedy remedy_of_own_result(const ReshardReason& reason, Id op, const std::string& name, const Sharding& from) {
   const auto operands = reason.origins.given_operands(op);
-  if (operands.empty()) return change("%" + name, from);
-  return both(join(operands, ", "), fmt::format("%{} {}", name, reason.target.str()));
+  if (operands.empty()) return with_sharding(RemedyKind::kChange, name, from);
+  return either(join(operands, ", "), fmt::format("%{} {}", name, reason.target.str()));
 }
 
 // The annotation that would spare the reshard.
-std::string remedy(const ReshardReason& reason) {
+Remedy remedy_of(const ReshardReason& reason) {
   const Sharding& now = reason.made[reason.source].sharding->front();
   if (now.is_partial()) return keep_whole(reason, now);
   const Id value = before_reshards(reason.made, reason.source);
@@ -62,13 +66,15 @@ std::string remedy(const ReshardReason& reason) {
   const std::string name = reason.origins.name(origin);
   if (reason.cause == ReshardCause::kResult || reason.cause == ReshardCause::kGivenResult)
     return remedy_of_result(reason, name, given, now.without_partial());
-  if (name.empty()) return fmt::format("none: %{} has no name that can be annotated", reason.made[value].name);
+  if (name.empty())
+    return {.kind = RemedyKind::kNone,
+            .detail = fmt::format("%{} has no name that can be annotated", reason.made[value].name)};
   if (reason.mark >= 0 && reason.mark == origin.value) return remedy_of_own_result(reason, origin.value, name, now);
-  if (!given && reason.target.is_tiled()) return fmt::format("{}{} with {}", kAnnotateValue, name, reason.target.str());
-  if (!given) return fmt::format("give %{} the sharding {} in the text", name, reason.target.str());
-  if (reason.mark < 0) return change("%" + name, reason.target);
-  return both(fmt::format("%{} {}", name, now.str()),
-              fmt::format("%{} {}", reason.origins.name({reason.mark, 0}), reason.target.str()));
+  if (!given && reason.target.is_tiled()) return with_sharding(RemedyKind::kAnnotate, name, reason.target);
+  if (!given) return with_sharding(RemedyKind::kGiveSharding, name, reason.target, "%" + name);
+  if (reason.mark < 0) return with_sharding(RemedyKind::kChange, name, reason.target);
+  return either(fmt::format("%{} {}", name, now.str()),
+                fmt::format("%{} {}", reason.origins.name({reason.mark, 0}), reason.target.str()));
 }
 
 void set(Notes& notes, std::string_view key, std::optional<std::string> value) {
@@ -146,7 +152,7 @@ NotesRef reshard_notes(const NotesRef& notes, const ReshardReason& reason) {
       fmt::format("%{} {} ({})", shown_name(reason.made, reason.origins, reason.source), source.sharding->front().str(),
                   chosen_by(reason)));
   set(*out, kToAttribute, fmt::format("{} ({})", target, reason.by));
-  set(*out, kRemedyAttribute, remedy(reason));
+  set(*out, kRemedyAttribute, remedy_of(reason).attribute());
   return out;
 }
 

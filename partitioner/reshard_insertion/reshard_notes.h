@@ -39,11 +39,6 @@ Id before_reshards(const Computation& made, Id id);
 /// What an explanation calls a value: a part of a loop's state by the name of what the program takes it apart into.
 std::string shown_name(const Computation& made, const ValueOrigins& origins, Id id);
 
-/// What a remedy begins with that names a value to annotate, and where its sharding begins.
-inline constexpr std::string_view kAnnotateValue = "annotate %";
-inline constexpr std::string_view kAnnotateResult = "annotate the result %";
-inline constexpr std::string_view kChangeAnnotation = "change the annotation of ";
-
 /// `as computed from %x {data,-}, %w {-,model}`
 std::string computed_from(const Computation& made, const ValueOrigins& origins, const Instruction& instruction);
 

@@ -116,6 +116,7 @@ TEST_F(TesseraCommand, StrictModeAndABudgetRefuseCollectivesAndSayWhatWouldRemov
                 .code,
             0);
   EXPECT_NE(content(path("e.json")).find("\"remedy\": "), std::string::npos);
+  EXPECT_NE(content(path("e.json")).find("\"kind\": "), std::string::npos);
   // The same module with both results of its collectives annotated is what was asked for.
   const auto asked =
       run(std::string("partition ") + kMegatron + "--annotate y=data,- -o " + path("p.hlo") + " --strict");

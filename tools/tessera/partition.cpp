@@ -38,12 +38,24 @@ std::string explanation(const Partitioned& partitioned, bool with_times) {
     line("at", note.source);
     line("from", note.from);
     line("to", note.to);
-    line("remedy", note.remedy);
+    line("remedy", note.remedy.text());
   }
   const std::int64_t count = collective_count(partitioned.notes);
   return out + fmt::format("{} collective{}, {}{}\n", count, count == 1 ? "" : "s",
                            amount(bytes.value_or_most(), modelled_milliseconds(partitioned)),
                            is_known ? "" : ", loops of unknown rounds counted as one round");
+}
+
+JsonObject remedy_json(const Remedy& remedy) {
+  JsonObject out;
+  out.set("kind", std::string(remedy.kind_name()));
+  out.set("value", remedy.value);
+  out.set("spec", remedy.spec);
+  out.set("mesh", remedy.mesh);
+  if (!remedy.detail.empty()) out.set("detail", remedy.detail);
+  out.set("trial", std::string(remedy.trial_name()));
+  if (remedy.trial != Remedy::Trial::kNone) out.set("bytes_spared", remedy.bytes_spared);
+  return out;
 }
 
 std::string explanation_json(const Partitioned& partitioned) {
@@ -64,7 +76,8 @@ std::string explanation_json(const Partitioned& partitioned) {
     row.set("source", note.source);
     row.set("from", note.from);
     row.set("to", note.to);
-    row.set("remedy", note.remedy);
+    row.set("remedy", note.remedy.text());
+    row.set("remedy_fields", remedy_json(note.remedy));
   }
   JsonObject out;
   out.set("collectives", rows);

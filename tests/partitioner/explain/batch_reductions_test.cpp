@@ -26,7 +26,8 @@ ENTRY %main (x: f32[8,6], t: f32[8,4], w: f32[6,4]) -> f32[6,4] {
                                         op_table());
   const auto notes = partition(program, {.try_remedies = true}).notes;
   ASSERT_EQ(notes.size(), 1U);
-  EXPECT_EQ(notes[0].remedy, "none: it is the sum over the batch (dim 0 of %x) that data parallelism over {_0} needs");
+  EXPECT_EQ(notes[0].remedy.text(),
+            "none: it is the sum over the batch (dim 0 of %x) that data parallelism over {_0} needs");
 }
 
 // The sum over a hidden layer that the weights cut is another matter, in the forward as in the backward pass.
@@ -49,8 +50,8 @@ ENTRY %main (x: f32[8,6], u: f32[6,4], v: f32[4,6]) -> (f32[8,6], f32[6,4], f32[
   const auto notes = partition(program, {.try_remedies = true}).notes;
   std::size_t sums = 0;
   for (const auto& note : notes) {
-    EXPECT_EQ(note.remedy.find("batch"), std::string::npos) << note.remedy;
-    sums += note.remedy.starts_with("keep the dims") ? 1 : 0;
+    EXPECT_EQ(note.remedy.text().find("batch"), std::string::npos) << note.remedy.text();
+    sums += note.remedy.text().starts_with("keep the dims") ? 1 : 0;
   }
   EXPECT_EQ(sums, 2U);
 }
@@ -69,7 +70,8 @@ ENTRY %main (x: f32[8,6], w: f32[6,4]) -> f32[6,4] {
                                         op_table());
   const auto notes = partition(program, {.try_remedies = true}).notes;
   ASSERT_EQ(notes.size(), 1U);
-  EXPECT_TRUE(notes[0].remedy.starts_with("none: it is the sum over the batch (dim 0 of %x)")) << notes[0].remedy;
+  EXPECT_TRUE(notes[0].remedy.text().starts_with("none: it is the sum over the batch (dim 0 of %x)"))
+      << notes[0].remedy.text();
 }
 
 // One layer of a cut stack is sliced out: what is summed is a choice among devices, not a batch.
@@ -87,7 +89,7 @@ ENTRY %main (ws: f32[3,4,5], x: f32[6,4], i: s32[]) -> f32[6,5] {
                                         op_table());
   const auto notes = partition(program, {.try_remedies = true}).notes;
   ASSERT_FALSE(notes.empty());
-  for (const auto& note : notes) EXPECT_EQ(note.remedy.find("batch"), std::string::npos) << note.remedy;
+  for (const auto& note : notes) EXPECT_EQ(note.remedy.text().find("batch"), std::string::npos) << note.remedy.text();
 }
 
 TEST(BatchSums, OfASumOverABatchAndMoreOnlyTheBatchsAxesAreSaidToBeNeeded) {
@@ -110,7 +112,7 @@ ENTRY %main (x: f32[8,6], w: f32[6,4]) -> (f32[], f32[6,4]) {
   const auto loss = std::find_if(notes.begin(), notes.end(), [](const auto& n) { return n.opcode == "all-reduce"; });
   ASSERT_NE(loss, notes.end());
   EXPECT_EQ(
-      loss->remedy,
+      loss->remedy.text(),
       "none: it is the sum over the batch (dim 0 of %x) that data parallelism over {_0} needs; over {_1} keep the "
       "dims that reduce %loss sums over whole");
 }
@@ -126,7 +128,8 @@ ENTRY main {
                                         op_table());
   const auto notes = partition(program, {.try_remedies = true}).notes;
   ASSERT_EQ(notes.size(), 1U);
-  EXPECT_TRUE(notes[0].remedy.starts_with("keep the dims that gather %rows sums over")) << notes[0].remedy;
+  EXPECT_TRUE(notes[0].remedy.text().starts_with("keep the dims that gather %rows sums over"))
+      << notes[0].remedy.text();
 }
 
 }  // namespace

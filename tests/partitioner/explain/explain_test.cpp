@@ -119,7 +119,7 @@ ENTRY %main (x: f32[6,9]) -> f32[6,9] {
   const auto notes = partition(program).notes;
   ASSERT_EQ(notes.size(), 1U);
   const std::string axis = program.meshes.front().axes().front().name;
-  EXPECT_EQ(notes[0].remedy, fmt::format("annotate the result %inner/t with {{{},-}}", axis));
+  EXPECT_EQ(notes[0].remedy.text(), fmt::format("annotate the result %inner/t with {{{},-}}", axis));
   EXPECT_EQ(partition(annotate(program, program.meshes.front(), "inner/t", axis + ",-")).notes.size(), 0U);
 }
 
@@ -134,7 +134,8 @@ ENTRY %main (x: f32[6,4], w: f32[4,10]) -> f32[10,6] {
                                         op_table());
   const auto notes = partition(program).notes;
   ASSERT_EQ(notes.size(), 1U);
-  EXPECT_TRUE(notes[0].remedy.starts_with("keep the dims that dot %h sums over whole")) << notes[0].remedy;
+  EXPECT_TRUE(notes[0].remedy.text().starts_with("keep the dims that dot %h sums over whole"))
+      << notes[0].remedy.text();
 }
 
 // Of an all-reduce that stands in the input.
@@ -186,7 +187,7 @@ ENTRY e {
   const auto before = notes("b,a");
   const auto window = std::find_if(before.begin(), before.end(), reads_shards);
   ASSERT_NE(window, before.end());
-  EXPECT_EQ(window->remedy, "change the annotation of %r to {-,a}");
+  EXPECT_EQ(window->remedy.text(), "change the annotation of %r to {-,a}");
   const auto after = notes("-,a");
   EXPECT_TRUE(std::none_of(after.begin(), after.end(), reads_shards));
 }
@@ -419,7 +420,7 @@ ENTRY main {
   program.meshes = {mesh};
   const auto remedy_of = [&](const Program& annotated, bool tried) {
     const auto notes = partition(annotated, {.try_remedies = tried}).notes;
-    return notes.size() == 1 ? notes[0].remedy : fmt::format("{} collectives", notes.size());
+    return notes.size() == 1 ? notes[0].remedy.text() : fmt::format("{} collectives", notes.size());
   };
   const Program columns = annotate(program, mesh, "y", "-,data");
   const Program cut = annotate(columns, mesh, "x", "data,-");

@@ -52,7 +52,7 @@ Outcome outcome_of(const Case& c) {
     EXPECT_NE(note.reason, "stands in the input");
     EXPECT_NE(note.from, "");
     EXPECT_NE(note.to, "");
-    EXPECT_NE(note.remedy, "");
+    EXPECT_NE(note.remedy.text(), "");
   }
   EXPECT_EQ(explained, stats.total_collective_bytes);
   for (const auto& kind : stats.collectives) out.bytes[kind.opcode] = kind.bytes;

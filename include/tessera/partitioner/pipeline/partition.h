@@ -10,6 +10,7 @@
 
 #include "tessera/ir/program.h"
 #include "tessera/partitioner/collective_passes/collective_passes.h"
+#include "tessera/partitioner/explain/remedy.h"
 #include "tessera/sharding/topology.h"
 
 namespace tessera {
@@ -59,7 +60,7 @@ struct CollectiveNote {
   std::string source;        // train.cpp:41
   std::string from;          // sharding before, and who chose it
   std::string to;            // sharding after, and who chose it
-  std::string remedy;        // the annotation that would remove it
+  Remedy remedy;             // the annotation that would remove it
   std::int64_t bytes = 0;    // received by one device, times the rounds
   double milliseconds = 0;   // modelled, times the rounds
   double rounds = 1;         // how often it runs: the trip counts of the loops around it, multiplied
