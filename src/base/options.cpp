@@ -36,7 +36,8 @@ constexpr OptionRow kTable[] = {
     {"TESSERA_CHECK_INPUTS", kFlag, "1",
      "0 does not compare what the ranks give as the same value (Tensor::from, inputs of tessera run)"},
     {"TESSERA_NODE", kText, "",
-     "the node a rank is on, instead of MPI's answer; in one process a list, one name a rank"},
+     "the node a rank is on, instead of MPI's answer; in one process, and for plans of stats and dry runs, a list, one "
+     "name a rank"},
     {"TESSERA_SHARED_MEMORY", kChoice, "1",
      "0 sends what ranks of a node exchange through MPI; staged: no memory that peers read in place; files: as without "
      "memfd",
