@@ -56,7 +56,7 @@ int run(const Arguments& arguments) {
   if (parts.program.num_partitions == 1) {
     text += "note: for one device; --mesh and --annotate, or shardings in the text, say how to partition\n";
   } else {
-    const ProgramStats stats = execution_stats(parts.program);
+    const ProgramStats stats = program_stats(parts.program);  // of what is checked, as written
     std::int64_t collectives = 0;
     for (const auto& kind : stats.collectives) collectives += kind.count;
     text += fmt::format("on {} devices with {} collective{}, {} bytes received per device\n", stats.num_partitions,
