@@ -266,10 +266,6 @@ class Run {
     if (!result) return;
     print(fmt::format("held out: loss {:.4f} nats, perplexity {:.3f}, {:.3f} bits per byte over {} tokens",
                       result->loss, std::exp(result->loss), result->bits_per_byte, result->tokens));
-    if (data_.is_king_james)
-      print(
-          "baselines on this text, bits per byte: byte n-grams n=1 4.369, n=3 2.696, n=6 1.910; xz -9e 1.749\n"
-          "a 0.81 M-parameter character GPT in PyTorch: 2.080, 1.821, 1.616 nats after 500, 1000, 2000 steps");
     state_.log_history.push_back({.step = state_.global_step, .epoch = state_.epoch, .eval_loss = result->loss});
   }
 

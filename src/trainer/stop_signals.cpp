@@ -52,9 +52,9 @@ void watch_stop_signals() {
 int agreed_stop_signal(ProcessGroup& world) {
   const int own = first_signal;
   if (world.size() == 1) return own;
-  world.label({0, "the check for signals after a step"});
   std::vector<int> all(static_cast<std::size_t>(world.size()));
-  world.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
+  world.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
+                   {0, "the check for signals after a step"});
   return *std::max_element(all.begin(), all.end());
 }
 

@@ -106,10 +106,11 @@ int run(const Arguments& arguments) {
 std::vector<Option> options() {
   auto out = sharding_options();
   for (const Option& option : how_to_partition_options()) out.push_back(option);
-  out.push_back({"engine", "reference|lowered|runtime",
-                 "evaluate in lockstep with poisoned padding (default), evaluate what the runtime's lowering makes of the "
-                 "program, or run on virtual ranks; each is compared with the evaluation of the unpartitioned program",
-                 one_of({"reference", "lowered", "runtime"})});
+  out.push_back(
+      {"engine", "reference|lowered|runtime",
+       "evaluate in lockstep with poisoned padding (default), evaluate what the runtime's lowering makes of the "
+       "program, or run on virtual ranks; each is compared with the evaluation of the unpartitioned program",
+       one_of({"reference", "lowered", "runtime"})});
   out.push_back({"seed", "N", "of the inputs; default 0", whole_number(0)});
   out.push_back(
       {"trip-limit", "N", "rounds after which loops stop, which the report says; default 1000", whole_number(1)});

@@ -48,9 +48,8 @@ std::string ranks_by_value(const std::vector<std::string>& values) {
 void check_same_on_all_ranks(const NamedValues& values) {
   ProcessGroup& world = *session().world;
   if (world.size() == 1) return;
-  world.label({0, "the check that every rank has the same arguments"});
   const std::string own = packed(values);
-  const auto hashes = gather_from_ranks(world, hash_text(own));
+  const auto hashes = gather_from_ranks(world, hash_text(own), {0, "the check that every rank has the same arguments"});
   if (std::all_of(hashes.begin(), hashes.end(), [&](auto hash) { return hash == hashes.front(); })) return;
   std::vector<std::vector<std::string>> of_ranks;
   for (const auto& text : gather_texts_from_ranks(world, own)) of_ranks.push_back(split(text, kEnd));
