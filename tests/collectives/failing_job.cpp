@@ -52,10 +52,7 @@ void run_chain(Communicator& world) {
   float x = 1;
   const auto bytes = std::as_writable_bytes(std::span(&x, 1));
   if (world.rank() == 1) sleep_for_milliseconds(700);  // rank 0 is to be the first whose time is up
-  if (world.rank() > 0) {
-    second->label({9, "permute %9 over {data}"});
-    second->permute(bytes, bytes, {{0, 1}, {1, 0}});
-  }
+  if (world.rank() > 0) second->permute(bytes, bytes, {{0, 1}, {1, 0}}, {9, "permute %9 over {data}"});
   if (world.rank() < 2) all_reduce(*first, 1000, "all_reduce %17 over {model}");
 }
 

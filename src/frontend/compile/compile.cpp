@@ -35,11 +35,11 @@ class WorkScope {
 
 Parcel broadcast(ProcessGroup& world, Parcel mine) {
   std::int64_t header[2] = {static_cast<std::int64_t>(mine.text.size()), mine.failed ? 1 : 0};
-  world.label({0, fmt::format("the broadcast of a program that rank {} partitions", kPartitioner)});
-  world.broadcast(std::as_writable_bytes(std::span(header)), kPartitioner);
+  const CollectiveLabel label{0, fmt::format("the broadcast of a program that rank {} partitions", kPartitioner)};
+  world.broadcast(std::as_writable_bytes(std::span(header)), kPartitioner, label);
   mine.text.resize(static_cast<std::size_t>(header[0]));
   mine.failed = header[1] != 0;
-  world.broadcast(std::as_writable_bytes(std::span(mine.text)), kPartitioner);
+  world.broadcast(std::as_writable_bytes(std::span(mine.text)), kPartitioner, label);
   return mine;
 }
 
