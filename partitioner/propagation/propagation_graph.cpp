@@ -62,6 +62,8 @@ class SlotUnion {
     given = sharding;
     return true;
   }
+  // Replaces what was given before.
+  void replace(int slot, const Sharding& sharding) { at(given_, find(slot)) = sharding; }
   [[nodiscard]] int size() const { return isize(parent_); }
   [[nodiscard]] const Type& type(int slot) const { return at(types_, slot); }
   [[nodiscard]] const std::optional<Sharding>& given(int slot) { return at(given_, find(slot)); }
@@ -154,7 +156,11 @@ class GraphBuilder {
     for (int i = 0; i < isize(slots); ++i) {
       const auto& sharding = at(*instruction.sharding, instruction.sharding->size() == 1 ? 0 : i);
       if (sharding.kind == Sharding::Kind::kUnknown) continue;
-      slots_.give(at(slots, i), sharding);  // a tuple that disagrees with its element reshards when it is made
+      // The state of a loop has the sharding of the while in its body too, whatever annotations values of the body have.
+      if (instruction.op->role == Role::kWhile)
+        slots_.replace(at(slots, i), sharding);
+      else
+        slots_.give(at(slots, i), sharding);  // a tuple that disagrees with its element reshards when it is made
     }
   }
 
