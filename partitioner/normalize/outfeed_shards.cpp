@@ -10,7 +10,7 @@
 #include "tessera/ops/control_flow.h"
 #include "tessera/ops/elementwise.h"
 #include "tessera/ops/indexing.h"
-#include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 #include "tessera/passes/rewriter.h"
 #include "tessera/sharding/hlo_sharding.h"
@@ -95,7 +95,7 @@ class ShardSender {
     std::vector<Value> operands(1 + called.size(), both);
     operands.front() = branch;
     options.called = std::move(called);
-    return builder_.emit(op_table().get("conditional"), operands, nullptr, std::move(options));
+    return builder_.emit(rows::kConditional, operands, nullptr, std::move(options));
   }
 
  private:

@@ -2,6 +2,7 @@
 #include "tessera/base/error.h"
 
 #include <algorithm>
+#include <boost/stacktrace.hpp>
 #include <new>
 #include <numeric>
 
@@ -28,10 +29,14 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+InternalError::InternalError(const std::string& reason)
+    : Error(reason), stack_(boost::stacktrace::to_string(boost::stacktrace::stacktrace(1, 32))) {}
+
 std::string message_for_user(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory: " + memory_state();
-  const bool is_ours = dynamic_cast<const InternalError*>(&error) != nullptr;
-  return (is_ours ? "internal error, please report it: " : "") + std::string(error.what());
+  const auto* ours = dynamic_cast<const InternalError*>(&error);
+  if (ours == nullptr) return error.what();
+  return fmt::format("internal error, please report it: {}\n{}", ours->what(), ours->stack());
 }
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {

@@ -43,7 +43,12 @@ class Error : public std::runtime_error {
 /// A broken invariant of Tessera itself: our bug, never the user's.
 class InternalError : public Error {
  public:
-  using Error::Error;
+  explicit InternalError(const std::string& reason);
+  /// The calls that led to the error, one per line, innermost first.
+  [[nodiscard]] const std::string& stack() const { return stack_; }
+
+ private:
+  std::string stack_;
 };
 
 // Arguments become text only when a check fails: hand over the value itself rather than x.str(). What has str() is shown by
@@ -89,7 +94,7 @@ void ensure(bool ok, fmt::format_string<detail::Worded<Args>...> format, const A
     throw InternalError(fmt::format(format, detail::worded(args)...));
 }
 
-/// The text for a person: what(), and for a bug of ours the request to report it before that.
+/// The text for a person: what(); for an InternalError also the request to report it, and the stack.
 std::string message_for_user(const std::exception& error);
 
 /// The known name closest to `name` (edit distance), or "" when none is near.
