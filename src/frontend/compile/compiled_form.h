@@ -68,7 +68,7 @@ struct CompiledFunction::Form {
   [[nodiscard]] int tie(const std::vector<Tensor>& arguments, std::size_t i, bool requires_grad) const;
   std::shared_ptr<Node> input_node(InputSource& source, const std::vector<Tensor>& arguments) const;
   std::vector<DeviceArray> run(const std::vector<Tensor>& arguments);
-  [[nodiscard]] RunArguments take_arguments() const;
+  RunArguments take_arguments();
   void give(std::size_t result, DeviceArray shard, const std::vector<Tensor>& arguments,
             std::vector<std::shared_ptr<Node>>& nodes);
   std::vector<Tensor> take_results(std::vector<DeviceArray> shards, const std::vector<Tensor>& arguments);

@@ -84,13 +84,13 @@ std::shared_ptr<Node> CompiledFunction::Form::input_node(InputSource& source,
   return node;
 }
 
-RunArguments CompiledFunction::Form::take_arguments() const {
-  RunArguments out;
-  for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    const bool has_one_holder = cut_.inputs[i]->holders() <= 1;  // the variable that is given the result
-    out.add(cut_.inputs[i], inputs_[i].is_donated && has_one_holder);
-  }
-  out.give_up();
+RunArguments CompiledFunction::Form::take_arguments() {
+  std::vector<bool> gives_up;
+  gives_up.reserve(inputs_.size());
+  for (std::size_t i = 0; i < inputs_.size(); ++i)  // whose one holder is the variable that is given the result
+    gives_up.push_back(inputs_[i].is_donated && cut_.inputs[i]->holders() <= 1);
+  RunArguments out(std::exchange(cut_.inputs, {}));
+  for (const bool one : gives_up) out.add(one);
   return out;
 }
 
@@ -139,7 +139,6 @@ std::vector<DeviceArray> CompiledFunction::Form::run(const std::vector<Tensor>& 
   materialize(cut_.inputs);
   begin_run(cut_, hash_, reason_);
   RunArguments taken = take_arguments();
-  cut_.inputs.clear();
   metrics().count("MarkStep");
   metrics().count("CachedCompile");
   ++session().counters.mark_steps;

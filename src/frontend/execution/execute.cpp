@@ -55,12 +55,11 @@ RunReason run_reason(RunReason::Kind kind, const std::source_location& where, co
 namespace {
 
 // Gives the run the only array of memory that a result takes over.
-RunArguments take_arguments(const Cut& cut) {
+RunArguments take_arguments(Cut& cut) {
   std::vector<bool> donated(cut.inputs.size(), false);
   for (const auto& alias : cut.program.aliases) donated[static_cast<std::size_t>(alias.parameter)] = true;
-  RunArguments arguments;
-  for (std::size_t i = 0; i < cut.inputs.size(); ++i) arguments.add(cut.inputs[i], donated[i]);
-  arguments.give_up();
+  RunArguments arguments(std::exchange(cut.inputs, {}));
+  for (const bool gives_up : donated) arguments.add(gives_up);
   return arguments;
 }
 
@@ -72,16 +71,31 @@ void begin_run(const Cut& cut, std::size_t hash, const RunReason& reason) {
   if (state.world->size() > 1) check_same_program(*state.world, cut, hash, reason, ++state.sequence.of(*state.world));
 }
 
-void RunArguments::add(const std::shared_ptr<Node>& node, bool gives_up) {
-  if (gives_up) givers_.emplace_back(arrays_.size(), node);
-  arrays_.push_back(node->shard.is_null() ? device_shard(*node) : node->shard);
+void RunArguments::add(bool gives_up) {
+  Node& node = *inputs_[arrays_.size()];
+  if (node.shard.is_null()) find_array_of(node);
+  if (!gives_up) {
+    arrays_.push_back(node.shard);
+    return;
+  }
+  given_up_.push_back(arrays_.size());
+  arrays_.push_back(std::move(node.shard));
+  node.shard = DeviceArray();
 }
-void RunArguments::give_up() {
-  for (const auto& [place, node] : givers_) node->shard.reset();
+
+// On the host, or given up as an earlier input.
+void RunArguments::find_array_of(Node& node) {
+  const auto place = std::find_if(given_up_.begin(), given_up_.end(),
+                                  [&](std::size_t earlier) { return inputs_[earlier].get() == &node; });
+  if (place == given_up_.end())
+    (void)device_shard(node);
+  else
+    node.shard = arrays_[*place];
 }
+
 void RunArguments::give_back() {
-  for (const auto& [place, node] : givers_)
-    if (place < arrays_.size()) node->shard = std::move(arrays_[place]);
+  for (const std::size_t place : given_up_)
+    if (place < arrays_.size() && !arrays_[place].is_null()) inputs_[place]->shard = std::move(arrays_[place]);
 }
 
 std::vector<DeviceArray> finish_run(const Program& program, Executable& executable, RunArguments arguments,

@@ -71,16 +71,21 @@ RunResult run_cut(Cut cut, const RunReason& reason);
 /// The arrays that a run is given. Nodes whose memory a result takes over give theirs up, and have them back where the run never began.
 class RunArguments {
  public:
-  void add(const std::shared_ptr<Node>& node, bool gives_up);
-  /// Once all are added: an array that two inputs share is nobody's to give up.
-  void give_up();
+  explicit RunArguments(std::vector<std::shared_ptr<Node>> inputs) : inputs_(std::move(inputs)) {
+    arrays_.reserve(inputs_.size());
+  }
+  /// Adds the array of the next input. A node may be several inputs; then no result takes over its memory.
+  void add(bool gives_up);
   [[nodiscard]] std::vector<DeviceArray>& arrays() { return arrays_; }
   /// To the nodes, after a run that failed.
   void give_back();
 
  private:
-  std::vector<DeviceArray> arrays_;
-  std::vector<std::pair<std::size_t, std::shared_ptr<Node>>> givers_;  // by array
+  void find_array_of(Node& node);
+
+  std::vector<std::shared_ptr<Node>> inputs_;
+  std::vector<DeviceArray> arrays_;    // of the first inputs
+  std::vector<std::size_t> given_up_;  // places of arrays
 };
 /// The two ends of it, for who has the executable: numbers the run and compares it between ranks; counts it and makes it known.
 void begin_run(const Cut& cut, std::size_t hash, const RunReason& reason);
