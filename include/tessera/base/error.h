@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors: the author of a check writes the reason, the framework adds op, operands, place and rank.
+// Errors. The author of a check writes the reason; the framework adds the op, the operands, the source line and the
+// rank.
 //
 //   require(a == b, "contracting sizes differ: lhs dim {} is {}, rhs dim {} is {}", i, a, j, b);
 //
-// A check costs its condition: arguments become text only when it fails.
+// A check that succeeds costs only its condition: arguments become text only if it fails.
 #pragma once
 
 #include <fmt/core.h>
@@ -18,7 +19,7 @@
 
 namespace tessera {
 
-/// The caller's mistake. what() is the reason followed by one line per note.
+/// A mistake of the caller. what() is the reason, followed by one line for each note.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& reason) : std::runtime_error(reason), text_(reason) {}
@@ -40,7 +41,7 @@ class Error : public std::runtime_error {
   std::string text_;
 };
 
-/// A broken invariant of Tessera itself: our bug, never the user's.
+/// A broken invariant of Tessera: a bug of ours, never of the user.
 class InternalError : public Error {
  public:
   explicit InternalError(const std::string& reason);
@@ -51,8 +52,8 @@ class InternalError : public Error {
   std::string stack_;
 };
 
-// Arguments become text only when a check fails: hand over the value itself rather than x.str(). What has str() is shown by
-// it, and a callable is called: require(ok, "groups {}", [&] { return field_text(groups); }).
+// Arguments become text only if a check fails, so pass the value itself and not x.str(). A value with str() is
+// printed with it. A callable is called: require(ok, "groups {}", [&] { return field_text(groups); }).
 namespace detail {
 
 template <class T>
@@ -97,10 +98,11 @@ void ensure(bool ok, fmt::format_string<detail::Worded<Args>...> format, const A
 /// The text for a person: what(); for an InternalError also the request to report it, and the stack.
 std::string message_for_user(const std::exception& error);
 
-/// The known name closest to `name` (edit distance), or "" when none is near.
+/// Returns the known name closest to `name` by edit distance, or "" if none is near.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
-/// `; did you mean "near"?` or, where none is near, `; known: a, b, c` (not of very many): the tail of every unknown-name error.
+/// Returns the end of every unknown-name error: `; did you mean "near"?`, or `; known: a, b, c` if no name is near
+/// and there are not very many.
 std::string suggest_name(std::string_view name, const std::vector<std::string>& known);
 
 }  // namespace tessera

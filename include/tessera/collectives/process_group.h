@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that communicate. A group is made once per set of mesh axes; members are ordered. Buffers are raw bytes: collectives
-// move memory, they know nothing of programs.
+// Groups of ranks that communicate. A group is made once for each set of mesh axes; its members are ordered. Buffers
+// are raw bytes: collectives do not depend on programs.
 #pragma once
 
 #include <cstddef>
@@ -17,33 +17,34 @@
 
 namespace tessera {
 
-/// A running collective; keeps what it needs, but not the buffers. wait() throws what went wrong.
+/// A running collective. The buffers belong to the caller. wait() throws the error of the collective, if any.
 class PendingOperation {
  public:
   virtual ~PendingOperation() = default;
   virtual void wait() = 0;
-  /// Lets it go on; true when wait() would not block. All-gather and all-reduce over several ranks of several nodes end in wait() only.
+  /// Progresses the collective. Returns true if wait() would not block. All-gathers and all-reduces over several
+  /// ranks of several nodes complete only in wait().
   virtual bool test() = 0;
 };
 
-/// Waits for an operation whose result nobody will see. An error cannot be thrown from where this is called, and the peers
-/// depend on this rank: it ends the job with its message (std::terminate, of which make_world() makes that) unless another
-/// exception, which will end the job, is already under way.
+/// Waits for an operation whose result is not used. The caller cannot handle an error, and the peers depend on this
+/// rank, so an error ends the job with its message (std::terminate, as make_world() sets it up), unless another
+/// exception is already ending the job.
 void wait_unseen(std::unique_ptr<PendingOperation> operation) noexcept;
 
-/// A running collective with its result. `T` owns the buffers, in memory that stays where it is when a T is moved; they live
-/// until the collective has let go of them.
+/// A running collective with its result. `T` owns the buffers, and moving a T must not move their memory. The buffers
+/// live until the collective is complete.
 template <class T>
 class Pending {
  public:
   Pending(std::unique_ptr<PendingOperation> operation, T result)
       : result_(std::move(result)), operation_(std::move(operation)) {}
-  /// Blocks until done. Throws what went wrong, once; afterwards there is nothing to wait for.
+  /// Waits until the collective is complete. Throws its error, once.
   T wait() {
     if (const auto operation = std::exchange(operation_, nullptr)) operation->wait();
     return std::move(result_);
   }
-  /// True when wait() would not block.
+  /// True if wait() would not block.
   [[nodiscard]] bool test() { return !operation_ || operation_->test(); }
   /// Waits as wait_unseen() does.
   ~Pending() { wait_unseen(std::move(operation_)); }
@@ -61,7 +62,8 @@ class Pending {
   std::unique_ptr<PendingOperation> operation_;
 };
 
-/// Bytes this rank received and collectives it ran, by kind; what `tessera stats` predicts.
+/// The bytes that this rank received, by kind of collective, and the number of its collectives. `tessera stats`
+/// predicts them.
 struct TrafficCounters {
   std::int64_t all_gather = 0;
   std::int64_t reduce_scatter = 0;
@@ -69,14 +71,14 @@ struct TrafficCounters {
   std::int64_t all_to_all = 0;
   std::int64_t permute = 0;
   std::int64_t broadcast = 0;
-  std::int64_t mpi_payload = 0;  // of these, bytes that went through MPI rather than shared memory
+  std::int64_t mpi_payload = 0;  // of these, the bytes that went through MPI
   std::int64_t calls = 0;
   [[nodiscard]] std::int64_t total() const;
   TrafficCounters& operator+=(const TrafficCounters& other);
 };
 
-/// What a collective is called in messages, the last argument of each: (sequence, "all_reduce %17 over {data}"). Members must give the same.
-/// Without a text it is called by its kind and group.
+/// The name of a collective in messages, the last argument of each collective: (sequence, "all_reduce %17 over
+/// {data}"). All members must pass the same. Without a text, messages name the kind and the group.
 struct CollectiveLabel {
   std::int64_t sequence = 0;
   std::string text;
@@ -93,10 +95,11 @@ class ProcessGroup {
   /// "data of mesh<data=2, model=2>".
   [[nodiscard]] virtual const std::string& name() const = 0;
 
-  /// Every member's `in` (equal sizes), joined in rank order into `out` (size * in bytes).
+  /// Concatenates every member's `in` (equal sizes) in rank order into `out` (size() times the bytes of `in`).
   virtual void all_gather(std::span<const std::byte> in, std::span<std::byte> out,
                           const CollectiveLabel& label = {}) = 0;
-  /// `in` holds size() equal parts; out = reduction over members of part rank(). Reduces in rank order: same bits everywhere.
+  /// `in` holds size() equal parts. `out` is the reduction of part rank() over all members. Reduces in rank order, so
+  /// all ranks get the same bits.
   virtual void reduce_scatter(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op,
                               const CollectiveLabel& label = {}) = 0;
   virtual void all_reduce(std::span<const std::byte> in, std::span<std::byte> out, DType dtype, Reduction op,
@@ -104,14 +107,14 @@ class ProcessGroup {
   /// Part k of `in` goes to member k; part k of `out` came from member k.
   virtual void all_to_all(std::span<const std::byte> in, std::span<std::byte> out,
                           const CollectiveLabel& label = {}) = 0;
-  /// (source, target) member pairs, each member at most once on a side; who is no target gets zeros.
+  /// `pairs` are (source, target) members, each member at most once on a side. A member that is no target gets zeros.
   virtual void permute(std::span<const std::byte> in, std::span<std::byte> out,
                        const std::vector<std::pair<int, int>>& pairs, const CollectiveLabel& label = {}) = 0;
   virtual void broadcast(std::span<std::byte> data, int root, const CollectiveLabel& label = {}) = 0;
   virtual void barrier(const CollectiveLabel& label = {}) = 0;
 
-  // Non-blocking forms; the buffers must live until the operation is done: Pending<T> sees to that. The default runs at once
-  // (cheap communication beats overlap on one node).
+  // Non-blocking forms. The buffers must live until the operation is complete; Pending<T> ensures this. The default
+  // runs the collective at once, because communication within a node is inexpensive.
   [[nodiscard]] virtual std::unique_ptr<PendingOperation> start_all_gather(std::span<const std::byte> in,
                                                                            std::span<std::byte> out,
                                                                            const CollectiveLabel& label = {});
@@ -124,31 +127,34 @@ class ProcessGroup {
                                                                            Reduction op,
                                                                            const CollectiveLabel& label = {});
 
-  /// The sub-group that holds this rank, one of a partition of the group's members; collective over this group. Cached by `name`.
+  /// Divides the members into `groups` and returns the sub-group of this rank. Collective over this group. Cached by
+  /// `name`.
   virtual std::shared_ptr<ProcessGroup> split(const std::vector<std::vector<int>>& groups, const std::string& name) = 0;
 
-  /// The node of each member: members of one node read each other's node memory in place. Empty where no rank can.
+  /// The node of each member. Members of one node can read each other's node memory in place. Empty if no rank can.
   [[nodiscard]] virtual std::vector<int> nodes() const { return {}; }
-  /// Says how far this rank has come: publishes what it wrote before, releases what it read before. Counts only grow; there is one for
-  /// all groups that come from the same world.
+  /// Publishes the progress of this rank: peers may then read the memory that it wrote before, and overwrite the
+  /// memory that it read before. The count only grows. All groups of one world share one count.
   virtual void advance(std::uint64_t /*progress*/) {}
-  /// Waits until every member has come so far. The members are of one node.
+  /// Waits until every member has published at least this progress. All members must be on one node.
   virtual void await_progress(std::uint64_t progress);
 
-  /// Says what this rank does now, for the ranks that may wait for it: `runs %dot.3, step 12 of 40 of train_step`; "" when that is over.
+  /// Sets what this rank does now, for messages of ranks that wait for it: `runs %dot.3, step 12 of 40 of
+  /// train_step`; "" when it is done.
   virtual void works_on(std::string_view /*text*/) {}
   [[nodiscard]] virtual const TrafficCounters& traffic() const = 0;
-  /// Of this rank over all groups that were split, directly or not, from the same world.
+  /// The traffic of this rank over all groups of the same world.
   [[nodiscard]] virtual const TrafficCounters& rank_traffic() const = 0;
 
-  /// Stands for this group: another may later have its address, but a weak pointer to this has expired then.
+  /// Identifies this group. Another group may later have the same address, but then a weak pointer to this identity
+  /// has expired.
   [[nodiscard]] const std::shared_ptr<const void>& identity() const { return identity_; }
 
  private:
   std::shared_ptr<const void> identity_ = std::make_shared<char>();
 };
 
-/// What a rank keeps for each group while the group lives.
+/// Data that a rank keeps for each group while the group exists.
 template <class T>
 class PerGroup {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text as a language model is trained on it: tokens laid end to end and cut into blocks of one length, as Hugging Face's run_clm
-// does; what is left at the end is dropped.
+// Text for training a language model: one sequence of tokens, divided into blocks of equal length, as in Hugging
+// Face's run_clm. A shorter rest at the end is dropped.
 #pragma once
 
 #include <cstdint>
@@ -28,24 +28,24 @@ class BlockDataset {
   std::int64_t block_size_;
 };
 
-/// (training text, validation text): the last `validation_percentage` percent of the bytes are held out, cut at a whole UTF-8
-/// character. (Hugging Face holds out the first lines.)
-/// Error unless 0 <= validation_percentage < 100.
+/// Returns (training text, validation text). The last `validation_percentage` percent of the bytes are held out,
+/// rounded to a complete UTF-8 character. (Hugging Face holds out the first lines.) Error unless 0 <=
+/// validation_percentage < 100.
 std::pair<std::string_view, std::string_view> split_text(std::string_view text, double validation_percentage);
 
 /// The raw texts of a corpus on disk.
 struct RawText {
   std::string train;
-  std::string validation;  // empty when the corpus has none
+  std::string validation;  // empty if the corpus has none
   std::string test;
 };
 
-/// Reads a WikiText folder: wiki.train.raw, wiki.valid.raw, wiki.test.raw (or .tokens, or train.txt, valid.txt, test.txt). Error
-/// naming the folder and the names looked for.
+/// Reads a WikiText folder: wiki.train.raw, wiki.valid.raw, wiki.test.raw (or .tokens, or train.txt, valid.txt,
+/// test.txt). Errors name the folder and the expected file names.
 RawText read_wikitext(const std::string& folder);
 
-/// The folder of `--dataset_name name --dataset_config_name config` under cache_dir or $TESSERA_DATA; the error lists where it was
-/// looked for and how to give it.
+/// Returns the folder of `--dataset_name name --dataset_config_name config` under cache_dir or $TESSERA_DATA. The
+/// error lists the searched folders and how to specify one.
 std::string find_dataset_folder(const std::string& name, const std::string& config, const std::string& cache_dir);
 
 }  // namespace tessera::data

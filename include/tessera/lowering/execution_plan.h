@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a per-device program to what a rank executes: the lowered program and its schedule. The runtime executes an ExecutionPlan, and
-// whatever reports bytes or FLOPs (`stats`, a dry run) counts one, so that both have the same numbers.
+// From a per-device program to the lowered program and its schedule. The runtime executes an ExecutionPlan, and code
+// that reports bytes or FLOPs (`stats`, the dry run) counts one, so both have the same numbers.
 #pragma once
 
 #include <memory>
@@ -16,11 +16,12 @@ struct ExecutionOptions {
   LoweringOptions lowering;
   ScheduleOptions schedule;
 
-  /// As the variables TESSERA_… say. `nodes`: of each rank, where ranks of a node read each other's memory in place; else empty.
+  /// The options in the variables TESSERA_…. `nodes`: the node of each rank, if ranks of a node can read each other's
+  /// memory in place; else empty.
   static ExecutionOptions from_environment(int ranks, std::vector<int> nodes);
-  /// For ranks that need not exist: on the nodes that TESSERA_NODE lists, else all on one.
+  /// For ranks that need not exist: on the nodes in TESSERA_NODE, else all on one node.
   static ExecutionOptions for_plan(int ranks);
-  /// Of all but ranks and nodes.
+  /// The hash of everything except ranks and nodes.
   [[nodiscard]] std::size_t hash() const;
 };
 

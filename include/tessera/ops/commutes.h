@@ -9,11 +9,12 @@
 
 namespace tessera {
 
-/// Whether f(init, x) = f(x, init) for all x, where f reduces n arrays: 2n scalars in, n out. Proven from the instructions of f, for each
-/// way in which the elements of x may compare with those of the init, up to the sign of zeros. False where there is no proof.
+/// True if f(init, x) = f(x, init) for all x, where f reduces n arrays: 2n scalars in, n out. The proof uses the
+/// instructions of f, for each way in which the elements of x can compare with those of init, up to the sign of
+/// zeros. False if there is no proof.
 ///
-/// Assumed: no element is NaN. An f that hands NaN on from one side only has no defined result anyway, because the order of a reduction is
-/// not defined; of an f that hands it on from both sides the claim holds.
+/// Assumption: no element is NaN. If f propagates NaN from one side only, its result is not defined anyway, because
+/// the order of a reduction is not defined. If f propagates NaN from both sides, the claim holds.
 bool commutes_with_init(const Computation& function, const std::vector<Literal>& inits);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Program -> Schedule: in which order a rank runs the instructions of its program, which of them run fused, and where every
-// value lies. Pure: it knows nothing of kernels, ranks or time.
+// Program -> Schedule: the order in which a rank runs the instructions of its program, the fused groups, and the
+// memory of every value. Pure; does not depend on kernels, ranks or time.
 //
 //   order     program order, improved: what makes memory (gathers, broadcasts) runs just before its first use, what frees
 //             memory (reduce-scatters, reductions) as soon as it can
@@ -29,13 +29,13 @@ using BufferId = std::int32_t;
 inline constexpr BufferId kNoBuffer = -1;
 /// Every buffer of the arena starts at a multiple of this.
 inline constexpr std::int64_t kBufferAlignment = 64;
-/// Operands of shared all-gathers, and slices of assembled ones, start at a multiple of this and have a multiple of it as size: they are
-/// mapped.
+/// Operands of shared all-gathers, and slices of assembled ones, are mapped. Their address and size are multiples of
+/// this.
 inline constexpr std::int64_t kPageAlignment = 4096;
-/// Smaller results are not assembled: copies are cheaper than pages and waits.
+/// Smaller results are not assembled, because a copy costs less than pages and waits.
 inline constexpr std::int64_t kLeastAssembledBytes = std::int64_t{64} << 10;
 
-/// Elements of a buffer as an array: element i lies at offset + sum i[d] * strides[d] (in elements).
+/// Elements of a buffer as an array: element i is at offset + sum i[d] * strides[d] (in elements).
 struct View {
   Dims dims;
   Dims strides;
@@ -43,44 +43,45 @@ struct View {
   friend bool operator==(const View&, const View&) = default;
 };
 
-/// What a broadcast, transpose, slice or reverse reads when its operand is read through `operand`.
+/// The view of the result of a broadcast, transpose, slice or reverse, if its operand is read through `operand`.
 View view_through(const OpView& op, const View& operand);
 
-/// Where a reader finds a leaf of a value.
+/// How a consumer reads a leaf of a value.
 struct Access {
-  BufferId buffer = kNoBuffer;  // none: a token, or a value that exists only within its fused group
-  std::optional<View> view;     // none: the whole buffer, row-major. Of `source` itself: how it is to be written
-  Id source = -1;               // the instruction, and its leaf, whose data this is
+  BufferId buffer = kNoBuffer;  // none for a token, or for a value that exists only within its fused group
+  std::optional<View> view;     // none: the complete buffer, row-major. For `source` itself: how to write it
+  Id source = -1;               // the instruction that computes this data, and its leaf
   std::int32_t source_leaf = 0;
 };
 
-/// Where a buffer lies.
+/// The memory of a buffer.
 enum class Place : std::uint8_t {
   kArena,      // at `offset` of the arena
-  kParameter,  // the caller's: leaf `index` of the parameters (in pre-order over all parameters)
-  kResult,     // the caller's: leaf `index` of the root
+  kParameter,  // memory of the caller: leaf `index` of the parameters (in pre-order over all parameters)
+  kResult,     // memory of the caller: leaf `index` of the root
   kConstant,   // the literal of instruction `index`
-  kPeers,  // the members' operands or slices of an all-gather (buffer `index` here), side by side where they have them
+  kPeers,      // the members' operands or slices of an all-gather (buffer `index` here), mapped next to each other
 };
 struct Buffer {
   Place place = Place::kArena;
   std::int64_t bytes = 0;
   std::int64_t offset = 0;
   std::int32_t index = 0;
-  // The steps at which it is first written and last touched; parameters and constants live from -1.
+  // The steps at which it is first written and last used; -1 for parameters and constants.
   std::int32_t first = 0;
   std::int32_t last = 0;
   std::int64_t alignment = kBufferAlignment;  // of `offset`
 };
 
-/// Before a step: all members of the group of an all-gather must have completed a step of theirs.
+/// A wait before a step: all members of the group of an all-gather must have completed a step.
 struct Await {
   Id gather = -1;
   std::int32_t step = -1;
 };
 
-/// A leaf of an all-gather of which a node has one: ranks read each other's `operand`. They are published when all have completed step
-/// `written` (-1: before the program began), and released when all have completed step `last_read`.
+/// A leaf of an all-gather that is stored once for each node: ranks read each other's `operand`. The operands are
+/// published when all ranks have completed step `written` (-1: before the program began), and released when all have
+/// completed step `last_read`.
 struct SharedGather {
   Id id = -1;
   std::int32_t leaf = 0;
@@ -88,47 +89,48 @@ struct SharedGather {
   BufferId result = kNoBuffer;
   std::int32_t written = -1;
   std::int32_t last_read = -1;
-  /// `operand` is this rank's slice of the result, in the arena: in step `written` members write their parts to the slices of all. They
-  /// may when all have completed step `claimed` (-1: at once).
+  /// `operand` is this rank's slice of the result, in the arena. In step `written` the members write their parts into
+  /// the slices of all. They may do so when all have completed step `claimed` (-1: at once).
   bool assembled = false;
   std::int32_t claimed = -1;
 };
 
-/// What runs at once.
+/// One unit of execution.
 struct Step {
-  // In order. Several: fused ones, or a dot and the addition of its result to another value, which it makes where that lies.
+  // The instructions in order. Several: a fused group, or a dot and the addition of its result to another value in
+  // place.
   std::vector<Id> instructions;
-  bool fused = false;            // elementwise and reductions of rows, tile by tile (also a single elementwise one)
+  bool fused = false;            // elementwise ops and reductions of rows, tile by tile (also a single elementwise op)
   BufferId scratch = kNoBuffer;  // live during this step only
   std::vector<Await> awaits = {};
   bool overlapped = false;                   // a collective that is only started here
   std::vector<std::int32_t> completes = {};  // started steps that must be done before this one runs
 };
 
-/// How leaf k of the root comes to the caller.
+/// How leaf k of the root is returned to the caller.
 enum class Delivery : std::uint8_t {
   kDirect,   // its producer writes the caller's buffer
-  kInPlace,  // it already lies in the buffer of the parameter leaf it is paired with
+  kInPlace,  // it is already in the buffer of its paired parameter leaf
   kCopy,     // copied from `source` after the last step
 };
 struct Result {
   Delivery delivery = Delivery::kDirect;
   Access source;                     // of kCopy
   std::int32_t parameter_leaf = -1;  // of kInPlace
-  BufferId staging = kNoBuffer;      // of kCopy, when the target may still be the source of another copy: copy twice
+  BufferId staging = kNoBuffer;      // of kCopy, if the target may still be the source of another copy: copy twice
 };
 
 struct ScheduleOptions {
   bool reorder = true;
   bool fuse = true;
   bool look_through_views = true;
-  /// The node of each device, where devices of a node read each other's memory in place; else empty.
+  /// The node of each device, if devices of a node can read each other's memory in place; else empty.
   std::vector<int> nodes = {};
-  /// Collectives that leave a node are started early and waited for late.
+  /// Start collectives that leave a node early, and wait for them late.
   bool overlap = false;
-  /// Only those of at most so many bytes, operands and results.
+  /// The largest collective to overlap, in bytes of operands and results.
   std::int64_t overlapped_bytes = std::numeric_limits<std::int64_t>::max();
-  /// What that may add to the arena: beyond it the larger ones wait where they stand.
+  /// The bytes that overlap may add to the arena. Beyond that, the largest collectives are not overlapped.
   std::int64_t overlap_memory = std::numeric_limits<std::int64_t>::max();
 };
 
@@ -137,7 +139,7 @@ struct Schedule;
 /// A computation that a while, conditional or call runs.
 struct NestedSchedule {
   ComputationId computation = -1;
-  /// A while body: result leaf k belongs in the buffer of parameter leaf k.
+  /// For a while body: result leaf k belongs in the buffer of parameter leaf k.
   bool in_place = false;
   std::shared_ptr<const Schedule> schedule;
 };
@@ -153,47 +155,48 @@ struct Schedule {
   std::vector<std::vector<NestedSchedule>>
       nested;  // [instruction][called]; empty for ops whose callees are scalar functions
   std::vector<SharedGather> shared_gathers;
-  std::vector<Await> end_awaits;            // before the program ends
-  std::vector<std::int32_t> end_completes;  // the same
+  std::vector<Await> end_awaits;            // waits before the program ends
+  std::vector<std::int32_t> end_completes;  // started steps that complete before the program ends
   std::int64_t arena_bytes = 0;
   /// Bytes of parameters, of results that take no parameter's buffer, and of constants.
   std::int64_t parameter_bytes = 0;
   std::int64_t result_bytes = 0;
   std::int64_t constant_bytes = 0;
-  /// All of the above: what a rank needs to run the computation.
+  /// The sum of the above: the memory that a rank needs to run the computation.
   [[nodiscard]] std::int64_t peak_bytes() const {
     return (Checked(arena_bytes) + parameter_bytes + result_bytes + constant_bytes).value_or_most();
   }
 };
 
-/// The plan of the entry computation, donation as in program.aliases.
+/// Plans the entry computation, with donation as in program.aliases.
 std::shared_ptr<const Schedule> make_schedule(const Program& program, const ScheduleOptions& options = {});
 
 /// Bytes a device needs at once to run a per-device program as written: make_schedule(program)->peak_bytes(). An estimate of what is
 /// executed, which is lowered first (plan_execution).
 std::int64_t peak_bytes(const Program& program);
 
-/// The operands of a collective of several that travel as one message, packed: those of at most kMostPackedBytes. Fewer than two: none.
-/// What is larger goes without a copy.
+/// The operands of a combined collective that are packed into one message: those of at most kMostPackedBytes, if
+/// there are at least two. Larger operands are sent without a copy.
 std::vector<std::size_t> packed_operands(const OpView& collective);
 inline constexpr std::int64_t kMostPackedBytes = std::int64_t{64} << 10;
 
-/// What a step runs and how many bytes of memory it reads and writes (each buffer once).
+/// A description of a step and the bytes of memory that it reads and writes (each buffer once).
 struct StepSummary {
   std::string what;  // `fused add, multiply 3 -> f32[4,256,768] (%add.7)`
   std::int64_t read = 0;
   std::int64_t written = 0;
 };
 StepSummary summarize(const Program& program, const Schedule& schedule, const Step& step);
-/// One line a step, with its bytes: what TESSERA_DUMP_DIR holds beside the programs.
+/// Returns one line for each step with its bytes, as in schedule.txt of TESSERA_DUMP_DIR.
 std::string describe(const Program& program, const Schedule& schedule);
 
-/// The order alone: a permutation of the instructions of a computation.
+/// The order only: a permutation of the instructions of a computation.
 std::vector<Id> order_instructions(const Program& program, const Computation& computation);
 
-/// Throws InternalError unless the plan is sound: operands are ready and unharmed when read, buffers that live at the same time
-/// do not overlap, everything lies within the arena; what peers read or write in place is awaited before it is read, and not used for
-/// anything else before all have read it, however far ranks are apart in between.
+/// Throws InternalError unless the plan is correct: operands are complete and not overwritten when they are read;
+/// buffers that are alive at the same time do not overlap; all buffers are within the arena. Memory that peers read
+/// or write in place is awaited before it is read, and is not reused before all have read it, however many steps the
+/// ranks are apart.
 void verify_schedule(const Program& program, const Schedule& schedule);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training of a causal language model from the command line: what examples/run_clm runs as each rank.
+// Training of a causal language model from the command line, as in examples/run_clm. Each rank runs it.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +24,20 @@ namespace tessera::trainer {
 struct ClmData {
   std::unique_ptr<data::Tokenizer> tokenizer;
   std::optional<data::BlockDataset> train;
-  std::optional<data::BlockDataset> validation;  // none when nothing is held out, or less than a block
+  std::optional<data::BlockDataset> validation;  // none if less than a block is held out
   double validation_tokens_per_byte = 1;
 };
-/// Reads what the arguments name. Errors name rank and path.
+/// Reads the files that the arguments name. Errors name rank and path.
 ClmData load_clm_data(const TrainingArguments& arguments, std::int64_t block_size);
 
-/// The mesh that --mesh says, else one axis over all devices: `fsdp` with --fsdp, `data` without. A dry run takes the mesh's own size.
+/// The mesh of --mesh, else one axis over all devices: `fsdp` with --fsdp, `data` without. A dry run uses the size of
+/// the mesh.
 Mesh mesh_of(const TrainingArguments& arguments);
 
 /// A model on a mesh, ready to train.
 struct ClmModel {
   Mesh mesh;
-  std::vector<std::string> data_axes;  // over which rows of a batch are split
+  std::vector<std::string> data_axes;  // that shard the rows of a batch
   std::int64_t data_shards = 1;
   std::int64_t block_size = 0;
   std::unique_ptr<nn::GPT2LMHeadModel> model;
@@ -47,7 +48,7 @@ struct ClmModel {
 };
 ClmModel make_clm_model(const TrainingArguments& arguments);
 
-/// Marks a batch's rows as split over the data axes.
+/// Shards the rows of a batch over the data axes.
 Tensor place_rows(const ClmModel& setup, Tensor batch);
 
 /// Records a micro-batch in the trace with its gradients, and adds its part of the mean loss over so many labels to `loss_sum`. A dry run
@@ -57,7 +58,7 @@ void record_micro_batch(ClmModel& setup, const Tensor& tokens, const Tensor& lab
 /// Records clipping and the update of the parameters; the norm of the gradients.
 Tensor record_update(const TrainingArguments& arguments, ClmModel& setup);
 
-/// The whole run; returns the program's exit status.
+/// Runs the complete training. Returns the exit status of the program.
 int run_clm(const TrainingArguments& arguments);
 /// Plans a step and prints memory and collectives.
 int dry_run_clm(const TrainingArguments& arguments);
@@ -68,14 +69,15 @@ struct Evaluation {
   double bits_per_byte = 0;
   std::int64_t tokens = 0;
 };
-/// Called on every rank with what is done and what there is to do: samples, or tokens. False ends the work early, on all ranks.
+/// Called on every rank with the completed and the total number of samples or tokens. Returning false ends the work
+/// early, on all ranks.
 using OnProgress = std::function<bool(std::int64_t done, std::int64_t total)>;
-/// Over the first `samples` held-out blocks, `rows` at once; none when on_progress ended it.
+/// Evaluates the first `samples` held-out blocks, `rows` at a time; nullopt if on_progress ended it.
 std::optional<Evaluation> evaluate_clm(ClmModel& setup, const ClmData& data, std::int64_t rows, std::int64_t samples,
                                        const OnProgress& on_progress = {});
 
-/// Text that the model writes behind `prompt`: from the 40 likeliest tokens at temperature 0.8, by a seeded draw. Each token
-/// follows from the last block_size - 1 at most: positions that training reaches.
+/// Returns text with which the model continues `prompt`: seeded sampling from the 40 most likely tokens at
+/// temperature 0.8. Each token follows from the last block_size - 1 at most: positions that training reaches.
 std::string sample_text(ClmModel& setup, const data::Tokenizer& tokenizer, const std::string& prompt,
                         std::int64_t tokens, std::uint64_t seed, const OnProgress& on_progress = {});
 

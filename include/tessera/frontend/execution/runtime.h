@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first line of a program: joins the job (MPI, or one rank without it), reads the environment, sets this rank's context.
+// The first object of a program. It joins the job (MPI, or one rank without MPI), reads the environment, and sets the
+// context of this rank.
 //
 //   int main(int argc, char** argv) {
 //     return tessera::launch(argc, argv, [](int argc, char** argv) {
@@ -28,7 +29,7 @@ class Communicator;
 
 class Runtime {
  public:
-  /// Without mpirun: one rank. Within launch(): the rank that it made.
+  /// Without mpirun: one rank. Within launch(): the rank that launch() made.
   Runtime(int argc, char** argv);
   ~Runtime();
   Runtime(const Runtime&) = delete;
@@ -42,49 +43,52 @@ class Runtime {
   std::unique_ptr<Communicator> communicator_;  // none within launch()
 };
 
-/// Runs `body` as each rank of the job: those that mpirun started, or one. `--virtual_ranks N` (taken out of argv) makes N ranks as
-/// threads of this process. An exception is printed with its rank and ends all ranks; the result is then 1. It is 2
-/// when --virtual_ranks is used wrongly, and 1 when output could not be written.
+/// Runs `body` on each rank of the job: the ranks that mpirun started, or one rank. `--virtual_ranks N` (removed from
+/// argv) makes N ranks as threads of this process. An exception is printed with its rank and ends all ranks; the
+/// result is then 1. It is 2 if --virtual_ranks is wrong, and 1 if output could not be written.
 int launch(int argc, char** argv, const std::function<int(int, char**)>& body);
 
-/// Where this rank's job runs.
+/// The ranks and hosts of this rank's job.
 struct JobInfo {
   int ranks = 1;
   int nodes = 1;
   bool is_virtual = false;         // ranks are threads
   std::vector<std::string> hosts;  // one per rank
-  std::string crowding;            // a warning where cores are too few, else ""
+  std::string crowding;            // a warning if there are too few cores, else ""
 };
 JobInfo job_info();
 
-/// Makes `world` the ranks that this rank's programs run on: for code that makes ranks itself (run_virtual_ranks).
+/// Makes `world` the group of ranks on which this rank's programs run. For code that makes ranks itself
+/// (run_virtual_ranks).
 void join_world(std::shared_ptr<ProcessGroup> world);
-/// The same for a group that outlives the rank's use of it.
+/// The same for a group that the caller keeps alive.
 void join_world(ProcessGroup& world);
-/// The ranks that this rank's programs run on.
+/// The group of ranks on which this rank's programs run.
 std::shared_ptr<ProcessGroup> joined_world();
 
-/// The number of devices a program is partitioned for: ranks, or what plan_for_devices said.
+/// The number of devices for which programs are partitioned: the number of ranks, or the argument of
+/// plan_for_devices.
 std::int64_t device_count();
-/// From now on nothing executes on this rank: variables stay without storage, programs are planned for `devices` devices.
+/// Disables execution on this rank: variables get no storage, and programs are planned for `devices` devices.
 void plan_for_devices(std::int64_t devices);
 [[nodiscard]] bool is_planning();
 
-/// The mesh that unmarked programs, FSDP and loaders use. Error unless its size is device_count().
+/// Sets the mesh that programs without annotations, FSDP and loaders use. Error unless its size is device_count().
 void set_default_mesh(const Mesh& mesh);
-/// What was set, else `data` over all devices.
+/// The mesh that was set, else the axis `data` over all devices.
 Mesh default_mesh();
 
-/// The program that mark_step() would run now, partitioned but not executed.
+/// The program that mark_step() would run now, partitioned but not run.
 struct StepPlan {
   Program global;           // as traced, with the shardings of inputs and results
   Partitioned partitioned;  // program == global when there is one device
 };
 StepPlan plan_step();
-/// Goes on as if what is recorded had run: its results have types and shardings but no values. Only after plan_for_devices().
+/// Continues as if the traced program had run: its results have types and shardings but no values. Only after
+/// plan_for_devices().
 void skip_step();
 
-/// A program that this rank compiled.
+/// A program that this rank has compiled.
 struct CompiledProgram {
   std::string reason;  // "mark_step at train.cpp:41"
   Program program;     // per device; execution_stats() counts it
@@ -93,18 +97,19 @@ struct CompiledProgram {
   Program global;                        // as traced: before partitioning
   std::weak_ptr<Executable> executable;  // while the rank keeps it
 };
-/// Those since the start, oldest first.
+/// All programs that this rank has compiled, the oldest first.
 const std::vector<CompiledProgram>& compiled_programs();
 
-/// Collective: ends in an error unless every rank can read every file ("" is none). The lowest rank that cannot throws, naming
-/// rank, host, path and the ranks that can; the others stop with it. So it ends when a file's content differs between ranks.
+/// Checks that every rank can read every file ("" means no file) and that the contents are equal on all ranks.
+/// Collective. The lowest rank that fails throws an error with rank, host, path and the ranks that can read the file;
+/// the others stop with it.
 void check_files_on_all_ranks(const std::vector<std::string>& paths);
 
-/// Collective: ends in an error on every rank unless all ranks give the same values, such as the flags of their command lines, by name:
-/// it names each that differs, with the values and the ranks that have them.
+/// Checks that all ranks pass the same named values, such as the flags of their command lines. Collective. The error,
+/// on every rank, names each value that differs, with the values and their ranks.
 void check_same_on_all_ranks(const std::vector<std::pair<std::string, std::string>>& values);
 
-/// What the lazy layer did on this rank so far.
+/// Counters of the lazy front end on this rank.
 struct LazyCounters {
   std::int64_t recorded_ops = 0;
   std::int64_t mark_steps = 0;

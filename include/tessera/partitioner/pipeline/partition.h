@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The partitioner: a global program with some shardings -> the program every device runs.
+// The partitioner: from a global program with some shardings to the program that every device runs.
 #pragma once
 
 #include <cstdint>
@@ -17,55 +17,59 @@ namespace tessera {
 
 struct ExecutionOptions;  // tessera/lowering/execution_plan.h
 
-/// What a program may communicate. partition() ends in an Error that lists what goes beyond, and what would remove it.
+/// Limits on the communication of a program. If one is exceeded, partition() throws an Error that lists the
+/// collectives and their remedies.
 struct CollectiveLimits {
-  /// Only collectives that bring about an annotation: a `Sharding` mark, a value or result with a sharding in the text. FSDP's marks are
-  /// such: weights gathered for a unit, gradients as they are stored. And sums of scalars, of which nothing else can be said.
+  /// Allows only collectives that an annotation requires: a `Sharding` mark, or a value or result with a sharding in
+  /// the text. FSDP's marks are annotations: gathered parameters of a unit, and gradients in their storage sharding.
+  /// Sums of scalars are always allowed, because a scalar has only one sharding.
   bool strict = false;
-  /// At most so many bytes received by one device.
+  /// The most bytes that one device may receive.
   std::optional<std::int64_t> bytes{};
 };
 
 struct PartitionOptions {
-  /// Names of passes to leave out (merge-duplicates, …).
+  /// Names of passes to skip (merge-duplicates, …).
   std::vector<std::string> skip_passes{};
   /// Called with the program after each pass.
   std::function<void(const std::string& pass, const Program&)> dump{};
-  /// TESSERA_DUMP_DIR is heeded.
+  /// Whether TESSERA_DUMP_DIR has an effect.
   bool writes_dumps = true;
-  /// Leave shardings and global dims on the local instructions (check uses them to poison padding).
+  /// Keep shardings and global dims on the local instructions. check uses them to poison padding.
   bool keep_shardings = false;
-  /// How fast the mesh's axes are; decides only where links differ.
+  /// The speed of the links along each mesh axis. It has an effect only if links differ or have latency.
   Topology topology{};
   CollectiveLimits limits{};
-  /// How many reshards, those that bring most, are tried elsewhere in programs that are not large. 0: what propagation settles on, so
-  /// that a training step lies alike at every size.
+  /// The number of reshards that are tried at other places, the most expensive first, in programs that are not large.
+  /// 0: the result of propagation, so that a training step gets the same shardings at every size.
   int trials = 8;
-  /// Work out what would spare each collective by partitioning with it (programs of a few thousand instructions at most), and which
-  /// sums are those of data parallelism; else a remedy is what stands next to the collective, not tried.
+  /// Find a remedy for each collective by partitioning the program with it (in programs of at most a few thousand
+  /// instructions), and the sums that data parallelism needs. False: a remedy is the annotation next to the
+  /// collective, and is not tried.
   bool try_remedies = false;
-  /// Of the passes over collectives; each can be left out by its name in skip_passes.
+  /// Options of the passes over collectives. skip_passes can skip each of them.
   CollectivePassOptions collectives{};
 };
 
-/// One inserted collective and why it is there. Where several travel together each has a note: part 0, 1, … of `parts`.
+/// One inserted collective and the reason for it. A combined collective has one note for each part: part 0, 1, … of
+/// `parts`.
 struct CollectiveNote {
   std::string collective;   // name of the instruction in the partitioned program
-  std::string computation;  // where it stands; "" is the entry
+  std::string computation;  // its computation; "" is the entry
   std::string opcode;
   int part = 0;
   int parts = 1;
   std::string axes;          // data+fsdp
   std::string reason;        // "operand 0 of dot %h must be whole over model: …"
   std::string source;        // train.cpp:41
-  std::string from;          // sharding before, and who chose it
-  std::string to;            // sharding after, and who chose it
+  std::string from;          // sharding before, and who decided it
+  std::string to;            // sharding after, and who decided it
   Remedy remedy;             // the annotation that would remove it
-  std::int64_t bytes = 0;    // received by one device, times the rounds
-  double milliseconds = 0;   // modelled, times the rounds
-  double rounds = 1;         // how often it runs: the trip counts of the loops around it, multiplied
-  bool rounds_known = true;  // false: some loop's is not known and taken for one
-  bool asked = false;        // it brings about an annotation, as CollectiveLimits::strict says
+  std::int64_t bytes = 0;    // received by one device, over all rounds
+  double milliseconds = 0;   // modelled, over all rounds
+  double rounds = 1;         // how often it runs: the product of the trip counts of its loops
+  bool rounds_known = true;  // false: an unknown trip count counts as one
+  bool asked = false;        // an annotation requires it, as in CollectiveLimits::strict
 };
 
 struct Partitioned {
@@ -74,39 +78,43 @@ struct Partitioned {
   std::vector<CollectiveNote> notes;
 };
 
-/// The notes of a partitioned program, which its text carries too.
+/// Returns the notes of a partitioned program. The text of the program carries them too.
 std::vector<CollectiveNote> collective_notes(const Program& program, const Topology& topology = {});
 
-/// `%h`, or `%body/h` outside of the entry, where others may have the same name.
+/// Returns `%h`, or `%body/h` outside of the entry.
 std::string shown_collective(const CollectiveNote& note);
-/// How many collectives notes are of: several parts may travel in one.
+/// The number of collectives in the notes. Several parts may belong to one collective.
 std::int64_t collective_count(const std::vector<CollectiveNote>& notes);
-/// ` in 10 rounds`, or that they are not known and counted as one, or "": what stands behind an amount that a loop repeats.
+/// The text after an amount that a loop repeats: ` in 10 rounds`, or that the rounds are unknown and count as one, or
+/// "".
 std::string rounds_text(double rounds, bool known);
 
-/// Entry parameters and results keep canonical tilings. Errors: a sharding that does not fit, a program already partitioned.
+/// Partitions a program. Entry parameters and results have canonical tilings. Errors: a sharding does not fit its
+/// type; the program is already partitioned; a limit is exceeded.
 Partitioned partition(const Program& program, const PartitionOptions& options = {});
 
-/// `--annotate NAME=data+fsdp,-,model`: sets the sharding of a named value (entry parameters first, `computation/name`). Error: it
-/// has another one already.
+/// `--annotate NAME=data+fsdp,-,model`: sets the sharding of a named value (entry parameters first, then
+/// `computation/name`). Error if it has another sharding already.
 Program annotate(const Program& program, const Mesh& mesh, const std::string& name, const std::string& spec);
-/// The value that annotate() finds by this name (`NAME@p1` too). Error: there is none.
+/// Returns the value that annotate() finds by this name (also `NAME@p1`). Error if there is none.
 const Instruction& annotatable(const Program& program, const std::string& name);
-/// Takes away what the program says of it, so that it can be said anew.
+/// Removes the annotation of a value, so that it can be annotated again.
 Program without_annotation(const Program& program, const std::string& name);
-/// `%x {-,data} in place of {data,-}` for each value that lies otherwise in `annotated` than in `program`, which it was made of.
+/// Returns `%x {-,data} in place of {data,-}` for each value whose sharding in `annotated` differs from that in
+/// `program`, the program before annotation.
 std::vector<std::string> replaced_annotations(const Program& program, const Program& annotated);
 
-/// Shardy's marks and manual regions in the spelling of GSPMD, which XLA's partitioner reads without Shardy's attributes.
+/// Returns the program with Shardy's marks and manual regions in the form of GSPMD, which XLA's partitioner reads
+/// without Shardy's attributes.
 Program spelled_as_gspmd(const Program& program);
 
 struct ProgramStats {
   struct Kind {
     std::string opcode;
     std::int64_t count = 0;
-    std::int64_t bytes = 0;  // of all rounds
-    double runs = 0;         // how often such a collective runs: `count` where none stands in a loop
-    bool runs_known = true;  // false: some loop's rounds are not known and taken for one
+    std::int64_t bytes = 0;  // over all rounds
+    double runs = 0;         // how often these collectives run: equal to `count` if none is in a loop
+    bool runs_known = true;  // false: an unknown trip count counts as one
   };
   std::int64_t num_partitions = 1;
   std::vector<Kind> collectives;  // sorted by opcode
@@ -114,13 +122,14 @@ struct ProgramStats {
   double flops_per_device = 0;
   std::int64_t peak_bytes_per_device = 0;
 };
-/// Of any partitioned module as it is executed: of the lowered program and its schedule, hence what the runtime executes and holds but for
-/// its kernels' workspace. Everything that is reported to a user is counted so.
+/// Counts any per-device program as it is executed: the lowered program and its schedule, so the numbers equal those
+/// of the runtime except for the workspace of kernels. All numbers reported to users are counted in this way
+/// (docs/reference/explain.md, statistics).
 ProgramStats execution_stats(const Program& program, const ExecutionOptions& options);
 /// The same with ExecutionOptions::for_plan.
 ProgramStats execution_stats(const Program& program);
-/// Of the program as written, without lowering and node sharing: an estimate that costs one schedule. Passes of the partitioner compare
-/// candidates by it, and bench/peers/xla compares partitioners.
+/// Counts the program as written, without lowering and without sharing within nodes: an estimate that needs only one
+/// schedule. Passes of the partitioner compare candidates by it, and bench/peers/xla compares partitioners.
 ProgramStats program_stats(const Program& program);
 
 }  // namespace tessera

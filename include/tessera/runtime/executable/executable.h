@@ -20,9 +20,9 @@ struct CompileOptions {
   /// Names the executable in messages and reports; "" = the program's name.
   std::string name;
   bool fuse = true;
-  /// Give an equal program compiled before by this rank.
+  /// Return the executable of an equal program that this rank compiled before.
   bool use_cache = true;
-  /// Run every op by its reference evaluation: slow, for checks.
+  /// Run every op by its reference evaluation. Slow; for checks.
   bool reference = false;
 };
 
@@ -30,34 +30,35 @@ struct CompileOptions {
 struct ExecutableMemory {
   std::int64_t arguments = 0;
   std::int64_t results = 0;  // all of them
-  std::int64_t aliased = 0;  // of the results, those that are stored in arguments
-  std::int64_t arena = 0;    // values in between, and scratch of collectives
+  std::int64_t aliased = 0;  // of the results, those in the memory of arguments
+  std::int64_t arena = 0;    // intermediate values and scratch memory of collectives
   std::int64_t constants = 0;
-  std::int64_t workspace = 0;  // of the kernels: depends on the processor's instruction set
+  std::int64_t workspace = 0;  // of the kernels; depends on the instruction set of the processor
 
-  /// All but the kernels' workspace: what `stats` reports as peak_bytes_per_device.
+  /// Everything except the workspace of kernels: peak_bytes_per_device of `stats`.
   [[nodiscard]] std::int64_t peak_bytes() const { return arguments + results - aliased + arena + constants; }
-  /// What a rank holds while it runs the program.
+  /// The memory of a rank while it runs the program.
   [[nodiscard]] std::int64_t held_bytes() const { return peak_bytes() + workspace; }
 };
 
-/// What one run did on this rank.
+/// Statistics of one run on this rank.
 struct RunStatistics {
-  double flops = 0;         // of the lowered program, by the ops' own count; loops by the rounds they made
+  double flops = 0;         // of the lowered program, as counted by the ops; loops count their actual rounds
   TrafficCounters traffic;  // of the collectives of the program
   std::int64_t nanoseconds = 0;
-  std::int64_t communication_nanoseconds = 0;  // of them in collectives, waits included: what is exposed
-  std::int64_t meeting_nanoseconds = 0;        // of these, until every rank had begun the run
+  std::int64_t communication_nanoseconds = 0;  // time in collectives, including waits: the exposed communication
+  std::int64_t meeting_nanoseconds = 0;        // part of that time: until every rank had begun the run
 };
 
-/// Time of one step of an executable over the profiled runs; a loop or branch counts as one step with all that it runs.
+/// The time of one step of an executable over the profiled runs. A loop or branch counts as one step with everything
+/// that it runs.
 struct StepProfile {
   std::string name;  // of its first instruction
   std::string kind;  // opcode, or `fused`
   std::int64_t runs = 0;
   std::int64_t nanoseconds = 0;  // over all runs
   double flops = 0;              // of one run
-  std::int64_t bytes = 0;        // of one run: every buffer it touches, once
+  std::int64_t bytes = 0;        // of one run: every buffer that it touches counts once
 };
 
 class Executable {
@@ -72,31 +73,34 @@ class Executable {
   /// Index of the argument whose memory result leaf k takes, or -1.
   [[nodiscard]] virtual const std::vector<int>& donations() const = 0;
 
-  /// Runs on this rank; all ranks of the world run together (checked). Donated arguments whose only handle is in `arguments`
-  /// give their memory to the results; a donated argument that someone else still holds is copied first.
+  /// Runs the program on this rank. All ranks of the world must run it together; this is checked. A donated argument
+  /// whose only handle is in `arguments` gives its memory to a result. If another handle exists, the argument is
+  /// copied first.
   std::vector<DeviceArray> run(std::vector<DeviceArray> arguments) { return run_with(arguments); }
-  /// The same for a caller who wants its arguments back where the run fails: they are as they were if it fails before the first step, and
-  /// those whose memory may have been written are null if it fails later. Afterwards there are none.
+  /// The same for a caller that needs its arguments back if the run fails. If it fails before the first step, the
+  /// arguments are unchanged. If it fails later, arguments whose memory may have been written are null. After success
+  /// there are none.
   virtual std::vector<DeviceArray> run_with(std::vector<DeviceArray>& arguments) = 0;
   [[nodiscard]] virtual const RunStatistics& last_run() const = 0;
 
-  /// From now on every run takes the time of its steps (a look at the clock each); off forgets what was taken.
+  /// On: every run measures the time of its steps (one clock call each). Off: discards the measurements.
   virtual void set_profiling(bool on) = 0;
-  /// One entry per step in the order of execution; empty unless profiling.
+  /// One entry for each step in the order of execution; empty unless profiling is on.
   [[nodiscard]] virtual std::vector<StepProfile> profile() const = 0;
 };
 
-/// Compiles the program that each rank of `world` runs; collective over `world` when the program holds collectives. Errors: as
-/// many partitions as ranks are needed (1 is fine for a program without collectives), an op no one can run.
+/// Compiles the per-device program for the ranks of `world`. Collective over `world` if the program contains
+/// collectives. Errors: the number of partitions is not the number of ranks (1 is allowed for a program without
+/// collectives); no code can run an op.
 std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world, const CompileOptions& options = {});
 
-/// The memory of a rank of a job of `ranks` ranks that need not exist; `nodes` as of ProcessGroup::nodes().
+/// The memory of a rank in a job of `ranks` ranks, which need not exist. `nodes` as in ProcessGroup::nodes().
 ExecutableMemory planned_memory(const Program& program, int ranks, const std::vector<int>& nodes);
 
-/// Forgets what this rank compiled.
+/// Clears the executables that this rank has compiled.
 void clear_compile_cache();
 
-/// Compiles and runs once: a literal per parameter in, the root's literal out.
+/// Compiles and runs a program once: takes one literal for each parameter and returns the literal of the root.
 Literal run_program(const Program& program, ProcessGroup& world, const std::vector<Literal>& arguments,
                     const CompileOptions& options = {});
 
