@@ -185,10 +185,10 @@ TEST(ProgramTextErrors, DeepNestingIsAnErrorNotAnOverflow) {
 }
 
 TEST(ProgramTextErrors, AbsurdSizesAreErrors) {
-  EXPECT_EQ(error_of_line("z = f32[99999999999,99999999999] negate(x)").substr(0, 70),
-            "in.hlo:3:5: f32[99999999999,99999999999]: more elements than 64 bits c");
-  EXPECT_EQ(error_of_line("z = f64[4611686018427387904] negate(x)").substr(0, 64),
-            "in.hlo:3:5: f64[4611686018427387904]: more bytes than 64 bits co");
+  EXPECT_TRUE(error_of_line("z = f32[99999999999,99999999999] negate(x)")
+                  .starts_with("in.hlo:3:5: f32[99999999999,99999999999]: more than 2^60 bytes"));
+  EXPECT_TRUE(error_of_line("z = f64[4611686018427387904] negate(x)")
+                  .starts_with("in.hlo:3:5: f64[4611686018427387904]: more than 2^60 bytes"));
   EXPECT_EQ(error_of_line("z = f32[18446744073709551616] negate(x)").substr(0, 46),
             "in.hlo:3:9: a size does not fit 64 bits\n  z = ");
   std::string dims = "1";
