@@ -113,7 +113,7 @@ TEST(ProgramTextErrors, OfSizesThat64BitsDoNotHold) {
       "in.hlo:3:12: all-gather: attribute replica_groups: groups over more than 2^20 devices: [4294967296,4294967296]");
   EXPECT_EQ(reason("z = s8[1152921504606846976] parameter(3) ROOT t = f32[] custom-call(z, z, z, z, z), "
                    "custom_call_target=\"t\""),
-            "in.hlo:3:56: custom-call: the operands have more than 2^62 bytes together");
+            "in.hlo:3:57: custom-call: the operands have more than 2^62 bytes together");
 }
 
 TEST(ProgramTextErrors, CoverTheModule) {
