@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "chunk_pipeline.h"
 #include "copy_bytes.h"
-#include "pipeline.h"
 #include "tessera/base/text.h"
 
 namespace tessera::collectives {
@@ -41,12 +41,13 @@ class HierarchicalGroup final : public GroupBase {
   void run(const Collective& call) override;
   std::unique_ptr<PendingOperation> start(Collective call) override;
   void move(const Collective& call);
-  [[nodiscard]] std::unique_ptr<Pipeline> pipeline(const Collective& call, std::size_t in_flight);
-  [[nodiscard]] Pipeline::Stages stages(const Collective& call);
-  [[nodiscard]] Cut chunks_of(std::size_t bytes, std::size_t unit, double between, std::size_t inside, int steps) const;
-  [[nodiscard]] Pipeline::Stages gather_stages(const Collective& call);
-  [[nodiscard]] Pipeline::Stages reduce_scatter_stages(const Collective& call);
-  [[nodiscard]] Pipeline::Stages all_reduce_stages(const Collective& call);
+  [[nodiscard]] std::unique_ptr<ChunkPipeline> pipeline(const Collective& call, std::size_t in_flight);
+  [[nodiscard]] ChunkPipeline::Stages stages(const Collective& call);
+  [[nodiscard]] Chunks chunks_of(std::size_t bytes, std::size_t unit, double between, std::size_t inside,
+                                 int steps) const;
+  [[nodiscard]] ChunkPipeline::Stages gather_stages(const Collective& call);
+  [[nodiscard]] ChunkPipeline::Stages reduce_scatter_stages(const Collective& call);
+  [[nodiscard]] ChunkPipeline::Stages all_reduce_stages(const Collective& call);
   void share(const Collective& call, std::size_t node, Bytes mine, std::size_t begin);
   void reduce(const Collective& call, std::size_t node, MutableBytes sums, std::size_t begin);
   [[nodiscard]] std::shared_ptr<Scratch> idle_scratch();
@@ -127,14 +128,14 @@ void HierarchicalGroup::move(const Collective& call) {
 // wait().
 std::unique_ptr<PendingOperation> HierarchicalGroup::start(Collective call) {
   const std::int64_t before = mpi_bytes();
-  auto operation = pipeline(call, Cut::kMost);
+  auto operation = pipeline(call, Chunks::kMost);
   operation->start();
   count_own_mpi(mpi_bytes() - before);
   return operation;
 }
 
-std::unique_ptr<Pipeline> HierarchicalGroup::pipeline(const Collective& call, std::size_t in_flight) {
-  return std::make_unique<Pipeline>(stages(call), in_flight, idle_scratch());
+std::unique_ptr<ChunkPipeline> HierarchicalGroup::pipeline(const Collective& call, std::size_t in_flight) {
+  return std::make_unique<ChunkPipeline>(stages(call), in_flight, idle_scratch());
 }
 
 std::shared_ptr<Scratch> HierarchicalGroup::idle_scratch() {
@@ -143,38 +144,38 @@ std::shared_ptr<Scratch> HierarchicalGroup::idle_scratch() {
   return scratches_.emplace_back(std::make_shared<Scratch>(fabric().memory_for_peers()));
 }
 
-Pipeline::Stages HierarchicalGroup::stages(const Collective& call) {
+ChunkPipeline::Stages HierarchicalGroup::stages(const Collective& call) {
   if (call.kind == Kind::kReduceScatter) return reduce_scatter_stages(call);
   return call.kind == Kind::kAllReduce ? all_reduce_stages(call) : gather_stages(call);
 }
 
 // `bytes` in chunks that are multiples of `unit`: of the whole, `between` bytes go between the nodes, in `steps` steps a chunk, and `inside`
 // ones are worked on inside.
-Cut HierarchicalGroup::chunks_of(std::size_t bytes, std::size_t unit, double between, std::size_t inside,
-                                 int steps) const {
+Chunks HierarchicalGroup::chunks_of(std::size_t bytes, std::size_t unit, double between, std::size_t inside,
+                                    int steps) const {
   const std::size_t count = best_chunk_count(fabric().links(), between, static_cast<double>(inside), steps);
   return {bytes, bytes / count, unit};
 }
 
 // Columns gather between nodes, then each row shares what its column brought, node by node, straight into `out`.
-Pipeline::Stages HierarchicalGroup::gather_stages(const Collective& call) {
+ChunkPipeline::Stages HierarchicalGroup::gather_stages(const Collective& call) {
   const double between = static_cast<double>(call.in.size()) * static_cast<double>(node_count_ - 1);
-  const Cut cut = chunks_of(call.in.size(), kCacheLine, between, call.out.size(), 2);
-  const auto columns = [cut](const Pipeline& pipeline, std::size_t chunk, std::size_t nodes) {
-    return MutableBytes(pipeline.scratch(chunk), nodes * cut.size(chunk));
+  const Chunks chunks = chunks_of(call.in.size(), kCacheLine, between, call.out.size(), 2);
+  const auto columns = [chunks](const ChunkPipeline& pipeline, std::size_t chunk, std::size_t nodes) {
+    return MutableBytes(pipeline.scratch(chunk), nodes * chunks.size(chunk));
   };
-  return {.chunks = cut.count(),
-          .scratch_bytes = node_count_ * cut.longest(),
+  return {.chunks = chunks.count(),
+          .scratch_bytes = node_count_ * chunks.longest(),
           .begin =
-              [=, this](Pipeline& pipeline, std::size_t chunk) {
-                return cross_->start_all_gather(call.in.subspan(cut.begin(chunk), cut.size(chunk)),
+              [=, this](ChunkPipeline& pipeline, std::size_t chunk) {
+                return cross_->start_all_gather(call.in.subspan(chunks.begin(chunk), chunks.size(chunk)),
                                                 columns(pipeline, chunk, node_count_), label_of(call));
               },
           .end =
-              [=, this](Pipeline& pipeline, std::size_t chunk) {
+              [=, this](ChunkPipeline& pipeline, std::size_t chunk) {
                 const Bytes all = columns(pipeline, chunk, node_count_);
                 for (std::size_t node = 0; node < node_count_; ++node) {
-                  share(call, node, all.subspan(node * cut.size(chunk), cut.size(chunk)), cut.begin(chunk));
+                  share(call, node, all.subspan(node * chunks.size(chunk), chunks.size(chunk)), chunks.begin(chunk));
                   pipeline.poll();
                 }
               }};
@@ -195,20 +196,20 @@ void HierarchicalGroup::share(const Collective& call, std::size_t node, Bytes mi
 }
 
 // Rows reduce what is meant for each node, then columns reduce between nodes.
-Pipeline::Stages HierarchicalGroup::reduce_scatter_stages(const Collective& call) {
+ChunkPipeline::Stages HierarchicalGroup::reduce_scatter_stages(const Collective& call) {
   const double between = static_cast<double>(call.out.size()) * static_cast<double>(node_count_ - 1);
-  const Cut cut = chunks_of(call.out.size(), kCacheLine, between, call.in.size(), 2);
-  return {.chunks = cut.count(),
-          .scratch_bytes = node_count_ * cut.longest(),
+  const Chunks chunks = chunks_of(call.out.size(), kCacheLine, between, call.in.size(), 2);
+  return {.chunks = chunks.count(),
+          .scratch_bytes = node_count_ * chunks.longest(),
           .begin =
-              [=, this](Pipeline& pipeline, std::size_t chunk) {
-                const std::size_t length = cut.size(chunk);
+              [=, this](ChunkPipeline& pipeline, std::size_t chunk) {
+                const std::size_t length = chunks.size(chunk);
                 const MutableBytes sums(pipeline.scratch(chunk), node_count_ * length);
                 for (std::size_t node = 0; node < node_count_; ++node) {
-                  reduce(call, node, sums.subspan(node * length, length), cut.begin(chunk));
+                  reduce(call, node, sums.subspan(node * length, length), chunks.begin(chunk));
                   pipeline.poll();
                 }
-                return cross_->start_reduce_scatter(sums, call.out.subspan(cut.begin(chunk), length), call.dtype,
+                return cross_->start_reduce_scatter(sums, call.out.subspan(chunks.begin(chunk), length), call.dtype,
                                                     call.reduction, label_of(call));
               },
           .end = nullptr};
@@ -228,25 +229,25 @@ void HierarchicalGroup::reduce(const Collective& call, std::size_t node, Mutable
 }
 
 // Each place of a row owns a slice of a chunk. What is left of an uneven size every place reduces whole, and it travels behind the slice.
-Pipeline::Stages HierarchicalGroup::all_reduce_stages(const Collective& call) {
+ChunkPipeline::Stages HierarchicalGroup::all_reduce_stages(const Collective& call) {
   const auto element = static_cast<std::size_t>(dtype_size(call.dtype));
   const double others = static_cast<double>(node_count_ - 1) / static_cast<double>(node_count_);
   const double between = 2 * others * static_cast<double>(call.in.size()) / static_cast<double>(place_count_);
-  const Cut cut = chunks_of(call.in.size(), kCacheLine * place_count_, between, 2 * call.in.size(), 3);
+  const Chunks chunks = chunks_of(call.in.size(), kCacheLine * place_count_, between, 2 * call.in.size(), 3);
   struct Lengths {
     std::size_t slice, even, rest;
   };
   const auto lengths = [=, places = place_count_](std::size_t chunk) -> Lengths {
-    const std::size_t slice = cut.size(chunk) / element / places * element;
-    return {slice, slice * places, cut.size(chunk) - slice * places};
+    const std::size_t slice = chunks.size(chunk) / element / places * element;
+    return {slice, slice * places, chunks.size(chunk) - slice * places};
   };
-  return {.chunks = cut.count(),
-          .scratch_bytes = cut.longest() / place_count_ + element * place_count_,
+  return {.chunks = chunks.count(),
+          .scratch_bytes = chunks.longest() / place_count_ + element * place_count_,
           .begin =
-              [=, this](Pipeline& pipeline, std::size_t chunk) {
+              [=, this](ChunkPipeline& pipeline, std::size_t chunk) {
                 const auto [slice, even, rest] = lengths(chunk);
                 const MutableBytes sums(pipeline.scratch(chunk), slice + rest);
-                const Bytes in = call.in.subspan(cut.begin(chunk), cut.size(chunk));
+                const Bytes in = call.in.subspan(chunks.begin(chunk), chunks.size(chunk));
                 if (slice > 0)
                   local_->reduce_scatter(in.first(even), sums.first(slice), call.dtype, call.reduction, label_of(call));
                 if (rest > 0 || slice == 0)
@@ -254,10 +255,10 @@ Pipeline::Stages HierarchicalGroup::all_reduce_stages(const Collective& call) {
                 return cross_->start_all_reduce(sums, sums, call.dtype, call.reduction, label_of(call));
               },
           .end =
-              [=, this](Pipeline& pipeline, std::size_t chunk) {
+              [=, this](ChunkPipeline& pipeline, std::size_t chunk) {
                 const auto [slice, even, rest] = lengths(chunk);
                 const Bytes sums(pipeline.scratch(chunk), slice + rest);
-                const MutableBytes out = call.out.subspan(cut.begin(chunk), cut.size(chunk));
+                const MutableBytes out = call.out.subspan(chunks.begin(chunk), chunks.size(chunk));
                 if (slice > 0) local_->all_gather(sums.first(slice), out.first(even), label_of(call));
                 copy_bytes(out.data() + even, sums.data() + slice, rest);
               }};

@@ -36,6 +36,7 @@ build() { cmake --build --preset "$1" -j "$jobs" "${@:2}"; }
 
 if [ $all = yes ]; then step "set-up" tools/setup.sh all; else step "set-up" tools/setup.sh test; fi
 step "layers" python3 tools/check_layers.py
+step "sizes" python3 tools/check_sizes.py
 step "licences" python3 tools/check_spdx.py
 step "links" python3 tools/check_links.py
 step "format" tools/check_format.sh

@@ -102,7 +102,7 @@ Inputs draw_inputs(const Sides& sides, const Program& text, const Computation& g
     };
     out.arguments = seeded_arguments(text, seed, scale);
     spread_integers(out.arguments, seed);
-    out.unit = unit_of_addends(scale);
+    out.unit = unit_of_partial_values(scale);
     make_divisible(out.arguments, global, out.unit);
     out.given = out.arguments;
     if (sides.is_wide) out.arguments = widened(std::move(out.arguments));

@@ -98,18 +98,18 @@ Literal with_leaves(const Literal& value, F&& leaf) {
   return Literal::tuple(std::move(elements));
 }
 
-// By device, padding poisoned; of what is partial random addends.
+// By device, padding poisoned; of what is partial random partial values.
 std::vector<Literal> shards_of_leaf(const Literal& whole, const Sharding& sharding, std::int64_t devices, double unit,
                                     std::uint64_t seed) {
   std::vector<Literal> out(static_cast<std::size_t>(devices), whole);
   if (!whole.type().is_array()) return out;
-  std::vector<Literal> addends{whole};
-  if (sharding.is_partial()) addends = random_addends(whole, sharding, unit, seed);
+  std::vector<Literal> partial_values{whole};
+  if (sharding.is_partial()) partial_values = random_partial_values(whole, sharding, unit, seed);
   const Sharding cut = sharding.without_partial();
   for (std::int64_t device = 0; device < devices; ++device) {
     const auto coordinate =
         sharding.is_partial() ? sharding.mesh.coordinate(sharding.mesh.position_of(device), sharding.partial) : 0;
-    at(out, device) = take_shard(at(addends, coordinate), cut, device);
+    at(out, device) = take_shard(at(partial_values, coordinate), cut, device);
     poison_padding(at(out, device), whole.type(), sharding, device);
   }
   return out;
@@ -165,7 +165,7 @@ void spread_integers(std::vector<Literal>& arguments, std::uint64_t seed) {
   for (Literal& argument : arguments) argument = with_leaves(argument, spread);
 }
 
-double unit_of_addends(double scale) { return scale / 8; }
+double unit_of_partial_values(double scale) { return scale / 8; }
 
 void make_divisible(std::vector<Literal>& arguments, const Computation& global, double unit) {
   for (int p = 0; p < isize(arguments); ++p) {

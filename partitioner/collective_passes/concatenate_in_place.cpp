@@ -118,7 +118,7 @@ class ChainWriter {
 
 }  // namespace
 
-Program with_update_chains(const Program& program) {
+Program concatenate_in_place(const Program& program) {
   const auto used = partitioned_computations(program);
   ProgramBuilder names("");
   Program out = program;

@@ -198,7 +198,7 @@ class Finder {
     const Link link = link_of(program_, collective, topology_);
     const auto hops = chain.size() - 1;
     const auto bytes = (chain.gathers ? c_[collective.operands[0]] : collective).type.byte_size();
-    double apart = modelled_seconds(link, hops, hops * bytes);
+    double apart = exchange_seconds(link, hops, hops * bytes);
     double part = 0;
     double made_room = 0;  // what parts are written over
     for (const ChainDot& dot : chain.dots) {
@@ -209,7 +209,7 @@ class Finder {
       part += flops / static_cast<double>(chain.size()) + bytes_of_part(chain, dot) / cost_.memory_bytes_per_second;
       if (chain.gathers && dot.dim.at(kResult) >= 0) made_room += result / cost_.memory_bytes_per_second;
     }
-    const double hop = modelled_seconds(link, 1, bytes);
+    const double hop = exchange_seconds(link, 1, bytes);
     return apart - (part + static_cast<double>(hops) * std::max(hop, part) + made_room);
   }
   [[nodiscard]] double bytes_of(Id id) const { return static_cast<double>(c_[id].type.byte_size()); }

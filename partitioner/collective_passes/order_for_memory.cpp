@@ -109,9 +109,9 @@ Program in_order(Program program, First first, const std::vector<bool>& with_eff
 
 }  // namespace
 
-Program choose_order(const Program& program) {
-  constexpr std::int64_t kLargestWeighed = 20'000;  // counting takes a schedule
-  if (program.instruction_count() > kLargestWeighed) return program;
+Program order_for_memory(const Program& program) {
+  constexpr std::int64_t kLargestCompared = 20'000;  // counting takes a schedule
+  if (program.instruction_count() > kLargestCompared) return program;
   // Orders drawn at random (always the same) find what no rule does; a few, by how long counting takes.
   constexpr std::int64_t kMostDraws = 24;
   const auto draws =
@@ -136,9 +136,9 @@ Program choose_order(const Program& program) {
   const auto is_other = [](const Program& a, const Program& b) {
     return a.instruction_count() != b.instruction_count();
   };
-  const Program own = with_own_splats(program);
+  const Program own = with_duplicated_splats(program);
   if (is_other(own, program)) weigh_orders(own);
-  const Program chained = with_update_chains(own);
+  const Program chained = concatenate_in_place(own);
   if (is_other(chained, own)) weigh_orders(chained);
   return best;
 }

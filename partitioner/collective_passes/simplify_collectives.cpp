@@ -74,7 +74,7 @@ class DeviceValues {
 };
 
 /// dynamic-slice of one dim only.
-struct Cut {
+struct DimSlice {
   int dim = 0;
   std::int64_t size = 0;
   Dims starts;  // by device, clamped
@@ -126,50 +126,50 @@ class Simplifier {
   }
 
   // The dim and starts of a dynamic-slice of `whole`, which is a collective of the kind.
-  std::optional<Cut> cut_of(Id id, CollectiveKind kind) {
+  std::optional<DimSlice> dim_slice_of(Id id, CollectiveKind kind) {
     const Instruction& instruction = (*computation_)[id];
     if (instruction.op != &rows::kDynamicSlice || !is_single(operand_of(id), kind)) return std::nullopt;
     if (!operand_of(id).control_predecessors.empty() || !instruction.control_predecessors.empty()) return std::nullopt;
-    std::optional<Cut> cut;
+    std::optional<DimSlice> part;
     const Type& whole = operand_of(id).type;
     for (int d = 0; d < whole.ndim(); ++d) {
       if (instruction.type.dim(d) == whole.dim(d)) continue;
-      if (cut || isize(instruction.operands) != whole.ndim() + 1) return std::nullopt;
+      if (part || isize(instruction.operands) != whole.ndim() + 1) return std::nullopt;
       auto starts = values_->scalar(at(instruction.operands, d + 1));
       if (!starts) return std::nullopt;
       for (auto& start : *starts) start = std::clamp<std::int64_t>(start, 0, whole.dim(d) - instruction.type.dim(d));
-      cut = Cut{d, instruction.type.dim(d), std::move(*starts)};
+      part = DimSlice{d, instruction.type.dim(d), std::move(*starts)};
     }
-    return cut;
+    return part;
   }
 
   // dynamic-slice(all-gather(x)) of what this device gave.
   bool is_own_part(Id id) {
-    const auto cut = cut_of(id, CollectiveKind::kAllGather);
-    if (!cut) return false;
+    const auto part = dim_slice_of(id, CollectiveKind::kAllGather);
+    if (!part) return false;
     const Instruction& gather = operand_of(id);
     if ((*computation_)[gather.operands[0]].type != (*computation_)[id].type) return false;
-    if (attributes_as<CollectiveAttributes>(gather.attributes).dimensions != Dims{cut->dim}) return false;
+    if (attributes_as<CollectiveAttributes>(gather.attributes).dimensions != Dims{part->dim}) return false;
     std::int64_t seen = 0;
     for (const auto& group : groups_of(program_, gather))
       for (std::int64_t k = 0; k < isize(group); ++k, ++seen)
-        if (at(cut->starts, at(group, k)) != k * cut->size) return false;
+        if (at(part->starts, at(group, k)) != k * part->size) return false;
     return seen == program_.num_partitions;
   }
 
   // dynamic-slice(all-reduce(x)) in which the members of each group take different parts: the groups in the order of their parts.
   std::optional<std::vector<std::vector<std::int64_t>>> scattered_groups(Id id) {
-    const auto cut = cut_of(id, CollectiveKind::kAllReduce);
-    if (!cut || at(uses_, (*computation_)[id].operands[0]) != 1) return std::nullopt;
+    const auto part = dim_slice_of(id, CollectiveKind::kAllReduce);
+    if (!part || at(uses_, (*computation_)[id].operands[0]) != 1) return std::nullopt;
     const Instruction& reduce = operand_of(id);
     const auto size = size_of_groups(program_, reduce);
-    if (!size || *size < 2 || *size * cut->size != reduce.type.dim(cut->dim)) return std::nullopt;
+    if (!size || *size < 2 || *size * part->size != reduce.type.dim(part->dim)) return std::nullopt;
     auto groups = groups_of(program_, reduce);
     if (isize(groups) * *size != program_.num_partitions) return std::nullopt;
     for (auto& group : groups) {
-      std::sort(group.begin(), group.end(), [&](auto a, auto b) { return at(cut->starts, a) < at(cut->starts, b); });
+      std::sort(group.begin(), group.end(), [&](auto a, auto b) { return at(part->starts, a) < at(part->starts, b); });
       for (std::int64_t k = 0; k < isize(group); ++k)
-        if (at(cut->starts, at(group, k)) != k * cut->size) return std::nullopt;
+        if (at(part->starts, at(group, k)) != k * part->size) return std::nullopt;
     }
     return groups;
   }
@@ -179,8 +179,8 @@ class Simplifier {
     Instruction out = r.translated(slice.operands[0]);
     CollectiveAttributes attributes = attributes_as<CollectiveAttributes>(out.attributes);
     attributes.replica_groups.groups = std::move(groups);
-    const auto cut = cut_of(id, CollectiveKind::kAllReduce);
-    attributes.dimensions = {cut->dim};
+    const auto part = dim_slice_of(id, CollectiveKind::kAllReduce);
+    attributes.dimensions = {part->dim};
     return replaced(r, slice, std::move(out), rows::kReduceScatter, std::move(attributes));
   }
 

@@ -190,7 +190,7 @@ double seconds_of(const Program& program, const Instruction& instruction, const 
                   const Topology& topology) {
   const StepKind kind = step_kind_of(instruction.op->collective);
   const std::int64_t group = kind == StepKind::kPermute ? 2 : group_size(instruction, program.num_partitions);
-  return modelled_seconds(topology.slowest(axis_names(program, axes)), messages_of(kind, group), bytes);
+  return exchange_seconds(topology.slowest(axis_names(program, axes)), messages_of(kind, group), bytes);
 }
 
 CollectiveNote note_of_part(const Program& program, const Instruction& instruction, std::size_t part) {

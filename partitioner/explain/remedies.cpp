@@ -95,7 +95,7 @@ class Trials {
 // What else would make the operand of a reshard lie as it needs it.
 class ValuesAbove {
  public:
-  explicit ValuesAbove(const Program& resharded) : program_(resharded), kinds_(resharded) {
+  explicit ValuesAbove(const Program& resharded) : program_(resharded), signatures_(resharded) {
     for (const auto& computation : program_.computations)
       for (Id i = 0; i < computation->size(); ++i) {
         const Instruction& copy = (*computation)[i];
@@ -120,10 +120,10 @@ class ValuesAbove {
       for (auto& [operand, sharding] : wanted_of_operands(*computation, (*computation)[value], wanted)) {
         const std::string name = annotatable_name((*computation)[operand]);
         if (!known.insert(name).second) continue;
-        const bool can_be_said = sharding.is_tiled() && !sharding.is_partial() && sharding.manual.empty();
+        const bool has_spec = sharding.is_tiled() && !sharding.is_partial() && sharding.manual.empty();
         auto candidate = candidate_of(
             {.kind = Remedy::Kind::kAnnotate, .value = name, .spec = sharding.str(), .mesh = sharding.mesh.str()});
-        if (can_be_said && candidate) {
+        if (has_spec && candidate) {
           candidate->meaning = sharding;
           out.push_back(*std::move(candidate));
         }
@@ -138,7 +138,7 @@ class ValuesAbove {
   std::vector<std::pair<Id, Sharding>> wanted_of_operands(const Computation& computation, const Instruction& value,
                                                           const Sharding& wanted) {
     std::vector<std::pair<Id, Sharding>> out;
-    const FactorMap& map = *kinds_.of(computation, value).map;
+    const FactorMap& map = *signatures_.of(computation, value).map;
     if (map.results.size() != 1 || map.operands.size() != value.operands.size()) return out;
     const Strategy strategy = project(map, map.results[0], wanted);
     for (int i = 0; i < isize(value.operands); ++i) {
@@ -152,7 +152,7 @@ class ValuesAbove {
   }
 
   const Program& program_;
-  OpKinds kinds_;
+  OpSignatures signatures_;
   std::map<std::pair<std::string, std::string>, std::pair<const Computation*, Id>> reshards_;  // by both sides' words
 };
 

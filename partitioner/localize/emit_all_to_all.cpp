@@ -25,8 +25,8 @@ MovedAxes moved_axes(const Placement& before, const Placement& after) {
   MovedAxes moved;
   std::vector<AxisRef> all;
   for (int d = 0; d < isize(before.dims); ++d) {
-    moved.lost.push_back(axes_behind(at(before.sharding.dims, d).axes, at(after.dims, d).tiles));
-    moved.gained.push_back(axes_behind(at(after.sharding.dims, d).axes, at(before.dims, d).tiles));
+    moved.lost.push_back(minor_axes(at(before.sharding.dims, d).axes, at(after.dims, d).tiles));
+    moved.gained.push_back(minor_axes(at(after.sharding.dims, d).axes, at(before.dims, d).tiles));
     if (at(after.dims, d).tiles >= at(before.dims, d).tiles) moved.lost.back().clear();
     if (at(after.dims, d).tiles <= at(before.dims, d).tiles) moved.gained.back().clear();
     all.insert(all.end(), moved.lost.back().begin(), moved.lost.back().end());
@@ -35,8 +35,8 @@ MovedAxes moved_axes(const Placement& before, const Placement& after) {
   const auto units = common_units(before.sharding.mesh, all);
   ensure(units.has_value(), "axes of an all-to-all do not nest: {} to {}", before.sharding, after.sharding);
   for (int d = 0; d < isize(before.dims); ++d) {
-    at(moved.lost, d) = cut_axes(at(moved.lost, d), *units);
-    at(moved.gained, d) = cut_axes(at(moved.gained, d), *units);
+    at(moved.lost, d) = split_axes(at(moved.lost, d), *units);
+    at(moved.gained, d) = split_axes(at(moved.gained, d), *units);
     moved.group.insert(moved.group.end(), at(moved.lost, d).begin(), at(moved.lost, d).end());
   }
   return moved;

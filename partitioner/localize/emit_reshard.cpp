@@ -138,7 +138,7 @@ class StepEmitter {
       }
       cuts = true;
       local = pad_to(local, d, now.length * (now.tiles / before));
-      const Value tile = emit_coordinate(builder_, mesh, axes_behind(at(after_.sharding.dims, d).axes, before));
+      const Value tile = emit_coordinate(builder_, mesh, minor_axes(at(after_.sharding.dims, d).axes, before));
       starts.push_back(
           ops::multiply(tile, ops::constant(builder_, Literal::scalar(static_cast<std::int32_t>(now.length)))));
     }
@@ -147,7 +147,7 @@ class StepEmitter {
 
   Value all_gather(Value local) {
     const int d = step_.dim;
-    const auto axes = axes_behind(at(before_.sharding.dims, d).axes, at(after_.dims, d).tiles);
+    const auto axes = minor_axes(at(before_.sharding.dims, d).axes, at(after_.dims, d).tiles);
     const DimPlacement& now = at(before_.dims, d);
     if (at(after_.dims, d).tiles == 1 && gathers_by_sum(global_.dtype(), now.size, now.length, now.tiles))
       return gather_by_sum(local, d, axes);
@@ -176,7 +176,7 @@ class StepEmitter {
   Value reduce_scatter(Value local) {
     const int d = step_.dim;
     const DimPlacement& now = at(after_.dims, d);
-    const auto axes = axes_behind(at(after_.sharding.dims, d).axes, at(before_.dims, d).tiles);
+    const auto axes = minor_axes(at(after_.sharding.dims, d).axes, at(before_.dims, d).tiles);
     local = pad_to(local, d, now.length * axes_size(axes));
     return mark(ops::reduce_scatter(local, d, before_.sharding.reduction, groups(axes), next_channel_++));
   }

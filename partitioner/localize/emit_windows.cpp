@@ -38,7 +38,7 @@ bool keeps_all(const Halo& halo) {
                      [&](const Interval& kept) { return kept.start <= 0 && kept.limit >= halo.before.size; });
 }
 
-Remedy whole_along(const Instruction& value, const Sharding& now, int dim) {
+Remedy unsharding_remedy(const Instruction& value, const Sharding& now, int dim) {
   Sharding whole = now.without_partial();
   at(whole.dims, dim).axes.clear();
   const auto* from = value.frontend_attribute(kFromAttribute);  // of a reshard
@@ -91,7 +91,7 @@ NotesRef WindowEmitter::notes_of(const Halo& halo, const Instruction& source) co
 Remedy WindowEmitter::remedy_of(const Halo& halo, const Instruction& source) const {
   const Sharding& now = at(context_.operand_shardings, halo.operand);
   const bool is_reshard = source.frontend_attribute(kReasonAttribute) != nullptr;
-  if (!is_reshard || !op_.type.is_array()) return whole_along(source, now, halo.dim);
+  if (!is_reshard || !op_.type.is_array()) return unsharding_remedy(source, now, halo.dim);
   std::vector<int> factors = at(at(map_.operands, halo.operand), halo.dim);
   for (const Window& window : map_.windows)
     if (window.operand == halo.operand && window.dim == halo.dim) factors.push_back(window.factor);
@@ -99,15 +99,15 @@ Remedy WindowEmitter::remedy_of(const Halo& halo, const Instruction& source) con
   for (int d = 0; d < result.ndim(); ++d)
     for (const int factor : at(map_.results.front(), d))
       if (std::find(factors.begin(), factors.end(), factor) != factors.end() && result.tiles(d) > 1)
-        return whole_along(op_, result, d);
+        return unsharding_remedy(op_, result, d);
   return {.kind = Remedy::Kind::kKeepDim,
           .detail = fmt::format("dim {} of what {} %{} reads whole", halo.dim, op_.op->name, shown_name(op_))};
 }
 
-bool WindowEmitter::lies_whole(const Halo& halo) const {
+bool WindowEmitter::is_unsharded(const Halo& halo) const {
   return at(context_.operand_shardings, halo.operand).tiles(halo.dim) == 1;
 }
-bool WindowEmitter::is_whole(const Halo& halo) const { return lies_whole(halo) || reshard::is_gathered(halo); }
+bool WindowEmitter::is_whole(const Halo& halo) const { return is_unsharded(halo) || reshard::is_gathered(halo); }
 
 void WindowEmitter::exchange(const Halo& halo, const Instruction& source, Value outside) {
   Value& local = at(context_.operands, halo.operand);
@@ -115,7 +115,7 @@ void WindowEmitter::exchange(const Halo& halo, const Instruction& source, Value 
     const auto [lowest, highest] = std::minmax_element(halo.start.begin(), halo.start.end());
     const reshard::WholeWindow window{*lowest, *highest + halo.length, halo.length, by_tile(halo.axes, halo.start),
                                       outside, halo.before.size};
-    if (lies_whole(halo)) {
+    if (is_unsharded(halo)) {
       local = reshard::emit_window(local, halo.dim, window);
       return;
     }
@@ -181,7 +181,7 @@ void WindowEmitter::widen_operands(const std::function<const Instruction&(int op
       }
 }
 
-void WindowEmitter::cut_results(LeafValues& results) {
+void WindowEmitter::crop_results(LeafValues& results) {
   Builder& builder = context_.builder;
   for (int i = 0; i < isize(map_.results); ++i)
     for (int d = 0; d < isize(at(map_.results, i)); ++d)
@@ -197,19 +197,19 @@ void WindowEmitter::cut_results(LeafValues& results) {
   context_.local_results = wanted_;
 }
 
-std::optional<Value> emit_join(LocalizeContext& context, std::int64_t& next_channel, const Join& join,
+std::optional<Value> emit_join(LocalizeContext& context, std::int64_t& next_channel, const ShardedConcatenate& join,
                                const std::vector<Value>& shards, const Instruction& source) {
   const Dims& result = context.local_result().dims();
   std::vector<Dims> dims;
   for (const Value& shard : shards) dims.push_back(shard.type().dims());
   const Mesh& mesh = context.result_shardings.front().mesh;
-  const auto exchange = exchange_join(mesh, join, dims, at(result, join.dim));
+  const auto exchange = exchange_sharded_concatenate(mesh, join, dims, at(result, join.dim));
   if (!exchange) return std::nullopt;
   const NotesRef notes = exchange_notes(
       context.notes, source, source.sharding->front(), join.dim,
       fmt::format("{} moves elements along dim {}", context.view.op.name, join.dim),
       fmt::format("{} elements of dim {} per shard ({})", at(result, join.dim), join.dim, context.view.op.name),
-      whole_along(source, source.sharding->front(), join.dim));
+      unsharding_remedy(source, source.sharding->front(), join.dim));
   return reshard::ExchangeEmitter{context.builder, next_channel, notes, mesh, shards}.emit(*exchange, result);
 }
 

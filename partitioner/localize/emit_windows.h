@@ -25,11 +25,11 @@ class WindowEmitter {
   /// instruction that made an operand.
   void widen_operands(const std::function<const Instruction&(int operand)>& source);
   /// Behind the op: brings its results to their shards' sizes.
-  void cut_results(LeafValues& results);
+  void crop_results(LeafValues& results);
 
  private:
   /// Each device holds all elements along the dim: already, or behind a gather.
-  [[nodiscard]] bool lies_whole(const Halo& halo) const;
+  [[nodiscard]] bool is_unsharded(const Halo& halo) const;
   [[nodiscard]] bool is_whole(const Halo& halo) const;
   void exchange(const Halo& halo, const Instruction& source, Value outside);
   void fill(const Halo& halo, Value outside);
@@ -49,7 +49,7 @@ class WindowEmitter {
 
 /// The op as one exchange of parts of its join's values, of which a device holds `shards`; null where that does not pay. `source`: the
 /// instruction that made the first value.
-std::optional<Value> emit_join(LocalizeContext& context, std::int64_t& next_channel, const Join& join,
+std::optional<Value> emit_join(LocalizeContext& context, std::int64_t& next_channel, const ShardedConcatenate& join,
                                const std::vector<Value>& shards, const Instruction& source);
 
 }  // namespace tessera

@@ -63,7 +63,7 @@ bool side_by_side(const Exchange& exchange, const Dims& result, ExchangeLayout& 
 // ---- a run ---------------------------------------------------------------------------------------------------------------
 
 // The only dim along which pieces are parts of the result; -1 when there are several.
-int cut_dim(const Exchange& exchange, const Dims& result) {
+int exchanged_dim(const Exchange& exchange, const Dims& result) {
   int along = -1;
   for (const PieceRound& round : exchange.rounds)
     for (int d = 0; d < isize(result); ++d) {
@@ -304,7 +304,7 @@ ExchangeLayout layout_of(const Exchange& exchange, const Dims& result) {
   if (over.buffer == result && !has_masks(over)) return over;
   layout.buffer = result;
   layout.margin.assign(result.size(), 0);
-  const int dim = cut_dim(exchange, result);
+  const int dim = exchanged_dim(exchange, result);
   if (dim < 0 || !Run(exchange, dim).find(at(result, dim), layout)) return over;
   constexpr std::int64_t kMuch = 3;  // a run takes one number by device, the other one for each piece
   return has_masks(over) || peak_of(exchange, layout, result) <= kMuch * peak_of(exchange, over, result) ? layout

@@ -209,7 +209,7 @@ class Localizer {
     const FactorMap map = factor_map(view);
     if (instruction.op->role == Role::kCollective) return collective(instruction);
     if (const auto reshape = realigned_reshape(old_, instruction)) return realigned(instruction, *reshape);
-    require_addends(instruction);
+    require_partial_values(instruction);
     LocalizeContext context{builder_, view, {}, {}, *instruction.sharding, {}, instruction.notes, {}, {}, {}, {}};
     for (const ComputationId called : instruction.called) context.called.push_back(at(new_ids_, called));
     for (const Id operand : instruction.operands) {
@@ -240,7 +240,7 @@ class Localizer {
     builder_.default_notes = nullptr;
     builder_.set_name(value, instruction.name);
     LeafValues out = take_apart(value);
-    if (!map.windows.empty()) windows.cut_results(out);
+    if (!map.windows.empty()) windows.crop_results(out);
     for (int i = 0; i < isize(out); ++i)
       ensure(at(out, i).type() == at(context.local_results, i), "{} %{} {} localizes to {}, expected {}",
              instruction.op->name, instruction.name, instruction.sharding->front(), at(out, i).type(),
@@ -266,7 +266,7 @@ class Localizer {
   }
 
   // Who has nothing to add to a sum adds zeros.
-  static void require_addends(const Instruction& instruction) {
+  static void require_partial_values(const Instruction& instruction) {
     const auto leaves = instruction.type.leaves();
     for (int i = 0; i < isize(leaves); ++i) {
       const Sharding& sharding = at(*instruction.sharding, i);
@@ -278,7 +278,7 @@ class Localizer {
 
   // Parts that lie one behind the other, each straight from where it is.
   std::optional<Value> joined(const Instruction& instruction, LocalizeContext& context) {
-    const auto join = join_of(program_, old_, instruction);
+    const auto join = sharded_concatenate_of(program_, old_, instruction);
     if (!join) return std::nullopt;
     std::vector<Value> shards;
     for (const Id id : join->values) shards.push_back(at(leaves_, id).front());

@@ -23,6 +23,6 @@ struct LocalizeOptions {
 Program localize(const Program& program, const LocalizeOptions& options = {});
 
 /// localize, but sums are not shared out over idle axes where a device would hold more than 1.05 of the memory for it.
-Program localize_sparing_memory(const Program& program, LocalizeOptions options = {});
+Program localize_saving_memory(const Program& program, LocalizeOptions options = {});
 
 }  // namespace tessera

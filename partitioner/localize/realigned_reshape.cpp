@@ -64,7 +64,7 @@ DimPlacement as_one(const Type& type, const DimRange& range, std::int64_t tiles)
   return {.size = all, .tiles = tiles, .a = length, .b = 0, .length = length};
 }
 
-bool only_leading_is_cut(const Type& type, const DimRange& range, const Sharding& sharding) {
+bool only_leading_dim_is_sharded(const Type& type, const DimRange& range, const Sharding& sharding) {
   const int lead = leading(type, range);
   for (int d = range.first; d < range.limit; ++d)
     if (d != lead && !at(sharding.dims, d).axes.empty()) return false;
@@ -116,7 +116,7 @@ std::optional<RealignedReshape> tiles_reshaped(const Type& from, const Type& to,
   RealignedReshape out{Sharding::replicated(operand.mesh, to.ndim()), {}};
   out.result.manual = operand.manual;
   for (const auto& [source, target] : runs_of(from, to)) {
-    if (!only_leading_is_cut(from, source, operand)) return std::nullopt;
+    if (!only_leading_dim_is_sharded(from, source, operand)) return std::nullopt;
     const int lead = leading(from, source);
     RealignedRun run{lead < 0 ? Axes() : at(operand.dims, lead).axes, {}, {}};
     const std::int64_t tiles = axes_size(run.axes);
@@ -158,7 +158,7 @@ double realign_cost(const RealignedReshape& reshape, DType dtype, const Topology
     std::vector<std::string> names;
     for (const AxisRef& axis : run.axes) names.push_back(at(reshape.result.mesh.axes(), axis.axis).name);
     out += topology.is_uniform() ? static_cast<double>(bytes)
-                                 : modelled_seconds(topology.slowest(names), count.permutes, bytes);
+                                 : exchange_seconds(topology.slowest(names), count.permutes, bytes);
   }
   return out;
 }

@@ -33,13 +33,13 @@ class JoinFinder {
  public:
   JoinFinder(const Program& program, const Computation& computation) : program_(program), computation_(computation) {}
 
-  std::optional<Join> find(const Instruction& instruction) {
+  std::optional<ShardedConcatenate> find(const Instruction& instruction) {
     const OpView view = view_of(program_, computation_, instruction);
     const FactorMap map = factor_map(view);
     const auto dim = shifted_dim(view, map);
-    if (!dim || instruction.operands.size() < 2 || !lies_in_tiles(instruction)) return std::nullopt;
+    if (!dim || instruction.operands.size() < 2 || !has_tiled_sharding(instruction)) return std::nullopt;
     const Sharding& sharding = instruction.sharding->front();
-    Join join{*dim, at(sharding.dims, *dim).axes, {}, {}, {}};
+    ShardedConcatenate join{*dim, at(sharding.dims, *dim).axes, {}, {}, {}};
     if (axes_size(join.axes) == 1 || at(map.results.front(), *dim) != DimFactors{map.windows.front().factor})
       return std::nullopt;
     std::int64_t end = 0;
@@ -54,27 +54,27 @@ class JoinFinder {
   }
 
  private:
-  static bool lies_in_tiles(const Instruction& instruction) {
+  static bool has_tiled_sharding(const Instruction& instruction) {
     if (!instruction.type.is_array() || !instruction.sharding || instruction.sharding->size() != 1) return false;
     const Sharding& sharding = instruction.sharding->front();
     return sharding.is_tiled() && sharding.manual.empty() && !sharding.is_partial();
   }
-  [[nodiscard]] bool lies_like(const Instruction& value, const Sharding& sharding) const {
-    if (!lies_in_tiles(value) || !(value.sharding->front().mesh == sharding.mesh)) return false;
+  [[nodiscard]] bool is_sharded_like(const Instruction& value, const Sharding& sharding) const {
+    if (!has_tiled_sharding(value) || !(value.sharding->front().mesh == sharding.mesh)) return false;
     for (int d = 0; d < sharding.ndim(); ++d)
       if (merged_axes(at(value.sharding->front().dims, d).axes) != merged_axes(at(sharding.dims, d).axes)) return false;
     return true;
   }
 
   // The operand, or what it was cut from where that lies right and nobody else reads the cut.
-  bool add(Join& join, Id operand, std::int64_t length, const Sharding& sharding) {
+  bool add(ShardedConcatenate& join, Id operand, std::int64_t length, const Sharding& sharding) {
     std::int64_t start = 0;
     Id source = uncut(operand, join.dim, start);
-    if (!lies_like(computation_[source], sharding)) {
+    if (!is_sharded_like(computation_[source], sharding)) {
       source = operand;
       start = 0;
     }
-    if (!lies_like(computation_[source], sharding)) return false;
+    if (!is_sharded_like(computation_[source], sharding)) return false;
     auto place = std::find(join.values.begin(), join.values.end(), source);
     if (place == join.values.end()) {
       join.sizes.push_back(computation_[source].type.dim(join.dim));
@@ -129,12 +129,12 @@ struct PartRows {
 };
 
 // What every tile takes of every part.
-std::vector<PartRows> rows_of(const Join& join, const std::vector<Dims>& shards, std::int64_t length,
+std::vector<PartRows> rows_of(const ShardedConcatenate& join, const std::vector<Dims>& shards, std::int64_t length,
                               std::int64_t tiles) {
   std::vector<PartRows> out;
   std::int64_t place = 0;
   for (int p = 0; p < isize(join.parts); ++p) {
-    const Join::Part& part = at(join.parts, p);
+    const ShardedConcatenate::Part& part = at(join.parts, p);
     const auto shard = at(at(shards, part.value), join.dim);
     // Cut where a tile of the source or of the result ends.
     for (std::int64_t done = 0; done < part.length;) {
@@ -191,12 +191,13 @@ std::vector<Round> better(std::vector<Round> slabs, std::vector<Round> runs) {
 
 }  // namespace
 
-std::optional<Join> join_of(const Program& program, const Computation& computation, const Instruction& instruction) {
+std::optional<ShardedConcatenate> sharded_concatenate_of(const Program& program, const Computation& computation,
+                                                         const Instruction& instruction) {
   return JoinFinder(program, computation).find(instruction);
 }
 
-std::optional<reshard::Exchange> exchange_join(const Mesh& mesh, const Join& join, const std::vector<Dims>& shards,
-                                               std::int64_t length) {
+std::optional<reshard::Exchange> exchange_sharded_concatenate(const Mesh& mesh, const ShardedConcatenate& join,
+                                                              const std::vector<Dims>& shards, std::int64_t length) {
   constexpr int kMostPermutes = 16;
   const auto tiles = axes_size(join.axes);
   std::vector<Round> rounds;

@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-struct Join {
+struct ShardedConcatenate {
   struct Part {
     int value = 0;  // of `values`
     std::int64_t start = 0;
@@ -28,11 +28,12 @@ struct Join {
 };
 
 /// Null unless the instruction is one, along a sharded dim, of values that all lie like the result.
-std::optional<Join> join_of(const Program& program, const Computation& computation, const Instruction& instruction);
+std::optional<ShardedConcatenate> sharded_concatenate_of(const Program& program, const Computation& computation,
+                                                         const Instruction& instruction);
 
 /// Fills the result's shard, of `length` elements along the dim; null where gathers would bring less or permutes be too many. `shards`:
 /// what a device holds of each value.
-std::optional<reshard::Exchange> exchange_join(const Mesh& mesh, const Join& join, const std::vector<Dims>& shards,
-                                               std::int64_t length);
+std::optional<reshard::Exchange> exchange_sharded_concatenate(const Mesh& mesh, const ShardedConcatenate& join,
+                                                              const std::vector<Dims>& shards, std::int64_t length);
 
 }  // namespace tessera

@@ -70,7 +70,7 @@ Program with_operands_for(const Program& program, const Replaced& is_replaced) {
 
 }  // namespace
 
-Program without_lone_collectives(const Program& program) {
+Program without_degenerate_collectives(const Program& program) {
   return with_operands_for(program, [&](const Computation& computation, const Instruction& instruction) {
     const bool only_device = instruction.op->role == Role::kPartitionId && program.num_partitions == 1;
     return only_device || is_alone(program.num_partitions, computation, instruction);

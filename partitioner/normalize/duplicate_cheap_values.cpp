@@ -25,7 +25,7 @@ namespace {
 
 using Splits = std::function<bool(const Computation& computation, const Instruction& value)>;
 
-Computation with_split_uses(const Computation& from, ProgramBuilder& program, const Splits& splits) {
+Computation with_duplicated_values(const Computation& from, ProgramBuilder& program, const Splits& splits) {
   Builder builder = program.computation(from.name);
   std::vector<Id> new_ids(from.instructions.size(), -1);
   std::vector<char> is_used(from.instructions.size(), 0);
@@ -50,7 +50,8 @@ Computation with_split_uses(const Computation& from, ProgramBuilder& program, co
 
 Program split_where(const Program& program, const Splits& splits) {
   ProgramBuilder names("");
-  return with_rewritten(program, splits, [&](ComputationId c) { return with_split_uses(program[c], names, splits); });
+  return with_rewritten(program, splits,
+                        [&](ComputationId c) { return with_duplicated_values(program[c], names, splits); });
 }
 
 bool is_splat(const Computation& computation, const Instruction& value) {
@@ -59,13 +60,13 @@ bool is_splat(const Computation& computation, const Instruction& value) {
 
 }  // namespace
 
-Program split_uses(const Program& program) {
+Program duplicate_cheap_values(const Program& program) {
   return split_where(program, [](const Computation& computation, const Instruction& value) {
     return !value.sharding && is_splat(computation, value);
   });
 }
 
-Program with_own_splats(const Program& program) {
+Program with_duplicated_splats(const Program& program) {
   return without_origins(split_where(program, [](const Computation& computation, const Instruction& value) {
     return value.op->role != Role::kConstant && is_splat(computation, value);
   }));

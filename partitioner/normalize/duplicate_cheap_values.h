@@ -11,9 +11,9 @@ bool is_rematerializable(const Computation& computation, const Instruction& inst
 
 /// Gives every use of such a value an instruction of its own, so that no sharding passes from one user to another through a zero
 /// that both begin with. Annotated ones are left alone; merge_duplicates joins those that end alike.
-Program split_uses(const Program& program);
+Program duplicate_cheap_values(const Program& program);
 
 /// The same for what is computed, whatever its sharding: nothing is then held from one reader to the next. Constants are there anyway.
-Program with_own_splats(const Program& program);
+Program with_duplicated_splats(const Program& program);
 
 }  // namespace tessera

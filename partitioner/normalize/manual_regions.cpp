@@ -33,10 +33,10 @@ std::vector<const Sharding*> shardings_of_regions(const Program& program) {
 Mesh mesh_of_regions(const Program& program, const std::vector<Mesh>& meshes) {
   const auto all = shardings_of_regions(program);
   for (const Mesh& mesh : meshes) {
-    const auto is_said = [&](const Sharding* sharding) {
+    const auto is_on_mesh = [&](const Sharding* sharding) {
       return sharding->mesh == mesh || to_axes(to_hlo(*sharding), mesh, sharding->ndim()).has_value();
     };
-    if (std::all_of(all.begin(), all.end(), is_said)) return mesh;
+    if (std::all_of(all.begin(), all.end(), is_on_mesh)) return mesh;
   }
   return all.empty() ? meshes.front() : all.front()->mesh;
 }

@@ -97,7 +97,7 @@ std::vector<int> leaves_that_are(const Computation& computation, Id array, Id of
 }
 
 // `c=?,?`: the result of the entry that is this value may lie as it comes out.
-void let_result_lie_as_made(Program& program, Id id) {
+void leave_result_open(Program& program, Id id) {
   const Computation& entry = program.entry_computation();
   const Instruction& root = entry[entry.root];
   const std::vector<int> returned = leaves_that_are(entry, id, entry.root, 0);
@@ -142,7 +142,7 @@ Program annotate(const Program& program, const Mesh& mesh, const std::string& na
       const int priority = parse_priority(std::string_view(name).substr(mark + 1));
       for (auto& dim : sharding.dims) dim.priority = dim.priority.value_or(priority);
     }
-    if (says_nothing(sharding) && computation == out.entry) let_result_lie_as_made(out, id);
+    if (says_nothing(sharding) && computation == out.entry) leave_result_open(out, id);
     if (instruction.sharding) require_same(instruction, instruction.sharding->front(), sharding);
     instruction.sharding = make_sharding(std::move(sharding));
   } catch (Error& error) {

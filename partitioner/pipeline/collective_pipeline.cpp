@@ -12,24 +12,25 @@ namespace {
 
 // Fewer collectives are no gain when a device computes or holds more for them. Counting takes a schedule, so that only programs of
 // moderate size are weighed.
-Program unless_dearer(const Program& before, Program after, const CollectivePassOptions& options,
-                      bool weigh_flops = true) {
-  constexpr std::int64_t kLargestWeighed = 20'000;
-  if (!options.spare_memory || before.instruction_count() > kLargestWeighed || after.hash() == before.hash())
+Program unless_more_expensive(const Program& before, Program after, const CollectivePassOptions& options,
+                              bool compare_flops = true) {
+  constexpr std::int64_t kLargestCompared = 20'000;
+  if (!options.save_memory || before.instruction_count() > kLargestCompared || after.hash() == before.hash())
     return after;
   const ProgramStats was = program_stats(before);
   const ProgramStats is = program_stats(after);
-  const bool dearer = is.total_collective_bytes > was.total_collective_bytes ||
-                      (weigh_flops && is.flops_per_device > was.flops_per_device) ||
-                      is.peak_bytes_per_device > was.peak_bytes_per_device;
-  return dearer ? before : after;
+  const bool more_expensive = is.total_collective_bytes > was.total_collective_bytes ||
+                              (compare_flops && is.flops_per_device > was.flops_per_device) ||
+                              is.peak_bytes_per_device > was.peak_bytes_per_device;
+  return more_expensive ? before : after;
 }
 
 }  // namespace
 
 void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& options, const Topology& topology) {
   const auto add = [&](const std::string& name, auto pass) {
-    pipeline.add(name, [&options, pass](const Program& p) { return unless_dearer(p, pass(p, options), options); });
+    pipeline.add(name,
+                 [&options, pass](const Program& p) { return unless_more_expensive(p, pass(p, options), options); });
   };
   add("reduce-gathered", [](const Program& p, const CollectivePassOptions&) { return reduce_gathered(p); });
   pipeline.add("simplify-collectives", simplify_collectives);
@@ -38,7 +39,7 @@ void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& opti
   add("share-gathers", share_gathers);
   // The modelled time holds the additions that come with parts.
   pipeline.add("collective-matmul", [&options, &topology](const Program& p) {
-    return unless_dearer(p, collective_matmul(p, topology), options, /*weigh_flops=*/false);
+    return unless_more_expensive(p, collective_matmul(p, topology), options, /*compare_flops=*/false);
   });
   for (const std::string& axis : options.int8_axes)
     require(std::find(options.bf16_axes.begin(), options.bf16_axes.end(), axis) == options.bf16_axes.end(),
@@ -51,7 +52,7 @@ void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& opti
     pipeline.add("compress-collectives",
                  [&options](const Program& p) { return compress_collectives(p, options.bf16_axes); });
   add("combine-collectives", combine_collectives);
-  if (options.spare_memory && !options.make_asynchronous) pipeline.add("choose-order", choose_order);
+  if (options.save_memory && !options.make_asynchronous) pipeline.add("order-for-memory", order_for_memory);
   if (options.make_asynchronous) pipeline.add("make-asynchronous", make_asynchronous);
 }
 

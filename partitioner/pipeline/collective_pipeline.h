@@ -12,9 +12,9 @@ void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& opti
 
 /// The program with its instructions in the order, of a few, in which a device holds the least at once. Computations with side effects
 /// stand as they are; programs of more than moderate size too.
-Program choose_order(const Program& program);
+Program order_for_memory(const Program& program);
 
 /// Concatenations of parts that are made for them alone become updates of one buffer, each as soon as its part is there.
-Program with_update_chains(const Program& program);
+Program concatenate_in_place(const Program& program);
 
 }  // namespace tessera

@@ -57,12 +57,12 @@ Program with_mesh(Program program) {
 // From the program with its reshards to what each device runs.
 void add_local_passes(Pipeline& pipeline, const PartitionOptions& options) {
   pipeline
-      .add_required("localize",
-                    [&](const Program& p) {
-                      const LocalizeOptions how{.keep_shardings = options.keep_shardings, .topology = options.topology};
-                      return without_origins(options.collectives.spare_memory ? localize_sparing_memory(p, how)
-                                                                              : localize(p, how));
-                    })
+      .add_required(
+          "localize",
+          [&](const Program& p) {
+            const LocalizeOptions how{.keep_shardings = options.keep_shardings, .topology = options.topology};
+            return without_origins(options.collectives.save_memory ? localize_saving_memory(p, how) : localize(p, how));
+          })
       .add("simplify", simplify)
       .add("merge-duplicates", merge_duplicates)
       .add("compose-permutes", compose_permutes)
@@ -103,8 +103,9 @@ void check_is_global(const Program& program) {
 
 // Without trials of remedies and without limits.
 Partitioned partition_once(const Program& program, const PartitionOptions& options) {
-  const Program input = without_replica_collectives(normalize_manual(with_outfeeds_of_shards(with_mesh(
-      without_lone_collectives(with_sharding_groups(with_one_loop_state(make_synchronous(plain_forms(program)))))))));
+  const Program input =
+      without_replica_collectives(normalize_manual(with_outfeeds_of_shards(with_mesh(without_degenerate_collectives(
+          with_sharding_groups(with_one_loop_state(make_synchronous(plain_forms(program)))))))));
   check_input(input);
   options.topology.check(input.meshes);
   Partitioned out;
@@ -119,7 +120,7 @@ Partitioned partition_once(const Program& program, const PartitionOptions& optio
       .add("simplify-branches", simplify_branches)
       .add("simplify-loops", simplify_loops)
       .add("separate-callees", separate_callees)
-      .add_required("split-uses", split_uses)
+      .add_required("duplicate-cheap-values", duplicate_cheap_values)
       .add_required("propagate",
                     [&](const Program& p) {
                       found = propagate_at_least_cost(p, options.topology, weight_of(p, options), options.trials);

@@ -57,7 +57,7 @@ std::vector<Variant> variants_of(const Program& program) {
   out.push_back({program, build_propagation_graph(program)});
   const Program expanded = expand_ops(program);
   if (expanded.computations == program.computations) return out;
-  out.push_back({split_uses(merge_duplicates(simplify(expanded))), {}});
+  out.push_back({duplicate_cheap_values(merge_duplicates(simplify(expanded))), {}});
   out.back().graph = build_propagation_graph(out.back().program);
   return out;
 }
@@ -175,7 +175,7 @@ class Chooser {
     for (const OpChoices& choices : ways) {
       Propagated result = resharded(outcome, choices);
       const Weight weight =
-          weight_ ? weight_(result.resharded) : Weight{modelled_seconds(merge_duplicates(result.resharded), cost_)};
+          weight_ ? weight_(result.resharded) : Weight{program_seconds(merge_duplicates(result.resharded), cost_)};
       // Less work is not bought with more bytes here: that is for the orders to find.
       const bool saves_work = choices.least_work || (has_scans && choices.scans_by_parts);
       if (!std::exchange(is_first, false) &&

@@ -120,7 +120,7 @@ bool trim_split_dims(const FactorMap& map, const TensorFactors& tensor, Strategy
   return changed;
 }
 
-bool must_be_whole(const FactorMap& map, int factor) {
+bool must_be_replicated(const FactorMap& map, int factor) {
   const auto kind = at(map.factors, factor).kind;
   return (kind == FactorKind::kPermute && !has_windows(map, factor)) || kind == FactorKind::kBlocked ||
          (kind == FactorKind::kReduce && !map.reduction_known);
@@ -130,7 +130,7 @@ bool must_be_whole(const FactorMap& map, int factor) {
 
 Strategy moved_to_kept(const FactorMap& map, Strategy strategy) {
   for (int whole = 0; whole < isize(strategy); ++whole) {
-    if (!must_be_whole(map, whole)) continue;
+    if (!must_be_replicated(map, whole)) continue;
     for (const AxisRef& axis : std::exchange(at(strategy, whole), {}))
       for (int f = 0; f < isize(strategy); ++f) {
         const Factor& factor = at(map.factors, f);
@@ -146,7 +146,7 @@ Strategy legal(const FactorMap& map, Strategy strategy) {
   Axes used;
   for (int f = 0; f < isize(strategy); ++f) {
     auto& axes = at(strategy, f);
-    if (must_be_whole(map, f)) axes.clear();
+    if (must_be_replicated(map, f)) axes.clear();
     while (!axes.empty() && !windows_fit(map, f, axes_size(axes))) axes.pop_back();
     const auto clash = std::find_if(axes.begin(), axes.end(), [&](const AxisRef& a) { return overlaps_any(used, a); });
     axes.erase(clash, axes.end());

@@ -15,8 +15,9 @@ std::size_t hash_of(const Computation& computation, const Instruction& instructi
   return instruction.attributes ? hash_mix(key, instruction.attributes->hash()) : key;
 }
 
-bool is_of(const OpKind& kind, const Program& program, const Computation& computation, const Instruction& instruction) {
-  const OpView& view = kind.view;
+bool is_of(const OpSignature& signature, const Program& program, const Computation& computation,
+           const Instruction& instruction) {
+  const OpView& view = signature.view;
   return &view.op == instruction.op && view.result == instruction.type &&
          std::equal(view.operands.begin(), view.operands.end(), instruction.operands.begin(),
                     instruction.operands.end(),
@@ -28,15 +29,15 @@ bool is_of(const OpKind& kind, const Program& program, const Computation& comput
 
 }  // namespace
 
-const OpKind& OpKinds::of(const Computation& computation, const Instruction& instruction) {
+const OpSignature& OpSignatures::of(const Computation& computation, const Instruction& instruction) {
   const std::size_t key = hash_of(computation, instruction);
-  const auto [begin, end] = kinds_.equal_range(key);
+  const auto [begin, end] = signatures_.equal_range(key);
   const auto found = std::find_if(
       begin, end, [&](const auto& entry) { return is_of(entry.second, program_, computation, instruction); });
   if (found != end) return found->second;
-  OpKind kind{isize(kinds_), view_of(program_, computation, instruction), nullptr};
-  kind.map = std::make_shared<const FactorMap>(factor_map(kind.view));
-  return kinds_.emplace(key, std::move(kind))->second;
+  OpSignature signature{isize(signatures_), view_of(program_, computation, instruction), nullptr};
+  signature.map = std::make_shared<const FactorMap>(factor_map(signature.view));
+  return signatures_.emplace(key, std::move(signature))->second;
 }
 
 int SharedShardings::id_of(const ShardingRef& shardings) {

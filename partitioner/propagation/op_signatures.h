@@ -12,21 +12,21 @@
 namespace tessera {
 
 /// An op with its attributes, callees and the types of operands and result.
-struct OpKind {
+struct OpSignature {
   int id = 0;  // 0, 1, 2, … in the order they are first seen
   OpView view;
   std::shared_ptr<const FactorMap> map;
 };
 
-class OpKinds {
+class OpSignatures {
  public:
   /// Of the computations of `program`, which must outlive it.
-  explicit OpKinds(const Program& program) : program_(program) {}
-  const OpKind& of(const Computation& computation, const Instruction& instruction);
+  explicit OpSignatures(const Program& program) : program_(program) {}
+  const OpSignature& of(const Computation& computation, const Instruction& instruction);
 
  private:
   const Program& program_;
-  std::unordered_multimap<std::size_t, OpKind> kinds_;
+  std::unordered_multimap<std::size_t, OpSignature> signatures_;
 };
 
 /// Gives equal shardings one place in memory, by which they are known again.

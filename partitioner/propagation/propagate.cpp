@@ -54,17 +54,17 @@ bool is_index(const PropagationSlot& slot) { return slot.type.is_array() && is_i
 
 // Cut to what is legal alone, so that an axis of a factor that must be whole is free for others. Axes pass along a dim that must be
 // whole only if other dims can take them meanwhile.
-Strategy said_by(const PropagationEdge& edge, const TensorFactors& factors, const Sharding& sharding) {
-  Strategy said = project(*edge.map, factors, sharding);
-  if (edge.strict == nullptr) return legal(*edge.map, std::move(said));
-  if (axes_size(all_axes(moved_to_kept(*edge.strict, said))) != axes_size(all_axes(said)))
-    return legal(*edge.strict, std::move(said));
-  return legal(*edge.map, std::move(said));
+Strategy strategy_by(const PropagationEdge& edge, const TensorFactors& factors, const Sharding& sharding) {
+  Strategy proposed = project(*edge.map, factors, sharding);
+  if (edge.strict == nullptr) return legal(*edge.map, std::move(proposed));
+  if (axes_size(all_axes(moved_to_kept(*edge.strict, proposed))) != axes_size(all_axes(proposed)))
+    return legal(*edge.strict, std::move(proposed));
+  return legal(*edge.map, std::move(proposed));
 }
 
 // What the op's tensors together say of its factors; larger tensors first, then by content.
-Strategy strategy_of(const Mesh& mesh, const Slots& all, const PropagationEdge& edge, PropagationOrder order,
-                     bool kept_only) {
+Strategy strategy_of_edge(const Mesh& mesh, const Slots& all, const PropagationEdge& edge, PropagationOrder order,
+                          bool kept_only) {
   struct Source {
     const TensorFactors* factors;
     const PropagationSlot* slot;
@@ -89,10 +89,10 @@ Strategy strategy_of(const Mesh& mesh, const Slots& all, const PropagationEdge& 
   std::stable_sort(sources.begin(), sources.end(), [&](const Source& a, const Source& b) { return key(a) < key(b); });
   Strategy out(edge.map->factors.size());
   for (const auto& source : sources) {
-    Strategy said = said_by(edge, *source.factors, source.slot->sharding);
-    for (int f = 0; kept_only && f < isize(said); ++f)
-      if (at(edge.map->factors, f).kind == FactorKind::kReduce) at(said, f).clear();
-    merge_into(out, said);
+    Strategy proposed = strategy_by(edge, *source.factors, source.slot->sharding);
+    for (int f = 0; kept_only && f < isize(proposed); ++f)
+      if (at(edge.map->factors, f).kind == FactorKind::kReduce) at(proposed, f).clear();
+    merge_into(out, proposed);
   }
   return legal(*edge.map, std::move(out));
 }
@@ -154,7 +154,7 @@ class Propagation {
       for (const int slot : *slots) key_.push_back(at(states_of_slots_, slot));
     const auto [entry, is_new] = suggestions_.try_emplace(key_);
     if (is_new) {
-      const Strategy strategy = strategy_of(graph_.mesh, slots_, edge, order_, kept_only);
+      const Strategy strategy = strategy_of_edge(graph_.mesh, slots_, edge, order_, kept_only);
       suggest(graph_.mesh, slots_, *edge.map, false, edge.operands, strategy, entry->second);
       if (forward) suggest(graph_.mesh, slots_, *edge.map, true, edge.results, strategy, entry->second);
     }

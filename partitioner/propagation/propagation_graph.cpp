@@ -77,7 +77,7 @@ class SlotUnion {
 class GraphBuilder {
  public:
   explicit GraphBuilder(const Program& program)
-      : program_(program), used_(partitioned_computations(program)), kinds_(program) {
+      : program_(program), used_(partitioned_computations(program)), signatures_(program) {
     if (!program.meshes.empty()) graph_.mesh = program.meshes.front();
   }
 
@@ -214,7 +214,7 @@ class GraphBuilder {
         break;
       default: break;
     }
-    add_edge(kinds_.of(program_[c], instruction).map, operand_slots(c, instruction), results, instruction);
+    add_edge(signatures_.of(program_[c], instruction).map, operand_slots(c, instruction), results, instruction);
   }
 
   void add_identities(const std::vector<int>& from, const std::vector<int>& to, const Instruction& instruction) {
@@ -344,7 +344,7 @@ class GraphBuilder {
   const Program& program_;
   std::vector<bool> used_;
   SlotUnion slots_;
-  OpKinds kinds_;
+  OpSignatures signatures_;
   Interner<FactorMap> maps_;
   std::vector<Traits> traits_;  // of each map
   int depth_ = 0;               // of what is being connected
@@ -354,71 +354,5 @@ class GraphBuilder {
 }  // namespace
 
 PropagationGraph build_propagation_graph(const Program& program) { return GraphBuilder(program).build(); }
-
-namespace {
-
-bool is_open(const Sharding& sharding) {
-  return std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const DimSharding& d) { return d.open; });
-}
-
-// What an annotation left to propagation is settled now, and binds as if the user had written it.
-Sharding settled(const Sharding& given, const Sharding& found) {
-  const bool says_nothing =
-      std::all_of(given.dims.begin(), given.dims.end(), [](const DimSharding& d) { return d.open && d.axes.empty(); });
-  return says_nothing ? found : found.closed();
-}
-
-class ShardingWriter {
- public:
-  ShardingWriter(const PropagationGraph& graph, const std::vector<PropagationSlot>& slots)
-      : graph_(graph), slots_(slots) {}
-
-  void write(Instruction& instruction, const std::vector<int>& slots, bool is_entry) {
-    Shardings leaves;
-    leaves.reserve(slots.size());
-    for (const int slot : slots) {
-      leaves.push_back(at(slots_, slot).sharding);
-      if (const int why = at(slots_, slot).why_edge; why >= 0) {
-        const Instruction& from = *at(graph_.edges, why).instruction;
-        instruction.notes = with_frontend_attribute(instruction.notes, kWhyAttribute,
-                                                    fmt::format("through {} %{}", from.op->name, shown_name(from)));
-      }
-    }
-    if (!instruction.sharding && instruction.op->role == Role::kParameter && !slots.empty() &&
-        at(slots_, slots.front()).fixed && is_entry)
-      instruction.notes = with_frontend_attribute(instruction.notes, kWhyAttribute, std::string(kWholeParameter));
-    const bool given = instruction.sharding && instruction.sharding->size() == leaves.size();
-    // A tuple that was given shardings of its own keeps them: it reshards its elements.
-    for (int i = 0; given && i < isize(leaves); ++i) {
-      const Sharding& mine = at(*instruction.sharding, i);
-      if (mine.kind == Sharding::Kind::kUnknown) continue;
-      at(leaves, i) = is_open(mine) ? settled(mine, at(leaves, i)) : mine;
-    }
-    for (auto& leaf : leaves)
-      for (auto& dim : leaf.dims) dim.priority.reset();  // has been heeded
-    instruction.sharding = shared_.shared(make_shardings(std::move(leaves)));
-  }
-
- private:
-  const PropagationGraph& graph_;
-  const std::vector<PropagationSlot>& slots_;
-  SharedShardings shared_;
-};
-
-}  // namespace
-
-Program write_shardings(const Program& program, const PropagationGraph& graph,
-                        const std::vector<PropagationSlot>& slots) {
-  Program out = program;
-  ShardingWriter writer(graph, slots);
-  for (ComputationId c = 0; c < isize(program.computations); ++c) {
-    if (at(graph.leaf_slots, c).empty()) continue;
-    auto computation = std::make_shared<Computation>(program[c]);
-    for (Id id = 0; id < computation->size(); ++id)
-      writer.write(at(computation->instructions, id), at(at(graph.leaf_slots, c), id), c == program.entry);
-    at(out.computations, c) = std::move(computation);
-  }
-  return out;
-}
 
 }  // namespace tessera

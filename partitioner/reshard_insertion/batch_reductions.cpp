@@ -37,7 +37,7 @@ const Sharding* sharding_of_leaf(const Instruction& value, int leaf) {
 class InputDimsOfValues {
  public:
   explicit InputDimsOfValues(const Program& program)
-      : program_(program), kinds_(program), begins_(program.computations.size()) {
+      : program_(program), signatures_(program), begins_(program.computations.size()) {
     const Type result = program.entry_computation().root_type();
     for (const Type& leaf : result.leaves()) returned_.push_back(leaf);
     batch_sums_.resize(program.computations.size());
@@ -51,7 +51,7 @@ class InputDimsOfValues {
     return at(at(batch_sums_, computation), op);
   }
   /// Over which of `axes` one of the dims is cut.
-  [[nodiscard]] std::vector<AxisRef> cut_over(const InputDims& dims, const std::vector<AxisRef>& axes) const {
+  [[nodiscard]] std::vector<AxisRef> sharded_over(const InputDims& dims, const std::vector<AxisRef>& axes) const {
     std::vector<AxisRef> out;
     for (const AxisRef& axis : axes)
       if (std::any_of(dims.begin(), dims.end(), [&](const InputDim& one) { return overlaps_any(axes_.at(one), axis); }))
@@ -101,7 +101,7 @@ class InputDimsOfValues {
       if (instruction.op->role == Role::kWhile)
         for (const ComputationId callee : instruction.called) at(begins_, callee) = operands;
       here.resize(static_cast<std::size_t>(instruction.type.leaf_count()));
-      keep_what_is_cut(instruction, here);
+      keep_sharded_dims(instruction, here);
     }
   }
 
@@ -128,7 +128,7 @@ class InputDimsOfValues {
     return out;
   }
 
-  static void keep_what_is_cut(const Instruction& instruction, ValueDims& dims) {
+  static void keep_sharded_dims(const Instruction& instruction, ValueDims& dims) {
     const auto types = instruction.type.leaves();
     for (int leaf = 0; leaf < isize(dims); ++leaf) {
       const Sharding* sharding = sharding_of_leaf(instruction, leaf);
@@ -143,7 +143,7 @@ class InputDimsOfValues {
   ValueDims computed(ComputationId id, Id i, const ValueDims& operands) {
     const Computation& computation = program_[id];
     const Instruction& instruction = computation[i];
-    const FactorMap& map = *kinds_.of(computation, instruction).map;
+    const FactorMap& map = *signatures_.of(computation, instruction).map;
     std::vector<std::vector<InputDims>> by_factor(map.factors.size());  // of each operand that has it
     for (int leaf = 0; leaf < std::min(isize(map.operands), isize(operands)); ++leaf)
       for (int d = 0; d < std::min(isize(at(map.operands, leaf)), isize(at(operands, leaf))); ++d)
@@ -191,7 +191,7 @@ class InputDimsOfValues {
   }
 
   const Program& program_;
-  OpKinds kinds_;
+  OpSignatures signatures_;
   std::vector<ValueDims> begins_;  // of loops' bodies and conditions
   std::vector<Type> returned_;
   std::vector<std::string> input_names_;
@@ -207,7 +207,7 @@ std::string braced_axes(const Mesh& mesh, const std::vector<AxisRef>& axes) {
 }
 
 Remedy batch_remedy(const InputDimsOfValues& known, const InputDims& dims, const Sharding& sum, const Instruction& op) {
-  const auto of_batch = known.cut_over(dims, sum.partial);
+  const auto of_batch = known.sharded_over(dims, sum.partial);
   const std::string axes = braced_axes(sum.mesh, of_batch);
   std::vector<AxisRef> others;
   std::copy_if(sum.partial.begin(), sum.partial.end(), std::back_inserter(others), [&](const AxisRef& axis) {
@@ -239,7 +239,7 @@ Program with_batch_sums_named(const Program& resharded) {
       if (!now.is_partial()) continue;
       const Id op = summing_op(old, copy.operands[0]);
       const InputDims& dims = known.summed(c, op);
-      if (known.cut_over(dims, now.partial).empty()) continue;
+      if (known.sharded_over(dims, now.partial).empty()) continue;
       if (!made) made = std::make_shared<Computation>(old);
       made->instructions[static_cast<std::size_t>(i)].notes =
           with_frontend_attribute(copy.notes, kRemedyAttribute, batch_remedy(known, dims, now, old[op]).attribute());

@@ -20,10 +20,10 @@ bool is_sharding_constraint(const Instruction& instruction) {
 
 // By value: is_stored_gradient().
 std::vector<bool> ends_as_stored_gradient(const Computation& computation, const std::vector<std::vector<Id>>& users,
-                                          OpKinds& kinds) {
+                                          OpSignatures& signatures) {
   std::vector<bool> out(computation.instructions.size());
   const auto adds_up = [&](const Instruction& user) {
-    const auto& factors = kinds.of(computation, user).map->factors;
+    const auto& factors = signatures.of(computation, user).map->factors;
     return std::any_of(factors.begin(), factors.end(), [](const Factor& f) { return f.kind == FactorKind::kReduce; });
   };
   for (Id id = computation.size() - 1; id >= 0; --id) {
@@ -37,26 +37,29 @@ std::vector<bool> ends_as_stored_gradient(const Computation& computation, const 
 
 }  // namespace
 
-Demands::Demands(const Program& program, ComputationId id, const std::vector<std::vector<Id>>& users,
-                 const Shardings* root, OpKinds& kinds)
+ConsumerShardings::ConsumerShardings(const Program& program, ComputationId id,
+                                     const std::vector<std::vector<Id>>& users, const Shardings* root,
+                                     OpSignatures& signatures)
     : program_(program),
       old_(program[id]),
       users_(users),
       root_(root),
-      is_gradient_(ends_as_stored_gradient(old_, users, kinds)) {
+      is_gradient_(ends_as_stored_gradient(old_, users, signatures)) {
   if (id == program.entry) stays_partial_ = ends_partial(program, old_, *root);
 }
 
-bool Demands::ends_unsaid(Id id) const {
+bool ConsumerShardings::is_unannotated_root(Id id) const {
   if (root_ == nullptr || old_[id].sharding->empty() || !is_derived(old_[id].sharding->front())) return false;
   if (id == old_.root) return true;
   const Instruction& root = old_[old_.root];
   return is_used_once(id, old_.root) && is_sharding_constraint(root) && !is_derived(root.sharding->front());
 }
 
-bool Demands::is_used_once(Id id, Id by) const { return at(users_, id).size() == 1 && at(users_, id).front() == by; }
+bool ConsumerShardings::is_used_once(Id id, Id by) const {
+  return at(users_, id).size() == 1 && at(users_, id).front() == by;
+}
 
-ShardingRef Demands::wishes(Id id) const {
+ShardingRef ConsumerShardings::required(Id id) const {
   const ShardingRef& found = old_[id].sharding;
   if (found->size() != 1 || !is_derived(found->front()) || !old_[id].type.is_array()) return found;
   const auto bound = [&](const Sharding& target) { return make_sharding(target.closed()); };
@@ -74,7 +77,7 @@ ShardingRef Demands::wishes(Id id) const {
   return found;
 }
 
-bool Demands::defers(Id id) const {
+bool ConsumerShardings::may_stay_partial(Id id) const {
   const auto& users = at(users_, id);
   if (stays_partial(id)) return true;
   if (id == old_.root || users.empty()) return false;
@@ -87,10 +90,10 @@ bool Demands::defers(Id id) const {
   const Instruction& user = old_[users.front()];
   const bool hands_on =
       user.op->role == Role::kCopy && user.sharding->size() == 1 && is_derived(user.sharding->front());
-  return !hands_on || defers(users.front());
+  return !hands_on || may_stay_partial(users.front());
 }
 
-bool Demands::is_bound_whole(Id id, const std::vector<Value>& operands) const {
+bool ConsumerShardings::is_reduced_by_constraint(Id id, const std::vector<Value>& operands) const {
   if (stays_partial(id)) return false;
   const Instruction& user = old_[at(users_, id).front()];
   if (!is_sharding_mark(user) || user.sharding->size() != 1) return false;

@@ -32,7 +32,7 @@ struct Common {
   const Program& program;
   const CostModel& cost;
   const RootTargets& targets;
-  OpKinds kinds;
+  OpSignatures signatures;
   OpDecisions decisions;
   bool known_copies = true;
   SharedShardings shardings{};
@@ -49,7 +49,7 @@ class Inserter {
         is_entry_(id == common.program.entry),
         root_(at(common.targets, id) ? &*at(common.targets, id) : nullptr),
         users_(old_.users()),
-        demands_(program_, id, users_, root_, common.kinds),
+        consumer_shardings_(program_, id, users_, root_, common.signatures),
         origins_(old_, users_),
         mesh_(program_.meshes.empty() ? Mesh() : program_.meshes.front()),
         resharder_(builder_, origins_, old_, common.shardings, common.cost.topology) {}
@@ -153,17 +153,17 @@ class Inserter {
     return out;
   }
 
-  // The entry's may come as addends, as the program says.
+  // The entry's may come as partial values, as the program says.
   LeafValues parameter(const Instruction& instruction) {
     Shardings leaves = closed(*instruction.sharding);
     for (int i = 0; is_entry_ && i < isize(leaves); ++i) at(leaves, i) = at(*instruction.sharding, i).closed();
     return take_apart(append(instruction, {}, make_shardings(std::move(leaves))));
   }
 
-  // Addends that came from outside and that several ops read are reduced once for all, unless none needs it.
+  // Partial values that came from outside and that several ops read are reduced once for all, unless none needs it.
   LeafValues read_once(Id id, LeafValues leaves) {
     origins_.set(leaves, id);
-    if (leaves.size() != 1 || at(users_, id).size() <= 1 || demands_.defers(id)) return leaves;
+    if (leaves.size() != 1 || at(users_, id).size() <= 1 || consumer_shardings_.may_stay_partial(id)) return leaves;
     return {resharder_.without_partial(
         leaves.front(), [&] { return fmt::format("%{}, which several ops read,", shown_name(old_[id])); })};
   }
@@ -232,9 +232,9 @@ class Inserter {
         is_while ? closed(*instruction.sharding) : *at(common_.targets, instruction.called.back());
     LeafValues leaves = take_apart(append(instruction, operands, make_shardings(results)));
     origins_.set(leaves, id);
-    const Shardings wished = closed(*instruction.sharding);
+    const Shardings required = closed(*instruction.sharding);
     for (int leaf = 0; leaf < isize(leaves); ++leaf)
-      at(leaves, leaf) = resharder_.to(at(leaves, leaf), at(wished, leaf), [&] {
+      at(leaves, leaf) = resharder_.to(at(leaves, leaf), at(required, leaf), [&] {
         return fmt::format("result {} of {} %{}", leaf, instruction.op->name, shown_name(instruction));
       });
     return leaves;
@@ -250,26 +250,33 @@ class Inserter {
     for (const Id operand : instruction.operands)
       operands.insert(operands.end(), at(leaves_, operand).begin(), at(leaves_, operand).end());
 
-    OpRequest request{common_.kinds.of(old_, instruction), {}, {}, demands_.wishes(id), instruction.sharding, false};
-    if (demands_.ends_unsaid(id)) request.found = request.wishes;
+    OpRequest request{common_.signatures.of(old_, instruction),
+                      {},
+                      {},
+                      consumer_shardings_.required(id),
+                      instruction.sharding,
+                      false};
+    if (consumer_shardings_.is_unannotated_root(id)) request.found = request.required;
     for (const Value& operand : operands) {
       request.operands.push_back(operand.instruction().sharding);
       request.rematerialized.push_back(resharder_.is_made_here(operand));
-      request.result_defers = request.result_defers || sharding_of(operand).is_partial();
+      request.result_may_stay_partial = request.result_may_stay_partial || sharding_of(operand).is_partial();
     }
     if (instruction.frontend_attribute(kManualAxesAttribute) != nullptr)
       request.manual = manual_axes(program_, instruction);
     if (common_.known_copies) request.copies = resharder_.copies_of(operands);
-    request.result_defers = request.result_defers && demands_.defers(id) && !demands_.is_bound_whole(id, operands);
+    request.result_may_stay_partial = request.result_may_stay_partial && consumer_shardings_.may_stay_partial(id) &&
+                                      !consumer_shardings_.is_reduced_by_constraint(id, operands);
     const OpDecision& decision = common_.decisions.decide(mesh_, request, common_.shardings);
 
     for (int i = 0; i < isize(operands); ++i) {
       const Value before = at(operands, i);
       const Id next = builder_.computation().size();
       at(operands, i) = resharder_.to(before, at(decision.needed, i), [&] { return operand_of(i, instruction); });
-      if (demands_.is_stored_gradient(id) && at(operands, i).id >= next) resharder_.asked(before, at(operands, i));
+      if (consumer_shardings_.is_stored_gradient(id) && at(operands, i).id >= next)
+        resharder_.asked(before, at(operands, i));
     }
-    const Value made = append(instruction, whole_operands(instruction, operands), decision.results);
+    const Value made = append(instruction, operands_of_leaves(instruction, operands), decision.results);
     if (is_computed_otherwise(instruction, *decision.results))
       builder_.set_notes(made,
                          with_frontend_attribute(instruction.notes, kWhyAttribute,
@@ -284,7 +291,7 @@ class Inserter {
   }
 
   // Leaves to operands.
-  std::vector<Value> whole_operands(const Instruction& instruction, const std::vector<Value>& leaves) {
+  std::vector<Value> operands_of_leaves(const Instruction& instruction, const std::vector<Value>& leaves) {
     std::vector<Value> out;
     auto next = leaves.begin();
     for (const Id operand : instruction.operands) {
@@ -302,16 +309,16 @@ class Inserter {
     for (int i = 0; i < isize(leaves); ++i) {
       Value& leaf = at(leaves, i);
       if (!leaf.type().is_array()) continue;
-      const Sharding& wish = at(*instruction.sharding, i);
+      const Sharding& required = at(*instruction.sharding, i);
       const Who by = [&] { return fmt::format("the result of {} %{}", instruction.op->name, shown_name(instruction)); };
-      if (!is_derived(wish) && (!wish.dims.empty() || wish.kind != Sharding::Kind::kTiled)) {
+      if (!is_derived(required) && (!required.dims.empty() || required.kind != Sharding::Kind::kTiled)) {
         const Value before = leaf;
-        leaf = resharder_.to(before, wish.closed(), by, ReshardCause::kUse, id);
+        leaf = resharder_.to(before, required.closed(), by, ReshardCause::kUse, id);
         resharder_.asked(before, leaf);
-      } else if (sharding_of(leaf).is_partial() && (leaves.size() > 1 || !demands_.defers(id))) {
+      } else if (sharding_of(leaf).is_partial() && (leaves.size() > 1 || !consumer_shardings_.may_stay_partial(id))) {
         const Value before = leaf;
-        leaf = resharder_.reduced(before, wish.closed().without_partial(), by);
-        if (demands_.is_stored_gradient(id)) resharder_.asked(before, leaf);
+        leaf = resharder_.reduced(before, required.closed().without_partial(), by);
+        if (consumer_shardings_.is_stored_gradient(id)) resharder_.asked(before, leaf);
       }
     }
     return leaves;
@@ -325,7 +332,7 @@ class Inserter {
   bool is_entry_;
   const Shardings* root_;  // how the results must lie, by leaf; null: as they are found
   std::vector<std::vector<Id>> users_;
-  Demands demands_;
+  ConsumerShardings consumer_shardings_;
   ValueOrigins origins_;
   Mesh mesh_;
   std::vector<LeafValues> leaves_;
@@ -342,7 +349,7 @@ Program insert_reshards(const Program& propagated, const Topology& topology, con
   const CostModel cost{.topology = topology, .least_work = choices.least_work};
   const auto used = partitioned_computations(program);
   const RootTargets targets = root_targets(program, used);
-  Common common{program, cost, targets, OpKinds(program), OpDecisions(cost), choices.known_copies};
+  Common common{program, cost, targets, OpSignatures(program), OpDecisions(cost), choices.known_copies};
   ProgramBuilder out(header_of(program));
   std::vector<ComputationId> new_ids(program.computations.size(), -1);
   for (ComputationId c = 0; c < isize(program.computations); ++c) {

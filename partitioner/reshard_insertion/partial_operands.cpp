@@ -62,7 +62,7 @@ const Sharding* given_sharding(const Instruction& instruction) {
 }  // namespace
 
 PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& operands, const Mesh& mesh,
-                             bool result_defers) {
+                             bool result_may_stay_partial) {
   PartialChoice out;
   out.operand_is_partial.assign(operands.size(), false);
   if (operands.size() != view.operands.size()) return out;  // tuple operands: reduce first
@@ -96,7 +96,7 @@ PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& op
       return {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
     // More bytes would wait than need to, a row's maximum repeated along the row.
     const std::int64_t bytes = at(view.operands, partial.front()).byte_size();
-    if (!result_defers && view.result.is_array() && view.result.byte_size() > bytes)
+    if (!result_may_stay_partial && view.result.is_array() && view.result.byte_size() > bytes)
       return {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
     at(out.operand_is_partial, partial.front()) = true;
     return out;
@@ -106,7 +106,7 @@ PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& op
     return std::any_of(out.axes.begin(), out.axes.end(),
                        [&](const AxisRef& axis) { return overlaps_any(at(operands, i).partial, axis); });
   });
-  if (still_partial == 0 || (still_partial == 1 && !result_defers))
+  if (still_partial == 0 || (still_partial == 1 && !result_may_stay_partial))
     return {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
   for (int i = 0; i < isize(operands); ++i) {
     const auto linearity = linearity_of(view, i);

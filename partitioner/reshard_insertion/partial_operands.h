@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a value may stay partial: which ops take addends in place of the value, and when it pays.
+// Where a value may stay partial: which ops take partial values in place of the value, and when it pays.
 #pragma once
 
 #include "propagation/factor_sharding.h"
@@ -13,11 +13,11 @@ struct PartialChoice {
   std::vector<bool> operand_is_partial;  // one per operand leaf
 };
 
-/// `result_defers`: the result may in turn stay partial. Joint addends (add) are promoted to partial over the union of axes
+/// `result_may_stay_partial`: the result may in turn stay partial. Joint partial values (add) are promoted to partial over the union of axes
 /// when two or more of them wait for a reduction anyway, or the result goes on partial. Operands over another mesh than `mesh` are
 /// reduced first.
 PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& operands, const Mesh& mesh,
-                             bool result_defers);
+                             bool result_may_stay_partial);
 
 /// True when `user` can take `value` partial (a sum) and its result is no larger.
 bool takes_partial(const Program& program, const Computation& computation, Id user, Id value);

@@ -43,7 +43,7 @@ T negative(T a) {
     return static_cast<T>(std::uint64_t{0} - static_cast<std::uint64_t>(a));
 }
 
-constexpr int kUnits = 8;  // of what an addend takes from another
+constexpr int kUnits = 8;  // of what a partial value takes from another
 
 template <class T>
 T drawn(ShardDraws& draws, double unit) {
@@ -56,18 +56,18 @@ T drawn(ShardDraws& draws, double unit) {
     return static_cast<T>(count);
 }
 
-// One addend has the value; then some give to others what they have not got.
+// One partial value has the value; then some give to others what they have not got.
 template <class T>
-void split(std::span<const T> values, std::vector<std::span<T>>& addends, double unit, ShardDraws& draws) {
+void split(std::span<const T> values, std::vector<std::span<T>>& partial_values, double unit, ShardDraws& draws) {
   constexpr int kGifts = 4;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    addends[draws.below(addends.size())][i] = values[i];
-    for (int gift = 0; gift < kGifts && addends.size() > 1; ++gift) {
-      const std::size_t from = draws.below(addends.size());
-      const std::size_t to = (from + 1 + draws.below(addends.size() - 1)) % addends.size();
+    partial_values[draws.below(partial_values.size())][i] = values[i];
+    for (int gift = 0; gift < kGifts && partial_values.size() > 1; ++gift) {
+      const std::size_t from = draws.below(partial_values.size());
+      const std::size_t to = (from + 1 + draws.below(partial_values.size() - 1)) % partial_values.size();
       const T moved = drawn<T>(draws, unit);
-      addends[from][i] = plus(addends[from][i], negative(moved));
-      addends[to][i] = plus(addends[to][i], moved);
+      partial_values[from][i] = plus(partial_values[from][i], negative(moved));
+      partial_values[to][i] = plus(partial_values[to][i], moved);
     }
   }
 }
@@ -97,7 +97,8 @@ std::string unreduced_text(const Sharding& sharding) {
                      join(axes, "+"));
 }
 
-std::vector<Literal> random_addends(const Literal& value, const Sharding& sharding, double unit, std::uint64_t seed) {
+std::vector<Literal> random_partial_values(const Literal& value, const Sharding& sharding, double unit,
+                                           std::uint64_t seed) {
   const auto count = static_cast<std::size_t>(axes_size(sharding.partial));
   ShardDraws draws(seed);
   const DType dtype = value.type().dtype();
@@ -114,9 +115,9 @@ std::vector<Literal> random_addends(const Literal& value, const Sharding& shardi
   for (std::size_t k = 0; k < count; ++k) out.emplace_back(value.type());
   visit_any_dtype(dtype, [&]<class T>() {
     if constexpr (kDTypeOf<T> != DType::kPred) {
-      std::vector<std::span<T>> addends;
-      for (Literal& addend : out) addends.push_back(addend.mutable_data<T>());
-      split(value.data<T>(), addends, unit, draws);
+      std::vector<std::span<T>> partial_values;
+      for (Literal& partial_value : out) partial_values.push_back(partial_value.mutable_data<T>());
+      split(value.data<T>(), partial_values, unit, draws);
     }
   });
   return out;
@@ -154,9 +155,9 @@ std::vector<Literal> reduced_shards(const Sharding& sharding, const std::vector<
   const Program reduce = program.finish(program.add(std::move(entry), sum));
   std::vector<Literal> out(shards.size());
   for (const auto& group : mesh.groups(sharding.partial)) {
-    std::vector<Literal> addends;
-    for (const std::int64_t device : group) addends.push_back(at(shards, device));
-    const Literal value = evaluate(reduce, {stacked(addends)});
+    std::vector<Literal> partial_values;
+    for (const std::int64_t device : group) partial_values.push_back(at(shards, device));
+    const Literal value = evaluate(reduce, {stacked(partial_values)});
     for (const std::int64_t device : group) at(out, device) = value;
   }
   return out;

@@ -21,16 +21,16 @@ bool may_be_repeated(const Instruction& instruction) {
          instruction.sharding->front().manual.empty();
 }
 
-bool is_whole_scalar(const Instruction& instruction) {
+bool is_replicated_scalar(const Instruction& instruction) {
   return instruction.type.is_array() && instruction.type.ndim() == 0 && instruction.sharding &&
          instruction.sharding->front().is_tiled() && !instruction.sharding->front().is_partial();
 }
 
 }  // namespace
 
-std::optional<Value> Remakes::made(Value leaf, const Sharding& target) {
+std::optional<Value> Rematerializer::rematerialized(Value leaf, const Sharding& target) {
   const Sharding& now = leaf.instruction().sharding->front();
-  if (!target.is_tiled() || target.is_partial() || !follows_from_nothing(leaf.id)) return std::nullopt;
+  if (!target.is_tiled() || target.is_partial() || !is_computable_everywhere(leaf.id)) return std::nullopt;
   const double moved = reshard_cost(leaf.type(), now, target, topology_);
   if (moved == 0) return std::nullopt;
   Plan plan;
@@ -48,7 +48,7 @@ std::optional<Value> Remakes::made(Value leaf, const Sharding& target) {
   return there(leaf.id, target);
 }
 
-bool Remakes::follows_from_nothing(Id id) {
+bool Rematerializer::is_computable_everywhere(Id id) {
   follows_.resize(builder_.computation().instructions.size(), -1);
   if (at(follows_, id) >= 0) return at(follows_, id) != 0;
   const Computation& computation = builder_.computation();
@@ -58,13 +58,13 @@ bool Remakes::follows_from_nothing(Id id) {
   if (instruction.op->role == Role::kConstant) follows = instruction.type.is_array();
   if (!follows && !instruction.operands.empty() && (is_copy || may_be_repeated(instruction)))
     follows = std::all_of(instruction.operands.begin(), instruction.operands.end(), [&](Id operand) {
-      return is_whole_scalar(computation[operand]) || follows_from_nothing(operand);
+      return is_replicated_scalar(computation[operand]) || is_computable_everywhere(operand);
     });
   at(follows_, id) = follows ? 1 : 0;
   return follows;
 }
 
-Instruction Remakes::copy_of(Id id) const {
+Instruction Rematerializer::copy_of(Id id) const {
   Instruction copy;
   copy.op = &rows::kCopy;
   copy.type = builder_[id].type;
@@ -73,7 +73,7 @@ Instruction Remakes::copy_of(Id id) const {
   return copy;
 }
 
-std::optional<Value> Remakes::there(Id id, const Sharding& target) {
+std::optional<Value> Rematerializer::there(Id id, const Sharding& target) {
   const Instruction& instruction = builder_[id];
   if (instruction.sharding->front() == target) return builder_.value(id);
   if (const auto made = made_.find(id); made != made_.end())
@@ -82,12 +82,12 @@ std::optional<Value> Remakes::there(Id id, const Sharding& target) {
   return instruction.op->role == Role::kCopy ? there(instruction.operands[0], target) : std::nullopt;
 }
 
-bool Remakes::add(Id id, const Sharding& target, Plan& plan) {
+bool Rematerializer::add(Id id, const Sharding& target, Plan& plan) {
   if (there(id, target)) return true;
   const Instruction& instruction = builder_[id];
   if (instruction.op->role == Role::kCopy) return add(instruction.operands[0], target, plan);
-  const bool is_repeated = follows_from_nothing(id);  // a scalar that every device has need not follow from nothing
-  const bool is_there = is_whole_scalar(instruction) && instruction.sharding->front().manual == target.manual;
+  const bool is_repeated = is_computable_everywhere(id);  // a scalar that every device has need not follow from nothing
+  const bool is_there = is_replicated_scalar(instruction) && instruction.sharding->front().manual == target.manual;
   if (!is_repeated && !is_there) return false;
   if (std::any_of(plan.steps.begin(), plan.steps.end(),
                   [&](const Step& step) { return step.source == id && step.target == target; }))
@@ -102,7 +102,7 @@ bool Remakes::add(Id id, const Sharding& target, Plan& plan) {
 }
 
 // An op whose result lies so if its operands do, with nothing to add up or to fetch from a neighbour.
-bool Remakes::add_operands(Step& step, Plan& plan) {
+bool Rematerializer::add_operands(Step& step, Plan& plan) {
   const Computation& computation = builder_.computation();
   const Instruction& instruction = computation[step.source];
   const OpView view = view_of(builder_.program().program(), computation, instruction);
@@ -115,7 +115,7 @@ bool Remakes::add_operands(Step& step, Plan& plan) {
   plan.operations += std::max(flops_of(view), static_cast<double>(instruction.type.element_count())) / parts;
   for (int i = 0; i < isize(instruction.operands); ++i) {
     const Id operand = at(instruction.operands, i);
-    if (is_whole_scalar(computation[operand])) continue;
+    if (is_replicated_scalar(computation[operand])) continue;
     at(step.operands, i) = unproject(mesh, map, at(map.operands, i), strategy);
     if (!add(operand, *at(step.operands, i), plan)) return false;
   }

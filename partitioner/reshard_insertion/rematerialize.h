@@ -16,15 +16,15 @@
 
 namespace tessera {
 
-class Remakes {
+class Rematerializer {
  public:
   /// Of values in `builder`'s computation.
-  Remakes(Builder& builder, SharedShardings& shardings, const Topology& topology)
+  Rematerializer(Builder& builder, SharedShardings& shardings, const Topology& topology)
       : builder_(builder), shardings_(shardings), topology_(topology) {}
 
   /// `leaf` as `target` says, computed once more. Nothing where it follows from other values, where an op would have to move what it is
   /// given, or where moving the result takes less time.
-  std::optional<Value> made(Value leaf, const Sharding& target);
+  std::optional<Value> rematerialized(Value leaf, const Sharding& target);
 
  private:
   struct Step {
@@ -38,7 +38,7 @@ class Remakes {
     double operations = 0;
   };
 
-  bool follows_from_nothing(Id id);
+  bool is_computable_everywhere(Id id);
   bool add(Id id, const Sharding& target, Plan& plan);
   bool add_operands(Step& step, Plan& plan);
   [[nodiscard]] Instruction copy_of(Id id) const;

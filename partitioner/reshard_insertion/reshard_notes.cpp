@@ -27,7 +27,7 @@ Remedy with_sharding(RemedyKind kind, const std::string& value, const Sharding& 
       .kind = kind, .value = value, .spec = sharding.str(), .mesh = sharding.mesh.str(), .detail = std::move(detail)};
 }
 
-Remedy keep_whole(const ReshardReason& reason, const Sharding& from) {
+Remedy summing_remedy(const ReshardReason& reason, const Sharding& from) {
   const Instruction& op = reason.made[summing_op(reason.made, reason.source)];
   if (op.op->role == Role::kParameter || op.op->role == Role::kGetTupleElement)
     return with_sharding(RemedyKind::kGiveSummed, annotatable_name(op), from.without_partial());
@@ -59,7 +59,7 @@ Remedy remedy_of_own_result(const ReshardReason& reason, Id op, const std::strin
 // The annotation that would spare the reshard.
 Remedy remedy_of(const ReshardReason& reason) {
   const Sharding& now = reason.made[reason.source].sharding->front();
-  if (now.is_partial()) return keep_whole(reason, now);
+  if (now.is_partial()) return summing_remedy(reason, now);
   const Id value = before_reshards(reason.made, reason.source);
   const auto origin = reason.origins.of(value);
   const bool given = reason.origins.is_given(origin);
@@ -92,10 +92,10 @@ void set(Notes& notes, std::string_view key, std::optional<std::string> value) {
 std::string chosen_by(const ReshardReason& reason) {
   const Instruction& source = reason.made[reason.source];
   const auto origin = reason.origins.of(reason.source);
-  const bool is_said = source.frontend_attribute(kWhyAttribute) != nullptr ||
-                       source.frontend_attribute(kReasonAttribute) != nullptr || is_partial(source);
-  if (!is_said && reason.origins.is_given(origin)) return "annotated";
-  if (const std::string* why = reason.origins.why(origin); !is_said && why != nullptr) return *why;
+  const bool has_reason = source.frontend_attribute(kWhyAttribute) != nullptr ||
+                          source.frontend_attribute(kReasonAttribute) != nullptr || is_partial(source);
+  if (!has_reason && reason.origins.is_given(origin)) return "annotated";
+  if (const std::string* why = reason.origins.why(origin); !has_reason && why != nullptr) return *why;
   return provenance(source);
 }
 

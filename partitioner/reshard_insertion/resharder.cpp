@@ -24,7 +24,7 @@ Value Resharder::to(Value leaf, const Sharding& target, const Who& by, ReshardCa
     made.emplace_back(target, builder_.append(std::move(again)));
     return made.back().second;
   }
-  if (const auto again = remakes_.made(leaf, target)) {
+  if (const auto again = rematerializer_.rematerialized(leaf, target)) {
     made.emplace_back(target, *again);
     return *again;
   }
@@ -40,12 +40,12 @@ Value Resharder::to(Value leaf, const Sharding& target, const Who& by, ReshardCa
   return value;
 }
 
-Value Resharder::reduced(Value leaf, const Sharding& wish, const Who& by) {
+Value Resharder::reduced(Value leaf, const Sharding& required, const Who& by) {
   const Sharding& now = sharding_of(leaf);
   const Sharding whole = now.without_partial();
-  const bool to_wish =
-      reshard_cost(leaf.type(), now, wish, topology_) < reshard_cost(leaf.type(), now, whole, topology_);
-  return to(leaf, to_wish ? wish : whole, by);
+  const bool to_required =
+      reshard_cost(leaf.type(), now, required, topology_) < reshard_cost(leaf.type(), now, whole, topology_);
+  return to(leaf, to_required ? required : whole, by);
 }
 
 Value Resharder::without_partial(Value leaf, const Who& by) {

@@ -28,16 +28,16 @@ class Resharder {
         old_(old),
         shardings_(shardings),
         topology_(topology),
-        remakes_(builder, shardings, topology) {}
+        rematerializer_(builder, shardings, topology) {}
 
   /// The manual axes around what is rewritten now.
   void set_region(std::optional<std::string> axes) { region_ = std::move(axes); }
 
-  /// `leaf` as `target` says: itself where it lies so, made once more where any part is made anywhere or computed of what is (Remakes),
+  /// `leaf` as `target` says: itself where it lies so, made once more where any part is made anywhere or computed of what is (Rematerializer),
   /// else a copy.
   Value to(Value leaf, const Sharding& target, const Who& by, ReshardCause cause = ReshardCause::kUse, Id mark = -1);
-  /// Addends summed at their cheapest: straight into the sharding that propagation wants, or in place.
-  Value reduced(Value leaf, const Sharding& wish, const Who& by);
+  /// Partial values summed at their cheapest: straight into the sharding that propagation wants, or in place.
+  Value reduced(Value leaf, const Sharding& required, const Who& by);
   Value without_partial(Value leaf, const Who& by);
   /// Any part of it is made where it is needed.
   [[nodiscard]] bool is_made_here(Value leaf) const;
@@ -55,7 +55,7 @@ class Resharder {
   const Computation& old_;
   SharedShardings& shardings_;
   const Topology& topology_;
-  Remakes remakes_;
+  Rematerializer rematerializer_;
   std::map<Id, std::vector<std::pair<Sharding, Value>>> copies_;
   std::optional<std::string> region_;
 };

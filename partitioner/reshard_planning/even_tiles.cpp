@@ -59,8 +59,8 @@ std::optional<Digits> digits_of(const Placement& before, const Placement& after)
     Digits out{std::move(*units), {}};
     Pairing state = Pairing::kDone;
     for (int d = 0; d < old_sharding.ndim() && state == Pairing::kDone; ++d) {
-      out.dims.push_back({cut_axes(merged_axes(at(old_sharding.dims, d).axes), out.units),
-                          cut_axes(merged_axes(at(new_sharding.dims, d).axes), out.units)});
+      out.dims.push_back({split_axes(merged_axes(at(old_sharding.dims, d).axes), out.units),
+                          split_axes(merged_axes(at(new_sharding.dims, d).axes), out.units)});
       state = pair_up(out.dims.back(), cuts);
     }
     if (state == Pairing::kImpossible) return std::nullopt;

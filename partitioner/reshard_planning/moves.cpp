@@ -52,7 +52,7 @@ class Moves {
   }
 
   // The lengths of a slot's tiles after `factor` more units cut it.
-  [[nodiscard]] std::vector<std::int64_t> cut_lengths(int slot, std::int64_t factor) const {
+  [[nodiscard]] std::vector<std::int64_t> split_lengths(int slot, std::int64_t factor) const {
     const DimState& dim = at(state_.dims, slot);
     if (dim.count() == 0) return space_.lengths(slot, factor);
     if (dim.length % factor == 0) return {dim.length / factor};
@@ -66,7 +66,7 @@ class Moves {
     for (int unit = 0; unit < space_.unit_count(); ++unit) {
       if ((barred & bit(unit)) != 0) continue;
       for (int slot = 0; slot < space_.slots(); ++slot)
-        for (const auto length : cut_lengths(slot, space_.unit_size(unit))) {
+        for (const auto length : split_lengths(slot, space_.unit_size(unit))) {
           Move move{StepKind::kSlice, slot, -1, {}, state_, 0, 0, 0};
           move.axes.push(unit);
           at(move.after.dims, slot).push(unit);
@@ -162,7 +162,7 @@ class Moves {
     const DimState& gained = at(exchange.gained, slot);
     const auto factor = space_.tiles(gained);
     const auto whole = at(state_.dims, slot).length;
-    for (const auto length : cut_lengths(slot, factor)) {
+    for (const auto length : split_lengths(slot, factor)) {
       State next = after;
       DimState& dim = at(next.dims, slot);
       for (int i = 0; i < gained.count(); ++i) dim.push(at(gained.units, i));
@@ -209,7 +209,7 @@ class Moves {
   void scatters(int slot, std::uint16_t chosen, std::int64_t group, DimState order) {
     const auto whole = at(state_.dims, slot).length;
     do {
-      for (const auto length : cut_lengths(slot, group)) {
+      for (const auto length : split_lengths(slot, group)) {
         Move move{StepKind::kReduceScatter, slot, -1, order, state_, 0, 1, 0};
         DimState& dim = at(move.after.dims, slot);
         for (int i = 0; i < order.count(); ++i) dim.push(at(order.units, i));
@@ -358,7 +358,7 @@ double seconds_of(const Space& space, const Move& move) {
   for (int unit = 0; unit < space.unit_count(); ++unit)
     if ((units >> unit & 1U) != 0) link = slower(link, at(space.links, unit));
   const auto group = space.size_of(static_cast<std::uint16_t>(units));
-  return modelled_seconds(link, move.collectives * messages_of(move.kind, group), move.bytes);
+  return exchange_seconds(link, move.collectives * messages_of(move.kind, group), move.bytes);
 }
 
 void for_each_move(const Space& space, const State& state, const TakeMove& take) { Moves(space, state, take).all(); }

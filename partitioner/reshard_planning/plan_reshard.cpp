@@ -25,7 +25,7 @@ std::vector<AxisRef> step_axes(const Space& space, const Move& move) { return sp
 std::vector<AxisRef> gained_axes(const std::vector<DimPlacement>& before, const ReshardStep& step) {
   std::vector<AxisRef> out;
   for (int d = 0; d < isize(before); ++d) {
-    const auto axes = reshard::axes_behind(at(step.after.dims, d).axes, at(before, d).tiles);
+    const auto axes = reshard::minor_axes(at(step.after.dims, d).axes, at(before, d).tiles);
     out.insert(out.end(), axes.begin(), axes.end());
   }
   return merged_axes(out);
@@ -76,7 +76,7 @@ double seconds_anywhere(const Mesh& mesh, const Topology& topology, const Reshar
   std::vector<std::string> names;
   for (const MeshAxis& axis : mesh.axes())
     if (axis.size > 1) names.push_back(axis.name);
-  return modelled_seconds(topology.slowest(names), step.collectives * messages_of(step.kind, mesh.device_count()),
+  return exchange_seconds(topology.slowest(names), step.collectives * messages_of(step.kind, mesh.device_count()),
                           step.bytes);
 }
 
@@ -97,7 +97,7 @@ ReshardStep intersect_step(const Type& global, const Sharding& from, const Shard
   return step;
 }
 
-// The source with its addends summed: in place, or scattered over one dim.
+// The source with its partial values summed: in place, or scattered over one dim.
 std::vector<Sharding> reduced_forms(const Sharding& from) {
   std::vector<Sharding> out{from.without_partial()};
   if (!from.is_partial()) return out;
@@ -148,13 +148,13 @@ ReshardPlan plan_from_maximal(const Type& global, const Sharding& from, const Sh
     plan.steps.back().seconds = seconds_anywhere(to.mesh, topology, plan.steps.back());
     return plan;
   }
-  Sharding addends = Sharding::replicated(to.mesh, global.ndim());
-  addends.partial = all_axes(to.mesh);
-  addends.reduction = to.is_partial()                  ? to.reduction
-                      : global.dtype() == DType::kPred ? Reduction::kOr
-                                                       : Reduction::kSum;
-  plan.steps.push_back(free_step(global, StepKind::kPartialize, addends));
-  append_plan(plan, plan_between(global, addends, to, topology));
+  Sharding unreduced = Sharding::replicated(to.mesh, global.ndim());
+  unreduced.partial = all_axes(to.mesh);
+  unreduced.reduction = to.is_partial()                  ? to.reduction
+                        : global.dtype() == DType::kPred ? Reduction::kOr
+                                                         : Reduction::kSum;
+  plan.steps.push_back(free_step(global, StepKind::kPartialize, unreduced));
+  append_plan(plan, plan_between(global, unreduced, to, topology));
   return plan;
 }
 
@@ -347,7 +347,7 @@ std::int64_t messages_of(StepKind kind, std::int64_t group) {
   return 1;
 }
 
-double modelled_seconds(const Link& link, std::int64_t messages, std::int64_t bytes) {
+double exchange_seconds(const Link& link, std::int64_t messages, std::int64_t bytes) {
   return static_cast<double>(messages) * link.latency_seconds + static_cast<double>(bytes) / link.bytes_per_second;
 }
 

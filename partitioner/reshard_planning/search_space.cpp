@@ -186,7 +186,7 @@ std::vector<std::int64_t> Space::lengths(int slot, std::int64_t count) const {
   return out;
 }
 
-std::vector<AxisRef> axes_behind(const std::vector<AxisRef>& axes, std::int64_t tiles) {
+std::vector<AxisRef> minor_axes(const std::vector<AxisRef>& axes, std::int64_t tiles) {
   std::vector<AxisRef> out;
   for (AxisRef ref : axes) {
     if (tiles % ref.size == 0) {
@@ -200,7 +200,7 @@ std::vector<AxisRef> axes_behind(const std::vector<AxisRef>& axes, std::int64_t 
   return out;
 }
 
-std::vector<AxisRef> cut_axes(const std::vector<AxisRef>& axes, const std::vector<AxisRef>& units) {
+std::vector<AxisRef> split_axes(const std::vector<AxisRef>& axes, const std::vector<AxisRef>& units) {
   std::vector<AxisRef> out;
   for (const AxisRef& ref : axes)
     for (const AxisRef& unit : units)

@@ -94,8 +94,8 @@ std::optional<Sharding> in_positions_of(const Mesh& mesh, const Sharding& to);
 std::optional<Space> make_space(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology);
 
 /// The parts of `axes` behind the first `tiles` tiles: what makes a dim of so many tiles one over all of `axes`.
-std::vector<AxisRef> axes_behind(const std::vector<AxisRef>& axes, std::int64_t tiles);
+std::vector<AxisRef> minor_axes(const std::vector<AxisRef>& axes, std::int64_t tiles);
 /// Each axis replaced by the units it consists of.
-std::vector<AxisRef> cut_axes(const std::vector<AxisRef>& axes, const std::vector<AxisRef>& units);
+std::vector<AxisRef> split_axes(const std::vector<AxisRef>& axes, const std::vector<AxisRef>& units);
 
 }  // namespace tessera::reshard

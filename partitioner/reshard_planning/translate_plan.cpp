@@ -56,7 +56,7 @@ std::vector<std::int64_t> axis_strides(const Mesh& mesh) {
 }
 
 // The digits that make up [stride, stride * size) of the target's positions, major to minor; false when a cut falls inside.
-bool cut_digits(const std::vector<Digit>& digits, std::int64_t stride, std::int64_t size, std::vector<Digit>& out) {
+bool split_digits(const std::vector<Digit>& digits, std::int64_t stride, std::int64_t size, std::vector<Digit>& out) {
   std::vector<Digit> minor_first;
   std::int64_t low = 1;
   for (const Digit& digit : digits) {
@@ -97,7 +97,7 @@ std::optional<Sharding> translate(const Mesh& mesh, const Sharding& to, const st
     std::vector<Digit> parts;
     for (const AxisRef& ref : axes) {
       const auto rest = at(to.mesh.axes(), ref.axis).size / (ref.pre * ref.size);
-      if (!cut_digits(digits, at(to_strides, ref.axis) * rest, ref.size, parts)) return false;
+      if (!split_digits(digits, at(to_strides, ref.axis) * rest, ref.size, parts)) return false;
     }
     for (const Digit& part : parts)
       if (!digit_axes(mesh, mesh_strides, part, out)) return false;

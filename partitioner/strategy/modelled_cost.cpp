@@ -39,14 +39,14 @@ double parts(const Shardings& operands, const Shardings& results) {
 
 class SecondsModel {
  public:
-  SecondsModel(const Program& program, const CostModel& cost) : program_(program), cost_(cost), kinds_(program) {}
+  SecondsModel(const Program& program, const CostModel& cost) : program_(program), cost_(cost), signatures_(program) {}
 
   // Equal ops whose operands and results lie alike cost the same.
   double seconds_of(const Computation& computation, const Instruction& instruction) {
     const auto role = instruction.op->role;
     if (role != Role::kCopy && role != Role::kPlain) return 0;
-    const OpKind& kind = kinds_.of(computation, instruction);
-    key_ = {kind.id, shardings_.id_of(instruction.sharding)};
+    const OpSignature& signature = signatures_.of(computation, instruction);
+    key_ = {signature.id, shardings_.id_of(instruction.sharding)};
     for (const Id operand : instruction.operands)
       key_.push_back(computation[operand].sharding ? shardings_.id_of(computation[operand].sharding) : -1);
     const auto [entry, is_new] = known_.try_emplace(key_);
@@ -54,7 +54,7 @@ class SecondsModel {
       const Shardings operands = shardings_of(computation, instruction.operands);
       entry->second = role == Role::kCopy
                           ? of_copy(instruction.type, operands, instruction.sharding->front())
-                          : of_op(kind, operands, *instruction.sharding) + of_borders(computation, instruction);
+                          : of_op(signature, operands, *instruction.sharding) + of_borders(computation, instruction);
     }
     return entry->second;
   }
@@ -73,23 +73,23 @@ class SecondsModel {
     return cost_.topology.is_uniform() ? moved / cost_.topology.other().bytes_per_second : moved;
   }
 
-  [[nodiscard]] double of_op(const OpKind& kind, const Shardings& operands, const Shardings& results) const {
-    const std::vector<Type> types = operand_leaves(kind.view);
+  [[nodiscard]] double of_op(const OpSignature& signature, const Shardings& operands, const Shardings& results) const {
+    const std::vector<Type> types = operand_leaves(signature.view);
     double seconds = 0;
-    if (!kind.map->windows.empty()) {
-      const HaloCost halo = halo_cost(program_.meshes.front(), *kind.map, types,
-                                      strategy_of(*kind.map, operands, results), operands, cost_.topology);
+    if (!signature.map->windows.empty()) {
+      const HaloCost halo = halo_cost(program_.meshes.front(), *signature.map, types,
+                                      strategy_of(*signature.map, operands, results), operands, cost_.topology);
       seconds += cost_.topology.is_uniform() ? static_cast<double>(halo.bytes) / cost_.topology.other().bytes_per_second
                                              : halo.seconds;
     }
-    const auto bytes = shard_bytes(types, operands) + shard_bytes(kind.view.result.leaves(), results);
-    return seconds + flops_of(kind.view) / parts(operands, results) / cost_.flops_per_second +
+    const auto bytes = shard_bytes(types, operands) + shard_bytes(signature.view.result.leaves(), results);
+    return seconds + flops_of(signature.view) / parts(operands, results) / cost_.flops_per_second +
            static_cast<double>(bytes) / cost_.memory_bytes_per_second;
   }
 
   const Program& program_;
   const CostModel& cost_;
-  OpKinds kinds_;
+  OpSignatures signatures_;
   SharedShardings shardings_;
   std::vector<int> key_;
   std::unordered_map<std::vector<int>, double, HashIds> known_;
@@ -97,7 +97,7 @@ class SecondsModel {
 
 }  // namespace
 
-double modelled_seconds(const Program& program, const CostModel& cost) {
+double program_seconds(const Program& program, const CostModel& cost) {
   if (program.meshes.empty()) return 0;
   const auto counts = run_counts(program);
   const auto used = partitioned_computations(program);

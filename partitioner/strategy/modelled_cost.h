@@ -9,6 +9,6 @@ namespace tessera {
 
 /// Of a program after insert_reshards and remove_dead_code: copies between shardings become collectives, everything else is computed
 /// in parts. Loops count as often as they run.
-double modelled_seconds(const Program& program, const CostModel& cost);
+double program_seconds(const Program& program, const CostModel& cost);
 
 }  // namespace tessera

@@ -19,36 +19,37 @@ void add_partial(Sharding& result, const PartialChoice& partial) {
   result.reduction = partial.reduction;
 }
 
-// One operand of a product may go in as addends, and the result is summed in its place: fewer bytes, but the axes of the sum cut none
+// One operand of a product may go in as partial values, and the result is summed in its place: fewer bytes, but the axes of the sum cut none
 // of the work. The modelled time decides.
 bool is_worth_its_work(const Mesh& mesh, const OpRequest& request, const PartialChoice& partial,
                        const StrategyRequest& deferred, Strategies& strategies) {
-  const FactorMap& map = *request.kind.map;
+  const FactorMap& map = *request.signature.map;
   if (std::count(partial.operand_is_partial.begin(), partial.operand_is_partial.end(), true) != 1 ||
       isize(map.operands) < 2 || isize(map.results) != 1)
     return true;
   const Strategy& with = strategies.choose(deferred);
-  Sharding addends = computed_sharding(mesh, map, 0, with);
-  add_partial(addends, partial);
+  Sharding unreduced = computed_sharding(mesh, map, 0, with);
+  add_partial(unreduced, partial);
   StrategyRequest summed_first = deferred;
   summed_first.reserved.clear();
   const Strategy& without = strategies.choose(summed_first);
-  return strategy_seconds(deferred, with, addends, strategies.cost()) <=
+  return strategy_seconds(deferred, with, unreduced, strategies.cost()) <=
          strategy_seconds(summed_first, without, computed_sharding(mesh, map, 0, without), strategies.cost());
 }
 
 // What moves to make a reshape so, and its result what its users need, where propagation found that.
 double moved_for(const OpRequest& request, double operand, const Sharding& made, const CostModel& cost) {
-  const Sharding wish = request.wishes->front();
+  const Sharding required = request.required->front();
   const bool is_free =
-      !wish.dims.empty() && std::all_of(wish.dims.begin(), wish.dims.end(),
-                                        [](const DimSharding& dim) { return dim.open && dim.axes.empty(); });
-  return is_free ? operand : operand + reshard_cost(request.kind.view.result, made, wish.closed(), cost.topology);
+      !required.dims.empty() && std::all_of(required.dims.begin(), required.dims.end(),
+                                            [](const DimSharding& dim) { return dim.open && dim.axes.empty(); });
+  return is_free ? operand
+                 : operand + reshard_cost(request.signature.view.result, made, required.closed(), cost.topology);
 }
 
 // A reshape of uneven tiles may move what lies at their borders instead of the whole.
 void realign(const OpRequest& request, OpDecision& decision, const CostModel& cost) {
-  const OpView& view = request.kind.view;
+  const OpView& view = request.signature.view;
   if (request.operands.empty() || request.rematerialized.front() || request.operands.front()->empty()) return;
   const Sharding& operand = request.operands.front()->front();
   const auto reshape = realigned_reshape(view, operand);
@@ -64,11 +65,11 @@ void realign(const OpRequest& request, OpDecision& decision, const CostModel& co
 }
 
 OpDecision decision_of(const Mesh& mesh, const OpRequest& request, Strategies& strategies) {
-  const FactorMap& map = *request.kind.map;
+  const FactorMap& map = *request.signature.map;
   std::vector<Sharding> operands;
   for (const ShardingRef& operand : request.operands) operands.push_back(operand->front());
-  PartialChoice partial = choose_partial(request.kind.view, operands, mesh, request.result_defers);
-  StrategyRequest asked{request.kind.view,     map, mesh, operands, *request.wishes, *request.found, partial.axes,
+  PartialChoice partial = choose_partial(request.signature.view, operands, mesh, request.result_may_stay_partial);
+  StrategyRequest asked{request.signature.view, map, mesh, operands, *request.required, *request.found, partial.axes,
                         request.rematerialized};
   asked.manual = request.manual;
   for (const auto& there : request.copies) {
@@ -81,7 +82,7 @@ OpDecision decision_of(const Mesh& mesh, const OpRequest& request, Strategies& s
   }
   const Strategy& strategy = strategies.choose(asked);
   OpDecision out;
-  const auto types = operand_leaves(request.kind.view);
+  const auto types = operand_leaves(request.signature.view);
   for (int i = 0; i < isize(request.operands); ++i) {
     Sharding& needed = out.needed.emplace_back();
     if (!at(types, i).is_array()) continue;
@@ -103,7 +104,7 @@ OpDecision decision_of(const Mesh& mesh, const OpRequest& request, Strategies& s
 }  // namespace
 
 const OpDecision& OpDecisions::decide(const Mesh& mesh, const OpRequest& request, SharedShardings& shardings) {
-  key_ = {request.kind.id, request.result_defers ? 1 : 0, shardings.id_of(request.wishes),
+  key_ = {request.signature.id, request.result_may_stay_partial ? 1 : 0, shardings.id_of(request.required),
           shardings.id_of(request.found)};
   for (const ShardingRef& operand : request.operands) key_.push_back(shardings.id_of(operand));
   for (const bool made : request.rematerialized) key_.push_back(made ? 1 : 0);

@@ -9,12 +9,12 @@
 namespace tessera {
 
 struct OpRequest {
-  const OpKind& kind;
+  const OpSignature& signature;
   std::vector<ShardingRef> operands;                  // as they are, one per operand leaf
   std::vector<bool> rematerialized;                   // see StrategyRequest
-  ShardingRef wishes;                                 // what the result's users need
+  ShardingRef required;                               // what the result's users need
   ShardingRef found;                                  // the same by propagation
-  bool result_defers = false;                         // see choose_partial
+  bool result_may_stay_partial = false;               // see choose_partial
   std::vector<std::vector<ShardingRef>> copies = {};  // see StrategyRequest; by operand leaf, or empty
   Axes manual = {};                                   // of the region around
 };

@@ -27,9 +27,9 @@ std::vector<Tensor> tensors_of(const StrategyRequest& request) {
       out.push_back(
           {&at(request.map.operands, i), at(request.operands, i).without_partial(), at(operand_types, i).byte_size()});
   const auto result_types = request.view.result.leaves();
-  for (int i = 0; i < isize(request.wishes); ++i)
+  for (int i = 0; i < isize(request.required); ++i)
     out.push_back(
-        {&at(request.map.results, i), at(request.wishes, i).without_partial(), at(result_types, i).byte_size()});
+        {&at(request.map.results, i), at(request.required, i).without_partial(), at(result_types, i).byte_size()});
   return out;
 }
 
@@ -129,7 +129,7 @@ bool is_larger_than_results(const StrategyRequest& request, int operand, int fac
 std::optional<Axes> axes_of_sum(const StrategyRequest& request, int factor, const Axes& taken) {
   std::optional<Axes> found;
   int cut = -1;
-  bool some_whole = false;
+  bool some_replicated = false;
   Axes elsewhere;  // what cuts other dims of operands that are whole along the factor
   for (int i = 0; i < isize(request.operands); ++i) {
     const TensorFactors& factors = at(request.map.operands, i);
@@ -143,7 +143,7 @@ std::optional<Axes> axes_of_sum(const StrategyRequest& request, int factor, cons
     const Axes& axes = at(said, factor);
     if (std::any_of(axes.begin(), axes.end(), [&](const AxisRef& axis) { return overlaps_any(taken, axis); })) continue;
     if (axes.empty()) {
-      some_whole = true;
+      some_replicated = true;
       const Axes used = sharding.used_axes();
       elsewhere.insert(elsewhere.end(), used.begin(), used.end());
       continue;
@@ -152,7 +152,7 @@ std::optional<Axes> axes_of_sum(const StrategyRequest& request, int factor, cons
     found = axes;
     cut = i;
   }
-  if (!some_whole || !found) return found;
+  if (!some_replicated || !found) return found;
   const bool free =
       std::none_of(found->begin(), found->end(), [&](const AxisRef& axis) { return overlaps_any(elsewhere, axis); });
   return free && is_larger_than_results(request, cut, factor) ? found : std::nullopt;
@@ -251,15 +251,15 @@ Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) 
   std::vector<Strategy> candidates;
   std::vector<FactorMap> maps{request.map};
   if (!request.map.windows.empty()) maps.push_back(without_windows(request.map));
-  const bool some_whole = std::any_of(request.map.factors.begin(), request.map.factors.end(),
-                                      [](const Factor& f) { return f.kind == FactorKind::kBlocked; });
+  const bool some_replicated = std::any_of(request.map.factors.begin(), request.map.factors.end(),
+                                           [](const Factor& f) { return f.kind == FactorKind::kBlocked; });
   for (const auto& order : orders(tensors))
     for (const FactorMap& map : maps)
       for (const auto whole : {WholeFactors::kGathered, WholeFactors::kMoved}) {
         Strategy candidate = merged_in_order(request, map, tensors, order, whole);
         if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
           candidates.push_back(std::move(candidate));
-        if (!some_whole) break;
+        if (!some_replicated) break;
       }
   const auto apart = with_idle_axes(request);
   if (apart) candidates.push_back(*apart);
@@ -290,7 +290,7 @@ const Strategy& Strategies::choose(const StrategyRequest& request) {
   key.push_back(static_cast<int>(bits & 0xFFFFFFFFU));
   for (const Type& type : operand_leaves(request.view)) key.push_back(types_.id_of(type));
   for (const Type& type : request.view.result.leaves()) key.push_back(types_.id_of(type));
-  for (const auto* shardings : {&request.operands, &request.wishes, &request.found})
+  for (const auto* shardings : {&request.operands, &request.required, &request.found})
     for (const Sharding& sharding : *shardings) key.push_back(shardings_.id_of(sharding));
   for (const bool made : request.rematerialized) key.push_back(made ? 1 : 0);
   for (const auto& there : request.copies) {

@@ -25,7 +25,7 @@ struct StrategyRequest {
   const FactorMap& map;
   const Mesh& mesh;
   std::vector<Sharding> operands;  // as they are, one per operand leaf
-  std::vector<Sharding> wishes;    // one per result leaf: what its users need
+  std::vector<Sharding> required;  // one per result leaf: what its users need
   std::vector<Sharding> found;     // the same by propagation: the share of the work a device should have
   /// Axes an operand stays partial over: no factor may use them.
   Axes reserved;

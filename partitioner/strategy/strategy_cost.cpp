@@ -25,8 +25,8 @@ double work_seconds(const StrategyRequest& request, const Strategy& strategy, do
 
 // A mark or the end of the computation says how the result must lie; propagation leaves dims open.
 bool is_bound(const StrategyRequest& request) {
-  if (request.wishes.size() != 1) return false;
-  const auto& dims = request.wishes.front().dims;
+  if (request.required.size() != 1) return false;
+  const auto& dims = request.required.front().dims;
   return std::none_of(dims.begin(), dims.end(), [](const DimSharding& dim) { return dim.open; });
 }
 
@@ -71,9 +71,9 @@ double moved_operands(const StrategyRequest& request, const Strategy& strategy, 
 double moved_result(const StrategyRequest& request, int leaf, const Sharding& made, const CostModel& cost) {
   const Type type = request.view.result.leaves().at(static_cast<std::size_t>(leaf));
   if (!type.is_array()) return 0;
-  const Sharding& wish = at(request.wishes, leaf);
-  const double moved = reshard_cost(type, made, wish.closed(), cost.topology);
-  if (!made.is_partial() || wish.dims.empty() || !wish.dims.front().open) return moved;
+  const Sharding& required = at(request.required, leaf);
+  const double moved = reshard_cost(type, made, required.closed(), cost.topology);
+  if (!made.is_partial() || required.dims.empty() || !required.dims.front().open) return moved;
   return std::min(moved, reshard_cost(type, made, made.without_partial(), cost.topology));
 }
 
@@ -141,7 +141,7 @@ StrategyCost strategy_cost(const StrategyRequest& request, const Strategy& strat
   const HaloCost halo = halo_cost_of(request, strategy, cost);
   double moved = moved_operands(request, strategy, halo, cost);
   double late = moved;
-  for (int i = 0; i < isize(request.wishes); ++i)
+  for (int i = 0; i < isize(request.required); ++i)
     moved += moved_result(request, i, computed_sharding(request.mesh, request.map, i, strategy), cost);
   if (is_bound(request)) late = moved - late;
   const double work = work_seconds(request, strategy, flops, halo.operand_bytes, cost);

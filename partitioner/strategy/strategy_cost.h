@@ -27,7 +27,7 @@ StrategyCost strategy_cost(const StrategyRequest& request, const Strategy& strat
                            const CostModel& cost);
 
 /// The modelled time to move the operands, to work, and to move the only result from how it is made (addends included) to where it is
-/// wished.
+/// required.
 double strategy_seconds(const StrategyRequest& request, const Strategy& strategy, const Sharding& made,
                         const CostModel& cost);
 

@@ -46,7 +46,7 @@ Reading reading_of(const Window& window, std::int64_t size, std::int64_t first, 
   return out;
 }
 
-Interval cut_to(std::int64_t start, std::int64_t limit, std::int64_t size) {
+Interval clipped(std::int64_t start, std::int64_t limit, std::int64_t size) {
   const auto low = std::clamp(start, std::int64_t{0}, size);
   return {low, std::max(low, std::clamp(limit, std::int64_t{0}, size))};
 }
@@ -87,7 +87,7 @@ Halo halo_of(const FactorMap& map, const Window& window, std::int64_t operand_si
             .needed = {},
             .kept = {}};
   bool reads_before = false;
-  bool reads_behind = false;
+  bool reads_past_end = false;
   for (std::int64_t tile = 0; tile < tiles; ++tile) {
     const Reading all = reading_of(window, factor.size, at(tiling.first, tile), tiling.count);
     ensure(tile == 0 || (halo.length == all.length && halo.low == all.before), "tiles read windows of unequal form");
@@ -101,9 +101,9 @@ Halo halo_of(const FactorMap& map, const Window& window, std::int64_t operand_si
     if (wanted > 0) {
       const Reading real = wanted_reading(map, window, tiling, tile, wanted);
       reads_before = reads_before || real.start < 0;
-      reads_behind = reads_behind || real.start + real.length > operand_size;
+      reads_past_end = reads_past_end || real.start + real.length > operand_size;
       outside = real.start < 0 || real.start + real.length > operand_size;
-      needed = cut_to(real.start, real.start + real.length, operand_size);
+      needed = clipped(real.start, real.start + real.length, operand_size);
     }
     const bool slides = factor.kind == FactorKind::kReduce;
     halo.needed.push_back(needed);
@@ -114,7 +114,7 @@ Halo halo_of(const FactorMap& map, const Window& window, std::int64_t operand_si
   if (factor.kind == FactorKind::kReduce) return halo;
   for (std::size_t tile = 0; tile < halo.kept.size(); ++tile) {
     if (!reads_before) halo.kept[tile].start = std::min<std::int64_t>(halo.start[tile], 0);
-    if (!reads_behind) halo.kept[tile].limit = std::max(halo.start[tile] + halo.length, operand_size);
+    if (!reads_past_end) halo.kept[tile].limit = std::max(halo.start[tile] + halo.length, operand_size);
   }
   return halo;
 }
@@ -211,7 +211,7 @@ HaloCost halo_cost(const Mesh& mesh, const FactorMap& map, const std::vector<Typ
     if (!topology.is_uniform()) {
       std::vector<std::string> names;
       for (const AxisRef& axis : halo.axes) names.push_back(at(mesh.axes(), axis.axis).name);
-      cost.seconds += modelled_seconds(topology.slowest(names), received.permutes, received.rows * row);
+      cost.seconds += exchange_seconds(topology.slowest(names), received.permutes, received.rows * row);
     }
     at(dims, halo.dim) = halo.length;
     local = Type::array(local.dtype(), std::move(dims));

@@ -188,7 +188,8 @@ class ComputationReader {
       return add_parameter(word, *declared, place);
     if (!percent && in_.next_is("(")) return read_nested(place, std::move(declared), depth);
     const auto found = names_.find(word);
-    if (found == names_.end()) in_.fail_at(place, fmt::format("unknown value %{}{}", word, nearest_value(word)));
+    if (found == names_.end())
+      in_.fail_at(place, fmt::format("unknown value %{}{}", word, nearest_value(names_, word)));
     const Type& type = out_[found->second].type;
     if (declared && !(*declared == type))
       in_.fail_at(type_place, fmt::format("operand %{} is {}, the text says {}", word, type.str(), declared->str()));
@@ -221,16 +222,6 @@ class ComputationReader {
     const Id id = finish(std::move(raw));
     nested_.push_back(id);
     return id;
-  }
-
-  std::string nearest_value(std::string_view name) const {
-    constexpr std::size_t kMostCandidates = 20000;  // edit distances are slow; an error should not be
-    if (names_.size() > kMostCandidates) return {};
-    std::vector<std::string> known;
-    for (const auto& [other, id] : names_) known.emplace_back(other);
-    std::sort(known.begin(), known.end());
-    const auto near = nearest_name(name, known);
-    return near.empty() ? "; operands come before their users" : fmt::format("; did you mean \"{}\"?", near);
   }
 
   void read_attributes(RawInstruction& raw) {
@@ -342,28 +333,11 @@ class ComputationReader {
     } else if (attribute.name == "metadata") {
       read_metadata(attribute.text, state_.sources, notes);
     } else if (attribute.name == "frontend_attributes") {
-      for (auto& [key, value] : read_frontend_attributes(attribute.text)) {
-        if (key == kLayoutsKey) continue;  // the type says it
-        const bool own_key = key == kOwnShardingKey;
-        if (key == kShardingRuleKey && out.op->role == Role::kShardingMark) {
-          own.push_back({std::move(key), quote(value)});
-          continue;
-        }
-        if (key == kNumBatchDimsKey && out.op->role == Role::kShardingMark) {
-          own.push_back({std::move(key), std::move(value)});
-          continue;
-        }
-        if (!own_key && key != kSdyShardingKey) {
-          notes.frontend_attributes.emplace_back(std::move(key), std::move(value));
-        } else if (own_key || sharding.sdy.empty()) {
-          sharding.sdy = std::move(value);
-          sharding.position = position;
-        }
-      }
+      take_frontend_attributes(attribute.text, position, *out.op, notes, sharding, own);
     } else if (attribute.name == "control-predecessors") {
       for (const auto& name : read_names(attribute.text)) {
         const auto found = names_.find(name);
-        require(found != names_.end(), "unknown value %{}{}", name, [&] { return nearest_value(name); });
+        require(found != names_.end(), "unknown value %{}{}", name, [&] { return nearest_value(names_, name); });
         out.control_predecessors.push_back(found->second);
       }
     } else {

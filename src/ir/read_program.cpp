@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reader's top: header, computations, then the shardings of all of them.
+#include <algorithm>
+
 #include "not_hlo_text.h"
+#include "tessera/base/text.h"
+#include "tessera/ir/op_def.h"
 #include "tessera/ir/text.h"
 #include "text_reader.h"
 
@@ -35,6 +39,34 @@ void read_metadata(std::string_view text, const SourceTables& tables, Notes& not
       notes.metadata_rest.push_back({key, in.value("a value")});
     }
     in.take(",");
+  }
+}
+
+std::string nearest_value(const std::unordered_map<std::string_view, Id>& names, std::string_view name) {
+  constexpr std::size_t kMostCandidates = 20000;  // edit distances are slow; an error should not be
+  if (names.size() > kMostCandidates) return {};
+  std::vector<std::string> known;
+  for (const auto& [other, id] : names) known.emplace_back(other);
+  std::sort(known.begin(), known.end());
+  const auto near = nearest_name(name, known);
+  return near.empty() ? "; operands come before their users" : fmt::format("; did you mean \"{}\"?", near);
+}
+
+void take_frontend_attributes(std::string_view text, std::size_t position, const OpDef& op, Notes& notes,
+                              PendingSharding& sharding, std::vector<TextAttribute>& own) {
+  for (auto& [key, value] : read_frontend_attributes(text)) {
+    const bool is_mark = op.role == Role::kShardingMark;
+    if (key == kLayoutsKey) continue;  // the type has it
+    if (key == kShardingRuleKey && is_mark) {
+      own.push_back({std::move(key), quote(value)});
+    } else if (key == kNumBatchDimsKey && is_mark) {
+      own.push_back({std::move(key), std::move(value)});
+    } else if (key != kOwnShardingKey && key != kSdyShardingKey) {
+      notes.frontend_attributes.emplace_back(std::move(key), std::move(value));
+    } else if (key == kOwnShardingKey || sharding.sdy.empty()) {
+      sharding.sdy = std::move(value);
+      sharding.position = position;
+    }
   }
 }
 

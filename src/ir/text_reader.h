@@ -78,6 +78,13 @@ struct PendingElided {
   std::string origins;  // of tessera.elided; empty when absent
 };
 
+/// For the message of an unknown value: the nearest known name, or that operands come before their consumers.
+std::string nearest_value(const std::unordered_map<std::string_view, Id>& names, std::string_view name);
+
+/// The frontend attributes of an instruction: one may carry its sharding, some are attributes of the row (`own`), the others are notes.
+void take_frontend_attributes(std::string_view text, std::size_t position, const OpDef& op, Notes& notes,
+                              PendingSharding& sharding, std::vector<TextAttribute>& own);
+
 /// What the header says that is only checked or used at the end.
 struct ModuleHeader {
   std::size_t entry_layout_position = 0;

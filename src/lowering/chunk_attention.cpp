@@ -23,7 +23,7 @@ bool is_as_large(const Type& type, std::int64_t elements) {
 // A product larger than its operands together, within batch dims or of as many rows as columns.
 bool makes_scores(const Computation& computation, Id id, std::int64_t most_bytes) {
   const Instruction& dot = computation[id];
-  if (dot.op != &rows::kDot || dot.type.byte_size() <= most_bytes || !can_be_cut(dot)) return false;
+  if (dot.op != &rows::kDot || dot.type.byte_size() <= most_bytes || !can_be_chunked(dot)) return false;
   std::int64_t operands = 0;
   for (const Id operand : dot.operands) operands += computation[operand].type.element_count();
   if (dot.type.element_count() <= operands) return false;
@@ -37,7 +37,7 @@ struct Traced {
   std::vector<Id> origin;
 };
 
-// Scores that are still to be cut.
+// Scores that are still to be chunked.
 class Scores {
  public:
   explicit Scores(std::int64_t most_bytes) : most_bytes_(most_bytes) {}
@@ -93,7 +93,7 @@ class Chain {
     } else if (reads && reader.op == &rows::kDot) {
       what = What::kAfter;
       works_ = !is_as_large(reader.type, elements_);
-    } else if (reads && !can_be_cut(reader)) {  // what is small is kept
+    } else if (reads && !can_be_chunked(reader)) {  // what is small is kept
       what = What::kAfter;
       works_ = std::none_of(reader.operands.begin(), reader.operands.end(), [&](Id operand) {
         return at(what_, operand) == What::kMember && is_as_large(computation_[operand].type, elements_);
@@ -165,7 +165,7 @@ class Remaking {
 };
 
 // The program in which no scores are needed after the product that they are made for. Those that can't be made again are given up.
-Traced remake_scores(const Program& program, Scores& scores) {
+Traced rematerialize_scores(const Program& program, Scores& scores) {
   const Computation& entry = program.entry_computation();
   Remaking remaking;
   std::map<Id, Id> seen;  // by member: its scores
@@ -198,7 +198,7 @@ std::int64_t part_bytes(std::int64_t most_bytes) {
 }
 
 // The batch dim whose parts fit best: the fewest that are small enough, else the most.
-std::pair<int, std::int64_t> best_batch_cut(const Instruction& dot, std::int64_t most_bytes) {
+std::pair<int, std::int64_t> best_batch_chunks(const Instruction& dot, std::int64_t most_bytes) {
   const int batch_dims = isize(attributes_as<DotAttributes>(dot.attributes).lhs_batch_dims);
   const std::int64_t bytes = dot.type.byte_size();
   std::pair<int, std::int64_t> best{-1, 1};
@@ -213,37 +213,37 @@ std::pair<int, std::int64_t> best_batch_cut(const Instruction& dot, std::int64_t
   return best;
 }
 
-// How the places that compute scores are cut: along a batch dim, and where that leaves too much, or there is none, along rows of queries.
+// How the computations of scores are chunked: along a batch dim, and where that leaves too much, or there is none, along rows of queries.
 class Planner {
  public:
   Planner(const Program& program, std::int64_t most_bytes)
       : program_(program), entry_(program.entry_computation()), users_(entry_.users()), most_bytes_(most_bytes) {}
   [[nodiscard]] bool is_taken(Id id) const { return taken_.contains(id); }
-  [[nodiscard]] const std::vector<CutPlan>& plans() const { return plans_; }
+  [[nodiscard]] const std::vector<ChunkPlan>& plans() const { return plans_; }
 
   /// Whether there is a way.
   bool add(Id seed) {
-    CutPlan plan;
-    const auto [dim, parts] = best_batch_cut(entry_[seed], part_bytes(most_bytes_));
+    ChunkPlan plan;
+    const auto [dim, parts] = best_batch_chunks(entry_[seed], part_bytes(most_bytes_));
     if (parts > 1)
-      if (CutRegion region = region_of(seed, dim); region.works()) plan.push_back({std::move(region), parts});
+      if (ChunkRegion region = region_of(seed, dim); region.works()) plan.push_back({std::move(region), parts});
     const std::int64_t left = entry_[seed].type.byte_size() / (plan.empty() ? 1 : parts);
     if (left > most_bytes_) add_rows(seed, left, plan);
     if (plan.empty()) return false;
-    const CutRegion region = plan.front().region;
+    const ChunkRegion region = plan.front().region;
     if (!add_plan(program_, plans_, std::move(plan))) return false;
-    for (const auto& [member, cut] : region.cut())
+    for (const auto& [member, dim] : region.dims())
       if (!region.is_own(member)) taken_.insert(member);
     return true;
   }
 
  private:
-  // The keys are what scores are normalised over: a cut of them closes no region.
-  void add_rows(Id seed, std::int64_t bytes, CutPlan& plan) const {
+  // The keys are what scores are normalised over: chunks of them close no region.
+  void add_rows(Id seed, std::int64_t bytes, ChunkPlan& plan) const {
     const Instruction& dot = entry_[seed];
     for (int d = isize(attributes_as<DotAttributes>(dot.attributes).lhs_batch_dims); d < dot.type.ndim(); ++d) {
       if (dot.type.dim(d) < 2) continue;
-      CutRegion region = region_of(seed, d);
+      ChunkRegion region = region_of(seed, d);
       if (!region.works() || !(plan.empty() || same_members(region, plan.front().region))) continue;
       const std::int64_t most = most_parts(region) / (plan.empty() ? 1 : plan.front().parts);
       const std::int64_t parts = std::min({ceil_div(bytes, part_bytes(most_bytes_)), dot.type.dim(d), most});
@@ -253,12 +253,12 @@ class Planner {
     }
   }
   // Each part is instructions of its own.
-  static std::int64_t most_parts(const CutRegion& region) {
+  static std::int64_t most_parts(const ChunkRegion& region) {
     constexpr std::int64_t kMostParts = 64;
     constexpr std::int64_t kMostInstructions = 4096;
-    return std::min(kMostParts, kMostInstructions / isize(region.cut()));
+    return std::min(kMostParts, kMostInstructions / isize(region.dims()));
   }
-  [[nodiscard]] CutRegion region_of(Id seed, int dim) const {
+  [[nodiscard]] ChunkRegion region_of(Id seed, int dim) const {
     const std::int64_t elements = entry_[seed].type.element_count();
     return {program_, entry_, users_, seed, dim, [elements](const Type& type) { return is_as_large(type, elements); }};
   }
@@ -267,7 +267,7 @@ class Planner {
   const Computation& entry_;
   std::vector<std::vector<Id>> users_;
   std::int64_t most_bytes_;
-  std::vector<CutPlan> plans_;
+  std::vector<ChunkPlan> plans_;
   std::set<Id> taken_;
 };
 
@@ -283,7 +283,7 @@ std::optional<Program> split(const Traced& traced, Scores& scores) {
     all = false;
   }
   if (!all || planner.plans().empty()) return std::nullopt;
-  return cut_regions(traced.program, planner.plans());
+  return chunk_regions(traced.program, planner.plans());
 }
 
 bool has_scores(const Program& program, const Scores& scores) {
@@ -298,7 +298,7 @@ bool has_scores(const Program& program, const Scores& scores) {
 std::optional<Program> chunk_attention(const Program& program, std::int64_t most_bytes) {
   Scores scores(most_bytes);
   while (has_scores(program, scores))
-    if (auto out = split(remake_scores(program, scores), scores)) return out;
+    if (auto out = split(rematerialize_scores(program, scores), scores)) return out;
   return std::nullopt;
 }
 

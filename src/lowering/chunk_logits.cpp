@@ -21,18 +21,19 @@ std::int64_t parts_of(std::int64_t size, std::int64_t bytes, std::int64_t most_b
   return fewest;
 }
 
-// The first dim that can be cut, and where its parts are too large still the next one too.
-CutPlan plan_for(const Program& program, const std::vector<std::vector<Id>>& users, Id seed, std::int64_t most_bytes) {
+// The first dim that can be chunked, and the next one too if the chunks are still too large.
+ChunkPlan plan_for(const Program& program, const std::vector<std::vector<Id>>& users, Id seed,
+                   std::int64_t most_bytes) {
   const Computation& entry = program.entry_computation();
   const Type& type = entry[seed].type;
   const std::int64_t large = type.byte_size() / 4;
   std::int64_t left = type.byte_size();
-  CutPlan plan;
+  ChunkPlan plan;
   for (int d = 0; d < type.ndim() && left > most_bytes; ++d) {
     const std::int64_t parts = parts_of(type.dim(d), left, most_bytes);
     if (parts < 2) continue;
-    CutRegion region(program, entry, users, seed, d, [large](const Type& one) { return one.byte_size() >= large; });
-    const bool fits = plan.empty() ? region.works() && region.cut().size() > 1
+    ChunkRegion region(program, entry, users, seed, d, [large](const Type& one) { return one.byte_size() >= large; });
+    const bool fits = plan.empty() ? region.works() && region.dims().size() > 1
                                    : region.works() && same_members(region, plan.front().region);
     if (!fits) continue;
     plan.push_back({std::move(region), parts});
@@ -46,18 +47,18 @@ CutPlan plan_for(const Program& program, const std::vector<std::vector<Id>>& use
 std::optional<Program> chunk_logits(const Program& program, std::int64_t most_bytes) {
   const Computation& entry = program.entry_computation();
   std::vector<std::vector<Id>> users;
-  std::vector<CutPlan> plans;
+  std::vector<ChunkPlan> plans;
   std::set<Id> taken;
   for (Id id = 0; id < entry.size(); ++id) {
     if (taken.contains(id) || entry[id].op != &rows::kDot || entry[id].type.byte_size() <= most_bytes) continue;
     if (users.empty()) users = entry.users();
-    CutPlan plan = plan_for(program, users, id, most_bytes);
+    ChunkPlan plan = plan_for(program, users, id, most_bytes);
     if (plan.empty()) continue;
-    const CutRegion region = plan.front().region;
+    const ChunkRegion region = plan.front().region;
     if (!add_plan(program, plans, std::move(plan))) continue;
-    for (const auto& [member, cut] : region.cut()) taken.insert(member);
+    for (const auto& [member, dim] : region.dims()) taken.insert(member);
   }
-  return plans.empty() ? std::nullopt : std::optional(cut_regions(program, plans));
+  return plans.empty() ? std::nullopt : std::optional(chunk_regions(program, plans));
 }
 
 }  // namespace tessera

@@ -30,14 +30,14 @@ bool counts_on(const Type& type, int dim) {
 
 bool is_summed_wide(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 
-bool can_be_cut(const Instruction& instruction) {
+bool can_be_chunked(const Instruction& instruction) {
   if (!instruction.control_predecessors.empty() || !instruction.type.is_array()) return false;
   return instruction.op->elementwise || instruction.op->chunkable;
 }
 
-bool same_members(const CutRegion& a, const CutRegion& b) {
-  const auto all_in = [](const CutRegion& some, const CutRegion& others) {
-    return std::all_of(some.cut().begin(), some.cut().end(), [&](const auto& member) {
+bool same_members(const ChunkRegion& a, const ChunkRegion& b) {
+  const auto all_in = [](const ChunkRegion& some, const ChunkRegion& others) {
+    return std::all_of(some.dims().begin(), some.dims().end(), [&](const auto& member) {
       const Id id = member.first;
       return some.is_own(id) || (others.contains(id) && !others.is_own(id));
     });
@@ -45,23 +45,23 @@ bool same_members(const CutRegion& a, const CutRegion& b) {
   return all_in(a, b) && all_in(b, a);
 }
 
-CutRegion::CutRegion(const Program& program, const Computation& computation, const std::vector<std::vector<Id>>& users,
-                     Id seed, int dim, IsLarge is_large)
+ChunkRegion::ChunkRegion(const Program& program, const Computation& computation,
+                         const std::vector<std::vector<Id>>& users, Id seed, int dim, IsLarge is_large)
     : program_(program), computation_(computation), users_(users), is_large_(std::move(is_large)) {
-  cut_[seed] = dim;
+  dims_[seed] = dim;
   size_ = computation[seed].type.dim(dim);
-  fed_.assign(computation.instructions.size(), Fed::kUnknown);
-  works_ = can_be_cut(computation[seed]) && add_operands(seed) && grow();
+  recomputable_.assign(computation.instructions.size(), Answer::kUnknown);
+  works_ = can_be_chunked(computation[seed]) && add_operands(seed) && grow();
 }
 
-bool CutRegion::leaves(Id id) const {
+bool ChunkRegion::leaves(Id id) const {
   if (is_own(id)) return false;
   return id == computation_.root || std::any_of(at(users_, id).begin(), at(users_, id).end(),
                                                 [&](Id user) { return !contains(user) || is_own(user); });
 }
 
 // Every reader of what is large belongs to it, and everything between.
-bool CutRegion::grow() {
+bool ChunkRegion::grow() {
   bool changed = true;
   while (changed) {
     changed = false;
@@ -73,8 +73,8 @@ bool CutRegion::grow() {
   follow();
   return is_closed();
 }
-bool CutRegion::add_readers(bool& changed) {
-  const std::map<Id, int> now = cut_;
+bool ChunkRegion::add_readers(bool& changed) {
+  const std::map<Id, int> now = dims_;
   for (const auto& [id, dim] : now) {
     if (dim == kSummed || is_own(id) || !is_large(id)) continue;
     if (id == computation_.root) return false;
@@ -86,15 +86,15 @@ bool CutRegion::add_readers(bool& changed) {
   }
   return true;
 }
-bool CutRegion::add_sliced(bool& changed) {
+bool ChunkRegion::add_sliced(bool& changed) {
   const std::set<std::pair<Id, int>> now = sliced_;
   for (const auto& [id, dim] : now) {
-    if (is_own(id) || is_given(id)) continue;
+    if (is_own(id) || is_in_memory(id)) continue;
     if (contains(id)) {
-      if (cut_.at(id) != dim) return false;
+      if (dims_.at(id) != dim) return false;
       continue;
     }
-    const bool is_own_one = !depends(id) && is_fed(id);
+    const bool is_own_one = !depends(id) && is_recomputable(id);
     if (!is_own_one && !depends(id) && !is_large(id)) continue;
     if (is_own_one) own_.insert(id);
     if (!add(id, dim)) return false;
@@ -103,37 +103,37 @@ bool CutRegion::add_sliced(bool& changed) {
   return true;
 }
 
-// Whole anyway.
-bool CutRegion::is_given(Id id) const {
+// Complete in memory in any case.
+bool ChunkRegion::is_in_memory(Id id) const {
   const Role role = computation_[id].op->role;
   return role == Role::kParameter || role == Role::kConstant;
 }
-// Made of what is small or given: as large as what is cut, or much larger than what it is made of.
-bool CutRegion::is_fed(Id id) {
-  Fed& fed = at(fed_, id);
-  if (fed == Fed::kUnknown) {
-    const bool found = finds_fed(id);
-    at(fed_, id) = found ? Fed::kYes : Fed::kNo;
+// Computed from values that are small or in memory: as large as what is chunked, or much larger than its operands.
+bool ChunkRegion::is_recomputable(Id id) {
+  Answer& answer = at(recomputable_, id);
+  if (answer == Answer::kUnknown) {
+    const bool found = find_recomputable(id);
+    at(recomputable_, id) = found ? Answer::kYes : Answer::kNo;
   }
-  return at(fed_, id) == Fed::kYes;
+  return at(recomputable_, id) == Answer::kYes;
 }
-bool CutRegion::finds_fed(Id id) {
+bool ChunkRegion::find_recomputable(Id id) {
   constexpr std::int64_t kMuch = 8;
   const Instruction& instruction = computation_[id];
-  if (!can_be_cut(instruction) || instruction.op->role == Role::kCollective || sums(id)) return false;
+  if (!can_be_chunked(instruction) || instruction.op->role == Role::kCollective || sums(id)) return false;
   const bool large = is_large(id);
   return std::all_of(instruction.operands.begin(), instruction.operands.end(), [&](Id operand) {
     const Type& type = computation_[operand].type;
     if (!type.is_array()) return false;
-    const bool is_small = large ? !is_large(operand) || is_given(operand)
+    const bool is_small = large ? !is_large(operand) || is_in_memory(operand)
                                 : kMuch * type.element_count() <= instruction.type.element_count();
-    return is_small || is_fed(operand);
+    return is_small || is_recomputable(operand);
   });
 }
 
 // What leaves only through a transpose leaves as the transpose has it: products can write it so.
-void CutRegion::absorb_transposes() {
-  const std::map<Id, int> now = cut_;
+void ChunkRegion::absorb_transposes() {
+  const std::map<Id, int> now = dims_;
   for (const auto& [id, dim] : now) {
     const auto& readers = at(users_, id);
     if (dim == kSummed || is_own(id) || readers.size() != 1 || contains(readers[0])) continue;
@@ -143,13 +143,13 @@ void CutRegion::absorb_transposes() {
 }
 
 // Whole operands come before the parts; what is summed is read after them; nothing large leaves.
-bool CutRegion::is_closed() const {
-  for (const auto& [id, dim] : cut_) {
+bool ChunkRegion::is_closed() const {
+  for (const auto& [id, dim] : dims_) {
     const auto& operands = computation_[id].operands;
     for (std::size_t i = 0; i < operands.size(); ++i) {
       const Id operand = operands[i];
       if (!depends(operand)) continue;
-      if (!contains(operand) || is_own(id) || cut_.at(operand) == kSummed || cut_.at(operand) != reads_.at(id)[i])
+      if (!contains(operand) || is_own(id) || dims_.at(operand) == kSummed || dims_.at(operand) != reads_.at(id)[i])
         return false;
     }
     if (dim != kSummed && !is_own(id) && is_large(id) && leaves(id)) return false;
@@ -157,10 +157,10 @@ bool CutRegion::is_closed() const {
   return true;
 }
 
-void CutRegion::follow() {
+void ChunkRegion::follow() {
   const auto is_member = [&](Id id) { return contains(id) && !is_own(id); };
   const auto first =
-      std::find_if(cut_.begin(), cut_.end(), [&](const auto& member) { return is_member(member.first); });
+      std::find_if(dims_.begin(), dims_.end(), [&](const auto& member) { return is_member(member.first); });
   depends_.assign(computation_.instructions.size(), false);
   for (Id id = first->first; id < computation_.size(); ++id) {
     const auto& operands = computation_[id].operands;
@@ -169,26 +169,26 @@ void CutRegion::follow() {
   }
 }
 
-// Reads more than it makes: a product, a reduction.
-bool CutRegion::sums(Id id) const {
+// Reads more elements than it computes: a product, a reduction.
+bool ChunkRegion::sums(Id id) const {
   const FactorMap map = factors_of(id);
   return std::any_of(map.factors.begin(), map.factors.end(),
                      [](const Factor& factor) { return factor.kind == FactorKind::kReduce; });
 }
-FactorMap CutRegion::factors_of(Id id) const {
+FactorMap ChunkRegion::factors_of(Id id) const {
   const OpView view = view_of(program_, computation_, computation_[id]);
   return view.op.factors == nullptr ? FactorMap{} : view.op.factors(view);
 }
-// The factor that a cut of a dim cuts: the major one, of the size that is cut.
-std::optional<int> CutRegion::factor_at(const FactorMap& map, const TensorFactors& tensor, int dim) const {
+// The factor that chunks of a dim divide: the major one, of the chunked size.
+std::optional<int> ChunkRegion::factor_at(const FactorMap& map, const TensorFactors& tensor, int dim) const {
   if (dim < 0 || dim >= isize(tensor) || at(tensor, dim).empty()) return std::nullopt;
   const int factor = at(tensor, dim).front();
   return at(map.factors, factor).size == size_ ? std::optional(factor) : std::nullopt;
 }
 
-bool CutRegion::add_reader(Id reader, Id operand, int dim) {
+bool ChunkRegion::add_reader(Id reader, Id operand, int dim) {
   const Instruction& instruction = computation_[reader];
-  if (!can_be_cut(instruction)) return false;
+  if (!can_be_chunked(instruction)) return false;
   const FactorMap map = factors_of(reader);
   if (map.operands.size() != instruction.operands.size() || map.results.size() != 1) return false;
   const auto place = std::find(instruction.operands.begin(), instruction.operands.end(), operand);
@@ -198,33 +198,33 @@ bool CutRegion::add_reader(Id reader, Id operand, int dim) {
   if (kind == FactorKind::kReduce) {
     const DType dtype = instruction.type.dtype();
     if (instruction.op != &rows::kDot || (dtype != DType::kF32 && !is_summed_wide(dtype))) return false;
-    cut_[reader] = kSummed;
+    dims_[reader] = kSummed;
     return add_operands_of_factor(reader, map, *factor);
   }
   const auto result = dim_of(map.results.front(), *factor);
   return kind == FactorKind::kPass && result && add(reader, *result);
 }
-bool CutRegion::add(Id id, int dim) {
-  if (contains(id)) return cut_.at(id) == dim;
+bool ChunkRegion::add(Id id, int dim) {
+  if (contains(id)) return dims_.at(id) == dim;
   const Instruction& instruction = computation_[id];
-  if (!can_be_cut(instruction)) return false;
+  if (!can_be_chunked(instruction)) return false;
   if (instruction.op == &rows::kIota && attributes_as<IotaAttributes>(instruction.attributes).iota_dimension == dim &&
       !counts_on(instruction.type, dim))
     return false;
-  cut_[id] = dim;
+  dims_[id] = dim;
   return add_operands(id);
 }
-bool CutRegion::add_operands(Id id) {
+bool ChunkRegion::add_operands(Id id) {
   if (computation_[id].operands.empty()) {
     reads_[id] = {};
     return true;
   }
   const FactorMap map = factors_of(id);
   if (map.operands.size() != computation_[id].operands.size() || map.results.size() != 1) return false;
-  const auto factor = factor_at(map, map.results.front(), cut_.at(id));
+  const auto factor = factor_at(map, map.results.front(), dims_.at(id));
   return factor && at(map.factors, *factor).kind == FactorKind::kPass && add_operands_of_factor(id, map, *factor);
 }
-bool CutRegion::add_operands_of_factor(Id id, const FactorMap& map, int factor) {
+bool ChunkRegion::add_operands_of_factor(Id id, const FactorMap& map, int factor) {
   const auto& operands = computation_[id].operands;
   std::vector<int> reads;
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -235,7 +235,7 @@ bool CutRegion::add_operands_of_factor(Id id, const FactorMap& map, int factor) 
     if (!dim) return false;
     reads.push_back(*dim);
     const bool is_member = contains(operands[i]) && !is_own(operands[i]);
-    if (is_member && cut_.at(operands[i]) != *dim && cut_.at(operands[i]) != kSummed) return false;
+    if (is_member && dims_.at(operands[i]) != *dim && dims_.at(operands[i]) != kSummed) return false;
     if (has && !is_member) sliced_.insert({operands[i], *dim});
   }
   reads_[id] = std::move(reads);

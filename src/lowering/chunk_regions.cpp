@@ -15,25 +15,25 @@
 namespace tessera {
 namespace {
 
-Id last_of(const CutPlan& plan) { return plan.front().region.cut().rbegin()->first; }
+Id last_of(const ChunkPlan& plan) { return plan.front().region.dims().rbegin()->first; }
 
 // In which order instructions and regions come: the order there was, a region standing where its last member stood.
 class UnitOrder {
  public:
-  UnitOrder(const Program& program, const Computation& computation, const std::vector<CutPlan>& plans)
+  UnitOrder(const Program& program, const Computation& computation, const std::vector<ChunkPlan>& plans)
       : computation_(computation) {
     unit_.resize(computation.instructions.size());
     for (Id id = 0; id < computation.size(); ++id) unit_[static_cast<std::size_t>(id)] = id;
-    for (const CutPlan& plan : plans)
-      for (const auto& [id, dim] : plan.front().region.cut()) {
+    for (const ChunkPlan& plan : plans)
+      for (const auto& [id, dim] : plan.front().region.dims()) {
         if (plan.front().region.is_own(id)) continue;
         disjoint_ = disjoint_ && at(unit_, id) == id;
         unit_[static_cast<std::size_t>(id)] = last_of(plan);
       }
     find_edges(computations_with_effects(program));
-    for (const CutPlan& plan : plans)
-      for (const Cut& cut : plan)
-        for (const auto& [id, dim] : cut.region.cut())
+    for (const ChunkPlan& plan : plans)
+      for (const Chunking& chunking : plan)
+        for (const auto& [id, dim] : chunking.region.dims())
           for (const Id operand : computation[id].operands) add_edge(operand, last_of(plan));
   }
 
@@ -87,24 +87,25 @@ class UnitOrder {
 // The parts of one region, and what leaves them put together.
 class Parts {
  public:
-  Parts(ComputationRewriter& rewriter, const CutPlan& plan) : rewriter_(rewriter), from_(rewriter.from()), plan_(plan) {
-    for (const Cut& cut : plan)
-      for (const auto& [id, dim] : cut.region.cut()) members_.insert(id);
+  Parts(ComputationRewriter& rewriter, const ChunkPlan& plan)
+      : rewriter_(rewriter), from_(rewriter.from()), plan_(plan) {
+    for (const Chunking& chunking : plan)
+      for (const auto& [id, dim] : chunking.region.dims()) members_.insert(id);
   }
   /// What leaves, by member.
   std::map<Id, Value> run() { return along(0); }
 
  private:
-  // The plan's cut `level` and those after it, in the part that those before it are at.
+  // Level `level` of the plan and those after it, in the chunk that the levels before it are at.
   std::map<Id, Value> along(std::size_t level) {
     if (level == plan_.size()) return part();
-    const Cut& cut = plan_[level];
-    const std::int64_t size = cut.region.size();
-    const std::int64_t step = ceil_div(size, cut.parts);
+    const Chunking& chunking = plan_[level];
+    const std::int64_t size = chunking.region.size();
+    const std::int64_t step = ceil_div(size, chunking.parts);
     std::map<Id, std::vector<Value>> made;
     for (std::int64_t start = 0; start < size; start += step) {
       ranges_.emplace_back(start, std::min(start + step, size));
-      for (const auto& [id, value] : along(level + 1)) add(made[id], value, cut.region.cut().at(id));
+      for (const auto& [id, value] : along(level + 1)) add(made[id], value, chunking.region.dims().at(id));
       ranges_.pop_back();
     }
     std::map<Id, Value> out;
@@ -113,16 +114,17 @@ class Parts {
   }
   // Summands are added at once, so that products can add to the sum in place.
   static void add(std::vector<Value>& values, Value value, int dim) {
-    if (dim == CutRegion::kSummed && !values.empty())
+    if (dim == ChunkRegion::kSummed && !values.empty())
       values.front() = ops::add(values.front(), value);
     else
       values.push_back(value);
   }
   Value whole(Id id, const std::vector<Value>& values, std::size_t level) const {
-    const int dim = plan_[level].region.cut().at(id);
-    if (dim != CutRegion::kSummed) return ops::concatenate(values, dim);
-    const bool is_sum = std::none_of(plan_.begin(), plan_.begin() + static_cast<std::ptrdiff_t>(level),
-                                     [&](const Cut& outer) { return outer.region.cut().at(id) == CutRegion::kSummed; });
+    const int dim = plan_[level].region.dims().at(id);
+    if (dim != ChunkRegion::kSummed) return ops::concatenate(values, dim);
+    const bool is_sum =
+        std::none_of(plan_.begin(), plan_.begin() + static_cast<std::ptrdiff_t>(level),
+                     [&](const Chunking& outer) { return outer.region.dims().at(id) == ChunkRegion::kSummed; });
     const DType dtype = from_[id].type.dtype();
     return is_sum && values.front().type().dtype() != dtype ? ops::convert(values.front(), dtype) : values.front();
   }
@@ -132,7 +134,7 @@ class Parts {
     std::map<Id, Value> out;
     for (const Id id : members_) {
       here_[id] = member(id);
-      if (const CutRegion& region = plan_.front().region; region.contains(id) && region.leaves(id))
+      if (const ChunkRegion& region = plan_.front().region; region.contains(id) && region.leaves(id))
         out[id] = here_.at(id);
     }
     return out;
@@ -146,8 +148,8 @@ class Parts {
     DType dtype = instruction.type.dtype();
     std::int64_t first = 0;
     for (std::size_t level = 0; level < plan_.size(); ++level) {
-      const int dim = cut_of(level, id);
-      if (dim == CutRegion::kSummed && is_summed_wide(dtype)) dtype = DType::kF32;
+      const int dim = chunked_dim(level, id);
+      if (dim == ChunkRegion::kSummed && is_summed_wide(dtype)) dtype = DType::kF32;
       if (dim < 0) continue;
       const auto [start, limit] = range(level, from_[id].type, dim);
       at(dims, dim) = limit - start;
@@ -164,9 +166,9 @@ class Parts {
     std::vector<int> dims;
     bool is_here = members_.contains(id);
     for (std::size_t level = 0; level < plan_.size(); ++level) {
-      const CutRegion& region = plan_[level].region;
-      dims.push_back(region.contains(reader) ? region.reads(reader)[place] : CutRegion::kWhole);
-      is_here = is_here && cut_of(level, id) == dims.back();
+      const ChunkRegion& region = plan_[level].region;
+      dims.push_back(region.contains(reader) ? region.reads(reader)[place] : ChunkRegion::kWhole);
+      is_here = is_here && chunked_dim(level, id) == dims.back();
     }
     return is_here ? here_.at(id) : sliced(id, dims);
   }
@@ -187,9 +189,9 @@ class Parts {
     if (is_new) found->second = ops::slice(whole, std::move(ranges));
     return found->second;
   }
-  [[nodiscard]] int cut_of(std::size_t level, Id id) const {
-    const CutRegion& region = plan_[level].region;
-    return region.contains(id) ? region.cut().at(id) : CutRegion::kWhole;
+  [[nodiscard]] int chunked_dim(std::size_t level, Id id) const {
+    const ChunkRegion& region = plan_[level].region;
+    return region.contains(id) ? region.dims().at(id) : ChunkRegion::kWhole;
   }
   // Where this part of a dim begins and ends.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> range(std::size_t level, const Type& type, int dim) const {
@@ -199,18 +201,18 @@ class Parts {
 
   ComputationRewriter& rewriter_;
   const Computation& from_;
-  const CutPlan& plan_;
+  const ChunkPlan& plan_;
   std::set<Id> members_;
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges_;  // by cut: where the part is
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges_;  // by level: where the chunk is
   std::map<Id, Value> here_;                                   // members of the part
   std::map<std::vector<std::int64_t>, Value> slices_;
 };
 
 class Cutter {
  public:
-  Cutter(ComputationRewriter& rewriter, const std::vector<CutPlan>& plans)
+  Cutter(ComputationRewriter& rewriter, const std::vector<ChunkPlan>& plans)
       : rewriter_(rewriter), from_(rewriter.from()) {
-    for (const CutPlan& plan : plans) by_last_[last_of(plan)] = &plan;
+    for (const ChunkPlan& plan : plans) by_last_[last_of(plan)] = &plan;
   }
 
   void run(const std::vector<Id>& order) {
@@ -225,7 +227,7 @@ class Cutter {
  private:
   ComputationRewriter& rewriter_;
   const Computation& from_;
-  std::map<Id, const CutPlan*> by_last_;
+  std::map<Id, const ChunkPlan*> by_last_;
 };
 
 }  // namespace
@@ -241,17 +243,17 @@ std::int64_t equal_parts(std::int64_t size, std::int64_t bytes, std::int64_t mos
   return most;
 }
 
-bool add_plan(const Program& program, std::vector<CutPlan>& plans, CutPlan plan) {
+bool add_plan(const Program& program, std::vector<ChunkPlan>& plans, ChunkPlan plan) {
   plans.push_back(std::move(plan));
   if (UnitOrder(program, program.entry_computation(), plans).run()) return true;
   plans.pop_back();
   return false;
 }
 
-Program cut_regions(const Program& program, const std::vector<CutPlan>& plans) {
+Program chunk_regions(const Program& program, const std::vector<ChunkPlan>& plans) {
   const Computation* entry = &program.entry_computation();
   const auto order = UnitOrder(program, *entry, plans).run();
-  ensure(order.has_value(), "regions to be cut wait for one another");
+  ensure(order.has_value(), "regions to be chunked wait for one another");
   return remove_dead_code(rewrite_computations(
       program, [&](ComputationRewriter& rewriter) { Cutter(rewriter, plans).run(*order); },
       [&](const Computation& computation) { return &computation == entry; }));

@@ -14,11 +14,11 @@ namespace tessera {
 namespace {
 
 // Costs in units of a cheap op on one element in the first-level cache.
-constexpr double kDear = 4;               // exp, tanh, a division
+constexpr double kExpensive = 4;          // exp, tanh, a division
 constexpr double kMemory = 6;             // a byte written and read again
 constexpr std::int64_t kSmall = 1 << 16;  // bytes not worth it
 
-double cost_of(const Instruction& instruction) { return instruction.op->inexpensive ? 1 : kDear; }
+double cost_of(const Instruction& instruction) { return instruction.op->inexpensive ? 1 : kExpensive; }
 
 class Recomputing {
  public:

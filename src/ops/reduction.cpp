@@ -22,7 +22,7 @@ const OpDef& combiner_of(Reduction reduction) {
 }
 
 // The value below copies and float conversions (bf16 sums are often spelled through f32).
-Id behind_conversions(const Computation& computation, Id id) {
+Id through_conversions(const Computation& computation, Id id) {
   while (true) {
     const Instruction& instruction = computation[id];
     const bool converts = instruction.op == &rows::kConvert && is_float(instruction.type.dtype()) &&
@@ -83,10 +83,10 @@ Literal narrow_identity(Reduction reduction, DType dtype) {
 
 std::optional<Reduction> reduction_of(const Computation& computation) {
   if (computation.parameters.size() != 2) return std::nullopt;
-  const Instruction& root = computation[behind_conversions(computation, computation.root)];
+  const Instruction& root = computation[through_conversions(computation, computation.root)];
   if (!root.type.is_array() || root.type.ndim() != 0 || root.operands.size() != 2) return std::nullopt;
-  const Id a = behind_conversions(computation, root.operands[0]);
-  const Id b = behind_conversions(computation, root.operands[1]);
+  const Id a = through_conversions(computation, root.operands[0]);
+  const Id b = through_conversions(computation, root.operands[1]);
   const Id first = computation.parameters[0];
   const Id second = computation.parameters[1];
   if (!((a == first && b == second) || (a == second && b == first))) return std::nullopt;

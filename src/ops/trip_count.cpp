@@ -12,13 +12,13 @@
 namespace tessera {
 namespace {
 
-const Instruction& behind_copies(const Computation& computation, Id id) {
+const Instruction& through_copies(const Computation& computation, Id id) {
   while (computation[id].op == &rows::kCopy) id = computation[id].operands[0];
   return computation[id];
 }
 
 std::optional<std::int64_t> integer_constant(const Computation& computation, Id id) {
-  const Instruction& instruction = behind_copies(computation, id);
+  const Instruction& instruction = through_copies(computation, id);
   const Literal* value = known_constant(instruction);
   const bool fits = value != nullptr && instruction.type.is_array() && instruction.type.ndim() == 0 &&
                     is_integer(instruction.type.dtype());
@@ -28,7 +28,7 @@ std::optional<std::int64_t> integer_constant(const Computation& computation, Id 
 
 // `index` if `id` is get-tuple-element(parameter, index).
 std::optional<std::int64_t> state_element(const Computation& computation, Id id) {
-  const Instruction& instruction = behind_copies(computation, id);
+  const Instruction& instruction = through_copies(computation, id);
   if (instruction.op->role != Role::kGetTupleElement) return std::nullopt;
   if (computation[instruction.operands[0]].op->role != Role::kParameter) return std::nullopt;
   return attributes_as<IndexAttributes>(instruction.attributes).index;
@@ -39,7 +39,7 @@ struct Limit {
   std::int64_t limit = 0;    // runs while element < limit
 };
 std::optional<Limit> loop_limit(const Computation& condition) {
-  const Instruction& root = behind_copies(condition, condition.root);
+  const Instruction& root = through_copies(condition, condition.root);
   if (root.op != &rows::kCompare) return std::nullopt;
   const auto direction = attributes_as<CompareAttributes>(root.attributes).direction;
   const bool mirrored = direction == CompareDirection::kGt || direction == CompareDirection::kGe;
@@ -57,7 +57,7 @@ std::optional<Limit> loop_limit(const Computation& condition) {
 std::optional<std::int64_t> step_of(const Computation& body, std::int64_t element) {
   const Instruction& root = body[body.root];
   if (root.op->role != Role::kTuple) return std::nullopt;
-  const Instruction& next = behind_copies(body, at(root.operands, element));
+  const Instruction& next = through_copies(body, at(root.operands, element));
   if (next.op != &rows::kAdd) return std::nullopt;
   for (const int side : {0, 1})
     if (state_element(body, at(next.operands, side)) == element)

@@ -184,14 +184,14 @@ bool is_there_anyway(const Computation& computation, Id id) {
   return instruction.op->role == Role::kGetTupleElement && is_parameter(computation[instruction.operands.front()]);
 }
 
-std::optional<Plan> plan_of(const Loop& loop, const Elements& read_behind) {
+std::optional<Plan> plan_of(const Loop& loop, const Elements& read_after) {
   if (!can_be_changed(loop)) return std::nullopt;
   const Elements invariant = invariant_elements(loop);
   Elements needed = elements_read(*loop.condition, is_parameter).at(loop.condition->parameters.front());
   const Elements told = elements_told(loop);
   needed.add(told);
   for (std::int64_t e = 0; e < loop.size(); ++e)
-    if (read_behind.has(e) && !invariant.has(e)) needed.add(e);
+    if (read_after.has(e) && !invariant.has(e)) needed.add(e);
   Needed found = needed_in(*loop.body, needed);
   Plan out{found.elements, Elements(found.elements.size(), false), {}, std::move(found.instructions)};
   const bool is_made = loop.init().op->role == Role::kTuple;
@@ -206,7 +206,7 @@ std::optional<Plan> plan_of(const Loop& loop, const Elements& read_behind) {
     }
     const bool stays = is_made && is_there_anyway(loop.caller, at(loop.init().operands, e));
     if (!out.kept.has(e) || (invariant.has(e) && stays)) out.as_before.add(e);
-    changes = changes || !out.kept.has(e) || (out.as_before.has(e) && read_behind.has(e));
+    changes = changes || !out.kept.has(e) || (out.as_before.has(e) && read_after.has(e));
   }
   if (!changes || out.kept.none()) return std::nullopt;
   return out;

@@ -33,18 +33,18 @@ std::int64_t tightest_gap(const std::vector<std::pair<std::int64_t, std::int64_t
 }
 
 // Each interval in the given sequence into the tightest gap between those already placed that share a step with it.
-Placement place_in_sequence(const std::vector<Interval>& intervals, const std::vector<std::size_t>& sequence) {
-  Placement out{std::vector<std::int64_t>(intervals.size(), 0), 0};
+ArenaOffsets place_in_sequence(const std::vector<BufferLife>& lives, const std::vector<std::size_t>& sequence) {
+  ArenaOffsets out{std::vector<std::int64_t>(lives.size(), 0), 0};
   std::vector<std::size_t> placed;  // by offset
   std::vector<std::pair<std::int64_t, std::int64_t>> occupied;
   for (const std::size_t i : sequence) {
-    const Interval& one = intervals[i];
+    const BufferLife& one = lives[i];
     const std::int64_t bytes = aligned(one.bytes);
     if (bytes == 0) continue;
     occupied.clear();
     for (const std::size_t j : placed)
-      if (intervals[j].first <= one.last && one.first <= intervals[j].last)
-        occupied.emplace_back(out.offsets[j], out.offsets[j] + aligned(intervals[j].bytes));
+      if (lives[j].first <= one.last && one.first <= lives[j].last)
+        occupied.emplace_back(out.offsets[j], out.offsets[j] + aligned(lives[j].bytes));
     out.offsets[i] = tightest_gap(occupied, bytes, one.alignment);
     out.total = std::max(out.total, out.offsets[i] + bytes);
     placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
@@ -55,24 +55,22 @@ Placement place_in_sequence(const std::vector<Interval>& intervals, const std::v
 }
 
 // As a heap would at run time: a sweep over the steps with a set of live ranges.
-Placement place_by_time(const std::vector<Interval>& intervals) {
-  std::vector<std::size_t> sequence(intervals.size());
+ArenaOffsets place_by_time(const std::vector<BufferLife>& lives) {
+  std::vector<std::size_t> sequence(lives.size());
   std::iota(sequence.begin(), sequence.end(), std::size_t{0});
   std::stable_sort(sequence.begin(), sequence.end(), [&](std::size_t a, std::size_t b) {
-    return intervals[a].first != intervals[b].first ? intervals[a].first < intervals[b].first
-                                                    : intervals[a].bytes > intervals[b].bytes;
+    return lives[a].first != lives[b].first ? lives[a].first < lives[b].first : lives[a].bytes > lives[b].bytes;
   });
-  Placement out{std::vector<std::int64_t>(intervals.size(), 0), 0};
+  ArenaOffsets out{std::vector<std::int64_t>(lives.size(), 0), 0};
   std::vector<std::size_t> live;  // by offset
   std::vector<std::pair<std::int64_t, std::int64_t>> occupied;
   for (const std::size_t i : sequence) {
-    const std::int64_t bytes = aligned(intervals[i].bytes);
+    const std::int64_t bytes = aligned(lives[i].bytes);
     if (bytes == 0) continue;
-    std::erase_if(live, [&](std::size_t j) { return intervals[j].last < intervals[i].first; });
+    std::erase_if(live, [&](std::size_t j) { return lives[j].last < lives[i].first; });
     occupied.clear();
-    for (const std::size_t j : live)
-      occupied.emplace_back(out.offsets[j], out.offsets[j] + aligned(intervals[j].bytes));
-    out.offsets[i] = tightest_gap(occupied, bytes, intervals[i].alignment);
+    for (const std::size_t j : live) occupied.emplace_back(out.offsets[j], out.offsets[j] + aligned(lives[j].bytes));
+    out.offsets[i] = tightest_gap(occupied, bytes, lives[i].alignment);
     out.total = std::max(out.total, out.offsets[i] + bytes);
     live.insert(std::upper_bound(live.begin(), live.end(), i,
                                  [&](std::size_t a, std::size_t b) { return out.offsets[a] < out.offsets[b]; }),
@@ -83,42 +81,42 @@ Placement place_by_time(const std::vector<Interval>& intervals) {
 
 }  // namespace
 
-Placement place_intervals(const std::vector<Interval>& intervals) {
+ArenaOffsets place_buffers(const std::vector<BufferLife>& lives) {
   constexpr std::size_t kMany = 6000;  // the first way takes time quadratic in the number
-  Placement by_time = place_by_time(intervals);
-  if (intervals.size() > kMany) return by_time;
-  std::vector<std::size_t> sequence(intervals.size());
+  ArenaOffsets by_time = place_by_time(lives);
+  if (lives.size() > kMany) return by_time;
+  std::vector<std::size_t> sequence(lives.size());
   std::iota(sequence.begin(), sequence.end(), std::size_t{0});
   std::stable_sort(sequence.begin(), sequence.end(),
-                   [&](std::size_t a, std::size_t b) { return intervals[a].bytes > intervals[b].bytes; });
-  Placement best = place_in_sequence(intervals, sequence);
+                   [&](std::size_t a, std::size_t b) { return lives[a].bytes > lives[b].bytes; });
+  ArenaOffsets best = place_in_sequence(lives, sequence);
   // About the same size in order of time: a few bytes more must not push a short life in front of a long one.
   const auto coarse = [&](std::size_t i) {
-    const auto bytes = static_cast<std::uint64_t>(intervals[i].bytes);
+    const auto bytes = static_cast<std::uint64_t>(lives[i].bytes);
     const int shift = std::max(0, static_cast<int>(std::bit_width(bytes)) - 6);
     return bytes >> shift << shift;
   };
   std::stable_sort(sequence.begin(), sequence.end(), [&](std::size_t a, std::size_t b) {
-    return coarse(a) != coarse(b) ? coarse(a) > coarse(b) : intervals[a].first < intervals[b].first;
+    return coarse(a) != coarse(b) ? coarse(a) > coarse(b) : lives[a].first < lives[b].first;
   });
-  Placement by_both = place_in_sequence(intervals, sequence);
+  ArenaOffsets by_both = place_in_sequence(lives, sequence);
   if (by_time.total < best.total) best = std::move(by_time);
   if (by_both.total < best.total) best = std::move(by_both);
   return best;
 }
 
 void place_in_arena(Schedule& plan) {
-  std::vector<Interval> intervals;
+  std::vector<BufferLife> lives;
   std::vector<Buffer*> which;
   for (Buffer& buffer : plan.buffers) {
     if (buffer.place != Place::kArena) continue;
-    intervals.push_back({buffer.bytes, buffer.first, buffer.last, buffer.alignment});
+    lives.push_back({buffer.bytes, buffer.first, buffer.last, buffer.alignment});
     which.push_back(&buffer);
   }
   Checked all = 0;
-  for (const Interval& one : intervals) all += Checked(one.bytes) + one.alignment;
-  require(all.fits(), "{} values of the program need more bytes together than 64 bits count", intervals.size());
-  const Placement placement = place_intervals(intervals);
+  for (const BufferLife& one : lives) all += Checked(one.bytes) + one.alignment;
+  require(all.fits(), "{} values of the program need more bytes together than 64 bits count", lives.size());
+  const ArenaOffsets placement = place_buffers(lives);
   for (std::size_t i = 0; i < which.size(); ++i) which[i]->offset = placement.offsets[i];
   plan.arena_bytes = placement.total;
 }

@@ -9,20 +9,20 @@
 
 namespace tessera::schedule {
 
-struct Interval {
+struct BufferLife {
   std::int64_t bytes = 0;
   std::int32_t first = 0;  // steps, both ends included
   std::int32_t last = 0;
   std::int64_t alignment = kBufferAlignment;
 };
-struct Placement {
+struct ArenaOffsets {
   std::vector<std::int64_t> offsets;  // multiples of kBufferAlignment
   std::int64_t total = 0;
 };
 
-/// Intervals that share a step never overlap in memory. Large ones first, each into the tightest gap; in order of time where
+/// Buffers that share a step never overlap in memory. Large ones first, each into the tightest gap; in order of time where
 /// there are very many. The best of these and of one between them.
-Placement place_intervals(const std::vector<Interval>& intervals);
+ArenaOffsets place_buffers(const std::vector<BufferLife>& lives);
 /// Gives the arena's buffers their offsets.
 void place_in_arena(Schedule& plan);
 

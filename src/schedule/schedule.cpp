@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "groups.h"
 #include "memory_plan.h"
 #include "order.h"
 #include "overlap.h"
+#include "overwrites.h"
 #include "scratch.h"
 #include "shared_gathers.h"
 
@@ -127,11 +129,10 @@ class Planner {
     }
     const auto [first, last] = flow_.slot_range(computation_.root);
     partner_.assign(static_cast<std::size_t>(last - first), -1);
-    if (in_place_) {
-      for (int k = 0; k < isize(partner_); ++k) at(partner_, k) = k;
-    } else if (out_.computation == program_.entry) {
-      for (const Alias& alias : program_.aliases) add_alias(alias);
-    }
+    if (in_place_)
+      std::iota(partner_.begin(), partner_.end(), 0);
+    else if (out_.computation == program_.entry)
+      partner_ = aliased_parameters(program_, flow_);
     result_leaf_.assign(flow_.slots.size(), -1);
     for (int k = isize(partner_); k-- > 0;) {  // the first leaf wins, but one with a partner before one without
       int& leaf = at(result_leaf_, at(flow_.slots, first + k).origin);
@@ -148,22 +149,6 @@ class Planner {
     }
     return out;
   }
-  void add_alias(const Alias& alias) {
-    require(alias.parameter >= 0 && alias.parameter < isize(computation_.parameters),
-            "alias of parameter {}: there are {}", alias.parameter, computation_.parameters.size());
-    int leaf = computation_[at(computation_.parameters, alias.parameter)].type.leaf_index(alias.parameter_index);
-    for (std::int64_t p = 0; p < alias.parameter; ++p) leaf += flow_.leaf_count(at(computation_.parameters, p));
-    const int result = computation_.root_type().leaf_index(alias.output);
-    const Type& given = at(flow_.slots, at(parameter_slots_, leaf)).type;
-    const Type& made = flow_.slot(computation_.root, result).type;
-    require(
-        given.is_array() && made.is_array() && given.dtype() == made.dtype() && given.byte_size() == made.byte_size(),
-        "alias of result {} ({}) and parameter {} ({}): the types differ", result, made, alias.parameter, given);
-    require(std::find(partner_.begin(), partner_.end(), leaf) == partner_.end(), "parameter {} is aliased twice",
-            alias.parameter);
-    at(partner_, result) = leaf;
-  }
-
   void plan_nested() {
     out_.nested.resize(computation_.instructions.size());
     for (Id id = 0; id < computation_.size(); ++id) {
@@ -212,7 +197,8 @@ class Planner {
     if (leaf >= 0 && at(partner_, leaf) >= 0) {
       const int owner = at(parameter_slots_, at(partner_, leaf));
       const bool is_shared = at(peers_read_, owner) == t;
-      if (at(last_read_, owner) < t || (at(last_read_, owner) == t && !is_shared && may_overwrite(slot, owner, t)))
+      if (at(last_read_, owner) < t ||
+          (at(last_read_, owner) == t && !is_shared && may_overwrite(flow_, at(out_.steps, t), slot, owner)))
         return take_over(slot, at(buffer_of_, owner), until);
     }
     if (leaf >= 0 && !in_place_) {
@@ -312,47 +298,9 @@ class Planner {
     std::vector<int> found;
     for (const Id id : at(out_.steps, t).instructions)
       for (const int origin : at(flow_.reads, id))
-        if (at(step_of_, at(flow_.slots, origin).id) != t && may_overwrite(slot, origin, t)) found.push_back(origin);
+        if (at(step_of_, at(flow_.slots, origin).id) != t && may_overwrite(flow_, at(out_.steps, t), slot, origin))
+          found.push_back(origin);
     return found;
-  }
-
-  // Every read of `origin` in step t comes before `slot` is written there: element by element, or by the op's own promise.
-  bool may_overwrite(int slot, int origin, int t) const {
-    const Type& written = at(flow_.slots, slot).type;
-    if (written.byte_size() != at(flow_.slots, origin).type.byte_size()) return false;
-    const Step& step = at(out_.steps, t);
-    if (!step.fused && step.instructions.size() == 1) return op_overwrites(slot, origin);
-    if (!step.fused) {  // a product that adds to what it finds
-      const auto& read = at(flow_.reads, step.instructions.front());
-      return at(flow_.slots, slot).id == step.instructions.back() &&
-             std::find(read.begin(), read.end(), origin) == read.end();
-    }
-    for (const Id id : step.instructions)
-      for (const Id operand : computation_[id].operands) {
-        const Slot& read = flow_.slot(operand);
-        if (read.origin != origin) continue;
-        if (read.view || dtype_size(read.type.dtype()) != dtype_size(written.dtype())) return false;
-        // A reduction reads row by row; a scalar is read for every element.
-        const bool reduces = at(flow_.kinds, id) != OpKind::kElementwise;
-        if (!reduces && read.type.element_count() != computation_[id].type.element_count()) return false;
-      }
-    return true;
-  }
-  bool op_overwrites(int slot, int origin) const {
-    const Slot& result = at(flow_.slots, slot);
-    if (!computation_[result.id].op->updates_operand_in_place) return false;
-    int leaf = 0;  // of the operands, one after the other
-    int reads = 0;
-    bool matches = false;
-    for (const Id operand : computation_[result.id].operands) {
-      const auto [first, last] = flow_.slot_range(operand);
-      for (int s = first; s < last; ++s, ++leaf) {
-        if (at(flow_.slots, s).origin != origin) continue;
-        ++reads;
-        matches = matches || (leaf == result.leaf && !at(flow_.slots, s).view);
-      }
-    }
-    return matches && reads == 1;
   }
 
   void deliver() {

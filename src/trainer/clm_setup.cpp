@@ -126,8 +126,8 @@ void shard(const TrainingArguments& arguments, ClmModel& out) {
 // `--fsdp hybrid_shard` replicates over an axis beside the one that shards.
 std::string hybrid_note(const TrainingArguments& arguments, const Mesh& mesh) {
   const FsdpMode mode = parse_fsdp_mode(arguments.fsdp);
-  const auto is_cut = [&](const char* name) { return mesh.has_axis(name) && mesh.whole_axis(name).size > 1; };
-  if (!mode.hybrid || (is_cut("data") && is_cut("fsdp"))) return "";
+  const auto is_sharded_over = [&](const char* name) { return mesh.has_axis(name) && mesh.whole_axis(name).size > 1; };
+  if (!mode.hybrid || (is_sharded_over("data") && is_sharded_over("fsdp"))) return "";
   return fmt::format(
       "--fsdp {} replicates over data what it shards over fsdp, and {} does not have both: this is {}; --mesh "
       "data=2,fsdp=-1 has two replicas",

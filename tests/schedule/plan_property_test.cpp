@@ -78,13 +78,13 @@ TEST(PlanProperty, TheVerifierSeesABufferMovedOntoAnother) {
 TEST(PlanProperty, IntervalsThatShareAStepNeverOverlap) {
   std::mt19937 random(3);
   for (int round = 0; round < 60; ++round) {
-    std::vector<schedule::Interval> intervals;
+    std::vector<schedule::BufferLife> intervals;
     for (int i = 0; i < 80; ++i) {
       const auto first = static_cast<std::int32_t>(random() % 50);
       intervals.push_back(
           {static_cast<std::int64_t>(random() % 1000), first, first + static_cast<std::int32_t>(random() % 10)});
     }
-    const auto plan = schedule::place_intervals(intervals);
+    const auto plan = schedule::place_buffers(intervals);
     std::int64_t end = 0;
     for (std::size_t i = 0; i < intervals.size(); ++i) {
       EXPECT_EQ(plan.offsets[i] % kBufferAlignment, 0);

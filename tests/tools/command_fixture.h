@@ -19,6 +19,9 @@
 
 namespace tessera::command_tests {
 
+inline constexpr const char* kMegatron =
+    "mlp.hlo --mesh data=2,model=3 --annotate x=data,- --annotate w=-,model --annotate v=model,- ";
+
 namespace fs = std::filesystem;
 
 inline std::string content(const fs::path& path) {

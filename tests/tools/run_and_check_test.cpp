@@ -104,7 +104,7 @@ TEST_F(TesseraCommand, UnreducedValuesAreDrawnAndRunAsAddends) {
            "HloModule m, num_partitions=2\nENTRY e {\n  a = s32[3] parameter(0), sharding={unreduced}\n"
            "  ROOT r = s32[3] negate(a), sharding={unreduced}\n}\n");
   const auto drawn = run("print " + program + " --sharding a");
-  EXPECT_NE(drawn.out.find("unreduced over _0: every device of a part holds an addend"), std::string::npos)
+  EXPECT_NE(drawn.out.find("unreduced over _0: every device of a group holds a partial value"), std::string::npos)
       << drawn.out;
   const std::string two = fmt::format("{} -n 2", TESSERA_MPIEXEC);
   const auto ranks = run("run " + program, two);

@@ -117,7 +117,7 @@ PartitionOptions how_to_partition(const Arguments& arguments) {
   PartitionOptions options;
   if (const auto path = arguments.value("topology")) options.topology = Topology::from_file(*path);
   read_pass_options(arguments, options.skip_passes, options.collectives);
-  options.collectives.spare_memory = !arguments.has("fewer-collectives");
+  options.collectives.save_memory = !arguments.has("fewer-collectives");
   return options;
 }
 

@@ -10,12 +10,12 @@
 namespace tessera::command {
 namespace {
 
-bool lies_elsewhere(const Sharding& sharding, const Mesh& mesh) {
+bool is_on_another_mesh(const Sharding& sharding, const Mesh& mesh) {
   return sharding.is_tiled() && !sharding.used_axes().empty() && !(sharding.mesh == mesh);
 }
 
 // Priorities and open dims stay.
-std::optional<Sharding> said_on(const Sharding& sharding, const Mesh& mesh) {
+std::optional<Sharding> sharding_on(const Sharding& sharding, const Mesh& mesh) {
   if (!sharding.is_tiled() || sharding.mesh == mesh) return sharding;
   Sharding out = sharding;
   out.mesh = mesh;
@@ -45,9 +45,9 @@ Program on_mesh(const Program& program, const Mesh& mesh) {
       if (!instruction.sharding) continue;
       Shardings leaves;
       for (const Sharding& sharding : *instruction.sharding) {
-        const auto said = said_on(sharding, mesh);
-        if (!said) return program;
-        leaves.push_back(*said);
+        const auto found = sharding_on(sharding, mesh);
+        if (!found) return program;
+        leaves.push_back(*found);
       }
       instruction.sharding = make_shardings(std::move(leaves));
     }
@@ -63,7 +63,7 @@ std::string other_mesh_note(const Program& program, const Mesh& mesh) {
     for (const Instruction& instruction : computation->instructions)
       if (instruction.sharding)
         for (const Sharding& sharding : *instruction.sharding)
-          if (lies_elsewhere(sharding, mesh))
+          if (is_on_another_mesh(sharding, mesh))
             return fmt::format(
                 "note: the text shards %{} over {}, which --mesh cannot say on {}: what is annotated on one is moved "
                 "to "

@@ -56,7 +56,7 @@ const Instruction& find_value(const Program& program, const Program& given, std:
 
 // What a picture does not show: devices of one part that hold no replicas of it.
 std::string note_below(const Program& given, const Instruction& value, const Sharding& sharding) {
-  if (sharding.is_partial()) return unreduced_text(sharding) + ": every device of a part holds an addend\n";
+  if (sharding.is_partial()) return unreduced_text(sharding) + ": every device of a group holds a partial value\n";
   if (!sharding.manual.empty()) return "in a manual region: devices of a part may hold different values\n";
   for (const auto& computation : given.computations)
     for (const auto& instruction : computation->instructions)

@@ -48,7 +48,7 @@ Sharding sharding_of_leaf(const Instruction& instruction, std::size_t leaf, cons
   return Sharding::replicated(Mesh(), type.is_array() ? type.ndim() : 0);
 }
 
-bool is_cut(const Sharding& sharding) { return sharding.is_tiled() && !sharding.is_replicated(); }
+bool is_sharded(const Sharding& sharding) { return sharding.is_tiled() && !sharding.is_replicated(); }
 
 // ---- arguments ------------------------------------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ Literal local_argument(const Literal& global, const Instruction& parameter, std:
   return build(global.type(), [&] {
     const Literal& whole = leaves[leaf];
     const Sharding sharding = sharding_of_leaf(parameter, leaf++, whole.type());
-    return is_cut(sharding) ? take_shard(whole, sharding, device) : whole;
+    return is_sharded(sharding) ? take_shard(whole, sharding, device) : whole;
   });
 }
 
@@ -178,7 +178,7 @@ void add_result(Results& out, const std::string& name, const Literal& value) {
 }
 
 // What is made of values that the program takes or returns as addends.
-void say_what_is_unreduced(const Computation& entry) {
+void report_unreduced_values(const Computation& entry) {
   const auto say = [](const std::string& what, const Sharding& sharding, std::string_view done) {
     if (sharding.is_partial()) fmt::print(stderr, "note: {} is {}: {}\n", what, unreduced_text(sharding), done);
   };
@@ -199,14 +199,14 @@ Results run_global(const Program& program, const std::vector<Literal>& arguments
   std::vector<Literal> local;
   for (std::size_t k = 0; k < arguments.size(); ++k)
     local.push_back(local_argument(arguments[k], entry[entry.parameters[k]], world.rank()));
-  if (world.rank() == 0) say_what_is_unreduced(entry);
+  if (world.rank() == 0) report_unreduced_values(entry);
   const auto leaves = run_program(partitioned.program, world, local).leaves();
   const auto types = entry.root_type().leaves();
   const auto names = leaf_names("result", entry.root_type());
   Results out;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const Sharding sharding = sharding_of_leaf(entry[entry.root], i, types[i]);
-    if (!is_cut(sharding) || !types[i].is_array()) {
+    if (!is_sharded(sharding) || !types[i].is_array()) {
       add_result(out, names[i], leaves[i]);
       continue;
     }

@@ -2,7 +2,7 @@
 // A sharding: how an array lies over the devices of a mesh.
 //
 //   {data+fsdp, -, model}        dim 0 over data (major) and fsdp, dim 1 whole, dim 2 over model
-//   {data, -} partial sum{model} every device holds an addend; their sum over `model` is the value
+//   {data, -} partial sum{model} every device holds a partial value; their sum over `model` is the value
 //
 // A device not told apart by any listed axis holds a replica.
 #pragma once

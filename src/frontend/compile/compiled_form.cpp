@@ -115,8 +115,8 @@ std::vector<Tensor> CompiledFunction::Form::first_call(const Function& function,
   try {
     results = pending_results();
     require(!results.nodes.empty(), "compile: the function computes nothing that it returns or assigns");
-    cut_ = cut_program(trace(), results.outputs, "step");
-    hash_ = cut_.program.hash();
+    extracted_ = extract_program(trace(), results.outputs, "step");
+    hash_ = extracted_.program.hash();
     find_ties(stand_ins.tensors(), capture);
     for (std::size_t i = 0; i < arguments.size(); ++i) ties_.push_back(tie(arguments, i, requires_grad[i]));
     find_sources(stand_ins, capture);
@@ -139,7 +139,7 @@ std::vector<Tensor> CompiledFunction::Form::first_call(const Function& function,
 RunResult CompiledFunction::Form::first_run() {
   ++session().counters.mark_steps;
   metrics().count("MarkStep");
-  RunResult run = run_cut({cut_.program, std::exchange(cut_.inputs, {})}, reason_);
+  RunResult run = run_extracted({extracted_.program, std::exchange(extracted_.inputs, {})}, reason_);
   compiled_ = session().cache.of(*session().world).at(hash_);
   return run;
 }
@@ -166,7 +166,7 @@ void CompiledFunction::Form::find_ties(const std::vector<Tensor>& stand_ins, con
 }
 
 void CompiledFunction::Form::find_sources(const StandIns& stand_ins, const Trace::Capture& capture) {
-  for (const auto& node : cut_.inputs) {
+  for (const auto& node : extracted_.inputs) {
     InputSource source;
     source.sharding = storage_of(*node);
     const int argument = stand_ins.place_of_value(node);
@@ -188,7 +188,7 @@ void CompiledFunction::Form::find_sources(const StandIns& stand_ins, const Trace
     }
     inputs_.push_back(std::move(source));
   }
-  for (const auto& alias : cut_.program.aliases) at(inputs_, alias.parameter).is_donated = true;
+  for (const auto& alias : extracted_.program.aliases) at(inputs_, alias.parameter).is_donated = true;
 }
 
 namespace {

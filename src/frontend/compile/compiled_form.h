@@ -75,7 +75,7 @@ struct CompiledFunction::Form {
 
   std::weak_ptr<const void> world_;  // its identity
   std::vector<ArgumentKey> keys_;
-  Cut cut_;  // its inputs are there during a call only
+  ExtractedProgram extracted_;  // its inputs are there during a call only
   std::size_t hash_ = 0;
   RunReason reason_;
   Session::Compiled compiled_;

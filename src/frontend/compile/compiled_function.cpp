@@ -15,7 +15,7 @@ void run_what_is_recorded(const std::source_location& where) {
   if (!pending_results().nodes.empty()) mark_step(where);
 }
 
-bool is_whole_under(const std::optional<Sharding>& sharding) { return !sharding || sharding->is_replicated(); }
+bool is_replicated_under(const std::optional<Sharding>& sharding) { return !sharding || sharding->is_replicated(); }
 
 }  // namespace
 
@@ -23,7 +23,7 @@ bool CompiledFunction::Form::fits(const std::vector<Tensor>& arguments) const {
   const auto is_like = [](const ArgumentKey& key, const Tensor& argument) {
     const Node& node = *argument.impl().node;
     return key.type == node.type &&
-           (key.sharding == node.sharding || (is_whole_under(key.sharding) && is_whole_under(node.sharding)));
+           (key.sharding == node.sharding || (is_replicated_under(key.sharding) && is_replicated_under(node.sharding)));
   };
   if (!is_same(world_, session().world->identity()) ||
       !std::equal(keys_.begin(), keys_.end(), arguments.begin(), arguments.end(), is_like))
@@ -75,10 +75,10 @@ std::shared_ptr<Node> CompiledFunction::Form::input_node(InputSource& source,
   const bool is_argument = source.kind == InputSource::Kind::kArgument;
   const auto& node = is_argument ? arguments[source.argument].impl().node : source.variable->node;
   if (is_same(source.known, node.shared())) return node;
-  const bool is_whole = is_whole_under(node->sharding);
+  const bool is_whole = is_replicated_under(node->sharding);
   if (is_argument && is_whole && !source.sharding.is_replicated()) return laid_out(*node, source.sharding);
-  const bool lies_so = is_whole ? source.sharding.is_replicated() : *node->sharding == source.sharding;
-  require(lies_so, "compile: {} lies otherwise than when the function was traced",
+  const bool has_traced_sharding = is_whole ? source.sharding.is_replicated() : *node->sharding == source.sharding;
+  require(has_traced_sharding, "compile: {} lies otherwise than when the function was traced",
           [&] { return node->name.empty() ? node->type.str() : node->name; });
   if (!is_argument) source.known = node.shared();
   return node;
@@ -88,8 +88,8 @@ RunArguments CompiledFunction::Form::take_arguments() {
   std::vector<bool> gives_up;
   gives_up.reserve(inputs_.size());
   for (std::size_t i = 0; i < inputs_.size(); ++i)  // whose one holder is the variable that is given the result
-    gives_up.push_back(inputs_[i].is_donated && cut_.inputs[i]->holders() <= 1);
-  RunArguments out(std::exchange(cut_.inputs, {}));
+    gives_up.push_back(inputs_[i].is_donated && extracted_.inputs[i]->holders() <= 1);
+  RunArguments out(std::exchange(extracted_.inputs, {}));
   for (const bool one : gives_up) out.add(one);
   return out;
 }
@@ -135,15 +135,15 @@ std::vector<Tensor> CompiledFunction::Form::take_results(std::vector<DeviceArray
 }
 
 std::vector<DeviceArray> CompiledFunction::Form::run(const std::vector<Tensor>& arguments) {
-  for (InputSource& source : inputs_) cut_.inputs.push_back(input_node(source, arguments));
-  materialize(cut_.inputs);
-  begin_run(cut_, hash_, reason_);
+  for (InputSource& source : inputs_) extracted_.inputs.push_back(input_node(source, arguments));
+  materialize(extracted_.inputs);
+  begin_run(extracted_, hash_, reason_);
   RunArguments taken = take_arguments();
   metrics().count("MarkStep");
   metrics().count("CachedCompile");
   ++session().counters.mark_steps;
   ++session().counters.cached;
-  return finish_run(cut_.program, *compiled_.executable, std::move(taken), reason_);
+  return finish_run(extracted_.program, *compiled_.executable, std::move(taken), reason_);
 }
 
 std::vector<Tensor> CompiledFunction::Form::call(const std::vector<Tensor>& arguments) {
@@ -154,7 +154,7 @@ std::vector<Tensor> CompiledFunction::Form::call(const std::vector<Tensor>& argu
     for (; done < each_call_.size(); ++done) each_call_[done].action();
     results = run(arguments);
   } catch (...) {  // the next call finds what this one found
-    cut_.inputs.clear();
+    extracted_.inputs.clear();
     while (done-- > 0)
       if (each_call_[done].undo) each_call_[done].undo();
     throw;

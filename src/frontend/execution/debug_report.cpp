@@ -37,7 +37,7 @@ class Block {
     text_ += fmt::format("{}: {}\n", name_, fmt::format(format, std::forward<Args>(args)...));
     return *this;
   }
-  void say_it() {
+  void print() {
     rule();
     say(text_);
   }
@@ -100,7 +100,7 @@ void report_compilation(const Program& global, const CompiledProgram& compiled) 
   Block block("Compilation Analysis");
   block.line("Compilation Cause").line("  {}", compiled.reason);
   add_graph(block, global);
-  block.say_it();
+  block.print();
   constexpr double kGigabyte = 1e9;
   const auto gigabytes = [&](std::int64_t bytes) { return static_cast<double>(bytes) / kGigabyte; };
   const ExecutableMemory& memory = compiled.memory;
@@ -111,7 +111,7 @@ void report_compilation(const Program& global, const CompiledProgram& compiled) 
       .line("Intermediate tensor size: {:.6f} GB", gigabytes(memory.arena))
       .line("Kernel workspace size: {:.6f} GB", gigabytes(memory.workspace))
       .line("Compiled program size: {:.6f} GB", gigabytes(memory.constants))
-      .say_it();
+      .print();
 }
 
 void report_execution(const Program& global, const RunReason& reason) {
@@ -119,7 +119,7 @@ void report_execution(const Program& global, const RunReason& reason) {
   Block block("Execution Analysis");
   block.line("Execution Cause").line("  {}", reason.text);
   add_graph(block, global);
-  block.say_it();
+  block.print();
 }
 
 void report_step() {

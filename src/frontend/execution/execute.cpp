@@ -55,20 +55,21 @@ RunReason run_reason(RunReason::Kind kind, const std::source_location& where, co
 namespace {
 
 // Gives the run the only array of memory that a result takes over.
-RunArguments take_arguments(Cut& cut) {
-  std::vector<bool> donated(cut.inputs.size(), false);
-  for (const auto& alias : cut.program.aliases) donated[static_cast<std::size_t>(alias.parameter)] = true;
-  RunArguments arguments(std::exchange(cut.inputs, {}));
+RunArguments take_arguments(ExtractedProgram& extracted) {
+  std::vector<bool> donated(extracted.inputs.size(), false);
+  for (const auto& alias : extracted.program.aliases) donated[static_cast<std::size_t>(alias.parameter)] = true;
+  RunArguments arguments(std::exchange(extracted.inputs, {}));
   for (const bool gives_up : donated) arguments.add(gives_up);
   return arguments;
 }
 
 }  // namespace
 
-void begin_run(const Cut& cut, std::size_t hash, const RunReason& reason) {
+void begin_run(const ExtractedProgram& extracted, std::size_t hash, const RunReason& reason) {
   await_execution();
   Session& state = session();
-  if (state.world->size() > 1) check_same_program(*state.world, cut, hash, reason, ++state.sequence.of(*state.world));
+  if (state.world->size() > 1)
+    check_same_program(*state.world, extracted, hash, reason, ++state.sequence.of(*state.world));
 }
 
 void RunArguments::add(bool gives_up) {
@@ -114,16 +115,16 @@ std::vector<DeviceArray> finish_run(const Program& program, Executable& executab
 namespace {
 
 // Numbered, compared between ranks, compiled.
-Session::Compiled prepare_run(const Cut& cut, const RunReason& reason) {
+Session::Compiled prepare_run(const ExtractedProgram& extracted, const RunReason& reason) {
   require(!is_planning(), "{}: this process only plans (plan_for_devices); nothing can run", reason.text);
-  materialize(cut.inputs);
+  materialize(extracted.inputs);
   Session& state = session();
-  const std::size_t hash = cut.program.hash();
-  begin_run(cut, hash, reason);
+  const std::size_t hash = extracted.program.hash();
+  begin_run(extracted, hash, reason);
   auto& cache = state.cache.of(*state.world);
   auto found = cache.find(hash);
   if (found == cache.end()) {
-    found = cache.emplace(hash, compile_once(cut.program, reason)).first;
+    found = cache.emplace(hash, compile_once(extracted.program, reason)).first;
   } else {
     ++state.counters.cached;
     metrics().count("CachedCompile");
@@ -133,17 +134,17 @@ Session::Compiled prepare_run(const Cut& cut, const RunReason& reason) {
 
 }  // namespace
 
-RunResult run_cut(Cut cut, const RunReason& reason) {
-  const Session::Compiled compiled = prepare_run(cut, reason);
-  return {finish_run(cut.program, *compiled.executable, take_arguments(cut), reason), compiled.results};
+RunResult run_extracted(ExtractedProgram extracted, const RunReason& reason) {
+  const Session::Compiled compiled = prepare_run(extracted, reason);
+  return {finish_run(extracted.program, *compiled.executable, take_arguments(extracted), reason), compiled.results};
 }
 
-void run_step(Cut cut, const StepResults& results, const RunReason& reason) {
-  if (!steps_overlap()) return set_results(results, run_cut(std::move(cut), reason));
-  const Session::Compiled compiled = prepare_run(cut, reason);
+void run_step(ExtractedProgram extracted, const StepResults& results, const RunReason& reason) {
+  if (!steps_overlap()) return set_results(results, run_extracted(std::move(extracted), reason));
+  const Session::Compiled compiled = prepare_run(extracted, reason);
   ++session().counters.executions;
-  report_execution(cut.program, reason);
-  start_step(compiled.executable, std::move(take_arguments(cut).arrays()), results.nodes, reason);
+  report_execution(extracted.program, reason);
+  start_step(compiled.executable, std::move(take_arguments(extracted).arrays()), results.nodes, reason);
   set_results(results, {std::vector<DeviceArray>(results.nodes.size()), compiled.results});
 }
 
@@ -165,11 +166,11 @@ void materialize(const std::vector<std::shared_ptr<Node>>& given) {
   }
   const Value root = main.emit(rows::kTuple, values, nullptr, {.sharding = make_shardings(std::move(shardings))});
   const ComputationId entry = program.add(std::move(main), root);
-  Cut cut{program.finish(entry), {}};
-  cut.program.num_partitions = device_count();
-  cut.program.meshes = {default_mesh()};
+  ExtractedProgram extracted{program.finish(entry), {}};
+  extracted.program.num_partitions = device_count();
+  extracted.program.meshes = {default_mesh()};
   const RunResult result =
-      run_cut(std::move(cut), run_reason(RunReason::Kind::kInitialize, std::source_location::current()));
+      run_extracted(std::move(extracted), run_reason(RunReason::Kind::kInitialize, std::source_location::current()));
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     nodes[i]->initializer = nullptr;
     nodes[i]->shard = result.shards[i];

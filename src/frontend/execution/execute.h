@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the trace to results: the program of some values is cut out, compared between ranks, partitioned, compiled, run.
+// From the trace to results: the program of some values is extracted, compared between ranks, partitioned, compiled, run.
 #pragma once
 
 #include <memory>
@@ -18,17 +18,17 @@
 namespace tessera {
 
 /// A result that a program shall have.
-struct CutOutput {
+struct ExtractedOutput {
   Value value;
   std::optional<Sharding> sharding;  // none: whole on every device
   int takes_over = -1;               // the input (of the trace) whose memory it may use
 };
 /// The program of some values of a trace.
-struct Cut {
+struct ExtractedProgram {
   Program program;
   std::vector<std::shared_ptr<Node>> inputs;  // by parameter number
 };
-Cut cut_program(Trace& trace, const std::vector<CutOutput>& outputs, const std::string& name);
+ExtractedProgram extract_program(Trace& trace, const std::vector<ExtractedOutput>& outputs, const std::string& name);
 
 /// As the options of the process say.
 PartitionOptions partition_options();
@@ -62,12 +62,12 @@ Session& session();
 /// Partitions (on one rank, which ships the result to the others) and compiles a global program.
 Session::Compiled compile_once(const Program& program, const RunReason& reason);
 
-/// Runs a cut on all ranks; one array and its sharding per output. The cut's nodes give up memory that results take over.
+/// Runs an extracted program on all ranks; one array and its sharding per output. Its nodes give up memory that results take over.
 struct RunResult {
   std::vector<DeviceArray> shards;
   std::vector<Sharding> shardings;
 };
-RunResult run_cut(Cut cut, const RunReason& reason);
+RunResult run_extracted(ExtractedProgram extracted, const RunReason& reason);
 /// The arrays that a run is given. Nodes whose memory a result takes over give theirs up, and have them back where the run never began.
 class RunArguments {
  public:
@@ -88,7 +88,7 @@ class RunArguments {
   std::vector<std::size_t> given_up_;  // places of arrays
 };
 /// The two ends of it, for who has the executable: numbers the run and compares it between ranks; counts it and makes it known.
-void begin_run(const Cut& cut, std::size_t hash, const RunReason& reason);
+void begin_run(const ExtractedProgram& extracted, std::size_t hash, const RunReason& reason);
 std::vector<DeviceArray> finish_run(const Program& program, Executable& executable, RunArguments arguments,
                                     const RunReason& reason);
 
@@ -98,13 +98,13 @@ void await_execution();
 /// What a mark_step() would compute now: all live recorded nodes that have no value yet, in order of creation.
 struct StepResults {
   std::vector<std::shared_ptr<Node>> nodes;
-  std::vector<CutOutput> outputs;
+  std::vector<ExtractedOutput> outputs;
 };
 StepResults pending_results();
 /// Gives the nodes what a run of their program gave.
 void set_results(const StepResults& results, const RunResult& run);
-/// run_cut() and set_results(), or, where steps run beside the trace, begins the run and returns.
-void run_step(Cut cut, const StepResults& results, const RunReason& reason);
+/// run_extracted() and set_results(), or, where steps run beside the trace, begins the run and returns.
+void run_step(ExtractedProgram extracted, const StepResults& results, const RunReason& reason);
 
 /// Gives those of `nodes` that are deferred their initial values, in one program; collective unless none is.
 void materialize(const std::vector<std::shared_ptr<Node>>& nodes);
@@ -118,7 +118,7 @@ Sharding storage_of(const Node& node);
 
 /// Throws on every rank, naming where the ranks part, unless all are about to run the same program for the same reason on the same
 /// whole values.
-void check_same_program(ProcessGroup& world, const Cut& cut, std::size_t hash, const RunReason& reason,
-                        std::int64_t sequence);
+void check_same_program(ProcessGroup& world, const ExtractedProgram& extracted, std::size_t hash,
+                        const RunReason& reason, std::int64_t sequence);
 
 }  // namespace tessera

@@ -75,9 +75,9 @@ std::uint64_t hash_of_given(Node& input) {
   return input.is_given ? input.given_hash.value_or(0) : 0;
 }
 
-std::uint64_t hash_of_inputs(const Cut& cut) {
+std::uint64_t hash_of_inputs(const ExtractedProgram& extracted) {
   std::uint64_t hash = 0;
-  for (const auto& input : cut.inputs) hash = hash_mix(hash, hash_of_given(*input));
+  for (const auto& input : extracted.inputs) hash = hash_mix(hash, hash_of_given(*input));
   return hash;
 }
 
@@ -107,18 +107,18 @@ bool differ(const std::vector<std::uint64_t>& hashes) {
   return std::any_of(first, hashes.end(), [&](std::uint64_t h) { return h != 0 && h != *first; });
 }
 
-void compare_inputs(ProcessGroup& world, const Cut& cut, const RunReason& reason) {
-  const std::size_t count = cut.inputs.size();
+void compare_inputs(ProcessGroup& world, const ExtractedProgram& extracted, const RunReason& reason) {
+  const std::size_t count = extracted.inputs.size();
   std::vector<std::uint64_t> mine;
-  for (const auto& input : cut.inputs) mine.push_back(hash_of_given(*input));
+  for (const auto& input : extracted.inputs) mine.push_back(hash_of_given(*input));
   std::vector<std::uint64_t> all(count * static_cast<std::size_t>(world.size()));
   world.all_gather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
   for (std::size_t i = 0; i < count; ++i) {
     std::vector<std::uint64_t> hashes;
     for (std::size_t rank = 0; rank < all.size() / count; ++rank) hashes.push_back(all[rank * count + i]);
     if (!differ(hashes)) continue;
-    const Node& input = *cut.inputs[i];
-    const Computation& entry = cut.program.entry_computation();
+    const Node& input = *extracted.inputs[i];
+    const Computation& entry = extracted.program.entry_computation();
     const std::string place = entry[entry.parameters[i]].source();
     fail(
         "{}: input {} {}{} is not the same on all ranks: {}. Tensor::from, from_host and scalar take the whole value, "
@@ -131,21 +131,21 @@ void compare_inputs(ProcessGroup& world, const Cut& cut, const RunReason& reason
 
 }  // namespace
 
-void check_same_program(ProcessGroup& world, const Cut& cut, std::size_t hash, const RunReason& reason,
-                        std::int64_t sequence) {
-  const Program& program = cut.program;
+void check_same_program(ProcessGroup& world, const ExtractedProgram& extracted, std::size_t hash,
+                        const RunReason& reason, std::int64_t sequence) {
+  const Program& program = extracted.program;
   const bool is_read = reason.kind == RunReason::Kind::kRead;
   const CollectiveLabel label{sequence,
                               reason.text + (is_read ? " (it is not whole on every rank, so every rank must read it)"
                                                      : " (every rank must take part)")};
-  const Ticket mine{static_cast<std::uint64_t>(reason.kind), hash, sequence, hash_of_inputs(cut)};
+  const Ticket mine{static_cast<std::uint64_t>(reason.kind), hash, sequence, hash_of_inputs(extracted)};
   const auto all = gather_from_ranks(world, mine, label);
   const auto same = [&](auto&& field) {
     return std::all_of(all.begin(), all.end(), [&](const Ticket& t) { return field(t) == field(all.front()); });
   };
   if (!same([](const Ticket& t) { return t.kind; })) fail_on_reasons(gather_texts_from_ranks(world, reason.text));
   if (!same([](const Ticket& t) { return t.hash; })) fail_on_programs(world, program, reason);
-  if (!same([](const Ticket& t) { return t.inputs; })) compare_inputs(world, cut, reason);
+  if (!same([](const Ticket& t) { return t.inputs; })) compare_inputs(world, extracted, reason);
 }
 
 }  // namespace tessera

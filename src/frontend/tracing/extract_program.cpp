@@ -8,12 +8,12 @@ namespace tessera {
 namespace {
 
 /// Copies what some values need from a trace's computation into a program of its own.
-class Cutter {
+class Extractor {
  public:
-  Cutter(Trace& trace, const std::string& name)
+  Extractor(Trace& trace, const std::string& name)
       : trace_(trace), mesh_(default_mesh()), program_(name), builder_(program_.computation("main")) {}
 
-  Cut run(const std::vector<CutOutput>& outputs) {
+  ExtractedProgram run(const std::vector<ExtractedOutput>& outputs) {
     const Computation& source = trace_.builder().computation();
     mark_needed(source, outputs);
     ids_.assign(source.instructions.size(), -1);
@@ -23,7 +23,7 @@ class Cutter {
   }
 
  private:
-  void mark_needed(const Computation& source, const std::vector<CutOutput>& outputs) {
+  void mark_needed(const Computation& source, const std::vector<ExtractedOutput>& outputs) {
     needed_.assign(source.instructions.size(), false);
     for (const auto& output : outputs) at(needed_, output.value.id) = true;
     for (Id id = source.size() - 1; id >= 0; --id) {
@@ -64,7 +64,7 @@ class Cutter {
     return computations_[id] = program_.add(std::move(made));
   }
 
-  Cut finish(const std::vector<CutOutput>& outputs) {
+  ExtractedProgram finish(const std::vector<ExtractedOutput>& outputs) {
     std::vector<Value> values;
     Shardings shardings;
     std::vector<Alias> aliases;
@@ -79,9 +79,9 @@ class Cutter {
     const Value root = ops::tuple(builder_, values);
     builder_.set_sharding(root, make_shardings(std::move(shardings)));
     const ComputationId entry = program_.add(std::move(builder_), root);
-    Cut cut{program_.finish(entry), std::move(inputs_)};
-    cut.program.aliases = std::move(aliases);
-    return cut;
+    ExtractedProgram extracted{program_.finish(entry), std::move(inputs_)};
+    extracted.program.aliases = std::move(aliases);
+    return extracted;
   }
 
   Trace& trace_;
@@ -97,16 +97,16 @@ class Cutter {
 
 }  // namespace
 
-Cut cut_program(Trace& trace, const std::vector<CutOutput>& outputs, const std::string& name) {
-  Cut cut = Cutter(trace, name).run(outputs);
-  cut.program.num_partitions = device_count();
+ExtractedProgram extract_program(Trace& trace, const std::vector<ExtractedOutput>& outputs, const std::string& name) {
+  ExtractedProgram extracted = Extractor(trace, name).run(outputs);
+  extracted.program.num_partitions = device_count();
   std::vector<Mesh> meshes{default_mesh()};
-  for (const auto& instruction : cut.program.entry_computation().instructions)
+  for (const auto& instruction : extracted.program.entry_computation().instructions)
     if (instruction.sharding)
       for (const auto& leaf : *instruction.sharding)
         if (std::find(meshes.begin(), meshes.end(), leaf.mesh) == meshes.end()) meshes.push_back(leaf.mesh);
-  cut.program.meshes = std::move(meshes);
-  return cut;
+  extracted.program.meshes = std::move(meshes);
+  return extracted;
 }
 
 }  // namespace tessera

@@ -27,7 +27,7 @@ std::vector<AxisRef> free_row_axes(const Sharding& own, const std::vector<Shardi
 
 // The first dim that `parts` more parts divide evenly, else the one with the largest parts; -1 when none has an element for each. From
 // the last dim on where axes are left that cut neither weight nor rows: they may cut what the first dim counts (positions).
-int dim_to_cut(const Type& type, const Sharding& own, std::int64_t parts) {
+int dim_to_shard(const Type& type, const Sharding& own, std::int64_t parts) {
   const bool backwards = own.used_axes().empty() && own.mesh.device_count() > parts;
   int best = -1;
   std::int64_t largest = parts - 1;
@@ -61,7 +61,7 @@ std::optional<Sharding> gradient_storage(const Node& variable, const std::vector
   if (rows.empty() || (variable.sharding && !variable.sharding->is_tiled())) return variable.sharding;
   Sharding out = variable.sharding.value_or(Sharding::replicated(rows.front().mesh, variable.type.ndim()));
   const std::vector<AxisRef> axes = free_row_axes(out, rows);
-  const int dim = axes.empty() ? -1 : dim_to_cut(variable.type, out, axes_size(axes));
+  const int dim = axes.empty() ? -1 : dim_to_shard(variable.type, out, axes_size(axes));
   if (dim < 0) return variable.sharding;
   auto& cut = at(out.dims, dim).axes;
   cut.insert(cut.end(), axes.begin(), axes.end());

@@ -60,8 +60,8 @@ void mark_step(std::source_location where) {
   Trace& current = trace();
   const StepResults results = pending_results();
   if (!results.nodes.empty()) {
-    Cut cut = cut_program(current, results.outputs, "step");
-    run_step(std::move(cut), results, run_reason(RunReason::Kind::kMarkStep, where));
+    ExtractedProgram extracted = extract_program(current, results.outputs, "step");
+    run_step(std::move(extracted), results, run_reason(RunReason::Kind::kMarkStep, where));
   }
   current.clear(true);
   report_step();
@@ -71,7 +71,7 @@ StepPlan plan_step() {
   StepResults results = pending_results();
   require(!results.nodes.empty(), "plan_step: nothing is recorded");
   StepPlan plan;
-  plan.global = cut_program(trace(), results.outputs, "step").program;
+  plan.global = extract_program(trace(), results.outputs, "step").program;
   if (plan.global.num_partitions > 1) {
     plan.partitioned = partition(plan.global, partition_options());
   } else {
@@ -84,7 +84,7 @@ void skip_step() {
   require(is_planning(), "skip_step: this process executes what is recorded; call plan_for_devices() first");
   Trace& current = trace();
   const StepResults results = pending_results();
-  const Program program = cut_program(current, results.outputs, "step").program;
+  const Program program = extract_program(current, results.outputs, "step").program;
   const Shardings& shardings = *program.entry_computation()[program.entry_computation().root].sharding;
   for (std::size_t i = 0; i < results.nodes.size(); ++i) {
     Node& node = *results.nodes[i];
@@ -99,7 +99,7 @@ void skip_step() {
 
 namespace {
 
-bool lies_whole(const Node& node) {
+bool is_complete_here(const Node& node) {
   return node.host.has_value() || (!node.shard.is_null() && (!node.sharding || node.sharding->is_replicated()));
 }
 
@@ -109,10 +109,11 @@ std::vector<Literal> read_by_program(const std::vector<Tensor>& tensors, const s
   Trace& current = trace();
   metrics().count("ForcedExecution");
   ++session().counters.forced_reads;
-  std::vector<CutOutput> outputs;
+  std::vector<ExtractedOutput> outputs;
   for (const auto& tensor : tensors)
     outputs.push_back({current.stored(tensor), Sharding::replicated(default_mesh(), tensor.ndim()), -1});
-  const RunResult run = run_cut(cut_program(current, outputs, "read"), run_reason(RunReason::Kind::kRead, where, what));
+  const RunResult run =
+      run_extracted(extract_program(current, outputs, "read"), run_reason(RunReason::Kind::kRead, where, what));
   std::vector<Literal> out;
   for (const auto& shard : run.shards) out.push_back(shard.to_literal());
   return out;
@@ -130,7 +131,7 @@ Literal Tensor::to_host(std::source_location where) const {
   if (node.is_deferred()) materialize({impl().node});
   if (node.host) return *node.host;
   if (node.is_under_way) await_execution();
-  if (lies_whole(node)) return node.shard.to_literal();
+  if (is_complete_here(node)) return node.shard.to_literal();
   Literal value = read_by_program({*this}, what_is(*this), where).front();
   // A computed value that has no other place keeps what was read; its ops stay for backward().
   if (node.shard.is_null() && !node.sharding && !node.replaces) node.host = value;

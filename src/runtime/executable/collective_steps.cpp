@@ -258,61 +258,75 @@ std::unique_ptr<PlanStep> make_permute_step(CompileContext& context, const Sched
   return made;
 }
 
-}  // namespace
+// Whether the rank is in one of the groups; groups that name no one mean all.
+bool is_in_groups(const CollectiveAttributes& attributes, int rank) {
+  const auto& groups = attributes.replica_groups.groups;
+  return groups.empty() || std::any_of(groups.begin(), groups.end(), [&](const auto& group) {
+           return std::find(group.begin(), group.end(), rank) != group.end();
+         });
+}
 
-std::unique_ptr<PlanStep> make_collective_step(CompileContext& context, const Schedule& schedule, const Step& step) {
+// Of collectives with replica groups.
+std::unique_ptr<PlanStep> make_group_step(CompileContext& context, const Schedule& schedule, const Step& step,
+                                          const RankGroups& groups) {
   const Computation& computation = context.program[schedule.computation];
   const Instruction& instruction = computation[step.instructions.front()];
   const OpView view = view_of(context.program, computation, instruction);
-  const CollectiveKind kind = instruction.op->collective;
-  ProcessGroup& world = context.world;
-  RankGroups groups;
-  try {
-    groups = rank_groups(instruction, world.size());
-  } catch (Error& error) {
-    throw error.prefix(fmt::format("%{}: ", instruction.name));
-  }
-  if (kind == CollectiveKind::kPermute) return make_permute_step(context, schedule, step, groups);
   const auto& a = view.as<CollectiveAttributes>();
   const std::string axes = axes_of(instruction, a);
-  std::shared_ptr<ProcessGroup> group = split_into(world, groups);
+  std::shared_ptr<ProcessGroup> group = split_into(context.world, groups);
   ProcessGroup& of = *group;
   const std::int64_t dim = a.dimensions.empty() ? 0 : a.dimensions.front();
   const auto make = [&]<class T>() { return std::make_unique<T>(context, schedule, step, std::move(group), of, axes); };
-  if (kind == CollectiveKind::kAllGather) {
-    auto made = make.operator()<AllGatherStep>();
-    made->dim = dim;
-    made->share(schedule, step.instructions.front(), own_group(groups, world.rank()));
-    return made;
+  switch (instruction.op->collective) {
+    case CollectiveKind::kAllGather: {
+      auto made = make.operator()<AllGatherStep>();
+      made->dim = dim;
+      made->share(schedule, step.instructions.front(), own_group(groups, context.world.rank()));
+      return made;
+    }
+    case CollectiveKind::kReduceScatter: {
+      auto made = make.operator()<ReduceScatterStep>();
+      made->dim = dim;
+      made->reduction = reduction_for(view, instruction);
+      return made;
+    }
+    case CollectiveKind::kAllReduce: {
+      auto made = make.operator()<AllReduceStep>();
+      made->reduction = reduction_for(view, instruction);
+      return made;
+    }
+    case CollectiveKind::kAllToAll: {
+      auto made = make.operator()<AllToAllStep>();
+      made->dim = dim;
+      made->of_tuple = a.dimensions.empty();
+      require(!made->of_tuple || isize(view.operands) == of.size(), "%{}: {} operands for groups of {}",
+              instruction.name, view.operands.size(), of.size());
+      return made;
+    }
+    case CollectiveKind::kRaggedAllToAll:
+      return make_ragged_exchange_step(context, schedule, step, std::move(group), axes);
+    case CollectiveKind::kBroadcast: {
+      auto made = make.operator()<BroadcastStep>();
+      made->is_member = is_in_groups(a, context.world.rank());
+      return made;
+    }
+    default: fail("%{}: {} cannot be run", instruction.name, instruction.op->name);
   }
-  if (kind == CollectiveKind::kReduceScatter) {
-    auto made = make.operator()<ReduceScatterStep>();
-    made->dim = dim;
-    made->reduction = reduction_for(view, instruction);
-    return made;
+}
+
+}  // namespace
+
+std::unique_ptr<PlanStep> make_collective_step(CompileContext& context, const Schedule& schedule, const Step& step) {
+  const Instruction& instruction = context.program[schedule.computation][step.instructions.front()];
+  RankGroups groups;
+  try {
+    groups = rank_groups(instruction, context.world.size());
+  } catch (Error& error) {
+    throw error.prefix(fmt::format("%{}: ", instruction.name));
   }
-  if (kind == CollectiveKind::kAllReduce) {
-    auto made = make.operator()<AllReduceStep>();
-    made->reduction = reduction_for(view, instruction);
-    return made;
-  }
-  if (kind == CollectiveKind::kAllToAll) {
-    auto made = make.operator()<AllToAllStep>();
-    made->dim = dim;
-    made->of_tuple = a.dimensions.empty();
-    require(!made->of_tuple || isize(view.operands) == of.size(), "%{}: {} operands for groups of {}", instruction.name,
-            view.operands.size(), of.size());
-    return made;
-  }
-  if (kind == CollectiveKind::kRaggedAllToAll)
-    return make_ragged_exchange_step(context, schedule, step, std::move(group), axes);
-  require(kind == CollectiveKind::kBroadcast, "%{}: {} cannot be run", instruction.name, instruction.op->name);
-  auto made = make.operator()<BroadcastStep>();
-  made->is_member = a.replica_groups.groups.empty() ||
-                    std::any_of(a.replica_groups.groups.begin(), a.replica_groups.groups.end(), [&](const auto& list) {
-                      return std::find(list.begin(), list.end(), world.rank()) != list.end();
-                    });
-  return made;
+  if (instruction.op->collective == CollectiveKind::kPermute) return make_permute_step(context, schedule, step, groups);
+  return make_group_step(context, schedule, step, groups);
 }
 
 }  // namespace tessera

@@ -131,7 +131,7 @@ class TileBuilder {
     part_of_rounds_.assign(step_.instructions.size(), false);
     for (int i = isize(step_.instructions); i-- > 0;) {
       if (at(part_of_rounds_, i)) continue;
-      auto rounds = match_counter_rounds(computation_, at(step_.instructions, i));
+      auto rounds = match_philox_rounds(computation_, at(step_.instructions, i));
       if (!rounds || !stays_inside(*rounds, i)) continue;
       for (const Id member : rounds->members) part_of_rounds_[static_cast<std::size_t>(at(member_of_, member))] = true;
       for (const Id input : {rounds->low, rounds->high}) {
@@ -144,7 +144,7 @@ class TileBuilder {
     }
   }
   // No one else reads what lies between, and the keys are in memory.
-  bool stays_inside(const CounterRounds& rounds, int last) const {
+  bool stays_inside(const PhiloxRounds& rounds, int last) const {
     std::set<Id> inside(rounds.members.begin(), rounds.members.end());
     for (const Id member : rounds.members)
       if (at(member_of_, member) < 0 || access(member).buffer != kNoBuffer) return false;
@@ -170,14 +170,14 @@ class TileBuilder {
     tile_.slots.push_back(slot);
     return isize(tile_.slots) - 1;
   }
-  void add_rounds(int index, const CounterRounds& rounds) {
+  void add_rounds(int index, const PhiloxRounds& rounds) {
     TileStep step;
     step.kind = TileStep::Kind::kRounds;
     step.per_row = is_per_row(at(step_.instructions, index));
     for (const Id input : {rounds.low, rounds.high}) step.in[step.in_count++] = slot_to_read(input, step.per_row);
     for (const Id key : rounds.keys) step.keys.push_back(slot_of_scalar(key));
     step.multiplier = rounds.multiplier;
-    step.rounds = kernels::kernel_set().counter_rounds;
+    step.rounds = kernels::kernel_set().philox_rounds;
     release(rounds.low, index);
     release(rounds.high, index);
     step.out = slot_to_write(at(step_.instructions, index), index);
@@ -364,7 +364,7 @@ class TileBuilder {
   FusedStep out_;
   std::vector<int> member_of_;
   std::vector<bool> part_of_rounds_;  // by member index
-  std::map<int, CounterRounds> rounds_;
+  std::map<int, PhiloxRounds> rounds_;
   std::map<Id, int> last_use_;         // of a source, by member index
   std::map<BufferId, int> last_read_;  // of a buffer read from outside, by member index
   std::map<Id, int> value_slot_;

@@ -14,10 +14,10 @@ class Matcher {
  public:
   explicit Matcher(const Computation& computation) : computation_(computation) {}
 
-  std::optional<CounterRounds> run(Id last) {
+  std::optional<PhiloxRounds> run(Id last) {
     std::optional<Round> round = match(last);
     if (!round) return std::nullopt;
-    CounterRounds out;
+    PhiloxRounds out;
     out.multiplier = round->multiplier;
     while (true) {
       out.keys.push_back(round->key);
@@ -109,7 +109,7 @@ class Matcher {
 
 }  // namespace
 
-std::optional<CounterRounds> match_counter_rounds(const Computation& computation, Id last) {
+std::optional<PhiloxRounds> match_philox_rounds(const Computation& computation, Id last) {
   return Matcher(computation).run(last);
 }
 

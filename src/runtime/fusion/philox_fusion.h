@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-struct CounterRounds {
+struct PhiloxRounds {
   Id low = -1;  // the counter before the first round
   Id high = -1;
   std::vector<Id> keys;  // one a round: broadcast scalars
@@ -19,6 +19,6 @@ struct CounterRounds {
 };
 
 /// The rounds that end with `last`; nothing unless there are two at least.
-std::optional<CounterRounds> match_counter_rounds(const Computation& computation, Id last);
+std::optional<PhiloxRounds> match_philox_rounds(const Computation& computation, Id last);
 
 }  // namespace tessera

@@ -58,7 +58,7 @@ struct TileStep {
   kernels::ReduceRowFunction reduce = nullptr;
   DType dtype = DType::kF32;  // of what is reduced
   bool is_extremum = false;
-  kernels::CounterRoundsFunction rounds = nullptr;
+  kernels::PhiloxFunction rounds = nullptr;
   std::vector<int> keys;  // slots, one a round, each a single element
   std::uint32_t multiplier = 0;
   std::shared_ptr<const OpView> reference;

@@ -40,7 +40,7 @@ double modelled_end(const Program& program) {
       const bool hops = instruction.op->name == "collective-permute";
       const auto group = instruction.type.byte_size() + c[instruction.operands[0]].type.byte_size();
       const auto messages = hops ? 1 : group / received - 2;
-      seconds = modelled_seconds(kSlow.other(), messages, messages * received);
+      seconds = exchange_seconds(kSlow.other(), messages, messages * received);
     } else if (instruction.op->name == "dot" || instruction.op->name == "add") {
       seconds += bytes / kBytes;
     } else if (instruction.op->name == "dynamic-update-slice") {  // in place

@@ -131,7 +131,7 @@ TEST(CompressCollectives, Int8IsAQuarterOfTheBytesWithinAStepOfItsBlock) {
   const std::string x = "  %x = f32[6,97,61] parameter(0)\n  ROOT %r = ";
   struct Move {
     std::string text;
-    double rounded_addends;  // of each element
+    double rounded_partial_values;  // of each element
     bool rounds_the_sum;
   };
   for (const Move& move : std::vector<Move>{
@@ -150,7 +150,7 @@ TEST(CompressCollectives, Int8IsAQuarterOfTheBytesWithinAStepOfItsBlock) {
     const auto want = results_of(before, arguments);
     const auto have = results_of(after, arguments);
     const double step = largest_of(arguments) / 254;
-    const double bound = 1.001 * step * (move.rounded_addends + (move.rounds_the_sum ? 3 * (1 + 1.0 / 254) : 0));
+    const double bound = 1.001 * step * (move.rounded_partial_values + (move.rounds_the_sum ? 3 * (1 + 1.0 / 254) : 0));
     double error = 0;
     for (std::size_t device = 0; device < want.size(); ++device)
       error = std::max(error, worst(want[device], have[device], [&](std::int64_t) { return bound; }));

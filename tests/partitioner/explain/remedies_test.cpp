@@ -42,7 +42,7 @@ Program read(const std::string& path) {
 
 // What `tessera partition` does.
 std::vector<CollectiveNote> notes_of(const Program& program, bool try_remedies) {
-  return partition(program, {.try_remedies = try_remedies, .collectives = {.spare_memory = true}}).notes;
+  return partition(program, {.try_remedies = try_remedies, .collectives = {.save_memory = true}}).notes;
 }
 
 std::int64_t bytes_of(const std::vector<CollectiveNote>& notes) {

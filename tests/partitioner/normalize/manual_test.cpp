@@ -67,8 +67,8 @@ TEST(ManualRegion, ShardysRegionKeepsItsOwnCollectiveAndGetsNoOtherInside) {
 
 TEST(ManualRegion, TheCheckSeesWhatARegionComputes) {
   // Without the sum the devices along y disagree about what the text says they all have.
-  const auto only_addend = read(shardy("  ROOT s = f32[3,5] negate(d)"));
-  EXPECT_FALSE(check_partition(only_addend).passed);
+  const auto only_partial_value = read(shardy("  ROOT s = f32[3,5] negate(d)"));
+  EXPECT_FALSE(check_partition(only_partial_value).passed);
   const auto wrong_groups = read(shardy(
       "  ROOT s = f32[3,5] all-reduce(d), channel_id=1, replica_groups={{0,1,2,3,4,5}}, use_global_device_ids=true, "
       "to_apply=add"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters and results that are unreduced: every device of a group has an addend of its own.
+// Parameters and results that are unreduced: every device of a group has a partial value of its own.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -16,7 +16,8 @@ namespace {
 
 using Counts = std::map<std::string, std::int64_t>;
 
-const std::string kThird = "{devices=[2,1,3]<=[6] last_tile_dims={unreduced}}";  // rows over two, addends over three
+const std::string kThird =
+    "{devices=[2,1,3]<=[6] last_tile_dims={unreduced}}";  // rows over two, partial values over three
 const std::string kRows = "{devices=[2,1,3]<=[6] last_tile_dim_replicate}";
 
 Program read(const std::string& body, int devices = 6, const std::string& header = "") {
@@ -49,7 +50,7 @@ TEST(Unreduced, ADotMayLeaveItsSumToWhoCalls) {
   EXPECT_NE(print_program(partition(program).program).find("sharding={unreduced}"), std::string::npos);
 }
 
-TEST(Unreduced, LinearOpsPassAddendsThrough) {
+TEST(Unreduced, LinearOpsPassPartialValuesThrough) {
   EXPECT_EQ(checked(read(unary("negate", kThird, kThird))), Counts{});
   EXPECT_EQ(checked(read(unary("negate", "{unreduced}", "{unreduced}"))), Counts{});
   EXPECT_EQ(checked(read("ROOT a = f32[7,5] parameter(0), sharding=" + kThird)), Counts{});
@@ -77,7 +78,7 @@ TEST(Unreduced, AParameterIsSummedWhereItsValueIsNeeded) {
       << "once for both";
 }
 
-TEST(Unreduced, AWholeResultBecomesAddendsWithoutCommunication) {
+TEST(Unreduced, AReplicatedResultBecomesPartialWithoutCommunication) {
   EXPECT_EQ(checked(read(unary("sine", kRows, kThird))), Counts{});
   EXPECT_EQ(checked(read(unary("sine", "{replicated}", "{unreduced}"))), Counts{});
   EXPECT_EQ(checked(read(unary("sine", "{unreduced}", "{unreduced}"))), (Counts{{"all-reduce", 1}}));
@@ -100,7 +101,7 @@ TEST(Unreduced, EveryFormMeetsEveryOther) {
       }
 }
 
-TEST(Unreduced, AnyNumbersAndTuplesAreCutIntoAddends) {
+TEST(Unreduced, AnyNumbersAndTuplesAreSplitIntoPartialValues) {
   for (const std::string type : {"bf16", "f16", "f64", "s8", "u32", "s64", "c64"}) {
     SCOPED_TRACE(type);
     const std::string array = type + "[7,5]";
@@ -146,7 +147,7 @@ TEST(Unreduced, AForgottenSumIsFound) {
   }
 }
 
-TEST(Unreduced, ASumTooManyOrAddendsTakenForTheValueAreFound) {
+TEST(Unreduced, ASumTooManyOrPartialValuesTakenForTheValueAreFound) {
   const Program program = read(unary("negate", kThird, kThird));
   const Program summed = read(unary("negate", kThird, kRows));
   Partitioned parts = partition(program);
@@ -154,19 +155,19 @@ TEST(Unreduced, ASumTooManyOrAddendsTakenForTheValueAreFound) {
   EXPECT_FALSE(check_partitioned(program, parts).passed) << "three times the value";
   parts = partition(read(unary("abs", kThird, kThird)));
   parts.program = without_sums(parts.program);
-  EXPECT_FALSE(check_partitioned(read(unary("abs", kThird, kThird)), parts).passed) << "addends differ in sign";
+  EXPECT_FALSE(check_partitioned(read(unary("abs", kThird, kThird)), parts).passed) << "partial_values differ in sign";
 }
 
-TEST(Unreduced, AddendsAddUpExactly) {
+TEST(Unreduced, PartialValuesAddUpExactly) {
   const Mesh mesh = Mesh::parse("x=2,y=3");
   Sharding sharding = Sharding::replicated(mesh, 1);
   sharding.partial = {mesh.whole_axis("x"), mesh.whole_axis("y")};
   const Literal value = in_units(Literal::from<float>({4}, {0.9F, -0.3F, 0.01F, -1.F}), 0.125);
   EXPECT_EQ(value, Literal::from<float>({4}, {0.875F, -0.25F, 0.125F, -1.F}));
-  const auto addends = random_addends(value, sharding, 0.125, 7);
-  ASSERT_EQ(addends.size(), 6U);
-  EXPECT_NE(addends[0], value);
-  for (const Literal& sum : reduced_shards(sharding, addends)) EXPECT_EQ(sum, value);
+  const auto partial_values = random_partial_values(value, sharding, 0.125, 7);
+  ASSERT_EQ(partial_values.size(), 6U);
+  EXPECT_NE(partial_values[0], value);
+  for (const Literal& sum : reduced_shards(sharding, partial_values)) EXPECT_EQ(sum, value);
   EXPECT_EQ(unreduced_text(sharding), "unreduced over x+y");
 }
 

@@ -2,33 +2,12 @@
 // What a device computes and holds: no more than its share of the work, no masks where nothing has to be masked, an order that holds little.
 #include <gtest/gtest.h>
 
-#include "tessera/base/text.h"
-#include "tessera/ir/text.h"
-#include "tessera/ops/op_table.h"
-#include "tessera/partitioner/check/check.h"
-#include "tessera/partitioner/pipeline/partition.h"
+#include "partitioner/reshard_insertion/annotated_programs.h"
 
 namespace tessera {
 namespace {
 
-const std::string kFree = "HloModule m, allow_spmd_sharding_propagation_to_output={true}\n";
-
-Program annotated(const std::string& text, const Mesh& mesh,
-                  const std::vector<std::pair<std::string, std::string>>& specs) {
-  Program program = parse_program(text, op_table());
-  program.num_partitions = mesh.device_count();
-  program.meshes = {mesh};
-  for (const auto& [name, spec] : specs) program = annotate(program, mesh, name, spec);
-  return program;
-}
-
-std::string checked(const Program& program) {
-  const CheckReport report = check_partition(program, {});
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
-  return print_program(partition(program).program);
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+using namespace annotated_programs;  // NOLINT(google-build-using-namespace)
 
 // k is cut over a in both operands, and so are the rows that are wanted: b, which nothing uses, cuts them meanwhile.
 TEST(LittleWork, IdleAxesCutTheResultWhileASumKeepsItsAxis) {
@@ -135,26 +114,6 @@ TEST(LittleWork, WhatOnlyPaddingReadsIsNotMasked) {
                     Mesh::parse("a=2"), {{"x", "a,-"}, {"p", "a,-"}}));
 }
 
-// e stands first in the text but is read last: made just before that, it does not lie beside f, of which i is made.
-TEST(LittleWork, InstructionsStandInTheOrderThatHoldsLeast) {
-  const Program program = parse_program(
-      "HloModule m\nENTRY main { v = f32[1,7] parameter(0) u = f32[1,7] parameter(1) w = f32[7,5000] parameter(2)\n"
-      "q = f32[5000,1] parameter(3)\n"
-      "e = f32[1,5000] dot(v, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
-      "f = f32[1,5000] dot(u, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
-      "z = f32[1,1] dot(f, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
-      "s = f32[] reshape(z) i = s32[] convert(s) o = s32[] constant(0)\n"
-      "ROOT r = f32[1,3] dynamic-slice(e, o, i), dynamic_slice_sizes={1,3} }",
-      op_table());
-  PartitionOptions sparing{.keep_shardings = true};
-  sparing.collectives.spare_memory = true;
-  const auto peak = [](const Partitioned& parts) { return program_stats(parts.program).peak_bytes_per_device; };
-  const Partitioned parts = partition(program, sparing);
-  EXPECT_LE(peak(parts) + 5000 * 4, peak(partition(program)));
-  const CheckReport report = check_partitioned(program, parts);
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
-}
-
 // The elements of a tuple are annotated one by one: behind the call each has a mark of its own.
 TEST(LittleWork, CallsOfTuplesWithShardingsAreInlined) {
   const std::string text = checked(
@@ -168,55 +127,6 @@ TEST(LittleWork, CallsOfTuplesWithShardingsAreInlined) {
   EXPECT_FALSE(has(text, " call(")) << text;
   EXPECT_TRUE(has(text, "dimensions={0}") && has(text, "dimensions={1}"))
       << text;  // gathered from rows and from columns
-}
-
-std::int64_t sparing_peak(const Program& program) {
-  PartitionOptions options{.keep_shardings = true};
-  options.collectives.spare_memory = true;
-  const Partitioned parts = partition(program, options);
-  const CheckReport report = check_partitioned(program, parts);
-  EXPECT_TRUE(report.passed) << join(report.failures, "\n");
-  return program_stats(parts.program).peak_bytes_per_device;
-}
-
-// The sums of both loops begin with one zero. Each loop has a zero of its own, which it makes its sum in.
-TEST(LittleWork, AZeroIsNotHeldFromOneLoopToTheNext) {
-  const std::string state = "(s32[], f32[1000], f32[1000])";
-  std::string text = "HloModule m\n";
-  for (const std::string n : {"1", "2"})
-    text += fmt::format(
-        "body{0} {{ p = {1} parameter(0) i = s32[] get-tuple-element(p), index=0 s = f32[1000] get-tuple-element(p), "
-        "index=1\n"
-        "x = f32[1000] get-tuple-element(p), index=2 one = s32[] constant(1) j = s32[] add(i, one) t = f32[1000] "
-        "tanh(x)\n"
-        "u = f32[1000] add(s, t) ROOT r = {1} tuple(j, u, x) }}\n"
-        "cond{0} {{ p = {1} parameter(0) i = s32[] get-tuple-element(p), index=0 n = s32[] constant(3)\n"
-        "ROOT c = pred[] compare(i, n), direction=LT }}\n",
-        n, state);
-  text += fmt::format(
-      "ENTRY main {{ x = f32[1000] parameter(0) none = s32[] constant(0) nil = f32[] constant(0)\n"
-      "zero = f32[1000] broadcast(nil), dimensions={{}} a = {0} tuple(none, zero, x)\n"
-      "b = {0} while(a), condition=cond1, body=body1 s = f32[1000] get-tuple-element(b), index=1\n"
-      "c = {0} tuple(none, zero, s) d = {0} while(c), condition=cond2, body=body2\n"
-      "t = f32[1000] get-tuple-element(d), index=1\n"
-      "ROOT r = f32[500] slice(t), slice={{[0:500]}} }}",
-      state);
-  const std::int64_t outside = 4000 + 2000;
-  EXPECT_LT(sparing_peak(parse_program(text, op_table())), outside + 3 * 4000);
-}
-
-// Gathered parts of 4000 bytes each are written into the whole one by one.
-TEST(LittleWork, PartsArePutTogetherAsTheyCome) {
-  const Program program = annotated(
-      kFree +
-          "ENTRY main { x = f32[500,2] parameter(0) y = f32[500,2] parameter(1) z = f32[500,2] parameter(2)\n"
-          "w = f32[1500,1] parameter(3) gx = f32[500,2] copy(x) gy = f32[500,2] copy(y) gz = f32[500,2] copy(z)\n"
-          "c = f32[1500,2] concatenate(gx, gy, gz), dimensions={0}\n"
-          "ROOT d = f32[2,1] dot(c, w), lhs_contracting_dims={0}, rhs_contracting_dims={0} }",
-      Mesh::parse("a=2"),
-      {{"x", "a,-"}, {"y", "a,-"}, {"z", "a,-"}, {"gx", "-,-"}, {"gy", "-,-"}, {"gz", "-,-"}, {"w", "-,-"}});
-  const std::int64_t parameters = 3 * 2000 + 6000;
-  EXPECT_LT(sparing_peak(program), parameters + 12000 + 4096 + 1000);
 }
 
 // p waits for its sum over a. To project the addends takes every row, to sum them first only the rows that are wanted: less work for

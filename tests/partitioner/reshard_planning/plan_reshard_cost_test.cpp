@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // No cheaper way: Dijkstra over explicit placements, written without the planner's code, from one source to every placement.
-// Its steps are slices, all-gathers, all-to-alls, permutes, reduce-scatters, all-reduces, addends of
+// Its steps are slices, all-gathers, all-to-alls, permutes, reduce-scatters, all-reduces, partial values of
 // replicas and realignments of boundaries;
-// the planner may also exchange pieces, so it may be cheaper but never dearer.
+// the planner may also exchange pieces, so it may be cheaper but never more_expensive.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -98,7 +98,7 @@ class BruteForce {
   Int tiles_of_mesh() const { return product(axes_); }
 
   // The lengths a dim may have once `factor` times as many tiles cut it.
-  std::set<Int> cut_lengths(const Node& node, int d, Int factor) const {
+  std::set<Int> split_lengths(const Node& node, int d, Int factor) const {
     if (at(node.dims, d).empty()) return all_lengths(d, factor);
     if (at(node.lengths, d) % factor != 0) return {};
     return {at(node.lengths, d) / factor};
@@ -139,7 +139,7 @@ class BruteForce {
   }
 
   void slice(const Node& node, int d, int axis, const Take& take) const {
-    for (const Int length : cut_lengths(node, d, at(axes_, axis))) {
+    for (const Int length : split_lengths(node, d, at(axes_, axis))) {
       Node next = node;
       grow(next, d, {axis});
       at(next.lengths, d) = length;
@@ -153,7 +153,7 @@ class BruteForce {
     do {
       for (int to = 0; to < isize(sizes_); ++to) {
         if (to == from) continue;
-        for (const Int length : cut_lengths(node, to, g)) {
+        for (const Int length : split_lengths(node, to, g)) {
           Node next = rest;
           grow(next, to, axes);
           at(next.lengths, to) = length;
@@ -179,7 +179,7 @@ class BruteForce {
       take(rest, 2 * elements(node) * (g - 1) / g);
       do {
         for (int d = 0; d < isize(sizes_); ++d)
-          for (const Int length : cut_lengths(node, d, g)) {
+          for (const Int length : split_lengths(node, d, g)) {
             Node next = rest;
             grow(next, d, chosen);
             at(next.lengths, d) = length;
@@ -189,7 +189,7 @@ class BruteForce {
     }
   }
 
-  // Every way to lay the axes out with as many tiles per dim, and as many addends, as now.
+  // Every way to lay the axes out with as many tiles per dim, and as many partial values, as now.
   void permute(const Node& node, const Take& take) const {
     Node blank = node;
     for (auto& dim : blank.dims) dim.clear();

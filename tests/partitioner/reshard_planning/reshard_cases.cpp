@@ -84,16 +84,16 @@ Literal combine(Reduction reduction, const Literal& a, const Literal& b) {
   return out;
 }
 
-// Addends (one per coordinate of the partial axes), and the value they stand for.
+// Partial values (one per coordinate of the partial axes), and the value they stand for.
 struct Source {
-  std::vector<Literal> addends;
+  std::vector<Literal> partial_values;
   Literal value;
 };
 Source make_source(const Type& global, const Sharding& from) {
   Source out;
   for (std::int64_t c = 0; c < axes_size(from.partial); ++c) {
-    out.addends.push_back(numbers(global, c));
-    out.value = c == 0 ? out.addends.back() : combine(from.reduction, out.value, out.addends.back());
+    out.partial_values.push_back(numbers(global, c));
+    out.value = c == 0 ? out.partial_values.back() : combine(from.reduction, out.value, out.partial_values.back());
   }
   return out;
 }
@@ -103,10 +103,10 @@ std::vector<std::vector<Literal>> source_shards(const Source& source, const Shar
   for (std::int64_t device = 0; device < from.mesh.device_count(); ++device) {
     const auto c = from.mesh.coordinate(from.mesh.position_of(device), from.partial);
     const bool absent = from.kind == Sharding::Kind::kMaximal && device != from.device;
-    const Literal& addend = at(source.addends, c);
+    const Literal& partial_value = at(source.partial_values, c);
     // What nobody may read: NaN, -1, and of the two values that a bool can have, true.
-    const std::uint8_t junk = addend.type().dtype() == DType::kPred ? 0x01 : 0xFF;
-    Literal shard = take_shard(addend, from.without_partial(), device, junk);
+    const std::uint8_t junk = partial_value.type().dtype() == DType::kPred ? 0x01 : 0xFF;
+    Literal shard = take_shard(partial_value, from.without_partial(), device, junk);
     if (absent) {
       const auto bytes = shard.mutable_bytes();
       std::fill(bytes.begin(), bytes.end(), std::byte{junk});

@@ -95,7 +95,7 @@ double seconds_on(const Topology& topology, const ReshardPlan& plan) {
     std::int64_t group = axes_size(step.axes);
     if (names.empty())
       for (const MeshAxis& axis : step.after.mesh.axes()) names.push_back(axis.name);
-    sum += modelled_seconds(topology.slowest(names), step.collectives * messages_of(step.kind, group), step.bytes);
+    sum += exchange_seconds(topology.slowest(names), step.collectives * messages_of(step.kind, group), step.bytes);
   }
   return sum;
 }

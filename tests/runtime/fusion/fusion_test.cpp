@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "runtime/close.h"
+#include "runtime/on_each_isa.h"
 #include "tessera/base/options.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/ops/contraction.h"
@@ -20,26 +21,9 @@
 namespace tessera {
 namespace {
 
+using testing::expect_on_each_isa;
 using testing::program_of;
-
-void expect_on_each_isa(const Program& program, const std::vector<Literal>& arguments, double units = 64) {
-  const auto world = make_single_rank_world();
-  verify_schedule(program, *make_schedule(program));
-  const Literal expected = evaluate(program, arguments);
-  testing::on_each_isa([&] { EXPECT_TRUE(testing::close(run_program(program, *world, arguments), expected, units)); });
-}
-Program expect_on_each_isa(const std::vector<Type>& types, const testing::Body& body, double units = 64) {
-  const Program program = program_of(types, body);
-  expect_on_each_isa(program, testing::random_arguments(program, 5), units);
-  return program;
-}
-
-std::vector<std::size_t> step_sizes(const Program& program) {
-  std::vector<std::size_t> out;
-  const auto plan = make_schedule(program);
-  for (const Step& step : plan->steps) out.push_back(step.instructions.size());
-  return out;
-}
+using testing::step_sizes;
 
 // `row` has x's dims but the last ones.
 Value over_rows(Value row, Value x) {
@@ -167,87 +151,6 @@ TEST(Generator, ItsRoundsAreExactAtEverySize) {
     const Value uniform = ops::random_uniform(v[0], {5, 63}, DType::kF32, {});
     const Value keep = ops::compare(uniform, ops::full(b, uniform.type(), 0.1), CompareDirection::kGe);
     return ops::select(keep, v[1], ops::full(b, v[1].type(), 0));
-  });
-}
-
-TEST(Dots, AreWrittenAsTheTransposeThatReadsThem) {
-  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kS32}) {
-    SCOPED_TRACE(dtype_name(dtype));
-    // A weight's gradient: [n, k] turned to [k, n].
-    Program program =
-        expect_on_each_isa({Type::array(dtype, {2, 7, 5}), Type::array(dtype, {2, 7, 3})}, [](Builder&, auto& v) {
-          const Value d = ops::dot(v[1], v[0], {{}, {0, 1}, {}, {0, 1}});
-          const Value turned = ops::transpose(d, {1, 0});
-          return ops::add(turned, turned);
-        });
-    EXPECT_EQ(step_sizes(program), (std::vector<std::size_t>{1, 1}));
-    // Heads back between time and width.
-    program =
-        expect_on_each_isa({Type::array(dtype, {2, 3, 5, 4}), Type::array(dtype, {2, 3, 4, 6})}, [](Builder&, auto& v) {
-          const Value d = ops::dot(v[0], v[1], {{0, 1}, {3}, {0, 1}, {2}});
-          return ops::reshape(ops::transpose(d, {0, 2, 1, 3}), {10, 18});
-        });
-    EXPECT_EQ(step_sizes(program), std::vector<std::size_t>{1});
-    // Free dims that come apart, and batch dims inside.
-    expect_on_each_isa({Type::array(dtype, {2, 3, 5}), Type::array(dtype, {4, 2, 5})}, [](Builder&, auto& v) {
-      return ops::transpose(ops::dot(v[0], v[1], {{}, {2}, {}, {2}}), {2, 0, 3, 1});
-    });
-    expect_on_each_isa({Type::array(dtype, {6, 3, 5}), Type::array(dtype, {6, 4, 5})}, [](Builder&, auto& v) {
-      return ops::transpose(ops::dot(v[0], v[1], {{0}, {2}, {0}, {2}}), {2, 1, 0});
-    });
-  }
-}
-
-TEST(Dots, OfSixteenBitsAreMadeInF32WhereTheProcessorHasNone) {
-  for (const DType dtype : {DType::kBF16, DType::kF16})
-    for (const auto result : {std::optional<DType>(), std::optional(DType::kF32)})
-      expect_on_each_isa({Type::array(dtype, {33, 70}), Type::array(dtype, {19, 70})}, [&](Builder&, auto& v) {
-        return ops::dot(ops::transpose(v[0], {1, 0}), ops::transpose(v[1], {1, 0}), {{}, {0}, {}, {0}}, result);
-      });
-}
-
-// Rows, columns and depths beyond one block, one panel and one vector; operands turned and not; batches; results of both types.
-TEST(Dots, OfSixteenBitsGoOverSeveralBlocks) {
-  struct Sizes {
-    std::int64_t m, n, k;
-  };
-  for (const Sizes& one : {Sizes{1030, 41, 33}, Sizes{17, 3110, 20}, Sizes{31, 47, 801}})
-    for (const bool turns_lhs : {false, true})
-      for (const bool turns_rhs : {false, true})
-        expect_on_each_isa(
-            {Type::array(DType::kBF16, turns_lhs ? Dims{one.k, one.m} : Dims{one.m, one.k}),
-             Type::array(DType::kBF16, turns_rhs ? Dims{one.n, one.k} : Dims{one.k, one.n})},
-            [&](Builder&, auto& v) {
-              return ops::dot(v[0], v[1], {{}, {turns_lhs ? 0 : 1}, {}, {turns_rhs ? 1 : 0}},
-                              turns_lhs ? std::optional(DType::kF32) : std::nullopt);
-            },
-            512);  // steps of bf16 or f32: sums of up to 801 products of numbers up to 4
-  expect_on_each_isa({Type::array(DType::kBF16, {2, 33, 3, 70}), Type::array(DType::kBF16, {2, 18, 3, 70})},
-                     [](Builder&, auto& v) {
-                       return ops::dot(v[0], v[1], {{0, 2}, {3}, {0, 2}, {3}}, DType::kF32);
-                     });
-}
-
-TEST(Dots, AddToWhatDiesWhereItLies) {
-  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16})
-    for (const Dims& dims : std::vector<Dims>{{3, 5}, {40, 33}, {64, 81}}) {
-      const Type x = Type::array(dtype, {7, dims[0]});
-      const Type y = Type::array(dtype, {7, dims[1]});
-      const Program program = expect_on_each_isa({x, y, x, y, x, y}, [](Builder&, auto& v) {
-        const auto over_rows_of = [&](std::size_t i) {
-          return ops::dot(v[i], v[i + 1], {{}, {0}, {}, {0}}, DType::kF32);
-        };
-        return ops::add(ops::add(over_rows_of(0), over_rows_of(2)), over_rows_of(4));
-      });
-      if (dtype != DType::kF64) {
-        EXPECT_EQ(step_sizes(program), (std::vector<std::size_t>{1, 2, 2}));
-      }
-    }
-  // Not where the other summand is still needed, or is the product itself.
-  expect_on_each_isa({Type::array(DType::kF32, {9, 9})}, [](Builder&, auto& v) {
-    const Value d = ops::dot(v[0], v[0], {{}, {1}, {}, {0}});
-    const Value e = ops::exp(v[0]);
-    return ops::multiply(ops::add(e, ops::dot(v[0], e, {{}, {1}, {}, {0}})), ops::add(e, ops::add(d, d)));
   });
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "runtime/close.h"
+#include "runtime/on_each_isa.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/elementwise.h"
@@ -21,21 +22,12 @@ namespace tessera {
 namespace {
 
 using testing::close;
+using testing::expect_as_reference;
 using testing::program_of;
 
 constexpr DType kAllTypes[] = {DType::kPred, DType::kS8,  DType::kS16, DType::kS32, DType::kS64,
                                DType::kU8,   DType::kU16, DType::kU32, DType::kU64, DType::kF16,
                                DType::kBF16, DType::kF32, DType::kF64};
-
-void expect_as_reference(const Program& program, const std::vector<Literal>& arguments, double units = 8) {
-  const auto world = make_single_rank_world();
-  const Literal expected = evaluate(program, arguments);
-  testing::on_each_isa([&] { EXPECT_TRUE(close(run_program(program, *world, arguments), expected, units)); });
-}
-void expect_as_reference(const std::vector<Type>& types, const testing::Body& body, double units = 8) {
-  const Program program = program_of(types, body);
-  expect_as_reference(program, testing::random_arguments(program, 5), units);
-}
 
 // Values at which kernels go wrong first.
 Literal special_values(DType dtype) {
@@ -265,87 +257,6 @@ TEST(Reduce, AnyDimsOfEveryTypeByEveryReduction) {
     }
   expect_as_reference({Type::array(DType::kF32, {0, 3})},
                       [](Builder&, const std::vector<Value>& v) { return ops::reduce(v[0], Reduction::kSum, {0}); });
-}
-
-struct DotCase {
-  Dims lhs, rhs;
-  DotAttributes dims;
-};
-
-TEST(Dot, EveryArrangementOfDimsInEveryType) {
-  const std::vector<DotCase> cases = {{{5, 7}, {7, 3}, {{}, {1}, {}, {0}}},
-                                      {{7, 5}, {7, 3}, {{}, {0}, {}, {0}}},
-                                      {{5, 7}, {3, 7}, {{}, {1}, {}, {1}}},
-                                      {{7, 5}, {3, 7}, {{}, {0}, {}, {1}}},
-                                      {{2, 5, 7}, {2, 7, 3}, {{0}, {2}, {0}, {1}}},
-                                      {{5, 2, 7}, {3, 2, 7}, {{1}, {2}, {1}, {2}}},
-                                      {{2, 3, 5, 7}, {5, 7, 4}, {{}, {2, 3}, {}, {0, 1}}},
-                                      {{2, 3, 5, 7}, {7, 4, 3}, {{}, {1, 3}, {}, {2, 0}}},
-                                      {{4}, {4}, {{}, {0}, {}, {0}}},
-                                      {{3}, {4}, {{}, {}, {}, {}}},
-                                      {{1, 9}, {9, 1}, {{}, {1}, {}, {0}}},
-                                      {{2, 3, 4, 5}, {2, 6, 4, 5}, {{0, 2}, {3}, {0, 2}, {3}}},
-                                      {{0, 7}, {7, 3}, {{}, {1}, {}, {0}}},
-                                      {{5, 0}, {0, 3}, {{}, {1}, {}, {0}}}};
-  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kS32, DType::kU8}) {
-    for (const DotCase& one : cases) {
-      SCOPED_TRACE(fmt::format("{} [{}] [{}]", dtype_name(dtype), join(one.lhs, ","), join(one.rhs, ",")));
-      expect_as_reference(
-          {Type::array(dtype, one.lhs), Type::array(dtype, one.rhs)},
-          [&](Builder&, const std::vector<Value>& v) { return ops::dot(v[0], v[1], one.dims); }, 32);
-    }
-  }
-  expect_as_reference(
-      {Type::array(DType::kBF16, {33, 65}), Type::array(DType::kBF16, {65, 17})},
-      [](Builder&, const auto& v) {
-        return ops::dot(v[0], v[1], {{}, {1}, {}, {0}}, DType::kF32);
-      },
-      64);
-}
-
-// Larger than a block in every dim in turn, with odd ends: what processors with tile registers multiply there.
-TEST(Dot, LargeOnesOfBf16InEveryOrder) {
-  struct Sizes {
-    std::int64_t m, n, k;
-  };
-  for (const auto& [m, n, k] : {Sizes{70, 90, 5401}, Sizes{1101, 40, 1077}, Sizes{37, 4130, 290}, Sizes{576, 640, 96}})
-    for (const int order : {0, 1, 2, 3}) {
-      const bool turns_lhs = order % 2 == 1;
-      const bool turns_rhs = order / 2 == 1;
-      const DType result = order == 1 ? DType::kF32 : DType::kBF16;
-      const Type lhs = Type::array(DType::kBF16, turns_lhs ? Dims{k, m} : Dims{m, k});
-      const Type rhs = Type::array(DType::kBF16, turns_rhs ? Dims{n, k} : Dims{k, n});
-      SCOPED_TRACE(fmt::format("{}x{}x{}, order {}", m, n, k, order));
-      expect_as_reference(
-          {lhs, rhs},
-          [&](Builder&, const std::vector<Value>& v) {
-            return ops::dot(v[0], v[1], {{}, {turns_lhs ? 0 : 1}, {}, {turns_rhs ? 1 : 0}}, result);
-          },
-          result == DType::kF32 ? 2048 : 2);
-    }
-}
-
-TEST(Dot, LargeOnesOfBf16AddToWhatIsThere) {
-  const Type sums = Type::array(DType::kF32, {600, 650});
-  expect_as_reference(
-      {Type::array(DType::kBF16, {1100, 600}), Type::array(DType::kBF16, {1100, 650}), sums},
-      [](Builder&, const std::vector<Value>& v) {
-        return ops::add(ops::negate(v[2]), ops::dot(v[0], v[1], {{}, {0}, {}, {0}}, DType::kF32));
-      },
-      2048);
-}
-
-TEST(Dot, ReadsTransposedAndSlicedOperandsWhereTheyLie) {
-  for (const Dims& dims : {Dims{2, 6, 3, 8}, Dims{2, 150, 3, 64}})
-    for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16})
-      expect_as_reference(
-          {Type::array(dtype, dims), Type::array(dtype, dims)},
-          [&](Builder&, const std::vector<Value>& v) {  // [B,T,H,D] attention products
-            const Value q = ops::transpose(v[0], {0, 2, 1, 3});
-            const Value k = ops::transpose(ops::slice_dim(v[1], 1, 1, dims[1] - 1), {0, 2, 3, 1});
-            return ops::dot(q, k, {{0, 1}, {3}, {0, 1}, {2}});
-          },
-          dtype == DType::kBF16 ? 4 : 256);
 }
 
 TEST(Indexing, GathersClampAndScattersDropWhatLiesOutside) {

@@ -27,7 +27,7 @@ struct CollectivePassOptions {
   bool make_asynchronous = false;
   /// Keep what a pass made only where no device computes more or holds more for it, and share sums out over idle axes only where
   /// no device holds much more for it (programs of moderate size).
-  bool spare_memory = false;
+  bool save_memory = false;
   /// Mesh axes over which f32 travels as bf16 (compress_collectives).
   std::vector<std::string> bf16_axes{};
   /// Those over which it travels as int8 with scales.

@@ -64,7 +64,7 @@ double reshard_cost(const Type& global, const Sharding& from, const Sharding& to
 /// permute.
 std::int64_t messages_of(StepKind kind, std::int64_t group);
 /// latency * messages + bytes / bandwidth
-double modelled_seconds(const Link& link, std::int64_t messages, std::int64_t bytes);
+double exchange_seconds(const Link& link, std::int64_t messages, std::int64_t bytes);
 
 /// Emits a plan in a per-device computation: `local` has shard_type(global, plan.from); the result has that of plan.to.
 /// The padding of the result is undefined. Collectives get `channel` numbers from next_channel and notes (with frontend attribute

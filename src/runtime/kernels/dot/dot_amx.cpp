@@ -18,7 +18,7 @@ namespace tessera {
 namespace {
 
 // Linux hands out the tiles' state only to processes that ask for it.
-bool may_use_tiles() {
+bool may_use_amx() {
   constexpr unsigned kBf16AndTiles = 1U << 22 | 1U << 24;
   constexpr int kAskForState = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr int kTileData = 18;
@@ -55,7 +55,7 @@ class TileProduct final : public ProductKernel {
                       (p.lhs_m == 1 || p.lhs_k == 1) && (p.rhs_k == 1 || p.rhs_n == 1) && p.out_n == 1;
     const bool is_large =
         p.m >= kFewestLines && p.n >= kFewestLines && p.k >= kFewestLines && p.m * p.n * p.k >= kFewest;
-    return fits && is_large && may_use_tiles();
+    return fits && is_large && may_use_amx();
   }
   [[nodiscard]] std::int64_t workspace_bytes() const override { return kernels::tile_product_workspace(args_); }
   void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* workspace) const override {

@@ -103,9 +103,9 @@ class PackedProduct final : public ProductKernel {
 };
 
 // Products of 16-bit floats where the processor has none: in f32, rounded at the end.
-class WideProduct final : public ProductKernel {
+class EmulatedProduct final : public ProductKernel {
  public:
-  explicit WideProduct(MatrixProduct p) : result_(p.result) {
+  explicit EmulatedProduct(MatrixProduct p) : result_(p.result) {
     p.result = DType::kF32;
     if (result_ != DType::kF32) {
       Dims sizes = p.batch;
@@ -196,9 +196,9 @@ class WideProduct final : public ProductKernel {
 
 }  // namespace
 
-std::unique_ptr<ProductKernel> make_wide_product(const MatrixProduct& p) {
-  if (!WideProduct::takes(p)) return nullptr;
-  auto wide = std::make_unique<WideProduct>(p);
+std::unique_ptr<ProductKernel> make_emulated_product(const MatrixProduct& p) {
+  if (!EmulatedProduct::takes(p)) return nullptr;
+  auto wide = std::make_unique<EmulatedProduct>(p);
   return wide->works() ? std::move(wide) : nullptr;
 }
 

@@ -270,12 +270,12 @@ class DotKernel final : public Kernel {
     if (accumulates_) {
       p.accumulates = true;
       kernel_ = make_product(p);
-      if (kernel_ == nullptr) kernel_ = make_wide_product(p);
+      if (kernel_ == nullptr) kernel_ = make_emulated_product(p);
       adds_in_place_ = kernel_ != nullptr;
       p.accumulates = false;
     }
     if (kernel_ == nullptr) kernel_ = make_product(p);
-    if (kernel_ == nullptr) kernel_ = make_wide_product(p);
+    if (kernel_ == nullptr) kernel_ = make_emulated_product(p);
   }
   void multiply_packed(std::span<const std::byte* const> in, std::byte* out, std::byte* workspace) const {
     std::byte* lhs = workspace + places_.lhs;

@@ -48,7 +48,7 @@ std::unique_ptr<ProductKernel> make_tile_product(const MatrixProduct& product);
 /// The fastest of the kernels that take the operands where they lie and need no rounding of the result; null where there is none.
 std::unique_ptr<ProductKernel> make_product(const MatrixProduct& product);
 /// Of 16-bit floats, through f32. Null for other types, or where the result does not lie row by row and must be rounded.
-std::unique_ptr<ProductKernel> make_wide_product(const MatrixProduct& product);
+std::unique_ptr<ProductKernel> make_emulated_product(const MatrixProduct& product);
 /// Of any types and strides, slowly.
 std::unique_ptr<ProductKernel> make_plain_product(const MatrixProduct& product);
 

@@ -72,7 +72,7 @@ struct SgemmArgs {
 };
 
 /// Rounds of Philox 2x32 on `count` counters (low, high), each with its own key; out is the last low word.
-struct CounterRoundsArgs {
+struct PhiloxArgs {
   std::uint32_t* out = nullptr;
   const std::uint32_t* low = nullptr;
   const std::uint32_t* high = nullptr;
@@ -81,7 +81,7 @@ struct CounterRoundsArgs {
   int rounds = 0;
   std::uint32_t multiplier = 0;
 };
-using CounterRoundsFunction = void (*)(const CounterRoundsArgs&);
+using PhiloxFunction = void (*)(const PhiloxArgs&);
 
 struct KernelSet {
   const char* name = "";
@@ -97,7 +97,7 @@ struct KernelSet {
   TileFunction convert[kDTypeCount][kDTypeCount] = {};  // [from][to]
   ReduceRowFunction reduce_row[static_cast<int>(ReduceOp::kCount)][kDTypeCount] = {};
   ReduceColumnsFunction reduce_columns[static_cast<int>(ReduceOp::kCount)][kDTypeCount] = {};
-  CounterRoundsFunction counter_rounds = nullptr;
+  PhiloxFunction philox_rounds = nullptr;
   void (*gemm_f64)(const GemmArgs&) = nullptr;
   void (*sgemm)(const SgemmArgs&) = nullptr;  // k at least 1
   std::int64_t (*sgemm_workspace)(const SgemmArgs&) = nullptr;

@@ -65,8 +65,8 @@ struct Words {
 
 // All rounds in registers, a few vectors of counters at a time.
 template <int kVectors>
-TESSERA_INLINE void run_rounds(const CounterRoundsArgs& args, const std::uint32_t* from_low,
-                               const std::uint32_t* from_high, std::uint32_t* to) {
+TESSERA_INLINE void run_rounds(const PhiloxArgs& args, const std::uint32_t* from_low, const std::uint32_t* from_high,
+                               std::uint32_t* to) {
   Words low[kVectors];
   Words high[kVectors];
   const Words multiplier = Words::all(args.multiplier);
@@ -85,7 +85,7 @@ TESSERA_INLINE void run_rounds(const CounterRoundsArgs& args, const std::uint32_
   for (int v = 0; v < kVectors; ++v) Words::store(to + v * Words::kCount, low[v]);
 }
 
-void run_counter_rounds(const CounterRoundsArgs& args) {
+void run_philox_rounds(const PhiloxArgs& args) {
   constexpr int kVectors = 4;
   constexpr std::int64_t kBlock = kVectors * Words::kCount;
   std::int64_t i = 0;
@@ -118,7 +118,7 @@ void count_up(void* to, std::int64_t first, std::int64_t count) {
 }  // namespace
 
 void add_counter(KernelSet& set) {
-  set.counter_rounds = run_counter_rounds;
+  set.philox_rounds = run_philox_rounds;
   for_each_dtype([&]<class T>() {
     if constexpr (is_integer(kDTypeOf<T>) || kDTypeOf<T> == DType::kF32 || kDTypeOf<T> == DType::kF64)
       set.count_up[static_cast<int>(kDTypeOf<T>)] = count_up<T>;

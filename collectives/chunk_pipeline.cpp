@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pipeline.h"
+#include "chunk_pipeline.h"
 
 #include <algorithm>
 
@@ -31,30 +31,30 @@ void Scratch::release() {
   bytes_ = 0;
 }
 
-Cut::Cut(std::size_t bytes, std::size_t piece, std::size_t unit)
+Chunks::Chunks(std::size_t bytes, std::size_t piece, std::size_t unit)
     : bytes_(bytes),
       piece_(std::min(bytes, whole(std::max({piece, bytes / kMost, std::size_t{1}}), unit))),
       count_(bytes == 0 ? 1 : (bytes + piece_ - 1) / piece_) {}
 
-std::size_t Cut::size(std::size_t k) const { return std::min(piece_, bytes_ - begin(k)); }
+std::size_t Chunks::size(std::size_t k) const { return std::min(piece_, bytes_ - begin(k)); }
 
-Pipeline::Pipeline(Stages stages, std::size_t in_flight, std::shared_ptr<Scratch> scratch)
+ChunkPipeline::ChunkPipeline(Stages stages, std::size_t in_flight, std::shared_ptr<Scratch> scratch)
     : stages_(std::move(stages)),
       slots_(std::min(in_flight, stages_.chunks)),
       scratch_(std::move(scratch)),
       data_(scratch_->grow(slots_ * whole(stages_.scratch_bytes, kCacheLine))) {}
 
-std::byte* Pipeline::scratch(std::size_t chunk) const {
+std::byte* ChunkPipeline::scratch(std::size_t chunk) const {
   return data_ + chunk % slots_ * whole(stages_.scratch_bytes, kCacheLine);
 }
 
-bool Pipeline::poll() {
+bool ChunkPipeline::poll() {
   bool arrived = true;
   for (const auto& operation : in_flight_) arrived = operation->test() && arrived;
   return arrived;
 }
 
-void Pipeline::start() {
+void ChunkPipeline::start() {
   while (begun_ < stages_.chunks && begun_ < ended_ + slots_) {
     poll();
     in_flight_.push_back(stages_.begin(*this, begun_));
@@ -62,7 +62,7 @@ void Pipeline::start() {
   }
 }
 
-void Pipeline::wait() {
+void ChunkPipeline::wait() {
   while (ended_ < stages_.chunks) {
     start();
     const auto first = std::move(in_flight_.front());
@@ -74,7 +74,7 @@ void Pipeline::wait() {
   }
 }
 
-bool Pipeline::test() {
+bool ChunkPipeline::test() {
   if (ended_ == stages_.chunks) return true;
   return poll() && begun_ == stages_.chunks && !stages_.end;
 }

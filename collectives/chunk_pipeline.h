@@ -35,10 +35,10 @@ class Scratch {
 };
 
 /// Pieces of a length: equally long, whole cache lines, but for the last. One piece of no bytes for none.
-class Cut {
+class Chunks {
  public:
   /// Pieces of about `piece` bytes, at most kMost of them, each a multiple of `unit`.
-  Cut(std::size_t bytes, std::size_t piece, std::size_t unit);
+  Chunks(std::size_t bytes, std::size_t piece, std::size_t unit);
   [[nodiscard]] std::size_t count() const { return count_; }
   [[nodiscard]] std::size_t longest() const { return piece_; }
   [[nodiscard]] std::size_t begin(std::size_t k) const { return k * piece_; }
@@ -51,18 +51,18 @@ class Cut {
   std::size_t count_;
 };
 
-class Pipeline final : public PendingOperation {
+class ChunkPipeline final : public PendingOperation {
  public:
   struct Stages {
     std::size_t chunks = 1;
     std::size_t scratch_bytes = 0;  // of a chunk
     /// What is done inside the node before; returns what goes on between the nodes.
-    std::function<std::unique_ptr<PendingOperation>(Pipeline&, std::size_t chunk)> begin;
+    std::function<std::unique_ptr<PendingOperation>(ChunkPipeline&, std::size_t chunk)> begin;
     /// What is left to do inside; none: nothing.
-    std::function<void(Pipeline&, std::size_t chunk)> end;
+    std::function<void(ChunkPipeline&, std::size_t chunk)> end;
   };
   /// At most `in_flight` chunks between the nodes at once; each has its scratch, which `scratch` keeps.
-  Pipeline(Stages stages, std::size_t in_flight, std::shared_ptr<Scratch> scratch);
+  ChunkPipeline(Stages stages, std::size_t in_flight, std::shared_ptr<Scratch> scratch);
 
   /// Begins as many chunks as may be in flight.
   void start();

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-bool shares_out_sums(const Program& program, const Topology& topology) {
+bool reduces_over_idle_axes(const Program& program, const Topology& topology) {
   for (const auto& computation : program.computations)
     for (const auto& instruction : computation->instructions) {
       if (instruction.op->role != Role::kCopy || !instruction.sharding || !instruction.type.is_array()) continue;
@@ -29,15 +29,16 @@ std::int64_t peak_of(const Program& local) { return peak_bytes(remove_dead_code(
 
 }  // namespace
 
-Program localize_sparing_memory(const Program& program, LocalizeOptions options) {
-  constexpr std::int64_t kLargestWeighed = 20'000;  // counting takes a schedule
+Program localize_saving_memory(const Program& program, LocalizeOptions options) {
+  constexpr std::int64_t kLargestCompared = 20'000;  // counting takes a schedule
   constexpr double kTolerance = 1.05;
   Program shared = localize(program, options);
-  if (program.instruction_count() > kLargestWeighed || !shares_out_sums(program, options.topology)) return shared;
+  if (program.instruction_count() > kLargestCompared || !reduces_over_idle_axes(program, options.topology))
+    return shared;
   options.idle_axes = false;
   Program plain = localize(program, options);
-  const bool dearer = static_cast<double>(peak_of(shared)) > kTolerance * static_cast<double>(peak_of(plain));
-  return dearer ? plain : shared;
+  const bool more_expensive = static_cast<double>(peak_of(shared)) > kTolerance * static_cast<double>(peak_of(plain));
+  return more_expensive ? plain : shared;
 }
 
 }  // namespace tessera
