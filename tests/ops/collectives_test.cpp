@@ -4,9 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "tessera/ops/async.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/evaluate.h"
 #include "tessera/ops/op_table.h"
+#include "tessera/ops/rows.h"
 #include "tessera/ops/structural.h"
 
 namespace tessera {
@@ -146,6 +150,43 @@ TEST(Collectives, NameADeviceInNoGroupAndSizesThatDoNotSplit) {
             "all-to-all: dim 0 is 4, which does not split into 3 parts");
   EXPECT_EQ(error_of({4}, [](Value x) { return ops::reduce_scatter(x, 0, Reduction::kSum, kRows, 1); }),
             "reduce-scatter: dim 0 is 4, which does not split into 3 parts");
+}
+
+// What the scheduler, explain and the runtime ask of a collective's row.
+TEST(CollectiveRows, EachHasAKindOfItsOwnAndACost) {
+  std::set<CollectiveKind> kinds;
+  for (const OpDef* op : op_table().rows()) {
+    if (op->role != Role::kCollective || async_half(*op) != AsyncHalf::kNeither) {
+      EXPECT_EQ(op->collective, CollectiveKind::kNone) << op->name;
+      continue;
+    }
+    EXPECT_TRUE(op->collective != CollectiveKind::kNone && kinds.insert(op->collective).second) << op->name;
+    ASSERT_NE(op->bytes_received, nullptr) << op->name;
+  }
+  EXPECT_EQ(kinds.size(), 7U);
+  EXPECT_EQ(rows::kAllGather.bytes_received(8, 24, 3), 16);
+  EXPECT_EQ(rows::kReduceScatter.bytes_received(24, 8, 3), 16);
+  EXPECT_EQ(rows::kAllReduce.bytes_received(24, 24, 3), 32);
+  EXPECT_EQ(rows::kCollectivePermute.bytes_received(24, 24, 2), 24);
+}
+
+TEST(CollectiveRows, AStartAndItsDoneBelongToTheOpThatTheyReplace) {
+  EXPECT_EQ(&start_op(rows::kAllGather), &rows::kAllGatherStart);
+  EXPECT_EQ(&start_op(rows::kReduceScatter), &rows::kAsyncStart);
+  for (const OpDef* op : op_table().rows())
+    if (async_half(*op) == AsyncHalf::kStart) {
+      EXPECT_EQ(&start_op(synchronous_op(*op)), op) << op->name;
+      EXPECT_EQ(async_half(done_op(*op)), AsyncHalf::kDone) << op->name;
+    }
+}
+
+TEST(ReductionRows, OneOpCombinesTheNumbersOfEachReduction) {
+  std::multiset<Reduction> combined;
+  for (const OpDef* op : op_table().rows())
+    if (op->combines) combined.insert(op->combines->of_numbers);
+  for (const Reduction reduction :
+       {Reduction::kSum, Reduction::kProduct, Reduction::kMin, Reduction::kMax, Reduction::kAnd, Reduction::kOr})
+    EXPECT_EQ(combined.count(reduction), 1U) << reduction_name(reduction);
 }
 
 }  // namespace
