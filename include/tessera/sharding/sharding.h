@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sharding: how an array lies over the devices of a mesh.
+// A sharding: how an array is distributed over the devices of a mesh.
 //
 //   {data+fsdp, -, model}        dim 0 over data (major) and fsdp, dim 1 whole, dim 2 over model
 //   {data, -} partial sum{model} every device holds a partial value; their sum over `model` is the value
 //
-// A device not told apart by any listed axis holds a replica.
+// Devices that differ only on axes that are not listed hold replicas.
 #pragma once
 
 #include <cstdint>
@@ -24,21 +24,22 @@ std::string_view reduction_name(Reduction reduction);
 struct DimSharding {
   std::vector<AxisRef> axes;    // major to minor
   bool open = false;            // propagation may add minor axes
-  std::optional<int> priority;  // propagated in this round; lower ones come first, 0 where absent
+  std::optional<int> priority;  // priority of propagation; lower ones come first; none means 0
   friend bool operator==(const DimSharding&, const DimSharding&) = default;
 };
 
-/// Reads `p1`: a priority.
+/// Reads a priority: `p1`.
 int parse_priority(std::string_view text);
 
-/// What a user writes for one dim: nothing, an axis name, or several ("data+fsdp" in texts).
+/// The entry of a spec for one dim: nothing, an axis name, or several ("data+fsdp" in texts).
 using SpecEntry = std::vector<std::string>;
 
 /// Leaves a dim of a computed tensor to propagation, as JAX's `PartitionSpec.UNCONSTRAINED`; "?" in texts.
 struct Unconstrained {};
 inline constexpr Unconstrained kUnconstrained;
 
-/// One entry per dim: `PartitionSpec{{"data"}, {}, {"model"}}`; a bare name converts: `{{}, "model"}`.
+/// A spec with one entry for each dim: `PartitionSpec{{"data"}, {}, {"model"}}`. A name converts to an entry: `{{},
+/// "model"}`.
 class PartitionSpec {
  public:
   struct Entry {
@@ -56,8 +57,8 @@ class PartitionSpec {
   PartitionSpec() = default;
   PartitionSpec(std::initializer_list<Entry> entries) : entries_(entries) {}
   explicit PartitionSpec(std::vector<Entry> entries) : entries_(std::move(entries)) {}
-  /// Reads `data+fsdp,-,model`; sub-axes as `x:(2)3`; a `?` behind or alone leaves the rest of a dim to propagation; `@p1`
-  /// last is the dim's priority.
+  /// Reads `data+fsdp,-,model`. `x:(2)3` is a sub-axis. `?`, alone or after axes, leaves the dim open. `@p1` at the
+  /// end is the priority of the dim.
   static PartitionSpec parse(std::string_view text);
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
   [[nodiscard]] std::string str() const;
@@ -68,23 +69,23 @@ class PartitionSpec {
 
 struct Sharding {
   enum class Kind : std::uint8_t {
-    kTiled,    // by axes; replicated when no axis is used
-    kMaximal,  // whole on `device`, undefined elsewhere
-    kManual,   // the program inside handles per-device data; types are local
-    kUnknown   // "let propagation choose"
+    kTiled,    // by axes; fully replicated if no axis is used
+    kMaximal,  // complete on `device`, undefined elsewhere
+    kManual,   // per-device code; types are local
+    kUnknown   // propagation chooses
   };
   Kind kind = Kind::kTiled;
   Mesh mesh;
   std::vector<DimSharding> dims;  // one per dim (kTiled)
-  std::vector<AxisRef> partial;   // sorted; the value waits for a reduction over these
+  std::vector<AxisRef> partial;   // sorted; the array is partial over these
   Reduction reduction = Reduction::kSum;
   std::vector<AxisRef> manual;  // sorted; manual subgroup axes (kTiled with some manual axes)
   std::int64_t device = -1;     // kMaximal
 
-  /// Whole on every device, `ndim` dims, all closed.
+  /// Fully replicated, with `ndim` closed dims.
   static Sharding replicated(const Mesh& mesh, int ndim);
-  /// From a user's spec. Errors name the spec, the mesh and what is wrong: too long, too short (one entry per dim), unknown
-  /// axis, axis used twice.
+  /// Makes a sharding from a spec. Errors name the spec, the mesh and the problem: not one entry for each dim,
+  /// unknown axis, axis used twice.
   static Sharding from_spec(const Mesh& mesh, const PartitionSpec& spec, int ndim);
   static Sharding maximal(const Mesh& mesh, std::int64_t device);
   static Sharding manual_everywhere(const Mesh& mesh);
@@ -95,20 +96,22 @@ struct Sharding {
   [[nodiscard]] int ndim() const { return static_cast<int>(dims.size()); }
   /// The number of tiles along a dim.
   [[nodiscard]] std::int64_t tiles(int dim) const { return axes_size(dims[static_cast<std::size_t>(dim)].axes); }
-  /// Every axis that is used: of dims, partial, manual.
+  /// All used axes: of dims, partial, manual.
   [[nodiscard]] std::vector<AxisRef> used_axes() const;
-  /// The same without the partial state / with all dims closed.
+  /// The same sharding without the partial state, or with all dims closed.
   [[nodiscard]] Sharding without_partial() const;
   [[nodiscard]] Sharding closed() const;
 
-  /// `{data+fsdp,-,model}`, open dims with `?`, ` partial sum{model}` behind, `{maximal device=3}`, `{manual}`.
+  /// `{data+fsdp,-,model}`, with `?` for open dims, followed by ` partial sum{model}`; `{maximal device=3}`;
+  /// `{manual}`.
   [[nodiscard]] std::string str() const;
   [[nodiscard]] std::size_t hash() const;
-  /// Same axes on the same dims of equal meshes (structural; see placement.h for semantic equality).
+  /// True for the same axes on the same dims of equal meshes (structural equality; placement.h has semantic
+  /// equality).
   friend bool operator==(const Sharding&, const Sharding&) = default;
 };
 
-/// The sharding of a value of any type: one per leaf; null = not annotated.
+/// The sharding of a value of any type: one for each leaf. Null: no annotation.
 using Shardings = std::vector<Sharding>;
 using ShardingRef = std::shared_ptr<const Shardings>;
 ShardingRef make_sharding(Sharding sharding);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that are partial where a program begins or ends: what tools give to devices, and what they make of what comes back.
+// Partial parameters and results of a program: the values that tools pass to devices, and how they combine the
+// returned values.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +12,21 @@
 
 namespace tessera {
 
-/// `unreduced over data+model`; of other reductions than sums `unreduced (max) over ..`; "" of what is not partial.
+/// Returns `unreduced over data+model`, or `unreduced (max) over ..` for other reductions than sums, or "" if the
+/// sharding is not partial.
 std::string unreduced_text(const Sharding& sharding);
 
-/// `value` as a sum, one random partial value per coordinate of the axes that `sharding` is partial over. Integers add up exactly (they
-/// wrap), floats too if `value` holds multiples of `unit` that are small beside their dtype's precision (see in_units). Preds,
-/// narrow types and other reductions than sums: one coordinate has the value, the others the reduction's identity.
+/// Splits `value` into a sum: one random partial value for each coordinate of the axes over which `sharding` is
+/// partial. Integers add up exactly (they wrap). Floats do so too if `value` contains multiples of `unit` that are
+/// small compared with the precision of the dtype (see in_units). For preds, narrow types and other reductions, one
+/// coordinate has the value and the others the identity of the reduction.
 std::vector<Literal> random_partial_values(const Literal& value, const Sharding& sharding, double unit,
                                            std::uint64_t seed);
 
-/// Floats rounded to multiples of `unit`, never to zero; others as they are.
+/// Rounds floats to multiples of `unit`, never to zero. Other types do not change.
 Literal in_units(const Literal& value, double unit);
 
-/// By device: what the shards of its group reduce to.
+/// Returns for each device the reduction of the shards of its group.
 std::vector<Literal> reduced_shards(const Sharding& sharding, const std::vector<Literal>& shards);
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one planner of collectives: from any sharding of an array to any other, by least bytes received, then fewest steps, then
-// least peak; where links differ, by least modelled time before these. A collective is a change of placement.
+// The only planner of collectives: from any sharding of an array to any other, with the fewest bytes received, then
+// the fewest collectives, then the least peak memory. If links differ, modelled time comes before these. A collective
+// is a change of placement.
 #pragma once
 
 #include <string>
@@ -13,13 +14,13 @@
 namespace tessera {
 
 enum class StepKind : std::uint8_t {
-  kSlice,          // each device drops what others keep: no bytes
+  kSlice,          // each device drops a part of its tile: no bytes
   kAllGather,      // axes leave a dim
   kAllToAll,       // axes move from one dim to another
-  kPermute,        // whole shards move between devices (device order, axis order, another mesh of equal tiles)
+  kPermute,        // complete shards move between devices (device order, axis order, another mesh with equal tiles)
   kReduceScatter,  // partial axes become axes of a dim
   kAllReduce,      // partial axes become replicated
-  kRealign,        // uneven boundaries move: a few permutes of pieces
+  kRealign,        // the boundaries of uneven tiles move: a few permutes of pieces
   kPartialize,     // replicated axes become partial: one device keeps the value, the others the identity: no bytes
   kIntersect,  // each device receives exactly the pieces it lacks (permutes): any placement to any other, also across meshes
 };
@@ -30,10 +31,11 @@ struct ReshardStep {
   int dim = -1;     // the dim that loses or gains axes (source dim of kAllToAll)
   int to_dim = -1;  // kAllToAll: the dim that gains them
   std::vector<AxisRef> axes;
-  Sharding after;  // the state behind the step
-  /// Its tiles: canonical but inside a plan over uneven sizes, where tiles joined by a gather keep their boundaries.
+  Sharding after;  // the sharding after the step
+  /// The tiles after the step. They are canonical, except within a plan for uneven sizes, where tiles that a gather
+  /// concatenates keep their boundaries.
   std::vector<DimPlacement> tiles;
-  std::int64_t bytes = 0;  // received by one device (the most of any)
+  std::int64_t bytes = 0;  // received by the device that receives the most
   int collectives = 0;     // instructions: 0 for kSlice and kPartialize, several for kRealign and kIntersect
   std::int64_t peak = 0;   // bytes of source, result and packing buffers while it runs
   double seconds = 0;      // modelled; 0 on a uniform topology
@@ -47,28 +49,28 @@ struct ReshardPlan {
   [[nodiscard]] std::int64_t bytes() const;
   [[nodiscard]] std::int64_t peak() const;
   [[nodiscard]] double seconds() const;
-  /// Collective instructions that the plan becomes.
+  /// The number of collective instructions in the plan.
   [[nodiscard]] int collectives() const;
   /// `all_to_all{model}(0->1) 1024 B; slice{data}(0)`
   [[nodiscard]] std::string str() const;
 };
 
-/// Total over all pairs of shardings of one type that fit it (partial sources and targets, uneven sizes, different meshes over
-/// the same devices). From kMaximal and kManual: see the body's errors. A target may be partial only where the source is, or
-/// by kPartialize.
+/// Finds a plan between any two shardings that fit the type: also for partial sources and targets, uneven sizes and
+/// different meshes over the same devices. A target may be partial only if the source is, or by kPartialize. Errors:
+/// some sources and targets of kMaximal and kManual.
 ReshardPlan plan_reshard(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology = {});
-/// What plans are chosen by, first of all: bytes on a uniform topology, else modelled seconds. Memoised.
+/// The first criterion for plans: bytes on a uniform topology, else modelled seconds. Cached.
 double reshard_cost(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology = {});
 
-/// Messages that follow one another in one collective among `group` devices: g-1 of a ring, twice for an all-reduce, one for a
-/// permute.
+/// The number of successive messages in one collective among g devices: g-1, for an all-reduce 2(g-1), for a permute
+/// 1.
 std::int64_t messages_of(StepKind kind, std::int64_t group);
 /// latency * messages + bytes / bandwidth
 double exchange_seconds(const Link& link, std::int64_t messages, std::int64_t bytes);
 
-/// Emits a plan in a per-device computation: `local` has shard_type(global, plan.from); the result has that of plan.to.
-/// The padding of the result is undefined. Collectives get `channel` numbers from next_channel and notes (with frontend attribute
-/// tessera.reason where given).
+/// Emits a plan in a per-device computation. `local` has the type shard_type(global, plan.from), and the result has
+/// shard_type(global, plan.to). The padding of the result is undefined. Collectives get channel numbers from
+/// next_channel, and the notes.
 struct ReshardEmitter {
   Builder& builder;
   std::int64_t& next_channel;
@@ -76,9 +78,11 @@ struct ReshardEmitter {
   Value emit(Value local, const ReshardPlan& plan);
 };
 
-/// This device's coordinate over axes as s32[]: arithmetic on partition-id, or a table where the device order is not iota.
+/// Emits this device's coordinate over the axes as s32[]: arithmetic on partition-id, or a table if the device order
+/// is not an iota.
 Value emit_coordinate(Builder& builder, const Mesh& mesh, const std::vector<AxisRef>& axes);
-/// `local` with its padding (positions at or beyond the global size in unevenly sharded dims among `dims`) replaced by the scalar.
+/// Replaces the padding of `local` by the scalar `fill`: the positions at or beyond the global size in unevenly
+/// sharded dims among `dims`.
 Value emit_mask(Builder& builder, Value local, const Type& global, const Sharding& sharding,
                 const std::vector<int>& dims, Value fill);
 
