@@ -42,7 +42,8 @@ ManualBorder manual_border(const Instruction& instruction);
 /// Frontend attribute of a border: the sharding of the global array over the manual axes of the region.
 inline constexpr std::string_view kBorderPlacementAttribute = "tessera.border";
 std::optional<Sharding> border_placement(const Program& program, const Instruction& border);
-/// Frontend attribute of an outfeed: the HLO sharding that its text gave, of the data and perhaps of a token behind. Its own result is a token.
+/// Frontend attribute of an outfeed: the HLO sharding that its text gave, of the data and perhaps of a token after
+/// it. Its own result is a token.
 inline constexpr std::string_view kOutfeedShardingAttribute = "tessera.outfeed_sharding";
 /// A custom-call that returns its operand: Sharding, and the borders of manual regions that change no shape.
 bool is_identity_call(const OpView& view);

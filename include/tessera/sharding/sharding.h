@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A sharding: how an array is distributed over the devices of a mesh.
 //
-//   {data+fsdp, -, model}        dim 0 over data (major) and fsdp, dim 1 whole, dim 2 over model
+//   {data+fsdp, -, model}        dim 0 over data (major) and fsdp, dim 1 unsharded, dim 2 over model
 //   {data, -} partial sum{model} every device holds a partial value; their sum over `model` is the value
 //
 // Devices that differ only on axes that are not listed hold replicas.

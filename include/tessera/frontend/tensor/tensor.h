@@ -179,7 +179,8 @@ class Operand {
   std::source_location where_;
 };
 
-/// The whole values of several tensors, by one program where to_host() would need one for each; collective.
+/// Returns the complete values of several tensors with one program, where to_host() would need one for each.
+/// Collective.
 std::vector<Literal> read_all(const std::vector<Tensor>& tensors,
                               std::source_location where = std::source_location::current());
 
@@ -193,14 +194,15 @@ struct StepOptions {
 };
 void mark_step(StepOptions options, std::source_location where = std::source_location::current());
 
-/// Returns when every step that mark_step() began has ended; throws what went wrong.
+/// Waits until every step that mark_step() began has ended. Throws its error, if any.
 void wait_device_ops();
 
 /// The random seed of this rank's trace (the same on every rank) for dropout and initial values. Default 42.
 void manual_seed(std::uint64_t seed);
 
-/// Random ops recorded within draw what they would for these rows of the whole batch, and a mark_step() within does not move on to the
-/// next step's random numbers: dropout masks do not depend on how a batch is cut into micro-batches. Dim 0 must be the rows.
+/// A scope for the rows of a micro-batch that starts at `first_row` of the complete batch. Random ops in it draw the
+/// numbers of these rows, and mark_step() in it does not advance the random state, so dropout masks do not depend on
+/// the division into micro-batches. Dim 0 must be the rows.
 class MicroBatch {
  public:
   explicit MicroBatch(std::int64_t first_row);

@@ -60,7 +60,7 @@ struct CollectiveNote {
   int part = 0;
   int parts = 1;
   std::string axes;          // data+fsdp
-  std::string reason;        // "operand 0 of dot %h must be whole over model: …"
+  std::string reason;        // "operand 0 of dot %h must be {-,-}"
   std::string source;        // train.cpp:41
   std::string from;          // sharding before, and who decided it
   std::string to;            // sharding after, and who decided it
