@@ -43,6 +43,13 @@ std::vector<Place> places_of(const Mesh& mesh, const std::vector<AxisRef>& axes)
 void check_region_collective(const Instruction& collective) {
   const Sharding& region = collective.sharding->front();
   const auto places = places_of(region.mesh, region.manual);
+  const std::int64_t alike = region.mesh.device_count() / axes_size(region.manual);
+  const auto* groups = attributes_if<CollectiveAttributes>(collective);
+  require(alike == 1 || groups == nullptr || !groups->replica_groups.groups.empty(),
+          "{} %{} joins all devices, but its manual region leaves axes of {} to the partitioner; the devices of a "
+          "group may differ along the "
+          "region's own axes only",
+          collective.op->name, collective.name, region.mesh);
   std::map<std::int64_t, std::set<Group>> said;  // by place beside: the groups, as places within
   for (const Group& group : groups_or_pairs(collective)) {
     Group within;
@@ -58,7 +65,6 @@ void check_region_collective(const Instruction& collective) {
     said[at(places, group.front()).beside].insert(std::move(within));
   }
   if (said.empty()) return;
-  const std::int64_t alike = region.mesh.device_count() / axes_size(region.manual);
   const bool is_one = isize(said) == alike && std::all_of(said.begin(), said.end(), [&](const auto& at_place) {
                         return at_place.second == said.begin()->second;
                       });

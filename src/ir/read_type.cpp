@@ -88,6 +88,7 @@ Type read_array(TextCursor& in, LayoutRule rule, std::vector<std::string>* tails
 Type read_nested(TextCursor& in, LayoutRule rule, int depth, std::vector<std::string>* tails) {
   if (!in.next_is("(")) return read_array(in, rule, tails);
   if (depth >= kDeepestNesting) in.fail_at(in.position(), fmt::format("types nested deeper than {}", kDeepestNesting));
+  const auto place = in.position();
   in.take("(");
   std::vector<Type> elements;
   if (!in.take(")")) {
@@ -96,7 +97,7 @@ Type read_nested(TextCursor& in, LayoutRule rule, int depth, std::vector<std::st
     } while (in.take(","));
     in.expect(")", "behind the types of a tuple");
   }
-  return Type::tuple(std::move(elements));
+  return with_place(in, place, [&] { return Type::tuple(std::move(elements)); });
 }
 
 // The type with its layouts and, in the order of its leaves, their tails.

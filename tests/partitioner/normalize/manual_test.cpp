@@ -241,6 +241,7 @@ TEST(ManualRegion, ACollectiveDoesNotCrossTheAxesLeftToThePartitioner) {
   for (const std::string groups : {"{{0,2},{1,3}}", "{{0,3},{1,2}}", "{{0,1,2,3}}", "{{0,1,2},{3}}"})
     EXPECT_NE(error_of(sum(groups)).find("all-reduce %r joins devices 0 and "), std::string::npos)
         << groups << error_of(sum(groups));
+  EXPECT_NE(error_of(sum("{}")).find("all-reduce %r joins all devices"), std::string::npos);
   EXPECT_NE(error_of(sum("{{0,1},{2},{3}}")).find("is not alike at every place"), std::string::npos);
   EXPECT_NE(
       error_of("collective-permute(x), channel_id=1, source_target_pairs={{0,2},{1,3}}").find("joins devices 0 and 2"),
