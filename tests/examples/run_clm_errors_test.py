@@ -94,11 +94,10 @@ def configurations():
     expect([*base(), "--block_size", 32], "--block_size 32 is more than the n_positions 16 of changed.json")
     bad = write("bad.json", '{"n_embd": 12,\n "n_head" 3}')
     expect(["--config_name", bad, *base()[2:]],
-           "bad.json: no JSON at line 2, column 11: syntax error while parsing object separator - unexpected number literal; "
-           "expected ':'")
+           "bad.json: not JSON at line 2, column 11: syntax error")
     expect(["--config_name", write("list.json", "[1, 2]"), *base()[2:]], "list.json: must hold a JSON object, got [1,2]")
     expect(["--config_name", write("deep.json", "[" * 100000), *base()[2:]],
-           "deep.json: lists and objects nested deeper than 200 at line 1, column 201")
+           "deep.json: not JSON at line 1, column 201: too deep")
     fsdp = ["--fsdp", "full_shard", "--fsdp_config"]
     expect([*base(), *fsdp, write("fsdp.json", '{"fsdp_min_num_parms": 1}')],
            'fsdp.json: unknown key "fsdp_min_num_parms"; did you mean "fsdp_min_num_params"?')
@@ -117,8 +116,7 @@ def files():
            'garbage.bpe:1: a merge is two tokens with a blank between them, got "\\000\\001\\002\\003\\004\\005\\006\\007\\010\\t"')
     write("garbage.json", "{")
     expect([*base(), "--tokenizer_name", FOLDER / "garbage.json"],
-           "garbage.json: no JSON: parse error at line 1, column 2: syntax error while parsing object key - unexpected end of input; "
-           "expected string literal")
+           "garbage.json: not JSON at line 1, column 2: incomplete JSON")
     expect([*base()[:2], "--train_file", write("empty.txt", "")],
            "empty.txt gives 0 tokens to train on, less than a block of 16; give a longer text or a smaller --block_size")
     expect([*base()[:2], "--train_file", write("short.txt", "In the begin")],
@@ -273,7 +271,7 @@ def stopped():
     ranks = children(job.process.pid)
     check(len(ranks) == 4, f"stopped rank: 4 ranks expected, found {ranks}\n{job.text()}")
     time.sleep(0.3)
-    os.kill(ranks[-1], signal.SIGTERM)
+    os.kill((ranks or [job.process.pid])[-1], signal.SIGTERM)
     found = job.status(20)
     check(found == 143, f"stopped rank: status {found}\n{job.text()}")
     job.state("stopped rank")

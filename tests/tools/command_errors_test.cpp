@@ -121,8 +121,7 @@ TEST_F(CommandErrors, OfValuesOfOptionsComeFirst) {
   expect({"optimize no.hlo --memory-bound 1.5", 2, "--memory-bound takes a number of at least 0, got \"1.5\""});
   expect({"stats no.hlo --num-partitions 0", 2, "--num-partitions takes a number from 1 to 1048576, got \"0\""});
   expect({"check no.hlo --trip-limit 0", 2, "--trip-limit takes a number of at least 1, got \"0\""});
-  expect(
-      {"check no.hlo --engine fast", 2, "--engine is reference or runtime, got \"fast\"; known: reference, runtime"});
+  expect({"check no.hlo --engine fast", 2, "--engine takes one of reference, lowered, runtime, got \"fast\""});
   expect({"run no.hlo --mesh data", 2, "mesh \"data\": expected axis=size, as in data=2, got \"data\""});
   expect({"run no.hlo --virtual-ranks 0", 2, "--virtual-ranks takes a number from 1 to 4096, got \"0\""});
   expect({"run no.hlo --virtual-ranks 3 --mesh data=2", 2,

@@ -126,9 +126,8 @@ ValueCheck whole_number(std::int64_t least, std::int64_t most) {
 
 ValueCheck one_of(std::vector<std::string> choices) {
   return [choices = std::move(choices)](std::string_view option, const std::string& value) {
-    require(
-        std::find(choices.begin(), choices.end(), value) != choices.end(), "{} is {}, got \"{}\"{}", option,
-        [&] { return join(choices, " or "); }, value, [&] { return suggest_name(value, choices); });
+    const bool is_choice = std::find(choices.begin(), choices.end(), value) != choices.end();
+    require(is_choice, "{} takes one of {}, got \"{}\"", option, join(choices, ", "), value);
   };
 }
 
