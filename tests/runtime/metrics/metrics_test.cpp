@@ -6,6 +6,7 @@
 
 #include "tessera/base/cpus.h"
 #include "tessera/base/options.h"
+#include "tessera/base/text.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/runtime/metrics/compute_peak.h"
 
