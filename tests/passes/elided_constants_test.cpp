@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-Program read(const std::string& body) { return parse_program("ENTRY e { " + body + " }", op_table()); }
+Program program_of_body(const std::string& body) { return parse_program("ENTRY e { " + body + " }", op_table()); }
 
 TEST(ElidedConstants, NoPassFoldsThem) {
   for (const char* body :
@@ -21,14 +21,14 @@ TEST(ElidedConstants, NoPassFoldsThem) {
         "p = pred[] constant({...}) x = f32[] parameter(0) y = f32[] parameter(1) ROOT r = f32[] select(p, x, y)",
         "i = s32[] constant({...}) x = f32[8] parameter(0) ROOT y = f32[2] dynamic-slice(x, i), "
         "dynamic_slice_sizes={2}"}) {
-    const Program program = read(body);
+    const Program program = program_of_body(body);
     const Program after = merge_duplicates(simplify_loops(simplify_branches(simplify(program))));
     EXPECT_EQ(difference(program, after), "") << body;
   }
 }
 
 TEST(ElidedConstants, OnlyCopiesAreMerged) {
-  const Program merged = merge_duplicates(read(R"(
+  const Program merged = merge_duplicates(program_of_body(R"(
   a = f32[3] constant({...})
   b = f32[3] constant({...})
   again = f32[3] constant({...}), frontend_attributes={tessera.elided="e/a"}
