@@ -173,9 +173,9 @@ TEST(Check, FaultsBesideAnIllConditionedResultAreFound) {
       {"nbq = f32[8] subtract(bq, luq)", "nbq = f32[8] add(bq, luq)"},
       {"nbv = f32[8] subtract(bv, luv)", "nbv = f32[8] subtract(bv, upv)"},
       {"dS = f32[4,6,6] multiply(P, df)", "dS = f32[4,6,6] multiply(dP, df)"},
-      {"ob2 = f32[] constant(0.001)", "ob2 = f32[] constant(0.0010001)"},
+      {"ob2 = f32[] constant(0.001)", "ob2 = f32[] constant(0.0011)"},
       {"nbk = f32[8] subtract(bk, luk)", "nbk = f32[8] subtract(bv, luk)"},
-      {"mhq = f32[8] divide(nmq, cb1_v)", "mhq = f32[8] divide(nmk, cb1_v)"}};
+      {"mhv = f32[8] divide(nmv, cb1_v)", "mhv = f32[8] divide(nmk, cb1_v)"}};
   for (const auto& [right, wrong] : faults) {
     std::string other = text;
     ASSERT_NE(other.find(right), std::string::npos) << right;
@@ -194,8 +194,8 @@ TEST(Check, IntegersThatFollowFromNoiseAreIllConditioned) {
         "ENTRY main { x = f32[5,9] parameter(0), " +
         kCut +
         " z = f32[] constant(0) t = f32[] constant(3)\n"
-        "ts = f32[5,9] broadcast(t), dimensions={} y = f32[5,9] multiply(x, ts)\n"
-        "a = f32[5] reduce(x, z), dimensions={1}, to_apply=add b = f32[5] reduce(y, z), dimensions={1}, to_apply=add\n"
+        "e = f32[5,9] exponential(x) ts = f32[5,9] broadcast(t), dimensions={} y = f32[5,9] multiply(e, ts)\n"
+        "a = f32[5] reduce(e, z), dimensions={1}, to_apply=add b = f32[5] reduce(y, z), dimensions={1}, to_apply=add\n"
         "u = f32[5] broadcast(t), dimensions={} c = f32[5] multiply(a, u) p = pred[5] compare(b, c), direction=GT\n"
         "i = s32[5] convert(p) ROOT r = (s32[5], f32[5]) tuple(" +
         results + ") }");
