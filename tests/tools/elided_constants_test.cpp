@@ -22,8 +22,8 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 TEST_F(TesseraCommand, RunRefusesElidedConstants) {
   const auto dump = file("dump.hlo", kDump);
-  for (const std::string how : {"", " --engine reference"}) {
-    const auto out = run("run " + dump + " --num-partitions " + (how.empty() ? "1" : "2") + how);
+  for (const std::string how : {" --virtual-ranks 2", " --engine reference"}) {
+    const auto out = run("run " + dump + how);
     EXPECT_EQ(out.code, 1) << out.out;
     EXPECT_TRUE(has(out.error,
                     "step cannot run: its text leaves out the elements of constants, {...}: %scale of "
@@ -47,15 +47,16 @@ TEST_F(TesseraCommand, PartitionAndStatsKeepElidedConstantsAndWarnOnce) {
   EXPECT_TRUE(has(local.error, "%scale of %fused, %table of %main")) << local.error;
   const std::string text = content(path("local.hlo"));
   EXPECT_TRUE(has(text, "f32[12]{0} constant({...})")) << text;
-  EXPECT_TRUE(has(text, "frontend_attributes={tessera.elided=\"fused/scale\"")) << text;
+  EXPECT_TRUE(has(text, "tessera.elided=\"fused/scale\"")) << text;
   EXPECT_FALSE(has(text, "0,0")) << text;
   for (const std::string verb : {"stats ", "optimize "}) {
     const auto out = run(verb + path("local.hlo"));
     EXPECT_EQ(out.code, 0) << out.error;
     EXPECT_EQ(warnings(out.error), 1) << out.error;
   }
-  const auto again = run("run " + path("local.hlo") + " --num-partitions 1");
+  const auto again = run("run " + path("local.hlo") + " --virtual-ranks 2");
   EXPECT_EQ(again.code, 1);
+  EXPECT_TRUE(has(again.error, "leaves out the elements of constants")) << again.error;
   EXPECT_EQ(run("stats mlp.hlo").error.find("warning"), std::string::npos);
 }
 
