@@ -2,8 +2,11 @@
 #include "check/evaluate_global.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "normalize/manual.h"
+#include "tessera/base/text.h"
 
 namespace tessera {
 namespace {
@@ -15,6 +18,36 @@ bool is_manual_somewhere(const Program& program) {
          });
 }
 
+// A sharding that names manual axes, with all those that the program's regions have; null where there is none.
+std::optional<Sharding> manual_sharding(const Program& program) {
+  std::optional<Sharding> out;
+  for (const auto& computation : program.computations)
+    for (const Instruction& instruction : computation->instructions) {
+      if (!is_manual(instruction)) continue;
+      for (const Sharding& leaf : *instruction.sharding) {
+        if (leaf.manual.empty() || (out && !(out->mesh == leaf.mesh))) continue;
+        if (!out) out = leaf;
+        out->manual = united(out->manual, leaf.manual);
+      }
+    }
+  return out;
+}
+
+// A value that has left its region is the same along the region's own axes: a program in which it is not must not pass. Only along axes
+// that regions leave to the partitioner may the results differ.
+void share_along_manual_axes(const Program& program, std::vector<Literal>& results) {
+  const auto regions = manual_sharding(program);
+  if (!has_manual_regions(program) || !regions) return;
+  std::vector<AxisRef> automatic;
+  for (int a = 0; a < regions->mesh.axis_count(); ++a)
+    if (!overlaps_any(regions->manual, regions->mesh.whole_axis(a))) automatic.push_back(regions->mesh.whole_axis(a));
+  std::map<std::int64_t, Literal> first;  // by the coordinate along the automatic axes
+  for (int device = 0; device < isize(results); ++device) {
+    const std::int64_t place = regions->mesh.coordinate(regions->mesh.position_of(device), automatic);
+    at(results, device) = first.try_emplace(place, at(results, device)).first->second;
+  }
+}
+
 }  // namespace
 
 std::vector<Literal> evaluate_global(const Program& program, const std::vector<Literal>& arguments,
@@ -22,6 +55,7 @@ std::vector<Literal> evaluate_global(const Program& program, const std::vector<L
   if (!is_manual_somewhere(program)) return {evaluate(program, arguments, options)};
   const std::vector<std::vector<Literal>> everywhere(static_cast<std::size_t>(program.num_partitions), arguments);
   std::vector<Literal> results = evaluate_lockstep(program, everywhere, options);
+  share_along_manual_axes(program, results);
   const auto first = results.front().leaves();
   const bool is_one = std::all_of(results.begin(), results.end(), [&](const Literal& result) {
     const auto own = result.leaves();

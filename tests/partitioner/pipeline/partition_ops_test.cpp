@@ -167,14 +167,11 @@ TEST(Partition, PositionsBeyond32BitsAreAnErrorWhereTheyAreNeeded) {
   };
   const Program local = partition(parse_program(text("f32[8589934592] negate(x)"), op_table())).program;
   EXPECT_EQ(local.entry_computation().root_type().dim(0), 2147483648);
-  for (const std::string op :
-       {"s32[8589934592] iota(), iota_dimension=0", "f32[8589934590] slice(x), slice={[1:8589934591]}"}) {
-    try {
-      partition(parse_program(text(op), op_table()));
-      ADD_FAILURE() << op << " was partitioned";
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find("count positions in s32"), std::string::npos) << error.what();
-    }
+  try {
+    partition(parse_program(text("s32[8589934592] iota(), iota_dimension=0"), op_table()));
+    ADD_FAILURE() << "was partitioned";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("count positions in s32"), std::string::npos) << error.what();
   }
 }
 
