@@ -64,9 +64,9 @@ class Accounting : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Accounting, PlansHaveTheMemoryFlopsAndBytesOfTheExecutedStep) {
   const Variables chunks(kInChunks);
+  const FreshRank rank;  // reads them
   const RankFigures executed = measure_step(case_on(GetParam())).front();
   const StepPlan plan = plan_of(case_on(GetParam()));
-  const FreshRank rank;
   const auto how = ExecutionOptions::for_plan(static_cast<int>(device_count_of(GetParam())));
   for (const Program& program : {plan.partitioned.program, executed.program.program}) {
     const ProgramStats stats = execution_stats(program, how);
@@ -82,6 +82,7 @@ TEST_P(Accounting, PlansHaveTheMemoryFlopsAndBytesOfTheExecutedStep) {
 
 TEST_P(Accounting, TheCommandReportsTheMemoryAndFlopsOfTheExecutedStep) {
   const Variables chunks(kInChunks);
+  const FreshRank rank;
   const TemporaryFolder folder;
   const RankFigures executed = measure_step(case_on(GetParam())).front();
   const std::string local = folder.write("local.hlo", print_program(executed.program.program));
@@ -130,6 +131,7 @@ TEST(AccountingOfNodes, ListedNodesCount) {
   const std::int64_t on_one_node = peak();
   const Variables nodes(std::vector<std::pair<std::string, std::string>>{{"TESSERA_NODE", "a,a,b,b"}});
   EXPECT_GT(peak(), on_one_node);
+  const FreshRank rank;
   EXPECT_EQ(peak(), measure_step(case_on("fsdp=4")).front().program.memory.peak_bytes());
 }
 
