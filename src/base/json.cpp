@@ -81,8 +81,11 @@ const json::value* find_member(const json::value& object, std::string_view key) 
 }
 
 std::string excerpt(const json::value& value) {
-  // Boost writes 0.5 as 5E-1.
-  const std::string text = value.is_double() ? fmt::format("{}", value.get_double()) : json::serialize(value);
+  std::string text = json::serialize(value);
+  if (value.is_double()) {  // Boost writes 0.5 as 5E-1
+    text = fmt::format("{}", value.get_double());
+    if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  }
   return text.size() > 40 ? fmt::format("{} ...", text.substr(0, 40)) : text;
 }
 

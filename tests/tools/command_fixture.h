@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <boost/process/io.hpp>
-#include <boost/process/search_path.hpp>
 #include <boost/process/start_dir.hpp>
 #include <boost/process/system.hpp>
 #include <cstdio>
@@ -62,9 +61,8 @@ class TesseraCommand : public ::testing::Test {
   // Runs in the folder of the test data, so that messages name files without folders.
   [[nodiscard]] Outcome run(const std::string& arguments, const std::string& before = "") const {
     namespace bp = boost::process;
-    const int code =
-        bp::system(bp::search_path("sh"), "-c", fmt::format("{} '{}' {}", before, TESSERA_COMMAND, arguments),
-                   bp::start_dir = TESSERA_DATA, bp::std_out > path("out"), bp::std_err > path("error"));
+    const int code = bp::system("/bin/sh", "-c", fmt::format("{} '{}' {}", before, TESSERA_COMMAND, arguments),
+                                bp::start_dir = TESSERA_DATA, bp::std_out > path("out"), bp::std_err > path("error"));
     return {code, content(path("out")), content(path("error"))};
   }
 
