@@ -7,6 +7,7 @@
 
 #include "normalize/manual.h"
 #include "tessera/base/text.h"
+#include "tessera/ops/control_flow.h"
 
 namespace tessera {
 namespace {
@@ -18,12 +19,15 @@ bool is_manual_somewhere(const Program& program) {
          });
 }
 
-// A sharding that names manual axes, with all those that the program's regions have; null where there is none.
+// A sharding that names manual axes, with all those over which a value enters a region of the text; null where there is none. Values inside
+// may be manual over more axes: a partition-id with sharding={manual} is.
 std::optional<Sharding> manual_sharding(const Program& program) {
   std::optional<Sharding> out;
   for (const auto& computation : program.computations)
     for (const Instruction& instruction : computation->instructions) {
-      if (!is_manual(instruction)) continue;
+      if (manual_border(instruction) != ManualBorder::kEnter || !is_manual(instruction)) continue;
+      if (!is_sharding_mark((*computation)[instruction.operands.front()]))
+        continue;  // a border that normalize_manual added
       for (const Sharding& leaf : *instruction.sharding) {
         if (leaf.manual.empty() || (out && !(out->mesh == leaf.mesh))) continue;
         if (!out) out = leaf;
