@@ -61,6 +61,7 @@ class TesseraCommand : public ::testing::Test {
   // Runs in the folder of the test data, so that messages name files without folders.
   [[nodiscard]] Outcome run(const std::string& arguments, const std::string& before = "") const {
     namespace bp = boost::process;
+    for (const char* name : {"out", "error"}) fs::remove(path(name));  // Boost.Process does not truncate a file
     const int code = bp::system("/bin/sh", "-c", fmt::format("{} '{}' {}", before, TESSERA_COMMAND, arguments),
                                 bp::start_dir = TESSERA_DATA, bp::std_out > path("out"), bp::std_err > path("error"));
     return {code, content(path("out")), content(path("error"))};
