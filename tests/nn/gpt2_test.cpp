@@ -104,9 +104,7 @@ TEST(GPT2, ConfigurationErrorsNameTheKey) {
   expect(R"({"scale_attn_by_inverse_layer_idx": true})",
          "scale_attn_by_inverse_layer_idx true is not supported; it must be false");
   expect(R"([1])", "must hold a JSON object, got [1]");
-  expect("{\n \"n_embd\" 8}",
-         "no JSON at line 2, column 11: syntax error while parsing object separator - unexpected number literal; "
-         "expected ':'");
+  expect("{\n \"n_embd\" 8}", "not JSON at line 2, column 11: syntax error");
 }
 
 TEST(GPT2, LossOfAnUntrainedModelIsNearTheUniformOne) {
