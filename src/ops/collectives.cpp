@@ -57,7 +57,7 @@ std::int64_t factor_of(const OpView& view, int i, int dim, bool grows) {
   if (small == 0) return known.value_or(1);
   require(large % small == 0, "dim {} of {} and {} is not a multiple", dim, x, *type);
   require(!known || large / small == *known, "dim {} of {} and {} differ by a factor {}, but groups have {} devices",
-          dim, x, *type, large / small, *known);
+          dim, x, *type, large / small, known.value_or(0));
   return large / small;
 }
 
