@@ -7,7 +7,7 @@
 
 # mpirun as root, with more ranks than cores, where the kernel forbids single-copy; Open MPI leaks by itself.
 set(TESSERA_MPI_ENVIRONMENT OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-    OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS=detect_leaks=0)
+    OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1)
 
 # Called at the end of each directory with tests: the limit is 600 s, or five times what the test takes under sanitizers on an idle
 # machine, if that is more. What takes more than two minutes there needs a COST.
