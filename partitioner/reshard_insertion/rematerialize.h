@@ -22,7 +22,7 @@ class Rematerializer {
   Rematerializer(Builder& builder, SharedShardings& shardings, const Topology& topology)
       : builder_(builder), shardings_(shardings), topology_(topology) {}
 
-  /// `leaf` as `target` says, computed once more. Nothing where it follows from other values, where an op would have to move what it is
+  /// `leaf` with the sharding `target`, computed again. Nothing where it follows from other values, where an op would have to move what it is
   /// given, or where moving the result takes less time.
   std::optional<Value> rematerialized(Value leaf, const Sharding& target);
 

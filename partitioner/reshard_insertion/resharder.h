@@ -33,8 +33,8 @@ class Resharder {
   /// The manual axes around what is rewritten now.
   void set_region(std::optional<std::string> axes) { region_ = std::move(axes); }
 
-  /// `leaf` as `target` says: itself where it lies so, made once more where any part is made anywhere or computed of what is (Rematerializer),
-  /// else a copy.
+  /// `leaf` with the sharding `target`: itself if it has that sharding, computed again if every device can do so without communication
+  /// (Rematerializer), else a copy.
   Value to(Value leaf, const Sharding& target, const Who& by, ReshardCause cause = ReshardCause::kUse, Id mark = -1);
   /// Partial values summed at their cheapest: straight into the sharding that propagation wants, or in place.
   Value reduced(Value leaf, const Sharding& required, const Who& by);

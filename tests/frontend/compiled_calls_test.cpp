@@ -290,7 +290,7 @@ TEST(CompiledCalls, AnArgumentThatIsGivenTwiceAndAssignedOnceKeepsItsOtherValue)
   }
 }
 
-TEST(CompiledCalls, MayBeCalledAfterVariablesLayOtherwise) {
+TEST(CompiledCalls, MayBeCalledAfterAShardingWasChangedAndRestored) {
   on_ranks(2, [](int) {
     const Mesh mesh({{"data", 2}});
     set_default_mesh(mesh);
@@ -299,7 +299,8 @@ TEST(CompiledCalls, MayBeCalledAfterVariablesLayOtherwise) {
     CompiledFunction f = compile([&](const Tensors& in) { return Tensors{in[0] * 10.0 + w}; });
     EXPECT_EQ(f({pair_of(1)}).front().to_vector<float>(), (std::vector<float>{11, 12}));
     mark_sharding(w, mesh, {"data"});
-    EXPECT_EQ(error_of([&] { f({pair_of(2)}); }), "compile: w lies otherwise than when the function was traced");
+    EXPECT_EQ(error_of([&] { f({pair_of(2)}); }),
+              "compile: the sharding of w is {data} and was {-} when the function was traced");
     clear_sharding(w);
     mark_step();
     EXPECT_EQ(f({pair_of(3)}).front().to_vector<float>(), (std::vector<float>{31, 32}));

@@ -92,7 +92,7 @@ std::map<std::string, std::int64_t> counts_of(const Case& c) {
 }
 
 TEST(Partition, AResultTakesTheAxisOfADimThatAnotherOperandSumsOver) {
-  // x is the larger and has b where both sum; the columns of h lie as those of w all the same.
+  // x is larger and has b on the dim that is summed. The columns of h are still sharded as those of w.
   const std::map<std::string, std::string> specs = {{"x", "-,b"}, {"w", "-,b"}};
   const Case c{"d, allow_spmd_sharding_propagation_to_output={true}", dot_module(40, 6, 9), "b=3", specs};
   const Program local = partition(program_of(c)).program;
