@@ -74,7 +74,7 @@ std::vector<std::string> read_names(std::string_view text) {
     in.take("%");
     out.emplace_back(in.identifier("a name"));
   } while (braces && in.take(","));
-  if (braces) in.expect("}", "behind the names");
+  if (braces) in.expect("}", "after the names");
   if (!in.at_end()) in.fail_expected("the end of the names");
   return out;
 }
@@ -190,7 +190,7 @@ void warn_of_unknown(ModuleState& state, const RawInstruction& raw, const Notes&
     known.insert(known.end(), raw.op->called.begin(), raw.op->called.end());
     known.insert(known.end(), std::begin(kKept), std::end(kKept));
     const auto near = nearest_name(attribute.name, known);
-    log_shared_warning("{}{} has no attribute {}, it is kept as it stands{}", state.in.place(position), raw.op->name,
+    log_shared_warning("{}{} has no attribute {}, it is kept unchanged{}", state.in.place(position), raw.op->name,
                        attribute.name, near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
   }
 }
@@ -245,12 +245,12 @@ Signature read_signature(TextCursor& in) {
     do {
       in.take("%");
       in.identifier("a parameter");
-      in.expect(":", "behind the name of a parameter");
+      in.expect(":", "after the name of a parameter");
       read(LayoutRule::kAnywhere);
     } while (in.take(","));
-    in.expect(")", "behind the parameters");
+    in.expect(")", "after the parameters");
   }
-  in.expect("->", "behind the parameters");
+  in.expect("->", "after the parameters");
   read(LayoutRule::kBodyMayFollow);
   return out;
 }

@@ -27,7 +27,7 @@ class ComputationReader {
     read_body(place);
     while (in_.take(",")) {
       const bool is_thread = in_.identifier("an attribute") == "execution_thread";
-      in_.expect("=", "behind the name of an attribute");
+      in_.expect("=", "after the name of an attribute");
       if (!is_thread)
         in_.value("a value");
       else if (std::string thread = in_.quoted("the name of a thread"); thread != "main")
@@ -71,7 +71,7 @@ class ComputationReader {
     while (!in_.take("}")) {
       if (spanning_ && in_.at_end())
         in_.fail_at(*spanning_,
-                    fmt::format("the computation %{} is never closed, and this instruction goes on behind the end "
+                    fmt::format("the computation %{} is never closed, and this instruction goes on after the end "
                                 "of its line: is a brace in it left open?",
                                 out_.name));
       read_instruction();
@@ -125,7 +125,7 @@ class ComputationReader {
     const auto place = in_.position();
     const auto name = has_name ? in_.identifier("an instruction or \"}\"") : std::string_view("_");
     if (names_.contains(name)) in_.fail_at(place, fmt::format("a second %{} in this computation", name));
-    if (has_name && !in_.take("=")) in_.fail_expected(fmt::format("\"=\" behind the name {}", name));
+    if (has_name && !in_.take("=")) in_.fail_expected(fmt::format("\"=\" after the name {}", name));
     RawInstruction raw;
     raw.name = name;
     if (type_is_next(in_)) {
@@ -156,7 +156,7 @@ class ComputationReader {
     if (raw.op == nullptr && opcode == "b" && in_.next_is("("))
       in_.fail_at(raw.position, "buffers, b(..), are not supported: they belong to compiled modules");
     if (raw.op == nullptr) with_place(in_, raw.position, [&] { return &state_.table.get(opcode); });
-    if (!in_.take("(")) in_.fail_expected(fmt::format("\"(\" behind {}", opcode));
+    if (!in_.take("(")) in_.fail_expected(fmt::format("\"(\" after {}", opcode));
     switch (raw.op->payload) {
       case Payload::kNumber: raw.number = in_.integer("a number between the parentheses"); break;
       case Payload::kLiteral:
@@ -170,7 +170,7 @@ class ComputationReader {
         } while (in_.take(","));
         break;
     }
-    if (!in_.take(")")) in_.fail_expected(fmt::format("\")\" behind the operands of {}", opcode));
+    if (!in_.take(")")) in_.fail_expected(fmt::format("\")\" after the operands of {}", opcode));
   }
 
   // `[type] name`, or a nested instruction `[type] opcode(..)`.
@@ -230,13 +230,13 @@ class ComputationReader {
       raw.positions.push_back(in_.position());
       std::string name(in_.identifier("an attribute"));
       for (const auto& other : raw.attributes)
-        if (other.name == name) in_.fail_at(raw.positions.back(), fmt::format("attribute {} stands twice", name));
+        if (other.name == name) in_.fail_at(raw.positions.back(), fmt::format("attribute {} occurs twice", name));
       if (raw.attributes.size() == 1000) in_.fail_at(raw.positions.back(), "more than 1000 attributes");
-      if (!in_.take("=")) in_.fail_expected(fmt::format("\"=\" behind {}", name));
+      if (!in_.take("=")) in_.fail_expected(fmt::format("\"=\" after {}", name));
       std::string text = called_is_written_out(in_, raw, name) ? read_written_out(raw.positions.back())
                                                                : in_.value("the value of the attribute");
       if (name == "replica_groups" && text.starts_with("mesh")) read_mesh_groups(in_, text);
-      if (name == "literal" && !in_.next_is(",")) text += " " + in_.value("the literal behind its type");
+      if (name == "literal" && !in_.next_is(",")) text += " " + in_.value("the literal after its type");
       raw.attributes.push_back({std::move(name), std::move(text)});
     }
   }
@@ -258,7 +258,7 @@ class ComputationReader {
         ids.push_back(ComputationReader(state_, depth_ + 1).read_nameless());
       }
     } while (is_list && in_.take(","));
-    if (is_list) in_.expect("}", "behind the computations");
+    if (is_list) in_.expect("}", "after the computations");
     return std::string(in_.text().substr(start, in_.position() - start));
   }
 

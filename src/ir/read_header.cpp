@@ -28,7 +28,7 @@ Dims read_index(TextCursor& in) {
   do {
     out.push_back(in.integer("a number of the index"));
   } while (in.take(","));
-  in.expect("}", "behind an index");
+  in.expect("}", "after an index");
   return out;
 }
 
@@ -41,7 +41,7 @@ std::vector<Alias> read_aliases(std::string_view text) {
   do {
     Alias alias;
     alias.output = read_index(in);
-    in.expect(":", "behind the index of the result");
+    in.expect(":", "after the index of the result");
     in.expect("(", "before the parameter");
     alias.parameter = in.integer("the number of a parameter");
     if (in.take(",")) alias.parameter_index = read_index(in);
@@ -49,10 +49,10 @@ std::vector<Alias> read_aliases(std::string_view text) {
       alias.must = in.take_word("must-alias");
       if (!alias.must && !in.take_word("may-alias")) in.fail_expected("may-alias or must-alias");
     }
-    in.expect(")", "behind the parameter");
+    in.expect(")", "after the parameter");
     out.push_back(std::move(alias));
   } while (in.take(","));
-  in.expect("}", "behind the aliases");
+  in.expect("}", "after the aliases");
   return out;
 }
 
@@ -125,7 +125,7 @@ void check_entry_layout(const std::string& text, const Computation& entry) {
     do {
       types.push_back(read_type(in));
     } while (in.take(","));
-    in.expect(")", "behind the parameters");
+    in.expect(")", "after the parameters");
   }
   in.expect("->", "before the result");
   const Type result = read_type(in);
@@ -211,12 +211,12 @@ std::vector<std::pair<std::string, std::string>> read_frontend_attributes(std::s
     std::string key =
         quote_is_next(in) ? in.quoted("a name") : std::string(in.identifier("the name of a frontend attribute"));
     for (const auto& item : out)
-      if (item.first == key) in.fail_at(place, fmt::format("frontend attribute {} stands twice", key));
-    in.expect("=", "behind the name of a frontend attribute");
+      if (item.first == key) in.fail_at(place, fmt::format("frontend attribute {} occurs twice", key));
+    in.expect("=", "after the name of a frontend attribute");
     std::string value = quote_is_next(in) ? in.quoted("a value") : in.value("a value");
     out.emplace_back(std::move(key), std::move(value));
   } while (in.take(","));
-  in.expect("}", "behind the frontend attributes");
+  in.expect("}", "after the frontend attributes");
   if (!in.at_end()) in.fail_expected("the end of the frontend attributes");
   return out;
 }
@@ -233,9 +233,9 @@ ModuleHeader read_header(TextCursor& in, Program& program) {
     const auto place = in.position();
     const std::string name(in.identifier("a header attribute"));
     if (std::find(seen.begin(), seen.end(), name) != seen.end())
-      in.fail_at(place, fmt::format("attribute {} stands twice", name));
+      in.fail_at(place, fmt::format("attribute {} occurs twice", name));
     seen.push_back(name);
-    in.expect("=", fmt::format("behind {}", name));
+    in.expect("=", fmt::format("after {}", name));
     auto text = in.value(fmt::format("the value of {}", name));
     with_place(in, place, [&] { take_attribute(name, place, std::move(text), program, header); });
   }

@@ -63,7 +63,7 @@ T read_nan(TextCursor& in, bool negative) {
     if (code != std::errc() || end != digits.data() + digits.size() || payload == 0 || payload > Bits::kPayload)
       in.fail_at(in.position() - digits.size(),
                  fmt::format("payload {} does not fit a nan of {}", digits, dtype_name(kDTypeOf<T>)));
-    in.expect(")", "behind the payload of a nan");
+    in.expect(")", "after the payload of a nan");
   }
   const auto bits = static_cast<typename Bits::Type>(Bits::kExponent | payload | (negative ? Bits::kSign : 0));
   return std::bit_cast<T>(bits);
@@ -135,7 +135,7 @@ T read_complex(TextCursor& in) {
   const auto real = read_float<Part>(in);
   in.expect(",", "between the parts of a complex number");
   const auto imaginary = read_float<Part>(in);
-  in.expect(")", "behind the parts of a complex number");
+  in.expect(")", "after the parts of a complex number");
   return T(real, imaginary);
 }
 
@@ -170,7 +170,7 @@ void read_dim(TextCursor& in, const Dims& dims, std::size_t dim, const Read& rea
   }
   if (count != dims[dim])
     in.fail_at(place, fmt::format("dim {} has {} elements, its size is {}", dim, count, dims[dim]));
-  in.expect("}", "behind the elements");
+  in.expect("}", "after the elements");
 }
 
 Literal read_array(TextCursor& in, const Type& type) {
@@ -207,7 +207,7 @@ Literal read_literal(TextCursor& in, const Type& type) {
     if (!elements.empty()) in.expect(",", "between the literals of a tuple");
     elements.push_back(read_literal(in, element));
   }
-  in.expect(")", "behind the literals of a tuple");
+  in.expect(")", "after the literals of a tuple");
   return Literal::tuple(std::move(elements));
 }
 

@@ -16,7 +16,7 @@ void read_metadata(std::string_view text, const SourceTables& tables, Notes& not
   in.expect("{", "before the metadata");
   while (!in.take("}")) {
     const std::string key(in.identifier("a field of the metadata"));
-    in.expect("=", "behind the name of a field");
+    in.expect("=", "after the name of a field");
     if (key == "op_type") {
       notes.op_type = in.quoted("a text");
     } else if (key == "op_name") {
@@ -92,7 +92,7 @@ std::unordered_map<std::int64_t, Fields> read_fields_by_number(TextCursor& in) {
     in.expect("{", "before the fields");
     while (!in.take("}")) {
       const std::string name(in.identifier("the name of a field"));
-      in.expect("=", "behind the name of a field");
+      in.expect("=", "after the name of a field");
       fields[name] = in.integer("a number");
     }
   }

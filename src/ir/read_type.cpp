@@ -21,7 +21,7 @@ Dims read_dims(TextCursor& in) {
     dims.push_back(in.integer("a size"));
     if (dims.back() < 0) in.fail_at(place, "a size may not be negative");
   } while (in.take(","));
-  in.expect("]", "behind the sizes");
+  in.expect("]", "after the sizes");
   return dims;
 }
 
@@ -43,10 +43,10 @@ Layout read_layout(TextCursor& in, int ndim) {
   }
   if (in.take(":")) {
     out.tail = ":";
-    while (!in.next_is("}") && !in.at_end()) out.tail += in.take(",") ? "," : in.value("\"}\" behind the layout");
+    while (!in.next_is("}") && !in.at_end()) out.tail += in.take(",") ? "," : in.value("\"}\" after the layout");
     if (out.tail == ":") out.tail.clear();
   }
-  in.expect("}", "behind the layout");
+  in.expect("}", "after the layout");
   auto sorted = layout;
   std::sort(sorted.begin(), sorted.end());
   bool ordered = isize(layout) == ndim || layout.empty();
@@ -71,8 +71,8 @@ Type read_array(TextCursor& in, LayoutRule rule, std::vector<std::string>* tails
   const auto place = in.position();
   const auto name = in.identifier("a type such as f32[2,3]");
   if (name == "token") {
-    in.expect("[", "behind token");
-    in.expect("]", "behind token[");
+    in.expect("[", "after token");
+    in.expect("]", "after token[");
     if (layout_is_next(in, rule) && in.take("{")) read_layout(in, 0);
     if (tails != nullptr) tails->emplace_back();
     return Type::token();
@@ -95,7 +95,7 @@ Type read_nested(TextCursor& in, LayoutRule rule, int depth, std::vector<std::st
     do {
       elements.push_back(read_nested(in, LayoutRule::kAnywhere, depth + 1, tails));
     } while (in.take(","));
-    in.expect(")", "behind the types of a tuple");
+    in.expect(")", "after the types of a tuple");
   }
   return with_place(in, place, [&] { return Type::tuple(std::move(elements)); });
 }

@@ -87,7 +87,7 @@ std::vector<Dims> parse_lists(std::string_view text) {
     if (rest.empty()) break;
     require(rest.front() == ',', "expected , between lists, got \"{}\"", rest);
     rest = trim(rest.substr(1));
-    require(!rest.empty(), "a list is missing behind the last comma of {}", text);
+    require(!rest.empty(), "a list is missing after the last comma of {}", text);
   }
   return out;
 }
@@ -102,7 +102,7 @@ std::vector<Dims> parse_iota_groups(std::string_view text) {
     require(text.front() == 'T', "expected T(permutation), got \"{}\"", text);
     text.remove_prefix(1);
     form.permutation = take_list(text, '(', ')');
-    require(text.empty(), "text behind the replica groups: \"{}\"", text);
+    require(text.empty(), "text after the replica groups: \"{}\"", text);
     rows::check_distinct_dims(form.permutation, isize(form.dims), "the permutation");
     require(form.permutation.size() == form.dims.size(), "the permutation has {} entries for {} dims",
             form.permutation.size(), form.dims.size());

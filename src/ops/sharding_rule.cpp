@@ -35,7 +35,7 @@ class RuleReader {
   ShardingRule read() {
     in_.expect("#sdy.op_sharding_rule<", "before the rule");
     rule_.map.operands = side();
-    in_.expect("->", "behind the operands");
+    in_.expect("->", "after the operands");
     rule_.map.results = side();
     sizes();
     in_.skip_blanks();
@@ -80,7 +80,7 @@ class RuleReader {
       } while (!in_.next_is(",") && !in_.next_is("]"));
       out.push_back(std::move(dim));
     } while (in_.take(","));
-    in_.expect("]", "behind the dims");
+    in_.expect("]", "after the dims");
     return out;
   }
 
@@ -91,7 +91,7 @@ class RuleReader {
     do {
       out.push_back(tensor());
     } while (in_.take(","));
-    in_.expect(")", "behind the tensors");
+    in_.expect(")", "after the tensors");
     return out;
   }
 
@@ -100,10 +100,10 @@ class RuleReader {
     if (in_.take("}")) return;
     do {
       const int factor = symbol();
-      in_.expect("=", "behind a factor");
+      in_.expect("=", "after a factor");
       at(rule_.map.factors, factor).size = in_.integer("the size of a factor");
     } while (in_.take(","));
-    in_.expect("}", "behind the sizes");
+    in_.expect("}", "after the sizes");
   }
 
   void kinds(std::string_view word) {
@@ -116,12 +116,12 @@ class RuleReader {
     require(kind != std::end(kKinds),
             "unknown kind of factors \"{}\"; there are reduction, need_replication, permutation, blocked_propagation",
             word);
-    in_.expect("=", "behind a kind of factors");
+    in_.expect("=", "after a kind of factors");
     in_.expect("{", "before factors");
     do {
       at(rule_.map.factors, symbol()).kind = kind->second;
     } while (in_.take(","));
-    in_.expect("}", "behind factors");
+    in_.expect("}", "after factors");
   }
 
   TextCursor in_;

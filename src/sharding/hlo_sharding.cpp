@@ -30,7 +30,7 @@ std::vector<std::int64_t> read_list(TextCursor& in, std::string_view open, std::
   do {
     out.push_back(in.integer("a number"));
   } while (in.take(","));
-  in.expect(close, fmt::format("behind the {}", what));
+  in.expect(close, fmt::format("after the {}", what));
   return out;
 }
 
@@ -92,7 +92,7 @@ std::vector<std::int64_t> read_devices(TextCursor& in, std::int64_t count) {
   for (const auto device : out) {
     if (device < 0 || device >= count)
       in.fail_at(place, fmt::format("device {} is not one of 0..{}", device, count - 1));
-    if (at(seen, device)) in.fail_at(place, fmt::format("device {} stands twice", device));
+    if (at(seen, device)) in.fail_at(place, fmt::format("device {} occurs twice", device));
     at(seen, device) = true;
   }
   return out;
@@ -112,7 +112,7 @@ SubgroupType read_subgroup_type(TextCursor& in) {
 
 void read_tiled(TextCursor& in, HloSharding& leaf) {
   leaf.kind = Kind::kTiled;
-  in.expect("=", "behind devices");
+  in.expect("=", "after devices");
   const auto place = in.position();
   leaf.tile_dims = read_list(in, "[", "]", "tile counts");
   if (leaf.tile_dims.empty()) in.fail_at(place, "devices=[] names no tiles");
@@ -121,13 +121,13 @@ void read_tiled(TextCursor& in, HloSharding& leaf) {
   if (in.take_word("last_tile_dim_replicate")) {
     leaf.subgroup_types = {SubgroupType::kReplicated};
   } else if (in.take_word("last_tile_dims")) {
-    in.expect("=", "behind last_tile_dims");
+    in.expect("=", "after last_tile_dims");
     in.expect("{", "before the subgroup types");
     if (!in.take("}")) {
       do {
         leaf.subgroup_types.push_back(read_subgroup_type(in));
       } while (in.take(","));
-      in.expect("}", "behind the subgroup types");
+      in.expect("}", "after the subgroup types");
     }
   }
   if (leaf.subgroup_types.size() > leaf.tile_dims.size())
@@ -142,8 +142,8 @@ void read_kind(TextCursor& in, HloSharding& leaf) {
   if (word == "devices") return read_tiled(in, leaf);
   if (word == "maximal") {
     leaf.kind = Kind::kMaximal;
-    if (!in.take_word("device")) in.fail_expected("device=N behind maximal");
-    in.expect("=", "behind device");
+    if (!in.take_word("device")) in.fail_expected("device=N after maximal");
+    in.expect("=", "after device");
     leaf.device = in.integer("a device number");
     if (leaf.device < 0) in.fail_at(place, "a device number may not be negative");
     return;
@@ -164,14 +164,14 @@ std::string read_suffix(TextCursor& in) {
   while (!in.next_is("}")) {
     in.skip_blanks();
     const auto place = in.position();
-    const auto word = in.identifier("\"}\" behind the sharding");
+    const auto word = in.identifier("\"}\" after the sharding");
     if (word == "metadata") {
-      in.expect("=", "behind metadata");
+      in.expect("=", "after metadata");
       out += " metadata=" + in.value("the metadata");
     } else if (word == "shard_as" || word == "shard_like") {
       out += fmt::format(" {} {}", word, in.integer("the number of the shard group"));
     } else {
-      in.fail_at(place, fmt::format("expected \"}}\" behind the sharding, got \"{}\"", word));
+      in.fail_at(place, fmt::format("expected \"}}\" after the sharding, got \"{}\"", word));
     }
   }
   return out;
@@ -182,7 +182,7 @@ HloSharding read_leaf(TextCursor& in) {
   HloSharding leaf;
   read_kind(in, leaf);
   leaf.suffix = read_suffix(in);
-  in.expect("}", "behind the sharding");
+  in.expect("}", "after the sharding");
   if (leaf.kind == Kind::kTiled) normalize(leaf);
   return leaf;
 }
@@ -224,7 +224,7 @@ std::vector<HloSharding> parse_hlo_sharding(std::string_view text) {
       do {
         leaves.push_back(read_leaf(in));
       } while (in.take(","));
-      in.expect("}", "behind the shardings of a tuple");
+      in.expect("}", "after the shardings of a tuple");
     } else if (!in.take("}")) {
       in.seek(0);
       leaves.push_back(read_leaf(in));

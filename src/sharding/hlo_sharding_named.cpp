@@ -18,7 +18,7 @@ namespace {
 std::string read_axis_name(TextCursor& in) {
   in.expect("'", "before the name of an axis");
   std::string name(in.identifier("the name of an axis"));
-  in.expect("'", "behind the name of an axis");
+  in.expect("'", "after the name of an axis");
   return name;
 }
 
@@ -28,7 +28,7 @@ std::vector<std::int64_t> read_numbers(TextCursor& in, std::string_view close) {
   do {
     out.push_back(in.integer("a number"));
   } while (in.take(","));
-  in.expect(close, "behind the numbers");
+  in.expect(close, "after the numbers");
   return out;
 }
 
@@ -59,7 +59,7 @@ std::vector<std::int64_t> read_device_ids(TextCursor& in, std::int64_t count) {
     in.expect("(", "before the permutation");
     permutation = read_numbers(in, ")");
   }
-  in.expect(")", "behind the devices");
+  in.expect(")", "after the devices");
   auto sorted = permutation;
   std::sort(sorted.begin(), sorted.end());
   for (int i = 0; i < isize(sorted); ++i)
@@ -84,13 +84,13 @@ Mesh read_mesh(TextCursor& in) {
       count *= axis.size;
       axes.push_back(std::move(axis));
     } while (in.take(","));
-    in.expect("]", "behind the axes");
+    in.expect("]", "after the axes");
   }
   const auto here = in.position();
   in.take(",");
   std::vector<std::int64_t> order;
   if (in.take_word("device_ids")) {
-    in.expect("=", "behind device_ids");
+    in.expect("=", "after device_ids");
     order = read_device_ids(in, count);
     if (std::is_sorted(order.begin(), order.end())) order.clear();
   } else {
@@ -102,10 +102,10 @@ Mesh read_mesh(TextCursor& in) {
 AxisRef read_axis(TextCursor& in, const Mesh& mesh) {
   AxisRef ref = mesh.whole_axis(read_axis_name(in));
   if (!in.take(":")) return ref;
-  in.expect("(", "before the size in front of a part");
-  ref.pre = in.integer("the size in front of a part");
-  in.expect(")", "behind the size in front of a part");
-  ref.size = in.integer("the size of a part");
+  in.expect("(", "before the prefix of a sub-axis");
+  ref.pre = in.integer("the prefix of a sub-axis");
+  in.expect(")", "after the prefix of a sub-axis");
+  ref.size = in.integer("the size of a sub-axis");
   const auto whole = at(mesh.axes(), ref.axis).size;
   require(ref.pre >= 1 && ref.size >= 1 && ref.pre <= whole && ref.size <= whole / ref.pre &&
               whole % (ref.pre * ref.size) == 0,
@@ -125,7 +125,7 @@ DimSharding read_dim(TextCursor& in, const Mesh& mesh) {
     }
     out.axes.push_back(read_axis(in, mesh));
   } while (in.take(","));
-  in.expect("}", "behind the axes of a dim");
+  in.expect("}", "after the axes of a dim");
   return out;
 }
 
@@ -136,7 +136,7 @@ std::vector<AxisRef> read_axes(TextCursor& in, const Mesh& mesh) {
   do {
     out.push_back(read_axis(in, mesh));
   } while (in.take(","));
-  in.expect("}", "behind the axes");
+  in.expect("}", "after the axes");
   std::sort(out.begin(), out.end());
   return merged_axes(out);
 }
@@ -144,7 +144,7 @@ std::vector<AxisRef> read_axes(TextCursor& in, const Mesh& mesh) {
 void read_rest(TextCursor& in, Sharding& out) {
   while (in.take(",")) {
     const std::string word(in.identifier("replicated, unreduced, manual or metadata"));
-    in.expect("=", "behind a word");
+    in.expect("=", "after a word");
     if (word == "replicated")
       read_axes(in, out.mesh);  // what no dim uses is replicated
     else if (word == "unreduced")
@@ -169,11 +169,11 @@ void check_once(const Sharding& sharding) {
 // Behind `{`; ndim -1 where the text leaves the dims out.
 Sharding read_leaf(TextCursor& in, int ndim, std::int64_t device_count) {
   if (in.take_word("maximal_mesh")) {
-    in.expect("[", "behind maximal_mesh");
+    in.expect("[", "after maximal_mesh");
     in.take_word("device_id");
-    in.expect("=", "behind device_id");
+    in.expect("=", "after device_id");
     const auto device = in.integer("a device");
-    in.expect("]", "behind the device");
+    in.expect("]", "after the device");
     require(device >= 0 && device < device_count, "device {} of {}", device, device_count);
     return Sharding::maximal(Mesh({{"devices", device_count}}), device);
   }
@@ -191,7 +191,7 @@ Sharding read_leaf(TextCursor& in, int ndim, std::int64_t device_count) {
       do {
         out.dims.push_back(read_dim(in, out.mesh));
       } while (in.take(","));
-      in.expect("]", "behind the dims");
+      in.expect("]", "after the dims");
     }
     read_rest(in, out);
   }
@@ -219,9 +219,9 @@ std::vector<Sharding> parse_named_shardings(std::string_view text, const std::ve
   do {
     if (is_tuple) in.expect("{", "before a sharding");
     out.push_back(read_leaf(in, ndim(), device_count));
-    if (is_tuple) in.expect("}", "behind a sharding");
+    if (is_tuple) in.expect("}", "after a sharding");
   } while (is_tuple && in.take(","));
-  in.expect("}", "behind the sharding");
+  in.expect("}", "after the sharding");
   if (!in.at_end()) in.fail_expected("the end of the sharding");
   return out;
 }
@@ -237,7 +237,7 @@ std::vector<std::vector<std::int64_t>> parse_mesh_groups(std::string_view text) 
     do {
       axes.push_back(read_axis(in, mesh));
     } while (in.take(","));
-    in.expect("}", "behind the axes");
+    in.expect("}", "after the axes");
   }
   if (!in.at_end()) in.fail_expected("the end of the groups");
   return mesh.groups(axes);

@@ -89,19 +89,19 @@ class ShardingReader {
       if (!in_.take_word("mesh")) in_.fail_expected("@ and a mesh");
       out_.mesh = *read_mesh_body("mesh");
     }
-    in_.expect(",", "behind the mesh");
+    in_.expect(",", "after the mesh");
     if (in_.take("[")) {
       if (!in_.take("]")) {
         do {
           read_dim();
         } while (in_.take(","));
-        in_.expect("]", "behind the dims");
+        in_.expect("]", "after the dims");
       }
       while (in_.take(",")) read_axes_group();
     } else {
       read_other_kind();
     }
-    in_.expect(">", "behind the sharding");
+    in_.expect(">", "after the sharding");
     std::sort(out_.partial.begin(), out_.partial.end());
     std::sort(out_.manual.begin(), out_.manual.end());
     return std::move(out_);
@@ -115,24 +115,24 @@ class ShardingReader {
     if (!in_.take("]")) {
       do {
         auto axis = in_.quoted("the name of an axis in quotes");
-        in_.expect("=", "behind the name of an axis");
+        in_.expect("=", "after the name of an axis");
         axes.push_back({std::move(axis), in_.integer("the size of an axis")});
       } while (in_.take(","));
-      in_.expect("]", "behind the axes");
+      in_.expect("]", "after the axes");
     }
     std::vector<std::int64_t> order;
     if (in_.take(",")) {
       if (!in_.take_word("device_ids")) in_.fail_expected("device_ids");
-      in_.expect("=", "behind device_ids");
+      in_.expect("=", "after device_ids");
       in_.expect("[", "before the device numbers");
       if (!in_.take("]")) {
         do {
           order.push_back(in_.integer("a device number"));
         } while (in_.take(","));
-        in_.expect("]", "behind the device numbers");
+        in_.expect("]", "after the device numbers");
       }
     }
-    in_.expect(">", "behind the mesh");
+    in_.expect(">", "after the mesh");
     if (axes.empty() && !order.empty()) return std::nullopt;
     std::int64_t count = 1;
     for (const auto& axis : axes) {
@@ -160,10 +160,10 @@ class ShardingReader {
       TextCursor number(std::string_view(name).substr(kMaximal.size()));
       out_ =
           Sharding::maximal(meshes_.empty() ? Mesh() : meshes_.front(), number.integer("the device of a maximal mesh"));
-      in_.expect(",", "behind the mesh");
-      in_.expect("[", "behind a maximal mesh");
-      in_.expect("]", "behind a maximal mesh");
-      in_.expect(">", "behind the sharding");
+      in_.expect(",", "after the mesh");
+      in_.expect("[", "after a maximal mesh");
+      in_.expect("]", "after a maximal mesh");
+      in_.expect(">", "after the sharding");
       return true;
     }
     std::vector<std::string> known;
@@ -178,9 +178,9 @@ class ShardingReader {
     AxisRef ref = out_.mesh.whole_axis(name);
     const auto whole = ref.size;
     if (in_.take(":(")) {
-      ref.pre = in_.integer("the size before the part");
-      in_.expect(")", "behind the size before the part");
-      ref.size = in_.integer("the size of the part");
+      ref.pre = in_.integer("the prefix of the sub-axis");
+      in_.expect(")", "after the prefix of the sub-axis");
+      ref.size = in_.integer("the size of the sub-axis");
       if (ref.pre < 1 || ref.size < 1 || ref.pre > whole || ref.size > whole || whole % (ref.pre * ref.size) != 0)
         in_.fail_at(place,
                     fmt::format("\"{}\":({}){} is not a part of an axis of size {}", name, ref.pre, ref.size, whole));
@@ -196,7 +196,7 @@ class ShardingReader {
     while (!in_.take("}")) {
       if (in_.take("?")) {
         dim.open = true;
-        in_.expect("}", "behind ?");
+        in_.expect("}", "after ?");
         break;
       }
       dim.axes.push_back(read_axis());
@@ -218,7 +218,7 @@ class ShardingReader {
     const auto word = std::string(in_.identifier("replicated, unreduced or manual"));
     if (word != "replicated" && word != "unreduced" && word != "manual")
       in_.fail_at(place, fmt::format("expected replicated, unreduced or manual, got \"{}\"", word));
-    in_.expect("=", fmt::format("behind {}", word));
+    in_.expect("=", fmt::format("after {}", word));
     if (word == "unreduced") read_reduction();
     std::vector<AxisRef> axes;
     in_.expect("{", "before the axes");
@@ -251,7 +251,7 @@ class ShardingReader {
 
   void read_other_kind() {
     if (in_.take_word("maximal")) {
-      in_.expect("=", "behind maximal");
+      in_.expect("=", "after maximal");
       out_ = Sharding::maximal(out_.mesh, in_.integer("a device number"));
     } else if (in_.take_word("manual")) {
       out_.kind = Sharding::Kind::kManual;
@@ -296,9 +296,9 @@ std::vector<Sharding> parse_sdy_shardings(std::string_view text, const std::vect
           in.take("#sdy.sharding");
           out.push_back(ShardingReader(in, meshes).read());
         } while (in.take(","));
-        in.expect("]", "behind the shardings");
+        in.expect("]", "after the shardings");
       }
-      in.expect(">", "behind the shardings");
+      in.expect(">", "after the shardings");
     } else {
       in.expect("#sdy.sharding", "before a sharding");
       out.push_back(ShardingReader(in, meshes).read());
@@ -331,11 +331,11 @@ std::vector<Mesh> parse_sdy_meshes(std::string_view text) {
     if (!in.take("}")) {
       do {
         const auto name = read_symbol(in, "the name of a mesh");
-        in.expect("=", "behind the name of a mesh");
+        in.expect("=", "after the name of a mesh");
         in.expect("#sdy.mesh", "before a mesh");
         if (auto mesh = ShardingReader(in, {}).read_mesh_body(name)) out.push_back(std::move(*mesh));
       } while (in.take(","));
-      in.expect("}", "behind the meshes");
+      in.expect("}", "after the meshes");
     }
     if (!in.at_end()) in.fail_expected("the end of the meshes");
   } catch (Error& error) {

@@ -74,7 +74,7 @@ Mesh::Mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> device_order, s
       const auto device = at(device_order, p);
       require(device >= 0 && device < node->device_count, "device {} is not one of 0..{}", device,
               node->device_count - 1);
-      require(at(node->position_of, device) < 0, "device {} stands twice in the device order", device);
+      require(at(node->position_of, device) < 0, "device {} occurs twice in the device order", device);
       at(node->position_of, device) = p;
       identity = identity && device == p;
       node->hash = hash_mix(node->hash, static_cast<std::size_t>(device));

@@ -180,7 +180,7 @@ TEST(CompiledFunction, MistakesAreNamed) {
               const Tensor y = w * 2.0;
               return Tensors{y * y.item()};
             }),
-            "compile: the function reads a value that it computes; return the tensor and read it behind the call");
+            "compile: the function reads a value that it computes; return the tensor and read it after the call");
   EXPECT_EQ(message([&](const Tensors& in) {
               const Tensor y = sum(w * in[0]);
               y.backward();

@@ -46,8 +46,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"z = f32[4] ad(x, x)", "in.hlo:3:12: unknown op \"ad\"; did you mean \"add\"?"},
         Case{"z = f32[4] add(x)", "in.hlo:3:12: add: takes 2 operands, got 1"},
         Case{"z = f32[5] add(x, x)", "in.hlo:3:12: add: the text says f32[5], the operands give f32[4]"},
-        Case{"z = f32[4] add(x, x", "in.hlo:4:1: expected \")\" behind the operands of add, got \"}\""},
-        Case{"z = f32[4 add(x, x)", "in.hlo:3:11: expected \"]\" behind the sizes, got \"add\""},
+        Case{"z = f32[4] add(x, x", "in.hlo:4:1: expected \")\" after the operands of add, got \"}\""},
+        Case{"z = f32[4 add(x, x)", "in.hlo:3:11: expected \"]\" after the sizes, got \"add\""},
         Case{"z = f31[4] add(x, x)", "in.hlo:3:5: unknown element type \"f31\"; did you mean \"f32\"?"},
         Case{"z = f32[-4] add(x, x)", "in.hlo:3:9: a size may not be negative"},
         Case{"z = f32[<=4] add(x, x)", "in.hlo:3:9: sizes that are known only at run time are not supported"},
@@ -64,8 +64,8 @@ INSTANTIATE_TEST_SUITE_P(
              "in.hlo:3:23: 2 shardings for the 1 leaves of f32[4]"},
         Case{"z = f32[4] negate(x), metadata={op_name=\"a", "in.hlo:3:41: this string is never closed"},
         Case{"z = f32[4] negate(x), a={1,(2}", "in.hlo:3:30: expected \")\", got \"}\""},
-        Case{"z = f32[4] negate(x), a=1, a=2", "in.hlo:3:28: attribute a stands twice"},
-        Case{"z = f32[4] negate(x), a", "in.hlo:4:1: expected \"=\" behind a, got \"}\""},
+        Case{"z = f32[4] negate(x), a=1, a=2", "in.hlo:3:28: attribute a occurs twice"},
+        Case{"z = f32[4] negate(x), a", "in.hlo:4:1: expected \"=\" after a, got \"}\""},
         Case{"z = f32[4] negate(x), control-predecessors={q}", "in.hlo:3:23: unknown value %q; did you mean \"p\"?"},
         Case{"z = f32[] reduce(x, x), dimensions={0}, to_apply=add",
              "in.hlo:3:41: unknown computation %add; computations come before their users"},
@@ -131,7 +131,7 @@ TEST(ProgramTextErrors, CoverTheModule) {
   EXPECT_EQ(first_line("HloModule m, num_partitions=0\nENTRY e { x = f32[] parameter(0) }"),
             "in.hlo:1:14: num_partitions must be between 1 and 2^20, got 0");
   EXPECT_EQ(first_line("HloModule m, num_partitions=2, num_partitions=2"),
-            "in.hlo:1:32: attribute num_partitions stands twice");
+            "in.hlo:1:32: attribute num_partitions occurs twice");
   EXPECT_EQ(first_line("HloModule m\nENTRY e { x = f32[] parameter(0) }\nENTRY f { x = f32[] parameter(0) }"),
             "in.hlo:3:1: a second ENTRY computation");
   EXPECT_EQ(first_line("HloModule m\ne { x = f32[] parameter(0) }\ne { x = f32[] parameter(0) }"),
@@ -141,7 +141,7 @@ TEST(ProgramTextErrors, CoverTheModule) {
   EXPECT_EQ(
       first_line("HloModule m\nENTRY e {\n  x = f32[6] parameter(0), sharding={devices=[2]<=[2]\n  ROOT n = f32[6] "
                  "negate(x) }\n"),
-      "in.hlo:3:3: the computation %e is never closed, and this instruction goes on behind the end of its line: is a "
+      "in.hlo:3:3: the computation %e is never closed, and this instruction continues after the end of its line: is a "
       "brace in it left open?");
   EXPECT_EQ(first_line("HloModule m\nENTRY e (x: f32[]) -> f32[3] { x = f32[] parameter(0) }"),
             "in.hlo:2:23: the result is listed as f32[3], the root %x is f32[]");

@@ -87,7 +87,7 @@ TEST(HloShardingText, ErrorsQuoteTheText) {
   EXPECT_EQ(error_of("{devices=[2,2]0,1,2}"),
             "sharding: 3 devices listed for 4 tiles at column 15 of {devices=[2,2]0,1,2}");
   EXPECT_EQ(error_of("{devices=[2,2]0,1,2,2}"),
-            "sharding: device 2 stands twice at column 15 of {devices=[2,2]0,1,2,2}");
+            "sharding: device 2 occurs twice at column 15 of {devices=[2,2]0,1,2,2}");
   EXPECT_EQ(error_of("{devices=[3]0,1,3}"), "sharding: device 3 is not one of 0..2 at column 13 of {devices=[3]0,1,3}");
   EXPECT_EQ(
       error_of("{replicatd}"),
@@ -97,7 +97,7 @@ TEST(HloShardingText, ErrorsQuoteTheText) {
   EXPECT_EQ(error_of("{devices=[4]<=[2,2]T(1,1)}"),
             "sharding: T(..) must order the 2 dims of the iota at column 21 of {devices=[4]<=[2,2]T(1,1)}");
   EXPECT_EQ(error_of("{replicated"),
-            "sharding: expected \"}\" behind the sharding, got the end of the text at column 12 of {replicated");
+            "sharding: expected \"}\" after the sharding, got the end of the text at column 12 of {replicated");
   EXPECT_EQ(error_of("{devices=[2,2]<=[4] last_tile_dims={shared}}").substr(0, 41),
             "sharding: unknown subgroup type \"shared\";");
 }

@@ -160,9 +160,9 @@ TEST_F(TesseraCommand, AttributesThatNobodyKnowsAreKeptAndNamedOnce) {
   const auto run_of = run("print " + program);
   EXPECT_EQ(run_of.code, 0);
   EXPECT_EQ(run_of.error,
-            fmt::format("warning: {0}:4:42: reverse has no attribute metadta, it is kept as it stands; did you "
+            fmt::format("warning: {0}:4:42: reverse has no attribute metadta, it is kept unchanged; did you "
                         "mean \"metadata\"?\n"
-                        "warning: {0}:5:60: reverse has no attribute sharrding, it is kept as it stands; did "
+                        "warning: {0}:5:60: reverse has no attribute sharrding, it is kept unchanged; did "
                         "you mean \"sharding\"?\n",
                         program));
   EXPECT_NE(run_of.out.find("metadta={b}, sharrding={replicated}"), std::string::npos) << run_of.out;

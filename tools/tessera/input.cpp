@@ -64,7 +64,7 @@ std::vector<Option> sharding_options() {
       {"annotate", "NAME=SPEC",
        "shard a value, one entry per dim: w=data+fsdp,-,model; may be repeated;\n"
        "                                    NAME is a parameter or value of the entry, or computation/value;\n"
-       "                                    a `?` behind an entry leaves the dim open; NAME@p1=SPEC or data@p1,- for\n"
+       "                                    a `?` after an entry leaves the dim open; NAME@p1=SPEC or data@p1,- for\n"
        "                                    one dim: propagated after those of priority p0, the default;\n"
        "                                    what the text says of the value gives way",
        [](std::string_view option, const std::string& value) {

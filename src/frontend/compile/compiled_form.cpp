@@ -48,7 +48,7 @@ std::vector<Tensor> trace_function(const CompiledFunction::Function& function, c
     out = function(stand_ins);
     require(current.epoch() == epoch, "compile: the function ends the step; each call does, so leave mark_step() out");
     require(session().counters.forced_reads == reads,
-            "compile: the function reads a value that it computes; return the tensor and read it behind the call");
+            "compile: the function reads a value that it computes; return the tensor and read it after the call");
     check_gradients_are_gone();
     for (Tensor& tensor : out)
       if (tensor.impl().stands_for) tensor = value_at_call(tensor);
