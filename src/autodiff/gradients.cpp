@@ -7,7 +7,7 @@
 namespace tessera {
 
 std::vector<Value> gradients(Builder& builder, Value output, const std::vector<Value>& wrt, Value d_output) {
-  const Type type = output.type();  // a copy: emitting moves instructions
+  const Type type = output.type();  // a copy, because emitting reallocates the instructions
   require(type.is_array() && is_float(type.dtype()), "a gradient needs an output of a float type, %{} is {}",
           output.instruction().name, type);
   require(type.ndim() == 0, "a gradient needs a scalar output, %{} is {}", output.instruction().name, type);

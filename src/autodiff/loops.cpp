@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of a while whose trip count n is known. A first loop runs the body again and keeps the state before
-// every round
-// ([n, ..] per element that changes); a second one walks it backwards:
+// The gradient of a while loop whose trip count n is known. A first loop runs the body again and stores the state
+// before each iteration ([n, ..] for each element that changes). A second loop visits the iterations in reverse order:
 //   d_state = gradient of the body at state j with respect to its state, for j = n-1 … 0
 #include "reverse_pass.h"
 #include "tessera/ops/control_flow.h"
@@ -15,14 +14,14 @@ namespace {
 struct Loop {
   ComputationRef body;
   std::vector<Type> elements;  // of the state
-  std::vector<bool> varies;    // others are handed on unchanged
+  std::vector<bool> varies;    // an element that does not vary is passed on unchanged
   std::vector<bool> has_gradient;
   std::int64_t trips = 0;
 
   [[nodiscard]] int count() const { return isize(elements); }
 };
 
-// Element e of the root is get-tuple-element e of the parameter.
+// Returns true if element e of the root is get-tuple-element e of the parameter.
 bool is_invariant(const Computation& body, int e) {
   const Instruction& next = body[at(body[body.root].operands, e)];
   return next.op->role == Role::kGetTupleElement && body[next.operands[0]].op->role == Role::kParameter &&
@@ -58,7 +57,7 @@ Type history_type(const Loop& loop, int e) {
   return Type::array(at(loop.elements, e).dtype(), std::move(dims));
 }
 
-// (index, 0, 0, …): where round `index` is in a history.
+// Returns (index, 0, 0, …): the position of iteration `index` in a history.
 std::vector<Value> history_place(Value index, const Type& element) {
   std::vector<Value> out{index};
   for (int d = 0; d < element.ndim(); ++d) out.push_back(ops::scalar(*index.builder, DType::kS32, 0));
@@ -71,8 +70,8 @@ Dims one_round(const Type& element) {
   return dims;
 }
 
-// A while over `init`, whose element 0 counts: runs while it is `direction` than `limit`; body maps elements to
-// elements.
+// Emits a while loop over `init`, whose element 0 is the counter. The loop runs while `counter direction limit` holds.
+// `body` maps elements to elements.
 template <class Body>
 Value counted_loop(Builder& outer, const std::string& name, const std::vector<Value>& init, CompareDirection direction,
                    std::int64_t limit, Body&& body) {
@@ -92,7 +91,7 @@ Value counted_loop(Builder& outer, const std::string& name, const std::vector<Va
   return ops::while_loop(state, condition_id, body_id);
 }
 
-// The state before every round, of the elements that vary; others stay null.
+// Returns the state before each iteration, for the elements that vary. The entries of the other elements are null.
 std::vector<Value> histories(Builder& outer, const Loop& loop, Value init) {
   std::vector<Value> start{ops::scalar(outer, DType::kS32, 0)};
   for (int e = 0; e < loop.count(); ++e) start.push_back(ops::get_tuple_element(init, e));
@@ -122,7 +121,8 @@ std::vector<Value> histories(Builder& outer, const Loop& loop, Value init) {
   return out;
 }
 
-// Rounds backwards; the state is (j, gradients of float elements, histories or invariant elements).
+// Visits the iterations in reverse order. The state is (j, gradients of float elements, histories or invariant
+// elements).
 LeafGradients walk_back(Builder& outer, const Loop& loop, Value init, const LeafGradients& d_results) {
   const auto kept = histories(outer, loop, init);
   std::vector<Value> start{ops::scalar(outer, DType::kS32, static_cast<double>(loop.trips - 1))};

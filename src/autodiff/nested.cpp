@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients through call and conditional: the called computations are differentiated in turn, in computations of their
-// own
-// that take the forward operands and the arriving gradients.
+// Gradients through call and conditional. Each called computation is differentiated into a new computation, which takes
+// the forward operands and the arriving gradients.
 #include <algorithm>
 
 #include "reverse_pass.h"
@@ -38,7 +37,7 @@ std::vector<Value> present(const LeafGradients& gradients) {
   return out;
 }
 
-// The arriving gradients again, read from `values` in order.
+// Rebuilds the arriving gradients from `values`, which are in the same order.
 LeafGradients spread(const LeafGradients& arrived, const std::vector<Value>& values) {
   LeafGradients out;
   std::size_t next = 0;
@@ -102,7 +101,8 @@ void step_call(ReversePass& pass, const Instruction& instruction, const LeafGrad
 
 void step_conditional(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results) {
   Builder& outer = pass.builder();
-  std::vector<Leaf> places;  // of all branches' operands: every branch returns all, zeros for the others'
+  // Of the operands of all branches: every branch returns all of them, and zeros for those of other branches.
+  std::vector<Leaf> places;
   for (int i = 1; i < isize(instruction.operands); ++i)
     if (const Id operand = at(instruction.operands, i); pass.depends(operand))
       for (const Leaf& leaf : float_leaves(outer[operand].type, i)) places.push_back(leaf);

@@ -14,7 +14,7 @@ bool wants_recompute(const Instruction& instruction) {
   return text != nullptr && *text == "true";
 }
 
-// Costs no more than its result is large.
+// Returns true if the cost of the instruction is at most proportional to the size of its result.
 bool is_cheap(const Builder& builder, const Instruction& instruction) {
   const OpDef& op = *instruction.op;
   const bool movable =

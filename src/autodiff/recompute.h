@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// FSDP's hook: an instruction marked tessera.recompute="true" (the unshard of a parameter) must not live from the
-// forward to the
-// backward pass. What the backward pass needs of it is issued again, on an operand that an opt-barrier ties to the
-// first gradient
-// that reaches the unit in the backward pass. Values made of such values alone by cheap ops (a transpose, a cast)
-// follow suit.
+// The hook for FSDP: an instruction marked tessera.recompute="true" (the unshard of a parameter) must not stay in
+// memory from the forward to the backward pass. If the backward pass needs its value, the instruction is issued again,
+// on an operand that an opt-barrier ties to the first gradient that reaches the unit in the backward pass. Values that
+// inexpensive ops (a transpose, a cast) compute from such values only are also issued again.
 #pragma once
 
 #include <string>
@@ -18,7 +16,8 @@ namespace tessera::autodiff {
 inline constexpr std::string_view kUnit = "tessera.unit";
 inline constexpr std::string_view kPhase = "tessera.phase";
 
-/// An unshard: marked with tessera.recompute, be it "true" or "false" (gathered once for both passes).
+/// Returns true for an unshard: an instruction marked with tessera.recompute, whether "true" or "false" (gathered once
+/// for both passes).
 bool is_unshard(const Instruction& instruction);
 
 class Recompute {
@@ -27,7 +26,7 @@ class Recompute {
   Recompute(Builder& builder, Id size);
   /// Called for every instruction that a gradient reaches, last first.
   void gradient_arrived(const Instruction& instruction, Value gradient);
-  /// The value itself, or its second issue.
+  /// Returns the value itself, or the copy that the backward pass issues again.
   Value value_for_backward(Id id);
 
  private:

@@ -13,7 +13,7 @@
 namespace tessera::autodiff {
 namespace {
 
-// Gradients flow through what has a float or complex type; of a complex value it is d/d(re) + i d/d(im).
+// Gradients flow through values of a float or complex type. The gradient of a complex value is d/d(re) + i d/d(im).
 bool is_float_array(const Type& type) {
   return type.is_array() && (is_float(type.dtype()) || is_complex(type.dtype()));
 }
@@ -22,8 +22,8 @@ bool has_complex_leaf(const Type& type) {
   return std::any_of(leaves.begin(), leaves.end(), [](const Type& t) { return t.is_array() && is_complex(t.dtype()); });
 }
 
-// Products with complex factors would have to conjugate them: only ops that move elements, add them, or take complex numbers
-// apart are differentiated there.
+// The gradients of products with complex factors would need a conjugate. Therefore only ops that move complex elements,
+// add them, or extract their parts are differentiated.
 bool is_defined_on_complex(const OpView& view) {
   const bool touches =
       has_complex_leaf(view.result) || std::any_of(view.operands.begin(), view.operands.end(), has_complex_leaf);
@@ -35,7 +35,7 @@ bool is_defined_on_complex(const OpView& view) {
   return true;
 }
 
-// Adds the op and the place to an error of an op's gradient.
+// Adds the op and its location to an error in the gradient of an op.
 [[noreturn]] void rethrow_at(Error& error, const Instruction& instruction) {
   const std::string source = instruction.source().empty() ? "unknown source" : instruction.source();
   const std::string where =
@@ -44,8 +44,8 @@ bool is_defined_on_complex(const OpView& view) {
   throw error.note(fmt::format("  at   %{}: {}    {}{}", instruction.name, instruction.type.str(), source, where));
 }
 
-// The sharding that the operand of an unshard is stored in: its own, or that of what it is an elementwise function of
-// (a cast).
+// Returns the sharding in which the operand of an unshard is stored: the sharding of the operand, or, if the operand is
+// an elementwise function (a cast) of another value, the sharding of that value.
 ShardingRef storage_sharding(const Builder& builder, Id id) {
   while (true) {
     const Instruction& instruction = builder[id];
@@ -56,14 +56,14 @@ ShardingRef storage_sharding(const Builder& builder, Id id) {
   }
 }
 
-// In which gradients of a value are summed up; none of a tuple.
+// Returns the element type in which the gradients of a value are added up, or nothing for a tuple.
 std::optional<DType> sum_type(const Instruction& instruction) {
   if (!instruction.type.is_array()) return std::nullopt;
   const std::string* named = instruction.frontend_attribute(kSumTypeAttribute);
   return named != nullptr ? dtype_from_name(*named) : instruction.type.dtype();
 }
 
-// The notes without what holds for the forward instruction only; the unit stays.
+// Returns the notes without the attributes that apply to the forward instruction only. The attribute of the unit stays.
 NotesRef without_forward_marks(const NotesRef& notes) {
   const auto is_kept = [](const auto& attribute) { return attribute.first == kUnit; };
   if (!notes) return notes;
@@ -75,7 +75,7 @@ NotesRef without_forward_marks(const NotesRef& notes) {
   return out;
 }
 
-// The builder's default notes for a scope.
+// Restores the builder's default notes at the end of a scope.
 class NotesScope {
  public:
   explicit NotesScope(Builder& builder) : builder_(builder), before_(builder.default_notes) {}
@@ -165,7 +165,7 @@ NotesRef ReversePass::backward_notes(const NotesRef& notes) {
 }
 
 void ReversePass::step(Id id) {
-  const Instruction instruction = builder_[id];  // a copy: the builder grows
+  const Instruction instruction = builder_[id];  // a copy, because the builder grows
   const LeafGradients arrived = at(gradients_, id);
   builder_.default_notes = backward_notes(instruction.notes);
   const auto first = std::find_if(arrived.begin(), arrived.end(), [](const Value& value) { return !value.is_null(); });
@@ -209,7 +209,7 @@ void ReversePass::step_unshard(const Instruction& instruction, Value gradient) {
   const Id operand = instruction.operands[0];
   const ShardingRef storage = storage_sharding(builder_, operand);
   if (storage && storage->size() == 1) {
-    // Weights' shardings must not reach activations through their gradients either.
+    // The shardings of weights must not reach activations through the gradients of the weights.
     gradient = ops::sharding_barrier(gradient, storage->front());
   }
   arrive(operand, 0, gradient);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reverse pass over a computation under construction: walks back from a value, asks every op's row for its
-// gradients and adds
-// up what arrives at each value. A value of tuple type has one gradient per leaf.
+// The reverse pass over a computation under construction. It starts at the root, asks the row of each op for its
+// gradients, and adds up the gradients that arrive at each value. A value of tuple type has one gradient for each leaf.
 #pragma once
 
 #include <string>
@@ -13,14 +12,14 @@
 
 namespace tessera::autodiff {
 
-/// One per leaf of a type; null where no gradient flows.
+/// One gradient for each leaf of a type, or null for a leaf without a gradient.
 using LeafGradients = std::vector<Value>;
 
-/// The gradients that flow to each of `wrt` when `d_root` flows to the leaves of `root`.
+/// Returns the gradients that flow to each of `wrt` when `d_root` flows to the leaves of `root`.
 std::vector<LeafGradients> differentiate(Builder& builder, Value root, const LeafGradients& d_root,
                                          const std::vector<Value>& wrt);
 
-/// True where the type holds floats to differentiate.
+/// Returns true if the type has a leaf of float type.
 bool has_float_leaf(const Type& type);
 
 class ReversePass {
@@ -30,7 +29,7 @@ class ReversePass {
   void run();
   [[nodiscard]] LeafGradients gradients_of(Value value) const;
 
-  // What the parts that differentiate called computations use.
+  // Used by the functions that differentiate called computations.
   [[nodiscard]] Builder& builder() { return builder_; }
   [[nodiscard]] bool depends(Id value) const { return at(depends_, value); }
   [[nodiscard]] Value value_for_backward(Id value) { return recompute_.value_for_backward(value); }
@@ -46,8 +45,8 @@ class ReversePass {
   Builder& builder_;
   Id first_ = 0;  // nothing before this depends on wrt
   Id root_;
-  std::vector<bool> depends_;  // on wrt, through floats
-  std::vector<bool> flows_;    // some operand does
+  std::vector<bool> depends_;  // true for values that depend on wrt through floats
+  std::vector<bool> flows_;    // true for instructions with an operand that depends on wrt
   std::vector<LeafGradients> gradients_;
   Recompute recompute_;
   std::unordered_map<const Notes*, NotesRef> notes_;
@@ -56,7 +55,7 @@ class ReversePass {
 /// Appends a computation's instructions with its parameters replaced; returns the root.
 Value inlined(Builder& into, const Computation& computation, const std::vector<Value>& arguments);
 
-// nested.cpp, loops.cpp: gradients of what is called.
+// Gradients of called computations (nested.cpp and loops.cpp).
 void step_call(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results);
 void step_conditional(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results);
 void step_while(ReversePass& pass, const Instruction& instruction, const LeafGradients& d_results);

@@ -169,7 +169,7 @@ void ArgumentParser::read_file(const std::string& path) {
     Row& row = *find(key);
     if (json.is_null(key)) continue;
     std::visit([&](auto* target) { json.read(key, *target); }, row.target);
-    if (std::holds_alternative<std::string*>(row.target)) assign(row, value_text(row.target));  // checks choices
+    if (std::holds_alternative<std::string*>(row.target)) assign(row, value_text(row.target));  // checks the choices
     row.was_given = true;
   }
 }

@@ -13,14 +13,14 @@ namespace {
 namespace po = boost::program_options;
 using Value = OptionSyntax::Value;
 
-// --max-steps is --max_steps.
+// Turns --max-steps into --max_steps.
 std::string canonical(std::string_view name) {
   std::string out(name);
   std::replace(out.begin(), out.end(), '-', '_');
   return out;
 }
 
-// Of the word `--max-steps=5` the name max_steps, of `-o` the name o; "" of other words.
+// Returns the name in an option word: max_steps for `--max-steps=5`, o for `-o`, and "" for other words.
 std::string name_in(std::string_view word) {
   const std::string_view name = word.substr(0, word.find('='));
   if (name.size() > 2 && name.starts_with("--")) return canonical(name.substr(2));
@@ -47,8 +47,9 @@ po::options_description description_of(const std::vector<OptionSyntax>& options)
   return out;
 }
 
-// What Program_options does not do itself: an empty value after =, underscores and dashes alike, an optional value in the next word,
-// and an error when the next word is another option instead of a value. Empty for all other words.
+// Handles the options that Program_options does not: an empty value after =, underscores in place of dashes, an
+// optional value in the next word, and an error if the next word is another option instead of a value. Returns nothing
+// for all other words.
 std::vector<po::option> read_own_styles(const std::vector<OptionSyntax>& options, std::vector<std::string>& words) {
   const std::string& word = words.front();
   const OptionSyntax* option = find(options, name_in(word));

@@ -17,7 +17,7 @@ CpuSet usable_cpus() {
       if (CPU_ISSET(cpu, &cpus)) out.set(static_cast<std::size_t>(cpu));
     return out;
   }
-  // A machine of more than the kernel's interface has room for.
+  // The machine has more CPUs than the kernel's interface can describe.
   const int count = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMostCpus);
   for (int cpu = 0; cpu < count; ++cpu) out.set(static_cast<std::size_t>(cpu));
   return out;

@@ -40,7 +40,7 @@ std::string message_for_user(const std::exception& error) {
 }
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
-  constexpr std::size_t kLongest = 200;  // distances take time; whoever mistypes, mistypes something shorter
+  constexpr std::size_t kLongest = 200;  // computing distances takes time, and no known name is longer
   if (name.size() > kLongest) return {};
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;

@@ -22,7 +22,7 @@ namespace {
 
 std::string reason_text(int error) { return std::generic_category().message(error); }
 
-// "rank 3 on host node7", or "" in a job of one rank, where nobody asks which.
+// Returns "rank 3 on host node7 cannot", or "cannot" in a job of one rank.
 std::string who() {
   const RankContext& context = RankContext::current();
   if (context.rank_count() == 1) return "cannot";
@@ -35,7 +35,7 @@ std::string who() {
   fail("{} {} {}: {}", who(), verb, path, reason_text(error));
 }
 
-// A file descriptor of a scope.
+// Closes a file descriptor at the end of a scope.
 class File {
  public:
   explicit File(int descriptor) : descriptor_(descriptor) {}
@@ -50,7 +50,7 @@ class File {
   int descriptor_;
 };
 
-// Opens a regular file (or pipe) for reading; the error number, or 0 with `descriptor` set.
+// Opens a regular file (or pipe) for reading. Returns 0 and sets `descriptor`, or returns the error number.
 int open_to_read(const std::string& path, int& descriptor) {
   descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);  // NOLINT(cppcoreguidelines-pro-type-vararg)
   if (descriptor < 0) return errno;
@@ -59,7 +59,7 @@ int open_to_read(const std::string& path, int& descriptor) {
   return is_folder ? EISDIR : 0;
 }
 
-// Writes all of `content`; an error number, or 0.
+// Writes all of `content`. Returns 0 or the error number.
 int put_bytes(int descriptor, std::string_view content) {
   while (!content.empty()) {
     const ssize_t put = write(descriptor, content.data(), content.size());
@@ -70,7 +70,7 @@ int put_bytes(int descriptor, std::string_view content) {
   return 0;
 }
 
-// Opens the file with `flags`, makes it where there is none, and writes; an error number, or 0.
+// Opens the file with `flags`, creates it if it does not exist, and writes. Returns 0 or the error number.
 int put_content(const std::string& path, int flags, std::string_view content) {
   flags |= O_WRONLY | O_CREAT | O_CLOEXEC;
   const int descriptor = open(path.c_str(), flags, 0666);  // NOLINT(cppcoreguidelines-pro-type-vararg)
@@ -81,7 +81,7 @@ int put_content(const std::string& path, int flags, std::string_view content) {
   return error != 0 ? error : closing_error;
 }
 
-// Where a file is written before it gets its name.
+// Returns the path of the temporary file that is later renamed to `path`.
 std::string temporary_beside(const std::string& path) {
   return fmt::format("{}.tmp{}.{}", path, getpid(), RankContext::current().rank());
 }
@@ -119,7 +119,7 @@ std::string read_file(const std::string& path) {
 void write_file(const std::string& path, std::string_view content) {
   struct stat status {};
   if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
-    // A device or a pipe takes the bytes; a file in its place would be no device any more.
+    // Write directly to a device or a pipe: renaming a file to its path would replace it.
     if (const int error = put_content(path, 0, content); error != 0) fail_io("write", path, error);
     return;
   }
@@ -160,7 +160,7 @@ int status_after_output(int status) {
   errno = 0;
   const bool is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   const int error = errno;
-  // A user who has closed standard error wants none of it.
+  // A failure does not count if the user has closed standard error.
   const bool errors_are_written =
       std::fflush(stderr) == 0 && (std::ferror(stderr) == 0 || fcntl(STDERR_FILENO, F_GETFD) < 0);
   if (status != 0 || (is_written && errors_are_written)) return status;
@@ -178,7 +178,7 @@ void make_folder(const std::string& path) {
 
 namespace {
 
-// The options whose files this rank has given up.
+// The options for whose files this rank has stopped writing.
 struct GivenUp {
   std::set<std::string, std::less<>> names;
 };

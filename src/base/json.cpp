@@ -40,7 +40,7 @@ struct ExactDoubles {
   bool on_uint64(std::uint64_t u, json::string_view, Code&) { return stack.push_uint64(u), true; }
   bool on_double(double approximate, json::string_view s, Code&) {
     double exact = approximate;
-    std::from_chars(s.data(), s.data() + s.size(), exact);  // leaves `exact` alone where it overflows
+    std::from_chars(s.data(), s.data() + s.size(), exact);  // does not change `exact` on overflow
     return stack.push_double(exact), true;
   }
   bool on_bool(bool b, Code&) { return stack.push_bool(b), true; }
@@ -51,7 +51,7 @@ struct ExactDoubles {
   json::value_stack stack;
 };
 
-// "line 3, column 7" of a byte offset.
+// Returns "line 3, column 7" for a byte offset.
 std::string position(std::string_view text, std::size_t offset) {
   const std::string_view before = text.substr(0, offset);
   const auto line_start = before.rfind('\n');

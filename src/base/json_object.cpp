@@ -29,7 +29,7 @@ void write_object(const json::object& object, int indent, std::string& out) {
   out += new_line(indent) + '}';
 }
 
-// Lists of plain values stay on one line.
+// Writes lists of scalars on one line.
 void write_array(const json::array& array, int indent, std::string& out) {
   const bool flat = std::none_of(array.begin(), array.end(), [](const json::value& v) { return v.is_structured(); });
   out += '[';

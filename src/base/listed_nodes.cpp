@@ -12,7 +12,7 @@ namespace tessera {
 std::vector<int> listed_nodes(int ranks) {
   const auto names = options().list("TESSERA_NODE");
   std::vector<int> nodes(static_cast<std::size_t>(ranks), 0);
-  if (names.size() <= 1) return nodes;  // one name for all is one node
+  if (names.size() <= 1) return nodes;  // all ranks have the same name: one node
   require(isize(names) == ranks, "TESSERA_NODE lists {} nodes for {} ranks; give one for each rank", names.size(),
           ranks);
   for (int rank = 0; rank < ranks; ++rank)

@@ -11,7 +11,7 @@ namespace tessera {
 
 bool is_logged(LogLevel level) {
   return static_cast<std::size_t>(level) >=
-         options().choice("TESSERA_LOG_LEVEL");  // the choices are in the enum's order
+         options().choice("TESSERA_LOG_LEVEL");  // the choices are in the order of the enum
 }
 
 bool speaks_for_job() { return RankContext::current().rank() == 0; }

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// The number that follows `name` in a file of lines `name: number kB`.
+// Returns the number after `name` in a file whose lines have the form `name: number kB`.
 std::optional<double> kilobytes_in(const char* path, std::string_view name) {
   std::ifstream file(path);
   std::string word;
@@ -28,7 +28,7 @@ std::optional<double> number_in(const char* path) {
   std::ifstream file(path);
   double value = 0;
   if (file >> value) return value;
-  return std::nullopt;  // no such file, or `max`
+  return std::nullopt;  // the file does not exist or contains `max`
 }
 
 std::string control_group_text() {

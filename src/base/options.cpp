@@ -92,7 +92,7 @@ bool is_integer_text(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// The place of `value` among the choices of a row; nothing when it is none.
+// Returns the index of `value` among the choices of a row, or nothing if it is not one of them.
 std::optional<std::size_t> choice_of(const OptionRow& row, std::string_view value) {
   const std::vector<std::string> known = split(row.choices, ',');
   const auto found = std::find(known.begin(), known.end(), value);
@@ -102,7 +102,7 @@ std::optional<std::size_t> choice_of(const OptionRow& row, std::string_view valu
 
 bool is_flag_text(std::string_view text) { return text == "0" || text == "1" || text == "true" || text == "false"; }
 
-// Integers that may not be any.
+// The range of an integer option.
 struct Range {
   std::string_view name;
   std::int64_t least;
@@ -201,11 +201,11 @@ Options& options() { return RankContext::current().get<Options>(); }
 
 namespace {
 
-// Who sets these expects something of them.
+// A user who sets a variable with such a name expects an effect.
 constexpr std::string_view kOurs[] = {"TESSERA_", "PT_XLA_", "XLA_METRICS_"};
 constexpr std::string_view kOfXrt[] = {"TPU_IP_ADDRESS", "XRT_TPU_CONFIG"};
 
-// What is to be said of a variable; "" when nothing.
+// Returns the warning about a variable, or "" if there is none.
 std::string complaint(std::string_view name, const std::vector<std::string>& known) {
   if (std::find(std::begin(kOfXrt), std::end(kOfXrt), name) != std::end(kOfXrt))
     return fmt::format("{} is ignored: it belongs to the XRT runtime; here addresses come from MPI", name);

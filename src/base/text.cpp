@@ -50,7 +50,7 @@ std::string_view trim(std::string_view text) {
 
 namespace {
 
-// The length of the UTF-8 character at `text`, 0 when there is none or it is a control character.
+// Returns the length of the UTF-8 character at the start of `text`, or 0 if there is none or it is a control character.
 std::size_t printable_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80) return (byte(0) >= ' ' && byte(0) != 0x7f) || byte(0) == '\n' || byte(0) == '\t' ? 1 : 0;
@@ -106,7 +106,8 @@ int hex_digit(char c) {
   return -1;
 }
 
-// Decodes the escape whose first character after the backslash is body[i]; leaves i on its last character.
+// Decodes the escape whose first character after the backslash is body[i]. Afterwards i is the index of its last
+// character.
 char decode_escape(std::string_view body, std::size_t& i) {
   switch (body[i]) {
     case 'n': return '\n';

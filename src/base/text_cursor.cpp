@@ -93,7 +93,7 @@ std::int64_t TextCursor::integer(std::string_view what) {
   return value;
 }
 
-// Copies a text in quotes with them, escapes untouched.
+// Copies a quoted text together with its quotes, without decoding escapes.
 void TextCursor::copy_quoted(std::string& out) {
   const std::size_t start = position_;
   const char quote = text_[start];
@@ -122,7 +122,7 @@ std::string TextCursor::quoted(std::string_view what) {
 std::string TextCursor::value(std::string_view what) {
   skip_blanks();
   std::string out;
-  std::vector<std::size_t> open;  // where the brackets around this place were opened
+  std::vector<std::size_t> open;  // the positions of the open brackets
   while (position_ < text_.size()) {
     const char c = text_[position_];
     if (is_quote(c)) {
@@ -154,7 +154,7 @@ void TextCursor::fail_expected(std::string_view what) {
   if (position_ >= text_.size()) fail_at(position_, fmt::format("expected {}, got the end of the text", what));
   auto word = std::string(peek_identifier());
   if (word.empty()) {
-    std::size_t size = 1;  // a whole UTF-8 character
+    std::size_t size = 1;  // a complete UTF-8 character
     while (position_ + size < text_.size() && (static_cast<unsigned char>(text_[position_ + size]) & 0xC0U) == 0x80U)
       ++size;
     word = text_.substr(position_, size);

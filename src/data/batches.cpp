@@ -10,7 +10,7 @@
 namespace tessera::data {
 namespace {
 
-// Splitmix64: a stream of its own, because std::shuffle and the distributions differ between libraries.
+// Splitmix64. std::shuffle and the distributions are not used, because they differ between standard libraries.
 class Stream {
  public:
   Stream(std::uint64_t seed, std::int64_t epoch) : state_(hash_mix(seed, static_cast<std::size_t>(epoch))) {}
@@ -21,7 +21,8 @@ class Stream {
     x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
     return x ^ (x >> 31);
   }
-  // Uniform in [0, bound): draws that would favour small numbers are drawn again.
+  // Returns a uniform number in [0, bound). Draws below `unfair` are repeated, because they would make small numbers
+  // more likely.
   std::uint64_t below(std::uint64_t bound) {
     const std::uint64_t unfair = -bound % bound;  // 2^64 mod bound
     std::uint64_t x = next();
@@ -83,7 +84,7 @@ std::vector<std::int64_t> SampleOrder::next() {
 
 namespace {
 
-// All filling.
+// Returns a batch that consists of padding only.
 TokenBatch empty_batch(std::int64_t rows, std::int64_t columns) {
   const auto count = static_cast<std::size_t>(rows * columns);
   return {.rows = rows,

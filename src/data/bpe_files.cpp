@@ -13,9 +13,9 @@ namespace {
 
 using Json = boost::json::value;
 
-constexpr std::int64_t kMaxIds = 1 << 26;  // a larger vocabulary is a mistake, not a model
+constexpr std::int64_t kMaxIds = 1 << 26;  // a larger vocabulary is a mistake in the file
 
-// The id; -1 if it is none.
+// Returns the id, or -1 if the value is not an id.
 std::int32_t id_of(const Json* value) {
   const bool is_id = value != nullptr && value->is_int64() && value->get_int64() >= 0 && value->get_int64() < kMaxIds;
   return is_id ? static_cast<std::int32_t>(value->get_int64()) : -1;
@@ -41,7 +41,7 @@ std::pair<std::string, std::string> split_merge(std::string_view line, const std
   return {std::string(line.substr(0, blank)), std::string(line.substr(blank + 1))};
 }
 
-// ["a b", …] or, in newer files, [["a", "b"], …].
+// Reads ["a b", …] or, in newer files, [["a", "b"], …].
 std::vector<std::pair<std::string, std::string>> read_merges(const Json& merges, const std::string& name) {
   require(merges.is_array(), "{}: model.merges must be a list", name);
   std::vector<std::pair<std::string, std::string>> out;
@@ -70,7 +70,7 @@ bool is_text(const Json* value, std::string_view text) {
 
 bool is_true(const Json* value) { return value != nullptr && value->is_bool() && value->get_bool(); }
 
-// Only GPT-2's own splitting is known here: another one would give other ids without a word.
+// Only GPT-2's splitting is implemented. Another splitting would silently give other ids.
 void check_splitting(const Json& root, const std::string& name) {
   const Json* splitting = member(root, "pre_tokenizer");
   const bool is_gpt2 = splitting != nullptr && is_text(member(*splitting, "type"), "ByteLevel") &&
@@ -119,7 +119,7 @@ std::vector<std::pair<std::string, std::string>> parse_merges(std::string_view t
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     ++number;
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-    // "#version: 0.2" heads the file; a later line with # is a merge.
+    // The first line may be "#version: 0.2". A later line with # is a merge.
     if (line.empty() || (number == 1 && line.substr(0, 8) == "#version")) continue;
     out.push_back(split_merge(line, fmt::format("{}:{}", name, number)));
   }
@@ -131,7 +131,7 @@ BpeTokenizer BpeTokenizer::from_merges(std::string_view merges, std::string name
   Vocabulary vocabulary = Vocabulary::of_bytes();
   vocabulary.merges = parse_merges(merges, name);
   for (const auto& [left, right] : vocabulary.merges) {
-    // Another pair may have made the token already: then it keeps its id.
+    // If another pair has already produced this token, the token keeps its id.
     vocabulary.id_of.emplace(left + right, static_cast<std::int32_t>(vocabulary.id_of.size()));
   }
   vocabulary.end_of_text = static_cast<std::int32_t>(vocabulary.id_of.size());

@@ -20,12 +20,12 @@ std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
 
 // The symbols of a piece while they are merged: a doubly linked list in a vector.
 struct Symbol {
-  std::int32_t id = 0;  // -1: merged into the one before
+  std::int32_t id = 0;  // -1: merged into the previous symbol
   int previous = -1;
   int next = -1;
 };
 
-// (rank, position, left id, right id): the lowest rank first, then the leftmost.
+// (rank, position, left id, right id). The queue returns the lowest rank first, then the leftmost position.
 using Candidate = std::tuple<std::int32_t, int, std::int32_t, std::int32_t>;
 using CandidateQueue = std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>>;
 
@@ -83,7 +83,8 @@ void BpeTokenizer::encode_piece(std::string_view piece, std::vector<std::int32_t
     const auto [rank, left, a, b] = queue.top();
     queue.pop();
     Symbol& first = at(symbols, left);
-    if (first.id != a || first.next < 0 || at(symbols, first.next).id != b) continue;  // one side was merged meanwhile
+    // One of the two was merged in the meantime.
+    if (first.id != a || first.next < 0 || at(symbols, first.next).id != b) continue;
     Symbol& second = at(symbols, first.next);
     first.id = merges_.at(pair_key(a, b)).id;
     first.next = second.next;
@@ -96,7 +97,7 @@ void BpeTokenizer::encode_piece(std::string_view piece, std::vector<std::int32_t
 }
 
 void BpeTokenizer::encode_document(std::string_view text, std::vector<std::int32_t>& out) const {
-  // A piece that was met before is copied from where it was encoded.
+  // A piece that occurred before is copied from its first encoding.
   std::unordered_map<std::string_view, std::pair<std::size_t, std::size_t>> known;
   split_like_gpt2(text, [&](std::string_view piece) {
     const auto it = known.find(piece);

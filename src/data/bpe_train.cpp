@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training of a byte-level BPE: pair counts are kept up to date merge by merge instead of being counted anew.
+// Training of a byte-level BPE. Each merge updates the pair counts, so that they are not counted again.
 #include <algorithm>
 #include <array>
 #include <queue>
@@ -22,7 +22,7 @@ struct HashIds {
   }
 };
 
-// A distinct piece of the text.
+// A distinct piece of the text, with its number of occurrences.
 struct Word {
   std::vector<std::int32_t> ids;
   std::int64_t count = 0;
@@ -30,13 +30,13 @@ struct Word {
 
 struct PairUse {
   std::int64_t count = 0;
-  std::vector<std::int32_t> words;  // every word that holds the pair, and some that no longer do
+  std::vector<std::int32_t> words;  // every word that contains the pair, and some that no longer do
 };
 
 struct Entry {
   std::int64_t count = 0;
   Ids pair;
-  // The heap's top: the most frequent, of smaller ids among equals.
+  // The top of the heap is the most frequent pair. Among equally frequent pairs it is the one with the smallest ids.
   friend bool operator<(const Entry& a, const Entry& b) {
     return a.count != b.count ? a.count < b.count : a.pair > b.pair;
   }
@@ -48,12 +48,12 @@ class Trainer {
     std::array<std::int32_t, 256> id_of_byte{};
     for (int i = 0; i < 256; ++i) at(id_of_byte, at(gpt2_byte_order(), i)) = i;
     std::unordered_map<std::string_view, std::int64_t> pieces;
-    while (!text.empty()) {  // document by document: the mark between them is no text
+    while (!text.empty()) {  // by document: the mark between documents is not text
       const auto mark = text.find(kEndOfText);
       split_like_gpt2(text.substr(0, mark), [&](std::string_view piece) { ++pieces[piece]; });
       text.remove_prefix(mark == std::string_view::npos ? text.size() : mark + kEndOfText.size());
     }
-    // Sorted: nothing may depend on the order of a hash table.
+    // Sort the pieces, so that the result does not depend on the order of a hash table.
     std::vector<std::pair<std::string_view, std::int64_t>> sorted(pieces.begin(), pieces.end());
     std::sort(sorted.begin(), sorted.end());
     for (const auto& [piece, count] : sorted) {
@@ -68,7 +68,7 @@ class Trainer {
     for (const auto& [pair, use] : uses_) queue_.push({use.count, pair});
   }
 
-  // The pair to merge next; none when no pair occurs twice.
+  // Returns the pair to merge next, or nothing if no pair occurs twice.
   std::optional<Ids> most_frequent() {
     while (!queue_.empty()) {
       const Entry top = queue_.top();
@@ -76,7 +76,7 @@ class Trainer {
       const auto it = uses_.find(top.pair);
       const std::int64_t count = it == uses_.end() ? 0 : it->second.count;
       if (count == top.count && count >= 2) return top.pair;
-      if (count >= 2) queue_.push({count, top.pair});  // it lost some since it was queued
+      if (count >= 2) queue_.push({count, top.pair});  // its count has decreased since it was queued
     }
     return std::nullopt;
   }
@@ -149,7 +149,7 @@ BpeTokenizer BpeTokenizer::train(std::string_view text, int vocab_size) {
     if (!pair) break;
     const std::string left = at(tokens, pair->first);
     const std::string right = at(tokens, pair->second);
-    // "a"+"bc" and "ab"+"c" are one token: the second merge makes no new id, and may bring an old pair back.
+    // "a"+"bc" and "ab"+"c" are the same token: the second merge creates no new id, and may restore an earlier pair.
     const auto [it, is_new] = vocabulary.id_of.emplace(left + right, static_cast<std::int32_t>(tokens.size()));
     if (is_new) tokens.push_back(left + right);
     if (merged.insert(*pair).second) vocabulary.merges.emplace_back(left, right);

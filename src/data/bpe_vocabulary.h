@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every vocabulary file says, before it becomes tables for encoding.
+// The common content of all vocabulary files, from which the tables for encoding are built.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ struct BpeTokenizer::Vocabulary {
   std::vector<std::pair<std::string, std::string>> merges;  // by rank, in GPT-2's spelling
   std::optional<std::int32_t> end_of_text;
 
-  /// The 256 bytes in GPT-2's order.
+  /// Returns the 256 bytes in GPT-2's order.
   static Vocabulary of_bytes();
 };
 
-/// The merges of a vocab.bpe or merges.txt; errors say `name:line`.
+/// Parses the merges of a vocab.bpe or merges.txt. Errors begin with `name:line`.
 std::vector<std::pair<std::string, std::string>> parse_merges(std::string_view text, const std::string& name);
 
 }  // namespace tessera::data

@@ -12,7 +12,7 @@ namespace {
 
 bool is_printable(int byte) { return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174; }
 
-constexpr std::uint32_t kFirstSubstitute = 256;  // the unprintable bytes are U+0100, U+0101, … in order
+constexpr std::uint32_t kFirstSubstitute = 256;  // the unprintable bytes are spelled U+0100, U+0101, … in order
 constexpr std::size_t kCodePoints = 512;
 
 struct Table {

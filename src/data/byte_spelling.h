@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2 spells the 256 bytes as printable characters, so that vocabularies are text files: '!' is byte 33, 'Ġ' is the blank.
+// GPT-2 spells the 256 bytes as printable characters, so that vocabularies are text files: '!' is byte 33, 'Ġ' is the
+// space.
 #pragma once
 
 #include <array>
@@ -8,13 +9,13 @@
 
 namespace tessera::data {
 
-/// The bytes in GPT-2's order: the printable ones first. Byte kByteOrder[i] has id i.
+/// Returns the bytes in GPT-2's order, with the printable ones first. Byte gpt2_byte_order()[i] has id i.
 const std::array<unsigned char, 256>& gpt2_byte_order();
 
-/// A token's bytes as vocabulary files write them.
+/// Returns the spelling of a token's bytes in vocabulary files.
 std::string spell_bytes(std::string_view bytes);
 
-/// The inverse; Error `…` naming the token when a character stands for no byte.
+/// The inverse of spell_bytes(). Throws an Error that names the token if a character is not the spelling of a byte.
 std::string unspell_bytes(std::string_view token);
 
 }  // namespace tessera::data

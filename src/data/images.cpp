@@ -17,9 +17,9 @@
 namespace tessera::data {
 namespace {
 
-constexpr std::int64_t kMaxBytes = std::int64_t{1} << 34;  // a header that asks for more is broken
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 34;  // a header that specifies more is wrong
 
-// The content of a gzip file; the bytes themselves when they are not gzipped.
+// Returns the content of a gzip file, or the bytes themselves if they are not in gzip format.
 std::string unzip(std::string_view bytes, const std::string& name) {
   const bool is_gzip = bytes.size() >= 2 && bytes[0] == '\x1f' && bytes[1] == '\x8b';
   if (!is_gzip) return std::string(bytes);

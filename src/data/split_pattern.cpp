@@ -29,11 +29,12 @@ Code compile_pattern() {
   Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kPattern), PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error,
                           &offset, nullptr));
   ensure(code != nullptr, "PCRE2 refuses the splitting pattern at {}: error {}", offset, error);
-  pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // where there is no JIT it matches all the same
+  pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // without a JIT the pattern is interpreted
   return code;
 }
 
-// The length of the UTF-8 sequence at the start of `text`, 0 if there is none (overlong forms and surrogates are none).
+// Returns the length of the UTF-8 sequence at the start of `text`, or 0 if there is none. Overlong forms and surrogates
+// are not UTF-8.
 std::size_t sequence_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = byte(0);
@@ -48,7 +49,7 @@ std::size_t sequence_length(std::string_view text) {
   return overlong || surrogate || too_high ? 0 : length;
 }
 
-// The bytes at the start of `text` that are UTF-8 throughout.
+// Returns the longest prefix of `text` that is valid UTF-8.
 std::size_t valid_prefix(std::string_view text) {
   std::size_t end = 0;
   while (end < text.size()) {
@@ -75,7 +76,7 @@ void split_valid(const pcre2_code* code, pcre2_match_data* match, std::string_vi
 }  // namespace
 
 void split_like_gpt2(std::string_view text, const std::function<void(std::string_view)>& take) {
-  static const Code kCode = compile_pattern();  // immutable once made; PCRE2 code may be shared by threads
+  static const Code kCode = compile_pattern();  // threads may share compiled PCRE2 code
   const std::unique_ptr<pcre2_match_data, FreeMatch> match(pcre2_match_data_create_from_pattern(kCode.get(), nullptr));
   ensure(match != nullptr, "PCRE2 has no memory for a match");
   while (!text.empty()) {

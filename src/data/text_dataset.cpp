@@ -37,7 +37,7 @@ std::pair<std::string_view, std::string_view> split_text(std::string_view text, 
 
 namespace {
 
-// The content of the first of `names` that the folder has; "" when it has none.
+// Returns the content of the first of `names` that exists in the folder, or "" if none exists.
 std::string read_first(const std::filesystem::path& folder, const std::vector<std::string>& names) {
   for (const auto& name : names) {
     const std::string path = (folder / name).string();
@@ -66,7 +66,7 @@ std::string find_dataset_folder(const std::string& name, const std::string& conf
   std::vector<std::string> looked;
   for (const auto& root : roots) {
     const std::filesystem::path base(root);
-    // wikitext-2-raw-v1 unpacks to wikitext-2-raw.
+    // The archive of wikitext-2-raw-v1 unpacks to wikitext-2-raw.
     const std::string unpacked = config.ends_with("-v1") ? config.substr(0, config.size() - 3) : config;
     for (const auto& folder :
          {base / name / config, base / config, base / name / unpacked, base / unpacked, base / name}) {

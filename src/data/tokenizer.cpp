@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The vocabulary file in a folder, in the order in which Hugging Face prefers them.
+// Returns the vocabulary file of a folder, with the same preference as Hugging Face.
 std::string file_in_folder(const std::string& folder) {
   for (const char* name : {"tokenizer.json", "merges.txt", "vocab.bpe"})
     if (fs::exists(fs::path(folder) / name)) return (fs::path(folder) / name).string();
