@@ -44,7 +44,7 @@ void check_types(const MixedPrecision& types) {
       [&] { return dtype_name(*types.reduce_dtype); });
 }
 
-// The unit a path belongs to: the innermost wrapped module above the parameter.
+// Returns the unit of a parameter: the innermost wrapped module that contains it.
 std::string unit_of(const std::string& path, const std::vector<nn::NamedModule>& wrapped) {
   std::string best;
   for (const auto& [prefix, module] : wrapped)
@@ -54,7 +54,7 @@ std::string unit_of(const std::string& path, const std::vector<nn::NamedModule>&
   return best.empty() ? kRootUnit : best;
 }
 
-// What two module paths have in common: `h.0` of `h.0.attn.weight` and `h.0.mlp.weight`.
+// Returns the innermost module that contains both paths: `h.0` for `h.0.attn.weight` and `h.0.mlp.weight`.
 std::string common_module(const std::string& a, const std::string& b) {
   std::size_t end = 0;
   for (std::size_t i = 0; i < a.size() && i < b.size() && a[i] == b[i]; ++i)
@@ -62,7 +62,8 @@ std::string common_module(const std::string& a, const std::string& b) {
   return a.substr(0, end);
 }
 
-// Every parameter's unit. A tied one belongs to the innermost unit that holds all of its users: gathered once for all of them.
+// Returns the unit of each parameter. A tied parameter belongs to the innermost unit that contains all of its users, so
+// that it is gathered once for all of them.
 std::map<const TensorImpl*, std::string> assign_units(nn::Module& root, const std::vector<nn::NamedModule>& wrapped) {
   std::map<const TensorImpl*, std::string> modules;
   for (const auto& parameter : root.all_parameter_paths()) {
@@ -112,7 +113,7 @@ std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options
   const WrapPolicy policy = options.auto_wrap_policy ? options.auto_wrap_policy : default_wrap_policy(module);
   auto wrapped = modules_to_wrap(module, policy);
   const auto unit_names = assign_units(module, wrapped);
-  std::erase_if(wrapped, [&](const nn::NamedModule& unit) {  // all its weights are tied to others outside
+  std::erase_if(wrapped, [&](const nn::NamedModule& unit) {  // all its weights are tied to weights of other units
     return std::none_of(unit_names.begin(), unit_names.end(),
                         [&](const auto& entry) { return entry.second == unit.path; });
   });
@@ -134,7 +135,7 @@ std::vector<FsdpUnit> fully_shard(nn::Module& module, const FsdpOptions& options
     const auto sharding = parameter.tensor.sharding();
     const TensorImpl& variable = parameter.tensor.impl();
     unit.bytes_per_device += (sharding ? shard_type(type, *sharding) : type).byte_size();
-    const auto gathered = variable.unshard ? variable.unshard->gathered : sharding;  // shared out by other axes at most
+    const auto gathered = variable.unshard ? variable.unshard->gathered : sharding;  // at most sharded over other axes
     const Type in_use = Type::array(variable.compute_dtype.value_or(type.dtype()), type.dims());
     unit.bytes += (gathered ? shard_type(in_use, *gathered) : in_use).byte_size();
   }

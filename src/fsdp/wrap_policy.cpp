@@ -18,7 +18,7 @@ struct WrapClasses {
   }
 };
 
-// Wraps within `module`; returns how many of its parameters are in units then.
+// Wraps modules within `module`. Returns how many of its parameters belong to units afterwards.
 std::int64_t wrap_below(nn::Module& module, const std::string& path, bool is_root, const WrapPolicy& policy,
                         std::vector<nn::NamedModule>& out) {
   const std::int64_t total = module.parameter_count();

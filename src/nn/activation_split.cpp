@@ -6,7 +6,7 @@
 namespace tessera::nn {
 namespace {
 
-// Batch as propagation finds it, every other dim whole.
+// Returns a spec that leaves dim 0 (the batch) to propagation and every other dim unsharded.
 std::vector<PartitionSpec::Entry> batch_only(const Tensor& x) {
   std::vector<PartitionSpec::Entry> entries(static_cast<std::size_t>(x.ndim()));
   entries.front() = kUnconstrained;

@@ -10,7 +10,7 @@
 namespace tessera::nn {
 namespace {
 
-// The projections back into the residual stream start smaller, as in GPT-2's paper.
+// The projections to the residual stream start with smaller values, as in GPT-2's paper.
 double residual_deviation(const GPT2Config& config) {
   return config.initializer_range / std::sqrt(2.0 * static_cast<double>(config.n_layer));
 }
@@ -165,10 +165,10 @@ namespace {
 
 constexpr std::int64_t kIgnoredLabel = -100;
 
-// Labels move left instead of logits being cut: nothing of size [b, t, v] is copied.
+// Shifts the labels to the left instead of slicing the logits, so that nothing of size [b, t, v] is copied.
 Tensor shifted(const Tensor& given) {
   const bool is_wide = given.dtype() == DType::kS32 || given.dtype() == DType::kS64 || !is_integer(given.dtype());
-  const Tensor labels = is_wide ? given : given.to(DType::kS32);  // which holds the ignored label
+  const Tensor labels = is_wide ? given : given.to(DType::kS32);  // s32 can represent the ignored label
   return pad(labels.slice(1, 1, labels.dim(1)), 1, 0, 1, static_cast<double>(kIgnoredLabel));
 }
 

@@ -11,7 +11,7 @@
 namespace tessera::nn {
 namespace {
 
-// One place lists the keys; reading and writing follow.
+// The list of keys that both reading and writing use.
 template <class Config, class Visit>
 void for_each_key(Config& config, Visit&& visit) {
   visit("vocab_size", config.vocab_size);
@@ -29,7 +29,8 @@ void for_each_key(Config& config, Visit&& visit) {
   visit("tie_word_embeddings", config.tie_word_embeddings);
 }
 
-// What Hugging Face's GPT-2 configurations may hold besides, all of it kept; keys that begin with _ are theirs alone.
+// The other keys of Hugging Face's GPT-2 configurations. All of them are kept. Keys that begin with _ are private to
+// Hugging Face.
 constexpr std::string_view kKept =
     "model_type architectures n_ctx summary_type summary_use_proj summary_activation summary_first_dropout "
     "summary_proj_to_labels scale_attn_weights use_cache bos_token_id eos_token_id pad_token_id sep_token_id "
@@ -43,7 +44,7 @@ constexpr std::string_view kKept =
     "chunk_size_feed_forward exponential_decay_length_penalty suppress_tokens begin_suppress_tokens "
     "gradient_checkpointing predict_special_tokens quantization_config auto_map attn_implementation";
 
-// Keys that would make another model than the one built here.
+// Other values of these keys would describe another model than the one built here.
 constexpr std::pair<const char*, bool> kFixed[] = {{"scale_attn_weights", true},
                                                    {"scale_attn_by_inverse_layer_idx", false},
                                                    {"add_cross_attention", false},
@@ -74,7 +75,7 @@ void check_values(const GPT2Config& config, const std::string& origin) {
                                                                    {"n_embd", config.n_embd},
                                                                    {"n_layer", config.n_layer},
                                                                    {"n_head", config.n_head}}) {
-    constexpr std::int64_t kMost = 1 << 30;  // products of two still count
+    constexpr std::int64_t kMost = 1 << 30;  // a product of two such sizes fits in 64 bits
     require(value >= 1 && value <= kMost, "{}: {} must be from 1 to {}, got {}", origin, name, kMost, value);
   }
   require(config.n_inner >= 0, "{}: n_inner must not be negative, got {}; 0 or null means 4 n_embd", origin,

@@ -12,7 +12,7 @@
 namespace tessera::nn {
 namespace {
 
-// The key of number `which` of a parameter's random fields.
+// Returns the key of random field number `which` of a parameter.
 Value key(Builder& builder, std::uint64_t seed, std::uint64_t variable, std::uint64_t which) {
   const std::uint64_t mixed = hash_mix(hash_mix(hash_mix(0x1417, seed), variable), which);
   return ops::constant(builder, Literal::from<std::uint32_t>(
@@ -24,7 +24,7 @@ Value scaled(Value x, double factor, double offset) {
   return ops::add(ops::multiply(x, ops::full(builder, x.type(), factor)), ops::full(builder, x.type(), offset));
 }
 
-// Drawn in f32 whatever the type, so that models of every element type start from the same values.
+// Draws in f32 for every type, so that models of every element type start from the same values.
 Value uniform_field(Value key, const Type& type) {
   const Value drawn = ops::random_uniform(key, type.dims(), DType::kF32);
   return type.dtype() == DType::kF64 ? ops::convert(drawn, DType::kF64) : drawn;
@@ -49,7 +49,7 @@ Initializer uniform(double low, double high) {
   };
 }
 
-// Box and Muller's transform of two uniform fields.
+// The Box-Muller transform of two uniform fields.
 Initializer normal(double mean, double standard_deviation) {
   const std::uint64_t seed = trace().seed();
   const std::uint64_t variable = trace().next_variable();

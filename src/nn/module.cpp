@@ -134,7 +134,7 @@ void Module::add_module(std::string name, Module& child) {
   set_path(path_);
 }
 
-// Children are registered before their parent is: paths grow from below.
+// Children are registered before their parent, so a new parent must extend the paths of all its descendants.
 void Module::set_path(const std::string& path) {
   path_ = path;
   for (auto& parameter : parameters_)

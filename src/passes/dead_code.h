@@ -7,10 +7,11 @@
 
 namespace tessera {
 
-/// By value of a computation the one that stands for it wherever it is an operand or the root; empty: each for itself.
+/// For each value of a computation, the value that replaces it as an operand and as the root. An empty list replaces
+/// nothing.
 using StandIns = std::vector<Id>;
 
-/// remove_dead_code() after every use of a value has become one of its stand-in: in one copy.
+/// Replaces each value by its stand-in and performs remove_dead_code(), with a single copy of the program.
 Program without_dead_code(const Program& program, const std::vector<StandIns>& stand_ins);
 
 }  // namespace tessera

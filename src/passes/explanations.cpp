@@ -21,11 +21,11 @@ const std::vector<Attribute>& attributes_of(const Instruction& instruction) {
   return instruction.notes ? instruction.notes->frontend_attributes : kNone;
 }
 
-// What compilers read has a name like `xla.sdy.sharding`, `tessera.recompute`, `_xla_stream_annotation`. Others are remarks of a front end:
-// PyTorch's products carry `grad_x`.
+// Attributes for compilers have names like `xla.sdy.sharding`, `tessera.recompute`, `_xla_stream_annotation`. Other
+// attributes are comments of a front end: PyTorch marks products with `grad_x`.
 bool is_for_compilers(std::string_view key) { return key.find('.') != std::string_view::npos || key.starts_with('_'); }
 
-// Calls f with each frontend attribute that says more than why.
+// Calls f with each frontend attribute for compilers that does more than explain the instruction.
 template <class F>
 void for_each_binding(const Instruction& instruction, const std::vector<std::string_view>& but, F&& f) {
   for (const Attribute& item : attributes_of(instruction))

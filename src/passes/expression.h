@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that any place can make for itself: a scalar constant, a broadcast one, an iota.
+// Values that can be recomputed anywhere: a constant scalar, its broadcast, an iota.
 #pragma once
 
 #include <optional>
@@ -9,10 +9,10 @@
 
 namespace tessera {
 
-/// Instructions whose operands are places in the list; the last is the value.
+/// Instructions whose operands are indices into the list. The last instruction is the value.
 using Expression = std::vector<Instruction>;
 
-/// None when the value is no such.
+/// Returns nothing if the value is not of this kind.
 std::optional<Expression> expression_of(const Computation& computation, Id id);
 bool same_expression(const Expression& a, const Expression& b);
 Value made_in(Builder& builder, const Expression& expression);

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// The calls that can go. What runs elsewhere, waits or is waited for stays a call.
+// Returns the calls that can be inlined. A call stays if it runs on another thread or has a control dependency.
 std::vector<bool> inlinable_calls(const Program& program, const Computation& computation) {
   std::vector<bool> out(computation.instructions.size(), true);
   for (const Instruction& instruction : computation.instructions)
@@ -24,7 +24,8 @@ std::vector<bool> inlinable_calls(const Program& program, const Computation& com
   return out;
 }
 
-// Calls of calls double what they call: instructions of each computation once its calls are inlined.
+// A chain of calls can double the program at each level. Checks the number of instructions of each computation after
+// inlining.
 void check_size(const Program& program, const std::unordered_map<const Computation*, std::vector<bool>>& calls) {
   constexpr double kMost = 1 << 23;
   std::vector<double> sizes;

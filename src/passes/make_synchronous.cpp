@@ -11,7 +11,7 @@ namespace {
 
 bool is_half(const Instruction& instruction) { return async_half(*instruction.op) != AsyncHalf::kNeither; }
 
-// Of attributes that only speak of the two halves.
+// Removes the attributes that only apply to the -start and -done instructions.
 NotesRef synchronous_notes(const NotesRef& notes) {
   if (!notes || notes->other.empty()) return notes;
   auto out = std::make_shared<Notes>(*notes);

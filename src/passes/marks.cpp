@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// The value with its leaves' annotations kept as marks.
+// Returns the value with sharding marks that carry the annotations of its leaves.
 Value with_marks(Value value, const std::vector<Sharding>& leaves, std::size_t& next) {
   if (value.type().is_array()) {
     const Sharding& said = leaves[std::min(next++, leaves.size() - 1)];

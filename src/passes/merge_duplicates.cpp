@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// A collective's channel only tells collectives apart in the text.
+// The channel of a collective has no meaning beyond distinguishing collectives in the text.
 bool equal_attributes(const Instruction& a, const Instruction& b) {
   if (a.op->role != Role::kCollective) return equal(a.attributes, b.attributes);
   const auto without_channel = [](const Instruction& i) {
@@ -25,7 +25,7 @@ bool equal_attributes(const Instruction& a, const Instruction& b) {
 
 bool equal_shardings(const ShardingRef& a, const ShardingRef& b) { return a == b || (a && b && *a == *b); }
 
-/// By computation the first one that is equal to it.
+/// For each computation, the first computation that is equal to it.
 using FirstEquals = std::vector<ComputationId>;
 
 bool equal_callees(const Instruction& a, const Instruction& b, const FirstEquals& first) {
@@ -33,7 +33,7 @@ bool equal_callees(const Instruction& a, const Instruction& b, const FirstEquals
                     [&](ComputationId x, ComputationId y) { return at(first, x) == at(first, y); });
 }
 
-// What operands are merged into stands for them.
+// Operands count as equal if they are merged into the same value.
 bool equal_operands(const Instruction& a, const Instruction& b, const std::vector<Id>* same_as) {
   if (same_as == nullptr) return a.operands == b.operands;
   return std::equal(a.operands.begin(), a.operands.end(), b.operands.begin(), b.operands.end(),
@@ -47,7 +47,8 @@ bool equal_values(const Instruction& a, const Instruction& b, const FirstEquals&
          equal_shardings(a.sharding, b.sharding) && equal_bindings(a, b);
 }
 
-// Of what is equal when equal_values() holds. Values that only lie otherwise are few: their shardings are left to it.
+// Equal values have equal keys. Few values differ in their shardings only, so equal_values() compares shardings and the
+// key ignores them.
 std::size_t key_of(const Instruction& instruction, const std::vector<Id>* same_as = nullptr) {
   std::size_t key = hash_mix(std::hash<const OpDef*>()(instruction.op), instruction.type.hash());
   for (const Id operand : instruction.operands)
@@ -63,7 +64,7 @@ bool equal_computations(const Computation& a, const Computation& b, const FirstE
                     [&](const Instruction& x, const Instruction& y) { return equal_values(x, y, first); });
 }
 
-// Callees stand before their callers, and nobody calls the entry.
+// Callees come before their callers, and nothing calls the entry.
 FirstEquals first_equals(const Program& program) {
   FirstEquals first(program.computations.size());
   std::unordered_multimap<std::size_t, ComputationId> seen;
@@ -80,7 +81,7 @@ FirstEquals first_equals(const Program& program) {
   return first;
 }
 
-// Of each value the first one that is equal to it.
+// Returns, for each value, the first value that is equal to it.
 StandIns first_values(const Computation& from, const std::vector<bool>& with_effects, const FirstEquals& first) {
   StandIns same_as(from.instructions.size());
   std::vector<std::size_t> keys(from.instructions.size());

@@ -16,7 +16,8 @@
 namespace tessera {
 namespace {
 
-// `step.1a2b3c4d`: the program's name as far as a folder can have it, and enough of its hash to tell it from others of the name.
+// Returns `step.1a2b3c4d`: the program's name in characters that a folder may have, and enough of its hash to
+// distinguish programs of the same name.
 std::string folder_of(const Program& program) {
   std::string name = program.name;
   for (char& c : name)
@@ -26,7 +27,7 @@ std::string folder_of(const Program& program) {
   return fmt::format("{}.{:08x}", name, program.hash() & 0xFFFFFFFFU);
 }
 
-// Folders of what pipelines made, by its hash.
+// The dump folder of each pipeline result, by the hash of the result.
 struct DumpFolders {
   std::unordered_map<std::size_t, std::string> folders;
 };

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which instructions and shardings say nothing that a rewrite would lose.
+// Instructions and shardings without information that a rewrite would lose.
 #pragma once
 
 #include "tessera/ir/program.h"
 
 namespace tessera {
 
-/// The instruction says nothing but the value it computes: no control predecessors, no frontend attributes but those that explain.
+/// Returns true if the instruction only computes its value: it has no control predecessors, and its frontend attributes
+/// only explain it.
 bool is_plain(const Instruction& instruction);
-/// The same of one that may belong to a sharding group: another instruction with its notes may take its place.
+/// The same, but the instruction may belong to a sharding group: it may be replaced by an instruction with the same
+/// notes.
 bool is_plain_or_grouped(const Instruction& instruction);
-/// A sharding that is not left to propagation as a whole.
+/// Returns true unless the sharding leaves every dim to propagation.
 bool says_something(const Sharding& sharding);
 
 }  // namespace tessera

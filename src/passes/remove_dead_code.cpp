@@ -11,7 +11,7 @@ namespace {
 
 Id stand_in(const StandIns& stand_ins, Id id) { return stand_ins.empty() ? id : at(stand_ins, id); }
 
-// Instructions that must stay: what the root needs, side effects, parameters.
+// Returns the instructions that must stay: those that the root depends on, those with side effects, and the parameters.
 std::vector<char> live_instructions(const Computation& computation, const std::vector<bool>& with_effects,
                                     const StandIns& stand_ins) {
   std::vector<char> live(computation.instructions.size(), 0);

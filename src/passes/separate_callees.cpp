@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops and conditionals that share a computation get one each:
+// Gives loops and conditionals that share a computation one computation each:
 //
 //   a = while(x), condition=c, body=b      b = while(y), condition=c, body=b
 //
-// else the second would have to lie as the first does. Reductions and other scalar computations stay shared.
+// Otherwise both loops would need the same shardings. Reductions and other scalar computations stay shared.
 #include <unordered_set>
 
 #include "tessera/ir/builder.h"
@@ -36,7 +36,7 @@ class Separator {
     return program;
   }
 
-  // The computation again, whose callees nobody else runs.
+  // Copies a computation and gives the copy callees that no other computation runs.
   ComputationId with_own_callees(ComputationId id) {
     auto copy = std::make_shared<Computation>(program_[id]);
     for (Instruction& instruction : copy->instructions)
@@ -45,7 +45,8 @@ class Separator {
     return out_.add(ComputationRef(std::move(copy)));
   }
 
-  // Loops in loops that share double what they share: beyond so many instructions they go on sharing.
+  // Nested loops can double the program at each level, so the total of the copies is limited. Beyond it, callees stay
+  // shared.
   ComputationId own(ComputationId callee) {
     constexpr Id kMost = 1 << 20;
     if (taken_.insert(callee).second || size_ + program_[callee].size() > kMost) return at(new_ids_, callee);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Local rewrites that keep every value: identities, chains of the same data movement, scalar constants. Rules hold for
-// NaN and
-// infinities (no x*0, no x-x); x + 0 may turn a negative zero positive or leave it.
+// Local rewrites that do not change values: identities, chains of the same data movement, scalar constants. The rules
+// hold for NaN and infinities (there is no rule for x*0 or x-x). The rule for x + 0 may change the sign of a zero.
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -17,24 +16,25 @@
 namespace tessera {
 namespace {
 
-/// A value that is already there, or an instruction to take the place (its type, names and notes are the old one's), a broadcast of a
-/// scalar that is still to be made.
+/// The replacement of an instruction: a value that already exists, a new instruction with the type, names and notes of
+/// the old one, or a broadcast of a new scalar constant.
 struct Rewrite {
   Id value = -1;
   std::optional<Instruction> instruction{};
   std::optional<Literal> broadcast_scalar{};
 };
 using Result = std::optional<Rewrite>;
-/// Looks at an instruction whose operands are ids of the computation.
+/// A rule inspects an instruction whose operands are ids of the computation.
 using Rule = Result (*)(const Computation&, const Instruction&);
 
-// ---- what may go ---------------------------------------------------------------------------------------------------
+// ---- conditions ----------------------------------------------------------------------------------------------------
 
 bool same_sharding(const Instruction& a, const Instruction& b) {
   return a.sharding == b.sharding || (a.sharding && b.sharding && *a.sharding == *b.sharding);
 }
 
-// `value` in place of `instruction`: a sharding that differs is a reshard and stays, and so does a layout.
+// Replaces `instruction` by `value`. An instruction with a different sharding is a reshard and stays, and so does one
+// that changes the layout.
 Result same_as(const Computation& c, const Instruction& instruction, Id value) {
   const Instruction& other = c[value];
   const bool fits = other.type == instruction.type && is_plain(instruction) &&
@@ -52,14 +52,14 @@ Result with_operand(const Instruction& instruction, Id operand, Attributes attri
   return out;
 }
 
-// The operand if it does the same kind of move and nothing binds it: then one move does for both.
+// Returns the operand if it is a plain, unannotated instruction of the same op: one instruction can then replace both.
 const Instruction* chained(const Computation& c, const Instruction& instruction) {
   const Instruction& operand = c[instruction.operands[0]];
   return operand.op == instruction.op && !operand.sharding && is_plain(operand) && is_plain(instruction) ? &operand
                                                                                                          : nullptr;
 }
 
-// The scalar that fills a constant or a broadcast constant.
+// Returns the scalar that fills a constant or a broadcast constant.
 std::optional<Literal> splat_value(const Computation& c, Id id) {
   const Instruction* instruction = &c[id];
   if (instruction->op == &rows::kBroadcast) instruction = &c[instruction->operands[0]];
@@ -107,7 +107,8 @@ Result broadcast(const Computation& c, const Instruction& i) {
   if (is_identity(dimensions(i)))
     if (auto same = to_operand(c, i)) return same;
   if (const Instruction& count = c[i.operands[0]]; count.op == &rows::kIota && !count.sharding && is_plain(count)) {
-    const auto dim = attributes_as<IotaAttributes>(count.attributes).iota_dimension;  // every device makes its own part
+    // Every device computes its own shard.
+    const auto dim = attributes_as<IotaAttributes>(count.attributes).iota_dimension;
     Rewrite out{.value = -1, .instruction = i};
     out.instruction->op = count.op;
     out.instruction->operands.clear();
@@ -121,10 +122,10 @@ Result broadcast(const Computation& c, const Instruction& i) {
   return with_operand(i, before->operands[0], make_attributes(DimensionsAttributes{std::move(both)}));
 }
 
-// Its own type again.
+// Removes a conversion to the type of its operand.
 Result convert(const Computation& c, const Instruction& i) { return to_operand(c, i); }
 
-// At constant places: a slice, which readers can look through and whose dims can stay sharded.
+// A dynamic-slice at constant starts becomes a slice: rules look through slices, and their dims can stay sharded.
 Result dynamic_slice(const Computation& c, const Instruction& i) {
   if (auto same = to_operand(c, i)) return same;
   if (!is_plain(i)) return std::nullopt;
@@ -148,7 +149,8 @@ Result pad(const Computation& c, const Instruction& i) {
   return to_operand(c, i);
 }
 
-// What a slice leaves of a padded dim, if one padding says it: x[k] stood at low + k*(interior+1).
+// Returns the padding that gives the same result as a slice of a padded dim, if there is one. In the padded dim, x[k]
+// is at low + k*(interior+1).
 std::optional<PaddingDim> sliced_padding(std::int64_t size, const PaddingDim& dim, const SliceRange& range) {
   const auto spacing = dim.interior + 1;
   const auto shift = dim.low - range.start;
@@ -161,7 +163,8 @@ std::optional<PaddingDim> sliced_padding(std::int64_t size, const PaddingDim& di
   return some_is_left ? std::optional(out) : std::nullopt;
 }
 
-// A slice of a padded value is a pad whose edges may be negative: a shift, where one end gains what the other one loses.
+// A slice of a padded value becomes a pad whose edges may be negative. This includes shifts, where one end gains the
+// elements that the other one loses.
 Result slice(const Computation& c, const Instruction& i) {
   if (auto same = to_operand(c, i)) return same;
   const Instruction& padded = c[i.operands[0]];
@@ -219,14 +222,14 @@ Result get_tuple_element(const Computation& c, const Instruction& i) {
   return same_as(c, i, at(tuple.operands, attributes_as<IndexAttributes>(i.attributes).index));
 }
 
-// What an op makes of scalar constants.
+// Evaluates the op on scalar constants.
 Literal scalar_result(const Instruction& i, const std::vector<Literal>& operands) {
   OpView view{*i.op, {}, Type::scalar(i.type.dtype()), i.attributes, {}};
   for (const Literal& operand : operands) view.operands.push_back(operand.type());
   return i.op->evaluate(EvalContext{.view = view, .operands = operands, .call = nullptr});
 }
 
-// A scalar of constants is a constant; an elementwise op of the same constants everywhere is one everywhere.
+// A scalar op on constants becomes a constant. An elementwise op on splat constants becomes a broadcast constant.
 Result fold(const Computation& c, const Instruction& i) {
   const OpDef& op = *i.op;
   const bool may = op.role == Role::kPlain && op.evaluate != nullptr && !has_side_effect(i) && i.called.empty() &&
@@ -291,7 +294,7 @@ bool touches(const Computation& computation) {
 Value apply(ComputationRewriter& rewriter, Id id) {
   Builder& builder = rewriter.builder();
   Instruction instruction = rewriter.translated(id);
-  // What was simplified before may open the next rule on the same instruction.
+  // Applying one rule may make another rule applicable to the same instruction.
   while (auto next = simplified(builder.computation(), instruction)) {
     if (next->value >= 0) return builder.value(next->value);
     instruction = std::move(*next->instruction);

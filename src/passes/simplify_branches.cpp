@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conditionals that return, and are given, only what someone reads:
+// Removes unused operands and results of conditionals:
 //
 //   (a, b) = conditional(p, (x, y), (z))     first: (x + 1, x * x)   second: (z, z)
 //
-// When nobody reads b and the first branch not y: (a) = conditional(p, (x), (z)).
+// If nothing reads b and the first branch does not read y: (a) = conditional(p, (x), (z)).
 #include <algorithm>
 #include <map>
 #include <unordered_set>
@@ -19,19 +19,19 @@ namespace tessera {
 namespace {
 
 bool is_conditional(const Instruction& instruction) { return instruction.op->role == Role::kConditional; }
-/// What is left of a branch: of its argument and of its result, where these are tuples.
+/// The elements of a branch's argument and of its result that stay, if they are tuples.
 struct BranchPlan {
   ComputationId branch = -1;
   Elements argument;
   Elements result;
 };
 
-// What a branch reads of its argument; nothing to choose from where that is no tuple.
+// Returns the elements that a branch reads of its argument, or nothing if the argument is not a tuple.
 Elements argument_of(const Computation& branch) {
   auto read = elements_read(branch, is_parameter);
   const auto found = read.find(branch.parameters.front());
   if (found == read.end()) return {};
-  if (found->second.none()) found->second = Elements(found->second.size(), true);  // an empty tuple would be odd
+  if (found->second.none()) found->second = Elements(found->second.size(), true);  // do not create an empty tuple
   return found->second;
 }
 
@@ -41,7 +41,7 @@ Instruction with_some(Instruction tuple, const Elements& kept) {
   return tuple;
 }
 
-// `kept` elements of a tuple value, as a tuple.
+// Returns a tuple of the `kept` elements of a tuple value.
 Value some_of(Value tuple, const Elements& kept) {
   if (kept.all()) return tuple;
   Builder& builder = *tuple.builder;
@@ -133,7 +133,7 @@ class BranchSimplifier {
     return builder.append(with_some(std::move(conditional), read->second));
   }
 
-  // Conditionals that share a branch and read the same of it share the new one.
+  // Conditionals that share a branch and read the same elements of its result share the new branch.
   ComputationId made(ProgramBuilder& program, const Computation& from, const BranchPlan& plan) {
     auto& known = known_[plan.branch];
     for (const auto& [other, branch] : known)
@@ -156,7 +156,7 @@ class BranchSimplifier {
 
 Program simplify_branches(const Program& program) {
   Program out = program;
-  while (true) {  // what a branch does not return it need not read
+  while (true) {  // a branch that returns less may also read less
     BranchSimplifier round(out);
     Program next = round.run();
     if (!round.changed()) return out;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of loops without what nobody needs in it:
+// Removes unneeded elements from the state of loops:
 //
 //   (i, sum, w, zeros, log) = while (0, 0, w0, broadcast(0), l0)
 //     body: (i + 1, sum + dot(w, ..) + zeros, w, zeros, log + sum)          condition: i < 8
 //
-// `log` is read by nobody but itself, `zeros` can be made in the body: (i, sum, w) remains, and what is read of w and zeros behind the
-// loop is what went in.
+// Only `log` itself reads `log`, and the body can compute `zeros`. The new state is (i, sum, w). Reads of w and zeros
+// after the loop become reads of their initial values.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -22,9 +22,9 @@
 namespace tessera {
 namespace {
 
-// ---- what may go -----------------------------------------------------------------------------------------------------
+// ---- analysis --------------------------------------------------------------------------------------------------------
 
-/// A loop as it stands, its computations simplified already.
+/// A loop before the rewrite. Its computations are already simplified.
 struct Loop {
   const Computation& caller;
   const Instruction& instruction;
@@ -45,7 +45,7 @@ ShardingRef initial_sharding(const Loop& loop, std::int64_t element) {
   return element_sharding(loop.state(), init.sharding, element);
 }
 
-// Elements whose annotation in the loop says what that of their initial value does not.
+// Returns the elements whose annotation in the loop differs from that of their initial value.
 Elements annotated_elements(const Loop& loop) {
   Elements out(static_cast<std::size_t>(loop.size()), false);
   const auto compare = [&](std::int64_t element, const ShardingRef& leaves) {
@@ -70,7 +70,7 @@ Elements annotated_elements(const Loop& loop) {
   return out;
 }
 
-// Elements that the body hands on as it gets them.
+// Returns the elements that the body passes on unchanged.
 Elements invariant_elements(const Loop& loop) {
   const Elements annotated = annotated_elements(loop);
   Elements out(static_cast<std::size_t>(loop.size()), false);
@@ -83,7 +83,7 @@ Elements invariant_elements(const Loop& loop) {
   return out;
 }
 
-/// The needed elements and the instructions of the body that they lead to.
+/// The needed elements, and the instructions of the body that compute them.
 struct Needed {
   Elements elements;
   std::vector<char> instructions;
@@ -108,12 +108,12 @@ Needed needed_in(const Computation& body, const Elements& first) {
   return out;
 }
 
-/// What becomes of a loop.
+/// The planned change of a loop.
 struct Plan {
   Elements kept;
-  Elements as_before;                       // behind the loop they are read as they were before it
-  std::map<std::int64_t, Expression> made;  // in the body and the condition
-  std::vector<char> instructions;           // of the body, that stay
+  Elements as_before;                       // reads after the loop become reads of the initial values
+  std::map<std::int64_t, Expression> made;  // recomputed in the body and the condition
+  std::vector<char> instructions;           // of the body: nonzero for those that stay
 };
 
 bool same_plan(const Plan& a, const Plan& b) {
@@ -123,7 +123,8 @@ bool same_plan(const Plan& a, const Plan& b) {
          });
 }
 
-// XLA's backend_config may tell by number which element counts the rounds: f(place, length, number) for each such number.
+// XLA's backend_config may contain the index of the element that counts the iterations. Calls f(position, length,
+// index) for each such index in the text.
 template <class F>
 void for_each_number(const std::string& text, F&& f) {
   constexpr std::string_view kDigits = "0123456789";
@@ -161,7 +162,7 @@ NotesRef told_again(const NotesRef& notes, const Elements& kept) {
   return out;
 }
 
-// Whether a tuple is used element by element only.
+// Returns true if only get-tuple-element reads the tuple.
 bool is_read_by_element(const Computation& computation, Id tuple) {
   return std::all_of(computation.instructions.begin(), computation.instructions.end(), [&](const Instruction& user) {
     return user.op->role == Role::kGetTupleElement ||
@@ -177,7 +178,8 @@ bool can_be_changed(const Loop& loop) {
          is_read_by_element(body, body.parameters.front());
 }
 
-// A value that is there whatever becomes of the loop: reading it behind the loop keeps nothing alive for longer.
+// Returns true if the value exists before and after the loop in any case, so that reading it after the loop extends no
+// lifetime.
 bool is_there_anyway(const Computation& computation, Id id) {
   const Instruction& instruction = computation[id];
   if (is_parameter(instruction)) return true;
@@ -214,7 +216,8 @@ std::optional<Plan> plan_of(const Loop& loop, const Elements& read_after) {
 
 // ---- the new loop ----------------------------------------------------------------------------------------------------
 
-// The body (`instructions`: those that stay) or the condition (null: all) on the state that is kept.
+// Rebuilds the body or the condition on the elements that are kept. `instructions` lists those of the body that stay;
+// null keeps all.
 ComputationId rebuilt(ProgramBuilder& program, const Computation& from, const Plan& plan,
                       const std::vector<char>* instructions) {
   Builder builder = program.computation(from.name);
@@ -261,7 +264,7 @@ ComputationId rebuilt(ProgramBuilder& program, const Computation& from, const Pl
   return program.add(std::move(builder), builder.value(root));
 }
 
-// The initial values in the rewritten caller.
+// Returns the initial values in the rewritten caller.
 std::vector<Value> initial_values(Value init) {
   std::vector<Value> out;
   const Type type = init.type();
@@ -273,7 +276,7 @@ std::vector<Value> initial_values(Value init) {
   return out;
 }
 
-// What the loop's old state is behind the new loop.
+// Returns the value that replaces the loop's old state after the new loop.
 Value replaced(ComputationRewriter& r, Id id, const Plan& plan, std::pair<ComputationId, ComputationId> called) {
   Instruction loop = r.translated(id);
   const Type state = loop.type;
@@ -325,11 +328,11 @@ class LoopSimplifier {
     const Loop loop{r.from(), instruction, at(program.program().computations, called.first),
                     at(program.program().computations, called.second)};
     const auto read = read_.find(id);
-    if (read == read_.end()) return {};  // the state is no tuple
+    if (read == read_.end()) return {};  // the state is not a tuple
     auto plan = plan_of(loop, read->second);
     if (!plan) return {};
     changed_ = true;
-    // Loops over the same body share the new one as well.
+    // Loops that share a body share the new body if their plans are equal.
     auto& known = known_[called];
     const auto same =
         std::find_if(known.begin(), known.end(), [&](const auto& k) { return same_plan(k.first, *plan); });
@@ -354,8 +357,8 @@ class LoopSimplifier {
 
 Program simplify_loops(const Program& program) {
   Program out = program;
-  while (
-      true) {  // what an outer loop makes inside may go into an inner one, and what an inner one drops the outer may drop
+  // Simplifying an outer loop can simplify inner loops further, and the reverse.
+  while (true) {
     LoopSimplifier round(out);
     Program next = round.run();
     if (!round.changed()) return out;

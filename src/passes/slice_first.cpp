@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Less is moved where what nobody wants is cut off first:
+// Moves a slice before a reverse, so that the reverse moves less data:
 //
 //   %r = reverse(%x), dimensions={0}        ->   %r = slice(%x), slice={[0:15:2]}        x f32[16]
 //   %s = slice(%r), slice={[1:16:2]}             %s = reverse(%r), dimensions={0}
@@ -18,13 +18,14 @@ const Dims& reversed_dims(const Instruction& reverse) {
   return attributes_as<DimensionsAttributes>(reverse.attributes).dimensions;
 }
 
-// Where little is cut off, shards hardly shrink, and borders that have moved are no better before the reverse than behind it.
+// If the slice removes little, the shards hardly shrink, and the slice moves tile borders on either side of the
+// reverse.
 bool takes_less(const Instruction& slice, const Instruction& reverse) {
   const auto taken = slice.type.element_count();
   return taken > 0 && 4 * taken <= 3 * reverse.type.element_count();
 }
 
-// Reverses that one slice reads and nobody else, and that nothing binds.
+// Returns the plain, unannotated reverses whose only consumer is a slice.
 std::vector<bool> sliced_reverses(const Computation& computation) {
   std::vector<bool> out(computation.instructions.size(), false);
   const auto uses = computation.use_counts();
@@ -38,13 +39,13 @@ std::vector<bool> sliced_reverses(const Computation& computation) {
   return out;
 }
 
-// What the slice takes, of the array as it lies before the reverse.
+// Returns the range of the reverse's operand that the slice takes.
 SliceRange mirrored(const SliceRange& range, std::int64_t size, std::int64_t count) {
   const auto first = size - 1 - range.start - (count - 1) * range.stride;
   return {.start = first, .limit = size - range.start, .stride = range.stride};
 }
 
-// In place of a slice: the operand's slice, reversed.
+// Replaces a slice of a reverse by a reverse of a slice.
 Value sliced_first(ComputationRewriter& r, Id id) {
   const Instruction& slice = r.from()[id];
   const Instruction& reverse = r.from()[slice.operands.front()];
@@ -55,7 +56,7 @@ Value sliced_first(ComputationRewriter& r, Id id) {
     at(ranges, d) = mirrored(at(ranges, d), reverse.type.dim(d), slice.type.dim(d));
     if (slice.type.dim(d) > 1) dims.push_back(dim);
   }
-  Instruction first = r.translated(id);  // the reverse has become its operand
+  Instruction first = r.translated(id);  // its operand is now that of the reverse
   first.attributes = make_attributes(SliceAttributes{std::move(ranges)});
   if (dims.empty()) return r.builder().append(std::move(first));
   first.name = reverse.name;

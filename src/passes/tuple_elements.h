@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuples that loops and branches take and return: which elements are read, and the same with fewer of them.
+// The tuples that loops and branches take and return: which elements are read, and tuples with only some of the
+// elements.
 #pragma once
 
 #include <functional>
@@ -11,7 +12,7 @@
 
 namespace tessera {
 
-/// Some elements of a tuple.
+/// A subset of the elements of a tuple.
 class Elements {
  public:
   Elements() = default;
@@ -23,9 +24,9 @@ class Elements {
   [[nodiscard]] std::size_t size() const { return has_.size(); }
   [[nodiscard]] bool none() const;
   [[nodiscard]] bool all() const;
-  /// An element's place among these.
+  /// Returns the index of an element within the subset.
   [[nodiscard]] std::int64_t place(std::int64_t element) const;
-  /// A tuple's type and its shardings, and whatever there is one of per element, with these alone.
+  /// Restrict a tuple type, its shardings, or a list with one entry for each element to the subset.
   [[nodiscard]] Type of(const Type& tuple) const;
   [[nodiscard]] ShardingRef of(const Type& tuple, const ShardingRef& shardings) const;
   template <class T>
@@ -42,15 +43,16 @@ class Elements {
 };
 
 bool is_parameter(const Instruction& instruction);
-/// The value itself, with a sharding unless that is null.
+/// Returns the value itself, with the sharding unless it is null.
 Value with_sharding(Value value, ShardingRef sharding);
 
-/// The index of a get-tuple-element.
+/// Returns the index of a get-tuple-element.
 std::int64_t element_index(const Instruction& instruction);
-/// Of each tuple value that `wanted` picks: what is read of it. All where it is used in another way than by get-tuple-element.
+/// Returns, for each tuple value that `wanted` selects, the elements that get-tuple-element reads of it. If another op
+/// reads the tuple, these are all elements.
 std::unordered_map<Id, Elements> elements_read(const Computation& computation,
                                                const std::function<bool(const Instruction&)>& wanted);
-/// The shardings of one element; null = not annotated.
+/// Returns the shardings of one element; null if it is not annotated.
 ShardingRef element_sharding(const Type& tuple, const ShardingRef& shardings, std::int64_t element);
 
 }  // namespace tessera

@@ -24,8 +24,8 @@ constexpr std::array<Row, kDTypeCount + 17> kRows = {
      {"u4", 1},       {"f4e2m1fn", 1},   {"f8e3m4", 1}, {"f8e4m3", 1},     {"f8e4m3b11fnuz", 1},
      {"f8e4m3fn", 1}, {"f8e4m3fnuz", 1}, {"f8e5m2", 1}, {"f8e5m2fnuz", 1}, {"f8e8m0fnu", 1}}};
 
-// Rounds a finite |value| to `mantissa_bits` + 1 significant bits, ties to even, with exponents below `min_exponent`
-// becoming subnormal: the one rounding both 16-bit types need.
+// Rounds a finite |value| to `mantissa_bits` + 1 significant bits, ties to even. Values with exponents below
+// `min_exponent` become subnormal. Both 16-bit types use this rounding.
 double round_to(double value, int mantissa_bits, int min_exponent) {
   int exponent = 0;
   std::frexp(value, &exponent);

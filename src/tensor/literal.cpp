@@ -189,7 +189,7 @@ Literal scalar_of(DType dtype, double value) {
 
 namespace {
 
-// `nan`, or with the payload where it is not the quiet NaN's: `-nan(0x1)`.
+// Returns `nan`, with its payload unless it is the quiet NaN: `-nan(0x1)`.
 template <class T>
 std::string nan_text(T value) {
   using Bits = std::conditional_t<sizeof(T) == 2, std::uint16_t,
@@ -205,7 +205,7 @@ std::string nan_text(T value) {
   return fmt::format("{}nan(0x{:x})", negative ? "-" : "", payload);
 }
 
-// Shortest decimal text that reads back to the same bits of T.
+// Returns the shortest decimal text that reads back as the same bits of T.
 template <class T>
 std::string element_text(T value) {
   if constexpr (is_complex(kDTypeOf<T>)) {
@@ -223,7 +223,7 @@ std::string element_text(T value) {
   }
 }
 
-// Calls print(element) for each, between the braces of all dims.
+// Calls print(element) for each element, and writes the braces of all dims around them.
 template <class Print>
 void print_dim(const Literal& array, int dim, std::int64_t& next, std::string& out, const Print& print) {
   if (dim == array.type().ndim()) {

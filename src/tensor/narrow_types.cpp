@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types of less than a byte, and floats of 8 bits and less: their values, one by one.
+// The values of integers of less than a byte and of floats of 8 bits or less.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,9 +12,9 @@ namespace tessera {
 namespace {
 
 enum class Specials : std::uint8_t {
-  kIeee,      // infinity, NaNs above
-  kOneNan,    // all ones is NaN, no infinity
-  kUnsigned,  // the code of -0 is NaN, no infinity
+  kIeee,      // has infinity, and NaNs above it
+  kOneNan,    // all ones is NaN; there is no infinity
+  kUnsigned,  // the code of -0 is NaN; there is no infinity
   kNone
 };
 struct Format {
@@ -72,13 +72,14 @@ double float_value(const Format& f, unsigned code) {
   return sign * scaled;
 }
 
-// The code nearest to |value|, of equal ones the even; beyond the largest by half a step or more: infinity, NaN or the largest.
+// Returns the code nearest to |value|; of two equally near codes, the even one. From half a step above the largest
+// finite value on, the result is infinity, NaN or the largest value.
 std::uint8_t float_bits(const Format& f, double value) {
   const unsigned codes = 1U << (f.is_signed ? f.bits - 1 : f.bits);
   const unsigned sign = f.is_signed && std::signbit(value) ? codes : 0;
   unsigned nan = codes - 1;
   if (f.specials == Specials::kIeee) nan = codes - (1U << f.mantissa) + (1U << (f.mantissa - 1));
-  if (!f.is_signed) {  // powers of two: nothing is zero or negative; halfway goes up
+  if (!f.is_signed) {  // powers of two: no zero, no negative values; ties round up
     if (!(value > 0) || std::isinf(value)) return static_cast<std::uint8_t>(nan);
     int exponent = 0;
     const double half = std::frexp(value, &exponent);  // in [0.5, 1)

@@ -17,7 +17,7 @@ struct Type::Node {
   Dims dims;
   Dims layout;
   std::vector<Type> elements;
-  std::vector<int> first_leaves{0};  // of each element, and behind the last
+  std::vector<int> first_leaves{0};  // the first leaf of each element, then the number of leaves
   std::int64_t element_count = 0;
   std::int64_t byte_size = 0;
   std::size_t hash = 0;
@@ -34,9 +34,9 @@ Type Type::array(DType dtype, Dims dims, Dims layout) {
   node->dtype = dtype;
   node->element_count = 1;
   node->hash = hash_mix(1, static_cast<std::size_t>(dtype));
-  Checked extent = dtype_size(dtype);  // of no dim taken as empty: what bounds the strides
+  Checked extent = dtype_size(dtype);  // bounds the strides: a size of 0 counts as 1
   for (const auto size : dims) {
-    // The texts are made only when needed: types are made often.
+    // Types are created often, so the texts are formatted only on errors.
     if (size < 0) fail("{}[{}]: a dim may not be negative", dtype_name(dtype), join(dims, ","));
     extent *= std::max<std::int64_t>(size, 1);
     if (extent.value_or_most() > kMostBytes)
@@ -61,7 +61,7 @@ Type Type::tuple(std::vector<Type> elements) {
   node->hash = 2;
   for (const auto& element : elements) {
     node->hash = hash_mix(node->hash, element.hash());
-    node->byte_size += element.byte_size();  // each of at most 4 times kMostBytes, a quarter of what 64 bits count
+    node->byte_size += element.byte_size();  // at most 4 * kMostBytes each: a quarter of the range of 64 bits
     require(node->byte_size <= 4 * kMostBytes,
             "a tuple of {} elements has more than 2^62 bytes, the most that one may have", elements.size());
     node->first_leaves.push_back(node->first_leaves.back() + element.leaf_count());

@@ -82,7 +82,7 @@ void require_beta(const char* name, double value) {
   require(value >= 0 && value < 1, "--{} must be in [0, 1), got {}", name, value);
 }
 
-// What is wrong with the mesh and the axes that other flags name, whatever the number of ranks.
+// Checks the mesh and the axes that other flags name, independently of the number of ranks.
 void check_mesh_flags(const TrainingArguments& arguments) {
   if (arguments.mesh.empty()) return;
   std::vector<std::string> names;
@@ -165,7 +165,7 @@ std::int64_t TrainingArguments::eval_batch_rows(std::int64_t data_shards) const 
 
 std::int64_t TrainingArguments::total_steps(std::int64_t micro_batches_per_epoch) const {
   if (max_steps > 0) return max_steps;
-  // As Hugging Face: an update needs all its micro-batches, but an epoch makes at least one.
+  // As in Hugging Face, an update needs all its micro-batches, but an epoch performs at least one update.
   const std::int64_t per_epoch = std::max<std::int64_t>(1, micro_batches_per_epoch / gradient_accumulation_steps);
   return static_cast<std::int64_t>(std::ceil(num_train_epochs * static_cast<double>(per_epoch)));
 }

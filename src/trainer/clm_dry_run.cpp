@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs of a training step, planned for a mesh that need not exist: nothing has storage, nothing is executed.
+// Plans the programs of a training step for any mesh, without storage and without execution.
 #include <algorithm>
 #include <optional>
 
@@ -14,13 +14,14 @@
 namespace tessera::trainer {
 namespace {
 
-// A program of a training step. With gradient accumulation there are several: one for each micro-batch, the last with the update.
+// A program of a training step. With gradient accumulation there is one for each micro-batch; the last one contains the
+// update.
 struct PlannedProgram {
   Partitioned partitioned;
   std::int64_t runs = 1;  // in a step
 };
 
-// The first micro-batch, one of those between, and the last: all there are.
+// Plans the programs of the first micro-batch, of one in the middle, and of the last. No other programs occur.
 std::vector<PlannedProgram> plan_training_step(const TrainingArguments& arguments, ClmModel& setup) {
   const std::int64_t rows = arguments.micro_batch_rows(setup.data_shards);
   const Type batch = Type::array(DType::kS32, {rows, setup.block_size});
@@ -45,7 +46,8 @@ std::vector<PlannedProgram> plan_training_step(const TrainingArguments& argument
   return out;
 }
 
-// Of the ranks of this job where the plan is for as many, else of ranks that TESSERA_NODE places.
+// Uses the ranks of this job if the plan is for this number of ranks, or else ranks on the nodes that TESSERA_NODE
+// specifies.
 ExecutionOptions execution_options(int devices) {
   const auto world = joined_world();
   return world->size() == devices && devices > 1 ? ExecutionOptions::from_environment(devices, world->nodes())
@@ -70,7 +72,7 @@ std::string plan_report(const TrainingArguments& arguments, ClmModel& setup) {
 }  // namespace
 
 int dry_run_clm(const TrainingArguments& arguments) {
-  if (RankContext::current().rank() != 0) return 0;  // one rank can say it all
+  if (RankContext::current().rank() != 0) return 0;  // one rank prints the plan
   plan_for_devices(device_count());
   ClmModel setup = make_clm_model(arguments);
   const std::string text = banner(arguments, setup) + sharding_report(setup) + plan_report(arguments, setup);

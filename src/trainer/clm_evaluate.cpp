@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Held-out loss.
+// The loss on held-out text.
 #include <algorithm>
 #include <numbers>
 #include <numeric>
@@ -13,7 +13,7 @@ std::optional<Evaluation> evaluate_clm(ClmModel& setup, const ClmData& data, std
                                        const OnProgress& on_progress) {
   const std::int64_t size = std::min(samples, data.validation->size());
   setup.model->eval();
-  // Added up on the device: no batch waits for its loss to be read.
+  // The losses are added up on the device, so that no batch waits until its loss is read.
   Tensor sum = Tensor::scalar(DType::kF64, 0);
   Tensor count = Tensor::scalar(DType::kF64, 0);
   bool is_complete = true;

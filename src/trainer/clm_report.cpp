@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run says about itself.
+// What a training run prints about its model, shardings and memory.
 #include <algorithm>
 #include <map>
 #include <set>

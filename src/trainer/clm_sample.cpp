@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text that the model writes. It stays on the device until it is complete: no step waits for its token to be read.
+// Generates text. The text stays on the device until it is complete, so that no step waits until a token is read.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -15,9 +15,9 @@ namespace {
 
 constexpr double kTemperature = 0.8;
 constexpr std::int64_t kLikeliest = 40;
-constexpr float kNever = -1e30F;  // the logit of a token that cannot come
+constexpr float kNever = -1e30F;  // the logit of a token that must not be drawn
 
-// A draw in [0, 1) that is the same on every machine.
+// Draws numbers in [0, 1) that are the same on every machine.
 class Draws {
  public:
   explicit Draws(std::uint64_t seed) : seed_(seed) {}
@@ -28,7 +28,8 @@ class Draws {
   std::uint64_t count_ = 0;
 };
 
-// Gumbel noise for the ids that the tokenizer knows: the largest sum of logit / temperature and noise is a draw from the softmax.
+// Returns Gumbel noise for the ids that the tokenizer has: the id with the largest sum of logit / temperature and noise
+// is a draw from the softmax.
 std::vector<float> make_noise(Draws& draws, std::int64_t known, std::int64_t vocabulary) {
   constexpr double kLeast = 0x1.0p-54;
   std::vector<float> out(static_cast<std::size_t>(vocabulary), kNever);
@@ -37,7 +38,7 @@ std::vector<float> make_noise(Draws& draws, std::int64_t known, std::int64_t voc
   return out;
 }
 
-// The id drawn from the `count` largest logits, s32[].
+// Returns the id drawn from the `count` largest logits, s32[].
 Tensor draw_token(const Tensor& logits, const Tensor& noise, std::int64_t count) {
   const Tensor possible = where(noise > kNever, logits, kNever);
   Tensor rest = possible;
@@ -78,9 +79,9 @@ class Writer {
   }
 
  private:
-  // Logits for the token that follows the text, f32[v]: from a window of the training's size, so that there is one program. The label
-  // shift leaves the last position of a block without a label, so training never reaches it: the last one that is read, however long
-  // the text, is block_size - 2.
+  // Returns the logits for the token after the text, f32[v]. The window has the block size of the training, so that
+  // there is one program. The label shift leaves the last position of a block without a label, so training never
+  // reaches it: position block_size - 2 is the last one that is read, even for longer texts.
   Tensor next_logits() {
     const std::int64_t width = setup_.block_size;
     const std::int64_t used = std::min(size_, width - 1);

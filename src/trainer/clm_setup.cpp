@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From arguments to text, mesh, model and optimizer.
+// Builds the text, mesh, model and optimizer from the arguments.
 #include <algorithm>
 
 #include "tessera/base/error.h"
@@ -61,7 +61,7 @@ Mesh mesh_of(const TrainingArguments& arguments) {
   if (!arguments.dry_run) {
     try {
       return Mesh::parse(arguments.mesh.empty() ? standard : arguments.mesh, device_count());
-    } catch (Error& error) {  // of the number of ranks: check() has read the text
+    } catch (Error& error) {  // about the number of ranks: check() has already checked the text
       throw error.prefix("--mesh: ")
           .note("  mpirun -np N and --virtual_ranks N make N ranks; --dry_run plans for any mesh without them");
     }
@@ -93,7 +93,7 @@ std::optional<DType> compute_dtype(const TrainingArguments& arguments, const Fsd
   return named_dtype(config.compute_dtype);
 }
 
-// Shardings before units: FSDP's axis goes behind the tensor-parallel ones.
+// Shards the model before it is divided into units, because FSDP's axis must be minor to the tensor-parallel axes.
 void shard(const TrainingArguments& arguments, ClmModel& out) {
   const FsdpMode mode = parse_fsdp_mode(arguments.fsdp);
   FsdpConfig config;
@@ -123,7 +123,7 @@ void shard(const TrainingArguments& arguments, ClmModel& out) {
   out.units = fully_shard(*out.model, options);
 }
 
-// `--fsdp hybrid_shard` replicates over an axis beside the one that shards.
+// `--fsdp hybrid_shard` replicates over one axis and shards over another.
 std::string hybrid_note(const TrainingArguments& arguments, const Mesh& mesh) {
   const FsdpMode mode = parse_fsdp_mode(arguments.fsdp);
   const auto is_sharded_over = [&](const char* name) { return mesh.has_axis(name) && mesh.whole_axis(name).size > 1; };
@@ -134,7 +134,7 @@ std::string hybrid_note(const TrainingArguments& arguments, const Mesh& mesh) {
       arguments.fsdp, mesh.str(), mode.reshard_after_forward ? "full_shard" : "shard_grad_op");
 }
 
-// Axes over which neither batches nor weights lie.
+// Names the axes that shard neither batches nor weights.
 std::string unused_axes_note(const TrainingArguments& arguments, const ClmModel& setup) {
   std::vector<std::string> unused;
   for (const auto& axis : setup.mesh.axes()) {
@@ -149,7 +149,7 @@ std::string unused_axes_note(const TrainingArguments& arguments, const ClmModel&
       join(unused, ", "), setup.mesh.str());
 }
 
-// Weight decay is not for biases and norms, as in Hugging Face's Trainer.
+// As in Hugging Face's Trainer, weight decay does not apply to biases and norms.
 std::vector<optim::ParameterGroup> parameter_groups(const nn::Module& model, double weight_decay) {
   std::vector<optim::ParameterGroup> groups{{{}, weight_decay}, {{}, 0}};
   for (const auto& parameter : model.named_parameters()) {

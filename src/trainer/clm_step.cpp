@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training step as it is recorded, to be executed or planned.
+// Traces a training step, to be executed or planned.
 #include "tessera/frontend/tensor/functions.h"
 #include "tessera/trainer/clm.h"
 

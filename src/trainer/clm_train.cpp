@@ -43,14 +43,15 @@ std::string peak_line(const ComputePeak& peak) {
   return out;
 }
 
-// What this rank has spent in collectives, waits included, that nothing hid.
+// Returns the exposed communication time of this rank, including the time it waited for other ranks.
 double exposed_communication_seconds() {
   constexpr double kNanosecond = 1e-9;
   const auto data = metrics().metric_data("ExposedCommunicationTime");
   return data ? data->accumulator * kNanosecond : 0;
 }
 
-// Of the programs of steps, from the first of these on, that which holds most: with gradient accumulation a step has several.
+// Of the programs of training steps, starting with number `first`, returns the memory of the one that holds most. With
+// gradient accumulation a step has several programs.
 ExecutableMemory most_memory_of_steps(std::size_t first) {
   ExecutableMemory most;
   const auto& programs = compiled_programs();
@@ -148,7 +149,7 @@ class Run {
 
   // ---- the loop ---------------------------------------------------------------------------------------------------------
 
-  // Updates since the last entry of the log.
+  // The updates since the last entry of the log.
   struct Window {
     Clock::time_point start = Clock::now();
     double exposed_before = exposed_communication_seconds();
@@ -180,13 +181,13 @@ class Run {
     }
   }
 
-  // A stop is agreed on between updates, batches and tokens, where every rank asks.
+  // Called between updates, batches and tokens by every rank, so that all ranks stop at the same point.
   bool is_stopped() {
     if (stop_signal_ == 0) stop_signal_ = agreed_stop_signal(*joined_world());
     return stop_signal_ != 0;
   }
 
-  // Waits for the updates so far.
+  // Waits until the updates so far have finished.
   void read_loss() {
     const double sum = unread_loss_.item();
     const std::int64_t last = state_.global_step;
@@ -207,13 +208,13 @@ class Run {
     return flops_per_step_ / tokens_per_step_ * tokens_per_second / peak_.flops_per_second;
   }
 
-  // ---- what the user sees -----------------------------------------------------------------------------------------------
+  // ---- output -----------------------------------------------------------------------------------------------------------
 
   void print(const std::string& text) const {
     if (is_master_) write_standard_output(text + "\n");
   }
 
-  // Where there is somebody to communicate with.
+  // A job of one rank does not communicate.
   static std::string exposed_text(const LogEntry& entry) {
     if (job_info().ranks == 1) return "";
     return fmt::format("  exposed_communication_seconds {:.3g}", *entry.exposed_communication_seconds);
@@ -242,15 +243,16 @@ class Run {
 
   [[nodiscard]] bool saves() const { return is_master_ && !arguments_.output_dir.empty(); }
 
-  // A launcher may leave a rank less time to end than a step takes: what is on disk is never much older than a second.
+  // A launcher may give a rank less time to end than a step takes. Therefore the saved state is never much older than a
+  // second.
   void save_from_time_to_time() {
     constexpr double kSeconds = 1;
-    constexpr double kPausesPerSave = 20;  // the log may grow long
+    constexpr double kPausesPerSave = 20;  // saving takes longer as the log grows
     if (!saves() || seconds_since(saved_at_) < std::max(kSeconds, kPausesPerSave * save_seconds_)) return;
     const auto start = Clock::now();
     try {
       state_.save(arguments_.output_dir);
-    } catch (const Error& error) {  // the last one, at the end, must succeed
+    } catch (const Error& error) {  // only the last save, at the end, must succeed
       if (!std::exchange(has_warned_, true)) log_warning("{}", error.what());
     }
     saved_at_ = Clock::now();
@@ -269,7 +271,7 @@ class Run {
     state_.log_history.push_back({.step = state_.global_step, .epoch = state_.epoch, .eval_loss = result->loss});
   }
 
-  // Shows the progress where there is a bar, and ends the work when a signal has come.
+  // Shows the progress if the progress bar is on, and ends the work after a signal.
   OnProgress showing(std::string what, std::string unit) {
     return [this, what = std::move(what), unit = std::move(unit)](std::int64_t done, std::int64_t total) {
       if (is_master_ && !arguments_.disable_tqdm) bar_.status(fmt::format("{}: {} of {} {}", what, done, total, unit));
@@ -284,7 +286,7 @@ class Run {
     print("sample:\n" + printable(text));
   }
 
-  // A value that is read makes the host wait, and costs a transfer.
+  // Reading a value makes the host wait and costs a transfer.
   static constexpr std::int64_t kStepsBetweenReadings = 4;
 
   const TrainingArguments& arguments_;
@@ -302,7 +304,7 @@ class Run {
   TrainerState state_;
   int stop_signal_ = 0;
 
-  Tensor unread_loss_ = Tensor::scalar(DType::kF64, 0);  // of unread_steps_ updates, added up on the device
+  Tensor unread_loss_ = Tensor::scalar(DType::kF64, 0);  // added up on the device over unread_steps_ updates
   std::int64_t unread_steps_ = 0;
   Tensor gradient_norm_;  // of the last update
   Window window_;
@@ -315,7 +317,7 @@ class Run {
   bool has_warned_ = false;
 };
 
-// Before the training, not behind it.
+// Called before the training, so that it does not fail at the end.
 void check_output(const TrainingArguments& arguments) {
   if (arguments.output_dir.empty()) return;
   const std::string state = arguments.output_dir + "/trainer_state.json";
@@ -324,7 +326,7 @@ void check_output(const TrainingArguments& arguments) {
   if (RankContext::current().rank() == 0) make_folder(arguments.output_dir);
 }
 
-// The files that every rank reads.
+// Returns the files that every rank reads.
 std::vector<std::string> files_of(const TrainingArguments& arguments) {
   std::vector<std::string> out = {arguments.config_name, arguments.fsdp_config};
   if (arguments.dry_run) return out;

@@ -36,7 +36,7 @@ FsdpMode parse_fsdp_mode(const std::string& text) {
 
 namespace {
 
-// A key that is understood and changes nothing here, with the reason; `standard` is the value that needs no note.
+// A key that is accepted but has no effect here, with the reason. Its `standard` value needs no note.
 struct InertKey {
   const char* key;
   const char* standard;
@@ -70,14 +70,14 @@ constexpr InertKey kInertSettings[] = {
     {"optimization_barrier_in_backward", "true", "barriers are placed where they are needed"},
 };
 
-// The value of a key as JSON text.
+// Returns the value of a key as JSON text.
 std::string value_text(const JsonObject& json, std::string_view key) {
   bool flag = false;
   std::int64_t number = 0;
   std::string text;
   try {
     if (json.read(key, flag)) return flag ? "true" : "false";
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): another type
+  } catch (const Error&) {  // NOLINT(bugprone-empty-catch): the value has another type
   }
   try {
     if (json.read(key, number)) return fmt::format("{}", number);
@@ -122,7 +122,7 @@ void read_xla_settings(const JsonObject& json, FsdpConfig& config) {
   for (const auto& key : json.keys()) note_inert(json, kInertSettings, key, key, config.notes);
 }
 
-// "bf16" and its kin, or {"param_dtype": "bfloat16", "reduce_dtype": "float32"}.
+// Reads "bf16" and similar names, or {"param_dtype": "bfloat16", "reduce_dtype": "float32"}.
 void read_mixed_precision(const JsonObject& json, const std::string& key, FsdpConfig& config) {
   JsonObject types;
   if (!value_text(json, key).starts_with('"')) {
@@ -143,7 +143,7 @@ void read_mixed_precision(const JsonObject& json, const std::string& key, FsdpCo
   config.compute_dtype = known->second;
 }
 
-// `reshard_after_forward` is a strategy's name in version 1 and true or false in version 2.
+// `reshard_after_forward` is the name of a strategy in version 1, and true or false in version 2.
 bool read_reshard(const JsonObject& json, const std::string& key) {
   bool value = true;
   if (value_text(json, key).starts_with('"')) {

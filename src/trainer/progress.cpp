@@ -14,7 +14,7 @@ namespace {
 constexpr int kBarCells = 20;
 constexpr double kRedrawSeconds = 0.1;
 
-// The done part of a bar in eighths of a cell.
+// Returns the completed part of a bar, in eighths of a character cell.
 std::string bar_text(double done) {
   static const std::vector<std::string> kEighths = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   const int eighths = static_cast<int>(std::floor(std::clamp(done, 0.0, 1.0) * kBarCells * 8));

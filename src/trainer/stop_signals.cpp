@@ -13,7 +13,7 @@
 namespace tessera::trainer {
 namespace {
 
-// A signal comes to the process, not to a rank: virtual ranks share these.
+// A signal is sent to the process, so all virtual ranks share these variables.
 std::atomic<int> first_signal{0};
 std::atomic<std::int64_t> first_time{0};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
@@ -21,7 +21,7 @@ static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>
 std::int64_t now_in_nanoseconds() {
   constexpr std::int64_t kSecond = 1'000'000'000;
   std::timespec time{};
-  clock_gettime(CLOCK_MONOTONIC, &time);  // which a signal handler may call
+  clock_gettime(CLOCK_MONOTONIC, &time);  // allowed in a signal handler
   return std::int64_t{time.tv_sec} * kSecond + time.tv_nsec;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ctrl-C and its kin while a model trains: the first signal ends the run after the current step, the second at once.
+// Stops training on Ctrl-C and similar signals: the first signal ends the run after the current step, the second one
+// immediately.
 #pragma once
 
 #include <string>
@@ -8,12 +9,12 @@
 
 namespace tessera::trainer {
 
-/// From now on the first SIGINT or SIGTERM of this process is noted; a second ends the process as signals do. Launchers may turn one
-/// Ctrl-C into both signals: another signal than the first that comes within a second of it does not count.
+/// Starts to watch SIGINT and SIGTERM. The first signal is recorded; a second one ends the process as usual. Launchers
+/// may turn one Ctrl-C into both signals, so a different signal within a second of the first does not count.
 void watch_stop_signals();
-/// The signal that a rank of `world` has noted, or 0: the same on every rank. Collective.
+/// Returns the signal that a rank of `world` has received, or 0. The result is the same on every rank. Collective.
 int agreed_stop_signal(ProcessGroup& world);
-/// "SIGINT".
+/// Returns "SIGINT" or "SIGTERM".
 std::string signal_name(int signal);
 
 }  // namespace tessera::trainer

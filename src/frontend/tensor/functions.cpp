@@ -117,7 +117,7 @@ Tensor matmul(Operand lhs, Operand rhs) {
   });
 }
 
-// ---- moving -------------------------------------------------------------------------------------------------------------
+// ---- data movement ------------------------------------------------------------------------------------------------------
 
 Tensor concat(const std::vector<Tensor>& parts, int dim, std::source_location where) {
   return in_context("concat", {parts.empty() ? nullptr : &parts.front()}, where, [&] {

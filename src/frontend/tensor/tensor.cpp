@@ -24,7 +24,7 @@ Tensor new_variable(std::shared_ptr<Node> node, std::string name = {}) {
 
 }  // namespace
 
-// ---- making -------------------------------------------------------------------------------------------------------------
+// ---- creation -----------------------------------------------------------------------------------------------------------
 
 Tensor Tensor::from_host(Literal value) {
   require(value.type().is_array(), "from_host takes an array, got {}", value.type());
@@ -89,7 +89,7 @@ Tensor stored_tensor(const Tensor& variable) {
   return out;
 }
 
-// ---- asking -------------------------------------------------------------------------------------------------------------
+// ---- queries ------------------------------------------------------------------------------------------------------------
 
 TensorImpl& Tensor::impl() const {
   require(impl_ != nullptr, "a null tensor has no value (a gradient before backward(), or a default-made Tensor)");

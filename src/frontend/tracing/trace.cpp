@@ -222,7 +222,7 @@ void Trace::next_step() {
   random_state_.reset();
 }
 
-// ---- what compile() needs to know ---------------------------------------------------------------------------------------
+// ---- queries of compile() -----------------------------------------------------------------------------------------------
 
 void Trace::at_each_call(const std::function<void()>& action, const std::function<void()>& undo) {
   action();

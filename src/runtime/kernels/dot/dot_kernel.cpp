@@ -118,7 +118,7 @@ MatrixProduct swapped(MatrixProduct p) {
   return p;
 }
 
-// ---- the ways to run a product ------------------------------------------------------------------------------------------------
+// ---- variants of the product --------------------------------------------------------------------------------------------------
 
 // f64, by the kernel set's matrix product; needs a unit stride in each matrix.
 class F64Product final : public ProductKernel {
