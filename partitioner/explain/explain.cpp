@@ -205,7 +205,7 @@ CollectiveNote note_of_part(const Program& program, const Instruction& instructi
   note.parts = static_cast<int>(part_count(instruction));
   note.axes = text("tessera.axes", "");
   if (note.axes.empty()) note.axes = axes_of_devices(program, instruction);
-  note.reason = text(kReasonAttribute, "stands in the input");
+  note.reason = text(kReasonAttribute, "is part of the input program");
   note.source = source_of_part(instruction, part);
   note.from = text(kFromAttribute, "");
   note.to = text(kToAttribute, "");
@@ -236,8 +236,9 @@ std::int64_t collective_count(const std::vector<CollectiveNote>& notes) {
 
 std::string rounds_text(double rounds, bool known) {
   if (!known)
-    return rounds == 1 ? ", of one round (how many the loop has is not known)"
-                       : fmt::format(", of {:.0f} rounds (those of an inner or outer loop are not known)", rounds);
+    return rounds == 1
+               ? ", of one round (the number of rounds of the loop is unknown)"
+               : fmt::format(", of {:.0f} rounds (the number of rounds of an inner or outer loop is unknown)", rounds);
   return rounds == 1 ? "" : fmt::format(" in {:.0f} rounds", rounds);
 }
 

@@ -61,10 +61,11 @@ std::string advice(const Remedy& remedy) {
       return fmt::format("change the annotation of {} to {}", value.empty() ? "the result" : "%" + value, spec);
     case kChangeEither: return fmt::format("both sides are annotated: change {}", remedy.detail);
     case kGiveSharding: return fmt::format("give {} the sharding {} in the text", remedy.detail, spec);
-    case kGiveSummed: return fmt::format("give %{} summed, as {}", value, spec);
+    case kGiveSummed: return fmt::format("pass %{} summed, with the sharding {}", value, spec);
     case kKeepDims:
-      return fmt::format("keep the dims that {} sums over whole: take {} off its operands", remedy.detail, spec);
-    case kKeepDim: return "keep " + remedy.detail;
+      return fmt::format("do not shard the dims that {} sums over: remove {} from the shardings of its operands",
+                         remedy.detail, spec);
+    case kKeepDim: return "do not shard " + remedy.detail;
   }
   return "";
 }
@@ -87,14 +88,17 @@ std::string Remedy::text() const {
     case Trial::kNone: return advice(*this);
     case Trial::kSkipped: return advice(*this) + " (not tried)";
     case Trial::kImpossible:
-      return fmt::format("none found: %{} cannot be annotated with {} beside what else is said", value, spec);
+      return fmt::format(
+          "none found: %{} cannot be annotated with {}: it contradicts other annotations, or the first mesh cannot "
+          "express it",
+          value, spec);
     case Trial::kWorks: return advice(*this) + more_work(*this);
     case Trial::kHelps:
       return fmt::format("{}: {} bytes fewer, {}{}", advice(*this), bytes_spared,
-                         spares_collective ? "by other collectives" : "with this collective still there",
+                         spares_collective ? "with other collectives" : "but this collective remains",
                          more_work(*this));
     case Trial::kFails:
-      return fmt::format("none found: with %{} as {} other collectives move {}", value, spec,
+      return fmt::format("none found: with %{} as {} other collectives receive {}", value, spec,
                          bytes_spared == 0 ? "as many bytes" : fmt::format("{} bytes more", -bytes_spared));
   }
   return "";

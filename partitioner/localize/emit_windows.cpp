@@ -101,7 +101,7 @@ Remedy WindowEmitter::remedy_of(const Halo& halo, const Instruction& source) con
       if (std::find(factors.begin(), factors.end(), factor) != factors.end() && result.tiles(d) > 1)
         return unsharding_remedy(op_, result, d);
   return {.kind = Remedy::Kind::kKeepDim,
-          .detail = fmt::format("dim {} of what {} %{} reads whole", halo.dim, op_.op->name, shown_name(op_))};
+          .detail = fmt::format("dim {} of the operand of {} %{}", halo.dim, op_.op->name, shown_name(op_))};
 }
 
 bool WindowEmitter::is_unsharded(const Halo& halo) const {

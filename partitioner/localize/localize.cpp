@@ -272,7 +272,7 @@ class Localizer {
       const Sharding& sharding = at(*instruction.sharding, i);
       const bool is_sum = sharding.is_partial() && sharding.reduction == Reduction::kSum;
       require(!is_sum || at(leaves, i).dtype() != DType::kF8E8M0FNU,
-              "f8e8m0fnu has no zero, so that no sum of it can be shared out over {}", sharding);
+              "f8e8m0fnu has no zero, so a sum of it cannot be partial, as in {}; convert it first", sharding);
     }
   }
 

@@ -146,7 +146,7 @@ std::vector<PartRows> rows_of(const ShardedConcatenate& join, const std::vector<
     }
     place += part.length;
   }
-  ensure(place <= length * tiles, "a join of {} elements does not fit {} tiles of {}", place, tiles, length);
+  ensure(place <= length * tiles, "a concatenation of {} elements does not fit {} tiles of {}", place, tiles, length);
   return out;
 }
 

@@ -159,12 +159,12 @@ std::vector<Axes> ManualAxes::others(Id id) const {
 Axes ManualAxes::of_border(Id id) const {
   const Instruction& border = from_[id];
   if (const auto* text = border.frontend_attribute(kSdyManualAxes)) return mesh_.named_axes(*text);
-  require(border.sharding != nullptr, "%{} needs a sharding that says which axes are manual", border.name);
+  require(border.sharding != nullptr, "%{} needs a sharding that names the manual axes", border.name);
   Axes own = mesh_.manual_of(border.sharding->front());
   if (manual_border(border) == ManualBorder::kEnter) return own;
   own = without(of(border.operands[0]), own);
   require(!own.empty() || mesh_.mesh().device_count() == 1,
-          "%{} leaves a manual region, but its operand %{} is in none: it is whole already", border.name,
+          "%{0} leaves a manual region, but its operand %{1} is not in one; remove %{0}", border.name,
           from_[border.operands[0]].name);
   return own;
 }

@@ -78,7 +78,8 @@ class Normalizer {
       }
     }
     require(!has_borders_ || from.root_type().is_token() || context.size() >= work.manual.of(from.root).size(),
-            "the result %{} of %{} lies in a manual region; leave it first", from[from.root].name, from.name);
+            "the result %{} of %{} is inside a manual region; leave the region first, with SPMDShardToFullShape",
+            from[from.root].name, from.name);
     work.to.root = at(work.values, from.root);
     return std::move(work.to);
   }
@@ -159,8 +160,8 @@ class Normalizer {
       for (auto& dim : out.dims) dim.open = true;
     out.manual.clear();
     for (const auto& axis : axes)
-      require(!overlaps_any(out.used_axes(), axis), "{} tiles over axis {}, which is manual there", out.str(),
-              mesh().axis_text(axis));
+      require(!overlaps_any(out.used_axes(), axis), "sharding {} uses axis {}, which is manual in this region",
+              out.str(), mesh().axis_text(axis));
     out.manual = axes;
     return out;
   }
@@ -205,8 +206,8 @@ class Normalizer {
   }
 
   static void check_sizes(const Type& global, const Sharding& placed, const Type& local) {
-    require(shard_type(global, placed) == local, "{} cut by {} is {}, not {}", global, placed.str(),
-            shard_type(global, placed), local);
+    require(shard_type(global, placed) == local, "{} sharded as {} is {} per device, but the region declares {}",
+            global, placed.str(), shard_type(global, placed), local);
   }
 
   // Of the global side, one per array.
@@ -216,7 +217,8 @@ class Normalizer {
     auto out = text != nullptr ? parse_sdy_shardings(*text, out_.meshes) : std::vector{global_sharding(work, id)};
     const auto results = old.type.leaves().size();
     require(out.size() == old.operands.size() && results == old.operands.size(),
-            "{} operands, {} shardings, {} results", old.operands.size(), out.size(), results);
+            "the border of a manual region has {} operands, {} shardings and {} results; these numbers must be equal",
+            old.operands.size(), out.size(), results);
     return out;
   }
   Sharding global_sharding(const Work& work, Id id) const {
@@ -225,7 +227,7 @@ class Normalizer {
     const Instruction& global = leaves ? old : work.from[old.operands[0]];
     const bool is_given = global.sharding && global.sharding->front().kind != Sharding::Kind::kUnknown;
     if (!is_given && !leaves) return implied(global, old, work.manual.of_border(id));
-    require(is_given, "%{} needs a sharding that says how it is made of the shards of %{}", global.name,
+    require(is_given, "%{} needs a sharding that describes how the shards of %{} form it", global.name,
             work.from[old.operands[0]].name);
     Sharding out = regions_.on_mesh(global.sharding->front());
     require(!global.type.is_array() || out.ndim() == global.type.ndim(),
@@ -252,8 +254,7 @@ class Normalizer {
       at(out.dims, d).axes = {axis};
     }
     require(is_unique,
-            "enters a region as {} of {} %{}, which has no sharding, and more than one or none gives these sizes; "
-            "annotate %{}",
+            "enters a region as {} of {} %{}, which has no sharding, and the sizes do not determine one; annotate %{}",
             border.type, global.type, global.name, global.name);
     return out;
   }

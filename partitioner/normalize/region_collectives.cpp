@@ -46,9 +46,8 @@ void check_region_collective(const Instruction& collective) {
   const std::int64_t alike = region.mesh.device_count() / axes_size(region.manual);
   const auto* groups = attributes_if<CollectiveAttributes>(collective);
   require(alike == 1 || groups == nullptr || !groups->replica_groups.groups.empty(),
-          "{} %{} joins all devices, but its manual region leaves axes of {} to the partitioner; the devices of a "
-          "group may differ along the "
-          "region's own axes only",
+          "{} %{} has one group of all devices, but some axes of {} are not manual in its region; the devices of a "
+          "group may differ only along manual axes",
           collective.op->name, collective.name, region.mesh);
   std::map<std::int64_t, std::set<Group>> said;  // by place beside: the groups, as places within
   for (const Group& group : groups_or_pairs(collective)) {
@@ -56,9 +55,8 @@ void check_region_collective(const Instruction& collective) {
     for (const auto device : group) {
       if (device < 0 || device >= isize(places)) return;  // an error of its own
       require(at(places, device).beside == at(places, group.front()).beside,
-              "{} %{} joins devices {} and {}, which are at different places along those axes of {} that its manual "
-              "region leaves to "
-              "the partitioner; the devices of a group may differ along the region's own axes only",
+              "{} %{} connects devices {} and {}, which differ along axes of {} that are not manual in its "
+              "region; the devices of a group may differ only along manual axes",
               collective.op->name, collective.name, group.front(), device, region.mesh);
       within.push_back(at(places, device).within);
     }
@@ -69,7 +67,8 @@ void check_region_collective(const Instruction& collective) {
                         return at_place.second == said.begin()->second;
                       });
   require(is_one,
-          "{} %{} is not alike at every place along those axes of {} that its manual region leaves to the partitioner",
+          "the groups of {} %{} differ along axes of {} that are not manual in its region; use the same groups for "
+          "every coordinate of these axes",
           collective.op->name, collective.name, region.mesh);
 }
 

@@ -48,8 +48,8 @@ std::vector<Alias> aliases_of_shards(const Program& program) {
     const bool fits = shard_type(result.type, *result.sharding) == shard_type(donor.type, *donor.sharding);
     require(
         fits || !alias.must,
-        "result {{{}}} must take the memory of parameter {}, but a device holds {} of the one, {} of the other: the "
-        "result is {}, the parameter {}; give both the same sharding",
+        "result {{{}}} must take the memory of parameter {}, but a device holds {} of the result and {} of the "
+        "parameter: their shardings are {} and {}; give both the same sharding",
         [&] { return join(alias.output, ","); }, alias.parameter,
         [&] { return shard_type(result.type, *result.sharding).str(); },
         [&] { return shard_type(donor.type, *donor.sharding).str(); }, *result.sharding, *donor.sharding);

@@ -111,8 +111,7 @@ void leave_result_open(Program& program, Id id) {
 // Two annotations of one value must say the same.
 void require_same(const Instruction& instruction, const Sharding& before, const Sharding& now) {
   require(says_nothing(before) || says_the_same(instruction.type, before, now),
-          "%{} is already sharded otherwise: {}, and now {}; annotate it once", instruction.name, before.str(),
-          now.str());
+          "%{} is annotated twice, with {} and {}; keep one", instruction.name, before.str(), now.str());
 }
 
 std::pair<ComputationId, Id> annotated_value(const Program& program, std::string_view name) {

@@ -43,7 +43,7 @@ void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& opti
   });
   for (const std::string& axis : options.int8_axes)
     require(std::find(options.bf16_axes.begin(), options.bf16_axes.end(), axis) == options.bf16_axes.end(),
-            "axis \"{}\" is to be compressed to bf16 and to int8; choose one", axis);
+            "axis \"{}\" is listed for compression to bf16 and to int8; choose one", axis);
   if (!options.int8_axes.empty())
     pipeline.add("compress-collectives-int8", [&options](const Program& p) {
       return compress_collectives(p, options.int8_axes, Compression::kInt8);

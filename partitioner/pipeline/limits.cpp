@@ -58,11 +58,11 @@ void fail_beyond_limits(const std::vector<CollectiveNote>& notes, const Collecti
   const auto others = unasked(notes);
   if (limits.strict && !others.empty())
     fail(
-        "strict mode: no annotation asks for {} of {} collectives; annotate what they bring about, or follow the "
-        "advice:{}",
+        "strict mode: no annotation asks for {} of {} collectives; annotate the values that they produce, or use the "
+        "remedies:{}",
         with_a_part_in(others), collective_count(notes), listing(others));
   const std::int64_t most = limits.bytes.value_or(0);
-  fail("the collectives bring {} bytes to each device, {} more than the {} allowed; the largest:{}", bytes_of(notes),
+  fail("each device receives {} bytes in collectives, {} more than the {} allowed; the largest:{}", bytes_of(notes),
        bytes_of(notes) - most, most, listing(notes));
 }
 

@@ -40,7 +40,7 @@ void check_input(const Program& program) {
     for (const auto& instruction : program[c].instructions) {
       if (instruction.op->role != Role::kCollective && instruction.op->role != Role::kPartitionId) continue;
       require(is_manual(instruction),
-              "{} %{} stands in a global program: collectives and partition-id belong to per-device programs, and to "
+              "the global program contains {} %{}: collectives and partition-id belong to per-device programs, and to "
               "manual regions of global ones; if XLA has partitioned this module already, dump it before .compile()",
               instruction.op->name, instruction.name);
       check_region_collective(instruction);
@@ -94,11 +94,10 @@ void check_is_global(const Program& program) {
   require(!program.partitioned,
           "{} is already partitioned (it carries the partitioner's mark); give the global program instead",
           program.name);
-  require(
-      program.replica_count == 1,
-      "{} has replica_count={}; only programs of one replica are partitioned: give all devices to num_partitions, and "
-      "the mesh an axis for the replicas",
-      program.name, program.replica_count);
+  require(program.replica_count == 1,
+          "{} has replica_count={}; only programs with one replica can be partitioned: count all devices in "
+          "num_partitions, and add a mesh axis for the replicas",
+          program.name, program.replica_count);
 }
 
 // Without trials of remedies and without limits.

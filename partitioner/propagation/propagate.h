@@ -19,7 +19,7 @@ namespace tessera {
 /// Frontend attribute that says who chose a derived sharding.
 inline constexpr std::string_view kWhyAttribute = "tessera.why";
 /// Why an entry parameter lies as it does that nobody annotated.
-inline constexpr std::string_view kWholeParameter = "not annotated: parameters are whole then";
+inline constexpr std::string_view kWholeParameter = "not annotated, so fully replicated";
 
 /// Who is heard first where the tensors of an op disagree.
 enum class PropagationOrder : std::uint8_t {

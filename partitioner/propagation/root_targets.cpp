@@ -67,7 +67,7 @@ RootTargets root_targets(const Program& program, const std::vector<bool>& used) 
     const Shardings state = closed(*loop.sharding);
     require(
         !target || *target == state,
-        "while %{}: its body %{} also runs elsewhere, where its values lie differently; give each its own copy of it",
+        "while %{}: its body %{} is also used by another loop with other shardings; give each loop its own computation",
         loop.name, program[loop.called[1]].name);
     target = state;
   });

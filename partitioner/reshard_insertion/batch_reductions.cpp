@@ -214,11 +214,11 @@ Remedy batch_remedy(const InputDimsOfValues& known, const InputDims& dims, const
     return std::find(of_batch.begin(), of_batch.end(), axis) == of_batch.end();
   });
   const std::string rest = others.empty() ? ""
-                                          : fmt::format("; over {} keep the dims that {} %{} sums over whole",
+                                          : fmt::format("; remove {} from the dims that {} %{} sums over",
                                                         braced_axes(sum.mesh, others), op.op->name, shown_name(op));
   const bool is_batch = std::all_of(dims.begin(), dims.end(), [](const InputDim& one) { return one.dim == 0; });
   const char* form = is_batch ? "it is the sum over the batch ({}) that data parallelism over {} needs{}"
-                              : "it is the sum over {} that cutting it over {} needs{}";
+                              : "it is the sum over {} that sharding it over {} needs{}";
   return {.kind = Remedy::Kind::kNone,
           .mesh = sum.mesh.str(),
           .detail = fmt::format(fmt::runtime(form), known.text(dims), axes, rest)};

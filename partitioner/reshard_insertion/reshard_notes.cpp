@@ -166,7 +166,7 @@ std::string provenance(const Instruction& instruction) {
   }
   const bool is_whole = instruction.sharding && instruction.sharding->front().is_tiled() &&
                         instruction.sharding->front().used_axes().empty();
-  return is_whole ? "as nothing says otherwise" : "annotated";
+  return is_whole ? "by default" : "annotated";
 }
 
 }  // namespace tessera

@@ -12,13 +12,13 @@ std::vector<Value> gradients(Builder& builder, Value output, const std::vector<V
           output.instruction().name, type);
   require(type.ndim() == 0, "a gradient needs a scalar output, %{} is {}", output.instruction().name, type);
   if (d_output.is_null()) d_output = ops::scalar(builder, type.dtype(), 1);
-  require(d_output.type() == type, "the gradient of the output is {}, the output %{} {}", d_output.type(),
-          output.instruction().name, type);
+  require(d_output.type() == type, "the gradient of the output has type {}, but the output %{} has type {}",
+          d_output.type(), output.instruction().name, type);
   const auto leaves = autodiff::differentiate(builder, output, {d_output}, wrt);
   std::vector<Value> out;
   for (std::size_t i = 0; i < wrt.size(); ++i) {
-    require(wrt[i].type().is_array(), "a gradient is asked with respect to %{}, which is {}", wrt[i].instruction().name,
-            wrt[i].type());
+    require(wrt[i].type().is_array(), "the gradient with respect to %{} is not defined: its type is {}",
+            wrt[i].instruction().name, wrt[i].type());
     out.push_back(leaves[i][0].is_null() ? ops::full(builder, wrt[i].type(), 0) : leaves[i][0]);
   }
   return out;

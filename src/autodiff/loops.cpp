@@ -33,18 +33,14 @@ Loop loop_of(ReversePass& pass, const Instruction& instruction) {
   const Program& program = outer.program().program();
   const auto trips = known_trip_count(program, outer.computation(), instruction);
   Loop loop{at(program.computations, instruction.called[1]), {}, {}, {}, 0};
-  require(
-      trips.has_value(),
-      "a loop has one only where its trip count is known (a counter from a constant, by a constant, below a constant); "
-      "body %{}",
-      loop.body->name);
+  require(trips.has_value(), "needs a known trip count (a counter with constant start, step and limit); body %{}",
+          loop.body->name);
   loop.trips = *trips;
   const bool is_tuple = (*loop.body)[loop.body->root].op->role == Role::kTuple;
-  require(is_tuple, "a loop has one only where its body %{} ends in a tuple", loop.body->name);
+  require(is_tuple, "needs a body whose root is a tuple; body %{}", loop.body->name);
   loop.elements = instruction.type.elements();
   for (int e = 0; e < loop.count(); ++e) {
-    require(at(loop.elements, e).is_array(), "a loop has one only where its state is a flat tuple of arrays, not {}",
-            instruction.type);
+    require(at(loop.elements, e).is_array(), "needs a state that is a flat tuple of arrays, got {}", instruction.type);
     loop.varies.push_back(!is_invariant(*loop.body, e));
     loop.has_gradient.push_back(has_float_leaf(at(loop.elements, e)));
   }

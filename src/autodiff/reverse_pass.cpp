@@ -117,7 +117,7 @@ ReversePass::ReversePass(Builder& builder, Value root, const std::vector<Value>&
 void ReversePass::find_dependents(const std::vector<Value>& wrt) {
   first_ = root_ + 1;
   for (const Value& value : wrt) {
-    ensure(value.builder == &builder_, "a gradient is asked with respect to a value of another computation");
+    ensure(value.builder == &builder_, "the gradient with respect to a value of another computation is not defined");
     if (value.id > root_) continue;
     depends_[static_cast<std::size_t>(value.id)] = has_float_leaf(value.type());
     first_ = std::min(first_, value.id);
@@ -217,7 +217,8 @@ void ReversePass::step_unshard(const Instruction& instruction, Value gradient) {
 
 void ReversePass::step_by_row(Id id, const Instruction& instruction) {
   const OpDef& op = *instruction.op;
-  require(op.gradient_kind != GradientKind::kNone, "this op has none, but one must pass through it");
+  require(op.gradient_kind != GradientKind::kNone,
+          "this op has no gradient, but the loss depends on its operand through it");
   ensure(op.gradient != nullptr, "{}: the row has no gradient function", op.name);
   OpView view{op, {}, instruction.type, instruction.attributes, {}};
   for (const ComputationId callee : instruction.called)

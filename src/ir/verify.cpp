@@ -55,7 +55,7 @@ void verify_parameters(const Computation& computation) {
     const auto place = isize(listed);
     ensure(listed.insert(id).second, "%{} lists %{} as a parameter twice", computation.name, computation[id].name);
     if (const auto number = parameter_number(computation[id]); number != place)
-      ensure(false, "%{} in %{} is parameter({}) and stands in place {} of the {} parameters", computation[id].name,
+      ensure(false, "%{} in %{} is parameter({}) but is at position {} of the {} parameters", computation[id].name,
              computation.name, number, place, computation.parameters.size());
   }
   for (Id id = 0; id < computation.size(); ++id)

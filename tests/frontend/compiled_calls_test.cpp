@@ -106,7 +106,7 @@ TEST(CompiledCalls, AValueBehindAnAssignmentIsNotReadByAnotherName) {
     return Tensors{in[0] * 10.0};
   });
   const std::string message =
-      "compile: an argument is a variable that the function assigns, w, and then reads as the other";
+      "compile: the variable w is also an argument; the function assigns one and then reads the other";
   EXPECT_EQ(read_late({variable({1}, {5})}).front().item(), 50);
   EXPECT_NE(error_of([&] { read_late({w}); }).find(message), std::string::npos);
   EXPECT_EQ(w.item(), 2) << "the failed call assigned nothing";

@@ -170,12 +170,13 @@ TEST(CompiledFunction, MistakesAreNamed) {
     w.zero_grad();
     return out;
   };
-  EXPECT_EQ(message([&](const Tensors&) {
-              const Tensor y = w * 2.0;
-              mark_step();
-              return Tensors{y};
-            }),
-            "compile: the function ends the step; each call does, so leave mark_step() out");
+  EXPECT_EQ(
+      message([&](const Tensors&) {
+        const Tensor y = w * 2.0;
+        mark_step();
+        return Tensors{y};
+      }),
+      "compile: the function calls mark_step(); remove it, because each call of the compiled function ends the step");
   EXPECT_EQ(message([&](const Tensors&) {
               const Tensor y = w * 2.0;
               return Tensors{y * y.item()};
@@ -186,13 +187,13 @@ TEST(CompiledFunction, MistakesAreNamed) {
               y.backward();
               return Tensors{y};
             }),
-            "compile: the gradient of w outlives the function; call zero_grad() at its end");
+            "compile: the gradient of w outlives the function; call zero_grad() at the end of the function");
   Tensor kept;
   EXPECT_EQ(message([&](const Tensors& in) {
               kept = w * in[0];
               return Tensors{kept * 2.0};
             }),
-            "compile: f32[1] outlives the function, which neither returns nor assigns it");
+            "compile: f32[1] outlives the function; return it or assign it to a variable");
   EXPECT_EQ(message([&](const Tensors&) { return Tensors{}; }),
             "compile: the function computes nothing that it returns or assigns");
 }

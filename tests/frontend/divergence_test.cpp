@@ -38,11 +38,12 @@ TEST(Divergence, DifferentTracesNameTheFirstInstructionAndItsLineOnEveryRank) {
     const Tensor y = rank == 1 ? x * 2.0 : x + x;
     mark_step();
   });
-  EXPECT_EQ(relative(text, line),
-            "rank 0 of 3: ranks traced different programs for mark_step at LINE+4; they part at instruction 1:\n"
-            "  rank 0: %add = f32[2]{0} add(%input, %input)    LINE+3\n"
-            "  rank 1: %constant = f32[] constant(2)    LINE+3\n"
-            "  rank 2: %add = f32[2]{0} add(%input, %input)    LINE+3");
+  EXPECT_EQ(
+      relative(text, line),
+      "rank 0 of 3: ranks traced different programs for mark_step at LINE+4; the first difference is instruction 1:\n"
+      "  rank 0: %add = f32[2]{0} add(%input, %input)    LINE+3\n"
+      "  rank 1: %constant = f32[] constant(2)    LINE+3\n"
+      "  rank 2: %add = f32[2]{0} add(%input, %input)    LINE+3");
 }
 
 TEST(Divergence, WholeValuesThatDifferBetweenRanksAreNamed) {
@@ -54,7 +55,8 @@ TEST(Divergence, WholeValuesThatDifferBetweenRanksAreNamed) {
     mark_step();
   });
   EXPECT_NE(text.find(": input 1 rate f32[] (first used at divergence_test.cpp:"), std::string::npos) << text;
-  EXPECT_NE(text.find(") is not the same on all ranks: rank 2 does not give what ranks 0, 1 give. "), std::string::npos)
+  EXPECT_NE(text.find(") is not the same on all ranks: rank 2 passes a different value than ranks 0, 1. "),
+            std::string::npos)
       << text;
   EXPECT_NE(text.find("Tensor::from_local_shards"), std::string::npos) << text;
 }
@@ -74,9 +76,9 @@ TEST(Divergence, WholeValuesThatDifferAreNamedAlsoWhereEachRankKeepsOnlyItsPart)
     mark_step();
   });
   EXPECT_NE(some.find("input 0 batch f32[4,2] (first used at divergence_test.cpp:"), std::string::npos) << some;
-  EXPECT_NE(some.find("rank 1 does not give what ranks 0, 2, 3 give"), std::string::npos) << some;
+  EXPECT_NE(some.find("rank 1 passes a different value than ranks 0, 2, 3"), std::string::npos) << some;
   const std::string all = message_of(4, [](int rank) { (void)sum(rows_of(static_cast<float>(rank))).item(); });
-  EXPECT_NE(all.find("each of the 4 ranks gives another value"), std::string::npos) << all;
+  EXPECT_NE(all.find("each of the 4 ranks passes a different value"), std::string::npos) << all;
 }
 
 TEST(Divergence, ArgumentsOfACompiledFunctionThatDifferAreNamed) {
@@ -84,16 +86,16 @@ TEST(Divergence, ArgumentsOfACompiledFunctionThatDifferAreNamed) {
     CompiledFunction f = compile([](const std::vector<Tensor>& in) { return std::vector<Tensor>{sum(in[0])}; });
     for (const float first : {1.0F, 2.0F, static_cast<float>(rank / 2)}) (void)f({rows_of(first)});
   });
-  EXPECT_NE(text.find("ranks 2, 3 do not give what ranks 0, 1 give"), std::string::npos) << text;
+  EXPECT_NE(text.find("ranks 2, 3 pass different values than ranks 0, 1"), std::string::npos) << text;
 }
 
 TEST(Divergence, WholeValuesAreComparedBitByBit) {
   const auto halves = [](float even, float odd) {
     return message_of(4, [=](int rank) { (void)sum(rows_of(rank % 2 == 0 ? even : odd)).item(); });
   };
-  EXPECT_NE(halves(0.0F, -0.0F).find("ranks 1, 3 do not give what ranks 0, 2 give"), std::string::npos);
+  EXPECT_NE(halves(0.0F, -0.0F).find("ranks 1, 3 pass different values than ranks 0, 2"), std::string::npos);
   EXPECT_EQ(halves(std::nanf("1"), std::nanf("1")), "no error");
-  EXPECT_NE(halves(std::nanf("1"), std::nanf("2")).find("ranks 1, 3 do not"), std::string::npos);
+  EXPECT_NE(halves(std::nanf("1"), std::nanf("2")).find("ranks 1, 3 pass different values"), std::string::npos);
 }
 
 TEST(Divergence, PartsAndResultsMayDifferBetweenRanks) {
@@ -140,10 +142,11 @@ TEST(Divergence, DifferentShapesAreADifference) {
     const Tensor y = sum(Tensor::from<float>({2 + rank}, std::vector<float>(static_cast<std::size_t>(2 + rank))));
     mark_step();
   });
-  EXPECT_EQ(relative(text, line),
-            "rank 0 of 2: ranks traced different programs for mark_step at LINE+3; they part at instruction 0:\n"
-            "  rank 0: %input = f32[2]{0} parameter(0), sharding={replicated}    LINE+2\n"
-            "  rank 1: %input = f32[3]{0} parameter(0), sharding={replicated}    LINE+2");
+  EXPECT_EQ(
+      relative(text, line),
+      "rank 0 of 2: ranks traced different programs for mark_step at LINE+3; the first difference is instruction 0:\n"
+      "  rank 0: %input = f32[2]{0} parameter(0), sharding={replicated}    LINE+2\n"
+      "  rank 1: %input = f32[3]{0} parameter(0), sharding={replicated}    LINE+2");
 }
 
 TEST(Divergence, AShardedValueReadByOneRankOnlyIsAnErrorThatSaysWhoDidNotJoin) {
@@ -156,10 +159,9 @@ TEST(Divergence, AShardedValueReadByOneRankOnlyIsAnErrorThatSaysWhoDidNotJoin) {
     mark_step();
   });
   // Found by the process group, which compares what its members are about to do.
-  EXPECT_EQ(
-      relative(text, line),
-      "rank 0 of 3: ranks diverge: rank 1 is at read of f32[3] at LINE+4 (it is not whole on every rank, so every rank "
-      "must read it); ranks 0, 2 are at mark_step at LINE+6 (every rank must take part)");
+  EXPECT_EQ(relative(text, line),
+            "rank 0 of 3: ranks diverge: rank 1 is at read of f32[3] at LINE+4 (it is sharded, so every rank must read "
+            "it); ranks 0, 2 are at mark_step at LINE+6 (every rank must take part)");
 }
 
 TEST(Divergence, AReadThatOthersNeverJoinIsAnErrorThatNamesThem) {
@@ -169,10 +171,9 @@ TEST(Divergence, AReadThatOthersNeverJoinIsAnErrorThatNamesThem) {
     mark_sharding(x, Mesh({{"data", 2}}), {"data"});
     if (rank == 1) (void)x.to_host();
   });
-  EXPECT_EQ(
-      relative(text, line),
-      "rank 1 of 2: rank 1 waits in read of f32[2] at LINE+4 (it is not whole on every rank, so every rank must read "
-      "it); rank 0 has finished without joining");
+  EXPECT_EQ(relative(text, line),
+            "rank 1 of 2: rank 1 waits in read of f32[2] at LINE+4 (it is sharded, so every rank must read it); rank 0 "
+            "has finished without joining");
 }
 
 TEST(Divergence, AMaterializedWholeValueMayBeReadByOneRank) {

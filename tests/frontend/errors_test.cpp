@@ -181,7 +181,7 @@ TEST_F(FrontendErrors, OfValuesThatWouldBeCutOrClampedSilently) {
   const Tensor integers = Tensor::from<std::int32_t>({2}, {1, 2});
   fails([&] { (void)(integers * 2.5); },
         "multiply: 2.5 is not a whole number, the other operand is s32[2]; convert it with .to()");
-  fails([&] { (void)mean(integers); }, "mean: the mean of s32[2] would be cut to a whole number");
+  fails([&] { (void)mean(integers); }, "mean: the mean of s32[2] would be truncated to an integer");
   fails(
       [&] {
         (void)cross_entropy(x, Tensor::from<std::int32_t>({2}, {0, 3}));

@@ -258,12 +258,12 @@ TEST(Verify, NamesTheInstructionAndThePass) {
               c.instructions[1].name = "y";
               c.parameters.push_back(1);
             }),
-            "after pass 'localize': %y in %e is parameter(0) and stands in place 1 of the 2 parameters");
+            "after pass 'localize': %y in %e is parameter(0) but is at position 1 of the 2 parameters");
   EXPECT_EQ(broken([&](Computation& c) {
               AttributeReader reader(std::vector<TextAttribute>{{"number", "1"}});
               c.instructions[0].attributes = c.instructions[0].op->parse(reader);
             }),
-            "after pass 'localize': %x in %e is parameter(1) and stands in place 0 of the 1 parameters");
+            "after pass 'localize': %x in %e is parameter(1) but is at position 0 of the 1 parameters");
   EXPECT_EQ(broken([](Computation& c) { c.root = 7; }), "after pass 'localize': %e has no root");
 }
 

@@ -33,8 +33,7 @@ TEST_F(TesseraCommand, AnnotationsThatContradictEachOtherAreAnErrorThatNamesBoth
   const std::string mlp = "partition mlp.hlo --mesh data=2 -o " + path("p.hlo") + " ";
   const auto twice = run(mlp + "--annotate x=data,- --annotate x=-,data");
   EXPECT_EQ(twice.code, 1);
-  EXPECT_NE(twice.error.find("%x is already sharded otherwise: {data,-}, and now {-,data}"), std::string::npos)
-      << twice.error;
+  EXPECT_NE(twice.error.find("%x is annotated twice, with {data,-} and {-,data}"), std::string::npos) << twice.error;
   EXPECT_EQ(run(mlp + "--annotate x=data,- --annotate %x=data,-").code, 0);
   EXPECT_EQ(run(mlp + "--annotate x=?,? --annotate x=-,data").code, 0);  // said nothing before
   const auto meshes = run(mlp + "--mesh data=4");

@@ -203,7 +203,7 @@ ENTRY main {
   const auto outcome = run("check " + module + " --mesh a=2 --annotate x=a,-");
   EXPECT_EQ(outcome.code, 1);
   EXPECT_TRUE(outcome.error.starts_with(fmt::format(
-      "tessera check: {}:5:8: %y: gather: f8e8m0fnu has no zero, so that no sum of it can be shared out", module)))
+      "tessera check: {}:5:8: %y: gather: f8e8m0fnu has no zero, so a sum of it cannot be partial, as in ", module)))
       << outcome.error;
 }
 

@@ -285,7 +285,8 @@ ENTRY e {{
   };
   const auto sizes = run("partition " + file("m.hlo", module(", sharding={devices=[8,1]<=[8]}", "2,8")));
   EXPECT_EQ(sizes.error.substr(0, sizes.error.find('\n')),
-            "tessera partition: " + path("m.hlo") + ":5:3: %m: f32[8,8] cut by {_0,-} is f32[1,8], not f32[2,8]");
+            "tessera partition: " + path("m.hlo") +
+                ":5:3: %m: f32[8,8] sharded as {_0,-} is f32[1,8] per device, but the region declares f32[2,8]");
   const auto vague = run("partition " + file("m.hlo", module("", "2,8")));
   EXPECT_TRUE(vague.error.starts_with("tessera partition: " + path("m.hlo") + ":5:3: %m: enters a region as f32[2,8]"))
       << vague.error;

@@ -27,7 +27,8 @@ void check_gradients_are_gone() {
   for (const auto& leaf : trace().leaves())
     if (const auto variable = leaf.variable.lock())
       require(variable->grad.is_null(),
-              "compile: the gradient of {} outlives the function; call zero_grad() at its end", variable->name);
+              "compile: the gradient of {} outlives the function; call zero_grad() at the end of the function",
+              variable->name);
 }
 
 // What stored_tensor() gives is the variable's value at each call.
@@ -46,7 +47,9 @@ std::vector<Tensor> trace_function(const CompiledFunction::Function& function, c
   try {
     const Trace::CaptureScope scope(current, capture);
     out = function(stand_ins);
-    require(current.epoch() == epoch, "compile: the function ends the step; each call does, so leave mark_step() out");
+    require(
+        current.epoch() == epoch,
+        "compile: the function calls mark_step(); remove it, because each call of the compiled function ends the step");
     require(session().counters.forced_reads == reads,
             "compile: the function reads a value that it computes; return the tensor and read it after the call");
     check_gradients_are_gone();
@@ -182,7 +185,7 @@ void CompiledFunction::Form::find_sources(const StandIns& stand_ins, const Trace
       source.variable = variable->second.variable.lock();
     } else {
       require(node->host.has_value(),
-              "compile: the function uses {}, which nothing holds any more; a gradient of an earlier step?",
+              "compile: the function uses {}, which no tensor refers to any more; is it a gradient of an earlier step?",
               name_of_input(*node));
       source.node = node;
     }
@@ -219,7 +222,7 @@ void CompiledFunction::Form::find_targets(const StepResults& results, const std:
   }
   find_returned(results, stand_ins, out, is_taken);
   for (std::size_t i = 0; i < results.nodes.size(); ++i)
-    require(is_taken[i], "compile: {} outlives the function, which neither returns nor assigns it",
+    require(is_taken[i], "compile: {} outlives the function; return it or assign it to a variable",
             name_of_input(*results.nodes[i]));
 }
 

@@ -170,7 +170,7 @@ std::vector<Tensor> CompiledFunction::Form::call(const std::vector<Tensor>& argu
 // ---- the function ---------------------------------------------------------------------------------------------------------
 
 CompiledFunction::CompiledFunction(Function function) : function_(std::move(function)) {
-  require(function_ != nullptr, "compile: there is no function");
+  require(function_ != nullptr, "compile: the function is empty");
 }
 CompiledFunction::~CompiledFunction() = default;
 CompiledFunction::CompiledFunction(CompiledFunction&&) noexcept = default;
@@ -180,7 +180,9 @@ std::vector<Tensor> CompiledFunction::operator()(const std::vector<Tensor>& argu
   run_what_is_recorded(where);
   for (std::size_t i = 0; i < arguments.size(); ++i)
     require(arguments[i].is_materialized(),
-            "compile: argument {} has no value: a variable that nobody used, or recorded ops", i);
+            "compile: argument {} has no value: it is a variable that was never used, or a tensor that was traced but "
+            "not computed; call mark_step() first",
+            i);
   for (const auto& form : forms_)
     if (form->fits(arguments)) return form->call(arguments);
   auto form = std::make_unique<Form>();

@@ -76,8 +76,8 @@ void mark_sharding(Tensor tensor, const Mesh& mesh, const PartitionSpec& spec, s
             [&] { return what_is(tensor); });
     require(
         is_recorded(*variable.node) || sharding == sharding.closed(),
-        "{} is stored: spec {} must say how every dim lies, and may leave none open", [&] { return what_is(tensor); },
-        spec);
+        "{} is a stored tensor: spec {} must close every dim (\"?\" is only for traced tensors)",
+        [&] { return what_is(tensor); }, spec);
   });
   if (is_recorded(*variable.node)) {
     variable.node = constrained(tensor, sharding, where, false).impl().node;

@@ -71,7 +71,7 @@ Tensor max(Operand x, ReduceOptions options) { return reduction(x, Reduction::kM
 Tensor min(Operand x, ReduceOptions options) { return reduction(x, Reduction::kMin, options); }
 Tensor mean(Operand x, ReduceOptions options) {
   return recorded("mean", x, [&](Value v) {
-    require(is_float(v.type().dtype()), "the mean of {} would be cut to a whole number; convert it with .to() first",
+    require(is_float(v.type().dtype()), "the mean of {} would be truncated to an integer; convert it with .to() first",
             v.type());
     const Dims dims = reduced_dims(v.type(), options.dims);
     double count = 1;

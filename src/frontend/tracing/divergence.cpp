@@ -43,8 +43,8 @@ std::string rank_lines(const std::vector<std::string>& per_rank) {
 
 [[noreturn]] void fail_on_reasons(const std::vector<std::string>& reasons) {
   fail(
-      "ranks do not do the same thing: a step, and the reading of a value that is not whole on every rank, need all "
-      "ranks; read it on every rank, or materialise it (mark_step) before one rank reads it{}",
+      "some ranks started a step or read a sharded value, others did not: both need all ranks; read it on every rank, "
+      "or call mark_step() before one rank reads it{}",
       rank_lines(reasons));
 }
 
@@ -66,7 +66,8 @@ std::string rank_lines(const std::vector<std::string>& per_rank) {
   while (first < longest && all_equal()) ++first;
   std::vector<std::string> shown;
   for (std::size_t rank = 0; rank < lines.size(); ++rank) shown.push_back(line_of(rank));
-  fail("ranks traced different programs for {}; they part at instruction {}:{}", reason.text, first, rank_lines(shown));
+  fail("ranks traced different programs for {}; the first difference is instruction {}:{}", reason.text, first,
+       rank_lines(shown));
 }
 
 // Of a value that the host gave, whatever has become of it since; 0 of other values, which the host of each rank need not know alike.
@@ -81,12 +82,13 @@ std::uint64_t hash_of_inputs(const ExtractedProgram& extracted) {
   return hash;
 }
 
-// `ranks 1, 3 do not give what ranks 0, 2 give`, of hashes that differ; a rank that gives no value has 0.
+// `ranks 1, 3 pass different values than ranks 0, 2`, of hashes that differ; a rank that gives no value has 0.
 std::string difference_text(const std::vector<std::uint64_t>& hashes) {
   std::map<std::uint64_t, std::vector<std::int64_t>> ranks_of;
   for (std::size_t rank = 0; rank < hashes.size(); ++rank)
     if (hashes[rank] != 0) ranks_of[hashes[rank]].push_back(static_cast<std::int64_t>(rank));
-  if (ranks_of.size() == hashes.size()) return fmt::format("each of the {} ranks gives another value", hashes.size());
+  if (ranks_of.size() == hashes.size())
+    return fmt::format("each of the {} ranks passes a different value", hashes.size());
   std::vector<std::vector<std::int64_t>> groups;
   for (auto& [hash, ranks] : ranks_of) groups.push_back(std::move(ranks));
   std::sort(groups.begin(), groups.end(),
@@ -97,8 +99,8 @@ std::string difference_text(const std::vector<std::uint64_t>& hashes) {
   const auto list = [](const std::vector<std::int64_t>& ranks) {
     return (ranks.size() == 1 ? "rank " : "ranks ") + join(ranks, ", ");
   };
-  return fmt::format("{} {} not give what {} {}", list(others), others.size() == 1 ? "does" : "do", list(groups[0]),
-                     groups[0].size() == 1 ? "gives" : "give");
+  return fmt::format("{} {} than {}", list(others),
+                     others.size() == 1 ? "passes a different value" : "pass different values", list(groups[0]));
 }
 
 // Whether a value is given at all may differ between ranks: one of them may have read a result and given it again.
@@ -121,9 +123,8 @@ void compare_inputs(ProcessGroup& world, const ExtractedProgram& extracted, cons
     const Computation& entry = extracted.program.entry_computation();
     const std::string place = entry[entry.parameters[i]].source();
     fail(
-        "{}: input {} {}{} is not the same on all ranks: {}. Tensor::from, from_host and scalar take the whole value, "
-        "of which each rank keeps its part: give the same value on every rank, or each rank's own part by "
-        "Tensor::from_local_shards",
+        "{}: input {} {}{} is not the same on all ranks: {}. Every rank must pass the same complete value to "
+        "Tensor::from, from_host or scalar; use Tensor::from_local_shards if each rank has its own shard",
         reason.text, i, input.name.empty() ? input.type.str() : fmt::format("{} {}", input.name, input.type.str()),
         place.empty() ? "" : fmt::format(" (first used at {})", place), difference_text(hashes));
   }
@@ -135,9 +136,8 @@ void check_same_program(ProcessGroup& world, const ExtractedProgram& extracted, 
                         const RunReason& reason, std::int64_t sequence) {
   const Program& program = extracted.program;
   const bool is_read = reason.kind == RunReason::Kind::kRead;
-  const CollectiveLabel label{sequence,
-                              reason.text + (is_read ? " (it is not whole on every rank, so every rank must read it)"
-                                                     : " (every rank must take part)")};
+  const CollectiveLabel label{sequence, reason.text + (is_read ? " (it is sharded, so every rank must read it)"
+                                                               : " (every rank must take part)")};
   const Ticket mine{static_cast<std::uint64_t>(reason.kind), hash, sequence, hash_of_inputs(extracted)};
   const auto all = gather_from_ranks(world, mine, label);
   const auto same = [&](auto&& field) {

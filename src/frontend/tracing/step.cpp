@@ -69,7 +69,7 @@ void mark_step(std::source_location where) {
 
 StepPlan plan_step() {
   StepResults results = pending_results();
-  require(!results.nodes.empty(), "plan_step: nothing is recorded");
+  require(!results.nodes.empty(), "plan_step: nothing was traced since the last mark_step()");
   StepPlan plan;
   plan.global = extract_program(trace(), results.outputs, "step").program;
   if (plan.global.num_partitions > 1) {
@@ -81,7 +81,7 @@ StepPlan plan_step() {
 }
 
 void skip_step() {
-  require(is_planning(), "skip_step: this process executes what is recorded; call plan_for_devices() first");
+  require(is_planning(), "skip_step: this process executes the traced program; call plan_for_devices() first");
   Trace& current = trace();
   const StepResults results = pending_results();
   const Program program = extract_program(current, results.outputs, "step").program;

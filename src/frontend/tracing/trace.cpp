@@ -238,8 +238,8 @@ void Trace::capture_use(const Tensor& tensor) {
   if (used.argument && !capture_->assigned.empty()) capture_->reads_late = true;
   for (const auto& assigned : capture_->assigned)
     require(assigned.get() == &used || whole(*assigned) != whole(used),
-            "compile: an argument is a variable that the function assigns, {}, and then reads as the other: use one of "
-            "the two",
+            "compile: the variable {} is also an argument; the function assigns one and then reads the other: use only "
+            "one of them",
             [&] { return used.name.empty() ? used.node->type.str() : used.name; });
   const auto [entry, fresh] =
       capture_->variables.try_emplace(tensor.impl().node.get(), Capture::Use{tensor.impl().node.shared(), variable});

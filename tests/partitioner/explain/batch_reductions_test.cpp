@@ -51,7 +51,7 @@ ENTRY %main (x: f32[8,6], u: f32[6,4], v: f32[4,6]) -> (f32[8,6], f32[6,4], f32[
   std::size_t sums = 0;
   for (const auto& note : notes) {
     EXPECT_EQ(note.remedy.text().find("batch"), std::string::npos) << note.remedy.text();
-    sums += note.remedy.text().starts_with("keep the dims") ? 1 : 0;
+    sums += note.remedy.text().starts_with("do not shard the dims") ? 1 : 0;
   }
   EXPECT_EQ(sums, 2U);
 }
@@ -111,10 +111,9 @@ ENTRY %main (x: f32[8,6], w: f32[6,4]) -> (f32[], f32[6,4]) {
   const auto notes = partition(program, {.try_remedies = true}).notes;
   const auto loss = std::find_if(notes.begin(), notes.end(), [](const auto& n) { return n.opcode == "all-reduce"; });
   ASSERT_NE(loss, notes.end());
-  EXPECT_EQ(
-      loss->remedy.text(),
-      "none: it is the sum over the batch (dim 0 of %x) that data parallelism over {_0} needs; over {_1} keep the "
-      "dims that reduce %loss sums over whole");
+  EXPECT_EQ(loss->remedy.text(),
+            "none: it is the sum over the batch (dim 0 of %x) that data parallelism over {_0} needs; remove {_1} from "
+            "the dims that reduce %loss sums over");
 }
 
 TEST(BatchSums, RowsOfACutTableAreNoBatch) {
@@ -128,7 +127,7 @@ ENTRY main {
                                         op_table());
   const auto notes = partition(program, {.try_remedies = true}).notes;
   ASSERT_EQ(notes.size(), 1U);
-  EXPECT_TRUE(notes[0].remedy.text().starts_with("keep the dims that gather %rows sums over"))
+  EXPECT_TRUE(notes[0].remedy.text().starts_with("do not shard the dims that gather %rows sums over"))
       << notes[0].remedy.text();
 }
 

@@ -134,7 +134,7 @@ ENTRY %main (x: f32[6,4], w: f32[4,10]) -> f32[10,6] {
                                         op_table());
   const auto notes = partition(program).notes;
   ASSERT_EQ(notes.size(), 1U);
-  EXPECT_TRUE(notes[0].remedy.text().starts_with("keep the dims that dot %h sums over whole"))
+  EXPECT_TRUE(notes[0].remedy.text().starts_with("do not shard the dims that dot %h sums over: remove "))
       << notes[0].remedy.text();
 }
 

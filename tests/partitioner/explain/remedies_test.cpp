@@ -100,7 +100,7 @@ TEST(Remedy, IsTheSameBehindItsAttribute) {
   EXPECT_EQ(Remedy::from_attribute(Remedy().attribute()), Remedy());
   EXPECT_EQ(remedy.annotation(), "-,a+b");
   EXPECT_EQ(remedy.text(),
-            "change the annotation of %inner/t@p1 to {-,a+b}: -24 bytes fewer, by other collectives (each device "
+            "change the annotation of %inner/t@p1 to {-,a+b}: -24 bytes fewer, with other collectives (each device "
             "then computes 1.2 times as much)");
 }
 

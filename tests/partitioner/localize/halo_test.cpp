@@ -49,7 +49,7 @@ Outcome outcome_of(const Case& c) {
   for (const CollectiveNote& note : parts.notes) {
     explained += note.bytes;
     EXPECT_NE(note.axes, "?");
-    EXPECT_NE(note.reason, "stands in the input");
+    EXPECT_NE(note.reason, "is part of the input program");
     EXPECT_NE(note.from, "");
     EXPECT_NE(note.to, "");
     EXPECT_NE(note.remedy.text(), "");

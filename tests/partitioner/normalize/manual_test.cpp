@@ -239,13 +239,13 @@ TEST(ManualRegion, ACollectiveDoesNotCrossTheAxesLeftToThePartitioner) {
   EXPECT_EQ(error_of(sum("{{0,1},{2,3}}")), "none");
   EXPECT_EQ(error_of("collective-permute(x), channel_id=1, source_target_pairs={{1,0},{3,2}}"), "none");
   for (const std::string groups : {"{{0,2},{1,3}}", "{{0,3},{1,2}}", "{{0,1,2,3}}", "{{0,1,2},{3}}"})
-    EXPECT_NE(error_of(sum(groups)).find("all-reduce %r joins devices 0 and "), std::string::npos)
+    EXPECT_NE(error_of(sum(groups)).find("all-reduce %r connects devices 0 and "), std::string::npos)
         << groups << error_of(sum(groups));
-  EXPECT_NE(error_of(sum("{}")).find("all-reduce %r joins all devices"), std::string::npos);
-  EXPECT_NE(error_of(sum("{{0,1},{2},{3}}")).find("is not alike at every place"), std::string::npos);
-  EXPECT_NE(
-      error_of("collective-permute(x), channel_id=1, source_target_pairs={{0,2},{1,3}}").find("joins devices 0 and 2"),
-      std::string::npos);
+  EXPECT_NE(error_of(sum("{}")).find("all-reduce %r has one group of all devices"), std::string::npos);
+  EXPECT_NE(error_of(sum("{{0,1},{2},{3}}")).find("the groups of all-reduce %r differ along axes"), std::string::npos);
+  EXPECT_NE(error_of("collective-permute(x), channel_id=1, source_target_pairs={{0,2},{1,3}}")
+                .find("connects devices 0 and 2"),
+            std::string::npos);
 }
 
 TEST(ManualRegion, AResultMustHaveLeftTheRegion) {
@@ -269,7 +269,7 @@ ENTRY e {
     partition(read(text));
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("%l: f32[8] cut by"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("%l: f32[8] sharded as"), std::string::npos) << error.what();
   }
 }
 
@@ -288,7 +288,7 @@ ENTRY e {
   p = f32[12,6] parameter(0), sharding={devices=[2,3]<=[6]}
   ROOT o = f32[12,6] custom-call(p), custom_call_target="SPMDShardToFullShape", sharding={devices=[6,1]<=[6]}
 })"),
-            "%o leaves a manual region, but its operand %p is in none: it is whole already");
+            "%o leaves a manual region, but its operand %p is not in one; remove %o");
 }
 
 // Left to propagation is as without a sharding; on one device, or manual, it has no tiles to enter the region with.
@@ -306,17 +306,16 @@ TEST(ManualRegions, WhatEntersIsReplicatedOrTiled) {
         << error_of(entering(sharding));
   std::string leaving = entering("{replicated}");
   leaving.replace(leaving.rfind("{replicated}"), 12, "{unknown}");
-  EXPECT_NE(error_of(leaving).find("%o needs a sharding that says how it is made of the shards of %m"),
+  EXPECT_NE(error_of(leaving).find("%o needs a sharding that describes how the shards of %m form it"),
             std::string::npos)
       << error_of(leaving);
 }
 
 TEST(ManualRegions, ReplicasAreRefused) {
-  EXPECT_EQ(
-      error_of("HloModule m, replica_count=2, num_partitions=3\nENTRY e { p = f32[6] parameter(0), "
-               "sharding={devices=[3]<=[3]}\n  ROOT r = f32[6] negate(p) }"),
-      "m has replica_count=2; only programs of one replica are partitioned: give all devices to num_partitions, and "
-      "the mesh an axis for the replicas");
+  EXPECT_EQ(error_of("HloModule m, replica_count=2, num_partitions=3\nENTRY e { p = f32[6] parameter(0), "
+                     "sharding={devices=[3]<=[3]}\n  ROOT r = f32[6] negate(p) }"),
+            "m has replica_count=2; only programs with one replica can be partitioned: count all devices in "
+            "num_partitions, and add a mesh axis for the replicas");
 }
 
 // ---- groups, barriers ------------------------------------------------------------------------------------------------

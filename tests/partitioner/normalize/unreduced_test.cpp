@@ -175,7 +175,7 @@ TEST(Unreduced, TheNoteOfASumNamesTheParametersAxes) {
   const auto notes = partition(read(unary("sine", kThird, kRows))).notes;
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_NE(notes[0].from.find("annotated, unreduced over _1"), std::string::npos) << notes[0].from;
-  EXPECT_EQ(notes[0].remedy.text(), "give %a summed, as {_0,-}");
+  EXPECT_EQ(notes[0].remedy.text(), "pass %a summed, with the sharding {_0,-}");
 }
 
 // The maxima of cut rows are exchanged before they are repeated along the rows, also behind a copy (a softmax without gradients through its maxima).
