@@ -17,7 +17,8 @@ namespace {
 constexpr std::size_t kNoteAlignment = 4;
 std::size_t padded(std::size_t size) { return (size + kNoteAlignment - 1) / kNoteAlignment * kNoteAlignment; }
 
-// The build id among the notes of a segment: header, name "GNU", the id; "" when there is none.
+// Returns the build id among the notes of a segment, or "" if there is none. The note is a header, the name "GNU" and
+// the id.
 std::string id_in_notes(const std::byte* notes, std::size_t size) {
   for (std::size_t at = 0; at + sizeof(ElfW(Nhdr)) <= size;) {
     ElfW(Nhdr) header;
@@ -36,7 +37,7 @@ std::string id_in_notes(const std::byte* notes, std::size_t size) {
   return "";
 }
 
-// What dl_iterate_phdr calls for each loaded object: stops at the one that holds this function.
+// The callback of dl_iterate_phdr, called for each loaded object. It stops at the object that contains this function.
 int find_own_object(dl_phdr_info* info, std::size_t, void* out) {
   const auto here = reinterpret_cast<std::uintptr_t>(&find_own_object);
   bool is_own = false;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which build of Tessera this is.
+// Identifies this build of Tessera.
 #pragma once
 
 #include <string>
 
 namespace tessera {
 
-/// The linker's id of the program or library that holds this code, in hexadecimal: another build, another id. The version alone
-/// where the linker left none.
+/// Returns the version, followed by the linker's build id (in hexadecimal) of the program or library that contains this
+/// code. Without a build id it is the version only.
 std::string build_id();
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank partitions and ships the per-device program to the others as text.
+// One rank partitions a program and sends the per-device program to the other ranks as text.
 #include <exception>
 
 #include "compile/program_cache.h"
@@ -15,13 +15,13 @@ namespace {
 
 constexpr int kPartitioner = 0;
 
-// What the partitioning rank sends: a program's text, or the message of what went wrong.
+// The message of the partitioning rank: the text of the program, or an error message.
 struct Parcel {
   std::string text;
   bool failed = false;
 };
 
-// What the rank does, for the ranks that wait for it.
+// Tells the ranks that wait for this rank what it is doing.
 class WorkScope {
  public:
   WorkScope(ProcessGroup& world, std::string_view text) : world_(world) { world_.works_on(text); }
@@ -55,7 +55,8 @@ PartitionOptions partition_options() {
 
 namespace {
 
-// The per-device program as text: from disk, or made now. Only the partitioning rank calls it.
+// Returns the per-device program as text: from the disk cache, or newly partitioned. Only the partitioning rank calls
+// this.
 std::string partitioned_text(const Program& program) {
   const std::size_t key = partition_key(program);
   if (std::optional<std::string> kept = load_partitioned(key)) return std::move(*kept);
@@ -81,7 +82,7 @@ Program partition_for_all(const Program& program, const RunReason& reason) {
   parcel = broadcast(world, std::move(parcel));
   if (error) std::rethrow_exception(error);
   if (parcel.failed) throw Error(parcel.text);
-  // Also on the rank that wrote it: all ranks run what was read.
+  // The rank that wrote the text also parses it, so that all ranks run the same program.
   return parse_program(parcel.text, op_table(), {.file_name = "partitioned program"});
 }
 

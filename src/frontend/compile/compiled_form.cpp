@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first call of a compiled function: it is traced. Each argument stands in it by a tensor of its own, so that the program knows
-// them apart even where they are one, or a variable that the function uses.
+// The first call of a compiled function traces it. In the trace each argument is a separate tensor, even if two
+// arguments are the same tensor or an argument is also a variable that the function uses.
 #include <algorithm>
 
 #include "compile/compiled_form.h"
@@ -13,7 +13,7 @@ namespace {
 
 std::string name_of_input(const Node& node) { return node.name.empty() ? node.type.str() : node.name; }
 
-// Variables, gradients and what else the host counts as they were before the function.
+// Restores variables, gradients and counters on the host to their state before the function ran.
 void take_back(Trace::Capture& capture, std::uint64_t epoch) {
   std::for_each(capture.each_call.rbegin(), capture.each_call.rend(), [](const auto& each) {
     if (each.undo) each.undo();
@@ -31,7 +31,7 @@ void check_gradients_are_gone() {
               variable->name);
 }
 
-// What stored_tensor() gives is the variable's value at each call.
+// In the program, stored_tensor() is the value of the variable at each call.
 Tensor value_at_call(const Tensor& stored) {
   const Node& node = *stored.impl().node;
   return node.has_data() ? trace().wrap(trace().stored(stored), node.sharding, stored.name()) : stored;
@@ -70,7 +70,7 @@ int place_of(const TensorImpl* variable, const std::vector<Tensor>& stand_ins) {
 
 }  // namespace
 
-// What the function is given. Gradients go to the caller's tensors.
+// The tensors that the function receives in place of its arguments. Gradients go to the caller's tensors.
 class CompiledFunction::Form::StandIns {
  public:
   explicit StandIns(const std::vector<Tensor>& arguments) {
@@ -90,7 +90,7 @@ class CompiledFunction::Form::StandIns {
   StandIns(const StandIns&) = delete;
   StandIns& operator=(const StandIns&) = delete;
   [[nodiscard]] const std::vector<Tensor>& tensors() const { return tensors_; }
-  // The argument whose value the function was given as `node`, or -1.
+  // Returns the number of the argument whose value is `node`, or -1.
   [[nodiscard]] int place_of_value(const std::shared_ptr<Node>& node) const {
     const auto found = std::find_if(nodes_.begin(), nodes_.end(), [&](const auto& own) { return is_same(own, node); });
     return found == nodes_.end() ? -1 : static_cast<int>(found - nodes_.begin());
@@ -98,14 +98,15 @@ class CompiledFunction::Form::StandIns {
 
  private:
   std::vector<Tensor> tensors_;
-  std::vector<std::weak_ptr<Node>> nodes_;  // at the beginning; memory of who else holds none may be taken over
+  // At the start of the trace; weak, so that they do not prevent memory from being taken over.
+  std::vector<std::weak_ptr<Node>> nodes_;
 };
 
 std::vector<Tensor> CompiledFunction::Form::first_call(const Function& function, const std::vector<Tensor>& arguments,
                                                        const std::source_location& where) {
   await_execution();
   world_ = session().world->identity();
-  std::vector<bool> requires_grad;  // the function may change it
+  std::vector<bool> requires_grad;  // a copy, because the function may change it
   for (const Tensor& argument : arguments) {
     keys_.push_back({argument.type(), argument.sharding()});
     requires_grad.push_back(argument.requires_grad());
@@ -147,7 +148,7 @@ RunResult CompiledFunction::Form::first_run() {
   return run;
 }
 
-// Which variables of the function it matters to whether they are arguments.
+// Finds the variables of the function for which it matters whether they are also arguments.
 void CompiledFunction::Form::find_ties(const std::vector<Tensor>& stand_ins, const Trace::Capture& capture) {
   takes_gradients_ = capture.takes_gradients;
   reads_late_ = capture.reads_late;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A compiled function's program for arguments of some types and shardings.
+// The program of a compiled function for arguments of given types and shardings.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,8 @@
 
 namespace tessera {
 
-// Costs no look at the object. (A weak pointer keeps the address from being used again.)
+// Compares without locking the weak pointer. (The weak pointer keeps the address of an expired object from being used
+// again.)
 template <class A, class B>
 bool is_same(const std::weak_ptr<A>& known, const std::shared_ptr<B>& object) {
   return !known.owner_before(object) && !object.owner_before(known);
@@ -26,31 +27,31 @@ struct CompiledFunction::Form {
   std::vector<Tensor> call(const std::vector<Tensor>& arguments);
 
  private:
-  // Of an argument as it was given.
+  // The type and sharding of an argument.
   struct ArgumentKey {
     Type type;
     std::optional<Sharding> sharding;
   };
-  // Where an input of the program comes from at each call.
+  // The source of an input of the program at each call.
   struct InputSource {
     enum class Kind : std::uint8_t { kArgument, kVariable, kRefreshed, kFixed };
     Kind kind = Kind::kFixed;
     std::size_t argument = 0;
     std::shared_ptr<TensorImpl> variable;
-    NodeHandle node;  // refreshed, fixed: the next call needs its value
+    NodeHandle node;  // for kRefreshed and kFixed: the next call needs its value
     Sharding sharding;
     bool is_donated = false;
-    std::weak_ptr<Node> known;  // lies as it must: not looked at again
+    std::weak_ptr<Node> known;  // its sharding has been checked
   };
-  // Who is given a result.
+  // The variables and arguments that receive a result.
   struct ResultTarget {
     Type type;
     std::string name;
     std::vector<std::shared_ptr<TensorImpl>> variables;
     std::vector<std::size_t> arguments;
-    std::weak_ptr<Node> known;  // as the last call left it
+    std::weak_ptr<Node> known;  // the node that the last call assigned
   };
-  // Where a returned tensor comes from: a result of the program, an argument, or the tensor of the first call.
+  // The source of a returned tensor: a result of the program, an argument, or the tensor of the first call.
   struct ReturnSource {
     int result = -1;
     int argument = -1;
@@ -73,9 +74,9 @@ struct CompiledFunction::Form {
             std::vector<std::shared_ptr<Node>>& nodes);
   std::vector<Tensor> take_results(std::vector<DeviceArray> shards, const std::vector<Tensor>& arguments);
 
-  std::weak_ptr<const void> world_;  // its identity
+  std::weak_ptr<const void> world_;  // identifies the world
   std::vector<ArgumentKey> keys_;
-  ExtractedProgram extracted_;  // its inputs are there during a call only
+  ExtractedProgram extracted_;  // its inputs are set only during a call
   std::size_t hash_ = 0;
   RunReason reason_;
   Session::Compiled compiled_;
@@ -84,13 +85,14 @@ struct CompiledFunction::Form {
   std::vector<ReturnSource> returned_;
   std::vector<Trace::Capture::EachCall> each_call_;
 
-  // Arguments are values: which of them are one tensor, or a variable that the function uses, means nothing unless gradients flow to it
-  // or it is assigned. Then the program is for arguments with the same ties only.
+  // Arguments are values. It matters only if gradients flow to them or they are assigned whether two of them are the
+  // same tensor, or one is a variable that the function uses. In this case the program fits only arguments with the
+  // same ties.
   bool takes_gradients_ = false;
   bool assigns_arguments_ = false;
-  bool reads_late_ = false;                                // an argument, behind an assignment
-  std::vector<std::weak_ptr<TensorImpl>> tied_variables_;  // of the function
-  std::vector<int> ties_;                                  // of each argument (tie())
+  bool reads_late_ = false;                                // an argument is read after an assignment
+  std::vector<std::weak_ptr<TensorImpl>> tied_variables_;  // variables of the function
+  std::vector<int> ties_;                                  // the result of tie() for each argument
 };
 
 }  // namespace tessera

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// What was recorded outside of the function happens before it; it is traced on its own.
+// Operations traced before the call run first, as a separate step.
 void run_what_is_recorded(const std::source_location& where) {
   if (!pending_results().nodes.empty()) mark_step(where);
 }
@@ -34,7 +34,8 @@ bool CompiledFunction::Form::fits(const std::vector<Tensor>& arguments) const {
   return true;
 }
 
-// What an argument is beside a value: below -1 a variable of the function, from 0 on the first argument that is the same tensor.
+// Returns -1 if the argument is only a value, a smaller number for a variable of the function, and otherwise the number
+// of the first argument that is the same tensor.
 int CompiledFunction::Form::tie(const std::vector<Tensor>& arguments, std::size_t i, bool requires_grad) const {
   const auto& own = arguments[i].impl_pointer();
   const bool has_gradient = takes_gradients_ && requires_grad;
@@ -50,9 +51,10 @@ int CompiledFunction::Form::tie(const std::vector<Tensor>& arguments, std::size_
 
 namespace {
 
-// An argument as the function marks it. The caller's own stays whole: it may be given once more, for another use.
+// Returns the argument with the sharding that the function marks. The caller's tensor stays replicated, because it may
+// be passed again for another use.
 std::shared_ptr<Node> laid_out(Node& whole, const Sharding& sharding) {
-  if (whole.host) note_given(whole);  // once for all calls
+  if (whole.host) note_given(whole);  // compute the hash once for all calls
   auto node = trace().copy_of(whole);
   if (!node->host) node->host = node->shard.to_literal();
   node->shard.reset();
@@ -89,14 +91,14 @@ std::shared_ptr<Node> CompiledFunction::Form::input_node(InputSource& source,
 RunArguments CompiledFunction::Form::take_arguments() {
   std::vector<bool> gives_up;
   gives_up.reserve(inputs_.size());
-  for (std::size_t i = 0; i < inputs_.size(); ++i)  // whose one holder is the variable that is given the result
+  for (std::size_t i = 0; i < inputs_.size(); ++i)  // only the variable that receives the result holds the input
     gives_up.push_back(inputs_[i].is_donated && extracted_.inputs[i]->holders() <= 1);
   RunArguments out(std::exchange(extracted_.inputs, {}));
   for (const bool one : gives_up) out.add(one);
   return out;
 }
 
-// A result that several variables were given is one value to them all.
+// If several variables receive a result, they share one node.
 void CompiledFunction::Form::give(std::size_t result, DeviceArray shard, const std::vector<Tensor>& arguments,
                                   std::vector<std::shared_ptr<Node>>& nodes) {
   ResultTarget& target = targets_[result];
@@ -155,7 +157,7 @@ std::vector<Tensor> CompiledFunction::Form::call(const std::vector<Tensor>& argu
   try {
     for (; done < each_call_.size(); ++done) each_call_[done].action();
     results = run(arguments);
-  } catch (...) {  // the next call finds what this one found
+  } catch (...) {  // restore the state, so that the next call starts from the same one
     extracted_.inputs.clear();
     while (done-- > 0)
       if (each_call_[done].undo) each_call_[done].undo();

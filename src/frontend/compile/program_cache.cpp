@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kEndOfHeader = "\n\n";
 
-// The first lines of a file; the text follows. That it is equal says that key, build and text are.
+// Returns the first lines of a file, which the text follows. If they are equal, then key, build and text are equal.
 std::string header_of(std::size_t key, std::string_view text) {
   return fmt::format("tessera-partitioned-program\nbuild {}\nkey {:016x}\nbytes {}\nchecksum {:016x}{}", build_id(),
                      key, text.size(), hash_text(text), kEndOfHeader);
@@ -27,10 +27,10 @@ std::string path_of(std::size_t key) {
   return (std::filesystem::path(options().text("TESSERA_CACHE_DIR")) / fmt::format("{:016x}.tessera", key)).string();
 }
 
-// A program is dumped while it is partitioned, so it must be.
+// A program is dumped while it is partitioned. Therefore the cache is not used with TESSERA_DUMP_DIR.
 bool is_used() { return !options().text("TESSERA_CACHE_DIR").empty() && options().text("TESSERA_DUMP_DIR").empty(); }
 
-// Why the content of a file is of no use; "" when it is.
+// Returns why the content of a file cannot be used, or "" if it can.
 std::string_view flaw_of(std::string_view content, std::size_t key) {
   const auto end = content.find(kEndOfHeader);
   if (end == std::string_view::npos) return "it is damaged";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Per-device programs on disk, in the folder TESSERA_CACHE_DIR: what one process partitioned, later ones read. A program is one
-// file, named by its key; a file that is damaged, or that another build of Tessera wrote, counts as absent and is written
-// anew.
+// Per-device programs on disk, in the folder TESSERA_CACHE_DIR: a process partitions a program, and later processes
+// read the result. Each program is a file named by its key. A file that is damaged or from another build of Tessera is
+// ignored and overwritten.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@
 
 namespace tessera {
 
-/// Of everything that partitioning looks at: the program with its shardings and meshes, and the options.
+/// Returns a hash of all inputs of partitioning: the program with its shardings and meshes, and the options.
 std::size_t partition_key(const Program& global);
 
-/// The text of the per-device program, if it is there and whole.
+/// Returns the text of the per-device program if an intact file exists.
 std::optional<std::string> load_partitioned(std::size_t key);
-/// Keeps it for later processes. A folder that cannot be written costs a warning, not the run.
+/// Writes the text for later processes. If the folder cannot be written, this logs a warning and the run continues.
 void store_partitioned(std::size_t key, std::string_view text);
 
 }  // namespace tessera

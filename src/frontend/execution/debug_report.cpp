@@ -14,12 +14,12 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kCompilations = 1;  // from this PT_XLA_DEBUG_LEVEL on
+constexpr std::int64_t kCompilations = 1;  // the PT_XLA_DEBUG_LEVEL from which on compilations are reported
 constexpr std::int64_t kExecutions = 2;
 
 bool is_asked_for(std::int64_t level) { return RankContext::current().rank() == 0 && debug_level() >= level; }
 
-// To the file of PT_XLA_DEBUG_FILE, else to standard error.
+// Writes to the file PT_XLA_DEBUG_FILE, or to standard error.
 void say(const std::string& text) {
   const std::string& path = options().text("PT_XLA_DEBUG_FILE");
   if (path.empty())
@@ -28,7 +28,7 @@ void say(const std::string& text) {
     write_for_option("PT_XLA_DEBUG_FILE", [&] { append_file(path, text); });
 }
 
-// Every line begins with the block's name, so that grep finds it among what else is printed.
+// Every line begins with the name of the block, so that grep finds it among other output.
 class Block {
  public:
   explicit Block(std::string name) : name_(std::move(name)) { rule(); }
@@ -60,7 +60,7 @@ void add_graph(Block& block, const Program& global) {
 // ---- advice -------------------------------------------------------------------------------------------------------------
 
 struct Said {
-  std::set<std::string, std::less<>> subjects;  // lines up to their first number
+  std::set<std::string, std::less<>> subjects;  // the lines up to their first number
   std::set<std::string, std::less<>> lines;
 };
 
@@ -68,7 +68,7 @@ std::vector<std::string> advice() {
   return performance_advice(metrics(), metrics().counter_value("MarkStep").value_or(0));
 }
 
-// Each subject when it first comes up, or (`again`) whatever has changed since it was said.
+// Prints the advice on each new subject. With `again`, also prints advice that has changed since.
 void advise(bool again) {
   if (!is_asked_for(kCompilations)) return;
   Said& said = RankContext::current().get<Said>();

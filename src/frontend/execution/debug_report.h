@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank tells about itself when the environment asks for it: PT_XLA_DEBUG (advice, analysis of compilations and
-// executions, on rank 0), XLA_METRICS_FILE (reports of each step, on every rank). Nothing here communicates.
+// Reports that the environment requests: PT_XLA_DEBUG (advice, analysis of compilations and executions, on rank 0) and
+// XLA_METRICS_FILE (reports of each step, on every rank). Nothing here communicates.
 #pragma once
 
 #include "execution/execute.h"
 
 namespace tessera {
 
-/// After a compilation: what made it necessary and how large it is.
+/// Reports, after a compilation, its reason and its size.
 void report_compilation(const Program& global, const CompiledProgram& compiled);
-/// Before an execution.
+/// Reports the reason of an execution before it starts.
 void report_execution(const Program& global, const RunReason& reason);
-/// After each step: metrics to their file, and advice that was not given before.
+/// Writes the metrics after each step to their file, and prints new advice.
 void report_step();
-/// When the rank's program ends: metrics and advice once more, with the final counts. Says what fails instead of throwing.
+/// Writes metrics and advice with the final counts when the rank's program ends. Prints errors instead of throwing
+/// them.
 void report_end() noexcept;
 
 }  // namespace tessera

@@ -54,7 +54,7 @@ RunReason run_reason(RunReason::Kind kind, const std::source_location& where, co
 
 namespace {
 
-// Gives the run the only array of memory that a result takes over.
+// Moves the arrays whose memory a result takes over, so that the run holds the only handles.
 RunArguments take_arguments(ExtractedProgram& extracted) {
   std::vector<bool> donated(extracted.inputs.size(), false);
   for (const auto& alias : extracted.program.aliases) donated[static_cast<std::size_t>(alias.parameter)] = true;
@@ -84,7 +84,7 @@ void RunArguments::add(bool gives_up) {
   node.shard = DeviceArray();
 }
 
-// On the host, or given up as an earlier input.
+// The array is on the host, or was moved into the arguments for an earlier input.
 void RunArguments::find_array_of(Node& node) {
   const auto place = std::find_if(given_up_.begin(), given_up_.end(),
                                   [&](std::size_t earlier) { return inputs_[earlier].get() == &node; });
@@ -114,7 +114,7 @@ std::vector<DeviceArray> finish_run(const Program& program, Executable& executab
 
 namespace {
 
-// Numbered, compared between ranks, compiled.
+// Numbers the run, compares it between ranks, and compiles the program.
 Session::Compiled prepare_run(const ExtractedProgram& extracted, const RunReason& reason) {
   require(!is_planning(), "{}: this process only plans (plan_for_devices); nothing can run", reason.text);
   materialize(extracted.inputs);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread of a rank that runs one job at a time beside the rank's own.
+// A thread that runs one job at a time for a rank, concurrently with the rank's main thread.
 #pragma once
 
 #include <condition_variable>
@@ -16,14 +16,15 @@ class ExecutionWorker {
  public:
   /// `context` must outlive it.
   explicit ExecutionWorker(RankContext& context);
-  /// Lets the job end. What went wrong in it and nobody waited for goes to standard error, unless an exception is under way anyway.
+  /// Waits until the job has ended. An error that wait() did not rethrow is printed to standard error, unless the stack
+  /// is being unwound.
   ~ExecutionWorker();
   ExecutionWorker(const ExecutionWorker&) = delete;
   ExecutionWorker& operator=(const ExecutionWorker&) = delete;
 
-  /// Begins a job, in the rank's context. The one before has been waited for.
+  /// Starts a job in the rank's context. Requires wait() for the previous job.
   void start(std::function<void()> job);
-  /// Returns when the job has ended; throws what it threw, once.
+  /// Waits until the job has ended, and rethrows its exception once.
   void wait();
   [[nodiscard]] std::thread::id id() const { return thread_.get_id(); }
 
@@ -32,10 +33,10 @@ class ExecutionWorker {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::function<void()> job_;  // null: none is to be done
-  std::exception_ptr error_;   // of the last one
+  std::function<void()> job_;  // null: no job
+  std::exception_ptr error_;   // of the last job
   bool ends_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // declared last, because it uses the other members
 };
 
 }  // namespace tessera

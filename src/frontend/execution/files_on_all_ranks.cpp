@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that every rank must read, and read the same from: missing on one of them, the others shall not wait for it in the first
-// collective; another text on one of them, and ranks would train on different batches.
+// Checks files that every rank must read. If a file is missing on one rank, the others must not wait for it in the
+// first collective; if its content differs on one rank, the ranks would train on different batches.
 #include <algorithm>
 #include <limits>
 
@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// The first file that this rank cannot read; the number of files when it reads all.
+// Returns the index of the first file that this rank cannot read, or the number of files if it can read all.
 std::uint64_t first_unreadable(const std::vector<std::string>& paths) {
   const auto found = std::find_if(paths.begin(), paths.end(),
                                   [](const auto& path) { return !path.empty() && !why_unreadable(path).empty(); });
@@ -45,7 +45,7 @@ std::string missing_text(const std::string& path, const std::vector<std::string>
   return out + fmt::format("; {} can: the file must be there on every rank", rank_list(readers));
 }
 
-// What the ranks compare of a file.
+// The size and hash of a file, which the ranks compare.
 struct Fingerprint {
   std::uint64_t bytes = 0;
   std::uint64_t hash = 0;
@@ -58,7 +58,7 @@ Fingerprint fingerprint(const std::string& path) {
   return {content.size(), hash_text(content)};
 }
 
-// Every rank finds the same difference; the first that differs from rank 0 says it and ends the job.
+// Every rank finds the same difference. The first rank that differs from rank 0 prints the message and ends the job.
 void check_same_content(ProcessGroup& world, const std::string& path) {
   const auto all = gather_from_ranks(world, fingerprint(path));
   const auto other = std::find_if(all.begin(), all.end(), [&](const Fingerprint& f) { return f != all.front(); });
@@ -71,7 +71,7 @@ void check_same_content(ProcessGroup& world, const std::string& path) {
         "{} bytes (hash {:016x}); all ranks must read the same content",
         path, hosts.front(), all.front().bytes, all.front().hash, speaker, at(hosts, speaker), other->bytes,
         other->hash);
-  world.barrier({0, "the check that every rank reads the same " + path});  // which ends when the speaker ends the job
+  world.barrier({0, "the check that every rank reads the same " + path});  // ends when the speaker ends the job
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ void check_files_on_all_ranks(const std::vector<std::string>& paths) {
   const auto reasons = gather_texts_from_ranks(world, why_unreadable(paths[worst]));
   const auto speaker = std::find_if(reasons.begin(), reasons.end(), [](const auto& reason) { return !reason.empty(); });
   if (speaker - reasons.begin() == world.rank()) fail("{}", missing_text(paths[worst], reasons));
-  world.barrier({0, "the check that every rank can read " + paths[worst]});  // which ends when the speaker ends the job
+  world.barrier({0, "the check that every rank can read " + paths[worst]});  // ends when the speaker ends the job
 }
 
 }  // namespace tessera

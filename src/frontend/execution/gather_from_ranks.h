@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small values and texts of every rank, for checks and messages.
+// Gathers small values and texts from all ranks, for checks and messages.
 #pragma once
 
 #include <algorithm>

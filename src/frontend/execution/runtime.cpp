@@ -43,7 +43,7 @@ void join_communicator(const Communicator& communicator) {
                communicator.crowding_note(static_cast<int>(threads))};
 }
 
-// Says the last of it, and lets go of everything that holds the world's groups, before the world ends.
+// Writes the last reports and releases everything that holds the groups of the world, before the world is destroyed.
 void leave_world() {
   await_execution();
   report_end();
@@ -74,14 +74,14 @@ Runtime::~Runtime() {
   if (std::uncaught_exceptions() == 0)
     leave_world();
   else
-    report_end();  // the communicator ends the job; what still runs keeps the world
+    report_end();  // the communicator ends the job; the running step still uses the world
 }
 int Runtime::rank() const { return session().world->rank(); }
 int Runtime::rank_count() const { return session().world->size(); }
 
 namespace {
 
-// Takes `--virtual_ranks N` (or =N) out of the arguments; 0 when it is not there.
+// Removes `--virtual_ranks N` (or =N) from the arguments and returns N, or 0 if it is absent.
 int take_virtual_ranks(std::vector<char*>& arguments) {
   const std::string_view flag = "--virtual_ranks";
   for (std::size_t i = 1; i < arguments.size(); ++i) {
@@ -127,7 +127,7 @@ int run_virtually(int count, const std::vector<char*>& arguments, const std::fun
 
 namespace {
 
-// As the ranks of mpirun's job, or one.
+// Runs the program with the ranks of mpirun's job, or with one rank.
 int run_in_job(int argc, char** argv, const std::function<int(int, char**)>& body) {
   std::optional<Communicator> joined;
   try {
@@ -191,7 +191,7 @@ Mesh default_mesh() {
 }
 
 const std::vector<CompiledProgram>& compiled_programs() {
-  await_execution();  // what they say of the last run is whole
+  await_execution();  // its entries are complete only after the last run
   return session().programs;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that every rank must have been started with alike: ranks with different flags would trace different programs.
+// Checks values that must be equal on all ranks: ranks that are started with different flags would trace different
+// programs.
 #include <map>
 
 #include "execution/execute.h"
@@ -12,7 +13,7 @@ namespace {
 
 using NamedValues = std::vector<std::pair<std::string, std::string>>;
 
-// The values of one rank as one text; flags have no such byte.
+// Separates the values of a rank in one text; flags do not contain this byte.
 constexpr char kEnd = '\0';
 std::string packed(const NamedValues& values) {
   std::string out;

@@ -53,7 +53,8 @@ Tensor constrained(const Tensor& tensor, const Sharding& sharding, const std::so
   return out;
 }
 
-// Storage of a variable or input. Data that lies whole on every rank is cut down here and now; no rank needs another.
+// Sets the sharding in which a variable or input is stored. Complete data is sharded immediately, without
+// communication.
 void set_storage(Node& node, const Sharding& sharding) {
   if (node.is_under_way) await_execution();
   if (!node.shard.is_null() && !node.host) {

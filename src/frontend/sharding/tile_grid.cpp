@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// The parts of dim `d`; of a dim that is not there a single empty one.
+// Returns the tiles of dim `d`, or one empty interval if the array has no such dim.
 std::vector<Interval> parts(const Type& type, const Sharding& sharding, int d) {
   if (d < 0) return {Interval{}};
   const auto placement = DimPlacement::canonical(type.dim(d), sharding.tiles(d));

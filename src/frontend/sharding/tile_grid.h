@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a sharded array as grids of labels: what pictures are drawn from.
+// The tiles of a sharded array as grids of labels, from which pictures are drawn.
 #pragma once
 
 #include <string>
@@ -12,13 +12,14 @@ namespace tessera {
 inline constexpr int kNoDevice = -1;
 
 struct TileGrid {
-  std::string title;                             // of three dims: the interval of the first, `[0:3]`
-  std::vector<std::vector<std::string>> labels;  // rows x columns: the devices of each part, `0,4` or `3 (empty)`
-  std::vector<std::vector<int>> first_devices;   // of each part; kNoDevice where no element is left for a part
-  std::vector<Interval> rows, columns;           // one interval each; of fewer dims a single empty one
+  std::string title;                             // for three dims: the interval of the first, `[0:3]`
+  std::vector<std::vector<std::string>> labels;  // rows x columns: the devices of each tile, `0,4` or `3 (empty)`
+  std::vector<std::vector<int>> first_devices;   // the first device of each tile; kNoDevice for an empty tile
+  std::vector<Interval> rows, columns;           // one interval each; an empty one for a dim that the array lacks
 };
 
-/// One grid; of three dims one for each part of the first. Error for more dims, or for what is no tiling.
+/// Returns one grid, or for three dims one grid for each tile of the first dim. Throws an Error for more dims or for a
+/// sharding that is not tiled.
 std::vector<TileGrid> tile_grids(const Type& type, const Sharding& sharding);
 
 }  // namespace tessera

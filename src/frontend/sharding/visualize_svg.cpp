@@ -12,10 +12,11 @@ namespace tessera {
 namespace {
 
 constexpr int kCellHeight = 48;
-constexpr int kMargin = 64;  // for the intervals of the dims
+constexpr int kMargin = 64;  // room for the intervals of the dims
 constexpr int kLine = 20;
 
-// A colour per device: hues a golden angle apart differ for neighbours and repeat late. None where a part has no element.
+// Returns the colour of a device. The hues advance by the golden angle, so that neighbours differ. Empty tiles have no
+// colour.
 std::string colour(int device) {
   if (device == kNoDevice) return "none";
   constexpr double kGoldenAngle = 137.508;

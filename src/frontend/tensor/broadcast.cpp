@@ -36,8 +36,8 @@ Value broadcast_value(Value x, const Dims& dims) {
   if (from == dims) return x;
   if (broadcast_dims(from, dims) != dims) fail("{} does not broadcast to [{}]", x.type().str(), join(dims, ","));
   const std::int64_t lead = isize(dims) - isize(from);
-  Dims kept;    // sizes that are not repeated
-  Dims places;  // their dims in the result
+  Dims kept;    // sizes of the dims that are not repeated
+  Dims places;  // the positions of these dims in the result
   for (std::int64_t i = 0; i < isize(from); ++i) {
     if (at(from, i) == 1 && at(dims, lead + i) != 1) continue;
     kept.push_back(at(from, i));
@@ -54,7 +54,7 @@ Value operand_value(const Operand& operand) {
 
 namespace {
 
-// The number in the other operand's type; one that an integer type cannot hold would be cut silently.
+// Returns the number in the type of the other operand. Refuses a number that an integer type would truncate.
 Value number_like(Value other, double number) {
   const DType dtype = other.type().dtype();
   require(is_float(dtype) || number == std::trunc(number),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy broadcasting, made explicit.
+// Makes the implicit broadcasting of NumPy explicit.
 #pragma once
 
 #include "tessera/frontend/tensor/functions.h"
@@ -7,20 +7,21 @@
 
 namespace tessera {
 
-/// `dim` from 0, negative ones counted from the end. Error unless the type has it.
+/// Returns `dim` counted from 0; negative numbers count from the end. Throws an Error if the type does not have the
+/// dim.
 int checked_dim(const Type& type, int dim);
-/// The dims both broadcast to. Error with both shapes where they do not.
+/// Returns the dims to which both broadcast. Throws an Error with both shapes if they do not broadcast.
 Dims broadcast_dims(const Dims& a, const Dims& b);
-/// `x` repeated to `dims` (which its own dims broadcast to).
+/// Broadcasts `x` to `dims`.
 Value broadcast_value(Value x, const Dims& dims);
 
-/// Two operands as values of one type; numbers take the tensor's element type.
+/// Two operands as values of one type. Numbers get the element type of the tensor.
 struct OperandPair {
   Value lhs;
   Value rhs;
 };
 OperandPair broadcast_operands(const Operand& lhs, const Operand& rhs);
-/// One operand's value (a number becomes an f32 scalar).
+/// Returns the value of one operand. A number becomes an f32 scalar.
 Value operand_value(const Operand& operand);
 
 }  // namespace tessera

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// Errors that the op's own checks do not make carry operands and place too.
+// Adds the operands and the location to errors that are not from the checks of the op.
 template <class F>
 Tensor at_place(std::initializer_list<const Operand*> operands, std::string_view name, F&& emit) {
   const Operand& first = **operands.begin();

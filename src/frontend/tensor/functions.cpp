@@ -41,7 +41,7 @@ Tensor reduction(const Operand& x, Reduction reduction, const ReduceOptions& opt
   });
 }
 
-// `small` holds x's dims but `dim`: repeated along it.
+// Repeats `small` along `dim` of `x`. `small` has the other dims of `x`.
 Value along(Value small, Value x, int dim) {
   Dims places;
   for (int d = 0; d < x.type().ndim(); ++d)
@@ -50,7 +50,7 @@ Value along(Value small, Value x, int dim) {
 }
 
 struct Exponentials {
-  Value shift;    // the largest along the dim, without gradient
+  Value shift;    // the maximum along the dim, without gradient
   Value shifted;  // x - shift
   Value exp;
   Value sum;
@@ -140,7 +140,7 @@ Tensor pad(Operand x, int dim, std::int64_t low, std::int64_t high, double value
 
 namespace {
 
-// Ids given by the host are looked at; computed ones are clamped as gather defines it.
+// Checks the values of ids that are on the host. gather clamps computed ids.
 void check_ids(const Operand& ids, std::int64_t count, std::string_view what,
                std::optional<std::int64_t> ignored = {}) {
   if (ids.is_number() || ids.tensor().is_null()) return;
@@ -222,14 +222,14 @@ struct LossValues {
   Value count;
 };
 
-// In a type that holds every class and the ignored one.
+// Converts labels to a type that can represent every class and the ignored label.
 Value as_ids(Value labels) {
   const DType dtype = labels.type().dtype();
   if (dtype == DType::kS32 || dtype == DType::kS64) return labels;
   return ops::convert(labels, dtype_size(dtype) < 8 ? DType::kS32 : DType::kS64);
 }
 
-// The class dim may be sharded: the label's logit is picked by comparing positions, not by indexing.
+// The class dim may be sharded. Therefore a comparison of positions selects the label's logit instead of a gather.
 LossValues cross_entropy_values(Value logits, Value labels, std::int64_t ignore_index) {
   Builder& builder = *logits.builder;
   const int last = logits.type().ndim() - 1;
@@ -296,7 +296,7 @@ Tensor dropout(Operand x, double p) {
              [&] { require(p >= 0 && p < 1, "the probability must be in [0, 1), got {}", p); });
   if (p == 0) return recorded("dropout", x, [](Value v) { return v; });
   return recorded("dropout", x, [&](Value v) {
-    // f32 whatever x is, so that masks do not depend on the element type.
+    // Draws in f32 for every type of x, so that masks do not depend on the element type.
     const Value uniform = ops::random_uniform(trace().random_key(), v.type().dims(), DType::kF32, trace().first_row());
     const Value keep = ops::compare(uniform, constant_like(uniform, p), CompareDirection::kGe);
     return ops::select(keep, ops::multiply(v, constant_like(v, 1 / (1 - p))), constant_like(v, 0));

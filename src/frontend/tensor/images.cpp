@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of images [n, c, h, w].
+// Functions on images [n, c, h, w].
 #include <algorithm>
 
 #include "tessera/base/text.h"
@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// One number for both dims, or two.
+// Accepts one number for both dims, or two.
 std::int64_t size_of(const Dims& sizes, std::string_view name, std::size_t dim) {
   require(sizes.size() == 1 || sizes.size() == 2, "{} needs one number or two, got {}", name, sizes.size());
   return sizes[std::min(dim, sizes.size() - 1)];
@@ -39,7 +39,8 @@ WindowDim pooling_dim(const Pool2dOptions& options, std::int64_t size, std::size
   require(positions >= 0, "a kernel of {} does not fit into {}", w.extent(), size + 2 * w.low);
   if (!options.ceil_mode) return w;
   auto count = ceil_div(positions, w.stride) + 1;
-  if ((count - 1) * w.stride >= size + w.low) --count;  // the last window must begin within
+  // The last window must start inside the image or its low padding.
+  if ((count - 1) * w.stride >= size + w.low) --count;
   w.high = (count - 1) * w.stride + w.extent() - size - w.low;
   return w;
 }
@@ -50,7 +51,8 @@ WindowDims pooling_window(const Pool2dOptions& options, const Type& image) {
   return out;
 }
 
-// By how many elements each window along a dim is divided: those of the image, or of the padded one.
+// Returns the number of elements by which the sum of each window along a dim is divided: those inside the image, or
+// those inside the padded image.
 std::vector<double> divisors(const WindowDim& w, std::int64_t size, std::int64_t padding, bool with_padding) {
   std::vector<double> out;
   for (std::int64_t o = 0; o < w.count(size); ++o) {
@@ -135,7 +137,7 @@ ChannelStatistics channel_statistics(Operand x) {
     check_image(v);
     const Value wide = widened(v);
     mean = average(wide);
-    // The variance does not change with the mean: sums of what is centered are 0.
+    // The derivative of the variance with respect to the mean is 0, because the centered values sum to 0.
     const Value fixed = stop_gradient(mean);
     const Value centered = ops::subtract(wide, spread(fixed, wide.type()));
     return average(ops::multiply(centered, centered));

@@ -150,7 +150,7 @@ void Tensor::assign(const Tensor& value, std::source_location where) {
   const std::shared_ptr<Node> given = value.impl().node;
   std::shared_ptr<Node> fresh;
   current.note_assignment(impl_pointer());
-  const bool is_program = current.is_capturing() && given->has_data();  // each call assigns
+  const bool is_program = current.is_capturing() && given->has_data();  // assigned again at each call
   if (given->host && !is_program) {
     fresh = current.make_node(old->type, variable.name);
     fresh->host = given->host;
@@ -178,7 +178,7 @@ Tensor recorded(std::string_view name, const Tensor& tensor, const std::source_l
                     [&] { return trace().record(where, [&](Builder&) { return emit(trace().use(tensor)); }); });
 }
 
-// Sizes of which one may be -1: what is left.
+// Replaces a size of -1 by the size that gives `element_count` elements.
 Dims known_sizes(Dims dims, std::int64_t element_count) {
   std::int64_t known = 1;
   int open = -1;

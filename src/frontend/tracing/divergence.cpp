@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are about to run different things: found before anything runs, named on every rank.
+// Detects ranks that are about to run different programs, before anything runs, and reports the difference on every
+// rank.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -18,10 +19,11 @@ struct Ticket {
   std::uint64_t kind = 0;
   std::uint64_t hash = 0;
   std::int64_t sequence = 0;
-  std::uint64_t inputs = 0;  // hash of the values that the host gave
+  std::uint64_t inputs = 0;  // hash of the values from the host
 };
 
-// The instruction as one line without names given by counting, so that one inserted op does not change all that follow.
+// Prints each instruction on a line, without numbered names, so that one inserted op does not change all lines after
+// it.
 std::vector<std::string> listing(const Program& program) {
   std::vector<std::string> lines;
   const Computation& entry = program.entry_computation();
@@ -70,7 +72,8 @@ std::string rank_lines(const std::vector<std::string>& per_rank) {
        rank_lines(shown));
 }
 
-// Of a value that the host gave, whatever has become of it since; 0 of other values, which the host of each rank need not know alike.
+// Returns the hash of a value that the host passed, even if the value has been sharded since. Returns 0 for other
+// values, which need not be known on the host of every rank.
 std::uint64_t hash_of_given(Node& input) {
   note_given(input);
   return input.is_given ? input.given_hash.value_or(0) : 0;
@@ -82,7 +85,7 @@ std::uint64_t hash_of_inputs(const ExtractedProgram& extracted) {
   return hash;
 }
 
-// `ranks 1, 3 pass different values than ranks 0, 2`, of hashes that differ; a rank that gives no value has 0.
+// Returns `ranks 1, 3 pass different values than ranks 0, 2` for different hashes. A rank without a host value has hash 0.
 std::string difference_text(const std::vector<std::uint64_t>& hashes) {
   std::map<std::uint64_t, std::vector<std::int64_t>> ranks_of;
   for (std::size_t rank = 0; rank < hashes.size(); ++rank)
@@ -103,7 +106,7 @@ std::string difference_text(const std::vector<std::uint64_t>& hashes) {
                      others.size() == 1 ? "passes a different value" : "pass different values", list(groups[0]));
 }
 
-// Whether a value is given at all may differ between ranks: one of them may have read a result and given it again.
+// Only some ranks may have a host value: a rank may read a result and pass it again.
 bool differ(const std::vector<std::uint64_t>& hashes) {
   const auto first = std::find_if(hashes.begin(), hashes.end(), [](std::uint64_t h) { return h != 0; });
   return std::any_of(first, hashes.end(), [&](std::uint64_t h) { return h != 0 && h != *first; });

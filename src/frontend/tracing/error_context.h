@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the front end's own checks say below their reason, as the builder does for ops:
+// The context that the checks of the front end add below an error message, in the form that the builder uses for ops:
 //
 //   slice: [2, 9) is outside dim 0 of f32[6,4]
 //     #0   %x: f32[6,4] {data,-}    train.cpp:38
@@ -15,14 +15,14 @@
 
 namespace tessera {
 
-/// Name and type, or type alone.
+/// Returns name and type, or only the type.
 std::string what_is(const Tensor& tensor);
 
-/// Adds the name of what was done, its tensors and its place, each unless the error has it.
+/// Adds the name of the operation, its tensors and its location to an error, unless the error already has them.
 void add_context(Error& error, std::string_view name, const std::vector<const Tensor*>& tensors,
                  const std::source_location& where);
 
-/// f(), whose errors get the context.
+/// Calls f() and adds the context to its errors.
 template <class F>
 decltype(auto) in_context(std::string_view name, std::initializer_list<const Tensor*> tensors,
                           const std::source_location& where, F&& f) {

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-/// Copies what some values need from a trace's computation into a program of its own.
+/// Copies the instructions that some values need from the computation of a trace into a new program.
 class Extractor {
  public:
   Extractor(Trace& trace, const std::string& name)
@@ -69,10 +69,10 @@ class Extractor {
     Shardings shardings;
     std::vector<Alias> aliases;
     for (const auto& output : outputs) {
-      // Unmarked results are whole everywhere, so that reading them later is local.
       if (const auto found = numbers_.find(output.takes_over); found != numbers_.end())
         aliases.push_back({{static_cast<std::int64_t>(values.size())}, found->second, {}, false});
       values.push_back(builder_.value(at(ids_, output.value.id)));
+      // Results without a sharding are replicated, so that reading them later needs no communication.
       shardings.push_back(output.sharding ? *output.sharding : Sharding::replicated(mesh_, output.value.type().ndim()));
     }
     builder_.default_notes = nullptr;

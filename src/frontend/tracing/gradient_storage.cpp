@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// The axes that cut rows and that `own` does not use.
+// Returns the axes that shard rows and that `own` does not use.
 std::vector<AxisRef> free_row_axes(const Sharding& own, const std::vector<Sharding>& rows) {
   std::vector<AxisRef> used = own.used_axes();
   std::vector<AxisRef> out;
@@ -25,8 +25,9 @@ std::vector<AxisRef> free_row_axes(const Sharding& own, const std::vector<Shardi
   return out;
 }
 
-// The first dim that `parts` more parts divide evenly, else the one with the largest parts; -1 when none has an element for each. From
-// the last dim on where axes are left that cut neither weight nor rows: they may cut what the first dim counts (positions).
+// Returns the first dim that can be evenly divided into `parts` times as many tiles, or else the dim with the largest
+// tiles. Returns -1 if every dim has too few elements. If the variable is replicated and the mesh has further axes, the
+// search starts at the last dim, because those axes may shard the quantity that the first dim counts (positions).
 int dim_to_shard(const Type& type, const Sharding& own, std::int64_t parts) {
   const bool backwards = own.used_axes().empty() && own.mesh.device_count() > parts;
   int best = -1;
@@ -71,7 +72,7 @@ std::optional<Sharding> gradient_storage(const Node& variable, const std::vector
 Value lay_out_gradient(Builder& builder, Value gradient, const Sharding& storage) {
   if (gradient.instruction().frontend_attribute(kBarrierAttribute) == nullptr)
     return ops::sharding_barrier(gradient, storage);
-  builder.set_sharding(gradient, make_sharding(storage));  // FSDP's own, made before these axes were known
+  builder.set_sharding(gradient, make_sharding(storage));  // FSDP set its storage before these axes were known
   return gradient;
 }
 

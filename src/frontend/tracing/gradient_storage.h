@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How gradients are stored. Over the axes that the rows of a step's inputs lie over, a gradient is a sum; stored in parts over them it is
-// reduce-scattered, its update is computed once (and not by every device), and the new weights are gathered: together the
-// bytes of an all-reduce. (Known as ZeRO stage 2, and as automatic weight-update sharding: Xu et al., arXiv:2004.13336.)
+// The storage of gradients. A gradient is a sum over the axes that shard the rows of a step's inputs. If it is stored
+// sharded over these axes, it is reduce-scattered, each device computes only its part of the update, and the new
+// weights are all-gathered. Together this transfers the bytes of one all-reduce. (This is ZeRO stage 2, or automatic
+// weight-update sharding: Xu et al., arXiv:2004.13336.)
 #pragma once
 
 #include <optional>
@@ -12,14 +13,15 @@
 
 namespace tessera {
 
-/// The shardings of the trace's inputs that are cut along dim 0, without those of variables that want gradients.
+/// Returns the shardings of the trace's inputs that are sharded along dim 0, except variables that require gradients.
 std::vector<Sharding> row_shardings(const Trace& trace);
 
-/// The variable's own sharding, and over it, on the dim that divides best, the axes of `rows` that it does not use. The variable's own
-/// alone (none: whole) where no dim has an element for each of the devices.
+/// Returns the sharding of the variable, with the axes of `rows` that it does not use added to the dim that divides
+/// best. If no dim has an element for each device, returns the sharding of the variable (none: replicated).
 std::optional<Sharding> gradient_storage(const Node& variable, const std::vector<Sharding>& rows);
 
-/// The gradient in that storage. Behind a barrier: how weights lie shall not decide how activations do.
+/// Returns the gradient in this storage. A sharding barrier keeps the shardings of weights from influencing those of
+/// activations.
 Value lay_out_gradient(Builder& builder, Value gradient, const Sharding& storage);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What functions of tensors are written with: recording into the trace, and the values they have in common.
+// Helpers to write functions of tensors: tracing into the trace, and common values.
 #pragma once
 
 #include "tensor/broadcast.h"
@@ -10,13 +10,13 @@
 
 namespace tessera {
 
-/// emit(values…), recorded at the first operand's place; errors say `name` and the operands.
+/// Traces emit(values…) at the source location of the first operand. Errors contain `name` and the operands.
 template <class F>
 Tensor recorded(std::string_view name, const Operand& x, F&& emit) {
   return in_context(name, {&x.tensor()}, x.where(),
                     [&] { return trace().record(x.where(), [&](Builder&) { return emit(operand_value(x)); }); });
 }
-/// The same where what may be wrong is between two.
+/// The same for two operands.
 template <class F>
 Tensor recorded(std::string_view name, const Operand& x, const Operand& y, F&& emit) {
   return in_context(name, {&x.tensor(), &y.tensor()}, x.where(), [&] {
@@ -26,13 +26,13 @@ Tensor recorded(std::string_view name, const Operand& x, const Operand& y, F&& e
 
 inline Value constant_like(Value x, double value) { return trace().full(x.type(), value); }
 
-/// Narrow floats are widened for sums over many elements.
+/// Converts 16-bit floats to f32 for sums over many elements.
 inline Value widened(Value x) {
   const DType type = x.type().dtype();
   return type == DType::kBF16 || type == DType::kF16 ? ops::convert(x, DType::kF32) : x;
 }
 inline Value narrowed(Value x, DType type) { return x.type().dtype() == type ? x : ops::convert(x, type); }
-// The same value, through which no gradient flows.
+// Returns the same value, but no gradient flows through it.
 inline Value stop_gradient(Value x) {
   Builder& builder = *x.builder;
   const NotesRef before = builder.default_notes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mark_step, reading of values, backward: what ends or extends the trace.
+// The operations that end or extend the trace: mark_step, reading values, backward.
 #include <algorithm>
 #include <set>
 
@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// The input whose memory the new value of a variable may take: data that no tensor has any more.
+// Returns the input whose memory the new value of a variable may take over: no tensor holds its data any more.
 int taken_over(const Trace& current, const Node& node) {
   const auto& old = node.replaces;
   if (!old || old->holders() > 0 || old->type != node.type) return -1;
@@ -29,7 +29,7 @@ int taken_over(const Trace& current, const Node& node) {
 StepResults pending_results() {
   Trace& current = trace();
   StepResults out;
-  std::set<int> taken;  // by one result each
+  std::set<int> taken;  // each input by one result
   for (auto& node : current.live_nodes()) {
     if (node->has_data()) continue;
     int input = taken_over(current, *node);
@@ -103,7 +103,7 @@ bool is_complete_here(const Node& node) {
   return node.host.has_value() || (!node.shard.is_null() && (!node.sharding || node.sharding->is_replicated()));
 }
 
-// Values whole on every rank, by a program that leaves the trace as it is.
+// Computes complete values on every rank with a program that does not change the trace.
 std::vector<Literal> read_by_program(const std::vector<Tensor>& tensors, const std::string& what,
                                      const std::source_location& where) {
   Trace& current = trace();
@@ -133,7 +133,7 @@ Literal Tensor::to_host(std::source_location where) const {
   if (node.is_under_way) await_execution();
   if (is_complete_here(node)) return node.shard.to_literal();
   Literal value = read_by_program({*this}, what_is(*this), where).front();
-  // A computed value that has no other place keeps what was read; its ops stay for backward().
+  // Keep the value that was read if the node has no other storage. Its ops stay in the trace for backward().
   if (node.shard.is_null() && !node.sharding && !node.replaces) node.host = value;
   return value;
 }
@@ -168,8 +168,8 @@ struct Wanted {
   const TensorImpl* used_as;
 };
 
-// The variables that want gradients, as the trace last used them, in order of their first use: the same in every step. One that is also
-// an argument of the function that is traced stands there for each of the two.
+// Returns the variables that require gradients, with their last value in the trace. The order of first use is the same
+// in every step. A variable that is also an argument of the traced function has one entry for each of the two.
 std::vector<Wanted> wanted_variables(const Trace& current) {
   std::vector<Wanted> out;
   for (const auto& leaf : current.leaves()) {
@@ -185,7 +185,7 @@ std::vector<Wanted> wanted_variables(const Trace& current) {
   return out;
 }
 
-// Adds to what backward() gave before.
+// Adds the gradient to the result of earlier backward() calls.
 void add_gradient(TensorImpl& variable, Value gradient) {
   Trace& current = trace();
   if (variable.gradient_storage && variable.gradient_storage != variable.node->sharding)

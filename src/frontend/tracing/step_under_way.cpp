@@ -14,7 +14,7 @@ namespace {
 
 StepUnderWay& step_under_way() { return RankContext::current().get<StepUnderWay>(); }
 
-// Each rank of the node computes with its threads and traces with one more.
+// Returns true if each rank of the node has a core for tracing in addition to the cores of its compute threads.
 bool has_a_core_to_trace_on() {
   const Session& state = session();
   const int ranks = state.local_ranks > 0 ? state.local_ranks : state.world->size();
@@ -52,7 +52,8 @@ void start_step(std::shared_ptr<Executable> executable, std::vector<DeviceArray>
   for (const auto& node : nodes) node->is_under_way = true;
   step.is_running = true;
   RankContext::current().get<CommunicationTurn>().give_to(runner.id(), await_execution);
-  // A job is copyable, and the only handles of donated arrays must stay the only ones.
+  // A std::function must be copyable, but donated arrays must keep a single handle. Therefore the job holds a shared
+  // pointer.
   auto given = std::make_shared<std::vector<DeviceArray>>(std::move(arguments));
   runner.start([&step, given, executable = std::move(executable), reason = reason.text] {
     try {

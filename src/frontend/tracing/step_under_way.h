@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step that runs while the rank traces the next one (TESSERA_ASYNC). There is one at most: who needs the world, the arena or a
-// value of it waits for it first.
+// The step that runs while the rank traces the next one (TESSERA_ASYNC). There is at most one. Code that needs the
+// world, the arena or a value of the step waits for it first.
 #pragma once
 
 #include <exception>
@@ -13,18 +13,18 @@
 
 namespace tessera {
 
-/// One per RankContext.
+/// One for each RankContext.
 struct StepUnderWay {
-  ExecutionWorker* worker = nullptr;  // of the context; made with the first step
-  std::optional<bool> is_wanted;      // TESSERA_ASYNC, looked at once
+  ExecutionWorker* worker = nullptr;  // owned by the context; created with the first step
+  std::optional<bool> is_wanted;      // TESSERA_ASYNC, read once
   bool is_running = false;
-  std::vector<std::weak_ptr<Node>> nodes;  // that its results are for, while somebody holds them
-  std::vector<DeviceArray> results;        // once it has ended
+  std::vector<std::weak_ptr<Node>> nodes;  // the nodes that receive its results, if they still exist
+  std::vector<DeviceArray> results;        // set after it has ended
 };
 
-/// True where steps run beside the trace.
+/// Returns true if steps run during tracing.
 bool steps_overlap();
-/// Hands the run over and returns; the nodes have their values when it has been waited for.
+/// Starts the run on the worker and returns. The nodes have their values after await_execution().
 void start_step(std::shared_ptr<Executable> executable, std::vector<DeviceArray> arguments,
                 const std::vector<std::shared_ptr<Node>>& nodes, const RunReason& reason);
 

@@ -18,7 +18,7 @@ namespace {
 
 std::uint32_t low_word(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
 std::uint32_t high_word(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
-// Of what belongs to no unit: the line that needed it first.
+// A shared value keeps the source location of its first use but belongs to no unit.
 NotesRef place_only(const NotesRef& notes) {
   return notes && !notes->frontend_attributes.empty() ? with_frontend_attribute(notes, "tessera.unit", std::nullopt)
                                                       : notes;
@@ -129,7 +129,7 @@ Value Trace::use(const Tensor& tensor) {
   return gathered(tensor, raw);
 }
 
-// Converted before it is gathered: half the bytes.
+// The conversion comes before the gather, which halves the bytes to transfer.
 Value Trace::gathered(const Tensor& tensor, Value stored) {
   const TensorImpl& variable = tensor.impl();
   if (const auto found = gathered_.find(variable.node.get()); found != gathered_.end())
@@ -140,7 +140,7 @@ Value Trace::gathered(const Tensor& tensor, Value stored) {
     entry_->default_notes = with_frontend_attribute(entry_->default_notes, key, std::string(text));
   };
   if (variable.compute_dtype && *variable.compute_dtype != value.type().dtype()) {
-    // Gradients of the narrow copy are as wide as the parameter unless asked otherwise.
+    // By default, gradients of the converted copy have the element type of the parameter.
     const DType stored_type = value.type().dtype();
     note(kSumTypeAttribute,
          dtype_name(variable.unshard ? variable.unshard->reduce_dtype.value_or(stored_type) : stored_type));
@@ -229,10 +229,11 @@ void Trace::at_each_call(const std::function<void()>& action, const std::functio
   if (capture_ != nullptr) capture_->each_call.push_back({action, undo});
 }
 
-// Before the value of a tensor is read. Variables that share their data now may part until a later call: each is an input of its own.
+// Called before the value of a tensor is read. Variables that share data now may have different data at a later call,
+// so each of them is a separate input.
 void Trace::capture_use(const Tensor& tensor) {
   const auto& variable = tensor.impl().stands_for ? tensor.impl().stands_for : tensor.impl_pointer();
-  const bool is_current = variable->node == tensor.impl().node;  // not a value of the past
+  const bool is_current = variable->node == tensor.impl().node;  // not an earlier value of the variable
   TensorImpl& used = is_current ? *variable : tensor.impl();
   const auto whole = [](TensorImpl& impl) { return &impl.with_gradient(); };
   if (used.argument && !capture_->assigned.empty()) capture_->reads_late = true;
@@ -264,7 +265,7 @@ void Trace::note_assignment(const std::shared_ptr<TensorImpl>& variable) {
 void Trace::note_gradient(const std::shared_ptr<TensorImpl>& variable) {
   if (capture_ == nullptr) return;
   const auto recorded = [&](const Node& node) { return node.epoch == epoch_ && node.id >= 0; };
-  if (!variable->grad.is_null() && recorded(*variable->grad.impl().node)) return;  // noted before
+  if (!variable->grad.is_null() && recorded(*variable->grad.impl().node)) return;  // already noted
   capture_->undo.emplace_back([variable, grad = variable->grad] { variable->grad = grad; });
 }
 
