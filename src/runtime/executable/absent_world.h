@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a job that does not exist: programs are compiled for rank 0 of it, to learn what they need, and never run.
+// The ranks of a job that does not exist. Programs are compiled for its rank 0 to find out what they need, and never
+// run.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,7 @@
 
 namespace tessera {
 
-/// Has sizes, nodes and sub-groups. Every collective is an InternalError.
+/// Has sizes, nodes and subgroups. Every collective throws an InternalError.
 class AbsentWorld final : public ProcessGroup {
  public:
   AbsentWorld(int ranks, std::vector<int> nodes) : AbsentWorld(0, ranks, std::move(nodes), "world") {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the steps of collective instructions share.
+// Common code of the steps of collective instructions.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// Array [outer, parts, inner bytes] <-> [parts, outer, inner bytes].
+// Converts between arrays [outer, parts, inner bytes] and [parts, outer, inner bytes].
 struct PartLayout {
   std::int64_t outer = 1;
   std::int64_t part_bytes = 0;  // of one part of one outer row
@@ -20,7 +20,7 @@ struct PartLayout {
     part_bytes = outer == 0 ? 0 : whole.byte_size() / outer / parts;
   }
   [[nodiscard]] bool is_contiguous() const { return outer <= 1; }
-  // `stride`: from part to part; 0: they lie one after the other.
+  // `stride` is the distance between parts; 0: the parts are contiguous.
   void pack(const std::byte* whole, std::byte* packed, std::int64_t parts, std::int64_t stride = 0) const {
     if (stride == 0) stride = outer * part_bytes;
     for (std::int64_t o = 0; o < outer; ++o)
@@ -57,7 +57,7 @@ inline TrafficCounters difference(const TrafficCounters& after, const TrafficCou
   return out;
 }
 
-// What the kinds share: the group, the operands, label and counting.
+// Common to all kinds of collectives: the group, the operands, the label and the counters.
 class CollectiveStep : public PlanStep {
  public:
   CollectiveStep(CompileContext& context, const Schedule& schedule, const Step& step,
@@ -95,15 +95,16 @@ class CollectiveStep : public PlanStep {
 
  protected:
   virtual void exchange(const Frame& frame) const = 0;
-  /// The same, begun; operands whose parts are contiguous.
+  /// The same without waiting for completion, for operands whose parts are contiguous.
   virtual void begin(const Frame& frame, PendingOperations& /*operations*/) const { exchange(frame); }
   [[nodiscard]] std::int64_t parts() const { return group_.size(); }
-  void copy_through(const Frame& frame, std::size_t i) const {  // a group of one
+  void copy_through(const Frame& frame, std::size_t i) const {  // for a group of one
     if (frame[out_[i]] != frame[in_[i]] && types_[i].byte_size() > 0)
       std::memcpy(frame[out_[i]], frame[in_[i]], static_cast<std::size_t>(types_[i].byte_size()));
   }
 
-  /// The small ones of several operands in one message: f(sent, received), of so many parts along `dim` each.
+  /// Exchanges several small operands in one message: f(sent, received), with the given numbers of parts along `dim`
+  /// for each operand.
   template <class F>
   void exchange_packed(const Frame& frame, std::int64_t dim, std::int64_t parts_sent, std::int64_t parts_received,
                        F&& f) const {
@@ -143,7 +144,7 @@ class CollectiveStep : public PlanStep {
     return std::find(packed_.begin(), packed_.end(), i) != packed_.end();
   }
 
-  /// f(operand, its bytes) where there is something to exchange and someone to exchange it with.
+  /// Calls f(operand, its bytes) for each nonempty operand if the group has several members.
   template <class F>
   void for_each_operand(const Frame& frame, F&& f) const {
     for (std::size_t i = 0; i < in_.size(); ++i) {
@@ -161,7 +162,7 @@ class CollectiveStep : public PlanStep {
   BufferId scratch_ = kNoBuffer;
   std::vector<Type> types_;  // of the operands
   std::vector<Type> results_;
-  std::vector<std::size_t> packed_;  // operands that travel as one message
+  std::vector<std::size_t> packed_;  // operands that are sent in one message
   std::int64_t packed_bytes_ = 0;
   CollectiveLabel label_;
   std::string metric_;

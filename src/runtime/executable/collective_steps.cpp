@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collective instructions on a ProcessGroup. Groups are made when the program is compiled, the same in the same order on every rank.
-// Parts along a dim that is not the outermost are packed and unpacked in scratch.
+// Executes collective instructions on a ProcessGroup. Groups are created when the program is compiled, in the same
+// order on every rank. If the dim of a collective is not the outermost, its parts are packed and unpacked in scratch
+// memory.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -18,7 +19,7 @@ std::string axes_of(const Instruction& instruction, const CollectiveAttributes& 
   return axes != nullptr ? *axes : field_text(a.replica_groups);
 }
 
-// Sums of complex numbers are those of their parts.
+// A sum of complex numbers is the sum of their parts.
 DType reduced_dtype(const Type& type, Reduction reduction) {
   return reduction == Reduction::kSum ? real_dtype(type.dtype()) : type.dtype();
 }
@@ -29,7 +30,7 @@ class AllGatherStep final : public CollectiveStep {
   std::int64_t dim = 0;
 
   [[nodiscard]] const GatherGroup* gather_group() const override { return &gather_group_; }
-  /// The results of which the node has one.
+  /// Marks the results of which there is one per node.
   void share(const Schedule& schedule, Id id, std::vector<int> world_members) {
     gather_group_ = {&group_, std::move(world_members)};
     is_shared_.assign(out_.size(), false);
@@ -47,7 +48,8 @@ class AllGatherStep final : public CollectiveStep {
  private:
   void exchange(const Frame& frame) const override {
     for_each_operand(frame, [&](std::size_t i, std::int64_t bytes) {
-      if (is_shared_[i] && !frame.shared->is_copy(out_[i])) {  // counted like the others: so many bytes are read
+      // Counted like other all-gathers, because the rank reads these bytes.
+      if (is_shared_[i] && !frame.shared->is_copy(out_[i])) {
         if (is_assembled_[i])
           std::memcpy(frame[out_[i]] + group_.rank() * bytes, frame[in_[i]], static_cast<std::size_t>(bytes));
         frame.state.traffic.all_gather += bytes * (parts() - 1);
@@ -78,7 +80,7 @@ class AllGatherStep final : public CollectiveStep {
 
   GatherGroup gather_group_;
   std::vector<bool> is_shared_;
-  std::vector<bool> is_assembled_;  // of these: parts are written to slices of the members
+  std::vector<bool> is_assembled_;  // of the shared results: each member writes its part to a slice
 };
 
 class ReduceScatterStep final : public CollectiveStep {
@@ -125,7 +127,8 @@ class AllReduceStep final : public CollectiveStep {
   Reduction reduction = Reduction::kSum;
 
  private:
-  // 2(g-1)/g of a sum of bytes is counted as of each: what `stats` predicts does not depend on what is packed.
+  // Rounds 2(g-1)/g of the bytes for each operand separately, so that the figures of `stats` do not depend on the
+  // packing.
   [[nodiscard]] std::int64_t rounding_of_packed() const {
     const auto received = [&](std::int64_t bytes) { return 2 * bytes * (parts() - 1) / parts(); };
     std::int64_t rounding = received(packed_bytes_);
@@ -183,7 +186,7 @@ class AllToAllStep final : public CollectiveStep {
     group_.all_to_all(bytes_of(static_cast<const std::byte*>(sent), bytes), bytes_of(received, bytes), label_);
     layout.unpack(received, frame[out_[0]], parts());
   }
-  // Operand k goes to member k.
+  // Sends operand k to member k.
   void exchange_tuple(const Frame& frame) const {
     const std::int64_t one = types_[0].byte_size();
     if (one == 0) return;
@@ -258,7 +261,7 @@ std::unique_ptr<PlanStep> make_permute_step(CompileContext& context, const Sched
   return made;
 }
 
-// Whether the rank is in one of the groups; groups that name no one mean all.
+// Returns true if the rank is in one of the groups. An empty list means all ranks.
 bool is_in_groups(const CollectiveAttributes& attributes, int rank) {
   const auto& groups = attributes.replica_groups.groups;
   return groups.empty() || std::any_of(groups.begin(), groups.end(), [&](const auto& group) {
@@ -266,7 +269,7 @@ bool is_in_groups(const CollectiveAttributes& attributes, int rank) {
          });
 }
 
-// Of collectives with replica groups.
+// For collectives with replica groups.
 std::unique_ptr<PlanStep> make_group_step(CompileContext& context, const Schedule& schedule, const Step& step,
                                           const RankGroups& groups) {
   const Computation& computation = context.program[schedule.computation];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// while, conditional, call: nested plans whose arenas lie in the scratch of the step. The predicate of a loop that holds
-// collectives, and the index of such a conditional, are one on all ranks that must go the same way: those of the first.
+// while, conditional, call: nested plans whose arenas are in the scratch memory of the step. The predicate of a loop
+// with collectives and the index of a conditional with collectives must be the same on all ranks that must take the
+// same path. These ranks use the values of the first of them.
 #include <algorithm>
 #include <cstring>
 
@@ -10,7 +11,7 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kPredicateBytes = kBufferAlignment;  // as src/schedule/scratch.h lays it out
+constexpr std::int64_t kPredicateBytes = kBufferAlignment;  // as in src/schedule/scratch.h
 
 std::vector<std::byte*> resolve(const Frame& frame, std::span<const BufferId> buffers) {
   std::vector<std::byte*> out;
@@ -18,15 +19,15 @@ std::vector<std::byte*> resolve(const Frame& frame, std::span<const BufferId> bu
   return out;
 }
 
-// Within branches and loops ranks may be missing that went another way.
+// Within branches and loops other ranks may have taken another path.
 bool all_come_to(const CompileContext& context, const Schedule& schedule) {
   return schedule.computation == context.program.entry;
 }
 
-/// One word among those ranks that must go the same way: that of the first.
+/// Replaces a value by that of the first rank, among the ranks that must take the same path.
 class Agreement {
  public:
-  // No groups: nobody has to.
+  // Without groups no ranks have to agree.
   Agreement(ProcessGroup& world, const RankGroups& groups) {
     if (!groups.empty() && isize(groups) < world.size()) group_ = split_into(world, groups);
   }
@@ -35,7 +36,7 @@ class Agreement {
   }
 
  private:
-  std::shared_ptr<ProcessGroup> group_;  // null where nobody has to agree
+  std::shared_ptr<ProcessGroup> group_;  // null if no ranks have to agree
 };
 
 class CallStep final : public PlanStep {
@@ -118,7 +119,8 @@ class ConditionalStep final : public PlanStep {
   }
 
  private:
-  // Of a pred: the first branch for true. An index out of range takes the last branch.
+  // Returns the branch to run. For a pred, true selects the first branch. An index out of range selects the last
+  // branch.
   std::size_t choose(const Frame& frame) const {
     std::int32_t index = 0;
     if (is_pred_)

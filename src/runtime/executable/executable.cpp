@@ -26,21 +26,22 @@
 namespace tessera {
 namespace {
 
-// How far a rank has come.
+// The progress of a rank.
 struct ExecutionSequence {
-  PerGroup<std::uint64_t> next;  // execution in each world
-  std::uint64_t progress = 0;    // in all of them (ProcessGroup::advance)
+  PerGroup<std::uint64_t> next;  // number of the next execution in each world
+  std::uint64_t progress = 0;    // over all worlds (ProcessGroup::advance)
 };
 
-// What a rank says of itself before a run.
+// The message of a rank before a run.
 struct Start {
   std::uint64_t number = 0;
   std::uint64_t hash = 0;
-  std::uint64_t moved = 0;  // what peers read in place is not where it was
+  std::uint64_t moved = 0;  // nonzero if the memory that peers read in place has moved
   std::uint64_t progress = 0;
 };
 
-// oneDNN brings an OpenMP runtime; its thread count is the calling thread's own, and primitives keep that of the thread that made them.
+// Sets the number of threads of the OpenMP runtime that oneDNN uses. The number belongs to the calling thread, and
+// primitives keep that of the thread that created them.
 void limit_threads() {
   using SetThreads = void (*)(int);
   static const auto kSetThreads = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
@@ -133,7 +134,7 @@ class PlannedExecutable final : public Executable {
   }
 
  private:
-  // Beside what the passes of the partitioner leave there: the program as it runs, and its steps.
+  // Writes the lowered program and its steps next to the dumps of the partitioner.
   void dump(const Schedule& schedule) const {
     if (dump_folder_.empty() || world_.rank() != 0) return;
     write_for_option("TESSERA_DUMP_DIR", [&] {
@@ -152,8 +153,9 @@ class PlannedExecutable final : public Executable {
               [&] { return arguments[i].is_null() ? "gone" : arguments[i].type().str(); });
   }
 
-  // The collectives inside match only if all ranks run the same executable now. Afterwards peers may read this rank's arguments.
-  // Returns the progress that none of them has passed: some may have come further in other worlds.
+  // Checks that all ranks run the same executable now, because otherwise their collectives do not match. Afterwards
+  // peers may read this rank's arguments. Returns a progress value that no rank has passed: some ranks may be ahead
+  // because of other worlds.
   std::uint64_t meet(std::byte* arena, std::span<std::byte* const> arguments) const {
     auto& sequence = RankContext::current().get<ExecutionSequence>();
     SharedViews* shared = plan_->shared_views();
@@ -165,7 +167,7 @@ class PlannedExecutable final : public Executable {
     if (first.moved != 0) shared->map(world_);
     return first.progress;
   }
-  // What all ranks say: the furthest progress; moved if one of them has.
+  // Combines the messages of all ranks: the maximum of the progress, and whether the memory of any rank has moved.
   [[nodiscard]] Start agree(const Start& mine) const {
     std::vector<Start> all(static_cast<std::size_t>(world_.size()));
     world_.all_gather(
@@ -185,7 +187,8 @@ class PlannedExecutable final : public Executable {
     return out;
   }
 
-  // A fresh array per result, or the donated argument's own when no one else holds it (else a copy of it).
+  // Returns a new array for each result. For a donated argument it is the argument's array if nothing else holds it, or
+  // a copy of it.
   std::vector<DeviceArray> make_results(const std::vector<DeviceArray>& arguments) const {
     std::vector<DeviceArray> results(result_types_.size());
     for (std::size_t k = 0; k < results.size(); ++k) {
@@ -211,13 +214,13 @@ class PlannedExecutable final : public Executable {
                  RunState& state) const {
     try {
       plan_->run(arena, in, out, state);
-    } catch (const std::bad_alloc&) {  // what a step needs beside the plan
+    } catch (const std::bad_alloc&) {  // memory of a step outside of the plan
       fail("out of memory in a step of program {}, whose arena has {}; {}", name_,
            format_bytes(static_cast<double>(memory_.arena)), memory_state());
     }
   }
 
-  // After a run that failed, with what it was writing to.
+  // After a failed run, the donated arguments that it overwrote are lost.
   void drop_overwritten(std::vector<DeviceArray>& arguments, const std::vector<DeviceArray>& results) const {
     for (std::size_t k = 0; k < results.size(); ++k)
       if (donations_[k] >= 0 && at(arguments, donations_[k]).shares_memory_with(results[k]))
@@ -268,7 +271,7 @@ void check_device_count(const Program& program, const ProcessGroup& world) {
   require(devices == 1, "{} is a program for {} devices, the world has {} ranks", program.name, devices, world.size());
 }
 
-// What this rank compiled for each world, by content, options and instruction set.
+// The executables of this rank for each world, by content, options and instruction set.
 struct CompileCache {
   PerGroup<std::map<std::size_t, std::shared_ptr<Executable>>> executables;
 };
@@ -288,7 +291,7 @@ std::size_t executable_hash(const Program& program, const CompileOptions& option
   return hash_mix(hash, static_cast<std::size_t>(tessera::options().integer("TESSERA_NUM_THREADS")));
 }
 
-// The leaves of results put together as a value of `type`.
+// Assembles a value of `type` from the leaves of results.
 Literal assemble(const Type& type, const std::vector<DeviceArray>& leaves, std::size_t& next) {
   if (!type.is_tuple()) {
     const DeviceArray& leaf = leaves[next++];

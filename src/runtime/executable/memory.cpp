@@ -18,14 +18,15 @@ constexpr std::int64_t kAlignment = 64;
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 std::int64_t rounded(std::int64_t bytes) { return std::max<std::int64_t>(1, ceil_div(bytes, kAlignment)) * kAlignment; }
 
-// Large blocks start at a huge page, where the kernel has them: products and copies of them miss the TLB far less.
+// Large blocks are aligned to huge pages, if the kernel has them, because products and copies then have far fewer TLB
+// misses.
 std::byte* private_block(std::int64_t bytes) {
   const bool is_large = bytes >= kHugePage;
   void* block = nullptr;
   if (posix_memalign(&block, static_cast<std::size_t>(is_large ? kHugePage : kAlignment),
                      static_cast<std::size_t>(bytes)) != 0)
     return nullptr;
-  if (is_large) (void)madvise(block, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);  // advice: may be refused
+  if (is_large) (void)madvise(block, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);  // the kernel may refuse
   return static_cast<std::byte*>(block);
 }
 }  // namespace
@@ -51,7 +52,7 @@ std::byte* MemoryPool::take(std::int64_t bytes, const Purpose& purpose) {
   return block;
 }
 
-// A block of the size that was given back, or null.
+// Returns an idle block of this size, or null.
 std::byte* MemoryPool::find_idle(std::int64_t size) {
   const auto found = idle_.find(size);
   if (found == idle_.end() || found->second.empty()) return nullptr;
@@ -109,7 +110,7 @@ void MemoryPool::end_of_run() {
 
 std::byte* RankMemory::arena_of(std::int64_t bytes, const std::string& program) {
   if (!arena || arena->bytes() < bytes) {
-    arena.reset();  // before the new one is made: never both
+    arena.reset();  // free the old arena first, so that both never exist together
     pool->end_of_run();
     arena =
         std::make_unique<DeviceMemory>(pool, bytes, [&] { return fmt::format("the arena of program {}", program); });

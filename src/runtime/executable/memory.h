@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a rank: aligned blocks, kept for reuse between runs.
+// The memory of a rank: aligned blocks that are kept for reuse between runs.
 #pragma once
 
 #include <cstddef>
@@ -16,28 +16,28 @@
 
 namespace tessera {
 
-/// What a block is for, in the words of the error that says that there is none: `the arena of step`.
+/// The purpose of a block, as quoted in the error if the allocation fails: `the arena of step`.
 using Purpose = std::function<std::string()>;
 
-/// Blocks of a rank. A block given back is kept while runs go on asking for its size; one that two runs in a row had no use for is
-/// freed. May be called from any thread: a rank's arrays may outlive its thread.
+/// The blocks of a rank. A returned block is kept as long as runs request its size, and freed after two runs in a row
+/// that did not use it. Any thread may call this, because arrays may outlive the thread of their rank.
 class MemoryPool {
  public:
-  /// Blocks of a page and more lie in the node memory of the calling rank, where its peers can read them.
+  /// Blocks of at least a page are in the node memory of the calling rank, where its peers can read them.
   MemoryPool() : node_memory_(node_memory()) {}
   ~MemoryPool();
-  /// `bytes` at a multiple of 64, undefined content. Error with the purpose, what the rank holds and what the machine has free where there
-  /// is no such block.
+  /// Returns `bytes` aligned to 64, with undefined content. If the allocation fails, throws an Error with the purpose,
+  /// the memory that the rank holds and the free memory of the machine.
   std::byte* take(std::int64_t bytes, const Purpose& purpose);
   void give_back(std::byte* block, std::int64_t bytes);
-  /// Called after every run: ages what lies unused.
+  /// Called after every run. Increases the age of idle blocks.
   void end_of_run();
 
   [[nodiscard]] MemoryInfo info() const {
     const std::scoped_lock lock(mutex_);
     return {used_, peak_, pooled_};
   }
-  /// Blocks so far: handed out, and of these asked of the system.
+  /// The number of blocks handed out, and how many of these were newly allocated.
   struct Counts {
     std::int64_t taken = 0;
     std::int64_t allocated = 0;
@@ -66,7 +66,7 @@ class MemoryPool {
   Counts counts_;
 };
 
-/// One block; returns to its pool.
+/// A block that returns to its pool.
 class DeviceMemory {
  public:
   DeviceMemory(std::shared_ptr<MemoryPool> pool, std::int64_t bytes, const Purpose& purpose)
@@ -83,11 +83,11 @@ class DeviceMemory {
   std::byte* data_;
 };
 
-/// What a rank holds: its pool, and the arena that its executables share (one runs at a time).
+/// The memory of a rank: its pool, and the arena that its executables share (one runs at a time).
 struct RankMemory {
   std::shared_ptr<MemoryPool> pool = std::make_shared<MemoryPool>();
   std::unique_ptr<DeviceMemory> arena;
-  /// At least `bytes`, exactly the largest plan asked for so far. `program` asks for it.
+  /// Returns the arena for `program`. Its size is the maximum of all requests so far.
   std::byte* arena_of(std::int64_t bytes, const std::string& program);
 };
 RankMemory& rank_memory();

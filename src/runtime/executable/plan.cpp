@@ -41,7 +41,7 @@ class KernelStep final : public PlanStep {
   KernelRef kernel_;
   std::vector<BufferId> in_;
   std::vector<BufferId> out_;
-  mutable std::vector<const std::byte*> in_pointers_;  // kept between runs: a plan runs on one thread
+  mutable std::vector<const std::byte*> in_pointers_;  // kept between runs; a plan runs on one thread
   mutable std::vector<std::byte*> out_pointers_;
 };
 
@@ -71,7 +71,7 @@ std::vector<BufferId> result_buffers(const Schedule& schedule, Id id) {
 
 namespace {
 
-// Of the buffers that a step reads and writes, each once.
+// Returns the total size of the buffers that a step reads or writes, each counted once.
 std::int64_t bytes_touched(const Schedule& schedule, const Computation& computation, const Step& step) {
   std::set<BufferId> buffers;
   const auto touch = [&](Id id) {
@@ -116,7 +116,7 @@ void Plan::name_steps(const CompileContext& context) {
                                  context.options.name.empty() ? context.program.name : context.options.name));
 }
 
-// What the ranks of a node read of each other in place, and what has to be waited for around it.
+// Determines the arrays that the ranks of a node read from each other in place, and the waits that this requires.
 void Plan::share(ProcessGroup& world) {
   world_ = &world;
   std::map<Id, std::size_t> step_here;
@@ -171,7 +171,7 @@ void Plan::add_step(CompileContext& context, const Step& step) {
     made = make_collective_step(context, *schedule_, step);
   } else if (role == Role::kWhile || role == Role::kConditional || role == Role::kCall) {
     made = make_control_step(context, *schedule_, step);
-    flops = 0;  // counted by what they call
+    flops = 0;  // the called computations count their own
   } else if (role == Role::kPartitionId) {
     made = std::make_unique<DeviceIdStep>(at(schedule_->access, id).front().buffer,
                                           static_cast<std::uint32_t>(context.world.rank()));
@@ -251,7 +251,7 @@ void Plan::run(std::byte* arena, std::span<std::byte* const> parameters, std::sp
 
 void Plan::run_steps(const Frame& frame) {
   const RunState& state = frame.state;
-  std::size_t next = 0;  // step of the schedule
+  std::size_t next = 0;  // the next step of the schedule
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     for (; next <= step_of_[i]; ++next) prepare(next, frame);
     const bool is_timed = !profile_.empty() || !steps_[i]->communication().empty();
@@ -262,14 +262,15 @@ void Plan::run_steps(const Frame& frame) {
       ended_[i] = now();
       taken_[i] += ended_[i] - begin;
     }
-    for (const auto& [number, started] : under_way_)  // messages go on only when somebody asks
+    for (const auto& [number, started] : under_way_)  // messages only make progress when they are tested
       for (const auto& operation : started.second) operation->test();
     if (world_ != nullptr) world_->advance(state.progress + step_of_[i] + 1);
   }
   for (; next < schedule_->steps.size(); ++next) prepare(next, frame);
 }
 
-// What a step of the schedule waits for. Steps before it that cost nothing are completed too: peers may wait for them.
+// Performs the waits before a step of the schedule, including those of steps without a kernel, because peers may wait
+// for them.
 void Plan::prepare(std::size_t step, const Frame& frame) {
   if (world_ != nullptr && !waits_[step].empty()) {
     world_->advance(frame.state.progress + step);
@@ -295,7 +296,7 @@ void Plan::complete(const std::vector<std::int32_t>& steps, const Frame& frame) 
   }
 }
 
-// A collective is counted once, with both of its halves and what it waited for peers.
+// The time of a collective is the sum of its start, its end and its waits for peers.
 void Plan::count_times(RunState& state) {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     if (!profile_.empty()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A scheduled computation with a kernel for every step: what a rank runs.
+// A scheduled computation with a kernel for every step: the code that a rank runs.
 #pragma once
 
 #include <map>
@@ -16,16 +16,16 @@
 
 namespace tessera {
 
-/// What a run collects.
+/// The figures that a run collects.
 struct RunState {
   std::byte* workspace = nullptr;
   double flops = 0;
   TrafficCounters traffic;
-  std::int64_t communication_nanoseconds = 0;  // of the collectives, waits for peers included
+  std::int64_t communication_nanoseconds = 0;  // of the collectives, including waits for peers
   std::uint64_t progress = 0;                  // of the world before the run (ProcessGroup::advance)
 };
 
-/// Where the buffers of a plan are in one run.
+/// The addresses of the buffers of a plan in one run.
 struct Frame {
   std::span<std::byte* const> pointers;  // by BufferId
   RunState& state;
@@ -40,35 +40,35 @@ using PendingOperations = std::vector<std::unique_ptr<PendingOperation>>;
 class PlanStep {
  public:
   virtual ~PlanStep() = default;
-  /// Of an all-gather.
+  /// Returns the group of an all-gather; null for other steps.
   [[nodiscard]] virtual const GatherGroup* gather_group() const { return nullptr; }
-  /// In two halves, of an overlapped collective: begins; and makes the result of what has arrived.
+  /// The two halves of an overlapped collective: start() begins the transfer, finish() assembles the result.
   virtual PendingOperations start(const Frame& frame) const;
   virtual void finish(const Frame& /*frame*/) const {}
-  /// The metric of its time if it communicates, else "".
+  /// Returns the name of the time metric if the step communicates, or "".
   [[nodiscard]] virtual std::string_view communication() const { return ""; }
   virtual void run(const Frame& frame) const = 0;
 };
 
-/// What compiling needs beside the program.
+/// What compiling a plan needs in addition to the schedule.
 struct CompileContext {
   const Program& program;
   ProcessGroup& world;
   const CompileOptions& options;
-  std::int64_t workspace_bytes = 0;         // grows to the most any kernel needs
-  std::int64_t sequence = 0;                // of the collectives, for the watchdog's labels
+  std::int64_t workspace_bytes = 0;         // the maximum of all kernels
+  std::int64_t sequence = 0;                // number of the next collective, for the labels of the watchdog
   std::vector<std::string> fallbacks = {};  // ops that run by reference evaluation
 };
 
 class Plan {
  public:
   Plan(CompileContext& context, std::shared_ptr<const Schedule> schedule);
-  /// `arena` has the schedule's arena_bytes; `parameters` and `results` one pointer per leaf.
+  /// `arena` has the schedule's arena_bytes. `parameters` and `results` have one pointer for each leaf.
   void run(std::byte* arena, std::span<std::byte* const> parameters, std::span<std::byte* const> results,
            RunState& state);
-  /// What the ranks read of each other in place; null if nothing.
+  /// Returns the arrays that ranks read from each other in place, or null if there are none.
   [[nodiscard]] SharedViews* shared_views() const { return shared_views_.get(); }
-  /// By how much a run advances the world's progress.
+  /// Returns by how much a run increases the progress of the world.
   [[nodiscard]] std::uint64_t progress() const { return shared_views_ ? schedule_->steps.size() + 1 : 0; }
   [[nodiscard]] const Schedule& schedule() const { return *schedule_; }
   void set_profiling(bool on);
@@ -83,7 +83,7 @@ class Plan {
   void prepare(std::size_t step, const Frame& frame);
   void start(std::size_t i, const Frame& frame);
   void complete(const std::vector<std::int32_t>& steps, const Frame& frame);
-  // A group, the step it must have completed, and the all-gather (as a step here) for which this rank waits.
+  // This rank waits until `group` has completed `step`, on behalf of the all-gather at index `gather` of steps_.
   struct Wait {
     ProcessGroup* group = nullptr;
     std::int32_t step = -1;
@@ -94,34 +94,36 @@ class Plan {
   void count_times(RunState& state);
 
   std::shared_ptr<const Schedule> schedule_;
-  std::vector<Literal> constants_;             // by the order of constant buffers
+  std::vector<Literal> constants_;             // in the order of constant buffers
   std::vector<const std::byte*> constant_of_;  // by BufferId; null for others
   std::vector<std::unique_ptr<PlanStep>> steps_;
-  double flops_ = 0;                  // of a run, without what loops and branches count themselves
-  std::vector<StepProfile> about_;    // per step; without times
-  std::vector<StepProfile> profile_;  // per step, with times; empty unless profiling
-  std::vector<std::int64_t> taken_;   // per step, nanoseconds of the run under way, if they are asked for
-  std::vector<std::int64_t> ended_;   // and when they were over
+  double flops_ = 0;                  // of a run, without those that loops and branches count themselves
+  std::vector<StepProfile> about_;    // for each step, without times
+  std::vector<StepProfile> profile_;  // for each step, with times; empty unless profiling
+  std::vector<std::int64_t> taken_;   // for each step, nanoseconds in the current run, if measured
+  std::vector<std::int64_t> ended_;   // for each step, when it ended
   std::vector<std::int64_t> result_bytes_;
-  std::vector<std::byte*> pointers_;  // of the run under way
+  std::vector<std::byte*> pointers_;  // of the current run
   std::vector<std::byte*> results_;
   std::unique_ptr<SharedViews> shared_views_;
-  std::vector<Waits> waits_;  // per step of the schedule, and at the end; none without shared views
-  // Started and not yet waited for: by the schedule's step, the step here and what is under way.
+  std::vector<Waits> waits_;  // for each step of the schedule, and at the end; empty without shared views
+  // Collectives that have started but not finished, by step of the schedule: the index in steps_, and the pending
+  // operations.
   std::map<std::int32_t, std::pair<std::size_t, PendingOperations>> under_way_;
-  std::vector<std::size_t> step_of_;  // of the schedule, per step here: some cost nothing
+  // For each element of steps_, its step in the schedule, where some steps have no kernel.
+  std::vector<std::size_t> step_of_;
   ProcessGroup* world_ = nullptr;
-  // Of the entry computation in a world of several ranks: who waits for this one is told what it runs.
+  // Set for the entry computation in a world of several ranks: ranks that wait for this one can print what it runs.
   ProcessGroup* told_ = nullptr;
-  std::vector<std::string> works_;  // per step
+  std::vector<std::string> works_;  // for each step
 };
 
-/// The step of a collective instruction.
+/// Returns the step of a collective instruction.
 std::unique_ptr<PlanStep> make_collective_step(CompileContext& context, const Schedule& schedule, const Step& step);
-/// The step of a while, conditional or call.
+/// Returns the step of a while, conditional or call.
 std::unique_ptr<PlanStep> make_control_step(CompileContext& context, const Schedule& schedule, const Step& step);
 
-/// The buffers of an instruction's operands' leaves, and of its results' leaves.
+/// Returns the buffers of the leaves of an instruction's operands, and of its results.
 std::vector<BufferId> operand_buffers(const Schedule& schedule, const Instruction& instruction);
 std::vector<BufferId> result_buffers(const Schedule& schedule, Id id);
 

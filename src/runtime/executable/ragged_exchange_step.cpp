@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ragged-all-to-all: rows [first[k], first[k] + count[k]) of the operand go to member k, where they stand from row place[k] on.
-// Members say in a header how many rows come and where to; parts are as long as the longest of the group, found before.
+// ragged-all-to-all: sends rows [first[k], first[k] + count[k]) of the operand to member k, which stores them from row
+// place[k] on. A header tells each member how many rows it receives and their position. All messages are as long as the
+// longest in the group, whose length is determined first.
 #include <vector>
 
 #include "executable/collective_step.h"
@@ -20,7 +21,7 @@ class RaggedExchangeStep final : public CollectiveStep {
  private:
   enum Operand : std::size_t { kRows, kRoom, kFirst, kCount, kPlace };
 
-  // Negative ones count as 0, as in the reference evaluation.
+  // Negative entries count as 0, as in the reference evaluation.
   [[nodiscard]] std::int64_t entry(const Frame& frame, Operand operand, std::int64_t member) const {
     const std::byte* list = frame[in_[operand]];
     return visit_dtype(types_[operand].dtype(), [&]<class T>() -> std::int64_t {
@@ -68,7 +69,7 @@ class RaggedExchangeStep final : public CollectiveStep {
     place(frame, received, part, row_bytes);
   }
 
-  // In the order of the members: of rows that meet, those of the last one stay.
+  // Processes the members in order: if rows overlap, those of the last member remain.
   void place(const Frame& frame, const std::vector<std::byte>& received, std::int64_t part,
              std::int64_t row_bytes) const {
     const std::int64_t room = types_[kRoom].dim(0);

@@ -64,7 +64,7 @@ Entry read_entry(std::string_view name, const json::value& value, std::uint64_t 
           entry.begin, entry.end, data_bytes);
   Dims dims;
   auto bytes = static_cast<std::uint64_t>(dtype_size(dtype));
-  std::uint64_t extent = bytes;  // as if no dim were 0: strides must not overflow either
+  std::uint64_t extent = bytes;  // counts a size of 0 as 1, because strides must not overflow either
   for (const json::value& size : shape->get_array()) {
     const std::uint64_t n = natural(size, "shape");
     require(n <= std::uint64_t{1} << 62, "shape: {} is too large", n);
@@ -129,7 +129,7 @@ SafetensorsFile parse(std::span<const std::byte> bytes) {
     Literal value(entry.type);
     if (entry.end > entry.begin)
       std::memcpy(value.mutable_bytes().data(), data.data() + entry.begin, entry.end - entry.begin);
-    if (entry.type.dtype() == DType::kPred)  // any byte but 0 and 1 would be no bool
+    if (entry.type.dtype() == DType::kPred)  // bytes other than 0 and 1 are not valid bools
       for (std::byte& byte : value.mutable_bytes()) byte = byte != std::byte{0} ? std::byte{1} : std::byte{0};
     file.tensors.emplace_back(entry.name, std::move(value));
   }
@@ -154,7 +154,7 @@ SafetensorsFile parse_safetensors(std::span<const std::byte> bytes, const std::s
 }
 
 SafetensorsFile read_safetensors(const std::string& path) {
-  if (!std::filesystem::is_regular_file(path) || std::filesystem::file_size(path) == 0) {  // nothing that can be mapped
+  if (!std::filesystem::is_regular_file(path) || std::filesystem::file_size(path) == 0) {  // cannot be mapped
     const std::string bytes = read_file(path);
     return parse_safetensors(std::as_bytes(std::span(bytes)), path);
   }

@@ -49,7 +49,8 @@ void SharedViews::map(ProcessGroup& world) {
 
 bool SharedViews::map_one(std::size_t k, std::vector<NodePlace> places) {
   if (views_[k].places == places) return true;
-  views_[k] = {std::move(places), nullptr, nullptr};  // never both mappings: a process may have so many only
+  // Unmap the old view first, because the number of mappings is limited.
+  views_[k] = {std::move(places), nullptr, nullptr};
   const bool readable =
       std::all_of(views_[k].places.begin(), views_[k].places.end(), [](const NodePlace& p) { return p.offset >= 0; });
   if (readable)
@@ -77,7 +78,7 @@ void SharedViews::use_copy(std::size_t k) {
                                                     [] { return "this rank's copy of an all-gathered array"; });
 }
 
-// A copy is a collective of all members: where one of them needs it, all make it.
+// A copy is a collective of all members: if one of them needs a copy, all of them make one.
 void SharedViews::agree(ProcessGroup& world, const std::vector<std::byte>& refused) {
   std::vector<std::byte> all(refused.size() * static_cast<std::size_t>(world.size()));
   world.all_gather(refused, all, {0, "which all-gathers cannot be mapped"});

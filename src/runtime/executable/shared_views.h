@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results of all-gathers of which a node has one: ranges of addresses onto the ranks' own memory, operands or slices.
+// The results of all-gathers of which there is one per node: ranges of addresses that map the memory of the ranks,
+// either their operands or slices that they write.
 #pragma once
 
 #include <memory>
@@ -12,7 +13,7 @@
 
 namespace tessera {
 
-/// Who takes part in an all-gather: members of the world, this rank among them.
+/// The members of an all-gather as ranks of the world, including this rank.
 struct GatherGroup {
   ProcessGroup* group = nullptr;
   std::vector<int> members;
@@ -20,15 +21,15 @@ struct GatherGroup {
 
 class SharedViews {
  public:
-  /// The group of each of the schedule's shared all-gathers.
+  /// `groups` has the group of each shared all-gather of the schedule.
   SharedViews(const Schedule& schedule, std::vector<const GatherGroup*> groups);
-  /// Notes where this rank's operands and slices lie in this run; true if not where they were.
+  /// Records the addresses of this rank's operands and slices in this run. Returns true if they have changed.
   bool locate(std::byte* arena, std::span<std::byte* const> parameters);
-  /// Maps what the members have located. Collective over the world, when it is true for one of its ranks.
+  /// Maps the memory of the members. Collective over the world. All ranks call it if locate() was true on any of them.
   void map(ProcessGroup& world);
-  /// Where the result of shared all-gather `k` is.
+  /// Returns the address of the result of shared all-gather `k`.
   [[nodiscard]] std::byte* address(std::size_t k) const { return views_[k].address(); }
-  /// True where ranks could not map it: it has to be gathered there by copies.
+  /// Returns true if a rank could not map the result, so that it must be gathered by copying.
   [[nodiscard]] bool is_copy(BufferId result) const;
 
  private:
@@ -38,7 +39,7 @@ class SharedViews {
     std::unique_ptr<DeviceMemory> copy;
     [[nodiscard]] std::byte* address() const { return copy ? copy->data() : mapped.get(); }
   };
-  // False where the members' memory cannot be mapped.
+  // Returns false if the memory of the members cannot be mapped.
   [[nodiscard]] bool map_one(std::size_t k, std::vector<NodePlace> places);
   [[nodiscard]] std::shared_ptr<std::byte> mapped(std::size_t k, const std::vector<NodePlace>& places) const;
   void agree(ProcessGroup& world, const std::vector<std::byte>& refused);

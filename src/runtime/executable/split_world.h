@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Process groups of the collectives in a program.
+// The process groups of the collectives in a program.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-/// The process group of this rank among `groups`: one object per partition of the world, however often it is requested.
+/// Returns the process group among `groups` that contains this rank. Equal partitions of the world share one object.
 std::shared_ptr<ProcessGroup> split_into(ProcessGroup& world, const RankGroups& groups);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel needs while it runs, laid out when it is made: so the plan knows it beforehand.
+// The temporary memory of a kernel, laid out when the kernel is created, so that the plan knows its size.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace tessera {
 
-/// Parts of a workspace, one behind the other, each at a cache line.
+/// Contiguous parts of a workspace, each aligned to a cache line.
 class WorkspaceLayout {
  public:
-  /// Gives the offset of a new part.
+  /// Returns the offset of a new part.
   std::int64_t add(std::int64_t bytes) {
     const std::int64_t offset = bytes_;
     bytes_ += ceil_div(bytes, kBufferAlignment) * kBufferAlignment;

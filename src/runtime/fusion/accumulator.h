@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel set's reductions fold into (kernels/kernel_set.h), and which of them a reduction is.
+// The accumulators of the kernel set's reductions (kernels/simd/kernel_set.h), and the mapping from reductions to them.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ template <class T, bool kExtremum>
 using Accumulator = std::conditional_t<is_float(kDTypeOf<T>) && kDTypeOf<T> != DType::kF64,
                                        std::conditional_t<kExtremum, float, double>, T>;
 
-/// By element type: on pred, and = min = product, or = max = sum.
+/// Depends on the element type: for pred, and = min = product, and or = max = sum.
 std::optional<kernels::ReduceOp> reduce_op(Reduction reduction, DType dtype);
 inline bool is_extremum(kernels::ReduceOp op) { return op == kernels::ReduceOp::kMin || op == kernels::ReduceOp::kMax; }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a fused step of the schedule to a tile program: which slot every value lies in, which function computes it.
+// Turns a fused step of the schedule into a tile program: chooses the slot of each value and the function that computes
+// it.
 #include "fusion/fused_kernel.h"
 
 #include <algorithm>
@@ -42,7 +43,7 @@ TileFunction compare_function(const KernelSet& set, const OpView& view) {
   return table[static_cast<int>(compare.direction)][static_cast<int>(view.operands.front().dtype())];
 }
 
-// The precompiled function of an instruction, or null.
+// Returns the precompiled function of an instruction, or null.
 TileFunction tile_function(const KernelSet& set, const OpView& view) {
   const int from = static_cast<int>(view.operands.front().dtype());
   const int to = static_cast<int>(view.result.dtype());
@@ -91,7 +92,7 @@ class TileBuilder {
   }
 
  private:
-  // A reduction among the members says how long rows are.
+  // A reduction in the group determines the length of rows.
   void set_shape() {
     full_ = computation_[step_.instructions.front()].type.element_count();
     for (const Id id : step_.instructions) {
@@ -101,7 +102,7 @@ class TileBuilder {
       full_ = computation_[instruction.operands[0]].type.element_count();
       tile_.columns = full_ / instruction.type.element_count();
     }
-    for (const Id id : step_.instructions)  // or an operand that a member spreads over them
+    for (const Id id : step_.instructions)  // or an operand with one element per row
       for (const Id operand : computation_[id].operands)
         if (const Access& from = access(operand); at_home(from.source) && from.view)
           tile_.columns = full_ / computation_[from.source].type.element_count();
@@ -109,7 +110,7 @@ class TileBuilder {
   }
   [[nodiscard]] bool at_home(Id id) const { return at(member_of_, id) >= 0; }
   [[nodiscard]] bool reduces(Id id) const { return computation_[id].op == &rows::kReduce; }
-  // Whether an array stands for rows, not for their elements.
+  // Returns true if an array has one element per row.
   [[nodiscard]] bool is_per_row(std::int64_t count) const { return tile_.columns > 1 && count != full_; }
   [[nodiscard]] bool is_per_row(Id id) const { return is_per_row(computation_[id].type.element_count()); }
 
@@ -126,7 +127,7 @@ class TileBuilder {
       }
   }
 
-  // Whole generators in place of the instructions that their rounds are made of.
+  // Replaces the instructions of Philox rounds by a single step.
   void find_rounds() {
     part_of_rounds_.assign(step_.instructions.size(), false);
     for (int i = isize(step_.instructions); i-- > 0;) {
@@ -143,7 +144,7 @@ class TileBuilder {
       rounds_.emplace(i, std::move(*rounds));
     }
   }
-  // No one else reads what lies between, and the keys are in memory.
+  // Returns true if no other instruction reads the intermediate values, and the keys are in memory.
   bool stays_inside(const PhiloxRounds& rounds, int last) const {
     std::set<Id> inside(rounds.members.begin(), rounds.members.end());
     for (const Id member : rounds.members)
@@ -160,7 +161,7 @@ class TileBuilder {
       return from.buffer != kNoBuffer && at(member_of_, from.source) < 0;
     });
   }
-  // A single element of a buffer, the same for every tile.
+  // Returns a slot for a single element of a buffer, which is the same for every tile.
   int slot_of_scalar(Id key) {
     const Access& from = access(key);
     TileSlot slot;
@@ -207,7 +208,8 @@ class TileBuilder {
     }
     finish(std::move(step), index);
   }
-  // Operands that die here give their registers first: a result may overwrite an operand, element by element.
+  // Registers of operands that have their last use here are released first: a result may overwrite an operand
+  // elementwise.
   void finish(TileStep step, int index) {
     const Id id = at(step_.instructions, index);
     for (const Id operand : computation_[id].operands)
@@ -264,7 +266,7 @@ class TileBuilder {
     return number;
   }
 
-  // A value of one element a row, repeated over its row.
+  // Repeats a value with one element per row over its rows.
   int spread(Id source, int from) {
     if (const auto found = spread_.find(source); found != spread_.end()) return found->second;
     TileStep step;
@@ -316,7 +318,7 @@ class TileBuilder {
       slot.register_index = registers_.take(tile_, slot.element_bytes, slot.per_row, still_read);
     tile_.slots.push_back(slot);
     const int number = value_slot_[id] = isize(tile_.slots) - 1;
-    if (still_read) {  // the operand it will overwrite is needed later in the tile: move at the end
+    if (still_read) {  // the operand in this buffer is needed later in the tile: move at the end
       TileSlot target;
       target.per_row = slot.per_row;
       target.output = output_of(buffer);
@@ -350,7 +352,7 @@ class TileBuilder {
     if (std::find(kept_.begin(), kept_.end(), source) != kept_.end()) return;
     const TileSlot& slot = at(tile_.slots, value_slot_.at(source));
     if (slot.register_index < 0) return;
-    kept_.push_back(source);  // once, also when an operand comes twice
+    kept_.push_back(source);  // once, even if an operand occurs twice
     registers_.give_back(slot);
   }
 
@@ -370,7 +372,7 @@ class TileBuilder {
   std::map<Id, int> value_slot_;
   std::vector<std::pair<std::tuple<int, std::int64_t, bool, std::optional<View>>, int>> loaded_;
   std::vector<TileStep> moves_;
-  std::vector<Id> kept_;  // registers not (or no more) to be given back
+  std::vector<Id> kept_;  // registers that must not be released (again)
   std::map<Id, int> spread_;
   std::int64_t full_ = 0;
 };

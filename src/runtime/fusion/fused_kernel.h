@@ -5,12 +5,12 @@
 
 namespace tessera {
 
-/// The kernel of a fused step, and the buffers it reads and writes in the order of its arguments.
+/// The kernel of a fused step, and the buffers that it reads and writes, in the order of its arguments.
 struct FusedStep {
   KernelRef kernel;
   std::vector<BufferId> in;
   std::vector<BufferId> out;
-  std::vector<std::string> fallbacks;  // ops in it without a fast kernel
+  std::vector<std::string> fallbacks;  // ops in the group without a fast kernel
 };
 FusedStep make_fused_step(const Program& program, const Schedule& schedule, const Step& step, bool reference);
 

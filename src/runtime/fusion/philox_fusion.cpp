@@ -41,14 +41,14 @@ class Matcher {
   struct Round {
     Id low, high, key, wide;
     std::uint32_t multiplier;
-    std::vector<Id> members;  // but for the result
+    std::vector<Id> members;  // without the result
   };
 
   [[nodiscard]] const Instruction& at_id(Id id) const { return computation_[id]; }
   [[nodiscard]] bool is(Id id, const OpDef& op, DType dtype) const {
     return at_id(id).op == &op && at_id(id).type.dtype() == dtype;
   }
-  // A scalar that fills its array.
+  // Returns true for a scalar that fills its array.
   [[nodiscard]] bool is_splat(Id id) const {
     return at_id(id).op->movement == Movement::kBroadcast && at_id(at_id(id).operands[0]).type.ndim() == 0;
   }
@@ -58,20 +58,20 @@ class Matcher {
     if (scalar == nullptr || scalar->type().dtype() != DType::kU64) return std::nullopt;
     return scalar->data<std::uint64_t>()[0];
   }
-  // f(operand, other operand) for both orders, until one gives something.
+  // Calls f(operand, other operand) for both orders until one returns a value.
   template <class F>
   auto either(Id id, F&& f) const -> decltype(f(id, id)) {
     const auto& operands = at_id(id).operands;
     if (auto found = f(operands[0], operands[1])) return found;
     return f(operands[1], operands[0]);
   }
-  // id = u32(wide): the multiplication.
+  // Matches id = u32(wide), and returns the multiplication.
   [[nodiscard]] std::optional<Id> low_word(Id id) const {
     if (!is(id, rows::kConvert, DType::kU32) || !is(at_id(id).operands[0], rows::kMultiply, DType::kU64))
       return std::nullopt;
     return at_id(id).operands[0];
   }
-  // id = u32(wide >> 32).
+  // Matches id = u32(wide >> 32).
   [[nodiscard]] std::optional<Id> high_word(Id id) const {
     if (!is(id, rows::kConvert, DType::kU32) || !is(at_id(id).operands[0], rows::kShiftRightLogical, DType::kU64))
       return std::nullopt;

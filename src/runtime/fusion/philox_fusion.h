@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounds of a counter-based generator (Philox 2x32) among elementwise instructions, known by what they compute: ten of them are a
-// hundred instructions, which one kernel does in registers.
+// Recognizes rounds of a counter-based generator (Philox 2x32) among elementwise instructions. Ten rounds are a hundred
+// instructions, which one kernel computes in registers.
 #pragma once
 
 #include <optional>
@@ -13,12 +13,12 @@ namespace tessera {
 struct PhiloxRounds {
   Id low = -1;  // the counter before the first round
   Id high = -1;
-  std::vector<Id> keys;  // one a round: broadcast scalars
+  std::vector<Id> keys;  // one for each round: broadcast scalars
   std::uint32_t multiplier = 0;
-  std::vector<Id> members;  // of the rounds, but for `last`
+  std::vector<Id> members;  // of the rounds, without `last`
 };
 
-/// The rounds that end with `last`; nothing unless there are two at least.
+/// Returns the rounds that end with `last`, or nothing if there are fewer than two.
 std::optional<PhiloxRounds> match_philox_rounds(const Computation& computation, Id last);
 
 }  // namespace tessera

@@ -11,7 +11,7 @@ class Phases {
  public:
   explicit Phases(TileProgram& program) : program_(program), of_slot_(program.slots.size(), 0) {
     for (std::size_t s = 0; s < program.slots.size(); ++s)
-      if (program.slots[s].per_row) of_slot_[s] = -1;  // from outside: there before the first phase
+      if (program.slots[s].per_row) of_slot_[s] = -1;  // from outside: available before the first phase
   }
 
   void run() {
@@ -37,7 +37,7 @@ class Phases {
         if (std::find(step.in, step.in + step.in_count, load.slot) != step.in + step.in_count) load.phases |= bit;
     }
   }
-  // A step runs when its operands are there, and when no one needs what it overwrites any more.
+  // A step runs once its operands are available, and once the data that it overwrites is no longer needed.
   bool settle() {
     bool changed = false;
     for (TileStep& step : program_.steps) {
@@ -53,7 +53,7 @@ class Phases {
     }
     return changed;
   }
-  // The last phase in which an input in the buffer of this output is read.
+  // Returns the last phase that reads an input in the same buffer as this output.
   [[nodiscard]] int last_reader(const TileSlot& out, const TileStep& writer) const {
     if (out.output < 0 || out.output >= isize(program_.overwritten) || at(program_.overwritten, out.output) < 0)
       return 0;
@@ -70,7 +70,7 @@ class Phases {
   }
 
   TileProgram& program_;
-  std::vector<int> of_slot_;  // the phase in which it is there; per row: at whose end
+  std::vector<int> of_slot_;  // the phase in which the slot becomes available; if per_row, at the end of the phase
 };
 
 }  // namespace

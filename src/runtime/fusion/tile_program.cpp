@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// An iota's elements [start, start + count).
+// Writes elements [start, start + count) of an iota.
 template <class T>
 void fill_iota(const TileLoad& load, std::byte* to, std::int64_t start, std::int64_t count) {
   T* out = reinterpret_cast<T*>(to);
@@ -25,7 +25,7 @@ void fill_iota(const TileLoad& load, std::byte* to, std::int64_t start, std::int
     return;
   }
   std::int64_t value = (start / load.inner) % load.size;
-  std::int64_t left = load.inner - start % load.inner;  // elements with this value
+  std::int64_t left = load.inner - start % load.inner;  // remaining elements with this value
   for (std::int64_t i = 0; i < count;) {
     const std::int64_t run = std::min(left, count - i);
     if constexpr (is_float(kDTypeOf<T>)) {
@@ -40,21 +40,21 @@ void fill_iota(const TileLoad& load, std::byte* to, std::int64_t start, std::int
   }
 }
 
-// Brings what the next tile reads and writes near, a part before every step: memory is waited for while there is work. Short runs of many
-// arrays are what the processor does not foresee by itself.
+// Prefetches the elements that the next tile reads and writes, a part of them before every step, so that memory latency
+// overlaps with computation. The hardware prefetcher does not predict short runs of many arrays.
 class Ahead {
  public:
   explicit Ahead(std::vector<TileScratch::Stream>& streams) : streams_(streams) { streams_.clear(); }
-  /// An array of `bytes` an element, gone over tile by tile.
+  /// Adds an array of `count` elements of `bytes` bytes, which the tiles traverse.
   void add(const std::byte* start, std::int64_t bytes, std::int64_t count) {
     for (const TileScratch::Stream& one : streams_)
       if (one.start == start) return;
     streams_.push_back({start, bytes, bytes * count, 0, 0});
     total_ += bytes * count;
   }
-  /// Elements [first, first + count) follow, while `parts` steps run.
+  /// Sets the next elements to fetch, [first, first + count), in `parts` parts.
   void begin(std::int64_t first, std::int64_t count, std::size_t parts) {
-    constexpr std::int64_t kLarge = 1 << 20;  // what is smaller lies in the second level of cache anyway
+    constexpr std::int64_t kLarge = 1 << 20;  // smaller data is in the second-level cache anyway
     if (total_ < kLarge) return;
     std::int64_t lines = 0;
     for (TileScratch::Stream& one : streams_) {
@@ -143,7 +143,7 @@ class Runner {
         for_each_reduction(phase, [&]<class T, class A>(const TileStep& step, A& total) {
           total = static_cast<A>(*reinterpret_cast<const T*>(at(starts_, step.in[1])));
         });
-        // A phase of steps per row alone still needs its pointers: of one element.
+        // A phase with only per_row steps still needs pointers to one element.
         const std::int64_t columns = is_in(program_.busy_phases, phase) ? program_.columns : 1;
         for (std::int64_t start = 0; start < columns; start += program_.piece)
           run_piece(row, phase, start, std::min(program_.piece, columns - start));
@@ -178,7 +178,7 @@ class Runner {
         run_on(step, count);
     }
   }
-  // f(step, what it has folded so far), with the element type and that of the total.
+  // Calls f(step, accumulator) with the element type and the type of the accumulator.
   template <class F>
   void for_each_reduction(int phase, F&& f) {
     for (std::size_t i = 0; i < program_.steps.size(); ++i) {
@@ -210,7 +210,7 @@ class Runner {
       run_on(step, rows * width(step.per_row));
     }
   }
-  // What goes element by element.
+  // Runs an elementwise step.
   void run_on(const TileStep& step, std::int64_t count) {
     switch (step.kind) {
       case TileStep::Kind::kFunction: {
@@ -259,7 +259,7 @@ class Runner {
     }
     const std::int64_t inner = at(load.dims, last);
     const std::int64_t stride = at(load.strides, last);
-    if (stride == 1 && at(index, last) + count <= inner) {  // the tile lies within one run: read it where it is
+    if (stride == 1 && at(index, last) + count <= inner) {               // the tile is within one run: read it in place
       to = const_cast<std::byte*>(base) + element * load.element_bytes;  // NOLINT: read only
       return;
     }
@@ -315,7 +315,7 @@ class Runner {
 
   const TileProgram& program_;
   const KernelArgs& args_;
-  // Of the scratch.
+  // References to the scratch memory.
   std::vector<std::byte*>& starts_;
   std::vector<std::byte*>& pointers_;
   std::vector<std::int64_t>& steps_;

@@ -8,12 +8,12 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kMostElements = 4096;  // of a tile
+constexpr std::int64_t kMostElements = 4096;  // in a tile
 constexpr std::int64_t kLine = 64;            // bytes of a cache line
 
 bool has_long_rows(const TileProgram& tile) { return tile.columns > kMostElements; }
 
-// Tiles that start with a row of a broadcast operand read it in place.
+// Aligns tiles to the rows of a broadcast operand, so that they can read it in place.
 void align_to_rows(TileProgram& tile) {
   std::int64_t row = 0;
   for (const TileLoad& load : tile.loads)
@@ -21,7 +21,7 @@ void align_to_rows(TileProgram& tile) {
   if (row < 2 * kLine || row % kLine != 0) return;
   if (row <= tile.tile) {
     tile.tile = row;
-  } else {  // the largest part of the row that tiles it
+  } else {  // the largest part that divides the row
     std::int64_t parts = ceil_div(row, tile.tile);
     while (row % (parts * kLine) != 0 && row / parts > 2 * kLine) ++parts;
     if (row % (parts * kLine) == 0) tile.tile = row / parts;
@@ -32,7 +32,7 @@ void align_to_rows(TileProgram& tile) {
 
 std::int64_t TileRegisters::take(const TileProgram& tile, std::int64_t bytes, bool per_row, bool forever) {
   auto& free = free_[{bytes, per_row}];
-  if (!forever && !free.empty() && !has_long_rows(tile)) {  // of those, phases change the order of steps
+  if (!forever && !free.empty() && !has_long_rows(tile)) {  // for long rows phases change the order of steps
     const std::int64_t index = free.back();
     free.pop_back();
     return index;
@@ -41,9 +41,9 @@ std::int64_t TileRegisters::take(const TileProgram& tile, std::int64_t bytes, bo
   return isize(bytes_) - 1;
 }
 
-// As many elements as the workspace holds, whole cache lines or rows, not more than pays.
+// Chooses as many elements as fit in the cache, in complete cache lines or rows, up to a limit.
 void TileRegisters::place(TileProgram& tile) const {
-  constexpr std::int64_t kCache = 1 << 15;  // of the first level, beside what is read and written in place
+  constexpr std::int64_t kCache = 1 << 15;  // of the first level, leaving room for the data read and written in place
   if (has_long_rows(tile)) return place_long_rows(tile);
   std::int64_t bytes = 0;
   for (const std::int64_t one : bytes_) bytes += one;
@@ -63,7 +63,7 @@ void TileRegisters::place(TileProgram& tile) const {
   tile.workspace_bytes = offset;
 }
 
-// Registers of one phase hold a piece of a row, those that later phases read all of it.
+// Registers that only one phase uses hold a piece of a row. Registers that later phases read hold the complete row.
 void TileRegisters::place_long_rows(TileProgram& tile) const {
   assign_phases(tile);
   constexpr std::int64_t kCache = 1 << 16;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registers of a tile program while it is built: pieces of the workspace that hold one tile of a value each.
+// The registers of a tile program during its construction. Each is a piece of the workspace that holds one tile of a
+// value.
 #pragma once
 
 #include <map>
@@ -12,16 +13,16 @@ namespace tessera {
 
 class TileRegisters {
  public:
-  /// One for elements of `bytes`; `forever`: of its own, never one that was given back.
+  /// Returns a register for elements of `bytes`. With `forever` it is a new one that is never shared.
   std::int64_t take(const TileProgram& tile, std::int64_t bytes, bool per_row, bool forever);
   void give_back(const TileSlot& slot) { free_[{slot.element_bytes, slot.per_row}].push_back(slot.register_index); }
-  /// Chooses the size of a tile and gives every register its place in the workspace. The program must be whole.
+  /// Chooses the size of a tile and the position of every register in the workspace. The program must be complete.
   void place(TileProgram& tile) const;
 
  private:
   void place_long_rows(TileProgram& tile) const;
 
-  std::map<std::pair<std::int64_t, bool>, std::vector<std::int64_t>> free_;  // by element bytes, per row
+  std::map<std::pair<std::int64_t, bool>, std::vector<std::int64_t>> free_;  // by element bytes and per_row
   std::vector<std::int64_t> bytes_;                                          // of each register, for each row
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that only move elements: views that must lie in memory, iota, pad, concatenate.
+// Ops that only move elements: iota, pad, concatenate, and views that need memory.
 #include <algorithm>
 #include <cstring>
 
@@ -47,7 +47,7 @@ class IotaKernel final : public Kernel {
   std::int64_t inner_ = 1;
 };
 
-// The padding everywhere, then the operand's elements between: those that negative padding leaves.
+// Fills the result with the padding value, then copies the operand's elements that negative padding does not remove.
 class PadKernel final : public Kernel {
  public:
   explicit PadKernel(const OpView& view)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dynamic-slice, dynamic-update-slice, gather, scatter: windows at computed places.
+// dynamic-slice, dynamic-update-slice, gather, scatter: windows at computed positions.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// An integer element; what does not fit becomes the largest.
+// Returns an integer element. Values that do not fit become the largest value.
 std::int64_t index_at(DType dtype, const std::byte* data, std::int64_t i) {
   if (is_narrow_integer(dtype))
     return static_cast<std::int64_t>(narrow_value(dtype, static_cast<std::uint8_t>(data[i])));
@@ -36,7 +36,7 @@ bool contains(const Dims& dims, std::int64_t dim) { return std::find(dims.begin(
 
 // ---- dynamic slices -----------------------------------------------------------------------------------------------------------
 
-// Where the window lies that starts at the operands from `first` on, clamped; in bytes.
+// Returns the start of a window in bytes. The operands from `first` on are the start indices, which are clamped.
 class WindowStart {
  public:
   WindowStart(const OpView& view, int first, const Dims& sizes) : first_(first) {
@@ -97,17 +97,19 @@ class DynamicUpdateSliceKernel final : public Kernel {
 
 // ---- gather and scatter -------------------------------------------------------------------------------------------------------
 
-// The geometry both have: a window of the operand per index vector, and its place in the result (or updates).
+// The geometry that both ops share: for each index vector a window of the operand, and its position in the result (or
+// updates).
 struct Geometry {
   DType index_type = DType::kS32;
-  // Per dim of the indices but the vector's: size, stride in the indices, stride in the result.
+  // For each dim of the indices except that of the vector: its size, its stride in the indices and its stride in the
+  // result.
   Dims batch_dims, index_strides, batch_strides;
   std::int64_t component_stride = 0;
-  // Per component of an index vector: the operand dim's stride, and the largest start.
+  // For each component of an index vector: the stride of the operand dim, and the largest start.
   Dims component_strides, limits;
-  // Operand dims that go along with a batch dim: which one, and their stride.
+  // Operand batching dims: the number of the batch dim, and the stride in the operand.
   Dims along, along_strides;
-  // The window: sizes, strides in the operand and in the result.
+  // The window: its sizes, and its strides in the operand and in the result.
   Dims window, operand_strides, result_strides;
 };
 
@@ -156,7 +158,8 @@ Geometry geometry_of(const Attributes& a, const Type& operand, const Type& indic
   return out;
 }
 
-// f(element of the operand where the window starts, element of the result, all components within their limits); starts clamp.
+// Calls f(element of the operand at the start of the window, element of the result, whether all starts are in range)
+// for each window. Starts out of range are clamped.
 template <class F>
 void for_each_window(const Geometry& g, const std::byte* indices, F&& f) {
   for_each_index(g.batch_dims, [&](const Dims& batch) {

@@ -12,7 +12,7 @@ struct MakerRow {
   const OpDef* op;
   KernelRef (*make)(const OpView&, const OperandViews&);
 };
-// Elementwise ops are not here: they run as fused groups (fused_kernel.h), also alone.
+// Elementwise ops are not in this table: they run as fused groups (fused_kernel.h), even if the group has one op.
 constexpr MakerRow kMakers[] = {
     {&rows::kBroadcast, make_copy},
     {&rows::kTranspose, make_copy},

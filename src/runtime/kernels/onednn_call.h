@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A oneDNN primitive that takes nothing from the heap of its own: its memory objects are kept between runs, its scratchpad is the
-// caller's.
+// A oneDNN primitive that does not allocate from the heap: its memory objects are kept between runs, and the caller
+// provides its scratchpad.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +16,19 @@ inline const dnnl::engine& cpu_engine() {
   return kEngine;
 }
 
-/// What a primitive is made with so that its scratchpad is given to it.
+/// Returns attributes of a primitive whose scratchpad the caller provides.
 inline dnnl::primitive_attr with_given_scratchpad() {
   dnnl::primitive_attr out;
   out.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return out;
 }
 
-/// A plan runs on one thread, and so do its calls.
+/// All calls happen on the thread of the plan.
 class OneDnnCall {
  public:
   OneDnnCall() = default;
-  /// `Made`: a primitive whose description has with_given_scratchpad(). `layouts`: by the arguments' names.
+  /// `Made` is a primitive whose description has with_given_scratchpad(). `layouts` lists the layout of each argument
+  /// by name.
   template <class Made>
   static OneDnnCall of(const typename Made::primitive_desc& description,
                        std::initializer_list<std::pair<int, dnnl::memory::desc>> layouts) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// reduce by a known reduction over any dims. Adjacent dims that are both kept or both reduced are merged; then either rows are
-// folded to one number each, or columns side by side.
+// reduce by a known reduction over any dims. Adjacent dims that are all kept or all reduced are merged. Then the kernel
+// either reduces each row to one number, or adds up rows elementwise.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -124,9 +124,9 @@ class ReduceKernel final : public Kernel {
   bool is_extremum_;
   kernels::ReduceRowFunction row_ = nullptr;
   kernels::ReduceColumnsFunction columns_ = nullptr;
-  std::vector<Axis> kept_;  // outside the innermost
+  std::vector<Axis> kept_;  // without the innermost
   std::vector<Axis> reduced_;
-  std::int64_t inner_ = 1;  // contiguous elements, kept or reduced
+  std::int64_t inner_ = 1;  // contiguous elements, either kept or reduced
   bool inner_is_reduced_ = false;
   bool input_is_empty_ = false;
   std::int64_t result_count_ = 0;

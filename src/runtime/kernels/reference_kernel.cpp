@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any op by its row's reference evaluation: through literals, slow and right.
+// Executes any op by its reference evaluation on literals, which is slow.
 #include <cstring>
 
 #include "kernels/kernel.h"
@@ -16,7 +16,7 @@ void copy_leaves(const Literal& value, std::span<std::byte* const> out) {
   }
 }
 
-// A literal of `type` from the pointers of its leaves.
+// Returns a literal of `type` from pointers to its leaves.
 Literal gather_leaves(const Type& type, std::span<const std::byte* const> in, std::size_t& next) {
   if (type.is_tuple()) {
     std::vector<Literal> elements;
@@ -55,7 +55,7 @@ class ReferenceKernel final : public Kernel {
   OpView view_;
   std::int64_t device_;
   std::int64_t device_count_;
-  std::vector<Program> callees_;  // one per called computation: it as the entry
+  std::vector<Program> callees_;  // for each called computation, a program with it as the entry
 };
 
 }  // namespace

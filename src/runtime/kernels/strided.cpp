@@ -13,7 +13,8 @@ void copy_words(std::byte* to, std::int64_t to_stride, const std::byte* from, st
   for (std::int64_t i = 0; i < count; ++i, to += to_stride, from += from_stride) std::memcpy(to, from, sizeof(Word));
 }
 
-// out[i][j] = in[j][i] over rows x columns; in steps by `from` along i's neighbours, out is contiguous along j.
+// out[i][j] = in[j][i] over rows x columns. Neighbours along i are contiguous in `from`, neighbours along j are
+// contiguous in `to`.
 template <class Word>
 void transpose_words(std::byte* to, std::int64_t to_row, const std::byte* from, std::int64_t from_column,
                      std::int64_t rows, std::int64_t columns) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies a box of elements between two arrays, each with its strides: what transpose, slice, pad, concatenate … are made of.
+// Copies a box of elements between two arrays with any strides. The kernels of transpose, slice, pad, concatenate and
+// others use it.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,7 @@
 
 namespace tessera {
 
-/// A copy prepared for its sizes: dims of size 1 dropped, dims that follow one another merged.
+/// A copy prepared for its sizes: dims of size 1 are dropped, contiguous dims are merged.
 class StridedCopy {
  public:
   StridedCopy() = default;
@@ -27,12 +28,12 @@ class StridedCopy {
   kernels::FillFunction fill_ = nullptr;
   std::int64_t count_ = 0;
   Dims dims_;
-  Dims from_;  // strides in bytes
+  Dims from_;  // in bytes
   Dims to_;
   bool transposes_ = false;  // the two innermost dims swap roles: copied in blocks
 };
 
-/// What fills arrays of elements of 1, 2, 4 or 8 bytes; asked for once, when a kernel is made.
+/// Returns the function that fills arrays of elements of 1, 2, 4 or 8 bytes. Called once when a kernel is created.
 kernels::FillFunction fill_function(std::int64_t element_bytes);
 
 }  // namespace tessera

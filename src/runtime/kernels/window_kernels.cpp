@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// reduce-window by a known reduction and select-and-scatter by a comparison, for floats. Dims behind the last that has a window are
-// one run of elements, which goes side by side.
+// reduce-window by a known reduction and select-and-scatter by a comparison, for floats. The dims after the last dim
+// with a window form one contiguous run of elements, which is processed elementwise.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -16,7 +16,7 @@ namespace {
 
 bool passes(const WindowDim& w) { return w == WindowDim{.reversed = w.reversed}; }
 
-// Which elements the windows along each dim read, as offsets.
+// The elements that the windows along each dim read, as offsets.
 class Reader {
  public:
   using Offsets = std::vector<std::int64_t>;
@@ -47,8 +47,8 @@ class Reader {
   }
   [[nodiscard]] std::int64_t run() const { return run_; }
 
-  /// Calls f(place of the run in the result, first, last): it is made of the runs at first[i] + last[j], in row-major order of the
-  /// window.
+  /// Calls f(position of the run in the result, first, last). Its window reads the runs at first[i] + last[j], in
+  /// row-major order of the window.
   template <class F>
   void for_each(F&& f) const {
     Offsets first;
@@ -70,9 +70,9 @@ class Reader {
   }
 
  private:
-  Dims outer_;  // the result's dims before the last that has a window
+  Dims outer_;  // the result's dims before the last dim with a window
   std::int64_t run_ = 1;
-  std::vector<std::vector<Offsets>> taps_;  // by dim, by result index
+  std::vector<std::vector<Offsets>> taps_;  // by dim and result index
   std::vector<Offsets> last_;
 };
 
@@ -155,7 +155,7 @@ class SelectAndScatterKernel final : public Kernel {
   }
 
  private:
-  // Of an element against itself too: the first stays, whatever is said.
+  // The comparison may be false for an element and itself, but then the first element also stays.
   [[nodiscard]] bool keeps(double a, double b) const {
     switch (direction_) {
       case CompareDirection::kGe: return a >= b;

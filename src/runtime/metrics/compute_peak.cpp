@@ -45,10 +45,10 @@ const FmaLoop& fastest_loop(DType dtype) {
   return *fastest;
 }
 
-// FLOP/s of a thread, and of a rank as the sum over its threads.
+// The FLOP/s of a thread, or of a rank as the sum over its threads.
 struct Rates {
   double median = 0;  // of single runs
-  double mean = 0;    // over the whole time, in which the thread may have waited for a processor
+  double mean = 0;    // over the total time, in which the thread may have waited for a processor
 };
 
 Rates measure_thread(const FmaLoop& loop) {
@@ -82,7 +82,7 @@ ComputePeak measure_compute_peak(ProcessGroup& world, DType dtype, int threads) 
   const FmaLoop& loop = fastest_loop(dtype);
   world.barrier();
   Rates own = measure_rank(loop, threads);
-  world.barrier();  // nobody begins other work while a neighbour measures
+  world.barrier();  // no rank starts other work while another one measures
   own.median *= share;
   std::vector<Rates> all(static_cast<std::size_t>(world.size()));
   world.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));

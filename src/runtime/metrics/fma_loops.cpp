@@ -13,10 +13,11 @@
 namespace tessera {
 namespace {
 
-// Chains enough to hide the latency of two pipes (4 or 5 cycles each), few enough to stay in registers.
+// Enough chains to hide the latency of two pipes (4 or 5 cycles each), and few enough to stay in registers.
 constexpr int kChains = 12;
 
-// Each loop makes rounds * kChains multiply-adds of vectors, each depending on the one before in its chain; the sum keeps them alive.
+// Each loop performs rounds * kChains vector multiply-adds. Each depends on the previous one in its chain. The returned
+// sum keeps the compiler from removing them.
 template <class T>
 double generic(double given, std::int64_t rounds) {
   const T factor = static_cast<T>(given);
@@ -88,7 +89,7 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) double avx512_bf
   return _mm512_cvtss_f32(chain[0]);
 }
 
-// Linux hands out the tiles' state only to processes that ask for it.
+// Linux provides the tile state only to processes that request it.
 bool multiplies_tiles() {
   constexpr unsigned kBf16AndTiles = 1U << 22 | 1U << 24;
   constexpr int kAskForState = 0x1023;  // ARCH_REQ_XCOMP_PERM
@@ -101,7 +102,7 @@ bool multiplies_tiles() {
   return syscall(SYS_arch_prctl, kAskForState, kTileData) == 0;
 }
 
-// Tiles of 16 rows of 64 bytes: f32 sums in six of them, bf16 factors in two.
+// Tiles of 16 rows of 64 bytes: six hold f32 sums, two hold bf16 factors.
 __attribute__((target("amx-tile,amx-bf16"))) double amx_bf16(double given, std::int64_t rounds) {
   const auto factor = static_cast<float>(given);
   constexpr int kTiles = 8;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops of fused multiply-adds on registers, one for each kind of instruction that a processor may have.
+// Loops of fused multiply-adds on registers, one for each kind of instruction that a processor may support.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ struct FmaLoop {
   DType dtype;
   bool (*runs_here)();
   double (*run)(double factor, std::int64_t rounds);
-  int multiply_adds;    // of one instruction
-  std::int64_t rounds;  // of a run: some hundredths of a millisecond
+  int multiply_adds;    // in one instruction
+  std::int64_t rounds;  // in one run, which takes some hundredths of a millisecond
 
-  /// Floating-point operations of a run.
+  /// Returns the floating-point operations of a run.
   [[nodiscard]] double flops() const;
 };
 

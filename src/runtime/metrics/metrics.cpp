@@ -17,7 +17,7 @@ std::int64_t now_ns() {
       .count();
 }
 
-// Names of older releases.
+// Names in older releases.
 constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
     {"TransferFromServerTime", "TransferFromDeviceTime"}, {"TransferToServerTime", "TransferToDeviceTime"}};
 std::string_view current_name(std::string_view name) {
@@ -26,7 +26,7 @@ std::string_view current_name(std::string_view name) {
   return name;
 }
 
-// What is asked for is of whole steps: one that runs beside the asking thread ends first.
+// Metrics cover complete steps, so a step that runs concurrently must end first.
 void await_step() { RankContext::current().get<CommunicationTurn>().await(); }
 
 }  // namespace
@@ -119,8 +119,8 @@ TimedScope::~TimedScope() {
 
 namespace {
 
-constexpr std::string_view kProfiler = "pt-xla-profiler";  // as the lines begin that scripts look for
-constexpr std::int64_t kFirstSteps = 10;                   // compiling then is no news
+constexpr std::string_view kProfiler = "pt-xla-profiler";  // the prefix of lines that scripts look for
+constexpr std::int64_t kFirstSteps = 10;                   // compilations are expected in these steps
 
 void advise_on_counts(std::vector<std::string>& lines, const Metrics& all, std::int64_t steps) {
   if (steps <= kFirstSteps) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts of metrics: times, bytes, the report.
+// Formats metrics: times, bytes, the report.
 #include <algorithm>
 #include <array>
 #include <charconv>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions by oneDNN, f32 and bf16: reordered where it is faster on a layout of its own. What it cannot do is left to the reference.
+// Convolutions by oneDNN for f32 and bf16. Operands are reordered to the layouts that oneDNN prefers. The reference
+// evaluation handles what oneDNN does not support.
 #include <algorithm>
 #include <array>
 
@@ -21,7 +22,7 @@ using convolution::Side;
 
 Tag tag_of(DType dtype) { return dtype == DType::kBF16 ? Tag::bf16 : Tag::f32; }
 
-// A primitive, its arguments' names and the layouts it wants.
+// A primitive, the names of its arguments and the layouts that it prefers.
 struct Compiled {
   OneDnnCall call;
   std::array<int, 3> names;
@@ -68,7 +69,8 @@ Compiled compile(const convolution::Plan& plan, Tag operand, Tag result) {
                                                       {d.src_desc(), d.diff_weights_desc(), d.diff_dst_desc()});
 }
 
-// bf16 as it is where the processor has it, else in f32 (oneDNN's emulation takes three times as long).
+// Computes bf16 natively if the processor supports it, and otherwise in f32 (oneDNN's emulation takes three times as
+// long).
 std::optional<Compiled> compile_somehow(const convolution::Plan& plan, Tag operand, Tag result) {
   const auto bits = [](dnnl::cpu_isa isa) { return static_cast<unsigned>(isa); };
   const auto wanted = bits(dnnl::cpu_isa::avx512_core_bf16);
@@ -77,7 +79,7 @@ std::optional<Compiled> compile_somehow(const convolution::Plan& plan, Tag opera
       if (x == Tag::bf16 && !has_bf16) continue;
       return compile(plan, x, y);
     } catch (const dnnl::error& error) {
-      // What oneDNN lacks for these types or sizes, the reference evaluation runs.
+      // The reference evaluation handles types and sizes that oneDNN does not support.
       if (error.status != dnnl_unimplemented && error.status != dnnl_invalid_arguments) throw;
     }
   return std::nullopt;
@@ -133,7 +135,7 @@ class ConvolutionKernel final : public Kernel {
   Compiled compiled_;
   std::array<int, 3> operand_;  // -1: the result
   std::array<OneDnnCall, 3> reorders_;
-  std::array<std::int64_t, 3> places_{};  // in the workspace: of what is reordered
+  std::array<std::int64_t, 3> places_{};  // of reordered operands in the workspace
   std::int64_t scratchpad_ = 0;
   std::int64_t workspace_bytes_ = 0;
   dnnl::stream stream_;  // of the rank that owns this kernel

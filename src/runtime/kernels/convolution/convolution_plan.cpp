@@ -73,7 +73,7 @@ class Planner {
   }
   Side& side(Part part) { return plan_.sides[part]; }
 
-  // Of the weights: their output features, cut into groups, and their input features.
+  // Adds the output features of the weights, divided into groups, and their input features.
   void add_weights(const Axis& outputs, const Axis& inputs, std::int64_t groups, bool groups_in_outputs) {
     Side& weights = side(kWeights);
     const Axis& grouped = groups_in_outputs ? outputs : inputs;
@@ -110,7 +110,7 @@ class Planner {
     add_weights(result(labels.result_feature), result(labels.result_batch), a_.batch_group_count, true);
   }
 
-  // The forward convolution's step, dilation and padding; padding that cuts becomes a smaller image.
+  // Derives the stride, dilation and padding of the forward convolution. Negative padding becomes a smaller image.
   bool add_image_dim(int i) {
     const WindowDim& w = at(a_.window.dims, i);
     Axis image = axis_of(lhs_, at(a_.dim_labels.lhs_spatial, i));

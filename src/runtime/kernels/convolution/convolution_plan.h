@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A convolution in oneDNN's words: HLO says with one op what oneDNN calls three.
+// Describes a convolution in oneDNN's terms. One HLO op covers three operations of oneDNN:
 //
 //   forward           result = image * kernel
-//   backward data     the kernel turned round: result = the image's gradient, lhs = that of the map, spread by the stride
-//   backward weights  windows larger than the result, or groups in the batch: result = the kernel's gradient, rhs = that of the map
+//   backward data     reversed kernel: result = gradient of the image, lhs = gradient of the map, dilated by the stride
+//   backward weights  windows larger than the result, or batch groups: result = gradient of the kernel, rhs = gradient
+//   of the map
 //
-// Each works on image [n, c, ..], weights [g, o, i, ..] and map [n, o, ..]: HLO's arrays under other strides.
+// Each works on image [n, c, ..], weights [g, o, i, ..] and map [n, o, ..], which are HLO's arrays with other strides.
 #pragma once
 
 #include <array>
@@ -17,7 +18,7 @@ namespace tessera::convolution {
 enum class Form : std::uint8_t { kForward, kBackwardData, kBackwardWeights };
 enum Part : std::uint8_t { kImage, kWeights, kMap };
 
-/// One of the three arrays, as HLO lays it out.
+/// One of the three arrays in HLO's layout.
 struct Side {
   Dims dims;
   Dims strides;
@@ -30,18 +31,18 @@ struct Plan {
   std::array<Side, 3> sides;
   Dims strides, dilates, low, high;  // dilates: 0 for none
 
-  /// Operand by part; -1: the result.
+  /// Returns the operand number of each part; -1: the result.
   [[nodiscard]] std::array<int, 3> operands() const {
     if (form == Form::kForward) return {0, 1, -1};
     return form == Form::kBackwardData ? std::array<int, 3>{-1, 1, 0} : std::array<int, 3>{0, -1, 1};
   }
 };
 
-/// Of f32 and bf16. Nothing where oneDNN has no word for it.
+/// Plans convolutions of f32 and bf16. Returns nothing for those that oneDNN does not support.
 std::optional<Plan> plan_convolution(const OpView& view);
 
-/// Of windows of one element: matrix products where the arrays lie. Null for other windows and types, and where no kernel takes
-/// the products.
+/// Turns convolutions with windows of one element into matrix products without copies. Returns null for other windows
+/// and types, and if no kernel supports the products.
 KernelRef make_pointwise(const Plan& plan);
 
 }  // namespace tessera::convolution

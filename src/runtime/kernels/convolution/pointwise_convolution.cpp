@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions with windows of one element are products of the features at each place:
+// Convolutions with windows of one element are products of the features at each position:
 //
 //   forward           map[n][o, s] = weights[o, i] image[n][i, s]              for each image n of the batch
 //   backward data     image[n][i, s] = weights[o, i]^T map[n][o, s]
@@ -12,7 +12,7 @@
 namespace tessera::convolution {
 namespace {
 
-// The places of an image or map as one dim; nothing where they do not lie evenly one behind the other.
+// Returns the stride of the positions of an image or map as one merged dim, or nothing if they cannot be merged.
 std::optional<std::int64_t> stride_of_places(const Side& side) {
   std::int64_t stride = 0;
   std::int64_t size = 1;
@@ -36,7 +36,7 @@ bool is_pointwise(const Plan& plan) {
          all(plan.strides, 1) && all(plan.low, 0) && all(plan.high, 0);
 }
 
-// A matrix of one of the arrays: rows and columns in elements.
+// The row and column strides of a matrix, in elements.
 struct Matrix {
   std::int64_t row = 0;
   std::int64_t column = 0;
@@ -52,10 +52,10 @@ MatrixProduct product_of(Matrix lhs, Matrix rhs, Matrix out, std::int64_t m, std
   return p;
 }
 
-// One product, or one for each image of which all but the first add to the result.
+// Runs one product, or one for each image, where all but the first add to the result.
 class PointwiseKernel final : public Kernel {
  public:
-  // `lhs`, `rhs`: operands; steps in elements from one image to the next.
+  // `lhs` and `rhs` are operands; the steps are the distances in elements between images.
   struct Way {
     MatrixProduct product;
     Part lhs = kWeights, rhs = kImage;
@@ -97,7 +97,8 @@ class PointwiseKernel final : public Kernel {
   std::unique_ptr<ProductKernel> first_, next_;
 };
 
-// out[n][f, s] = weights rhs[n][., s]: a batch of products of one lhs; f: features of `out`, of which weights has `matrix`.
+// out[n][f, s] = weights rhs[n][., s]: a batch of products with the same lhs. f are the features of `out`; `weights`
+// has the strides of the weights.
 PointwiseKernel::Way batched(const Plan& plan, Part rhs, Part out, Matrix weights, std::int64_t rhs_place,
                              std::int64_t out_place) {
   const Side& from = plan.sides[rhs];
@@ -130,7 +131,7 @@ PointwiseKernel::Way summed(const Plan& plan, std::int64_t image_place, std::int
           .images = map.dims[0]};
 }
 
-// Rows and columns in each other's place, where the result's rows are what lies in one piece.
+// Exchanges rows and columns of the product, for results with contiguous rows after the exchange.
 void turn(PointwiseKernel::Way& way) {
   MatrixProduct& p = way.product;
   std::swap(way.lhs, way.rhs);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large products of bf16 on the processor's tile registers, where it has them: faster than oneDNN's, whatever the order of the operands.
+// Large products of bf16 on the processor's tile registers, if it has them. They are faster than oneDNN's products for
+// all operand layouts.
 #include "kernels/dot/dot_plan.h"
 #include "kernels/simd/kernel_set.h"
 #include "kernels/simd/tile_product.h"
@@ -17,7 +18,7 @@ namespace tessera {
 #if defined(__x86_64__)
 namespace {
 
-// Linux hands out the tiles' state only to processes that ask for it.
+// Linux provides the tile state only to processes that request it.
 bool may_use_amx() {
   constexpr unsigned kBf16AndTiles = 1U << 22 | 1U << 24;
   constexpr int kAskForState = 0x1023;  // ARCH_REQ_XCOMP_PERM
@@ -49,7 +50,7 @@ class TileProduct final : public ProductKernel {
   }
   static bool takes(const MatrixProduct& p) {
     constexpr std::int64_t kFewestLines = 32;
-    constexpr std::int64_t kFewest = 1 << 20;  // multiplications; below, packing takes longer than it gains
+    constexpr std::int64_t kFewest = 1 << 20;  // multiplications; packing costs more than the gain for smaller products
     const bool fits = p.operand == DType::kBF16 &&
                       (p.result == DType::kF32 || (p.result == DType::kBF16 && !p.accumulates)) &&
                       (p.lhs_m == 1 || p.lhs_k == 1) && (p.rhs_k == 1 || p.rhs_n == 1) && p.out_n == 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of 16-bit floats where the processor has none of its own: in f32, rounded at the end.
+// Products of 16-bit floats on processors without such instructions: computed in f32, rounded at the end.
 #include <algorithm>
 
 #include "executable/workspace.h"
@@ -10,11 +10,11 @@
 namespace tessera {
 namespace {
 
-// A 16-bit operand in f32: its elements in the order in which they lie, without gaps and repetitions.
+// Converts a 16-bit operand to f32. The result has its elements in memory order, without gaps and repetitions.
 class Widening {
  public:
   Widening() = default;
-  // Gives the strides of what it makes.
+  // Replaces `strides` by those of the converted operand.
   Widening(DType from, const Dims& sizes, Dims& strides) : bytes_(dtype_size(from)) {
     std::vector<std::size_t> order;
     for (std::size_t d = 0; d < sizes.size(); ++d)
@@ -55,16 +55,16 @@ class Widening {
 
   std::int64_t bytes_ = 2;
   std::int64_t count_ = 1;
-  std::int64_t run_ = 1;  // elements side by side
-  Dims dims_;             // outside of them
+  std::int64_t run_ = 1;  // contiguous elements
+  Dims dims_;             // outside of the run
   Dims from_strides_;
   kernels::TileFunction convert_ = nullptr;
 };
 
-// bf16 by the kernel set's own product, which widens what it packs. Sums in f32.
+// bf16 by the kernel set's product, which converts operands to f32 while it packs them.
 class PackedProduct final : public ProductKernel {
  public:
-  // Small ones do not pay for the packing.
+  // Packing does not pay for small products.
   static bool takes(const MatrixProduct& p) {
     constexpr std::int64_t kFewestRows = 8;
     constexpr std::int64_t kFewestColumns = 16;
@@ -102,7 +102,7 @@ class PackedProduct final : public ProductKernel {
   kernels::SgemmArgs args_;
 };
 
-// Products of 16-bit floats where the processor has none: in f32, rounded at the end.
+// Converts the operands to f32 unless the packed product supports them, and rounds the result at the end.
 class EmulatedProduct final : public ProductKernel {
  public:
   explicit EmulatedProduct(MatrixProduct p) : result_(p.result) {
@@ -158,7 +158,7 @@ class EmulatedProduct final : public ProductKernel {
     rhs_.run(rhs, workspace + places_.rhs);
     product_->run(workspace + places_.lhs, workspace + places_.rhs, out, inner);
   }
-  // [batch.., m, n] without gaps in this order.
+  // Returns true if the result is [batch.., m, n] without gaps in this order.
   static bool is_row_major(const MatrixProduct& p) {
     Dims sizes = p.batch;
     sizes.insert(sizes.end(), {p.m, p.n});
@@ -183,7 +183,7 @@ class EmulatedProduct final : public ProductKernel {
   }
 
   DType result_;
-  bool widens_ = false;  // else the product reads narrow operands
+  bool widens_ = false;  // else the product reads 16-bit operands
   Widening lhs_;
   Widening rhs_;
   std::int64_t out_count_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dot: any batch, free and contracting dims over any strides become one batched matrix product. Operands are read where they lie;
-// they are packed only where strides cannot say it.
+// dot: any batch, free and contracting dims with any strides become one batched matrix product. Operands are read in
+// place, and packed only if their strides do not form matrices.
 #include <algorithm>
 #include <cstring>
 
@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// A dim of the product: its size and its strides in lhs, rhs and result (0 where it does not occur).
+// A dim of the product: its size and its strides in lhs, rhs and result (0 if it does not occur there).
 struct ProductDim {
   std::int64_t size = 1;
   std::int64_t lhs = 0;
@@ -56,7 +56,7 @@ ProductDims product_dims(const OpView& view, const View& lhs, const View& rhs, c
   for (std::int64_t d = 0; d < isize(rhs.dims); ++d)
     if (!has(a.rhs_batch_dims, d) && !has(a.rhs_contracting_dims, d))
       add_dim(dims.n, {at(rhs.dims, d), 0, at(rhs.strides, d), out[o++]});
-  // Any order of the contracting dims gives the same sum: the one in which lhs merges best.
+  // The order of the contracting dims does not change the sum. Choose the order in which most dims of lhs merge.
   std::vector<ProductDim> contracting;
   for (std::size_t i = 0; i < a.lhs_contracting_dims.size(); ++i) {
     const auto l = a.lhs_contracting_dims[i];
@@ -67,7 +67,8 @@ ProductDims product_dims(const OpView& view, const View& lhs, const View& rhs, c
   return dims;
 }
 
-// Free dims that do not merge: all but the one with the longest run become batch dims of the other operand too.
+// Of free dims that do not merge, the largest stays. The others become batch dims, along which the other operand is
+// repeated.
 void move_to_batch(std::vector<ProductDim>& dims, std::vector<ProductDim>& batch) {
   if (dims.size() < 2) return;
   const auto kept =
@@ -108,7 +109,7 @@ MatrixProduct to_product(const OpView& view, ProductDims dims) {
   return out;
 }
 
-// The same product with the operands in each other's place.
+// Returns the product with exchanged operands.
 MatrixProduct swapped(MatrixProduct p) {
   std::swap(p.lhs_batch, p.rhs_batch);
   std::swap(p.m, p.n);
@@ -120,7 +121,7 @@ MatrixProduct swapped(MatrixProduct p) {
 
 // ---- variants of the product --------------------------------------------------------------------------------------------------
 
-// f64, by the kernel set's matrix product; needs a unit stride in each matrix.
+// f64 by the kernel set's matrix product, which needs a unit stride in each matrix.
 class F64Product final : public ProductKernel {
  public:
   static bool takes(const MatrixProduct& p) {
@@ -168,7 +169,7 @@ namespace {
 
 // ---- packing ------------------------------------------------------------------------------------------------------------------
 
-// A copy of one operand: contiguous [batch.., rows, columns], in another element type where asked.
+// A copy of one operand: contiguous [batch.., rows, columns], possibly in another element type.
 struct Packing {
   StridedCopy copy;
   std::int64_t offset = 0;  // bytes
@@ -177,7 +178,7 @@ struct Packing {
   DType to = DType::kF32;
 
   [[nodiscard]] std::int64_t bytes() const { return count * dtype_size(to); }
-  /// Of the workspace while it runs.
+  /// Returns the size of its temporary memory.
   [[nodiscard]] std::int64_t workspace_bytes() const { return from == to ? 0 : count * dtype_size(from); }
   void run(const std::byte* source, std::byte* target, std::byte* workspace) const {
     if (from == to) return copy.run(source + offset, target);
@@ -223,14 +224,14 @@ class DotKernel final : public Kernel {
     make_plain(to_product(view, dims), isize(dims.k));
     if (kernel_ != nullptr) return;
     dims = product_dims(view, lhs, rhs, plain);
-    if (layout) {  // made row by row, then moved
+    if (layout) {  // computed row-major, then copied
       to_layout_ = StridedCopy(dtype_size(view.result.dtype()), view.result.dims(), plain, layout->strides);
       has_layout_ = true;
       make_plain(to_product(view, dims), isize(dims.k));
     }
     if (kernel_ == nullptr) pack(view, dims);
   }
-  // What a product takes beside its arrays: copies of operands, its result where that is rounded, moved or added afterwards.
+  // Plans the memory for copies of operands, and for a result that is rounded, copied or added afterwards.
   void plan_workspace() {
     WorkspaceLayout layout;
     if (accumulates_ && !adds_in_place_) places_.product = layout.add(bytes_);
@@ -240,7 +241,7 @@ class DotKernel final : public Kernel {
       places_.rhs = layout.add(rhs_.bytes());
       if (narrows_) places_.wide = layout.add(count_ * dtype_size(DType::kF32));
     }
-    // One after the other.
+    // These run one after another, so they share memory.
     places_.inner = layout.add(std::max(
         {lhs_.workspace_bytes(), rhs_.workspace_bytes(), kernel_ == nullptr ? 0 : kernel_->workspace_bytes()}));
     workspace_bytes_ = layout.bytes();
@@ -262,7 +263,7 @@ class DotKernel final : public Kernel {
     const std::byte* rhs = in[1] + rhs_offset_;
     kernel_->run(swaps_ ? rhs : lhs, swaps_ ? lhs : rhs, out, workspace + places_.inner);
   }
-  // Operands read where they lie.
+  // Reads the operands in place.
   void make_plain(MatrixProduct p, int contracting) {
     if (contracting > 1) return;
     swaps_ = p.n > 1 && p.out_n != 1 && (p.m == 1 || p.out_m == 1);
@@ -340,13 +341,13 @@ class DotKernel final : public Kernel {
   bool is_empty_ = false;
   bool packs_ = false;
   bool accumulates_ = false;
-  bool adds_in_place_ = false;  // the product does; else it is made elsewhere first
+  bool adds_in_place_ = false;  // the product adds in place; otherwise a separate step adds
   kernels::TileFunction add_ =
       kernels::kernel_set().binary[static_cast<int>(kernels::BinaryOp::add)][static_cast<int>(DType::kF32)];
   bool swaps_ = false;
   bool has_layout_ = false;
   StridedCopy to_layout_;
-  bool narrows_ = false;  // the product is made in f32 and then rounded to the result's type
+  bool narrows_ = false;  // the product is computed in f32 and then rounded to the result's type
   DType result_ = DType::kF32;
   Packing lhs_;
   Packing rhs_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products by oneDNN, over plain strides (weights change every step, so reordering them does not pay): dnnl_sgemm for f32
-// matrices that are large enough, else a primitive per shape, made once.
+// Matrix products by oneDNN over plain strides (weights change every step, so reordering them does not pay): dnnl_sgemm
+// for large f32 matrices, and one primitive per shape for all others.
 #include <algorithm>
 
 #include "kernels/dot/dot_plan.h"
@@ -13,7 +13,7 @@ namespace {
 
 using Tag = dnnl::memory::data_type;
 
-// Without the processor's own instructions oneDNN's bf16 products take five times as long as those of f32.
+// Without native instructions, oneDNN's bf16 products take five times as long as those of f32.
 bool multiplies_bf16() {
 #if defined(__x86_64__)
   return __builtin_cpu_supports("avx512bf16") != 0;
@@ -28,7 +28,7 @@ std::optional<Tag> data_type(DType dtype) {
   return std::nullopt;
 }
 
-// [batch.., rows, columns]; the strides of dims of size 1 do not matter and are made plausible.
+// Describes [batch.., rows, columns]. Dims of size 1 get strides that oneDNN accepts.
 dnnl::memory::desc describe(Tag type, const Dims& batch, const Dims& batch_strides, std::int64_t rows,
                             std::int64_t row_stride, std::int64_t columns, std::int64_t column_stride) {
   dnnl::memory::dims dims;
@@ -80,11 +80,11 @@ class OneDnnProduct final : public ProductKernel {
   OneDnnCall call_;
 };
 
-// One call per matrix. It packs its operands and so does not suffer from strides that are powers of two.
+// One call for each matrix. dnnl_sgemm packs its operands, so strides that are powers of two do not slow it down.
 class SgemmProduct final : public ProductKernel {
  public:
   static bool takes(const MatrixProduct& p) {
-    constexpr std::int64_t kLarge = 1 << 20;  // multiplications; below, one batched primitive is faster
+    constexpr std::int64_t kLarge = 1 << 20;  // multiplications; one batched primitive is faster for smaller ones
     const bool is_large = product(p.batch) == 1 || p.m * p.n * p.k >= kLarge;
     return p.operand == DType::kF32 && p.result == DType::kF32 && is_large;
   }
@@ -128,7 +128,7 @@ std::unique_ptr<ProductKernel> make_onednn_product(const MatrixProduct& p) {
     auto kernel = std::make_unique<OneDnnProduct>(p, *operand, *result);
     if (kernel->is_fast()) return kernel;
   } catch (const dnnl::error&) {
-    // unimplemented for these types, or strides it refuses: the caller packs
+    // oneDNN does not support these types or strides: the caller packs.
   }
   return nullptr;
 }

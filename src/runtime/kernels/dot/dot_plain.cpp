@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integers and pred, and whatever else has no better way: three loops over widened copies.
+// Products of integers, pred, and all types without a faster kernel: three loops over converted copies.
 #include <algorithm>
 
 #include "executable/workspace.h"
@@ -56,7 +56,7 @@ class PlainProduct final : public ProductKernel {
       return static_cast<To>(x);
   }
 
-  // A matrix of operands, row-major.
+  // A row-major matrix.
   template <class Sum>
   void widen(const std::byte* from, std::int64_t offset, std::pair<std::int64_t, std::int64_t> sizes,
              std::pair<std::int64_t, std::int64_t> strides, Sum* to) const {
@@ -79,7 +79,7 @@ class PlainProduct final : public ProductKernel {
   }
 
   MatrixProduct product_;
-  std::int64_t lhs_ = 0;  // in the workspace
+  std::int64_t lhs_ = 0;  // position in the workspace
   std::int64_t rhs_ = 0;
   std::int64_t sums_ = 0;
   std::int64_t workspace_bytes_ = 0;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A dot as a batched matrix product over strides, and what runs one.
+// A dot as a batched matrix product over strides, and the kernels that run it.
 #pragma once
 
 #include "kernels/kernel.h"
 
 namespace tessera {
 
-/// out[b.., m, n] = sum over k of lhs[b.., m, k] rhs[b.., k, n]; strides in elements, 0 where an operand has no such batch dim.
+/// out[b.., m, n] = sum over k of lhs[b.., m, k] rhs[b.., k, n]. Strides are in elements, and 0 along batch dims that
+/// an operand does not have.
 struct MatrixProduct {
   DType operand = DType::kF32;
   DType result = DType::kF32;
@@ -21,11 +22,11 @@ class ProductKernel {
  public:
   virtual ~ProductKernel() = default;
   virtual void run(const std::byte* lhs, const std::byte* rhs, std::byte* out, std::byte* workspace) const = 0;
-  /// Of the workspace, which starts at a cache line.
+  /// Returns the size of the workspace, which starts at a cache line.
   [[nodiscard]] virtual std::int64_t workspace_bytes() const { return 0; }
 };
 
-// f(lhs, rhs, out) with the element offsets of every batch.
+// Calls f(lhs, rhs, out) with the element offsets of every batch element.
 template <class F>
 void for_each_batch(const MatrixProduct& p, F&& f) {
   for_each_index(p.batch, [&](const Dims& index) {
@@ -41,15 +42,17 @@ void for_each_batch(const MatrixProduct& p, F&& f) {
   });
 }
 
-/// Null where oneDNN has no fast form of these types and strides on this processor.
+/// Returns null if oneDNN has no fast implementation for these types and strides on this processor.
 std::unique_ptr<ProductKernel> make_onednn_product(const MatrixProduct& product);
-/// Null where this processor has no tiles for these types, or the product is too small to gain by them.
+/// Returns null if this processor has no tiles for these types, or the product is too small to profit.
 std::unique_ptr<ProductKernel> make_tile_product(const MatrixProduct& product);
-/// The fastest of the kernels that take the operands where they lie and need no rounding of the result; null where there is none.
+/// Returns the fastest kernel that reads the operands in place and does not need to round the result, or null if there
+/// is none.
 std::unique_ptr<ProductKernel> make_product(const MatrixProduct& product);
-/// Of 16-bit floats, through f32. Null for other types, or where the result does not lie row by row and must be rounded.
+/// Computes products of 16-bit floats in f32. Returns null for other types, and for results that are not row-major and
+/// must be rounded.
 std::unique_ptr<ProductKernel> make_emulated_product(const MatrixProduct& product);
-/// Of any types and strides, slowly.
+/// Supports any types and strides, but is slow.
 std::unique_ptr<ProductKernel> make_plain_product(const MatrixProduct& product);
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two operands: arithmetic, logic, shifts, comparisons; three: select, clamp. Total, as HLO defines them (see src/ops/binary.cpp).
+// Ops with two operands (arithmetic, logic, shifts, comparisons) or three (select, clamp). They are defined for all
+// inputs, as in HLO (see src/ops/binary.cpp).
 #include "kernels/simd/element_classes.h"
 #include "kernels/simd/registration.h"
 
@@ -77,7 +78,7 @@ struct Op_power : Numbers {
       if constexpr (is_signed_int(kDTypeOf<C>)) {
         if (b < 0) return a == -1 ? ((b & 1) != 0 ? C(-1) : C(1)) : (a == 1 ? C(1) : C(0));
       }
-      auto base = static_cast<std::uint64_t>(a);  // NOLINT(bugprone-signed-char-misuse): its sign is meant
+      auto base = static_cast<std::uint64_t>(a);  // NOLINT(bugprone-signed-char-misuse): keeps the sign
       std::uint64_t out = 1;
       auto e = static_cast<std::uint64_t>(b);  // NOLINT(bugprone-signed-char-misuse)
       for (; e != 0; e >>= 1, base *= base)
@@ -222,7 +223,7 @@ void run_compare(const TileArgs& args) {
   for (std::int64_t i = 0; i < count; ++i) out[i] = F::run(load(a[i]), load(b[i]));
 }
 
-// -NaN < -inf < … < -0 < +0 < … < inf < NaN, as integers.
+// Maps floats to integers in the total order -NaN < -inf < … < -0 < +0 < … < inf < NaN.
 TESSERA_INLINE std::int32_t order_key(float x) {
   const auto bits = bits_as<std::int32_t>(x);
   return bits >= 0 ? bits : bits ^ 0x7fffffff;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// convert between every two types: float to integer cuts towards zero, saturates, NaN gives 0; integers wrap; the rest rounds once.
+// convert between all pairs of types: float to integer truncates towards zero, saturates, and turns NaN into 0;
+// integers wrap; all other conversions round once.
 #include <type_traits>
 
 #include "kernels/simd/registration.h"
@@ -14,7 +15,7 @@ struct Limits {
   static constexpr int kDigits = static_cast<int>(8 * sizeof(To)) - (kSigned ? 1 : 0);
   static constexpr To kMax = static_cast<To>(~std::uint64_t{0} >> (64 - kDigits));
   static constexpr To kMin = kSigned ? static_cast<To>(-kMax - 1) : To(0);
-  /// 2^digits: the first integer too large; exact in float and double.
+  /// 2^digits: the smallest integer that is too large; exact in float and double.
   static constexpr double kAbove =
       kDigits == 64 ? 18446744073709551616.0 : static_cast<double>(std::uint64_t{1} << (kDigits & 63));
 };
@@ -30,7 +31,8 @@ TESSERA_INLINE To saturated(C x) {
   return inside ? value : outside;
 }
 
-// A double that rounds to any narrower float as the integer does: what 53 bits cannot hold becomes a sticky lowest bit.
+// Returns a double that rounds to any narrower float as the integer does: if 53 bits are not enough, the lowest bit is
+// sticky.
 template <class From>
 TESSERA_INLINE double exact_enough(From x) {
   if constexpr (sizeof(From) < 8) {
@@ -68,7 +70,7 @@ TESSERA_INLINE To convert_element(From x) {
   } else if constexpr (kTo == DType::kF32) {
     return static_cast<float>(x);
   } else if constexpr (is_float(kTo)) {
-    // Up to 24 bits are exact in f32; beyond, 16-bit types must round once from the integer.
+    // Up to 24 bits are exact in f32. Larger integers must be rounded only once, directly to the 16-bit type.
     if constexpr (sizeof(From) <= 2)
       return Storer<To>::store(static_cast<float>(x));
     else
@@ -87,7 +89,7 @@ void run_convert(const TileArgs& args) {
   for (std::int64_t i = 0; i < count; ++i) out[i] = convert_element<To>(x[i]);
 }
 
-// Truth values lie as bytes 0 and 1: as bytes they are converted many at a time.
+// bool values are the bytes 0 and 1. Converting them as bytes vectorizes.
 template <class T>
 using AsBytes = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
 

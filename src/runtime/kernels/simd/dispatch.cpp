@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the kernel set by what the processor says it can do. Compiled for any processor.
+// Chooses the kernel set for the features of the processor. Compiled for any processor.
 #include "kernels/simd/kernel_set.h"
 #include "tessera/base/error.h"
 #include "tessera/base/options.h"

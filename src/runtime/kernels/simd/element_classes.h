@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which element types an op takes, and arithmetic that wraps. Only for the sources of a kernel set.
+// The element types that an op supports, and wrapping arithmetic. Only for the sources of a kernel set.
 #pragma once
 
 #include "kernels/simd/scalar_math.h"
@@ -7,7 +7,7 @@
 namespace tessera::kernels::TESSERA_ISA {
 namespace {
 
-/// Of compute types: 16-bit floats are computed in f32.
+/// For compute types: 16-bit floats are computed in f32.
 template <class C>
 inline constexpr bool kReal = kDTypeOf<C> == DType::kF32 || kDTypeOf<C> == DType::kF64;
 template <class C>
@@ -35,7 +35,7 @@ struct Bits {
 };
 
 template <class C, class F>
-TESSERA_INLINE C wrapping(C a, C b, F f) {  // in unsigned 64 bits, where overflow is defined
+TESSERA_INLINE C wrapping(C a, C b, F f) {  // in unsigned 64 bits, without undefined overflow
   return static_cast<C>(f(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
 }
 

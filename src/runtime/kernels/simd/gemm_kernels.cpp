@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products for which oneDNN has no type, by Eigen: in a namespace of its own per instruction set.
+// Products by Eigen for types that oneDNN does not support, in a separate namespace for each instruction set.
 #if __has_include(<Eigen/Core>)
 #define Eigen TESSERA_EIGEN
 #define EIGEN_DONT_PARALLELIZE

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of one instruction set.
+// The kernel table of one instruction set.
 #include "kernels/simd/registration.h"
 
 #define TESSERA_TEXT_OF(x) #x

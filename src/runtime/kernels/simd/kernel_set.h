@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fast inner loops, compiled once per instruction set (generic, AVX2, AVX-512) from the same sources. A set is a table of
-// plain functions over raw pointers. The sources include nothing whose inline functions could be merged across sets by the linker.
+// The fast inner loops, compiled once for each instruction set (generic, AVX2, AVX-512) from the same sources. A set is
+// a table of plain functions over raw pointers. The sources include nothing with inline functions that the linker could
+// merge across sets.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace tessera::kernels {
 
-// X(word, row of the op table). clang-format would move the entries at every run.
+// X(word, row of the op table). clang-format would rewrap the entries every time.
 // clang-format off
 #define TESSERA_UNARY_OPS(X) \
   X(negate, kNegate) X(abs, kAbs) X(sign, kSign) X(logical_not, kNot) X(exp, kExponential) \
@@ -30,25 +31,25 @@ enum class UnaryOp : std::uint8_t { TESSERA_UNARY_OPS(TESSERA_WORD) kCount };
 enum class BinaryOp : std::uint8_t { TESSERA_BINARY_OPS(TESSERA_WORD) kCount };
 #undef TESSERA_WORD
 
-/// `count` elements of each; `out` may be one of `in`.
+/// Arrays of `count` elements each. `out` may be one of `in`.
 struct TileArgs {
   void* out = nullptr;
   const void* in[3] = {nullptr, nullptr, nullptr};
   std::int64_t count = 0;
 };
 using TileFunction = void (*)(const TileArgs&);
-/// `count` elements like the one at `value`.
+/// Writes `count` copies of the element at `value`.
 using FillFunction = void (*)(void* to, const void* value, std::int64_t count);
-/// first, first + 1, ..
+/// Writes first, first + 1, …
 using CountUpFunction = void (*)(void* to, std::int64_t first, std::int64_t count);
 
 enum class ReduceOp : std::uint8_t { kSum, kProduct, kMin, kMax, kCount };
-/// Folds elements into accumulators: for f16, bf16 and f32 of type double (sum, product) or float (min, max), else of the type
-/// itself.
+/// Reduces elements into accumulators. For f16, bf16 and f32 they are double (sum, product) or float (min, max), and
+/// for other types the type itself.
 using ReduceRowFunction = void (*)(const void* in, std::int64_t count, void* accumulator);
 using ReduceColumnsFunction = void (*)(const void* in, std::int64_t count, void* accumulators);
 
-/// out[m,n] = a[m,k] b[k,n]; row strides in elements; a transposed operand is given as its transpose's rows.
+/// out[m,n] = a[m,k] b[k,n]. Row strides are in elements. A transposed operand is stored as the rows of its transpose.
 struct GemmArgs {
   std::int64_t m = 0, n = 0, k = 0;
   const void* a = nullptr;
@@ -59,7 +60,8 @@ struct GemmArgs {
   bool b_transposed = false;  // b is stored [n,k]
 };
 
-/// out[m,n] = a[m,k] b[k,n], or added to it, summed in f32; the rows of `out` lie in one piece, a and b anyhow.
+/// out[m,n] = a[m,k] b[k,n], or added to it, summed in f32. The rows of `out` are contiguous; a and b may have any
+/// strides.
 struct SgemmArgs {
   std::int64_t m = 0, n = 0, k = 0;
   const void* a = nullptr;  // f32 or bf16
@@ -68,10 +70,11 @@ struct SgemmArgs {
   std::int64_t a_m = 0, a_k = 0, b_k = 0, b_n = 0, out_stride = 0;  // strides in elements
   bool is_bf16 = false;
   bool accumulates = false;
-  float* workspace = nullptr;  // sgemm_workspace bytes, at a cache line
+  float* workspace = nullptr;  // sgemm_workspace() bytes, aligned to a cache line
 };
 
-/// Rounds of Philox 2x32 on `count` counters (low, high), each with its own key; out is the last low word.
+/// Rounds of Philox 2x32 on `count` counters (low, high). Each round has its own key. `out` is the low word after the
+/// last round.
 struct PhiloxArgs {
   std::uint32_t* out = nullptr;
   const std::uint32_t* low = nullptr;
@@ -85,13 +88,13 @@ using PhiloxFunction = void (*)(const PhiloxArgs&);
 
 struct KernelSet {
   const char* name = "";
-  // Null where the op does not take the type.
+  // Null if the op does not support the type.
   TileFunction unary[static_cast<int>(UnaryOp::kCount)][kDTypeCount] = {};
   TileFunction binary[static_cast<int>(BinaryOp::kCount)][kDTypeCount] = {};
   TileFunction compare[6][kDTypeCount] = {};            // by CompareDirection; out is pred
   TileFunction compare_total[6][kDTypeCount] = {};      // floating-point types
-  TileFunction select[4] = {};                          // by log2 of the element's bytes; in: pred, on true, on false
-  FillFunction fill[4] = {};                            // by log2 of the element's bytes
+  TileFunction select[4] = {};                          // by log2 of the element size; in: pred, on true, on false
+  FillFunction fill[4] = {};                            // by log2 of the element size
   CountUpFunction count_up[kDTypeCount] = {};           // integers, f32 and f64
   TileFunction clamp[kDTypeCount] = {};                 // in: low, x, high
   TileFunction convert[kDTypeCount][kDTypeCount] = {};  // [from][to]
@@ -99,7 +102,7 @@ struct KernelSet {
   ReduceColumnsFunction reduce_columns[static_cast<int>(ReduceOp::kCount)][kDTypeCount] = {};
   PhiloxFunction philox_rounds = nullptr;
   void (*gemm_f64)(const GemmArgs&) = nullptr;
-  void (*sgemm)(const SgemmArgs&) = nullptr;  // k at least 1
+  void (*sgemm)(const SgemmArgs&) = nullptr;  // requires k >= 1
   std::int64_t (*sgemm_workspace)(const SgemmArgs&) = nullptr;
 };
 
@@ -113,7 +116,7 @@ namespace avx512 {
 const KernelSet& kernel_set();
 }
 
-/// The best set this processor runs, or the one TESSERA_ISA names.
+/// Returns the best set that this processor supports, or the one that TESSERA_ISA names.
 const KernelSet& kernel_set();
 
 }  // namespace tessera::kernels

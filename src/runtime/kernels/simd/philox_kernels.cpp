@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounds of a counter-based generator: what dropout and initial values are made of. By intrinsics, because compilers turn products of
-// halves of words into full ones.
+// Rounds of a counter-based generator, for dropout and initial values. Written with intrinsics, because compilers turn
+// products of the lower halves of words into full products.
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -13,7 +13,7 @@
 namespace tessera::kernels::TESSERA_ISA {
 namespace {
 
-// Words of 64 bits whose lower halves count: what a multiplication of those gives and takes.
+// 64-bit words whose lower halves are multiplied.
 #if defined(__AVX512F__)
 struct Words {
   __m512i bits;
@@ -63,7 +63,7 @@ struct Words {
 };
 #endif
 
-// All rounds in registers, a few vectors of counters at a time.
+// Computes all rounds in registers, for a few vectors of counters at a time.
 template <int kVectors>
 TESSERA_INLINE void run_rounds(const PhiloxArgs& args, const std::uint32_t* from_low, const std::uint32_t* from_high,
                                std::uint32_t* to) {
@@ -101,7 +101,7 @@ void run_philox_rounds(const PhiloxArgs& args) {
   for (std::int64_t k = i; k < args.count; ++k) args.out[k] = low[k - i];
 }
 
-// Counts in the type itself where it is an integer: it wraps as the conversion of the number would.
+// Counts in the integer type itself, which wraps in the same way as converting the number.
 template <class T>
 void count_up(void* to, std::int64_t first, std::int64_t count) {
   T* const out = static_cast<T*>(to);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folding rows and columns. Sums and products of floats are kept in double, extrema in the type they are computed in; the order
-// depends on nothing but the count, so that a result does not depend on the instruction set.
+// Reduces rows and columns. Sums and products of floats are accumulated in double, extrema in the compute type. The
+// order depends only on the count, so that all instruction sets give the same result.
 #include "kernels/simd/element_classes.h"
 #include "kernels/simd/registration.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each source of a kernel set fills its part of the table.
+// Each source file of a kernel set fills in its part of the table.
 #pragma once
 
 #include "kernels/simd/kernel_set.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar functions in branch-free form, which the compiler turns into vector code. Only for the sources of a kernel set: all
-// are internal to their file.
+// Scalar functions in branch-free form, which the compiler vectorizes. Only for the sources of a kernel set: all
+// functions are internal to their file.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ TESSERA_INLINE BFloat16 narrow_bf16(float x) {
 
 // ---- f32 ------------------------------------------------------------------------------------------------------------------
 
-// What the processor's own arithmetic gives for an invalid operation, and with it the C library. A NaN operand passes with its sign.
+// The result of an invalid operation, as in the processor's arithmetic and the C library. A NaN operand keeps its sign.
 #if defined(__x86_64__) || defined(__i386__)
 constexpr float kInvalid = -__builtin_nanf("");
 #else
@@ -44,7 +44,7 @@ constexpr float kInvalid = __builtin_nanf("");
 TESSERA_INLINE float power_of_two(std::int32_t n) { return bits_as<float>((n + 127) << 23); }
 
 TESSERA_INLINE float exp_f32(float x) {
-  float c = x > 89.0f ? 89.0f : x;  // NaN stays
+  float c = x > 89.0f ? 89.0f : x;  // keeps NaN
   c = c < -104.0f ? -104.0f : c;
   const float shifted = c * 1.44269504088896341f + 12582912.0f;  // rounds to an integer
   const float n = shifted - 12582912.0f;
@@ -56,7 +56,7 @@ TESSERA_INLINE float exp_f32(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  // Two factors, so that the largest results and the denormal ones come out.
+  // Multiply by two factors, so that the largest and the denormal results are also correct.
   const auto whole = static_cast<std::int32_t>(bits_as<std::uint32_t>(shifted) - bits_as<std::uint32_t>(12582912.0f));
   const std::int32_t half = whole >> 1;
   const float y = p * power_of_two(half) * power_of_two(whole - half);
@@ -91,7 +91,7 @@ TESSERA_INLINE float log_f32(float x) {
   return x >= 0.0f ? result : (x != x ? x : kInvalid);
 }
 
-// The rational approximations are those of Eigen's generic_fast_tanh_float and generic_fast_erf_float.
+// The rational approximations of Eigen's generic_fast_tanh_float and generic_fast_erf_float.
 TESSERA_INLINE float tanh_f32(float x) {
   float c = x > 7.90531110763549805f ? 7.90531110763549805f : x;
   c = c < -7.90531110763549805f ? -7.90531110763549805f : c;
@@ -149,7 +149,7 @@ TESSERA_LIBM(rint)
 TESSERA_LIBM(round)
 TESSERA_LIBM(fabs)
 #undef TESSERA_LIBM
-// NaN if either is; +0 is larger than -0. Of equals that differ in the sign alone the bits decide.
+// NaN if either operand is NaN. +0 is larger than -0: the bits decide between values that differ only in the sign.
 #define TESSERA_EXTREMUM(name, before, meet)                                       \
   template <class C>                                                               \
   TESSERA_INLINE C name(C a, C b) {                                                \
@@ -179,7 +179,7 @@ TESSERA_INLINE double atan2_of(double a, double b) { return __builtin_atan2(a, b
 
 // ---- loads and stores ---------------------------------------------------------------------------------------------------------
 
-/// The type an element type is computed in.
+/// The type in which an element type is computed.
 template <class T>
 struct ComputeOf {
   using type = T;

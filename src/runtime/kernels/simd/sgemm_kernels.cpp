@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products in f32: both operands are packed into panels as wide as a tile of registers, whatever their strides (and widened, if they
-// are bf16), and tiles of the result are summed in registers over a depth that keeps the panels in cache.
+// Matrix products in f32. Both operands are packed into panels as wide as a register tile, for any strides, and bf16 is
+// converted to f32. Tiles of the result are summed in registers over blocks of the depth that keep the panels in cache.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -24,9 +24,10 @@ constexpr std::int64_t kVectors = 2;
 constexpr std::int64_t kTileColumns = kVectors * kLanes;
 static_assert(kTileRows <= kLanes, "packing stores whole vectors, of which the next row overwrites what is too much");
 
-// Blocks: of a product's depth, so that panels of both operands stay in cache; of the rows and columns that are packed at a time.
+// Block sizes: the depth of a product, so that panels of both operands stay in cache, and the rows and columns that are
+// packed at a time.
 constexpr std::int64_t kDepth = 384;
-constexpr std::int64_t kInnerColumns = 480;  // that go with one panel of rows
+constexpr std::int64_t kInnerColumns = 480;  // that are multiplied with one panel of rows
 constexpr std::int64_t kBlockRows = 1008;
 constexpr std::int64_t kBlockColumns = 3072;
 
@@ -53,7 +54,7 @@ struct Tile {
   float* out = nullptr;
   std::int64_t stride = 0;
   bool adds = false;
-  const float* soon = nullptr;  // floats that the tiles after it will read, to be fetched meanwhile
+  const float* soon = nullptr;  // floats to prefetch that the next tiles read
   std::int64_t soon_count = 0;
 };
 
@@ -98,7 +99,7 @@ constexpr auto kTileOfRows = []<std::size_t... I>(std::index_sequence<I...>) {
   return std::array<MultiplyTile, sizeof...(I)>{multiply_tile<static_cast<std::int64_t>(I) + 1>...};
 }(std::make_index_sequence<kTileRows>{});
 
-// A tile of fewer than kTileColumns columns.
+// Computes a tile of fewer than kTileColumns columns.
 void multiply_narrow(Tile tile, std::int64_t rows, std::int64_t columns) {
   alignas(64) float all[kTileRows * kTileColumns];
   float* const out = std::exchange(tile.out, all);
@@ -134,7 +135,7 @@ void transpose(Vector (&rows)[kLanes]) {
   }
 }
 
-// An operand's lines: line i, at depth k, is from[i * line + k * depth].
+// The lines of an operand: line i at depth k is from[i * line + k * depth].
 template <class T>
 struct Lines {
   const T* from = nullptr;
@@ -142,8 +143,9 @@ struct Lines {
   std::int64_t depth = 1;
 };
 
-// Panels of `width` lines each, one behind the other: out[panel][k][i]. `count` lines are there; those that a panel of columns lacks are
-// zeros. Vectors may be stored past a panel's row, whose place the next row takes: there is room for that behind the last.
+// Packs contiguous panels of `width` lines each: out[panel][k][i]. There are `count` lines, and a panel of columns is
+// padded with zeros. Vector stores may write past a row of a panel; the next row overwrites this, and there is room
+// after the last one.
 template <class T>
 void pack_plain(const Lines<T>& lines, std::int64_t count, std::int64_t width, std::int64_t from, std::int64_t to,
                 float* out) {
@@ -151,7 +153,7 @@ void pack_plain(const Lines<T>& lines, std::int64_t count, std::int64_t width, s
     for (std::int64_t i = 0; i < width; ++i)
       out[k * width + i] = i < count ? widened(lines.from[i * lines.line + k * lines.depth]) : 0.0F;
 }
-// Whole panels of lines that lie side by side, a few at a time: long runs are read, and few pages touched.
+// Packs complete panels of adjacent lines, a few at a time, so that reads are long runs and touch few pages.
 template <std::int64_t kWidth, class T>
 void pack_side_by_side(const Lines<T>& lines, std::int64_t panels, std::int64_t depth, float* out) {
   for (std::int64_t k = 0; k < depth; ++k) {
@@ -167,7 +169,7 @@ void pack_side_by_side(const Lines<T>& lines, std::int64_t panels, std::int64_t 
     }
   }
 }
-// Lines that lie one behind the other: squares of them are turned in registers.
+// Packs lines that are contiguous along the depth: square blocks are transposed in registers.
 template <class T>
 void pack_turned(const Lines<T>& lines, std::int64_t count, std::int64_t width, std::int64_t depth, float* out) {
   constexpr std::int64_t kSoon = 64;
@@ -188,7 +190,7 @@ void pack_turned(const Lines<T>& lines, std::int64_t count, std::int64_t width, 
     }
   pack_plain(lines, count, width, whole, depth, out);
 }
-// `count` lines in panels; `pads`: the last is as wide as the others.
+// Packs `count` lines into panels. If `pads`, the last panel is padded to the full width.
 template <std::int64_t kWidth, class T>
 void pack(const Lines<T>& lines, std::int64_t count, bool pads, std::int64_t depth, float* out) {
   constexpr std::int64_t kTogether = 8;
@@ -214,7 +216,7 @@ void pack(const Lines<T>& lines, std::int64_t count, bool pads, std::int64_t dep
 // ---- the product --------------------------------------------------------------------------------------------------------------
 
 std::int64_t round_up(std::int64_t count, std::int64_t unit) { return (count + unit - 1) / unit * unit; }
-// Equal parts of at most `most`, in whole units.
+// Returns the size of equal parts of at most `most`, in multiples of `unit`.
 std::int64_t part_of(std::int64_t count, std::int64_t most, std::int64_t unit) {
   const std::int64_t parts = std::max<std::int64_t>(1, (count + most - 1) / most);
   return round_up((count + parts - 1) / parts, unit);
@@ -226,12 +228,12 @@ struct Blocks {
       : rows(part_of(args.m, kBlockRows, kTileRows)),
         columns(part_of(args.n, kBlockColumns, kTileColumns)),
         depth(part_of(args.k, kDepth, 1)) {}
-  // Floats, with what a vector may be too long.
+  // In floats, with room for vector stores past the end.
   [[nodiscard]] std::int64_t left() const { return round_up(rows * depth + kLanes, kLanes); }
   [[nodiscard]] std::int64_t right() const { return columns * depth + kLanes; }
 };
 
-// A packed block. The next panel of rows comes to the second level of cache while one is used.
+// Multiplies packed blocks. While it uses a panel of rows, it prefetches the next one into the second-level cache.
 void multiply_block(const float* left, const float* right, std::int64_t rows, std::int64_t columns, Tile tile) {
   float* const out = tile.out;
   const std::int64_t depth = tile.depth;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of bf16 matrices on tile registers. Both operands are packed, whatever their strides, into panels of 32 lines: per 32 steps of
-// depth two tiles, each 16 rows of 64 bytes. A tile of the left operand holds 16 lines of 32 depths, one of the right operand 16 pairs of
-// depths of 16 lines. 32 x 32 of the result are summed at a time.
+// Products of bf16 matrices on tile registers. Both operands are packed, for any strides, into panels of 32 lines. For
+// 32 steps of depth a panel has two tiles of 16 rows of 64 bytes. A row of a left tile is one line with 32 depths; a
+// row of a right tile is a pair of depths of 16 lines. The inner loop sums 32 x 32 elements of the result.
 #include "kernels/simd/tile_product.h"
 
 #include <immintrin.h>
@@ -12,22 +12,23 @@
 namespace tessera::kernels {
 namespace {
 
-constexpr std::int64_t kWidth = 32;            // lines of a panel
-constexpr std::int64_t kTile = 512;            // bf16 of a tile
-constexpr std::int64_t kRow = 32;              // bf16 of a tile's row
-constexpr std::int64_t kStep = kWidth * kRow;  // of a panel's step of depth: two tiles
-constexpr std::int64_t kSumsBytes = kWidth * static_cast<std::int64_t>(sizeof(float));  // of a row of sums
-constexpr std::int64_t kTogether = 8;  // panels packed at a time: long runs are read, and few pages touched
-constexpr std::int64_t kSteps = 8;     // of depth, with which a panel of columns stays in the first level of cache
-// Blocks: of depth, and elements of the left operand, which stay in the second level of cache, and of the right one.
+constexpr std::int64_t kWidth = 32;            // lines in a panel
+constexpr std::int64_t kTile = 512;            // bf16 elements in a tile
+constexpr std::int64_t kRow = 32;              // bf16 elements in a row of a tile
+constexpr std::int64_t kStep = kWidth * kRow;  // bf16 elements of a panel for one step of depth: two tiles
+constexpr std::int64_t kSumsBytes = kWidth * static_cast<std::int64_t>(sizeof(float));  // bytes in a row of sums
+constexpr std::int64_t kTogether = 8;  // panels packed at a time, so that reads are long runs and touch few pages
+constexpr std::int64_t kSteps = 8;     // steps of depth for which a panel of columns stays in the first-level cache
+// Block sizes: the depth, the elements of the left operand, which stay in the second-level cache, and those of the
+// right operand.
 constexpr std::int64_t kDepth = 1024;
 constexpr std::int64_t kLeft = 1 << 18;
 constexpr std::int64_t kRight = 1 << 21;
-// Rows and columns of sums that are kept between blocks of depth, until they are rounded.
+// The rows and columns of the f32 sums that are kept between blocks of depth until they are rounded.
 constexpr std::int64_t kKept = 1024;
 
 std::int64_t round_up(std::int64_t count, std::int64_t unit) { return (count + unit - 1) / unit * unit; }
-// Equal parts of at most `most`, in whole units.
+// Returns the size of equal parts of at most `most`, in multiples of `unit`.
 std::int64_t part_of(std::int64_t count, std::int64_t most, std::int64_t unit) {
   const std::int64_t parts = std::max<std::int64_t>(1, (count + most - 1) / most);
   return round_up((count + parts - 1) / parts, unit);
@@ -35,13 +36,13 @@ std::int64_t part_of(std::int64_t count, std::int64_t most, std::int64_t unit) {
 
 // ---- packing ------------------------------------------------------------------------------------------------------------------
 
-// Line i of an operand, at depth k, is from[i * line + k * depth].
+// Line i of an operand at depth k is from[i * line + k * depth].
 struct Lines {
   const std::uint16_t* from = nullptr;
   std::int64_t line = 1;
   std::int64_t depth = 1;
-  std::int64_t count = 0;   // of lines
-  std::int64_t depths = 0;  // of each
+  std::int64_t count = 0;   // number of lines
+  std::int64_t depths = 0;  // length of each line
 };
 
 __mmask32 first_of(std::int64_t count) {
@@ -57,7 +58,7 @@ Words interleave(Words a, Words b) {
                                  kFirst + 3, kFirst + 19, kFirst + 4, kFirst + 20, kFirst + 5, kFirst + 21, kFirst + 6,
                                  kFirst + 22, kFirst + 7, kFirst + 23);
 }
-// A tile as 16 x 16 pairs, columns in place of rows.
+// Transposes a tile as a 16 x 16 matrix of pairs.
 void transpose(__m512i (&tile)[16]) {
   Words rows[16];
 #pragma GCC unroll 16
@@ -81,7 +82,7 @@ void store_tile(std::uint16_t* to, const __m512i (&tile)[16]) {
   for (int i = 0; i < 16; ++i) _mm512_store_si512(to + i * kRow, tile[i]);
 }
 
-// 16 lines that lie one behind the other, from depth k on: a row each.
+// Loads 16 lines that are contiguous along the depth, from depth k on: each into a row.
 void load_lines(const Lines& lines, std::int64_t first, std::int64_t k, __m512i (&tile)[16]) {
   const __mmask32 mask = first_of(lines.depths - k);
 #pragma GCC unroll 16
@@ -90,7 +91,7 @@ void load_lines(const Lines& lines, std::int64_t first, std::int64_t k, __m512i 
                                       : _mm512_setzero_si512();
 }
 
-// Depths k and k + 1 of 32 lines that lie side by side, as pairs: of the first 16 lines, and of the others.
+// Loads depths k and k + 1 of 32 adjacent lines as pairs: of the first 16 lines, and of the others.
 void load_pairs(const Lines& lines, std::int64_t first, std::int64_t k, __m512i& low, __m512i& high) {
   const __mmask32 mask = first_of(lines.count - first);
   const auto at_depth = [&](std::int64_t depth) {
@@ -106,7 +107,7 @@ void load_pairs(const Lines& lines, std::int64_t first, std::int64_t k, __m512i&
   high = _mm512_permutex2var_epi16(even, _mm512_add_epi16(halves, _mm512_set1_epi16(16)), odd);
 }
 
-// A tile's rows are lines: of the left operand.
+// Packs the left operand: the rows of a tile are lines.
 void pack_left(const Lines& lines, std::uint16_t* to) {
   const std::int64_t steps = (lines.depths + kRow - 1) / kRow;
   const std::int64_t panels = (lines.count + kWidth - 1) / kWidth;
@@ -135,7 +136,7 @@ void pack_left(const Lines& lines, std::uint16_t* to) {
       }
 }
 
-// A tile's rows are pairs of depths: of the right operand.
+// Packs the right operand: the rows of a tile are pairs of depths.
 void pack_right(const Lines& lines, std::uint16_t* to) {
   const std::int64_t steps = (lines.depths + kRow - 1) / kRow;
   const std::int64_t panels = (lines.count + kWidth - 1) / kWidth;
@@ -163,7 +164,7 @@ void pack_right(const Lines& lines, std::uint16_t* to) {
 
 // ---- the product --------------------------------------------------------------------------------------------------------------
 
-// Tiles 0 to 3 of the result, 4 and 5 of the left operand, 6 and 7 of the right one: all of 16 rows of 64 bytes.
+// Tiles 0 to 3 hold the result, 4 and 5 the left operand, 6 and 7 the right operand. All have 16 rows of 64 bytes.
 struct alignas(64) TileConfiguration {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;
@@ -172,19 +173,19 @@ struct alignas(64) TileConfiguration {
   std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-// Where 32 x 32 of the result go, once they are summed.
+// The destination of a 32 x 32 block of sums.
 struct Target {
   void* out = nullptr;
   std::int64_t stride = 0;
   bool rounds = false;          // to bf16
-  bool streams = false;         // past the caches; whole lines
-  const float* adds = nullptr;  // what they are added to, with a stride of its own
+  bool streams = false;         // writes complete cache lines past the caches
+  const float* adds = nullptr;  // values to add to the sums, with a separate stride
   std::int64_t adds_stride = 0;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
 };
 
-// Some rows, to be written soon.
+// Prefetches rows that will be written soon.
 void fetch(const Target& target, std::int64_t from, std::int64_t to) {
   const std::int64_t bytes = target.rounds ? 2 : 4;
   for (std::int64_t i = from; i < std::min(to, target.rows); ++i) {
@@ -228,8 +229,9 @@ void write(const Target& target, const float* sums) {
   }
 }
 
-// Sums 32 x 32 over some depth, on top of `before` where there is such; they stay in the tiles. Meanwhile memory for `target`, if given,
-// comes near, a few rows at a time: all at once would take all of the first level's buffers.
+// Sums 32 x 32 elements over some steps of depth, starting from `before` if it is not null. The sums stay in the tiles.
+// Meanwhile it prefetches the rows of `target` (if given) a few at a time, because prefetching all of them together
+// would occupy all buffers of the first-level cache.
 void multiply_panels(const std::uint16_t* left, const std::uint16_t* right, std::int64_t steps, const float* before,
                      const Target* target) {
   if (before == nullptr) {
@@ -265,8 +267,8 @@ void store_sums(float* to) {
 
 struct Blocks {
   std::int64_t depth, rows, columns;
-  bool keeps_sums;        // that are not rounded yet
-  std::int64_t all_rows;  // for which the right operand is packed
+  bool keeps_sums;        // in f32, to be rounded later
+  std::int64_t all_rows;  // rows for which the right operand is packed
   explicit Blocks(const TileProductArgs& args) : depth(part_of(args.k, kDepth, kRow)) {
     keeps_sums = args.rounds && args.k > depth;
     all_rows = keeps_sums ? part_of(args.m, kKept, kWidth) : args.m;
@@ -275,13 +277,13 @@ struct Blocks {
   }
   [[nodiscard]] std::int64_t left() const { return rows * depth; }
   [[nodiscard]] std::int64_t right() const { return columns * depth; }
-  // Floats of one panel of columns, between two parts of the depth.
+  // Returns the floats of one panel of columns, between two parts of the depth.
   [[nodiscard]] std::int64_t partial() const { return depth > kSteps * kRow ? rows * kWidth : 0; }
   [[nodiscard]] std::int64_t sums() const { return keeps_sums ? all_rows * columns : 0; }
   [[nodiscard]] std::int64_t bytes() const { return 2 * (left() + right()) + 4 * (partial() + sums()); }
 };
 
-// Results larger than the second level of cache go past it, where their rows are whole lines of it.
+// Results larger than the second-level cache bypass it, if their rows are complete cache lines.
 bool streams_result(const TileProductArgs& args) {
   constexpr std::int64_t kLarge = 2 << 20;
   const std::int64_t bytes = args.rounds ? 2 : 4;
@@ -292,12 +294,12 @@ bool streams_result(const TileProductArgs& args) {
 
 struct Block {
   std::int64_t m, n, k, rows, columns, depths;
-  float* sums;  // of the block that are not rounded yet, or null: they are in `out`
+  float* sums;  // the sums of the block before rounding; null: they are in `out`
   std::int64_t sums_stride;
   bool streams;
 };
 
-// Where 32 x 32 of the block go, and what is there already.
+// Returns the destination of a 32 x 32 part of the block, and the values to add to it.
 Target target_of(const TileProductArgs& args, const Block& block, std::int64_t i, std::int64_t j) {
   const bool is_last = block.k + block.depths == args.k;
   const std::int64_t at = (block.m + i) * args.out_stride + block.n + j;
@@ -316,7 +318,7 @@ Target target_of(const TileProductArgs& args, const Block& block, std::int64_t i
   return target;
 }
 
-// Of packed operands. A panel of columns stays in the first level of cache, some depth at a time, for all rows.
+// Multiplies packed operands. For some steps of depth, a panel of columns stays in the first-level cache for all rows.
 void multiply_block(const TileProductArgs& args, const Block& block, const std::uint16_t* left,
                     const std::uint16_t* right, float* partial) {
   alignas(64) float last[kWidth * kWidth];

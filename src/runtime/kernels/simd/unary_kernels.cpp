@@ -5,7 +5,7 @@
 namespace tessera::kernels::TESSERA_ISA {
 namespace {
 
-// Functors: kTakes<T> says which element types the op has; () works on the compute type.
+// Functors: kTakes<T> tells whether the op supports an element type; operator() works on the compute type.
 struct Op_negate : Numbers {
   template <class C>
   TESSERA_INLINE C run(C x) {
