@@ -130,7 +130,7 @@ std::string divergence_message(const std::vector<Position>& positions) {
 Membership membership(const std::vector<int>& world_ranks, int world_rank, const std::string& name, std::int64_t id,
                       bool counted) {
   const auto place = std::find(world_ranks.begin(), world_ranks.end(), world_rank);
-  ensure(place != world_ranks.end(), "rank {} makes group {} of which it is no member", world_rank, name);
+  ensure(place != world_ranks.end(), "rank {} creates group {} but is not a member of it", world_rank, name);
   return {world_ranks, static_cast<int>(place - world_ranks.begin()), name, id, counted};
 }
 
@@ -197,7 +197,8 @@ Collective GroupBase::reduce_call(Kind kind, std::span<const std::byte> in, std:
   require(in.size() == out.size() * parts, "{} over {}: in has {} bytes and out {}; in must have {}", kind_name(kind),
           name(), in.size(), out.size(), out.size() * parts);
   require(out.size() % static_cast<std::size_t>(dtype_size(dtype)) == 0,
-          "{} over {}: {} bytes are no whole number of {}", kind_name(kind), name(), out.size(), dtype_name(dtype));
+          "{} over {}: {} bytes is not a multiple of the size of {}", kind_name(kind), name(), out.size(),
+          dtype_name(dtype));
   require(can_reduce(dtype, op), "{} over {}: {} has no {}", kind_name(kind), name(), dtype_name(dtype),
           reduction_name(op));
   const auto bytes = static_cast<std::int64_t>(in.size());
@@ -241,7 +242,8 @@ std::unique_ptr<PendingOperation> GroupBase::start_all_reduce(std::span<const st
 void GroupBase::all_gather_apart(std::span<const std::byte> in, std::span<std::byte> out, std::size_t stride,
                                  const CollectiveLabel& label) {
   ensure(out.size() == extent(in.size(), stride) && stride >= in.size(),
-         "all_gather over {}: {} bytes do not hold parts of {} at every {}", name(), out.size(), in.size(), stride);
+         "all_gather over {}: {} bytes do not hold parts of {} bytes with a stride of {}", name(), out.size(),
+         in.size(), stride);
   count(&TrafficCounters::all_gather, static_cast<std::int64_t>(in.size()) * (size() - 1));
   execute({.kind = Kind::kAllGather, .in = in, .out = out, .stride = stride}, label);
 }
@@ -249,7 +251,8 @@ void GroupBase::all_gather_apart(std::span<const std::byte> in, std::span<std::b
 void GroupBase::reduce_scatter_apart(std::span<const std::byte> in, std::span<std::byte> out, std::size_t stride,
                                      DType dtype, Reduction op, const CollectiveLabel& label) {
   ensure(in.size() == extent(out.size(), stride) && stride >= out.size(),
-         "reduce_scatter over {}: {} bytes do not hold parts of {} at every {}", name(), in.size(), out.size(), stride);
+         "reduce_scatter over {}: {} bytes do not hold parts of {} bytes with a stride of {}", name(), in.size(),
+         out.size(), stride);
   count(&TrafficCounters::reduce_scatter, static_cast<std::int64_t>(out.size()) * (size() - 1));
   execute({.kind = Kind::kReduceScatter, .in = in, .out = out, .dtype = dtype, .reduction = op, .stride = stride},
           label);

@@ -46,7 +46,7 @@ std::optional<double> positive_number(std::string_view text) {
 }  // namespace
 
 std::string NodeLinks::str() const {
-  return fmt::format("{:.1f} us, {:.2f} GB/s a rank, {:.2f} us for each further message", latency_seconds * 1e6,
+  return fmt::format("{:.1f} us, {:.2f} GB/s per rank, {:.2f} us for each further message", latency_seconds * 1e6,
                      bytes_per_second / 1e9, message_seconds * 1e6);
 }
 
@@ -57,7 +57,8 @@ std::optional<NodeLinks> given_node_links() {
   for (const auto& part : parts)
     if (const auto number = positive_number(part)) numbers.push_back(*number);
   require(numbers.size() == parts.size() && (numbers.size() == 2 || numbers.size() == 3),
-          "TESSERA_LINK={}: must be a latency in us and GB/s, as in 50,1.2, and maybe us for each further message",
+          "TESSERA_LINK={}: must be a latency in us and GB/s, as in 50,1.2, optionally followed by us for each further "
+          "message",
           options().text("TESSERA_LINK"));
   NodeLinks links{.latency_seconds = numbers[0] * 1e-6, .bytes_per_second = numbers[1] * 1e9};
   if (numbers.size() == 3) links.message_seconds = numbers[2] * 1e-6;

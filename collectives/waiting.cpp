@@ -35,15 +35,14 @@ std::string line_of(int rank, const RankActivity& activity) {
     case kFinished: return fmt::format("rank {} is the cause: it has finished", rank);
     case kElsewhere:
       return fmt::format(
-          "rank {} is on another node (host {}), which this rank does not see into: what it does, its own lines say; "
-          "if "
-          "there are none, it has stopped or the network to that host is down",
+          "rank {} is on another node (host {}): see the lines that it prints itself; if there are none, it has "
+          "stopped or the network to that host is down",
           rank, activity.text);
     case kWorks: break;
   }
-  return fmt::format("rank {} is the cause: it {}", rank,
-                     activity.text.empty() ? "waits in no collective and runs no program, so it is in code of its own"
-                                           : activity.text);
+  return fmt::format(
+      "rank {} is the cause: it {}", rank,
+      activity.text.empty() ? "waits in no collective and runs no program, so it runs user code" : activity.text);
 }
 
 }  // namespace

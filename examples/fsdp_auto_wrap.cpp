@@ -45,7 +45,7 @@ int wrap(int argc, char** argv) {
   const ts::Runtime runtime(argc, argv);
   std::int64_t virtual_ranks = 0;  // launch() has taken it
   ts::ArgumentParser parser("fsdp_auto_wrap", "Wraps a small GPT-2 by both policies.");
-  parser.flag("virtual_ranks", virtual_ranks, "run that many ranks as threads of this process");
+  parser.flag("virtual_ranks", virtual_ranks, "run this many ranks as threads of this process");
   if (!parser.parse(argc, argv)) {
     if (runtime.is_master()) std::fputs(parser.help().c_str(), stdout);
     return 0;

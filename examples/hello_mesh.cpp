@@ -13,7 +13,7 @@ int hello(int argc, char** argv) {
   const ts::Runtime runtime(argc, argv);
   std::int64_t virtual_ranks = 0;  // launch() has taken it
   ts::ArgumentParser parser("hello_mesh", "Shows a small program before and after partitioning.");
-  parser.flag("virtual_ranks", virtual_ranks, "run that many ranks as threads of this process");
+  parser.flag("virtual_ranks", virtual_ranks, "run this many ranks as threads of this process");
   if (!parser.parse(argc, argv)) {
     if (runtime.is_master()) std::fputs(parser.help().c_str(), stdout);
     return 0;

@@ -86,7 +86,7 @@ int train(int argc, char** argv) {
       .flag("batch", flags.batch, "images in a batch, over all ranks")
       .flag("learning_rate", flags.learning_rate, "of AdamW")
       .flag("fake_data", flags.fake_data, "generated images instead of files")
-      .flag("virtual_ranks", flags.virtual_ranks, "run that many ranks as threads of this process");
+      .flag("virtual_ranks", flags.virtual_ranks, "run this many ranks as threads of this process");
   if (!parser.parse(argc, argv)) {
     if (runtime.is_master()) std::fputs(parser.help().c_str(), stdout);
     return 0;

@@ -68,7 +68,7 @@ std::map<std::string, std::string> result_types(const Program& program) {
 }  // namespace
 
 double median(std::vector<double> values) {
-  ensure(!values.empty(), "the median of nothing");
+  ensure(!values.empty(), "no samples");
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;

@@ -62,7 +62,7 @@ void add_flags(ArgumentParser& parser, Arguments& out) {
       .flag("warmup", out.warmup, "steps before, the first of which compiles")
       .flag("dropout", out.dropout, "probability")
       .flag("lazy", out.lazy, "trace every step instead of the first only (compile)")
-      .flag("virtual_ranks", out.virtual_ranks, "run that many ranks as threads of this process")
+      .flag("virtual_ranks", out.virtual_ranks, "run this many ranks as threads of this process")
       .flag("profile", out.profile, "file for the time of each kind of kernel and of the longest steps (rank 0)");
 }
 

@@ -56,7 +56,7 @@ std::exception_ptr run_rank(const std::shared_ptr<Cluster>& cluster, int rank,
   } catch (const std::exception& e) {
     throw Error(prefix + message_for_user(e));
   } catch (...) {
-    throw Error(prefix + "an exception that is no std::exception");
+    throw Error(prefix + "an exception that is not a std::exception");
   }
 }
 

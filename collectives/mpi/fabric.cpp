@@ -61,7 +61,7 @@ MpiFabric::MpiFabric(int rank, int size) : size_(size), node_(std::make_shared<N
   MPI_Comm copy = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
   world_ = MpiCommunicator(copy, "tessera world");
-  const Deadline deadline("the start of the job, where the ranks introduce themselves to each other", rank, size);
+  const Deadline deadline("the start of the job, where the ranks exchange their addresses", rank, size);
   introduce();
   if (!has_links()) return;
   find_links();
@@ -145,12 +145,12 @@ void MpiFabric::open_node(const std::vector<Introduction>& all) {
     node_->forget_heap();
     if (world_rank != 0) return;
     const std::string text =
-        fmt::format("no shared memory between the ranks of a node ({}); all payload goes through MPI", refused);
+        fmt::format("no shared memory between the ranks of a node ({}); all data goes through MPI", refused);
     options().text("TESSERA_SHARED_MEMORY") == "0" ? log_debug("{}", text) : log_warning("{}", text);
     return;
   }
   const std::string file = first_reason(node_->file_reason());
-  if (!file.empty() && world_rank == 0) log_warning("ranks of a node exchange their payload through files ({})", file);
+  if (!file.empty() && world_rank == 0) log_warning("ranks of a node exchange data through files ({})", file);
   open_heaps(ranks, heaps);
 }
 
@@ -189,8 +189,9 @@ void MpiFabric::open_heaps(const std::vector<int>& ranks, const std::vector<Segm
   if (refused.empty()) return;
   node_->forget_heap();
   if (world_rank == 0 && options().text("TESSERA_SHARED_MEMORY") == "1" && node_->file_reason().empty())
-    log_warning("ranks of a node cannot read each other's memory in place ({}); what they exchange is copied twice",
-                refused);
+    log_warning(
+        "ranks of a node cannot read each other's memory in place ({}); data that they exchange is copied twice",
+        refused);
 }
 
 // `rank 3: reason` of the lowest rank that has one; "" if none has. Collective.
@@ -264,7 +265,7 @@ std::shared_ptr<ProcessGroup> MpiFabric::make_group(const std::vector<int>& worl
                                           const std::string& flavour) -> std::shared_ptr<ProcessGroup> {
               const int tag = static_cast<int>(id % 16383) * 2 + (flavour == "flat" ? 1 : 0);
               auto held = progress_->claim();
-              const Deadline deadline("the making of group " + name, world_rank, size_);
+              const Deadline deadline("the creation of group " + name, world_rank, size_);
               auto communicator = make_communicator(world_.handle(), ranks, tag, flavour + " of " + name);
               held.unlock();
               return std::make_shared<MpiGroup>(self, node_, progress_, std::move(communicator),

@@ -95,9 +95,10 @@ void start_mpi(int* argc, char*** argv) {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> version{};
   int length = 0;
   MPI_Get_library_version(version.data(), &length);
-  require(launched == 0 || launched == size,
-          "a launcher started {} ranks, but MPI sees {}: it belongs to another MPI than the one linked here ({})",
-          launched, size, version.data());
+  require(
+      launched == 0 || launched == size,
+      "a launcher started {} ranks, but MPI sees {}: the launcher belongs to another MPI than the one linked here ({})",
+      launched, size, version.data());
 }
 
 void stop_mpi() {

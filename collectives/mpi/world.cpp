@@ -57,7 +57,7 @@ std::string message_of(const std::exception_ptr& error) {
   } catch (const std::exception& e) {
     return message_for_user(e);
   } catch (...) {
-    return "an exception that is no std::exception";
+    return "an exception that is not a std::exception";
   }
 }
 

@@ -174,7 +174,8 @@ std::vector<std::string> replaced_annotations(const Program& program, const Prog
       const Sharding& before = instruction.sharding->front();
       if (says_nothing(before) || says_the_same(instruction.type, before, now->front())) continue;
       const std::string prefix = c == program.entry ? "" : program[c].name + "/";
-      out.push_back(fmt::format("%{}{} {} in place of {}", prefix, instruction.name, now->front().str(), before.str()));
+      out.push_back(
+          fmt::format("%{}{} has {} instead of {}", prefix, instruction.name, now->front().str(), before.str()));
     }
   return out;
 }

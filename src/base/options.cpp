@@ -23,50 +23,51 @@ constexpr OptionRow kTable[] = {
     {"PJRT_DEVICE", kText, "CPU", "the backend; CPU is the only one"},
     {"TESSERA_NUM_THREADS", kInteger, "1", "compute threads of a rank"},
     {"TESSERA_DUMP_DIR", kText, "", "a folder for the program after every pass, as HLO text"},
-    {"TESSERA_SKIP_PASSES", kList, "", "names of passes to leave out, joined by commas"},
+    {"TESSERA_SKIP_PASSES", kList, "", "names of passes to skip, joined by commas"},
     {"TESSERA_BF16_AXES", kList, "",
-     "mesh axes over which f32 travels as bf16, joined by commas: half the bytes, rounded"},
+     "mesh axes, joined by commas, over which collectives carry f32 as bf16: half the bytes, rounded"},
     {"TESSERA_INT8_AXES", kList, "",
-     "mesh axes over which f32 travels as int8 with a scale for each 256 numbers, joined by commas: a quarter of the "
-     "bytes"},
+     "mesh axes, joined by commas, over which collectives carry f32 as int8 with one scale for 256 numbers: a quarter "
+     "of the bytes"},
     {"TESSERA_WATCHDOG_SECONDS", kInteger, "30",
-     "how long a rank waits in a collective before it says so; 0 = for ever"},
+     "seconds that a rank waits in a collective before it reports; 0 = never"},
     {"TESSERA_COLLECTIVE_TIMEOUT", kInteger, "600",
-     "seconds that a rank waits in a collective before it ends the job; 0 = for ever"},
+     "seconds that a rank waits in a collective before it ends the job; 0 = never"},
     {"TESSERA_CHECK_INPUTS", kFlag, "1",
-     "0 does not compare what the ranks give as the same value (Tensor::from, inputs of tessera run)"},
+     "0 does not compare the values that all ranks pass as the same value (Tensor::from, inputs of tessera run)"},
     {"TESSERA_NODE", kText, "",
-     "the node a rank is on, instead of MPI's answer; in one process, and for plans of stats and dry runs, a list, one "
-     "name a rank"},
+     "the node of a rank, instead of MPI's answer; a list with one name for each rank places virtual ranks, and the "
+     "ranks for which stats and dry runs plan"},
     {"TESSERA_SHARED_MEMORY", kChoice, "1",
-     "0 sends what ranks of a node exchange through MPI; staged: no memory that peers read in place; files: as without "
-     "memfd",
+     "how ranks of a node exchange data; 0: through MPI; staged: through staging buffers, without reading each other's "
+     "memory in place; files: as if memfd did not exist",
      "1,0,staged,files"},
     {"TESSERA_ASYNC", kChoice, "auto",
-     "1 runs a step while the next one is traced, 0 does not; auto: where this rank has a core to trace on",
-     "auto,0,1"},
-    {"TESSERA_OVERLAP", kFlag, "1", "0 waits for every collective between nodes where it is started"},
+     "1 runs a step while the next one is traced, 0 does not; auto: 1 if this rank has a core for it", "auto,0,1"},
+    {"TESSERA_OVERLAP", kFlag, "1", "0 waits for a collective between nodes where it is started"},
     {"TESSERA_OVERLAP_MEMORY", kInteger, "536870912",
-     "bytes that collectives under way may add to a plan; larger ones are waited for where they stand"},
+     "bytes that running collectives may add to a memory plan; beyond this, the largest collectives are not "
+     "overlapped"},
     {"TESSERA_LINK", kList, "",
-     "a latency in us and GB/s between nodes, as in 50,1.2, instead of what is measured at the start; a third number: "
+     "latency in us and GB/s between nodes, as in 50,1.2, instead of the values measured at the start; a third number: "
      "us for each further message of a step"},
     {"TESSERA_PROGRESS", kChoice, "auto",
-     "1 lets a thread of each rank see to what is under way between nodes while the rank computes, 0 does not; auto: "
-     "where this rank has a core for it",
+     "1 progresses collectives between nodes in a thread of each rank while the rank computes, 0 does not; auto: 1 if "
+     "this rank has a core for it",
      "auto,0,1"},
     {"TESSERA_FUSE", kFlag, "1", "0 runs every elementwise op by itself"},
     {"TESSERA_EXCESS_PRECISION", kFlag, "1", "0 rounds 16-bit floats after every op, also within a fused group"},
     {"TESSERA_LARGEST_VALUE", kInteger, "67108864",
-     "bytes: a larger product (the logits of a vocabulary) and what is made of it are computed part by part; 0 = "
+     "bytes; a larger product (the logits of a vocabulary) and the values computed from it are computed in chunks; 0 = "
      "never"},
     {"TESSERA_LARGEST_SCORES", kInteger, "4194304",
-     "bytes: attention scores larger than that are computed a few batches, heads or rows of queries at a time (1 MiB), "
-     "again in the backward pass, if that takes less memory; 0 = never"},
-    {"TESSERA_ISA", kText, "", "generic, avx2 or avx512: the kernels to use, instead of the best the processor has"},
+     "bytes; larger attention scores are computed in chunks of batches, heads or query rows (1 MiB), and "
+     "rematerialized in the backward pass, if that needs less memory; 0 = never"},
+    {"TESSERA_ISA", kText, "",
+     "the instruction set of the kernels: generic, avx2 or avx512; default: the best that the processor supports"},
     {"TESSERA_CACHE_DIR", kText, "",
      "a folder for partitioned programs, which later runs read instead of partitioning"},
-    {"TESSERA_DATA", kText, "", "a folder of data sets, looked into after the cache folder"},
+    {"TESSERA_DATA", kText, "", "a folder of data sets, searched after the cache folder"},
     {"TESSERA_LOG_LEVEL", kChoice, "info", "the least important lines on standard error", "debug,info,warning,error"},
     {"PT_XLA_DEBUG", kFlag, "0", "1 = PT_XLA_DEBUG_LEVEL 100"},
     {"PT_XLA_DEBUG_LEVEL", kInteger, "0",

@@ -323,7 +323,7 @@ class ShardingAttacher {
         const Sharding tiled = to_axes({{leaf, types[i].ndim()}}, axes[i].mesh.device_count(), meshes).front();
         is_same = same_placement(types[i], tiled, axes[i]);
       }
-      require(is_same, "sharding={} contradicts the axes given beside it, {}", item.hlo, axes[i].str());
+      require(is_same, "sharding={} contradicts the axes given with it, {}", item.hlo, axes[i].str());
     }
   }
 

@@ -137,9 +137,10 @@ Mesh Mesh::parse(std::string_view text, std::int64_t device_count) {
   std::int64_t known = given_devices(text, axes);
   const auto open = std::find_if(axes.begin(), axes.end(), [](const MeshAxis& axis) { return axis.size == -1; });
   if (open != axes.end()) {
-    require(device_count > 0, "mesh \"{}\": -1 stands for what is left, but the number of devices is not given", text);
-    require(device_count % known == 0, "mesh \"{}\": {} devices cannot be shared out evenly over the other axes' {}",
-            text, device_count, known);
+    require(device_count > 0, "mesh \"{}\": -1 needs the number of devices, which is not given", text);
+    require(device_count % known == 0,
+            "mesh \"{}\": {} devices are not a multiple of {}, the product of the other axes", text, device_count,
+            known);
     open->size = device_count / known;
     known = device_count;
   }
@@ -172,7 +173,7 @@ int Mesh::axis_index(std::string_view name) const {
     if (at(axes(), i).name == name) return i;
   const auto near = nearest_name(name, axis_names(axes()));
   std::string hint = near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near);
-  if (name == "None") hint = "; a dim that is not cut is written -";
+  if (name == "None") hint = "; write - for an unsharded dim";
   fail("mesh has no axis \"{}\"; axes are {}{}", name, join(axis_names(axes()), ", "), hint);
 }
 

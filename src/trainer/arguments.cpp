@@ -22,19 +22,19 @@ void TrainingArguments::add_flags(ArgumentParser& parser) {
       .flag("validation_file", validation_file, "text to evaluate on, instead of a part of train_file")
       .flag("dataset_name", dataset_name, "folder of raw text under cache_dir or $TESSERA_DATA, as in wikitext")
       .flag("dataset_config_name", dataset_config_name, "as in wikitext-2-raw-v1")
-      .flag("cache_dir", cache_dir, "where dataset_name is looked for")
+      .flag("cache_dir", cache_dir, "folder in which dataset_name is searched")
       .flag("validation_split_percentage", validation_split_percentage,
-            "the part at the end of train_file that is held out")
+            "percentage at the end of train_file that is held out")
       .flag("block_size", block_size, "tokens in a sample; 0: the model's n_positions, at most 1024");
   parser.group("batches and length")
       .flag("per_device_train_batch_size", per_device_train_batch_size, "samples per data shard [8]")
       .flag("global_batch_size", global_batch_size, "samples over all data shards: the same batches for every mesh")
       .flag("per_device_eval_batch_size", per_device_eval_batch_size, "samples per data shard in evaluation [8]")
-      .flag("max_eval_samples", max_eval_samples, "evaluate on no more than that many held-out samples [all]")
-      .flag("gradient_accumulation_steps", gradient_accumulation_steps, "micro-batches that make an update")
-      .flag("max_steps", max_steps, "updates to make; -1: num_train_epochs says")
-      .flag("num_train_epochs", num_train_epochs, "times to go through the data")
-      .flag("dataloader_drop_last", dataloader_drop_last, "leave out an epoch's last batch where it is short");
+      .flag("max_eval_samples", max_eval_samples, "evaluate on at most this many held-out samples [all]")
+      .flag("gradient_accumulation_steps", gradient_accumulation_steps, "micro-batches per update")
+      .flag("max_steps", max_steps, "number of updates; -1: num_train_epochs decides")
+      .flag("num_train_epochs", num_train_epochs, "passes over the data")
+      .flag("dataloader_drop_last", dataloader_drop_last, "skip the last batch of an epoch if it is short");
   parser.group("optimizer")
       .choice("optim", optim, {"adamw_torch", "sgd"}, "update rule")
       .flag("learning_rate", learning_rate, "the peak")
@@ -44,29 +44,29 @@ void TrainingArguments::add_flags(ArgumentParser& parser) {
       .flag("adam_epsilon", adam_epsilon, "added to the root of the second moment")
       .flag("max_grad_norm", max_grad_norm, "gradients are scaled down to this 2-norm; 0: never")
       .choice("lr_scheduler_type", lr_scheduler_type, {"linear", "cosine", "constant", "constant_with_warmup"},
-              "course of the learning rate")
+              "schedule of the learning rate")
       .flag("warmup_steps", warmup_steps, "updates of linear warm-up; below 1: a part of all updates")
-      .flag("seed", seed, "of initial values, dropout and the order of samples")
-      .flag("data_seed", data_seed, "of the order of samples, where it shall differ from seed");
+      .flag("seed", seed, "seed of initial values, dropout and the order of samples")
+      .flag("data_seed", data_seed, "seed of the order of samples, if it differs from seed");
   parser.group("precision")
       .flag("bf16", bf16, "compute in bfloat16, keep float32 weights")
-      .choice("dtype", dtype, {"float32", "float64"}, "of weights and computation");
+      .choice("dtype", dtype, {"float32", "float64"}, "type of weights and computation");
   parser.group("mesh and sharding")
-      .flag("mesh", mesh, "axes and sizes, as in data=2,model=2; one may be -1: what is left")
+      .flag("mesh", mesh, "axes and sizes, as in data=2,model=2; one may be -1: all remaining ranks")
       .text_or_bare("fsdp", fsdp, "true", "full_shard or shard_grad_op, with auto_wrap, hybrid_shard; true: full_shard")
       .flag("fsdp_config", fsdp_config, "JSON file: fsdp_transformer_layer_cls_to_wrap or fsdp_min_num_params, …")
-      .flag("tensor_parallel", tensor_parallel, "axis over which attention heads and MLPs are split")
-      .flag("dry_run", dry_run, "partition and plan for the mesh, print memory and collectives, train nothing")
-      .flag("virtual_ranks", virtual_ranks, "run that many ranks as threads of this process");
+      .flag("tensor_parallel", tensor_parallel, "axis over which attention heads and MLPs are sharded")
+      .flag("dry_run", dry_run, "partition and plan for the mesh, print memory and collectives, do not train")
+      .flag("virtual_ranks", virtual_ranks, "run this many ranks as threads of this process");
   parser.group("output")
       .flag("output_dir", output_dir, "folder of trainer_state.json")
-      .flag("overwrite_output_dir", overwrite_output_dir, "write into output_dir although it holds a run")
+      .flag("overwrite_output_dir", overwrite_output_dir, "write into output_dir even if it holds a run")
       .flag("logging_steps", logging_steps, "updates between two entries of the log")
       .flag("logging_first_step", logging_first_step, "log the first update too")
       .flag("do_train", do_train, "train")
       .flag("do_eval", do_eval, "evaluate on the held-out text at the end")
       .flag("disable_tqdm", disable_tqdm, "no progress bar, only the log's lines")
-      .flag("sample_prompt", sample_prompt, "text that the sample printed at the end goes on from")
+      .flag("sample_prompt", sample_prompt, "beginning of the sample that is printed at the end")
       .flag("sample_tokens", sample_tokens, "tokens to sample at the end; 0: none");
 }
 

@@ -54,7 +54,7 @@ std::string sharding_report(const ClmModel& setup) {
     if (in_block && parameter.name.find(".h.0.") == std::string::npos) continue;
     const Type& type = parameter.tensor.type();
     const auto sharding = parameter.tensor.sharding();
-    const std::string text = sharding ? sharding->str() : "whole on every device";
+    const std::string text = sharding ? sharding->str() : "fully replicated";
     const Type local = sharding ? shard_type(type, *sharding) : type;
     out += fmt::format("  {:<36} {:<18} {:<24} {} per device\n", parameter.name, type.str(), text, local.str());
     const bool drawn =
@@ -89,8 +89,8 @@ std::string memory_report(const ClmModel& setup, const ExecutableMemory& memory)
   line("parameters", stored_bytes(setup.model->parameters()));
   line("optimizer state", stored_bytes(state));
   line("activations, gathered weights, rest", static_cast<double>(memory.arena));
-  line("all at the peak", static_cast<double>(memory.peak_bytes()), fmt::format("  ({} bytes)", memory.peak_bytes()));
-  line("workspace of the kernels, beside it", static_cast<double>(memory.workspace),
+  line("total at the peak", static_cast<double>(memory.peak_bytes()), fmt::format("  ({} bytes)", memory.peak_bytes()));
+  line("workspace of the kernels, extra", static_cast<double>(memory.workspace),
        fmt::format("  ({} bytes)", memory.workspace));
   return out;
 }
@@ -115,7 +115,7 @@ std::string collective_report(const std::vector<CollectiveNote>& notes) {
   if (notes.empty()) return "no collectives\n";
   const std::int64_t count = collective_count(notes);
   std::string out = fmt::format("{} collectives{}, {} received by each device:\n", count,
-                                count == isize(notes) ? "" : fmt::format(" that bring {} values", notes.size()),
+                                count == isize(notes) ? "" : fmt::format(" that carry {} values", notes.size()),
                                 format_bytes(static_cast<double>(total)));
   for (const auto& row : rows)
     out += fmt::format("  {:>4} x {:<20} {:<12} {:>10}  {}{}\n", row.count, row.first.opcode,

@@ -129,8 +129,8 @@ std::string hybrid_note(const TrainingArguments& arguments, const Mesh& mesh) {
   const auto is_sharded_over = [&](const char* name) { return mesh.has_axis(name) && mesh.whole_axis(name).size > 1; };
   if (!mode.hybrid || (is_sharded_over("data") && is_sharded_over("fsdp"))) return "";
   return fmt::format(
-      "--fsdp {} replicates over data what it shards over fsdp, and {} does not have both: this is {}; --mesh "
-      "data=2,fsdp=-1 has two replicas",
+      "--fsdp {} shards over fsdp and replicates over data, and {} does not have both axes, so this is {}; --mesh "
+      "data=2,fsdp=-1 gives two replicas",
       arguments.fsdp, mesh.str(), mode.reshard_after_forward ? "full_shard" : "shard_grad_op");
 }
 
@@ -143,9 +143,8 @@ std::string unused_axes_note(const TrainingArguments& arguments, const ClmModel&
   }
   if (unused.empty()) return "";
   return fmt::format(
-      "nothing lies over {} of {}: its ranks do the same work; rows of a batch lie over data and fsdp, weights over "
-      "the "
-      "axis of --tensor_parallel",
+      "nothing is sharded over {} of {}, so its ranks do the same work; batches are sharded over data and fsdp, "
+      "weights over the axis of --tensor_parallel",
       join(unused, ", "), setup.mesh.str());
 }
 

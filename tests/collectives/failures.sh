@@ -68,11 +68,11 @@ for text in "rank 1 waits for rank 2 in permute %9 over {data}" "rank 2 is the c
 done
 check chain 3 fail "rank 2 is on another node (host $(uname -n))" TESSERA_NODE=a,a,b TESSERA_COLLECTIVE_TIMEOUT=2
 check none 4 0 "between nodes (measured in " TESSERA_NODE=a,a,b,b TESSERA_LOG_LEVEL=debug
-check none 4 0 "between nodes (TESSERA_LINK): 50.0 us, 1.20 GB/s a rank" TESSERA_NODE=a,a,b,b TESSERA_LOG_LEVEL=debug TESSERA_LINK=50,1.2
+check none 4 0 "between nodes (TESSERA_LINK): 50.0 us, 1.20 GB/s per rank" TESSERA_NODE=a,a,b,b TESSERA_LOG_LEVEL=debug TESSERA_LINK=50,1.2
 check none 4 fail "TESSERA_LINK=fast: must be a latency in us and GB/s" TESSERA_NODE=a,a,b,b TESSERA_LINK=fast
 check finish 4 fail "waits in all_reduce %17 over {data}; rank 3 has finished without joining" TESSERA_NODE=
 check uncaught 3 fail "rank 0 of 3: nobody catches this" TESSERA_NODE=
-check none 4 0 "all payload goes through MPI" TESSERA_SHARED_MEMORY=0 TESSERA_LOG_LEVEL=debug
+check none 4 0 "all data goes through MPI" TESSERA_SHARED_MEMORY=0 TESSERA_LOG_LEVEL=debug
 check kill 4 fail "rank 3" TESSERA_SHARED_MEMORY=files
 
 # Ranks with other instruction sets use the least of them.
@@ -105,7 +105,7 @@ exec "$real_job" "\$@"
 END
 chmod +x "$job"
 for limited in all 3; do
-  check none 4 0 "File too large); all payload goes through MPI" LIMITED=$limited OMPI_MCA_btl=self,tcp
+  check none 4 0 "File too large); all data goes through MPI" LIMITED=$limited OMPI_MCA_btl=self,tcp
   check size 4 fail "ranks diverge: rank " LIMITED=$limited OMPI_MCA_btl=self,tcp
   check kill 4 fail "rank 3" LIMITED=$limited OMPI_MCA_btl=self,tcp
 done

@@ -27,16 +27,17 @@ TEST(NodeLinks, AreGivenAsMicrosecondsAndGigabytesPerSecond) {
   EXPECT_FALSE(given("").has_value());
   const auto two = given("50, 1.2");
   ASSERT_TRUE(two.has_value());
-  EXPECT_EQ(two->str(), "50.0 us, 1.20 GB/s a rank, 0.50 us for each further message");
-  EXPECT_EQ(given("3,10,0.25")->str(), "3.0 us, 10.00 GB/s a rank, 0.25 us for each further message");
+  EXPECT_EQ(two->str(), "50.0 us, 1.20 GB/s per rank, 0.50 us for each further message");
+  EXPECT_EQ(given("3,10,0.25")->str(), "3.0 us, 10.00 GB/s per rank, 0.25 us for each further message");
   for (const char* wrong : {"50", "1,2,3,4", "50,fast", "50,0", "-1,2", "50,1,", "inf,1", "1e400,1"}) {
     try {
       given(wrong);
       ADD_FAILURE() << wrong << " is taken";
     } catch (const Error& error) {
-      EXPECT_EQ(std::string(error.what()),
-                std::string("TESSERA_LINK=") + wrong +
-                    ": must be a latency in us and GB/s, as in 50,1.2, and maybe us for each further message");
+      EXPECT_EQ(
+          std::string(error.what()),
+          std::string("TESSERA_LINK=") + wrong +
+              ": must be a latency in us and GB/s, as in 50,1.2, optionally followed by us for each further message");
     }
   }
 }

@@ -202,7 +202,7 @@ void wrong_arguments_are_named(ProcessGroup& g) {
   expect_error([&] { g.all_gather(one, many); }, "all_gather over world: out has");
   expect_error([&] { g.reduce_scatter(many, one, DType::kU8, Reduction::kSum); }, "reduce_scatter over world: in has");
   expect_error([&] { g.all_reduce(whole.first(3), whole.first(3), DType::kF32, Reduction::kSum); },
-               "3 bytes are no whole number of f32");
+               "3 bytes is not a multiple of the size of f32");
   expect_error([&] { g.all_reduce(whole.first(4), whole.first(4), DType::kF32, Reduction::kOr); }, "f32 has no or");
   expect_error([&] { g.broadcast(one, g.size()); }, "is not in a group of");
   expect_error([&] { g.permute(one, one, {{0, 0}, {0, 0}}); }, "member 0 is a source twice");

@@ -135,7 +135,7 @@ def main():
     offload = notes("--mesh", "fsdp=2", "--fsdp", "full_shard offload")
     check(offload == ["note       --fsdp: offload has no effect: weights already are in host memory"], offload)
     spare = notes("--mesh", "fsdp=2,spare=2", "--fsdp", "full_shard")
-    check(len(spare) == 1 and "nothing lies over spare of mesh<fsdp=2, spare=2>" in spare[0], spare)
+    check(len(spare) == 1 and "nothing is sharded over spare of mesh<fsdp=2, spare=2>" in spare[0], spare)
 
     unknown = run("--config_nam", "x")
     check(unknown.returncode == 2 and "config_name" in unknown.stderr, unknown.stderr)

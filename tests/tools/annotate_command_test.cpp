@@ -51,7 +51,7 @@ ENTRY e { ROOT a = f32[5,7] parameter(0), sharding={devices=)" +
   EXPECT_EQ(text("[3,2]<=[6]").code, 0) << text("[3,2]<=[6]").error;
   const auto wrong = text("[2,3]<=[6]");
   EXPECT_EQ(wrong.code, 1);
-  EXPECT_NE(wrong.error.find("contradicts the axes given beside it, {x,y}"), std::string::npos) << wrong.error;
+  EXPECT_NE(wrong.error.find("contradicts the axes given with it, {x,y}"), std::string::npos) << wrong.error;
 }
 
 TEST_F(TesseraCommand, AnAnnotationWinsOverTheTextAndSaysSo) {
@@ -64,15 +64,15 @@ ENTRY e {
   const std::string partition = "partition " + module + " --mesh a=2,b=2 -o " + path("p.hlo") + " --annotate ";
   const auto one = run(partition + "x=a,-");
   EXPECT_EQ(one.code, 0);
-  EXPECT_EQ(one.error, "note: --annotate gives %x {a,-} in place of {a+b,-} of the text\n");
+  EXPECT_EQ(one.error, "note: --annotate replaces the sharding of the text: %x has {a,-} instead of {a+b,-}\n");
   EXPECT_NE(content(path("p.hlo")).find("x: f32[4,6]"), std::string::npos) << content(path("p.hlo"));
   EXPECT_EQ(run(partition + "x=a+b,-").error, "");  // as the text says
   EXPECT_EQ(run(partition + "x=a,- --annotate x=b,-").code, 1);
   EXPECT_EQ(run("print " + module + " --annotate y=-,_0 --sharding y").error,
-            "note: --annotate gives %y {-,_0} in place of {_0,-} of the text\n");
+            "note: --annotate replaces the sharding of the text: %y has {-,_0} instead of {_0,-}\n");
   const auto checked = run("check " + module + " --mesh a=2,b=2 --annotate y=-,b");
   EXPECT_EQ(checked.code, 0) << checked.out;
-  EXPECT_EQ(checked.error, "note: --annotate gives %y {-,b} in place of {a+b,-} of the text\n");
+  EXPECT_EQ(checked.error, "note: --annotate replaces the sharding of the text: %y has {-,b} instead of {a+b,-}\n");
 }
 
 TEST_F(TesseraCommand, ExplainSaysHowAValueWasComputedAndWhichAnnotationToChange) {

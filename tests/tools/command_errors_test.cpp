@@ -81,8 +81,8 @@ TEST_F(CommandErrors, OfMeshesAndAnnotations) {
           "mesh \"data=99999999999\" has 99999999999 devices, more than 2^20"});
   expect({"partition mlp.hlo --mesh data=0", 2,
           "mesh \"data=0\": size of axis \"data\" must be a positive number or -1, got \"0\""});
-  expect({"partition mlp.hlo --mesh data=-1", 2,
-          "mesh \"data=-1\": -1 stands for what is left, but the number of devices is not given"});
+  expect(
+      {"partition mlp.hlo --mesh data=-1", 2, "mesh \"data=-1\": -1 needs the number of devices, which is not given"});
   expect({"partition mlp.hlo --mesh data+x=2", 2,
           "mesh \"data+x=2\": an axis cannot be named \"data+x\": '+' means something else in partition specs"});
   expect({"partition mlp.hlo -o --mesh data=2", 2, "-o needs OUT.hlo"});
@@ -90,7 +90,7 @@ TEST_F(CommandErrors, OfMeshesAndAnnotations) {
   expect({"partition mlp.hlo --mesh data=2,model=2 --num-partitions 8", 2,
           "mesh \"data=2,model=2\" has 4 devices; its axes must multiply to 8, the number of devices (ranks)"});
   expect({"partition mlp.hlo --mesh data=-1,model=3 --num-partitions 8", 2,
-          "mesh \"data=-1,model=3\": 8 devices cannot be shared out evenly over the other axes' 3"});
+          "mesh \"data=-1,model=3\": 8 devices are not a multiple of 3, the product of the other axes"});
   expect({"partition mlp.hlo --annotate x=data,-", 1, "--annotate needs a mesh: give --mesh data=2,model=2"});
   expect({"partition mlp.hlo --mesh data=2 --annotate w1=data,-", 1,
           "no value of main is named \"w1\"; did you mean \"w\"?"});
@@ -176,7 +176,7 @@ TEST_F(CommandErrors, OfModulesForAnotherNumberOfDevices) {
 
 TEST_F(CommandErrors, ANoteWhereNothingIsSharded) {
   const std::string note =
-      "note: nothing is sharded: each of the 2 devices computes the whole program; --annotate NAME=AXES,.. cuts a "
+      "note: nothing is sharded: each of the 2 devices computes the complete program; --annotate NAME=AXES,.. shards a "
       "value\n";
   EXPECT_EQ(run("partition mlp.hlo --mesh data=2").error, note);
   EXPECT_TRUE(run("check mlp.hlo --mesh data=2").out.ends_with(note));
@@ -189,8 +189,8 @@ TEST_F(CommandErrors, OfPartitionedInputPartitionedAgain) {
   expect({("partition " + path("p.hlo")).c_str(), 1,
           "mlp is already partitioned (it carries the partitioner's mark); give the global program instead"});
   expect({("check " + path("p.hlo")).c_str(), 1,
-          "mlp is what one device runs, as `tessera partition` wrote it, and there is nothing left to compare it with; "
-          "check the module that was partitioned, with the same --mesh and --annotate: check partitions it itself"});
+          "mlp is a per-device program; give the global program that it comes from, with the same --mesh and "
+          "--annotate (check partitions it itself)"});
 }
 
 TEST_F(CommandErrors, OfWhatATypeHasNotNameTheOpAndItsPlace) {

@@ -33,8 +33,8 @@ TEST_F(OtherMesh, TheSamePartsByOtherNames) {
 TEST_F(OtherMesh, WhatItCannotSayIsNamed) {
   const auto outcome = run("partition " + path("m.hlo") + " --mesh a=3,b=2 -o " + path("parts"));
   EXPECT_EQ(outcome.code, 0);
-  EXPECT_NE(outcome.error.find("note: the text shards %x over mesh<data=2, model=3>, which --mesh cannot say on "
-                               "mesh<a=3, b=2>"),
+  EXPECT_NE(outcome.error.find(
+                "note: the text shards %x over mesh<data=2, model=3>, which mesh<a=3, b=2> of --mesh cannot express"),
             std::string::npos)
       << outcome.error;
 }

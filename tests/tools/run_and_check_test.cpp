@@ -74,7 +74,7 @@ ENTRY %main (x: f32[6]) -> (s32[], f32[6]) {
   const auto stopped = run("check " + loop + " --trip-limit 7 --json " + path("c.json"));
   EXPECT_EQ(stopped.code, 0) << stopped.error;
   EXPECT_NE(
-      stopped.out.find("stopped after 7 rounds, the trip limit, and compared there: while %end, global program\n"),
+      stopped.out.find("stopped after 7 rounds (the trip limit) and compared there: while %end, global program\n"),
       std::string::npos)
       << stopped.out;
   EXPECT_NE(stopped.out.find(", partitioned program\n"), std::string::npos) << stopped.out;
@@ -134,7 +134,7 @@ ENTRY e {
   const auto alone = run("run " + module + " --engine reference");
   EXPECT_EQ(alone.code, 0) << alone.error;
   EXPECT_EQ(alone.error,
-            "note: the whole program for 4 devices was evaluated on one, which its shardings change nothing of\n");
+            "note: the program for 4 devices was evaluated on one device; its shardings have no effect here\n");
   EXPECT_EQ(run("run " + module + " --mesh a=2,b=2 --annotate x=b,- --engine reference").out, alone.out);
   const auto ranks = run("run " + module, fmt::format("{} -n 4", TESSERA_MPIEXEC));
   EXPECT_EQ(ranks.code, 0) << ranks.error;
@@ -165,7 +165,7 @@ TEST_F(TesseraCommand, RunRefusesInputsThatDifferBetweenRanks) {
   const auto seeds = run("", parts("--seed 1", "--seed 2"));
   EXPECT_NE(seeds.code, 0) << seeds.out;
   EXPECT_NE(
-      seeds.error.find("parameter %x s32[7,5] is not the same on all ranks: rank 1 does not have what rank 0 has"),
+      seeds.error.find("parameter %x s32[7,5] is not the same on all ranks: rank 1 has a different value than rank 0"),
       std::string::npos)
       << seeds.error;
   EXPECT_EQ(seeds.out, "");

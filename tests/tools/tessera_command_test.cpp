@@ -10,7 +10,8 @@ namespace {
 
 TEST_F(TesseraCommand, HelpIsGoodAndNoVerbIsUsage) {
   EXPECT_EQ(run("--help").code, 0);
-  EXPECT_NE(run("--help").out.find("Exit codes: 0 good, 1 the input is wrong, 2 usage, 3 a check failed."),
+  EXPECT_NE(run("--help").out.find(
+                "Exit codes: 0 success, 1 the input is wrong, 2 the command line is wrong, 3 a check failed."),
             std::string::npos);
   EXPECT_EQ(run("").code, 2);
   for (const std::string verb : {"partition", "optimize", "stats", "check", "run", "print"}) {
@@ -190,7 +191,8 @@ TEST_F(TesseraCommand, APictureOfAPartitionedFileIsRefused) {
   const auto drawn = run("print " + path("local.hlo") + " --sharding x");
   EXPECT_EQ(drawn.code, 1);
   EXPECT_EQ(drawn.out, "");
-  EXPECT_NE(drawn.error.find("mlp is partitioned already: its values are what one device holds"), std::string::npos)
+  EXPECT_NE(drawn.error.find("mlp is a per-device program, and pictures show complete values on all devices"),
+            std::string::npos)
       << drawn.error;
 }
 
@@ -319,7 +321,8 @@ TEST_F(TesseraCommand, OptimizeCombinesCollectivesWhichRunAsBefore) {
 TEST_F(TesseraCommand, OptimizeRefusesWhatIsStillToBePartitioned) {
   const auto refused = run("optimize marked.hlo");
   EXPECT_EQ(refused.code, 1);
-  EXPECT_NE(refused.error.find("%y of main says how a global value lies; `tessera partition` makes"), std::string::npos)
+  EXPECT_NE(refused.error.find("this is a global program (%y of main has a sharding); run `tessera partition` first"),
+            std::string::npos)
       << refused.error;
   EXPECT_EQ(run("partition marked.hlo -o " + path("p.hlo")).code, 0);
   EXPECT_EQ(run("optimize " + path("p.hlo") + " -o " + path("o.hlo")).code, 0);

@@ -42,8 +42,8 @@ int run(const Arguments& arguments) {
   check_skipped_passes(arguments, how);
   const Program program = read_program(arguments);
   require(!program.partitioned,
-          "{} is what one device runs, as `tessera partition` wrote it, and there is nothing left to compare it with; "
-          "check the module that was partitioned, with the same --mesh and --annotate: check partitions it itself",
+          "{} is a per-device program; give the global program that it comes from, with the same --mesh and --annotate "
+          "(check partitions it itself)",
           program.name);
   options.carries_bf16 = !how.collectives.bf16_axes.empty();
   options.carries_int8 = !how.collectives.int8_axes.empty();
@@ -54,7 +54,9 @@ int run(const Arguments& arguments) {
   std::string text = fmt::format("{}: {} values compared, the largest difference is {:.3g} of its bound\n",
                                  report.passed ? "passed" : "FAILED", report.values_compared, report.worst);
   if (parts.program.num_partitions == 1) {
-    text += "note: for one device; --mesh and --annotate, or shardings in the text, say how to partition\n";
+    text +=
+        "note: the program is for one device; --mesh and --annotate, or shardings in the text, specify how to "
+        "partition it\n";
   } else {
     const ProgramStats stats = program_stats(parts.program);  // of what is checked, as written
     std::int64_t collectives = 0;
@@ -66,22 +68,22 @@ int run(const Arguments& arguments) {
   if (report.input_draws > 1)
     text += fmt::format("inputs were drawn {} times until most results were finite\n", report.input_draws);
   for (const auto& loop : report.stopped_loops)
-    text += fmt::format("stopped after {} rounds, the trip limit, and compared there: {}\n", options.trip_limit, loop);
+    text += fmt::format("stopped after {} rounds (the trip limit) and compared there: {}\n", options.trip_limit, loop);
   if (const auto& loose = report.loosely_compared; !loose.empty())
-    text += fmt::format(
-        "bounds are larger than the values, as roundings of larger or narrower ones on the way may be: {}{}\n",
-        loose.front(), loose.size() > 1 ? fmt::format(", and {} more", loose.size() - 1) : "");
+    text +=
+        fmt::format("the bounds are larger than the values, because intermediate values are larger or narrower: {}{}\n",
+                    loose.front(), loose.size() > 1 ? fmt::format(", and {} more", loose.size() - 1) : "");
   if (const auto& drawn = report.drawn_constants; !drawn.empty())
     text += fmt::format("values were drawn for constants whose elements the text leaves out, {{...}}: {}\n",
                         elided_constants_text(program));
   if (const auto& ill = report.ill_conditioned; !ill.empty()) {
     text +=
-        "ill-conditioned: these differ by no more than other roundings change the results of the unpartitioned "
+        "ill-conditioned: these differ by no more than a change of rounding changes the results of the unpartitioned "
         "program\n";
     for (const auto& element : ill) text += fmt::format("  {}\n", element);
   }
   if (!unknown.empty())
-    text += fmt::format("stand-ins were computed for custom-calls that nothing here knows: {}\n", join(unknown, ", "));
+    text += fmt::format("stand-ins were computed for unknown custom-calls: {}\n", join(unknown, ", "));
   for (const auto& failure : report.failures) text += fmt::format("  {}\n", failure);
   const auto path = arguments.value("json");
   if (path != "-") write_text("-", text);
@@ -106,28 +108,29 @@ int run(const Arguments& arguments) {
 std::vector<Option> options() {
   auto out = sharding_options();
   for (const Option& option : how_to_partition_options()) out.push_back(option);
-  out.push_back(
-      {"engine", "reference|lowered|runtime",
-       "evaluate in lockstep with poisoned padding (default), evaluate what the runtime's lowering makes of the "
-       "program, or run on virtual ranks; each is compared with the evaluation of the unpartitioned program",
-       one_of({"reference", "lowered", "runtime"})});
-  out.push_back({"seed", "N", "of the inputs; default 0", whole_number(0)});
-  out.push_back(
-      {"trip-limit", "N", "rounds after which loops stop, which the report says; default 1000", whole_number(1)});
+  out.push_back({"engine", "reference|lowered|runtime",
+                 "reference: evaluate in lockstep with poisoned padding (default); lowered: the same after lowering;\n"
+                 "                                    runtime: run on virtual ranks; each is compared with the "
+                 "evaluation of the unpartitioned program",
+                 one_of({"reference", "lowered", "runtime"})});
+  out.push_back({"seed", "N", "the seed of the inputs; default: 0", whole_number(0)});
+  out.push_back({"trip-limit", "N", "stop loops after N rounds, and report it; default: 1000", whole_number(1)});
   out.push_back({"json", "FILE", "write the report as JSON; - for standard output, instead of the text", {}, true});
   return out;
 }
 
 }  // namespace
 
-const Verb kCheck = {
-    "check", "compares the partitioned program with the unpartitioned one",
-    "Both run on seeded inputs (indices also out of range). Integers must be equal. The reference computes "
-    "floats in double\nprecision, where they may differ by 2^-30 of their magnitudes; the runtime in the "
-    "module's types, within a bound\nfrom what those do to the results. With the options of partition it checks what "
-    "partition prints with them. What "
-    "collectives\nround (--bf16-axes, --int8-axes) counts as 2^-8 and 2^-7 of the magnitudes for each; the reference "
-    "rounds nothing to bf16.\nExit code 3 when they differ.",
-    options(), run};
+const Verb kCheck = {"check", "compares the partitioned program with the unpartitioned one",
+                     "Both programs run on seeded inputs, which include indices out of range. Integers must be equal. "
+                     "The reference computes\n"
+                     "floats in double precision; they may differ by 2^-30 of their magnitudes. The runtime computes "
+                     "in the types of the module,\n"
+                     "within a bound derived from these types. The options of partition have the same effect as there. "
+                     "Each collective that\n"
+                     "compresses (--bf16-axes, --int8-axes) adds 2^-8 or 2^-7 of the magnitudes to the bound; the "
+                     "reference does not round to bf16.\n"
+                     "The exit code is 3 if the results differ.",
+                     options(), run};
 
 }  // namespace tessera::command

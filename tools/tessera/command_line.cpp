@@ -48,9 +48,10 @@ std::string general_help() {
       "tessera: partitions, explains, checks and runs HLO programs\n\nusage: tessera <verb> IN.hlo [options]\n\n";
   for (const Verb* verb : verbs()) out += fmt::format("  {:<11}{}\n", verb->name, verb->about);
   return out +
-         "\n`tessera <verb> --help` says more, `tessera --version` which build this is. IN.hlo may be - for standard "
-         "input.\n"
-         "Exit codes: 0 good, 1 the input is wrong, 2 usage, 3 a check failed.\n";
+         "\n"
+         "`tessera <verb> --help` prints the options of a verb, `tessera --version` the build. IN.hlo may be - for "
+         "standard input.\n"
+         "Exit codes: 0 success, 1 the input is wrong, 2 the command line is wrong, 3 a check failed.\n";
 }
 
 // A line each for what a report of a fault should name.

@@ -58,21 +58,24 @@ ValueCheck device_number() { return whole_number(1, std::int64_t{1} << 20); }
 
 std::vector<Option> sharding_options() {
   return {
-      {"num-partitions", "N", "devices to partition for; default: as the module or the mesh says", device_number()},
+      {"num-partitions", "N", "the number of devices; default: that of the module or the mesh", device_number()},
       {"mesh", "AXIS=SIZE,..", "a mesh such as data=2,model=4; one size may be -1",
        [](std::string_view, const std::string& value) { (void)mesh_axes(value); }},
       {"annotate", "NAME=SPEC",
-       "shard a value, one entry per dim: w=data+fsdp,-,model; may be repeated;\n"
-       "                                    NAME is a parameter or value of the entry, or computation/value;\n"
-       "                                    a `?` after an entry leaves the dim open; NAME@p1=SPEC or data@p1,- for\n"
-       "                                    one dim: propagated after those of priority p0, the default;\n"
-       "                                    what the text says of the value gives way",
+       "annotate a value, with one entry per dim: w=data+fsdp,-,model; may be repeated;\n"
+       "                                    NAME is a parameter or value of the entry computation, or "
+       "computation/value;\n"
+       "                                    `?` after an entry leaves the dim open; NAME@p1=SPEC gives all dims the\n"
+       "                                    priority 1, data@p1,- one dim; default: 0;\n"
+       "                                    the annotation replaces that of the text",
        [](std::string_view option, const std::string& value) {
          const auto equals = value.find('=');
          require(equals != std::string::npos && equals > 0, "{} takes NAME=data,-,model, got \"{}\"", option, value);
        }},
-      {"open-results", "", "results without an annotation lie as they come out, in place of whole on each device"},
-      {"open-parameters", "", "the same of parameters: they lie as what reads them wants"}};
+      {"open-results", "",
+       "propagation chooses the shardings of results without an annotation;\n"
+       "                                    default: fully replicated"},
+      {"open-parameters", "", "the same for parameters"}};
 }
 
 void check_sharding_options(const Arguments& arguments, std::int64_t ranks) {
@@ -88,11 +91,11 @@ void check_sharding_options(const Arguments& arguments, std::int64_t ranks) {
 }
 
 std::vector<Option> pass_options() {
-  return {{"disable-passes", "NAME,..", "passes to leave out, such as combine-collectives"},
-          {"async", "", "split collectives into start and done around what is computed in between"},
-          {"bf16-axes", "AXIS,..", "f32 travels as bf16 over these mesh axes: half the bytes, values rounded"},
-          {"int8-axes", "AXIS,..", "f32 travels as int8 with a scale for 256 numbers: a quarter of the bytes"},
-          {"memory-bound", "BYTES", "most that one combined collective moves; default: 30 MiB", whole_number(0)}};
+  return {{"disable-passes", "NAME,..", "passes to skip, such as combine-collectives"},
+          {"async", "", "split collectives into start and done, with computation between them"},
+          {"bf16-axes", "AXIS,..", "collectives over these mesh axes carry f32 as bf16: half the bytes, rounded"},
+          {"int8-axes", "AXIS,..", "the same with int8 and one scale for 256 numbers: a quarter of the bytes"},
+          {"memory-bound", "BYTES", "the most that one combined collective carries; default: 30 MiB", whole_number(0)}};
 }
 
 void read_pass_options(const Arguments& arguments, std::vector<std::string>& skip, CollectivePassOptions& options) {
@@ -108,8 +111,10 @@ void read_pass_options(const Arguments& arguments, std::vector<std::string>& ski
 
 std::vector<Option> how_to_partition_options() {
   auto out = pass_options();
-  out.push_back({"fewer-collectives", "", "combine collectives also where a device holds more memory for it"});
-  out.push_back({"topology", "FILE", "latency and bandwidth by axis, as JSON; plans then go by modelled time"});
+  out.push_back(
+      {"fewer-collectives", "", "accept passes over collectives even if a device then needs more memory or work"});
+  out.push_back(
+      {"topology", "FILE", "latency and bandwidth of the mesh axes, as JSON; plans then minimize modelled time"});
   return out;
 }
 
@@ -162,8 +167,9 @@ Program program_of(const std::string& text, const Arguments& arguments, const Re
   ParseOptions options;
   options.file_name = arguments.input() == "-" ? "<stdin>" : arguments.input();
   options.num_partitions = arguments.number_or("num-partitions", partitions);
-  require(partitions == 0 || options.num_partitions == partitions, "--num-partitions {} in a job of {} rank{}",
-          options.num_partitions, partitions, partitions == 1 ? "" : "s");
+  require(partitions == 0 || options.num_partitions == partitions,
+          "--num-partitions {} does not match this job of {} rank{}", options.num_partitions, partitions,
+          partitions == 1 ? "" : "s");
   if (const auto mesh = arguments.value("mesh")) {
     options.meshes = {Mesh::parse(*mesh, options.num_partitions)};
     options.num_partitions = options.meshes.front().device_count();
@@ -178,7 +184,7 @@ Program program_of(const std::string& text, const Arguments& arguments, const Re
   Program annotated = with_annotations(program, arguments.values("annotate"));
   if (reader.says_notes)
     for (const auto& replaced : replaced_annotations(program, annotated))
-      fmt::print(stderr, "note: --annotate gives {} of the text\n", replaced);
+      fmt::print(stderr, "note: --annotate replaces the sharding of the text: {}\n", replaced);
   return annotated;
 }
 
@@ -194,8 +200,8 @@ std::string nothing_sharded_note(const Program& program) {
   if (program.num_partitions == 1 || std::any_of(program.computations.begin(), program.computations.end(), holds_one))
     return "";
   return fmt::format(
-      "note: nothing is sharded: each of the {} devices computes the whole program; --annotate NAME=AXES,.. cuts a "
-      "value\n",
+      "note: nothing is sharded: each of the {} devices computes the complete program; --annotate NAME=AXES,.. shards "
+      "a value\n",
       program.num_partitions);
 }
 
@@ -236,7 +242,7 @@ void write_text(const std::string& path, std::string_view text) {
 
 Option as_written_option() {
   return {"as-written", "",
-          "count the program before lowering and without memory that ranks share, as partitioners are compared"};
+          "count the program before lowering, without memory that ranks share; useful to compare partitioners"};
 }
 
 ProgramStats stats_of(const Program& program, const Arguments& arguments) {

@@ -65,9 +65,8 @@ std::string other_mesh_note(const Program& program, const Mesh& mesh) {
         for (const Sharding& sharding : *instruction.sharding)
           if (is_on_another_mesh(sharding, mesh))
             return fmt::format(
-                "note: the text shards %{} over {}, which --mesh cannot say on {}: what is annotated on one is moved "
-                "to "
-                "the other\n",
+                "note: the text shards %{} over {}, which {} of --mesh cannot express: values are resharded between "
+                "the two meshes\n",
                 instruction.name, sharding.mesh.str(), mesh.str());
   return "";
 }

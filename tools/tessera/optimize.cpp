@@ -18,11 +18,9 @@ void require_partitioned(const Program& program) {
   if (program.partitioned) return;
   for (const auto& computation : program.computations)
     for (Id id = 0; id < computation->size(); ++id)
-      require(
-          !is_to_be_partitioned(*computation, id),
-          "this is not what each device runs: %{} of {} says how a global value lies; `tessera partition` makes the "
-          "program that optimize takes",
-          (*computation)[id].name, computation->name);
+      require(!is_to_be_partitioned(*computation, id),
+              "this is a global program (%{} of {} has a sharding); run `tessera partition` first",
+              (*computation)[id].name, computation->name);
 }
 
 int run(const Arguments& arguments) {
@@ -37,11 +35,9 @@ int run(const Arguments& arguments) {
   const bool may_be_global =
       !program.partitioned && program.num_partitions > 1 && program_stats(program).collectives.empty();
   if (may_be_global)
-    fmt::print(
-        stderr,
-        "note: {} has no collective to improve; if it is a global program, `tessera partition` makes the one that "
-        "optimize takes\n",
-        program.name);
+    fmt::print(stderr,
+               "note: {} has no collective to improve; if it is a global program, run `tessera partition` first\n",
+               program.name);
   Topology topology;
   if (const auto path = arguments.value("topology")) topology = Topology::from_file(*path);
   topology.check(program.meshes);
@@ -53,23 +49,24 @@ int run(const Arguments& arguments) {
 }
 
 std::vector<Option> options() {
-  std::vector<Option> out = {{"num-partitions", "N", "an error if the module says another number", device_number()}};
+  std::vector<Option> out = {
+      {"num-partitions", "N", "an error if the module is for another number of devices", device_number()}};
   for (const Option& option : pass_options()) out.push_back(option);
-  out.push_back(
-      {"topology", "FILE", "latency and bandwidth by axis, as JSON; collective matmul then goes by modelled time"});
-  out.push_back({"o", "OUT.hlo", "where the program goes; default: standard output", {}, true});
-  out.push_back({"for-xla", "", "leave out what XLA does not know"});
-  out.push_back({"json", "STATS", "write what `stats` counts of the output as JSON", {}, true});
+  out.push_back({"topology", "FILE",
+                 "latency and bandwidth of the mesh axes, as JSON; collective matmul then minimizes modelled time"});
+  out.push_back({"o", "OUT.hlo", "the output; default: standard output", {}, true});
+  out.push_back({"for-xla", "", "omit what XLA does not know"});
+  out.push_back({"json", "STATS", "write the statistics of the output as JSON", {}, true});
   out.push_back(as_written_option());
   return out;
 }
 
 }  // namespace
 
-const Verb kOptimize = {
-    "optimize", "improves the collectives of a partitioned program",
-    "Any partitioned module, also XLA's: collectives are simplified, merged, taken out of loops and combined;\n"
-    "values stay and bytes never grow. partition does the same to its own output.",
-    options(), run};
+const Verb kOptimize = {"optimize", "improves the collectives of a partitioned program",
+                        "Takes any per-device program, also one from XLA. Simplifies, merges and combines collectives "
+                        "and moves them out of loops;\n"
+                        "keeps all values, and bytes never grow. `tessera partition` does the same to its output.",
+                        options(), run};
 
 }  // namespace tessera::command

@@ -118,23 +118,24 @@ int run(const Arguments& arguments) {
 std::vector<Option> options() {
   auto out = sharding_options();
   for (const Option& option : how_to_partition_options()) out.push_back(option);
-  out.push_back({"o", "OUT.hlo", "where the program goes; default: standard output", {}, true});
-  out.push_back({"explain", "", "say why each collective is there (on stderr unless -o names a file)"});
+  out.push_back({"o", "OUT.hlo", "the output; default: standard output", {}, true});
+  out.push_back({"explain", "", "print why each collective is there (on standard error unless -o names a file)"});
   out.push_back({"explain-json", "FILE", "the same as JSON: {\"collectives\": [..]}", {}, true});
-  out.push_back({"strict", "", "an error instead of any collective that no annotation asks for (FSDP's marks do)"});
-  out.push_back({"max-bytes", "N", "an error when a device would receive more bytes than that", whole_number(0)});
-  out.push_back({"for-xla", "", "leave out what XLA does not know"});
-  out.push_back({"json", "STATS", "write what `stats` counts, and the time taken, as JSON", {}, true});
+  out.push_back(
+      {"strict", "", "an error if a collective exists that no annotation requires (FSDP's marks are annotations)"});
+  out.push_back({"max-bytes", "N", "an error if a device receives more than N bytes", whole_number(0)});
+  out.push_back({"for-xla", "", "omit what XLA does not know"});
+  out.push_back({"json", "STATS", "write the statistics and the time taken as JSON", {}, true});
   out.push_back(as_written_option());
   return out;
 }
 
 }  // namespace
 
-const Verb kPartition = {
-    "partition", "prints the program that each device runs",
-    "Shardings come from the text and from --annotate; what neither says is propagated. An annotated value has its\n"
-    "shard's shape in the output.",
-    options(), run};
+const Verb kPartition = {"partition", "prints the program that each device runs",
+                         "Shardings come from the text and from --annotate; propagation chooses the others. An "
+                         "annotated value has the type of\n"
+                         "its shard in the output.",
+                         options(), run};
 
 }  // namespace tessera::command

@@ -57,23 +57,20 @@ const Instruction& find_value(const Program& program, const Program& given, std:
 // What a picture does not show: devices of one part that hold no replicas of it.
 std::string note_below(const Program& given, const Instruction& value, const Sharding& sharding) {
   if (sharding.is_partial()) return unreduced_text(sharding) + ": every device of a group holds a partial value\n";
-  if (!sharding.manual.empty()) return "in a manual region: devices of a part may hold different values\n";
+  if (!sharding.manual.empty()) return "in a manual region: devices of a tile may hold different values\n";
   for (const auto& computation : given.computations)
     for (const auto& instruction : computation->instructions)
       if (instruction.name == value.name && instruction.sharding &&
           instruction.sharding->front().kind == Sharding::Kind::kManual)
-        return "annotated {manual}; no region begins or ends in this program, so each device is taken to have it "
-               "whole\n";
+        return "annotated {manual}, but this program has no manual region; drawn as fully replicated\n";
   return "";
 }
 
 // How values lie, given or found by propagation.
 std::string pictures(const Program& program, const Arguments& arguments) {
-  require(
-      !program.partitioned,
-      "{} is partitioned already: its values are what one device holds, and pictures show whole values on all devices; "
-      "give the global program",
-      program.name);
+  require(!program.partitioned,
+          "{} is a per-device program, and pictures show complete values on all devices; give the global program",
+          program.name);
   const Program global = partition(program).global;
   const bool svg = arguments.has("svg");
   std::string out;
@@ -86,7 +83,7 @@ std::string pictures(const Program& program, const Arguments& arguments) {
     out += fmt::format("%{}: {} {}", value.name, value.type.str(), sharding.str());
     if (const auto* why = value.frontend_attribute("tessera.why")) out += ", " + *why;
     constexpr int kMostDims = 3;
-    out += value.type.ndim() > kMostDims ? ", of too many dims for a picture\n"
+    out += value.type.ndim() > kMostDims ? ", too many dims for a picture\n"
                                          : "\n" + visualize_sharding(value.type, sharding);
     out += note_below(program, value, sharding);
   }
@@ -112,12 +109,12 @@ int run(const Arguments& arguments) {
 
 std::vector<Option> options() {
   auto out = sharding_options();
-  out.push_back({"o", "OUT.hlo", "where the program goes; default: standard output", {}, true});
+  out.push_back({"o", "OUT.hlo", "the output; default: standard output", {}, true});
   out.push_back({"sharding", "NAME",
-                 "draw how a value of at most 3 dims lies on the devices, as given or as propagation finds it;\n"
-                 "                                    may be repeated; takes the place of the program"});
+                 "draw the sharding of a value of at most 3 dims, given or propagated, instead of\n"
+                 "                                    printing the program; may be repeated"});
   out.push_back({"svg", "FILE", "draw it as SVG; - for standard output", {}, true});
-  out.push_back({"for-xla", "", "leave out what XLA does not know"});
+  out.push_back({"for-xla", "", "omit what XLA does not know"});
   return out;
 }
 

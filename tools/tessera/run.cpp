@@ -69,9 +69,8 @@ std::vector<Literal> arguments_from_file(const Program& program, const std::stri
       const Literal* found = file.find(name);
       require(found != nullptr, "{} has no tensor \"{}\"{}", path, name, [&] { return suggest_name(name, known); });
       require(found->type() == type, "{}: tensor \"{}\" is {}, the parameter {}{}", path, name, found->type(), type,
-              program.partitioned
-                  ? " (a partitioned program takes one device's part; give whole arrays to the global one)"
-                  : "");
+              program.partitioned ? " (a per-device program takes shards; give complete arrays to the global program)"
+                                  : "");
       ++used;
       return *found;
     }));
@@ -111,12 +110,12 @@ void check_same_arguments(const Program& program, const std::vector<Literal>& ar
     const auto others = ranks_with_another(all, k, hashes.size());
     if (others.empty()) continue;
     fail(
-        "{}: parameter %{} {} is not the same on all ranks: {} {} not have what rank 0 has. Each rank keeps its part "
-        "of "
-        "the whole value, so give every rank the same --seed, or the same tensors in --inputs (a program gives each "
-        "rank's own part by Tensor::from_local_shards)",
+        "{}: parameter %{} {} is not the same on all ranks: {} {} than rank 0. Every rank must have the same complete "
+        "value: give every rank the same --seed, or the same tensors in --inputs (C++ programs can pass a different "
+        "shard on each rank with Tensor::from_local_shards)",
         program.name, entry[entry.parameters[k]].name, arguments[k].type(),
-        (others.size() == 1 ? "rank " : "ranks ") + join(others, ", "), others.size() == 1 ? "does" : "do");
+        (others.size() == 1 ? "rank " : "ranks ") + join(others, ", "),
+        others.size() == 1 ? "has a different value" : "have different values");
   }
 }
 
@@ -186,7 +185,7 @@ void report_unreduced_values(const Computation& entry) {
     for (int leaf = 0; leaf < entry[id].type.leaf_count() && entry[id].sharding; ++leaf)
       say("parameter %" + leaf_names(entry[id].name, entry[id].type)[static_cast<std::size_t>(leaf)],
           at(*entry[id].sharding, leaf),
-          "the first device of each group gets the value, the others what changes nothing (zeros of sums)");
+          "the first device of each group gets the value, the others the neutral value (0 for sums)");
   const Instruction& root = entry[entry.root];
   for (int leaf = 0; leaf < root.type.leaf_count() && root.sharding; ++leaf)
     say(leaf_names("result", root.type)[static_cast<std::size_t>(leaf)], at(*root.sharding, leaf),
@@ -262,14 +261,13 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
       program_of(input_text(given, world), given,
                  {.partitions = by_reference ? 0 : std::int64_t{world.size()}, .says_notes = world.rank() == 0});
   require(!program.partitioned || (!given.has("mesh") && !given.has("annotate")),
-          "{} is what one device runs, partitioned already: --mesh and --annotate are for the global program",
-          program.name);
+          "{} is a per-device program: --mesh and --annotate apply only to global programs", program.name);
   refuse_elided_constants(program, "run");
   if (const auto unknown = unknown_custom_calls(program); !unknown.empty())
     fail(
-        "custom-calls to {} cannot be run: nothing here knows what they compute{}", join(unknown, ", "),
+        "custom-calls to {} cannot be run: Tessera does not know what they compute{}", join(unknown, ", "),
         std::any_of(unknown.begin(), unknown.end(), [](const std::string& name) { return name.starts_with("lapack_"); })
-            ? " (what JAX lowers for the CPU; jax.jit(f).trace(x).lower(lowering_platforms=(\"tpu\",)) keeps such ops)"
+            ? " (JAX emits them for the CPU; jax.jit(f).trace(x).lower(lowering_platforms=(\"tpu\",)) keeps such ops)"
             : "");
   const auto path = given.value("inputs");
   const auto arguments = path ? arguments_from_file(program, *path) : seeded_arguments(program, seed);
@@ -280,13 +278,13 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
   if (world.rank() != 0) return;
   if (by_reference && program.num_partitions > 1)
     fmt::print(stderr,
-               "note: the whole program for {} devices was evaluated on one, which its shardings change nothing of\n",
+               "note: the program for {} devices was evaluated on one device; its shardings have no effect here\n",
                program.num_partitions);
   if (program.partitioned && !path && world.size() > 1)
-    fmt::print(
-        stderr,
-        "note: {} is what one device runs: inputs were drawn in its shapes, the same on every rank with this --seed\n",
-        program.name);
+    fmt::print(stderr,
+               "note: {} is a per-device program: the inputs have the shapes of its parameters and are the same on "
+               "every rank\n",
+               program.name);
   write_text("-", results.text);
   if (outputs) write_safetensors(*outputs, results.file);
 }
@@ -336,24 +334,22 @@ std::vector<Option> options() {
                  whole_number(1, kMostVirtualRanks)});
   out.push_back({"inputs", "FILE", "a safetensors file with a tensor for each parameter; default: seeded inputs"});
   out.push_back({"outputs", "FILE", "write the results as safetensors"});
-  out.push_back(
-      {"engine", "runtime|reference",
-       "run partitioned with fast kernels (default), or evaluate the global program by its ops' definitions:\n"
-       "                                    whole values on one rank, without mpirun, however many devices it is for",
-       one_of({"runtime", "reference"})});
-  out.push_back({"seed", "N", "of the inputs; default 0", whole_number(0)});
+  out.push_back({"engine", "runtime|reference",
+                 "runtime: partition the program and run it with the fast kernels (default);\n"
+                 "                                    reference: evaluate the global program on one rank, by the "
+                 "definitions of its ops",
+                 one_of({"runtime", "reference"})});
+  out.push_back({"seed", "N", "the seed of the inputs; default: 0", whole_number(0)});
   return out;
 }
 
 }  // namespace
 
-const Verb kRun = {
-    "run", "runs a program on the ranks of mpirun, or on threads",
-    "mpirun -np 4 tessera run IN.hlo, or --virtual-ranks 4: a global program is partitioned for the ranks there are, "
-    "and "
-    "whole arrays go in and out;\n"
-    "a partitioned program runs as it is. Prints type, sum and hash of every result. Standard input (-) is read by "
-    "rank 0 for all.",
-    options(), run};
+const Verb kRun = {"run", "runs a program on the ranks of mpirun, or on threads",
+                   "Partitions a global program for the ranks of mpirun or of --virtual-ranks; inputs and outputs are "
+                   "complete arrays.\n"
+                   "Runs a per-device program as it is. Prints the type, sum and hash of every result. Rank 0 reads "
+                   "standard input (-) for all ranks.",
+                   options(), run};
 
 }  // namespace tessera::command

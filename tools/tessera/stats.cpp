@@ -9,11 +9,10 @@ int run(const Arguments& arguments) {
   fmt::print(stderr, "{}", elided_constants_warning(program));
   const ProgramStats stats = stats_of(program, arguments);
   if (!program.partitioned && stats.num_partitions > 1 && stats.collectives.empty())
-    fmt::print(
-        stderr,
-        "note: {} has no collective and no mark of a partitioner; of a global program these are the counts of one "
-        "device that computes all of it (`tessera partition` first)\n",
-        program.name);
+    fmt::print(stderr,
+               "note: {} has no collective and no mark of a partitioner; if it is a global program, these are the "
+               "counts of one device that computes all of it: run `tessera partition` first\n",
+               program.name);
   const auto path = arguments.value("json");
   if (path != "-") write_text("-", stats_text(stats));
   if (path) write_text(*path, stats_json(stats).str());
@@ -27,10 +26,11 @@ const Verb kStats = {
     "counts the collectives, FLOPs and memory of a partitioned program",
     "Any partitioned module, also XLA's. Bytes are what one device receives: all-gather (g-1)/g of the result,\n"
     "reduce-scatter and all-to-all (g-1)/g of the operand, all-reduce 2(g-1)/g of the operand, permute the operand;\n"
-    "times the rounds of a loop where they are known. All is counted of what a rank executes: of the program as the\n"
-    "runtime lowers and schedules it, for ranks on one node, or on those that TESSERA_NODE lists. Memory is that of\n"
-    "arguments, results, constants and values in between; kernels may need a workspace beside it.",
-    {{"num-partitions", "N", "an error if the module says another number", device_number()},
+    "times the rounds of a loop if they are known. The counts are those of the program after lowering and scheduling, "
+    "for\n"
+    "ranks on one node, or on the nodes that TESSERA_NODE lists. Memory is that of arguments, results, constants and\n"
+    "intermediate values; kernels may need a workspace in addition.",
+    {{"num-partitions", "N", "an error if the module is for another number of devices", device_number()},
      {"json", "FILE", "write the counts as JSON; - for standard output, instead of the table", {}, true},
      as_written_option()},
     run};

@@ -155,7 +155,7 @@ TEST(ShardingForms, AParameterIsFoundWithoutItsNumberWhereNoOtherMayBeMeant) {
     (void)annotate(program, mesh, "x", "a,None");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("a dim that is not cut is written -"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("write - for an unsharded dim"), std::string::npos) << error.what();
   }
 }
 

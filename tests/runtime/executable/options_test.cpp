@@ -41,10 +41,9 @@ TEST(Options, NameWhatIsWrong) {
             "TESSERA_NUM_THREADS=0: must be at least 1 (compute threads of a rank)");
   EXPECT_EQ(message_of([] { Options().set("TESSERA_NUM_THREADS", "100000"); }),
             "TESSERA_NUM_THREADS=100000: must be at most 1024 (compute threads of a rank)");
-  EXPECT_EQ(
-      message_of([] { Options().set("TESSERA_ASYNC", "2"); }),
-      "TESSERA_ASYNC=2: unknown value; known: auto, 0, 1 (1 runs a step while the next one is traced, 0 does not; "
-      "auto: where this rank has a core to trace on)");
+  EXPECT_EQ(message_of([] { Options().set("TESSERA_ASYNC", "2"); }),
+            "TESSERA_ASYNC=2: unknown value; known: auto, 0, 1 (1 runs a step while the next one is traced, 0 does "
+            "not; auto: 1 if this rank has a core for it)");
   EXPECT_EQ(message_of([] { Options().set("TESSERA_NUM_THREAD", "1"); }),
             "unknown option TESSERA_NUM_THREAD; did you mean \"TESSERA_NUM_THREADS\"?");
 }
