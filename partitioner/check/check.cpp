@@ -25,15 +25,16 @@
 namespace tessera {
 namespace {
 
-// The two programs as they are evaluated.
+// The two programs in the form in which they are evaluated.
 struct Sides {
   Program global;
   Program partitioned;
-  Program given;         // the global one in its own types
-  bool is_wide = false;  // the others are in double precision
+  Program given;         // the global program in its own types
+  bool is_wide = false;  // the other two are in double precision
 };
 
-// In lockstep what counts is whether the two compute the same, not how they round. A runtime computes in the types it is given.
+// Lockstep evaluation checks whether both programs compute the same function, regardless of rounding, so it uses double
+// precision. A runtime uses the given types.
 Sides sides_of(const Program& text, const Program& partitioned, const CheckOptions& options) {
   const Program given = make_synchronous(text);
   Program global = without_replica_collectives(normalize_manual(given));
@@ -52,7 +53,7 @@ bool has_half_floats(const Program& program) {
   });
 }
 
-// All, or more than half of the results.
+// Whether all results, or at least half of them, are finite.
 bool is_finite_enough(const Literal& result, bool all_of_it) {
   std::int64_t finite = 0;
   std::int64_t all = 0;
@@ -74,13 +75,14 @@ std::vector<Literal> widened(std::vector<Literal> values) {
 struct Inputs {
   std::vector<Literal> arguments;
   std::vector<Literal> given;      // in the module's types
-  std::vector<Literal> expected;   // one for all devices, or one for each
-  std::vector<double> magnitudes;  // by leaf of the result: of what it is a sum of
-  double unit = 0;                 // partial arguments are multiples of it
+  std::vector<Literal> expected;   // one for all devices, or one per device
+  std::vector<double> magnitudes;  // by leaf of the result: the largest summand
+  double unit = 0;                 // partial arguments are multiples of this
 };
 
-// Drawn again while most results are not finite; smaller while any is not, where sums may leave the range of f16 in one order only.
-// `text`: the module, whose parameters' types are drawn; `global`: its entry with all its shardings.
+// Draws inputs again while most results are not finite. With f16, it draws smaller inputs while any result is not
+// finite, because sums may exceed the range in one order only. `text`: the module, whose parameter types are drawn;
+// `global`: its entry with all shardings.
 Inputs draw_inputs(const Sides& sides, const Program& text, const Computation& global, const CheckOptions& options,
                    CheckReport& report) {
   std::set<std::string> stopped;
@@ -132,7 +134,7 @@ void observe(std::int64_t device, const Computation& computation, Id id, Literal
                  device);
 }
 
-// In lockstep, padding poisoned behind every instruction.
+// Evaluates in lockstep and poisons the padding after every instruction.
 std::vector<Literal> run_poisoned(const Program& program, const std::vector<std::vector<Literal>>& shards,
                                   const CheckOptions& options, CheckReport& report) {
   std::set<std::string> stopped;
@@ -146,7 +148,7 @@ std::vector<Literal> run_poisoned(const Program& program, const std::vector<std:
   return results;
 }
 
-// Of 16 bits or fewer: what compressed collectives carry.
+// Whether an operand has elements of 16 bits or fewer, as those of compressed collectives.
 bool carries_little(const Computation& computation, const Instruction& collective) {
   constexpr std::int64_t kMostBytes = 2;
   return std::any_of(collective.operands.begin(), collective.operands.end(), [&](Id id) {
@@ -155,8 +157,9 @@ bool carries_little(const Computation& computation, const Instruction& collectiv
   });
 }
 
-// What collectives that carry floats in fewer bits may change, as a share of the values: half a unit of bf16's 8 bits, or of the 127 steps
-// that the largest of a block has in int8, and as much again for what was added up before; for each of them, as often as it runs.
+// The relative error that compressed collectives may cause: half a unit in the last place of bf16 (8 bits), or half of
+// one of the 127 steps of an int8 block, doubled for sums of rounded values; multiplied by how often such collectives
+// run.
 double rounded_by_collectives(const Program& partitioned, bool is_wide, const CheckOptions& options) {
   double each = 0;
   if (options.carries_bf16 && !is_wide) each = 0x1p-8;
@@ -171,8 +174,8 @@ double rounded_by_collectives(const Program& partitioned, bool is_wide, const Ch
   return each * runs;
 }
 
-// By leaf of the result. What the module's types do to it counts where something is computed in them: by a runtime, or because it was
-// rounded when constants were folded, which a tail of a distribution amplifies.
+// By leaf of the result. The rounding of the module's types counts if values are computed in these types: by a runtime,
+// or because constants were folded in them, which the tail of a distribution amplifies.
 std::vector<Tolerance> tolerances_of(const Sides& sides, const Inputs& inputs, const CheckOptions& options) {
   std::vector<Tolerance> out;
   double relative = relative_bound_of(sides.global);
@@ -195,8 +198,9 @@ std::vector<Tolerance> tolerances_of(const Sides& sides, const Inputs& inputs, c
   return out;
 }
 
-// By how much the inputs and roundings of the unpartitioned program are moved to find how far its results move: well above what they are
-// rounded by, so that the smallest of the moves hides no rounding, and well below what a fault does.
+// The relative change of inputs and roundings of the unpartitioned program with which rounding_spreads() measures how
+// much its results change. It is well above the rounding of inputs, so that the smallest change exceeds any rounding,
+// and well below the effect of a fault.
 double moved_by(const Sides& sides, double relative, const CheckOptions& options) {
   constexpr double kWideAmount = 0x1p-40;
   if (options.run) return 2 * relative_epsilon_of(sides.given);
@@ -215,10 +219,10 @@ void add_spreads(std::vector<Tolerance>& tolerances, const Sides& sides, const I
   for (int leaf = 0; leaf < isize(tolerances); ++leaf) at(tolerances, leaf).spread = at(spreads, leaf);
 }
 
-// What the partitioned program gave, beside what is expected of it.
+// The results of the partitioned program and the expected results.
 struct Outcome {
-  std::vector<Literal> expected;  // one for all devices, or one for each
-  std::vector<Type> types;        // by leaf, those of the module
+  std::vector<Literal> expected;  // one for all devices, or one per device
+  std::vector<Type> types;        // by leaf: the types of the module
   Shardings shardings;            // by leaf
   std::vector<Literal> by_device;
 };
@@ -235,7 +239,7 @@ void compare_all(const Outcome& outcome, const std::vector<Tolerance>& tolerance
   }
 }
 
-// Both programs with all their constants.
+// Both programs must have all their constants.
 CheckReport compare_programs(const Program& program, const Partitioned& parts, const CheckOptions& options) {
   CheckReport report;
   const auto& global = parts.global.entry_computation();

@@ -14,10 +14,10 @@ namespace tessera {
 namespace {
 
 constexpr double kFailed = 2;
-// The runs that measure a spread move everything by far more than roundings do, but there are only a few of them.
+// A spread is measured with changes that are much larger than roundings, but in few runs, so it is multiplied by this.
 constexpr double kSpreads = 8;
 
-// How far the difference is within its bound; above 1 is a failure.
+// The difference relative to its bound; above 1 is a failure.
 double share_of_bound(double expected, double actual, const Tolerance& tolerance) {
   if (std::isnan(expected) || std::isnan(actual)) return std::isnan(expected) == std::isnan(actual) ? 0 : kFailed;
   if (expected == actual) return 0;
@@ -25,7 +25,7 @@ double share_of_bound(double expected, double actual, const Tolerance& tolerance
   return std::fabs(expected - actual) / tolerance.at(expected);
 }
 
-// The same for what failed that, within the spread of the element.
+// The same for values that exceed the bound, with the spread of the element added.
 double share_of_spread(double expected, double actual, const Tolerance& tolerance, double spread) {
   if (std::isinf(spread)) return 0;
   if (!std::isfinite(expected) || !std::isfinite(actual)) return kFailed;
@@ -41,7 +41,7 @@ std::string index_text(const Dims& dims, std::int64_t i) {
   return "[" + join(index, ",") + "]";
 }
 
-// Values of one array that differ: the first few with their places, the others counted.
+// Differing values of one array: lists the first few with their positions and counts the others.
 class Differences {
  public:
   Differences(const std::string& what, const Type& type) : what_(what), type_(type) {}
@@ -116,7 +116,8 @@ void compare_leaf(const std::vector<Literal>& wanted, const Sharding& given, con
   if (wanted.size() == 1)
     compare(wanted.front(), assemble(wanted.front().type(), sharding, pieces), whole, tolerance, report);
   const std::size_t named = report.ill_conditioned.size();
-  // Replicas must agree with the value, not only the first of them; padding is anything, and the same on both sides.
+  // Every replica must be equal to the value, not only the first. Padding may hold anything, so both sides get the same
+  // poison.
   const bool has_owner = sharding.kind == Sharding::Kind::kMaximal;  // the value is undefined on all others
   for (int device = 0; device < isize(pieces); ++device) {
     if (has_owner && device != sharding.device) continue;
@@ -129,7 +130,7 @@ void compare_leaf(const std::vector<Literal>& wanted, const Sharding& given, con
     poison_padding(mine, want.type(), sharding, device);
     poison_padding(theirs, want.type(), sharding, device);
     compare(mine, theirs, fmt::format("result {} on device {} {}", name.leaf, device, local.str()), here, report);
-    if (named > known) report.ill_conditioned.resize(named);  // devices hold what was named
+    if (named > known) report.ill_conditioned.resize(named);  // the shards contain elements that are listed already
   }
 }
 

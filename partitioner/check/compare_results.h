@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Are two results the same but for roundings?
+// Compares results up to rounding.
 #pragma once
 
 #include <string>
@@ -11,23 +11,23 @@
 
 namespace tessera {
 
-/// By how much a float of a result may differ.
+/// The largest permitted difference of a float result.
 struct Tolerance {
-  double relative = 0;   // of the value and of the magnitude below
-  double magnitude = 0;  // the largest of what the result is a sum of
-  double absolute = 0;   // what roundings were measured to do to the result
-  Literal spread{};      // by element, where roundings were measured for each (rounding_spreads); else the empty tuple
+  double relative = 0;   // relative to the value and to `magnitude`
+  double magnitude = 0;  // the largest summand of the result
+  double absolute = 0;   // the measured effect of rounding on the result
+  Literal spread{};      // by element, if measured (rounding_spreads); else the empty tuple
   [[nodiscard]] double at(double expected) const;
 };
 
-/// How reports name a result: by its leaf and the type that the module gives it.
+/// The name of a result in reports: its leaf and its type in the module.
 struct ResultName {
   int leaf = 0;
   Type type;
 };
 
-/// Compares the shards with the value, and each replica with its part of it; what differs goes into the report. `wanted`: one value for all
-/// devices, or one for each, of which its shard counts.
+/// Compares the assembled shards with the value, and each replica with its part of the value, and adds differences to
+/// the report. `wanted`: one value for all devices, or one per device, of which its shard is compared.
 void compare_leaf(const std::vector<Literal>& wanted, const Sharding& given, const std::vector<Literal>& shards,
                   const ResultName& name, const Tolerance& tolerance, CheckReport& report);
 

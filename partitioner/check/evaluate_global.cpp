@@ -19,8 +19,8 @@ bool is_manual_somewhere(const Program& program) {
          });
 }
 
-// A sharding that names manual axes, with all those over which a value enters a region of the text; null where there is none. Values inside
-// may be manual over more axes: a partition-id with sharding={manual} is.
+// A sharding with the union of the manual axes of all borders through which values enter regions in the text; null if
+// there are none. Values inside regions may have more manual axes, such as a partition-id with sharding={manual}.
 std::optional<Sharding> manual_sharding(const Program& program) {
   std::optional<Sharding> out;
   for (const auto& computation : program.computations)
@@ -37,8 +37,9 @@ std::optional<Sharding> manual_sharding(const Program& program) {
   return out;
 }
 
-// A value that has left its region is the same along the region's own axes: a program in which it is not must not pass. Only along axes
-// that regions leave to the partitioner may the results differ.
+// Takes one result for all devices that differ only along manual axes. The results of a correct program are equal
+// there; a program for which they differ must not pass. Results may only differ along axes that regions leave to the
+// partitioner.
 void share_along_manual_axes(const Program& program, std::vector<Literal>& results) {
   const auto regions = manual_sharding(program);
   if (!has_manual_regions(program) || !regions) return;

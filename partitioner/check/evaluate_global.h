@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluates the unpartitioned program, also one with manual regions.
+// Evaluates the unpartitioned program, including programs with manual regions.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-/// A program with (normalized) manual regions runs on all devices, each of which has every argument whole. One result for all devices, or
-/// one for each where they differ.
+/// A program with (normalized) manual regions runs on all devices, each with all arguments complete. Returns one result
+/// for all devices, or one per device if they differ.
 std::vector<Literal> evaluate_global(const Program& program, const std::vector<Literal>& arguments,
                                      const EvaluateOptions& options);
 

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// splitmix64: the same draws on every machine.
+// splitmix64, which gives the same numbers on every machine.
 class Draws {
  public:
   explicit Draws(std::uint64_t seed, double scale = 1) : state_(seed), scale_(scale) {}
@@ -38,7 +38,7 @@ T draw(Draws& draws) {
   }
 }
 
-// Of narrow integers those that have two bits.
+// For narrow integers, only values that have two bits.
 float draw_narrow(DType dtype, Draws& draws) {
   if (!is_narrow_integer(dtype)) return draw<float>(draws);
   const bool is_signed = dtype == DType::kS2 || dtype == DType::kS4;
@@ -76,7 +76,8 @@ Literal draw_literal(const Type& type, Draws& draws) {
   return out;
 }
 
-// No reduction takes all of it for its neutral element: greatest and least numbers, true and false, in turn.
+// Alternates between greatest and least numbers, or true and false, so that no reduction treats all of them as its
+// neutral element.
 template <class T>
 T poison(std::size_t place) {
   if constexpr (is_complex(kDTypeOf<T>))
@@ -89,7 +90,7 @@ T poison(std::size_t place) {
     return place % 2 == 0 ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
 }
 
-// The value with another array in place of each leaf.
+// Replaces each array leaf of the value.
 template <class F>
 Literal with_leaves(const Literal& value, F&& leaf) {
   if (!value.type().is_tuple()) return value.type().is_array() ? leaf(value) : (leaf(value), value);
@@ -98,7 +99,7 @@ Literal with_leaves(const Literal& value, F&& leaf) {
   return Literal::tuple(std::move(elements));
 }
 
-// By device, padding poisoned; of what is partial random partial values.
+// By device, with poisoned padding, and random partial values for partial arguments.
 std::vector<Literal> shards_of_leaf(const Literal& whole, const Sharding& sharding, std::int64_t devices, double unit,
                                     std::uint64_t seed) {
   std::vector<Literal> out(static_cast<std::size_t>(devices), whole);

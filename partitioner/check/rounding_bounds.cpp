@@ -12,9 +12,9 @@
 namespace tessera {
 namespace {
 
-constexpr double kRoundings = 256;           // sums in another order: at the size of the largest value met
-constexpr double kRoundingsBesideNoise = 8;  // of 16-bit floats
-constexpr double kRoundingsOfConstants = 8;  // and of what is rounded now and then
+constexpr double kRoundings = 256;           // for sums in another order, relative to the largest value
+constexpr double kRoundingsBesideNoise = 8;  // for 16-bit floats
+constexpr double kRoundingsOfConstants = 8;  // for folded constants and occasional roundings
 constexpr double kNoises = 32;
 constexpr double kWideRelative = 0x1p-30;
 
@@ -24,7 +24,7 @@ double epsilon_of(DType dtype) {
     case DType::kBF16: return 0x1p-7;
     case DType::kF32: return 0x1p-23;
     case DType::kF64: return 0x1p-52;
-    default: return 0x1p-7;  // of 8 bits and fewer: what they do to a result is measured
+    default: return 0x1p-7;  // 8 bits and fewer: their effect on results is measured
   }
 }
 
@@ -36,7 +36,7 @@ double epsilon_of(const Type& type) {
   return most;
 }
 
-// That of the narrowest type any value of the program has.
+// The epsilon of the narrowest type among all values of the program.
 double epsilon_of(const Program& program) {
   double most = 0;
   for (const auto& computation : program.computations)
@@ -44,7 +44,7 @@ double epsilon_of(const Program& program) {
   return most;
 }
 
-// That of the narrowest type in which a program in double precision still computes.
+// The epsilon of the narrowest type in which a program in double precision still computes.
 double rounding_epsilon_of(const Program& program) {
   double most = 0;
   for (const auto& computation : program.computations)
@@ -65,7 +65,8 @@ void for_each_constant(const Program& program, F&& f) {
           f(value);
 }
 
-// The width that a number was rounded to: that of the narrowest type which has it. 0 for those of a few bits and whole ones, which were not.
+// The epsilon of the narrowest type that can represent the number, as the type to which it was probably rounded. 0 for
+// integers and numbers of few bits, which may be exact.
 double epsilon_of_number(double value) {
   int exponent = 0;
   const double leading = std::ldexp(std::frexp(value, &exponent), 4);
@@ -75,7 +76,8 @@ double epsilon_of_number(double value) {
   return static_cast<double>(static_cast<float>(value)) == value ? epsilon_of(DType::kF32) : 0;
 }
 
-// The most that a number of the second program was rounded by which the first has not: it was computed on the way.
+// The largest epsilon among constants of the second program that the first does not have, because they were computed by
+// folding.
 double folding_epsilon_of(const Program& program, const Program& partitioned) {
   std::unordered_set<double> given;
   for_each_constant(program, [&](const Literal& value) {

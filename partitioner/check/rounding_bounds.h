@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much roundings may do to a result, by the types it is computed in.
+// Bounds for the effect of rounding on a result, by the types in which it is computed.
 #pragma once
 
 #include "tessera/ir/program.h"
@@ -7,20 +7,22 @@
 
 namespace tessera {
 
-/// Relative bound for results of a program in its own types: a few hundred roundings of the narrowest (results are no better for being
-/// widened at the end).
+/// Relative bound for results of a program in its own types: a few hundred roundings of the narrowest type, even if
+/// results are converted to a wider type at the end.
 double relative_bound_of(const Program& program);
-/// For two programs in double precision: far above what roundings do, also where a network amplifies them, and far below any fault;
-/// larger where they still round to a type of the module, or where the second has constants that were computed in one.
+/// For two programs in double precision: far above the effect of rounding, even if a network amplifies it, and far
+/// below any fault. Larger if they still round to a type of the module, or if the second has constants that were
+/// computed in one.
 double relative_bound_of_wide(const Program& program, const Program& partitioned);
-/// The unit in the last place of the narrowest float type in the program, relative to the value; 0 where there is none.
+/// The unit in the last place of the narrowest float type in the program, relative to the value; 0 if it has no floats.
 double relative_epsilon_of(const Program& program);
-/// Whether such a bound is larger than that of double precision alone.
+/// Whether the bound is larger than that of double precision alone.
 bool rounds(double relative_bound_of_wide);
-/// Where it is known what roundings did, 16-bit floats need not be given a few hundred of them.
+/// Relative bound for use together with a measured effect of rounding: 16-bit floats then need fewer roundings.
 double relative_bound_beside_noise(const Program& program);
 
-/// How far another order of sums may be from `given` where the same program in other types (double precision) gives `exact`.
+/// The largest permitted difference from `given` due to another order of sums, if the same program in other types
+/// (double precision) gives `exact`.
 double absolute_bound_from(const Literal& given, const Literal& exact);
 
 }  // namespace tessera

@@ -22,7 +22,8 @@ bool adds_up(const OpView& view) {
                      [](const Factor& factor) { return factor.kind == FactorKind::kReduce; });
 }
 
-// Whether results may be rounded. Which elements are is seen when it runs: a maximum is one of its operands.
+// Whether results may be rounded. The elements that are rounded are only known at run time: a maximum equals one of its
+// operands.
 bool may_round(const Program& program, const Computation& computation, const Instruction& instruction) {
   if (!instruction.type.is_array() || !is_float(real_dtype(instruction.type.dtype()))) return false;
   if (instruction.op->role == Role::kParameter) return computation.name == program.entry_computation().name;
@@ -38,7 +39,7 @@ double unit_of() {
   return 0x1p-7;
 }
 
-// The numbers of an array; a complex element is two.
+// The numbers of an array; a complex element has two.
 template <class T>
 auto numbers_of(std::span<T> elements) {
   using Element = std::remove_const_t<T>;
@@ -51,7 +52,7 @@ auto numbers_of(std::span<T> elements) {
   }
 }
 
-// Calls f(the result's numbers, those of each operand of its type).
+// Calls f with the numbers of the result and those of each operand of its type.
 template <class F>
 void visit_numbers(Literal& result, const std::vector<Literal>& operands, F&& f) {
   visit_any_dtype(result.type().dtype(), [&]<class T>() {
@@ -65,7 +66,7 @@ void visit_numbers(Literal& result, const std::vector<Literal>& operands, F&& f)
   });
 }
 
-// Whole numbers are counts, indices and truth values, and what an operand has was not computed here.
+// Integers are counts, indices and truth values, and a number that occurs in an operand was not rounded here.
 template <class Given>
 bool is_exact(double value, std::size_t i, const Given& given) {
   constexpr double kLargestCount = 0x1p20;
@@ -75,7 +76,7 @@ bool is_exact(double value, std::size_t i, const Given& given) {
   });
 }
 
-// From the leading bits of the value: equal numbers stay equal, and both runs of a pair draw the same.
+// Derived from the leading bits of the value, so that equal numbers stay equal and both runs of a pair draw the same.
 double share_of(double value, std::size_t seed) {
   constexpr int kIgnoredBits = 32;
   const std::size_t drawn = hash_mix(seed, std::bit_cast<std::uint64_t>(value) >> kIgnoredBits);
@@ -132,7 +133,7 @@ void RoundingChanges::apply(const EvaluatedStep& step, int run, std::size_t devi
 void RoundingChanges::apply_to_all(const EvaluatedStep& step, std::vector<Literal>& results) const {
   if (!rounds(step)) return;
   for (std::size_t k = 0; k < step.devices.size(); ++k) apply(step, static_cast<int>(step.devices[k]), k, results);
-  if (step.devices.size() != kChangedRuns) return;  // a branch or loop that some have left
+  if (step.devices.size() != kChangedRuns) return;  // in a branch or loop that not all runs execute
   const Literal first = results[0].as_reals();
   const Literal second = results[1].as_reals();
   visit_numbers(results[kZeroedRun], step.operands[kZeroedRun], [&]<class T>(std::span<T> numbers, const auto& given) {

@@ -18,7 +18,7 @@
 namespace tessera {
 namespace {
 
-// Whether devices that run it do not see each other: runs of it can then take their places.
+// Whether the program has no communication, so that its runs can be evaluated as devices.
 bool is_for_one_device(const Program& program) {
   return std::none_of(program.computations.begin(), program.computations.end(), [](const ComputationRef& computation) {
     return std::any_of(computation->instructions.begin(), computation->instructions.end(), [](const Instruction& i) {

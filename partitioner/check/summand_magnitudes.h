@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How large the numbers were that results are sums of: sum(x - sort(x)) is 0 up to the roundings of x, not of 0.
+// The largest summands of results: sum(x - sort(x)) is 0 up to the rounding of x, not of 0.
 #pragma once
 
 #include <vector>
@@ -15,9 +15,9 @@ double magnitude_of(const Literal& array);
 class Magnitudes {
  public:
   explicit Magnitudes(const Program& program);
-  /// Takes down a value of the entry; others are ignored.
+  /// Records a value of the entry; ignores others.
   void observe(const Computation& computation, Id id, const Literal& value);
-  /// The largest of a result's leaf and of the values it is linear in.
+  /// The largest magnitude among a result's leaf and the values that it depends on linearly.
   [[nodiscard]] double of_result(int leaf) const;
 
  private:

@@ -52,7 +52,7 @@ Literal wide_array(const Literal& array) {
   return out;
 }
 
-// One computation on its way.
+// Rewrites one computation.
 class Widening {
  public:
   Widening(const Computation& from, const std::vector<ComputationRef>& callees) : from_(from), callees_(callees) {
@@ -60,7 +60,7 @@ class Widening {
     out_.execution_thread = from.execution_thread;
   }
 
-  // False: there is an op that can be had in neither type.
+  // Returns false if an op supports neither the wide nor the original types.
   bool run() {
     for (const Instruction& old : from_.instructions)
       if (!add(old)) return false;
@@ -94,14 +94,14 @@ class Widening {
     return true;
   }
 
-  // A partitioner may compute it beforehand: in its own types.
+  // Whether a partitioner may fold the instruction, which it does in the original types.
   [[nodiscard]] bool is_made_of_constants(const Instruction& old) const {
     if (old.op->role != Role::kPlain || old.operands.empty() || !old.called.empty()) return false;
     if (old.op->side_effect != nullptr && old.op->side_effect(old.attributes)) return false;
     return std::all_of(old.operands.begin(), old.operands.end(), [&](Id id) { return at(made_of_constants_, id); });
   }
 
-  // Rounds nothing.
+  // Whether the instruction only moves elements, which rounds nothing.
   [[nodiscard]] bool only_moves(const Instruction& old) const {
     OpView view{*old.op, {}, old.type, old.attributes, {}};
     for (const Id id : old.operands) view.operands.push_back(from_[id].type);
@@ -135,7 +135,7 @@ class Widening {
     return append(std::move(out));
   }
 
-  // The value in the types of `to`, leaf by leaf.
+  // Converts the value to the types of `to`, leaf by leaf.
   Id converted(Id value, const Type& to, const Instruction& around) {
     const Type from = out_[value].type;
     if (from == to) return value;
@@ -171,7 +171,7 @@ Literal with_wide_floats(const Literal& value) {
 std::optional<Program> with_wide_floats(const Program& program) {
   Program out = program;
   for (auto& computation : out.computations) {
-    Widening widening(*computation, out.computations);  // callees come first: those are done
+    Widening widening(*computation, out.computations);  // callees come first
     if (!widening.run()) return std::nullopt;
     computation = widening.finished();
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs with every float in double precision: two orders of a sum then differ by so little that a difference is a fault.
+// Converts programs to double precision: two orders of a sum then differ so little that any larger difference is a
+// fault.
 #pragma once
 
 #include <optional>
@@ -9,12 +10,13 @@
 
 namespace tessera {
 
-/// Floats become f64, c64 becomes c128; constants keep their values, and what is computed of nothing but constants is computed in its own
-/// types, as a partitioner folds it. An op whose row does not take the wider types (bitcast-convert, which sees bits) is evaluated in its own, between converts. Null when such an op calls a
+/// Floats become f64 and c64 becomes c128. Constants keep their values, and values computed only from constants are
+/// computed in their original types, as a partitioner folds them. An op that does not support the wider types (such as
+/// bitcast-convert, which reads bits) is evaluated in its original types, between converts. Null if such an op calls a
 /// computation.
 std::optional<Program> with_wide_floats(const Program& program);
 
-/// A value of the types that its type has there.
+/// Converts a value to the types of the converted program.
 Literal with_wide_floats(const Literal& value);
 
 }  // namespace tessera

@@ -21,7 +21,7 @@ bool is_reduction(CollectiveKind kind) {
   return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduceScatter;
 }
 
-// Without texts or copies: groups of many devices are long.
+// Compares in place: copies or texts of large groups would be expensive.
 bool same_attributes(const Instruction& a, const Instruction& b) {
   if (a.attributes == b.attributes) return true;
   if (const auto* left = attributes_if<PermuteAttributes>(a)) {
@@ -98,7 +98,7 @@ std::vector<bool> ordered_by_control(const Computation& computation) {
 
 namespace {
 
-// No row heeds the channels of sends and receives: they stand among what is kept verbatim.
+// The op table has no field for the channels of sends and receives; they are attributes that are kept as text.
 std::int64_t channel_kept_of(const Instruction& instruction) {
   std::int64_t out = 0;
   if (!instruction.notes) return out;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A gather is spread over the dots that read it, a scatter over the dot that it sums up: g parts, of which each but the first hides a
-// permute around the group's ring. Member p starts with its own shard and has that of member p-t after t permutes:
+// Divides a gather among the dots that read it, or a scatter into the dot that produces its operand. The result is a
+// chain of g steps, one per member of the group. Every step except the first hides a permute along the group's ring.
+// Member p starts with its own shard and has the shard of member p-t after t permutes:
 //
 //   %g = all-gather(%x)        ->  x1 = permute(%x);  out = update(0, dot(%x, %w), at p)
-//   %d = dot(%g, %w)               x2 = permute(x1);  out = update(out, dot(x1, %w), at p-1)   (added up where dot sums over the dim)
+//   %d = dot(%g, %w)               x2 = permute(x1);  out = update(out, dot(x1, %w), at p-1)   (or add)
 //
 //   %d = dot(%a, %w)           ->  s = dot(slice(%a, at p-1), %w)
-//   %s = reduce-scatter(%d)        s = permute(s) + dot(slice(%a, at p-2), %w); …              the last is of the own slice
+//   %s = reduce-scatter(%d)        s = permute(s) + dot(slice(%a, at p-2), %w); …              ends with the own slice
 //
-// A dot happens once in a chain: of two collectives around it, that which gains more goes.
+// A dot can be in one chain only: of two collectives next to it, the one with the larger gain becomes a chain.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -92,7 +93,7 @@ class Emitter {
     finish(chain.collective, sum);
   }
 
-  // In the place of an old value.
+  // Replaces an old value.
   void finish(Id old, Value now) {
     const Instruction& was = r_.from()[old];
     b_.set_name(now, was.name);
@@ -110,7 +111,7 @@ class Emitter {
     if (is_new) entry->second = number(b_, value);
     return entry->second;
   }
-  // This device's in its group.
+  // This device's position in its group.
   Value position(const Chain& chain) {
     DeviceColumn column(static_cast<std::size_t>(program_.num_partitions));
     for (const auto& group : chain.groups)
@@ -119,7 +120,7 @@ class Emitter {
     const bool has_mesh = !meshes.empty() && meshes.front().device_count() == program_.num_partitions;
     return emit_by_device(b_, has_mesh ? meshes.front() : Mesh({{"devices", program_.num_partitions}}), column);
   }
-  // Where the tile of the member `behind` places behind this one begins.
+  // The start of the tile of the member `behind` positions before this device's own.
   Value start_of(const Chain& chain, Value own, std::int64_t behind) {
     const auto size = chain.size();
     if (behind % size != 0) own = ops::remainder(ops::add(own, known(size - behind % size)), known(size));
@@ -130,7 +131,7 @@ class Emitter {
     at(out, dim) = start;
     return out;
   }
-  // Zeros where this device's tile goes beyond the length.
+  // Replaces the padding of this device's tile by zeros.
   Value without_padding(Value x, const Chain& chain, Value own) {
     const Dims sizes = x.type().dims();
     const Value left = ops::subtract(known(chain.length), start_of(chain, own, 0));
@@ -142,7 +143,7 @@ class Emitter {
     return ops::splat(ops::constant(b_, Literal(Type::scalar(dtype))), sizes);
   }
 
-  // The result so far with one more part in its place, or added.
+  // The result so far, with one more part written or added to it.
   Value joined(const Chain& chain, const ChainDot& dot, Value whole, Value held, Value start) {
     const Value part = part_of(chain, dot, held, start);
     const int d = dot.dim.at(kResult);
@@ -153,7 +154,8 @@ class Emitter {
     return ops::dynamic_update_slice(whole, part, starts(isize(sizes), d, start));
   }
 
-  // The dot of one tile, which begins at `start` where it must be cut out. Sums of narrow floats are added up in f32, as one dot does.
+  // The dot of one tile, which is sliced at `start` if necessary. Narrow floats are summed in f32, as a single dot
+  // does.
   Value part_of(const Chain& chain, const ChainDot& dot, Value held, Value start) {
     Instruction part = r_.from()[dot.id];
     for (int side = 0; side < 2; ++side) {
@@ -184,7 +186,8 @@ class Emitter {
     return ops::dynamic_slice(x, starts(isize(sizes), dim, start), sizes);
   }
 
-  // To the next of the ring. Another chain's permutes never travel with it: each has a dot of its own to hide behind.
+  // Sends the value to the next member of the ring. Permutes of different chains are never combined, because each
+  // overlaps with its own dot.
   Value hop(Value x, const Chain& chain) {
     const Instruction& collective = r_.from()[chain.collective];
     const std::string dot = r_.from()[chain.dots.front().id].name;

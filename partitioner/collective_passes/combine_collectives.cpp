@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which collectives travel together is planned in one walk over a computation in its order; a second walk emits it.
+// Combines collectives. One walk over a computation plans the buckets; a second walk emits them.
 //
-// Upwards: a collective joins an open bucket when all it reads, but for what costs little (a reshape, a get-tuple-element, a scaling),
-// stands before the bucket's first member. Downwards, those left alone: they wait in a bucket until something reads one of them; then
-// the bucket closes. What costs little waits with them, so a chain of buckets may wait, the levels telling their order: a member of
-// level n reads only what has been computed or waits at a level below. So buckets never wait for one another in a circle.
+// Upward moves: a collective joins an open bucket if everything it reads, except for inexpensive instructions (a
+// reshape, a get-tuple-element, a scaling), precedes the bucket's first member. Downward moves: the remaining
+// collectives wait in a bucket until an instruction reads one of them, which closes the bucket. Inexpensive
+// instructions wait with them, so a sequence of buckets may wait. Levels give their order: a member of level n reads
+// only values that are computed or wait at a lower level, so buckets cannot depend on each other cyclically.
 #include <algorithm>
 #include <deque>
 #include <unordered_map>
@@ -23,21 +24,21 @@ namespace {
 
 constexpr std::string_view kUnit = "tessera.unit";
 
-/// Collectives that become one.
+/// Collectives that are combined into one.
 struct Bucket {
-  std::vector<Id> members;  // in order
+  std::vector<Id> members;  // in program order
   std::int64_t bytes = 0;
   int level = 0;
   bool closed = false;
   bool moves_up = false;
-  Id place = -1;  // the instruction it is emitted with: its first member, or its last
+  Id place = -1;  // the instruction with which it is emitted: its first or last member
 };
 
 struct Plan {
   std::vector<Bucket> buckets;
-  std::vector<int> bucket_of;         // per instruction; -1: in none, or alone in it
-  std::vector<bool> waits;            // per instruction that costs little: emitted when it is asked for
-  std::vector<std::vector<int>> due;  // per instruction: the buckets that are emitted there
+  std::vector<int> bucket_of;         // per instruction: its bucket; -1 if it is not combined with others
+  std::vector<bool> waits;            // per inexpensive instruction: it is emitted when another one needs it
+  std::vector<std::vector<int>> due;  // per instruction: the buckets that are emitted with it
 };
 
 class Planner {
@@ -70,13 +71,13 @@ class Planner {
   }
 
  private:
-  static constexpr int kDone = -1;  // computed where it stands
+  static constexpr int kDone = -1;  // computed at its place in the program
 
   [[nodiscard]] bool waits_in_bucket(Id id) const {
     const int bucket = at(plan_.bucket_of, id);
     return bucket >= 0 && !at(plan_.buckets, bucket).moves_up;
   }
-  // Behind the last member, and behind the buckets that members wait for.
+  // Places each bucket at its last member, or later if a member reads a bucket that is placed later.
   void place_buckets() {
     std::vector<int> order;
     for (int b = 0; b < isize(plan_.buckets); ++b)
@@ -92,7 +93,7 @@ class Planner {
     plan_.due.resize(computation_.instructions.size());
     for (const int b : order) at(plan_.due, at(plan_.buckets, b).place).push_back(b);
   }
-  // Of what the instruction reads: 0 where it stands there.
+  // The place of the last bucket that the instruction waits for; 0 if it waits for none.
   [[nodiscard]] Id place_of(Id id) const {
     Id place = 0;
     for (const Id operand : computation_[id].operands) {
@@ -109,7 +110,8 @@ class Planner {
     const auto& operands = computation_[id].operands;
     return std::any_of(operands.begin(), operands.end(), f);
   }
-  // Costs little, wherever it stands: data movement and elementwise ops on one operand that is more than a constant.
+  // Whether the instruction is inexpensive to move: data movement, or an elementwise op with at most one operand that
+  // is not a constant.
   [[nodiscard]] bool is_light(Id id) const {
     const Instruction& instruction = computation_[id];
     const OpDef& op = *instruction.op;
@@ -144,7 +146,8 @@ class Planner {
     const auto key = hash_mix(hash_exchange(instruction), static_cast<std::size_t>(instruction.type.dtype()));
     return hash_mix(hash_mix(key, hash_bindings(instruction, {kGlobalDimsAttribute})), static_cast<std::size_t>(level));
   }
-  // Moving what lives in memory past much else makes the memory live longer; FSDP's units say what belongs together.
+  // Moving a collective that changes sizes over a long distance lengthens the lifetimes of large values. Collectives of
+  // FSDP units may combine regardless of distance.
   [[nodiscard]] bool is_near(Id first, Id id) const {
     const Instruction& instruction = computation_[id];
     const auto kind = instruction.op->collective;
@@ -152,7 +155,7 @@ class Planner {
     return !resizes || id - first <= options_.window || instruction.frontend_attribute(kUnit) != nullptr;
   }
 
-  // Adds to the open bucket of its key, or opens one.
+  // Adds the collective to the open bucket of its key, or opens a bucket.
   int join(Id id, std::unordered_map<std::size_t, int>& open, int level, bool moves_up) {
     const auto [found, fresh] = open.try_emplace(key_of(id, level), -1);
     if (!fresh) {
@@ -171,7 +174,7 @@ class Planner {
     return found->second;
   }
 
-  // ready_: the last instruction that must have run before this one can be moved up.
+  // ready_: the last instruction that must precede this one if it moves up.
   void move_upwards() {
     std::unordered_map<std::size_t, int> open;
     for (Id id = 0; id < computation_.size(); ++id) {
@@ -193,7 +196,7 @@ class Planner {
     }
   }
 
-  // level_: at which the value waits; kDone: it is there.
+  // level_: the level at which the value waits; kDone if it is computed.
   void wait_downwards() {
     std::unordered_map<std::size_t, int> open;
     for (Id id = 0; id < computation_.size(); ++id) {
@@ -228,7 +231,7 @@ class Planner {
     }
     for (const Id operand : computation_[id].operands) close(operand);
   }
-  // What a member that moves up to `place` reads.
+  // Closes the buckets that the operands of a member need when the member moves up to `place`.
   void close_above(Id id, Id place) {
     for (const Id operand : computation_[id].operands) {
       if (operand < place)
@@ -248,8 +251,8 @@ class Planner {
   Plan plan_;
 };
 
-// Emits in the old order, what waits when it is asked for. Computation ids stay: no rewriter, whose table of names is dear in a large
-// program.
+// Emits instructions in the old order, and waiting ones when they are needed. Computation ids stay the same. It uses no
+// rewriter, because a table of all names is expensive in a large program.
 class CombinedEmitter {
  public:
   CombinedEmitter(const Computation& from, const Plan& plan)
@@ -275,7 +278,7 @@ class CombinedEmitter {
   }
 
  private:
-  // Depth first, without recursion: chains of light instructions may be long.
+  // Depth first without recursion, because chains of waiting instructions may be long.
   void emit(Id wanted) {
     std::vector<Id> stack = {wanted};
     while (!stack.empty()) {
@@ -359,7 +362,7 @@ class CombinedEmitter {
   std::shared_ptr<Computation> out_;
   std::size_t most_waiting_ = 1;
   std::unordered_set<std::string_view> names_;
-  std::deque<std::string> made_names_;  // what names_ views
+  std::deque<std::string> made_names_;  // owns the strings of names_
 };
 
 }  // namespace

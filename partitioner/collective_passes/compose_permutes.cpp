@@ -14,7 +14,7 @@ namespace {
 
 using Pairs = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
-// One that the partitioner put there: those of a region's code stay as they stand.
+// Whether the partitioner inserted this permute; permutes that the user wrote in a region stay unchanged.
 bool is_permute(const Instruction& instruction) {
   return instruction.op->collective == CollectiveKind::kPermute && instruction.operands.size() == 1 &&
          instruction.frontend_attribute(kReasonAttribute) != nullptr && instruction.control_predecessors.empty();
@@ -24,7 +24,7 @@ const Pairs& pairs_of(const Instruction& permute) {
   return attributes_as<PermuteAttributes>(permute.attributes).source_target_pairs.pairs;
 }
 
-// By `first`, then by `second`; null where a device would send on what it never received.
+// The composition of two permutes; null if a device would send a value that the first permute does not give it.
 std::optional<Pairs> composed(const Pairs& first, const Pairs& second) {
   std::map<std::int64_t, std::int64_t> source_of;
   for (const auto& [source, target] : first) source_of[target] = source;
@@ -59,14 +59,14 @@ class Composer {
   }
 
  private:
-  // The same value on every device.
+  // Whether the value is the same on every device.
   bool is_alike(const Instruction& instruction) const {
     if (instruction.op->role == Role::kConstant) return true;
     return instruction.op->role == Role::kPlain && !has_side_effect(instruction) &&
            std::all_of(instruction.operands.begin(), instruction.operands.end(), [&](Id id) { return at(alike_, id); });
   }
 
-  // The one operand that differs by device; -1 when there are others, or none.
+  // The only operand that differs between devices; -1 if there are several or none.
   Id moved_operand(const Instruction& instruction) const {
     Id moved = -1;
     if (instruction.op->role != Role::kPlain || has_side_effect(instruction) || !instruction.called.empty() ||
@@ -100,12 +100,12 @@ class Composer {
       if (operand == first) operand = source;
     at(uses_, first) = 0;
     for (const Id id : between) {
-      at(out_->instructions, id).sharding = nullptr;  // what it says held behind the first
+      at(out_->instructions, id).sharding = nullptr;  // the sharding was that after the first permute
       for (const Id operand : at(out_->instructions, id).operands) forget_placement(operand);
     }
   }
 
-  // What is the same on every device lies as what it is computed with.
+  // Removes the shardings of values that are the same on every device.
   void forget_placement(Id id) {
     Instruction& instruction = at(out_->instructions, id);
     if (!at(alike_, id) || !instruction.sharding) return;

@@ -35,8 +35,8 @@ class Int8Coding final : public Coding {
       flat = ops::pad(flat, ops::scalar(builder, DType::kF32, 0), {{}, {0, blocks * kBlock - count}});
     const Value cut = ops::reshape(flat, {n, blocks, kBlock});
     const Value largest = ops::reduce(ops::abs(cut), Reduction::kMax, {2});  // [n, blocks]
-    // Above zero by the smallest number there is, which only scales near it feel: 127 / largest would overflow for those, and a scale
-    // rounded down leaves the largest number beyond 127 of its steps.
+    // Adding the smallest positive number matters only for values of that magnitude: without it, 127 / largest could
+    // overflow, or a step that was rounded down could put the largest number beyond 127 steps.
     const Value step = ops::add(ops::divide(largest, ops::full(builder, largest.type(), kMost)),
                                 ops::full(builder, largest.type(), std::numeric_limits<float>::denorm_min()));
     const Value scaled = ops::divide(cut, ops::broadcast(step, cut.type().dims(), {0, 1}));

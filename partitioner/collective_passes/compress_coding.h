@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What f32 travels as between devices.
+// Encodings of f32 values for transfers between devices.
 #pragma once
 
 #include <memory>
@@ -10,24 +10,25 @@
 
 namespace tessera {
 
-/// Codes each of n parts by itself, so that whoever gets some parts can decode them.
+/// Encodes each of n parts separately, so that a device that receives only some parts can decode them.
 class Coding {
  public:
   virtual ~Coding() = default;
-  /// Said in reasons: `bf16`.
+  /// The name shown in reasons: `bf16`.
   [[nodiscard]] virtual std::string name() const = 0;
-  /// Whether a number becomes a number in its place, so that parts need not be told apart.
+  /// Whether the encoding maps each number to one number, so that it need not know the parts.
   [[nodiscard]] virtual bool keeps_shape() const = 0;
-  /// f32 [n, ..] -> arrays [n, ..] that travel, each by a collective of its own.
+  /// f32 [n, ..] -> arrays [n, ..], each of which is sent by a separate collective.
   [[nodiscard]] virtual std::vector<Value> encode(Value parts) const = 0;
-  /// What arrived, [m, ..] each -> f32 [m, dims..].
+  /// Received arrays, each [m, ..] -> f32 [m, dims..].
   [[nodiscard]] virtual Value decode(const std::vector<Value>& arrived, const Dims& dims) const = 0;
 };
 
-/// Each number rounded to bf16.
+/// Rounds each number to bf16.
 std::unique_ptr<Coding> bf16_coding();
-/// Blocks of 256 numbers as whole multiples, -127 to 127, of a 127th of the largest magnitude, which travels too: an error of at most a 254th
-/// of that, however small it is. A block with an infinity or a NaN arrives as NaNs.
+/// Encodes blocks of 256 numbers as integers from -127 to 127 in units of 1/127 of the block's largest magnitude, which
+/// is sent too. The error is at most 1/254 of that magnitude, even if it is subnormal. A block that contains an
+/// infinity or a NaN decodes to NaNs.
 std::unique_ptr<Coding> int8_coding();
 
 }  // namespace tessera

@@ -16,7 +16,7 @@
 namespace tessera {
 namespace {
 
-// Smaller ones cost their latency, and are what users read: losses, norms.
+// Smaller collectives are dominated by latency, and often carry values that users read, such as losses and norms.
 constexpr std::int64_t kLeastBytes = std::int64_t{16} << 10;
 
 void check_axes(const Program& program, const std::vector<std::string>& axes) {
@@ -63,7 +63,7 @@ class Compressor {
   }
 
  private:
-  // All-to-all: each member sends a part along a dim to each.
+  // Whether this is an all-to-all in which each member sends one part along a dim to each member.
   static bool is_exchange(const Instruction& collective) {
     const auto* attributes = attributes_if<CollectiveAttributes>(collective);
     return collective.op->collective == CollectiveKind::kAllToAll && attributes != nullptr &&
@@ -102,7 +102,7 @@ class Compressor {
     return ops::reshape(parts, old.type.dims());
   }
 
-  // The same collective of what x is coded as.
+  // The same collective on the encoded x.
   Value moved(ComputationRewriter& r, Id id, Value x) {
     const Instruction& old = r.from()[id];
     std::vector<Value> arrived;
@@ -116,21 +116,21 @@ class Compressor {
     }
     return ops::reshape(coding_.decode(arrived, old.type.dims()), old.type.dims());
   }
-  // [n, ..] of all members' x.
+  // The x of all members: [n, ..].
   Value gathered(ComputationRewriter& r, const Instruction& old, Value x) {
     std::vector<Value> arrived;
     for (const Value& piece : coding_.encode(with_parts(x)))
       arrived.push_back(noted(r, old, ops::all_gather(piece, 0, groups(old), next_channel_++)));
     return coding_.decode(arrived, x.type().dims());
   }
-  // parts [n, ..]: of member k part k from each.
+  // parts [n, ..]: member k receives part k from each member.
   Value exchanged(ComputationRewriter& r, const Instruction& old, Value parts) {
     std::vector<Value> arrived;
     for (const Value& piece : coding_.encode(parts))
       arrived.push_back(noted(r, old, ops::all_to_all(piece, 0, groups(old), next_channel_++)));
     return coding_.decode(arrived, {parts.type().dims().begin() + 1, parts.type().dims().end()});
   }
-  // Flat, padded to equal parts; each member sums one, and all gather them.
+  // Flattens x and pads it to equal parts. Each member sums one part, and an all-gather combines the sums.
   Value reduced(ComputationRewriter& r, const Instruction& old, Value x) {
     const std::int64_t n = *size_of_groups(program_, old);
     const std::int64_t count = x.type().element_count();
@@ -143,12 +143,12 @@ class Compressor {
     return ops::reshape(all, old.type.dims());
   }
 
-  static Value with_parts(Value x) {  // one
+  static Value with_parts(Value x) {  // a single part
     Dims dims = x.type().dims();
     dims.insert(dims.begin(), 1);
     return ops::reshape(x, std::move(dims));
   }
-  // Another collective of the same kind.
+  // Gives the collective a new channel.
   void set_channel(Instruction& collective) {
     const auto set = [&](auto attributes) {
       attributes.channel_id = next_channel_++;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A concatenation of parts that come one after another holds them all beside its result. Written into it as they come, each part is gone
-// before the next:
+// A concatenation keeps all its parts in memory together with its result. If each part is written into the result when
+// it is computed, its memory is free before the next part is computed:
 //
-//   a = gather(..)  b = gather(..)  c = concatenate(a, b)      a = gather(..)  c0 = pad(a)  b = gather(..)  c = update(c0, b)
+//   before:  a = gather(..)  b = gather(..)  c = concatenate(a, b)
+//   after:   a = gather(..)  c0 = pad(a)  b = gather(..)  c = update(c0, b)
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -18,7 +19,8 @@
 namespace tessera {
 namespace {
 
-// A concatenation on its way: which operands are not yet written, first made first.
+// A concatenation that is being written. `waiting` holds the operands that are not yet written, in order of
+// computation.
 struct UpdateChain {
   Id id = -1;
   int dim = 0;
@@ -57,7 +59,7 @@ class ChainWriter {
     return !users.empty() && std::all_of(users.begin(), users.end(), [&](Id user) { return user == reader; });
   }
 
-  // Those with two parts or more that are made for them alone.
+  // Finds the concatenations with two or more parts that no other instruction reads.
   void find_chains() {
     const OpDef& concatenate = rows::kConcatenate;
     for (Id id = 0; id < old_.size(); ++id) {
@@ -77,7 +79,7 @@ class ChainWriter {
     }
   }
 
-  // The operands that stand before `end`.
+  // Writes the operands that precede `end`.
   void write(UpdateChain& chain, Id end) {
     const Instruction& instruction = old_[chain.id];
     while (!chain.waiting.empty() && at(instruction.operands, chain.waiting.front()) < end) {

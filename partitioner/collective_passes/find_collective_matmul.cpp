@@ -19,7 +19,7 @@ bool contains(const Dims& dims, std::int64_t dim) { return std::find(dims.begin(
 
 std::vector<DotDim> dims_of(const DotAttributes& dot, int lhs_ndim, int rhs_ndim) {
   std::vector<DotDim> out;
-  int next = 0;  // of the result
+  int next = 0;  // the next dim of the result
   for (std::size_t k = 0; k < dot.lhs_batch_dims.size(); ++k)
     out.push_back({static_cast<int>(dot.lhs_batch_dims[k]), static_cast<int>(dot.rhs_batch_dims[k]), next++});
   for (std::size_t k = 0; k < dot.lhs_contracting_dims.size(); ++k)
@@ -63,7 +63,7 @@ class Finder {
   }
 
   [[nodiscard]] std::optional<Chain> chain_of(Id id) const {
-    constexpr std::int64_t kLargestRing = 32;  // a chain is as long in instructions
+    constexpr std::int64_t kLargestRing = 32;  // the chain has this many steps
     const Instruction& collective = c_[id];
     const auto& attributes = attributes_as<CollectiveAttributes>(collective.attributes);
     const auto size = size_of_groups(program_, collective);
@@ -84,7 +84,7 @@ class Finder {
     return out.gain > 0 ? std::optional(std::move(out)) : std::nullopt;
   }
 
-  // The dots behind a gather, or behind the slice that takes its padding off.
+  // Finds the dots that read a gather, or that read the slice that removes its padding.
   bool find_readers(Chain& out) const {
     Id whole = out.collective;
     if (const auto& users = at(users_, whole); users.size() == 1 && trims(users.front(), out.dim))
@@ -97,7 +97,7 @@ class Finder {
       const auto& operands = c_[user].operands;
       if (!is_dot(user) || operands[0] == operands[1]) return false;
       const int moving = operands[0] == whole ? 0 : 1;
-      // All parts of the dots stand where the first of them stood.
+      // All parts of the dots are placed at the first dot.
       if (at(operands, 1 - moving) >= users.front()) return false;
       const DotDim dim = dim_where(user, static_cast<std::size_t>(moving), out.dim);
       if (dim.at(kResult) < 0 && !differs(at(operands, 1 - moving), out.groups)) return false;
@@ -106,7 +106,7 @@ class Finder {
     return true;
   }
 
-  // The dot before a scatter, or before the pad that makes its parts equal.
+  // Finds the dot that produces the operand of a scatter, possibly through a pad to equal parts.
   bool find_summed(Chain& out) const {
     const Instruction& scatter = c_[out.collective];
     Id whole = scatter.operands[0];
@@ -116,7 +116,7 @@ class Finder {
       whole = c_[whole].operands[0];
     }
     if (!is_read_once(whole) || !is_dot(whole)) return false;
-    // Scatters of narrow floats round once, permutes in each member.
+    // A scatter of narrow floats rounds once; permutes would round at each member.
     if (const DType dtype = scatter.type.dtype(); is_float(dtype) && dtype_size(dtype) < 4) return false;
     out.length = c_[whole].type.dim(out.dim);
     out.dots.push_back({whole, dim_where(whole, kResult, out.dim), -1});
@@ -139,8 +139,9 @@ class Finder {
     return {};
   }
 
-  // Members of a group add up in orders of their own, so that what should be equal on them would differ in its last bits. By
-  // the shardings of parameters: another value on every one of them.
+  // Whether the value differs on all members of each group, according to the shardings of the parameters it depends on.
+  // Each member of a chain adds in a different order, so results that should be equal on several members would differ
+  // in their last bits.
   [[nodiscard]] bool differs(Id id, const std::vector<std::vector<std::int64_t>>& groups) const {
     constexpr std::size_t kFarthest = 64;
     std::vector<Id> sources = {id};
@@ -168,7 +169,7 @@ class Finder {
     return true;
   }
 
-  // A slice of all but the end of `dim`.
+  // Whether the instruction is a slice that only removes the end of `dim`.
   [[nodiscard]] bool trims(Id id, int dim) const {
     const auto* slice = attributes_if<SliceAttributes>(c_[id]);
     if (slice == nullptr || at(ordered_, id)) return false;
@@ -179,7 +180,7 @@ class Finder {
     }
     return true;
   }
-  // Zeros behind `dim` alone.
+  // Whether the instruction is a pad that only adds zeros at the end of `dim`.
   [[nodiscard]] bool lengthens(Id id, int dim) const {
     const auto* pad = attributes_if<PadAttributes>(c_[id]);
     if (pad == nullptr || at(ordered_, id)) return false;
@@ -192,7 +193,8 @@ class Finder {
     return true;
   }
 
-  // Modelled: the collective and then the dots, against a part of the dots and then g-1 times the longer of a permute and a part.
+  // The modelled time of the collective and then the dots, minus that of one part and then g-1 times the longer of a
+  // permute and a part.
   [[nodiscard]] double gain_of(const Chain& chain) const {
     const Instruction& collective = c_[chain.collective];
     const Link link = link_of(program_, collective, topology_);
@@ -200,7 +202,7 @@ class Finder {
     const auto bytes = (chain.gathers ? c_[collective.operands[0]] : collective).type.byte_size();
     double apart = exchange_seconds(link, hops, hops * bytes);
     double part = 0;
-    double made_room = 0;  // what parts are written over
+    double made_room = 0;  // time to initialize the results into which parts are written
     for (const ChainDot& dot : chain.dots) {
       const double result = bytes_of(dot.id);
       const double flops = flops_of(view_of(program_, c_, c_[dot.id])) / cost_.flops_per_second;
@@ -213,7 +215,8 @@ class Finder {
     return apart - (part + static_cast<double>(hops) * std::max(hop, part) + made_room);
   }
   [[nodiscard]] double bytes_of(Id id) const { return static_cast<double>(c_[id].type.byte_size()); }
-  // Read and written for one part: slices once more for being cut, results for being put in their place or added.
+  // The bytes that one part reads and writes. It counts sliced operands again for the slice, and results again for the
+  // write or the addition.
   [[nodiscard]] double bytes_of_part(const Chain& chain, const ChainDot& dot) const {
     const auto share = 1 / static_cast<double>(chain.size());
     double sum = 0;

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A while of which something leaves gets a longer state. What is the same in every round is computed before and handed in:
+// Hoists collectives out of loops, which extends the state of the loop. Collectives of loop-invariant values are
+// computed before the loop and passed in:
 //
-//   while (i, w) { %g = all-gather(%w); … %g … }      ->  %g = all-gather(%w); while (i, w, g) { … g … }
+//   while (i, w) { %g = all-gather(%w); … %g … }    ->  %g = all-gather(%w); while (i, w, g) { … g … }
 //
-// and of a sum only what is not reduced stays in its element; the rest is summed up beside it and reduced behind the loop:
+// In a sum of reduced values, the reduced values are summed in a new element and reduced once after the loop:
 //
-//   while (i, s) { s = add(s, all-reduce(%x)); … }    ->  while (i, s, t = 0) { t = add(t, %x); … }; add(s, all-reduce(t))
+//   while (i, s) { s = add(s, all-reduce(%x)); … }
+//     ->  while (i, s, t = 0) { t = add(t, %x); … }; add(s, all-reduce(t))
 //
-// One such while per round: what leaves an inner loop may leave the outer one next.
+// Each round changes one loop, so that a collective hoisted from an inner loop can leave the outer loop in a later
+// round.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -28,22 +31,22 @@
 namespace tessera {
 namespace {
 
-/// `acc = add(.., collective(x))`: x is summed up in an element of its own.
+/// `acc = add(.., collective(x))`: x is summed in a new element.
 struct Accumulation {
-  Id add = -1;         // loses the addend
-  Id kept = -1;        // its other operand
-  Id collective = -1;  // the addend
+  Id add = -1;         // no longer adds the collective
+  Id kept = -1;        // the other operand of `add`
+  Id collective = -1;  // the operand of `add` to hoist
   std::int64_t element = -1;
   Reduction reduction = Reduction::kSum;
 };
 
-/// What leaves a loop.
+/// The collectives to hoist from one loop.
 struct Departure {
   ComputationId caller = -1;
   Id loop = -1;
   ComputationId condition = -1;
   ComputationId body = -1;
-  std::vector<Id> invariant;  // collectives of the body whose results are handed in
+  std::vector<Id> invariant;  // collectives of the body whose results are passed in
   std::vector<Accumulation> accumulations;
   [[nodiscard]] bool is_empty() const { return invariant.empty() && accumulations.empty(); }
 };
@@ -56,7 +59,7 @@ const Instruction* state_element(const Computation& c, Id id) {
 }
 std::int64_t index_of(const Instruction& element) { return attributes_as<IndexAttributes>(element.attributes).index; }
 
-// The state is read by element alone.
+// Whether all users of the state are get-tuple-elements.
 bool reads_elements(const Computation& c) {
   if (c.parameters.size() != 1 || c.root == c.parameters[0]) return false;
   for (const Instruction& instruction : c.instructions)
@@ -74,7 +77,7 @@ class LoopFinder {
         for (const ComputationId callee : instruction.called) ++at(calls_, callee);
   }
 
-  // The first loop that something leaves, innermost first.
+  // The first loop with a collective to hoist, innermost loops first.
   [[nodiscard]] std::optional<Departure> first() const {
     for (ComputationId c = 0; c < isize(program_.computations); ++c)
       for (Id id = 0; id < program_[c].size(); ++id) {
@@ -100,7 +103,7 @@ class LoopFinder {
     return out;
   }
 
-  // Bytes of the state that collectives before the loop give or collectives behind it take.
+  // The bytes of state elements that come from collectives before the loop or are operands of collectives after it.
   [[nodiscard]] std::int64_t moved_before(ComputationId caller, Id loop) const {
     const Computation& c = program_[caller];
     const Instruction& init = c[c[loop].operands[0]];
@@ -142,13 +145,13 @@ class LoopFinder {
     out.invariant = read_otherwise(body, collectives);
   }
 
-  // The body returns the element as it came.
+  // Whether the body returns the element unchanged.
   static bool hands_on(const Computation& body, std::int64_t index) {
     const Instruction* returned = state_element(body, at(body[body.root].operands, index));
     return returned != nullptr && index_of(*returned) == index;
   }
 
-  // Those that more than other hoisted collectives read.
+  // The collectives that are read by more than other hoisted collectives.
   static std::vector<Id> read_otherwise(const Computation& body, const std::vector<Id>& collectives) {
     std::vector<bool> live(body.instructions.size(), false);
     live[static_cast<std::size_t>(body.root)] = true;
@@ -185,7 +188,8 @@ class LoopFinder {
     return false;
   }
 
-  // The additions between element i as it came and as it is returned, each read by the next alone.
+  // The additions on the path from element i of the parameter to element i of the result. Each must be read only by the
+  // next.
   [[nodiscard]] std::vector<Accumulation> chain_of(const Computation& body, const std::vector<int>& uses,
                                                    std::int64_t i) const {
     std::vector<bool> from_element(body.instructions.size(), false);
@@ -217,7 +221,7 @@ class LoopFinder {
     }
     return out;
   }
-  // Of ops whose reductions may be hoisted.
+  // The reduction that an op performs, if it may be hoisted.
   static std::optional<Reduction> reduction_of_op(const OpDef& op) {
     const bool fits =
         op.combines && (op.combines->of_numbers == Reduction::kSum || op.combines->of_numbers == Reduction::kMin ||
@@ -236,7 +240,7 @@ class LoopFinder {
   std::vector<int> calls_;
 };
 
-/// Rewrites condition, body and caller of one loop, whose parameters have the longer state already.
+/// Rewrites condition, body and caller of one loop whose parameters already have the extended state.
 class Mover {
  public:
   Mover(const Program& program, const Departure& departure)
@@ -292,7 +296,7 @@ class Mover {
     r.replace(body_.root, ops::tuple(r.builder(), returned));
   }
 
-  // The loop on its longer state; what its old elements are behind it.
+  // The values of the old elements after the extended loop.
   std::vector<Value> loop_elements(ComputationRewriter& r) const {
     const Instruction& loop = r.from()[departure_.loop];
     const Value init = r.mapped(loop.operands[0]);
@@ -327,7 +331,7 @@ class Mover {
     return ops::get_tuple_element(tuple, static_cast<int>(i));
   }
 
-  // A value of the body that is the same in every round, computed before the loop.
+  // A loop-invariant value of the body, computed before the loop.
   Value in_caller(ComputationRewriter& r, Id id, const std::vector<Value>& given, std::map<Id, Value>& made) const {
     if (const auto* element = state_element(body_, id)) return at(given, index_of(*element));
     if (const auto found = made.find(id); found != made.end()) return found->second;
@@ -348,7 +352,7 @@ class Mover {
   const Program& program_;
   const Departure& departure_;
   const Computation& body_;
-  std::int64_t first_new_;  // elements of the old state
+  std::int64_t first_new_;  // the number of elements of the old state
   Type state_;
 };
 

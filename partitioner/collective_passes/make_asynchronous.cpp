@@ -13,9 +13,9 @@
 namespace tessera {
 namespace {
 
-/// Which collectives to split, and before which instruction each is waited for.
+/// The collectives to split into start and done, and the instruction before which each done is placed.
 struct Splits {
-  std::unordered_map<Id, std::vector<Id>> due;  // by first reader
+  std::unordered_map<Id, std::vector<Id>> due;  // by the first instruction that reads one
   std::vector<bool> starts;                     // per instruction
 };
 
@@ -33,7 +33,7 @@ Splits splits_of(const Program& program, const Computation& computation) {
   Splits out;
   out.starts.assign(computation.instructions.size(), false);
   std::vector<Id> first_reader(computation.instructions.size(), -1);
-  std::vector<double> flops_before = {0};  // of the instructions before each
+  std::vector<double> flops_before = {0};  // of the instructions that precede each
   for (Id id = 0; id < computation.size(); ++id) {
     const Instruction& instruction = computation[id];
     flops_before.push_back(flops_before.back() + flops_of(view_of(program, computation, instruction)));
@@ -66,7 +66,8 @@ class AsyncSplitter {
   }
 
  private:
-  // all-reduce returns its result from both halves; the others a tuple of operands and results; what has no native halves is called.
+  // Start and done of an all-reduce return its result. The starts of other collectives return a tuple of operands and
+  // results. Collectives without native start and done ops become asynchronous calls.
   Value start(Id id) {
     Instruction out = r_.translated(id);
     std::vector<Type> operands;

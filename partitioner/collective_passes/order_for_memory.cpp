@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A schedule follows the order of the text but for what frees memory at once, so the text had better stand in an order that holds little.
+// A schedule follows the order of instructions in the program, except for instructions that free memory immediately.
+// This pass therefore looks for an order with low peak memory.
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -15,7 +16,7 @@ namespace {
 
 using Order = std::vector<Id>;
 
-// The largest value on the way to each.
+// By instruction: the size of the largest value among it and the instructions it depends on.
 std::vector<std::int64_t> largest_before(const Computation& computation) {
   std::vector<std::int64_t> out;
   for (const Instruction& instruction : computation.instructions) {
@@ -29,7 +30,7 @@ std::vector<std::int64_t> largest_before(const Computation& computation) {
 
 enum class First : std::uint8_t { kLastOperand, kLargest, kSmallest, kDrawn };
 
-// What an instruction waits for, in the order in which it is to be made.
+// The operands and control predecessors of an instruction, in the order in which to emit them.
 Order waited_for(const Computation& computation, Id id, First first, const std::vector<std::int64_t>& largest,
                  std::uint64_t draw) {
   Order out = computation[id].operands;
@@ -51,7 +52,8 @@ Order waited_for(const Computation& computation, Id id, First first, const std::
   return out;
 }
 
-// Everything just before what first reads it: parameters, then depth first from the root.
+// An order in which every instruction precedes its first reader as closely as possible: parameters first, then depth
+// first from the root.
 Order depth_first(const Computation& computation, First first, std::uint64_t draw) {
   const auto largest = largest_before(computation);
   Order out;
@@ -94,7 +96,7 @@ ComputationRef reordered(const ComputationRef& from, const Order& order) {
   return out;
 }
 
-// Where something happens besides values, the order stands.
+// Computations with side effects keep their order.
 bool may_change(const Computation& computation, const std::vector<bool>& with_effects) {
   return std::none_of(computation.instructions.begin(), computation.instructions.end(),
                       [&](const Instruction& i) { return has_side_effect(i, with_effects); });
@@ -110,9 +112,10 @@ Program in_order(Program program, First first, const std::vector<bool>& with_eff
 }  // namespace
 
 Program order_for_memory(const Program& program) {
-  constexpr std::int64_t kLargestCompared = 20'000;  // counting takes a schedule
+  constexpr std::int64_t kLargestCompared = 20'000;  // counting requires a schedule
   if (program.instruction_count() > kLargestCompared) return program;
-  // Orders drawn at random (always the same) find what no rule does; a few, by how long counting takes.
+  // Pseudo-random orders (always the same ones) can beat the rules; large programs try fewer because counting takes
+  // long.
   constexpr std::int64_t kMostDraws = 24;
   const auto draws =
       static_cast<std::uint64_t>(std::min(kMostDraws, 4'000 / std::max<std::int64_t>(1, program.instruction_count())));
@@ -132,7 +135,7 @@ Program order_for_memory(const Program& program) {
     for (std::uint64_t draw = 0; draw < draws; ++draw) weigh(in_order(form, First::kDrawn, with_effects, draw));
   };
   weigh_orders(program);
-  // A zero that several read is made again for each, and parts are put together as they come, where holding them takes the memory.
+  // Also try forms in which zeros with several readers are duplicated and concatenations are written in place.
   const auto is_other = [](const Program& a, const Program& b) {
     return a.instruction_count() != b.instruction_count();
   };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value is followed as `rest + reduced(pre)` as long as only one op reads it: an all-reduce is reduced(its operand), an addition of
-// two adds both parts. Where two addends were reduced alike, the sum is emitted part by part in the place of the additions, and
-// the reduction once, where the sum is read otherwise:
+// Represents a value as `rest + reduced(pre)` as long as only one op reads it: an all-reduce is reduced(its operand),
+// and an addition adds both components. If two addends have the same reduction, the components are summed separately in
+// place of the additions, and the sum is reduced once, where another kind of op reads it:
 //
 //   %s = add(%p, all-reduce(%x)), %t = add(%s, all-reduce(%y))   ->   %t = add(%p, all-reduce(add(%x, %y)))
 #include <algorithm>
@@ -21,10 +21,10 @@
 namespace tessera {
 namespace {
 
-/// What an instruction is as a sum.
+/// An instruction as a sum.
 struct Sum {
-  Id collective = -1;  // how it is reduced: the first of its reductions
-  int reduced = 0;     // addends that are reduced
+  Id collective = -1;  // the first of its reductions, as an example of all
+  int reduced = 0;     // number of reduced addends
   bool has_rest = false;
 };
 
@@ -44,9 +44,9 @@ class Sums {
   }
 
   [[nodiscard]] bool any() const { return std::find(active_.begin(), active_.end(), true) != active_.end(); }
-  /// Part of a sum that is reduced once instead of several times.
+  /// Whether the instruction is part of a sum that is reduced once instead of several times.
   [[nodiscard]] bool is_active(Id id) const { return at(active_, id); }
-  /// Read as a whole.
+  /// Whether an instruction outside of the sum reads it.
   [[nodiscard]] bool is_top(Id id) const { return !at(absorbed_, id); }
   [[nodiscard]] const Sum& operator[](Id id) const { return *at(sums_, id); }
 
@@ -63,7 +63,7 @@ class Sums {
     return sum && at(uses_, operand) == 1 ? &*sum : nullptr;
   }
 
-  // Whether the op adds as the collective does; subtracting is adding.
+  // Whether the op combines values as the collective does; subtraction counts as addition.
   [[nodiscard]] bool adds_like(const Instruction& instruction, Id collective) const {
     const auto reduction = *reduction_by(program_, computation_[collective]);
     if (reduction != Reduction::kSum && reduction != Reduction::kMin && reduction != Reduction::kMax) return false;
@@ -89,15 +89,15 @@ class Sums {
     return Sum{left->collective, left->reduced + right->reduced, left->has_rest || right->has_rest};
   }
 
-  // One of two operands is a sum, or both are but reduced otherwise: then the left one counts.
+  // Only one operand is a sum with this reduction. If both are sums with different reductions, the left one counts.
   [[nodiscard]] static std::optional<Sum> with_rest(const Instruction& instruction, const Sum* left, const Sum* right) {
     const Sum& sum = left != nullptr ? *left : *right;
-    // p - reduced(x) would ask for -x.
+    // p - reduced(x) would require -x.
     if (left == nullptr && instruction.op == &rows::kSubtract) return std::nullopt;
     return Sum{sum.collective, sum.reduced, true};
   }
 
-  // Movement of elements and negation: the same before the reduction, bit by bit.
+  // Data movement and negation commute with the reduction bit for bit.
   [[nodiscard]] std::optional<Sum> through(Id id) const {
     const Instruction& instruction = computation_[id];
     const Sum* sum = readable(instruction.operands[0]);
@@ -111,7 +111,7 @@ class Sums {
     if (moves || (instruction.op == &rows::kNegate && is_sum)) return std::optional<Sum>(*sum);
     return std::nullopt;
   }
-  // By a power of two, which rounds nothing.
+  // Scaling by a power of two is exact.
   [[nodiscard]] std::optional<Sum> scaled(Id id) const {
     const Instruction& instruction = computation_[id];
     if (instruction.op != &rows::kMultiply || !has_room(instruction.type.dtype())) return std::nullopt;
@@ -126,7 +126,7 @@ class Sums {
     }
     return std::nullopt;
   }
-  // Far from overflow and underflow for any number met: f16 is not.
+  // Whether the range of the type is so large that scaling does not overflow or underflow in practice; f16's is not.
   static bool has_room(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kBF16; }
   static constexpr int kMostExponent = 20;
 
@@ -141,7 +141,7 @@ class Sums {
   }
 
  private:
-  // Called last instruction first: a top with two reduced addends or more makes its parts active.
+  // Runs from the last instruction to the first. A top with two or more reduced addends makes its operands active.
   void activate(Id id) {
     if (!at(sums_, id)) return;
     if (!at(active_, id) && (at(absorbed_, id) || at(sums_, id)->reduced < 2)) return;
@@ -186,7 +186,7 @@ class Reassociator {
  private:
   struct Parts {
     Value pre{};   // to be reduced
-    Value rest{};  // as it is; null: none
+    Value rest{};  // not reduced; null if there is none
   };
 
   [[nodiscard]] bool is_part(Id operand) const { return sums_.is_active(operand) && !sums_.is_top(operand); }
@@ -205,7 +205,7 @@ class Reassociator {
     return left;
   }
 
-  // Either may be missing; what is subtracted from nothing is negated.
+  // Either operand may be missing; a missing left operand of a subtraction gives a negation.
   Value joined(Id id, Value left, Value right) {
     if (right.is_null()) return left;
     if (left.is_null()) return from_[id].op == &rows::kSubtract ? ops::negate(right) : right;
@@ -218,7 +218,7 @@ class Reassociator {
     return {ops::multiply(pre, ops::splat(scalar, pre.type().dims())), {}};
   }
 
-  // The op of `id` on other operands, of whose shape its result is.
+  // The op of `id` on other operands. The result has their shape.
   Value on(Id id, const std::vector<Value>& operands) {
     const Instruction& old = from_[id];
     const Type type = old.op->elementwise ? operands[0].type() : old.type;

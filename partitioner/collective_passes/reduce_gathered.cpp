@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is gathered from a group only to be reduced over its members is reduced by the group, by whatever computation:
+// A value that is gathered from a group only to be reduced over the members is reduced by an all-reduce instead, with
+// any computation:
 //
-//   %p = f32[8,1] reduce(%x, %low), dimensions={2}, to_apply=%f         %p as it is
+//   %p = f32[8,1] reduce(%x, %low), dimensions={2}, to_apply=%f         %p unchanged
 //   %g = f32[8,4] all-gather(%p), dimensions={1}                   ->   %g = f32[8,1] all-reduce(%p), to_apply=%f
 //   %r = f32[8] reduce(%g, %low), dimensions={1}, to_apply=%f           %r = f32[8] reshape(%g)
 //
-// For 2(g-1)/g bytes instead of g-1. Where %p begins with another init, or one that may not count twice, %r reduces %g, which has one
-// element along the dim. Named reductions get there by partial values; these are the others (split_reductions.cpp).
+// This needs 2(g-1)/g times the bytes of %p instead of g-1 times. If %p has another init value, or one that must not be
+// applied twice, %r reduces %g, which has one element along the dim. Named reductions become partial values instead;
+// this pass handles the others (split_reductions.cpp).
 #include <algorithm>
 
 #include "collective_passes/collective_match.h"
@@ -69,7 +71,7 @@ class GatheredReductions {
     uses_ = computation.use_counts();
   }
 
-  // The gathers, last first, of one element of each member along a dim that `id` reduces.
+  // The gathers, last first, that gather one element of each member along a dim that `id` reduces.
   [[nodiscard]] std::vector<Id> gathers_of(Id id) const {
     const Instruction& reduce = (*computation_)[id];
     if (!is_reduce(reduce) || !reduce.control_predecessors.empty() || reduction_of(program_[reduce.called.front()]))
@@ -91,7 +93,7 @@ class GatheredReductions {
            size_of_groups(program_, gather) == gather.type.dim(static_cast<int>(dim));
   }
 
-  // `part` is reduced by the same from the same, and nothing is left to reduce once all parts are.
+  // Whether `part` uses the same computation and init value, and no dim remains to be reduced after the all-reduce.
   [[nodiscard]] bool is_reduced_alike(Id part, Id id) const {
     const Instruction& first = (*computation_)[part];
     const Instruction& last = (*computation_)[id];

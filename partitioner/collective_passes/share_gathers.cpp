@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An all-gather is brought to the value that reshapes and transposes lead back to, and the dim of it that is gathered along. Where several
-// meet there, the first gathers and each moves the elements of the result as it moved those of the part:
+// Traces the operand of each all-gather through reshapes and transposes to its origin, together with the gathered dim.
+// If several gathers have the same origin, the first one gathers it, and each applies its reshapes and transposes to
+// the result:
 //
 //   %a = all-gather(transpose(%x)), dimensions={1}   ->   %g = all-gather(%x), dimensions={0}; %a = transpose(%g)
 //   %b = all-gather(%x), dimensions={0}                   %b = %g
@@ -19,15 +20,16 @@
 namespace tessera {
 namespace {
 
-/// Where a gather's operand comes from.
+/// The origin of a gather's operand.
 struct Origin {
   Id value = -1;
-  int dim = 0;            // of it, gathered along
-  std::vector<Id> chain;  // reshapes and transposes from there to the operand
-  std::vector<int> dims;  // gathered along behind each
+  int dim = 0;            // the gathered dim of the value
+  std::vector<Id> chain;  // reshapes and transposes from the value to the operand
+  std::vector<int> dims;  // the gathered dim after each of them
 };
 
-// The dim of `before` along which a gather joins the same blocks as one along `dim` of `after`, its reshape; -1: none.
+// The dim of `before` along which a gather concatenates the same blocks as along `dim` of its reshape `after`; -1 if
+// there is none.
 int dim_before(const Dims& before, const Dims& after, int dim) {
   const std::int64_t blocks = product(Dims(after.begin(), after.begin() + dim));
   std::int64_t ahead = 1;
@@ -63,13 +65,13 @@ Origin origin_of(const Computation& c, const Instruction& gather) {
   return out;
 }
 
-/// The gathers of a computation that another one does as well.
+/// The gathers of a computation that have equal gathers of the same origin.
 class Shared {
  public:
   Shared(const Program& program, const Computation& computation, const CollectivePassOptions& options)
       : program_(program), computation_(computation) {
     const auto ordered = ordered_by_control(computation);
-    std::unordered_multimap<Id, Id> firsts;  // by origin
+    std::unordered_multimap<Id, Id> firsts;  // by value of the origin
     for (Id id = 0; id < computation.size(); ++id) {
       const Instruction& gather = computation[id];
       if (!is_single(gather, CollectiveKind::kAllGather) || at(ordered, id)) continue;
@@ -88,7 +90,7 @@ class Shared {
   }
   [[nodiscard]] bool any() const { return !first_of_.empty(); }
   [[nodiscard]] const Origin& origin(Id id) const { return origins_.at(id); }
-  /// -1: shares with none.
+  /// The first of the equal gathers; -1 if there is none.
   [[nodiscard]] Id first_of(Id id) const {
     const auto found = first_of_.find(id);
     return found == first_of_.end() ? -1 : found->second;
@@ -148,7 +150,7 @@ class Sharer {
   }
   [[nodiscard]] std::int64_t parts_of(Id gather) const { return *size_of_groups(program_, r_.from()[gather]); }
 
-  // The whole, moved as the part was.
+  // Applies the data movement of the operand to the gathered value.
   Value moved(Id id, Value whole) {
     const Origin& origin = shared_.origin(id);
     for (std::size_t k = 0; k < origin.chain.size(); ++k) {

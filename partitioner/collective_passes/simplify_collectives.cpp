@@ -15,12 +15,12 @@
 namespace tessera {
 namespace {
 
-/// Integer scalars that depend on nothing but the device: partition-id, constants, tables, arithmetic.
+/// Integer scalars that depend only on the device: partition-id, constants, tables, arithmetic.
 class DeviceValues {
  public:
   DeviceValues(const Program& program, const Computation& computation) : program_(program), computation_(computation) {}
 
-  /// By device; nothing when it depends on more.
+  /// The values by device; nullopt if the value depends on more than the device.
   std::optional<Dims> scalar(Id id) {
     const auto* values = evaluated(id, kMostSteps);
     if (values == nullptr || values->front().type().ndim() != 0 || !is_integer(values->front().type().dtype()))
@@ -31,7 +31,7 @@ class DeviceValues {
   }
 
  private:
-  static constexpr int kMostSteps = 32;  // of a chain
+  static constexpr int kMostSteps = 32;  // in a chain
   static constexpr std::int64_t kMostElements = 1 << 16;
 
   const std::vector<Literal>* evaluated(Id id, int steps) {
@@ -70,10 +70,10 @@ class DeviceValues {
 
   const Program& program_;
   const Computation& computation_;
-  std::unordered_map<Id, std::vector<Literal>> known_;  // empty: depends on more than the device
+  std::unordered_map<Id, std::vector<Literal>> known_;  // empty if the value depends on more than the device
 };
 
-/// dynamic-slice of one dim only.
+/// A dynamic-slice of a single dim.
 struct DimSlice {
   int dim = 0;
   std::int64_t size = 0;
@@ -125,7 +125,7 @@ class Simplifier {
     return false;
   }
 
-  // The dim and starts of a dynamic-slice of `whole`, which is a collective of the kind.
+  // The dim and starts of a dynamic-slice whose operand is a collective of the kind.
   std::optional<DimSlice> dim_slice_of(Id id, CollectiveKind kind) {
     const Instruction& instruction = (*computation_)[id];
     if (instruction.op != &rows::kDynamicSlice || !is_single(operand_of(id), kind)) return std::nullopt;
@@ -143,7 +143,7 @@ class Simplifier {
     return part;
   }
 
-  // dynamic-slice(all-gather(x)) of what this device gave.
+  // Whether this is dynamic-slice(all-gather(x)) that returns the device's own x.
   bool is_own_part(Id id) {
     const auto part = dim_slice_of(id, CollectiveKind::kAllGather);
     if (!part) return false;
@@ -157,7 +157,8 @@ class Simplifier {
     return seen == program_.num_partitions;
   }
 
-  // dynamic-slice(all-reduce(x)) in which the members of each group take different parts: the groups in the order of their parts.
+  // For dynamic-slice(all-reduce(x)) in which the members of each group read different parts: the groups, in the order
+  // of their parts.
   std::optional<std::vector<std::vector<std::int64_t>>> scattered_groups(Id id) {
     const auto part = dim_slice_of(id, CollectiveKind::kAllReduce);
     if (!part || at(uses_, (*computation_)[id].operands[0]) != 1) return std::nullopt;
@@ -203,7 +204,7 @@ class Simplifier {
     return replaced(r, gather, std::move(out), rows::kAllReduce, std::move(attributes));
   }
 
-  // `out` as another op, with type and place of `old`.
+  // Appends `out` as another op, with the type and place of `old`.
   static Value replaced(ComputationRewriter& r, const Instruction& old, Instruction out, const OpDef& op,
                         CollectiveAttributes attributes) {
     out.op = &op;
@@ -227,7 +228,7 @@ class Simplifier {
 
 Program simplify_collectives(const Program& program) {
   Program now = program;
-  constexpr int kMostRounds = 4;  // one rewrite may open the next
+  constexpr int kMostRounds = 4;  // a rewrite may enable another one
   for (int round = 0; round < kMostRounds; ++round) {
     Simplifier simplifier(now);
     const bool any = std::any_of(now.computations.begin(), now.computations.end(),

@@ -22,7 +22,7 @@ std::int64_t group_size(const Instruction& instruction, std::int64_t partitions)
   return groups.empty() || groups.front().empty() ? partitions : isize(groups.front());
 }
 
-// Of operands and results of so many bytes.
+// `operand` and `result` are sizes in bytes.
 std::int64_t bytes_received(const Instruction& instruction, std::int64_t operand, std::int64_t result,
                             std::int64_t partitions) {
   ensure(instruction.op->bytes_received != nullptr, "{} has no cost in bytes", instruction.op->name);
@@ -30,7 +30,8 @@ std::int64_t bytes_received(const Instruction& instruction, std::int64_t operand
   return group <= 1 ? 0 : instruction.op->bytes_received(operand, result, group);
 }
 
-// Several values that travel together have bytes and a reason each; all-to-all of a tuple moves the parts of one.
+// Values that are combined in one collective each have a size and a reason. An all-to-all of a tuple exchanges the
+// parts of one value.
 std::size_t part_count(const Instruction& instruction) {
   const bool has_parts = instruction.op->exchanges_each_operand && instruction.type.is_tuple() &&
                          instruction.type.elements().size() == instruction.operands.size();
@@ -87,7 +88,7 @@ namespace {
 
 constexpr std::string_view kDevices = "devices ";
 
-// Who talks to whom: sets of devices, each ordered.
+// The sets of devices that exchange data, each in order.
 std::vector<std::vector<std::int64_t>> device_sets(const Program& program, const Instruction& instruction) {
   std::vector<std::vector<std::int64_t>> sets;
   if (instruction.op->collective == CollectiveKind::kPermute) {
@@ -124,7 +125,7 @@ std::string axes_text(const Mesh& mesh, const std::vector<AxisRef>& axes) {
   return join(names, "+");
 }
 
-// `0-3,6`
+// Text such as `0-3,6`.
 std::string ranges_text(const std::set<std::int64_t>& numbers) {
   std::vector<std::string> parts;
   for (auto at = numbers.begin(); at != numbers.end();) {
@@ -136,8 +137,8 @@ std::string ranges_text(const std::set<std::int64_t>& numbers) {
   return join(parts, ",");
 }
 
-// `data+model` where those who talk to each other are those along axes of a mesh; else `devices 0-5`. A permute is along the axes in
-// which its pairs differ, if fewer than all of a mesh.
+// Text such as `data+model` if the groups are the devices along mesh axes, else `devices 0-5`. A permute is along the
+// axes in which its pairs differ, if these are not all axes of the mesh.
 std::string axes_of_devices(const Program& program, const Instruction& instruction) {
   auto sets = device_sets(program, instruction);
   const bool is_permute = instruction.op->collective == CollectiveKind::kPermute;
@@ -157,7 +158,7 @@ std::string axes_of_devices(const Program& program, const Instruction& instructi
   return std::string(kDevices) + ranges_text(devices);
 }
 
-// The mesh axes of a text such as `data+model:(2)3`.
+// The mesh axes in a text such as `data+model:(2)3`.
 std::vector<std::string> axes_in(const std::string& text) {
   std::vector<std::string> out;
   const bool are_axes = !text.empty() && !text.starts_with(kDevices);
@@ -166,7 +167,7 @@ std::vector<std::string> axes_in(const std::string& text) {
   return out;
 }
 
-// The same; all of the program's where the text says none.
+// The mesh axes in a text; all axes of the program if the text names none.
 std::vector<std::string> axis_names(const Program& program, const std::string& text) {
   std::vector<std::string> out = axes_in(text);
   if (!out.empty()) return out;
@@ -185,7 +186,7 @@ StepKind step_kind_of(CollectiveKind collective) {
   }
 }
 
-// Of one execution.
+// The modelled time of one execution.
 double seconds_of(const Program& program, const Instruction& instruction, const std::string& axes, std::int64_t bytes,
                   const Topology& topology) {
   const StepKind kind = step_kind_of(instruction.op->collective);
@@ -260,7 +261,7 @@ std::vector<CollectiveNote> collective_notes(const Program& scheduled, const Top
         note.bytes = saturated(static_cast<double>(bytes) * count);
         note.rounds = count;
         note.rounds_known = at(counts, c).is_known;
-        // The messages of all parts leave together.
+        // The messages of all parts are sent together.
         const double share = note.parts == 1 ? 1 : all > 0 ? static_cast<double>(bytes) / static_cast<double>(all) : 0;
         constexpr double kMilliseconds = 1e3;
         note.milliseconds = seconds_of(program, instruction, note.axes, all, topology) * share * kMilliseconds * count;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each collective of a partitioned program costs; why it is there is read from the attributes its copy left on it.
+// The cost of each collective of a partitioned program. The reasons are read from attributes that the reshard left on
+// the collective.
 #pragma once
 
 #include <vector>
@@ -11,24 +12,25 @@ namespace tessera {
 /// Bytes one device receives when it runs a collective once (design.md, `stats`).
 std::int64_t collective_bytes(const Computation& computation, const Instruction& instruction, std::int64_t partitions);
 
-/// What a collective is held up by: the slowest of its axes (`tessera.axes`), of all axes where it names none.
+/// The link that limits a collective: the slowest of its axes (`tessera.axes`), or of all axes if it names none.
 Link link_of(const Program& program, const Instruction& collective, const Topology& topology);
 
-/// The mesh axes that a collective of one array is over, parts of axes by the whole axis's name; none where no axes say its groups.
+/// The mesh axes of a collective of one array, with sub-axes given by the name of the axis. Empty if its groups do not
+/// follow axes.
 std::vector<std::string> axes_of(const Program& program, const Instruction& collective);
 
-/// How often a computation runs per run of the entry.
+/// How often a computation runs per execution of the entry.
 struct RunCount {
-  double times = 0;      // loops by their trip count where it is known, else once
-  bool is_known = true;  // no loop around it of unknown trip count
+  double times = 0;      // loops count by their trip count if it is known, else once
+  bool is_known = true;  // no enclosing loop has an unknown trip count
 };
 std::vector<RunCount> known_run_counts(const Program& program);
-/// The times alone.
+/// The `times` of all computations.
 std::vector<double> run_counts(const Program& program);
 
-/// Whether the collectives keep within the limits.
+/// Whether all collectives respect the limits.
 bool keeps_limits(const std::vector<CollectiveNote>& notes, const CollectiveLimits& limits);
-/// Throws an Error that lists those that do not, largest first.
+/// Throws an Error that lists the collectives that exceed the limits, largest first.
 [[noreturn]] void fail_beyond_limits(const std::vector<CollectiveNote>& notes, const CollectiveLimits& limits);
 
 }  // namespace tessera

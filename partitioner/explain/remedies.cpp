@@ -19,38 +19,38 @@
 namespace tessera {
 namespace {
 
-// An annotation that may spare a collective.
+// An annotation that may avoid a collective.
 struct Candidate {
   Remedy remedy;
-  std::string spec;  // as --annotate takes it
+  std::string spec;  // as an argument of --annotate
   std::optional<Sharding>
-      meaning{};  // of the spec, where a name of an axis could mean something else on the program's first mesh
+      meaning{};  // of the spec, if an axis name could have another meaning on the program's first mesh
 };
 
-// That of a remedy; nothing where it names none.
+// The candidate of a remedy; nullopt if the remedy names no annotation.
 std::optional<Candidate> candidate_of(const Remedy& remedy) {
   auto spec = remedy.annotation();
   return spec ? std::optional(Candidate{remedy, *std::move(spec)}) : std::nullopt;
 }
 
-// What a collective is for, whatever it is called: the opcode and the reason without how the value must lie.
+// The purpose of a collective: its opcode and its reason without the required sharding.
 std::string purpose_of(const CollectiveNote& note) {
   return note.opcode + " " + note.reason.substr(0, note.reason.find(" must be "));
 }
 
-// Partitions the given program with one annotation more.
+// Partitions the given program with one additional annotation.
 class Trials {
  public:
   Trials(const Program& given, const Trial& trial) : given_(given), trial_(trial) {
-    constexpr std::int64_t kMostInstructions = 4'000;  // over all trials: seconds
+    constexpr std::int64_t kMostInstructions = 4'000;  // of all trials; seconds
     constexpr std::int64_t kMost = 64;
     const auto size = static_cast<std::int64_t>(given.instruction_count());
     left_ = std::min(kMost, kMostInstructions / std::max<std::int64_t>(1, size));
   }
 
-  /// One was asked for when none was left.
+  /// Whether a trial was requested after the last one was used.
   [[nodiscard]] bool are_spent() const { return are_spent_; }
-  /// Nothing where there is no such value, it cannot lie so, or no trial is left.
+  /// Nullopt if the value does not exist, cannot have this sharding, or no trial is left.
   std::optional<TrialOutcome> with(const Candidate& candidate) {
     const auto [known, is_new] = outcomes_.try_emplace({candidate.remedy.value, candidate.spec});
     if (!is_new) return known->second;
@@ -63,7 +63,7 @@ class Trials {
     try {
       if (const auto annotated = annotated_by(candidate)) known->second = trial_(*annotated);
     } catch (
-        const Error&) {  // NOLINT(bugprone-empty-catch): there is no such value, or it contradicts what else is said
+        const Error&) {  // NOLINT(bugprone-empty-catch): no such value, or annotations contradict each other
     }
     return known->second;
   }
@@ -75,7 +75,7 @@ class Trials {
   }
 
  private:
-  // As the command does it with the words of the remedy.
+  // Annotates as the command does with the text of the remedy.
   [[nodiscard]] std::optional<Program> annotated_by(const Candidate& candidate) const {
     if (given_.meshes.empty()) return std::nullopt;
     const std::string& name = candidate.remedy.value;
@@ -92,7 +92,7 @@ class Trials {
   std::map<std::pair<std::string, std::string>, std::optional<TrialOutcome>> outcomes_;
 };
 
-// What else would make the operand of a reshard lie as it needs it.
+// Finds other values whose annotation would give the operand of a reshard the required sharding.
 class ValuesAbove {
  public:
   explicit ValuesAbove(const Program& resharded) : program_(resharded), signatures_(resharded) {
@@ -134,7 +134,7 @@ class ValuesAbove {
   }
 
  private:
-  // How the operands of an op would lie for its result to lie as wanted, without those that do so already.
+  // The operand shardings that would give the result the wanted sharding, without operands that already have them.
   std::vector<std::pair<Id, Sharding>> wanted_of_operands(const Computation& computation, const Instruction& value,
                                                           const Sharding& wanted) {
     std::vector<std::pair<Id, Sharding>> out;
@@ -153,7 +153,7 @@ class ValuesAbove {
 
   const Program& program_;
   OpSignatures signatures_;
-  std::map<std::pair<std::string, std::string>, std::pair<const Computation*, Id>> reshards_;  // by both sides' words
+  std::map<std::pair<std::string, std::string>, std::pair<const Computation*, Id>> reshards_;  // by spec
 };
 
 class Remedies {
@@ -161,7 +161,7 @@ class Remedies {
   Remedies(const Program& resharded, const Program& given, const TrialOutcome& before, const Trial& trial)
       : before_(before), above_(resharded), trials_(given, trial) {}
 
-  /// The better remedy, or the one there is.
+  /// The better of the tried remedy and the existing one.
   Remedy of(const CollectiveNote& note) {
     const auto named = candidate_of(note.remedy);
     if (!named) return note.remedy;
@@ -187,7 +187,7 @@ class Remedies {
                         [&](const CollectiveNote& other) { return purpose_of(other) == purpose_of(note); });
   }
 
-  // With what it did. Of a value that is annotated already, a change.
+  // The remedy with its effect. If the value is annotated already, the remedy is a change of that annotation.
   [[nodiscard]] Remedy judged(const Candidate& candidate, const CollectiveNote& note, const TrialOutcome& after) const {
     Remedy out = candidate.remedy;
     if (trials_.is_given(out.value))
@@ -207,10 +207,10 @@ class Remedies {
   Trials trials_;
 };
 
-// Remedies by who says them: both sides and the reason, and the remedy itself.
+// The key of a remedy: the two shardings, the reason and the remedy itself.
 using Said = std::tuple<std::string, std::string, std::string, std::string>;
 
-// An instruction with the better remedy of each of its parts; null where none has one.
+// The instruction's notes with the better remedies; null if there are none.
 NotesRef notes_with_remedies(const Instruction& instruction, const std::map<Said, std::string>& found) {
   if (instruction.frontend_attribute(kRemedyAttribute) == nullptr) return nullptr;
   std::vector<std::string> texts;

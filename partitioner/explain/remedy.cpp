@@ -23,7 +23,7 @@ std::size_t number_of_name(const std::array<std::string_view, kCount>& names, st
   return found == names.end() ? 0 : static_cast<std::size_t>(found - names.begin());
 }
 
-// `%` and `|` by their numbers.
+// Replaces `%` and `|` by their character numbers.
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) out += c == '%' ? "%25" : c == '|' ? "%7C" : std::string(1, c);
@@ -47,7 +47,7 @@ Number number_in(std::string_view text, Number otherwise) {
   return error == std::errc() && end == text.data() + text.size() ? out : otherwise;
 }
 
-// The remedy alone.
+// The text of the remedy without its effect.
 std::string advice(const Remedy& remedy) {
   using enum Remedy::Kind;
   const std::string& value = remedy.value;

@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace {
 
-// All but the memory, of a program whose collectives are synchronous.
+// All statistics except memory, for a program with synchronous collectives.
 ProgramStats counted(const Program& program) {
   ProgramStats stats;
   stats.num_partitions = program.num_partitions;
@@ -43,7 +43,7 @@ ProgramStats counted(const Program& program) {
 }  // namespace
 
 ProgramStats program_stats(const Program& scheduled) {
-  const Program program = make_synchronous(scheduled);  // of a pair, the whole counts
+  const Program program = make_synchronous(scheduled);  // the start of a pair counts as the complete collective
   ProgramStats stats = counted(program);
   stats.peak_bytes_per_device = peak_bytes(program);
   return stats;

@@ -28,7 +28,7 @@ struct CoordinateDigit {
   std::int64_t radix;
 };
 
-// The digits of device numbers that the axes are, major to minor; those side by side are one.
+// The digits of device numbers that belong to the axes, major to minor; adjacent digits are merged.
 std::vector<CoordinateDigit> digits_of(const Mesh& mesh, const std::vector<AxisRef>& axes) {
   std::vector<CoordinateDigit> out;
   for (const AxisRef& ref : axes) {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a device stands while its program is written, and what of its shards is only padding.
+// The position of a device in the mesh, as a value of its program, and the mask of padding that this allows.
 //
-//   mesh a=2,b=3, along b:   %c = remainder(partition-id, 3)     once in a computation, whoever asks
+//   mesh a=2,b=3, along b:   %c = remainder(partition-id, 3)     computed once per computation
 #pragma once
 
 #include "tessera/ir/localize_context.h"
 
 namespace tessera {
 
-/// The coordinates that a computation under construction has asked for.
+/// The coordinates that were computed so far in a computation under construction.
 class Coordinates {
  public:
   explicit Coordinates(Builder& builder) : builder_(builder) {}
-  /// Programs name several meshes; the same axes may order devices otherwise in each.
+  /// The coordinate depends on the mesh: a program may have several, which may order devices differently.
   Value of(const Mesh& mesh, const std::vector<AxisRef>& axes);
-  /// Where this device's shard of a dim of `size` elements begins.
+  /// The start of this device's shard of a dim of `size` elements.
   Value shard_start(const Sharding& sharding, int dim, std::int64_t size);
 
  private:
@@ -27,7 +27,8 @@ class Coordinates {
   std::vector<Known> known_;
 };
 
-/// Replaces padding of the operands' unevenly sharded dims that are reduced by the reduction's identity (NaN * 0 is NaN: in all operands).
+/// Replaces the padding of unevenly sharded dims that are reduced by the identity of the reduction. It masks all
+/// operands, because NaN * 0 is NaN.
 void mask_reduced_padding(const FactorMap& map, LocalizeContext& context);
 
 }  // namespace tessera

@@ -29,7 +29,7 @@ Value scaled(Value x, std::int64_t scale, std::int64_t shift) {
   return shift == 0 ? x : ops::add(x, number(*x.builder, shift));
 }
 
-// ---- arithmetic ----------------------------------------------------------------------------------------------------------
+// ---- arithmetic -----------------------------------------------------------------------------------------------------
 
 // device / stride % radix * slope
 struct DeviceDigit {
@@ -43,7 +43,7 @@ struct Affine {
   std::vector<DeviceDigit> digits;  // major to minor
 };
 
-// The digits of device numbers by the prime factors of these sizes.
+// The digits of device numbers for the prime factors of these sizes.
 std::vector<DeviceDigit> digits_of(const std::vector<std::int64_t>& sizes) {
   std::vector<DeviceDigit> digits;
   std::int64_t stride = 1;
@@ -59,7 +59,8 @@ std::vector<DeviceDigit> digits_of(const std::vector<std::int64_t>& sizes) {
   return digits;
 }
 
-// Slopes and shift by elimination; those left free are 0. Rounded: affine_over() computes the outcome for every device and compares.
+// Solves for slopes and shift by elimination; free variables become 0. The result is rounded, so affine_over() computes
+// and compares the number of every device.
 std::vector<double> solve(std::vector<std::vector<double>> rows, std::size_t unknowns) {
   constexpr double kZero = 1e-6;
   std::vector<double> solution(unknowns, 0);
@@ -83,7 +84,7 @@ std::vector<double> solve(std::vector<std::vector<double>> rows, std::size_t unk
   return solution;
 }
 
-// Digits side by side of which one counts on where the other ends are one.
+// Merges adjacent digits if the major one's slope continues that of the minor one.
 std::vector<DeviceDigit> merged(const std::vector<DeviceDigit>& digits) {
   std::vector<DeviceDigit> out;
   for (const DeviceDigit& digit : digits) {
@@ -116,7 +117,7 @@ std::optional<Affine> affine_over(std::vector<DeviceDigit> digits, const DeviceC
     if (at(numbers, device) && *at(numbers, device) != value) return std::nullopt;
   }
   out.digits = merged(digits);
-  // A few scalars for each digit, or a table of some bytes for each device.
+  // Arithmetic takes a few scalars per digit, a table takes some bytes per device.
   constexpr std::size_t kScalarBytes = 12;
   const bool is_short = out.digits.size() <= 1 || out.digits.size() * kScalarBytes <= numbers.size();
   return is_short ? std::optional(out) : std::nullopt;
@@ -143,7 +144,7 @@ Value emit_affine(Builder& builder, const Affine& affine, std::int64_t devices) 
   return sum.is_null() ? number(builder, affine.shift) : scaled(sum, 1, affine.shift);
 }
 
-// ---- tables --------------------------------------------------------------------------------------------------------------
+// ---- tables ---------------------------------------------------------------------------------------------------------
 
 template <class T>
 Value cell_of(Builder& builder, const std::vector<std::int64_t>& cells) {
@@ -154,7 +155,7 @@ Value cell_of(Builder& builder, const std::vector<std::int64_t>& cells) {
   return ops::convert(cell, DType::kS32);
 }
 
-// Cells count steps from the least number, so that many columns share one table.
+// Cells hold differences from the least number, so that many columns can share a table.
 Value emit_table(Builder& builder, const DeviceColumn& numbers) {
   auto least = std::numeric_limits<std::int64_t>::max();
   for (const auto& value : numbers) least = std::min(least, value.value_or(least));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that differ by device.
+// Numbers that depend on the device.
 #pragma once
 
 #include <optional>
@@ -10,18 +10,18 @@
 
 namespace tessera {
 
-/// One per device; a device without one may get any.
+/// One number per device; a device without one may get any number.
 using DeviceColumn = std::vector<std::optional<std::int64_t>>;
 
-/// A number as s32[]; the number of the device that runs the program.
+/// A number as s32[], and the number of the device that runs the program.
 Value number(Builder& builder, std::int64_t value);
 Value device_number(Builder& builder);
 
-/// This device's number of `numbers` as s32[]: a constant, arithmetic on the digits of partition-id, or else a table of the smallest integers that
-/// hold them.
+/// This device's entry of `numbers` as s32[]: a constant, arithmetic on the digits of partition-id, or else a table of
+/// the smallest sufficient integer type.
 Value emit_by_device(Builder& builder, const Mesh& mesh, const DeviceColumn& numbers);
 
-/// The one number of all that have one (0 when none has); null when they differ.
+/// The number of all devices that have one (0 if none has); null if the numbers differ.
 std::optional<std::int64_t> common_number(const DeviceColumn& numbers);
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One all-to-all moves axes from some dims to others. With g the axes that move, in the order of the dims they leave:
+// Emits one all-to-all that moves axes from some dims to others. With g the moved axes, in the order of the dims that
+// lose them:
 //
 //   local [.., rows, .., columns, ..] -> parts [g, .., rows, .., columns/g, ..] -> all-to-all over g along dim 0
 //         -> [.., g*rows, .., columns/g, ..]
@@ -16,7 +17,7 @@ namespace tessera::reshard {
 namespace {
 
 struct MovedAxes {
-  std::vector<AxisRef> group;                // all that move, cut to common parts
+  std::vector<AxisRef> group;                // all moved axes, split to common parts
   std::vector<std::vector<AxisRef>> lost;    // per dim
   std::vector<std::vector<AxisRef>> gained;  // per dim
 };
@@ -46,7 +47,8 @@ int place_in(const std::vector<AxisRef>& list, const AxisRef& ref) {
   return static_cast<int>(std::find(list.begin(), list.end(), ref) - list.begin());
 }
 
-// [.., columns, ..] -> [g, .., columns/g, ..]: the digits of every gaining dim go to the front, in the group's order.
+// [.., columns, ..] -> [g, .., columns/g, ..]: moves the digits of every gaining dim to the front, in the order of the
+// group.
 Value split_parts(Value x, const MovedAxes& moved) {
   const Dims& dims = x.type().dims();
   Dims split;
@@ -70,7 +72,7 @@ Value split_parts(Value x, const MovedAxes& moved) {
   return ops::reshape(x, merged);
 }
 
-// [g, .., rows, ..] -> [.., g*rows, ..]: each digit of the group goes before the dim that lost it.
+// [g, .., rows, ..] -> [.., g*rows, ..]: puts each digit of the group before the dim that lost it.
 Value join_parts(Value x, const MovedAxes& moved) {
   const Dims& dims = x.type().dims();
   Dims split;

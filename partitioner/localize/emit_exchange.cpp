@@ -15,7 +15,7 @@
 namespace tessera::reshard {
 namespace {
 
-// The numbers of those devices that send: of the others any will do.
+// The start offsets of the devices that send; other devices may use any.
 DeviceColumn sends_of(const PieceRound& round, int dim) {
   DeviceColumn out(round.send.size());
   const auto enter = [&](std::int64_t device) { at(out, device) = at(at(round.send, device), dim); };
@@ -53,7 +53,7 @@ Value joined(const std::vector<Value>& parts, int dim) {
 
 }  // namespace
 
-// `sizes` elements from the starts on; a plain slice where they are alike.
+// `sizes` elements from `starts`; a plain slice if the starts are equal on all devices.
 Value ExchangeEmitter::part(Value x, const std::vector<DeviceColumn>& starts, const Dims& sizes) {
   if (x.type().dims() == sizes) return x;
   const bool alike =
@@ -82,7 +82,7 @@ Value ExchangeEmitter::piece(const PieceRound& round) {
   return piece;
 }
 
-// Zeros where no piece lies.
+// Concatenates the pieces, with zeros in between.
 Value ExchangeEmitter::side_by_side(const Exchange& exchange, const ExchangeLayout& layout, const Dims& result) {
   std::vector<Value> parts;
   std::int64_t end = 0;
@@ -110,7 +110,7 @@ Value ExchangeEmitter::run(const Exchange& exchange, const ExchangeLayout& layou
   return part(padded(joined(parts, layout.dim), layout.margin, layout.buffer), starts, result);
 }
 
-// One over the other in a buffer with margins, which are cut off in the end.
+// Writes the pieces over one another in a buffer with margins, which are removed at the end.
 Value ExchangeEmitter::over(const Exchange& exchange, const ExchangeLayout& layout, const Dims& result) {
   Value buffer{};
   for (const PlacedRound& placed : layout.rounds) {
@@ -134,7 +134,8 @@ Value ExchangeEmitter::over(const Exchange& exchange, const ExchangeLayout& layo
   return part(buffer, starts, result);
 }
 
-// The piece in a buffer, moved to where it lands; around it lie zeros, as many as any device needs.
+// A buffer that contains the piece at its target position and zeros elsewhere. The zeros suffice for the positions on
+// all devices.
 Value ExchangeEmitter::moved(Value piece, const PieceRound& round, const ExchangeLayout& layout,
                              const PlacedRound& placed) {
   Dims low;
@@ -154,7 +155,7 @@ Value ExchangeEmitter::moved(Value piece, const PieceRound& round, const Exchang
   return part(padded(piece, low, sizes), starts, layout.buffer);
 }
 
-// The buffer, with the part that the piece brings taken from it.
+// The buffer, with the range that the piece fills replaced.
 Value ExchangeEmitter::selected(Value moved, Value buffer, const PieceRound& round, const ExchangeLayout& layout) {
   const Dims& dims = layout.buffer;
   const auto bound = [&](const std::vector<Dims>& rows, int d, CompareDirection direction) {

@@ -28,7 +28,8 @@ Value trim_to(Value x, int dim, std::int64_t length) {
   return x.type().dim(dim) > length ? ops::slice_dim(x, dim, 0, length) : x;
 }
 
-// Each device's new tile comes from a device that has it: itself if it does, else the holders are dealt out in order.
+// Each device receives its new tile from a device that holds it: from itself if possible; the other holders are
+// assigned in order.
 Value emit_permute(Value local, const Placement& before, const Placement& after, std::int64_t channel) {
   const auto tile_key = [](const Sharding& sharding, std::int64_t device) {
     const auto position = sharding.mesh.position_of(device);
@@ -123,7 +124,7 @@ class StepEmitter {
   }
 
   Value slice(Value local) {
-    if (!after_.sharding.is_tiled()) return local;  // to maximal: the other devices' copies just do not count
+    if (!after_.sharding.is_tiled()) return local;  // to maximal: the other devices' copies are ignored
     const Mesh& mesh = after_.sharding.mesh;
     std::vector<Value> starts;
     Dims sizes;
@@ -155,7 +156,7 @@ class StepEmitter {
     return trim_to(all, d, at(after_.dims, d).length);
   }
 
-  // Tiles beyond the last element, and what the last one has there, count as nothing; so it does not matter where they land.
+  // The padding is replaced by zeros, so the positions at which it is added do not matter.
   Value gather_by_sum(Value local, int d, const std::vector<AxisRef>& axes) {
     const DimPlacement& now = at(before_.dims, d);
     Dims dims = local.type().dims();
@@ -188,7 +189,7 @@ class StepEmitter {
     return mark(emit_permute(local, before_, after_, next_channel_++));
   }
 
-  // min, max, and, or of copies is the value itself; of a sum only the first device keeps it.
+  // For min, max, and, or, all copies may stay. For sums and products, only the first device keeps the value.
   Value partialize(Value local) {
     const Sharding& now = after_.sharding;
     Value keeps{};

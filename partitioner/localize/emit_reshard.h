@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the emitters of single steps share.
+// Helpers that the emitters of reshard steps share.
 #pragma once
 
 #include "localize/exchange_layout.h"
@@ -7,11 +7,11 @@
 
 namespace tessera::reshard {
 
-/// `x` longer along `dim`, up to `length`; the added elements are zero.
+/// `x` padded with zeros to `length` along `dim`.
 Value pad_to(Value x, int dim, std::int64_t length);
 /// The first `length` elements along `dim`.
 Value trim_to(Value x, int dim, std::int64_t length);
-/// One permute per round; the pieces come together as layout_of() says.
+/// Emits one permute per round, and combines the pieces as layout_of() specifies.
 struct ExchangeEmitter {
   Builder& builder;
   std::int64_t& next_channel;
@@ -31,24 +31,25 @@ struct ExchangeEmitter {
   Value selected(Value moved, Value buffer, const PieceRound& round, const ExchangeLayout& layout);
 };
 
-/// Of all elements of a dim `length` from `start` on, which may lie before the first or behind the last.
+/// A window of `length` elements of an unsharded dim from `start`. It may begin before the first element or end after
+/// the last.
 struct WholeWindow {
-  std::int64_t lowest = 0;   // of all tiles' starts
-  std::int64_t highest = 0;  // of all tiles' ends
+  std::int64_t lowest = 0;   // the least of all tiles' starts
+  std::int64_t highest = 0;  // the greatest of all tiles' ends
   std::int64_t length = 0;
   Value start;  // s32[]
-  /// A scalar that stands before and behind the elements. Null: zero, behind what pads the last shards.
+  /// A scalar for positions outside of the elements. If null, these are zero, after the padding of the last shards.
   Value outside{};
-  std::int64_t size = 0;  // of all elements, without that padding
+  std::int64_t size = 0;  // number of elements, without that padding
 };
 Value emit_window(Value all, int dim, const WholeWindow& window);
 
 /// The all-to-all between the two placements of a step.
 Value emit_all_to_all(Value local, const Placement& before, const Placement& after, std::int64_t channel,
                       Value& collective);
-/// One hop around rings: the next member of each group receives `x`, the first that of the last.
+/// One step around rings: each member of a group receives the `x` of the previous one, and the first that of the last.
 Value emit_ring_permute(Value x, const std::vector<std::vector<std::int64_t>>& groups, std::int64_t channel);
-/// The single permute that turns tiles over to other devices.
+/// The single permute that assigns tiles to other devices.
 Value emit_permute(Value local, const Placement& before, const Placement& after, std::int64_t channel);
 
 }  // namespace tessera::reshard

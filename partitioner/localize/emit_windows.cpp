@@ -32,7 +32,7 @@ bool is_zero(Value scalar) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-// Every element is kept: what is read outside of a whole operand is padding of the op's own.
+// Whether every element is kept: values outside of the complete operand are the op's own padding.
 bool keeps_all(const Halo& halo) {
   return std::all_of(halo.kept.begin(), halo.kept.end(),
                      [&](const Interval& kept) { return kept.start <= 0 && kept.limit >= halo.before.size; });
@@ -41,7 +41,7 @@ bool keeps_all(const Halo& halo) {
 Remedy unsharding_remedy(const Instruction& value, const Sharding& now, int dim) {
   Sharding whole = now.without_partial();
   at(whole.dims, dim).axes.clear();
-  const auto* from = value.frontend_attribute(kFromAttribute);  // of a reshard
+  const auto* from = value.frontend_attribute(kFromAttribute);  // set on reshards
   const bool is_given = from != nullptr ? from->ends_with("(annotated)") : provenance(value) == "annotated";
   return {.kind = is_given ? Remedy::Kind::kChange : Remedy::Kind::kAnnotate,
           .value = annotatable_name(value),
@@ -49,7 +49,7 @@ Remedy unsharding_remedy(const Instruction& value, const Sharding& now, int dim)
           .mesh = whole.mesh.str()};
 }
 
-// Of collectives that move elements of `source` along a dim.
+// The notes of collectives that exchange elements of `source` along a dim.
 NotesRef exchange_notes(const NotesRef& given, const Instruction& source, const Sharding& now, int dim,
                         const std::string& reason, const std::string& to, const Remedy& remedy) {
   std::vector<std::string> axes;
@@ -87,7 +87,8 @@ NotesRef WindowEmitter::notes_of(const Halo& halo, const Instruction& source) co
       fmt::format("{} elements of dim {} per shard ({})", halo.length, halo.dim, who), remedy_of(halo, source));
 }
 
-// What was resharded for the op lies as its result does: that is where to say otherwise.
+// An operand that was resharded for the op has the axes of the op's result, so the remedy is an annotation of the
+// result.
 Remedy WindowEmitter::remedy_of(const Halo& halo, const Instruction& source) const {
   const Sharding& now = at(context_.operand_shardings, halo.operand);
   const bool is_reshard = source.frontend_attribute(kReasonAttribute) != nullptr;
@@ -131,7 +132,7 @@ void WindowEmitter::exchange(const Halo& halo, const Instruction& source, Value 
       exchange, dims);
 }
 
-// Beyond the ends of the operand stands what the op reads there.
+// Fills the positions beyond the ends of the operand with the value that the op reads there.
 void WindowEmitter::fill(const Halo& halo, Value outside) {
   Builder& builder = context_.builder;
   Value& local = at(context_.operands, halo.operand);

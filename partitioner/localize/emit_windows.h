@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Around an op whose windows lie over sharded dims: operands grow by what their neighbours hold, what lies beyond the ends is filled
-// in, and of the results those that a tile computed too early are dropped.
+// The code around an op whose windows extend over sharded dims: it adds neighbours' elements to operands, fills the
+// positions beyond their ends, and drops results that precede the tile.
 #pragma once
 
 #include <functional>
@@ -21,14 +21,14 @@ class WindowEmitter {
                 Strategy strategy)
       : context_(context), next_channel_(next_channel), map_(map), op_(op), strategy_(std::move(strategy)) {}
 
-  /// Before the op: replaces the operands, tells the op of its windows and how many results it has to compute. `source`: the global
-  /// instruction that made an operand.
+  /// Called before the op: replaces the operands and sets the op's windows and its number of results. `source`: the
+  /// global instruction that computed an operand.
   void widen_operands(const std::function<const Instruction&(int operand)>& source);
-  /// Behind the op: brings its results to their shards' sizes.
+  /// Called after the op: reduces its results to the sizes of their shards.
   void crop_results(LeafValues& results);
 
  private:
-  /// Each device holds all elements along the dim: already, or behind a gather.
+  /// Whether each device holds all elements along the dim, without or after a gather.
   [[nodiscard]] bool is_unsharded(const Halo& halo) const;
   [[nodiscard]] bool is_whole(const Halo& halo) const;
   void exchange(const Halo& halo, const Instruction& source, Value outside);
@@ -36,7 +36,7 @@ class WindowEmitter {
   [[nodiscard]] NotesRef notes_of(const Halo& halo, const Instruction& source) const;
   [[nodiscard]] Remedy remedy_of(const Halo& halo, const Instruction& source) const;
   [[nodiscard]] const Mesh& mesh() const { return context_.result_shardings.front().mesh; }
-  /// A number that differs by tile.
+  /// A number that depends on the tile.
   Value by_tile(const Axes& axes, const std::vector<std::int64_t>& numbers);
 
   LocalizeContext& context_;
@@ -47,8 +47,8 @@ class WindowEmitter {
   std::vector<Type> wanted_;  // the results' types
 };
 
-/// The op as one exchange of parts of its join's values, of which a device holds `shards`; null where that does not pay. `source`: the
-/// instruction that made the first value.
+/// Emits the op as one exchange of parts of the values of `join`, of which a device holds `shards`; null if that is
+/// more expensive. `source`: the instruction that computed the first value.
 std::optional<Value> emit_join(LocalizeContext& context, std::int64_t& next_channel, const ShardedConcatenate& join,
                                const std::vector<Value>& shards, const Instruction& source);
 

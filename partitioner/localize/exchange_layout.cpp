@@ -11,7 +11,7 @@ namespace {
 
 std::int64_t entries(const PieceRound& round) { return isize(round.start); }
 
-// Where a round's piece begins along a dim, on the devices that take it.
+// The start of a round's piece along a dim, on the devices that receive it.
 DeviceColumn starts_of(const PieceRound& round, int dim) {
   DeviceColumn out(round.start.size());
   for (std::int64_t device = 0; device < entries(round); ++device)
@@ -22,9 +22,11 @@ DeviceColumn starts_of(const PieceRound& round, int dim) {
 bool is_alike(const DeviceColumn& column) { return common_number(column).has_value(); }
 std::int64_t alike(const PieceRound& round, int dim) { return *common_number(starts_of(round, dim)); }
 
-// ---- side by side --------------------------------------------------------------------------------------------------------
+// ---- adjacent pieces
+// -----------------------------------------------------------------------------------------------------
 
-// The one dim along which every piece lies at one place on all devices; -1 when there is none.
+// The only dim along which pieces are parts of the result, if every piece has the same position on all devices; else
+// -1.
 int common_dim(const Exchange& exchange, const Dims& result) {
   int along = -1;
   for (const PieceRound& round : exchange.rounds)
@@ -38,7 +40,7 @@ int common_dim(const Exchange& exchange, const Dims& result) {
   return along;
 }
 
-// False where one lies over another or beyond the ends.
+// False if pieces overlap or exceed the result.
 bool side_by_side(const Exchange& exchange, const Dims& result, ExchangeLayout& out) {
   const int dim = common_dim(exchange, result);
   if (dim < 0) return false;
@@ -60,9 +62,9 @@ bool side_by_side(const Exchange& exchange, const Dims& result, ExchangeLayout& 
   return true;
 }
 
-// ---- a run ---------------------------------------------------------------------------------------------------------------
+// ---- a run ----------------------------------------------------------------------------------------------------------
 
-// The only dim along which pieces are parts of the result; -1 when there are several.
+// The only dim along which pieces are parts of the result; -1 if there are several.
 int exchanged_dim(const Exchange& exchange, const Dims& result) {
   int along = -1;
   for (const PieceRound& round : exchange.rounds)
@@ -76,7 +78,7 @@ int exchanged_dim(const Exchange& exchange, const Dims& result) {
   return along < 0 && !result.empty() ? 0 : along;
 }
 
-// Orders rounds so that those each device takes follow one another.
+// Orders rounds such that the rounds that each device receives are consecutive.
 class Run {
  public:
   Run(const Exchange& exchange, int dim) : exchange_(exchange), dim_(dim) {
@@ -127,7 +129,7 @@ class Run {
     return taken;
   }
 
-  // Enters who follows whom; false where pieces do not meet, or others followed before.
+  // Records which round follows which. False if pieces are not adjacent, or if another order was recorded before.
   bool follows(const std::vector<int>& taken, std::int64_t device) {
     for (std::size_t i = 1; i < taken.size(); ++i) {
       const int a = taken[i - 1];
@@ -145,7 +147,7 @@ class Run {
     return true;
   }
 
-  // Where each round's piece lies among all; none when they go in a circle.
+  // The position of each round's piece in the concatenation; empty if the order is cyclic.
   std::vector<std::int64_t> order(ExchangeLayout& out) {
     std::vector<std::int64_t> places(exchange_.rounds.size(), 0);
     for (int r = 0; r < isize(places); ++r) {
@@ -166,7 +168,8 @@ class Run {
   std::int64_t total_ = 0;
 };
 
-// ---- over one another ----------------------------------------------------------------------------------------------------
+// ---- overlapping pieces
+// --------------------------------------------------------------------------------------------------
 
 class Over {
  public:
@@ -199,7 +202,8 @@ class Over {
  private:
   [[nodiscard]] const PieceRound& round(int r) const { return at(exchange_.rounds, r); }
 
-  // Whether on every device all that the piece covers beside its own part is brought by later ones, or by none.
+  // Whether on every device, each element that the piece covers besides its own range is filled by a later piece or by
+  // none.
   [[nodiscard]] bool does_no_harm(int r, const std::vector<bool>& later) const {
     for (int other = 0; other < isize(exchange_.rounds); ++other) {
       if (other == r || at(later, other)) continue;
@@ -218,7 +222,8 @@ class Over {
     return true;
   }
 
-  // A device that the i-th piece is not for, but an earlier one: this one must not be written over that.
+  // Whether the device receives an earlier piece but not the i-th, so that the i-th must not be written over that
+  // piece.
   [[nodiscard]] bool must_dodge(const ExchangeLayout& out, std::size_t i, std::int64_t device) const {
     if (receives(round(out.rounds[i].round), device)) return false;
     return std::any_of(out.rounds.begin(), out.rounds.begin() + static_cast<std::ptrdiff_t>(i),
@@ -272,7 +277,8 @@ class Over {
   int dodge_ = -1;
 };
 
-// Elements that live at once, beside the values the pieces come from, until the result is cut out of the buffer.
+// The largest number of elements in memory until the result is sliced from the buffer, without the sources of the
+// pieces.
 std::int64_t peak_of(const Exchange& exchange, const ExchangeLayout& layout, const Dims& result) {
   std::int64_t pieces = 0;
   for (const PieceRound& round : exchange.rounds) {
@@ -291,7 +297,7 @@ bool has_masks(const ExchangeLayout& layout) {
 }  // namespace
 
 bool receives(const PieceRound& round, std::int64_t device) {
-  if (round.start.size() == 1) return true;  // alike on all devices
+  if (round.start.size() == 1) return true;  // equal on all devices
   for (int d = 0; d < isize(round.sizes); ++d)
     if (at(at(round.low, device), d) >= at(at(round.high, device), d)) return false;
   return true;
@@ -306,7 +312,7 @@ ExchangeLayout layout_of(const Exchange& exchange, const Dims& result) {
   layout.margin.assign(result.size(), 0);
   const int dim = exchanged_dim(exchange, result);
   if (dim < 0 || !Run(exchange, dim).find(at(result, dim), layout)) return over;
-  constexpr std::int64_t kMuch = 3;  // a run takes one number by device, the other one for each piece
+  constexpr std::int64_t kMuch = 3;  // a run needs one number per device, kOver one for each piece
   return has_masks(over) || peak_of(exchange, layout, result) <= kMuch * peak_of(exchange, over, result) ? layout
                                                                                                          : over;
 }

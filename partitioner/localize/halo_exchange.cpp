@@ -10,7 +10,7 @@
 namespace tessera::reshard {
 namespace {
 
-// Where every tile stands alike towards its neighbours all pieces are sent from and land at one place.
+// Whether every tile has the same offset from its halo; then all pieces have the same source and target positions.
 bool are_alike(const Halo& halo) {
   const auto lead = [&](std::int64_t tile) { return tile * halo.before.length - at(halo.start, tile); };
   for (std::int64_t tile = 1; tile < isize(halo.start); ++tile)

@@ -55,7 +55,7 @@ class Localizer {
   }
 
  private:
-  // What cannot be done is said of the value as the program names it.
+  // Adds the program's name of the value to error messages.
   LeafValues rewrite_named(Id id) {
     try {
       return rewrite(id);
@@ -84,7 +84,8 @@ class Localizer {
     }
   }
 
-  // What is made around an instruction, from `first` on, has its place and reason, but no attributes of its op.
+  // Instructions that are created around an instruction, from id `first` on, keep its position and reason, but not the
+  // attributes of its op.
   void keep_own_attributes(const Instruction& instruction, Id first) {
     if (!instruction.notes || instruction.notes->other.empty()) return;
     for (Id id = first; id < builder_.computation().size(); ++id) {
@@ -107,7 +108,7 @@ class Localizer {
     return remember(instruction, take_apart_plain(builder_.append(std::move(local))));
   }
 
-  // take_apart hands shardings on to the leaves; a per-device program has none but for entry parameters.
+  // take_apart copies shardings to the leaves, but in a per-device program only entry parameters have shardings.
   LeafValues take_apart_plain(Value value) {
     const ShardingRef sharding = value.instruction().sharding;
     builder_.set_sharding(value, nullptr);
@@ -122,7 +123,7 @@ class Localizer {
     return remember(instruction, std::move(out));
   }
 
-  // Outside and inside are the same bytes; the padding of what was cut unevenly is zero inside.
+  // The bytes are the same outside and inside; inside, the padding of an uneven tile is zero.
   LeafValues border(const Instruction& instruction) {
     Value value = at(leaves_, instruction.operands[0]).front();
     const Type& global = old_[instruction.operands[0]].type;
@@ -131,7 +132,8 @@ class Localizer {
     for (int d = 0; d < global.ndim() && manual_border(instruction) == ManualBorder::kEnter; ++d)
       if (global.dim(d) % sharding.tiles(d) != 0) dims.push_back(d);
     if (manual_border(instruction) == ManualBorder::kLeave && options_.keep_shardings)
-      return remember(instruction, {ops::copy(value)});  // what lies outside the global array is padding only there
+      // Elements outside of the global array are padding only after the border.
+      return remember(instruction, {ops::copy(value)});
     if (!dims.empty()) {
       builder_.default_notes = instruction.notes;
       value = emit_mask(builder_, value, global, sharding, dims, ops::constant(builder_, scalar_of(global.dtype(), 0)));
@@ -140,7 +142,8 @@ class Localizer {
     return {value};
   }
 
-  // In a region every coordinate along its manual axes has a value of its own: the planner sees them side by side.
+  // In a region, values differ along its manual axes. The planner sees these values as tiles of additional leading
+  // dims.
   Value reshard_in_region(const Instruction& instruction, Value value, const Type& global, const Sharding& from,
                           const Sharding& to, const std::vector<AxisRef>& axes) {
     Dims dims;
@@ -182,7 +185,7 @@ class Localizer {
       if (plan.steps.empty()) continue;
       builder_.default_notes = instruction.notes;
       const Value moved = ReshardEmitter{builder_, next_channel_, instruction.notes}.emit(at(out, i), plan);
-      // What stays where it is may lie two ways, each with padding of its own.
+      // An array that no collective moves may have two shardings with different padding.
       at(out, i) = options_.keep_shardings && moved.id == at(out, i).id ? ops::copy(moved) : moved;
       builder_.default_notes = nullptr;
     }
@@ -265,7 +268,7 @@ class Localizer {
     });
   }
 
-  // Who has nothing to add to a sum adds zeros.
+  // Devices with nothing to add to a sum must be able to add zero.
   static void require_partial_values(const Instruction& instruction) {
     const auto leaves = instruction.type.leaves();
     for (int i = 0; i < isize(leaves); ++i) {
@@ -276,7 +279,7 @@ class Localizer {
     }
   }
 
-  // Parts that lie one behind the other, each straight from where it is.
+  // Parts of a concatenation, each sent directly from the device that holds it.
   std::optional<Value> joined(const Instruction& instruction, LocalizeContext& context) {
     const auto join = sharded_concatenate_of(program_, old_, instruction);
     if (!join) return std::nullopt;
@@ -297,7 +300,7 @@ class Localizer {
     return out;
   }
 
-  // A region's own: as it stands, on what a device holds, in a channel of its own.
+  // A collective that the user wrote in a region: unchanged on the local value, but with a new channel.
   LeafValues collective(const Instruction& instruction) {
     EmitOptions options;
     options.type = shard_type(instruction.type, *instruction.sharding);
@@ -321,16 +324,17 @@ class Localizer {
     return builder_.emit(*instruction.op, context.operands, instruction.attributes, std::move(options));
   }
 
-  // For tools: what each local value stands for.
+  // For tools: records the global value that each local value represents.
   LeafValues remember(const Instruction& instruction, LeafValues leaves) {
-    if (!options_.keep_shardings || !instruction.sharding) return leaves;  // a barrier's leaves have theirs
+    // The leaves of a barrier have shardings already.
+    if (!options_.keep_shardings || !instruction.sharding) return leaves;
     for (int i = 0; i < isize(leaves); ++i) {
       const Type global = leaf_type(instruction.type, i);
       Value& value = at(leaves, i);
       if (!global.is_array() || value.instruction().op->role == Role::kParameter) continue;
       const ShardingRef& known = value.instruction().sharding;
       if (known && *known != std::vector{at(*instruction.sharding, i)})
-        value = ops::copy(value);  // one value, lying two ways
+        value = ops::copy(value);  // one value with two shardings
       builder_.set_sharding(value, make_sharding(at(*instruction.sharding, i)));
       builder_.set_notes(
           value, with_frontend_attribute(value.instruction().notes, kGlobalDimsAttribute, join(global.dims(), ",")));
@@ -350,7 +354,7 @@ class Localizer {
   Coordinates coordinates_{builder_};
 };
 
-// Whatever region a local value is of, it is computed as all others are.
+// Removes manual axes: a per-device program needs no regions.
 void leave_regions(Computation& computation) {
   for (Instruction& instruction : computation.instructions)
     if (instruction.frontend_attribute(kManualAxesAttribute) != nullptr)

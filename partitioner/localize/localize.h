@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Global program with every sharding settled -> the program one device runs: local shapes, copies become collectives.
+// Converts a global program in which all shardings are final to the program that one device runs: types become local,
+// and copies become collectives.
 //
 //   %w.1 = f32[64,256] copy(%w {data,-}) {-,-}     ->   %w.1 = f32[64,256] all-gather(%w f32[32,256]), dimensions={0}
 #pragma once
@@ -9,20 +10,20 @@
 
 namespace tessera {
 
-/// On a local instruction that stands for a global value: the global dims, for tools that look at padding (check).
+/// On a local instruction that represents a global value: the global dims, for tools that inspect padding (check).
 inline constexpr std::string_view kGlobalDimsAttribute = "tessera.global_dims";
 
 struct LocalizeOptions {
-  /// Leave sharding and global dims on the local instructions.
+  /// Keep shardings and global dims on the local instructions.
   bool keep_shardings = false;
-  /// What reshards are planned for.
+  /// The topology for which reshards are planned.
   Topology topology{};
-  /// Sums may be shared out over axes that neither source nor target uses: fewer bytes, another buffer.
+  /// Sums may be sharded over axes that neither source nor target uses. This takes fewer bytes, but another buffer.
   bool idle_axes = true;
 };
 Program localize(const Program& program, const LocalizeOptions& options = {});
 
-/// localize, but sums are not shared out over idle axes where a device would hold more than 1.05 of the memory for it.
+/// Like localize, but without sums over idle axes if these increase the peak memory of a device by more than 5%.
 Program localize_saving_memory(const Program& program, LocalizeOptions options = {});
 
 }  // namespace tessera

@@ -15,13 +15,13 @@
 namespace tessera {
 namespace {
 
-/// [first, limit) of the dims of one side.
+/// The dims [first, limit) of one side.
 struct DimRange {
   int first;
   int limit;
 };
 
-// The runs of dims, as short as can be.
+// The shortest runs of dims with equal numbers of elements.
 std::vector<std::pair<DimRange, DimRange>> runs_of(const Type& from, const Type& to) {
   std::vector<std::pair<DimRange, DimRange>> out;
   int i = 0;
@@ -42,7 +42,7 @@ std::vector<std::pair<DimRange, DimRange>> runs_of(const Type& from, const Type&
   return out;
 }
 
-// The first dim of more than one element; -1: none.
+// The first dim with more than one element; -1 if there is none.
 int leading(const Type& type, const DimRange& range) {
   for (int d = range.first; d < range.limit; ++d)
     if (type.dim(d) > 1) return d;
@@ -55,7 +55,7 @@ std::int64_t elements(const Type& type, const DimRange& range) {
   return out;
 }
 
-// The range as one dim, of which tiles of the leading dim are whole rows.
+// The range as one dim. Tiles of the leading dim consist of complete rows.
 DimPlacement as_one(const Type& type, const DimRange& range, std::int64_t tiles) {
   const std::int64_t all = elements(type, range);
   if (tiles == 1) return DimPlacement::canonical(all, 1);
@@ -71,7 +71,7 @@ bool only_leading_dim_is_sharded(const Type& type, const DimRange& range, const 
   return true;
 }
 
-// All runs as dims: those before `done` as they lie afterwards.
+// All runs as dims; those before `done` have their final placement.
 Placement placement_of(const RealignedReshape& reshape, int done) {
   Placement out{Sharding::replicated(reshape.result.mesh, isize(reshape.runs)), {}};
   for (int r = 0; r < isize(reshape.runs); ++r) {
@@ -88,7 +88,7 @@ std::int64_t tile_elements(const Placement& placement) {
   return out;
 }
 
-// `tessera.axes` and the rest of what --explain says of a collective.
+// `tessera.axes` and the other notes that --explain shows for a collective.
 NotesRef notes_of(const NotesRef& given, const RealignedReshape& reshape, const RealignedRun& run) {
   std::vector<std::string> names;
   for (const AxisRef& axis : run.axes) names.push_back(reshape.result.mesh.axis_text(axis));
@@ -126,7 +126,7 @@ std::optional<RealignedReshape> tiles_reshaped(const Type& from, const Type& to,
     run.after = as_one(to, target, tiles);
     out.runs.push_back(std::move(run));
   }
-  // Even tiles that stay are what factors say.
+  // Even tiles that do not change are handled by factors.
   const bool is_uneven = std::any_of(out.runs.begin(), out.runs.end(), [](const RealignedRun& run) {
     return run.moves() || run.before.tiles * run.before.length != run.before.size;
   });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reshapes that merge or split dims of which the first is cut unevenly: every device reshapes its tile as it lies, and what then lies
-// beyond its border goes to a neighbour.
+// Reshapes that merge or split dims of which the first is sharded unevenly. Every device reshapes its own tile, and the
+// elements that then are beyond the border of its new tile are sent to a neighbour.
 //
-//   f32[5,3]{a,-} -> f32[15]{a}, a=2     tiles of 3 rows are 9 and 6 elements; wanted are 8 and 7: one element moves
+//   f32[5,3]{a,-} -> f32[15]{a}, a=2     tiles of 3 rows are 9 and 6 elements; required are 8 and 7: one element moves
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ namespace tessera {
 
 /// Dims that hold the same elements on both sides, as one dim.
 struct RealignedRun {
-  Axes axes;  // that cut it
+  Axes axes;  // the axes that shard it
   DimPlacement before;
   DimPlacement after;
   [[nodiscard]] bool moves() const { return !(before == after); }
@@ -28,17 +28,17 @@ struct RealignedReshape {
   std::vector<RealignedRun> runs;
 };
 
-/// The result that the operand's axes give, and what has to move for it; nothing where axes cut other than first dims, where all tiles are
-/// even and stay, or where devices would hold nothing.
-/// Nothing for other ops than reshapes.
+/// The result sharding that follows from the operand's axes, and the exchanges that it requires. Nullopt for other ops
+/// than reshapes, if axes shard other than leading dims, if all tiles are even and unchanged, or if devices would hold
+/// nothing.
 std::optional<RealignedReshape> realigned_reshape(const OpView& view, const Sharding& operand);
-/// Of an instruction of a program in which every value has a sharding: nothing unless it is a reshape that is made so.
+/// For an instruction of a program in which every value has a sharding; nullopt if the result has another sharding.
 std::optional<RealignedReshape> realigned_reshape(const Computation& computation, const Instruction& instruction);
 
-/// What one device receives; seconds where links differ.
+/// The bytes that one device receives, or seconds if the links differ.
 double realign_cost(const RealignedReshape& reshape, DType dtype, const Topology& topology);
 
-/// `local`: the operand's tile; the result's tile, of the type given.
+/// `local`: the operand's tile. Returns the result's tile, which has type `result`.
 Value emit_realigned(Builder& builder, std::int64_t& next_channel, const NotesRef& notes, Value local,
                      const RealignedReshape& reshape, const Type& result);
 

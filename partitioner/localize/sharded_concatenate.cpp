@@ -14,8 +14,8 @@ namespace {
 using reshard::Round;
 using reshard::Rows;
 
-// The dim along which index i of every operand's window reads just one element, i elements behind a first one; nothing is read
-// beyond an operand's ends, so that each index belongs to one operand.
+// The dim along which the op concatenates: index i of every operand's window reads one element, at offset i from a
+// first one. No window extends beyond its operand, so each index belongs to one operand.
 std::optional<int> shifted_dim(const OpView& view, const FactorMap& map) {
   if (view.op.outside != nullptr || view.op.elementwise || map.windows.size() != map.operands.size() ||
       map.results.size() != 1)
@@ -66,7 +66,8 @@ class JoinFinder {
     return true;
   }
 
-  // The operand, or what it was cut from where that lies right and nobody else reads the cut.
+  // Adds the operand, or the source of the slice if the source has the right sharding and the slice has no other
+  // reader.
   bool add(ShardedConcatenate& join, Id operand, std::int64_t length, const Sharding& sharding) {
     std::int64_t start = 0;
     Id source = uncut(operand, join.dim, start);
@@ -121,14 +122,14 @@ class JoinFinder {
   std::vector<int> uses_;
 };
 
-// ---- rows ----------------------------------------------------------------------------------------------------------------
+// ---- rows -----------------------------------------------------------------------------------------------------------
 
 struct PartRows {
   int part = 0;
   Rows rows;
 };
 
-// What every tile takes of every part.
+// The rows that every tile takes from every part.
 std::vector<PartRows> rows_of(const ShardedConcatenate& join, const std::vector<Dims>& shards, std::int64_t length,
                               std::int64_t tiles) {
   std::vector<PartRows> out;
@@ -136,7 +137,7 @@ std::vector<PartRows> rows_of(const ShardedConcatenate& join, const std::vector<
   for (int p = 0; p < isize(join.parts); ++p) {
     const ShardedConcatenate::Part& part = at(join.parts, p);
     const auto shard = at(at(shards, part.value), join.dim);
-    // Cut where a tile of the source or of the result ends.
+    // Split at the ends of source and result tiles.
     for (std::int64_t done = 0; done < part.length;) {
       const auto from = part.start + done;
       const auto to = place + done;
@@ -152,7 +153,7 @@ std::vector<PartRows> rows_of(const ShardedConcatenate& join, const std::vector<
 
 std::int64_t wrapped(std::int64_t shift, std::int64_t tiles) { return (shift % tiles + tiles) % tiles; }
 
-// Rounds of slabs: of one distance between tiles, and from a shard's rows to the places where they land.
+// One round per combination of a distance between tiles and an offset between source and target rows.
 std::vector<Round> slabs_of(const std::vector<PartRows>& rows, int value, std::int64_t tiles) {
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Rows>> groups;
   for (const PartRows& piece : rows)
@@ -162,7 +163,7 @@ std::vector<Round> slabs_of(const std::vector<PartRows>& rows, int value, std::i
   for (auto& [key, pieces] : groups) {
     std::vector<bool> receives(static_cast<std::size_t>(tiles), false);
     for (const Rows& piece : pieces) {
-      if (receives[static_cast<std::size_t>(piece.target)]) return {};  // two runs of one slab
+      if (receives[static_cast<std::size_t>(piece.target)]) return {};  // a tile would receive two pieces in one round
       receives[static_cast<std::size_t>(piece.target)] = true;
     }
     out.push_back(make_round(std::move(pieces), Round::Form::kSlab, value));
@@ -170,7 +171,7 @@ std::vector<Round> slabs_of(const std::vector<PartRows>& rows, int value, std::i
   return out;
 }
 
-// Rounds of one distance between tiles and one part; then joined.
+// One round per combination of a distance between tiles and a part; then rounds are combined.
 std::vector<Round> runs_of(const std::vector<PartRows>& rows, int value, std::int64_t tiles) {
   std::map<std::pair<std::int64_t, int>, std::vector<Rows>> groups;
   for (const PartRows& piece : rows)
@@ -180,7 +181,7 @@ std::vector<Round> runs_of(const std::vector<PartRows>& rows, int value, std::in
   return joined(std::move(out), static_cast<std::size_t>(tiles));
 }
 
-// Least rows, then fewest rounds.
+// The rounds with the fewest rows, then with the fewest permutes.
 std::vector<Round> better(std::vector<Round> slabs, std::vector<Round> runs) {
   const auto cost = [](const std::vector<Round>& rounds) {
     return std::tuple(count_rows(rounds).rows, count_rows(rounds).permutes, rounds.size());

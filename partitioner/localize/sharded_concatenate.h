@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that put parts of values one behind the other along a sharded dim: a concatenation, and with it the slices that only it reads.
-// Every tile gets its rows straight from where they lie, be it around the end:
+// Ops that concatenate parts of values along a sharded dim: a concatenation together with slices that only it reads.
+// Every tile receives its rows directly from the tiles that hold them, including rows that wrap around:
 //
-//   roll     concatenate(x[13:16], x[0:13])   tile t's rows are x's from 4t - 3 on: one permute of 3 rows
+//   roll     concatenate(x[13:16], x[0:13])   tile t's rows start at x's row 4t - 3: one permute of 3 rows
 #pragma once
 
 #include <optional>
@@ -16,23 +16,23 @@ namespace tessera {
 
 struct ShardedConcatenate {
   struct Part {
-    int value = 0;  // of `values`
+    int value = 0;  // index in `values`
     std::int64_t start = 0;
     std::int64_t length = 0;
   };
   int dim = 0;
-  Axes axes;               // of the dim
-  std::vector<Id> values;  // each sharded as the result is
-  Dims sizes;              // of the dim, by value
+  Axes axes;               // axes of the dim
+  std::vector<Id> values;  // each with the sharding of the result
+  Dims sizes;              // sizes of the dim, by value
   std::vector<Part> parts;
 };
 
-/// Null unless the instruction is one, along a sharded dim, of values that all lie like the result.
+/// Null unless the instruction is such an op along a sharded dim, and all its values have the sharding of the result.
 std::optional<ShardedConcatenate> sharded_concatenate_of(const Program& program, const Computation& computation,
                                                          const Instruction& instruction);
 
-/// Fills the result's shard, of `length` elements along the dim; null where gathers would bring less or permutes be too many. `shards`:
-/// what a device holds of each value.
+/// The exchange that fills the result's shard of `length` elements along the dim. Null if gathers would move less or if
+/// permutes would be too many. `shards`: the dims of each value on a device.
 std::optional<reshard::Exchange> exchange_sharded_concatenate(const Mesh& mesh, const ShardedConcatenate& join,
                                                               const std::vector<Dims>& shards, std::int64_t length);
 

@@ -27,7 +27,7 @@ bool groups_of_one(const CollectiveAttributes& collective, std::int64_t devices)
          std::all_of(groups.begin(), groups.end(), [](const auto& group) { return group.size() == 1; });
 }
 
-// Among so many devices or replicas.
+// Whether each of `among` devices or replicas is alone in its group.
 bool is_alone(std::int64_t among, const Computation& computation, const Instruction& instruction) {
   if (instruction.op->role != Role::kCollective) return false;
   std::vector<Type> given;
@@ -38,7 +38,7 @@ bool is_alone(std::int64_t among, const Computation& computation, const Instruct
   return collective != nullptr && groups_of_one(*collective, among);
 }
 
-// In a program of one replica.
+// Whether the groups of the collective consist of replicas, in a program of one replica.
 bool is_over_replicas(const Instruction& instruction) {
   if (const auto* permute = attributes_if<PermuteAttributes>(instruction)) return permute->channel_id == 0;
   const auto* collective = attributes_if<CollectiveAttributes>(instruction);
@@ -47,7 +47,7 @@ bool is_over_replicas(const Instruction& instruction) {
 
 using Replaced = std::function<bool(const Computation&, const Instruction&)>;
 
-// What collectives were given, in their place, and 0 for the number of the only device.
+// Replaces collectives by their operands, and the number of the only device by 0.
 Program with_operands_for(const Program& program, const Replaced& is_replaced) {
   return rewrite(
       program,

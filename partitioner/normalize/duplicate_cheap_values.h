@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that every device can make for itself, at no cost, however they lie: constants, iotas, broadcasts of scalars.
+// Values that every device can compute without cost in any sharding: constants, iotas, broadcasts of scalars.
 #pragma once
 
 #include "tessera/ir/program.h"
 
 namespace tessera {
 
-/// Whether an instruction makes such a value.
+/// Whether the instruction computes such a value.
 bool is_rematerializable(const Computation& computation, const Instruction& instruction);
 
-/// Gives every use of such a value an instruction of its own, so that no sharding passes from one user to another through a zero
-/// that both begin with. Annotated ones are left alone; merge_duplicates joins those that end alike.
+/// Gives every use of such a value its own instruction, so that shardings do not propagate from one user to another
+/// through a common zero. Annotated values stay unchanged; merge_duplicates merges those that end up equal.
 Program duplicate_cheap_values(const Program& program);
 
-/// The same for what is computed, whatever its sharding: nothing is then held from one reader to the next. Constants are there anyway.
+/// The same for computed values regardless of their sharding, so that no value is kept in memory between readers.
+/// Constants are in memory anyway.
 Program with_duplicated_splats(const Program& program);
 
 }  // namespace tessera

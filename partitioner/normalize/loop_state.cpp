@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loop's state lies in one way: the while, its body's parameter and its condition's are one value. Where the text shards several of them
-// the while's word counts, else the body's.
+// The state of a loop has one sharding: the while and the parameters of its body and condition are one value. If
+// several of them are annotated, the annotation of the while counts, else that of the body.
 #include "normalize/loop_state.h"
 
 #include <map>

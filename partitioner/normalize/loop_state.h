@@ -5,7 +5,8 @@
 
 namespace tessera {
 
-/// Takes shardings off the parameters of bodies and conditions of loops where the loop itself has one (or the body, for the condition).
+/// Removes shardings from the parameters of loop bodies and conditions if the loop itself has one (or the body, for the
+/// condition).
 Program with_one_loop_state(const Program& program);
 
 }  // namespace tessera

@@ -36,7 +36,8 @@ Program without_manual_axes(const Program& program) {
                                                [](const Sharding& leaf) { return !leaf.manual.empty(); });
   };
   for (auto& computation : out.computations) {
-    const auto& all = computation->instructions;  // of a region whose result no one uses, effects may be left alone
+    // Regions whose result is unused may consist only of instructions with side effects.
+    const auto& all = computation->instructions;
     if (std::none_of(all.begin(), all.end(), is_manual)) continue;
     auto changed = std::make_shared<Computation>(*computation);
     for (auto& instruction : changed->instructions) {

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// The shardings that cut at borders, and of values within.
+// The shardings at borders and of values in regions.
 std::vector<const Sharding*> shardings_of_regions(const Program& program) {
   std::vector<const Sharding*> all;
   const auto add = [&](const Instruction& instruction) {
@@ -54,7 +54,7 @@ bool is_annotated_manual(const Instruction& instruction) {
   return first.kind == Sharding::Kind::kManual || !first.manual.empty();
 }
 
-// ---- RegionMesh ------------------------------------------------------------------------------------------------------
+// ---- RegionMesh -----------------------------------------------------------------------------------------------------
 
 RegionMesh::RegionMesh(const Program& program) : meshes_(program.meshes) {
   if (meshes_.empty()) meshes_.push_back(Mesh({{"devices", program.num_partitions}}));
@@ -86,14 +86,14 @@ Axes RegionMesh::named_axes(const std::string& text) const {
     std::string name = text.substr(from + 1, to - from - 1);
     if (!name.empty() && name.back() == '\\') name.pop_back();
     const AxisRef axis = mesh().whole_axis(name);
-    if (axis.size > 1) out.push_back(axis);  // of one device: nothing lies otherwise for it
+    if (axis.size > 1) out.push_back(axis);  // an axis of one device has no effect
     from = to + 1;
   }
   std::sort(out.begin(), out.end());
   return out;
 }
 
-// ---- ManualAxes ------------------------------------------------------------------------------------------------------
+// ---- ManualAxes -----------------------------------------------------------------------------------------------------
 
 ManualAxes::ManualAxes(const RegionMesh& mesh, const Computation& from, Axes context, bool is_function,
                        const std::vector<bool>& computations_with_effects)
@@ -101,7 +101,7 @@ ManualAxes::ManualAxes(const RegionMesh& mesh, const Computation& from, Axes con
   for (Id id = 0; id < from.size(); ++id) {
     Axes axes = context_;
     for (const Id operand : from[id].operands)
-      if (!from[operand].type.is_token()) axes = united(axes, of(operand));  // a token says when, not where
+      if (!from[operand].type.is_token()) axes = united(axes, of(operand));  // a token gives an order, not a placement
     switch (manual_border(from[id])) {
       case ManualBorder::kNone:
         if (!is_function && is_annotated_manual(from[id]))
@@ -115,7 +115,7 @@ ManualAxes::ManualAxes(const RegionMesh& mesh, const Computation& from, Axes con
   find_free(computations_with_effects);
 }
 
-// What is made from nothing is made wherever it is read, and so is what is made of that.
+// A value without operands is created in every region that reads it, and so are values computed only from such values.
 void ManualAxes::find_free(const std::vector<bool>& computations_with_effects) {
   std::vector<bool> is_free(from_.instructions.size());
   for (Id id = 0; id < from_.size(); ++id)
@@ -137,7 +137,7 @@ void ManualAxes::find_free(const std::vector<bool>& computations_with_effects) {
   }
 }
 
-// Where `user` reads its operands.
+// The regions in which `user` reads its operands.
 void ManualAxes::add_sides(Id user, std::set<Axes>& sides) const {
   if (const auto found = sides_.find(user); found != sides_.end()) {
     sides.insert(found->second.begin(), found->second.end());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which axes are manual where: what normalize_manual rewrites by.
+// Determines which axes are manual for each value, for normalize_manual.
 #pragma once
 
 #include <map>
@@ -11,27 +11,27 @@ namespace tessera {
 
 using Axes = std::vector<AxisRef>;
 
-/// Shardy's name for the axes that a border adds or takes away: `#sdy<manual_axes{"x", "y"}>`.
+/// Shardy's name for the axes that a border adds or removes: `#sdy<manual_axes{"x", "y"}>`.
 inline constexpr std::string_view kSdyManualAxes = "xla.sdy.manual_axes";
 
-/// `a` but what overlaps an axis of `b`.
+/// The axes of `a` that overlap no axis of `b`.
 Axes without(Axes a, const Axes& b);
-/// Whether the text says of a value that it is per device.
+/// Whether the value is annotated as per-device.
 bool is_annotated_manual(const Instruction& instruction);
 
-/// The mesh that all regions of a program are over. HLO's text names no mesh, and meshes were found for other values too: the
-/// first that says every cut and every value of a region.
+/// The mesh of all regions of a program. HLO text does not name meshes, and meshes were also derived from other values,
+/// so this is the first mesh that can express the shardings of all borders and values of regions.
 class RegionMesh {
  public:
   explicit RegionMesh(const Program& program);
   [[nodiscard]] const Mesh& mesh() const { return meshes_.front(); }
-  /// The program's, that one first.
+  /// The program's meshes, with this mesh first.
   [[nodiscard]] const std::vector<Mesh>& meshes() const { return meshes_; }
-  /// The same sharding over mesh(). Throws Error where that cannot say it.
+  /// The same sharding over mesh(). Throws an Error if mesh() cannot express it.
   [[nodiscard]] Sharding on_mesh(const Sharding& sharding) const;
   /// The axes along which a value is per device.
   [[nodiscard]] Axes manual_of(const Sharding& sharding) const;
-  /// Those of kSdyManualAxes.
+  /// The axes that the text of kSdyManualAxes names.
   [[nodiscard]] Axes named_axes(const std::string& text) const;
 
  private:
@@ -41,15 +41,16 @@ class RegionMesh {
 /// The manual axes of each value of one computation.
 class ManualAxes {
  public:
-  /// `context`: those around the computation. `is_function`: of scalars, as a reduction calls one; annotations within say nothing.
+  /// `context`: the manual axes around the computation. `is_function`: the computation works on scalars, such as that
+  /// of a reduction; annotations in it have no effect.
   ManualAxes(const RegionMesh& mesh, const Computation& from, Axes context, bool is_function,
              const std::vector<bool>& computations_with_effects);
   [[nodiscard]] const Axes& of(Id id) const { return at(manual_, id); }
-  /// Where a value made from nothing is read beside of(id): it is made there too.
+  /// Other regions that read a value without operands; it is created there too.
   [[nodiscard]] std::vector<Axes> others(Id id) const;
-  /// The axes that a border adds or takes away.
+  /// The axes that a border adds or removes.
   [[nodiscard]] Axes of_border(Id id) const;
-  /// Where a border that enters reads `operand`.
+  /// The manual axes of `operand` as the operand of a border that enters a region.
   [[nodiscard]] const Axes& outside_of(Id operand) const { return sides_.contains(operand) ? context_ : of(operand); }
   [[nodiscard]] bool is_function() const { return is_function_; }
 
@@ -61,8 +62,9 @@ class ManualAxes {
   const Computation& from_;
   Axes context_;
   bool is_function_;
-  std::vector<Axes> manual_;               // by value
-  std::map<Id, std::vector<Axes>> sides_;  // of what is made from nothing: where it is read, first manual_[id]
+  std::vector<Axes> manual_;  // by value
+  // Of values without operands: the axes of their readers, with manual_[id] first.
+  std::map<Id, std::vector<Axes>> sides_;
 };
 
 }  // namespace tessera

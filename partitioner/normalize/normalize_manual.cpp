@@ -24,7 +24,7 @@ bool calls_partitioned(const Instruction& instruction) {
   return role == Role::kCall || role == Role::kWhile || role == Role::kConditional;
 }
 
-/// One computation as it is within regions over `context`.
+/// Lowers computations for each manual context in which they occur.
 class Normalizer {
  public:
   explicit Normalizer(const Program& program)
@@ -43,7 +43,7 @@ class Normalizer {
   }
 
  private:
-  // `is_function`: of scalars, as a reduction calls one; annotations within say nothing.
+  // `is_function`: the computation works on scalars, such as that of a reduction; annotations in it have no effect.
   ComputationId lowered(ComputationId id, const Axes& context, bool is_function = false) {
     if (const auto made = made_.find({id, context}); made != made_.end()) return made->second;
     Computation done = lower(program_[id], context, is_function);
@@ -59,7 +59,7 @@ class Normalizer {
     const Computation& from;
     ManualAxes manual;                                  // of the old values
     std::vector<Id> values{};                           // old -> new
-    std::map<std::pair<Id, Axes>, Id> values_within{};  // old, read elsewhere than at manual.of(id) -> new
+    std::map<std::pair<Id, Axes>, Id> values_within{};  // old value and other manual axes of a reader -> new
     Computation to{};
     std::set<std::string> taken{};
   };
@@ -84,7 +84,7 @@ class Normalizer {
     return std::move(work.to);
   }
 
-  // ---- rewriting -----------------------------------------------------------------------------------------------------
+  // ---- rewriting ----------------------------------------------------------------------------------------------------
 
   Id append(Work& work, Instruction instruction) {
     work.to.instructions.push_back(std::move(instruction));
@@ -121,7 +121,8 @@ class Normalizer {
     return copy;
   }
 
-  // `old` where `axes` are manual: a region that reads a global value without a border has it whole on every device.
+  // `old` for readers under `axes`. A global value that a region reads without a border is replicated over the region's
+  // devices.
   Id value_within(Work& work, Id old, const Axes& axes) {
     if (work.manual.of(old) == axes) return at(work.values, old);
     if (const auto made = work.values_within.find({old, axes}); made != work.values_within.end()) return made->second;
@@ -140,7 +141,7 @@ class Normalizer {
     return work.values_within[{old, axes}] = append(work, std::move(border));
   }
 
-  // What the text says of a value of a region, or nothing but that it is in one.
+  // The sharding of a value in a region: the annotation, or an open sharding with the manual axes.
   ShardingRef inside(const Instruction& old, const Axes& axes) const {
     Shardings out;
     const auto leaves = old.type.leaves();
@@ -172,7 +173,7 @@ class Normalizer {
     return name;
   }
 
-  // Of the axes of each dim those that the region handles; they come first.
+  // Of the axes of each dim, those that the region handles. They must come first.
   Sharding placement(const Sharding& sharding, const Axes& axes) const {
     Sharding out = Sharding::replicated(mesh(), sharding.ndim());
     for (int d = 0; d < sharding.ndim(); ++d) {
@@ -210,7 +211,7 @@ class Normalizer {
             global, placed.str(), shard_type(global, placed), local);
   }
 
-  // Of the global side, one per array.
+  // The shardings of the global side, one per array.
   std::vector<Sharding> global_shardings(const Work& work, Id id, std::string_view key) const {
     const Instruction& old = work.from[id];
     const auto* text = old.frontend_attribute(key);
@@ -236,7 +237,7 @@ class Normalizer {
     return out;
   }
 
-  // What `global` must be for its shards to have the sizes that the border says, where only one placement gives them.
+  // The placement of `global` that gives shards of the border's sizes. Throws an Error if there is more than one.
   Sharding implied(const Instruction& global, const Instruction& border, const Axes& own) const {
     Sharding out = Sharding::replicated(mesh(), global.type.ndim());
     bool is_unique = out_.meshes.size() == 1 && border.type.is_array() && border.type.ndim() == global.type.ndim();
@@ -323,7 +324,7 @@ class Normalizer {
   Program out_;
   std::vector<bool> with_effects_;
   RegionMesh regions_;
-  bool has_borders_;  // else all of the program is a region: arguments and results are each device's own
+  bool has_borders_;  // else the complete program is a region, and arguments and results are per-device values
   std::map<std::pair<ComputationId, Axes>, ComputationId> made_;
   std::set<std::string> names_;
 };
@@ -335,14 +336,14 @@ bool any_instruction(const Program& program, const F& holds) {
   });
 }
 
-// Regions whose borders are not yet told where they lie.
+// Whether the program contains borders without a placement.
 bool has_raw_borders(const Program& program) {
   return any_instruction(program, [&](const Instruction& instruction) {
     return manual_border(instruction) != ManualBorder::kNone && !border_placement(program, instruction);
   });
 }
 
-// Where nothing enters or leaves a region and no device speaks to another, there is none: annotated values are whole along the axes.
+// If there are no borders and no communication, there is no region: annotated values are replicated over the axes.
 Program without_manual_annotations(const Program& program) {
   Program out = program;
   const Mesh mesh = RegionMesh(program).mesh();
@@ -380,7 +381,7 @@ Program normalize_manual(const Program& program) {
                                                                                        : Normalizer(program).run();
 }
 
-// What is annotated as manual outside of all regions stays so: XLA reads it.
+// Values outside of all regions that are annotated as manual stay so, because XLA reads these annotations.
 Program spelled_as_gspmd(const Program& program) {
   Program out = has_raw_borders(program) ? Normalizer(program).run() : program;
   for (auto& computation : out.computations) {

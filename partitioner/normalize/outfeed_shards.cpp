@@ -27,14 +27,15 @@ bool has_sharded_outfeed(const Computation& computation) {
                      [](const Instruction& i) { return sharding_text(i) != nullptr; });
 }
 
-// One per array that is sent, on `meshes`, which may grow; null where the text leaves every device the whole.
+// The shardings of the sent arrays over `meshes`, to which it may add meshes; null if every device sends the complete
+// arrays.
 std::optional<Shardings> sent_shardings(const Instruction& outfeed, const Type& data, std::int64_t devices,
                                         std::vector<Mesh>& meshes) {
   const std::string& text = *sharding_text(outfeed);
   if (is_named_sharding(text)) return std::nullopt;
   std::vector<HloSharding> leaves = parse_hlo_sharding(text);
   const auto types = data.leaves();
-  if (leaves.size() == types.size() + 1) leaves.pop_back();  // the token's
+  if (leaves.size() == types.size() + 1) leaves.pop_back();  // of the token
   if (leaves.size() == 1) leaves.assign(types.size(), leaves.front());
   require(leaves.size() == types.size(), "outfeed %{}: {} shardings for the {} leaves of {}", outfeed.name,
           leaves.size(), types.size(), data);
@@ -58,7 +59,7 @@ NotesRef sending(const NotesRef& notes, const Type& data) {
   return std::make_shared<const Notes>(std::move(out));
 }
 
-/// Emits what stands for one outfeed.
+/// Emits the replacement of one outfeed.
 class ShardSender {
  public:
   ShardSender(ComputationRewriter& r, Id id, Shardings shardings, std::int64_t devices)
@@ -99,7 +100,7 @@ class ShardSender {
   }
 
  private:
-  using Sizes = std::vector<Dims>;  // of what a device sends, leaf by leaf; none: nothing
+  using Sizes = std::vector<Dims>;  // of a device's shards, leaf by leaf; empty if it sends nothing
 
   [[nodiscard]] const Mesh& mesh() const { return shardings_.front().mesh; }
   [[nodiscard]] Sharding placed(int leaf) const {
@@ -118,7 +119,7 @@ class ShardSender {
     return out;
   }
 
-  // This device's shards, inside a manual region.
+  // This device's shards, in a manual region.
   Value local_data() {
     LeafValues locals = take_apart(data_);
     Shardings all;
@@ -131,7 +132,7 @@ class ShardSender {
     return put_together(builder_, shard_type(data_.type(), all), locals);
   }
 
-  // Of (shards, token): sends as much of the shards as `sizes` say.
+  // A computation of (shards, token) that sends the part of the shards given by `sizes`.
   ComputationId sending_branch(const Type& both, const Sizes& sizes) {
     ProgramBuilder& program = builder_.program();
     Builder branch = program.computation(fmt::format("{}_branch", old_.name));
@@ -159,7 +160,7 @@ class ShardSender {
   Value data_;
   Value token_;
   std::vector<Id> control_;
-  std::int64_t sender_ = -1;  // the only device that sends
+  std::int64_t sender_ = -1;  // the only device that sends, or -1
   std::map<Sizes, int> branches_;
   std::vector<std::int32_t> branch_of_;  // by device
 };

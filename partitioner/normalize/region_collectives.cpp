@@ -22,7 +22,8 @@ std::vector<Group> groups_or_pairs(const Instruction& collective) {
   return out;
 }
 
-/// A device by its place along the axes of the region, and by which of the devices there it is.
+/// The position of a device: its coordinate along the axes of the region, and its number among the devices with this
+/// coordinate.
 struct Place {
   std::int64_t within;
   std::int64_t beside;
@@ -49,11 +50,11 @@ void check_region_collective(const Instruction& collective) {
           "{} %{} has one group of all devices, but some axes of {} are not manual in its region; the devices of a "
           "group may differ only along manual axes",
           collective.op->name, collective.name, region.mesh);
-  std::map<std::int64_t, std::set<Group>> said;  // by place beside: the groups, as places within
+  std::map<std::int64_t, std::set<Group>> said;  // by `beside`: the groups, as coordinates along the region's axes
   for (const Group& group : groups_or_pairs(collective)) {
     Group within;
     for (const auto device : group) {
-      if (device < 0 || device >= isize(places)) return;  // an error of its own
+      if (device < 0 || device >= isize(places)) return;  // reported elsewhere
       require(at(places, device).beside == at(places, group.front()).beside,
               "{} %{} connects devices {} and {}, which differ along axes of {} that are not manual in its "
               "region; the devices of a group may differ only along manual axes",

@@ -5,8 +5,8 @@
 
 namespace tessera {
 
-/// A collective in a manual region speaks along the region's axes, at every place along the others alike: values are one along those. Error
-/// where the groups (or pairs) of two places differ.
+/// Checks a collective in a manual region: its groups must be along the region's axes and equal at all positions along
+/// the other axes. Throws an Error if the groups (or pairs) of two positions differ.
 void check_region_collective(const Instruction& collective);
 
 }  // namespace tessera

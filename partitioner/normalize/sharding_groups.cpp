@@ -13,7 +13,7 @@ namespace {
 
 using Member = std::pair<ComputationId, Id>;
 
-/// The smallest group of those that share members, by group.
+/// Maps each group to the smallest group that it shares members with, directly or through other groups.
 class United {
  public:
   const std::string& find(const std::string& group) {

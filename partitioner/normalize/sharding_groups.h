@@ -5,8 +5,8 @@
 
 namespace tessera {
 
-/// Shardy's groups as ` shard_as N` behind the shardings of their members; the calls that said so keep no operand. Groups that share a
-/// member are one.
+/// Writes Shardy's groups as ` shard_as N` after the shardings of their members; the calls that define the groups lose
+/// their operand. Groups that share a member are merged.
 Program with_sharding_groups(const Program& program);
 
 }  // namespace tessera

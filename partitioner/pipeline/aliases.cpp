@@ -13,7 +13,7 @@ struct Side {
   const Sharding* sharding = nullptr;
 };
 
-// `leaves` of the instruction's type.
+// The side for those `leaves` of the instruction's type that are below `path`.
 Side side_of(const Instruction& instruction, const std::vector<Type>& leaves, const Dims& path) {
   const int leaf = instruction.type.leaf_index(path);
   return {at(leaves, leaf), instruction.sharding ? &at(*instruction.sharding, leaf) : nullptr};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results that take the memory of parameters (input_output_alias), where both are sharded.
+// Results that reuse the memory of parameters (input_output_alias) when both are sharded.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,10 @@
 
 namespace tessera {
 
-/// For each leaf of the entry's result the sharding of the parameter whose memory it takes; null when it takes none.
+/// For each leaf of the entry's result, the sharding of the parameter whose memory it reuses; null if it reuses none.
 std::vector<const Sharding*> shardings_of_donors(const Program& program);
-/// The aliases whose two sides have shards of one type; the others are of no use on a device. Error for one that must be.
+/// The aliases whose two sides have equal shard types; a device cannot use the others. Throws an error if a required
+/// alias is among them.
 std::vector<Alias> aliases_of_shards(const Program& program);
 
 }  // namespace tessera

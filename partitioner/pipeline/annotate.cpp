@@ -16,7 +16,7 @@ std::vector<std::string> value_names(const Computation& computation, bool parame
   return names;
 }
 
-// `computation/name`, of those that have such a value.
+// The qualified names `computation/name` of all values called `name`.
 std::vector<std::string> computations_with(const Program& program, std::string_view name) {
   std::vector<std::string> out;
   for (const auto& computation : program.computations)
@@ -25,7 +25,7 @@ std::vector<std::string> computations_with(const Program& program, std::string_v
   return out;
 }
 
-// `x` for a parameter that JAX calls `x.1`, where no other one may be meant.
+// The parameter that JAX names `x.1` for `x`, if it is unambiguous.
 Id parameter_of_stem(const Computation& computation, std::string_view stem) {
   Id found = -1;
   for (const Id id : computation.parameters) {
@@ -71,7 +71,7 @@ std::pair<ComputationId, Id> find_value(const Program& program, std::string_view
   return {computation, static_cast<Id>(found - instructions.begin())};
 }
 
-// Nobody has said anything by it.
+// Whether the sharding specifies nothing.
 bool says_nothing(const Sharding& sharding) {
   return sharding.kind == Sharding::Kind::kUnknown ||
          (sharding.is_tiled() && std::all_of(sharding.dims.begin(), sharding.dims.end(),
@@ -83,7 +83,7 @@ bool says_the_same(const Type& type, const Sharding& before, const Sharding& now
          same_placement(type, before, now);
 }
 
-// Which leaves of `of`, whose first one is number `first` of the result, are this array.
+// The leaves of `of` that are this array. The first leaf of `of` has number `first` in the result.
 std::vector<int> leaves_that_are(const Computation& computation, Id array, Id of, int first) {
   if (of == array) return {first};
   const Instruction& tuple = computation[of];
@@ -96,7 +96,7 @@ std::vector<int> leaves_that_are(const Computation& computation, Id array, Id of
   return out;
 }
 
-// `c=?,?`: the result of the entry that is this value may lie as it comes out.
+// `c=?,?`: allows any sharding for an entry result that is this value.
 void leave_result_open(Program& program, Id id) {
   const Computation& entry = program.entry_computation();
   const Instruction& root = entry[entry.root];
@@ -108,7 +108,7 @@ void leave_result_open(Program& program, Id id) {
   for (const int leaf : returned) allowed[static_cast<std::size_t>(leaf)] = true;
 }
 
-// Two annotations of one value must say the same.
+// Requires two annotations of one value to be equal.
 void require_same(const Instruction& instruction, const Sharding& before, const Sharding& now) {
   require(says_nothing(before) || says_the_same(instruction.type, before, now),
           "%{} is annotated twice, with {} and {}; keep one", instruction.name, before.str(), now.str());
@@ -130,7 +130,7 @@ Program annotate(const Program& program, const Mesh& mesh, const std::string& na
   const bool known = std::find(out.meshes.begin(), out.meshes.end(), mesh) != out.meshes.end();
   if (!known) out.meshes.insert(out.meshes.begin(), mesh);
   out.num_partitions = mesh.device_count();
-  const auto mark = name.find('@');  // `w@p1`: the priority of dims that have none of their own
+  const auto mark = name.find('@');  // `w@p1`: the priority of dims without their own
   const auto [computation, id] = annotated_value(program, name);
   auto changed = std::make_shared<Computation>(program[computation]);
   auto& instruction = at(changed->instructions, id);
@@ -156,7 +156,8 @@ Program without_annotation(const Program& program, const std::string& name) {
   const Instruction& instruction = program[computation][id];
   if (!instruction.sharding || !instruction.type.is_array()) return program;
   const Sharding& said = instruction.sharding->front();
-  if (said.kind == Sharding::Kind::kManual || !said.manual.empty()) return program;  // that is what the region is
+  // Such annotations define the region itself.
+  if (said.kind == Sharding::Kind::kManual || !said.manual.empty()) return program;
   Program out = program;
   auto changed = std::make_shared<Computation>(program[computation]);
   at(changed->instructions, id).sharding = nullptr;

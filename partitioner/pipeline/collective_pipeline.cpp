@@ -10,8 +10,8 @@
 namespace tessera {
 namespace {
 
-// Fewer collectives are no gain when a device computes or holds more for them. Counting takes a schedule, so that only programs of
-// moderate size are weighed.
+// Rejects the result of a pass if it increases the work or the peak memory of a device. Counting requires a schedule,
+// so only programs of moderate size are compared.
 Program unless_more_expensive(const Program& before, Program after, const CollectivePassOptions& options,
                               bool compare_flops = true) {
   constexpr std::int64_t kLargestCompared = 20'000;
@@ -37,7 +37,7 @@ void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& opti
   add("reassociate-reductions", reassociate_reductions);
   add("hoist-collectives", hoist_collectives);
   add("share-gathers", share_gathers);
-  // The modelled time holds the additions that come with parts.
+  // The modelled time already includes the additions of parts.
   pipeline.add("collective-matmul", [&options, &topology](const Program& p) {
     return unless_more_expensive(p, collective_matmul(p, topology), options, /*compare_flops=*/false);
   });

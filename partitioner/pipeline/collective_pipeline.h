@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which passes over collectives run, and in which order.
+// The selection and order of the passes over collectives.
 #pragma once
 
 #include "tessera/partitioner/collective_passes/collective_passes.h"
@@ -7,14 +7,15 @@
 
 namespace tessera {
 
-/// What the pipeline runs with must outlive it.
+/// The arguments must outlive the pipeline.
 void add_collective_passes(Pipeline& pipeline, const CollectivePassOptions& options, const Topology& topology);
 
-/// The program with its instructions in the order, of a few, in which a device holds the least at once. Computations with side effects
-/// stand as they are; programs of more than moderate size too.
+/// Returns the program in the order, among a few candidates, with the lowest peak memory. Computations with side
+/// effects and large programs keep their order.
 Program order_for_memory(const Program& program);
 
-/// Concatenations of parts that are made for them alone become updates of one buffer, each as soon as its part is there.
+/// Turns concatenations whose parts have no other reader into updates of one buffer, each directly after its part is
+/// computed.
 Program concatenate_in_place(const Program& program);
 
 }  // namespace tessera

@@ -15,7 +15,7 @@ void ControlOrder::set(Id old, Id first, const Builder& builder, const LeafValue
     while (builder[id].op->role == Role::kGetTupleElement) id = builder[id].operands.front();
     out.ids.push_back(id);
   }
-  // An op without results stands for itself.
+  // An op without result leaves is represented by its own instructions.
   for (Id id = first; made.empty() && id < builder.computation().size(); ++id) out.ids.push_back(id);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must run before what (control predecessors), kept when a computation is made anew.
+// Keeps control predecessors when a computation is rewritten.
 #pragma once
 
 #include <vector>
@@ -11,9 +11,10 @@ namespace tessera {
 class ControlOrder {
  public:
   explicit ControlOrder(const Computation& old) : old_(old), made_(old.instructions.size()) {}
-  /// `made` stands for instruction `old`; values made from `first` on are its own, those before it are handed on.
+  /// Records that `made` replaces instruction `old`. Values from id `first` on were created for it; earlier ones are
+  /// only reused.
   void set(Id old, Id first, const Builder& builder, const LeafValues& made);
-  /// What stands for an instruction waits for what stands for its predecessors.
+  /// Adds control edges to the replacements of an instruction from those of its predecessors.
   void keep(Computation& made) const;
 
  private:

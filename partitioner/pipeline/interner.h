@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small numbers for equal things, so that what was worked out for one layer of a model is found again for the next.
+// Assigns small numbers to equal objects, so that results for one layer of a model can be reused for the next.
 #pragma once
 
 #include <boost/unordered/unordered_flat_map.hpp>
@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-/// Gives equal values (of a T with hash()) equal numbers: 0, 1, 2, … in the order they are first seen.
+/// Maps equal values (of a T with hash()) to equal numbers: 0, 1, 2, … in order of first use.
 template <class T>
 class Interner {
  public:

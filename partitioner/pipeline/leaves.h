@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rewriting a computation whose tuples are taken apart: every old value is a list of new leaf values, and tuples are made again
-// only where an op needs one.
+// Helpers to rewrite a computation without tuples: each old value becomes a list of new leaf values, and tuples are
+// rebuilt only where an op needs one.
 #pragma once
 
 #include <vector>
@@ -11,13 +11,13 @@ namespace tessera {
 
 using LeafValues = std::vector<Value>;
 
-/// Leaf values of a value of any type, by get-tuple-element; an array is its own leaf. Shardings go along leaf by leaf.
+/// The leaves of a value of any type, by get-tuple-element; an array is its own leaf. Each leaf keeps its sharding.
 LeafValues take_apart(Value value);
-/// One value of `type` from its leaves: the leaf itself, or (nested) tuples.
+/// A value of `type` from its leaves: the leaf itself, or a (nested) tuple.
 Value put_together(Builder& builder, const Type& type, const LeafValues& leaves);
-/// The leaves of element `index` of a tuple type within the tuple's leaves.
+/// Selects the leaves of element `index` from the leaves of a tuple.
 LeafValues element_of(const Type& tuple, std::int64_t index, const LeafValues& leaves);
-/// The number of a get-tuple-element or parameter.
+/// The index of a get-tuple-element or parameter.
 std::int64_t index_of(const Instruction& instruction);
 /// The header of a program without its computations.
 Program header_of(const Program& program);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strict mode and the budget: what the user allows the partitioner to communicate.
+// Strict mode and the budget: the user's limits on communication.
 #include <algorithm>
 
 #include "explain/explain.h"
@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Collectives that have a part among `notes`, which stand in the program's order.
+// The number of collectives that have a part among `notes`, which are in program order.
 std::int64_t with_a_part_in(const std::vector<CollectiveNote>& notes) {
   std::int64_t count = 0;
   for (std::size_t i = 0; i < notes.size(); ++i)
@@ -19,7 +19,7 @@ std::int64_t with_a_part_in(const std::vector<CollectiveNote>& notes) {
   return count;
 }
 
-// Two lines for each of the largest notes.
+// Two lines for each of the largest collectives.
 std::string listing(std::vector<CollectiveNote> notes) {
   std::stable_sort(notes.begin(), notes.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   constexpr std::size_t kMostShown = 10;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sum that every device of an idle axis would make alike can be shared out among them and gathered: fewer bytes, but the source
-// and the gathered result live side by side, where an all-reduce works in place.
+// A sum that every device along an idle axis would compute can be sharded over that axis and gathered. This exchanges
+// fewer bytes, but the source and the gathered result are in memory together, whereas an all-reduce works in place.
 //
 //   {-} partial{x} -> {-}, y idle:   slice{y}; all_reduce{x}; all_gather{y}   or   all_reduce{x}
 #include "localize/localize.h"
@@ -30,7 +30,7 @@ std::int64_t peak_of(const Program& local) { return peak_bytes(remove_dead_code(
 }  // namespace
 
 Program localize_saving_memory(const Program& program, LocalizeOptions options) {
-  constexpr std::int64_t kLargestCompared = 20'000;  // counting takes a schedule
+  constexpr std::int64_t kLargestCompared = 20'000;  // counting requires a schedule
   constexpr double kTolerance = 1.05;
   Program shared = localize(program, options);
   if (program.instruction_count() > kLargestCompared || !reduces_over_idle_axes(program, options.topology))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recipe: which passes, in which order.
+// The complete pipeline: its passes and their order.
 #include "tessera/partitioner/pipeline/partition.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@
 namespace tessera {
 namespace {
 
-// `program` with its manual regions in one form.
+// Checks the input. Its manual regions must be in normalized form.
 void check_input(const Program& program) {
   const auto used = partitioned_computations(program);
   for (ComputationId c = 0; c < isize(program.computations); ++c) {
@@ -48,13 +48,13 @@ void check_input(const Program& program) {
   }
 }
 
-// A program that names no mesh is over one axis of all its devices.
+// Gives a program without meshes a single axis over all its devices.
 Program with_mesh(Program program) {
   if (program.meshes.empty()) program.meshes.push_back(Mesh({{"devices", program.num_partitions}}));
   return program;
 }
 
-// From the program with its reshards to what each device runs.
+// The passes from the program with reshards to the program that each device runs.
 void add_local_passes(Pipeline& pipeline, const PartitionOptions& options) {
   pipeline
       .add_required(
@@ -70,8 +70,8 @@ void add_local_passes(Pipeline& pipeline, const PartitionOptions& options) {
   add_collective_passes(pipeline, options.collectives, options.topology);
 }
 
-// Bytes received, operations and bytes held when all passes are done, each counting for one: passes change what a model of single ops
-// cannot see. Too slow for large programs.
+// The unweighted sum of bytes received, operations and peak memory after all passes, because passes change costs that a
+// model of single ops cannot predict. It is too slow for large programs.
 ProgramWeight weight_of(const Program& program, const PartitionOptions& options) {
   constexpr std::int64_t kLargestCounted = 4'000;
   if (program.instruction_count() > kLargestCounted || !options.topology.is_uniform()) return {};
@@ -100,7 +100,7 @@ void check_is_global(const Program& program) {
           program.name, program.replica_count);
 }
 
-// Without trials of remedies and without limits.
+// Partitions without trials of remedies and without limits.
 Partitioned partition_once(const Program& program, const PartitionOptions& options) {
   const Program input =
       without_replica_collectives(normalize_manual(with_outfeeds_of_shards(with_mesh(without_degenerate_collectives(
@@ -137,7 +137,7 @@ Partitioned partition_once(const Program& program, const PartitionOptions& optio
   return out;
 }
 
-// With remedies that were tried.
+// Adds remedies that were tried.
 Partitioned with_remedies(Partitioned parts, const Program& given, const PartitionOptions& options) {
   PartitionOptions plain = options;
   plain.try_remedies = false;
@@ -149,7 +149,7 @@ Partitioned with_remedies(Partitioned parts, const Program& given, const Partiti
   return parts;
 }
 
-// The notes with advice that was tried, for an error.
+// The notes with tried remedies, for an error message.
 std::vector<CollectiveNote> advice(const Program& program, const PartitionOptions& options) {
   PartitionOptions trying = options;
   trying.try_remedies = true;

@@ -9,7 +9,7 @@ namespace tessera {
 std::vector<bool> partitioned_computations(const Program& program) {
   std::vector<bool> used(program.computations.size(), false);
   at(used, program.entry) = true;
-  for (ComputationId c = isize(program.computations) - 1; c >= 0; --c) {  // callers stand behind callees
+  for (ComputationId c = isize(program.computations) - 1; c >= 0; --c) {  // callers follow their callees
     if (!at(used, c)) continue;
     for (const auto& instruction : program[c].instructions) {
       const auto role = instruction.op->role;

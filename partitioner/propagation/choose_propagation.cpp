@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which outcome of propagation is kept. Its orders decide conflicts one by one; where they leave a chain half one way and half the
-// other, a reshard stands in its middle. So the reshards that bring most are taken one after the other, and it is tried how the
-// program would lie if the value before were as the one behind, or the reverse:
+// Selects the best outcome of propagation. The propagation orders resolve conflicts one at a time. If an order leaves
+// the two ends of a chain with different shardings, the chain contains a reshard. The search takes the reshards in
+// order of cost, largest first, and tries two changes for each: the producer gets the sharding of the consumer's
+// operand, or the consumer gets the sharding of the producer.
 //
 //   %e {rows,-} -> %d = divide(%e {-,rows}, ..)       try %e {-,rows}; try %d {rows,-}
-//   %e {rows,-} -> %d = dot(%e {-,-}, ..)             try %d {rows,-}, if that takes no more work
+//   %e {rows,-} -> %d = dot(%e {-,-}, ..)             try %d {rows,-}, unless that increases the work
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -32,7 +33,7 @@ namespace {
 using Slots = std::vector<PropagationSlot>;
 using Hints = std::vector<PropagationHint>;
 
-/// A program in which ops may have been spelled out.
+/// A form of the program; some ops may have been expanded.
 struct Variant {
   Program program;
   PropagationGraph graph;
@@ -62,14 +63,15 @@ std::vector<Variant> variants_of(const Program& program) {
   return out;
 }
 
-/// Values of a program by the names of their computations and their own.
+/// Finds the values of a program by the names of their computation and instruction.
 class Names {
  public:
   explicit Names(const Variant& variant) : variant_(variant) {
     for (ComputationId c = 0; c < isize(variant.program.computations); ++c)
       computations_.emplace(variant.program[c].name, c);
   }
-  // The slot of an array outside of manual regions that nobody annotated; -1 if there is none of this name and type.
+  // The slot of an array that is outside of manual regions and has no annotation; -1 if no value has this name and
+  // type.
   int free_slot(std::string_view computation, std::string_view name, const Type& type) {
     const auto found = computations_.find(computation);
     if (found == computations_.end() || at(variant_.graph.leaf_slots, found->second).empty()) return -1;
@@ -91,7 +93,8 @@ class Names {
   std::unordered_map<ComputationId, std::unordered_map<std::string_view, Id>> values_;
 };
 
-// How an op's only result lies that is cut as this operand is; nothing where none of its dims is.
+// The sharding of an op's only result that follows from the sharding of one operand; nullopt if it shards no dim of the
+// result.
 //   [i {x},k], [k,j] -> [i,j]:   {x,-}
 std::optional<Sharding> as_read(const OpView& view, int operand, const Sharding& sharding) {
   const bool all_arrays =
@@ -103,16 +106,16 @@ std::optional<Sharding> as_read(const OpView& view, int operand, const Sharding&
   return out.used_axes().empty() ? std::nullopt : std::optional(std::move(out));
 }
 
-// Of a manual region: its axes cut no dims.
+// Whether the instruction belongs to a manual region; the axes of the region shard no dims.
 bool is_in_region(const Instruction& instruction) {
   return instruction.frontend_attribute(kManualAxesAttribute) != nullptr;
 }
 
-/// Something to try, and what the reshard costs that it would remove.
+/// A change to try, and the cost of the reshard that it would remove.
 struct Trial {
   double cost = 0;
   PropagationHint hint;
-  bool spares_work = false;  // it must not take more operations
+  bool spares_work = false;  // reject the change if it increases the work
 };
 
 class Chooser {
@@ -120,7 +123,7 @@ class Chooser {
   Chooser(const Program& program, const Topology& topology, const ProgramWeight& weight, int trials)
       : cost_{.topology = topology}, weight_(weight), variants_(variants_of(program)) {
     const auto size = static_cast<std::size_t>(program.instruction_count());
-    constexpr std::size_t kMostWork = 16000;  // instructions, over all trials
+    constexpr std::size_t kMostWork = 16000;  // limit on the instructions of all trials together
     trials_ = std::min(static_cast<std::size_t>(trials), kMostWork / std::max<std::size_t>(1, size));
   }
 
@@ -166,7 +169,7 @@ class Chooser {
     return {std::move(found), choices, std::move(after)};
   }
 
-  // Ops choose in several ways; what weighs least is kept.
+  // Compares the ways in which ops may choose, and keeps the one of least cost.
   void weigh(Outcome& outcome) const {
     bool is_first = true;
     std::vector<OpChoices> ways{{}, {.known_copies = false}, {.least_work = true}};
@@ -176,7 +179,7 @@ class Chooser {
       Propagated result = resharded(outcome, choices);
       const Weight weight =
           weight_ ? weight_(result.resharded) : Weight{program_seconds(merge_duplicates(result.resharded), cost_)};
-      // Less work is not bought with more bytes here: that is for the orders to find.
+      // Reject less work in exchange for more bytes; only the propagation orders may make that trade.
       const bool saves_work = choices.least_work || (has_scans && choices.scans_by_parts);
       if (!std::exchange(is_first, false) &&
           (!(weight.all < outcome.weight.all) || (saves_work && weight.moved > outcome.weight.moved)))
@@ -187,7 +190,7 @@ class Chooser {
     }
   }
 
-  // True when something better was found in place of `best`.
+  // Returns true if it replaced `best` by a better outcome.
   bool improve(Outcome& best) {
     constexpr double kWorthIt = 0.999;
     for (const Trial& trial : trials_for(best)) {
@@ -199,7 +202,7 @@ class Chooser {
       if (same_shardings(other.slots, best.slots)) continue;
       --trials_;
       weigh(other);
-      // Less work is not bought with more bytes here: that is for the orders to find.
+      // Reject less work in exchange for more bytes; only the propagation orders may make that trade.
       if (!(other.weight.all < kWorthIt * best.weight.all) || other.weight.moved > best.weight.moved) continue;
       if (trial.spares_work && other.weight.work > best.weight.work) continue;
       best = std::move(other);
@@ -208,7 +211,7 @@ class Chooser {
     return false;
   }
 
-  // By what the reshards bring, most first.
+  // Sorted by the cost of the reshards, largest first.
   std::vector<Trial> trials_for(const Outcome& outcome) const {
     const Program& program = outcome.result.resharded;
     const auto used = partitioned_computations(program);
@@ -223,7 +226,7 @@ class Chooser {
     return out;
   }
 
-  // The value of an instruction, or a user, at the reshard `copy`.
+  // Adds trials for each reshard that `id` reads: one for the resharded value, one for the result of `id`.
   void add_trials(const Program& program, ComputationId c, Id id, double count, Names& names,
                   std::vector<Trial>& out) const {
     const Computation& computation = program[c];

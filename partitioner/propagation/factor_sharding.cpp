@@ -11,7 +11,8 @@
 namespace tessera {
 namespace {
 
-// A dim along which windows of several factors lie: one of them may be sharded. Else the factors split the dim.
+// Whether several factors have windows along the dim. Then only one of them may be sharded; in other dims the factors
+// split the dim.
 bool is_shared_dim(const FactorMap& map, const DimFactors& dim) {
   return dim.size() > 1 && std::any_of(dim.begin(), dim.end(), [&](int factor) {
            return at(map.factors, factor).kind == FactorKind::kPermute;
@@ -23,10 +24,10 @@ int largest_factor(const FactorMap& map, const DimFactors& dim) {
                            [&](int a, int b) { return at(map.factors, a).size < at(map.factors, b).size; });
 }
 
-// Shares a dim's axes out over its factors, major to minor, as long as they divide them.
+// Distributes a dim's axes over its factors, major to minor, as long as the sizes divide.
 void project_split_dim(const FactorMap& map, const DimFactors& dim, const Axes& axes, Strategy& out) {
   std::size_t next = 0;
-  std::int64_t rest = at(map.factors, dim[0]).size;  // of factor `next`, not yet sharded
+  std::int64_t rest = at(map.factors, dim[0]).size;  // the part of factor `next` that is not yet sharded
   for (AxisRef axis : axes) {
     while (axis.size > 1) {
       while (rest == 1 && next + 1 < dim.size()) rest = at(map.factors, dim[++next]).size;
@@ -86,7 +87,7 @@ Sharding unproject(const Mesh& mesh, const FactorMap& map, const TensorFactors& 
 
 namespace {
 
-// Of factors that share a dim the largest that is sharded stays so.
+// If several factors share a dim, only the largest sharded one keeps its axes.
 bool keep_one(const FactorMap& map, const DimFactors& dim, Strategy& strategy) {
   DimFactors sharded;
   std::copy_if(dim.begin(), dim.end(), std::back_inserter(sharded), [&](int f) { return !at(strategy, f).empty(); });
@@ -97,7 +98,8 @@ bool keep_one(const FactorMap& map, const DimFactors& dim, Strategy& strategy) {
   return true;
 }
 
-// In a dim of several factors: a factor must divide evenly, and only the last sharded one may be partly sharded.
+// In a dim of several factors, only the last sharded factor may be partly sharded, and the axes must divide each factor
+// evenly.
 bool trim_split_dims(const FactorMap& map, const TensorFactors& tensor, Strategy& strategy) {
   bool changed = false;
   for (const auto& dim : tensor) {
@@ -106,7 +108,7 @@ bool trim_split_dims(const FactorMap& map, const TensorFactors& tensor, Strategy
       changed = keep_one(map, dim, strategy) || changed;
       continue;
     }
-    bool closed = false;  // a factor before is not fully sharded
+    bool closed = false;  // an earlier factor is not fully sharded
     for (const int factor : dim) {
       auto& axes = at(strategy, factor);
       const auto size = at(map.factors, factor).size;

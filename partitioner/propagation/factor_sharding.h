@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shardings seen through an op's factors, and back (after Shardy's sharding projection).
+// Conversion between shardings of tensors and strategies of an op's factors (after Shardy's sharding projection).
 //
 //   dot ([i,k],[k,j])->([i,j]); lhs {data,-}, rhs {-,model}      i: data   j: model   k: -
 //
-// A strategy gives every factor its axes; each axis serves at most one factor, so each device computes one block of the op.
+// A strategy assigns axes to every factor. Each axis shards at most one factor, so each device computes one block of
+// the op.
 #pragma once
 
 #include <vector>
@@ -15,28 +16,31 @@ namespace tessera {
 
 using Axes = std::vector<AxisRef>;
 
-/// Axes per factor, major to minor.
+/// The axes of each factor, major to minor.
 using Strategy = std::vector<Axes>;
 
-/// What of a tensor's sharding its factors can express; axes a split or merged dim cannot place evenly are left out.
+/// The part of a tensor's sharding that the factors can express. It omits axes that do not divide a split or merged dim
+/// evenly.
 Strategy project(const FactorMap& map, const TensorFactors& tensor, const Sharding& sharding);
 
-/// The tensor's sharding under a strategy (all dims closed, nothing partial).
+/// The sharding of a tensor under a strategy. All dims are closed and nothing is partial.
 Sharding unproject(const Mesh& mesh, const FactorMap& map, const TensorFactors& tensor, const Strategy& strategy);
 
-/// The number of tiles a factor has in a strategy.
+/// The number of tiles of a factor under a strategy.
 std::int64_t tiles_of(const Strategy& strategy, int factor);
-/// What an instruction's shardings say of its factors, by the dims that belong to one factor alone.
+/// The strategy that the shardings of an instruction describe. It uses only dims that consist of one factor.
 Strategy strategy_of(const FactorMap& map, const std::vector<Sharding>& operands, const std::vector<Sharding>& results);
 
-/// Cuts a strategy back to what every tensor can hold and the factor kinds allow, each axis at its first factor only.
+/// Reduces a strategy to the axes that every tensor can hold and that the factor kinds allow. Each axis stays at its
+/// first factor only.
 Strategy legal(const FactorMap& map, Strategy strategy);
 
-/// Takes the axes of factors that must be whole to kept factors they divide: of a sort along a sharded dim each device takes some
-/// of the lines.
+/// Moves the axes of factors that must be replicated to kept factors that these axes divide. For example, when a sort's
+/// dim is sharded, each device sorts some of the lines instead.
 Strategy moved_to_kept(const FactorMap& map, Strategy strategy);
 
-/// Adds to `strategy` what `more` says of factors that have no axes yet or fewer (a prefix), leaving out axes in use.
+/// Extends `strategy` by the axes of `more`, for factors whose current axes are a prefix of those in `more`. It omits
+/// axes in use.
 void merge_into(Strategy& strategy, const Strategy& more);
 
 /// The axes of all factors of a kind, in factor order.
@@ -44,7 +48,8 @@ Axes axes_of_kind(const FactorMap& map, const Strategy& strategy, FactorKind kin
 /// All axes of the strategy.
 Axes all_axes(const Strategy& strategy);
 
-/// The factor map of any instruction: the row's, or without one a map without factors (everything whole).
+/// The factor map of any instruction: that of the op's row, or a map without factors (everything replicated) if the row
+/// has none.
 FactorMap factor_map(const OpView& view);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instructions that differ in their names and places only: what was worked out for one of them holds for all, so that the layers of
-// a model cost as much as one.
+// Results are shared between instructions that differ only in names and positions, so that a model with many equal
+// layers costs as much as one layer.
 #pragma once
 
 #include <memory>
@@ -11,16 +11,16 @@
 
 namespace tessera {
 
-/// An op with its attributes, callees and the types of operands and result.
+/// An op with its attributes, its callees and the types of its operands and result.
 struct OpSignature {
-  int id = 0;  // 0, 1, 2, … in the order they are first seen
+  int id = 0;  // 0, 1, 2, … in order of first use
   OpView view;
   std::shared_ptr<const FactorMap> map;
 };
 
 class OpSignatures {
  public:
-  /// Of the computations of `program`, which must outlive it.
+  /// For the computations of `program`, which must outlive this object.
   explicit OpSignatures(const Program& program) : program_(program) {}
   const OpSignature& of(const Computation& computation, const Instruction& instruction);
 
@@ -29,13 +29,13 @@ class OpSignatures {
   std::unordered_multimap<std::size_t, OpSignature> signatures_;
 };
 
-/// Gives equal shardings one place in memory, by which they are known again.
+/// Stores equal shardings once, so that they can be compared by address.
 class SharedShardings {
  public:
-  /// The first that was equal.
+  /// The stored sharding that is equal to the argument.
   const ShardingRef& shared(const ShardingRef& shardings) { return at(all_, id_of(shardings)); }
   const ShardingRef& shared(Sharding sharding) { return shared(make_sharding(std::move(sharding))); }
-  /// Its number: 0, 1, 2, … in the order they are first seen.
+  /// The number of a sharding: 0, 1, 2, … in order of first use.
   int id_of(const ShardingRef& shardings);
 
  private:

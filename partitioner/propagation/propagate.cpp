@@ -17,7 +17,7 @@ namespace {
 
 using Slots = std::vector<PropagationSlot>;
 
-// Axes for one dim of a tensor of an op: what its other tensors suggest.
+// Axes for one dim of a tensor of an op, suggested by the op's other tensors.
 struct Suggestion {
   bool of_result = false;
   int tensor = 0;
@@ -25,7 +25,7 @@ struct Suggestion {
   Axes axes;
 };
 
-// A suggestion to a slot; offers are ordered by content, never by place in the program.
+// A suggestion to a slot. Offers are ordered by content, never by their place in the program.
 struct Offer {
   int slot = 0;
   int dim = 0;
@@ -38,8 +38,9 @@ struct Offer {
   }
 };
 
-// What is heard, step by step: ops that only keep factors; then all ops, but what operands say to each other of a factor that the
-// result has not got; then that as well; then what goes into broadcasts.
+// The phases of propagation. First only ops that keep all factors take part; then all ops, but without suggestions
+// between operands for reduced factors, which the result does not have; then with those; finally also suggestions into
+// broadcasts.
 enum class Phase : std::uint8_t { kMovesOnly, kKeptFactors, kAllButBroadcast, kEverything };
 constexpr Phase kPhases[] = {Phase::kMovesOnly, Phase::kKeptFactors, Phase::kAllButBroadcast, Phase::kEverything};
 
@@ -49,11 +50,11 @@ bool is_prefix(const Axes& shorter, const Axes& longer) {
   return shorter.size() <= longer.size() && std::equal(shorter.begin(), shorter.end(), longer.begin());
 }
 
-// What looks other tensors up says most: the rows of a batch of ids are a batch, whatever the table.
+// Index tensors have the highest priority: the rows of a batch of ids are a batch, whatever the table.
 bool is_index(const PropagationSlot& slot) { return slot.type.is_array() && is_integer(slot.type.dtype()); }
 
-// Cut to what is legal alone, so that an axis of a factor that must be whole is free for others. Axes pass along a dim that must be
-// whole only if other dims can take them meanwhile.
+// Reduces each tensor's strategy to a legal one before merging, so that an axis of a factor that must be replicated is
+// free for other factors. Axes propagate along a blocked dim only if other dims can take them during the op.
 Strategy strategy_by(const PropagationEdge& edge, const TensorFactors& factors, const Sharding& sharding) {
   Strategy proposed = project(*edge.map, factors, sharding);
   if (edge.strict == nullptr) return legal(*edge.map, std::move(proposed));
@@ -62,7 +63,7 @@ Strategy strategy_by(const PropagationEdge& edge, const TensorFactors& factors, 
   return legal(*edge.map, std::move(proposed));
 }
 
-// What the op's tensors together say of its factors; larger tensors first, then by content.
+// Merges the strategies that the op's tensors imply. Larger tensors come first; ties are ordered by content.
 Strategy strategy_of_edge(const Mesh& mesh, const Slots& all, const PropagationEdge& edge, PropagationOrder order,
                           bool kept_only) {
   struct Source {
@@ -73,7 +74,7 @@ Strategy strategy_of_edge(const Mesh& mesh, const Slots& all, const PropagationE
   const auto gather = [&](const std::vector<TensorFactors>& tensors, const std::vector<int>& slots) {
     for (int i = 0; i < isize(slots); ++i) {
       const PropagationSlot& slot = at(all, at(slots, i));
-      if (slot.sharding.mesh == mesh) sources.push_back({&at(tensors, i), &slot});  // axes mean nothing elsewhere
+      if (slot.sharding.mesh == mesh) sources.push_back({&at(tensors, i), &slot});  // one mesh only
     }
   };
   gather(edge.map->operands, edge.operands);
@@ -120,7 +121,7 @@ void suggest(const Mesh& mesh, const Slots& all, const FactorMap& map, bool of_r
   }
 }
 
-// What a slot is to an op: ops with equal factors between equal slots suggest the same.
+// The state of a slot as an op sees it: ops with equal factors between slots in equal states make equal suggestions.
 struct SlotState {
   int sharding = 0;
   std::int64_t bytes = 0;
@@ -145,7 +146,7 @@ class Propagation {
   int state_of(const PropagationSlot& slot) {
     return states_.id_of({shardings_.id_of(slot.sharding), slot.type.byte_size(), slot.fixed, slot.open});
   }
-  // Suggestions of an op; worked out once for equal ops, such as those of a model's layers.
+  // The suggestions of an op, computed once for equal ops, such as those of a model's layers.
   const std::vector<Suggestion>& suggestions(const PropagationEdge& edge, Phase phase) {
     const bool forward = phase == Phase::kEverything || !edge.broadcasts;
     const bool kept_only = phase <= Phase::kKeptFactors;
@@ -186,7 +187,7 @@ Axes reserved_axes(const PropagationSlot& slot) {
   return out;
 }
 
-// Applies a slot's offers in content order, each axis once; true when the slot changed.
+// Applies a slot's offers in content order, each axis once. Returns true if the slot changed.
 bool accept(Slots& slots, const Offer& offer) {
   auto& slot = at(slots, offer.slot);
   auto& dim = at(slot.sharding.dims, offer.dim);
@@ -202,8 +203,8 @@ bool accept(Slots& slots, const Offer& offer) {
   return changed;
 }
 
-// Every op tells its results, once, in the order of the program, or its operands in the opposite one. As each speaks when all that it
-// hears is settled, any order of independent ops leads to the same.
+// Each op suggests shardings to its results once, in program order, or to its operands in reverse order. An op's inputs
+// are final when its turn comes, so any order of independent ops gives the same outcome.
 void Propagation::sweep(Direction direction) {
   const bool forward = direction == Direction::kForward;
   const int count = isize(graph_.edges);
@@ -220,12 +221,13 @@ void Propagation::sweep(Direction direction) {
   }
 }
 
-// Rounds: all ops that heard something new offer, reading only the round before. Ops that only keep factors come to rest before
-// others speak again, so that a sharding has gone all along a chain before it meets another one.
+// Runs rounds. In each round, the ops with changed slots make offers, based on the previous round only. Ops that keep
+// all factors run until they are stable before the other ops continue, so that a sharding reaches the ends of a chain
+// before it meets another sharding.
 void Propagation::run(Phase phase) {
   std::vector<char> queued(graph_.edges.size(), 1);
   std::vector<int> movers;
-  std::map<int, std::vector<int>> others;  // those of the least number are next
+  std::map<int, std::vector<int>> others;  // by turn; those with the smallest number run next
   const auto wait = [&](int edge) {
     const PropagationEdge& e = at(graph_.edges, edge);
     const int turn = order_ == PropagationOrder::kNearestFirst ? e.depth : 0;
@@ -251,7 +253,7 @@ void Propagation::run(Phase phase) {
   }
 }
 
-// Puts dims with a priority aside; returns the rounds there are.
+// Sets dims with a priority aside and returns the rounds that are needed.
 std::set<int> hold_back(Slots& slots) {
   std::set<int> rounds{0};
   for (auto& slot : slots)

@@ -3,8 +3,9 @@
 //
 //   %x {data,-}  %w {-,model}   %h = dot(%x, %w)          %h: {data,model}, why "from %x, %w through dot"
 //
-// By factors, in frontier rounds: all proposals of a round read the previous round, and a merge ordered by content decides, so
-// shuffling or renaming instructions changes nothing. Dims that a user closed never change; derived shardings stay open.
+// Propagation works on factors, in rounds. All proposals of a round are based on the previous round, and conflicts are
+// resolved by content, so the order and the names of instructions do not influence the outcome. Dims that a user closed
+// never change; derived shardings stay open.
 #pragma once
 
 #include <functional>
@@ -16,24 +17,25 @@
 
 namespace tessera {
 
-/// Frontend attribute that says who chose a derived sharding.
+/// Frontend attribute that names the source of a derived sharding.
 inline constexpr std::string_view kWhyAttribute = "tessera.why";
-/// Why an entry parameter lies as it does that nobody annotated.
+/// The reason given for the sharding of an entry parameter without annotation.
 inline constexpr std::string_view kWholeParameter = "not annotated, so fully replicated";
 
-/// Who is heard first where the tensors of an op disagree.
+/// Which tensors have priority where the tensors of an op suggest different axes.
 enum class PropagationOrder : std::uint8_t {
-  kGivenFirst,    // indices, then annotated tensors, then larger ones
-  kLargestFirst,  // larger tensors, then annotated ones
-  kForwardFirst,  // indices, then larger tensors, behind one sweep from operands to results: inputs meet the weights on their
-                  // way through the model
-  kBackwardFirst,  // the same behind one sweep from results to operands: what a value is used for, before what it is made of
-  kNearestFirst  // as kGivenFirst; of ops that do not only keep factors those nearest to the inputs speak first
+  kGivenFirst,     // indices, then annotated tensors, then larger ones
+  kLargestFirst,   // larger tensors, then annotated ones
+  kForwardFirst,   // indices, then larger tensors, after one sweep from operands to results: shardings of inputs
+                   // propagate forward through the model first
+  kBackwardFirst,  // the same after one sweep from results to operands: consumers influence a value before its
+                   // producers
+  kNearestFirst    // as kGivenFirst; of the ops that do not keep all factors, those nearest to the inputs come first
 };
 
 Program propagate(const Program& program, PropagationOrder order = PropagationOrder::kGivenFirst);
 
-/// Axes that a slot which nobody annotated begins with, and keeps to: none is added to a dim that it wants whole.
+/// Initial axes for a slot without annotation. The slot keeps them, and no axes are added to its unsharded dims.
 struct PropagationHint {
   int slot = 0;
   Sharding sharding;
@@ -41,7 +43,7 @@ struct PropagationHint {
 std::vector<PropagationSlot> propagated(const PropagationGraph& graph, PropagationOrder order,
                                         const std::vector<PropagationHint>& hints = {});
 
-/// What a program costs as insert_reshards made it, and how much of that is bytes received and operations.
+/// The cost of a program after insert_reshards, and its share of bytes received and of operations.
 struct Weight {
   double all = 0;
   double moved = 0;
@@ -49,23 +51,25 @@ struct Weight {
 };
 using ProgramWeight = std::function<Weight(const Program& resharded)>;
 
-/// Propagation in every order; the outcome that weighs least, of equal ones the first. Without a weight: whose reshards and work cost
-/// least time by the model. Then, in programs that are not large, `trials` values that are moved most are tried where they go, and what reads them where they
-/// come from (choose_propagation.cpp).
+/// Runs propagation in every order and returns the outcome of least cost, the first among equals. Without a `weight`,
+/// the cost is the modelled time of reshards and work. In programs that are not large, it then tries up to `trials`
+/// changes at the most expensive reshards: the resharded value takes the new sharding, or its consumer takes the old
+/// one (choose_propagation.cpp).
 struct Propagated {
   Program program;
-  OpChoices choices;  // with which insert_reshards() weighs as said
-  Program resharded;  // what it made of `program`
+  OpChoices choices;  // insert_reshards() with these choices gives `resharded`
+  Program resharded;  // the result of insert_reshards() for `program`
 };
-/// insert_reshards() with the choices that were found: of the program that was found the outcome known already.
+/// insert_reshards() with the choices that were found. For the program in `found`, returns the stored result.
 Program insert_chosen_reshards(const Program& program, const Topology& topology, const Propagated& found);
 Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight = {},
                                    int trials = 0);
 
-/// Computations that are partitioned: the entry and what call, while and conditional reach. Others run on scalars as they are.
+/// The computations that are partitioned: the entry and those reached through call, while and conditional. Others work
+/// on scalars and stay unchanged.
 std::vector<bool> partitioned_computations(const Program& program);
 
-/// `program` with `made(c)` in place of each of those computations that holds an instruction that `concerns`.
+/// Replaces each partitioned computation that contains an instruction for which `concerns` is true by `made(c)`.
 Program with_rewritten(const Program& program,
                        const std::function<bool(const Computation&, const Instruction&)>& concerns,
                        const std::function<Computation(ComputationId)>& made);

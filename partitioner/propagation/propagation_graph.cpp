@@ -19,7 +19,7 @@
 namespace tessera {
 namespace {
 
-// A sorted dim is whole only while it is sorted: its axes go on to the result.
+// A blocked dim (such as that of a sort) must be replicated only during the op, so its axes propagate to the result.
 std::shared_ptr<const FactorMap> passing_blocked(const std::shared_ptr<const FactorMap>& map) {
   const auto has = [](const std::vector<TensorFactors>& tensors, int factor) {
     return std::any_of(tensors.begin(), tensors.end(), [&](const TensorFactors& tensor) {
@@ -36,7 +36,7 @@ std::shared_ptr<const FactorMap> passing_blocked(const std::shared_ptr<const Fac
   return out == nullptr ? map : out;
 }
 
-// Slots under construction: a union-find, because loops tie values of several computations together.
+// Slots during construction. This is a union-find structure because loops unite values of several computations.
 class SlotUnion {
  public:
   int add(const Type& type) {
@@ -62,7 +62,7 @@ class SlotUnion {
     given = sharding;
     return true;
   }
-  // Replaces what was given before.
+  // Replaces the sharding that was given before.
   void replace(int slot, const Sharding& sharding) { at(given_, find(slot)) = sharding; }
   [[nodiscard]] int size() const { return isize(parent_); }
   [[nodiscard]] const Type& type(int slot) const { return at(types_, slot); }
@@ -118,7 +118,7 @@ class GraphBuilder {
     return out;
   }
 
-  // Values that merely pass leaves on share their operands' slots.
+  // Ops that only pass leaves on share the slots of their operands.
   std::vector<int> result_slots(ComputationId c, const Instruction& instruction) {
     const auto role = instruction.op->role;
     if (role == Role::kTuple || role == Role::kOptBarrier) return operand_slots(c, instruction);
@@ -156,18 +156,19 @@ class GraphBuilder {
     for (int i = 0; i < isize(slots); ++i) {
       const auto& sharding = at(*instruction.sharding, instruction.sharding->size() == 1 ? 0 : i);
       if (sharding.kind == Sharding::Kind::kUnknown) continue;
-      // The state of a loop has the sharding of the while in its body too, whatever annotations values of the body have.
+      // The state of a loop has the sharding of the while in its body too, regardless of annotations in the body.
       if (instruction.op->role == Role::kWhile)
         slots_.replace(at(slots, i), sharding);
       else
-        slots_.give(at(slots, i), sharding);  // a tuple that disagrees with its element reshards when it is made
+        slots_.give(at(slots, i), sharding);  // a tuple with a different sharding reshards its element
     }
   }
 
-  // How the caller wants a result is one voice among those that the value hears: it may lie otherwise, and is moved when it is returned.
+  // The sharding that the caller requires is one suggestion among others: the value may have a different sharding and
+  // is resharded when it is returned.
   std::vector<int> apart(const Instruction& root, std::vector<int> slots) {
     const bool passes_on = root.op->role == Role::kTuple || root.op->role == Role::kGetTupleElement;
-    if (!passes_on || !root.sharding || has_manual_regions(program_)) return slots;  // borders bind what they return
+    if (!passes_on || !root.sharding || has_manual_regions(program_)) return slots;  // region borders bind results
     for (int i = 0; i < isize(slots); ++i) {
       const Sharding& wanted = at(*root.sharding, root.sharding->size() == 1 ? 0 : i);
       if (!wanted.is_tiled() || !slots_.type(at(slots, i)).is_array()) continue;
@@ -177,7 +178,6 @@ class GraphBuilder {
     return slots;
   }
 
-  // The edges of one instruction.
   void connect(ComputationId c, Id id) {
     const auto& instruction = program_[c][id];
     const auto& results = at(at(graph_.leaf_slots, c), id);
@@ -264,7 +264,7 @@ class GraphBuilder {
     return out;
   }
 
-  // ` shard_as 1`: members of a group end up alike; ` shard_like 1`: they hear of each other's shardings.
+  // ` shard_as 1`: members of a group have equal shardings; ` shard_like 1`: shardings propagate between members.
   void tie_groups() {
     struct Member {
       int slot;
@@ -296,7 +296,7 @@ class GraphBuilder {
       }
   }
 
-  // Entry parameters without a sharding are whole unless the module lets propagation choose.
+  // Entry parameters without a sharding are replicated unless the module lets propagation choose.
   void freeze_entry_parameters() {
     const auto& entry = program_.entry_computation();
     for (int p = 0; p < isize(entry.parameters); ++p) {
@@ -346,8 +346,8 @@ class GraphBuilder {
   SlotUnion slots_;
   OpSignatures signatures_;
   Interner<FactorMap> maps_;
-  std::vector<Traits> traits_;  // of each map
-  int depth_ = 0;               // of what is being connected
+  std::vector<Traits> traits_;  // by map number
+  int depth_ = 0;               // of the instruction that is being connected
   PropagationGraph graph_;
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What propagation works on: slots (leaves of values that must lie alike) joined by edges (ops with their factors).
-// get-tuple-element, tuple and opt-barrier share slots with their operands; a while's result shares them with the parameters of
-// its body and condition; other data flow (initial values, body results, branch arguments) are identity edges.
+// The input of propagation: slots (leaves of values that must have equal shardings) connected by edges (ops with their
+// factors). get-tuple-element, tuple and opt-barrier share slots with their operands. A while shares the slots of its
+// result with the parameters of its body and condition. Other data flow (initial values, body results, branch
+// arguments) becomes identity edges.
 #pragma once
 
 #include <memory>
@@ -17,22 +18,23 @@ struct PropagationSlot {
   Sharding sharding;
   bool fixed = false;  // given by the program: its text or API
   bool open = true;    // some dim may still gain axes
-  /// Dims whose priority has not come yet: until then they have no axes and gain none, but nobody else takes theirs.
+  /// Dims whose priority has not come yet. Until then they have no axes and gain none, but their axes are reserved.
   std::vector<std::pair<int, DimSharding>> waiting{};
   int why_edge = -1;  // the edge through which the last axes came
 };
 
 struct PropagationEdge {
   std::shared_ptr<const FactorMap> map;
-  /// The same with blocked dims that operands and results have; null when there are none. `map` lets shardings pass along these.
+  /// The map in which dims that are blocked in both operands and results stay blocked; null if there are none. `map`
+  /// lets shardings propagate along them.
   std::shared_ptr<const FactorMap> strict;
-  int map_id = 0;  // equal for equal maps
+  int map_id = 0;  // equal maps have equal numbers
   std::vector<int> operands;
   std::vector<int> results;
-  const Instruction* instruction = nullptr;  // of the program the graph is built from
-  bool passes_all = false;                   // every factor is kept: elementwise and moves
-  bool broadcasts = false;                   // a result has factors no operand has
-  int depth = 0;                             // ops on the longest way here from parameters and constants
+  const Instruction* instruction = nullptr;  // of the program from which the graph was built
+  bool passes_all = false;                   // every factor is kept, as in elementwise and data movement ops
+  bool broadcasts = false;                   // a result has factors that no operand has
+  int depth = 0;                             // the number of ops on the longest path from parameters and constants
 };
 
 struct PropagationGraph {
@@ -45,8 +47,8 @@ struct PropagationGraph {
 };
 
 PropagationGraph build_propagation_graph(const Program& program);
-/// The program with every value annotated as propagation left the graph's slots: given shardings closed, derived ones open, each with
-/// its reason.
+/// The program with every value annotated with the sharding of its slot and the reason for it. Given shardings are
+/// closed, derived ones are open.
 Program write_shardings(const Program& program, const PropagationGraph& graph,
                         const std::vector<PropagationSlot>& slots);
 

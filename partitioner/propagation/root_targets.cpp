@@ -27,8 +27,8 @@ void for_each_caller(const Program& program, const std::vector<bool>& used, F&& 
   }
 }
 
-// Entry results: what the program says of them, unreduced where it says so; else as the parameter whose memory they take, or whole unless propagation may
-// choose.
+// The shardings of the entry results: as annotated, including unreduced ones; without annotation that of the parameter
+// whose memory the result takes, else replicated, unless propagation may choose.
 Shardings entry_results(const Program& program) {
   const auto& entry = program.entry_computation();
   const auto& root = entry[entry.root];
@@ -53,13 +53,14 @@ Shardings entry_results(const Program& program) {
 }  // namespace
 
 RootTargets root_targets(const Program& program, const std::vector<bool>& used) {
-  // Branches of one conditional return alike, and so do all that share a branch with it.
+  // Branches of one conditional must return equal shardings, and so must all conditionals that share a branch.
   boost::disjoint_sets_with_storage<> groups(program.computations.size());
   for_each_caller(program, used, [&](const Instruction& caller) {
     if (caller.op->role != Role::kConditional) return;
     for (const ComputationId branch : caller.called) groups.union_set(caller.called.front(), branch);
   });
-  // A loop's body must return its state; of other callers the first decides, and the others reshard what they get.
+  // A loop's body must return its state. Of other callers the first determines the sharding, and the others reshard the
+  // result.
   RootTargets by_group(program.computations.size());
   for_each_caller(program, used, [&](const Instruction& loop) {
     if (loop.op->role != Role::kWhile) return;

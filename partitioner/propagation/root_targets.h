@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the root of each computation must lie: as who calls it expects. Callers that share a computation agree on it here.
+// The sharding that the root of each computation must have, as its callers expect it. Callers that share a computation
+// agree on it here.
 #pragma once
 
 #include <optional>
@@ -9,9 +10,10 @@
 
 namespace tessera {
 
-/// By computation; none where the root keeps what the computation finds. Leaves are closed, and only the entry's may be partial.
+/// By computation; nullopt if the root keeps the sharding that the computation gives it. Leaves are closed, and only
+/// the entry's may be partial.
 using RootTargets = std::vector<std::optional<Shardings>>;
-/// `used`: the computations that are partitioned. Error where loops that lie differently share what they run.
+/// `used`: the computations that are partitioned. Throws an error if loops with different shardings share a body.
 RootTargets root_targets(const Program& program, const std::vector<bool>& used);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The result of propagation as annotations of the program.
+// Writes the result of propagation into the program as annotations.
 #include <algorithm>
 
 #include "pipeline/origins.h"
@@ -15,7 +15,7 @@ bool is_open(const Sharding& sharding) {
   return std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const DimSharding& d) { return d.open; });
 }
 
-// What an annotation left to propagation is settled now, and binds as if the user had written it.
+// Propagation has now determined what the annotation left open. The result binds as if the user had written it.
 Sharding settled(const Sharding& given, const Sharding& found) {
   const bool says_nothing =
       std::all_of(given.dims.begin(), given.dims.end(), [](const DimSharding& d) { return d.open && d.axes.empty(); });
@@ -42,14 +42,14 @@ class ShardingWriter {
         at(slots_, slots.front()).fixed && is_entry)
       instruction.notes = with_frontend_attribute(instruction.notes, kWhyAttribute, std::string(kWholeParameter));
     const bool given = instruction.sharding && instruction.sharding->size() == leaves.size();
-    // A tuple that was given shardings of its own keeps them: it reshards its elements.
+    // A tuple with its own annotation keeps it and reshards its elements.
     for (int i = 0; given && i < isize(leaves); ++i) {
       const Sharding& mine = at(*instruction.sharding, i);
       if (mine.kind == Sharding::Kind::kUnknown) continue;
       at(leaves, i) = is_open(mine) ? settled(mine, at(leaves, i)) : mine;
     }
     for (auto& leaf : leaves)
-      for (auto& dim : leaf.dims) dim.priority.reset();  // has been heeded
+      for (auto& dim : leaf.dims) dim.priority.reset();  // propagation has used the priorities
     instruction.sharding = shared_.shared(make_shardings(std::move(leaves)));
   }
 

@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-// A dim of an input that is cut, by the leaf's number among all leaves of the entry's parameters.
+// A sharded dim of an input. The leaf is numbered among all leaves of the entry's parameters.
 struct InputDim {
   int leaf = 0;
   int dim = 0;
@@ -25,7 +25,7 @@ struct InputDim {
 };
 using InputDims = std::set<InputDim>;
 constexpr InputDim kElsewhere{
-    -1, 0};  // of weights and of what inputs are not cut along; what is made of constants has none at all
+    -1, 0};  // stands for weights and unsharded dims of inputs; values made of constants have an empty set
 using LeafDims = std::vector<InputDims>;  // by dim
 using ValueDims = std::vector<LeafDims>;  // by leaf
 
@@ -33,7 +33,8 @@ const Sharding* sharding_of_leaf(const Instruction& value, int leaf) {
   return value.sharding && leaf < isize(*value.sharding) ? &at(*value.sharding, leaf) : nullptr;
 }
 
-// Which dims of inputs run along a value's cut dims. Of a loop's state those it begins with.
+// Tracks which dims of inputs correspond to the sharded dims of each value. The state of a loop has the dims of its
+// initial value.
 class InputDimsOfValues {
  public:
   explicit InputDimsOfValues(const Program& program)
@@ -46,11 +47,11 @@ class InputDimsOfValues {
       if (at(used, c)) walk(c);
   }
 
-  /// Of the op that leaves a sum: the inputs' dims summed over.
+  /// The dims of inputs over which an op sums.
   [[nodiscard]] const InputDims& summed(ComputationId computation, Id op) const {
     return at(at(batch_sums_, computation), op);
   }
-  /// Over which of `axes` one of the dims is cut.
+  /// The `axes` that shard one of the dims.
   [[nodiscard]] std::vector<AxisRef> sharded_over(const InputDims& dims, const std::vector<AxisRef>& axes) const {
     std::vector<AxisRef> out;
     for (const AxisRef& axis : axes)
@@ -58,7 +59,7 @@ class InputDimsOfValues {
         out.push_back(axis);
     return out;
   }
-  /// `dim 0 of %x`
+  /// Text such as `dim 0 of %x`.
   [[nodiscard]] std::string text(const InputDims& dims) const {
     constexpr std::size_t kMostNamed = 3;
     const bool is_one_dim = std::all_of(dims.begin(), dims.end(), [&](auto d) { return d.dim == dims.begin()->dim; });
@@ -144,10 +145,10 @@ class InputDimsOfValues {
     const Computation& computation = program_[id];
     const Instruction& instruction = computation[i];
     const FactorMap& map = *signatures_.of(computation, instruction).map;
-    std::vector<std::vector<InputDims>> by_factor(map.factors.size());  // of each operand that has it
+    std::vector<std::vector<InputDims>> by_factor(map.factors.size());  // one entry per operand that has the factor
     for (int leaf = 0; leaf < std::min(isize(map.operands), isize(operands)); ++leaf)
       for (int d = 0; d < std::min(isize(at(map.operands, leaf)), isize(at(operands, leaf))); ++d)
-        // What cuts a dim of several factors cuts the major one.
+        // Axes of a dim of several factors shard the major one.
         if (const DimFactors& factors = at(at(map.operands, leaf), d); !factors.empty())
           at(by_factor, factors.front()).push_back(at(at(operands, leaf), d));
     at(at(batch_sums_, id), i) = summed_over(map, by_factor, instruction);
@@ -163,9 +164,9 @@ class InputDimsOfValues {
     return out;
   }
 
-  // Of a product those that both sides run along (a batch also where one was made of constants, as a loop's stacks are, or a cotangent of
-  // ones); of a sum of one array, which leaves fewer dims, only batches, which come first. Rows
-  // that are looked up or sliced out of a cut table are no batch.
+  // For a product: the dims that both sides have. A batch dim also counts if the other side was made of constants, such
+  // as the stacks of a loop or a cotangent of ones. For a sum of one array that removes dims: only batch dims, which
+  // come first. Rows that are gathered or sliced from a sharded table are no batch.
   static InputDims summed_over(const FactorMap& map, const std::vector<std::vector<InputDims>>& by_factor,
                                const Instruction& instruction) {
     InputDims out;
@@ -192,7 +193,7 @@ class InputDimsOfValues {
 
   const Program& program_;
   OpSignatures signatures_;
-  std::vector<ValueDims> begins_;  // of loops' bodies and conditions
+  std::vector<ValueDims> begins_;  // the dims of the parameters of loop bodies and conditions
   std::vector<Type> returned_;
   std::vector<std::string> input_names_;
   std::map<InputDim, std::vector<AxisRef>> axes_;

@@ -12,13 +12,13 @@
 namespace tessera {
 namespace {
 
-// What the program itself says of a value within it.
+// Whether this is a constraint that the program places on an intermediate value.
 bool is_sharding_constraint(const Instruction& instruction) {
   return is_sharding_mark(instruction) &&
          attributes_as<CustomCallAttributes>(instruction.attributes).target == "Sharding";
 }
 
-// By value: is_stored_gradient().
+// By value: the result of is_stored_gradient().
 std::vector<bool> ends_as_stored_gradient(const Computation& computation, const std::vector<std::vector<Id>>& users,
                                           OpSignatures& signatures) {
   std::vector<bool> out(computation.instructions.size());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What those who use a value ask of it: how it should lie, and whether they take it as partial values.
+// The requirements of a value's consumers: the sharding that they expect, and whether they accept partial values.
 //
 //   %h = dot(%x, %w)      {?,?}     found by propagation
-//   ROOT %y = tanh(%h)    {a,-}     required(%h): as found; required(%y): as the computation must end
+//   ROOT %y = tanh(%h)    {a,-}     required(%h): as found; required(%y): the sharding of the computation's result
 #pragma once
 
 #include "propagation/op_signatures.h"
@@ -10,25 +10,28 @@
 
 namespace tessera {
 
-/// Of the values of one propagated computation.
+/// For the values of one propagated computation.
 class ConsumerShardings {
  public:
-  /// `root`: how the results must lie, by leaf; null where they stay as they are found.
+  /// `root`: the required shardings of the results, by leaf; null if the results keep the shardings they have.
   ConsumerShardings(const Program& program, ComputationId id, const std::vector<std::vector<Id>>& users,
                     const Shardings* root, OpSignatures& signatures);
 
-  /// How the results should lie: as propagation found, or as a mark or the end of the computation binds them.
+  /// The required sharding of the results: that of an annotation or of the computation's result, else the one that
+  /// propagation found.
   [[nodiscard]] ShardingRef required(Id id) const;
-  /// The computation ends with this, or with a constraint on it: then it is made so, whole where it must be whole, unless a sum is
-  /// shared out. A result that the caller binds (FuncResultSharding) is moved there behind the op.
+  /// Whether this is the root of the computation, or its root is a constraint on this value. The op then computes the
+  /// root's sharding directly, unless a sum can be sharded. A result that the caller binds (FuncResultSharding) is
+  /// resharded after the op.
   [[nodiscard]] bool is_unannotated_root(Id id) const;
-  /// A partial value is left so when its only user (or all users, being the same mark) can take it.
+  /// Whether a partial value may stay partial: its only consumer (or all consumers, if these are equal annotations)
+  /// accepts it.
   [[nodiscard]] bool may_stay_partial(Id id) const;
-  /// A mark says how the result must lie, and nothing of what these operands, as they are made, wait to be summed over: summed before
-  /// or behind it is the same.
+  /// An annotation determines the sharding of the result and uses none of the axes over which these operands are
+  /// partial. Then it does not matter whether the sum is before or after it.
   [[nodiscard]] bool is_reduced_by_constraint(Id id, const std::vector<Value>& operands) const;
-  /// All that comes of it is a gradient as it is stored (FSDP's), by ops that add nothing up. What brings it there is asked for by the
-  /// mark behind it: the reduction of its partial values, or the reshards of what they are made of where these move less.
+  /// Whether the only use of the value is a stored gradient (of FSDP), through ops that sum nothing. The annotation
+  /// after these ops then requests the reshard: the reduction of the value, or of its operands if that moves less.
   [[nodiscard]] bool is_stored_gradient(Id id) const { return at(is_gradient_, id); }
 
  private:
@@ -40,7 +43,7 @@ class ConsumerShardings {
   const std::vector<std::vector<Id>>& users_;
   const Shardings* root_;
   std::vector<bool> is_gradient_;
-  std::vector<bool> stays_partial_;  // of the entry's values: never reduced at all
+  std::vector<bool> stays_partial_;  // of the entry's values: never reduced
 };
 
 }  // namespace tessera

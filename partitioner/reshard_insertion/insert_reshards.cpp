@@ -27,7 +27,7 @@
 namespace tessera {
 namespace {
 
-// What all computations of a program have in common.
+// State that all computations of a program share.
 struct Common {
   const Program& program;
   const CostModel& cost;
@@ -73,7 +73,7 @@ class Inserter {
           given ? ReshardCause::kGivenResult : ReshardCause::kResult);
       if (!is_derived(at(*old_[old_.root].sharding, i))) resharder_.asked(before, at(result, i));
     }
-    // Only what the program returns may wait for a reduction, where it says so.
+    // Only entry results may stay partial, if the program annotates them so.
     if (!is_entry_)
       for (auto& leaf : result)
         leaf = resharder_.without_partial(leaf, [&] { return fmt::format("the result of {}", old_.name); });
@@ -109,7 +109,7 @@ class Inserter {
     resharder_.set_region(axes != nullptr ? std::optional(*axes) : std::nullopt);
   }
 
-  // A border cuts over its own axes, which stand before those that shard the region's value.
+  // The axes of a border precede the axes that shard the region's value.
   LeafValues border(Id id) {
     const auto& instruction = old_[id];
     const bool enters = manual_border(instruction) == ManualBorder::kEnter;
@@ -153,14 +153,14 @@ class Inserter {
     return out;
   }
 
-  // The entry's may come as partial values, as the program says.
+  // Only entry parameters may be partial, if the program annotates them so.
   LeafValues parameter(const Instruction& instruction) {
     Shardings leaves = closed(*instruction.sharding);
     for (int i = 0; is_entry_ && i < isize(leaves); ++i) at(leaves, i) = at(*instruction.sharding, i).closed();
     return take_apart(append(instruction, {}, make_shardings(std::move(leaves))));
   }
 
-  // Partial values that came from outside and that several ops read are reduced once for all, unless none needs it.
+  // Partial values that several ops read are reduced once for all readers, unless no reader needs the reduction.
   LeafValues read_once(Id id, LeafValues leaves) {
     origins_.set(leaves, id);
     if (leaves.size() != 1 || at(users_, id).size() <= 1 || consumer_shardings_.may_stay_partial(id)) return leaves;
@@ -168,7 +168,7 @@ class Inserter {
         leaves.front(), [&] { return fmt::format("%{}, which several ops read,", shown_name(old_[id])); })};
   }
 
-  // The leaves, resharded where the tuple was annotated with shardings of its own.
+  // The leaves, resharded if the tuple has its own annotation.
   LeafValues tuple(const Instruction& instruction) {
     LeafValues out;
     for (const Id operand : instruction.operands)
@@ -206,7 +206,7 @@ class Inserter {
     return out;
   }
 
-  // Operands and results of a called computation lie as its parameters and the op's annotation say.
+  // Operands and results of a called computation have the shardings of its parameters and of the op's annotation.
   LeafValues control_flow(Id id) {
     const auto& instruction = old_[id];
     const bool is_while = instruction.op->role == Role::kWhile;
@@ -227,7 +227,7 @@ class Inserter {
             resharder_.to(at(leaves, leaf), at(wanted, leaf), [&] { return operand_of(i, instruction); });
       operands.push_back(put_together(builder_, old_[at(instruction.operands, i)].type, leaves));
     }
-    // As the called computation leaves them; another caller may have decided that.
+    // The shardings that the called computation returns, which another caller may have determined.
     const Shardings results =
         is_while ? closed(*instruction.sharding) : *at(common_.targets, instruction.called.back());
     LeafValues leaves = take_apart(append(instruction, operands, make_shardings(results)));
@@ -284,13 +284,12 @@ class Inserter {
     return settle(id, take_apart(made));
   }
 
-  // Than propagation or the user would have it.
+  // Whether results differ from the sharding that propagation found or the user gave.
   static bool is_computed_otherwise(const Instruction& instruction, const Shardings& results) {
     return !std::equal(results.begin(), results.end(), instruction.sharding->begin(), instruction.sharding->end(),
                        [](const Sharding& made, const Sharding& found) { return made == found.closed(); });
   }
 
-  // Leaves to operands.
   std::vector<Value> operands_of_leaves(const Instruction& instruction, const std::vector<Value>& leaves) {
     std::vector<Value> out;
     auto next = leaves.begin();
@@ -302,7 +301,7 @@ class Inserter {
     return out;
   }
 
-  // Brings results to a sharding the program gave; reduces partial results that no user can take as they are.
+  // Reshards results to annotated shardings, and reduces partial results that no consumer accepts.
   LeafValues settle(Id id, LeafValues leaves) {
     const auto& instruction = old_[id];
     origins_.set(leaves, id);
@@ -330,14 +329,14 @@ class Inserter {
   const std::vector<ComputationId>& new_ids_;
   Builder builder_;
   bool is_entry_;
-  const Shardings* root_;  // how the results must lie, by leaf; null: as they are found
+  const Shardings* root_;  // the required shardings of the results, by leaf; null if they stay as found
   std::vector<std::vector<Id>> users_;
   ConsumerShardings consumer_shardings_;
   ValueOrigins origins_;
   Mesh mesh_;
   std::vector<LeafValues> leaves_;
   ControlOrder order_{old_};
-  std::optional<Value> op_;  // what does the work of the instruction at hand
+  std::optional<Value> op_;  // the instruction that does the work of the current one
   Resharder resharder_;
 };
 

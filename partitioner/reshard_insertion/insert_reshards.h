@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes every op conflict-free: after this pass an instruction's operands and results agree on the axes of each of its factors,
-// and only `copy` changes a sharding. Still global shapes.
+// Resolves all conflicts: after this pass, the operands and results of an instruction agree on the axes of each of its
+// factors, and only `copy` changes a sharding. Shapes are still global.
 //
 //   %h = dot(%x {data,-}, %w {data,-})   ->   %w.1 = copy(%w) {-,-}; %h = dot(%x, %w.1) {data,-}
 //
-// Sharding marks become copies. Tuples are taken apart where they are used and made again where an op needs one.
+// Sharding annotations become copies. Tuples are split into leaves and rebuilt only where an op needs one.
 #pragma once
 
 #include "tessera/ir/program.h"
@@ -12,23 +12,24 @@
 
 namespace tessera {
 
-/// Frontend attributes of an inserted copy: why it is there, who chose both sides, what would remove it.
+/// Frontend attributes of an inserted copy: its reason, the origin of both shardings, and the remedy.
 inline constexpr std::string_view kReasonAttribute = "tessera.reason";
 inline constexpr std::string_view kFromAttribute = "tessera.from";
 inline constexpr std::string_view kToAttribute = "tessera.to";
 inline constexpr std::string_view kAskedAttribute = "tessera.asked";
 inline constexpr std::string_view kRemedyAttribute = "tessera.remedy";
 
-/// Who chose the sharding of a value, in words.
+/// A text that names the origin of a value's sharding.
 std::string provenance(const Instruction& instruction);
 
-/// How ops choose, where it is not clear beforehand which way is better.
+/// Choices between strategies of which neither is always better.
 struct OpChoices {
-  /// Ops know of copies of their operands that others needed: to take one costs nothing, but may bring about more elsewhere.
+  /// Take into account the copies that other consumers of an operand need: using one costs nothing, but may cause more
+  /// reshards elsewhere.
   bool known_copies = true;
-  /// No device works more than it must, whatever that moves; else no more than its share by propagation.
+  /// Minimize the work of each device, regardless of reshards; else only limit it to the share from propagation.
   bool least_work = false;
-  /// Cumulative ops along dims that are cut accumulate their parts first.
+  /// Cumulative ops along sharded dims accumulate their parts first.
   bool scans_by_parts = true;
 };
 

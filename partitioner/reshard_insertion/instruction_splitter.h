@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-/// One computation on its way to a form in which some instructions are several.
+/// Rewrites one computation such that some instructions are split into several.
 class Splitter {
  public:
   Splitter(const Program& program, ComputationId id, ProgramBuilder& names)
@@ -18,7 +18,8 @@ class Splitter {
         new_ids_(old_.instructions.size()) {}
 
  protected:
-  /// plan(old instruction): how it is split, false where it stays. split(the instruction with new operands, plan): what it becomes.
+  /// plan(old instruction): how to split it; false if it stays. split(instruction with new operands, plan): the
+  /// replacement.
   template <class Plan, class Split>
   Computation run(const Plan& plan, const Split& split) {
     for (Id id = 0; id < old_.size(); ++id) {

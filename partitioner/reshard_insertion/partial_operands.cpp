@@ -29,7 +29,7 @@ bool is_joint(Linearity linearity) { return linearity == Linearity::kJointlyLine
 
 bool is_partial_sum(const Sharding& sharding) { return sharding.is_partial() && sharding.reduction == Reduction::kSum; }
 
-// By what the op is, whatever the size of its result.
+// Whether the op passes a sum on, regardless of the size of its result.
 bool passes_sum(const OpView& view, const Instruction& user, Id value) {
   int uses = 0;
   for (int i = 0; i < isize(user.operands); ++i) {
@@ -40,7 +40,7 @@ bool passes_sum(const OpView& view, const Instruction& user, Id value) {
   return uses == 1 || is_joint(linearity_of(view, 0));
 }
 
-// The results that a root makes of `value`: all partial sums.
+// Whether all results of the root that are `value` are partial sums.
 bool returns_sums(const Computation& computation, const Shardings& root, Id value) {
   int leaf = 0;
   for (const Id operand : computation[computation.root].operands) {
@@ -50,7 +50,7 @@ bool returns_sums(const Computation& computation, const Shardings& root, Id valu
   return true;
 }
 
-// What the program says of a value, not what propagation found (which leaves dims open).
+// The annotated sharding of a value; null if propagation found it, which leaves dims open.
 const Sharding* given_sharding(const Instruction& instruction) {
   if (!instruction.sharding || instruction.sharding->size() != 1) return nullptr;
   const Sharding& sharding = instruction.sharding->front();
@@ -83,18 +83,18 @@ PartialChoice choose_partial(const OpView& view, const std::vector<Sharding>& op
       if (!overlaps_any(out.axes, axis)) out.axes.push_back(axis);
   }
   std::sort(out.axes.begin(), out.axes.end());
-  // Making an operand partial that is tiled over an axis, or computing with it whole there, would gather it: over such axes the
-  // others are reduced first.
+  // Joint ops need all operands partial or replicated over an axis. Operands that are sharded over the axis would have
+  // to be gathered, so over such axes the partial operands are reduced first.
   const auto tiled = [&](const AxisRef& axis) {
     return std::any_of(operands.begin(), operands.end(), [&](const Sharding& operand) {
       return operand.mesh == mesh && overlaps_any(operand.without_partial().used_axes(), axis);
     });
   };
   if (!joint) {
-    // Linear in each operand alone: one partial operand only.
+    // The op is linear in each operand alone, so only one operand may be partial.
     if (partial.size() > 1 || std::any_of(out.axes.begin(), out.axes.end(), tiled))
       return {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};
-    // More bytes would wait than need to, a row's maximum repeated along the row.
+    // Reduce first if the result is larger, as when the maximum of a row is broadcast along the row.
     const std::int64_t bytes = at(view.operands, partial.front()).byte_size();
     if (!result_may_stay_partial && view.result.is_array() && view.result.byte_size() > bytes)
       return {{}, Reduction::kSum, std::vector<bool>(operands.size(), false)};

@@ -43,7 +43,7 @@ T negative(T a) {
     return static_cast<T>(std::uint64_t{0} - static_cast<std::uint64_t>(a));
 }
 
-constexpr int kUnits = 8;  // of what a partial value takes from another
+constexpr int kUnits = 8;  // the largest amount that a partial value takes from another
 
 template <class T>
 T drawn(ShardDraws& draws, double unit) {
@@ -56,7 +56,7 @@ T drawn(ShardDraws& draws, double unit) {
     return static_cast<T>(count);
 }
 
-// One partial value has the value; then some give to others what they have not got.
+// One partial value gets the value; then random amounts are moved between partial values.
 template <class T>
 void split(std::span<const T> values, std::vector<std::span<T>>& partial_values, double unit, ShardDraws& draws) {
   constexpr int kGifts = 4;

@@ -35,7 +35,7 @@ std::optional<Value> Rematerializer::rematerialized(Value leaf, const Sharding& 
   if (moved == 0) return std::nullopt;
   Plan plan;
   if (!add(leaf.id, target, plan)) return std::nullopt;
-  constexpr double kStart = 1e-7;  // of a collective, on any link
+  constexpr double kStart = 1e-7;  // latency of a collective, on any link
   const double seconds = kStart + (topology_.is_uniform() ? moved / topology_.other().bytes_per_second : moved);
   if (plan.operations / CostModel{}.flops_per_second > seconds) return std::nullopt;
   for (const Step& step : plan.steps) {
@@ -86,7 +86,7 @@ bool Rematerializer::add(Id id, const Sharding& target, Plan& plan) {
   if (there(id, target)) return true;
   const Instruction& instruction = builder_[id];
   if (instruction.op->role == Role::kCopy) return add(instruction.operands[0], target, plan);
-  const bool is_repeated = is_computable_everywhere(id);  // a scalar that every device has need not follow from nothing
+  const bool is_repeated = is_computable_everywhere(id);  // a replicated scalar need not be computable
   const bool is_there = is_replicated_scalar(instruction) && instruction.sharding->front().manual == target.manual;
   if (!is_repeated && !is_there) return false;
   if (std::any_of(plan.steps.begin(), plan.steps.end(),
@@ -101,7 +101,8 @@ bool Rematerializer::add(Id id, const Sharding& target, Plan& plan) {
   return true;
 }
 
-// An op whose result lies so if its operands do, with nothing to add up or to fetch from a neighbour.
+// Adds the operands of an op whose result has the target sharding if they have theirs. The op must sum nothing and read
+// no halo.
 bool Rematerializer::add_operands(Step& step, Plan& plan) {
   const Computation& computation = builder_.computation();
   const Instruction& instruction = computation[step.source];

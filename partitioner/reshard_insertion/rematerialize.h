@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that follow from constants, iotas and scalars alone: where a reshard would move one, the devices compute what they need of it
-// again, if that takes few operations.
+// Rematerializes values that are computed from constants, iotas and scalars alone: instead of a reshard, each device
+// computes the part it needs, if that takes few operations.
 //
-//   %i = s32[8,8] iota(), %j = s32[8,8] iota(), %m = pred[8,8] compare(%i, %j)     by rows; wanted by columns: three ops, no bytes
+//   %i = s32[8,8] iota(), %j = s32[8,8] iota(), %m = pred[8,8] compare(%i, %j)   by rows, needed by columns: 3 ops
 #pragma once
 
 #include <map>
@@ -18,20 +18,20 @@ namespace tessera {
 
 class Rematerializer {
  public:
-  /// Of values in `builder`'s computation.
+  /// For values of the computation of `builder`.
   Rematerializer(Builder& builder, SharedShardings& shardings, const Topology& topology)
       : builder_(builder), shardings_(shardings), topology_(topology) {}
 
-  /// `leaf` with the sharding `target`, computed again. Nothing where it follows from other values, where an op would have to move what it is
-  /// given, or where moving the result takes less time.
+  /// `leaf` with the sharding `target`, rematerialized. Nullopt if it depends on other values, if an op would need a
+  /// reshard of its operands, or if resharding the result takes less time.
   std::optional<Value> rematerialized(Value leaf, const Sharding& target);
 
  private:
   struct Step {
     Id source = -1;
     Sharding target;
-    std::vector<std::optional<Sharding>> operands;  // nothing: as it is
-    bool is_copy = false;                           // of a scalar that every device has, for another mesh
+    std::vector<std::optional<Sharding>> operands;  // nullopt: unchanged
+    bool is_copy = false;                           // of a replicated scalar, to another mesh
   };
   struct Plan {
     std::vector<Step> steps;  // operands first

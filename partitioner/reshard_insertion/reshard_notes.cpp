@@ -21,7 +21,6 @@ bool is_partial(const Instruction& instruction) {
 
 using RemedyKind = Remedy::Kind;
 
-// A remedy that names a sharding.
 Remedy with_sharding(RemedyKind kind, const std::string& value, const Sharding& sharding, std::string detail = "") {
   return {
       .kind = kind, .value = value, .spec = sharding.str(), .mesh = sharding.mesh.str(), .detail = std::move(detail)};
@@ -41,7 +40,7 @@ Remedy either(const std::string& one, const std::string& other) {
   return {.kind = RemedyKind::kChangeEither, .detail = fmt::format("{} or {}", one, other)};
 }
 
-// Where `value` is the end of a computation.
+// For a `value` that is a result of the computation.
 Remedy remedy_of_result(const ReshardReason& reason, const std::string& name, bool given, const Sharding& from) {
   if (reason.cause == ReshardCause::kGivenResult)
     return given ? either("%" + name, "the result") : with_sharding(RemedyKind::kChange, "", from);
@@ -49,14 +48,14 @@ Remedy remedy_of_result(const ReshardReason& reason, const std::string& name, bo
   return with_sharding(RemedyKind::kAnnotateResult, name, from);
 }
 
-// An op computes its result otherwise than it was annotated.
+// For an op that computes its result with another sharding than the annotated one.
 Remedy remedy_of_own_result(const ReshardReason& reason, Id op, const std::string& name, const Sharding& from) {
   const auto operands = reason.origins.given_operands(op);
   if (operands.empty()) return with_sharding(RemedyKind::kChange, name, from);
   return either(join(operands, ", "), fmt::format("%{} {}", name, reason.target.str()));
 }
 
-// The annotation that would spare the reshard.
+// The annotation that would avoid the reshard.
 Remedy remedy_of(const ReshardReason& reason) {
   const Sharding& now = reason.made[reason.source].sharding->front();
   if (now.is_partial()) return summing_remedy(reason, now);
@@ -88,7 +87,7 @@ void set(Notes& notes, std::string_view key, std::optional<std::string> value) {
     list.emplace_back(std::string(key), std::move(*value));
 }
 
-// Who decided how the source lies.
+// The origin of the source's sharding.
 std::string chosen_by(const ReshardReason& reason) {
   const Instruction& source = reason.made[reason.source];
   const auto origin = reason.origins.of(reason.source);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said of a reshard that was put in: why it is there, who chose both sides, what would remove it.
+// Describes an inserted reshard: its reason, the origin of both shardings, and the remedy.
 #pragma once
 
 #include <optional>
@@ -9,37 +9,38 @@
 
 namespace tessera {
 
-/// What a reshard is made for.
+/// The purpose of a reshard.
 enum class ReshardCause : std::uint8_t {
   kUse,         // an operand, or the result of an op
   kMark,        // an annotation within the program
-  kResult,      // the end of a computation, of which nobody said how it lies
-  kGivenResult  // the same where the user did
+  kResult,      // the result of a computation, without an annotation
+  kGivenResult  // the result of a computation, with an annotation
 };
 
 struct ReshardReason {
-  const Computation& made;  // where `source` stands, under construction
+  const Computation& made;  // the computation under construction that contains `source`
   const ValueOrigins& origins;
-  Id source;  // what is resharded
+  Id source;  // the resharded value
   const Sharding& target;
-  std::string by;  // who needs it so: "operand 0 of dot %h"
+  std::string by;  // the consumer, in words: "operand 0 of dot %h"
   ReshardCause cause = ReshardCause::kUse;
-  Id mark = -1;                       // which annotation
-  std::optional<std::string> region;  // the manual axes around it
+  Id mark = -1;                       // the annotation
+  std::optional<std::string> region;  // the manual axes of the enclosing region
 };
 
-/// `notes` with the reason in them.
+/// Adds the reason to `notes`.
 NotesRef reshard_notes(const NotesRef& notes, const ReshardReason& reason);
 
-/// The op that left the partial sum that `id` is: those behind it only hand it on.
+/// The op that produced the partial sum `id`; ops between them only pass it on.
 Id summing_op(const Computation& made, Id id);
-/// `id`, or what stands behind the reshards that make it.
+/// `id`, or the source of the reshards that produced it.
 Id before_reshards(const Computation& made, Id id);
 
-/// What an explanation calls a value: a part of a loop's state by the name of what the program takes it apart into.
+/// The name of a value in explanations. A part of a loop's state is named by the value into which the program extracts
+/// it.
 std::string shown_name(const Computation& made, const ValueOrigins& origins, Id id);
 
-/// `as computed from %x {data,-}, %w {-,model}`
+/// Text such as `as computed from %x {data,-}, %w {-,model}`.
 std::string computed_from(const Computation& made, const ValueOrigins& origins, const Instruction& instruction);
 
 }  // namespace tessera

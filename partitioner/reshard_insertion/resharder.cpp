@@ -12,7 +12,7 @@ namespace tessera {
 
 Value Resharder::to(Value leaf, const Sharding& target, const Who& by, ReshardCause cause, Id mark) {
   if (!leaf.type().is_array() || sharding_of(leaf) == target) return leaf;
-  // The same placement said with other axes: a copy that localizes to nothing.
+  // The same placement with other axes: localize turns this copy into nothing.
   if (same_placement(leaf.type(), sharding_of(leaf), target)) return builder_.append(copied(leaf, target));
   auto& made = copies_[leaf.id];
   for (const auto& [sharding, value] : made)
@@ -34,8 +34,7 @@ Value Resharder::to(Value leaf, const Sharding& target, const Who& by, ReshardCa
   copy.notes = reshard_notes(by_mark ? old_[mark].notes : source.notes,
                              {builder_.computation(), origins_, leaf.id, target, by(), cause, mark, region_});
   Value value = builder_.append(std::move(copy));
-  if (leaf.type().ndim() == 0 && sharding_of(leaf).is_partial())
-    asked(leaf, value);  // nothing else could be said of it
+  if (leaf.type().ndim() == 0 && sharding_of(leaf).is_partial()) asked(leaf, value);  // no other annotation is possible
   made.emplace_back(target, value);
   return value;
 }

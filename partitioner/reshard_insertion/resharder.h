@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts reshards into a computation under construction: copies with another sharding, each once, each with its reason.
+// Inserts reshards into a computation under construction: copies with another sharding, without duplicates, each with
+// its reason.
 #pragma once
 
 #include <functional>
@@ -13,14 +14,14 @@
 
 namespace tessera {
 
-/// In words, who needs a value otherwise: asked for only where it does not lie so already.
+/// Describes the consumer in words. Called only if a reshard is needed.
 using Who = std::function<std::string()>;
 
 inline const Sharding& sharding_of(Value leaf) { return leaf.instruction().sharding->front(); }
 
 class Resharder {
  public:
-  /// `old`: the computation that `builder`'s is made of; its values are the `mark`s of to().
+  /// `old`: the original of the computation in `builder`; the `mark` of to() is one of its values.
   Resharder(Builder& builder, const ValueOrigins& origins, const Computation& old, SharedShardings& shardings,
             const Topology& topology)
       : builder_(builder),
@@ -30,21 +31,21 @@ class Resharder {
         topology_(topology),
         rematerializer_(builder, shardings, topology) {}
 
-  /// The manual axes around what is rewritten now.
+  /// The manual axes of the region that is being rewritten.
   void set_region(std::optional<std::string> axes) { region_ = std::move(axes); }
 
-  /// `leaf` with the sharding `target`: itself if it has that sharding, computed again if every device can do so without communication
-  /// (Rematerializer), else a copy.
+  /// `leaf` with the sharding `target`: itself if it has that sharding, rematerialized if every device can compute it
+  /// without communication (Rematerializer), else a copy.
   Value to(Value leaf, const Sharding& target, const Who& by, ReshardCause cause = ReshardCause::kUse, Id mark = -1);
-  /// Partial values summed at their cheapest: straight into the sharding that propagation wants, or in place.
+  /// Sums partial values in the least expensive way: directly to the sharding that propagation found, or in place.
   Value reduced(Value leaf, const Sharding& required, const Who& by);
   Value without_partial(Value leaf, const Who& by);
-  /// Any part of it is made where it is needed.
+  /// Whether each device can compute any part of it.
   [[nodiscard]] bool is_made_here(Value leaf) const;
-  /// Says of a reshard that an annotation is what it brings about.
+  /// Marks a reshard as one that an annotation requests.
   void asked(const Value& before, const Value& after);
 
-  /// How there are copies of the operands, by operand; empty where there are none at all.
+  /// The shardings in which copies of the operands exist, by operand; empty if there are no copies.
   [[nodiscard]] std::vector<std::vector<ShardingRef>> copies_of(const std::vector<Value>& operands) const;
 
  private:

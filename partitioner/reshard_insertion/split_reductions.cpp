@@ -20,7 +20,8 @@
 namespace tessera {
 namespace {
 
-// Nothing where one is no constant, or where nothing can be computed from them: the combiner has elements that its text leaves out.
+// The init values, if all are constants and the combiner can be evaluated, which requires that it has no elided
+// constants.
 std::optional<std::vector<Literal>> constant_inits(const Program& program, const Computation& computation,
                                                    const Instruction& reduce) {
   if (has_elided_constants(program, reduce.called.front())) return std::nullopt;
@@ -41,14 +42,15 @@ std::vector<Literal> combined(const Program& program, const Instruction& reduce,
   return evaluate(combiner, a).leaves();
 }
 
-// After other elements the init changes nothing either: f(f(init, x), init) = f(init, f(init, x)) = f(f(init, init), x) = f(init, x). The
-// first step is proven here, the last is absorbs_its_init(); the one between is that f is associative, as HLO asks of reductions.
+// Whether init values after other elements change nothing either: f(f(init, x), init) = f(init, f(init, x)) = f(f(init,
+// init), x) = f(init, x). This function proves the first step. The second follows from the associativity of f, which
+// HLO requires of reductions, and the last is absorbs_its_init().
 bool ends_with_its_init(const Program& program, const Computation& computation, const Instruction& reduce) {
   const auto inits = constant_inits(program, computation, reduce);
   return inits && commutes_with_init(program[reduce.called.front()], *inits);
 }
 
-// Of its two parameters: 0 changes nothing, whatever the init is.
+// An xor of the two parameters: 0 is its identity, whatever the init is.
 bool is_xor(const Computation& function) {
   const Instruction& root = function[function.root];
   if (root.op != &rows::kXor || function.parameters.size() != 2) return false;
@@ -57,11 +59,11 @@ bool is_xor(const Computation& function) {
   return takes_both && root.type.is_array() && root.type.ndim() == 0;
 }
 
-// One result per device and array is no more elements than those the device holds of the arrays that are not made where they are
-// needed; fewer, where uneven parts are filled up for it.
+// Whether the partial results, one per device and array, have no more elements than the shards of the arrays that must
+// be communicated; fewer, if uneven parts need padding.
 bool leaves_less(const Computation& computation, const Instruction& reduce, const Dims& split, bool is_even) {
   const auto count = isize(reduce.operands) / 2;
-  if (count == 1) return true;  // at worst the group reduces what it would have gathered
+  if (count == 1) return true;  // in the worst case, the group reduces the elements that it would have gathered
   const Instruction& array = computation[reduce.operands.front()];
   std::int64_t held = 1;
   for (const auto dim : split) {
@@ -74,7 +76,7 @@ bool leaves_less(const Computation& computation, const Instruction& reduce, cons
   return is_even ? moved * held >= count : moved * held > count;
 }
 
-// The sharded dims of the arrays when the reduction can be split; else none.
+// The sharded dims of the arrays if the reduction can be split; else empty.
 Dims split_dims(const Program& program, const Computation& computation, const Instruction& reduce) {
   if (reduce.op != &rows::kReduce || factor_map(view_of(program, computation, reduce)).reduction_known) return {};
   const Instruction& array = computation[reduce.operands.front()];
@@ -108,13 +110,13 @@ class ReductionSplitter : Splitter {
   }
 
  private:
-  // The arrays with a dim of tiles before each split dim, where its axes go.
+  // The arrays with an additional dim of tiles before each split dim. This dim gets its axes.
   struct Tiled {
     Dims dims;
     Sharding sharding;
-    Dims tiles;  // which dims those are
+    Dims tiles;  // the additional dims
     Dims inner;  // reduced by each device
-    Dims kept;   // of dims: what is left after that
+    Dims kept;   // the dims that remain after that
   };
 
   static Tiled tiled(const Type& array, const Sharding& sharding, const Dims& reduced, const Dims& split) {
@@ -148,7 +150,7 @@ class ReductionSplitter : Splitter {
     return builder_.append(std::move(made)).id;
   }
 
-  // What each device begins with.
+  // The init value of each device's reduction.
   Value neutral_init(const Instruction& reduce, std::size_t operand, DType dtype) {
     const Value init = builder_.value(at(reduce.operands, operand));
     if (absorbs_its_init(program_, builder_.computation(), reduce)) return init;
@@ -157,7 +159,7 @@ class ReductionSplitter : Splitter {
     return zero;
   }
 
-  // Shards of equal size: behind the last elements stands what counts for nothing.
+  // Pads shards to equal sizes with the neutral value.
   Value evened(Value array, Value neutral, const Sharding& sharding, const Dims& dims, const NotesRef& notes) {
     std::vector<PaddingDim> padding(static_cast<std::size_t>(array.type().ndim()));
     bool is_even = true;

@@ -15,14 +15,14 @@
 namespace tessera {
 namespace {
 
-/// A reduce-window over all that comes before, or behind, along one dim that is cut evenly.
+/// A reduce-window over all previous, or all following, elements along one sharded dim.
 struct Scan {
   int dim = 0;
   bool from_end = false;
   std::int64_t tiles = 0;
 };
 
-// Of scalars, without calls: what combines two values combines two arrays.
+// Whether the combiner consists of elementwise ops on scalars without calls, so that it can be applied to arrays.
 bool is_elementwise(const Computation& combiner) {
   return combiner.parameters.size() == 2 &&
          std::all_of(combiner.instructions.begin(), combiner.instructions.end(), [](const Instruction& instruction) {
@@ -83,7 +83,7 @@ class ScanSplitter : Splitter {
     return builder_.append(std::move(made));
   }
 
-  // The combiner's ops on whole arrays.
+  // Applies the combiner's ops to arrays.
   Value combined(const Instruction& scan, Value a, Value b, const Sharding& sharding) {
     const Computation& combiner = program_[scan.called.front()];
     const Dims dims = a.type().dims();
@@ -108,7 +108,7 @@ class ScanSplitter : Splitter {
     return at(values, combiner.root);
   }
 
-  // The array with as many rows on every device: those behind the last are the init.
+  // The array with the same number of rows on every device, padded with the init value.
   Value filled_up(const Instruction& scan, const Scan& how) {
     const Value array = builder_.value(scan.operands[0]);
     const std::int64_t size = array.type().dim(how.dim);
@@ -137,7 +137,7 @@ class ScanSplitter : Splitter {
     const Value parts = marked(ops::reshape(array, dims), scan, cut);
     const Value within = windowed(scan, parts, d + 1, along(length), dims, cut);
 
-    // What parts come to, but for the one that none comes after.
+    // The totals of all parts, except for the part that no other follows.
     const std::int64_t last = how.from_end ? 0 : length - 1;
     const Value sums = marked(ops::slice_dim(within, d + 1, last, last + 1), scan, cut);
     Sharding whole = cut;
@@ -170,7 +170,7 @@ class ScanSplitter : Splitter {
     return out.id;
   }
 
-  // All parts before, or behind: of tiles - 1 numbers as many results as tiles.
+  // A window over all previous (or following) parts: tiles - 1 totals give one result per tile.
   static WindowDim reaching(const Scan& how) {
     const std::int64_t others = how.tiles - 1;
     return {.size = others, .low = how.from_end ? 0 : others, .high = how.from_end ? others : 0};

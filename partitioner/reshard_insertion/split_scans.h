@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cumulative op along a dim that is cut: every device accumulates its part, then adds what came before it.
+// Splits a cumulative op along a sharded dim: every device accumulates its part, then adds the total of the previous
+// parts.
 //
 //   %y = reduce-window(%x {a}, %zero), window={size=16 pad=15_0}     x f32[16], a=4
 //   ->  %part = reduce-window(reshape(%x) {a,-}, %zero)              f32[4,4]: sums within each part
-//       %before = reduce-window(%part[:3,3], %zero)                  f32[4]: the sums of the parts before; 3 numbers are gathered
+//       %before = reduce-window(%part[:3,3], %zero)                  f32[4]: sums of previous parts; gathers 3 numbers
 //       %y = reshape(add(broadcast(%before), %part))
 #pragma once
 
@@ -11,10 +12,10 @@
 
 namespace tessera {
 
-/// Of a program in which every value has a sharding. Windows that are not over all that comes before (or behind) stay as they are. Where
-/// a dim is cut unevenly the init fills up the last parts.
+/// Takes a program in which every value has a sharding. Windows that do not cover all previous (or following) elements
+/// stay unchanged. Uneven dims are padded with the init value.
 Program split_scans(const Program& program);
-/// Whether it would change anything.
+/// Whether split_scans() would change anything.
 bool has_scans_to_split(const Program& program);
 
 }  // namespace tessera

@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-/// The k first of the last dim, which is cut into so many tiles.
+/// The first k of the last dim, which is sharded into `tiles` tiles.
 struct Selection {
   std::int64_t k = 0;
   bool largest = true;
@@ -26,7 +26,8 @@ struct Selection {
 
 std::optional<Selection> split_of(const Program& program, const Computation& computation,
                                   const Instruction& instruction) {
-  if (!instruction.type.is_tuple() || instruction.operands.size() != 1) return std::nullopt;  // nearly all
+  // The case of almost all instructions.
+  if (!instruction.type.is_tuple() || instruction.operands.size() != 1) return std::nullopt;
   const auto top = top_k_of(view_of(program, computation, instruction));
   if (!top || top->k == 0) return std::nullopt;
   const Instruction& array = computation[instruction.operands[0]];
@@ -38,11 +39,12 @@ std::optional<Selection> split_of(const Program& program, const Computation& com
   const std::int64_t tiles = sharding.tiles(array.type.ndim() - 1);
   if (tiles < 2 || ceil_div(size, tiles) < top->k) return std::nullopt;
   const std::int64_t gathered = top->k * tiles * (dtype_size(dtype) + dtype_size(DType::kS32));
-  if (2 * gathered > size * dtype_size(dtype)) return std::nullopt;  // rows may change places for less than a gather
+  // Resharding to other dims may cost less than a gather.
+  if (2 * gathered > size * dtype_size(dtype)) return std::nullopt;
   return Selection{top->k, top->largest, tiles};
 }
 
-// What no element comes behind: of floats the NaN at that end of their order.
+// The value that is ordered last; for floats the NaN at that end of their order.
 Literal last_of_all(DType dtype, bool largest) {
   return visit_dtype(dtype, [&]<class T>() {
     if constexpr (is_float(kDTypeOf<T>)) {
@@ -69,7 +71,7 @@ class TopKSplitter : Splitter {
     return value;
   }
 
-  // The same of another array: its values and places.
+  // The same selection on another array: its values and positions.
   std::pair<Value, Value> selected(const Instruction& top, Value array, std::int64_t k, const Sharding& sharding) {
     Dims dims = array.type().dims();
     dims.back() = k;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of last resort: reduce, gather every dim that differs, slice.
+// The fallback plan: reduce, gather every dim that differs, slice.
 #include "reshard_planning/moves.h"
 #include "tessera/base/text.h"
 
@@ -20,7 +20,7 @@ class Direct {
   }
 
  private:
-  // Ends a step: `next` is the state behind it.
+  // Ends a step; `next` is the state after it.
   void add(Move move, const State& next, std::int64_t bytes) {
     move.bytes = bytes;
     move.peak = space_.bytes(state_) + space_.bytes(next);

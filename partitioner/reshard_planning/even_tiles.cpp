@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges between even, nested tilings, reasoned about on axes. Along each dim both lists of axes are cut into common
-// digits; a digit then has an old axis (who holds which value), a new axis (who wants which), or both.
+// Computes exchanges between even, nested tilings from their axes alone. Along each dim, both lists of axes are split
+// into common digits. A digit then has an old axis (which selects the device that holds a value), a new axis (which
+// selects the device that receives it), or both.
 #include <algorithm>
 
 #include "reshard_planning/exchange_plan.h"
@@ -12,7 +13,7 @@ namespace tessera::reshard {
 namespace {
 
 struct DimDigits {
-  std::vector<AxisRef> before;  // cut to common digits; the first min(sizes) of both pair up
+  std::vector<AxisRef> before;  // split into common digits; the first min(sizes) of both form pairs
   std::vector<AxisRef> after;
   [[nodiscard]] std::size_t paired() const { return std::min(before.size(), after.size()); }
 };
@@ -21,7 +22,7 @@ struct Digits {
   std::vector<DimDigits> dims;
 };
 
-// Appends to `cuts` a part that makes the first unequal pair of a dim equal; false when sizes do not nest.
+// Splits the first unequal pair of a dim by appending a part to `cuts`. kImpossible if the sizes do not nest.
 enum class Pairing { kDone, kCut, kImpossible };
 Pairing pair_up(const DimDigits& dim, std::vector<AxisRef>& cuts) {
   for (std::size_t i = 0; i < dim.paired(); ++i) {
@@ -78,8 +79,9 @@ std::vector<AxisRef> tail(const std::vector<AxisRef>& list, std::size_t from) {
   return {list.begin() + static_cast<std::ptrdiff_t>(std::min(from, list.size())), list.end()};
 }
 
-// Chooses the source of every piece. A target's paired new digits fix the source's paired old ones; the target's other digits
-// (free) say which of the pieces comes first and which replica sends it, one to one, so that every round is a permutation.
+// Chooses the source of every piece. A target's paired new digits determine the source's paired old ones. The target's
+// other (free) digits determine which piece comes first and which replica sends it. This mapping is one to one, so
+// every round is a permutation.
 class EvenExchange {
  public:
   EvenExchange(const Placement& before, const Placement& after, const Digits& digits)
@@ -129,7 +131,8 @@ class EvenExchange {
     return source;
   }
 
-  // Each prime digit of `value` turned by that of `by`: where all are binary offsets then are sums over binary digits.
+  // Adds `value` and `by` digit by digit without carry, over prime digits. If all digits are binary, offsets are sums
+  // over binary digits.
   static std::int64_t turned(std::int64_t value, std::int64_t by, std::int64_t size) {
     std::int64_t out = 0;
     std::int64_t scale = 1;
@@ -178,8 +181,8 @@ class EvenExchange {
   const Digits& digits_;
   std::vector<AxisRef> gathered_;
   std::pair<std::vector<AxisRef>, std::vector<AxisRef>> fixed_;
-  std::vector<AxisRef> from_;  // free in the target only, matched one to one with …
-  std::vector<AxisRef> to_;    // … those free in the source only
+  std::vector<AxisRef> from_;  // free in the target only, matched one to one with to_
+  std::vector<AxisRef> to_;    // free in the source only
 };
 
 }  // namespace

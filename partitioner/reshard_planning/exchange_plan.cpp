@@ -22,7 +22,7 @@ PieceRound empty_round(std::int64_t devices, int ndim) {
   return round;
 }
 
-// The range of tiles of `tiling` that meet [low, high).
+// The range of tiles of `tiling` that intersect `range`.
 std::pair<std::int64_t, std::int64_t> tiles_within(const DimPlacement& tiling, const Interval& range) {
   if (range.size() <= 0 || tiling.length <= 0) return {0, 0};
   if (tiling.tiles == 1) return {0, 1};
@@ -34,14 +34,15 @@ Interval meet(const Interval& a, const Interval& b) {
   return {start, std::max(start, std::min(a.limit, b.limit))};
 }
 
-// Enters that `source` sends the box `range` of the global array to `target` in this round.
+// A transfer of the box `box` of the global array from `source` to `target`.
 struct Transfer {
   std::int64_t source = 0;
   std::int64_t target = 0;
   std::vector<Interval> box;
 };
 
-// A piece is as long as the round's longest; where a buffer ends before, it starts earlier and the receiver masks.
+// Adds a transfer to a round. All pieces have the length of the round's longest. A piece that would exceed the sender's
+// buffer starts earlier, and the receiver masks the surplus.
 void enter(PieceRound& round, const Placement& before, const Placement& after, const Transfer& transfer) {
   for (int d = 0; d < isize(round.sizes); ++d) {
     const Interval& range = at(transfer.box, d);
@@ -153,7 +154,7 @@ Exchange exchange_lengths(const Placement& before, const Placement& after, int d
 
 namespace {
 
-// Which devices hold which tile of the old placement.
+// The devices that hold each tile of the old placement.
 class Holders {
  public:
   explicit Holders(const Placement& placement) {
@@ -177,7 +178,7 @@ struct Wanted {
   std::vector<Interval> box;
 };
 
-// The parts of a device's new tile, one per old tile it meets.
+// The parts of a device's new tile, one for each old tile that it intersects.
 std::vector<Wanted> parts_of(const Placement& before, const Placement& after, std::int64_t device) {
   std::vector<Wanted> parts;
   const auto box = box_of(after, device);
@@ -200,7 +201,7 @@ std::vector<Wanted> parts_of(const Placement& before, const Placement& after, st
   return parts;
 }
 
-// A round being filled: each device sends and receives at most once.
+// An incomplete round. Each device sends and receives at most once in it.
 struct OpenRound {
   std::vector<bool> sends, receives;
   Dims sizes;
@@ -223,7 +224,7 @@ void place(std::vector<OpenRound>& rounds, const Wanted& part, const std::vector
            std::int64_t devices) {
   OpenRound* best = nullptr;
   std::int64_t source = holders.front();
-  std::int64_t least = volume(part.box);  // what a new round would cost
+  std::int64_t least = volume(part.box);  // the cost of a new round
   for (OpenRound& round : rounds) {
     if (round.receives[static_cast<std::size_t>(part.target)]) continue;
     const auto growth = round.growth(part.box);

@@ -8,7 +8,7 @@
 namespace tessera::reshard {
 namespace {
 
-// Rounds being joined: which tiles send and receive in one already.
+// A round to which others are added. Records which tiles send or receive already.
 struct JoinedRound {
   Round round;
   std::vector<bool> sends, receives;
@@ -21,7 +21,7 @@ struct JoinedRound {
   [[nodiscard]] bool has_room_for(const Round& other) const {
     return !round.is_local && !other.is_local && has_no_part_in(other);
   }
-  // No tile of the other sends or receives here.
+  // Whether no tile of `other` sends or receives in this round already.
   [[nodiscard]] bool has_no_part_in(const Round& other) const {
     if (round.value != other.value) return false;
     return std::none_of(other.pieces.begin(), other.pieces.end(), [&](const Rows& rows) {
@@ -39,7 +39,8 @@ struct JoinedRound {
   }
 };
 
-// A piece is as long as the round's longest; where a shard ends before, it starts earlier and what lies before is not wanted.
+// All pieces have the length of the round's longest. A piece that would exceed the shard starts earlier; the receiver
+// ignores the surplus.
 std::int64_t send_of(const Round& round, const Rows& piece, std::int64_t shard) {
   return round.form == Round::Form::kByTile ? std::min(piece.rows.start, shard - round.length) : round.slab.start;
 }
@@ -72,7 +73,8 @@ Round make_round(std::vector<Rows> pieces, Round::Form form, int value) {
 
 namespace {
 
-// One permute, and tiles that take no part in it but keep what they have: they send it to themselves.
+// If there are only one permute and one local round, and different tiles take part in them, adds the local round to the
+// permute: its tiles send to themselves.
 void join_what_stays(std::vector<JoinedRound>& open) {
   if (open.size() != 2 || open[0].round.is_local == open[1].round.is_local) return;
   if (open[0].round.is_local) std::swap(open[0], open[1]);

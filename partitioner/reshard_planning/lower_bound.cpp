@@ -8,11 +8,11 @@
 
 namespace tessera::reshard {
 namespace {
-constexpr int kCorners = 6;  // units whose first and last coordinates are combined into samples
+constexpr int kCorners = 6;  // number of units whose extreme coordinates are combined into samples
 constexpr std::size_t kSamples = 6;
 }  // namespace
 
-// Samples are positions at corners of the mesh; those that lack most from start to goal bound best.
+// Samples are devices at corners of the mesh. Those that lack the most elements at the start give the best bounds.
 Bound::Bound(const Space& space) : space_(space) {
   std::vector<std::pair<std::int64_t, Sample>> ranked;
   const int corners = std::min(space.unit_count(), kCorners);
@@ -65,8 +65,8 @@ std::int64_t Bound::lacking(const Sample& sample, const State& state) const {
   return sample.wanted_elements - held;
 }
 
-// Summing g addends at one device takes g-1 messages, and each further holder of the sum one more: of every element. Shared
-// out evenly over the devices, that is what the busiest must receive.
+// To sum g partial values at one device takes g-1 messages per element, and each further holder of the sum takes one
+// more. Evenly distributed over the devices, this is the least that the busiest device receives.
 std::int64_t Bound::reduction_bytes(std::int64_t group, std::int64_t kept) const {
   Checked all = Checked(space_.rest_bytes) * kept;
   for (const auto size : space_.sizes) all *= size;
@@ -75,7 +75,7 @@ std::int64_t Bound::reduction_bytes(std::int64_t group, std::int64_t kept) const
   std::int64_t holders = devices / kept;
   for (int s = 0; s < space_.slots(); ++s) holders /= space_.tiles(at(space_.goal.dims, s));
   const Checked received = all * (group - 1 + holders - 1);
-  if (!received.fits()) return 0;  // a lower bound all the same
+  if (!received.fits()) return 0;  // still a lower bound
   const std::int64_t bytes = received.value() / devices;
   return all.value() % devices == 0 ? bytes : std::max<std::int64_t>(0, bytes - 2);  // all-reduces round down
 }

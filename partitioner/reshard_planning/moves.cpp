@@ -11,7 +11,7 @@
 namespace tessera::reshard {
 namespace {
 
-// Up to this many units every order and every combination is tried.
+// With at most this many units, every order and every combination is tried.
 constexpr int kThorough = 4;
 
 std::uint16_t bit(int unit) { return static_cast<std::uint16_t>(1U << unit); }
@@ -51,7 +51,7 @@ class Moves {
     take_(move);
   }
 
-  // The lengths of a slot's tiles after `factor` more units cut it.
+  // The possible tile lengths of a slot after splitting it further by `factor`.
   [[nodiscard]] std::vector<std::int64_t> split_lengths(int slot, std::int64_t factor) const {
     const DimState& dim = at(state_.dims, slot);
     if (dim.count() == 0) return space_.lengths(slot, factor);
@@ -76,7 +76,7 @@ class Moves {
     }
   }
 
-  // Takes the last n units from a dim; its tiles grow together.
+  // Removes the last n units from a dim, which merges its tiles.
   std::int64_t join(State& state, int slot, int n, DimState& units) const {
     DimState& dim = at(state.dims, slot);
     std::int64_t factor = 1;
@@ -99,7 +99,8 @@ class Moves {
       }
   }
 
-  // ---- all-to-all: some dims lose their last units, others gain them -------------------------------------------------
+  // ---- all-to-all: some dims lose their minor units, other dims gain them
+  // ----------------------------------------------
 
   struct Exchange {
     std::array<std::uint8_t, kMaxSlots> lost{};
@@ -122,7 +123,8 @@ class Moves {
     }
   }
 
-  // Gives the i-th moved unit to every dim that loses none, at every place among the units it gained before.
+  // Assigns the i-th moved unit to every dim that loses none, at every position among the units that the dim gained
+  // before.
   void assign(const DimState& moved, int i, const Exchange& exchange) {
     if (i == moved.count()) {
       finish(moved, exchange, 0, state_, bytes_);
@@ -141,7 +143,7 @@ class Moves {
     }
   }
 
-  // Applies the gains slot by slot, over every length that may result; `operand` counts the padding to equal parts.
+  // Applies the gains slot by slot, for every possible tile length. `operand` includes the padding to equal parts.
   void finish(const DimState& moved, const Exchange& exchange, int slot, State after, std::int64_t operand) {
     while (slot < space_.slots() && at(exchange.gained, slot).count() == 0) ++slot;
     if (slot == space_.slots()) {
@@ -188,7 +190,7 @@ class Moves {
       }
   }
 
-  // ---- reductions ------------------------------------------------------------------------------------------------------
+  // ---- reductions ---------------------------------------------------------------------------------------------------
 
   void reductions() {
     const auto all = reducible();
@@ -234,7 +236,7 @@ class Moves {
     take(move, bytes_);
   }
 
-  // ---- permutes ----------------------------------------------------------------------------------------------------------
+  // ---- permutes -----------------------------------------------------------------------------------------------------
 
   void permutes() {
     if (used_ == 0) return;
@@ -247,7 +249,7 @@ class Moves {
       arrange_like_goal(blank);
   }
 
-  // Every assignment of units that gives each dim its present number of tiles.
+  // Tries every assignment of units that keeps the number of tiles of each dim.
   void arrange(int slot, std::int64_t tiles, const State& state, std::uint16_t taken) {
     const bool in_dims = slot < space_.slots();
     const auto wanted = in_dims ? space_.tiles(at(state_.dims, slot)) : space_.size_of(state_.partial);
@@ -271,7 +273,7 @@ class Moves {
     }
   }
 
-  // One assignment: the goal's units where they fit, then those that were there, then any.
+  // Tries one assignment: the goal's units where they fit, then the present ones, then any.
   void arrange_like_goal(State state) {
     auto taken = state_.partial;
     state.partial = state_.partial;
@@ -312,7 +314,7 @@ class Moves {
     return (state.partial & bit(unit)) != 0 ? 1 : 0;
   }
 
-  // ---- lengths and order -------------------------------------------------------------------------------------------------
+  // ---- lengths and order --------------------------------------------------------------------------------------------
 
   void realigns() {
     for (int slot = 0; slot < space_.slots(); ++slot) {
@@ -351,7 +353,7 @@ class Moves {
 
 double seconds_of(const Space& space, const Move& move) {
   if (space.links.empty() || move.collectives == 0) return 0;
-  unsigned units = 0;  // those the devices of a group differ in; an exchange of pieces may go anywhere
+  unsigned units = 0;  // the axes along which the devices of a group differ; an exchange of pieces may use all
   for (int i = 0; i < move.axes.count(); ++i) units |= 1U << at(move.axes.units, i);
   if (units == 0) units = (1U << space.unit_count()) - 1;
   Link link{0, std::numeric_limits<double>::infinity()};

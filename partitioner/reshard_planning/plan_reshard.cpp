@@ -21,7 +21,7 @@ ReshardPlan plan_between(const Type& global, const Sharding& from, const Shardin
 
 std::vector<AxisRef> step_axes(const Space& space, const Move& move) { return space.axes(move.axes); }
 
-// By dim, the axes that a slice adds.
+// The axes that a slice adds, dim by dim.
 std::vector<AxisRef> gained_axes(const std::vector<DimPlacement>& before, const ReshardStep& step) {
   std::vector<AxisRef> out;
   for (int d = 0; d < isize(before); ++d) {
@@ -31,7 +31,7 @@ std::vector<AxisRef> gained_axes(const std::vector<DimPlacement>& before, const 
   return merged_axes(out);
 }
 
-// A slice right behind another is one step; a change of device order that moves nothing is none.
+// Merges consecutive slices into one step, and drops changes of device order that exchange nothing.
 void append_moves(ReshardPlan& plan, const Space& space, const std::vector<Move>& moves) {
   for (const Move& move : moves) {
     if (move.kind == StepKind::kPermute && move.collectives == 0) continue;
@@ -64,13 +64,13 @@ ReshardStep free_step(const Type& global, StepKind kind, const Sharding& after) 
   return {kind, -1, -1, after.partial, after, placement_of(global, after).dims, 0, 0, 2 * global.byte_size()};
 }
 
-// ---- placements without common axes ------------------------------------------------------------------------------------
+// ---- placements without common axes ---------------------------------------------------------------------------------
 
 double cost_of(const ReshardPlan& plan, const Topology& topology) {
   return topology.is_uniform() ? static_cast<double>(plan.bytes()) : plan.seconds();
 }
 
-// Of a step whose devices may differ in any axis.
+// The time of a step whose groups may include devices along any axis.
 double seconds_anywhere(const Mesh& mesh, const Topology& topology, const ReshardStep& step) {
   if (topology.is_uniform() || step.collectives == 0) return 0;
   std::vector<std::string> names;
@@ -97,7 +97,7 @@ ReshardStep intersect_step(const Type& global, const Sharding& from, const Shard
   return step;
 }
 
-// The source with its partial values summed: in place, or scattered over one dim.
+// The shardings of the source after its reduction: unchanged dims, or scattered over one dim.
 std::vector<Sharding> reduced_forms(const Sharding& from) {
   std::vector<Sharding> out{from.without_partial()};
   if (!from.is_partial()) return out;
@@ -110,7 +110,7 @@ std::vector<Sharding> reduced_forms(const Sharding& from) {
   return out;
 }
 
-// By way of the whole array, or by exchanging pieces over device lists: whichever costs less.
+// Reshards through the complete array or by exchanging pieces over device lists, whichever costs less.
 ReshardPlan plan_across(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology) {
   constexpr std::int64_t kMaxDevices = 64;
   const Sharding settled = to.without_partial();
@@ -128,7 +128,7 @@ ReshardPlan plan_across(const Type& global, const Sharding& from, const Sharding
   return best;
 }
 
-// ---- maximal -------------------------------------------------------------------------------------------------------------
+// ---- maximal --------------------------------------------------------------------------------------------------------
 
 std::vector<AxisRef> all_axes(const Mesh& mesh) {
   std::vector<AxisRef> axes;
@@ -137,7 +137,7 @@ std::vector<AxisRef> all_axes(const Mesh& mesh) {
   return axes;
 }
 
-// One device holds the value, the others take the identity: a sum over all devices.
+// One device contributes the value, the others the identity, to a sum over all devices.
 ReshardPlan plan_from_maximal(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology) {
   ReshardPlan plan{global, from, to, {}};
   if (to.kind == Sharding::Kind::kMaximal) {
@@ -165,12 +165,12 @@ ReshardPlan plan_to_maximal(const Type& global, const Sharding& from, const Shar
   return plan;
 }
 
-// ---- the choice ------------------------------------------------------------------------------------------------------------
+// ---- the choice -----------------------------------------------------------------------------------------------------
 
 ReshardPlan plan_between(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology) {
   ReshardPlan plan{global, from, to, {}};
   if (same_placement(global, from, to)) return plan;
-  // A whole value lies so on every mesh.
+  // A replicated value has the same placement on every mesh.
   const Sharding source = from.is_replicated() ? Sharding::replicated(to.mesh, global.ndim()) : from;
   const Sharding target = to.is_replicated() ? Sharding::replicated(from.mesh, global.ndim()) : to;
   if (const auto space = reshard::make_space(global, source, target, topology)) {
@@ -185,7 +185,7 @@ bool is_manual(const Sharding& sharding) {
   return sharding.kind == Sharding::Kind::kManual || !sharding.manual.empty();
 }
 
-// Unknown means whole everywhere; a whole value belongs to every mesh.
+// An unknown sharding counts as replicated, and a replicated value belongs to every mesh.
 Sharding on_mesh(const Type& global, const Sharding& sharding, const Sharding& other) {
   const bool whole = sharding.kind == Sharding::Kind::kUnknown || sharding.is_replicated();
   if (!whole) return sharding.closed();
@@ -217,7 +217,7 @@ ReshardPlan make_plan(const Type& global, const Sharding& from_given, const Shar
   return plan;
 }
 
-// A rank's plans. Programs ask for the same few over and over.
+// The plans of a rank. Programs request the same few plans repeatedly.
 class PlanCache {
  public:
   const ReshardPlan& plan(const Type& global, const Sharding& from, const Sharding& to, const Topology& topology) {
@@ -246,7 +246,7 @@ class PlanCache {
   int count_ = 0;
 };
 
-// "0->1", "0", "0,1->2": the dims that lose and gain tiles.
+// "0->1", "0", "0,1->2": the dims that lose tiles and those that gain tiles.
 std::string dims_text(const std::vector<DimPlacement>& before, const std::vector<DimPlacement>& after) {
   std::vector<std::int64_t> lose;
   std::vector<std::int64_t> gain;

@@ -14,8 +14,8 @@ namespace tessera::reshard {
 namespace {
 
 constexpr std::int64_t kMaxPermutes = 16;  // of one exchange between even tilings
-constexpr std::int64_t kMaxParts = 2048;   // device lists are walked only for exchanges of fewer parts
-constexpr int kMaxVisits = 20000;          // then the best plan known is taken
+constexpr std::int64_t kMaxParts = 2048;   // only exchanges with fewer parts consider device lists
+constexpr int kMaxVisits = 20000;          // after that, the best known plan is used
 
 struct Cost {
   double seconds = 0;  // 0 on a uniform topology
@@ -27,14 +27,14 @@ struct Cost {
 };
 
 Cost cost_after(const Space& space, const Cost& cost, const Move& move) {
-  const int weight = move.kind == StepKind::kIntersect ? 2 : 1;  // two plain steps read better than one exchange
+  const int weight = move.kind == StepKind::kIntersect ? 2 : 1;  // prefer two simple steps to one exchange
   return {cost.seconds + seconds_of(space, move), cost.bytes + move.bytes, cost.collectives + move.collectives,
           std::max(cost.peak, move.peak), cost.steps + weight};
 }
 
 Placement placement(const Space& space, const State& state) { return {space.sharding(state), space.placement(state)}; }
 
-// How many parts an exchange over device lists would look at.
+// The number of parts that an exchange over device lists would examine.
 std::int64_t part_estimate(const Placement& before, const Placement& after) {
   std::int64_t parts = before.sharding.mesh.device_count();
   for (int d = 0; d < isize(before.dims); ++d) {
@@ -70,12 +70,13 @@ class Search {
 
  private:
   struct Node {
-    Move move;  // that led here
+    Move move;  // the move to this state
     int parent;
     Cost cost;
   };
 
-  // Even exchanges never need a buffer larger than source or target; elsewhere reductions and padding make it worth while.
+  // Whether buffers are limited: even exchanges never need a buffer larger than source and target. Reductions and
+  // padding can make larger buffers worthwhile.
   [[nodiscard]] bool limited() const { return limit_ > 0; }
 
   void offer(std::vector<Move> moves) {
@@ -105,7 +106,7 @@ class Search {
     queue_.emplace(Cost{least_seconds, least, cost.collectives, cost.peak, cost.steps}, isize(nodes_) - 1);
   }
 
-  // Than the best plan known, whatever follows.
+  // Whether every plan from here is worse than the best known plan.
   [[nodiscard]] bool is_worse(double seconds, std::int64_t bytes, int collectives) const {
     if (!space_.links.empty()) return seconds > incumbent_cost_.seconds;
     return bytes > incumbent_cost_.bytes ||
@@ -158,7 +159,7 @@ std::optional<Move> intersect_move(const Space& space, const State& state) {
   if (state.partial != goal.partial || state.to_reduction != goal.to_reduction || state == goal) return std::nullopt;
   const Placement before = placement(space, state);
   const Placement after = placement(space, goal);
-  // The pieces are held beside the buffer they are put together in.
+  // The pieces are in memory together with the buffer into which they are written.
   Move move{StepKind::kIntersect, -1, -1, {}, goal, 0, 0, space.bytes(state) + 2 * space.bytes(goal)};
   if (state.to_order == goal.to_order) {
     if (const auto count = count_pieces(before, after)) {

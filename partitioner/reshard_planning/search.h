@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search for the plan of least (seconds where links differ, bytes, collectives, peak): A* over states with a bound on what
-// each device must receive.
+// Searches for the plan with the least (seconds if links differ, bytes, collectives, peak memory). The search is A*
+// over states, with a lower bound on the bytes that each device must receive.
 #pragma once
 
 #include "reshard_planning/moves.h"
 
 namespace tessera::reshard {
 
-/// The steps from space.start to space.goal; none when they are equal.
+/// The steps from space.start to space.goal; empty if they are equal.
 std::vector<Move> find_moves(const Space& space);
 
-/// Whether a step cuts along axes that neither end of the plan uses: a sum shared out over devices that would all make it.
+/// Whether a step shards along axes that neither end of the plan uses, so that devices share a sum that each would
+/// compute otherwise.
 bool uses_idle_axes(const ReshardPlan& plan);
-/// The best plan that does not; plan_reshard's where that cannot be told.
+/// The best plan without such steps; the result of plan_reshard() if this cannot be determined.
 ReshardPlan plan_without_idle_axes(const Type& global, const Sharding& from, const Sharding& to,
                                    const Topology& topology);
 
-/// The direct exchange of pieces between two placements, if it is worth considering.
+/// The direct exchange of pieces between two placements, if it is small enough to consider.
 std::optional<Move> intersect_move(const Space& space, const State& state);
 
 /// A lower bound on the bytes that some device still has to receive.
@@ -27,7 +28,7 @@ class Bound {
 
  private:
   struct Sample {
-    std::array<std::array<std::int64_t, kMaxUnits>, 2> coordinates{};  // of the device in source and target order
+    std::array<std::array<std::int64_t, kMaxUnits>, 2> coordinates{};  // of the device, in source and target order
     std::array<Interval, kMaxSlots> wanted{};
     std::int64_t wanted_elements = 1;
   };

@@ -44,7 +44,7 @@ State state_of(const Space& space, const Sharding& sharding) {
   return state;
 }
 
-// The slots: dims that either sharding uses, and the others too while the space stays small.
+// Chooses the slots: the dims that either sharding uses, and other dims as long as the space stays small.
 void choose_slots(Space& space, const Sharding& from, const Sharding& to) {
   std::vector<int> idle;
   for (int d = 0; d < space.global.ndim(); ++d) {
@@ -64,7 +64,7 @@ void choose_slots(Space& space, const Sharding& from, const Sharding& to) {
   for (const int d : space.dims) space.sizes.push_back(space.global.dim(d));
 }
 
-// How many tiles a dim may come to have: products of units. With many units only what source and target have counts.
+// The tile counts that a dim may have: products of units. With many units, only those of source and target.
 std::vector<std::int64_t> tile_counts_of(const Space& space, const Sharding& from, const Sharding& to) {
   constexpr int kFew = 4;
   std::vector<std::int64_t> counts{1};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saying a sharding in the axes of another mesh. A position of a mesh is a mixed-radix number, an axis a range of its digits,
-// so axes translate by their strides; a transposed device order is a reordering of digits.
+// Expresses a sharding in the axes of another mesh. A position of a mesh is a mixed-radix number, and an axis is a
+// range of its digits, so axes are translated by their strides. A transposed device order is a permutation of digits.
 #include <algorithm>
 
 #include "reshard_planning/search_space.h"
@@ -9,14 +9,14 @@
 namespace tessera::reshard {
 namespace {
 
-// A digit of the target's positions: positions of the source that it steps by, and how many values it has.
+// A digit of the target's positions: its stride in positions of the source, and the number of its values.
 struct Digit {
   std::int64_t stride = 1;
   std::int64_t size = 1;
 };
 
-// The position in `mesh` of the device at each position of `to`, as digits from minor to major; null when it is not a
-// transposed count.
+// The position in `mesh` of the device at each position of `to`, as digits from minor to major. Null if the order is
+// not a transposition.
 std::optional<std::vector<Digit>> digits_between(const Mesh& mesh, const Mesh& to) {
   const auto count = mesh.device_count();
   if (mesh.device_order() == to.device_order()) return std::vector<Digit>{{1, count}};
@@ -55,7 +55,8 @@ std::vector<std::int64_t> axis_strides(const Mesh& mesh) {
   return strides;
 }
 
-// The digits that make up [stride, stride * size) of the target's positions, major to minor; false when a cut falls inside.
+// The digits that form [stride, stride * size) of the target's positions, major to minor. False if a boundary is inside
+// a digit.
 bool split_digits(const std::vector<Digit>& digits, std::int64_t stride, std::int64_t size, std::vector<Digit>& out) {
   std::vector<Digit> minor_first;
   std::int64_t low = 1;
@@ -73,7 +74,7 @@ bool split_digits(const std::vector<Digit>& digits, std::int64_t stride, std::in
   return true;
 }
 
-// The sub-axes of `mesh` that step by `stride` and have `size` values, major to minor.
+// The sub-axes of `mesh` with stride `stride` and `size` values, major to minor.
 bool digit_axes(const Mesh& mesh, const std::vector<std::int64_t>& strides, const Digit& digit,
                 std::vector<AxisRef>& out) {
   std::int64_t covered = 1;

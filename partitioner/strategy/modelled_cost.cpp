@@ -27,7 +27,7 @@ std::int64_t shard_bytes(const std::vector<Type>& types, const Shardings& shardi
   return sum;
 }
 
-// Into how many parts the devices cut an op: by every axis that tells operands or results apart.
+// The number of parts into which the devices divide an op's work: the size of all axes that shard operands or results.
 double parts(const Shardings& operands, const Shardings& results) {
   Axes used;
   for (const auto* shardings : {&operands, &results})
@@ -41,7 +41,7 @@ class SecondsModel {
  public:
   SecondsModel(const Program& program, const CostModel& cost) : program_(program), cost_(cost), signatures_(program) {}
 
-  // Equal ops whose operands and results lie alike cost the same.
+  // Equal ops with equal shardings have equal costs.
   double seconds_of(const Computation& computation, const Instruction& instruction) {
     const auto role = instruction.op->role;
     if (role != Role::kCopy && role != Role::kPlain) return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program whose every value has a sharding would cost a device: the time modelled for its reshards, halos and work.
+// The modelled time of a program in which every value has a sharding: its reshards, halos and work on one device.
 #pragma once
 
 #include "strategy/strategy.h"
@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-/// Of a program after insert_reshards and remove_dead_code: copies between shardings become collectives, everything else is computed
-/// in parts. Loops count as often as they run.
+/// The program must have passed insert_reshards and remove_dead_code: copies between shardings count as collectives,
+/// all other ops as sharded computation. Loops count as often as they run.
 double program_seconds(const Program& program, const CostModel& cost);
 
 }  // namespace tessera

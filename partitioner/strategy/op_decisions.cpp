@@ -19,8 +19,8 @@ void add_partial(Sharding& result, const PartialChoice& partial) {
   result.reduction = partial.reduction;
 }
 
-// One operand of a product may go in as partial values, and the result is summed in its place: fewer bytes, but the axes of the sum cut none
-// of the work. The modelled time decides.
+// One operand of a product may stay partial, so that the result is summed instead of the operand. That can save bytes,
+// but then the axes of the sum do not divide the work. The modelled time decides.
 bool is_worth_its_work(const Mesh& mesh, const OpRequest& request, const PartialChoice& partial,
                        const StrategyRequest& deferred, Strategies& strategies) {
   const FactorMap& map = *request.signature.map;
@@ -37,7 +37,8 @@ bool is_worth_its_work(const Mesh& mesh, const OpRequest& request, const Partial
          strategy_seconds(summed_first, without, computed_sharding(mesh, map, 0, without), strategies.cost());
 }
 
-// What moves to make a reshape so, and its result what its users need, where propagation found that.
+// The cost of resharding the operand of a reshape and, if propagation requires a sharding of the result, also the
+// result.
 double moved_for(const OpRequest& request, double operand, const Sharding& made, const CostModel& cost) {
   const Sharding required = request.required->front();
   const bool is_free =
@@ -47,7 +48,7 @@ double moved_for(const OpRequest& request, double operand, const Sharding& made,
                  : operand + reshard_cost(request.signature.view.result, made, required.closed(), cost.topology);
 }
 
-// A reshape of uneven tiles may move what lies at their borders instead of the whole.
+// A reshape of uneven tiles may exchange elements at tile borders instead of resharding the complete array.
 void realign(const OpRequest& request, OpDecision& decision, const CostModel& cost) {
   const OpView& view = request.signature.view;
   if (request.operands.empty() || request.rematerialized.front() || request.operands.front()->empty()) return;

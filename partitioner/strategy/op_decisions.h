@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an op is partitioned when its operands lie as they do: what it needs of them and what comes out. Remembered, because the layers
-// of a model ask for the same.
+// Decides how an op with given operand shardings is partitioned: which shardings it requires of its operands and which
+// shardings its results have. Decisions are stored, because the layers of a model repeat the same requests.
 #pragma once
 
 #include "propagation/op_signatures.h"
@@ -10,13 +10,13 @@ namespace tessera {
 
 struct OpRequest {
   const OpSignature& signature;
-  std::vector<ShardingRef> operands;                  // as they are, one per operand leaf
+  std::vector<ShardingRef> operands;                  // current shardings, one per operand leaf
   std::vector<bool> rematerialized;                   // see StrategyRequest
-  ShardingRef required;                               // what the result's users need
-  ShardingRef found;                                  // the same by propagation
+  ShardingRef required;                               // the sharding that the consumers of the result require
+  ShardingRef found;                                  // the sharding that propagation found for the result
   bool result_may_stay_partial = false;               // see choose_partial
   std::vector<std::vector<ShardingRef>> copies = {};  // see StrategyRequest; by operand leaf, or empty
-  Axes manual = {};                                   // of the region around
+  Axes manual = {};                                   // axes of the enclosing manual region
 };
 
 struct OpDecision {

@@ -33,7 +33,8 @@ std::vector<Tensor> tensors_of(const StrategyRequest& request) {
   return out;
 }
 
-// The largest of those that say the same, where there are many: the parts of a concatenation lie alike, and each would be heard first.
+// Keeps only the largest of the tensors with equal factors and shardings if there are many tensors: the operands of a
+// concatenation usually have equal shardings, and each would add an order to try.
 std::vector<Tensor> without_echoes(std::vector<Tensor> tensors) {
   constexpr std::size_t kMany = 8;
   if (tensors.size() <= kMany) return tensors;
@@ -59,7 +60,7 @@ Strategy without(Strategy strategy, const Axes& reserved) {
   return strategy;
 }
 
-// What becomes of the axes of factors that must be whole.
+// How to treat the axes of factors that must be replicated.
 enum class WholeFactors : std::uint8_t { kGathered, kMoved };
 
 Strategy merged_in_order(const StrategyRequest& request, const FactorMap& map, const std::vector<Tensor>& tensors,
@@ -70,14 +71,15 @@ Strategy merged_in_order(const StrategyRequest& request, const FactorMap& map, c
     if (!(tensor.sharding.mesh == request.mesh)) continue;
     Strategy said = project(map, *tensor.factors, tensor.sharding);
     if (whole == WholeFactors::kMoved) said = moved_to_kept(map, std::move(said));
-    // Cut to what is legal alone first, so that an axis of a factor that must be whole is free for others.
+    // Make each tensor's strategy legal before merging, so that an axis of a factor that must be replicated is free for
+    // other factors.
     merge_into(out, legal(map, std::move(said)));
   }
   return legal(map, without(std::move(out), request.reserved));
 }
 
-// Who has a say, and in which order: up to three tensors in every way, also some of them or none; of more each first and the rest
-// by size, and each alone.
+// The orders in which tensors contribute to a strategy. For up to three tensors, all orders of all subsets; for more,
+// each tensor first with the others by size, and each tensor alone.
 std::vector<std::vector<int>> orders(const std::vector<Tensor>& tensors) {
   std::vector<int> by_size(tensors.size());
   std::iota(by_size.begin(), by_size.end(), 0);
@@ -102,13 +104,13 @@ std::vector<std::vector<int>> orders(const std::vector<Tensor>& tensors) {
   return out;
 }
 
-// Dims along which elements move stay whole: what halos are weighed against.
+// A map in which dims with windows are blocked. Its strategies are the alternatives to halo exchanges.
 FactorMap without_windows(FactorMap map) {
   for (const Window& window : map.windows) at(map.factors, window.factor).kind = FactorKind::kBlocked;
   return map;
 }
 
-// Whether gathering an operand's dims of a factor brings more than summing the results that its parts give.
+// Whether an operand, gathered along a factor, is larger than the results, which would be summed otherwise.
 bool is_larger_than_results(const StrategyRequest& request, int operand, int factor) {
   Sharding gathered = at(request.operands, operand).without_partial();
   const TensorFactors& factors = at(request.map.operands, operand);
@@ -123,14 +125,14 @@ bool is_larger_than_results(const StrategyRequest& request, int operand, int fac
   return shard_type(at(operand_leaves(request.view), operand), gathered).byte_size() > results;
 }
 
-// The axes over which a summed factor lies, if the operands that have it are cut alike along it into so many parts; they need not be the
-// same. An operand that lies whole is cut as the other one is, where that is large. Nothing where they differ, or where only axes in
-// `taken` cut it.
+// The axes that shard a summed factor, if all operands that have the factor are sharded along it into the same number
+// of tiles; the axes need not be equal. A large operand without axes along the factor is sharded like the other
+// operand. Returns nullopt if the numbers differ or if only axes in `taken` shard the factor.
 std::optional<Axes> axes_of_sum(const StrategyRequest& request, int factor, const Axes& taken) {
   std::optional<Axes> found;
   int cut = -1;
   bool some_replicated = false;
-  Axes elsewhere;  // what cuts other dims of operands that are whole along the factor
+  Axes elsewhere;  // axes that shard other dims of operands without axes along the factor
   for (int i = 0; i < isize(request.operands); ++i) {
     const TensorFactors& factors = at(request.map.operands, i);
     const bool has = std::any_of(factors.begin(), factors.end(), [&](const DimFactors& dim) {
@@ -158,7 +160,7 @@ std::optional<Axes> axes_of_sum(const StrategyRequest& request, int factor, cons
   return free && is_larger_than_results(request, cut, factor) ? found : std::nullopt;
 }
 
-// What propagation found of the factors that the result keeps.
+// The axes that propagation found for the factors of the result.
 Strategy kept_as_found(const StrategyRequest& request) {
   Strategy kept(request.map.factors.size());
   for (int i = 0; i < isize(request.found); ++i)
@@ -167,7 +169,7 @@ Strategy kept_as_found(const StrategyRequest& request) {
   return legal(request.map, without(std::move(kept), request.reserved));
 }
 
-// Axes that nothing uses, or first parts of them, of so many devices altogether.
+// Unused axes, or major parts of them, with the given number of devices in total.
 std::optional<Axes> idle_axes(const Mesh& mesh, const Axes& used, std::int64_t devices) {
   Axes out;
   for (const bool exactly : {true, false})
@@ -181,8 +183,9 @@ std::optional<Axes> idle_axes(const Mesh& mesh, const Axes& used, std::int64_t d
   return devices == 1 ? std::optional(out) : std::nullopt;
 }
 
-// Operands are cut along what is summed by an axis that cuts the result as well: the sum keeps it, and idle axes cut the result meanwhile.
-//   [i,k {x}], [k {x},j] -> [i {x},j], y idle:   i over y, k over x; summed over x, then moved from y to x
+// If one axis shards both a summed factor of the operands and the result, the sum keeps the axis, and idle axes shard
+// the result meanwhile.
+//   [i,k {x}], [k {x},j] -> [i {x},j], y idle:   i over y, k over x; summed over x, then resharded from y to x
 std::optional<Strategy> with_idle_axes(const StrategyRequest& request) {
   Strategy out(request.map.factors.size());
   const Strategy kept = kept_as_found(request);
@@ -212,8 +215,8 @@ std::optional<Strategy> with_idle_axes(const StrategyRequest& request) {
   return legal(request.map, std::move(out));
 }
 
-// Into how many parts the work falls when the result is made as propagation found, and sums as the operands lie. Axes that the result takes
-// are not left for sums.
+// The number of parts into which the work is divided if the result has the sharding that propagation found and sums use
+// the shardings of the operands. Sums do not use the axes of the result.
 double parts_found(const StrategyRequest& request) {
   const Strategy kept = kept_as_found(request);
   const Axes taken = all_axes(kept);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one op is shared out: the axes of each factor, chosen by modelled cost of moving its operands, of its work per device and
-// of moving its result to where propagation wants it.
+// Chooses how one op is sharded: the axes of each factor, by the modelled cost of resharding its operands, of its work
+// per device and of resharding its result to the sharding that propagation found.
 #pragma once
 
 #include <vector>
@@ -11,12 +11,12 @@
 
 namespace tessera {
 
-/// What the cost model assumes of a machine.
+/// The cost model's assumptions about a machine.
 struct CostModel {
   Topology topology;
   double flops_per_second = 1e11;
   double memory_bytes_per_second = 2e10;
-  /// Work decides before bytes do: not only what goes beyond the share that propagation gave a device.
+  /// Compare by work before bytes, even below the share of the work that propagation assigned to a device.
   bool least_work = false;
 };
 
@@ -24,22 +24,23 @@ struct StrategyRequest {
   const OpView& view;
   const FactorMap& map;
   const Mesh& mesh;
-  std::vector<Sharding> operands;  // as they are, one per operand leaf
-  std::vector<Sharding> required;  // one per result leaf: what its users need
-  std::vector<Sharding> found;     // the same by propagation: the share of the work a device should have
-  /// Axes an operand stays partial over: no factor may use them.
+  std::vector<Sharding> operands;  // current shardings, one per operand leaf
+  std::vector<Sharding> required;  // the shardings that the consumers require, one per result leaf
+  std::vector<Sharding> found;     // the shardings that propagation found; they define a device's share of the work
+  /// Axes over which an operand stays partial: no factor may use them.
   Axes reserved;
-  /// Operands that are made anew in whatever sharding is needed: they cost nothing and have no say.
+  /// Operands that can be rematerialized in any sharding. They cost nothing and do not influence the choice.
   std::vector<bool> rematerialized;
-  /// How operands lie as well, as copies that others needed: by operand leaf; empty: no copies.
+  /// Additional shardings in which each operand leaf exists, because other consumers needed copies; empty if there are
+  /// none.
   std::vector<std::vector<Sharding>> copies = {};
-  /// The axes of a manual region around the op: not idle, and not the partitioner's.
+  /// The axes of the enclosing manual region: they are neither idle nor available to the partitioner.
   Axes manual = {};
 };
 
 Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost = {});
 
-/// choose_strategy that remembers: the layers of a model ask for the same.
+/// choose_strategy with stored results: the layers of a model repeat the same requests.
 class Strategies {
  public:
   explicit Strategies(const CostModel& cost) : cost_(cost) {}

@@ -23,18 +23,18 @@ double work_seconds(const StrategyRequest& request, const Strategy& strategy, do
   return flops / parallel / cost.flops_per_second + bytes / cost.memory_bytes_per_second;
 }
 
-// A mark or the end of the computation says how the result must lie; propagation leaves dims open.
+// An annotation or the computation's result determines this sharding; propagation leaves dims open.
 bool is_bound(const StrategyRequest& request) {
   if (request.required.size() != 1) return false;
   const auto& dims = request.required.front().dims;
   return std::none_of(dims.begin(), dims.end(), [](const DimSharding& dim) { return dim.open; });
 }
 
-double bytes_per_second(const CostModel& cost) {  // of what is moved in bytes; else it is seconds already
+double bytes_per_second(const CostModel& cost) {  // 1 if the moved amount is in seconds
   return cost.topology.is_uniform() ? cost.topology.other().bytes_per_second : 1;
 }
 
-// What is made anew is whole wherever that is of use.
+// A rematerialized operand is complete wherever that helps.
 Sharding lying_operand(const StrategyRequest& request, int operand) {
   if (!at(request.rematerialized, operand)) return at(request.operands, operand);
   return unproject(request.mesh, request.map, at(request.map.operands, operand), Strategy(request.map.factors.size()));
@@ -47,7 +47,7 @@ HaloCost halo_cost_of(const StrategyRequest& request, const Strategy& strategy, 
   return halo_cost(request.mesh, request.map, operand_leaves(request.view), strategy, lying, cost.topology);
 }
 
-// Bytes of operands that come from elsewhere, or seconds where links differ.
+// The cost of resharding the operands: bytes, or seconds if the links differ.
 double moved_operands(const StrategyRequest& request, const Strategy& strategy, const HaloCost& halo,
                       const CostModel& cost) {
   double moved = 0;
@@ -67,7 +67,7 @@ double moved_operands(const StrategyRequest& request, const Strategy& strategy, 
   return moved + (cost.topology.is_uniform() ? static_cast<double>(halo.bytes) : halo.seconds);
 }
 
-// The same of a result that is made so. Where dims were left open, it may stay there.
+// The cost of resharding a result whose computed sharding is `made`. If its dims are open, it may keep that sharding.
 double moved_result(const StrategyRequest& request, int leaf, const Sharding& made, const CostModel& cost) {
   const Type type = request.view.result.leaves().at(static_cast<std::size_t>(leaf));
   if (!type.is_array()) return 0;
@@ -77,7 +77,8 @@ double moved_result(const StrategyRequest& request, int leaf, const Sharding& ma
   return std::min(moved, reshard_cost(type, made, made.without_partial(), cost.topology));
 }
 
-// Into how many parts it cuts the work if padding of what is summed over is no work. A product multiplies it, a reduction hides it.
+// The number of parts into which a strategy divides the work if padding of summed dims is no work. In a product,
+// padding is work; in a reduction, a mask hides it.
 double parts_but_for_sums(const StrategyRequest& request, const Strategy& strategy) {
   const FactorMap& map = request.map;
   const bool multiplies = std::count(request.rematerialized.begin(), request.rematerialized.end(), false) > 1;
@@ -91,7 +92,7 @@ double parts_but_for_sums(const StrategyRequest& request, const Strategy& strate
   return parts;
 }
 
-// Elements of operands that a device hides because a dim that is summed over is cut unevenly.
+// The operand elements that a device masks because a summed dim is sharded unevenly.
 double masked_elements(const StrategyRequest& request, const Strategy& strategy) {
   double out = 0;
   const auto types = operand_leaves(request.view);
@@ -151,7 +152,7 @@ StrategyCost strategy_cost(const StrategyRequest& request, const Strategy& strat
   if (mine <= kTolerance * share) return {0, moved, work, late};
   if (flops / parts_but_for_sums(request, strategy) > kTolerance * share) return {mine, moved, work, late};
   const double padding = mine - share + masked_elements(request, strategy);
-  return {0, moved + padding, work, late};  // an operation weighs as a byte
+  return {0, moved + padding, work, late};  // one operation costs as much as one byte
 }
 
 double strategy_seconds(const StrategyRequest& request, const Strategy& strategy, const Sharding& made,

@@ -14,7 +14,7 @@ namespace {
 std::int64_t floor_of(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 std::int64_t ceil_of(std::int64_t a, std::int64_t b) { return -floor_of(-a, b); }
 
-// Tiles that begin at multiples of this stand alike towards the operands' dilations.
+// Tiles that begin at multiples of this number are aligned equally with the operands' dilations.
 std::int64_t alignment_of(const FactorMap& map, int factor) {
   std::int64_t out = 1;
   for (const Window& window : map.windows)
@@ -26,12 +26,12 @@ bool is_windowed(const FactorMap& map, int factor) {
   return std::any_of(map.windows.begin(), map.windows.end(), [&](const Window& w) { return w.factor == factor; });
 }
 
-// What one tile reads of an operand dim.
+// The elements that one tile reads of an operand dim.
 struct Reading {
-  std::int64_t start = 0;   // the first element at or behind the first position
+  std::int64_t start = 0;   // the first element at or after the first position
   std::int64_t length = 0;  // elements up to the last position
   std::int64_t before = 0;  // positions before the first element
-  std::int64_t behind = 0;  // and behind the last
+  std::int64_t behind = 0;  // positions after the last element
 };
 Reading reading_of(const Window& window, std::int64_t size, std::int64_t first, std::int64_t count) {
   const auto begin = window.reversed ? size - first - count : first;
@@ -51,9 +51,10 @@ Interval clipped(std::int64_t start, std::int64_t limit, std::int64_t size) {
   return {low, std::max(low, std::clamp(limit, std::int64_t{0}, size))};
 }
 
-// Of the wanted indices alone. A window that goes by another's alignment reads that many elements for each that the other reads:
+// The reading for the wanted indices alone. If a window follows the alignment of another window, it reads that many
+// elements for each element that the other reads:
 //
-//   of select-and-scatter's operand whole windows lie side by side, one for each element of the source
+//   the windows of select-and-scatter's operand are adjacent, one complete window for each element of the source
 Reading wanted_reading(const FactorMap& map, const Window& window, const FactorTiling& tiling, std::int64_t tile,
                        std::int64_t wanted) {
   const auto size = at(map.factors, window.factor).size;
@@ -119,7 +120,8 @@ Halo halo_of(const FactorMap& map, const Window& window, std::int64_t operand_si
   return halo;
 }
 
-// Tells the tiles of a result apart, and no dim of several factors: a strategy can be read off the results.
+// Whether a result dim consists of this factor alone, so that the strategy can be read from the sharding of the
+// results.
 bool is_read_off_results(const FactorMap& map, int factor) {
   return std::any_of(map.results.begin(), map.results.end(), [&](const TensorFactors& result) {
     return std::find(result.begin(), result.end(), DimFactors{factor}) != result.end();
@@ -133,7 +135,7 @@ bool FactorTiling::is_exact() const {
 }
 
 bool has_windows(const FactorMap& map, int factor) {
-  std::vector<std::pair<int, int>> windowed;  // operand, dim
+  std::vector<std::pair<int, int>> windowed;  // pairs of operand and dim
   for (const Window& window : map.windows)
     if (window.factor == factor) windowed.emplace_back(window.operand, window.dim);
   std::sort(windowed.begin(), windowed.end());  // a concatenation has hundreds

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows over sharded dims: which part of an operand dim every tile of a factor reads, and the buffer that holds it.
+// Windows over sharded dims: the part of an operand dim that every tile of a factor reads, and the buffer that holds
+// it.
 //
 //   slice [1:8] of f32[8]{a}, a=2     tile 0 holds [0,4), reads [1,5); tile 1 holds [4,8), reads [5,8)
 //
-// One program runs on all tiles, so their buffers are equally long, and element 0 stands in the same place before the first window.
-// Where the operand is dilated, tiles therefore begin their work at a multiple of `alignment`, and drop what comes too early.
+// One program runs for all tiles, so their buffers have equal lengths, and element 0 has the same offset from the first
+// window. If the operand is dilated, tiles therefore begin at a multiple of `alignment` and drop the results that
+// precede their tile.
 #pragma once
 
 #include <vector>
@@ -15,27 +17,30 @@
 
 namespace tessera {
 
-/// What the tiles of a factor compute: tile i the `count` indices from first[i] on; those that are wanted begin `skip[i]` later.
+/// The work of the tiles of a factor: tile i computes `count` indices from first[i]; the wanted ones begin `skip[i]`
+/// later.
 struct FactorTiling {
-  std::int64_t length = 0;  // wanted
+  std::int64_t length = 0;  // number of wanted indices
   std::int64_t count = 0;
   std::vector<std::int64_t> first;
   std::vector<std::int64_t> skip;
-  /// Each tile computes just what is wanted.
+  /// Whether each tile computes exactly the wanted indices.
   [[nodiscard]] bool is_exact() const;
 };
 
-/// One operand dim: tile i's buffer holds elements [start[i], start[i] + length); outside of [0, size) stands what the op reads there.
+/// One operand dim: tile i's buffer holds elements [start[i], start[i] + length). Outside of [0, size) it holds the
+/// values that the op reads there.
 struct Halo {
-  int operand = 0;  // leaf
+  int operand = 0;  // operand leaf
   int dim = 0;
   Axes axes;
   DimPlacement before;
   std::vector<std::int64_t> start;
   std::int64_t length = 0;
-  std::vector<Interval> needed;  // per tile: the elements that count
-  /// Per tile: the places that stay as they are; around them stands what the op reads outside. Places beyond an end of the operand
-  /// that only padding of results reads stay too. Of a kernel's tile only the elements that count stay: all it reads is multiplied by something.
+  std::vector<Interval> needed;  // per tile: the elements that influence results
+  /// Per tile: the positions of the buffer that keep their values; the others get the value that the op reads outside
+  /// of the operand. Positions beyond the operand that only influence padding of results also keep their values. In a
+  /// tile of a convolution kernel, only the needed elements do, because each element is a multiplicand.
   std::vector<Interval> kept;
   bool reads_outside = false;
   std::int64_t low = 0;  // LocalWindow
@@ -44,25 +49,28 @@ struct Halo {
 
 /// Whether every operand dim of a kPermute factor has a window.
 bool has_windows(const FactorMap& map, int factor);
-/// Whether so many tiles can be computed: always, but for kernels that slide over dilated operands.
+/// Whether this number of tiles can be computed. Only kernels that slide over dilated operands may prevent it.
 bool windows_fit(const FactorMap& map, int factor, std::int64_t tiles);
 FactorTiling tiling_of(const FactorMap& map, int factor, std::int64_t tiles);
 /// The halos of all sharded factors with windows, in the order of FactorMap::windows.
 std::vector<Halo> halos_of(const FactorMap& map, const std::vector<Type>& operands, const Strategy& strategy);
 
-/// How an op needs an operand: cut as its factors are, but whole along dims of windows where it lies whole already and nothing has to be
-/// moved for the others: each tile takes its window from what it has. Not of windows of one element (slice, concatenate): what only
-/// moves elements is made whole and cut, or joined from parts. `lying`: how the operand is now.
+/// The sharding that an op requires of an operand: that of its factors. Dims with windows stay unsharded if the operand
+/// is already unsharded there and the other dims need no reshard; each tile then takes its window from its own copy.
+/// This does not hold for windows of one element (slice, concatenate): these ops only move elements, so they run
+/// unsharded and their result is sharded, or it is concatenated from parts. `lying`: the current sharding of the
+/// operand.
 Sharding needed_operand(const Mesh& mesh, const FactorMap& map, int operand, const Type& type, const Strategy& strategy,
                         const Sharding& lying, const Topology& topology);
 
-/// What one device receives for all halos, exchanged one after the other, and what its operands are then.
+/// The bytes that one device receives for all halos, which are exchanged one after the other, and the resulting size of
+/// its operands.
 struct HaloCost {
   std::int64_t bytes = 0;
-  double seconds = 0;  // on a topology that is not uniform
+  double seconds = 0;  // if the topology is not uniform
   std::int64_t operand_bytes = 0;
 };
-/// `lying`: as above, of every operand.
+/// `lying`: the current shardings of the operands.
 HaloCost halo_cost(const Mesh& mesh, const FactorMap& map, const std::vector<Type>& operands, const Strategy& strategy,
                    const std::vector<Sharding>& lying, const Topology& topology);
 

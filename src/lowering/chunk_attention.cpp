@@ -52,7 +52,7 @@ class Scores {
   std::set<Id> given_up_;
 };
 
-// ---- what is made again -------------------------------------------------------------------------------------------------------
+// ---- what is made again ---------------------------------------------------------------------------------------------
 
 // What is made of one product of scores by other ops than products, and who reads it after a product of it: the backward pass.
 class Chain {
@@ -189,7 +189,7 @@ Traced rematerialize_scores(const Program& program, Scores& scores) {
   return remaking.run(program);
 }
 
-// ---- parts --------------------------------------------------------------------------------------------------------------------
+// ---- parts ----------------------------------------------------------------------------------------------------------
 
 // Parts are to stay in the second level of cache.
 std::int64_t part_bytes(std::int64_t most_bytes) {

@@ -43,7 +43,7 @@ class Preparer {
            element_as_double(*value, 0) == 0;
   }
 
-  // ---- sums of padded parts ---------------------------------------------------------------------------------------------------
+  // ---- sums of padded parts -----------------------------------------------------------------------------------------
   struct Part {
     Id value;
     int dim;
@@ -91,7 +91,7 @@ class Preparer {
     return true;
   }
 
-  // ---- scatters into zeros ----------------------------------------------------------------------------------------------------
+  // ---- scatters into zeros ------------------------------------------------------------------------------------------
   // Small updates would vanish one after the other in large numbers of few bits.
   static bool has_16_bits(DType dtype) { return is_float(dtype) && dtype_size(dtype) == 2; }
   bool add_into(Id id) {

@@ -160,7 +160,7 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-// ---- spelled out: sums that can be shared out ---------------------------------------------------------------------------
+// ---- spelled out: sums that can be shared out -----------------------------------------------------------------------
 
 // x of all dims and what is known per feature, in the type that sums are computed in: f32 for types of 16 bits.
 class Expansion {

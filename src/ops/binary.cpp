@@ -17,7 +17,7 @@ using i64 = std::int64_t;
 using u64 = std::uint64_t;
 using c128 = Complex128;
 
-// ---- scalar functions ---------------------------------------------------------------------------------------------------
+// ---- scalar functions -----------------------------------------------------------------------------------------------
 
 constexpr i64 as_signed(u64 x) { return static_cast<i64>(x); }
 
@@ -97,13 +97,13 @@ constexpr BinaryScalar kShiftLeftScalar{.integer = shift_left_bits};
 constexpr BinaryScalar kShiftRightArithmeticScalar{.integer = shift_right_sign};
 constexpr BinaryScalar kShiftRightLogicalScalar{.integer = shift_right_zeros};
 
-// ---- linearity ------------------------------------------------------------------------------------------------------------
+// ---- linearity ------------------------------------------------------------------------------------------------------
 
 Linearity divide_linearity(const OpView& view, int operand) {
   return operand == 0 && is_float(view.result.dtype()) ? Linearity::kLinear : Linearity::kNone;
 }
 
-// ---- gradients ------------------------------------------------------------------------------------------------------------
+// ---- gradients ------------------------------------------------------------------------------------------------------
 
 using Values = std::vector<Value>;
 

@@ -166,7 +166,7 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-// ---- bytes that a device of a group receives -------------------------------------------------------------------------
+// ---- bytes that a device of a group receives ------------------------------------------------------------------------
 
 std::int64_t received_by_all_gather(std::int64_t, std::int64_t result, std::int64_t group) {
   return result / group * (group - 1);

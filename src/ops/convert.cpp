@@ -15,7 +15,7 @@ namespace tessera {
 namespace rows {
 namespace {
 
-// ---- convert ----------------------------------------------------------------------------------------------------------------
+// ---- convert --------------------------------------------------------------------------------------------------------
 
 Type infer_convert(const OpView& view) {
   const Type& x = array_operand(view, 0);
@@ -157,7 +157,7 @@ Linearity convert_linearity(const OpView& view, int) {
   return widens ? Linearity::kLinear : Linearity::kMonotone;
 }
 
-// ---- bitcast-convert --------------------------------------------------------------------------------------------------------
+// ---- bitcast-convert ------------------------------------------------------------------------------------------------
 
 Type infer_bitcast(const OpView& view) {
   const Type& x = array_operand(view, 0);

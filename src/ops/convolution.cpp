@@ -22,7 +22,7 @@ namespace {
 
 const ConvolutionAttributes& attributes_of(const OpView& view) { return view.as<ConvolutionAttributes>(); }
 
-// ---- infer ------------------------------------------------------------------------------------------------------------------
+// ---- infer ----------------------------------------------------------------------------------------------------------
 
 void check_groups(const ConvolutionAttributes& a, const Type& lhs, const Type& rhs) {
   const auto& labels = a.dim_labels;
@@ -69,7 +69,7 @@ Type infer(const OpView& view) {
   return declared_or(view, Type::array(dtype, std::move(dims)));
 }
 
-// ---- evaluation -------------------------------------------------------------------------------------------------------------
+// ---- evaluation -----------------------------------------------------------------------------------------------------
 
 // Pairs (offset in lhs, offset in rhs) that one position of the result multiplies, without batch and features.
 using Taps = std::vector<std::pair<std::int64_t, std::int64_t>>;
@@ -150,7 +150,7 @@ Literal evaluate(const EvalContext& context) {
   return out;
 }
 
-// ---- factors, localize, flops -----------------------------------------------------------------------------------------------
+// ---- factors, localize, flops ---------------------------------------------------------------------------------------
 
 struct MapBuilder {
   const OpView& view;
@@ -272,7 +272,7 @@ double flops(const OpView& view) {
   return total;
 }
 
-// ---- gradient ---------------------------------------------------------------------------------------------------------------
+// ---- gradient -------------------------------------------------------------------------------------------------------
 
 // Moves the major part `groups` of dim `from` before dim `to`.
 Value regrouped(Value x, std::int64_t from, std::int64_t to, std::int64_t groups) {

@@ -42,7 +42,7 @@ Dims picked(const Dims& sizes, const Dims& dims) {
   return out;
 }
 
-// ---- infer ------------------------------------------------------------------------------------------------------------------
+// ---- infer ----------------------------------------------------------------------------------------------------------
 
 void check_side(const Type& type, const Dims& batch, const Dims& contracting, std::string_view side) {
   check_distinct_dims(batch, type.ndim(), fmt::format("{}_batch_dims", side));
@@ -81,7 +81,7 @@ Type infer(const OpView& view) {
   return declared_or(view, Type::array(dtype, std::move(dims)));
 }
 
-// ---- evaluation -------------------------------------------------------------------------------------------------------------
+// ---- evaluation -----------------------------------------------------------------------------------------------------
 
 // The elements with their dims in the order given.
 Literal arranged(const Literal& x, const std::vector<Dims>& order) {
@@ -134,7 +134,7 @@ Literal evaluate(const EvalContext& context) {
   return out;
 }
 
-// ---- factors ----------------------------------------------------------------------------------------------------------------
+// ---- factors --------------------------------------------------------------------------------------------------------
 
 FactorMap factors(const OpView& view) {
   const DotSide left = lhs_side(view);
@@ -171,7 +171,7 @@ double flops(const OpView& view) {
   return 2.0 * static_cast<double>(view.result.element_count()) * static_cast<double>(k);
 }
 
-// ---- gradient ---------------------------------------------------------------------------------------------------------------
+// ---- gradient -------------------------------------------------------------------------------------------------------
 
 // d_own = d · other over other's free dims, which d has from `first` on. d · other has its dims as [batch, free of own, contracting in
 // the order of other's dims], other · d as [batch, contracting, free]: the order that is own's, else a transpose puts them so.

@@ -24,14 +24,14 @@ const Literal* known_constant(const Instruction& instruction) {
 namespace rows {
 namespace {
 
-// ---- parameter --------------------------------------------------------------------------------------------------------------
+// ---- parameter ------------------------------------------------------------------------------------------------------
 
 Type infer_parameter(const OpView& view) {
   require(view.as<ParameterAttributes>().number >= 0, "number {} is negative", view.as<ParameterAttributes>().number);
   return view.result;
 }
 
-// ---- constant ---------------------------------------------------------------------------------------------------------------
+// ---- constant -------------------------------------------------------------------------------------------------------
 
 Attributes parse_constant(AttributeReader& reader) {
   require(reader.literal != nullptr, "a literal is missing between the parentheses");

@@ -24,7 +24,7 @@ Dims kept(const OpView& view) {
   return out;
 }
 
-// ---- infer ------------------------------------------------------------------------------------------------------------------
+// ---- infer ----------------------------------------------------------------------------------------------------------
 
 Type infer(const OpView& view) {
   const int n = input_count(view);
@@ -48,7 +48,7 @@ Type infer(const OpView& view) {
   return declared_or(view, n == 1 ? results[0] : Type::tuple(std::move(results)));
 }
 
-// ---- evaluation -------------------------------------------------------------------------------------------------------------
+// ---- evaluation -----------------------------------------------------------------------------------------------------
 
 // The elements as [kept.., reduced..]: each result element is made of one contiguous run.
 Literal arranged(const Literal& x, const OpView& view) {
@@ -118,7 +118,7 @@ Literal evaluate(const EvalContext& context) {
   return reduce_by_calls(context, inputs);
 }
 
-// ---- factors, linearity, localize -------------------------------------------------------------------------------------------
+// ---- factors, linearity, localize -----------------------------------------------------------------------------------
 
 FactorMap factors(const OpView& view) {
   const auto n = static_cast<std::size_t>(input_count(view));
@@ -149,7 +149,7 @@ Value localize(LocalizeContext& context) {
 
 double flops(const OpView& view) { return static_cast<double>(view.operands[0].element_count()) * input_count(view); }
 
-// ---- gradient ---------------------------------------------------------------------------------------------------------------
+// ---- gradient -------------------------------------------------------------------------------------------------------
 
 std::vector<Value> gradient_extremum(GradientContext& c) {
   const Value x = c.operand(0);

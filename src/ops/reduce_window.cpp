@@ -18,7 +18,7 @@ namespace tessera {
 namespace rows {
 namespace {
 
-// ---- infer ------------------------------------------------------------------------------------------------------------------
+// ---- infer ----------------------------------------------------------------------------------------------------------
 
 Type infer(const OpView& view) {
   const int n = input_count(view);
@@ -43,7 +43,7 @@ Type infer(const OpView& view) {
   return declared_or(view, n == 1 ? results[0] : Type::tuple(std::move(results)));
 }
 
-// ---- evaluation -------------------------------------------------------------------------------------------------------------
+// ---- evaluation -----------------------------------------------------------------------------------------------------
 
 // The elements that a result is made of, as offsets, in row-major order of the window.
 void window_elements(const std::vector<WindowDim>& window, const Dims& dims, const Dims& strides, const Dims& position,
@@ -118,7 +118,7 @@ Literal evaluate(const EvalContext& context) {
   return reduce_by_calls(context);
 }
 
-// ---- factors, linearity, localize, flops --------------------------------------------------------------------------------------
+// ---- factors, linearity, localize, flops ----------------------------------------------------------------------------
 
 // What lies beyond a shard can only be filled in where the reduction has an identity.
 FactorMap factors(const OpView& view) {
@@ -174,7 +174,7 @@ double flops(const OpView& view) {
   return window * static_cast<double>(view.result.leaves().front().element_count()) * input_count(view);
 }
 
-// ---- gradient ---------------------------------------------------------------------------------------------------------------
+// ---- gradient -------------------------------------------------------------------------------------------------------
 
 // The window's positions, seen from the operand.
 WindowDims turned(const OpView& view) {

@@ -30,7 +30,7 @@ bool prefers_lesser(CompareDirection direction) {
   return direction == CompareDirection::kLe || direction == CompareDirection::kLt;
 }
 
-// ---- infer ------------------------------------------------------------------------------------------------------------------
+// ---- infer ----------------------------------------------------------------------------------------------------------
 
 void check_computation(const OpView& view, int which, std::string_view name, const Type& result) {
   const Computation& callee = *at(view.called, which);
@@ -61,7 +61,7 @@ Type infer(const OpView& view) {
   return declared_or(view, x);
 }
 
-// ---- evaluation -------------------------------------------------------------------------------------------------------------
+// ---- evaluation -----------------------------------------------------------------------------------------------------
 
 Literal element(const Literal& array, std::int64_t i) {
   Literal out(Type::scalar(array.type().dtype()));
@@ -132,7 +132,7 @@ Literal evaluate(const EvalContext& context) {
   return out;
 }
 
-// ---- factors, localize ------------------------------------------------------------------------------------------------------
+// ---- factors, localize ----------------------------------------------------------------------------------------------
 
 bool can_be_filled(const OpView& view) {
   const auto direction = comparison_of(*view.called[0]);

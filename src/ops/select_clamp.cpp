@@ -18,7 +18,7 @@ void check_scalar_or_dims(const Type& type, const Type& x, std::string_view what
     fail("{} must be a scalar or have dims {}, got {}", what, dims_text(x.dims()), type.str());
 }
 
-// ---- select -----------------------------------------------------------------------------------------------------------------
+// ---- select ---------------------------------------------------------------------------------------------------------
 
 Type infer_select(const OpView& view) {
   const Type& predicate = array_operand(view, 0);
@@ -55,7 +55,7 @@ Linearity select_linearity(const OpView&, int operand) {
   return operand == 0 ? Linearity::kNone : Linearity::kJointlyLinear;
 }
 
-// ---- clamp ------------------------------------------------------------------------------------------------------------------
+// ---- clamp ----------------------------------------------------------------------------------------------------------
 
 Type infer_clamp(const OpView& view) {
   const Type& x = array_operand(view, 1);

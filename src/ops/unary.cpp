@@ -95,7 +95,7 @@ constexpr UnaryScalar kCeilScalar{.real = [](double x) { return std::ceil(x); }}
 constexpr UnaryScalar kRoundEvenScalar{.real = [](double x) { return std::nearbyint(x); }};
 constexpr UnaryScalar kRoundAfzScalar{.real = [](double x) { return std::round(x); }};
 
-// ---- gradients: the factor on d_result; y is the result ---------------------------------------------------------------
+// ---- gradients: the factor on d_result; y is the result -------------------------------------------------------------
 
 using Values = std::vector<Value>;
 
@@ -144,7 +144,7 @@ Values d_atanh(GradientContext& c) { return {ops::divide(c.d_result(), one_minus
 Values d_cosh(GradientContext& c) { return scaled(c, ops::sinh(c.operand(0))); }
 Values d_sinh(GradientContext& c) { return scaled(c, ops::cosh(c.operand(0))); }
 
-// ---- abs: real of complex elements --------------------------------------------------------------------------------------
+// ---- abs: real of complex elements ----------------------------------------------------------------------------------
 
 Type infer_abs(const OpView& view) {
   const Type& x = array_operand(view, 0);
@@ -171,7 +171,7 @@ OpDef abs_row() {
   return row;
 }
 
-// ---- is-finite: the one whose result is pred ----------------------------------------------------------------------------
+// ---- is-finite: the one whose result is pred ------------------------------------------------------------------------
 
 Type infer_is_finite(const OpView& view) {
   const Type& x = array_operand(view, 0);

@@ -115,7 +115,7 @@ void parse_field(std::string_view text, WindowDims& value) {
   }
 }
 
-// ---- dim_labels=b01f_01io->b01f --------------------------------------------------------------------------------------
+// ---- dim_labels=b01f_01io->b01f -------------------------------------------------------------------------------------
 
 namespace {
 
@@ -169,7 +169,7 @@ void parse_field(std::string_view text, ConvolutionLabels& value) {
       "{} names different numbers of dims for lhs, rhs and result", text);
 }
 
-// ---- what the rows share -----------------------------------------------------------------------------------------------
+// ---- what the rows share --------------------------------------------------------------------------------------------
 
 namespace rows {
 

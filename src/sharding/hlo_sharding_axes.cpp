@@ -14,7 +14,7 @@ namespace {
 
 using Kind = HloSharding::Kind;
 
-// ---- from HLO to axes -------------------------------------------------------------------------------------------------
+// ---- from HLO to axes -----------------------------------------------------------------------------------------------
 
 // The leaf's array in positions of a device order (position_of empty: device = position), with the members of subgroups, whose
 // order says nothing, sorted by position.
@@ -112,7 +112,7 @@ std::optional<Sharding> tiled_to_axes(const HloSharding& leaf, const Mesh& mesh,
   return out;
 }
 
-// ---- meshes for texts that name none ------------------------------------------------------------------------------------
+// ---- meshes for texts that name none --------------------------------------------------------------------------------
 
 // A mesh under construction: a device order and the strides at which some sharding cuts the position.
 struct MeshGroup {
@@ -193,7 +193,7 @@ std::vector<AxisRef> all_axes(const Mesh& mesh) {
   return out;
 }
 
-// ---- from axes to HLO ---------------------------------------------------------------------------------------------------
+// ---- from axes to HLO -----------------------------------------------------------------------------------------------
 
 // Every mesh axis cut where some used part begins or ends, major to minor, as digits of the position.
 Digits mesh_pieces(const Sharding& sharding) {

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// ---- writing ------------------------------------------------------------------------------------------------------------
+// ---- writing --------------------------------------------------------------------------------------------------------
 
 bool is_plain_symbol(std::string_view name) {
   TextCursor cursor(name);
@@ -58,7 +58,7 @@ std::string body_text(const Sharding& sharding) {
   return out + ">";
 }
 
-// ---- reading ------------------------------------------------------------------------------------------------------------
+// ---- reading --------------------------------------------------------------------------------------------------------
 
 // Some writers escape the quotes once more: `[{\"x\"}]`.
 std::string without_escaped_quotes(std::string_view text) {

@@ -127,11 +127,11 @@ enum class Linearity : std::uint8_t {
   kAny,            // moves elements only: passes every reduction (reshape, transpose, slice)
 };
 
-// ---- localize ---------------------------------------------------------------------------------------------------------
+// ---- localize -------------------------------------------------------------------------------------------------------
 
 struct LocalizeContext;  // tessera/ir/localize_context.h
 
-// ---- cost -------------------------------------------------------------------------------------------------------------
+// ---- cost -----------------------------------------------------------------------------------------------------------
 
 /// The floating-point operations of one execution with the types in the view.
 using FlopsFunction = double (*)(const OpView&);
@@ -153,7 +153,7 @@ enum class Role : std::uint8_t {
   kPartitionId,
 };
 
-// ---- facts that the scheduler, the passes and the runtime ask for -----------------------------------------------------
+// ---- facts that the scheduler, the passes and the runtime ask for ---------------------------------------------------
 
 /// Which exchange between devices an op is. What it sends and receives follows from OpDef::bytes_received.
 enum class CollectiveKind : std::uint8_t {

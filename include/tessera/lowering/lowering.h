@@ -30,7 +30,7 @@ struct LoweringOptions {
 /// The program that one of `ranks` ranks executes. A start whose done is missing stays as it is.
 Program lower(const Program& program, int ranks, const LoweringOptions& options);
 
-// ---- the passes, in the order in which they run ------------------------------------------------------------------------------
+// ---- the passes, in the order in which they run ---------------------------------------------------------------------
 
 /// Replaces all-reduces and reduce-scatters whose computation no process group knows by exchanges of as many bytes,
 /// after which every member computes its part. In all computations.

@@ -39,7 +39,7 @@ class Tensor {
   /// A null tensor.
   Tensor() = default;
 
-  // ---- making ---------------------------------------------------------------------------------------------------------
+  // ---- making -------------------------------------------------------------------------------------------------------
 
   /// A host value that is equal on every rank. It is a parameter of the traced program, never a constant.
   static Tensor from_host(Literal value);
@@ -68,7 +68,7 @@ class Tensor {
   /// 0, 1, 2, … along `dim`.
   static Tensor iota(const Type& type, int dim, std::source_location where = std::source_location::current());
 
-  // ---- asking ---------------------------------------------------------------------------------------------------------
+  // ---- asking -------------------------------------------------------------------------------------------------------
 
   [[nodiscard]] bool is_null() const { return impl_ == nullptr; }
   [[nodiscard]] const Type& type() const;
@@ -85,7 +85,7 @@ class Tensor {
   /// True if the value is in memory, so that reading it runs nothing.
   [[nodiscard]] bool is_materialized() const;
 
-  // ---- reading: forces execution --------------------------------------------------------------------------------------
+  // ---- reading: forces execution ------------------------------------------------------------------------------------
 
   /// Returns the complete value. Collective, so every rank must read it, unless the value is in memory and fully
   /// replicated.
@@ -104,7 +104,7 @@ class Tensor {
   /// Returns `tensor([1, 2], f32[2], device xla:0)`. Forces execution.
   [[nodiscard]] std::string str(std::source_location where = std::source_location::current()) const;
 
-  // ---- gradients ------------------------------------------------------------------------------------------------------
+  // ---- gradients ----------------------------------------------------------------------------------------------------
 
   [[nodiscard]] bool requires_grad() const;
   /// Returns *this. Error if the element type is not a float.
@@ -119,12 +119,12 @@ class Tensor {
   /// The stored value, without gradient and without FSDP's gathering. Optimizers use it.
   [[nodiscard]] Tensor detach(std::source_location where = std::source_location::current()) const;
 
-  // ---- variables ------------------------------------------------------------------------------------------------------
+  // ---- variables ----------------------------------------------------------------------------------------------------
 
   /// Gives this variable and its copies a new value of the same type. The sharding of its storage does not change.
   void assign(const Tensor& value, std::source_location where = std::source_location::current());
 
-  // ---- shapes ---------------------------------------------------------------------------------------------------------
+  // ---- shapes -------------------------------------------------------------------------------------------------------
 
   /// One size may be -1; it is then computed from the others.
   [[nodiscard]] Tensor reshape(Dims dims, std::source_location where = std::source_location::current()) const;

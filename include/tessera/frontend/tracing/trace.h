@@ -84,7 +84,7 @@ class Trace {
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
   void set_seed(std::uint64_t seed);
 
-  // ---- for the cut ----------------------------------------------------------------------------------------------------
+  // ---- for the cut --------------------------------------------------------------------------------------------------
 
   /// A use of a variable with requires_grad.
   struct Leaf {
