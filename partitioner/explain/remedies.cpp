@@ -62,8 +62,7 @@ class Trials {
     --left_;
     try {
       if (const auto annotated = annotated_by(candidate)) known->second = trial_(*annotated);
-    } catch (
-        const Error&) {  // NOLINT(bugprone-empty-catch): no such value, or annotations contradict each other
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): no such value, or annotations contradict each other
     }
     return known->second;
   }
