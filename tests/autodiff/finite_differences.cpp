@@ -14,7 +14,7 @@ namespace {
 
 struct Programs {
   Program value;
-  Program gradient;  // a tuple, one per float parameter
+  Program gradient;  // a tuple with one gradient for each float parameter
   std::vector<int> wrt;
 };
 

@@ -10,16 +10,16 @@
 
 namespace tessera::testing {
 
-/// Makes a scalar from the parameters.
+/// Computes a scalar from the parameters.
 using Model = std::function<Value(Builder&, const std::vector<Value>& parameters)>;
 
-/// A literal of a float type with seeded values in [-1, 1].
+/// Returns a literal of a float type with seeded values in [-1, 1].
 Literal seeded(const Type& type, unsigned seed);
 
-/// Expects, for every float argument, that the program's gradient agrees with differences.
+/// Expects that the program's gradient of every float argument agrees with finite differences.
 void expect_gradients(const Model& model, const std::vector<Literal>& arguments);
 
-/// The program that returns the gradients of the model with respect to its first parameter.
+/// Returns the program that computes the gradients of the model with respect to its first parameter.
 Program gradient_program(const Model& model, const std::vector<Type>& types);
 
 }  // namespace tessera::testing

@@ -29,7 +29,7 @@ Value total(Value x) {
   for (std::int64_t d = 0; d < x.type().ndim(); ++d) dims.push_back(d);
   return dims.empty() ? x : ops::reduce(x, Reduction::kSum, dims);
 }
-// Weighs every element differently, so that a permuted gradient shows.
+// Weights every element differently, so that the test detects a permuted gradient.
 Value weighed(Value x) {
   const Value flat = ops::reshape(x, {x.type().element_count()});
   const Value weights = ops::add(ops::iota(*x.builder, flat.type(), 0), ops::full(*x.builder, flat.type(), 0.5));
@@ -39,7 +39,7 @@ Value scaled(Value x, double factor) { return ops::multiply(x, ops::full(*x.buil
 Value row_broadcast(Value row, Dims dims) {
   return ops::broadcast(row, dims, {static_cast<std::int64_t>(dims.size()) - 1});
 }
-// Over the last dim, kept as a broadcast.
+// Reduces over the last dim, and broadcasts the result back.
 Value last_reduced(Value x, Reduction reduction) {
   const Dims& dims = x.type().dims();
   Dims kept;
@@ -161,7 +161,7 @@ TEST(Gradients, PassThroughCallsAndBothBranchesOfConditionals) {
         {seeded(f64({3}), 19), seeded(f64({3}), 20), ints({}, {branch})});
 }
 
-// (i, x, w, steps): x = sin(x * w) + x[i] broadcast, steps += i; w is handed on.
+// (i, x, w, steps): x = sin(x * w) + x[i] broadcast, steps += i; w does not change.
 Value looped(Builder& main, Value x, Value w, std::int32_t rounds) {
   const Value zero = ops::scalar(main, DType::kS32, 0);
   const Value init = ops::tuple(main, {zero, x, w, zero});
@@ -208,7 +208,7 @@ TEST(Gradients, PassTuplesAndBarriers) {
 
 TEST(Gradients, AreZeroWhereNothingFlows) {
   const Program program = testing::gradient_program(
-      [](Builder&, const std::vector<Value>& p) {  // only through an integer
+      [](Builder&, const std::vector<Value>& p) {  // flows through an integer only
         return total(ops::convert(ops::convert(p[0], DType::kS32), DType::kF64));
       },
       {f64({2})});

@@ -24,7 +24,7 @@ Value unshard(Value parameter, const std::string& unit, const Mesh& mesh) {
   return gathered;
 }
 
-// Two units, tanh(x w0) then (.. w1^T): each weight is unsharded in its unit.
+// Two units, tanh(x w0) then (.. w1^T). Each weight is unsharded in its unit.
 Program two_units() {
   const Mesh mesh({{"fsdp", 2}});
   const auto stored = make_sharding(Sharding::from_spec(mesh, {"fsdp", nullptr}, 2));
@@ -55,7 +55,7 @@ std::vector<const Instruction*> marked(const Computation& main, std::string_view
   return out;
 }
 
-// True when `to` is reached from `from` by operands.
+// Returns true if `to` depends on `from` through operands.
 bool uses(const Computation& main, Id to, Id from) {
   if (to == from) return true;
   for (const Id operand : main[to].operands)
@@ -93,7 +93,7 @@ TEST(Recompute, NoUnshardLivesFromForwardToBackward) {
   }
 }
 
-// The unshard of `unit` that the backward pass issued.
+// Returns the unshard of `unit` that the backward pass issued.
 Id second_issue(const Computation& main, std::string_view unit) {
   for (Id id = 0; id < main.size(); ++id)
     if (main[id].frontend_attribute("tessera.recompute") != nullptr &&
@@ -112,7 +112,7 @@ TEST(Recompute, TheSecondIssueWaitsForTheUnitsFirstGradient) {
   const Instruction& element = main[main[a].operands[0]];
   ASSERT_EQ(element.op->name, "get-tuple-element");
   ASSERT_EQ(main[element.operands[0]].op->role, Role::kOptBarrier);
-  // Unit a's first gradient comes through unit b's weight, so a's gather cannot start before b's.
+  // The first gradient of unit a comes through the weight of unit b, so the gather of a cannot start before that of b.
   EXPECT_TRUE(uses(main, a, b));
   EXPECT_FALSE(uses(main, b, a));
 }

@@ -20,7 +20,7 @@ const std::vector<OptionSyntax>& options() {
   return kOptions;
 }
 
-// `name(value)` per option, `name` without a value, positional words as they are.
+// Returns `name(value)` for each option, `name` for an option without a value, and positional words unchanged.
 std::string read(const std::vector<std::string>& words) {
   const CommandWords found = read_command_words(words, options());
   std::string out;

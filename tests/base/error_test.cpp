@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-// External linkage: the stack names exported functions only.
+// External linkage, because the stack trace names exported functions only.
 [[gnu::noinline]] void break_an_invariant(int sizes) {
   ensure(sizes == 2, "a pair has {} parts", sizes);
   ADD_FAILURE() << "not reached";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums in the order that docs/internals/collectives.md promises, of addends that tell every order from every other.
+// Sums in the order that docs/internals/collectives.md documents. The values are chosen so that every other order gives
+// another result.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 
 namespace tessera::testing {
 
-// Of very different size, so that every order of additions gives other bits.
+// Returns values of very different magnitudes, so that every order of additions gives other bits.
 inline float addend(int rank, std::size_t i) {
   constexpr float kScales[] = {1.0F, 10.0F, 100.0F, 1000.0F, 10000.0F};
   const auto mixed = static_cast<std::uint32_t>(i * 2654435761U + static_cast<std::size_t>(rank) * 40503U * 65537U);
@@ -26,8 +27,9 @@ std::vector<T> addends(int rank, std::size_t count) {
   return values;
 }
 
-// The members of each node, then the nodes by their first members; 16-bit types round once per step. Where a node holds one member, or
-// nodes hold unequally many, members follow one another.
+// Adds up the members of each node, then the nodes in the order of their first members. 16-bit types are rounded once
+// per step. If a node has one member, or nodes have different numbers of members, the members are added up in rank
+// order.
 template <class T>
 T documented_sum(const std::vector<int>& nodes, std::size_t i) {
   std::map<int, std::vector<int>> members;
@@ -49,7 +51,7 @@ T documented_sum(const std::vector<int>& nodes, std::size_t i) {
   return T(sum);
 }
 
-// To the bit.
+// Compares bit by bit.
 template <class T>
 bool alike(const std::vector<T>& a, const std::vector<T>& b) {
   return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job that fails in the way its argument names; failures.sh runs it and measures.
+// A job that fails in the way that its argument specifies. failures.sh runs it and checks the result.
 #include <signal.h>
 
 #include <chrono>
@@ -24,7 +24,7 @@ void all_reduce(ProcessGroup& group, std::size_t count, const std::string& label
   group.all_reduce(bytes, bytes, DType::kF32, Reduction::kSum, {17, label});
 }
 
-// Something goes wrong while a collective is under way that the ranks do not wait for yet.
+// Fails while a started collective is pending, before the ranks wait for it.
 void run_started(Communicator& world, const std::string& how) {
   const bool is_last = world.rank() == world.size() - 1;
   std::vector<float> x(how == "started-size" && is_last ? 99999 : 100000, 1.0F);
@@ -51,12 +51,12 @@ void run_chain(Communicator& world) {
   }
   float x = 1;
   const auto bytes = std::as_writable_bytes(std::span(&x, 1));
-  if (world.rank() == 1) sleep_for_milliseconds(700);  // rank 0 is to be the first whose time is up
+  if (world.rank() == 1) sleep_for_milliseconds(700);  // so that the timeout of rank 0 expires first
   if (world.rank() > 0) second->permute(bytes, bytes, {{0, 1}, {1, 0}}, {9, "permute %9 over {data}"});
   if (world.rank() < 2) all_reduce(*first, 1000, "all_reduce %17 over {model}");
 }
 
-// Until something from outside ends it.
+// Runs until it is ended from outside.
 void run_forever(Communicator& world) {
   const char* started = std::getenv("TESSERA_TEST_LINK_DOWN");  // namespaces.sh waits for this file
   for (int round = 0;; ++round) {
@@ -72,7 +72,7 @@ void run(Communicator& world, const std::string& how) {
   all_reduce(group, 1000, "all_reduce %1 over {data}");
   if (how == "chain") return run_chain(world);
   if (how == "forever") return run_forever(world);
-  if (how == "busy") sleep_for_milliseconds(2500);  // all ranks
+  if (how == "busy") sleep_for_milliseconds(2500);  // on all ranks
   if (how.starts_with("started")) return run_started(world, how);
   if (how == "throw" && world.rank() == last) fail("out of paper");
   if (how == "kill" && world.rank() == last) raise(SIGKILL);

@@ -9,7 +9,7 @@ failing_tests=$3
 failures=0
 names_in_memory() { ls /dev/shm | grep -v '^vader_segment\.' | sort; }
 memory_before=$(names_in_memory)
-TMPDIR=$(mktemp -d -p /tmp tessera_failures.XXXXXX)  # a short path: Open MPI has sockets there
+TMPDIR=$(mktemp -d -p /tmp tessera_failures.XXXXXX)  # a short path, because Open MPI creates sockets there
 export TMPDIR
 trap 'rm -rf "$TMPDIR"' EXIT
 
@@ -44,7 +44,7 @@ for nodes in "" "a,a,b,b" "a,b,c,d"; do
   check kind 4 fail "rank 3 is at barrier %9" TESSERA_NODE=$nodes
   check late 4 0 "in all_reduce %17 over {data}; rank 3 has not arrived" TESSERA_NODE=$nodes TESSERA_WATCHDOG_SECONDS=1
 done
-# The same with a thread that sees to what is under way.
+# The same with a progress thread for pending collectives.
 for nodes in "a,a,b,b" "a,b,c,d"; do
   for progress in 0 1; do
     check started 4 0 "rank 3 is through" TESSERA_NODE=$nodes TESSERA_PROGRESS=$progress
@@ -57,7 +57,8 @@ for nodes in "a,a,b,b" "a,b,c,d"; do
   check kill 4 fail "rank 3" TESSERA_NODE=$nodes TESSERA_PROGRESS=1
   check late 4 0 "in all_reduce %17 over {data}; rank 3 has not arrived" TESSERA_NODE=$nodes TESSERA_WATCHDOG_SECONDS=1 TESSERA_PROGRESS=1
 done
-# A rank that waits for longer than it may ends the job, and names the rank that is the cause. Time in which it computes does not count.
+# A rank that waits longer than the timeout ends the job, and names the rank that is the cause. Time in which a rank
+# computes does not count.
 for nodes in "" "a,b,c"; do
   check busy 3 0 "rank 2 is through" TESSERA_NODE=$nodes TESSERA_COLLECTIVE_TIMEOUT=2
   check chain 3 fail "waited 2 s in all_reduce %17 over {model}, as long as TESSERA_COLLECTIVE_TIMEOUT allows; rank 1 has not arrived" TESSERA_NODE=$nodes TESSERA_COLLECTIVE_TIMEOUT=2
@@ -75,14 +76,14 @@ check uncaught 3 fail "rank 0 of 3: nobody catches this" TESSERA_NODE=
 check none 4 0 "all data goes through MPI" TESSERA_SHARED_MEMORY=0 TESSERA_LOG_LEVEL=debug
 check kill 4 fail "rank 3" TESSERA_SHARED_MEMORY=files
 
-# Ranks with other instruction sets use the least of them.
+# Ranks with different instruction sets use the smallest one.
 out=$("$mpiexec" -n 1 env TESSERA_ISA=generic "$job" none : -n 1 "$job" none 2>&1)
 case "$out" in
   *"all use generic"*"rank 1 is through"* | *"rank 1 is through"*"all use generic"*) echo "ok    instruction sets" ;;
   *) if [ "$(uname -m)" = x86_64 ]; then echo "FAIL  instruction sets: $out"; failures=1; fi ;;
 esac
 
-# What users ask for is no reason to warn, and needs no segment.
+# Settings of the user cause no warning and need no segment.
 silent() {
   local out
   out=$(env "$@" "$mpiexec" -n 2 "$job" none 2>&1)
@@ -94,8 +95,8 @@ silent() {
 }
 silent TESSERA_SHARED_MEMORY=0
 
-# Where ranks get neither a memfd nor a file of a rank's size, all use MPI. The limit is for rank LIMITED, or for all ranks; Open MPI's own
-# segments would not fit either.
+# If a rank can create neither a memfd nor a file of the required size, all ranks use MPI. The limit applies to rank
+# LIMITED, or to all ranks. The segments of Open MPI would also exceed it.
 real_job=$job
 job=$(mktemp)
 cat >"$job" <<END
@@ -113,8 +114,9 @@ silent TESSERA_SHARED_MEMORY=0 LIMITED=all OMPI_MCA_btl=self,tcp
 rm "$job"
 job=$real_job
 
-# Nothing outlives a job, also after kill -9: no process (and with it goes memory without a name), and no name, neither in memory nor in the
-# folder for temporary files, which is ours alone. Open MPI's own are docs/debugging.md's.
+# Nothing is left behind after a job, even after kill -9: no process (which would hold unnamed memory), and no named
+# memory or file in the folder for temporary files, which only this test uses. For the files of Open MPI see
+# docs/debugging.md.
 left_behind() {
   for process in /proc/[0-9]*; do
     if [ "$(readlink "$process/exe")" = "$(readlink -f "$job")" ]; then echo "process ${process#/proc/}"; fi
@@ -133,7 +135,7 @@ if [ -n "$left" ]; then
 else
   echo "ok    nothing is left behind"
 fi
-# And the check sees what there is.
+# The check finds files that exist.
 seen=$(mktemp -p /dev/shm tessera.XXXXXX)
 file=$(mktemp -p "$TMPDIR" tessera.XXXXXX)
 left=$(left_behind)
@@ -142,7 +144,8 @@ for expected in "$(basename "$seen")" "$file"; do
 done
 rm "$seen" "$file"
 
-# The main of MPI tests: a failure on one rank fails the run, and nobody waits for the rank that left its test.
+# The main function of MPI tests: a failure on one rank fails the run, and no rank waits for a rank that has left its
+# test.
 job=$failing_tests
 check --gtest_filter=Soft.* 3 fail "rank 1: " A=b
 check --gtest_filter=Hard.* 3 fail "rank 2 of 3: " A=b

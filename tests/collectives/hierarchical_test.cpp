@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups over several nodes of virtual ranks: what they compute, to the bit, and in which order their chunks go.
+// Groups over several nodes of virtual ranks: their results bit by bit, and the order of their chunks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ using testing::same_bits;
 
 struct Nodes {
   const char* name;
-  std::vector<int> of;  // per rank
+  std::vector<int> of;  // for each rank
 };
 void PrintTo(const Nodes& nodes, std::ostream* out) { *out << nodes.name; }
 
@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(VirtualRanks, OnNodes,
                                            Nodes{"2on2", {0, 1}}, Nodes{"3on2", {0, 0, 1}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// Nothing, less than one element for each rank, odd sizes, several chunks with a short last one.
+// No element, fewer elements than ranks, odd sizes, several chunks with a short last one.
 constexpr std::size_t kCounts[] = {0, 1, 5, 1009, 300007};
 
 template <class T>
@@ -75,7 +75,7 @@ void check_reduce_scatter(const std::vector<int>& nodes, ProcessGroup& g, DType 
     std::vector<T> out(count);
     std::vector<T> later(count);
     const auto pending = g.start_reduce_scatter(bytes_of(in), bytes_of(later), dtype, Reduction::kSum);
-    g.reduce_scatter(bytes_of(in), bytes_of(out), dtype, Reduction::kSum);  // while another is under way
+    g.reduce_scatter(bytes_of(in), bytes_of(out), dtype, Reduction::kSum);  // while another one is pending
     pending->wait();
     ASSERT_TRUE(alike(out, later)) << "not blocking, of " << count;
     for (std::size_t i = 0; i<count; i += count> 5000 ? 13 : 1)
@@ -84,7 +84,7 @@ void check_reduce_scatter(const std::vector<int>& nodes, ProcessGroup& g, DType 
   }
 }
 
-// Into many chunks and into one.
+// With links that lead to many chunks, and to one.
 TEST_P(OnNodes, SumsHaveTheBitsOfTheDocumentedOrderWhateverTheLinks) {
   const auto& nodes = GetParam().of;
   for (const char* link : {"0.01,1", "1000000,1"})
@@ -116,7 +116,7 @@ TEST_P(OnNodes, GathersJoinInRankOrderWhateverTheirSize) {
   });
 }
 
-// Several under way at once, waited for in another order than they were started.
+// Starts several collectives and waits for them in another order.
 TEST_P(OnNodes, SeveralMayBeUnderWay) {
   const auto& nodes = GetParam().of;
   run([&](ProcessGroup& g) {
@@ -134,7 +134,7 @@ TEST_P(OnNodes, SeveralMayBeUnderWay) {
   });
 }
 
-// Writes down when what goes between nodes is started and waited for: "+0 +1 -0 …".
+// Records when operations between nodes are started and waited for: "+0 +1 -0 …".
 class Watched final : public PendingOperation {
  public:
   Watched(std::unique_ptr<PendingOperation> operation, int number, std::string& events)
@@ -199,7 +199,7 @@ class WatchedGroup final : public ProcessGroup {
   }
   [[nodiscard]] const TrafficCounters& traffic() const override { return group_->traffic(); }
   [[nodiscard]] const TrafficCounters& rank_traffic() const override { return group_->rank_traffic(); }
-  // What happened since the last call.
+  // Returns the events since the last call.
   std::string events() {
     started_ = 0;
     return std::exchange(events_, "");
@@ -215,7 +215,7 @@ class WatchedGroup final : public ProcessGroup {
   int started_ = 0;
 };
 
-// Four ranks on two nodes; `fn` also gets the group between the nodes of its column.
+// Runs four ranks on two nodes. `fn` also gets the group that connects the nodes.
 void run_watched(const SlowLinks& links, const std::function<void(ProcessGroup& world, WatchedGroup& cross)>& fn) {
   std::mutex mutex;
   std::map<std::thread::id, std::shared_ptr<WatchedGroup>> crosses;
@@ -230,7 +230,7 @@ void run_watched(const SlowLinks& links, const std::function<void(ProcessGroup& 
                     },
                     {.node_of = [](int rank) { return rank / 2; },
                      .between_nodes = [&](std::shared_ptr<ProcessGroup> group) -> std::shared_ptr<ProcessGroup> {
-                       if (group->size() != 2) return group;  // the one that joins all
+                       if (group->size() != 2) return group;  // the group of all ranks
                        auto watched = std::make_shared<WatchedGroup>(slow_down(std::move(group), links));
                        const std::scoped_lock lock(mutex);
                        crosses[std::this_thread::get_id()] = watched;
@@ -238,11 +238,11 @@ void run_watched(const SlowLinks& links, const std::function<void(ProcessGroup& 
                      }});
 }
 
-// Chunk k + 1 has been reduced inside, for it is on its way, before chunk k is waited for; what comes after k + 1 is not yet begun.
+// Before the rank waits for chunk k, chunk k + 1 has been reduced inside the node and started; chunk k + 2 has not.
 TEST(Pipelined, TheNextChunkIsOnItsWayWhileOneTravels) {
   run_watched({.latency = 1e-4, .bytes_per_second = 1e9}, [](ProcessGroup& world, WatchedGroup& cross) {
     options().set("TESSERA_LINK", "37,1");
-    const std::size_t count = 4 * (std::size_t{1} << 18);  // 4 MiB: two for each place, in chunks of 1 MiB
+    const std::size_t count = 4 * (std::size_t{1} << 18);  // 4 MiB: two for each member of a node, in chunks of 1 MiB
     std::vector<float> in(2 * count, 1.0F);
     std::vector<float> out(2 * count);
     const std::span<std::byte> result = bytes_of(out);
@@ -256,7 +256,7 @@ TEST(Pipelined, TheNextChunkIsOnItsWayWhileOneTravels) {
   });
 }
 
-// Of the forms that do not block all chunks are on their way when the rank goes on.
+// A non-blocking collective starts all its chunks before it returns.
 TEST(Pipelined, AStartedCollectiveHasAllItsChunksOnTheirWay) {
   run_watched({.latency = 1e-4}, [](ProcessGroup& world, WatchedGroup& cross) {
     options().set("TESSERA_LINK", "80,1");
@@ -273,7 +273,7 @@ TEST(Pipelined, AStartedCollectiveHasAllItsChunksOnTheirWay) {
   });
 }
 
-// Chunks cost latencies: many where these are short, one where they are not or where there is nothing to hide.
+// Each chunk costs a latency: short latencies lead to many chunks; long latencies, or nothing to overlap, lead to one.
 TEST(Pipelined, ChunksFollowTheLinks) {
   for (const auto& [link, chunks] :
        std::vector<std::pair<const char*, int>>{{"1,1", 8}, {"1000,1", 1}, {"1,100000", 1}})
@@ -288,7 +288,7 @@ TEST(Pipelined, ChunksFollowTheLinks) {
     });
 }
 
-// Three of them, of 10 ms of bytes each, over a link with 50 ms of latency: bytes one after the other, latencies at once.
+// Three transfers of 10 ms each over a link with a latency of 50 ms: transfer times add up, latencies overlap.
 TEST(SlowLinks, BytesFollowOneAnotherAndLatenciesDoNot) {
   using Clock = std::chrono::steady_clock;
   run_virtual_ranks(2, [](ProcessGroup& world) {

@@ -14,7 +14,7 @@ running() { for process in /proc/[0-9]*; do [ "$(readlink "$process/exe")" = "$(
 failures=0
 for progress in 0 1; do
   begin=$(date +%s)
-  export TESSERA_TEST_LINK_DOWN=$folder/started$progress  # the job makes it
+  export TESSERA_TEST_LINK_DOWN=$folder/started$progress  # the job creates this file
   out=$(TESSERA_PROGRESS=$progress timeout -k 1 60 "$(dirname "$0")/namespaces.sh" "$mpiexec" 2 "$job" forever 2>&1)
   code=$?
   [ $code -eq 77 ] && { echo "$out"; exit 77; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The semantics over real processes: shared memory, MPI or hierarchical, as TESSERA_NODE and TESSERA_SHARED_MEMORY say.
+// Runs the semantics on real processes: with shared memory, MPI or hierarchically, as TESSERA_NODE and
+// TESSERA_SHARED_MEMORY specify.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +30,7 @@ TEST_P(Semantics, HoldOverProcesses) {
   testing::semantics_cases()[static_cast<std::size_t>(GetParam())].run(world().group());
 }
 
-// Operands that peers read where they lie.
+// With operands that peers read in place.
 TEST_P(Semantics, HoldOverProcessesInNodeMemory) {
   if (node_memory() == nullptr) {
     ASSERT_NE(options().text("TESSERA_SHARED_MEMORY"), "1");
@@ -54,7 +55,7 @@ TEST(World, KnowsWhereItsRanksAre) {
   EXPECT_EQ(static_cast<int>(w.host_names().size()), w.size());
   const auto names = options().list("TESSERA_NODE");
   const std::set<std::string> distinct(names.begin(), names.end());
-  const char* given = std::getenv("TESSERA_TEST_NODES");  // where they are real (namespaces.sh)
+  const char* given = std::getenv("TESSERA_TEST_NODES");  // set if the nodes are real (namespaces.sh)
   const int wanted = given != nullptr ? std::atoi(given) : std::max<int>(1, static_cast<int>(distinct.size()));
   EXPECT_EQ(w.node_count(), wanted);
   if (given != nullptr) {
@@ -76,7 +77,7 @@ TEST(World, SaysWhenCoresAreCrowded) {
   EXPECT_NE(world().crowding_note(100000).find("ranks with 100000 threads each share"), std::string::npos);
 }
 
-// All ranks know the same of the links, or none knows any.
+// Either all ranks have the same figures about the links, or no rank has any.
 TEST(Links, AreTheSameOnAllRanks) {
   const bool through_mpi = world().size() > 1 && (world().node_count() > 1 || !world().shares_memory());
   const auto links = world().links();
@@ -93,14 +94,15 @@ TEST(Links, AreTheSameOnAllRanks) {
   for (const auto& other : all) EXPECT_EQ(other, *links);
 }
 
-// Where payload is concerned.
+// Returns the nodes between which payload goes through MPI.
 std::vector<int> nodes_of_ranks() {
   std::vector<int> nodes = world().nodes();
   if (!world().shares_memory()) std::iota(nodes.begin(), nodes.end(), 0);
   return nodes;
 }
 
-// Whichever way the links make collectives go. Sizes: of one round or two, a block or several, no multiple of the ranks.
+// For all algorithms that the links can select. The sizes use one round or two and one block or several, and are not
+// multiples of the number of ranks.
 TEST(Links, DoNotDecideTheBitsOfASum) {
   const auto nodes = nodes_of_ranks();
   const auto n = static_cast<std::size_t>(world().size());
@@ -136,11 +138,12 @@ TEST(Progress, ThereIsAThreadWhereItIsAskedFor) {
   EXPECT_EQ(world().has_progress_thread(), asked == "1" && world().links().has_value());
 }
 
-// What was started arrives while the rank does not call anything; a started one takes several steps, each after the other's messages.
+// Data arrives while the rank makes no calls. A started collective has several steps; each step waits for the messages
+// of the previous one.
 TEST(Progress, TheThreadEndsWhatTheRankHasStarted) {
   if (options().text("TESSERA_PROGRESS") != "1" || !world().links()) GTEST_SKIP() << "not every rank has one";
   const auto nodes = nodes_of_ranks();
-  std::vector<std::vector<int>> columns;  // ranks of all nodes, one of each
+  std::vector<std::vector<int>> columns;  // groups with one rank of each node
   std::vector<int> seen(static_cast<std::size_t>(world().size()), 0);
   for (int rank = 0; rank < world().size(); ++rank) {
     const auto place = static_cast<std::size_t>(at(seen, at(nodes, rank))++);
@@ -166,7 +169,7 @@ TEST(Progress, TheThreadEndsWhatTheRankHasStarted) {
   }
 }
 
-// Many under way at once, of ranks that come late and are waited for in another order.
+// Starts many collectives on ranks that arrive late, and waits for them in another order.
 TEST(Progress, ManyCollectivesUnderWayEndInAnyOrder) {
   const auto nodes = nodes_of_ranks();
   const std::size_t count = 30011;
@@ -187,7 +190,7 @@ TEST(Progress, ManyCollectivesUnderWayEndInAnyOrder) {
   }
 }
 
-// Neighbours of the buffers stay as they were, whatever the size.
+// Memory next to the buffers does not change, for all sizes.
 TEST(World, NothingIsWrittenBeyondABuffer) {
   const auto n = static_cast<std::size_t>(world().size());
   for (const std::size_t size : {0, 1, 63, 4097}) {

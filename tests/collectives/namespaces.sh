@@ -35,7 +35,7 @@ if ! reason=$(make_nodes 2>&1); then
   exit 77
 fi
 
-# What mpirun calls instead of ssh: ADDRESS COMMAND...
+# mpirun calls this script instead of ssh: ADDRESS COMMAND...
 cat >"$folder/enter" <<SCRIPT
 #!/bin/sh
 node=\$((\${1##*.} - 1))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What collectives make of the links between nodes: the break-even points of the model in node_links.h.
+// How the links between nodes select the algorithm of a collective: the break-even points of the model in node_links.h.
 #include <gtest/gtest.h>
 
 #include "tessera/base/error.h"
@@ -50,7 +50,7 @@ TEST(NodeLinks, AnAllReduceOfTwoMembersSavesALatencyAsLongAsSumsAreShorter) {
 }
 
 TEST(NodeLinks, AnAllReduceOfManyMembersWeighsALatencyAgainstBytes) {
-  // 8 members in one round receive 7 operands, in two 1.75: 5.25 more.
+  // With 8 members, one round receives 7 operands and two rounds receive 1.75: a difference of 5.25.
   EXPECT_TRUE(all_reduces_in_one_round(links(10, 1), 8, 1 << 10));
   EXPECT_FALSE(all_reduces_in_one_round(links(10, 1), 8, 4 << 10));
   EXPECT_TRUE(all_reduces_in_one_round(links(10, 10), 8, 4 << 10));

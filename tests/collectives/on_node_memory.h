@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group whose operands are moved to node memory for each call: what is in place stays in place.
+// A group that copies its operands to node memory for each call. Operations in place stay in place.
 #pragma once
 
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of a running collective: waited for, dropped, replaced, or dropped after it went wrong.
+// The possible ends of a pending collective: waited for, dropped, replaced, or dropped after an error.
 #include <gtest/gtest.h>
 
 #include "tessera/base/error.h"
@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// Writes 7 to its target when waited for; or throws.
+// Writes 7 to its target when it is waited for, or throws.
 class Writing : public PendingOperation {
  public:
   explicit Writing(int* target, std::string error = "") : target_(target), error_(std::move(error)) {}
@@ -65,7 +65,7 @@ TEST(Pending, AnErrorIsThrownOnceByWait) {
   Pending<Numbers> pending = start(zero(), "ranks diverge");
   EXPECT_THROW(pending.wait(), Error);
   EXPECT_TRUE(pending.test());
-}  // and the destructor has nothing left to wait for
+}  // the destructor has nothing left to wait for
 
 TEST(Pending, AnErrorOfADroppedOneYieldsToTheExceptionThatIsUnderWay) {
   try {

@@ -10,7 +10,7 @@
 namespace tessera::testing {
 namespace {
 
-// 0 bytes, odd sizes, sizes below the number of ranks, and three chunks of a staging area.
+// 0 bytes, odd sizes, sizes smaller than the number of ranks, and three chunks of a staging area.
 std::vector<std::size_t> sizes(const ProcessGroup& g) {
   std::vector<std::size_t> out = {0, 1, 3, 7, 64, 1009, 20011};
   if (uses_large_payloads && g.size() <= 4) out.push_back(2500003);
@@ -146,7 +146,7 @@ void split_keeps_the_order_given(ProcessGroup& g) {
   exercise(*sub);
 }
 
-// Different groups one after the other, without barriers: a staging area must not be reused too early.
+// Alternates between groups without barriers: a staging area must not be reused too early.
 void groups_may_alternate(ProcessGroup& g) {
   std::vector<std::vector<int>> even_odd(g.size() > 1 ? 2 : 1);
   for (int r = 0; r < g.size(); ++r) even_odd[static_cast<std::size_t>(r % 2)].push_back(r);
@@ -207,7 +207,7 @@ void wrong_arguments_are_named(ProcessGroup& g) {
   expect_error([&] { g.broadcast(one, g.size()); }, "is not in a group of");
   expect_error([&] { g.permute(one, one, {{0, 0}, {0, 0}}); }, "member 0 is a source twice");
   expect_error([&] { (void)g.split({{0}, {0}}, "twice"); }, "member 0 is listed twice");
-  exercise(g);  // nothing is out of step afterwards
+  exercise(g);  // the ranks still agree afterwards
 }
 
 }  // namespace

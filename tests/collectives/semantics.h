@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every ProcessGroup must do, whatever it is made of. Each case runs on all ranks of `world` at once; expectations hold on
-// every rank.
+// The requirements of every implementation of ProcessGroup. Each case runs on all ranks of `world` concurrently. The
+// expectations hold on every rank.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@ struct SemanticsCase {
   std::function<void(ProcessGroup& world)> run;
 };
 const std::vector<SemanticsCase>& semantics_cases();
-std::vector<SemanticsCase> reduction_cases();  // part of the former
-/// Set where payload travels in chunks, to have several of them.
+std::vector<SemanticsCase> reduction_cases();  // part of semantics_cases()
+/// Set by tests in which payload is sent in chunks, so that large sizes use several chunks.
 inline bool uses_large_payloads = false;
 
 template <class T>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the semantics that is about reductions.
+// The requirements on reductions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -100,7 +100,7 @@ void reductions_hold_for_every_type(ProcessGroup& g) {
     visit_dtype(static_cast<DType>(t), [&]<class T>() { check_reductions<T>(g, static_cast<DType>(t)); });
 }
 
-// Sums and products of numbers that no part alone tells; others there are none.
+// Sums and products of complex numbers, which need both parts. Other reductions are not defined for them.
 template <class T>
 void check_complex(ProcessGroup& g, DType dtype) {
   using Part = typename T::value_type;
@@ -140,7 +140,7 @@ void sums_and_products_hold_for_complex_numbers(ProcessGroup& g) {
   check_complex<Complex128>(g, DType::kC128);
 }
 
-// s4 wraps, f8e5m2 has 2 bits behind the point: 8 + 1 is 8.
+// s4 wraps. f8e5m2 has a mantissa of 2 bits: 8 + 1 is 8.
 void narrow_types_wrap_and_round(ProcessGroup& g) {
   const auto reduced = [&](DType dtype, double value, Reduction op) {
     const std::vector<std::byte> in(5, static_cast<std::byte>(narrow_bits(dtype, value)));
@@ -153,7 +153,7 @@ void narrow_types_wrap_and_round(ProcessGroup& g) {
   EXPECT_EQ(reduced(DType::kU4, g.rank() == 0 ? 9 : 14, Reduction::kMin), 9);
   EXPECT_EQ(reduced(DType::kS4, g.rank() == n - 1 ? -7 : -8, Reduction::kMax), -7);
   const double rounded = reduced(DType::kF8E5M2, g.rank() == 0 ? 8 : 1, Reduction::kSum);
-  EXPECT_TRUE(rounded == 8 || n > 2) << rounded;  // of more: in the order of nodes
+  EXPECT_TRUE(rounded == 8 || n > 2) << rounded;  // with more ranks the result depends on the order of the nodes
   EXPECT_EQ(reduced(DType::kF8E4M3FN, g.rank() < 3 ? -2 : 1, Reduction::kProduct), std::pow(-2, std::min(n, 3)));
 }
 
@@ -178,7 +178,8 @@ void large_reductions_are_right(ProcessGroup& g) {
   }
 }
 
-// Addends of very different size: the result depends on the order, which must be the same for everybody, every time.
+// Values of very different magnitudes: the result depends on the order, which must be the same on every rank and in
+// every run.
 template <class T>
 void check_same_bits(ProcessGroup& g, DType dtype) {
   const std::size_t count = 1003;
@@ -200,7 +201,7 @@ void check_same_bits(ProcessGroup& g, DType dtype) {
   for (std::size_t r = 0; r < n; ++r)
     ASSERT_EQ(std::memcmp(everybodys.data() + r * count, out.data(), count * sizeof(T)), 0)
         << dtype_name(dtype) << ": ranks " << r << " and " << g.rank() << " hold different bits";
-  if (g.traffic().mpi_payload != 0) return;  // between nodes the order goes node by node
+  if (g.traffic().mpi_payload != 0) return;  // between nodes the order follows the nodes
   std::vector<T> all(count * n);
   g.all_gather(bytes_of(in), bytes_of(all));
   for (std::size_t i = 0; i < count; ++i) {
@@ -240,7 +241,7 @@ void non_blocking_forms_give_the_same(ProcessGroup& g) {
   auto second = g.start_reduce_scatter(bytes_of(in), bytes_of(part), DType::kF32, Reduction::kSum);
   auto third = g.start_all_gather(bytes_of(in), bytes_of(gathered));
   third->wait();        // in another order than they were started
-  (void)first->test();  // that of several ranks of several nodes ends in wait() only
+  (void)first->test();  // a collective with several ranks on several nodes ends only in wait()
   first->wait();
   while (!second->test()) {
   }

@@ -19,7 +19,7 @@ namespace {
 
 using testing::bytes_of;
 
-// Ranks, nodes, and which case. Nodes hold consecutive ranks ("block") or every so manyth ("round robin").
+// The number of ranks and of nodes. Nodes hold consecutive ranks, or ranks are assigned round-robin.
 struct World {
   int ranks;
   int nodes;
@@ -114,7 +114,7 @@ TEST(VirtualRanks, ARankThatReturnsWhileOthersWaitIsNamed) {
     std::vector<float> x(4);
     world.all_reduce(bytes_of(x), bytes_of(x), DType::kF32, Reduction::kSum, {7, "all_reduce %17 over {data}"});
   });
-  // Either of the two that wait may be the first to see it.
+  // Either of the two waiting ranks may be the first to detect it.
   EXPECT_THAT(
       error,
       ::testing::AnyOf("rank 0 of 3: rank 0 waits in all_reduce %17 over {data}; rank 2 has finished without joining",
@@ -245,14 +245,14 @@ TEST(VirtualRanks, ASingleRankWorldNeedsNoThreads) {
   for (const auto& test : testing::semantics_cases()) test.run(*world);
 }
 
-// Every rank publishes a value, reads those of its peers and writes the next one only when all have read: a race is what a
-// thread sanitizer finds here.
+// Every rank publishes a value, reads those of its peers and writes the next one only after all have read. A thread
+// sanitizer detects races here.
 TEST(Progress, PublishesAndReleases) {
   constexpr int kRanks = 4;
   std::vector<int> values(kRanks, -1);
   run_virtual_ranks(kRanks, [&](ProcessGroup& world) {
     for (std::uint64_t round = 0; round < 50; ++round) {
-      world.await_progress(2 * round);  // all have read the values of the round before
+      world.await_progress(2 * round);  // all ranks have read the values of the previous round
       at(values, world.rank()) = static_cast<int>(round) * 10 + world.rank();
       world.advance(2 * round + 1);
       world.await_progress(2 * round + 1);

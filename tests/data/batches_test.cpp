@@ -42,7 +42,7 @@ TEST(SplitText, HoldsOutTheTail) {
 }
 
 TEST(SplitText, CutsNoCharacterInTwo) {
-  const std::string text = "aaaaaaaaa日";  // 12 bytes, of which the last three are one character
+  const std::string text = "aaaaaaaaa日";  // 12 bytes; the last three are one character
   EXPECT_EQ(split_text(text, 10).second, "");
   EXPECT_EQ(split_text(text, 25).second, "日");
 }
@@ -60,11 +60,12 @@ TEST(Shuffled, IsAPermutationThatDependsOnSeedAndEpoch) {
   EXPECT_NE(shuffled(97, 42, 0), shuffled(97, 43, 0));
 }
 
-// The order that an implementation in Python gives.
+// The order that a Python implementation gives.
 TEST(Shuffled, IsTheSameOnEveryMachine) { EXPECT_EQ(shuffled(8, 42, 0), (Samples{6, 2, 4, 0, 5, 7, 3, 1})); }
 
 TEST(Shuffled, FavoursNoPlace) {
-  // Where sample 0 lands over many seeds: each of 5 places 400 times of 2000, within five standard deviations (18).
+  // The position of sample 0 over many seeds: each of 5 positions 400 times in 2000, within five standard deviations
+  // (18).
   std::vector<int> places(5, 0);
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     const auto order = shuffled(5, seed, 0);
@@ -138,7 +139,7 @@ TEST(TakeRows, ShardsJoinedAreTheBatchForEveryShardCount) {
       labels.insert(labels.end(), part.labels.begin(), part.labels.end());
     }
     EXPECT_EQ(real_rows, 5);
-    // What passes the end is filling and counts for nothing.
+    // Rows after the end are padding and have no effect.
     for (std::size_t i = batch.labels.size(); i < labels.size(); ++i) EXPECT_EQ(labels[i], kIgnoredLabel);
     tokens.resize(batch.tokens.size());
     labels.resize(batch.labels.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vocabulary files: each form gives the same ids, each mistake one clear error, and no damage a crash.
+// Vocabulary files: each format gives the same ids, each mistake gives one clear error, and damage causes no crash.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -16,10 +16,10 @@ using ::tessera::testing::error_of;
 using ::tessera::testing::TemporaryFolder;
 using Ids = std::vector<std::int32_t>;
 
-// "Ġ" is the blank. Ids: 256 "Ġt", 257 "he", 258 "Ġthe", 259 end of text.
+// "Ġ" is the space. Ids: 256 "Ġt", 257 "he", 258 "Ġthe", 259 end of text.
 constexpr char kMerges[] = "#version: 0.2\nĠ t\nh e\nĠt he\n";
 
-// The same vocabulary in Hugging Face's forms, bytes in GPT-2's order.
+// The same vocabulary in Hugging Face's formats, with bytes in GPT-2's order.
 std::string vocab_json() {
   std::string out = "{";
   int id = 0;
@@ -106,7 +106,7 @@ TEST(BpeFiles, MalformedVocabulariesSayWhatIsWrong) {
             "v.json: a merge speaks of \"Ā\", which is no token");
 }
 
-// Cuts, changes and repeats bytes of a good file: it is read, or refused with an Error that names it; nothing else happens.
+// Removes, changes and repeats bytes of a valid file. The file must be read, or refused with an Error that names it.
 TEST(BpeFiles, DamagedFilesAreReadOrRefusedByName) {
   std::mt19937 random(3);
   const std::vector<std::string> good = {kMerges, tokenizer_json()};

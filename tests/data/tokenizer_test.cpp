@@ -28,7 +28,8 @@ std::string random_bytes(std::mt19937& random, std::size_t size) {
   return out;
 }
 
-// Text with what makes splitting hard: runs of blanks, contractions, digits, accents, several scripts, broken UTF-8.
+// Returns text that is difficult to split: runs of spaces, contractions, digits, accents, several scripts, invalid
+// UTF-8.
 std::string random_text(std::mt19937& random, int words) {
   static const std::vector<std::string> kWords = {"the",   " ",  "  ", "\n",   "\t\n",  "don't", "'",
                                                   "we'll", "42", "é",  "日本", "\xFF",  "a",     "ab",
@@ -52,7 +53,7 @@ TEST(SplitLikeGpt2, KnowsLettersAndNumbersOfAllScripts) {
 }
 
 TEST(SplitLikeGpt2, MakesPiecesOfBytesThatAreNoUtf8) {
-  // A stray continuation byte, an overlong slash, a surrogate, a code point above the last, a sequence cut short.
+  // A stray continuation byte, an overlong slash, a surrogate, a code point above the maximum, a truncated sequence.
   EXPECT_EQ(pieces("a\x80"
                    "b"),
             (std::vector<std::string>{"a", "\x80", "b"}));
@@ -101,11 +102,12 @@ TEST(Tokenizers, DecodeWhatTheyEncodedWhateverTheBytes) {
   }
 }
 
-// The definition of training, counted anew for every merge: what the incremental trainer must agree with.
+// The definition of training, which counts all pairs again for every merge. The incremental trainer must give the same
+// result.
 std::vector<std::pair<std::string, std::string>> naive_merges(std::string_view text, int count) {
   std::map<std::string, std::int64_t> counts;
   split_like_gpt2(text, [&](std::string_view piece) { ++counts[std::string(piece)]; });
-  // A letter's id is its place in GPT-2's byte order; for the ASCII letters used here that is their own order.
+  // The id of a letter is its position in GPT-2's byte order. The ASCII letters used here have the same order.
   std::map<std::string, int> id_of;
   for (int c = 33; c < 127; ++c) id_of.emplace(std::string(1, static_cast<char>(c)), c - 33);
   std::vector<std::pair<std::vector<std::string>, std::int64_t>> words;
@@ -144,7 +146,7 @@ TEST(BpeTraining, AgreesWithCountingAnewForEveryMerge) {
   std::mt19937 random(5);
   std::string text;
   for (int i = 0; i < 400; ++i) {
-    // Short words over three letters: many ties and runs of one letter.
+    // Short words over three letters give many ties and runs of one letter.
     for (auto length = 1 + random() % 7; length > 0; --length) text += static_cast<char>('a' + random() % 3);
     text += '.';
   }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What run_clm says of wrong input: one message that names the flag, file, key or rank and what would be right; every rank ends.
+"""run_clm's errors for wrong input: one message with the flag, file, key or rank and the correct form; every rank ends.
 
     run_clm_errors_test.py RUN_CLM MPIEXEC
 """
@@ -37,7 +37,7 @@ def run(*arguments, launcher=()):
 
 
 def expect(arguments, error, status=1):
-    """The whole of standard error but for paths, and the exit status."""
+    """Compares the complete standard error (without paths) and the exit status."""
     result = run(*arguments)
     said = result.stderr.replace(str(FOLDER) + "/", "").rstrip("\n")
     check(said == error, f"{' '.join(map(str, arguments))}: said\n{said}\ninstead of\n{error}")
@@ -152,7 +152,7 @@ def mpi(ranks, *arguments, environment=None, parts=None):
 
 def once(result, text, name):
     check(result.returncode != 0, f"{name}: status 0")
-    # `all 4 ranks: …`, or under load `ranks 0, 2, 3 of 4: …` where one has not come so far when the others speak.
+    # `all 4 ranks: …`, or `ranks 0, 2, 3 of 4: …` if one rank has not yet reached the check on a busy machine.
     said = re.sub(r"ranks [\d, ]+ of \d+: |all \d+ ranks: ", "ranks: ", result.stderr)
     check(said.count(text) == 1, f"{name}: not once: {text}\n{result.stderr}")
 
@@ -176,7 +176,7 @@ def ranks():
     once(result, "TESSERA_NODE lists 2 nodes for 3 ranks; give one for each rank", "too few nodes")
     check("terminate called" not in result.stderr, "too few nodes: " + result.stderr)
 
-    # The same relative path, but rank 2 runs in a folder that lacks it.
+    # The same relative path, but the folder in which rank 2 runs lacks the file.
     other = FOLDER / "elsewhere"
     other.mkdir()
     parts = [(2, FOLDER), (1, other), (1, FOLDER)]
@@ -186,7 +186,7 @@ def ranks():
          "the file must be there on every rank", "file missing on one rank")
     check(seconds < 10, f"file missing on one rank: took {seconds:.1f} s")
 
-    # Now it is there, as long as the others', but with another word.
+    # The file now exists with the same length as on the other ranks, but one word differs.
     (other / "text.txt").write_text((FOLDER / "text.txt").read_text().replace("mesh", "mush", 1))
     result, seconds = mpi(4, *base()[:2], "--train_file", "text.txt", parts=parts)
     check(re.search(rf"rank 2 of 4: text.txt is not the same file on every rank: rank 0 on host {host} reads (\d+) bytes "
@@ -196,7 +196,7 @@ def ranks():
 
 
 def streams():
-    """What cannot be written is an error with a status of its own: no output is lost without a word."""
+    """If output cannot be written, the exit status reports an error."""
     def full(*arguments, stream="stdout"):
         with open("/dev/full", "w") as device:
             outputs = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: device}
@@ -219,7 +219,7 @@ def streams():
 
 
 class Job:
-    """A training without end, its output in a file."""
+    """A training run without an end. Its output goes to a file."""
 
     def __init__(self, name, *arguments, launcher=(), until="step      1"):
         self.folder, self.log = FOLDER / name, FOLDER / f"{name}.log"
@@ -242,7 +242,7 @@ class Job:
             return "no end"
 
     def state(self, name):
-        """The log of the stopped run: its last entry is of the last step, with a loss."""
+        """The log of the stopped run: its last entry is that of the last step, with a loss."""
         path = self.folder / "trainer_state.json"
         check(path.exists(), f"{name}: no trainer_state.json\n{self.text()}")
         if not path.exists():
@@ -254,7 +254,7 @@ class Job:
 
 
 def stopped():
-    """The first signal ends the run after the step, with its state written; a second ends it at once."""
+    """The first signal ends the run after the current step and writes its state. A second one ends it immediately."""
     for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         for name, arguments in (("one", []), ("virtual", ["--virtual_ranks", "3"])):
             job = Job(f"stopped_{name}_{status}", *arguments)
@@ -265,7 +265,7 @@ def stopped():
             check(f"stopped by {number.name} after step" in job.text(), job.text())
             job.state(f"stopped {name}")
 
-    # One of four ranks gets it: all end after the same step.
+    # One of four ranks gets the signal: all end after the same step.
     four = [MPIEXEC, "--oversubscribe", "-n", "4"]
     job = Job("stopped_rank", "--mesh", "data=2,model=2", "--fsdp", "full_shard", "--tensor_parallel", "model", launcher=four)
     ranks = children(job.process.pid)
@@ -276,7 +276,7 @@ def stopped():
     check(found == 143, f"stopped rank: status {found}\n{job.text()}")
     job.state("stopped rank")
 
-    # Ctrl-C of mpirun, which hands on a signal of its own choice.
+    # Ctrl-C for mpirun, which sends its ranks a signal of its choice.
     job = Job("stopped_mpirun", launcher=four)
     time.sleep(0.3)
     job.process.send_signal(signal.SIGINT)
@@ -284,7 +284,7 @@ def stopped():
     check(found not in (0, "no end"), f"stopped mpirun: status {found}\n{job.text()}")
     check((job.folder / "trainer_state.json").exists(), f"stopped mpirun: no state\n{job.text()}")
 
-    # A step of many seconds.
+    # A step that takes many seconds.
     job = Job("stopped_twice", "--gradient_accumulation_steps", 4000, until="peak ")
     job.process.send_signal(signal.SIGINT)
     time.sleep(0.2)
@@ -295,7 +295,7 @@ def stopped():
 
 
 def children(process):
-    """The processes that mpirun started, in the order of their ranks."""
+    """The processes that mpirun started, in rank order."""
     found = []
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -309,7 +309,7 @@ def children(process):
 
 
 def killed():
-    """kill -9 of one of four ranks in the midst of training."""
+    """kill -9 for one of four ranks during training."""
     command = [MPIEXEC, "--oversubscribe", "-n", "4", RUN_CLM, *map(str, base()[:4]), "--max_steps", "1000000",
                "--logging_steps", "20", "--mesh", "data=2,model=2", "--fsdp", "full_shard", "--tensor_parallel", "model",
                "--global_batch_size", "4", "--do_eval", "false"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run_clm from the command line: the same losses for every mesh, a dry run, and errors with their exit status.
+"""run_clm on the command line: the same losses for every mesh, a dry run, and errors with their exit status.
 
     run_clm_test.py RUN_CLM MPIEXEC
 """
@@ -43,7 +43,7 @@ def check(condition, message):
 
 
 def sampling():
-    """A model that knows a periodic text goes on in it for as long as it is asked to: far past the length of a block."""
+    """A model that has learned a periodic text continues it for any length, far beyond the length of a block."""
     period = "abcabdabe"
     (FOLDER / "periodic.txt").write_text(period * 400)
     (FOLDER / "periodic.json").write_text(json.dumps(dict(
@@ -58,7 +58,7 @@ def sampling():
 
 
 def advice():
-    """run_clm itself does nothing that the profiler advises against: values are read now and then, not at every step."""
+    """run_clm does nothing that the profiler advises against: it reads values every few steps, not at every step."""
     result = subprocess.run(
         [RUN_CLM, *map(str, ["--config_name", FOLDER / "config.json", "--train_file", FOLDER / "text.txt", "--max_steps", 30,
                              "--global_batch_size", 4, "--logging_steps", 10, "--per_device_eval_batch_size", 1, "--sample_tokens", 40])],
@@ -69,7 +69,7 @@ def advice():
 
 
 def peaks():
-    """The peak is of the processors, however many ranks share them: MFU of one rank and of several compare."""
+    """The peak is that of the processors, however many ranks share them, so MFUs for different rank counts are comparable."""
     def peak(*arguments, cpus=None):
         bind = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
         result = subprocess.run(
@@ -113,7 +113,7 @@ def main():
         first = lines.index("memory of a device:")
         return lines[first:first + 6]
 
-    # What a dry run prints is what the executed step holds, also in chunks and with several programs a step.
+    # A dry run prints the memory that the executed step holds, even with chunks and with several programs per step.
     os.environ.update(TESSERA_LARGEST_VALUE="3000", TESSERA_LARGEST_SCORES="1000")
     for mesh in (["--mesh", "data=2"], ["--mesh", "fsdp=2", "--fsdp", "full_shard"], ["--mesh", "model=3", "--tensor_parallel", "model"]):
         for accumulation in (1, 3):

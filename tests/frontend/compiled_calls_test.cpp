@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of a function traced once: arguments that are one tensor or a variable, calls that fail, worlds.
+// Calls of a compiled function: with repeated arguments or variables as arguments, with calls that fail, and in several
+// worlds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -54,7 +55,7 @@ TEST(CompiledCalls, AnArgumentMayBeAVariableThatTheFunctionUses) {
   const Tensor three = pair_of(3) * 1.0;
   mark_step();
   w.assign(three);
-  same.assign(three);  // both hold it
+  same.assign(three);  // both hold the value
   CompiledFunction g = compile([&](const Tensors& in) {
     ++traced;
     return Tensors{in[0] * 10.0 + w + same};
@@ -156,7 +157,7 @@ TEST(CompiledCalls, AssignsArgumentsAndHostDataAtEachCall) {
   }
 }
 
-// Lazily, a gradient flows to a variable by each of its uses.
+// In lazy steps, a gradient flows to a variable through each of its uses.
 TEST(CompiledCalls, GradientsFlowToVariablesAmongTheArguments) {
   const FreshRank rank;
   int traced = 0;
@@ -251,7 +252,7 @@ TEST(CompiledCalls, ACallThatFailsIsAsIfItWereNotMade) {
   EXPECT_EQ(run({0}), expected) << "while it is traced";
 }
 
-// More than a process can address.
+// More memory than a process can address.
 Tensor huge() { return Tensor::zeros(Type::array(DType::kF32, {std::int64_t{1} << 46})); }
 
 TEST(CompiledCalls, VariablesKeepTheirValuesWhereThereIsNoMemoryForTheCall) {

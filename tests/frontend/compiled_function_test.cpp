@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A function traced once does in later calls what lazy steps do.
+// Later calls of a compiled function do the same as lazy steps.
 #include "tessera/frontend/compile/compiled_function.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ Tensor variable(Dims dims, const std::vector<float>& values) {
   return out;
 }
 
-// Two layers with dropout, trained by AdamW at a rate that changes.
+// Two layers with dropout, trained by AdamW with a changing learning rate.
 std::vector<double> train(bool compiled, int steps, std::int64_t* recorded = nullptr) {
   manual_seed(7);
   nn::Linear first(3, 8);
@@ -103,7 +103,7 @@ TEST(CompiledFunction, SeesVariablesAsTheyAreAtTheCall) {
   grow({one});
   EXPECT_EQ(w.to_vector<float>(), (std::vector<float>{11, 21}));
   const Tensor kept = stored_tensor(w);
-  const Tensor doubled = w * 2.0;  // recorded before the call: of the old value
+  const Tensor doubled = w * 2.0;  // traced before the call, so it uses the old value
   w.assign(stored_tensor(w) + 100.0);
   grow({one});
   EXPECT_EQ(w.to_vector<float>(), (std::vector<float>{112, 122}));

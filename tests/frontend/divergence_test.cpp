@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that do different things are told so, with place and cause, before anything hangs.
+// Ranks that trace different programs get an error with the location and the cause, instead of a hang.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ std::string message_of(int ranks, const std::function<void(int)>& body) {
   }
   return "no error";
 }
-// The text with the lines of this file from `first` on as LINE+0, LINE+1, …
+// Replaces the line numbers of this file from `first` on by LINE+0, LINE+1, …
 std::string relative(std::string text, int first) {
   for (int offset = 20; offset >= 0; --offset) {
     const std::string here = fmt::format("divergence_test.cpp:{}", first + offset);
@@ -61,7 +61,7 @@ TEST(Divergence, WholeValuesThatDifferBetweenRanksAreNamed) {
   EXPECT_NE(text.find("Tensor::from_local_shards"), std::string::npos) << text;
 }
 
-// A batch as a sampler that differs between ranks would give it.
+// A batch from a sampler that differs between ranks.
 Tensor rows_of(float first) {
   Tensor x = Tensor::from<float>({4, 2}, {first, 1, 2, 3, 4, 5, 6, 7});
   mark_sharding(x, Mesh({{"data", 4}}), {"data", {}});
@@ -70,7 +70,7 @@ Tensor rows_of(float first) {
 
 TEST(Divergence, WholeValuesThatDifferAreNamedAlsoWhereEachRankKeepsOnlyItsPart) {
   const std::string some = message_of(4, [](int rank) {
-    Tensor x = rows_of(rank % 3 == 1 ? 8.0F : 9.0F);  // no rank but 0 keeps the row that differs
+    Tensor x = rows_of(rank % 3 == 1 ? 8.0F : 9.0F);  // only rank 0 keeps the row that differs
     x.set_name("batch");
     const Tensor loss = sum(x);
     mark_step();
@@ -106,7 +106,7 @@ TEST(Divergence, PartsAndResultsMayDifferBetweenRanks) {
     Tensor w = Tensor::from<float>({2}, {1, 2});
     w.assign(w + sum(own));
     mark_step();
-    // A result that one rank reads and gives again, and the others use as it is.
+    // One rank reads a result and passes it again; the other ranks use the result itself.
     const Tensor again = rank == 1 ? Tensor::from_host(w.to_host()) : w;
     for (int step = 0; step < 2; ++step) {
       const Tensor y = again * 2.0;
@@ -119,7 +119,8 @@ TEST(Divergence, PartsAndResultsMayDifferBetweenRanks) {
 TEST(Divergence, WholeValuesAreNotComparedWhereTheUserSaysSo) {
   on_ranks(4, [](int rank) {
     options().set("TESSERA_CHECK_INPUTS", "0");
-    EXPECT_EQ(sum(rows_of(static_cast<float>(rank))).item(), 28);  // each rank's own row; the first is rank 0's
+    // Each rank's own row; the first row is that of rank 0.
+    EXPECT_EQ(sum(rows_of(static_cast<float>(rank))).item(), 28);
   });
 }
 
@@ -158,7 +159,7 @@ TEST(Divergence, AShardedValueReadByOneRankOnlyIsAnErrorThatSaysWhoDidNotJoin) {
     const Tensor y = x + 1.0;
     mark_step();
   });
-  // Found by the process group, which compares what its members are about to do.
+  // The process group detects this, because it compares the next operation of its members.
   EXPECT_EQ(relative(text, line),
             "rank 0 of 3: ranks diverge: rank 1 is at read of f32[3] at LINE+4 (it is sharded, so every rank must read "
             "it); ranks 0, 2 are at mark_step at LINE+6 (every rank must take part)");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the environment asks for happens: advice, analyses, metrics files, the cache of partitioned programs, log levels.
+// The effects of environment variables: advice, analyses, metrics files, the cache of partitioned programs, log levels.
 #include <gtest/gtest.h>
 
 #include <stdlib.h>
@@ -31,14 +31,14 @@ int count_of(const std::string& text, std::string_view part) {
 
 std::string content_of(const std::string& path) { return std::filesystem::exists(path) ? read_file(path) : ""; }
 
-// One step; `size` gives it another program.
+// Runs one step. Each `size` gives a different program.
 void run_step(std::int64_t size) {
   const Tensor x = Tensor::ones(Type::array(DType::kF32, {size}));
   const Tensor y = x + x;
   mark_step();
 }
 
-// The lines of standard error while `action` runs.
+// Returns the lines that `action` prints to standard error.
 template <class F>
 std::string errors_of(F&& action) {
   ::testing::internal::CaptureStderr();
@@ -95,7 +95,7 @@ TEST(DebugReport, TheCountersOfCompilationsAddUpToThatOfExecutions) {
   EXPECT_EQ(metrics().metric_data("ExecuteTime")->total_samples, 5);
 }
 
-// What launch() does around a program of `ranks` virtual ranks that takes `steps` steps.
+// Does what launch() does, for a program of `ranks` virtual ranks that runs `steps` steps.
 void launch_steps(int ranks, int steps) {
   std::string name = "program", flag = fmt::format("--virtual_ranks={}", ranks);
   char* words[] = {name.data(), flag.data(), nullptr};
@@ -107,7 +107,7 @@ void launch_steps(int ranks, int steps) {
             0);
 }
 
-// A variable of the environment for a scope; ranks read it when they start.
+// Sets an environment variable for a scope. Ranks read it when they start.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }
@@ -181,7 +181,7 @@ TEST(Start, ALogLevelThatDoesNotExistIsAnErrorThatNamesThoseThatDo) {
 
 // ---- the cache of partitioned programs ------------------------------------------------------------------------------------
 
-// The sum of a sharded matrix product, over `rows` rows, on 3 ranks; what rank 0's metrics say afterwards.
+// The sum of a sharded matrix product over `rows` rows on 3 ranks, and the metrics of rank 0 afterwards.
 struct Outcome {
   float sum = 0;
   std::int64_t hits = 0;
@@ -237,7 +237,7 @@ TEST(ProgramCache, ASecondRunReadsWhatTheFirstPartitioned) {
   EXPECT_EQ(files_in(cache).size(), 2U);
 }
 
-// What a run says and does when the one file of the cache holds `content` instead; the file must be whole again afterwards.
+// Checks a run for which the only file of the cache has `content` instead: it prints a warning, and restores the file.
 void expect_ignored(const std::string& content, const std::string& whole, const std::string& path,
                     const std::string& why) {
   write_file(path, content);

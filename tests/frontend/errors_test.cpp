@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the front end says of wrong tensors: reason, tensors with types and shardings, source line and rank. Exact texts.
+// The exact errors of the front end for wrong tensors: reason, tensors with types and shardings, source line and rank.
 #include <gtest/gtest.h>
 
 #include "frontend/on_ranks.h"
@@ -13,12 +13,12 @@ namespace {
 
 const Mesh kMesh({{"data", 2}, {"model", 4}});
 
-// Rank 3 of 8 of a job that is only planned.
+// Rank 3 of 8 in a job that is only planned.
 class FrontendErrors : public ::testing::Test {
  protected:
   FrontendErrors() : context_(3, 8), scope_(context_) { plan_for_devices(8); }
 
-  // The text of the error, its own line in this file as HERE.
+  // Returns the text of the error, with HERE for the line in this file.
   template <class F>
   static void expect(F&& body, const std::string& error, int line = __builtin_LINE()) {
     std::string text = "no error";

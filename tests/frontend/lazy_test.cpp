@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When things run, what compiles, what a handle stands for.
+// When programs run, which programs are compiled, and the meaning of tensor handles.
 #include <gtest/gtest.h>
 
 #include <cmath>

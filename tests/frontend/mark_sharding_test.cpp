@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Annotations: where data lies, what is refused, what pictures show.
+// Annotations: the placement of data, errors, and pictures.
 #include <gtest/gtest.h>
 
 #include "frontend/on_ranks.h"
@@ -139,7 +139,7 @@ TEST(Visualize, ShowsWhichDevicesHoldWhichPart) {
 }
 
 TEST(Visualize, PartsWithoutAnElementSaySo) {
-  const Type type = Type::array(DType::kF32, {4});  // over three: two, two, none
+  const Type type = Type::array(DType::kF32, {4});  // over three devices: two, two, none
   const auto sharding = Sharding::from_spec(kMesh, {"model"}, 1);
   EXPECT_EQ(visualize_sharding(type, sharding, {.cell_width = 5, .cell_height = 1}),
             "┌─────────────┬─────────────┬─────────────┐\n│     0,3     │     1,4     │ 2,5 (empty) │\n"

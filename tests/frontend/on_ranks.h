@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a body as each of N virtual ranks, the front end joined to their world.
+// Runs a body on each of N virtual ranks whose front end has joined their world.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ inline void on_ranks(int count, const std::function<void(int rank)>& body) {
   });
 }
 
-/// A fresh context of one rank for a test: nothing of an earlier test's trace, seed or mesh.
+/// A new context of one rank for a test, without the trace, seed or mesh of earlier tests.
 class FreshRank {
  public:
   FreshRank() : context_(0, 1), scope_(context_) {}

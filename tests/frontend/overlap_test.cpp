@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that run while the next one is traced: the same values, errors where they can be seen, no two orders of collectives.
+// Steps that run while the next one is traced: they give the same values, report errors, and keep one order of
+// collectives.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -38,7 +39,7 @@ std::int64_t samples_of(std::string_view metric) {
 
 // ---- values -------------------------------------------------------------------------------------------------------------
 
-// Losses and weights of a small network, read only at the end; rows over all ranks.
+// Returns losses and weights of a small network, read only at the end. The rows are sharded over all ranks.
 std::vector<float> train(bool overlapped) {
   overlap(overlapped);
   manual_seed(3);
@@ -60,7 +61,7 @@ std::vector<float> train(bool overlapped) {
     optimizer.step();
     optimizer.zero_grad();
     mark_step();
-    if (step == 3) (void)losses[1].item();  // of an earlier step, while one runs
+    if (step == 3) (void)losses[1].item();  // of an earlier step, while another one runs
   }
   std::vector<float> out;
   for (const auto& loss : losses) out.push_back(static_cast<float>(loss.item()));
@@ -133,7 +134,7 @@ TEST(Overlap, AStepStillUnderWayEndsWithItsRank) {
 
 // ---- what runs when -----------------------------------------------------------------------------------------------------
 
-// Opens once; waits long enough for any machine, and not for ever.
+// Opens once. Waits long enough for slow machines, but not forever.
 class Gate {
  public:
   void open() {
@@ -152,7 +153,7 @@ class Gate {
   bool is_open_ = false;
 };
 
-// The body as each of two ranks whose executions, and only they, go through `gate` first.
+// Runs the body on two ranks. Their executions, but nothing else, first call `gate`.
 void with_gated_executions(const std::function<void(int rank)>& gate, const std::function<void(int rank)>& body) {
   run_virtual_ranks(2, [&](ProcessGroup& world) {
     const auto tracer = std::this_thread::get_id();
@@ -254,7 +255,7 @@ TEST(Overlap, TheMetricsFileIsOfWholeSteps) {
 
 // ---- what goes wrong ----------------------------------------------------------------------------------------------------
 
-// The error of a run in which the execution of rank 1 fails and `look` is what follows the step.
+// Returns the error of a run in which the execution on rank 1 fails and `look` follows the step.
 std::string error_when(const std::function<void(const Tensor&)>& look) {
   return error_of([&] {
     with_gated_executions([](int rank) { require(rank == 0, "the cable is cut"); },

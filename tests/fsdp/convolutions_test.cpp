@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conv2d modules as units, images by rows: the losses of one rank.
+// Conv2d modules as units, and images sharded by rows, give the same losses as one rank.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One model, many meshes, the same losses and gradients: dropout on, batch, vocabulary and heads that do not divide, a tied head, three
-// units, clipping and AdamW.
+// One model gives the same losses and gradients on many meshes: with dropout, sizes of batch, vocabulary and heads that
+// do not divide evenly, a tied head, three units, clipping and AdamW.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -42,7 +42,7 @@ struct Layout {
 };
 struct Course {
   std::vector<double> losses;
-  std::vector<std::vector<double>> gradients;  // of the last step, by parameter
+  std::vector<std::vector<double>> gradients;  // of the last step, for each parameter
 };
 
 Tensor batch_at(const Mesh& mesh, int step) {
@@ -133,7 +133,7 @@ TEST(FsdpUnits, GatheredBytesAreThoseOfTheShardThatOtherAxesLeaveInTheTypeOfComp
   EXPECT_EQ(units.front().bytes_per_device, 18 / 3 / 2 * 4);
 }
 
-// What FSDP promises: a rank stores its share, and no gradient is summed whole on every rank.
+// A rank stores only its shards, and no gradient is all-reduced.
 TEST(FsdpStep, StateIsSharedOutAndGradientsAreReduceScattered) {
   const FreshRank rank;
   plan_for_devices(4);
@@ -159,7 +159,7 @@ TEST(FsdpStep, StateIsSharedOutAndGradientsAreReduceScattered) {
   EXPECT_EQ(scattered, static_cast<std::int64_t>(model.parameters().size()));
 }
 
-// Column then row sharding needs one sum forward and one backward.
+// Sharding columns, then rows needs one sum in the forward pass and one in the backward pass.
 TEST(TensorParallel, AMegatronMlpHoldsOneAllReduceForwardAndOneBackward) {
   const FreshRank rank;
   plan_for_devices(2);

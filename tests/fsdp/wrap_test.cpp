@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which modules become units, and what units do to parameters.
+// The modules that become units, and the effect of units on parameters.
 #include <gtest/gtest.h>
 
 #include "frontend/on_ranks.h"
@@ -64,7 +64,8 @@ using Paths = std::vector<std::string>;
 TEST(WrapPolicy, SizeCountsWhatIsNotYetWrapped) {
   const FreshRank rank;
   Root root;
-  // right 30 is a unit of its own; second then has 20 left, too few; tower 12 + 20 = 32 is enough.
+  // `right` has 30 parameters and becomes a unit. `second` then has 20 left, which is too few. `tower` has 12 + 20 =
+  // 32, which is enough.
   EXPECT_EQ(wrapped(root, size_based_auto_wrap_policy(25)), (Paths{"tower.second.right", "tower"}));
   EXPECT_EQ(wrapped(root, size_based_auto_wrap_policy(20)), (Paths{"tower.second.left", "tower.second.right"}));
   EXPECT_EQ(wrapped(root, size_based_auto_wrap_policy(50)), (Paths{"tower.second"}));
@@ -143,7 +144,8 @@ TEST(FullyShard, ATiedParameterBelongsToTheInnermostUnitWithAllOfItsUsers) {
   nn::GPT2Config config;
   config.vocab_size = 13, config.n_positions = 4, config.n_embd = 8, config.n_layer = 1, config.n_head = 2;
   nn::GPT2LMHeadModel model(config);
-  // Both embeddings are asked for; the token embedding is the head's too, so it stays with the root, and its unit is none.
+  // The policy selects both embeddings. The token embedding is also used by the head, so it stays in the root unit, and
+  // its module becomes no unit.
   const auto units = fully_shard(
       model, {.mesh = Mesh({{"fsdp", 2}}), .auto_wrap_policy = transformer_auto_wrap_policy({"Embedding"})});
   ASSERT_EQ(units.size(), 2U);

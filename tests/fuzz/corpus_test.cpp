@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fuzzers' properties over the corpus and over seeded mutations of it, so that every run of the tests exercises them.
+// Checks the fuzzers' properties on the corpus and on seeded mutations of it, so that every test run covers them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::vector<std::string> corpus(const std::string& folder) {
   return texts;
 }
 
-// One to four edits: drop, repeat, replace, or splice in a piece of another text.
+// Makes one to four edits: removes, repeats or replaces a piece, or inserts a piece of another text.
 std::string mutated(std::string text, const std::vector<std::string>& texts, std::mt19937& random) {
   const auto below = [&](std::size_t n) { return n == 0 ? 0 : random() % n; };
   constexpr std::string_view kBytes = "{}()[]<>=,:%\"/*-0123456789aeftxT \n";

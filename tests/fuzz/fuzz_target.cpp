@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer's entry for one reader: compiled once for each, with TESSERA_FUZZ_READER its name.
+// libFuzzer's entry point for one reader. Compiled once for each reader, with its name in TESSERA_FUZZ_READER.
 #include <cstddef>
 #include <cstdint>
 

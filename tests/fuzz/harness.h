@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold for any bytes at all, reader by reader: they are read or refused with an Error, and what was read prints and
-// reads back equal. What the HLO reader takes is sound, and partitioning it ends in a sound program or an Error.
+// The properties of each reader for any input: the text is read or refused with an Error, and a program that was read
+// prints and reads back as equal. The HLO reader accepts only valid programs, and partitioning one gives a valid
+// program or an Error.
 #pragma once
 
 #include <string>
@@ -12,31 +13,32 @@
 namespace tessera::fuzz {
 
 struct Reader {
-  std::string name;  // of its corpus folder too
-  /// Throws std::logic_error when a property fails. True when the text was read.
+  std::string name;  // also the name of its corpus folder
+  /// Returns true if the text was read. Throws std::logic_error if a property fails.
   bool (*check)(std::string_view text) = nullptr;
 };
 const std::vector<Reader>& readers();
 const Reader& reader(std::string_view name);
 
 bool check_hlo(std::string_view text);
-/// A small program computes partitioned what it computes whole. Its corpus is that of hlo.
+/// Checks that a small program gives the same values before and after partitioning. Uses the corpus of hlo.
 bool check_values(std::string_view text);
 bool check_sharding(std::string_view text);
 bool check_safetensors(std::string_view bytes);
-/// Configuration files: any JSON object, as GPT-2's configuration and as FSDP's.
+/// Configuration files: any JSON object, read as GPT-2's and as FSDP's configuration.
 bool check_json(std::string_view text);
 /// vocab.bpe, tokenizer.json, or vocab.json and merges.txt with a 0 byte between them.
 bool check_bpe(std::string_view text);
 bool check_idx(std::string_view bytes);
-/// Flags, meshes and partition specs, a line each.
+/// Flags, meshes and partition specs, one per line.
 bool check_flags(std::string_view text);
 
-// ---- for the checks themselves --------------------------------------------------------------------------------------------
+// ---- helpers of the checks
+// ------------------------------------------------------------------------------------------------
 
 /// Throws std::logic_error unless `ok`.
 void demand(bool ok, const std::string& what);
-/// Runs f. False when it throws an Error of the user's kind; one of ours, or one without words, fails.
+/// Runs f. Returns false if it throws an Error. An InternalError, or an Error without text, is a failure.
 template <class F>
 bool reads(F&& f) {
   try {
@@ -49,7 +51,7 @@ bool reads(F&& f) {
   }
   return false;
 }
-/// Runs f, which may throw no Error.
+/// Runs f, which must not throw an Error.
 template <class F>
 void must(const char* what, F&& f) {
   try {

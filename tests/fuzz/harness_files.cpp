@@ -72,7 +72,7 @@ bool check_json(std::string_view text) {
 
 namespace {
 
-// Bytes of every kind: what the tokenizer says of them must come back.
+// Decoding the encoded text must give back all bytes, of every kind.
 void check_tokenizer(const data::BpeTokenizer& tokenizer) {
   const std::string text = "In the beginning\n  was 1 word\xc3\xa9\xff, don't!<|endoftext|>\t";
   demand(tokenizer.decode(tokenizer.encode(text)) == text, "a text does not come back");
@@ -99,7 +99,7 @@ bool check_bpe(std::string_view text) {
 
 namespace {
 
-// Through a file that is only memory: what is gzipped is read from files alone.
+// Uses a file in memory, because gzipped data is read from files only.
 bool check_gzipped_idx(std::string_view bytes) {
   const int descriptor = memfd_create("fuzz.idx.gz", MFD_CLOEXEC);
   demand(descriptor >= 0 && write(descriptor, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()),

@@ -29,7 +29,7 @@ bool check_sdy(std::string_view text) {
   return is_sharding || is_meshes;
 }
 
-// XLA's form that names axes.
+// Checks XLA's form with named axes.
 bool check_named(std::string_view text) {
   std::vector<Sharding> leaves;
   if (!reads([&] { leaves = parse_named_shardings(text, {2, 1}, 12); })) return false;
@@ -58,7 +58,7 @@ void check_leaf(const HloSharding& leaf) {
   demand(!sorted || again == hlo_sharding_text(bare), text + " becomes " + again);
 }
 
-// Small enough that a pass over it takes no time worth speaking of.
+// Returns true if a pass over the program takes negligible time.
 bool is_small(const Program& program) {
   constexpr int kInstructions = 80;
   constexpr std::int64_t kBytes = 1 << 20;
@@ -117,7 +117,7 @@ bool check_values(std::string_view text) {
   if (!is_small(program) || elements_of(program) > 4000) return false;
   CheckReport report;
   if (!reads([&] { report = check_partition(program, {.seed = 1, .trip_limit = 6, .run = nullptr}); })) return false;
-  // Sums of another order, cancelled to nothing, differ by more than their bound; wrong values differ by more than that.
+  // Sums in another order that cancel may differ by more than their error bound. Wrong values differ by much more.
   const double far_off = has_floats(program) ? 1e4 : 1;
   demand(report.worst < far_off, report.failures.empty() ? "values differ" : report.failures.front());
   return true;

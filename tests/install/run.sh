@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-# Elsewhere than it was configured for, then moved: nothing may hold an absolute path.
+# Installs to another prefix than the configured one, then moves the folder: no file may contain an absolute path.
 cmake --install "$build" --prefix "$work/first" >"$work/log" 2>&1 || { tail -5 "$work/log"; exit 1; }
 mv "$work/first" "$work/prefix"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constants whose elements the text leaves out, `{...}`: a state of their own, which text, comparison and hash keep.
+// Constants whose elements the text elides, `{...}`, are a separate state that printing, comparison and hashing
+// preserve.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -28,7 +29,7 @@ std::string error_of(const std::string& text) {
   return {};
 }
 
-// One of each kind, also in a computation that is called.
+// One constant of each kind, and one in a called computation.
 constexpr const char* kModule = R"(HloModule m
 %scaled (x: f32[20]) -> f32[20] {
   %x = f32[20] parameter(0)
@@ -114,7 +115,7 @@ TEST(ElidedConstants, OriginsThatDoNotFitAreAnError) {
   EXPECT_EQ(error_of(text("(f32[3], f32[1])", "({...}, {5})", "m/x,")), "");
   EXPECT_TRUE(has(error_of(text("f32[3]", "{...}", "m/x,m/y")), "does not name what is elided of f32[3]"));
   EXPECT_TRUE(has(error_of(text("(f32[3], f32[1])", "({...}, {5})", ",m/x")), "does not name what is elided"));
-  // Somebody put the values back.
+  // A user has restored the values.
   EXPECT_FALSE(has(print_program(read(text("f32[3]", "{1, 2, 3}", "m/x"))), "tessera.elided"));
 }
 

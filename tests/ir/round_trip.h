@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts read, printed and read again.
+// Reads, prints and reads texts again.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace tessera {
 
 inline Program read(std::string_view text) { return parse_program(text, op_table(), {"in.hlo"}); }
 
-// The program of a text; checks that it verifies and survives printing.
+// Returns the program of a text. Checks that it verifies, and that it prints and reads back as equal.
 inline Program round_trip(std::string_view text) {
   Program program = read(text);
   verify(program);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shardings within programs: HLO's text where it says all, Shardy's beside it where it does not.
+// Shardings in programs: HLO's text if it can express them completely, and Shardy's in addition if it cannot.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 Program read(std::string_view text) { return parse_program(text, op_table(), {"in.hlo"}); }
 
-// A program whose parameters carry the shardings.
+// Returns a program whose parameters have the given shardings.
 Program with_shardings(const std::vector<std::pair<Type, Shardings>>& values, std::vector<Mesh> meshes,
                        std::int64_t partitions) {
   ProgramBuilder builder("m");
@@ -118,7 +118,7 @@ TEST(ProgramShardings, SuffixesAreKept) {
   expect_round_trip(program);
 }
 
-// Any sharding at all: axes and parts of axes on dims, partial, manual, open, with priorities; other kinds.
+// Returns a random sharding: axes and sub-axes on dims, partial, manual, open, with priorities; or another kind.
 Sharding random_sharding(const Mesh& mesh, int ndim, std::mt19937& random) {
   const auto kind = random() % 12;
   if (kind == 0) return Sharding::maximal(mesh, static_cast<std::int64_t>(random()) % mesh.device_count());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exact words, line and column for malformed HLO.
+// The exact text, line and column of errors in malformed HLO.
 #include <gtest/gtest.h>
 
 #include "tessera/base/error.h"
@@ -18,7 +18,7 @@ std::string error_of(std::string_view text) {
   return "no error";
 }
 
-// The error for an instruction on line 3 of a module with parameters x: f32[4], y: f32[3], p: pred[].
+// Returns the error for an instruction on line 3 of a module with parameters x: f32[4], y: f32[3], p: pred[].
 std::string error_of_line(const std::string& line) {
   return error_of("HloModule m\nENTRY e { x = f32[4] parameter(0) y = f32[3] parameter(1) p = pred[] parameter(2)\n" +
                   line + "\n}");
@@ -93,7 +93,7 @@ TEST(ProgramTextErrors, ShowTheOperandsOfAnOpThatDoesNotTakeThem) {
       << error;
 }
 
-// Texts whose sizes overflow 64 bits somewhere: an error, and no allocation.
+// Texts whose sizes overflow 64 bits cause an error, and no allocation.
 TEST(ProgramTextErrors, OfSizesThat64BitsDoNotHold) {
   const auto reason = [](const std::string& line) {
     const auto error = error_of_line(line);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Round trips: what HLO text says is kept, whatever its form.
+// Round trips: printing preserves the content of HLO text in all its forms.
 #include "tessera/ir/text.h"
 
 #include <gtest/gtest.h>
@@ -125,7 +125,7 @@ TEST(ProgramText, HeaderFormsAreUnderstoodOrKept) {
   EXPECT_EQ(program.other[2].text, "{a={b},c=\"}\"}");
 }
 
-// XLA's partitioner leaves such where it cuts a parameter and not the result.
+// XLA's partitioner writes such aliases if a parameter is sharded and the result is not.
 TEST(ProgramText, AnAliasOfArraysOfDifferentSizesIsLeftOut) {
   const Program program = read(
       "HloModule m, num_partitions=2, input_output_alias={ {0}: (1, {}), {1}: (0, {}) }\n"
@@ -214,7 +214,7 @@ TEST(ProgramText, ReadsALargeModule) {
   EXPECT_EQ(printed.find("sdy"), std::string::npos);
 }
 
-// As XLA reads it; the listed result must be the root's.
+// As in XLA's reader. The listed result type must be that of the root.
 TEST(ProgramText, TheBodyCountsWhereOtherParametersAreListed) {
   const Program program = parse_program(
       "HloModule m\nf (a: f32[3], b: f32[]) -> f32[4] { p = f32[4] parameter(0) ROOT n = f32[4] negate(p) }\n"
@@ -253,7 +253,7 @@ TEST(Verify, NamesTheInstructionAndThePass) {
             "after pass 'localize': %y in %e: its sharding is on mesh<x=2>, the program is over 1 devices");
   EXPECT_EQ(broken([](Computation& c) { c.parameters.clear(); }),
             "after pass 'localize': %x in %e is not listed as a parameter");
-  EXPECT_EQ(broken([](Computation& c) {  // a copy of a parameter, as a pass might make it
+  EXPECT_EQ(broken([](Computation& c) {  // a copy of a parameter, as a faulty pass might create
               c.instructions[1] = c.instructions[0];
               c.instructions[1].name = "y";
               c.parameters.push_back(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shardings and groups of devices in XLA's spellings: read, kept, printed again.
+// Shardings and groups of devices in XLA's forms: they are read, preserved and printed again.
 #include <gtest/gtest.h>
 
 #include "round_trip.h"
@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// A callback is pinned to one device; nothing else need be sharded.
+// A callback runs on one device. Other values need not be sharded.
 TEST(XlaSpellings, AMeshOfASingleDeviceMayBeTheOnlyOne) {
   const auto text = [](const std::string& header, int device) {
     return fmt::format(
@@ -29,7 +29,7 @@ TEST(XlaSpellings, AMeshOfASingleDeviceMayBeTheOnlyOne) {
   }
 }
 
-// As JAX writes those of an ordered callback.
+// As JAX prints the shardings of an ordered callback.
 TEST(XlaSpellings, AnElementMayCarryTheShardingsOfItsWholeTuple) {
   const Program program = round_trip(R"(HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["a"=3]>}}
 ENTRY e {
@@ -82,7 +82,7 @@ ENTRY e {
   EXPECT_TRUE(sharding.dims[1].open);
 }
 
-// The data's shardings stand before the token's, which is all that an outfeed returns.
+// The shardings of the data come before that of the token, although an outfeed returns only the token.
 TEST(XlaSpellings, AnOutfeedSaysShardingsOfWhatItSends) {
   const auto text = [](const std::string& shardings) {
     return "HloModule m, num_partitions=4\nENTRY e {\n  x = f32[8] parameter(0), sharding={devices=[4]<=[4]}\n"

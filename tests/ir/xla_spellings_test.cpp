@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What XLA's own reader takes and its printers write, of today and of before: read, kept, printed again.
+// Forms that XLA's reader accepts and that current and earlier versions of XLA print: they are read, preserved and
+// printed again.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +25,7 @@ std::string refusal_of(std::string_view text) {
   return "";
 }
 
-// `ROOT r = …` in an entry of one f32[2,3] parameter x.
+// Returns a module with `ROOT r = …` in an entry computation with one f32[2,3] parameter x.
 std::string module(std::string_view body) {
   return "HloModule m\nENTRY e {\n  x = f32[2,3] parameter(0)\n" + std::string(body) + "\n}\n";
 }
@@ -89,8 +90,8 @@ ENTRY e {
   EXPECT_EQ(out[1].data<float>()[1], -0.001953125);
   EXPECT_TRUE(std::isnan(out[1].data<float>()[2]));
   EXPECT_EQ(out[2].data<float>()[1], -57344);
-  EXPECT_TRUE(std::isnan(out[3].data<float>()[0]));  // there is no infinity to go to
-  EXPECT_EQ(out[3].data<float>()[1], 16);            // between 16 and 18: the even one
+  EXPECT_TRUE(std::isnan(out[3].data<float>()[0]));  // the type has no infinity
+  EXPECT_EQ(out[3].data<float>()[1], 16);            // a tie between 16 and 18: rounds to even
 }
 
 TEST(XlaSpellings, AnyOpInTwoHalvesIsAsyncOfAComputationThatHoldsIt) {
@@ -166,7 +167,8 @@ TEST(XlaSpellings, SizesKnownOnlyAtRunTimeAreRefusedByName) {
 }
 
 TEST(XlaSpellings, BitcastsFollowTheLayoutsOnBothSides) {
-  const Program program = round_trip(module("  ROOT r = f32[3,2]{0,1} bitcast(x)"));  // column-major: the transpose
+  // Column-major: this is the transpose.
+  const Program program = round_trip(module("  ROOT r = f32[3,2]{0,1} bitcast(x)"));
   const Literal x = Literal::from<float>({2, 3}, {1, 2, 3, 4, 5, 6});
   EXPECT_EQ(evaluate(program, {x}), Literal::from<float>({3, 2}, {1, 4, 2, 5, 3, 6}));
   const Program plain = round_trip(module("  ROOT r = f32[6] bitcast(x)"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention and large products in parts (chunk_attention, chunk_logits): the values of the whole, in a smaller arena.
+// Attention and large products in chunks (chunk_attention, chunk_logits) give the same values in a smaller arena.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -32,7 +32,7 @@ struct Attention {
   DType dtype = DType::kF32;
   Mask mask = Mask::kCausal;
   double dropout = 0;
-  bool same_keys = false;  // queries are the keys
+  bool same_keys = false;  // the queries are also the keys
   bool with_gradients = true;
 
   [[nodiscard]] std::int64_t score_bytes() const { return batch * heads * queries * keys * dtype_size(dtype); }
@@ -44,7 +44,7 @@ struct Attention {
 
 Value along_rows(Value row, Value x) { return ops::broadcast(row, x.type().dims(), {0, 1, 2}); }
 
-// Adds to the scores what the mask says; [queries, keys] is the last parameter.
+// Applies the mask to the scores. The last parameter is a mask [queries, keys].
 Value masked(Builder& b, const Attention& a, Value scores, Value given) {
   const auto& dims = scores.type().dims();
   const Value never = ops::full(b, scores.type(), -1e30);
@@ -58,7 +58,8 @@ Value masked(Builder& b, const Attention& a, Value scores, Value given) {
   return ops::select(all(seen), scores, never);
 }
 
-// Queries, keys, values [b, h, t, d], a mask, a key of random numbers -> the mix, and gradients for the mix as its own cotangent.
+// Returns a program from queries, keys, values [b, h, t, d], a mask and a random key to the attention output, and to
+// gradients with the output as its own cotangent.
 Program attention(const Attention& a) {
   const Type queries = Type::array(a.dtype, {a.batch, a.heads, a.queries, a.width});
   const Type keys = Type::array(a.dtype, {a.batch, a.heads, a.keys, a.width});
@@ -157,7 +158,7 @@ TEST_F(Parts, RandomAttentionIsThatOfTheReference) {
     const Literal expected = evaluate(program, random_arguments(program, 7));
     const std::int64_t most = a.score_bytes() / pick(2, 80);
     EXPECT_TRUE(testing::close(run_at(program, most), expected, 64)) << a.str() << " at " << most;
-    constexpr std::int64_t kWorkspace = 16384;  // of kernels: not in the plan that must gain
+    constexpr std::int64_t kWorkspace = 16384;  // for kernels: not part of the plan whose size must shrink
     EXPECT_LE(arena_at(program, most), arena_at(program, 0) + kWorkspace) << a.str() << " at " << most;
     CompileOptions by_reference;
     by_reference.reference = true;
@@ -166,7 +167,7 @@ TEST_F(Parts, RandomAttentionIsThatOfTheReference) {
   }
 }
 
-// Within one program: scores that leave stay whole, the others are cut all the same.
+// In one program, scores that are also a result stay complete, and the other scores are chunked.
 TEST_F(Parts, OneThatLeavesDoesNotKeepTheOthersWhole) {
   const Type small = Type::array(DType::kF32, {1, 17, 2});
   const Type large = Type::array(DType::kF32, {1, 61, 2});
@@ -190,7 +191,7 @@ TEST_F(Parts, RowsWithoutBatchDimsAreCut) {
   EXPECT_TRUE(testing::close(run_at(program, 1024), evaluate(program, random_arguments(program, 7)), 64));
 }
 
-// Rows of prime number, and few of a dim whose parts are too large still.
+// A prime number of rows, and few rows whose chunks are still too large.
 TEST_F(Parts, LargeProductsAreCutUnevenlyAndAlongTwoDims) {
   for (const Dims& rows : std::vector<Dims>{{37}, {2, 37}, {38}, {3, 1, 11}}) {
     Dims hidden = rows;

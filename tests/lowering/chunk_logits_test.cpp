@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A linear layer and cross entropy whose vocabulary lies on several ranks: each part of the rows has its own all-reduces of them.
+// A linear layer and cross entropy whose vocabulary is sharded over ranks: each chunk of rows has separate all-reduces.
 #include <gtest/gtest.h>
 
 #include "runtime/close.h"
@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::int64_t kLogits = 48 * 301 * 4;  // bytes on a rank
 
-// Of 48 rows and 301 words a rank: losses, the gradient of the rows (summed over ranks) and of the rank's words.
+// For 48 rows and 301 words on a rank: losses, the gradient of the rows (summed over ranks) and that of the rank's
+// words.
 Program cut_vocabulary(int ranks) {
   const std::string all = fmt::format("replica_groups=[1,{0}]<=[{0}], use_global_device_ids=true, to_apply=%", ranks);
   return testing::read(fmt::format(R"(HloModule local, num_partitions={0}
@@ -74,7 +75,7 @@ TEST_P(CutVocabulary, IsNeverWholeOnARank) {
   std::int64_t whole = 0;
   for (const std::int64_t most : {std::int64_t{0}, kLogits / 2, kLogits / 6}) {
     run_virtual_ranks(ranks, [&](ProcessGroup& world) {
-      options().set("TESSERA_LARGEST_VALUE", std::to_string(most));  // of the rank
+      options().set("TESSERA_LARGEST_VALUE", std::to_string(most));  // on each rank
       EXPECT_TRUE(
           testing::close(run_program(program, world, at(arguments, world.rank())), at(expected, world.rank()), 32))
           << "rank " << world.rank() << ", at most " << most << " bytes";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPT-2: names, counts, configuration, gradients.
+// GPT-2: parameter names and counts, configuration, gradients.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -134,7 +134,7 @@ TEST(GPT2, IgnoredLabelsDoNotCount) {
   EXPECT_NEAR(model(one, one).item(), model(two, labels).item(), 1e-14);
 }
 
-// Central differences on a few elements of every parameter.
+// Compares with central differences for a few elements of every parameter.
 TEST(GPT2, GradientsAgreeWithFiniteDifferences) {
   const FreshRank rank;
   GPT2LMHeadModel model(tiny());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers over images: values worked out by hand, gradients by finite differences, and the same numbers on every layout.
+// Layers for images: values computed by hand, gradients by finite differences, and the same results for all shardings.
 #include "tessera/nn/images.h"
 
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ TEST(Images, TheLargestOfAWindowTakesItsGradientTheFirstAmongEqualOnes) {
 TEST(Images, BatchNormKeepsRunningStatistics) {
   const FreshRank rank;
   BatchNorm2d norm(1, {.epsilon = 0, .momentum = 0.25, .dtype = DType::kF64});
-  const Tensor y = norm(row({1, 3, 1, 3}));  // mean 2, variance 1, unbiased 4/3
+  const Tensor y = norm(row({1, 3, 1, 3}));  // mean 2, variance 1, unbiased variance 4/3
   EXPECT_EQ(y.to_vector<double>(), Numbers({-1, 1, -1, 1}));
   mark_step();
   EXPECT_NEAR(norm.running_mean().item(), 0.5, 1e-15);
@@ -94,7 +94,7 @@ TEST(Images, BatchNormKeepsRunningStatistics) {
   EXPECT_EQ(norm.named_parameters().size(), 2U);
 }
 
-// Odd sizes, strides, groups, dilations, both pools, a residual.
+// Odd sizes, strides, groups, dilations, both kinds of pools, and a residual connection.
 class Net : public Callable<Net> {
  public:
   Net() {
@@ -141,7 +141,7 @@ TEST(Images, GradientsAreFiniteDifferences) {
   }
 }
 
-// Losses, parameters and running statistics of two steps.
+// Returns losses, parameters and running statistics after two steps.
 Numbers trained(const std::optional<PartitionSpec>& spec) {
   Numbers out;
   Net net;
