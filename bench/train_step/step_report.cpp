@@ -153,8 +153,7 @@ void write_profile(const CompiledProgram& compiled, const std::string& path) {
   std::string out =
       executable->name() + ": time of one run by kind of step; FLOPs by the ops' count; bytes of the buffers touched\n";
   for (const auto& [kind, total] : by_time(kinds)) out += row(kind, total, all.seconds);
-  out += row("all", all, all.seconds) +
-         "\nsteps that are alike (by kind, first result and FLOPs), with the first of them\n";
+  out += row("all", all, all.seconds) + "\nequal steps (by kind, first result and FLOPs), with the first of them\n";
   for (const auto& [key, total] : by_time(alike))
     out += row(fmt::format("{} %{}", key.first, total.first), total, all.seconds);
   write_file(path, out);

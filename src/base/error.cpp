@@ -60,7 +60,7 @@ std::string suggest_name(std::string_view name, const std::vector<std::string>& 
   if (const auto near = nearest_name(name, known); !near.empty()) return fmt::format("; did you mean \"{}\"?", near);
   constexpr std::size_t kMostListed = 20;
   if (known.empty()) return "; none is known";
-  if (known.size() > kMostListed) return fmt::format("; it is like none of the {} known", known.size());
+  if (known.size() > kMostListed) return fmt::format("; none of the {} known names is similar", known.size());
   return "; known: " + join(known, ", ");
 }
 

@@ -194,7 +194,7 @@ void write_for_option(std::string_view name, const std::function<void()>& write)
     throw;
   } catch (const Error& error) {
     given_up.emplace(name);
-    log_warning("{}: {}; the run goes on and writes nothing more there", name, error.what());
+    log_warning("{}: {}; the run continues and writes nothing more there", name, error.what());
   }
 }
 

@@ -123,7 +123,7 @@ std::vector<std::pair<std::string, std::string>> parse_merges(std::string_view t
     if (line.empty() || (number == 1 && line.substr(0, 8) == "#version")) continue;
     out.push_back(split_merge(line, fmt::format("{}:{}", name, number)));
   }
-  require(!out.empty(), "{}: holds no merges", name);
+  require(!out.empty(), "{}: contains no merges", name);
   return out;
 }
 
@@ -136,7 +136,7 @@ BpeTokenizer BpeTokenizer::from_merges(std::string_view merges, std::string name
   }
   vocabulary.end_of_text = static_cast<std::int32_t>(vocabulary.id_of.size());
   const bool is_new = vocabulary.id_of.emplace(std::string(kEndOfText), *vocabulary.end_of_text).second;
-  require(is_new, "{}: a merge makes {}, which ends a text", name, kEndOfText);
+  require(is_new, "{}: a merge produces {}, which is the end-of-text token", name, kEndOfText);
   return build(vocabulary, std::move(name));
 }
 

@@ -45,7 +45,7 @@ BpeTokenizer BpeTokenizer::build(const Vocabulary& vocabulary, std::string name)
   }
   const auto id_of = [&](const std::string& token) {
     const auto it = vocabulary.id_of.find(token);
-    require(it != vocabulary.id_of.end(), "{}: a merge speaks of {}, which is no token", out.name_, quote(token));
+    require(it != vocabulary.id_of.end(), "{}: a merge names {}, which is not a token", out.name_, quote(token));
     return it->second;
   };
   for (int byte = 0; byte < 256; ++byte) {

@@ -26,7 +26,7 @@ std::string unzip(std::string_view bytes, const std::string& name) {
   require(bytes.size() <= std::numeric_limits<uInt>::max(), "{}: gzip files of 4 GiB and more are not read", name);
   z_stream stream{};
   constexpr int kGzip = 15 + 16;
-  ensure(inflateInit2(&stream, kGzip) == Z_OK, "zlib does not start");
+  ensure(inflateInit2(&stream, kGzip) == Z_OK, "zlib cannot be initialized");
   const std::unique_ptr<z_stream, int (*)(z_stream*)> closer(&stream, inflateEnd);
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));  // zlib does not write to it
   stream.avail_in = static_cast<uInt>(bytes.size());
@@ -37,7 +37,7 @@ std::string unzip(std::string_view bytes, const std::string& name) {
     stream.next_out = reinterpret_cast<Bytef*>(chunk.data());
     stream.avail_out = static_cast<uInt>(chunk.size());
     status = inflate(&stream, Z_NO_FLUSH);
-    require(status == Z_OK || status == Z_STREAM_END, "{}: gzip data is damaged or cut short: {}", name,
+    require(status == Z_OK || status == Z_STREAM_END, "{}: gzip data is damaged or truncated: {}", name,
             stream.msg != nullptr ? stream.msg : zError(status));
     out.append(chunk.data(), chunk.size() - stream.avail_out);
     require(static_cast<std::int64_t>(out.size()) <= kMaxBytes, "{}: unpacks to more than {} bytes", name, kMaxBytes);
@@ -54,7 +54,7 @@ DType idx_dtype(unsigned char code, const std::string& name) {
     case 0x0C: return DType::kS32;
     case 0x0D: return DType::kF32;
     case 0x0E: return DType::kF64;
-    default: fail("{}: no idx file: unknown element type 0x{:02x}", name, code);
+    default: fail("{}: not an idx file: unknown element type 0x{:02x}", name, code);
   }
 }
 
@@ -62,23 +62,23 @@ DType idx_dtype(unsigned char code, const std::string& name) {
 
 Literal parse_idx(std::string_view bytes, const std::string& name) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
-  require(bytes.size() >= 4 && byte(0) == 0 && byte(1) == 0, "{}: no idx file: it must start with two zero bytes",
+  require(bytes.size() >= 4 && byte(0) == 0 && byte(1) == 0, "{}: not an idx file: it must start with two zero bytes",
           name);
   const DType dtype = idx_dtype(byte(2), name);
   const std::size_t ndim = byte(3);
   const std::size_t header = 4 + 4 * ndim;
-  require(ndim >= 1 && bytes.size() >= header, "{}: idx header of {} dims is cut short", name, ndim);
+  require(ndim >= 1 && bytes.size() >= header, "{}: the idx header of {} dims is truncated", name, ndim);
   Dims dims;
   std::int64_t size = dtype_size(dtype);
   for (std::size_t d = 0; d < ndim; ++d) {
     std::int64_t dim = 0;
     for (std::size_t i = 0; i < 4; ++i) dim = dim * 256 + byte(4 + 4 * d + i);
     dims.push_back(dim);
-    require(dim == 0 || size <= kMaxBytes / dim, "{}: idx header asks for more than {} bytes", name, kMaxBytes);
+    require(dim == 0 || size <= kMaxBytes / dim, "{}: the idx header specifies more than {} bytes", name, kMaxBytes);
     size *= dim;
   }
   const auto have = static_cast<std::int64_t>(bytes.size() - header);
-  require(have == size, "{}: idx header says {} bytes of data, the file has {}", name, size, have);
+  require(have == size, "{}: the idx header specifies {} bytes of data, but the file has {}", name, size, have);
   Literal out(Type::array(dtype, dims));
   auto data = out.mutable_bytes();
   if (size > 0) std::memcpy(data.data(), bytes.data() + header, data.size());

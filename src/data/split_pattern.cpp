@@ -28,7 +28,7 @@ Code compile_pattern() {
   PCRE2_SIZE offset = 0;
   Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(kPattern), PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error,
                           &offset, nullptr));
-  ensure(code != nullptr, "PCRE2 refuses the splitting pattern at {}: error {}", offset, error);
+  ensure(code != nullptr, "PCRE2 does not accept the splitting pattern at {}: error {}", offset, error);
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // without a JIT the pattern is interpreted
   return code;
 }
@@ -66,7 +66,7 @@ void split_valid(const pcre2_code* code, pcre2_match_data* match, std::string_vi
   while (start < text.size()) {
     const int count = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), start,
                                   PCRE2_NO_UTF_CHECK | PCRE2_ANCHORED | PCRE2_NOTEMPTY, match, nullptr);
-    ensure(count > 0, "no piece at byte {} of a text: PCRE2 says {}", start, count);
+    ensure(count > 0, "the splitting pattern does not match at byte {} of a text: PCRE2 error {}", start, count);
     const std::size_t end = pcre2_get_ovector_pointer(match)[1];
     take(text.substr(start, end - start));
     start = end;

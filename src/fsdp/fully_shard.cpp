@@ -93,8 +93,8 @@ void shard_parameter(Tensor parameter, const Axis& axis, const std::string& unit
   const MixedPrecision& types = options.mixed_precision;
   if (types.param_dtype) variable.compute_dtype = types.param_dtype;
   const Sharding gathered = parameter.sharding().value_or(Sharding::replicated(axis.mesh, parameter.ndim()));
-  require(gathered.mesh == axis.mesh, "{} is sharded over {}, FSDP over {}", parameter.name(), gathered.mesh,
-          axis.mesh);
+  require(gathered.mesh == axis.mesh, "{} is sharded on {}, but FSDP uses {}; use the same mesh", parameter.name(),
+          gathered.mesh, axis.mesh);
   const MeshAxis& mesh_axis = at(axis.mesh.axes(), axis.index);
   if (parameter.ndim() == 0 || mesh_axis.size == 1) return;
   clear_sharding(parameter);

@@ -41,7 +41,7 @@ WrapPolicy size_based_auto_wrap_policy(SizeBasedOptions options) {
 }
 
 WrapPolicy transformer_auto_wrap_policy(std::set<std::string> classes) {
-  require(!classes.empty(), "transformer_auto_wrap_policy needs a class name at least");
+  require(!classes.empty(), "transformer_auto_wrap_policy needs at least one class name");
   return WrapClasses{std::move(classes)};
 }
 

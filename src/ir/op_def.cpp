@@ -109,7 +109,7 @@ const OpDef& OpTable::get(std::string_view name) const {
   if (row != nullptr) return *row;
   const auto missing = split(missing_, ' ');
   require(std::find(missing.begin(), missing.end(), name) == missing.end(),
-          "op \"{}\" is HLO's, but not supported here yet; a dump from before optimization has fewer such ops", name);
+          "HLO op \"{}\" is not supported yet; a dump from before optimization has fewer such ops", name);
   std::vector<std::string> known;
   for (const auto& item : by_name_) known.emplace_back(item.first);
   fail("unknown op \"{}\"{}", name, suggest_name(name, known));

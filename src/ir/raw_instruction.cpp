@@ -97,7 +97,7 @@ void check_mode(const Instruction& collective, const Notes& notes) {
   const bool is_global = has("use_global_device_ids");
   const std::string_view said = !has("channel_id") ? "cross_replica" : is_global ? "flattened_id" : "cross_partition";
   const bool fits = mode->text == said || (said == "cross_partition" && mode->text == "cross_replica_and_partition");
-  require(fits, "{}: mode={} contradicts {} and use_global_device_ids={}, which say {}", collective.op->name,
+  require(fits, "{}: mode={} contradicts {} and use_global_device_ids={}, which mean {}", collective.op->name,
           mode->text, has("channel_id") ? "channel_id" : "the lack of a channel_id", is_global, said);
 }
 
@@ -201,7 +201,7 @@ namespace {
 void check_bytes(const std::vector<Type>& operands) {
   Checked bytes = 0;
   for (const Type& type : operands) bytes += type.byte_size();
-  require(bytes.value_or_most() <= 4 * Type::kMostBytes, "the operands have more than 2^62 bytes together");
+  require(bytes.value_or_most() <= 4 * Type::kMostBytes, "the operands together have more than 2^62 bytes");
 }
 
 }  // namespace
@@ -223,7 +223,7 @@ void infer_type(const ModuleState& state, const Computation& computation, const 
       check_bytes(view.operands);
       out.type = op.infer != nullptr ? op.infer(view) : view.result;
       if (raw.declared && !(out.type == *raw.declared))
-        fail("the text says {}, the operands give {}", view.result.str(), out.type.str());
+        fail("the text declares {}, but the operands give {}", view.result.str(), out.type.str());
     } catch (Error& error) {
       error.prefix(fmt::format("{}: ", op.name));
       for (const auto& line : operand_lines(operands)) error.note(line);
@@ -261,7 +261,7 @@ void check_signature(const TextCursor& in, const Signature& signature, const Com
   const auto types = computation.parameter_types();
   const std::vector<Type> listed(signature.types.begin(), signature.types.end() - 1);
   if (listed != types)
-    log_warning("{}%{} lists the parameters {}, its body has {}; the body counts",
+    log_warning("{}%{} lists the parameters {}, but its body has {}; the body is used",
                 in.place(signature.positions.front()), computation.name, Type::tuple(listed).str(),
                 Type::tuple(types).str());
   if (!(signature.types.back() == computation.root_type()))

@@ -192,7 +192,8 @@ class ComputationReader {
       in_.fail_at(place, fmt::format("unknown value %{}{}", word, nearest_value(names_, word)));
     const Type& type = out_[found->second].type;
     if (declared && !(*declared == type))
-      in_.fail_at(type_place, fmt::format("operand %{} is {}, the text says {}", word, type.str(), declared->str()));
+      in_.fail_at(type_place,
+                  fmt::format("operand %{} is {}, but the text declares {}", word, type.str(), declared->str()));
     return found->second;
   }
 

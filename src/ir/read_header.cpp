@@ -164,14 +164,14 @@ void check_aliases(Program& program, const std::string& place) {
     const auto output_text = [&] { return join(alias.output, ","); };
     const auto index_text = [&] { return join(alias.parameter_index, ","); };
     const auto output = array_at(entry.root_type(), alias.output);
-    require(output.has_value(), "input_output_alias names output {{{}}}, which is no array of {}", output_text,
+    require(output.has_value(), "input_output_alias names output {{{}}}, which is not an array of {}", output_text,
             entry.root_type());
     require(alias.parameter >= 0 && alias.parameter < isize(entry.parameters),
             "input_output_alias names parameter {}, the entry computation has {}", alias.parameter,
             entry.parameters.size());
     const Type& type = entry[at(entry.parameters, alias.parameter)].type;
     const auto donor = array_at(type, alias.parameter_index);
-    require(donor.has_value(), "input_output_alias names index {{{}}} of parameter {}, which is no array of {}",
+    require(donor.has_value(), "input_output_alias names index {{{}}} of parameter {}, which is not an array of {}",
             index_text, alias.parameter, type);
     require(outputs.insert(alias.output).second, "input_output_alias names output {{{}}} twice", output_text);
     require(donors.insert({alias.parameter, alias.parameter_index}).second,
@@ -184,7 +184,7 @@ void check_aliases(Program& program, const std::string& place) {
       fitting.push_back(alias);
     else
       log_shared_warning(
-          "{}input_output_alias of output {{{}}}, {}, and index {{{}}} of parameter {}, {}, is left out: the types "
+          "{}input_output_alias of output {{{}}}, {}, and index {{{}}} of parameter {}, {}, is ignored: the types "
           "differ",
           place, output_text(), output->str(), index_text(), alias.parameter, donor->str());
   }

@@ -159,7 +159,7 @@ bool read_bare(ModuleState& state) {
 Program parse_program(std::string_view text, const OpTable& table, const ParseOptions& options) {
   ModuleState state{TextCursor(text, options.file_name), table, {}, {}, {}};
   require(!state.in.at_end(), "{}: {}; an HLO module begins with `HloModule` and its name", options.file_name,
-          text.empty() ? "the text is empty" : "there is nothing but blanks and comments");
+          text.empty() ? "the text is empty" : "the text has only blanks and comments");
   const std::string form = other_form_of_program(text);
   require(form.empty(), "{}: the file is {}", options.file_name, form);
   state.in.skip_blanks();
@@ -168,8 +168,8 @@ Program parse_program(std::string_view text, const OpTable& table, const ParseOp
   if (options.num_partitions > 0) {
     if (header.has_num_partitions && state.program.num_partitions != options.num_partitions)
       state.in.fail_at(header.num_partitions_position,
-                       fmt::format("the module is for {} partitions, {} were asked for", state.program.num_partitions,
-                                   options.num_partitions));
+                       fmt::format("the module is for {} partitions, but {} were requested",
+                                   state.program.num_partitions, options.num_partitions));
     state.program.num_partitions = options.num_partitions;
     header.has_num_partitions = true;
   }

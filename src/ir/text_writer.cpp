@@ -330,7 +330,7 @@ class Printer {
         std::find_if(frontend.begin(), frontend.end(), [](const auto& a) { return a.first == kLayoutsKey; });
     if (kept == frontend.end()) return;
     if (type_text(instruction) != kept->second && !std::exchange(says_dropped_, true))
-      log_shared_warning("%{} was {} and is {} now: layouts of other hardware are left out where shapes change",
+      log_shared_warning("%{} was {} and is {} now: layouts of other hardware are omitted if shapes change",
                          instruction.name, kept->second, instruction.type.str());
     frontend.erase(kept);
   }

@@ -38,7 +38,7 @@ void verify_instruction(const Program& program, ComputationId computation_id, co
   ensure(instruction.op != nullptr, "no op");
   verify_operands(computation, id);
   for (const ComputationId called : instruction.called)
-    ensure(called >= 0 && called < computation_id, "calls computation {}, which does not come before", called);
+    ensure(called >= 0 && called < computation_id, "calls computation {}, which is not defined before it", called);
   verify_type(program, computation, instruction);
   if (!instruction.sharding) return;
   check_shardings(instruction.type, *instruction.sharding);

@@ -58,12 +58,12 @@ Literal evaluate_done(const EvalContext& context) {
 Type infer_async_start(const OpView& view) {
   require(view.called.size() == 1, "needs one computation, got {}", view.called.size());
   const auto parameters = view.called[0]->parameter_types();
-  require(parameters == view.operands, "%{} takes other operands than are given", view.called[0]->name);
+  require(parameters == view.operands, "the operands do not match the parameters of %{}", view.called[0]->name);
   const Type& result = result_in(view, view.result);
-  require(result == view.called[0]->root_type(), "%{} returns {}, declared is {}", view.called[0]->name,
+  require(result == view.called[0]->root_type(), "%{} returns {}, but {} is declared", view.called[0]->name,
           view.called[0]->root_type(), result);
-  require(view.result.elements()[0] == Type::tuple(view.operands), "the declared operands {} are not those given",
-          view.result.elements()[0]);
+  require(view.result.elements()[0] == Type::tuple(view.operands),
+          "the declared operands {} differ from the actual ones", view.result.elements()[0]);
   return view.result;
 }
 Literal evaluate_async_start(const EvalContext& context) {
@@ -79,7 +79,7 @@ Literal evaluate_update(const EvalContext& context) { return context.operands[0]
 Type infer_copy_start(const OpView& view) {
   require(view.result.is_tuple() && view.result.elements().size() == 3 &&
               view.result.elements()[0] == view.operands[0] && view.result.elements()[1] == view.operands[0],
-          "returns (copy, operand, context), declared is {}", view.result);
+          "returns (copy, operand, context), but {} is declared", view.result);
   return view.result;
 }
 Literal evaluate_copy_start(const EvalContext& context) {
@@ -99,9 +99,9 @@ Type infer_started(const OpView& view) {
   const OpView whole = whole_view(view);
   const Type result = whole.op.infer(whole);
   if (pair_of(view.op).result < 0) return declared_or(view, result);
-  require(result == whole.result, "the whole op returns {}, declared is {}", result, whole.result);
-  require(view.result.elements()[0] == one_or_tuple(view.operands), "the declared operand {} is not the one given",
-          view.result.elements()[0]);
+  require(result == whole.result, "the operation returns {}, but {} is declared", result, whole.result);
+  require(view.result.elements()[0] == one_or_tuple(view.operands),
+          "the declared operand {} differs from the actual one", view.result.elements()[0]);
   return view.result;
 }
 

@@ -32,7 +32,7 @@ bool is_here(const CollectiveContext& context, const Group& group) {
   if (away == group.end()) return true;
   const auto first = std::find_if(group.begin(), group.end(), here);
   require(
-      first == group.end(), "device {} of the group {} is here, device {} is not",
+      first == group.end(), "device {} of the group {} executes it, device {} does not",
       [&] { return std::to_string(*first); }, [&] { return field_text(group); }, [&] { return std::to_string(*away); });
   return false;
 }
@@ -176,7 +176,8 @@ std::vector<Literal> evaluate_all_to_all(const CollectiveContext& context) {
     return for_each_member(context, [&](const Group& group, std::int64_t member, std::size_t i) {
       Literal out(context.view.operands[i]);
       const auto parts = static_cast<std::int64_t>(group.size());
-      require(out.type().dim(dim) % parts == 0, "dim {} of {} does not split into {} parts", dim, out.type(), parts);
+      require(out.type().dim(dim) % parts == 0, "dim {} of {} is not a multiple of the group size {}", dim, out.type(),
+              parts);
       for (std::int64_t k = 0; k < parts; ++k)
         put_part(out, part_of(at(context.operands, at(group, k))[i], dim, member, parts), dim,
                  k * (out.type().dim(dim) / parts));

@@ -63,7 +63,8 @@ std::int64_t factor_of(const OpView& view, int i, int dim, bool grows) {
 
 std::int64_t gathered_size(std::int64_t size, int dim, std::int64_t members) {
   const Checked all = Checked(size) * members;
-  require(all.fits(), "dim {}: {} elements from each of {} devices are more than 64 bits count", dim, size, members);
+  require(all.fits(), "dim {}: {} elements from each of {} devices are more than 64 bits can count", dim, size,
+          members);
   return all.value();
 }
 
@@ -104,7 +105,7 @@ Type infer_reduce_scatter(const OpView& view) {
   for (int i = 0; i < isize(view.operands); ++i) {
     Dims dims = array_operand(view, i).dims();
     const std::int64_t factor = factor_of(view, i, dim, false);
-    require(factor > 0 && at(dims, dim) % factor == 0, "dim {} is {}, which does not split into {} parts", dim,
+    require(factor > 0 && at(dims, dim) % factor == 0, "dim {} is {}, which is not a multiple of {}", dim,
             at(dims, dim), factor);
     at(dims, dim) /= factor;
     out.push_back(Type::array(at(view.operands, i).dtype(), std::move(dims)));
@@ -129,7 +130,7 @@ Type infer_all_to_all(const OpView& view) {
     const Type& x = array_operand(view, 0);
     const int dim = only_dim(view);
     check_dim(dim, x.ndim(), "dimension");
-    require(!size || x.dim(dim) % *size == 0, "dim {} is {}, which does not split into {} parts", dim, x.dim(dim),
+    require(!size || x.dim(dim) % *size == 0, "dim {} is {}, which is not a multiple of {}", dim, x.dim(dim),
             size.value_or(1));
     return declared_or(view, x);
   }
@@ -316,8 +317,8 @@ Value all_gather(Value x, int dim, ReplicaGroups groups, std::int64_t channel_id
 Value reduce_scatter(Value x, int dim, Reduction reduction, ReplicaGroups groups, std::int64_t channel_id) {
   Dims dims = x.type().dims();
   const std::int64_t parts = size_of_groups(x, groups);
-  require(at(dims, dim) % parts == 0, "reduce-scatter: dim {} is {}, which does not split into {} parts", dim,
-          at(dims, dim), parts);
+  require(at(dims, dim) % parts == 0, "reduce-scatter: dim {} is {}, which is not a multiple of {}", dim, at(dims, dim),
+          parts);
   at(dims, dim) /= parts;
   const Type type = Type::array(x.type().dtype(), std::move(dims));
   const ComputationId reducer = reduction_computation(x.builder->program(), reduction, type.dtype());

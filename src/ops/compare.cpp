@@ -40,8 +40,8 @@ Type infer(const OpView& view) {
                     (type == CompareType::kFloat && is_complex(t));
   require(!is_complex(t) ||
               ((attributes.direction == CompareDirection::kEq || attributes.direction == CompareDirection::kNe)),
-          "complex elements are equal or not; direction={} has no meaning", field_text(attributes.direction));
-  if (!fits) fail("type={} does not fit operands of {}", field_text(type), dtype_name(t));
+          "complex elements have no order: direction={} must be EQ or NE", field_text(attributes.direction));
+  if (!fits) fail("type={} does not fit operands of type {}", field_text(type), dtype_name(t));
   return declared_or(view, lhs.with_dtype(DType::kPred));
 }
 

@@ -13,7 +13,7 @@ namespace {
 Type infer_complex(const OpView& view) {
   const Type& real = array_operand(view, 0);
   const Type& imaginary = array_operand(view, 1);
-  require(real == imaginary, "the parts differ: {} and {}", real, imaginary);
+  require(real == imaginary, "the real and imaginary parts have different types: {} and {}", real, imaginary);
   require(real.dtype() == DType::kF32 || real.dtype() == DType::kF64, "parts must be f32 or f64, got {}", real);
   return declared_or(view, real.with_dtype(complex_dtype(real.dtype())));
 }

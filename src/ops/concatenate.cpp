@@ -29,7 +29,7 @@ Type infer(const OpView& view) {
               part.dim(d), first.dim(d));
     size += at(part.dims(), dimensions[0]);
   }
-  require(size.fits(), "dim {}: the {} operands have more elements together than 64 bits count", dimensions[0],
+  require(size.fits(), "dim {}: the {} operands together have more elements than 64 bits can count", dimensions[0],
           view.operands.size());
   at(dims, dimensions[0]) = size.value();
   return declared_or(view, Type::array(first.dtype(), std::move(dims)));
@@ -115,7 +115,7 @@ const OpDef kConcatenate{
 }  // namespace rows
 
 Value ops::concatenate(const std::vector<Value>& parts, int dim) {
-  require(!parts.empty(), "concatenate: needs at least one part");
+  require(!parts.empty(), "concatenate: needs at least one operand");
   return parts.front().builder->emit(rows::kConcatenate, parts, make_attributes(DimensionsAttributes{{dim}}));
 }
 

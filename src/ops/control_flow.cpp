@@ -17,12 +17,12 @@ namespace rows {
 namespace {
 
 void check_parameters(const Computation& computation, const std::vector<Type>& arguments) {
-  require(computation.parameters.size() == arguments.size(), "%{} takes {} parameters, given {}", computation.name,
+  require(computation.parameters.size() == arguments.size(), "%{} takes {} parameters, got {}", computation.name,
           computation.parameters.size(), arguments.size());
   const auto parameters = computation.parameter_types();
   for (std::size_t i = 0; i < arguments.size(); ++i)
-    require(parameters[i] == arguments[i], "parameter {} of %{} is {}, given {}", i, computation.name, parameters[i],
-            arguments[i]);
+    require(parameters[i] == arguments[i], "parameter {} of %{} is {}, but the operand is {}", i, computation.name,
+            parameters[i], arguments[i]);
 }
 
 void check_called(const OpView& view, std::size_t count) {

@@ -22,7 +22,7 @@ Type infer_convert(const OpView& view) {
   const Type& declared = declared_array(view);
   if (x.dims() != declared.dims()) fail("dims differ: operand {}, declared result {}", x.str(), declared.str());
   if (is_complex(x.dtype()) && !is_complex(declared.dtype()))
-    fail("complex elements have no one value in {}: take real or imag of {}", dtype_name(declared.dtype()), x.str());
+    fail("complex elements cannot be converted to {}: take real or imag of {}", dtype_name(declared.dtype()), x.str());
   return declared;
 }
 
@@ -170,11 +170,11 @@ Type infer_bitcast(const OpView& view) {
   if (from > to) expected.push_back(from / to);
   if (from < to) {
     if (x.ndim() == 0 || x.dims().back() != to / from)
-      fail("{} bits an element to {}: the last dim of {} must be {}", from, to, x.str(), to / from);
+      fail("conversion from {} to {} bits per element: the last dim of {} must be {}", from, to, x.str(), to / from);
     expected.pop_back();
   }
   if (declared.dims() != expected)
-    fail("{} reinterpreted as {} has dims {}, declared are {}", x.str(), dtype_name(declared.dtype()),
+    fail("{} reinterpreted as {} has dims {}, but {} are declared", x.str(), dtype_name(declared.dtype()),
          dims_text(expected), dims_text(declared.dims()));
   return declared;
 }

@@ -113,13 +113,14 @@ Type infer(const OpView& view) {
   }
   if (is_manual_border(view)) {
     const std::vector<Type> results = view.result.is_tuple() ? view.result.elements() : std::vector<Type>{view.result};
-    require(results.size() == view.operands.size(), "{} of {} operands returns {}", target(view), view.operands.size(),
+    require(results.size() == view.operands.size(),
+            "{} with {} operands returns {}; it must return one array per operand", target(view), view.operands.size(),
             view.result);
     for (int i = 0; i < isize(results); ++i) {
       const Type& from = at(view.operands, i);
       const Type& to = at(results, i);
       const bool same_kind = to.is_array() && from.is_array() && to.dtype() == from.dtype() && to.ndim() == from.ndim();
-      require(same_kind, "{} changes sizes only: {} cannot become {}", target(view), from, to);
+      require(same_kind, "{} changes only sizes: {} cannot become {}", target(view), from, to);
     }
   }
   (void)rule_of(view);  // a wrong one is an error where it stands
@@ -207,8 +208,8 @@ Literal evaluate(const EvalContext& context) {
   if (const auto top = top_k_of(context.view)) return top_k(context.operands[0], top->k, top->largest, result);
   if (is_manual_border(context.view)) {
     require(result == context.view.operands[0],
-            "{} from {} to {} has a value only on all devices together, or in the partitioned program, where it is the "
-            "identity",
+            "{} from {} to {} can be evaluated only on all devices together, or in the partitioned program, where it "
+            "is the identity",
             target(context.view), context.view.operands[0], result);
     return context.operands[0];
   }

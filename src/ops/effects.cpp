@@ -58,7 +58,7 @@ Type infer_infeed(const OpView& view) {
   check_token(view, 0);
   const bool fits =
       view.result.is_tuple() && view.result.elements().size() == 2 && view.result.elements()[1].is_token();
-  require(fits, "returns (data, token[]), declared is {}", view.result);
+  require(fits, "returns (data, token[]), but {} is declared", view.result);
   return view.result;
 }
 Type infer_outfeed(const OpView& view) {
@@ -77,7 +77,7 @@ Type infer_send(const OpView& view) {
 const Type& started(const Type& type) {
   const bool fits = type.is_tuple() && type.elements().size() == 3 && type.elements()[1] == context_type() &&
                     type.elements()[2].is_token();
-  require(fits, "is about (data, u32[], token[]), got {}", type);
+  require(fits, "needs the tuple (data, u32[], token[]), got {}", type);
   return type;
 }
 Type infer_recv(const OpView& view) {
@@ -110,7 +110,7 @@ Literal evaluate_recv_done(const EvalContext& context) {
 Type infer_rng(const OpView& view) {
   for (const int i : {0, 1})
     require(scalar_operand(view, i, "a parameter of the distribution").dtype() == declared_array(view).dtype(),
-            "draws {} with a parameter of {}", view.result, at(view.operands, i));
+            "draws {}, but a parameter of the distribution is {}", view.result, at(view.operands, i));
   return view.result;
 }
 

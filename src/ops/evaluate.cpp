@@ -237,8 +237,8 @@ std::vector<Literal> Evaluator::run_border(const Instruction& border, const Devi
     std::vector<Literal> parts(held.size());
     for (const auto& group : groups) {
       require((at(held, group[rest]) != nullptr) == here,
-              "%{}: of devices {} and {} one is here, the other went another way", border.name, groups.front()[rest],
-              group[rest]);
+              "%{}: one of the devices {} and {} executes it, the other took another branch", border.name,
+              groups.front()[rest], group[rest]);
       if (here)
         for (const auto device : group) at(parts, device) = *at(held, group[rest]);
     }
@@ -259,7 +259,7 @@ std::vector<Literal> on_some(const Instruction& instruction, const Devices& devi
     throw;
   } catch (Error& error) {
     if (here.size() == devices.size()) throw;
-    throw error.note(fmt::format("  in   {} %{}, where devices {} of {} went this way", instruction.op->name,
+    throw error.note(fmt::format("  in   {} %{}, where devices {} of {} took this branch", instruction.op->name,
                                  instruction.name, field_text(here), field_text(devices)));
   }
 }
@@ -352,7 +352,7 @@ Literal evaluate(const Program& program, const std::vector<Literal>& arguments, 
 std::vector<Literal> evaluate_lockstep(const Program& program, const std::vector<std::vector<Literal>>& arguments,
                                        const EvaluateOptions& options) {
   require(static_cast<std::int64_t>(arguments.size()) == program.num_partitions,
-          "the program runs on {} devices, arguments are given for {}", program.num_partitions, arguments.size());
+          "the program is for {} devices, but there are arguments for {}", program.num_partitions, arguments.size());
   Devices devices;
   for (const auto& one : arguments) {
     check_arguments(program, one);

@@ -12,7 +12,7 @@ namespace {
 Type infer(const OpView& view) {
   const Type& declared = declared_array(view);
   check_dim(view.as<IotaAttributes>().iota_dimension, declared.ndim(), "iota_dimension");
-  require(declared.dtype() != DType::kPred, "counts in numbers, got {}", declared);
+  require(declared.dtype() != DType::kPred, "needs a numeric element type, got {}", declared);
   return declared;
 }
 

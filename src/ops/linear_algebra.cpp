@@ -29,7 +29,8 @@ using Matrix = std::vector<Complex128>;  // row-major
 const Type& square_operand(const OpView& view) {
   const Type& a = array_operand(view, 0);
   require(is_float(a.dtype()) || is_complex(a.dtype()), "takes floating-point or complex elements, got {}", a);
-  require(a.ndim() >= 2 && a.dim(a.ndim() - 1) == a.dim(a.ndim() - 2), "the last two dims must be alike, got {}", a);
+  require(a.ndim() >= 2 && a.dim(a.ndim() - 1) == a.dim(a.ndim() - 2),
+          "the last two dims must have equal sizes, got {}", a);
   return a;
 }
 
@@ -168,7 +169,7 @@ Type infer_solve(const OpView& view) {
   require(a.ndim() == b.ndim() && std::equal(a.dims().begin(), a.dims().end() - 2, b.dims().begin()),
           "the batch dims differ: {} and {}", a, b);
   const int dim = b.ndim() - (attributes.left_side ? 2 : 1);
-  require(b.dim(dim) == a.dims().back(), "dim {} of {} must be as the sides of {}", dim, b, a);
+  require(b.dim(dim) == a.dims().back(), "dim {} of {} must have the size of the last two dims of {}", dim, b, a);
   return declared_or(view, b);
 }
 

@@ -14,13 +14,13 @@ Type infer(const OpView& view) {
   const Computation& f = *view.called[0];
   const Type& first = array_operand(view, 0);
   const auto parameters = f.parameter_types();
-  require(parameters.size() == view.operands.size(), "%{} takes {} parameters, given {}", f.name, parameters.size(),
+  require(parameters.size() == view.operands.size(), "%{} takes {} parameters, got {}", f.name, parameters.size(),
           view.operands.size());
   for (int i = 0; i < isize(parameters); ++i) {
     const Type& x = array_operand(view, i);
     require(x.dims() == first.dims(), "operands differ in dims: {} and {}", first, x);
-    require(at(parameters, i) == Type::scalar(x.dtype()), "parameter {} of %{} is {}, the elements of {} are given", i,
-            f.name, at(parameters, i), x);
+    require(at(parameters, i) == Type::scalar(x.dtype()), "parameter {} of %{} is {}, but the operand is {}", i, f.name,
+            at(parameters, i), x);
   }
   const Type& root = f.root_type();
   require(root.is_array() && root.ndim() == 0, "%{} must return a scalar, returns {}", f.name, root);

@@ -49,7 +49,7 @@ std::int64_t padded_size(std::int64_t n, const PaddingDim& p, int d) {
     require(number <= kMost && number >= -kMost,
             "dim {}: padding {}_{}_{} is larger than 2^60, the most that a dim may have", d, p.low, p.high, p.interior);
   const Checked size = Checked(n) + Checked(std::max<std::int64_t>(n - 1, 0)) * p.interior + p.low + p.high;
-  require(size.fits(), "dim {}: {} elements with padding {}_{}_{} are more than 64 bits count", d, n, p.low, p.high,
+  require(size.fits(), "dim {}: {} elements with padding {}_{}_{} are more than 64 bits can count", d, n, p.low, p.high,
           p.interior);
   require(size.value() >= 0, "dim {}: padding {}_{}_{} leaves size {}", d, p.low, p.high, p.interior, size.value());
   return size.value();

@@ -40,7 +40,7 @@ Dims sizes_of(const Type& type, const Dims& dims) {
 }
 
 void check_pairs(const OpView& view, const Dims& lhs, const Dims& rhs, std::string_view what) {
-  require(lhs.size() == rhs.size(), "{} {} dims of lhs meet {} of rhs", lhs.size(), what, rhs.size());
+  require(lhs.size() == rhs.size(), "lhs has {} {} dims, rhs has {}", lhs.size(), what, rhs.size());
   require(sizes_of(view.operands[0], lhs) == sizes_of(view.operands[1], rhs), "the {} dims of {} and {} differ", what,
           view.operands[0], view.operands[1]);
 }

@@ -192,7 +192,7 @@ std::vector<Value> gradient_product(GradientContext& c) {
 
 std::vector<Value> gradient(GradientContext& c) {
   const auto reduction = known_reduction(c.view);
-  require(reduction.has_value(), "reduce by %{} has no gradient; sum, product, min and max have",
+  require(reduction.has_value(), "reduce by %{} has no gradient; only sum, product, min and max have one",
           c.view.called[0]->name);
   if (*reduction == Reduction::kMin || *reduction == Reduction::kMax) return gradient_extremum(c);
   if (*reduction == Reduction::kProduct) return gradient_product(c);

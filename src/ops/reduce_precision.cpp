@@ -19,7 +19,7 @@ Type infer(const OpView& view) {
   const auto& [exponent, mantissa] = view.as<ReducePrecisionAttributes>();
   require(is_float(x.dtype()), "takes floating-point elements, got {}", x);
   require(exponent >= 1 && exponent <= 11 && mantissa >= 0 && mantissa <= 52,
-          "exponent_bits={}, mantissa_bits={} are no float's", exponent, mantissa);
+          "no float type has exponent_bits={} and mantissa_bits={}", exponent, mantissa);
   return declared_or(view, x);
 }
 

@@ -52,7 +52,7 @@ W combined(Reduction reduction, W a, W b) {
     case Reduction::kOr:
       if constexpr (!std::is_same_v<W, double>) return reduction == Reduction::kAnd ? a & b : a | b;
   }
-  throw InternalError("and, or of floating-point numbers");
+  throw InternalError("`and` and `or` are not defined for floating-point numbers");
 }
 
 }  // namespace tessera::rows

@@ -208,7 +208,7 @@ std::vector<Value> gradient_extremum(GradientContext& c, Reduction reduction) {
   const Value x = c.operand(0);
   const WindowDims window{window_dims(c.view)};
   for (const WindowDim& w : window.dims)
-    require(w.dilation == 1 && w.base_dilation == 1, "reduce-window by {} has no gradient where it is dilated",
+    require(w.dilation == 1 && w.base_dilation == 1, "reduce-window by {} has no gradient if the window is dilated",
             reduction_name(reduction));
   Value flow = c.d_result();
   std::vector<Value> out(2);
@@ -234,7 +234,8 @@ std::vector<Value> gradient_extremum(GradientContext& c, Reduction reduction) {
 
 std::vector<Value> gradient(GradientContext& c) {
   const auto reduction = known_reduction(c.view);
-  require(reduction.has_value(), "reduce-window by %{} has no gradient; sum, min and max have", c.view.called[0]->name);
+  require(reduction.has_value(), "reduce-window by %{} has no gradient; only sum, min and max have one",
+          c.view.called[0]->name);
   const Type& x = c.view.operands[0];
   if (x.element_count() == 0 || c.view.result.element_count() == 0)
     return {c.needs(0) ? full_like(c.operand(0), 0) : Value{}, c.needs(1) ? sum_all(c.d_result()) : Value{}};

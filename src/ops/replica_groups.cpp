@@ -118,7 +118,7 @@ std::vector<Dims> parse_iota_groups(std::string_view text) {
     }
   }
   require(
-      product(shape) == product(form.dims), "[{}] groups do not hold the {} devices of [{}]",
+      product(shape) == product(form.dims), "groups [{}] do not contain exactly the {} devices of [{}]",
       [&] { return join(shape, ","); }, product(form.dims), [&] { return join(form.dims, ","); });
   const Dims flat = transposed_iota(form);
   std::vector<Dims> groups;

@@ -245,7 +245,7 @@ Value random_bits(Value key, Dims dims, Value first_row) {  // NOLINT: a copy, t
       low = add(low, splat(multiply(first_row, u32_scalar(builder, row)), dims));
     }
   } else {
-    require(first_row.is_null(), "random_bits: parts of arrays of more than 2^32 elements are not counted");
+    require(first_row.is_null(), "random_bits: shards of arrays of more than 2^32 elements are not supported");
     const Value index = element_index(builder, dims, DType::kU64);
     const Value shift = splat(constant(builder, Literal::scalar<u64>(32)), dims);
     low = convert(index, DType::kU32);

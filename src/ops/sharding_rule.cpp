@@ -137,15 +137,15 @@ std::vector<Type> leaves_of(const std::vector<Type>& types) {
 
 void check_side(const ShardingRule& rule, const std::vector<TensorFactors>& side, const std::vector<Type>& types,
                 std::string_view what) {
-  require(side.size() == types.size(), "has {} {}s, the custom-call {}", side.size(), what, types.size());
+  require(side.size() == types.size(), "has {} {}s, but the custom-call has {}", side.size(), what, types.size());
   for (std::size_t i = 0; i < side.size(); ++i) {
-    require(types[i].is_array() && types[i].ndim() == isize(side[i]), "{} {} has {} dims, the custom-call's is {}",
-            what, i, side[i].size(), types[i]);
+    require(types[i].is_array() && types[i].ndim() == isize(side[i]),
+            "{} {} has {} dims, but that of the custom-call is {}", what, i, side[i].size(), types[i]);
     for (int d = 0; d < types[i].ndim(); ++d) {
       Checked size = 1;
       for (const int factor : at(side[i], d)) size *= at(rule.map.factors, factor).size;
-      require(size.fits() && size.value() == types[i].dim(d), "gives dim {} of {} {} the size {}, it is {}", d, what, i,
-              size.value_or_most(), types[i]);
+      require(size.fits() && size.value() == types[i].dim(d), "gives dim {} of {} {} the size {}, but the type is {}",
+              d, what, i, size.value_or_most(), types[i]);
     }
   }
 }

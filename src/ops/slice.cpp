@@ -50,7 +50,7 @@ Type infer(const OpView& view) {
   for (int d = 0; d < x.ndim(); ++d) {
     const SliceRange& r = at(ranges, d);
     require(r.stride >= 1, "dim {}: stride {} must be at least 1", d, r.stride);
-    require(r.start >= 0 && r.start <= r.limit && r.limit <= x.dim(d), "dim {}: [{}:{}] does not lie within size {}", d,
+    require(r.start >= 0 && r.start <= r.limit && r.limit <= x.dim(d), "dim {}: [{}:{}] is outside of size {}", d,
             r.start, r.limit, x.dim(d));
     dims.push_back(size_of(r));
   }

@@ -28,7 +28,8 @@ std::int64_t order_key(const Literal& x, std::int64_t i) {
 Type infer(const OpView& view) {
   const Type& x = array_operand(view, 0);
   const auto& [k, largest] = view.as<TopKAttributes>();
-  require(x.ndim() >= 1 && x.dtype() != DType::kPred && !is_complex(x.dtype()), "takes numbers along a dim, got {}", x);
+  require(x.ndim() >= 1 && x.dtype() != DType::kPred && !is_complex(x.dtype()),
+          "needs numeric elements along a dim, got {}", x);
   require(k >= 0 && k <= x.dims().back(), "k={} of the {} elements of the last dim of {}", k, x.dims().back(), x);
   Dims dims = x.dims();
   dims.back() = k;

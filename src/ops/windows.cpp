@@ -194,7 +194,7 @@ void check_window(const WindowDims& window, std::int64_t ndim) {
 std::int64_t window_count(const WindowDim& w, std::int64_t n, int d) {
   const Checked positions = (n == 0 ? Checked(0) : (Checked(n) - 1) * w.base_dilation + 1) + w.low + w.high;
   require(positions.fits(),
-          "dim {}: {} elements, dilated by {} and padded by {}_{}, are more positions than 64 bits count", d, n,
+          "dim {}: {} elements, dilated by {} and padded by {}_{}, are more positions than 64 bits can count", d, n,
           w.base_dilation, w.low, w.high);
   return w.count(n);
 }

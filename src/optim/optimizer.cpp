@@ -17,7 +17,7 @@ Optimizer::Optimizer(std::vector<ParameterGroup> groups, double learning_rate)
       ++count;
     }
   }
-  require(count > 0, "an optimizer needs a parameter at least");
+  require(count > 0, "an optimizer needs at least one parameter");
 }
 
 Optimizer::~Optimizer() {

@@ -25,8 +25,8 @@ Value rewritten(ComputationRewriter& r, Id id) {
   const AsyncHalf half = async_half(*old.op);
   if (half == AsyncHalf::kNeither) {
     for (const Id operand : old.operands)
-      require(async_half(*r.from()[operand].op) != AsyncHalf::kStart, "%{} reads the start %{}, which only a done may",
-              old.name, r.from()[operand].name);
+      require(async_half(*r.from()[operand].op) != AsyncHalf::kStart,
+              "%{} reads the start %{}, which only a done may read", old.name, r.from()[operand].name);
     return {};
   }
   if (half != AsyncHalf::kStart) return r.mapped(old.operands[0]);

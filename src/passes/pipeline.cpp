@@ -105,9 +105,9 @@ void Pipeline::check_skipped() const {
   for (const auto& [name, pass] : passes_) known.push_back(name);
   for (const std::string& name : options_.skip) {
     require(std::find(required_.begin(), required_.end(), name) == required_.end(),
-            "the pass \"{}\" of '{}' cannot be left out", name, name_);
+            "the pass \"{}\" of '{}' cannot be skipped", name, name_);
     if (std::find(known.begin(), known.end(), name) == known.end())
-      fail("there is no pass \"{}\" to leave out of '{}'; its passes: {}", name, name_, join(known, ", "));
+      fail("there is no pass \"{}\" to skip in '{}'; its passes: {}", name, name_, join(known, ", "));
   }
 }
 

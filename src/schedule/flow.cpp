@@ -217,7 +217,7 @@ class FlowBuilder {
     Slot slot{id, 0, instruction.type, operand.origin, std::nullopt};
     if (operand.view) {
       slot.view = reshape_view(*operand.view, instruction.type.dims());
-      ensure(slot.view.has_value(), "%{}: reshape of a view that strides cannot say", instruction.name);
+      ensure(slot.view.has_value(), "%{}: reshape of a view that strides cannot express", instruction.name);
     }
     flow_.slots.push_back(std::move(slot));
   }

@@ -115,7 +115,7 @@ void place_in_arena(Schedule& plan) {
   }
   Checked all = 0;
   for (const BufferLife& one : lives) all += Checked(one.bytes) + one.alignment;
-  require(all.fits(), "{} values of the program need more bytes together than 64 bits count", lives.size());
+  require(all.fits(), "{} values of the program together need more bytes than 64 bits can count", lives.size());
   const ArenaOffsets placement = place_buffers(lives);
   for (std::size_t i = 0; i < which.size(); ++i) which[i]->offset = placement.offsets[i];
   plan.arena_bytes = placement.total;

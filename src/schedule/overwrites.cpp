@@ -12,7 +12,7 @@ namespace {
 int parameter_leaf(const Flow& flow, const Alias& alias) {
   const Computation& computation = *flow.computation;
   require(alias.parameter >= 0 && alias.parameter < isize(computation.parameters),
-          "alias of parameter {}: there are {}", alias.parameter, computation.parameters.size());
+          "alias of parameter {}, but there are {} parameters", alias.parameter, computation.parameters.size());
   int leaf = computation[at(computation.parameters, alias.parameter)].type.leaf_index(alias.parameter_index);
   for (std::int64_t p = 0; p < alias.parameter; ++p) leaf += flow.leaf_count(at(computation.parameters, p));
   return leaf;

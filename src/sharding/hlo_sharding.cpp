@@ -252,7 +252,7 @@ std::string hlo_sharding_text(const Sharding& sharding) { return hlo_sharding_te
 
 std::string hlo_sharding_text(const Shardings& leaves, bool is_tuple) {
   if (!is_tuple) {
-    ensure(leaves.size() == 1, "{} shardings for a value of one leaf", leaves.size());
+    ensure(leaves.size() == 1, "{} shardings for a value with one leaf", leaves.size());
     return hlo_sharding_text(leaves.front());
   }
   std::vector<std::string> parts;

@@ -299,7 +299,7 @@ std::vector<Sharding> to_axes(const std::vector<std::pair<HloSharding, int>>& sh
   std::vector<Sharding> out;
   for (std::size_t i = 0; i < found.size(); ++i) {
     if (!found[i]) found[i] = find(shardings_and_ndims[i].first, shardings_and_ndims[i].second);
-    ensure(found[i].has_value(), "sharding {} fits no mesh",
+    ensure(found[i].has_value(), "no mesh fits sharding {}",
            [&] { return hlo_sharding_text(shardings_and_ndims[i].first); });
     out.push_back(std::move(*found[i]));
   }

@@ -65,8 +65,8 @@ std::vector<std::int64_t> read_device_ids(TextCursor& in, std::int64_t count) {
   for (int i = 0; i < isize(sorted); ++i)
     require(at(sorted, i) == i, "({}) does not order {} dims", join(permutation, ","), dims.size());
   for (const auto size : dims)
-    require(size >= 1 && size <= count, "device_ids=([{}]..) are not {} devices", join(dims, ","), count);
-  require(permutation.size() == dims.size() && product(dims) == count, "device_ids=([{}]..) are not {} devices",
+    require(size >= 1 && size <= count, "device_ids=([{}]..) must have {} devices", join(dims, ","), count);
+  require(permutation.size() == dims.size() && product(dims) == count, "device_ids=([{}]..) must have {} devices",
           join(dims, ","), count);
   return permuted_iota(dims, permutation);
 }
@@ -109,7 +109,7 @@ AxisRef read_axis(TextCursor& in, const Mesh& mesh) {
   const auto whole = at(mesh.axes(), ref.axis).size;
   require(ref.pre >= 1 && ref.size >= 1 && ref.pre <= whole && ref.size <= whole / ref.pre &&
               whole % (ref.pre * ref.size) == 0,
-          "({}){} is no part of axis {} of size {}", ref.pre, ref.size, at(mesh.axes(), ref.axis).name, whole);
+          "({}){} is not a part of axis {} of size {}", ref.pre, ref.size, at(mesh.axes(), ref.axis).name, whole);
   return ref;
 }
 

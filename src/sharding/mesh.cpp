@@ -61,7 +61,7 @@ Mesh::Mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> device_order, s
   for (int i = isize(axes) - 1; i >= 0; --i) {
     at(node->strides, i) = node->device_count;
     require(!__builtin_mul_overflow(node->device_count, at(axes, i).size, &node->device_count),
-            "a mesh of more devices than 64 bits count");
+            "the mesh has more devices than 64 bits can count");
     node->hash =
         hash_mix(hash_mix(node->hash, hash_text(at(axes, i).name)), static_cast<std::size_t>(at(axes, i).size));
   }

@@ -63,7 +63,7 @@ Mesh mesh_of(const TrainingArguments& arguments) {
       return Mesh::parse(arguments.mesh.empty() ? standard : arguments.mesh, device_count());
     } catch (Error& error) {  // about the number of ranks: check() has already checked the text
       throw error.prefix("--mesh: ")
-          .note("  mpirun -np N and --virtual_ranks N make N ranks; --dry_run plans for any mesh without them");
+          .note("  mpirun -np N and --virtual_ranks N create N ranks; --dry_run plans for any mesh without them");
     }
   }
   const bool is_open = arguments.mesh.empty() || arguments.mesh.find("=-1") != std::string::npos;

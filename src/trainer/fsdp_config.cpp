@@ -48,7 +48,7 @@ constexpr InertKey kInert[] = {
     {"limit_all_gathers", "true", "gathered units are always limited"},
     {"use_orig_params", "true", "parameters always keep their names and shapes"},
     {"sync_module_states", "true", "every rank starts from the same values"},
-    {"cpu_ram_efficient_loading", "false", "no rank ever holds the whole model"},
+    {"cpu_ram_efficient_loading", "false", "no rank ever holds the complete model"},
     {"offload_params", "false", "weights already are in host memory"},
     {"cpu_offload", "false", "weights already are in host memory"},
     {"activation_checkpointing", "false", "activations are kept, not recomputed"},
@@ -63,7 +63,7 @@ constexpr InertKey kInertOfXla[] = {
 constexpr InertKey kInertSettings[] = {
     {"pin_layout_in_collective_ops", "true", "ranks always check that they run the same program"},
     {"flatten_parameters", "false", "parameters keep their shapes"},
-    {"execute_sharding_on_init", "true", "parameters are made sharded"},
+    {"execute_sharding_on_init", "true", "parameters are created sharded"},
     {"buffer_dtype", "\"float32\"", "the models have no buffers of floats"},
     {"coalesce_all_gather_ops", "true", "the partitioner combines collectives where memory allows"},
     {"optimization_barrier_in_forward", "true", "barriers are placed where they are needed"},

@@ -85,9 +85,9 @@ TEST(BpeFiles, MalformedMergesAreNamedByLine) {
             "v.bpe:3: a merge is two tokens with a blank between them, got \"broken\"");
   EXPECT_EQ(error_of([] { BpeTokenizer::from_merges("a b c\n", "v.bpe"); }),
             "v.bpe:1: a merge is two tokens with a blank between them, got \"a b c\"");
-  EXPECT_EQ(error_of([] { BpeTokenizer::from_merges("#version: 0.2\n", "v.bpe"); }), "v.bpe: holds no merges");
+  EXPECT_EQ(error_of([] { BpeTokenizer::from_merges("#version: 0.2\n", "v.bpe"); }), "v.bpe: contains no merges");
   EXPECT_EQ(error_of([] { BpeTokenizer::from_merges("a bc\n", "v.bpe"); }),
-            "v.bpe: a merge speaks of \"bc\", which is no token");
+            "v.bpe: a merge names \"bc\", which is not a token");
 }
 
 TEST(BpeFiles, MalformedVocabulariesSayWhatIsWrong) {
@@ -103,7 +103,7 @@ TEST(BpeFiles, MalformedVocabulariesSayWhatIsWrong) {
   EXPECT_EQ(error_of([] { BpeTokenizer::from_vocab_and_merges("{\"a\": 7}", "a b", "v.json"); }),
             "v.json: token \"a\" has id 7, but there are 1 tokens: ids must be 0..0");
   EXPECT_EQ(error_of([] { BpeTokenizer::from_vocab_and_merges("{\"a\": 0, \"b\": 1}", "a b", "v.json"); }),
-            "v.json: a merge speaks of \"Ā\", which is no token");
+            "v.json: a merge names \"Ā\", which is not a token");
 }
 
 // Removes, changes and repeats bytes of a valid file. The file must be read, or refused with an Error that names it.

@@ -45,20 +45,21 @@ TEST(Idx, ReadsBytesAndBigEndianNumbers) {
 }
 
 TEST(Idx, MalformedFilesGiveOneClearError) {
-  EXPECT_EQ(error_of([] { parse_idx("PNG?", "x.idx"); }), "x.idx: no idx file: it must start with two zero bytes");
-  EXPECT_EQ(error_of([] { parse_idx(idx(0x07, {1}, "a"), "x.idx"); }), "x.idx: no idx file: unknown element type 0x07");
+  EXPECT_EQ(error_of([] { parse_idx("PNG?", "x.idx"); }), "x.idx: not an idx file: it must start with two zero bytes");
+  EXPECT_EQ(error_of([] { parse_idx(idx(0x07, {1}, "a"), "x.idx"); }),
+            "x.idx: not an idx file: unknown element type 0x07");
   EXPECT_EQ(error_of([] {
               parse_idx(idx(0x08, {2, 3}, "abcde"), "x.idx");
             }),
-            "x.idx: idx header says 6 bytes of data, the file has 5");
+            "x.idx: the idx header specifies 6 bytes of data, but the file has 5");
   EXPECT_EQ(error_of([] {
               parse_idx(idx(0x08, {4294967295U, 4294967295U, 2}, ""), "x.idx");
             }),
-            "x.idx: idx header asks for more than 17179869184 bytes");
+            "x.idx: the idx header specifies more than 17179869184 bytes");
   EXPECT_EQ(error_of([] {
               parse_idx(idx(0x08, {2, 3}, "").substr(0, 7), "x.idx");
             }),
-            "x.idx: idx header of 2 dims is cut short");
+            "x.idx: the idx header of 2 dims is truncated");
 }
 
 TEST(Idx, DamagedGzipIsNamed) {
@@ -66,7 +67,7 @@ TEST(Idx, DamagedGzipIsNamed) {
   const std::string good = gzip(idx(0x08, {5000}, std::string(5000, 'q')));
   EXPECT_EQ(read_idx(folder.write("good.gz", good)).type().str(), "u8[5000]");
   const std::string cut = folder.write("cut.gz", good.substr(0, good.size() / 2));
-  EXPECT_TRUE(error_of([&] { read_idx(cut); }).starts_with(cut + ": gzip data is damaged or cut short: "));
+  EXPECT_TRUE(error_of([&] { read_idx(cut); }).starts_with(cut + ": gzip data is damaged or truncated: "));
   const std::string more = folder.write("more.gz", good + "xx");
   EXPECT_EQ(error_of([&] { read_idx(more); }), more + ": 2 bytes follow the gzip data");
 }

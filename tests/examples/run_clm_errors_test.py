@@ -134,7 +134,7 @@ def environment():
 
 
 def meshes():
-    hint = "\n  mpirun -np N and --virtual_ranks N make N ranks; --dry_run plans for any mesh without them"
+    hint = "\n  mpirun -np N and --virtual_ranks N create N ranks; --dry_run plans for any mesh without them"
     expect([*base(), "--mesh", "data=2,model=2"],
            '--mesh: mesh "data=2,model=2" has 4 devices; its axes must multiply to 1, the number of devices (ranks)' + hint)
     expect([*base(), "--tensor_parallel", "modle"], '--tensor_parallel: mesh has no axis "modle"; axes are data')
@@ -183,14 +183,14 @@ def ranks():
     result, seconds = mpi(4, *base()[:2], "--train_file", "text.txt", parts=parts)
     host = os.uname().nodename
     once(result, f"rank 2 of 4: rank 2 on host {host} cannot read text.txt: No such file or directory; ranks 0, 1, 3 can: "
-         "the file must be there on every rank", "file missing on one rank")
+         "the file must exist on every rank", "file missing on one rank")
     check(seconds < 10, f"file missing on one rank: took {seconds:.1f} s")
 
     # The file now exists with the same length as on the other ranks, but one word differs.
     (other / "text.txt").write_text((FOLDER / "text.txt").read_text().replace("mesh", "mush", 1))
     result, seconds = mpi(4, *base()[:2], "--train_file", "text.txt", parts=parts)
     check(re.search(rf"rank 2 of 4: text.txt is not the same file on every rank: rank 0 on host {host} reads (\d+) bytes "
-                    rf"\(hash [0-9a-f]{{16}}\), rank 2 on host {host} \1 bytes", result.stderr),
+                    rf"\(hash [0-9a-f]{{16}}\), rank 2 on host {host} reads \1 bytes", result.stderr),
           "file differs on one rank: " + result.stderr)
     check(result.returncode != 0 and seconds < 10, f"file differs on one rank: status {result.returncode}, {seconds:.1f} s")
 

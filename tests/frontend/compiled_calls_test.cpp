@@ -301,7 +301,7 @@ TEST(CompiledCalls, MayBeCalledAfterAShardingWasChangedAndRestored) {
     EXPECT_EQ(f({pair_of(1)}).front().to_vector<float>(), (std::vector<float>{11, 12}));
     mark_sharding(w, mesh, {"data"});
     EXPECT_EQ(error_of([&] { f({pair_of(2)}); }),
-              "compile: the sharding of w is {data} and was {-} when the function was traced");
+              "compile: the sharding of w is {data}, but was {-} when the function was traced");
     clear_sharding(w);
     mark_step();
     EXPECT_EQ(f({pair_of(3)}).front().to_vector<float>(), (std::vector<float>{31, 32}));

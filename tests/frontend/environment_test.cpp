@@ -147,7 +147,7 @@ TEST(DebugReport, FilesThatCannotBeWrittenCostOneWarningEach) {
   const std::string text = errors_of([] { launch_steps(1, 3); });
   for (const std::string name : {"XLA_METRICS_FILE", "PT_XLA_DEBUG_FILE", "TESSERA_DUMP_DIR"})
     EXPECT_EQ(count_of(text, "warning: " + name + ": cannot "), 1) << text;
-  EXPECT_EQ(count_of(text, "cannot write /no/such/folder/metrics: No such file or directory; the run goes on"), 1)
+  EXPECT_EQ(count_of(text, "cannot write /no/such/folder/metrics: No such file or directory; the run continues"), 1)
       << text;
   EXPECT_EQ(count_of(text, "\n"), 3) << text;
 }

@@ -132,10 +132,10 @@ TEST_F(FrontendErrors, OfShapes) {
   expect([&] { return x.slice(2, 0, 1); }, "slice: f32[6,4] has no dim 2" + of + kHere);
   expect([&] { return x.select(1, 4); }, "select: index 4 is outside dim 1 of f32[6,4]" + of + kHere);
   expect([&] { return x.squeeze(0); }, "squeeze: dim 0 of f32[6,4] is not 1" + of + kHere);
-  expect([&] { return x.unsqueeze(5); }, "unsqueeze: f32[6,4] has no place 5 for a dim" + of + kHere);
-  expect([&] { return input({7}).t(); }, "t: needs two dims at least, got f32[7]\n  #0   %x: f32[7]" + kHere);
+  expect([&] { return x.unsqueeze(5); }, "unsqueeze: f32[6,4] has no position 5 for a new dim" + of + kHere);
+  expect([&] { return input({7}).t(); }, "t: needs at least two dims, got f32[7]\n  #0   %x: f32[7]" + kHere);
   expect([&] { return sum(x, {.dims = {0, 0}}); }, "sum: a dim is named twice: [0,0]" + of + kHere);
-  expect([&] { return concat({}, 0); }, "concat: needs a tensor at least" + kHere);
+  expect([&] { return concat({}, 0); }, "concat: needs at least one tensor" + kHere);
 }
 
 TEST_F(FrontendErrors, OfTypesAndLabels) {
@@ -172,7 +172,8 @@ TEST_F(FrontendErrors, OfValuesThatWouldBeCutOrClampedSilently) {
   };
   const Tensor x = input({2, 3});
   const Tensor none;
-  const std::string is_null = ": a null tensor has no value (a gradient before backward(), or a default-made Tensor)";
+  const std::string is_null =
+      ": a null tensor has no value (a gradient before backward(), or a default-constructed Tensor)";
   fails([&] { (void)(none + x); }, "add" + is_null);
   fails([&] { (void)(0.1 * none); }, "multiply" + is_null);
   fails([&] { (void)sum(none); }, "sum" + is_null);
@@ -180,7 +181,7 @@ TEST_F(FrontendErrors, OfValuesThatWouldBeCutOrClampedSilently) {
   fails([&] { (void)cross_entropy(x, none); }, "cross_entropy" + is_null);
   const Tensor integers = Tensor::from<std::int32_t>({2}, {1, 2});
   fails([&] { (void)(integers * 2.5); },
-        "multiply: 2.5 is not a whole number, the other operand is s32[2]; convert it with .to()");
+        "multiply: 2.5 is not an integer, but the other operand is s32[2]; convert it with .to()");
   fails([&] { (void)mean(integers); }, "mean: the mean of s32[2] would be truncated to an integer");
   fails(
       [&] {
@@ -249,7 +250,7 @@ TEST_F(FrontendErrors, OfBackwardAndReading) {
              kHere);
   expect([&] { return x.item(); }, "item: needs exactly one element, f32[6,4] has 24\n  #0   %x: f32[6,4]" + kHere);
   expect([&] { return loss.item(); },
-         "read of f32[] at errors_test.cpp:HERE: this process only plans (plan_for_devices); nothing can run");
+         "read of f32[] at errors_test.cpp:HERE: this process only plans (plan_for_devices) and cannot run programs");
 }
 
 }  // namespace

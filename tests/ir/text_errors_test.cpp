@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Case{"z = f32[4] ad(x, x)", "in.hlo:3:12: unknown op \"ad\"; did you mean \"add\"?"},
         Case{"z = f32[4] add(x)", "in.hlo:3:12: add: takes 2 operands, got 1"},
-        Case{"z = f32[5] add(x, x)", "in.hlo:3:12: add: the text says f32[5], the operands give f32[4]"},
+        Case{"z = f32[5] add(x, x)", "in.hlo:3:12: add: the text declares f32[5], but the operands give f32[4]"},
         Case{"z = f32[4] add(x, x", "in.hlo:4:1: expected \")\" after the operands of add, got \"}\""},
         Case{"z = f32[4 add(x, x)", "in.hlo:3:11: expected \"]\" after the sizes, got \"add\""},
         Case{"z = f31[4] add(x, x)", "in.hlo:3:5: unknown element type \"f31\"; did you mean \"f32\"?"},
@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"z = f32[4]{1} negate(x)", "in.hlo:3:12: the layout must order the 1 dims, got {1}"},
         Case{"x = f32[4] negate(x)", "in.hlo:3:1: a second %x in this computation"},
         Case{"z = f32[4] negate(z)", "in.hlo:3:19: unknown value %z; did you mean \"p\"?"},
-        Case{"z = f32[4] negate(f32[5] x)", "in.hlo:3:19: operand %x is f32[4], the text says f32[5]"},
+        Case{"z = f32[4] negate(f32[5] x)", "in.hlo:3:19: operand %x is f32[4], but the text declares f32[5]"},
         Case{"z = f32[4] negate(x), sharding={replicatd}",
              "in.hlo:3:23: sharding: unknown kind of sharding \"replicatd\"; did you mean \"replicated\"? at column 2 "
              "of {replicatd}"},
@@ -113,7 +113,7 @@ TEST(ProgramTextErrors, OfSizesThat64BitsDoNotHold) {
       "in.hlo:3:12: all-gather: attribute replica_groups: groups over more than 2^20 devices: [4294967296,4294967296]");
   EXPECT_EQ(reason("z = s8[1152921504606846976] parameter(3) ROOT t = f32[] custom-call(z, z, z, z, z), "
                    "custom_call_target=\"t\""),
-            "in.hlo:3:57: custom-call: the operands have more than 2^62 bytes together");
+            "in.hlo:3:57: custom-call: the operands together have more than 2^62 bytes");
 }
 
 TEST(ProgramTextErrors, CoverTheModule) {
@@ -123,7 +123,7 @@ TEST(ProgramTextErrors, CoverTheModule) {
   };
   EXPECT_EQ(first_line(""), "in.hlo: the text is empty; an HLO module begins with `HloModule` and its name");
   EXPECT_EQ(first_line(" // x\n"),
-            "in.hlo: there is nothing but blanks and comments; an HLO module begins with `HloModule` and its name");
+            "in.hlo: the text has only blanks and comments; an HLO module begins with `HloModule` and its name");
   EXPECT_EQ(first_line("\x7f\xff"), "in.hlo:1:1: expected HloModule and the name of the module, got the byte 0x7f");
   EXPECT_EQ(first_line("HloModule"), "in.hlo:1:10: expected the name of the module, got the end of the text");
   EXPECT_EQ(first_line("HloModule m"), "in.hlo:1:12: expected a computation, got the end of the text");
@@ -149,18 +149,18 @@ TEST(ProgramTextErrors, CoverTheModule) {
       first_line("HloModule m, entry_computation_layout={(f32[2]{0})->f32[]}\nENTRY e { x = f32[] parameter(0) }"),
       "in.hlo:1:14: entry_computation_layout gives parameter 0 as f32[2], the entry computation %e as f32[]");
   EXPECT_EQ(first_line("HloModule m, input_output_alias={ {1}: (0, {}) }\nENTRY e { x = f32[] parameter(0) }"),
-            "in.hlo:1:14: input_output_alias names output {1}, which is no array of f32[]");
+            "in.hlo:1:14: input_output_alias names output {1}, which is not an array of f32[]");
   const auto alias_error = [&](const std::string& aliases) {
     return first_line(
         "HloModule m, input_output_alias={ " + aliases +
         " }\nENTRY e { x = f32[2] parameter(0) y = f32[3] parameter(1) ROOT t = (f32[2], f32[2]) tuple(x, x) }");
   };
   EXPECT_EQ(alias_error("{}: (0, {})"),
-            "in.hlo:1:14: input_output_alias names output {}, which is no array of (f32[2], f32[2])");
+            "in.hlo:1:14: input_output_alias names output {}, which is not an array of (f32[2], f32[2])");
   EXPECT_EQ(alias_error("{0}: (2, {})"),
             "in.hlo:1:14: input_output_alias names parameter 2, the entry computation has 2");
   EXPECT_EQ(alias_error("{0}: (0, {1})"),
-            "in.hlo:1:14: input_output_alias names index {1} of parameter 0, which is no array of f32[2]");
+            "in.hlo:1:14: input_output_alias names index {1} of parameter 0, which is not an array of f32[2]");
   EXPECT_EQ(
       alias_error("{0}: (1, {})"),
       "in.hlo:1:14: input_output_alias of output {0}, f32[2], and index {} of parameter 1, f32[3]: the types differ");
@@ -204,15 +204,15 @@ TEST(ProgramTextErrors, AbsurdSizesAreErrors) {
 
 TEST(ProgramTextErrors, AnUnknownOpUnlikeAllOthersDoesNotListThem) {
   const auto error = error_of_line("z = f32[4] frobnicate_twice(x)");
-  EXPECT_TRUE(error.starts_with("in.hlo:3:12: unknown op \"frobnicate_twice\"; it is like none of the ")) << error;
+  EXPECT_TRUE(error.starts_with("in.hlo:3:12: unknown op \"frobnicate_twice\"; none of the ")) << error;
 }
 
 TEST(ProgramTextErrors, OpsThatHloHasAndTheTableLacksAreSaidToBeMissing) {
   for (const std::string op : {"dynamic-reshape", "set-dimension-size"}) {
     const auto error = error_of_line("z = f32[4] " + op + "(x)");
-    EXPECT_EQ(error.substr(0, error.find('\n')),
-              "in.hlo:3:12: op \"" + op +
-                  "\" is HLO's, but not supported here yet; a dump from before optimization has fewer such ops");
+    EXPECT_EQ(
+        error.substr(0, error.find('\n')),
+        "in.hlo:3:12: HLO op \"" + op + "\" is not supported yet; a dump from before optimization has fewer such ops");
   }
 }
 

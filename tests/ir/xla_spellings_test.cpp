@@ -340,7 +340,7 @@ TEST(XlaSpellings, TheModeOfACollectiveIsWhatItsChannelSays) {
         "channel_id=1, use_global_device_ids=true, mode=flattened_id"})
     EXPECT_EQ(named(round_trip(text(good)), "y").notes->other.size(), 1U) << good;
   const std::string refusal = refusal_of(text("channel_id=1, use_global_device_ids=true, mode=cross_replica"));
-  EXPECT_NE(refusal.find("mode=cross_replica contradicts channel_id and use_global_device_ids=true, which say "
+  EXPECT_NE(refusal.find("mode=cross_replica contradicts channel_id and use_global_device_ids=true, which mean "
                          "flattened_id"),
             std::string::npos)
       << refusal;

@@ -147,9 +147,9 @@ TEST(Collectives, NameADeviceInNoGroupAndSizesThatDoNotSplit) {
                      }),
             "all-reduce: device 4 is in no group of [2,2]<=[4]");
   EXPECT_EQ(error_of({4}, [](Value x) { return ops::all_to_all(x, 0, kRows, 1); }),
-            "all-to-all: dim 0 is 4, which does not split into 3 parts");
+            "all-to-all: dim 0 is 4, which is not a multiple of 3");
   EXPECT_EQ(error_of({4}, [](Value x) { return ops::reduce_scatter(x, 0, Reduction::kSum, kRows, 1); }),
-            "reduce-scatter: dim 0 is 4, which does not split into 3 parts");
+            "reduce-scatter: dim 0 is 4, which is not a multiple of 3");
 }
 
 // What the scheduler, explain and the runtime ask of a collective's row.

@@ -73,9 +73,9 @@ TEST_F(OpErrors, OfElementwiseOps) {
   EXPECT_EQ(reason([&] { ops::select(in(DType::kPred, {2}), f32({3}), f32({3})); }),
             "select: the predicate must be a scalar or have dims [3], got pred[2]");
   EXPECT_EQ(reason([&] { ops::compare(f32({3}), f32({3}), CompareDirection::kLt, CompareType::kSigned); }),
-            "compare: type=SIGNED does not fit operands of f32");
+            "compare: type=SIGNED does not fit operands of type f32");
   EXPECT_EQ(reason([&] { ops::bitcast_convert(f32({3}), Type::array(DType::kU8, {3})); }),
-            "bitcast-convert: f32[3] reinterpreted as u8 has dims [3,4], declared are [3]");
+            "bitcast-convert: f32[3] reinterpreted as u8 has dims [3,4], but [3] are declared");
 }
 
 TEST_F(OpErrors, OfOpsThatMoveElements) {
@@ -90,7 +90,7 @@ TEST_F(OpErrors, OfOpsThatMoveElements) {
             }),
             "transpose: dimensions={0} needs one entry per dim of f32[3,4]");
   EXPECT_EQ(reason([&] { ops::transpose(f32({3, 4}), {0, 2}); }), "transpose: dimensions 2 is out of range for 2 dims");
-  EXPECT_EQ(reason([&] { ops::slice_dim(f32({3}), 0, 1, 4); }), "slice: dim 0: [1:4] does not lie within size 3");
+  EXPECT_EQ(reason([&] { ops::slice_dim(f32({3}), 0, 1, 4); }), "slice: dim 0: [1:4] is outside of size 3");
   EXPECT_EQ(reason([&] { ops::pad(f32({3}), f32({}), {{-2, -2, 0}}); }), "pad: dim 0: padding -2_-2_0 leaves size -1");
   EXPECT_EQ(reason([&] {
               ops::pad(f32({3}), f32({1}), {{1, 1, 0}});
@@ -134,10 +134,10 @@ TEST_F(OpErrors, OfSizesThat64BitsDoNotHold) {
   EXPECT_EQ(reason([&] {
               ops::pad(f32({100}), f32({}), {{0, 0, kHuge}});
             }),
-            "pad: dim 0: 100 elements with padding 0_0_576460752303423488 are more than 64 bits count");
+            "pad: dim 0: 100 elements with padding 0_0_576460752303423488 are more than 64 bits can count");
   const Value part = s8({kHuge});
   EXPECT_EQ(reason([&] { ops::concatenate(std::vector<Value>(20, part), 0); }),
-            "concatenate: dim 0: the 20 operands have more elements together than 64 bits count");
+            "concatenate: dim 0: the 20 operands together have more elements than 64 bits can count");
   EXPECT_EQ(reason([&] {
               ops::concatenate({part, part, part}, 0);
             }),
@@ -153,14 +153,13 @@ TEST_F(OpErrors, OfSizesThat64BitsDoNotHold) {
   ReplicaGroups groups;
   for (std::int64_t d = 0; d < 32; ++d) groups.groups.resize(1), groups.groups[0].push_back(d);
   EXPECT_EQ(reason([&] { ops::all_gather(part, 0, groups, 1); }),
-            "dim 0: 576460752303423488 elements from each of 32 devices are more than 64 bits count");
+            "dim 0: 576460752303423488 elements from each of 32 devices are more than 64 bits can count");
   const Value rows = s8({0, std::int64_t{1} << 58});
   const WindowDims dilated{{WindowDim{}, WindowDim{.base_dilation = 1 << 20}}};
   const ComputationId max = ops::reduction_computation(program, Reduction::kMax, DType::kS8);
   EXPECT_EQ(reason([&] { ops::reduce_window({rows}, {s8({})}, dilated, max); }),
             "reduce-window: dim 1: 288230376151711744 elements, dilated by 1048576 and padded by 0_0, are more "
-            "positions than 64 bits "
-            "count");
+            "positions than 64 bits can count");
 }
 
 TEST_F(OpErrors, OfDotAndReduce) {

@@ -144,9 +144,9 @@ TEST(EvaluateLockstep, PredicatesMustAgreeAmongTheDevicesOfACollectiveInside) {
   EXPECT_EQ(error_text([] {
               evaluate_lockstep(parsed(kCollectiveLoop), {two(1, 3), two(2, 4)});
             }),
-            "all-reduce: device 1 of the group {0,1} is here, device 0 is not\n"
+            "all-reduce: device 1 of the group {0,1} executes it, device 0 does not\n"
             "  at   %all: s32[]\n"
-            "  in   while %end, where devices {1} of {0,1} went this way");
+            "  in   while %end, where devices {1} of {0,1} took this branch");
 }
 
 // Devices 0 and 2 add up what they hold for as many rounds as they say, 1 and 3 for as many as those say.
@@ -186,9 +186,9 @@ TEST(EvaluateLockstep, PairsOfAPermuteTakeABranchTogether) {
   EXPECT_EQ(error_text([&] {
               evaluate_lockstep(program, {branch(false, 3), branch(false, 4), branch(true, 5), branch(true, 6)});
             }),
-            "collective-permute: device 2 of the group {0,2} is here, device 0 is not\n"
+            "collective-permute: device 2 of the group {0,2} executes it, device 0 does not\n"
             "  at   %r: s32[]\n"
-            "  in   conditional %r, where devices {2,3} of {0,1,2,3} went this way");
+            "  in   conditional %r, where devices {2,3} of {0,1,2,3} took this branch");
 }
 
 TEST(EvaluateLockstep, PartitionIdIsTheDevice) {
@@ -207,12 +207,12 @@ TEST(Evaluate, NamesArgumentsThatDoNotFit) {
   EXPECT_EQ(error_text([&] { evaluate(program, {Literal::scalar<float>(1)}); }),
             "parameter: argument 0 is f32[], %n is s32[]\n  at   %n: s32[]");
   EXPECT_EQ(error_text([&] { evaluate_lockstep(parsed(kCollectiveLoop), {two(1, 1)}); }),
-            "the program runs on 2 devices, arguments are given for 1");
+            "the program is for 2 devices, but there are arguments for 1");
 }
 
 TEST(Evaluate, OneDeviceCannotRunACollectiveAmongSeveral) {
   const std::string text = error_text([] { evaluate(parsed(kCollectiveLoop), two(1, 1)); });
-  EXPECT_EQ(text.substr(0, text.find('\n')), "all-reduce: device 0 of the group {0,1} is here, device 1 is not");
+  EXPECT_EQ(text.substr(0, text.find('\n')), "all-reduce: device 0 of the group {0,1} executes it, device 1 does not");
 }
 
 TEST(Evaluate, ObserveSeesAndMayChangeEveryValue) {

@@ -74,13 +74,13 @@ TEST(Pipeline, LeavesOutWhatItIsToldToSkip) {
 TEST(Pipeline, RefusesToLeaveOutAPassThatDoesNotExist) {
   Pipeline pipeline("test", {.skip = {"simplfy"}});
   pipeline.add("simplify", simplify);
-  EXPECT_EQ(error_of(pipeline), "there is no pass \"simplfy\" to leave out of 'test'; its passes: simplify");
+  EXPECT_EQ(error_of(pipeline), "there is no pass \"simplfy\" to skip in 'test'; its passes: simplify");
 }
 
 TEST(Pipeline, RefusesToLeaveOutWhatTheOthersNeed) {
   Pipeline pipeline("test", {.skip = {"simplify"}});
   pipeline.add_required("simplify", simplify);
-  EXPECT_EQ(error_of(pipeline), "the pass \"simplify\" of 'test' cannot be left out");
+  EXPECT_EQ(error_of(pipeline), "the pass \"simplify\" of 'test' cannot be skipped");
 }
 
 // The files below a folder, by their paths within it.

@@ -63,7 +63,7 @@ TEST(Schedule, ValuesOfMoreBytesThan64BitsCountAreAnError) {
     make_schedule(read(text));
     FAIL() << "made a plan";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("values of the program need more bytes together than 64 bits count"),
+    EXPECT_NE(std::string(error.what()).find("values of the program together need more bytes than 64 bits can count"),
               std::string::npos)
         << error.what();
   }

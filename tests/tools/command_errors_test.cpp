@@ -131,7 +131,7 @@ TEST_F(CommandErrors, OfValuesOfOptionsComeFirst) {
   for (const char* verb : {"partition", "check", "optimize"}) {
     const auto outcome = run(fmt::format("{} no.hlo --disable-passes combine-colectives", verb));
     EXPECT_EQ(outcome.code, 2) << outcome.error;
-    EXPECT_NE(outcome.error.find("--disable-passes: there is no pass \"combine-colectives\" to leave out of"),
+    EXPECT_NE(outcome.error.find("--disable-passes: there is no pass \"combine-colectives\" to skip in"),
               std::string::npos)
         << outcome.error;
   }
@@ -163,7 +163,7 @@ TEST_F(CommandErrors, OfModulesForAnotherNumberOfDevices) {
                            "HloModule two, num_partitions=2\n"
                            "ENTRY e { ROOT x = f32[4] parameter(0), sharding={devices=[2]<=[2]} }\n");
   EXPECT_EQ(run("partition " + module + " --num-partitions 3").error,
-            fmt::format("tessera partition: {}:1:16: the module is for 2 partitions, 3 were asked for\n"
+            fmt::format("tessera partition: {}:1:16: the module is for 2 partitions, but 3 were requested\n"
                         "  HloModule two, num_partitions=2\n                 ^\n",
                         module));
   const auto alone = run("run " + module);

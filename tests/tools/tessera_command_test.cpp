@@ -106,7 +106,8 @@ TEST_F(TesseraCommand, PartitioningTwiceIsAnErrorAndAClashOfCountsToo) {
   EXPECT_NE(twice.error.find("already partitioned"), std::string::npos) << twice.error;
   const auto clash = run("partition " + path("p.hlo") + " --num-partitions 4");
   EXPECT_EQ(clash.code, 1);
-  EXPECT_NE(clash.error.find(": the module is for 6 partitions, 4 were asked for\n"), std::string::npos) << clash.error;
+  EXPECT_NE(clash.error.find(": the module is for 6 partitions, but 4 were requested\n"), std::string::npos)
+      << clash.error;
 }
 
 TEST_F(TesseraCommand, StatsCountsWhatOneDeviceReceives) {

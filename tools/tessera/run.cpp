@@ -295,8 +295,8 @@ std::int64_t virtual_ranks(const Arguments& arguments) {
   const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
   if (count > 0 && started != nullptr && std::string_view(started) != "1")
     throw UsageError(fmt::format(
-        "--virtual-ranks {} makes ranks of threads, but mpirun already started {} processes; use one of the two", count,
-        started));
+        "--virtual-ranks {} creates ranks as threads, but mpirun already started {} processes; use one of the two",
+        count, started));
   return count;
 }
 

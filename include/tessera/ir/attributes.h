@@ -159,7 +159,7 @@ Attributes make_attributes(T value) {
 template <class T>
 const T& attributes_as(const Attributes& attributes) {
   const auto* typed = dynamic_cast<const AttributesOf<T>*>(attributes.get());
-  ensure(typed != nullptr, "attributes of another type than asked for");
+  ensure(typed != nullptr, "attributes of another type than requested");
   return typed->value;
 }
 template <class T>

@@ -81,7 +81,7 @@ std::shared_ptr<Node> CompiledFunction::Form::input_node(InputSource& source,
   if (is_argument && is_whole && !source.sharding.is_replicated()) return laid_out(*node, source.sharding);
   const bool has_traced_sharding = is_whole ? source.sharding.is_replicated() : *node->sharding == source.sharding;
   require(
-      has_traced_sharding, "compile: the sharding of {} is {} and was {} when the function was traced",
+      has_traced_sharding, "compile: the sharding of {} is {}, but was {} when the function was traced",
       [&] { return node->name.empty() ? node->type.str() : node->name; },
       [&] { return is_whole ? std::string("replicated") : node->sharding->str(); }, source.sharding);
   if (!is_argument) source.known = node.shared();

@@ -116,7 +116,7 @@ namespace {
 
 // Numbers the run, compares it between ranks, and compiles the program.
 Session::Compiled prepare_run(const ExtractedProgram& extracted, const RunReason& reason) {
-  require(!is_planning(), "{}: this process only plans (plan_for_devices); nothing can run", reason.text);
+  require(!is_planning(), "{}: this process only plans (plan_for_devices) and cannot run programs", reason.text);
   materialize(extracted.inputs);
   Session& state = session();
   const std::size_t hash = extracted.program.hash();

@@ -27,7 +27,7 @@ ExecutionWorker::~ExecutionWorker() {
 void ExecutionWorker::start(std::function<void()> job) {
   {
     const std::scoped_lock lock(mutex_);
-    ensure(job_ == nullptr && error_ == nullptr, "a job is begun before the one before it was waited for");
+    ensure(job_ == nullptr && error_ == nullptr, "a job begins before the previous one has finished");
     job_ = std::move(job);
   }
   changed_.notify_all();

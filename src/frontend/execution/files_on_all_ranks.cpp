@@ -42,7 +42,7 @@ std::string missing_text(const std::string& path, const std::vector<std::string>
   std::string out =
       join(std::vector<std::string>(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(shown)), "\n  ");
   if (shown < words.size()) out += fmt::format("\n  and {} more ranks cannot", words.size() - shown);
-  return out + fmt::format("; {} can: the file must be there on every rank", rank_list(readers));
+  return out + fmt::format("; {} can: the file must exist on every rank", rank_list(readers));
 }
 
 // The size and hash of a file, which the ranks compare.
@@ -68,7 +68,7 @@ void check_same_content(ProcessGroup& world, const std::string& path) {
   if (world.rank() == speaker)
     fail(
         "{} is not the same file on every rank: rank 0 on host {} reads {} bytes (hash {:016x}), rank {} on host {} "
-        "{} bytes (hash {:016x}); all ranks must read the same content",
+        "reads {} bytes (hash {:016x}); all ranks must read the same content",
         path, hosts.front(), all.front().bytes, all.front().hash, speaker, at(hosts, speaker), other->bytes,
         other->hash);
   world.barrier({0, "the check that every rank reads the same " + path});  // ends when the speaker ends the job

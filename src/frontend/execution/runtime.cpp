@@ -63,9 +63,9 @@ JobInfo job_info() {
 Runtime::Runtime(int argc, char** argv) {
   if (RankContext::current().get<Session>().world) return;
   for (int i = 1; i < argc; ++i)
-    require(
-        !std::string_view(argv[i]).starts_with("--virtual_ranks"),
-        "--virtual_ranks needs tessera::launch(argc, argv, body) around the program; a Runtime alone makes no ranks");
+    require(!std::string_view(argv[i]).starts_with("--virtual_ranks"),
+            "--virtual_ranks needs tessera::launch(argc, argv, body) around the program; a Runtime alone does not "
+            "create ranks");
   communicator_ = std::make_unique<Communicator>(make_world(argc, argv));
   join_communicator(*communicator_);
 }
@@ -99,7 +99,7 @@ int take_virtual_ranks(std::vector<char*>& arguments) {
             "--virtual_ranks needs a number from 1 to {}, got {}", kMost, value);
     const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
     require(started == nullptr || std::string_view(started) == "1",
-            "--virtual_ranks {} makes ranks of threads, but mpirun already started {} processes; use one of the two",
+            "--virtual_ranks {} creates ranks as threads, but mpirun already started {} processes; use one of the two",
             count, started == nullptr ? "" : started);
     return static_cast<int>(count);
   }
@@ -173,7 +173,7 @@ std::int64_t device_count() {
 }
 
 void plan_for_devices(std::int64_t devices) {
-  require(devices >= 1, "a plan needs a device at least, got {}", devices);
+  require(devices >= 1, "a plan needs at least one device, got {}", devices);
   session().planned_devices = devices;
 }
 bool is_planning() { return session().planned_devices > 0; }

@@ -58,7 +58,7 @@ namespace {
 Value number_like(Value other, double number) {
   const DType dtype = other.type().dtype();
   require(is_float(dtype) || number == std::trunc(number),
-          "{} is not a whole number, the other operand is {}; convert it with .to()", number, other.type());
+          "{} is not an integer, but the other operand is {}; convert it with .to()", number, other.type());
   return trace().full(other.type(), number);
 }
 

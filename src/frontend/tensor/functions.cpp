@@ -121,7 +121,7 @@ Tensor matmul(Operand lhs, Operand rhs) {
 
 Tensor concat(const std::vector<Tensor>& parts, int dim, std::source_location where) {
   return in_context("concat", {parts.empty() ? nullptr : &parts.front()}, where, [&] {
-    require(!parts.empty(), "needs a tensor at least");
+    require(!parts.empty(), "needs at least one tensor");
     return trace().record(where, [&](Builder&) {
       std::vector<Value> values;
       for (const auto& part : parts) values.push_back(trace().use(part));

@@ -33,7 +33,8 @@ WindowDim pooling_dim(const Pool2dOptions& options, std::int64_t size, std::size
   w.low = w.high = size_of(options.padding, "padding", dim);
   w.dilation = size_of(options.dilation, "dilation", dim);
   require(w.size >= 1 && w.stride >= 1 && w.dilation >= 1 && w.low >= 0,
-          "kernel_size {}, stride {}, dilation {} and padding {} make no window", w.size, w.stride, w.dilation, w.low);
+          "kernel_size {}, stride {}, dilation {} and padding {} do not form a window", w.size, w.stride, w.dilation,
+          w.low);
   require(2 * w.low <= w.size, "padding {} is more than half of kernel_size {}", w.low, w.size);
   const auto positions = size + 2 * w.low - w.extent();
   require(positions >= 0, "a kernel of {} does not fit into {}", w.extent(), size + 2 * w.low);
@@ -105,7 +106,7 @@ Tensor max_pool2d(Operand x, const Pool2dOptions& options) {
 Tensor avg_pool2d(Operand x, const Pool2dOptions& options) {
   return recorded("avg_pool2d", x, [&](Value v) {
     check_image(v);
-    require(options.dilation == Dims({1}), "an average has no dilation");
+    require(options.dilation == Dims({1}), "average pooling does not support dilation");
     const WindowDims window = pooling_window(options, v.type());
     Value sums = ops::reduce_window(widened(v), Reduction::kSum, window);
     for (const int d : {2, 3})
@@ -160,8 +161,8 @@ Tensor normalize_channels(Operand x, Operand mean, Operand variance, double epsi
 
 Tensor per_channel(Operand vector, const Tensor& x) {
   return recorded("per_channel", vector, [&](Value v) {
-    require(v.type().ndim() == 1 && x.ndim() >= 2 && v.type().dim(0) == x.dim(1), "{} has no number per channel of {}",
-            v.type(), x.type());
+    require(v.type().ndim() == 1 && x.ndim() >= 2 && v.type().dim(0) == x.dim(1),
+            "{} does not have one element per channel of {}", v.type(), x.type());
     return ops::broadcast(narrowed(v, x.dtype()), x.dims(), {1});
   });
 }

@@ -92,7 +92,8 @@ Tensor stored_tensor(const Tensor& variable) {
 // ---- queries ------------------------------------------------------------------------------------------------------------
 
 TensorImpl& Tensor::impl() const {
-  require(impl_ != nullptr, "a null tensor has no value (a gradient before backward(), or a default-made Tensor)");
+  require(impl_ != nullptr,
+          "a null tensor has no value (a gradient before backward(), or a default-constructed Tensor)");
   return *impl_;
 }
 const Type& Tensor::type() const { return impl().node->type; }
@@ -121,7 +122,7 @@ Tensor& Tensor::set_requires_grad(bool value) {
 Tensor Tensor::grad() const { return impl().with_gradient().grad; }
 void Tensor::set_grad(Tensor grad) {
   if (!grad.is_null())
-    require(grad.type() == type(), "a gradient has its variable's type {}, got {}", type(), grad.type());
+    require(grad.type() == type(), "a gradient must have the type of its variable, {}, got {}", type(), grad.type());
   const auto& variable = impl().argument ? impl().argument : impl_;
   trace().note_gradient(variable);
   variable->grad = std::move(grad);
@@ -187,7 +188,7 @@ Dims known_sizes(Dims dims, std::int64_t element_count) {
       require(open < 0, "only one size may be -1, got [{}]", [&] { return join(dims, ","); });
       open = i;
     } else {
-      require(!__builtin_mul_overflow(known, at(dims, i), &known), "[{}] has more elements than 64 bits count",
+      require(!__builtin_mul_overflow(known, at(dims, i), &known), "[{}] has more elements than 64 bits can count",
               [&] { return join(dims, ","); });
     }
   }
@@ -210,7 +211,7 @@ Tensor Tensor::transpose(Dims permutation, std::source_location where) const {
 }
 
 Tensor Tensor::t(std::source_location where) const {
-  in_context("t", {this}, where, [&] { require(ndim() >= 2, "needs two dims at least, got {}", type()); });
+  in_context("t", {this}, where, [&] { require(ndim() >= 2, "needs at least two dims, got {}", type()); });
   Dims permutation;
   for (int i = 0; i < ndim(); ++i) permutation.push_back(i);
   std::swap(permutation[permutation.size() - 1], permutation[permutation.size() - 2]);
@@ -242,7 +243,7 @@ Tensor Tensor::select(int dim, std::int64_t index, std::source_location where) c
 Tensor Tensor::unsqueeze(int dim, std::source_location where) const {
   const int d = dim < 0 ? dim + ndim() + 1 : dim;
   in_context("unsqueeze", {this}, where,
-             [&] { require(d >= 0 && d <= ndim(), "{} has no place {} for a dim", type(), dim); });
+             [&] { require(d >= 0 && d <= ndim(), "{} has no position {} for a new dim", type(), dim); });
   Dims sizes = dims();
   sizes.insert(sizes.begin() + d, 1);
   return reshape(std::move(sizes), where);

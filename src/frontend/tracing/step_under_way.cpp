@@ -46,7 +46,7 @@ bool steps_overlap() {
 void start_step(std::shared_ptr<Executable> executable, std::vector<DeviceArray> arguments,
                 const std::vector<std::shared_ptr<Node>>& nodes, const RunReason& reason) {
   StepUnderWay& step = step_under_way();
-  ensure(!step.is_running, "a step begins while another is under way");
+  ensure(!step.is_running, "a step begins while another one is running");
   ExecutionWorker& runner = worker();
   step.nodes.assign(nodes.begin(), nodes.end());
   for (const auto& node : nodes) node->is_under_way = true;

@@ -11,7 +11,7 @@ namespace tessera {
 namespace {
 
 [[noreturn]] void refuse(const std::string& name) {
-  throw InternalError(fmt::format("{}: a program compiled for ranks that do not exist was run", name));
+  throw InternalError(fmt::format("{}: this program was compiled for ranks that do not exist, so it cannot run", name));
 }
 
 }  // namespace

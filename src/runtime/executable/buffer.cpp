@@ -34,7 +34,7 @@ DeviceArray DeviceArray::from_literal(const Literal& literal) {
 }
 
 Literal DeviceArray::to_literal() const {
-  ensure(!is_null(), "reading a device array that is gone");
+  ensure(!is_null(), "reading a device array that was freed");
   const TimedScope timed("TransferFromDeviceTime");
   Literal out(type_);
   const auto from = bytes();
@@ -44,11 +44,11 @@ Literal DeviceArray::to_literal() const {
 }
 
 std::span<const std::byte> DeviceArray::bytes() const {
-  ensure(!is_null(), "reading a device array that is gone");
+  ensure(!is_null(), "reading a device array that was freed");
   return {memory_->data(), static_cast<std::size_t>(type_.byte_size())};
 }
 std::span<std::byte> DeviceArray::mutable_bytes() {
-  ensure(!is_null(), "writing a device array that is gone");
+  ensure(!is_null(), "writing a device array that was freed");
   return {memory_->data(), static_cast<std::size_t>(type_.byte_size())};
 }
 

@@ -176,11 +176,10 @@ class PlannedExecutable final : public Executable {
     Start out = mine;
     for (int rank = 0; rank < world_.size(); ++rank) {
       const Start& other = at(all, rank);
-      require(
-          other.number == all[0].number && other.hash == all[0].hash,
-          "ranks run different programs: rank 0 begins execution {} of {:016x}, rank {} execution {} of {:016x}; the "
-          "program, the instruction set and the variables TESSERA_… must be the same on all ranks",
-          all[0].number, all[0].hash, rank, other.number, other.hash);
+      require(other.number == all[0].number && other.hash == all[0].hash,
+              "ranks run different programs: rank 0 starts execution {} of {:016x}, but rank {} starts execution {} of "
+              "{:016x}; the program, the instruction set and the variables TESSERA_… must be the same on all ranks",
+              all[0].number, all[0].hash, rank, other.number, other.hash);
       out.moved = std::max(out.moved, other.moved);
       out.progress = std::max(out.progress, other.progress);
     }
@@ -319,7 +318,7 @@ std::shared_ptr<Executable> compile(const Program& program, ProcessGroup& world,
   check_device_count(program, world);
   ExecutionPlan plan = plan_execution(program, how);
   require(plan.program.entry_computation().root_type() == program.entry_computation().root_type(),
-          "{}: the result is that of a start whose done is missing; only whole operations can be run", program.name);
+          "{}: the result comes from a start instruction without its done; add the done", program.name);
   auto made = std::make_shared<PlannedExecutable>(std::move(plan), world, options, hash, dump_folder(program));
   if (options.use_cache) cache[hash] = made;
   return made;

@@ -56,12 +56,12 @@ Entry read_entry(std::string_view name, const json::value& value, std::uint64_t 
   const json::value* shape = find_member(value, "shape");
   const json::value* offsets = find_member(value, "data_offsets");
   require(word != nullptr && shape != nullptr && offsets != nullptr, "needs dtype, shape and data_offsets");
-  require(word->is_string() && shape->is_array(), "dtype must be a text, shape a list");
+  require(word->is_string() && shape->is_array(), "dtype must be a string, shape a list");
   require(offsets->is_array() && offsets->get_array().size() == 2, "data_offsets must be a pair");
   Entry entry{std::string(name), {}, natural(offsets->at(0), "data_offsets"), natural(offsets->at(1), "data_offsets")};
   const DType dtype = type_of(std::string(word->get_string()));
-  require(entry.begin <= entry.end && entry.end <= data_bytes, "data_offsets [{}, {}] lie outside the {} bytes of data",
-          entry.begin, entry.end, data_bytes);
+  require(entry.begin <= entry.end && entry.end <= data_bytes,
+          "data_offsets [{}, {}] are outside of the {} bytes of data", entry.begin, entry.end, data_bytes);
   Dims dims;
   auto bytes = static_cast<std::uint64_t>(dtype_size(dtype));
   std::uint64_t extent = bytes;  // counts a size of 0 as 1, because strides must not overflow either
@@ -73,7 +73,7 @@ Entry read_entry(std::string_view name, const json::value& value, std::uint64_t 
     bytes *= n;
     dims.push_back(static_cast<std::int64_t>(n));
   }
-  require(bytes == entry.end - entry.begin, "the shape needs {} bytes, data_offsets give {}", bytes,
+  require(bytes == entry.end - entry.begin, "the shape needs {} bytes, but data_offsets give {}", bytes,
           entry.end - entry.begin);
   entry.type = Type::array(dtype, std::move(dims));
   return entry;
@@ -82,8 +82,9 @@ Entry read_entry(std::string_view name, const json::value& value, std::uint64_t 
 json::object parse_header(std::span<const std::byte> bytes, std::uint64_t& header_bytes) {
   require(bytes.size() >= 8, "{} bytes are too few for a header", bytes.size());
   std::memcpy(&header_bytes, bytes.data(), 8);
-  require(header_bytes <= bytes.size() - 8, "this is no safetensors file: its header would have {} bytes, {} follow",
-          header_bytes, bytes.size() - 8);
+  require(header_bytes <= bytes.size() - 8,
+          "this is not a safetensors file: its header would have {} bytes, but {} follow", header_bytes,
+          bytes.size() - 8);
   constexpr std::uint64_t kLargestHeader = 100'000'000;
   require(header_bytes <= kLargestHeader, "a header of {} bytes is too large", header_bytes);
   const char* text = reinterpret_cast<const char*>(bytes.data()) + 8;
@@ -93,9 +94,9 @@ json::object parse_header(std::span<const std::byte> bytes, std::uint64_t& heade
 }
 
 void read_metadata(const json::value& value, SafetensorsFile& file) {
-  require(value.is_object(), "__metadata__ must be an object of texts");
+  require(value.is_object(), "__metadata__ must be an object of strings");
   for (const auto& text : value.get_object()) {
-    require(text.value().is_string(), "__metadata__: {} must be a text", std::string_view(text.key()));
+    require(text.value().is_string(), "__metadata__: {} must be a string", std::string_view(text.key()));
     file.metadata[text.key()] = text.value().get_string();
   }
 }
@@ -124,7 +125,8 @@ SafetensorsFile parse(std::span<const std::byte> bytes) {
   });
   std::uint64_t end = 0;
   for (const Entry& entry : entries) {
-    require(entry.begin == end, "tensor {} starts at {}, the one before ends at {}", entry.name, entry.begin, end);
+    require(entry.begin == end, "tensor {} starts at {}, but the previous one ends at {}", entry.name, entry.begin,
+            end);
     end = entry.end;
     Literal value(entry.type);
     if (entry.end > entry.begin)
@@ -176,7 +178,7 @@ std::vector<std::byte> print_safetensors(const SafetensorsFile& file) {
   }
   std::uint64_t offset = 0;
   for (const auto& [name, value] : file.tensors) {
-    require(value.type().is_array(), "safetensors: {} is {}, only arrays can be written", name, value.type());
+    require(value.type().is_array(), "safetensors: {} is {}, but only arrays can be written", name, value.type());
     require(!header.contains(name), "safetensors: two tensors are named {}", name);
     const std::uint64_t size = value.bytes().size();
     const Dims& dims = value.type().dims();

@@ -34,7 +34,7 @@ bool SharedViews::locate(std::byte* arena, std::span<std::byte* const> parameter
 void SharedViews::map(ProcessGroup& world) {
   std::vector<std::int64_t> all(own_.size() * static_cast<std::size_t>(world.size()));
   world.all_gather(std::as_bytes(std::span(own_)), std::as_writable_bytes(std::span(all)),
-                   {0, "where operands of all-gathers lie"});
+                   {0, "the addresses of operands of all-gathers"});
   std::vector<std::byte> refused(views_.size(), std::byte{0});
   for (std::size_t k = 0; k < views_.size(); ++k) {
     std::vector<NodePlace> places;
@@ -86,8 +86,7 @@ void SharedViews::agree(ProcessGroup& world, const std::vector<std::byte>& refus
   if (own > 0 && !std::exchange(has_warned_, true))
     log_warning(
         "rank {} cannot map the memory of its peers for {} of {} all-gathers, which become copies: sysctl "
-        "vm.max_map_count "
-        "says how many mappings a process may have",
+        "vm.max_map_count limits the mappings of a process",
         world.rank(), own, refused.size());
   for (std::size_t k = 0; k < views_.size(); ++k) {
     const auto& members = groups_[k]->members;

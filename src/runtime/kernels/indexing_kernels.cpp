@@ -27,7 +27,7 @@ std::int64_t index_at(DType dtype, const std::byte* data, std::int64_t i) {
       else
         return static_cast<std::int64_t>(value);
     } else {
-      throw InternalError("an index that is no integer");
+      throw InternalError("an index that is not an integer");
     }
   });
 }

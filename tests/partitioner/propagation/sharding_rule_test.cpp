@@ -67,8 +67,9 @@ TEST(ShardingRule, ThePerDeviceProgramCarriesItsSizes) {
 
 TEST(ShardingRule, AWrongOneIsAnErrorThatQuotesIt) {
   for (const auto& [rule, reason] : std::vector<std::pair<std::string, std::string>>{
-           {"([i, k])->([i, j]) {i=8, j=4, k=6}", "has 1 operands, the custom-call 2"},
-           {"([i, k], [j, k])->([i, j]) {i=9, j=4, k=6}", "gives dim 0 of operand 0 the size 9, it is f32[8,6]"},
+           {"([i, k])->([i, j]) {i=8, j=4, k=6}", "has 1 operands, but the custom-call has 2"},
+           {"([i, k], [j, k])->([i, j]) {i=9, j=4, k=6}",
+            "gives dim 0 of operand 0 the size 9, but the type is f32[8,6]"},
            {"([i], [j, k])->([i, j]) {i=8, j=4, k=6}", "operand 0 has 1 dims"},
            {"([i, k], [j, k])->([i, j]) {i=8, j=4, k=6} reductoin={k}", "unknown kind of factors \"reductoin\""}}) {
     try {

@@ -55,11 +55,11 @@ TEST(Safetensors, EveryFaultIsNamed) {
   EXPECT_EQ(message_of(file_of(R"({"x":{"dtype":"F33","shape":[1],"data_offsets":[0,4]}})", 4)),
             "f: tensor x: unknown dtype F33; did you mean \"F32\"?");
   EXPECT_EQ(message_of(file_of(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4)),
-            "f: tensor x: the shape needs 8 bytes, data_offsets give 4");
+            "f: tensor x: the shape needs 8 bytes, but data_offsets give 4");
   EXPECT_EQ(message_of(file_of(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,40]}})", 4)),
-            "f: tensor x: data_offsets [0, 40] lie outside the 4 bytes of data");
+            "f: tensor x: data_offsets [0, 40] are outside of the 4 bytes of data");
   EXPECT_EQ(message_of(file_of(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8)),
-            "f: tensor x starts at 4, the one before ends at 0");
+            "f: tensor x starts at 4, but the previous one ends at 0");
   EXPECT_EQ(message_of(file_of(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 8)),
             "f: 4 bytes of data belong to no tensor");
   EXPECT_EQ(message_of(file_of(

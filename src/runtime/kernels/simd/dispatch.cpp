@@ -37,7 +37,7 @@ const KernelSet& kernel_set() {
     known.emplace_back(choice.name);
     if (!wanted.empty() && wanted != choice.name) continue;
     if (choice.runs_here()) return choice.set();
-    require(wanted.empty(), "TESSERA_ISA={}: this processor does not have it", wanted);
+    require(wanted.empty(), "TESSERA_ISA={}: this processor does not support it", wanted);
   }
   fail("TESSERA_ISA={}: unknown instruction set{}", wanted, suggest_name(wanted, known));
 }
