@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective over several nodes in chunks: while one is between the nodes, the next is reduced inside the node and the one before is
-// shared inside it.
+// A collective over several nodes that is processed in chunks: while one chunk is sent between nodes, the next one is
+// reduced inside each node, and the previous one is shared inside it.
 //
 //   inside    reduce 0 | reduce 1 | share 0 reduce 2 | share 1 reduce 3 | …
 //   between              0 ------- 1 -------------- 2 -------------- …
@@ -16,14 +16,14 @@
 
 namespace tessera::collectives {
 
-/// Memory that lasts from call to call: node memory where there is some, since what lies there is read by peers in place.
+/// Memory that is reused by all calls. It is node memory if there is any, because peers can read that in place.
 class Scratch {
  public:
   explicit Scratch(std::shared_ptr<NodeMemory> memory) : memory_(std::move(memory)) {}
   ~Scratch() { release(); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
-  /// At least `bytes`; what was there is gone where it has to grow.
+  /// Returns at least `bytes` bytes. The contents are lost if the memory has to grow.
   std::byte* grow(std::size_t bytes);
 
  private:
@@ -34,16 +34,17 @@ class Scratch {
   std::size_t bytes_ = 0;
 };
 
-/// Pieces of a length: equally long, whole cache lines, but for the last. One piece of no bytes for none.
+/// Splits a length into chunks of equal size, in full cache lines except for the last. A length of 0 is one empty
+/// chunk.
 class Chunks {
  public:
-  /// Pieces of about `piece` bytes, at most kMost of them, each a multiple of `unit`.
+  /// Chunks of about `piece` bytes, at most kMost of them. Each is a multiple of `unit`.
   Chunks(std::size_t bytes, std::size_t piece, std::size_t unit);
   [[nodiscard]] std::size_t count() const { return count_; }
   [[nodiscard]] std::size_t longest() const { return piece_; }
   [[nodiscard]] std::size_t begin(std::size_t k) const { return k * piece_; }
   [[nodiscard]] std::size_t size(std::size_t k) const;
-  static constexpr std::size_t kMost = 8;  // more hide little, and each costs a round of meetings
+  static constexpr std::size_t kMost = 8;  // more chunks gain little, and each costs additional meetings
 
  private:
   std::size_t bytes_;
@@ -55,21 +56,21 @@ class ChunkPipeline final : public PendingOperation {
  public:
   struct Stages {
     std::size_t chunks = 1;
-    std::size_t scratch_bytes = 0;  // of a chunk
-    /// What is done inside the node before; returns what goes on between the nodes.
+    std::size_t scratch_bytes = 0;  // per chunk
+    /// Does the work inside the node that comes first; returns the operation between nodes.
     std::function<std::unique_ptr<PendingOperation>(ChunkPipeline&, std::size_t chunk)> begin;
-    /// What is left to do inside; none: nothing.
+    /// Does the remaining work inside the node; null if there is none.
     std::function<void(ChunkPipeline&, std::size_t chunk)> end;
   };
-  /// At most `in_flight` chunks between the nodes at once; each has its scratch, which `scratch` keeps.
+  /// At most `in_flight` chunks are between nodes at a time. Each has its own part of `scratch`.
   ChunkPipeline(Stages stages, std::size_t in_flight, std::shared_ptr<Scratch> scratch);
 
-  /// Begins as many chunks as may be in flight.
+  /// Starts as many chunks as may be in flight.
   void start();
-  /// Members of a node must do what is left inside in the same order as everything else: only here, never in test().
+  /// Members of a node must work inside the node in the same order, so this happens only here and never in test().
   void wait() override;
   bool test() override;
-  /// Lets what is in flight go on. True when all of it has arrived.
+  /// Advances the operations in flight. Returns true if all of them have completed.
   bool poll();
   [[nodiscard]] std::byte* scratch(std::size_t chunk) const;
 
@@ -80,7 +81,7 @@ class ChunkPipeline final : public PendingOperation {
   std::byte* data_;
   std::size_t begun_ = 0;
   std::size_t ended_ = 0;
-  std::deque<std::unique_ptr<PendingOperation>> in_flight_;  // goes before the scratch
+  std::deque<std::unique_ptr<PendingOperation>> in_flight_;  // destroyed before the scratch memory
 };
 
 }  // namespace tessera::collectives

@@ -7,10 +7,10 @@
 namespace tessera::collectives {
 
 inline constexpr std::size_t kCacheLine = 64;
-/// Up to here every member of an all-reduce reduces everything: one step instead of two.
+/// Up to this size, every member of an all-reduce reduces the complete array: one step instead of two.
 inline constexpr std::size_t kSmallAllReduce = 16384;
 
-/// Nothing where there are none, or where they lie there already.
+/// Copies bytes, unless there are none or both buffers are the same.
 inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }

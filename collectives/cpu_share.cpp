@@ -18,7 +18,7 @@ struct Place {
   std::int64_t threads = 1;
 };
 
-// Of one running kernel, whatever its containers call themselves.
+// Identifies a running kernel, regardless of the host names of its containers.
 std::uint64_t machine_hash() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;

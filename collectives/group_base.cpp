@@ -22,7 +22,7 @@ class Finished final : public PendingOperation {
 
 bool reduces(Kind kind) { return kind == Kind::kReduceScatter || kind == Kind::kAllReduce; }
 
-// The sub-groups must tell every member exactly once where it belongs; returns this rank's.
+// Returns the sub-group of this rank. Throws an Error unless every member occurs exactly once in `groups`.
 const std::vector<int>& own_group(const std::vector<std::vector<int>>& groups, int size, int rank,
                                   const std::string& name) {
   std::vector<int> seen(static_cast<std::size_t>(size), 0);
@@ -50,7 +50,7 @@ std::size_t hash_groups(const std::vector<std::vector<int>>& groups, const std::
 
 void await_turn() { RankContext::current().get<CommunicationTurn>().await(); }
 
-// A group of one moves nothing but its own bytes.
+// A group of one rank only copies its own bytes.
 void run_alone(const Collective& call) {
   if (call.kind == Kind::kBarrier || call.kind == Kind::kBroadcast || call.out.empty()) return;
   if (call.kind == Kind::kPermute && call.pairs.empty()) {
@@ -114,7 +114,7 @@ std::string divergence_message(const std::vector<Position>& positions) {
   };
   auto ranks_at = grouped([](const Post& post) { return post.name(); });
   if (ranks_at.size() == 1) ranks_at = grouped([](const Post& post) { return post.description(); });
-  if (ranks_at.size() == 1)  // what no words say: groups of a split, a sequence number
+  if (ranks_at.size() == 1)  // if the texts are equal: the groups of a split, a sequence number
     ranks_at =
         grouped([](const Post& post) { return fmt::format("{} [{:016x}]", post.description(), post.signature); });
   std::vector<std::pair<std::string, std::vector<int>>> groups(ranks_at.begin(), ranks_at.end());
@@ -178,7 +178,7 @@ std::unique_ptr<PendingOperation> GroupBase::begin(Collective call, const Collec
 }
 
 std::unique_ptr<PendingOperation> GroupBase::start(
-    Collective call) {  // NOLINT(performance-unnecessary-value-param): others keep it
+    Collective call) {  // NOLINT(performance-unnecessary-value-param): derived classes store it
   run(call);
   return std::make_unique<Finished>();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every ProcessGroup has in common: it checks sizes, counts bytes and caches
-// sub-groups. An implementation only moves the bytes of one Collective.
+// The common part of all process groups: it checks sizes, counts bytes and caches sub-groups. An implementation only
+// transfers the bytes of one Collective.
 #pragma once
 
 #include <array>
@@ -28,17 +28,18 @@ std::string_view kind_name(Kind kind);
 
 using Pairs = std::vector<std::pair<int, int>>;
 
-/// What members compare before data moves, and how a message names the collective. Plain bytes: it travels between processes.
+/// The data that members compare before a transfer, and the name of the collective for messages. It is sent between
+/// processes as plain bytes.
 struct Post {
-  std::uint64_t signature = 0;  // equal on all members unless they diverge
+  std::uint64_t signature = 0;  // equal on all members unless ranks diverge
   std::uint64_t bytes = 0;
   std::int64_t number = 0;
   std::int32_t root = 0;
   Kind kind = Kind::kBarrier;
   DType dtype = DType::kU8;
   Reduction reduction = Reduction::kSum;
-  std::array<char, 48> extra{};  // the pairs of a permute, maybe cut
-  std::array<char, 180> text{};  // "all_reduce %17 over {data}", maybe cut
+  std::array<char, 48> extra{};  // the pairs of a permute, possibly truncated
+  std::array<char, 180> text{};  // "all_reduce %17 over {data}", possibly truncated
   /// `all_reduce %17 over {data}`.
   [[nodiscard]] std::string name() const { return text.data(); }
   /// `all_reduce %17 over {data} (f32 sum, 1024 bytes, number 12 of its group)`.
@@ -54,14 +55,14 @@ struct Collective {
   Reduction reduction = Reduction::kSum;
   int root = 0;               // kBroadcast
   Pairs pairs = {};           // kPermute
-  std::size_t stride = 0;     // from one part of the whole to the next where they lie apart; 0: side by side
-  std::size_t detail = 0;     // a hash of what else must agree
-  std::int64_t number = 0;    // the how manyth of its group
+  std::size_t stride = 0;     // between the parts of the complete buffer, if they are not adjacent; else 0
+  std::size_t detail = 0;     // a hash of other attributes that must agree
+  std::int64_t number = 0;    // its number among the collectives of its group
   std::int64_t sequence = 0;  // of the label
   std::string text = {};      // "all_reduce %17 over {data}"
 
   [[nodiscard]] Post post() const;
-  /// Where part k of the whole begins; parts are of `bytes`.
+  /// The offset of part k in the complete buffer, for parts of `bytes` bytes.
   [[nodiscard]] std::size_t part_begin(std::size_t k, std::size_t bytes) const {
     return k * (stride != 0 ? stride : bytes);
   }
@@ -70,49 +71,51 @@ struct Collective {
   [[nodiscard]] std::size_t signature() const;
 };
 
-/// Where a rank is when members compare what they are about to do.
+/// The place in the program that a rank has reached when members compare their collectives.
 struct Position {
   int rank = 0;
   Post post;
 };
-/// `ranks diverge: rank 2 is at …; ranks 0, 1, 3 are at …`, the fewest first; with bytes and number where the words are the same.
+/// Text such as `ranks diverge: rank 2 is at …; ranks 0, 1, 3 are at …`, with the smallest set of ranks first. It
+/// includes sizes and numbers if the texts are equal.
 std::string divergence_message(const std::vector<Position>& positions);
 
-/// Thrown where a rank stops only because another failed; never the first message of a job.
+/// Thrown when a rank stops only because another one failed. It is never the first error of a job.
 class PeerFailed : public Error {
  public:
   using Error::Error;
 };
 
-/// Makes groups; one per rank. Sub-groups of all groups that came from one world share it.
+/// Creates groups; one object per rank. All sub-groups of a world share it.
 class Fabric {
  public:
   virtual ~Fabric() = default;
-  /// Collective over `world_ranks` (this rank is one). `id` is the same on all members and new for this rank.
+  /// Collective over `world_ranks`, which include this rank. `id` is equal on all members and was not used before by
+  /// this rank.
   virtual std::shared_ptr<ProcessGroup> make_group(const std::vector<int>& world_ranks, const std::string& name,
                                                    std::int64_t id) = 0;
-  /// As those of ProcessGroup, for members given by their world ranks.
+  /// The same as in ProcessGroup, for members given by their world ranks.
   [[nodiscard]] virtual std::vector<int> nodes_of(const std::vector<int>& /*world_ranks*/) const { return {}; }
   virtual void advance(std::uint64_t /*progress*/) {}
   virtual void works_on(std::string_view /*text*/) {}
   virtual void await_progress(const std::vector<int>& /*world_ranks*/, std::uint64_t /*progress*/,
                               const std::string& /*text*/) {}
-  /// Those between nodes; all ranks have the same.
+  /// The links between nodes, equal on all ranks.
   [[nodiscard]] virtual NodeLinks links() { return {}; }
-  /// Memory that the ranks of this node read in place; null where they read any, or none.
+  /// Memory that the ranks of this node can read in place; null if they can read all memory or none.
   [[nodiscard]] virtual std::shared_ptr<NodeMemory> memory_for_peers() const { return nullptr; }
   std::int64_t next_id = 1;
   int world_rank = 0;
   TrafficCounters traffic;  // of all groups
 };
 
-/// Which members a group has, and who this rank is among them.
+/// The members of a group and the position of this rank among them.
 struct Membership {
   std::vector<int> world_ranks;
   int rank = 0;
   std::string name;
   std::int64_t id = 0;
-  bool counted = true;  // false for the parts of a hierarchical group: the whole counts
+  bool counted = true;  // false for the sub-groups of a hierarchical group, which counts for them
   [[nodiscard]] int size() const { return static_cast<int>(world_ranks.size()); }
 };
 Membership membership(const std::vector<int>& world_ranks, int world_rank, const std::string& name, std::int64_t id,
@@ -143,7 +146,7 @@ class GroupBase : public ProcessGroup {
                                                          DType dtype, Reduction op, const CollectiveLabel& label) final;
   std::unique_ptr<PendingOperation> start_all_reduce(std::span<const std::byte> in, std::span<std::byte> out,
                                                      DType dtype, Reduction op, const CollectiveLabel& label) final;
-  /// Within a node: part k of the whole begins at k * stride, and what lies between the parts stays as it is.
+  /// Within a node: part k begins at k * stride; the bytes between the parts stay unchanged.
   void all_gather_apart(std::span<const std::byte> in, std::span<std::byte> out, std::size_t stride,
                         const CollectiveLabel& label);
   void reduce_scatter_apart(std::span<const std::byte> in, std::span<std::byte> out, std::size_t stride, DType dtype,
@@ -157,9 +160,9 @@ class GroupBase : public ProcessGroup {
   [[nodiscard]] const TrafficCounters& rank_traffic() const final;
 
  protected:
-  /// Moves the bytes; size() > 1. Counts the bytes it receives through MPI by count_mpi.
+  /// Transfers the bytes; size() > 1. Adds the bytes it receives through MPI by count_mpi.
   virtual void run(const Collective& call) = 0;
-  /// The same without waiting; the default runs at once.
+  /// The same without waiting; by default it completes immediately.
   virtual std::unique_ptr<PendingOperation> start(Collective call);
 
   [[nodiscard]] const Membership& members() const { return members_; }
@@ -167,7 +170,7 @@ class GroupBase : public ProcessGroup {
   [[nodiscard]] Fabric& fabric() const { return *fabric_; }
   [[nodiscard]] const std::shared_ptr<Fabric>& shared_fabric() const { return fabric_; }
   void count_mpi(std::int64_t bytes);
-  /// The same where a part of this group has told the fabric.
+  /// The same for bytes that a sub-group has already added to the counters of the fabric.
   void count_own_mpi(std::int64_t bytes) { traffic_.mpi_payload += bytes; }
 
  private:

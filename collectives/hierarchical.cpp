@@ -30,7 +30,7 @@ Table table_of(const std::vector<int>& nodes) {
   return table;
 }
 
-// Of a blocking form: one chunk is under way while the next is made ready.
+// For blocking collectives: one chunk is in flight while the next is prepared.
 constexpr std::size_t kInFlight = 2;
 
 class HierarchicalGroup final : public GroupBase {
@@ -56,19 +56,19 @@ class HierarchicalGroup final : public GroupBase {
   void broadcast_nodes(const Collective& call);
   void barrier_nodes(const Collective& call);
 
-  // What collectives of sub-groups are called: as the whole.
+  // Collectives of sub-groups have the label of the complete collective.
   static CollectiveLabel label_of(const Collective& call) { return {call.sequence, call.text}; }
   [[nodiscard]] std::size_t member(std::size_t node, std::size_t place) const {
     return static_cast<std::size_t>(table_[node][place]);
   }
-  // From one member of the node to the next in the group; 0 where that is not always the same: then parts are packed.
+  // The distance between consecutive members of the node in the group; 0 if it varies, in which case parts are packed.
   [[nodiscard]] std::size_t distance(std::size_t node) const {
     const auto& row = table_[node];
     for (std::size_t k = 2; k < row.size(); ++k)
       if (row[k] - row[k - 1] != row[1] - row[0]) return 0;
     return static_cast<std::size_t>(row[1] - row[0]);
   }
-  // From the first byte of the node's parts to the last one's `length` bytes.
+  // The number of bytes from the start of the node's first part to the end of `length` bytes of its last part.
   [[nodiscard]] std::size_t extent(std::size_t node, std::size_t part, std::size_t length) const {
     return (member(node, place_count_ - 1) - member(node, 0)) * part + length;
   }
@@ -124,8 +124,8 @@ void HierarchicalGroup::move(const Collective& call) {
   }
 }
 
-// Members of a node do the same work inside in the same order: what comes before is done now for all chunks, what comes after in
-// wait().
+// Members of a node must work inside the node in the same order: the first stage runs now for all chunks, the last
+// stage in wait().
 std::unique_ptr<PendingOperation> HierarchicalGroup::start(Collective call) {
   const std::int64_t before = mpi_bytes();
   auto operation = pipeline(call, Chunks::kMost);
@@ -149,15 +149,15 @@ ChunkPipeline::Stages HierarchicalGroup::stages(const Collective& call) {
   return call.kind == Kind::kAllReduce ? all_reduce_stages(call) : gather_stages(call);
 }
 
-// `bytes` in chunks that are multiples of `unit`: of the whole, `between` bytes go between the nodes, in `steps` steps a chunk, and `inside`
-// ones are worked on inside.
+// Splits `bytes` into chunks that are multiples of `unit`. In total, `between` bytes are sent between nodes, in `steps`
+// steps per chunk, and `inside` bytes are processed inside the node.
 Chunks HierarchicalGroup::chunks_of(std::size_t bytes, std::size_t unit, double between, std::size_t inside,
                                     int steps) const {
   const std::size_t count = best_chunk_count(fabric().links(), between, static_cast<double>(inside), steps);
   return {bytes, bytes / count, unit};
 }
 
-// Columns gather between nodes, then each row shares what its column brought, node by node, straight into `out`.
+// Columns gather between nodes, then each row shares the result of its column, node by node, directly in `out`.
 ChunkPipeline::Stages HierarchicalGroup::gather_stages(const Collective& call) {
   const double between = static_cast<double>(call.in.size()) * static_cast<double>(node_count_ - 1);
   const Chunks chunks = chunks_of(call.in.size(), kCacheLine, between, call.out.size(), 2);
@@ -181,7 +181,7 @@ ChunkPipeline::Stages HierarchicalGroup::gather_stages(const Collective& call) {
               }};
 }
 
-// `mine` of every place goes to where it begins in the part of the node's member.
+// Copies `mine` of every place to its position in the parts of the node's members.
 void HierarchicalGroup::share(const Collective& call, std::size_t node, Bytes mine, std::size_t begin) {
   const std::size_t part = call.in.size();
   if (distance(node) != 0) {
@@ -195,7 +195,7 @@ void HierarchicalGroup::share(const Collective& call, std::size_t node, Bytes mi
                mine.size());
 }
 
-// Rows reduce what is meant for each node, then columns reduce between nodes.
+// Rows reduce the parts of each node, then columns reduce between nodes.
 ChunkPipeline::Stages HierarchicalGroup::reduce_scatter_stages(const Collective& call) {
   const double between = static_cast<double>(call.out.size()) * static_cast<double>(node_count_ - 1);
   const Chunks chunks = chunks_of(call.out.size(), kCacheLine, between, call.in.size(), 2);
@@ -228,7 +228,8 @@ void HierarchicalGroup::reduce(const Collective& call, std::size_t node, Mutable
   local_->reduce_scatter(more_scratch_, sums, call.dtype, call.reduction, label_of(call));
 }
 
-// Each place of a row owns a slice of a chunk. What is left of an uneven size every place reduces whole, and it travels behind the slice.
+// Each place of a row owns a slice of a chunk. Every place reduces the remainder of an uneven size; it is sent after
+// the slice.
 ChunkPipeline::Stages HierarchicalGroup::all_reduce_stages(const Collective& call) {
   const auto element = static_cast<std::size_t>(dtype_size(call.dtype));
   const double others = static_cast<double>(node_count_ - 1) / static_cast<double>(node_count_);
@@ -264,7 +265,7 @@ ChunkPipeline::Stages HierarchicalGroup::all_reduce_stages(const Collective& cal
               }};
 }
 
-// Rows sort the parts by the place they go to, columns by node.
+// Rows exchange the parts by the place of their target, then columns by its node.
 void HierarchicalGroup::all_to_all_nodes(const Collective& call) {
   const std::size_t part = call.in.size() / static_cast<std::size_t>(size());
   scratch_.resize(call.in.size());
@@ -286,7 +287,8 @@ void HierarchicalGroup::all_to_all_nodes(const Collective& call) {
       copy(call.out.data() + member(node, place) * part, more_scratch_.data() + (node * place_count_ + place) * part);
 }
 
-// Pairs inside a node and pairs between nodes; a target of the latter lets the former write to scratch.
+// Exchanges pairs inside a node and pairs between nodes separately. If the target is in the second set, the first one
+// writes to scratch memory.
 void HierarchicalGroup::permute_nodes(const Collective& call) {
   std::vector<std::pair<std::size_t, int>> where(static_cast<std::size_t>(size()));  // member -> node, place
   for (std::size_t node = 0; node < node_count_; ++node)

@@ -13,14 +13,14 @@
 namespace tessera {
 namespace {
 
-// What a processor does to bytes, roughly; links are slower.
-constexpr double kSecondsPerSummedByte = 6e-11;  // of each operand
+// Approximate costs of a processor per byte; links are slower.
+constexpr double kSecondsPerSummedByte = 6e-11;  // per operand
 constexpr double kSecondsPerByteInside = 2e-10;  // read and written in shared memory
-// A step costs a rank so much whatever the link: calls of MPI, and that larger messages are agreed upon first.
+// The cost of a step for a rank, regardless of the link: the calls of MPI, and the handshake of larger messages.
 constexpr double kSecondsPerStep = 3e-6;
-// Ranks of a node meet for each chunk.
+// The ranks of a node meet for each chunk.
 constexpr double kSecondsPerMeeting = 20e-6;
-// What members of an all-reduce receive at once at most.
+// The most bytes that members of an all-reduce may receive in one round.
 constexpr std::size_t kMostReceived = std::size_t{4} << 20;
 
 double step(const NodeLinks& links, double messages, double bytes) {
@@ -29,7 +29,8 @@ double step(const NodeLinks& links, double messages, double bytes) {
 
 double doubling_rounds(std::size_t members) { return static_cast<double>(std::bit_width(members - 1)); }
 
-// Of all parts but the own one, `bytes` in all. A message of the doubling form may go in two, where members wrap around.
+// Seconds to receive the parts of all other members, `bytes` in total. A message of the doubling form may be split in
+// two where members wrap around.
 double gather_seconds(const NodeLinks& links, std::size_t members, double bytes) {
   const double others = static_cast<double>(members) - 1;
   if (!gathers_by_doubling(links, members)) return step(links, others, bytes);
@@ -83,13 +84,13 @@ bool all_reduces_in_one_round(const NodeLinks& links, std::size_t members, std::
 bool broadcasts_in_slices(const NodeLinks& links, std::size_t members, std::size_t bytes) {
   if (members < 3) return false;
   const auto whole = static_cast<double>(bytes);
-  constexpr double kWorthIt = 0.85;  // many small messages cost more than the model knows
+  constexpr double kWorthIt = 0.85;  // many small messages cost more than the model predicts
   const double targets = static_cast<double>(members) - 1;
   const double tree = doubling_rounds(members) * step(links, 1, whole);
   return step(links, targets, whole) + step(links, targets, whole / targets * (targets - 1)) < kWorthIt * tree;
 }
 
-// Of what can be hidden behind the other, one chunk is not; every chunk costs its latencies.
+// The overlap hides all chunks but one, and every chunk adds its latencies.
 std::size_t best_chunk_count(const NodeLinks& links, double between, double inside, int steps) {
   const double hidden = std::min(between / links.bytes_per_second, inside * kSecondsPerByteInside);
   const double chunk = steps * step(links, 1, 0) + kSecondsPerMeeting;

@@ -22,7 +22,7 @@ void wait_unseen(std::unique_ptr<PendingOperation> operation) noexcept {
   try {
     operation->wait();
   } catch (...) {
-    if (!is_unwinding) std::terminate();  // here, so that its handler finds the error
+    if (!is_unwinding) std::terminate();  // called here, so that its handler finds the error
   }
 }
 

@@ -14,10 +14,10 @@
 namespace tessera::collectives {
 namespace {
 
-// A block of the accumulator stays in the L1 cache while all sources pass over it.
+// A block of the accumulator stays in the L1 cache while all sources are added.
 constexpr std::size_t kBlockElements = 2048;
 
-// Wrapping arithmetic without undefined behaviour; small types do not promote to a type that could overflow.
+// Wrapping arithmetic without undefined behaviour: unsigned types wrap, and sums of small types fit into int.
 template <class T>
 T wrap_add(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
@@ -74,7 +74,7 @@ struct Or {
   }
 };
 
-// f16 <-> f32 as plain integer arithmetic: branch-free, so that the loops vectorise.
+// Converts between f16 and f32 with integer arithmetic without branches, so that loops vectorize.
 struct HalfBits {
   static float widen(std::uint16_t half) {
     const std::uint32_t shifted = (half & 0x7fffU) << 13;
@@ -165,13 +165,13 @@ void reduce_typed(std::span<const std::byte* const> sources, std::byte* out, std
   }
 }
 
-// A pred is one byte, 0 or 1: its sum and max are or, its product and min are and.
+// A pred is one byte, 0 or 1: sum and max are or; product and min are and.
 Reduction pred_reduction(Reduction op) {
   const bool is_or = op == Reduction::kSum || op == Reduction::kMax || op == Reduction::kOr;
   return is_or ? Reduction::kOr : Reduction::kAnd;
 }
 
-// Types of a byte or less: each step is rounded or wraps, as the op does.
+// For types of one byte or less: each step rounds or wraps, as the op does.
 std::byte narrow_pair(DType dtype, Reduction op, std::byte a, std::byte b) {
   if (op == Reduction::kAnd) return a & b;
   if (op == Reduction::kOr) return a | b;
@@ -193,7 +193,7 @@ void reduce_narrow(std::span<const std::byte* const> sources, std::byte* out, st
   }
 }
 
-// The sums that training spends its time with; null for others.
+// The sums that dominate training; null for others.
 SumFunction sum_function(DType dtype) {
   const SumKernels& kernels = sum_kernels();
   if (dtype == DType::kF32) return kernels.f32;

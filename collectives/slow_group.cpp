@@ -18,7 +18,7 @@ Clock::duration seconds(double value) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(value));
 }
 
-// Done when the operation is, but not before the deadline.
+// Completes when the operation completes, but not before the deadline.
 class SlowOperation final : public PendingOperation {
  public:
   SlowOperation(std::unique_ptr<PendingOperation> operation, Clock::time_point deadline)
@@ -97,7 +97,8 @@ class SlowGroup final : public ProcessGroup {
     if (links_.jitter > 0)
       std::this_thread::sleep_for(seconds(std::uniform_real_distribution<double>(0, links_.jitter)(random_)));
   }
-  // When what began then has arrived: bytes follow those of the collectives before, which may still be under way.
+  // The time of arrival of bytes sent at `begin`. They follow the bytes of earlier collectives, which may still be in
+  // flight.
   [[nodiscard]] Clock::time_point arrival(Clock::time_point begin, std::int64_t bytes) {
     const double transfer = links_.bytes_per_second > 0 ? static_cast<double>(bytes) / links_.bytes_per_second : 0;
     free_ = std::max(begin, free_) + seconds(transfer);
@@ -123,7 +124,7 @@ class SlowGroup final : public ProcessGroup {
   std::shared_ptr<ProcessGroup> group_;
   SlowLinks links_;
   std::mt19937 random_;
-  Clock::time_point free_{};  // the link has passed on all bytes so far
+  Clock::time_point free_{};  // when the link has transferred all bytes so far
   std::map<std::string, std::shared_ptr<ProcessGroup>> subgroups_;
 };
 

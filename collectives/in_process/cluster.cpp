@@ -12,7 +12,7 @@
 namespace tessera::collectives {
 namespace {
 
-// Spinning helps only while every member has a core of its own.
+// Spinning helps only if every member has its own core.
 bool wait_shortly(const std::atomic<std::uint64_t>& generation, std::uint64_t old, std::size_t members) {
   static const auto kCores = static_cast<unsigned>(usable_cpu_count());
   const int spins = members <= kCores ? 2000 : 0;
@@ -75,7 +75,7 @@ void Cluster::meet_again(Meeting& place, int member) {
   if (!arrive(lock, place, rank)) wait(lock, place, rank, generation, false);
 }
 
-// True if this was the last member to arrive; the others then go on.
+// Returns true if this was the last member to arrive; it wakes the others.
 bool Cluster::arrive(Lock& lock, Meeting& place, int rank) {
   if (++place.arrived == isize(place.world_ranks)) {
     complete(place);
@@ -118,7 +118,7 @@ void Cluster::wait(Lock& lock, Meeting& place, int rank, std::uint64_t generatio
   }
 }
 
-// Lets all members go on; the last to arrive calls it, or whoever breaks the meeting.
+// Wakes all members. Called by the last member to arrive, or by the rank that breaks the meeting.
 void Cluster::complete(Meeting& place) {
   place.arrived = 0;
   for (auto& post : place.posts) post.present = false;
@@ -169,7 +169,7 @@ void Cluster::works_on(int rank, std::string_view text) {
   known.work = text;
 }
 
-// `rank 0 waits in all_reduce %3 over {data}; rank 1 has not arrived: it waits in barrier over {model}`
+// Text such as `rank 0 waits in all_reduce %3 over {data}; rank 1 has not arrived: it waits in barrier over {model}`.
 std::string Cluster::absence(const Meeting& place) const {
   std::vector<int> finished;
   std::string elsewhere;
@@ -192,7 +192,7 @@ void Cluster::break_meeting(Meeting& place, const std::string& reason) {
   place.changed.notify_all();
 }
 
-// Breaks meetings that can never complete: a member has finished, or nobody runs.
+// Breaks meetings that can never complete, because a member has finished or all ranks wait.
 void Cluster::check_progress() {
   std::vector<std::pair<Meeting*, std::string>> hopeless;
   for (const auto& [key, place] : meetings_) {
@@ -222,7 +222,7 @@ void Cluster::await_progress(const std::vector<int>& world_ranks, int rank, std:
   }
 }
 
-// Throws where `rank` waits for what will not come.
+// Throws an Error if `rank` waits for progress that cannot happen.
 void Cluster::check_progress_of(int other, int rank, std::uint64_t progress, const std::string& text,
                                 WaitingTime waited) {
   const Lock lock(mutex_);

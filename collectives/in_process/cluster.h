@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads of one process. The cluster knows what every rank does, so it sees at once when a collective can never
-// complete: a member has returned, or no rank is left that runs.
+// Ranks as threads of one process. The cluster sees the state of every rank, so it immediately detects collectives that
+// can never complete: a member has returned, or all ranks wait.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace tessera::collectives {
 
 class Cluster;
 
-/// What the members of one group share.
+/// The shared state of the members of a group.
 struct Meeting {
   struct Member {
     const std::byte* in = nullptr;
@@ -27,25 +27,27 @@ struct Meeting {
     bool present = false;
   };
   std::vector<int> world_ranks;
-  std::vector<Member> posts;  // per member; written under the cluster's lock, read between two meets
+  std::vector<Member> posts;  // per member; written under the cluster's lock, read between two meetings
   int arrived = 0;            // guarded by the lock
-  std::string broken;         // guarded by the lock; once set, every meet throws it
+  std::string broken;         // guarded by the lock; once set, every meeting throws it
   std::atomic<std::uint64_t> generation{0};
   std::condition_variable changed;
 };
 
 class Cluster {
  public:
-  /// Wraps a group between nodes.
+  /// Wraps the groups between nodes.
   using Wrap = std::function<std::shared_ptr<ProcessGroup>(std::shared_ptr<ProcessGroup>)>;
   Cluster(int size, std::function<int(int)> node_of, Wrap between_nodes = nullptr);
 
-  /// The meeting place of the members; the same object for all who ask with the same key.
+  /// The meeting of the members; the same object for all calls with the same key.
   std::shared_ptr<Meeting> meeting(std::int64_t id, const std::string& flavour, const std::vector<int>& world_ranks);
 
-  /// Waits for all members after posting `call`; the last to arrive compares the posts. Throws what went wrong.
+  /// Posts `call` and waits for all members; the last one to arrive compares the posts. Throws an Error if they differ
+  /// or the meeting is broken.
   void meet(Meeting& place, int member, const Collective& call);
-  /// Waits for members that are all in the same collective. Never throws: their buffers are in use by peers until all are here.
+  /// Waits for members that are all in the same collective. Never throws, because peers use this rank's buffers until
+  /// all have arrived.
   void meet_again(Meeting& place, int member);
 
   /// ProcessGroup::advance and await_progress.
@@ -56,11 +58,11 @@ class Cluster {
   /// The segments of all ranks' node memory.
   [[nodiscard]] const std::shared_ptr<SegmentTable>& segments() const { return segments_; }
 
-  /// The rank's function ended; waiting peers that need it fail.
+  /// Called when the rank's function has returned; waiting peers that need it fail.
   void finish(int rank);
-  /// The rank's function threw: everybody stops.
+  /// Called when the rank's function has thrown; all ranks stop.
   void poison(int rank);
-  /// True if `rank` was only stopped by another's failure.
+  /// Whether `rank` stopped only because another one failed.
   [[nodiscard]] bool was_stopped(int rank) const;
 
   [[nodiscard]] int size() const { return static_cast<int>(ranks_.size()); }
@@ -76,7 +78,7 @@ class Cluster {
     bool stopped = false;
     std::atomic<std::uint64_t> progress{0};
     mutable std::mutex work_mutex;
-    std::string work;  // what it does between collectives
+    std::string work;  // its activity between collectives
   };
   using Lock = std::unique_lock<std::mutex>;
 

@@ -10,12 +10,12 @@
 namespace tessera::collectives {
 namespace {
 
-// The first byte of slice k of `bytes` cut into `parts` whole numbers of elements.
+// The first byte of slice k, if `bytes` are divided into `parts` slices of complete elements.
 std::size_t slice_begin(std::size_t bytes, std::size_t element, std::size_t parts, std::size_t k) {
   return bytes / element * k / parts * element;
 }
 
-// What the implementation of a network would receive.
+// The bytes that a rank would receive in an implementation over a network.
 std::int64_t received_bytes(const Collective& call, int size, int rank) {
   const auto in = static_cast<std::int64_t>(call.in.size());
   switch (call.kind) {
@@ -78,7 +78,8 @@ void ThreadGroup::reduce_part(const Collective& call, std::size_t begin, std::si
   reduce_ordered(sources, out, end - begin, call.dtype, call.reduction);
 }
 
-// Member k reduces slice k, then all copy the slices. Slice k of every `in` is read by member k alone, so in == out works.
+// Member k reduces slice k, then all members copy the slices. Only member k reads slice k of every `in`, so `in` may be
+// `out`.
 void ThreadGroup::all_reduce(const Collective& call) {
   const auto element = static_cast<std::size_t>(dtype_size(call.dtype));
   const auto parts = place_->posts.size();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of virtual ranks: members read each other's buffers in place between two meets.
+// A group of virtual ranks. Members read each other's buffers in place between two meetings.
 #pragma once
 
 #include "in_process/cluster.h"
@@ -8,7 +8,7 @@ namespace tessera::collectives {
 
 class ThreadGroup final : public GroupBase {
  public:
-  /// `crosses_nodes`: what it moves counts as MPI payload, as it would between machines.
+  /// `crosses_nodes`: bytes count as MPI payload, as they would between machines.
   ThreadGroup(std::shared_ptr<Fabric> fabric, std::shared_ptr<Cluster> cluster, Membership members,
               const std::string& flavour, bool crosses_nodes);
 
@@ -33,7 +33,7 @@ class ThreadFabric final : public Fabric, public std::enable_shared_from_this<Th
   std::shared_ptr<ProcessGroup> make_group(const std::vector<int>& world_ranks, const std::string& name,
                                            std::int64_t id) override;
   [[nodiscard]] std::vector<int> nodes_of(const std::vector<int>& world_ranks) const override;
-  /// TESSERA_LINK, or an assumption: threads have none to measure.
+  /// TESSERA_LINK, or an assumption, because threads have no links to measure.
   [[nodiscard]] NodeLinks links() override;
   void advance(std::uint64_t progress) override { cluster_->advance(world_rank, progress); }
   void works_on(std::string_view text) override { cluster_->works_on(world_rank, text); }

@@ -28,7 +28,7 @@ std::shared_ptr<ProcessGroup> make_world_group(const std::shared_ptr<Cluster>& c
 std::exception_ptr run_rank(const std::shared_ptr<Cluster>& cluster, int rank,
                             const std::function<void(ProcessGroup& world)>& fn) {
   try {
-    std::shared_ptr<ProcessGroup> world;  // before the context, of which a thread may use it
+    std::shared_ptr<ProcessGroup> world;  // before the context, whose thread may use it
     RankContext context(rank, cluster->size());
     const RankScope scope(context);
     if (cluster->size() > 1 && options().text("TESSERA_SHARED_MEMORY") == "1")
@@ -37,7 +37,7 @@ std::exception_ptr run_rank(const std::shared_ptr<Cluster>& cluster, int rank,
       };
     world = make_world_group(cluster, rank);
     fn(*world);
-    context.get<CommunicationTurn>().await();  // what still runs beside may have failed
+    context.get<CommunicationTurn>().await();  // work that still runs in parallel may have failed
   } catch (...) {
     cluster->poison(rank);
     return std::current_exception();
@@ -60,7 +60,7 @@ std::exception_ptr run_rank(const std::shared_ptr<Cluster>& cluster, int rank,
   }
 }
 
-// From TESSERA_NODE unless the caller says it.
+// From TESSERA_NODE unless the caller specifies it.
 std::function<int(int)> node_function(int count, const VirtualRankOptions& given) {
   if (given.node_of) return given.node_of;
   return [nodes = listed_nodes(count)](int rank) { return at(nodes, rank); };
@@ -76,7 +76,7 @@ void run_virtual_ranks(int count, const std::function<void(ProcessGroup& world)>
   for (int rank = 0; rank < count; ++rank)
     threads.emplace_back([&, rank] { at(errors, rank) = run_rank(cluster, rank, fn); });
   for (auto& thread : threads) thread.join();
-  for (const bool stopped : {false, true})  // a failure of its own before one that only followed
+  for (const bool stopped : {false, true})  // prefer original failures to those that followed from them
     for (int rank = 0; rank < count; ++rank)
       if (at(errors, rank) && cluster->was_stopped(rank) == stopped) rethrow_from(at(errors, rank), rank, count);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the kernels by what the processor says it can do. Compiled for any processor.
+// Selects the kernels for the features of the processor. This file is compiled for any processor.
 #include "kernels/instruction_set.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace tessera::collectives {
 
-// As the runtime's kernels choose (src/runtime/kernels/dispatch.cpp).
+// Selects like the runtime's kernels (src/runtime/kernels/dispatch.cpp).
 std::size_t instruction_set() {
   const std::string& wanted = options().text("TESSERA_ISA");
   if (!wanted.empty())
@@ -25,7 +25,7 @@ std::size_t instruction_set() {
 }
 
 const SumKernels& sum_kernels() {
-  [[maybe_unused]] const std::string& wanted = options().text("TESSERA_ISA");  // the runtime refuses unknown ones
+  [[maybe_unused]] const std::string& wanted = options().text("TESSERA_ISA");  // the runtime rejects unknown names
   [[maybe_unused]] const auto may_be = [&](const char* name) { return wanted.empty() || wanted == name; };
 #if defined(__x86_64__)
   if (may_be("avx512") && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0)

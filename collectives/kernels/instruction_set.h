@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernels a rank would choose by itself: ranks of a job must choose alike.
+// The instruction set that a rank would select. All ranks of a job must use the same one.
 #pragma once
 
 #include <array>
@@ -8,9 +8,10 @@
 
 namespace tessera::collectives {
 
-/// Instruction sets that kernels are made for, from the least on.
+/// The instruction sets for which kernels exist, in increasing order.
 inline constexpr std::array<std::string_view, 3> kInstructionSets = {"generic", "avx2", "avx512"};
-/// The place of this rank's among them: the best that the processor has, or the one TESSERA_ISA names; past the last for an unknown name.
+/// The index of this rank's instruction set: the best one that the processor supports, or the one that TESSERA_ISA
+/// names. Past the end for an unknown name.
 std::size_t instruction_set();
 
 }  // namespace tessera::collectives

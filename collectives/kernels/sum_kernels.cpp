@@ -11,7 +11,7 @@ constexpr long kVectorBytes = 32;
 #else
 constexpr long kVectorBytes = 16;
 #endif
-constexpr long kVectors = 4;  // of a block: held in registers while all sources pass
+constexpr long kVectors = 4;  // per block: held in registers while all sources are added
 
 using Bits16 = unsigned short;
 using Bits32 = unsigned int;
@@ -35,7 +35,7 @@ void store(void* to, V value) {
   __builtin_memcpy(to, &value, sizeof value);
 }
 
-// A type whose sums are made in itself.
+// A type that accumulates in its own precision.
 template <class T>
 struct Plain {
   using Element = T;
@@ -60,7 +60,7 @@ struct Brain {
   static Wide widen(const Bits16* from) {
     return reinterpret_cast<Wide>(__builtin_convertvector(load<Narrow>(from), Bits) << 16);
   }
-  // To the nearest, ties to even; a NaN keeps its upper bits and becomes quiet.
+  // Rounds to nearest, ties to even; a NaN keeps its upper bits and becomes quiet.
   static void put(Bits16* to, Wide value) {
     const Bits word = reinterpret_cast<Bits>(value);
     const Bits rounded = (word + 0x7fffU + ((word >> 16) & 1U)) >> 16;

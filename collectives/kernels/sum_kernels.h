@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of several buffers, compiled once per instruction set from the same source, which includes nothing whose inline functions
-// the linker could merge across sets. Sums go in the order given, so every set gives the same bits.
+// Sums of several buffers, compiled once per instruction set from the same source. The source includes no headers with
+// inline functions that the linker could merge across instruction sets. Summands are added in the given order, so every
+// set gives the same bits.
 #pragma once
 
 namespace tessera::collectives {
@@ -24,7 +25,7 @@ namespace avx512 {
 const SumKernels& sum_kernels();
 }
 
-/// The best set that this processor has, or the one that TESSERA_ISA names.
+/// The best set that this processor supports, or the one that TESSERA_ISA names.
 const SumKernels& sum_kernels();
 
 }  // namespace tessera::collectives

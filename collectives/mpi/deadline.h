@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of MPI that block, and cannot be asked whether they are done: a host that does not answer would hold them for ever.
+// A time limit for blocking calls of MPI that cannot be tested for completion: a host that does not answer would block
+// them forever.
 #pragma once
 
 #include <condition_variable>
@@ -9,10 +10,11 @@
 
 namespace tessera::collectives {
 
-/// While it lives, a thread waits for TESSERA_COLLECTIVE_TIMEOUT seconds and then ends the process, which ends the job.
+/// During its lifetime, a thread waits for TESSERA_COLLECTIVE_TIMEOUT seconds and then ends the process, which ends the
+/// job.
 class Deadline {
  public:
-  /// `what` takes so long, on `rank` of `size`.
+  /// `what`: the activity that takes too long, on `rank` of `size`.
   Deadline(std::string what, int rank, int size);
   ~Deadline();
   Deadline(const Deadline&) = delete;

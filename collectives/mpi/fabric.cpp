@@ -24,7 +24,7 @@
 namespace tessera::collectives {
 namespace {
 
-// TESSERA_NODE of this rank: its own value, or its entry of a list with one name per rank.
+// The entry of TESSERA_NODE for this rank: the value itself, or the entry of a list with one name per rank.
 std::string named_node(int rank, int size) {
   const auto names = options().list("TESSERA_NODE");
   if (names.size() <= 1) return options().text("TESSERA_NODE");
@@ -32,7 +32,7 @@ std::string named_node(int rank, int size) {
   return at(names, rank);
 }
 
-// The lowest rank with which this one can share memory, as MPI sees it.
+// The lowest rank that can share memory with this one, according to MPI.
 int shared_memory_leader(MPI_Comm world, int rank) {
   MPI_Comm node = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node), "MPI_Comm_split_type");
@@ -45,7 +45,7 @@ int shared_memory_leader(MPI_Comm world, int rank) {
 
 }  // namespace
 
-// What every rank tells all others at the start.
+// The data that ranks exchange at the start.
 struct MpiFabric::Introduction {
   std::array<char, 64> host{};
   std::array<char, 64> node{};
@@ -94,7 +94,7 @@ void MpiFabric::introduce() {
   open_node(all);
 }
 
-// Ranks that a launcher binds see their own cores only, so what counts is what they see together.
+// Ranks that a launcher binds only see their own cores, so this counts the union of the cores that they see.
 void MpiFabric::count_cores(const std::vector<Introduction>& all, int leader) {
   CpuSet cpus;
   ranks_of_machine_ = 0;
@@ -107,7 +107,7 @@ void MpiFabric::count_cores(const std::vector<Introduction>& all, int leader) {
   node_->set_core_per_rank(ranks_of_machine_ <= core_count_);
 }
 
-// Ranks must compute alike to the last bit, so all use what the least of them has.
+// Ranks must compute bit-identical results, so all use the instruction set of the least capable rank.
 void MpiFabric::agree_on_instructions(const std::vector<Introduction>& all) const {
   const auto by_set = [](const Introduction& a, const Introduction& b) {
     return a.instruction_set < b.instruction_set;
@@ -121,7 +121,7 @@ void MpiFabric::agree_on_instructions(const std::vector<Introduction>& all) cons
   options().set("TESSERA_ISA", name);
 }
 
-// All ranks agree on whether shared memory works: a group must look the same to all its members.
+// All ranks agree on whether shared memory works, because the members of a group must use the same implementation.
 void MpiFabric::open_node(const std::vector<Introduction>& all) {
   std::vector<int> ranks;
   std::vector<SegmentAddress> addresses;
@@ -154,7 +154,7 @@ void MpiFabric::open_node(const std::vector<Introduction>& all) {
   open_heaps(ranks, heaps);
 }
 
-// The node of each rank, as far as payload is concerned.
+// The node of each rank for the transfer of payload.
 std::vector<int> MpiFabric::apart() const {
   std::vector<int> nodes = locations_.nodes;
   if (!locations_.shares_memory) std::iota(nodes.begin(), nodes.end(), 0);
@@ -166,7 +166,7 @@ bool MpiFabric::has_links() const {
   return std::any_of(nodes.begin(), nodes.end(), [&](int node) { return node != nodes[0]; });
 }
 
-// What rank 0 was told counts for all.
+// All ranks use the value that rank 0 was given.
 void MpiFabric::find_links() {
   auto given = given_node_links();
   std::array<double, 3> told{};
@@ -181,7 +181,7 @@ void MpiFabric::find_links() {
             links_.str());
 }
 
-// All ranks have node memory that their peers have mapped, or none has.
+// Either all ranks have node memory that their peers have mapped, or none has.
 void MpiFabric::open_heaps(const std::vector<int>& ranks, const std::vector<SegmentAddress>& heaps) {
   std::string reason = "no segment";
   if (node_->heap() && node_->open_heaps(ranks, heaps, reason)) reason.clear();
@@ -194,7 +194,7 @@ void MpiFabric::open_heaps(const std::vector<int>& ranks, const std::vector<Segm
         refused);
 }
 
-// `rank 3: reason` of the lowest rank that has one; "" if none has. Collective.
+// The text `rank 3: reason` for the lowest rank with a reason; "" if none has one. Collective.
 std::string MpiFabric::first_reason(const std::string& own) {
   using Text = std::array<char, 400>;
   Text text{};
@@ -244,7 +244,7 @@ void MpiFabric::meet_at_end() {
     return ranks;
   };
   const std::string text = "the end of the program";
-  Patience patience(*node_, text, Patience::Limit::kNone);  // a rank may have work of its own to end with
+  Patience patience(*node_, text, Patience::Limit::kNone);  // a rank may have other work to finish
   for (int done = 0; done == 0;) {
     check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
     if (done == 0) patience.pause(running);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the groups of a process: shared memory inside a node, MPI between nodes, hierarchical where both.
+// Makes the groups of a process: over shared memory inside a node, over MPI between nodes, hierarchical if both are
+// needed.
 #pragma once
 
 #include "mpi/progress.h"
@@ -8,7 +9,7 @@
 
 namespace tessera::collectives {
 
-/// Where every rank lives.
+/// The host and node of every rank.
 struct Locations {
   std::vector<std::string> hosts;
   std::vector<int> nodes;  // numbered by their lowest rank
@@ -17,7 +18,7 @@ struct Locations {
 
 class MpiFabric final : public Fabric, public std::enable_shared_from_this<MpiFabric> {
  public:
-  /// Collective over MPI_COMM_WORLD. A node is MPI's shared-memory split, cut further by TESSERA_NODE.
+  /// Collective over MPI_COMM_WORLD. A node is a part of MPI's shared-memory split, divided further by TESSERA_NODE.
   MpiFabric(int rank, int size);
   std::shared_ptr<ProcessGroup> make_group(const std::vector<int>& world_ranks, const std::string& name,
                                            std::int64_t id) override;
@@ -27,15 +28,15 @@ class MpiFabric final : public Fabric, public std::enable_shared_from_this<MpiFa
   void advance(std::uint64_t progress) override;
   void works_on(std::string_view text) override;
   void await_progress(const std::vector<int>& world_ranks, std::uint64_t progress, const std::string& text) override;
-  /// Waits until all ranks have come to their end. MPI_Finalize must not begin before: if a rank fails while another is in it,
-  /// Open MPI's mpirun (4.1.4) hangs or crashes.
+  /// Waits until all ranks are finished. MPI_Finalize must not begin earlier: if a rank fails while another one is in
+  /// it, Open MPI's mpirun (4.1.4) hangs or crashes.
   void meet_at_end();
   [[nodiscard]] const Locations& locations() const { return locations_; }
   [[nodiscard]] Node& node() const { return *node_; }
   [[nodiscard]] Progress& progress() const { return *progress_; }
-  /// Of this machine, those that at least one of its ranks may run on.
+  /// The number of cores of this machine on which at least one of its ranks may run.
   [[nodiscard]] int core_count() const { return core_count_; }
-  /// Whether payload goes through MPI at all.
+  /// Whether any payload is sent through MPI.
   [[nodiscard]] bool has_links() const;
 
  private:
@@ -54,7 +55,7 @@ class MpiFabric final : public Fabric, public std::enable_shared_from_this<MpiFa
   std::shared_ptr<Node> node_;
   std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
   Locations locations_;
-  int ranks_of_machine_ = 1;  // also where TESSERA_NODE makes several nodes of it
+  int ranks_of_machine_ = 1;  // even if TESSERA_NODE divides the machine into several nodes
   int core_count_ = 1;
   NodeLinks links_;
 };

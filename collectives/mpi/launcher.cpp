@@ -18,7 +18,7 @@ namespace tessera::collectives {
 namespace {
 
 constexpr std::array<std::string_view, 6> kLaunchers = {"mpirun", "mpiexec", "orterun", "prterun", "orted", "prted"};
-constexpr auto kBetweenSignals = std::chrono::milliseconds(300);  // a second one within 5 s ends mpirun at once
+constexpr auto kBetweenSignals = std::chrono::milliseconds(300);  // a second one within 5 s ends mpirun immediately
 
 struct Process {
   std::string name;
@@ -37,7 +37,7 @@ Process process_of(pid_t id) {
           static_cast<pid_t>(std::strtol(line.c_str() + close + 4, nullptr, 10))};
 }
 
-// The nearest ancestor that is one: there may be a shell between. 0: none.
+// The nearest ancestor that is a launcher, because a shell may be in between; 0 if there is none.
 pid_t launcher() {
   constexpr int kMostBetween = 4;
   pid_t id = getppid();
@@ -54,7 +54,7 @@ pid_t launcher() {
 void end_launcher() {
   const pid_t id = launcher();
   if (id == 0) return;
-  (void)signal(SIGTERM, SIG_IGN);  // which the launcher answers with
+  (void)signal(SIGTERM, SIG_IGN);  // the launcher answers with this signal
   (void)kill(id, SIGTERM);
   std::this_thread::sleep_for(kBetweenSignals);
   (void)kill(id, SIGTERM);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What started the ranks of this host: mpirun, or the daemon (orted) that stands for it on another host.
+// The program that started the ranks of this host: mpirun, or its daemon (orted) on another host.
 #pragma once
 
 namespace tessera::collectives {
 
-/// Ends Open MPI's launcher of this process, if it has one. MPI_Abort is not enough where another host does not answer: mpirun would wait
-/// for its daemon there. This process must end itself.
+/// Ends Open MPI's launcher of this process, if there is one. MPI_Abort is not enough if another host does not answer,
+/// because mpirun would wait for its daemon on that host. The calling process must end itself.
 void end_launcher();
 
 }  // namespace tessera::collectives

@@ -17,18 +17,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRounds = 4;
-constexpr int kSteps = 8;  // in a row: a rank that comes late finds the first message there already
+constexpr int kSteps = 8;  // consecutive steps, so that the first message has already arrived when a late rank begins
 constexpr int kLargeRounds = 3;
 constexpr int kLargeSteps = 2;
 constexpr int kMessages = 8;
 constexpr std::size_t kSmall = 8;
 constexpr std::size_t kMedium = std::size_t{64} << 10;
 constexpr std::size_t kLarge = std::size_t{1} << 20;
-constexpr double kFast = 0.4e-3;  // for kMedium bytes: then kLarge ones tell more
+constexpr double kFast = 0.4e-3;  // for kMedium bytes: faster links are measured with kLarge
 constexpr int kSpins = 200;
 
 struct Neighbours {
-  int next = MPI_PROC_NULL;  // none where the next node has fewer ranks
+  int next = MPI_PROC_NULL;  // none if the next node has fewer ranks
   int previous = MPI_PROC_NULL;
 };
 
@@ -53,8 +53,8 @@ class Ring {
   Ring(MPI_Comm world, Neighbours neighbours)
       : world_(world), neighbours_(neighbours), sent_(kLarge), received_(kLarge) {}
 
-  /// Seconds of a step in which `messages` of `bytes` each go to the next rank and come from the one before; of the fastest round, and of
-  /// the slowest rank.
+  /// Seconds of a step in which `messages` of `bytes` each are sent to the next rank and received from the previous
+  /// one: of the fastest round, and of the slowest rank.
   double step(int messages, std::size_t bytes) {
     const bool is_small = bytes == kSmall;
     double best = std::numeric_limits<double>::max();
@@ -70,7 +70,7 @@ class Ring {
   }
 
  private:
-  // Ranks may be more than cores: they must not wait inside MPI.
+  // There may be more ranks than cores, so they must not wait inside MPI.
   void exchange(int messages, std::size_t bytes) {
     std::vector<MPI_Request> requests(static_cast<std::size_t>(2 * messages), MPI_REQUEST_NULL);
     for (int i = 0; i < messages; ++i) {
@@ -108,7 +108,7 @@ NodeLinks measure_links(MPI_Comm world, int rank, const std::vector<int>& nodes)
     bytes = kLarge;
     transfer = ring.step(1, bytes);
   }
-  constexpr double kLeast = 1e-8;  // a clock or a scheduler may say that more takes less
+  constexpr double kLeast = 1e-8;  // measurements may show that more messages take less time
   return {.latency_seconds = std::max(one, kLeast),
           .bytes_per_second = static_cast<double>(bytes) / std::max(transfer - one, kLeast),
           .message_seconds = std::max((many - one) / (kMessages - 1), kLeast)};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the links between nodes are like, measured as collectives use them: in a ring of nodes every rank sends to the rank at its place of the
-// next node while it receives from that of the one before, all ranks of a node at once.
+// Measures the links between nodes in the way in which collectives use them: in a ring of nodes, every rank sends to
+// the rank with its place on the next node and receives from that on the previous one, all ranks of a node in parallel.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace tessera::collectives {
 
-/// Collective; `nodes` says where each rank of `world` lives. The slowest link counts, and all ranks get the same numbers. Takes a few
-/// milliseconds, longer where 64 KiB do.
+/// Collective; `nodes` gives the node of each rank of `world`. The slowest link counts, and all ranks get the same
+/// numbers. Takes a few milliseconds, or longer if 64 KiB do.
 NodeLinks measure_links(MPI_Comm world, int rank, const std::vector<int>& nodes);
 
 }  // namespace tessera::collectives

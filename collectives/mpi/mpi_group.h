@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group whose members talk through MPI. Everything is point to point and non-blocking, in stages, so that members can be
-// compared before data moves, reductions run in rank order, and a wait can always say whom it waits for.
+// A group whose members communicate through MPI. All communication is point to point and non-blocking, in stages, so
+// that members can be compared before data is sent, reductions proceed in rank order, and a waiting rank can always
+// name the ranks for which it waits.
 #pragma once
 
 #include "mpi/operation.h"

@@ -13,10 +13,11 @@
 namespace tessera::collectives {
 namespace {
 
-constexpr std::size_t kMessage = std::size_t{1} << 30;  // longer payloads go as several messages
-constexpr std::size_t kBlock = std::size_t{1} << 20;  // of a reduction: bounds what is received at once from each peer
+constexpr std::size_t kMessage = std::size_t{1} << 30;  // larger payloads are sent as several messages
+// Of a reduction: limits the bytes that are in flight from each peer.
+constexpr std::size_t kBlock = std::size_t{1} << 20;
 constexpr std::int64_t kTagPeriod =
-    8191;  // operations in flight at once never come near it; MPI guarantees tags to 32767
+    8191;  // far more than the number of operations in flight; MPI guarantees tags up to 32767
 
 }  // namespace
 
@@ -36,7 +37,7 @@ MpiOperation::MpiOperation(Membership members, std::shared_ptr<MpiCommunicator> 
   progress_->add(*this);
 }
 
-// Buffers of unfinished messages belong to MPI: an operation that goes wrong cannot give them back, so the job must end.
+// The buffers of incomplete messages belong to MPI. A failed operation cannot free them, so the job must end.
 MpiOperation::~MpiOperation() {
   try {
     wait();
@@ -45,7 +46,7 @@ MpiOperation::~MpiOperation() {
   }
   const auto held = progress_->claim();
   progress_->remove(*this);
-  communicator_.reset();  // may free it, which is a call of MPI
+  communicator_.reset();  // may free it, which calls MPI
 }
 
 void MpiOperation::wait() {
@@ -91,7 +92,7 @@ bool MpiOperation::advance() {
     stages_.pop_front();
     try {
       stage();
-    } catch (...) {  // nothing of what was to follow makes sense any more
+    } catch (...) {  // the remaining stages are void
       stages_.clear();
       throw;
     }
@@ -152,11 +153,11 @@ void MpiOperation::plan() {
     case Kind::kAllToAll: return plan_exchange();
     case Kind::kPermute: return plan_permute();
     case Kind::kBroadcast: return plan_broadcast();
-    case Kind::kBarrier: return;  // the comparison is one
+    case Kind::kBarrier: return;  // the comparison is a barrier already
   }
 }
 
-// Everybody tells everybody what comes; only then data moves.
+// All members exchange their posts before any data is sent.
 void MpiOperation::plan_compare() {
   posts_.resize(count());
   posts_[own()] = call_.post();
@@ -189,7 +190,7 @@ void MpiOperation::plan_gather() {
   plan_collect(call_.in.data(), call_.out.data(), [part](std::size_t k) { return k * part; });
 }
 
-// `mine` is this member's slice of `whole`, in which slice k begins at begin_of(k); all get all.
+// `mine` is this member's slice of `whole`, in which slice k begins at begin_of(k); all members receive all slices.
 void MpiOperation::plan_collect(const std::byte* mine, std::byte* whole, const Begin& begin_of) {
   if (gathers_by_doubling(links_, count())) {
     then([=, this] { copy_bytes(whole + begin_of(own()), mine, begin_of(own() + 1) - begin_of(own())); });
@@ -207,8 +208,8 @@ void MpiOperation::plan_collect(const std::byte* mine, std::byte* whole, const B
   });
 }
 
-// In a step with `held` slices, this member's and those after it, they go to the member so far before, and as many come from the one so
-// far behind. Slices that go on with the first one are a message of their own.
+// In each step, this member sends its `held` slices to the member that many positions before it, and receives as many
+// from the one that many positions after it. Slices that wrap around to the first one are a separate message.
 void MpiOperation::plan_collect_by_doubling(std::byte* whole, const Begin& begin_of) {
   const auto for_pieces = [=, n = count()](std::size_t first, std::size_t slices, auto&& move) {
     const std::size_t end = std::min(first + slices, n);
@@ -263,7 +264,8 @@ void MpiOperation::plan_broadcast() {
   broadcasts_in_slices(links_, count(), call_.out.size()) ? plan_broadcast_slices() : plan_broadcast_tree();
 }
 
-// A binomial tree: from the root's view, member r gets from r without its lowest bit and serves r plus each lower bit.
+// A binomial tree. In ranks relative to the root, member r receives from r without its lowest bit, and sends to r plus
+// each lower bit.
 void MpiOperation::plan_broadcast_tree() {
   const auto root = static_cast<std::size_t>(call_.root);
   const std::size_t self = (own() + count() - root) % count();
@@ -276,7 +278,8 @@ void MpiOperation::plan_broadcast_tree() {
   });
 }
 
-// The root gives each of the others a slice, and they give it to each other. From the root's view member r has slice r - 1.
+// The root sends a slice to each of the others, and they exchange slices. In ranks relative to the root, member r has
+// slice r - 1.
 void MpiOperation::plan_broadcast_slices() {
   const auto root = static_cast<std::size_t>(call_.root);
   const std::size_t others = count() - 1;
@@ -302,8 +305,8 @@ void MpiOperation::plan_broadcast_slices() {
   });
 }
 
-// Slice k of every `in` begins at begin_of(k) and goes to member k, block by block; this rank reduces its own in rank order. (The next
-// block under way meanwhile gained nothing, over shared memory and over TCP.)
+// Slice k of every `in` begins at begin_of(k) and is sent to member k in blocks; this rank reduces its own slice in
+// rank order. (Overlapping with the transfer of the next block gained nothing, over shared memory and over TCP.)
 void MpiOperation::plan_reduce_scatter(const Begin& begin_of, std::byte* out) {
   std::size_t longest = 0;
   for (std::size_t k = 0; k < count(); ++k) longest = std::max(longest, begin_of(k + 1) - begin_of(k));
@@ -343,7 +346,7 @@ void MpiOperation::plan_all_reduce_in_one_round() {
   });
 }
 
-// Reduce-scatter of slices, which then come together.
+// A reduce-scatter of slices, followed by a gather of the slices.
 void MpiOperation::plan_all_reduce() {
   const auto element = static_cast<std::size_t>(dtype_size(call_.dtype));
   const Begin begin_of = [=, elements = call_.in.size() / element, n = count()](std::size_t k) {

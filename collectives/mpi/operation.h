@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One collective in flight over MPI: a list of stages; each starts messages or works on what has arrived, and the next begins when
-// all messages of the last are done.
+// One collective in flight over MPI: a list of stages. Each stage starts messages or processes received data. The next
+// stage begins when all messages of the previous one are complete.
 #pragma once
 
 #include <deque>
@@ -16,7 +16,7 @@ namespace tessera::collectives {
 
 class MpiOperation final : public PendingOperation {
  public:
-  /// `links` decide how many steps it takes; the same on all members.
+  /// `links` determine the number of steps and are equal on all members.
   MpiOperation(Membership members, std::shared_ptr<MpiCommunicator> communicator, std::shared_ptr<Node> node,
                std::shared_ptr<Progress> progress, const NodeLinks& links, Collective call);
   ~MpiOperation() override;
@@ -25,15 +25,16 @@ class MpiOperation final : public PendingOperation {
 
   void wait() override;
   bool test() override;
-  /// For who holds the claim of its Progress: what goes wrong is thrown to who waits.
+  /// Called by the owner of the claim of its Progress. Errors are thrown to the rank that waits for this operation.
   void go_on() noexcept;
   [[nodiscard]] bool has_ended() const { return !in_progress_ || error_ != nullptr; }
-  /// What this rank will receive.
+  /// The bytes that this rank will receive.
   [[nodiscard]] std::int64_t payload() const { return payload_; }
 
  private:
   using Stage = std::function<void()>;
-  using Begin = std::function<std::size_t(std::size_t)>;  // of a slice; that of one more is the end of the last
+  // The start of a slice; that of the slice after the last is the end.
+  using Begin = std::function<std::size_t(std::size_t)>;
   void plan();
   void plan_compare();
   void plan_gather();
@@ -66,14 +67,14 @@ class MpiOperation final : public PendingOperation {
   Collective call_;
   std::deque<Stage> stages_;
   std::vector<MPI_Request> requests_;
-  std::vector<std::size_t> peers_;  // per request: the member it receives from or sends to
+  std::vector<std::size_t> peers_;  // per request: the member that it receives from or sends to
   std::vector<Post> posts_;
   std::vector<std::byte> scratch_;
   std::int64_t payload_ = 0;
   int tag_ = 0;
   bool in_progress_ = true;
-  std::exception_ptr error_;     // met while another operation was waited for
-  std::exception_ptr given_up_;  // why this rank waits no more
+  std::exception_ptr error_;     // occurred while waiting for another operation
+  std::exception_ptr given_up_;  // why this rank no longer waits
 };
 
 }  // namespace tessera::collectives

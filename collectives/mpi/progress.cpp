@@ -14,8 +14,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kLingering = std::chrono::microseconds(200);  // after the last operation: the next may follow at once
-constexpr auto kBusy = std::chrono::milliseconds(20);        // then messages are slow, and need no more looking after
+// After the last operation, because the next one may follow soon.
+constexpr auto kLingering = std::chrono::microseconds(200);
+constexpr auto kBusy = std::chrono::milliseconds(20);  // then messages are slow and need less frequent calls
 constexpr auto kNap = std::chrono::microseconds(50);
 
 }  // namespace
@@ -41,7 +42,7 @@ void Progress::stop() {
   thread_.join();
 }
 
-// A mutex alone goes to whoever asks next, mostly the thread that has just let go of it.
+// With a mutex alone, the thread that has just released it would mostly get it again.
 Progress::Claim Progress::claim() {
   claimants_.fetch_add(1, std::memory_order_relaxed);
   Claim held(mutex_);
@@ -74,7 +75,7 @@ void Progress::serve(RankContext& context) {
   }
 }
 
-// Whoever has the claim sees to everything: then this one just waits for it.
+// The owner of the claim advances all operations, so that this thread only waits for the claim.
 void Progress::look_after_operations() {
   auto idle_since = Clock::now();
   auto busy_since = idle_since;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI lets messages go on only while somebody calls it, and the stages of an operation are ours. Whoever waits for one operation of a rank sees
-// to all of them; where the rank has a core to spare a thread does while the rank computes (TESSERA_PROGRESS). One thread at a time is
-// inside MPI, as MPI_THREAD_SERIALIZED asks: it holds the claim.
+// MPI makes progress only during its calls, and this project executes the stages of operations. A rank that waits for
+// one operation advances all of them. If the rank has a spare core, a thread advances them while the rank computes
+// (TESSERA_PROGRESS). One thread at a time is inside MPI, as MPI_THREAD_SERIALIZED requires: it holds the claim.
 #pragma once
 
 #include <atomic>
@@ -25,26 +25,26 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Starts the thread, in the rank's context. It sleeps while nothing is under way.
+  /// Starts the thread, in the rank's context. It sleeps while no operation is in flight.
   void start_thread(RankContext& context);
-  /// Ends the thread; before MPI does.
+  /// Ends the thread; must be called before MPI ends.
   void stop();
-  /// The thread calls MPI no more soon after; for a job that is about to be ended, from any thread.
+  /// Makes the thread stop calling MPI soon after. For a job that is about to be ended; may be called by any thread.
   void retire() { retires_.store(true, std::memory_order_release); }
   [[nodiscard]] bool has_thread() const { return thread_.joinable(); }
 
-  /// Waits until the thread has let go of MPI, and keeps it out while the claim is held.
+  /// Waits until the thread has left MPI. It stays outside while the claim is held.
   [[nodiscard]] Claim claim();
-  /// Owns nothing where the thread is inside MPI just now.
+  /// An empty claim if the thread is inside MPI.
   [[nodiscard]] Claim try_claim() { return Claim(mutex_, std::try_to_lock); }
 
-  // With the claim:
+  // These require the claim:
   void add(MpiOperation& operation) { operations_.push_back(&operation); }
   void remove(const MpiOperation& operation) { std::erase(operations_, &operation); }
-  /// Lets all operations go on, but for one that its owner sees to; true where some are still under way.
+  /// Advances all operations except one that its owner advances; returns true if some are still in flight.
   bool advance(const MpiOperation* but = nullptr);
 
-  /// After operations were added that their owner will not wait for at once.
+  /// Call after adding operations for which their owner does not wait immediately.
   void wake();
 
  private:
@@ -52,7 +52,7 @@ class Progress {
   void look_after_operations();
 
   std::mutex mutex_;
-  std::vector<MpiOperation*> operations_;  // under way
+  std::vector<MpiOperation*> operations_;  // in flight
   std::condition_variable woken_;
   std::atomic<int> claimants_{0};
   std::atomic<bool> retires_{false};
@@ -61,8 +61,8 @@ class Progress {
   std::thread thread_;
 };
 
-/// Whether TESSERA_PROGRESS wants the thread, for one of `ranks` ranks that share so many cores: `auto` where each has a core more than its
-/// threads need.
+/// Whether TESSERA_PROGRESS requests the thread, if `ranks` ranks share `cores` cores. `auto` requests it if each rank
+/// has one core more than its threads need.
 bool wants_progress_thread(int ranks, int cores);
 
 }  // namespace tessera::collectives

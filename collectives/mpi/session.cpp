@@ -16,7 +16,7 @@ constexpr std::array<const char*, 4> kSizeVariables = {"OMPI_COMM_WORLD_SIZE", "
 int launched_size() {
   for (const char* name : kSizeVariables)
     if (const char* text = std::getenv(name)) return std::atoi(text);
-  return std::getenv("PMIX_RANK") != nullptr ? 0 : 1;  // 0: more than one, nobody says how many
+  return std::getenv("PMIX_RANK") != nullptr ? 0 : 1;  // 0: more than one, but the number is unknown
 }
 
 bool is_running() {
@@ -83,7 +83,7 @@ bool has_launcher() { return launched_size() != 1 || std::getenv("OMPI_COMM_WORL
 void start_mpi(int* argc, char*** argv) {
   if (is_running()) return;
   int provided = 0;
-  // Serialized: one thread at a time, but not always the one that started.
+  // Serialized: one thread at a time, but not always the thread that started MPI.
   const int code = MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided);
   require(code == MPI_SUCCESS, "MPI_Init_thread failed with code {}", code);
   require(provided >= MPI_THREAD_SERIALIZED, "this MPI supports only thread level {}; MPI_THREAD_SERIALIZED is needed",

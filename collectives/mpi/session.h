@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI as this project uses it: started and ended once, errors as exceptions, counts that cannot overflow, communicators that free
-// themselves. mpi.h stays inside this folder.
+// A wrapper of MPI: started and ended once, errors as exceptions, checked counts, and communicators that free
+// themselves. mpi.h is only included in this folder.
 #pragma once
 
 #include <mpi.h>
@@ -13,13 +13,13 @@
 
 namespace tessera::collectives {
 
-/// Error with MPI's own text unless `code` is MPI_SUCCESS.
+/// Throws an Error with MPI's text unless `code` is MPI_SUCCESS.
 void check_mpi(int code, const char* call);
 
-/// A count for MPI, which takes int. InternalError if it does not fit.
+/// A count for MPI as an int. Throws an InternalError if it does not fit.
 int checked_count(std::size_t count);
 
-/// A communicator of ours. Move-only; frees itself unless MPI has ended.
+/// An owned communicator. Move-only; freed unless MPI has ended.
 class MpiCommunicator {
  public:
   MpiCommunicator() = default;
@@ -33,15 +33,17 @@ class MpiCommunicator {
   MPI_Comm handle_ = MPI_COMM_NULL;
 };
 
-/// The communicator of `world_ranks`, in this order; collective over them alone. `tag` tells apart concurrent creations.
+/// The communicator of `world_ranks`, in this order; collective over these ranks only. `tag` distinguishes concurrent
+/// creations.
 MpiCommunicator make_communicator(MPI_Comm world, const std::vector<int>& world_ranks, int tag,
                                   const std::string& name);
 
-/// True when a launcher (mpirun, srun, …) started this process as one of several.
+/// Whether a launcher (mpirun, srun, …) started this process as one of several.
 bool has_launcher();
-/// The rank that the launcher gave this process, before MPI starts; 0 without one.
+/// The rank that the launcher assigned to this process, available before MPI starts; 0 without a launcher.
 int launched_rank();
-/// Starts MPI; the executor thread may be another than this one. Error if it cannot, or if the launcher is another MPI's.
+/// Starts MPI; the executor thread may be a different one. Throws an Error on failure, or if the launcher belongs to
+/// another MPI.
 void start_mpi(int* argc, char*** argv);
 /// Ends MPI if it was started; collective.
 void stop_mpi();

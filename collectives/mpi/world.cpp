@@ -32,7 +32,7 @@ struct Communicator::State {
   RankContext context;
   RankContext* previous_context = nullptr;
   std::thread::id thread;
-  std::shared_ptr<MpiFabric> fabric;  // null in a world of one
+  std::shared_ptr<MpiFabric> fabric;  // null in a world of one rank
   std::shared_ptr<ProcessGroup> group;
   std::vector<std::string> hosts;
   std::vector<int> nodes;
@@ -47,7 +47,7 @@ constexpr auto kTimeForPeersToSpeak = std::chrono::milliseconds(150);
 constexpr auto kTimeBetweenAborts = std::chrono::milliseconds(25);
 constexpr auto kTimeToBeKilled = std::chrono::seconds(5);
 
-// MPI is one per process, and so is what an exception that nobody catches must end.
+// MPI exists once per process, and so does the fabric that an uncaught exception must end.
 std::atomic<MpiFabric*> fabric_of_process{nullptr};
 std::atomic<bool> is_ending{false};
 
@@ -61,7 +61,7 @@ std::string message_of(const std::exception_ptr& error) {
   }
 }
 
-// What a rank has to say of why it ends the job.
+// How a rank ends the job: it reports an error, only follows another rank, or timed out.
 enum class Ending { kSpeaks, kFollows, kTimedOut };
 
 Ending ending_of(const std::exception_ptr& error) {
@@ -76,7 +76,7 @@ Ending ending_of(const std::exception_ptr& error) {
   }
 }
 
-// The same for all ranks that fail alike: how a message names the rank itself does not count.
+// Equal for all ranks with the same failure: names of the rank itself in the message are ignored.
 std::uint64_t failure_hash(std::string message, int rank, int size) {
   for (const std::string& self : {fmt::format("rank {} of {}", rank, size), fmt::format("rank {} on host ", rank)})
     for (auto place = message.find(self); place != std::string::npos; place = message.find(self, place))
@@ -84,7 +84,7 @@ std::uint64_t failure_hash(std::string message, int rank, int size) {
   return std::max<std::uint64_t>(hash_text(message), 1);
 }
 
-// The ranks of this node that fail with the same words, in order.
+// The ranks of this node that fail with the same message, in order.
 std::vector<int> ranks_failing_alike(MpiFabric& fabric, std::uint64_t failure) {
   std::vector<int> ranks{fabric.world_rank};
   for (const auto& peer : fabric.node().peers())
@@ -105,7 +105,7 @@ bool all_have_failed(MpiFabric& fabric) {
   });
 }
 
-// Says what went wrong; what several ranks would say alike, the lowest of them says for all.
+// Prints the failure. If several ranks have the same message, only the lowest of them prints it.
 void say_failure(MpiFabric& fabric, int size, const std::string& message, std::uint64_t failure) {
   const auto deadline = std::chrono::steady_clock::now() + kTimeForPeersToFail;
   while (!all_have_failed(fabric) && std::chrono::steady_clock::now() < deadline)
@@ -122,7 +122,7 @@ bool has_other_hosts(MpiFabric& fabric) {
   return std::any_of(hosts.begin(), hosts.end(), [&](const std::string& host) { return host != hosts.front(); });
 }
 
-// Ends this process also where MPI_Abort waits for a host that does not answer.
+// Ends this process even if MPI_Abort waits for a host that does not answer.
 [[noreturn]] void abort_all() {
   std::thread([] {
     std::this_thread::sleep_for(kTimeToBeKilled);
@@ -132,7 +132,7 @@ bool has_other_hosts(MpiFabric& fabric) {
   std::_Exit(1);
 }
 
-// Ends all ranks. A rank with nothing of its own to say waits to be ended, so that the one who has can say it.
+// Ends all ranks. A rank without its own error waits to be ended, so that the rank with the error can report it.
 [[noreturn]] void end_job(MpiFabric& fabric, int size, const std::string& message, Ending ending) {
   if (is_ending.exchange(true)) std::this_thread::sleep_for(kTimeToBeKilled);
   fabric.progress().retire();
@@ -141,7 +141,7 @@ bool has_other_hosts(MpiFabric& fabric) {
   fabric.node().own().failure.store(failure, std::memory_order_release);
   fabric.node().set_state(RankState::kFailed);
   if (!silent) say_failure(fabric, size, message, failure);
-  // All ranks of a divergence speak before the first of them ends the job, and the others leave that to it.
+  // All ranks of a divergence report it before one of them ends the job.
   const auto patience = kTimeForPeersToSpeak + std::min(fabric.world_rank, 20) * kTimeBetweenAborts;
   std::this_thread::sleep_for(silent ? std::chrono::milliseconds(kTimeToBeKilled) : patience);
   if (ending == Ending::kTimedOut && has_other_hosts(fabric)) {
@@ -286,7 +286,7 @@ std::string mpi_library() {
 }
 
 int fail_before_world(const std::string& message, int status) {
-  constexpr auto kTimeForTheFirst = std::chrono::seconds(3);  // mpirun takes one to end the others
+  constexpr auto kTimeForTheFirst = std::chrono::seconds(3);  // mpirun needs one second to end the others
   if (collectives::has_launcher() && collectives::launched_rank() > 0) std::this_thread::sleep_for(kTimeForTheFirst);
   std::fflush(stdout);
   std::fprintf(stderr, "%s\n", message.c_str());
@@ -296,7 +296,7 @@ int fail_before_world(const std::string& message, int status) {
 int guard_main(Communicator& world, const std::function<void()>& fn) {
   try {
     fn();
-    world.context().get<CommunicationTurn>().await();  // what still runs beside may have failed
+    world.context().get<CommunicationTurn>().await();  // work that still runs in parallel may have failed
     return 0;
   } catch (...) {
     const auto error = std::current_exception();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives whose operands all members read where they lie.
+// Collectives in which all members read the operands in place.
 #include <algorithm>
 #include <cstring>
 
@@ -11,9 +11,9 @@
 namespace tessera::collectives {
 namespace {
 
-// Below, the copy to a staging area costs less than a second meeting.
+// Below this size, the copy to a staging area costs less than a second meeting.
 constexpr std::size_t kLeastDirect = std::size_t{16} << 10;
-// Of an all-reduce: what a member has just reduced is still in a cache when the others fetch it.
+// For an all-reduce: a slice that a member has just reduced is still in a cache when the others read it.
 constexpr std::size_t kAllReduceChunk = std::size_t{4} << 20;
 
 }  // namespace
@@ -22,7 +22,8 @@ const std::byte* SharedGroup::operand_of(std::size_t member, std::size_t which) 
   return node_->heap()->address_of(world_rank(static_cast<int>(member)), slots_[member]->offsets[parity_][which]);
 }
 
-// Sizes are equal on all members; where the operands lie may differ, so all say it before they decide.
+// Sizes are equal on all members, but the places of operands may differ, so all members publish theirs before the
+// decision.
 bool SharedGroup::is_direct(const Collective& call) {
   if (!node_->heap() || std::max(call.in.size(), call.out.size()) < kLeastDirect || call.kind == Kind::kSplit)
     return false;
@@ -49,10 +50,10 @@ void SharedGroup::run_direct(const Collective& call) {
     case Kind::kSplit:
     case Kind::kBarrier: break;
   }
-  meet(call);  // nobody reads this rank's buffers any more
+  meet(call);  // no member reads this rank's buffers any more
 }
 
-// Each member begins with another one's part, its own last.
+// Each member begins with the part of a different member and ends with its own.
 void SharedGroup::gather_direct(const Collective& call) {
   const std::size_t part = call.in.size();
   for (std::size_t i = 1; i <= count(); ++i) {
@@ -67,14 +68,14 @@ void SharedGroup::reduce_scatter_direct(const Collective& call) {
   reduce_ordered(sources, call.out.data(), call.out.size(), call.dtype, call.reduction);
 }
 
-// Member k reduces slice k of a chunk into its `out`, and the others fetch it there. Slice k of every `in` is read by member k
-// alone, so `in` may be `out`; chunks do not overlap, so one meeting between the halves of a chunk is enough.
+// Member k reduces slice k of a chunk into its `out`, and the others copy it from there. Only member k reads slice k of
+// every `in`, so `in` may be `out`. Chunks do not overlap, so one meeting between the halves of a chunk is enough.
 void SharedGroup::all_reduce_direct(const Collective& call) {
   std::vector<const std::byte*> sources(count());
   for (std::size_t begin = 0; begin < call.in.size(); begin += kAllReduceChunk) {
     const std::size_t length = std::min(kAllReduceChunk, call.in.size() - begin);
     const std::size_t slice =
-        (length / count() + kCacheLine) / kCacheLine * kCacheLine;  // whole elements of every type
+        (length / count() + kCacheLine) / kCacheLine * kCacheLine;  // complete elements of every type
     const auto at = [&](std::size_t k) { return begin + std::min(k * slice, length); };
     const std::size_t own_length = at(own() + 1) - at(own());
     for (std::size_t k = 0; k < count(); ++k) sources[k] = in_of(k) + at(own());

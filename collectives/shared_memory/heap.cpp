@@ -18,7 +18,7 @@ std::size_t whole_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage 
 using FreeRange = boost::icl::interval_set<std::size_t>::interval_type;
 FreeRange range_of(std::size_t offset, std::size_t bytes) { return FreeRange::right_open(offset, offset + bytes); }
 
-// Address space that only the fixed mappings inside it give a meaning.
+// A reserved range of addresses, in which only the fixed mappings are accessible.
 struct Range {
   void* data = nullptr;
   std::size_t bytes = 0;
@@ -52,7 +52,7 @@ std::shared_ptr<Heap> Heap::create(int world_rank, std::size_t bytes, std::share
   return std::shared_ptr<Heap>(new Heap(world_rank, whole_pages(bytes), std::move(table)));
 }
 
-// The first page holds the segment's mark.
+// The first page holds the nonce of the segment.
 Heap::Heap(int world_rank, std::size_t bytes, std::shared_ptr<SegmentTable> table)
     : table_(std::move(table)), own_(table_->find(world_rank)), free_(range_of(kPage, bytes - kPage)) {}
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node memory of a rank: one large sparse segment, handed out in blocks of pages. Peers map the whole segment once.
+// The node memory of a rank: one large sparse segment that is allocated in blocks of pages. Peers map the complete
+// segment once.
 #pragma once
 
 #include <boost/icl/interval_set.hpp>
@@ -12,11 +13,11 @@
 
 namespace tessera::collectives {
 
-/// The segments of the ranks of a node, as this process has mapped them. Virtual ranks have one in common.
+/// The segments of the ranks of a node, as mapped by this process. Virtual ranks share one table.
 class SegmentTable {
  public:
   void add(int world_rank, Segment segment);
-  /// Null if unknown; stays where it is.
+  /// Null if unknown; the address is stable.
   [[nodiscard]] const Segment* find(int world_rank) const;
 
  private:
@@ -26,7 +27,7 @@ class SegmentTable {
 
 class Heap final : public NodeMemory {
  public:
-  /// Of at most `bytes`; null where the system refuses such a segment.
+  /// A heap of at most `bytes`; null if the system refuses the segment.
   static std::shared_ptr<Heap> create(int world_rank, std::size_t bytes, std::shared_ptr<SegmentTable> table);
 
   std::byte* take(std::size_t bytes) override;
@@ -34,7 +35,7 @@ class Heap final : public NodeMemory {
   [[nodiscard]] std::int64_t offset_of(const std::byte* data) const override;
   [[nodiscard]] std::shared_ptr<std::byte> side_by_side(std::span<const NodePlace> places, std::size_t bytes,
                                                         Use use) const override;
-  /// Where this process sees the memory of a rank of the node.
+  /// The address in this process of the memory of a rank of the node.
   [[nodiscard]] const std::byte* address_of(int world_rank, std::int64_t offset) const {
     return table_->find(world_rank)->data() + offset;
   }
@@ -47,13 +48,13 @@ class Heap final : public NodeMemory {
   std::shared_ptr<SegmentTable> table_;
   const Segment* own_;
   std::mutex mutex_;
-  boost::icl::interval_set<std::size_t> free_;  // right-open ranges of offsets; neighbours are joined
+  boost::icl::interval_set<std::size_t> free_;  // right-open ranges of offsets; adjacent ones are merged
 };
 
-/// Bytes that a rank may hold at most: those of the machine.
+/// The most bytes that a rank may hold: the memory of the machine.
 std::size_t machine_memory_bytes();
 
-/// The calling rank's, made at the first use.
+/// The node memory of the calling rank, created on first use.
 struct OwnNodeMemory {
   std::shared_ptr<NodeMemory> memory;
   std::function<std::shared_ptr<NodeMemory>()> make;

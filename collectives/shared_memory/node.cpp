@@ -25,7 +25,8 @@ bool is_dead(const Peer& peer, int pidfd) {
   return poll(&entry, 1, 0) > 0;
 }
 
-// The rank's page and staging area; in a file where there is no memfd, and where there is no file either, of this rank alone.
+// The rank's page and staging area. It is in a file if the system has no memfd, and private to this rank if a file is
+// impossible too.
 Segment make_own(int world_rank, std::string& file_reason, std::string& refusal) {
   const std::string name = fmt::format("tessera rank {}", world_rank);
   const std::string& asked = options().text("TESSERA_SHARED_MEMORY");

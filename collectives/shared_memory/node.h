@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of one node as a rank sees them. Every rank owns a segment: a control page that says how it is, one slot per group
-// with its counters and the post of its collective, and a staging area for payload. Peers map it.
+// A rank's view of the ranks of its node. Every rank owns a segment: a control page with its state, one slot per group
+// with its counters and the post of its collective, and a staging area for payload. Peers map the segment.
 #pragma once
 
 #include <array>
@@ -16,18 +16,19 @@
 namespace tessera::collectives {
 
 inline constexpr std::size_t kGroupSlots = 1024;
-inline constexpr std::size_t kStagingHalf = std::size_t{1} << 20;  // both halves of a node's ranks fit a shared cache
+// Both halves of all ranks of a node fit into a shared cache.
+inline constexpr std::size_t kStagingHalf = std::size_t{1} << 20;
 
 enum class RankState : std::uint32_t { kRunning, kFinished, kFailed };
 
-/// Of one rank in one group. Only the owner writes.
+/// The state of one rank in one group. Only the owner writes it.
 struct alignas(64) GroupSlot {
-  std::atomic<std::uint64_t> arrived{0};  // steps this rank has arrived at
-  std::atomic<std::uint64_t> done{0};     // steps after which it reads no peer's staging area any more
+  std::atomic<std::uint64_t> arrived{0};  // the number of steps at which this rank has arrived
+  std::atomic<std::uint64_t> done{0};     // the number of steps after which it reads no peer's staging area any more
   std::array<std::atomic<std::uint64_t>, 2> signature{};
-  // Two, because a fast rank may post its next collective while a slow one still compares this one.
+  // Two posts, because a fast rank may post its next collective while a slow one still compares this one.
   std::array<Post, 2> post{};
-  // Where `in` and `out` of the collective lie in the rank's node memory; -1: elsewhere.
+  // The offsets of `in` and `out` of the collective in the rank's node memory; -1 if they are not in it.
   std::array<std::array<std::int64_t, 2>, 2> offsets{};
 };
 
@@ -35,11 +36,11 @@ struct alignas(64) GroupSlot {
 struct RankPage {
   std::uint64_t nonce;
   std::atomic<RankState> state;
-  std::atomic<std::uint32_t> waiting;  // 1 while `activity` says where the rank waits
+  std::atomic<std::uint32_t> waiting;  // 1 while `activity` describes where the rank waits
   std::array<char, 200> activity;
-  std::array<std::int32_t, 16> awaited;  // and for which ranks, as far as they fit; -1 ends the list
-  std::array<char, 200> work;            // what it does while it does not wait; "": nothing that it has told
-  std::atomic<std::uint64_t> failure;    // a hash of the message with which the rank fails; 0: it has none of its own
+  std::array<std::int32_t, 16> awaited;  // the ranks for which it waits, as many as fit; -1 ends the list
+  std::array<char, 200> work;            // its activity while it does not wait; "" if unknown
+  std::atomic<std::uint64_t> failure;    // a hash of the message with which the rank fails; 0 if it has no error
   alignas(64) std::atomic<std::uint64_t> progress;  // ProcessGroup::advance
   std::array<GroupSlot, kGroupSlots> slots;
   alignas(4096) std::array<std::array<std::byte, kStagingHalf>, 2> staging;
@@ -53,31 +54,31 @@ struct Peer {
 
 class Node {
  public:
-  /// This rank's own segment; `world_rank` of `world_size`.
+  /// Creates the segment of this rank, which is `world_rank` of `world_size`.
   Node(int world_rank, int world_size);
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
   [[nodiscard]] SegmentAddress address() const { return own_.address(); }
-  /// Of this rank's node memory; 0 bytes where it has none.
+  /// The address of this rank's node memory; 0 bytes if it has none.
   [[nodiscard]] SegmentAddress heap_address() const { return heap_ ? heap_->address() : SegmentAddress{}; }
-  /// Maps the segments of the other ranks of this node; false with the reason where one cannot be opened.
+  /// Maps the segments of the other ranks of this node; returns false and sets `reason` if one cannot be opened.
   bool open_peers(const std::vector<int>& world_ranks, const std::vector<SegmentAddress>& addresses,
                   std::string& reason);
   /// The same for their node memory.
   bool open_heaps(const std::vector<int>& world_ranks, const std::vector<SegmentAddress>& addresses,
                   std::string& reason);
-  /// What the ranks read of each other in place; null where they cannot.
+  /// The memory that ranks of the node read in place; null if they cannot.
   [[nodiscard]] const std::shared_ptr<Heap>& heap() const { return heap_; }
   void forget_heap() { heap_ = nullptr; }
-  /// Why the segment is no memfd; "" if it is.
+  /// Why the segment is not a memfd; "" if it is.
   [[nodiscard]] const std::string& file_reason() const { return file_reason_; }
-  /// Why no other rank can open the segment; "" if they can.
+  /// Why other ranks cannot open the segment; "" if they can.
   [[nodiscard]] const std::string& refusal() const { return refusal_; }
-  /// After every rank has opened every segment.
+  /// Call after every rank has opened every segment.
   void close_descriptor() { own_.close_descriptor(); }
-  /// Forgets peers: another rank could not open them.
+  /// Removes all peers, because another rank could not open their segments.
   void forget_peers() { peers_.clear(); }
 
   [[nodiscard]] RankPage& own() const { return *page_; }
@@ -87,30 +88,30 @@ class Node {
   [[nodiscard]] int world_rank() const { return world_rank_; }
   [[nodiscard]] int world_size() const { return world_size_; }
   [[nodiscard]] int rank_count() const { return 1 + static_cast<int>(peers_.size()); }
-  /// Whether the ranks of this machine have a core each: then it costs nobody anything to spin.
+  /// Whether each rank of this machine has a core, so that spinning takes no time from others.
   [[nodiscard]] bool has_core_per_rank() const { return has_core_per_rank_; }
   void set_core_per_rank(bool has_core_per_rank) { has_core_per_rank_ = has_core_per_rank; }
 
   void set_state(RankState state) { page_->state.store(state, std::memory_order_release); }
-  /// What a rank of the job does, as far as it is seen from this node.
+  /// The activity of a rank of the job, if it is visible from this node.
   [[nodiscard]] RankActivity activity(int world_rank) const;
-  /// Says in which collective this rank waits, and for whom, until it stops waiting.
+  /// Publishes the collective in which this rank waits, and the ranks for which it waits.
   void begin_waiting(const std::string& text);
   void wait_for(const std::vector<int>& world_ranks);
   void stop_waiting() { page_->waiting.store(0, std::memory_order_release); }
-  /// Says what this rank does between collectives.
+  /// Publishes the activity of this rank between collectives.
   void works_on(std::string_view text);
   /// The host of each rank of the job.
   void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
-  /// Sleeps up to `microseconds`; returns true, and early, when a peer process ends.
+  /// Sleeps for up to `microseconds`. Returns true early if a peer process ends.
   [[nodiscard]] bool sleep(long microseconds) const;
-  /// Throws if a peer has failed. `text` is what this rank waits in.
+  /// Throws an Error if a peer has failed. `text`: the collective in which this rank waits.
   void check_failed() const;
-  /// Throws if a peer has died, which costs a system call for each.
+  /// Throws an Error if a peer has died. This takes one system call per peer.
   void check_dead(const std::string& text) const;
 
-  // The staging area is shared by all groups of this rank: it may be written again once the members of the group that last
-  // used it are done reading.
+  // All groups of this rank share the staging area. It may be overwritten only when all members of the group that used
+  // it last have finished reading.
   struct StagingUse {
     const void* group = nullptr;
     std::vector<const GroupSlot*> readers;
@@ -132,7 +133,7 @@ class Node {
   RankPage* page_;
   std::vector<Peer> peers_;
   std::vector<Segment> segments_;
-  std::vector<int> pidfds_;  // per peer, -1 where the kernel has none
+  std::vector<int> pidfds_;  // per peer; -1 if the kernel does not support them
 };
 
 }  // namespace tessera::collectives

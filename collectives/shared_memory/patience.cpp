@@ -63,7 +63,7 @@ void Patience::begin_sleeping() {
   node_.begin_waiting(text_);
 }
 
-// The state is read before the question who is absent: a peer that arrived and then finished is not missed.
+// Read the state first, then the absent ranks, so that a peer that arrived and then finished does not count as absent.
 void Patience::check_finished(const std::function<std::vector<int>()>& absent) const {
   std::vector<int> finished;
   for (const auto& peer : node_.peers())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a rank waits: it spins, then yields, then sleeps, and now and then looks whether what it waits for can still come. Used
-// around every wait, in shared memory and around MPI.
+// How a rank waits: it spins, then yields, then sleeps, and periodically checks whether the awaited event is still
+// possible. Used by every wait, in shared memory and for MPI.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ namespace tessera::collectives {
 
 class Patience {
  public:
-  /// kTimeout: waiting for as long as TESSERA_COLLECTIVE_TIMEOUT ends the job.
+  /// kTimeout: waiting for more than TESSERA_COLLECTIVE_TIMEOUT ends the job.
   enum class Limit { kTimeout, kNone };
   Patience(Node& node, const std::string& text, Limit limit = Limit::kTimeout)
       : node_(node), text_(text), limit_(limit) {}
@@ -20,14 +20,14 @@ class Patience {
   Patience(const Patience&) = delete;
   Patience& operator=(const Patience&) = delete;
 
-  /// Lets some time pass. `absent` tells the world ranks this one waits for. Throws when a peer has failed, died, or finished
-  /// without joining, and when the time is up; prints what is going on every TESSERA_WATCHDOG_SECONDS.
+  /// Waits for a short time. `absent` returns the world ranks for which this rank waits. Throws an Error if a peer has
+  /// failed, died or finished without joining, or on timeout. Prints the state every TESSERA_WATCHDOG_SECONDS.
   template <class Absent>
   void pause(Absent&& absent) {
     if (++rounds_ <= spins()) return relax();
     pause_slowly(std::function<std::vector<int>()>(std::forward<Absent>(absent)));
   }
-  /// Something has come: the time begins anew.
+  /// Restarts the timeout after progress.
   void begin_again() { begin_ = {}; }
 
  private:

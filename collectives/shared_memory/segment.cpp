@@ -23,7 +23,7 @@ std::byte* map_shared(int descriptor, std::size_t bytes) {
   return data == MAP_FAILED ? nullptr : static_cast<std::byte*>(data);
 }
 
-// What exceeds the limit of file sizes (ulimit -f) would not fail: a signal would end the process.
+// Exceeding the limit of file sizes (ulimit -f) does not return an error; a signal would end the process.
 int error_of_limit(std::size_t bytes) {
   rlimit limit{};
   const bool fits = getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
@@ -50,13 +50,13 @@ Segment Segment::try_create(std::size_t bytes, const std::string& name, std::str
   return {};
 }
 
-// Allocated at once: a full file system would otherwise end the process when a page is first touched.
+// Allocates all bytes now; otherwise a full file system would end the process when a page is first accessed.
 Segment Segment::try_create_file(std::size_t bytes, std::string& reason) {
   const char* given = std::getenv("TMPDIR");
   reason.clear();
   for (const char* directory : {"/dev/shm", given == nullptr ? "/tmp" : given}) {
     const int descriptor = ::open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
-    // posix_fallocate gives its error back and leaves errno alone.
+    // posix_fallocate returns its error and does not set errno.
     int error = descriptor < 0 ? errno : error_of_limit(bytes);
     if (error == 0) error = posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
     if (error == 0) return finish(descriptor, bytes, reason);
@@ -100,7 +100,7 @@ Segment Segment::open(const SegmentAddress& address, std::string& reason) {
     return out;
   }
   struct stat status {};
-  // A file that is shorter than announced would fault on access.
+  // Access to a file that is shorter than announced would fault.
   const bool fits = fstat(descriptor, &status) == 0 && static_cast<std::uint64_t>(status.st_size) == address.bytes;
   out.data_ = fits ? map_shared(descriptor, address.bytes) : nullptr;
   out.bytes_ = address.bytes;

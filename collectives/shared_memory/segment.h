@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Anonymous memory that other processes of the node can map: a memfd, opened by peers through /proc. Nothing is left behind
-// when its processes die, however they die.
+// Anonymous memory that other processes of the node can map: a memfd, which peers open through /proc. The system frees
+// it when the processes end, however they end.
 #pragma once
 
 #include <cstddef>
@@ -9,27 +9,28 @@
 
 namespace tessera::collectives {
 
-/// What a peer needs to open a segment.
+/// The information that a peer needs to open a segment.
 struct SegmentAddress {
   std::int32_t process = 0;
   std::int32_t descriptor = -1;
   std::uint64_t bytes = 0;
   std::uint64_t nonce =
-      0;  // the first word of the segment: another process may have the same number in another container
+      0;  // the first word of the segment; identifies it if processes in several containers have the same number
 };
 
 class Segment {
  public:
   Segment() = default;
-  /// A fresh segment of zeros but for the nonce; pages cost memory when first touched. Error with the reason if it fails.
+  /// A new segment of zeros except for the nonce. Pages take memory when they are first accessed. Throws an Error with
+  /// the reason on failure.
   static Segment create(std::size_t bytes, const std::string& name);
-  /// The same; an empty Segment with `reason` set where it fails.
+  /// The same, but returns an empty Segment and sets `reason` on failure.
   static Segment try_create(std::size_t bytes, const std::string& name, std::string& reason);
-  /// A file that has no name, in memory if it can be, for systems without memfd; its bytes are allocated now.
+  /// A file without a name, in memory if possible, for systems without memfd. Its bytes are allocated now.
   static Segment try_create_file(std::size_t bytes, std::string& reason);
-  /// Memory of this process alone, of zeros: where ranks share none. Error if there is none left.
+  /// Zeroed memory of this process alone, for ranks that share no memory. Throws an Error if no memory is left.
   static Segment create_private(std::size_t bytes);
-  /// A peer's; an empty Segment with `reason` set where that is not permitted.
+  /// The segment of a peer. Returns an empty Segment and sets `reason` if access is not permitted.
   static Segment open(const SegmentAddress& address, std::string& reason);
 
   Segment(Segment&& other) noexcept { swap(other); }
@@ -45,10 +46,11 @@ class Segment {
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   [[nodiscard]] SegmentAddress address() const;
-  /// Maps a part of it a second time, to be read or also written, over whatever is at `where`. Needs the descriptor. False where the system
-  /// refuses.
+  /// Maps a part of the segment again, for reading or also writing, over the memory at `where`. Requires the
+  /// descriptor. Returns false if the system refuses.
   [[nodiscard]] bool map_at(std::byte* where, std::int64_t offset, std::size_t bytes, bool writable) const;
-  /// Once all peers have opened it and nothing more is to be mapped; keeps the number of open files low.
+  /// Call when all peers have opened the segment and no further mappings are needed. This limits the number of open
+  /// files.
   void close_descriptor();
 
  private:

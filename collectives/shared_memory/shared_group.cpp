@@ -13,7 +13,7 @@
 namespace tessera::collectives {
 namespace {
 
-// Calls f(begin, length) for chunks of at most `chunk` bytes; once with length 0 for none.
+// Calls f(begin, length) for chunks of at most `chunk` bytes; once with length 0 if `bytes` is 0.
 template <class F>
 void for_chunks(std::size_t bytes, std::size_t chunk, F&& f) {
   std::size_t begin = 0;
@@ -24,7 +24,7 @@ void for_chunks(std::size_t bytes, std::size_t chunk, F&& f) {
   } while (begin < bytes);
 }
 
-// A share of a half per member, whole cache lines.
+// The share of each member in a half of the staging area, in full cache lines.
 std::size_t share(std::size_t members) { return kStagingHalf / members / kCacheLine * kCacheLine; }
 
 }  // namespace
@@ -103,12 +103,13 @@ void SharedGroup::all_reduce_small(const Collective& call) {
   reduce_ordered(sources, call.out.data(), call.in.size(), call.dtype, call.reduction);
 }
 
-// Member k reduces slice k of a chunk, puts the result where nobody reads its operand, and the others fetch it.
+// Member k reduces slice k of a chunk and writes the result to a place that no member reads as an operand; the others
+// copy it from there.
 void SharedGroup::all_reduce(const Collective& call) {
   std::vector<const std::byte*> sources(count());
   for_chunks(call.in.size(), kStagingHalf, [&](std::size_t begin, std::size_t length) {
     const std::size_t slice =
-        (length / count() + kCacheLine) / kCacheLine * kCacheLine;  // whole elements of every type
+        (length / count() + kCacheLine) / kCacheLine * kCacheLine;  // complete elements of every type
     const auto at = [&](std::size_t k) { return std::min(k * slice, length); };
     const std::byte* in = call.in.data() + begin;
     std::byte* out = call.out.data() + begin;
@@ -219,7 +220,7 @@ void SharedGroup::await_all(const Collective& call) {
 void SharedGroup::compare(std::size_t member) const {
   const auto signature = [&](std::size_t k) { return slots_[k]->signature[parity_].load(std::memory_order_relaxed); };
   if (signature(member) == signature(own())) return;
-  // So that every member names the same, all should have arrived; but not for ever.
+  // Wait until all members have arrived, so that all report the same ranks, but not indefinitely.
   const auto arrived = [&](const GroupSlot* slot) {
     return slot->arrived.load(std::memory_order_acquire) >= first_step_;
   };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of processes on one node. What lies in the members' node memory is read in place: all arrive, read, and arrive again
-// before a buffer is the owner's again. Other payload, and small payload (which costs one arrival less), goes in chunks through the
-// members' staging areas: the owner writes, arrives, and peers read. A chunk lives in one of two halves, so one arrival per chunk
-// is enough: before a half is written again, every member has arrived at the chunk in the other half, hence has read this one.
+// A group of processes on one node. Members read buffers in node memory in place: all arrive, read, and arrive again
+// before the owner may change its buffer. Other payload and small payload (which then costs one arrival less) is sent
+// in chunks through the members' staging areas: the owner writes, arrives, and peers read. Chunks alternate between two
+// halves, so one arrival per chunk is enough: before a half is overwritten, every member has arrived at the chunk in
+// the other half and thus has read this one.
 #pragma once
 
 #include "shared_memory/node.h"
@@ -40,13 +41,14 @@ class SharedGroup final : public GroupBase {
     await_all(call);
   }
 
-  // Takes the half for the next chunk; waits for readers of another group that used the staging area last.
+  // Takes the half for the next chunk. Waits for readers of another group that used the staging area last.
   std::byte* claim_half(const Collective& call);
-  // The half of a member that belongs to the last claim.
+  // A member's half that corresponds to the last claim.
   [[nodiscard]] const std::byte* half_of(std::size_t member) const;
-  // Tells the others that this rank has come to the next step.
+  // Publishes that this rank has reached the next step.
   void arrive();
-  // Waits until the member has come to this rank's step; at a collective's first step compares its post.
+  // Waits until the member has reached this rank's step. At the first step of a collective, it compares the member's
+  // post.
   void await(std::size_t member, const Collective& call);
   void await_all(const Collective& call);
   void compare(std::size_t member) const;
