@@ -24,9 +24,8 @@ USES = {
     "nn": ["frontend"],
     "optim": ["frontend"],
     "data": ["frontend"],
-    "checkpoint": ["frontend"],
     "fsdp": ["nn"],
-    "trainer": ["nn", "optim", "data", "checkpoint", "fsdp"],
+    "trainer": ["nn", "optim", "data", "fsdp"],
 }
 
 # Interfaces that a lower layer is written against and a higher one implements: header -> the layer it counts as.
