@@ -32,7 +32,7 @@ std::size_t share(std::size_t members) { return kStagingHalf / members / kCacheL
 SharedGroup::SharedGroup(std::shared_ptr<Fabric> fabric, std::shared_ptr<Node> node, Membership membership)
     : GroupBase(std::move(fabric), std::move(membership)), node_(std::move(node)) {
   const auto slot = static_cast<std::size_t>(members().id);
-  require(slot < kGroupSlots, "more than {} process groups were made; {} is one too many", kGroupSlots, name());
+  require(slot < kGroupSlots, "at most {} process groups can be created; {} would exceed this", kGroupSlots, name());
   for (const int rank : members().world_ranks) {
     pages_.push_back(&node_->page_of(rank));
     slots_.push_back(&pages_.back()->slots[slot]);

@@ -93,9 +93,8 @@ Value Coordinates::shard_start(const Sharding& sharding, int dim, std::int64_t s
   if (tiles == 1) return number(builder_, 0);
   const std::int64_t length = ceil_div(size, tiles);
   require(size <= std::numeric_limits<std::int32_t>::max(),
-          "dim {} has {} elements on {} devices, and where each starts is needed; per-device programs count positions "
-          "in s32, up to "
-          "2147483647",
+          "dim {} has {} elements on {} devices, and the program needs the start of each tile; per-device programs "
+          "count positions in s32, up to 2147483647",
           dim, size, tiles);
   return ops::multiply(of(sharding.mesh, at(sharding.dims, dim).axes), number(builder_, length));
 }

@@ -173,7 +173,7 @@ int status_after_output(int status) {
 void make_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) fail_io("make the folder", path, error.value());
+  if (error) fail_io("create the folder", path, error.value());
 }
 
 namespace {

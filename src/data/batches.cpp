@@ -48,7 +48,7 @@ SampleOrder::SampleOrder(std::int64_t sample_count, OrderOptions options)
     : sample_count_(sample_count), options_(options) {
   require(options.global_batch_size >= 1, "the global batch size must be at least 1, got {}",
           options.global_batch_size);
-  require(sample_count >= 1, "the data holds no sample: it is shorter than one block");
+  require(sample_count >= 1, "the data contains no sample: it is shorter than one block");
   require(samples_per_epoch() >= 1, "{} samples do not fill a batch of {}, and short batches are dropped", sample_count,
           options.global_batch_size);
 }

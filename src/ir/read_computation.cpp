@@ -70,10 +70,9 @@ class ComputationReader {
     in_.expect("{", "before the instructions");
     while (!in_.take("}")) {
       if (spanning_ && in_.at_end())
-        in_.fail_at(*spanning_,
-                    fmt::format("the computation %{} is never closed, and this instruction goes on after the end "
-                                "of its line: is a brace in it left open?",
-                                out_.name));
+        in_.fail_at(*spanning_, fmt::format("the computation %{} is never closed, and this instruction continues after "
+                                            "the end of its line: is a brace in it left open?",
+                                            out_.name));
       read_instruction();
     }
     if (out_.instructions.empty()) in_.fail_at(place, fmt::format("computation %{} has no instructions", out_.name));

@@ -18,10 +18,9 @@ std::vector<std::string> origins_of(const TextCursor& in, const PendingElided& e
   const bool fits = std::equal(given.begin(), given.end(), now.begin(), now.end(),
                                [](const auto& a, const auto& b) { return a.empty() == b.empty(); });
   if (!fits)
-    in.fail_at(elided.position,
-               fmt::format("{}=\"{}\" does not name what is elided of {}: one name for each such leaf, "
-                           "nothing for others, with commas between the leaves",
-                           kElidedKey, elided.origins, constant.type.str()));
+    in.fail_at(elided.position, fmt::format("{}=\"{}\" does not match the elided leaves of {}: give one name for each "
+                                            "elided leaf and nothing for the others, separated by commas",
+                                            kElidedKey, elided.origins, constant.type.str()));
   return given;
 }
 

@@ -49,7 +49,7 @@ std::int64_t factor_of(const OpView& view, int i, int dim, bool grows) {
   const auto known = group_size(collective(view));
   const Type* type = declared(view, i);
   if (type == nullptr || !type->is_array() || type->ndim() != x.ndim()) {
-    require(known.has_value(), "the result type must be declared when replica_groups do not tell the group size");
+    require(known.has_value(), "the result type must be declared if replica_groups do not specify the group size");
     return *known;
   }
   const std::int64_t large = grows ? type->dim(dim) : x.dim(dim);

@@ -69,7 +69,7 @@ Type infer(const OpView& view) {
   const bool per_batch = sizes.ndim() == 1 + isize(a.lhs_batch_dims) && !contains(a.lhs_batch_dims, ragged);
   require(sizes.ndim() == 1 || per_batch, "group sizes must be [groups] or [batch dims, groups], got {}", sizes);
   if (is_free)
-    require(rhs.dim(static_cast<int>(a.rhs_group_dims[0])) == sizes.dims().back(), "{} holds {} groups, {} names {}",
+    require(rhs.dim(static_cast<int>(a.rhs_group_dims[0])) == sizes.dims().back(), "{} has {} groups, but {} has {}",
             rhs, rhs.dim(static_cast<int>(a.rhs_group_dims[0])), sizes, sizes.dims().back());
   Dims dims;
   if (has_ragged_contraction(view)) dims.push_back(sizes.dims().back());

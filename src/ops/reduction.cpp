@@ -110,7 +110,7 @@ void rows::check_to_apply(const OpView& view) {
   const int n = input_count(view);
   const auto parameters = callee.parameter_types();
   require(isize(parameters) == 2 * n,
-          "to_apply %{} takes {} parameters, {} are needed: one per operand and one per init", callee.name,
+          "to_apply %{} takes {} parameters, but {} are needed: one per operand and one per init", callee.name,
           parameters.size(), 2 * n);
   std::vector<Type> elements;
   for (int i = 0; i < 2 * n; ++i) {
@@ -120,7 +120,7 @@ void rows::check_to_apply(const OpView& view) {
     if (i < n) elements.push_back(element);
   }
   const Type result = n == 1 ? elements[0] : Type::tuple(elements);
-  require(callee.root_type() == result, "to_apply %{} returns {}, it must return {}", callee.name, callee.root_type(),
+  require(callee.root_type() == result, "to_apply %{} returns {}, but must return {}", callee.name, callee.root_type(),
           result);
 }
 

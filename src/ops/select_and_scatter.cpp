@@ -46,7 +46,7 @@ Type infer(const OpView& view) {
   const WindowDims window{window_dims(view)};
   check_window(window, x.ndim());
   require(source.dtype() == x.dtype() && init.dtype() == x.dtype(),
-          "operand, source and init must have one element type, they are {}, {} and {}", x, source, init);
+          "operand, source and init must have the same element type, got {}, {} and {}", x, source, init);
   require(source.ndim() == x.ndim(), "the source has {} dims, the operand {}", source.ndim(), x.ndim());
   for (int d = 0; d < x.ndim(); ++d) {
     const WindowDim& w = at(window.dims, d);

@@ -120,7 +120,7 @@ Sharding Sharding::from_spec(const Mesh& mesh, const PartitionSpec& spec, int nd
         throw error.prefix(fmt::format("partition spec {}: ", spec.str()));
       }
       require(!overlaps_any(used, ref),
-              "partition spec {} uses axis \"{}\" of {} twice; an axis may shard one dim only", spec, name, mesh);
+              "partition spec {} uses axis \"{}\" of {} twice; an axis may shard only one dim", spec, name, mesh);
       used.push_back(ref);
       if (ref.size > 1) at(out.dims, d).axes.push_back(ref);
     }

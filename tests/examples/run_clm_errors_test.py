@@ -121,7 +121,7 @@ def files():
            "empty.txt gives 0 tokens to train on, less than a block of 16; give a longer text or a smaller --block_size")
     expect([*base()[:2], "--train_file", write("short.txt", "In the begin")],
            "short.txt gives 12 tokens to train on, less than a block of 16; give a longer text or a smaller --block_size")
-    expect([*base(), "--output_dir", FOLDER / "text.txt"], "cannot make the folder text.txt: Not a directory")
+    expect([*base(), "--output_dir", FOLDER / "text.txt"], "cannot create the folder text.txt: Not a directory")
 
 
 def environment():

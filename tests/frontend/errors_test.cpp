@@ -77,7 +77,8 @@ TEST_F(FrontendErrors, OfMarkSharding) {
       [&] {
         return mark_sharding(x, Mesh({{"data", 2}, {"model", 2}}), {"data", {}});
       },
-      "mark_sharding: mesh<data=2, model=2> has 4 devices, this job has 8: the product of the axes must be the number "
+      "mark_sharding: mesh<data=2, model=2> has 4 devices, but this job has 8: the product of the axes must be the "
+      "number "
       "of ranks" +
           of + kHere);
   expect(
@@ -103,7 +104,7 @@ TEST_F(FrontendErrors, OfMarkSharding) {
         return mark_sharding(x, kMesh, {"data", "data"});
       },
       "mark_sharding: partition spec {data,data} uses axis \"data\" of mesh<data=2, model=4> twice; an axis may shard "
-      "one dim only" +
+      "only one dim" +
           of + kHere);
   mark_sharding(x, kMesh, {"data", {}});
   expect(
@@ -248,7 +249,7 @@ TEST_F(FrontendErrors, OfBackwardAndReading) {
          "backward: f32[] was computed from no variable with requires_grad\n  #0   %reduce: f32[]    "
          "errors_test.cpp:HERE" +
              kHere);
-  expect([&] { return x.item(); }, "item: needs exactly one element, f32[6,4] has 24\n  #0   %x: f32[6,4]" + kHere);
+  expect([&] { return x.item(); }, "item: needs exactly one element, but f32[6,4] has 24\n  #0   %x: f32[6,4]" + kHere);
   expect([&] { return loss.item(); },
          "read of f32[] at errors_test.cpp:HERE: this process only plans (plan_for_devices) and cannot run programs");
 }

@@ -91,7 +91,7 @@ TEST_F(CommandErrors, OfMeshesAndAnnotations) {
           "mesh \"data=2,model=2\" has 4 devices; its axes must multiply to 8, the number of devices (ranks)"});
   expect({"partition mlp.hlo --mesh data=-1,model=3 --num-partitions 8", 2,
           "mesh \"data=-1,model=3\": 8 devices are not a multiple of 3, the product of the other axes"});
-  expect({"partition mlp.hlo --annotate x=data,-", 1, "--annotate needs a mesh: give --mesh data=2,model=2"});
+  expect({"partition mlp.hlo --annotate x=data,-", 1, "--annotate needs a mesh, such as --mesh data=2,model=2"});
   expect({"partition mlp.hlo --mesh data=2 --annotate w1=data,-", 1,
           "no value of main is named \"w1\"; did you mean \"w\"?"});
   expect({"partition mlp.hlo --mesh data=2 --annotate main/xx=data,-", 1,
@@ -107,7 +107,7 @@ TEST_F(CommandErrors, OfMeshesAndAnnotations) {
           "partition spec {data,-,-} has 3 entries, the tensor has 2 dims; give one entry per dim (the spec is too "
           "long)\n  %x: f32[6,4]"});
   expect({"partition mlp.hlo --mesh data=2 --annotate x=data,data", 1,
-          "partition spec {data,data} uses axis \"data\" of mesh<data=2> twice; an axis may shard one dim only\n  %x: "
+          "partition spec {data,data} uses axis \"data\" of mesh<data=2> twice; an axis may shard only one dim\n  %x: "
           "f32[6,4]"});
   expect({"partition mlp.hlo --mesh data=2 --annotate x", 2, "--annotate takes NAME=data,-,model, got \"x\""});
 }
@@ -167,10 +167,11 @@ TEST_F(CommandErrors, OfModulesForAnotherNumberOfDevices) {
                         "  HloModule two, num_partitions=2\n                 ^\n",
                         module));
   const auto alone = run("run " + module);
-  EXPECT_EQ(alone.error,
-            fmt::format("tessera run: {} is for 2 partitions, this job has 1 rank; start it with mpirun -np 2, or give "
-                        "--virtual-ranks 2, or give --engine reference, which needs one rank\n",
-                        module));
+  EXPECT_EQ(
+      alone.error,
+      fmt::format("tessera run: {} is for 2 partitions, but this job has 1 rank; start it with mpirun -np 2, or give "
+                  "--virtual-ranks 2, or give --engine reference, which needs one rank\n",
+                  module));
   EXPECT_EQ(alone.code, 1);
 }
 

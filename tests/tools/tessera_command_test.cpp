@@ -67,7 +67,7 @@ TEST_F(TesseraCommand, WrongInputsExitWith1AndOneMessage) {
                                      "  ENTRY e {{ x = f32[2] parametr(0) }}\n                       ^\n",
                                      path("bad.hlo")));
   EXPECT_EQ(run("partition mlp.hlo --annotate x=data,-").error,
-            "tessera partition: --annotate needs a mesh: give --mesh data=2,model=2\n");
+            "tessera partition: --annotate needs a mesh, such as --mesh data=2,model=2\n");
 }
 
 TEST_F(TesseraCommand, PrintReadsItsOwnOutputFromStandardInput) {

@@ -32,18 +32,18 @@ Program parse_for_job(const std::string& text, const ParseOptions& options, std:
       is_partitioned = program.partitioned;
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): wrong by itself
     }
-    require(
-        own == 1 || own == ranks,
-        "{} is for {} partitions, this job has {} rank{}; start it with mpirun -np {}, or give --virtual-ranks {}{}",
-        options.file_name, own, ranks, ranks == 1 ? "" : "s", own, own,
-        is_partitioned ? "" : ", or give --engine reference, which needs one rank");
+    require(own == 1 || own == ranks,
+            "{} is for {} partitions, but this job has {} rank{}; start it with mpirun -np {}, or give --virtual-ranks "
+            "{}{}",
+            options.file_name, own, ranks, ranks == 1 ? "" : "s", own, own,
+            is_partitioned ? "" : ", or give --engine reference, which needs one rank");
     throw;
   }
 }
 
 // Each is `NAME=data+fsdp,-,model`. They win over the text, but not over each other.
 Program with_annotations(const Program& program, const std::vector<std::string>& annotations) {
-  require(annotations.empty() || !program.meshes.empty(), "--annotate needs a mesh: give --mesh data=2,model=2");
+  require(annotations.empty() || !program.meshes.empty(), "--annotate needs a mesh, such as --mesh data=2,model=2");
   const auto name_of = [](const std::string& text) { return text.substr(0, text.find('=')); };
   Program out = program;
   for (const auto& text : annotations) out = without_annotation(out, name_of(text));

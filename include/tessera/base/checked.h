@@ -22,7 +22,7 @@ class Checked {
   [[nodiscard]] constexpr bool fits() const { return fits_; }
   /// Returns the value. InternalError if it does not fit; call fits() first.
   [[nodiscard]] std::int64_t value() const {
-    ensure(fits_, "the value of a number that 64 bits do not hold was taken");
+    ensure(fits_, "the value of a number that does not fit in 64 bits was read");
     return value_;
   }
   /// Returns the value, or the largest number if it does not fit. For sums of byte counts that are shown or compared.

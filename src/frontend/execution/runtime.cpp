@@ -180,7 +180,7 @@ bool is_planning() { return session().planned_devices > 0; }
 
 void set_default_mesh(const Mesh& mesh) {
   require(mesh.device_count() == device_count(),
-          "{} has {} devices, this job has {}: the product of the axes must be the number of ranks", mesh,
+          "{} has {} devices, but this job has {}: the product of the axes must be the number of ranks", mesh,
           mesh.device_count(), device_count());
   session().mesh = mesh;
 }

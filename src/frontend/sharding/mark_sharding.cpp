@@ -13,7 +13,7 @@ namespace {
 
 Sharding sharding_for(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec) {
   require(mesh.device_count() == device_count(),
-          "{} has {} devices, this job has {}: the product of the axes must be the number of ranks", mesh,
+          "{} has {} devices, but this job has {}: the product of the axes must be the number of ranks", mesh,
           mesh.device_count(), device_count());
   Sharding sharding = Sharding::from_spec(mesh, spec, tensor.ndim());
   check_sharding(tensor.type(), sharding);

@@ -139,8 +139,9 @@ Literal Tensor::to_host(std::source_location where) const {
 }
 
 double Tensor::item(std::source_location where) const {
-  in_context("item", {this}, where,
-             [&] { require(element_count() == 1, "needs exactly one element, {} has {}", type(), element_count()); });
+  in_context("item", {this}, where, [&] {
+    require(element_count() == 1, "needs exactly one element, but {} has {}", type(), element_count());
+  });
   const Literal value = to_host(where);
   return is_float(dtype()) ? element_as_double(value, 0) : static_cast<double>(element_as_int(value, 0));
 }

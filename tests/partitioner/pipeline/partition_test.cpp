@@ -192,7 +192,7 @@ TEST(Annotate, UnknownNamesAndBadSpecsAreErrors) {
             "  %x: f32[4,4]");
   EXPECT_EQ(
       message("x", "data,data"),
-      "partition spec {data,data} uses axis \"data\" of mesh<data=2, model=3> twice; an axis may shard one dim only\n"
+      "partition spec {data,data} uses axis \"data\" of mesh<data=2, model=3> twice; an axis may shard only one dim\n"
       "  %x: f32[4,4]");
 }
 
