@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Law 5: each wrong operand gives an error that names op, shapes and source line; in text, line and column.
+// Law 5: each wrong operand gives an error that names op, shapes and source line, or in text the line and column.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -39,7 +39,8 @@ std::vector<Wrong> wrong_types(const Type& right) {
   return out;
 }
 
-// A program of parameters %w0, %w1, … and the sample's instruction on them; throws what the builder says of wrong types.
+// Returns a program with parameters %w0, %w1, … and the sample's instruction on them. Throws the builder's error for
+// wrong types.
 Program program_on(const Program& program, const Instruction& subject, const std::vector<Type>& types) {
   ProgramBuilder copy(program);
   Builder main = copy.computation("wrong");
@@ -77,8 +78,8 @@ void expect_good_message(const std::string& text, const Sample& sample, const st
   EXPECT_NE(text.find("\n  at   wrong.cpp:41, rank 0 of 1"), std::string::npos);
 }
 
-// What an op takes of the wrong operands because it is right for them too: the law demands that everything else is refused.
-// Elementwise ops of one operand take any dims.
+// Wrong operands that an op accepts because they are also valid. The law requires that all others are refused.
+// Elementwise ops with one operand accept any dims.
 using Accepted = std::map<std::string, std::set<std::string>>;
 const std::set<std::string> kAnything = {"a dim more", "another dtype", "another size", "a token", "a tuple"};
 const Accepted kTakenByBuilder = {
@@ -98,7 +99,7 @@ const Accepted kTakenByBuilder = {
     {"ragged-dot #2", {"another size"}},
     {"scaled-dot #0", {"a dim more"}},
     {"scaled-dot #1", {"a dim more"}},
-    {"scaled-dot #2", {"another dtype", "another size"}},  // a scale of any type, for other blocks
+    {"scaled-dot #2", {"another dtype", "another size"}},  // a scale of any type, for other block sizes
     {"scaled-dot #3", {"another dtype", "another size"}},
     {"send #0", {"a dim more", "a token", "a tuple", "another dtype", "another size"}},
     {"topk #0", {"a dim more", "another size"}},
@@ -109,7 +110,8 @@ const Accepted kTakenByBuilder = {
     {"clamp #1", {"a dim more", "another size"}},  // between scalars
     {"collective-broadcast #0", {"a dim more", "another dtype", "another size"}},
     {"collective-permute #0", {"a dim more", "another dtype", "another size"}},
-    {"concatenate #0", {"a dim more", "another dtype", "another size"}},  // where it is the only one, or longer
+    // Valid for a single operand, and with another size of the concatenated dim.
+    {"concatenate #0", {"a dim more", "another dtype", "another size"}},
     {"concatenate #1", {"another size"}},
     {"convert #0", {"another dtype"}},
     {"convolution #0", {"another size"}},  // image and batch
@@ -128,8 +130,8 @@ const Accepted kTakenByBuilder = {
     {"opt-barrier #0",
      {"a dim more", "another dtype", "another size", "a token", "a tuple", "an array", "an element fewer"}},
     {"pad #0", {"another size"}},
-    {"reduce #0", {"a dim more", "another size"}},         // kept dims
-    {"reduce-window #0", {"a dim more", "another size"}},  // without a window; further images
+    {"reduce #0", {"a dim more", "another size"}},         // dims that are not reduced
+    {"reduce-window #0", {"a dim more", "another size"}},  // dims without a window; the window fits further images
     {"reduce-scatter #0", {"a dim more", "another size"}},
     {"reverse #0", {"a dim more", "another dtype", "another size"}},
     {"scatter #0", {"another size"}},
@@ -138,10 +140,10 @@ const Accepted kTakenByBuilder = {
     {"transpose #0", {"another dtype", "another size"}},
     {"tuple #0", kAnything},
     {"tuple #1", kAnything}};
-// In text the result's type stands beside the op: only what does not change it can pass.
+// In text the result type is also given, so only operands that do not change it can be accepted.
 const Accepted kTakenInText = {{"async-done #0", {"an element fewer"}},
                                {"copy-done #0", {"an element fewer"}},
-                               {"dot #0", {"another dtype"}},  // the result is declared
+                               {"dot #0", {"another dtype"}},  // the result type is declared
                                {"dot #1", {"another dtype"}},
                                {"scaled-dot #0", {"another dtype"}},
                                {"scaled-dot #1", {"another dtype"}},
@@ -169,7 +171,8 @@ void expect_accepted(const Accepted& accepted, const Accepted& expected) {
                                         << join(std::vector<std::string>(kinds.begin(), kinds.end()), "\", \"");
 }
 
-// Calls f(subject, its program, operand types, operand, what) with every wrong type of every operand of every sample.
+// Calls f(subject, its program, operand types, operand, description) with every wrong type of every operand of every
+// sample.
 template <class F>
 void for_each_wrong_operand(F&& f) {
   for (const auto& sample : op_samples()) {
@@ -239,7 +242,7 @@ TEST(OpLaws, InTextEachWrongOperandIsShownAtItsLineAndColumn) {
     ASSERT_NE(body, std::string::npos);
     text.erase(signature + 12, body - signature - 12);
     const std::string error = error_of([&] { parse_program(text, op_table(), {.file_name = "wrong.hlo"}); });
-    if (error.rfind("wrong.hlo:1:", 0) == 0) {  // only the header's layout was wrong
+    if (error.rfind("wrong.hlo:1:", 0) == 0) {  // only the layout in the header was wrong
       accepted[fmt::format("{} #{}", sample.op, operand)].insert(what);
       return;
     }

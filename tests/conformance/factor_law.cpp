@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Law 4: an op on the shards that its factors allow, localized, gives the shards of the result, or partial values that reduce to
-// it; on uneven meshes, padding poisoned. And every partial state that its linearity allows passes through it.
+// Law 4: an op on shards, as its factors allow, gives the shards of the result, or partial values that reduce to it.
+// The op is localized; meshes are uneven, and padding is poisoned. In addition, the op passes every partial state
+// through that its linearity allows.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +22,7 @@ const std::vector<AxisRef> kA{{0, 1, 2}};
 const std::vector<AxisRef> kB{{1, 1, 3}};
 const std::vector<AxisRef> kAB{{0, 1, 2}, {1, 1, 3}};
 
-// Every factor over a, b and both, and every two factors over one each.
+// Returns every factor sharded over a, b and both, and every pair of factors sharded over one axis each.
 std::vector<FactorSharding> splits_of(const FactorMap& map) {
   std::vector<FactorSharding> out;
   const auto count = map.factors.size();
@@ -56,7 +57,7 @@ TEST(OpLaws, ShardsByEveryFactorGiveTheShardsOfTheResult) {
     const FactorMap map = subject.view.op.factors(subject.view);
     for (const auto& split : splits_of(map)) {
       auto shardings = shard_by_factors(subject.view, map, split, mesh());
-      if (!shardings) continue;  // a merged dim cannot be cut there
+      if (!shardings) continue;  // the merged dim cannot be sharded like this
       ++cases;
       const auto wrong = subject.compare_sharded(*shardings, subject.shards_of(*shardings, map));
       EXPECT_EQ(wrong, "") << name_of(sample) << " " << map.str() << " operands " << text_of(shardings->operands)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Law 3: gradients agree with finite differences in f64; ops that have none say so by name.
+// Law 3: gradients agree with finite differences in f64. Ops without a gradient report this with their name.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace {
 
 bool is_f64(const Type& type) { return type.is_array() && type.dtype() == DType::kF64; }
 
-// The f64 leaves of a value, each weighted by fixed random numbers, added up.
+// Returns the sum of the f64 leaves of a value, weighted with fixed random numbers.
 Value weighted_sum(Builder& b, Value x, unsigned& seed) {
   if (x.type().is_tuple()) {
     Value total = ops::scalar(b, DType::kF64, 0);
@@ -60,13 +60,13 @@ std::vector<int> f64_operands(const Sample& sample) {
   return out;
 }
 
-// One device's results (what every device has: the arguments are the same).
+// Returns the results of one device; all devices have the same arguments.
 std::vector<Literal> results_of(const Program& program, const std::vector<Literal>& arguments) {
   const std::vector<std::vector<Literal>> all(static_cast<std::size_t>(program.num_partitions), arguments);
   return evaluate_lockstep(program, all).front().elements();
 }
 
-// (f(x + h) - f(x - h)) / 2h in one element.
+// Returns (f(x + h) - f(x - h)) / 2h for one element.
 double central_difference(const Program& program, std::vector<Literal> arguments, int operand, std::size_t element) {
   constexpr double kStep = 1e-5;
   double& x = at(arguments, operand).mutable_data<double>()[element];

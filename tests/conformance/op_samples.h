@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples of ops: the conformance laws hold for each. To test a new op, add a sample: in one of the op_samples_*.cpp, whose
-// functions op_samples.cpp gathers. A row without a sample fails a test.
+// Samples of ops: the conformance laws hold for each of them. To test a new op, add a sample to one of the
+// op_samples_*.cpp files, whose functions op_samples.cpp collects. A test fails if a row of the op table has no sample.
 //
-//   {.op = "add", .operands = {{f64(3, 5)}, {f64(3, 5)}}, .build = [](Builder&, const auto& v) { return ops::add(v[0], v[1]); }}
+//   {.op = "add", .operands = {{f64(3, 5)}, {f64(3, 5)}}, .build = [](Builder&, const auto& v) { return ops::add(v[0],
+//   v[1]); }}
 #pragma once
 
 #include <functional>
@@ -13,7 +14,8 @@
 
 namespace tessera::conformance {
 
-/// An operand: its type, and where its random values lie (integers: rounded, so bounds like -5.4 and 5.4 make sense).
+/// An operand: its type, and the range of its random values (rounded for integers, so bounds like -5.4 and 5.4 are
+/// useful).
 struct SampleOperand {
   Type type;
   double low = -2;
@@ -22,14 +24,15 @@ struct SampleOperand {
 
 struct Sample {
   std::string op;
-  std::string label{};  // tells samples of one op apart
+  std::string label{};  // distinguishes samples of the same op
   std::vector<SampleOperand> operands{};
-  /// Emits whatever is needed around one instruction of `op`, which must be the value returned (or the one whose name is
-  /// `subject` where a get-tuple-element follows).
+  /// Emits one instruction of `op` and the instructions that it needs. Returns the instruction (or the value of that
+  /// name if a get-tuple-element follows).
   std::function<Value(Builder&, const std::vector<Value>&)> build;
-  /// False for ops whose factors this suite cannot split alone: control flow, collectives (the partitioner's tests do).
+  /// False for ops whose factors this suite cannot shard: control flow and collectives (the partitioner's tests cover
+  /// them).
   bool splits = true;
-  /// Any operand is right for these (tuple, copy): no wrong-operand law.
+  /// True for ops for which any operand is valid (tuple, copy): the law about wrong operands does not apply.
   bool takes_anything = false;
   std::int64_t num_partitions = 1;
 };
@@ -68,18 +71,18 @@ std::vector<Sample> indexing_samples();
 std::vector<Sample> control_samples();
 std::vector<Sample> effect_samples();
 std::vector<Sample> math_samples();
-/// All of them.
+/// Returns all samples.
 const std::vector<Sample>& op_samples();
 
-/// A sample as a program: entry `main` with one parameter per operand, which emits with a source line of its own.
+/// A sample as a program. Its entry `main` has one parameter for each operand, and the instruction has a source line.
 struct SampleProgram {
   Program program;
   Id subject = -1;  // the instruction of the sample's op
 };
 SampleProgram program_of(const Sample& sample);
-/// `add`, `add/bf16`: what messages call it.
+/// Returns `add` or `add/bf16`, the name of a sample in messages.
 std::string name_of(const Sample& sample);
-/// Seeded values for every operand; token and tuple operands get zeros.
+/// Returns seeded values for every operand, and zeros for token and tuple operands.
 std::vector<Literal> random_arguments(const Sample& sample, unsigned seed);
 Literal random_literal(const Type& type, double low, double high, unsigned seed);
 

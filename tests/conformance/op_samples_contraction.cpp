@@ -20,7 +20,7 @@ void add_dots(std::vector<Sample>& out) {
   };
   dot(f64(3, 5), f64(5, 2), {{}, {1}, {}, {0}});
   dot(f64(2, 3, 5), f64(5, 2, 7), {{0}, {2}, {1}, {0}});
-  dot(f64(5, 3, 2, 4), f64(4, 3, 7, 5), {{1}, {3, 0}, {1}, {0, 3}});  // two contracting dims, the order of rhs's turned
+  dot(f64(5, 3, 2, 4), f64(4, 3, 7, 5), {{1}, {3, 0}, {1}, {0, 3}});  // two contracting dims, in another order in rhs
   dot(f64(5), f64(5), {{}, {0}, {}, {0}});
   dot(f64(3), f64(2), {{}, {}, {}, {}});
   dot(bf16(3, 5), bf16(5, 2), {{}, {1}, {}, {0}}, DType::kF32);
@@ -28,7 +28,7 @@ void add_dots(std::vector<Sample>& out) {
   dot(pred(3, 5), pred(5, 2), {{}, {1}, {}, {0}});
 }
 
-// Scales for blocks of both contracting dims, for rows, for all.
+// Scales for blocks of both contracting dims, for each row, and a single scale.
 void add_scaled_dots(std::vector<Sample>& out) {
   const auto add = [&](const Type& lhs, const Type& rhs, const Type& lhs_scale, const Type& rhs_scale) {
     out.push_back({.op = "scaled-dot",
@@ -41,12 +41,12 @@ void add_scaled_dots(std::vector<Sample>& out) {
   };
   add(f32(3, 12), f32(5, 12), f32(3, 6), f32(5, 6));
   add(f32(3, 12), f32(5, 12), f32(3, 6), f32(5, 1));
-  add(f32(3, 12), f32(5, 12), f32(3, 6), f32(5, 4));  // blocks of two sizes
+  add(f32(3, 12), f32(5, 12), f32(3, 6), f32(5, 4));  // blocks of two different sizes
   add(f32(3, 12), f32(6, 12), f32(1, 1), f32(2, 12));
   add(f32(3, 12), f32(5, 12), Type::scalar(DType::kF32), Type::scalar(DType::kF32));
 }
 
-// (value, index) pairs: the greater value, at equal values the lesser index.
+// A reduction over (value, index) pairs: takes the larger value, and of equal values the smaller index.
 ComputationId argmax(ProgramBuilder& program, DType dtype) {
   Builder b = program.computation("argmax");
   const Value x = ops::parameter(b, 0, Type::scalar(dtype));

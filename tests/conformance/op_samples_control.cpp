@@ -45,7 +45,7 @@ void add_calls(std::vector<Sample>& out) {
                    .splits = false});
 }
 
-// Five rounds of x = sin(x) * w, with w carried along.
+// Five iterations of x = sin(x) * w, where w is part of the state.
 void add_loops(std::vector<Sample>& out) {
   out.push_back({.op = "while",
                  .operands = {{f64(3)}, {f64(3)}},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that reach beyond the program, and operations in two halves.
+// Ops with side effects, and asynchronous operations with -start and -done.
 #include "conformance/op_samples.h"
 #include "tessera/ops/collectives.h"
 #include "tessera/ops/control_flow.h"

@@ -9,7 +9,7 @@ namespace {
 using Unary = Value (*)(Value);
 using Binary = Value (*)(Value, Value);
 
-// Away from the edges of the domain, so that differences make sense.
+// The ranges avoid the edges of the domain, so that finite differences are meaningful.
 struct UnaryRow {
   const char* op;
   Unary build;

@@ -39,7 +39,7 @@ void add_gathers(std::vector<Sample>& out) {
     a.collapsed_slice_dims = {};
     return a;
   }());
-  gather("points", s32(5, 3, 7), s32(2, 5), [] {  // index vectors along dim 0, components turned
+  gather("points", s32(5, 3, 7), s32(2, 5), [] {  // index vectors along dim 0, components in another order
     auto a = rows_of({1}, 0, {1, 3, 1});
     a.collapsed_slice_dims = {0, 2};
     a.start_index_map = {2, 0};
@@ -116,7 +116,7 @@ void add_scatters(std::vector<Sample>& out) {
         return a;
       }(),
       Reduction::kSum);
-  // Two operands at once, and a combiner that is no reduction.
+  // Two operands at the same time, and a combiner that is not a known reduction.
   out.push_back({.op = "scatter",
                  .label = "two_operands",
                  .operands = {{s32(7, 3)}, {s32(7, 3)}, {s32(5), -1, 8}, {s32(5, 3)}, {s32(5, 3)}},

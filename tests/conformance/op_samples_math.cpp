@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Complex numbers, transforms, linear algebra, top-k, roundings, and what else is computed on arrays.
+// Complex numbers, transforms, linear algebra, top-k, rounding ops, and other computations on arrays.
 #include "conformance/op_samples.h"
 #include "tessera/ops/batch_norm.h"
 #include "tessera/ops/contraction.h"
@@ -14,7 +14,8 @@ namespace {
 
 using Values = std::vector<Value>;
 
-// Numbers are made complex before the op and taken apart behind it: parameters and results stay real.
+// Parameters and results are real: the sample converts to complex numbers before the op and extracts the parts after
+// it.
 void add_complex(std::vector<Sample>& out) {
   out.push_back({.op = "complex", .operands = {{f64(3, 5)}, {f64(3, 5)}}, .build = [](Builder&, const Values& v) {
                    const Value z = ops::complex(v[0], v[1]);
@@ -84,7 +85,7 @@ void add_linear_algebra(std::vector<Sample>& out) {
                    .label = lower ? "lower" : "upper",
                    .operands = {{f64(3, 4, 4), -1, 1}},
                    .build = [lower](Builder& b, const Values& v) {
-                     // Symmetric and positive definite: 4 x + 9 on the diagonal is, for |x| <= 1.
+                     // Makes the matrix symmetric and positive definite: adds 9 to the diagonal of 4 x, where |x| <= 1.
                      const Value row = ops::iota(b, Type::array(DType::kS32, {3, 4, 4}), 1);
                      const Value column = ops::iota(b, Type::array(DType::kS32, {3, 4, 4}), 2);
                      const Value diagonal = ops::convert(ops::compare(row, column, CompareDirection::kEq), DType::kF64);

@@ -27,7 +27,7 @@ void add_convolutions(std::vector<Sample>& out) {
                    .operands = {{lhs, -4, 4}, {rhs, -4, 4}},
                    .build = [=](Builder&, const Values& v) { return ops::convolution(v[0], v[1], a); }});
   };
-  // f64 for the gradient's sake, f32 for the kernels'.
+  // f64 for the gradients, f32 for the kernels.
   const auto convolution = [&](const Type& lhs, const Type& rhs, const ConvolutionAttributes& a) {
     one(lhs, rhs, a);
     if (lhs.dtype() == DType::kF64) one(lhs.with_dtype(DType::kF32), rhs.with_dtype(DType::kF32), a);
@@ -39,7 +39,7 @@ void add_convolutions(std::vector<Sample>& out) {
   convolution(f64(2, 7, 6), f64(3, 2, 6), attributes("{size=3 stride=2 pad=1_1}", "b0f_0io->b0f", 3));
   convolution(f64(6, 7, 2), f64(3, 2, 4), attributes("{size=3 rhs_dilate=2 pad=2_1}", "b0f_0io->b0f", 1, 2));
   convolution(f64(3, 5), f64(5, 2), attributes("{}", "bf_io->bf"));
-  // As the gradients of convolutions are: of the image, of the kernel, of a kernel in groups.
+  // Convolutions as they occur in gradients: of the image, of the kernel, and of a kernel with groups.
   convolution(f64(2, 3, 5, 4), f64(3, 2, 3, 4),
               attributes("{size=3x2 pad=2_1x0_1 lhs_dilate=2x1 rhs_reversal=1x1}", "b01f_01oi->b01f"));
   convolution(f64(3, 7, 9, 2), f64(2, 5, 4, 3), attributes("{size=5x4 pad=1_0x0_1 rhs_dilate=1x2}", "f01b_o01i->01bf"));

@@ -14,7 +14,7 @@
 namespace tessera::conformance {
 namespace {
 
-// The axes of one dim, major to minor; null when they do not cut it evenly along its factors.
+// Returns the axes of one dim, from major to minor, or nothing if they do not shard it evenly along its factors.
 std::optional<std::vector<AxisRef>> dim_axes(const DimFactors& factors, const FactorMap& map,
                                              const FactorSharding& split) {
   std::vector<AxisRef> out;
@@ -44,7 +44,8 @@ std::optional<Sharding> tensor_sharding(const Type& type, const TensorFactors& t
   return out;
 }
 
-// Dims that several factors share must agree with dims that one factor has alone: only even cuts do.
+// If a dim merges several factors, the shards agree with those of dims that have one of these factors only if the
+// factors are sharded evenly.
 bool cuts_evenly_where_merged(const FactorMap& map, const FactorSharding& split) {
   std::vector<bool> merged(map.factors.size(), false);
   for (const auto* tensors : {&map.operands, &map.results})
@@ -66,7 +67,7 @@ Literal identity_filled(const Type& type, Reduction reduction) {
   return out;
 }
 
-// Copies element i of one literal over another's.
+// Copies element i of one literal to the other.
 void copy_element(const Literal& from, Literal& to, std::int64_t i) {
   const auto size = static_cast<std::size_t>(dtype_size(to.type().dtype()));
   const auto source = from.bytes();
@@ -75,7 +76,7 @@ void copy_element(const Literal& from, Literal& to, std::int64_t i) {
     target[static_cast<std::size_t>(i) * size + b] = source[static_cast<std::size_t>(i) * size + b];
 }
 
-// Calls f(local element, is it real along the dims that `counts` names).
+// Calls f(local element, for each dim whether the element is padding).
 template <class F>
 void for_each_local(const Placement& placement, std::int64_t device, const Type& local, F&& f) {
   std::int64_t element = 0;
@@ -108,7 +109,7 @@ double tolerance(DType dtype) {
   }
 }
 
-// What the integers of a type make of a sum that left their range.
+// Wraps a sum that exceeds the range of an integer type.
 double wrapped(DType dtype, double x) {
   if (is_float(dtype) || dtype == DType::kPred) return x;
   return element_as_double(visit_dtype(dtype,
@@ -133,7 +134,7 @@ bool near(double a, double b, double relative) {
   return a == b || std::fabs(a - b) <= relative * (1 + std::fabs(a) + std::fabs(b));
 }
 
-// A value's parts on `count` devices: `reduction` of them gives it back (floats: up to rounding).
+// Returns partial values for `count` devices, whose `reduction` is the value (for floats up to rounding).
 std::vector<Literal> random_parts(const Literal& whole, Reduction reduction, std::int64_t count, unsigned seed) {
   if (is_complex(whole.type().dtype())) {
     std::vector<Literal> parts;
@@ -248,7 +249,8 @@ Shards SubjectCase::shards_of(const OpShardings& shardings, const FactorMap& map
     std::vector<Literal> row;
     for (std::size_t i = 0; i < operands.size(); ++i) {
       const Type& global = operands[i].type();
-      // All bits set: NaN, -1, the largest unsigned. Rows that mask for themselves get indices that would be right: 0.
+      // Sets all bits: NaN, -1, the largest unsigned number. Ops that mask padding themselves get valid indices (0), so
+      // that missing masks change the result.
       const bool looks_right = view.op.masks_padding && is_integer(global.dtype());
       const unsigned char poison = looks_right ? 0 : global.dtype() == DType::kPred ? 1 : 0xff;
       Literal local = take_shard(operands[i], shardings.operands[i], device, poison);
@@ -356,7 +358,7 @@ std::string SubjectCase::compare_sharded(const OpShardings& shardings, const Sha
         if (!wrong.empty() || near(wrapped(dtype, total), wanted, allowed)) return;
         wrong = fmt::format("device {} element {}: {} instead of {}", group.front(), element, total, wanted);
       };
-      const std::int64_t parts = want.type().ndim() - shard.type().ndim() + 1;  // of a complex number two
+      const std::int64_t parts = want.type().ndim() - shard.type().ndim() + 1;  // two for a complex number
       for_each_local(placement, group.front(), shard.type(),
                      [&](std::int64_t element, const std::vector<bool>& beyond) {
                        if (std::find(beyond.begin(), beyond.end(), true) != beyond.end()) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One op of a sample, run on shards: what the partitioner does for a single instruction, device by device.
+// Runs the op of a sample on shards, device by device, as the partitioner does for a single instruction.
 #pragma once
 
 #include <optional>
@@ -11,20 +11,20 @@
 
 namespace tessera::conformance {
 
-/// Axes per factor.
+/// The axes of each factor.
 using FactorSharding = std::vector<std::vector<AxisRef>>;
 
 struct OpShardings {
-  std::vector<Sharding> operands;  // one per operand
-  std::vector<Sharding> results;   // one per leaf of the result
+  std::vector<Sharding> operands;  // one for each operand
+  std::vector<Sharding> results;   // one for each leaf of the result
 };
 std::string text_of(const std::vector<Sharding>& shardings);
 
-/// The shardings that a split of factors stands for; null when a dim of several factors cannot be cut so (a minor factor before
-/// the major one is used up, or unevenly).
+/// Returns the shardings for the given axes of factors. Returns nothing if a dim with several factors cannot be sharded
+/// like this (over a minor factor before the major one is used up, or unevenly).
 std::optional<OpShardings> shard_by_factors(const OpView& view, const FactorMap& map, const FactorSharding& split,
                                             const Mesh& mesh);
-/// Nothing sharded; the operands `partial` and the result wait for a reduction over `axes`.
+/// Nothing is sharded. The operands `partial` and the result are partial over `axes`.
 OpShardings partial_shardings(const OpView& view, const std::vector<int>& partial, Reduction reduction,
                               const std::vector<AxisRef>& axes, const Mesh& mesh);
 
@@ -41,11 +41,13 @@ struct SubjectCase {
   std::vector<Literal> operands;
   Literal expected;
 
-  /// Padding poisoned (NaN, extreme integers), but for reduced factors: those hold the identity, as the partitioner masks them.
+  /// Returns shards with poisoned padding (NaN, extreme integers). The padding of reduced factors holds the identity,
+  /// as after the partitioner's masks.
   [[nodiscard]] Shards shards_of(const OpShardings& shardings, const FactorMap& map) const;
-  /// Whole operands; partial ones split at random into what reduces to them.
+  /// Returns complete operands. Partial operands are random partial values that reduce to the operand.
   [[nodiscard]] Shards partial_shards(const OpShardings& shardings) const;
-  /// "" when the localized op gives the shards of the expected result on every device (after reducing partial ones).
+  /// Returns "" if the localized op gives the shards of the expected result on every device (after reducing partial
+  /// results).
   [[nodiscard]] std::string compare_sharded(const OpShardings& shardings, const Shards& shards) const;
 
  private:

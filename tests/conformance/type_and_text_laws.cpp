@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Laws 1 and 2: inferred type = evaluated type; print -> parse -> equal. And: every row has a sample.
+// Laws 1 and 2: the inferred type is the type of the value; printing and parsing gives an equal program. In addition,
+// every row has a sample.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -65,7 +66,7 @@ TEST(OpLaws, ATextReadsBackEqual) {
   }
 }
 
-// What a reader of a text with one attribute of an instruction misspelt says: a warning, or an error.
+// Returns the warning or the error of a reader for a text in which an attribute name is misspelled.
 std::string said_of(const std::string& text) {
   testing::internal::CaptureStderr();
   std::string error;
@@ -77,7 +78,8 @@ std::string said_of(const std::string& text) {
   return testing::internal::GetCapturedStderr() + error;
 }
 
-// `dimension={0}` for `dimensions={0}`: kept, since a text may say more than we know, but never in silence.
+// Example: `dimension={0}` for `dimensions={0}`. The attribute is kept, because a text may contain unknown attributes,
+// but there is a warning.
 TEST(OpLaws, AnAttributeThatLacksALetterIsNamedWithTheRightOne) {
   int misspelt = 0;
   for (const auto& sample : op_samples()) {
@@ -132,7 +134,7 @@ TEST(OpLaws, FactorsGiveEveryDimOfEveryLeafItsSize) {
   }
 }
 
-// With what is spelled out in the op's place.
+// Evaluates the expansion in place of the op.
 TEST(OpLaws, WhatAnOpExpandsToHasItsValue) {
   int seen = 0;
   for (const auto& sample : op_samples()) {

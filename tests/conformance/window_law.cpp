@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Law 6: an op whose windows lie over a sharded dim gives, partitioned, what it gives whole: for every factor with windows, sharded
-// in 2, 3 and 6, alone and with another dim sharded too; padding poisoned.
+// Law 6: an op with windows over a sharded dim gives the same result after partitioning. The test shards every factor
+// with windows into 2, 3 and 6 tiles, alone and with another sharded dim. Padding is poisoned.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using FactorAxes = std::vector<std::vector<AxisRef>>;
 
-// The axes of every dim: those of the first of its factors that has some.
+// The axes of each dim are those of the first of its factors that is sharded.
 Sharding sharding_of(const Mesh& mesh, const TensorFactors& tensor, const FactorAxes& axes) {
   Sharding out = Sharding::replicated(mesh, isize(tensor));
   for (int d = 0; d < isize(tensor); ++d)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives in lockstep over six devices: which element ends up where.
+// Collectives in lockstep on six devices: the position of each element in the result.
 #include "tessera/ops/collectives.h"
 
 #include <gtest/gtest.h>
@@ -100,7 +100,8 @@ TEST(Collectives, BroadcastComesFromTheFirstOfTheGroup) {
 }
 
 TEST(Collectives, RaggedAllToAllPutsEachMembersRowsWhereItsSenderSays) {
-  // Device d keeps its first row for member 0 and sends its last two to member 1, behind d's own place there.
+  // Device d sends its first row to member 0, which stores it at row 2, and its last two rows to member 1, which stores
+  // them at row 0.
   const auto out = on_devices({3}, [](Value x) {
     const auto list = [&](std::vector<std::int32_t> values) {
       return ops::constant(*x.builder, Literal::from<std::int32_t>({2}, values));
@@ -112,7 +113,7 @@ TEST(Collectives, RaggedAllToAllPutsEachMembersRowsWhereItsSenderSays) {
                            {x, room, list({0, 1}), list({1, 2}), list({2, 0}), list({1, 2})},
                            make_attributes(attributes), {.type = room.type()});
   });
-  EXPECT_EQ(out[0], ints({4}, {-1, -1, 100, -1}));  // of both senders, the later one
+  EXPECT_EQ(out[0], ints({4}, {-1, -1, 100, -1}));  // of the two senders, the later one
   EXPECT_EQ(out[1], ints({4}, {101, 102, -1, -1}));
   EXPECT_EQ(out[5], ints({4}, {-1, -1, 400, -1}));
   EXPECT_EQ(out[4], ints({4}, {401, 402, -1, -1}));
@@ -152,7 +153,7 @@ TEST(Collectives, NameADeviceInNoGroupAndSizesThatDoNotSplit) {
             "reduce-scatter: dim 0 is 4, which is not a multiple of 3");
 }
 
-// What the scheduler, explain and the runtime ask of a collective's row.
+// The properties of a collective's row that the scheduler, explain and the runtime use.
 TEST(CollectiveRows, EachHasAKindOfItsOwnAndACost) {
   std::set<CollectiveKind> kinds;
   for (const OpDef* op : op_table().rows()) {

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-// add(a, b) of scalars, spelled as asked.
+// A computation add(a, b) of scalars, for the given element type and op.
 std::string computation(const std::string& dtype, const std::string& op) {
   return fmt::format("%f {{\n  %x = {0}[] parameter(0)\n  %y = {0}[] parameter(1)\n  ROOT %z = {0}[] {1}(%y, %x)\n}}",
                      dtype, op);
@@ -36,7 +36,7 @@ TEST(Dot, BatchDimsComeFirst) {
 }
 
 TEST(Dot, SumsWideAndRoundsOnce) {
-  // 256 + 1 + 1 in bf16 steps stays 256; summed wide it is 258.
+  // In bf16 steps, 256 + 1 + 1 stays 256; summed in a wider type it is 258.
   EXPECT_EQ(run("bf16[] dot(%a, %b), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
                 {"bf16[3] {256, 1, 1}", "bf16[3] {1, 1, 1}"}),
             "258");

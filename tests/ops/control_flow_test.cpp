@@ -71,7 +71,7 @@ std::optional<std::int64_t> trips(const Program& program) {
   return known_trip_count(program, main, main[main.root]);
 }
 
-// A compiled module's: the comparison stands in a fusion, and XLA wrote down what it had found.
+// In a compiled module the comparison is in a fusion, and XLA has recorded the trip count.
 TEST(While, ItsTripCountMayStandInBackendConfig) {
   const auto noted = [](const std::string& config) {
     return trips(

@@ -63,10 +63,10 @@ TEST(Pred, AddIsOrAndMultiplyIsAnd) {
 }
 
 TEST(FloatArithmetic, RoundsOnceToTheElementType) {
-  // 0.1f + 0.2f and 1/3 as f32 hardware gives them.
+  // 0.1f + 0.2f and 1/3 as f32 hardware computes them.
   EXPECT_EQ(run("f32[2] add(%a, %b)", {"f32[2] {0.1, 16777216}", "f32[2] {0.2, 1}"}), "{0.3, 16777216}");
   EXPECT_EQ(run("f32[1] divide(%a, %b)", {"f32[1] {1}", "f32[1] {3}"}), "{0.33333334}");
-  // bf16 has 8 bits: 257 is between 256 and 258, ties go to even.
+  // bf16 has 8 significant bits: 257 is between 256 and 258, and ties round to even.
   EXPECT_EQ(run("bf16[2] add(%a, %b)", {"bf16[2] {256, 256}", "bf16[2] {1, 3}"}), "{256, 260}");
   EXPECT_EQ(run("f16[2] multiply(%a, %b)", {"f16[2] {300, 0.1}", "f16[2] {300, 3}"}), "{inf, 0.2998047}");
 }
@@ -116,7 +116,7 @@ TEST(Convert, IntegersWrapAndRoundOnce) {
   EXPECT_EQ(run("s8[2] convert(%a)", {"s32[2] {200, -300}"}), "{-56, -44}");
   EXPECT_EQ(run("u32[1] convert(%a)", {"s32[1] {-1}"}), "{4294967295}");
   EXPECT_EQ(run("f32[2] convert(%a)", {"s32[2] {16777217, 16777219}"}), "{16777216, 16777220}");
-  // 2^60 + 2^36 + 1: half way to the next f32 and a little more; through double it would look like a tie.
+  // 2^60 + 2^36 + 1 is just above the middle between two f32 numbers; through double it would look like a tie.
   EXPECT_EQ(run("f32[1] convert(%a)", {"s64[1] {1152921573326323713}"}),
             run("f32[1] convert(%a)", {"f64[1] {1152921642045800448}"}));
   EXPECT_EQ(run("f32[2] convert(%a)", {"pred[2] {true, false}"}), "{1, 0}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reasons that rows give, pinned. The framework's part (op, operands, place) is pinned once.
+// The exact reasons that rows give for errors. The common part (op, operands, location) is tested once.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -21,7 +21,7 @@ class OpErrors : public ::testing::Test {
                           fmt::format("p{}", main.computation().size() + 1));
   }
   Value f32(Dims dims) { return in(DType::kF32, std::move(dims)); }
-  // The first line of the error.
+  // Returns the first line of the error.
   template <class F>
   std::string reason(F&& f) {
     try {

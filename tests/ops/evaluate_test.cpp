@@ -24,7 +24,7 @@ std::string error_text(F&& f) {
   return "no error";
 }
 
-// Counts %n down to zero, adding it up.
+// Counts %n down to zero and adds up its values.
 const std::string kLoop = R"(HloModule loop
 %condition {
   %s = (s32[], s32[]) parameter(0)
@@ -102,7 +102,7 @@ TEST(Evaluate, TakesTheLastBranchForAnIndexOutOfRange) {
   EXPECT_EQ(result(-1), "49");
 }
 
-// Adds %x over both devices as often as %n says.
+// Adds up %x over both devices, %n times.
 const std::string kCollectiveLoop = R"(HloModule loop, num_partitions=2
 %sum {
   %a = s32[] parameter(0)
@@ -149,7 +149,7 @@ TEST(EvaluateLockstep, PredicatesMustAgreeAmongTheDevicesOfACollectiveInside) {
             "  in   while %end, where devices {1} of {0,1} took this branch");
 }
 
-// Devices 0 and 2 add up what they hold for as many rounds as they say, 1 and 3 for as many as those say.
+// Devices 0 and 2 add up their values in as many iterations as they specify, and so do devices 1 and 3.
 TEST(EvaluateLockstep, GroupsOfACollectiveInALoopMayGoOnForDifferentTimes) {
   std::string text = kCollectiveLoop;
   text.replace(text.find("num_partitions=2"), 16, "num_partitions=4");

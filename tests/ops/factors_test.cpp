@@ -47,9 +47,9 @@ TEST_F(Factors, OfAReshapeSplitAndMergeDims) {
 }
 
 TEST_F(Factors, OfAReshapeWithoutCommonFactorisationAreBlockedOnlyThere) {
-  // 3x5 -> 5x3 has nothing in common; the dims around keep theirs.
+  // 3x5 -> 5x3 has no common factors; the dims around it keep theirs.
   EXPECT_EQ(of(ops::reshape(f32({2, 3, 5, 7}), {2, 5, 3, 7})), "([i,j,l,n])->([i,k,m,n]) blocked{j,k,l,m}");
-  // 6x4 -> 4x6: the major 2 passes.
+  // 6x4 -> 4x6: the common major factor 2 stays.
   EXPECT_EQ(of(ops::reshape(f32({6, 4}), {4, 6})), "([ij,m])->([ik,l]) blocked{j,k,l,m}");
 }
 

@@ -52,7 +52,7 @@ TEST(Scatter, DropsAWindowThatReachesOutside) {
     const auto add = ops::reduction_computation(main.program(), Reduction::kSum, DType::kS32);
     return ops::scatter({p[0]}, p[1], {p[2]}, dims, add);
   };
-  // Windows of two at 4 (half outside), -1, 1, 1.
+  // Windows of two elements at 4 (half outside), -1, 1, 1.
   const Literal out =
       run(emit, {s32s({5}, {0, 0, 0, 0, 0}), s32s({4}, {4, -1, 1, 1}), s32s({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8})});
   EXPECT_EQ(out, s32s({5}, {0, 12, 14, 0, 0}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Corner cases worked out by hand: transforms, linear algebra, top-k, roundings, complex numbers, ragged products.
+// Corner cases computed by hand: transforms, linear algebra, top-k, rounding ops, complex numbers, ragged products.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +20,7 @@ std::vector<double> numbers(const Literal& value) {
   return out;
 }
 
-// The root of `ENTRY e { body }`, run without arguments.
+// Runs `ENTRY e { body }` without arguments and returns the result.
 Literal run_body(const std::string& body, const std::string& before = "") {
   return evaluate(parse_program("HloModule m\n" + before + "\nENTRY e {\n" + body + "\n}", op_table()), {});
 }
@@ -43,7 +43,7 @@ TEST(Fft, OfAnImpulseIsFlatAndOfAWaveOnePeak) {
       run_body(
           "x = c64[4] constant({(1,0), (0,0), (0,0), (0,0)}) ROOT f = c64[4] fft(x), fft_type=FFT, fft_length={4}"),
       {1, 0, 1, 0, 1, 0, 1, 0});
-  // i^n turns once: frequency 1.
+  // i^n has one period: frequency 1.
   expect_near(
       run_body(
           "x = c64[4] constant({(1,0), (0,1), (-1,0), (0,-1)}) ROOT f = c64[4] fft(x), fft_type=FFT, fft_length={4}"),
@@ -81,7 +81,7 @@ TEST(TriangularSolve, FromEitherSideTransposedOrWithOnesOnTheDiagonal) {
   // [2 1; 0 4] x = [6, 11]
   expect_near(run_body(ab + "ROOT x = f32[2,1] triangular-solve(a, b)" + rest + "false, transpose_a=TRANSPOSE"),
               {(6 - 2.75) / 2, 2.75});
-  // x [2 0; 1 4] = [6, 8]: the second says 4 x1 = 8
+  // x [2 0; 1 4] = [6, 8]: the second column gives 4 x1 = 8.
   expect_near(run_body("a = f32[2,2] constant({{2, 77}, {1, 4}}) b = f32[1,2] constant({{6, 8}})\n"
                        "ROOT x = f32[1,2] triangular-solve(a, b), lower=true, transpose_a=NO_TRANSPOSE"),
               {2, 2});
@@ -105,7 +105,7 @@ TEST(ReducePrecision, RoundsTiesToEvenAndFlushesWhatDoesNotFit) {
   expect_near(run_body("x = f32[6] constant({1.0625, 1.1875, 70000, 1e-8, -0.5, inf})\n"
                        "ROOT r = f32[6] reduce-precision(x), exponent_bits=5, mantissa_bits=3"),
               {1, 1.25, kInf, 0, -0.5, kInf}, 0);
-  // Without mantissa bits the even exponent field wins: 128, which is 2's.
+  // Without mantissa bits a tie rounds to the even exponent field: 128, the exponent of 2.
   expect_near(
       run_body("x = f32[2] constant({1.5, 3}) ROOT r = f32[2] reduce-precision(x), exponent_bits=8, mantissa_bits=0"),
       {2, 2}, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Corners that a comparison with XLA on odd inputs brought up (tests/oracles/compare_ops_with_xla.py).
+// Corner cases that the comparison with XLA on unusual inputs revealed (tests/oracles/compare_ops_with_xla.py).
 #include <gtest/gtest.h>
 
 #include "run_text.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The expected bits of rng-bit-generator were drawn by XLA's CPU back end (jaxlib 0.10.2) from this state.
+// The expected bits of rng-bit-generator are those of XLA's CPU backend (jaxlib 0.10.2) for this state.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -117,7 +117,7 @@ TEST(RandomBits, KnownAnswerOfTheGenerator) {  // from Random123's kat_vectors: 
 }
 
 TEST(RandomBits, CountBeyond32BitsInTheHighWord) {
-  // Too large to evaluate: the program must hold the index in 64 bits.
+  // Too large to evaluate. The program must compute the index in 64 bits.
   ProgramBuilder program("large");
   Builder main = program.computation("main");
   const Value key = ops::parameter(main, 0, Type::array(DType::kU32, {2}));

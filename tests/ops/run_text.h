@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-/// A module whose entry has the operands as constants %a, %b, …; `computations` stand before it.
+/// Returns a module whose entry has the operands as constants %a, %b, …, after `computations`.
 inline std::string module_text(const std::string& instruction, const std::vector<std::string>& operands,
                                const std::string& computations = {}) {
   std::string text = "HloModule test\n" + computations + "\nENTRY %main {\n";
@@ -34,7 +34,7 @@ inline std::string run(const std::string& instruction, const std::vector<std::st
   return spaced;
 }
 
-/// The message of the Error that reading the instruction raises; "" when it is fine.
+/// Returns the message of the Error for the instruction, or "" if it is valid.
 inline std::string error_of(const std::string& instruction, const std::vector<std::string>& operands,
                             const std::string& computations = {}) {
   try {

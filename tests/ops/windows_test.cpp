@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions and windows, worked out by hand.
+// Convolutions and windows, computed by hand.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ std::vector<float> result_of(const std::string& body) {
   return {data.begin(), data.end()};
 }
 
-// Of the image 1 2 3 4 under the kernel 1 10.
+// Convolves the image 1 2 3 4 with the kernel 1 10.
 std::vector<float> slid(const std::string& window) {
   return result_of(
       "x = f32[1,4,1] constant({{{1},{2},{3},{4}}})\n"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers against steps worked out by hand, schedules against Hugging Face's formulas.
+// Compares optimizers with steps computed by hand, and learning-rate schedules with Hugging Face's formulas.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -48,7 +48,6 @@ TEST(AdamWTest, TwoStepsAreThoseWorkedOutByHand) {
     const auto values = p.to_vector<double>();
     for (std::size_t i = 0; i < 2; ++i) EXPECT_NEAR(values[i], expected[i], 1e-14);
   }
-  // The first step of Adam moves every element by the learning rate, whatever the gradient's size.
   EXPECT_EQ(optimizer.named_state().size(), 2U);
 }
 
@@ -100,7 +99,7 @@ TEST(OptimizerTest, AParameterBelongsToOneOptimizer) {
   EXPECT_THROW(AdamW({p}, {}), Error);
 }
 
-// A linear layer on a batch of 6 rows: w is 4x6 (columns divide by 3, rows do not), b has 6 elements, c one.
+// A linear layer on a batch of 6 rows: w is 4x6 (3 divides the columns, not the rows), b has 6 elements, c has one.
 struct Regression {
   Tensor w = Tensor::from<double>({4, 6}, std::vector<double>(24, 0.5)).set_requires_grad();
   Tensor b = variable({1, 2, 3, 4, 5, 6});
@@ -131,9 +130,9 @@ TEST(OptimizerTest, StateLiesInPartsOverTheAxesOfTheBatch) {
   const auto state = optimizer.named_state();
   EXPECT_EQ(state.at(0).tensor.sharding()->str(), "{-,data}");
   EXPECT_EQ(state.at(3).tensor.sharding()->str(), "{data}");
-  EXPECT_FALSE(state.at(4).tensor.sharding().has_value());  // one element cannot be shared out
+  EXPECT_FALSE(state.at(4).tensor.sharding().has_value());  // one element cannot be sharded
   EXPECT_EQ(model.w.grad().sharding()->str(), "{-,data}");
-  // Each gradient is reduced to parts, each weight gathered once; what is summed whole are scalars.
+  // Each gradient is reduce-scattered, each weight is gathered once, and only scalars are all-reduced.
   int gathered = 0;
   for (const auto& instruction : plan.partitioned.program.entry_computation().instructions) {
     if (instruction.op->name == "all-gather") ++gathered;
@@ -158,7 +157,7 @@ TEST(OptimizerTest, UpdatesInPartsAreTheUpdatesOfOneRank) {
     mark_sharding(model.x, mesh, {"data", {}});
     mark_sharding(model.w, mesh, {"other", {}});
     AdamW optimizer({model.w, model.b, model.c}, {.learning_rate = 0.1});
-    // Gradients stay alive over mark_step, as where zero_grad() begins the loop.
+    // Gradients stay alive after mark_step, as when zero_grad() starts the loop body.
     for (int i = 0; i < 3; ++i, mark_step()) {
       optimizer.zero_grad();
       model.step(optimizer);

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares what Tessera computes with what XLA computes, op by op, on odd inputs.
+"""Compares the results of Tessera and XLA, op by op, on unusual inputs.
 
   tests/oracles/compare_ops_with_xla.py build/release/bin/tessera [--engine reference|runtime] [--keep FOLDER] [PATTERN…]
 
-Needs `pip install jax jaxlib`. The modules stand in op_cases.py: NaN, infinities, -0, empty arrays, indices out of range,
-every element type. Floats may differ by the case's share of the larger magnitude, everything else not at all; signs of zero
-count where the share is 0; denormal results count as 0 (XLA's CPU flushes them). Exit status 1 where something differs that
-the case does not explain.
+Needs `pip install jax jaxlib`. The modules are in op_cases.py: NaN, infinities, -0, empty arrays, indices out of range,
+every element type. Floats may differ by the case's share of the larger magnitude; all other types must be equal. Signs
+of zero count if the share is 0. Denormal results count as 0 (XLA's CPU backend flushes them). The exit status is 1 if
+there is a difference that the case does not explain.
 """
 import json
 import os
@@ -82,7 +82,7 @@ def run_tessera(binary, engine, path, arguments, folder):
 
 
 def first_difference(due, have, share, elementwise):
-    """Index of the first element that differs; None when all agree."""
+    """Returns the index of the first element that differs, or None if all agree."""
     if due.shape != have.shape or due.dtype != have.dtype:
         return f"{due.dtype}{due.shape} against {have.dtype}{have.shape}"
     if due.dtype.kind in "iub":
@@ -107,7 +107,7 @@ def first_difference(due, have, share, elementwise):
 
 
 def operands_at(case, arguments, message):
-    """The inputs that lead to the first difference of an elementwise case."""
+    """Returns the inputs of the first difference of an elementwise case."""
     found = re.search(r"at \[(\d+)\]", message)
     if not case.elementwise or not found:
         return ""
@@ -115,7 +115,7 @@ def operands_at(case, arguments, message):
 
 
 def compare(case, binary, engine, folder):
-    """A list of differences; a text when one side could not run."""
+    """Returns a list of differences, or a text if one side could not run."""
     path = f"{folder}/{re.sub(r'[^A-Za-z0-9_.-]', '_', case.name)}.hlo"
     with open(path, "w", encoding="utf-8") as file:
         file.write(case.text)

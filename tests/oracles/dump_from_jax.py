@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes small HLO modules as JAX lowers them, with shardings over 2x2 devices and before any partitioning.
+"""Writes small HLO modules as JAX lowers them, with shardings over 2x2 devices and before partitioning.
 
   tests/oracles/dump_from_jax.py tests/data/jax [NAME…]
 
-Needs `pip install jax jaxlib`. The files are committed; only who wants other modules runs this again. Shardings are
-written as `sharding=` (NAME.hlo); modules in SHARDY come as Shardy writes them too (NAME.shardy.hlo).
+Needs `pip install jax jaxlib`. The files are committed; run this again only to add or change modules. Shardings are
+written as `sharding=` (NAME.hlo). Modules in SHARDY are also written with Shardy's attributes (NAME.shardy.hlo).
 """
 import os
 import pathlib
@@ -134,7 +134,7 @@ def block_step(p, x):
 
 
 def block_sharded(qkv, o, ln, up, down):
-    """Widths of 8 over 4 heads of 3, an inner width of 20."""
+    """Widths of 8 with 4 heads of 3, and an inner width of 20."""
     return {name: (shape(8, 4, 3), qkv) for name in "qkv"} | {
         "o": (shape(4, 3, 8), o), "ln_1": (shape(8), ln), "ln_2": (shape(8), ln), "up": (shape(8, 20), up),
         "down": (shape(20, 8), down)}
@@ -155,7 +155,7 @@ CASES |= {
 # ---- a mixture of experts, dispatched by one-hot products ---------------------------------------------------------------------
 
 def moe(p, x):
-    """x [groups, tokens, width]; each token to its best expert, as many of each as there is room for."""
+    """x [groups, tokens, width]: sends each token to its best expert, up to the capacity of each expert."""
     experts, room = p["up"].shape[0], 4
     gates = jax.nn.softmax(x @ p["router"])
     best = jnp.argmax(gates, -1)
@@ -229,7 +229,7 @@ def manual_loop(x):
 
 
 def manual_moe(x, w):
-    """x [tokens, width] over both axes, an expert w [width, width] per device of model."""
+    """x [tokens, width] is sharded over both axes. Each device of model has one expert w [width, width]."""
     def body(x, w):
         tokens = x.reshape(2, -1, x.shape[-1])
         here = jax.lax.all_to_all(tokens, "model", split_axis=0, concat_axis=0)
@@ -244,7 +244,7 @@ def region(function, in_specs, out_specs, axis, mesh=None):
 
 
 def manual_nested(x):
-    """Inside a region over data, one over model."""
+    """A region over data that contains a region over model."""
     inner = region(lambda v: jax.lax.psum(jnp.sin(v), "model"), P(None, "model"), P(), "model")
     return jax.lax.all_gather(inner(x * 2), "data", axis=0, tiled=True)
 
@@ -259,7 +259,7 @@ def manual_nested_loop(x):
 
 
 def transforms(x):
-    """x [rows, time, width]: spectra, the largest, roundings, inverse functions, random bits."""
+    """x [rows, time, width]: spectra, top-k, rounding ops, inverse functions, random bits."""
     spectrum = jnp.fft.rfft(x)
     largest, places = jax.lax.top_k(x, 3)
     rounded = jax.lax.reduce_precision(jnp.arcsinh(x) + jnp.exp(1j * x).real, 5, 10)
@@ -298,7 +298,7 @@ def lower(function, arguments):
 
 
 def tidy(text):
-    """Without the lines of this machine's files."""
+    """Removes the lines with file names of this machine."""
     text = re.sub(r", metadata=\{[^}]*\}", "", text)
     return re.sub(r"\n(FileNames|FunctionNames|FileLocations|StackFrames)\n(.+\n)*", "\n", text).strip() + "\n"
 
@@ -314,7 +314,8 @@ def main(folder):
         text = lower(function, list(arguments)).compiler_ir("hlo").as_hlo_text()
         path = pathlib.Path(folder) / f"{name}{'.shardy' if shardy else ''}.hlo"
         text = tidy(text)
-        if name.startswith(("block_step", "moe", "layers")):  # as jit compiles them: results lie as propagation finds
+        # As jit compiles them: propagation chooses the shardings of results.
+        if name.startswith(("block_step", "moe", "layers")):
             text = text.replace("\n", ", allow_spmd_sharding_propagation_to_output={true}\n", 1)
         path.write_text(text)
         print(path, len(text.splitlines()), "lines")

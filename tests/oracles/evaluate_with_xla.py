@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Shows that XLA computes the same with a program before and after Tessera partitioned it.
+"""Checks that XLA computes the same results for a program before and after Tessera partitioned it.
 
   tests/oracles/evaluate_with_xla.py GLOBAL.hlo PER_DEVICE.hlo   (both as `--for-xla` writes them)
 
-Needs `pip install jax jaxlib`. Partitions run as replicas, as XLA would otherwise partition once more: partition-id becomes
-replica-id, collectives lose channels. Padding of uneven shards holds NaN or the largest integer. A global program with manual
-regions means something on all devices only: XLA partitions it, with arguments and results whole.
+Needs `pip install jax jaxlib`. Partitions run as replicas, because XLA would otherwise partition again: partition-id
+becomes replica-id, and collectives lose their channels. Padding of uneven shards holds NaN or the largest integer. A
+global program with manual regions is only meaningful on all devices: XLA partitions it, with replicated arguments and
+results.
 """
 import os
 import re
@@ -26,7 +27,7 @@ TYPES = {"f32": np.float32, "f64": np.float64, "s32": np.int32, "u32": np.uint32
 
 
 def without(text, name):
-    """The text without attribute `name`, whose value stands in braces."""
+    """Returns the text without attribute `name`, whose value is in braces."""
     while (at := text.find(f", {name}={{")) >= 0:
         end, depth = text.index("{", at), 0
         while True:
@@ -39,7 +40,7 @@ def without(text, name):
 
 
 def sharding_at(line):
-    """The leaves of `sharding={…}` in a line."""
+    """Returns the leaves of `sharding={…}` in a line."""
     if "sharding={" not in line:
         return None
     rest = line[line.index("sharding=") + 9:]
@@ -53,7 +54,7 @@ def sharding_at(line):
 
 
 def tile_of(sharding, device, ndim):
-    """Coordinates and counts of the device's tile."""
+    """Returns the coordinates of the device's tile and the tile counts."""
     if sharding is None or sharding.is_replicated() or ndim == 0:
         return (0,) * ndim, (1,) * ndim
     dims = tuple(sharding.tile_assignment_dimensions())
@@ -89,8 +90,9 @@ def entry_of(text):
 
 
 def with_laid_operands(text):
-    """Floats that are gathered pass an operation first: jaxlib 0.10.2's CPU backend gathers along the first dim in memory, also where it
-    has chosen another layout for the operand, and then mixes up the elements."""
+    """Inserts an operation before gathers of floats. The CPU backend of jaxlib 0.10.2 gathers along the first dim in
+    memory even if it has chosen another layout for the operand, and then mixes up the elements.
+    """
     lines = []
     for line in text.splitlines():
         match = re.match(r"  (?:ROOT )?%\S+ = .*? all-gather\(([^)]*)\)", line)
@@ -109,7 +111,7 @@ def with_laid_operands(text):
 
 
 def whole_at_entry(text):
-    """The entry's parameters whole on every device, and its result."""
+    """Replicates the entry's parameters and its result on every device."""
     text = re.sub(r", allow_spmd_sharding_propagation_to_\w+=\{[^}]*\}", "", text)
     start = re.search(r"^ENTRY ", text, re.M).start()
     lines = []
@@ -124,7 +126,7 @@ def whole_at_entry(text):
 
 
 def run(text, arguments, devices, partitions=False):
-    """arguments[k][device]; results[k][device]. XLA partitions where asked to, else devices are replicas."""
+    """Takes arguments[k][device] and returns results[k][device]. Unless `partitions`, devices are replicas."""
     module = xla_client.hlo.hlo_module_from_text(text)
     stablehlo = _jax.mlir.hlo_to_stablehlo(module.as_serialized_hlo_module_proto())
     options = xla_client.CompileOptions()
@@ -151,7 +153,7 @@ def run(text, arguments, devices, partitions=False):
 
 
 def difference(due, have):
-    """The largest one, against the largest magnitude; NaN must meet NaN."""
+    """Returns the largest difference relative to the largest magnitude. NaN must match NaN."""
     if not due.size:
         return 0.0
     if np.any(np.isnan(due) != np.isnan(have)):

@@ -12,7 +12,7 @@ work=${KEEP:-$(mktemp -d)}
 [ -n "${KEEP:-}" ] || trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/dumps" "$work/text"
 
-# dump NAME COMMAND…: the programs that the example partitions, and what every pass makes of them.
+# dump NAME COMMAND…: dumps the programs that the example partitions, after every pass.
 dump() {
   local name=$1
   shift
@@ -55,7 +55,8 @@ module tests/tools/data/mlp.hlo --mesh data=2,model=3 --annotate x=data,- --anno
 
 "$python" tests/oracles/parse_for_xla.py "$work"/text/*.hlo | sed "s|$work/text/||"
 
-# And that XLA computes the same before and after partitioning; run_clm takes it too long, and jaxlib 0.10.2 refuses the layout it chose for the fft of transforms.
+# Checks that XLA computes the same results before and after partitioning. run_clm would take too long, and jaxlib
+# 0.10.2 refuses the layout that it chose for the fft in transforms.
 good=0
 for file in "$work"/text/*-per-device.hlo; do
   case $file in *run_clm* | */attributes-* | */transforms-*) continue ;; esac

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules as JAX lowers them (tests/data/jax): read, printed, read again, partitioned over their 2x2 devices and checked.
+// Modules as JAX lowers them (tests/data/jax): read, printed, read again, partitioned over their 2x2 devices and
+// checked.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -73,7 +74,7 @@ TEST_P(JaxModule, PartitionedEqualsUnpartitioned) {
 INSTANTIATE_TEST_SUITE_P(Each, JaxModule, testing::ValuesIn(modules()),
                          [](const auto& info) { return name_of(info.param); });
 
-// JAX writes a parameter where it is first used: their order in the text is not that of their numbers.
+// JAX prints a parameter at its first use, so parameters are not in the order of their numbers.
 TEST(JaxModules, AreThereWithParametersOutOfOrder) {
   EXPECT_GE(modules().size(), 28U);
   const auto paths = modules();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The modules that compare_ops_with_xla.py runs: every op that computes on arrays, on odd inputs."""
+"""The modules that compare_ops_with_xla.py runs: every op that computes on arrays, on unusual inputs."""
 import dataclasses
 import itertools
 
@@ -12,7 +12,7 @@ INTEGERS = SIGNED + UNSIGNED
 NUMPY = {"pred": np.bool_, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
          **{f"s{n}": np.dtype(f"int{n}").type for n in (8, 16, 32, 64)},
          **{f"u{n}": np.dtype(f"uint{n}").type for n in (8, 16, 32, 64)}}
-# Shares of the larger magnitude by which approximations may differ.
+# The share of the larger magnitude by which approximations may differ.
 ROUNDING = {"f16": 3e-3, "bf16": 2e-2, "f32": 3e-6, "f64": 1e-11}
 
 
@@ -24,11 +24,11 @@ class Case:
     share: float = 0.0
     labels: tuple = ()
     elementwise: bool = False
-    explained: str = ""  # why the two differ, where that is as it should be
+    explained: str = ""  # why the two legitimately differ
 
 
 def odd_values(dtype):
-    """One of everything that a type has."""
+    """Returns a value of every kind that a type has."""
     if dtype == "pred":
         return np.array([False, True])
     if dtype in FLOATS:
@@ -63,7 +63,7 @@ def module(parameters, body, root, head="", more="", tuple_of=None):
 
 
 def case(name, parameters, lines, share=0.0, more="", **rest):
-    """lines: `type op(..)` each; every one is a result. A line `name: type op(..)` is none."""
+    """lines: `type op(..)`; each is a result. A line `name: type op(..)` is not a result."""
     body, roots = [], []
     for k, line in enumerate(lines):
         inner, _, text = line.partition(": ")
@@ -106,7 +106,7 @@ def unary_cases():
                    [f"pred[{len(x)}] is-finite(p0)"], labels=EXACT_UNARY + ("is-finite",), elementwise=True)
         for op in MATH:
             values = x
-            if op in ("tan", "sine", "cosine"):  # arguments that fast range reductions know
+            if op in ("tan", "sine", "cosine"):  # arguments in the domain of fast range reduction
                 values = x[(np.abs(x.astype(np.float64)) < 1e4) | ~np.isfinite(x.astype(np.float64))]
             yield case(f"unary.{op}.{dtype}", [(dtype, values)], [f"{shape(dtype, values)} {op}(p0)"], share=ROUNDING[dtype],
                        elementwise=True)
@@ -134,7 +134,7 @@ def binary_cases():
             exact += ["and", "or", "xor"]
         if dtype in INTEGERS:
             exact += ["shift-left", "shift-right-arithmetic", "shift-right-logical"]
-            # XLA's CPU looks at 6 bits of the exponent only: 0^64 = 1 there.
+            # XLA's CPU backend reads only 6 bits of the exponent: it gives 0^64 = 1.
             keep = p[1][1] < 64
             q = [(dtype, p[0][1][keep]), (dtype, p[1][1][keep])]
             yield case(f"binary.power.{dtype}", q, [f"{dtype}[{len(q[0][1])}] power(p0, p1)"], elementwise=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules for compare_ops_with_xla.py: moved elements, reductions, windows, contractions, linear algebra."""
+"""Modules for compare_ops_with_xla.py: data movement, reductions, windows, contractions, linear algebra."""
 import itertools
 
 import numpy as np

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Shows that XLA's own reader takes HLO text: tests/oracles/parse_for_xla.py FILE.hlo…
+"""Checks that XLA's reader accepts HLO text: tests/oracles/parse_for_xla.py FILE.hlo…
 
-Needs `pip install jax jaxlib`. One line a file: what was read, or XLA's complaint. Exit status 1 where a file was refused.
+Needs `pip install jax jaxlib`. Prints one line for each file: what was read, or XLA's error. The exit status is 1 if
+a file was refused.
 """
 import sys
 
