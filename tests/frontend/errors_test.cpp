@@ -78,8 +78,7 @@ TEST_F(FrontendErrors, OfMarkSharding) {
         return mark_sharding(x, Mesh({{"data", 2}, {"model", 2}}), {"data", {}});
       },
       "mark_sharding: mesh<data=2, model=2> has 4 devices, but this job has 8: the product of the axes must be the "
-      "number "
-      "of ranks" +
+      "number of ranks" +
           of + kHere);
   expect(
       [&] {
