@@ -114,7 +114,7 @@ TEST(ElidedConstants, OriginsThatDoNotFitAreAnError) {
   EXPECT_EQ(error_of(text("f32[3]", "{...}", "m/x")), "");
   EXPECT_EQ(error_of(text("(f32[3], f32[1])", "({...}, {5})", "m/x,")), "");
   EXPECT_TRUE(has(error_of(text("f32[3]", "{...}", "m/x,m/y")), "does not match the elided leaves of f32[3]"));
-  EXPECT_TRUE(has(error_of(text("(f32[3], f32[1])", "({...}, {5})", ",m/x")), "does not name what is elided"));
+  EXPECT_TRUE(has(error_of(text("(f32[3], f32[1])", "({...}, {5})", ",m/x")), "does not match the elided leaves"));
   // A user has restored the values.
   EXPECT_FALSE(has(print_program(read(text("f32[3]", "{1, 2, 3}", "m/x"))), "tessera.elided"));
 }
