@@ -6,7 +6,7 @@
 namespace tessera {
 namespace {
 
-// The text between the outermost braces, or Error.
+// The text between the outermost braces. Throws an Error if there are none.
 std::string_view inside_braces(std::string_view text) {
   text = trim(text);
   require(text.size() >= 2 && text.front() == '{' && text.back() == '}', "expected a list in braces, got {}", text);

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// The lines below a reason: every operand with type, sharding and place, then the place of the op itself.
+// Adds lines to an error: every operand with type, sharding and source location, then the location of the op itself.
 void add_context(Error& error, const OpDef& op, const std::vector<Value>& operands, const NotesRef& notes) {
   error.prefix(fmt::format("{}: ", op.name));
   std::vector<const Instruction*> instructions;
@@ -30,7 +30,7 @@ std::vector<ComputationRef> called_computations(const Program& program, const st
   return out;
 }
 
-// parameters[k] is parameter(k), in whatever order they come: JAX writes them where they are first used.
+// parameters[k] is parameter(k), in whatever order they occur: JAX writes parameters where they are first used.
 void list_parameter(Computation& computation, Id id) {
   auto& list = computation.parameters;
   const auto number = parameter_number(computation[id]);
@@ -117,7 +117,7 @@ std::pair<int&, bool> TakenNames::take(std::string_view name) {
   return {slot.suffix, is_new};
 }
 
-// The name itself when free, else name.1, name.2, …
+// Keeps the name if it is not in use; otherwise changes it to name.1, name.2, …
 void Builder::make_unique(std::string& name) {
   if (name.empty()) name = "value";
   auto [suffix, is_new] = names_.take(name);

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-// In a text some of them stand elsewhere, so that their order is lost.
+// Sorts attributes, because the text format does not preserve the order of all of them.
 std::vector<std::pair<std::string, std::string>> by_key(std::vector<std::pair<std::string, std::string>> attributes) {
   std::sort(attributes.begin(), attributes.end());
   return attributes;
@@ -21,7 +21,7 @@ const Notes& notes_of(const Instruction& instruction) {
 
 bool same_layouts(const Type& a, const Type& b) { return a.str(true) == b.str(true); }
 
-// What differs between two instructions, in one word or two; "" for nothing.
+// The kind of difference between two instructions, in one or two words; "" if there is none.
 std::string_view instruction_difference(const Instruction& a, const Instruction& b) {
   if (a.name != b.name) return "name";
   if (a.op != b.op) return "op";
@@ -66,7 +66,7 @@ std::string computation_difference(const Program& a, const Program& b, Computati
   return {};
 }
 
-// The meshes a text carries: the program's and those that only shardings name.
+// The meshes that a text contains: the program's and those that only shardings name.
 std::vector<Mesh> all_meshes(const Program& program) {
   std::vector<Mesh> out = program.meshes;
   for (const auto& computation : program.computations)

@@ -12,7 +12,7 @@ constexpr std::string_view kHowToPrint =
     "; tessera reads HLO text: in JAX print jax.jit(f).lower(x).compiler_ir(\"hlo\").as_hlo_text(), elsewhere set "
     "XLA_FLAGS=\"--xla_dump_to=FOLDER --xla_dump_hlo_as_text\"";
 
-// A number of protocol buffers, seven bits a byte; takes it off `in`.
+// Reads and removes a varint of protocol buffers, which has seven bits per byte.
 std::optional<std::uint64_t> take_number(std::string_view& in) {
   std::uint64_t number = 0;
   for (unsigned shift = 0; shift < 64 && !in.empty(); shift += 7) {
@@ -24,7 +24,8 @@ std::optional<std::uint64_t> take_number(std::string_view& in) {
   return std::nullopt;
 }
 
-// Takes a field off `in`; false when there is none. One that reaches past the end is taken: the file may have been cut short.
+// Reads and removes a field; false if there is none. A field that exceeds the end counts, because the file may be
+// truncated.
 bool take_field(std::string_view& in) {
   constexpr std::uint64_t kNumber = 0;
   constexpr std::uint64_t kEightBytes = 1;
@@ -45,7 +46,7 @@ bool is_control(char c) {
   return static_cast<unsigned char>(c) < 0x20 && std::string_view("\t\n\v\f\r").find(c) == std::string_view::npos;
 }
 
-// An HloModuleProto begins with its name and an HloProto with the module, both field 1 and of bytes.
+// An HloModuleProto begins with its name and an HloProto with the module; both are field 1 and consist of bytes.
 bool looks_like_proto(std::string_view content) {
   constexpr char kFirstField = 1 << 3 | 2;
   constexpr std::size_t kLooked = 4096;

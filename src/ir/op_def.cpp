@@ -31,7 +31,7 @@ bool has_side_effect(const Instruction& instruction, const std::vector<bool>& wi
 
 std::vector<bool> computations_with_effects(const Program& program) {
   std::vector<bool> out;
-  for (const ComputationRef& computation : program.computations) {  // callees first
+  for (const ComputationRef& computation : program.computations) {  // callees come first
     const auto& all = computation->instructions;
     out.push_back(std::any_of(all.begin(), all.end(), [&](const Instruction& i) { return has_side_effect(i, out); }));
   }

@@ -81,7 +81,7 @@ std::vector<std::string> read_names(std::string_view text) {
 
 namespace {
 
-// XLA's name for what channel_id and use_global_device_ids say of a collective.
+// XLA's name for the mode that channel_id and use_global_device_ids of a collective determine.
 void check_mode(const Instruction& collective, const Notes& notes) {
   const auto mode =
       std::find_if(notes.other.begin(), notes.other.end(), [](const auto& a) { return a.name == "mode"; });
@@ -91,7 +91,7 @@ void check_mode(const Instruction& collective, const Notes& notes) {
   require(std::find(all.begin(), all.end(), mode->text) != all.end(), "{}: no mode is named \"{}\"{}",
           collective.op->name, mode->text, suggest_name(mode->text, all));
   const auto texts = collective.attributes->texts();
-  const auto has = [&](std::string_view name) {  // they are left out where they are 0 or false
+  const auto has = [&](std::string_view name) {  // attributes that are 0 or false are omitted
     return std::any_of(texts.begin(), texts.end(), [&](const auto& a) { return a.name == name; });
   };
   const bool is_global = has("use_global_device_ids");
@@ -101,7 +101,7 @@ void check_mode(const Instruction& collective, const Notes& notes) {
           mode->text, has("channel_id") ? "channel_id" : "the lack of a channel_id", is_global, said);
 }
 
-// What stands in the text and is almost the name that was asked for last.
+// An attribute of the text that is a likely misspelling of the one requested last.
 std::string misspelt_for_the_last(const AttributeReader& reader) {
   if (reader.asked().empty()) return {};
   std::vector<std::string> left;
@@ -130,7 +130,7 @@ std::vector<std::string> read_own_attributes(const RawInstruction& raw, std::vec
 
 namespace {
 
-// What HLO's instructions may carry and no row heeds.
+// Attributes that HLO's instructions may have and that no row uses.
 constexpr std::string_view kKept[] = {"algorithm",
                                       "api_version",
                                       "async_execution_thread",
@@ -197,7 +197,7 @@ void warn_of_unknown(ModuleState& state, const RawInstruction& raw, const Notes&
 
 namespace {
 
-// Sums over the operands of one instruction fit 64 bits, also doubled.
+// Sums over the operands of one instruction fit into 64 bits, even if doubled.
 void check_bytes(const std::vector<Type>& operands) {
   Checked bytes = 0;
   for (const Type& type : operands) bytes += type.byte_size();
@@ -257,7 +257,7 @@ Signature read_signature(TextCursor& in) {
 
 void check_signature(const TextCursor& in, const Signature& signature, const Computation& computation) {
   if (signature.types.empty()) return;
-  // As in XLA, the listed parameters say nothing: those of the body count.
+  // As in XLA, the listed parameters have no effect; those of the body count.
   const auto types = computation.parameter_types();
   const std::vector<Type> listed(signature.types.begin(), signature.types.end() - 1);
   if (listed != types)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computations and their instructions.
+// Reads computations and their instructions.
 #include <algorithm>
 
 #include "raw_instruction.h"
@@ -41,7 +41,7 @@ class ComputationReader {
     if (is_entry) state_.program.entry = id;
   }
 
-  // `{ .. }` where it is called.
+  // Reads a computation `{ .. }` that is written where it is called.
   ComputationId read_nameless() {
     const auto place = in_.position();
     if (depth_ > kDeepestNesting)
@@ -91,7 +91,7 @@ class ComputationReader {
     return id;
   }
 
-  // parameters_[k] is where parameter(k) stands.
+  // parameters_[k] is the position of parameter(k).
   void order_parameters(std::size_t place) {
     out_.parameters.resize(numbers_.size(), -1);
     for (const auto& [number, id, position] : numbers_) {
@@ -103,7 +103,7 @@ class ComputationReader {
     ensure(out_.root < out_.size(), "root out of range at {}", place);
   }
 
-  // Nested instructions get their names when all written ones are known.
+  // Names nested instructions after all names in the text are known.
   void finish_names() {
     std::unordered_map<std::string, int> taken;
     if (nested_.empty()) return;
@@ -196,7 +196,7 @@ class ComputationReader {
     return found->second;
   }
 
-  // Of an instruction that stands alone: its operands are what the module is given.
+  // For a single instruction: its operands become parameters of the module.
   Id add_parameter(std::string_view name, const Type& type, std::size_t place) {
     RawInstruction raw;
     raw.op = &state_.table.get("parameter");
@@ -241,7 +241,7 @@ class ComputationReader {
     }
   }
 
-  // The ids of computations in place of their names; the text is kept for messages.
+  // Replaces computations that are written out by their ids; the text is kept for messages.
   std::string read_written_out(std::size_t attribute) {
     const auto start = in_.position();
     auto& ids = written_out_[attribute];
@@ -262,7 +262,7 @@ class ComputationReader {
     return std::string(in_.text().substr(start, in_.position() - start));
   }
 
-  // Puts the op of an `x-start` into a computation of its own; leaves the start's attributes in `own`.
+  // Puts the op of an `x-start` into a separate computation; leaves the attributes of the start in `own`.
   ComputationId wrap(const RawInstruction& raw, const Instruction& start, std::vector<TextAttribute>& own,
                      std::vector<std::size_t>& positions) {
     Wrapping wrapping;
@@ -324,7 +324,7 @@ class ComputationReader {
     if (value.is_elided()) state_.elided.push_back({-1, id, position, value, std::move(origins)});
   }
 
-  // The attributes every instruction takes; others go on to the row.
+  // Reads attributes that every instruction may have; others are left for the row.
   void take_common(TextAttribute& attribute, std::size_t position, Instruction& out, Notes& notes,
                    PendingSharding& sharding, std::vector<TextAttribute>& own) {
     if (attribute.name == "sharding") {
@@ -341,7 +341,7 @@ class ComputationReader {
         out.control_predecessors.push_back(found->second);
       }
     } else {
-      own.push_back({attribute.name, std::move(attribute.text)});  // the name is still asked for
+      own.push_back({attribute.name, std::move(attribute.text)});  // the row still needs the name
     }
   }
 
@@ -374,14 +374,14 @@ class ComputationReader {
   };
   ModuleState& state_;
   TextCursor& in_;
-  std::optional<std::size_t> spanning_;  // the last instruction of several lines
-  int depth_;                            // of computations in computations
-  bool is_single_ = false;               // an instruction is all there is
+  std::optional<std::size_t> spanning_;  // the last instruction that spans several lines
+  int depth_;                            // of nested computations
+  bool is_single_ = false;               // the text is a single instruction
   Computation out_;
   std::unordered_map<std::string_view, Id> names_;
   std::vector<Id> nested_;
   std::vector<ParameterNumber> numbers_;
-  std::unordered_map<std::size_t, std::vector<ComputationId>> written_out_;  // by the place of the attribute
+  std::unordered_map<std::size_t, std::vector<ComputationId>> written_out_;  // by the position of the attribute
   std::size_t first_sharding_ = state_.shardings.size();
   std::size_t first_elided_ = state_.elided.size();
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constants whose elements the text leaves out, `constant({...})`: what tells them apart.
+// Gives constants without elements in the text, `constant({...})`, origins that distinguish them.
 #include <map>
 #include <memory>
 
@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// As the text says, or the constant's own.
+// The origins in the text, or else the constant's own.
 std::vector<std::string> origins_of(const TextCursor& in, const PendingElided& elided, const Computation& computation) {
   const Instruction& constant = computation[elided.instruction];
   if (elided.origins.empty()) return own_origins(computation, constant);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `HloModule name, attribute=value, …`
+// Reads `HloModule name, attribute=value, …`.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -115,7 +115,7 @@ void take_attribute(std::string_view name, std::size_t position, std::string tex
   }
 }
 
-// `{(f32[2]{0})->f32[2]{0}}` against the entry computation.
+// Compares `{(f32[2]{0})->f32[2]{0}}` with the entry computation.
 void check_entry_layout(const std::string& text, const Computation& entry) {
   TextCursor in(text);
   in.expect("{", "before the layout");
@@ -142,7 +142,7 @@ void check_entry_layout(const std::string& text, const Computation& entry) {
           entry.root_type());
 }
 
-// The array at an index of a type; none when there is none.
+// The array at an index of a type; nullopt if there is none.
 std::optional<Type> array_at(const Type& type, const Dims& index) {
   Type here = type;
   for (const auto i : index) {
@@ -153,8 +153,9 @@ std::optional<Type> array_at(const Type& type, const Dims& index) {
   return here;
 }
 
-// Both sides are arrays of one size, and each array stands in one alias only. In programs for several devices those of different
-// sizes are dropped: XLA's partitioner leaves such where a parameter is cut and its result is not.
+// Both sides of an alias must be arrays of one size, and each array may be in one alias only. In programs for several
+// devices, aliases with different sizes are dropped: XLA's partitioner leaves such aliases where a parameter is sharded
+// and its result is not.
 void check_aliases(Program& program, const std::string& place) {
   const Computation& entry = program.entry_computation();
   std::vector<Alias> fitting;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HLO's literals: `1.5`, `{{1,2},{3,4}}`, `true`, `-inf`, `nan`, `-nan(0x1)`, `(lit, lit)`, `{...}`.
+// Reads HLO's literals: `1.5`, `{{1,2},{3,4}}`, `true`, `-inf`, `nan`, `-nan(0x1)`, `(lit, lit)`, `{...}`.
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -16,7 +16,7 @@ bool is_number_char(char c) {
   return (c >= '0' && c <= '9') || c == '.' || c == '+' || c == '-' || c == 'e' || c == 'E';
 }
 
-// The characters of a number; moves behind them.
+// Reads the characters of a number.
 std::string_view number_text(TextCursor& in) {
   in.skip_blanks();
   const auto start = in.position();
@@ -51,7 +51,7 @@ struct BitsOf<double> {
                                  kSign = 0x8000000000000000, kPayload = 0x000fffffffffffff;
 };
 
-// Behind `nan`: an optional payload `(0x1)`.
+// Reads the rest after `nan`: an optional payload `(0x1)`.
 template <class T>
 T read_nan(TextCursor& in, bool negative) {
   using Bits = BitsOf<T>;
@@ -85,7 +85,8 @@ T read_float(TextCursor& in) {
   Wide value{};
   auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code == std::errc::result_out_of_range) {
-    const std::string copy(text);  // strtod tells too small (a subnormal or zero) from too large
+    // Strtod distinguishes numbers that are too small (a subnormal or zero) from those that are too large.
+    const std::string copy(text);
     value = static_cast<Wide>(std::is_same_v<Wide, float> ? std::strtof(copy.c_str(), nullptr)
                                                           : std::strtod(copy.c_str(), nullptr));
   }
@@ -120,14 +121,14 @@ bool read_bool(TextCursor& in) {
   const auto word = in.identifier("true or false");
   if (word == "true" || word == "1") return true;
   if (word == "false" || word == "0") return false;
-  std::int64_t number = 0;  // any other number but 0 is true as well
+  std::int64_t number = 0;  // any number except 0 is true
   const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), number);
   if (code != std::errc() || end != word.data() + word.size())
     in.fail_at(place, fmt::format("expected true or false, got \"{}\"", word));
   return number != 0;
 }
 
-// `(re, im)`, or a real number alone.
+// Reads `(re, im)` or a single real number.
 template <class T>
 T read_complex(TextCursor& in) {
   using Part = typename T::value_type;
@@ -151,7 +152,7 @@ T read_element(TextCursor& in) {
     return read_integer<T>(in);
 }
 
-// Calls read() for each element, between the braces of all dims.
+// Calls read() for each element, inside the braces of all dims.
 template <class Read>
 void read_dim(TextCursor& in, const Dims& dims, std::size_t dim, const Read& read) {
   if (dim == dims.size()) return read();
@@ -175,7 +176,7 @@ void read_dim(TextCursor& in, const Dims& dims, std::size_t dim, const Read& rea
 
 Literal read_array(TextCursor& in, const Type& type) {
   const auto place = (in.skip_blanks(), in.position());
-  // Every element takes a character at least, so a text bounds what it can fill.
+  // Every element takes at least one character, which limits the number of elements of a text.
   const auto room = static_cast<std::int64_t>(in.text().size() - place);
   if (type.element_count() > room)
     in.fail_at(place, fmt::format("the literal does not have the elements of {}", type.str()));
@@ -199,7 +200,7 @@ Literal read_array(TextCursor& in, const Type& type) {
 
 Literal read_literal(TextCursor& in, const Type& type) {
   if (type.is_token()) in.fail_expected("no literal: token[] has none");
-  if (in.take("{...}")) return Literal::elided(type, "?");  // named when the whole module has been read
+  if (in.take("{...}")) return Literal::elided(type, "?");  // gets its origin after the complete module has been read
   if (type.is_array()) return read_array(in, type);
   std::vector<Literal> elements;
   in.expect("(", "before the literals of a tuple");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader's top: header, computations, then the shardings of all of them.
+// The top level of the reader: header, computations, then all shardings.
 #include <algorithm>
 
 #include "not_hlo_text.h"
@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-// `{op_type="x" op_name="y" source_file="z" source_line=3 …}`
+// Reads `{op_type="x" op_name="y" source_file="z" source_line=3 …}`.
 void read_metadata(std::string_view text, const SourceTables& tables, Notes& notes) {
   TextCursor in(text);
   in.expect("{", "before the metadata");
@@ -43,7 +43,7 @@ void read_metadata(std::string_view text, const SourceTables& tables, Notes& not
 }
 
 std::string nearest_value(const std::unordered_map<std::string_view, Id>& names, std::string_view name) {
-  constexpr std::size_t kMostCandidates = 20000;  // edit distances are slow; an error should not be
+  constexpr std::size_t kMostCandidates = 20000;  // edit distances are slow, and an error message should not be
   if (names.size() > kMostCandidates) return {};
   std::vector<std::string> known;
   for (const auto& [other, id] : names) known.emplace_back(other);
@@ -56,7 +56,7 @@ void take_frontend_attributes(std::string_view text, std::size_t position, const
                               PendingSharding& sharding, std::vector<TextAttribute>& own) {
   for (auto& [key, value] : read_frontend_attributes(text)) {
     const bool is_mark = op.role == Role::kShardingMark;
-    if (key == kLayoutsKey) continue;  // the type has it
+    if (key == kLayoutsKey) continue;  // the type contains it
     if (key == kShardingRuleKey && is_mark) {
       own.push_back({std::move(key), quote(value)});
     } else if (key == kNumBatchDimsKey && is_mark) {
@@ -72,7 +72,7 @@ void take_frontend_attributes(std::string_view text, std::size_t position, const
 
 namespace {
 
-// `1 "file.py"` …
+// Reads `1 "file.py"` …
 std::unordered_map<std::int64_t, std::string> read_names_by_number(TextCursor& in) {
   std::unordered_map<std::int64_t, std::string> out;
   while (in.peek() >= '0' && in.peek() <= '9') {
@@ -84,7 +84,7 @@ std::unordered_map<std::int64_t, std::string> read_names_by_number(TextCursor& i
 
 using Fields = std::unordered_map<std::string, std::int64_t>;
 
-// `1 {file_name_id=1 line=33 …}` …
+// Reads `1 {file_name_id=1 line=33 …}` …
 std::unordered_map<std::int64_t, Fields> read_fields_by_number(TextCursor& in) {
   std::unordered_map<std::int64_t, Fields> out;
   while (in.peek() >= '0' && in.peek() <= '9') {
@@ -101,7 +101,7 @@ std::unordered_map<std::int64_t, Fields> read_fields_by_number(TextCursor& in) {
 
 }  // namespace
 
-// FileNames, FunctionNames, FileLocations, StackFrames.
+// Reads FileNames, FunctionNames, FileLocations, StackFrames.
 SourceTables read_source_tables(TextCursor& in) {
   SourceTables out;
   in.skip_blanks();
@@ -134,7 +134,7 @@ SourceTables read_source_tables(TextCursor& in) {
 
 namespace {
 
-// Without the line `HloModule`: computations, or a single instruction. False when it is neither.
+// Reads a text without the line `HloModule`: computations or a single instruction. Returns false if it is neither.
 bool read_bare(ModuleState& state) {
   TextCursor& in = state.in;
   const auto start = in.position();

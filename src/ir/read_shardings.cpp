@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sharding texts of a module, all at once, to axes of as few meshes as say them all.
+// Converts the sharding texts of a module, all together, to axes of as few meshes as possible.
 #include <algorithm>
 #include <type_traits>
 
@@ -37,7 +37,7 @@ class ShardingAttacher {
   }
 
  private:
-  // Shardy's meshes. What is said on one without axes is whole on the devices of any other.
+  // Reads Shardy's meshes. A sharding on a mesh without axes is fully replicated on the devices of any other mesh.
   void read_meshes() {
     sdy_meshes_ = with_place(state_.in, header_.meshes_position, [&] { return parse_sdy_meshes(header_.meshes); });
     name_maximal_meshes();
@@ -47,21 +47,22 @@ class ShardingAttacher {
     if (meshes.empty()) {
       meshes.push_back(mesh_of_all_devices());
       sdy_meshes_.insert(sdy_meshes_.begin(),
-                         meshes.front());  // which has the device that one of a single device means
+                         meshes.front());  // the mesh that contains the device of a single-device mesh
     }
-    // Shardy leaves parameters and results that nobody annotated as propagation finds them.
+    // In Shardy, propagation chooses the shardings of parameters and results without annotation.
     if (!header_.is_shardy) return;
     for (auto* may_choose : {&state_.program.propagate_to_parameters, &state_.program.propagate_to_output})
       if (may_choose->empty()) *may_choose = {true};
   }
 
-  // Where the text has none with axes, as with what one device alone does.
+  // The mesh if no text names axes, as when a single device holds everything.
   [[nodiscard]] Mesh mesh_of_all_devices() const {
     const std::int64_t said = header_.has_num_partitions ? state_.program.num_partitions : 1;
     return Mesh({{"devices", std::max(said, most_devices_)}});
   }
 
-  // `m0 = #sdy.mesh<[], device_ids=[3]>` may have any name; what is said on it is read by the one that tells the device.
+  // `m0 = #sdy.mesh<[], device_ids=[3]>` may have any name; its shardings are read with the mesh that contains the
+  // device.
   void name_maximal_meshes() {
     constexpr std::string_view kNoAxes = "#sdy.mesh<[]";
     const std::string& all = header_.meshes;
@@ -85,7 +86,7 @@ class ShardingAttacher {
     return text;
   }
 
-  // Shardings whose text names axes bring their meshes along.
+  // Shardings whose text names axes define their own meshes.
   void read_named() {
     for (auto& item : state_.shardings) {
       if (!item.sdy.empty() || !is_named_sharding(item.hlo)) continue;
@@ -105,7 +106,7 @@ class ShardingAttacher {
       }
     }
     if (state_.program.meshes.empty()) return;
-    for (auto& item : state_.shardings)  // a maximal one, and the mesh of no axes, are said on any mesh
+    for (auto& item : state_.shardings)  // maximal shardings and the mesh without axes are valid on any mesh
       for (auto& leaf : item.named)
         if (leaf.kind == Sharding::Kind::kMaximal || leaf.mesh.axes().empty())
           leaf.mesh = state_.program.meshes.front();
@@ -118,7 +119,7 @@ class ShardingAttacher {
     return slot;
   }
 
-  // num_partitions of the header, else what meshes or shardings say; all must agree.
+  // num_partitions of the header, else the number that meshes or shardings imply; all must agree.
   void find_device_count() {
     Program& program = state_.program;
     std::int64_t count = header_.has_num_partitions ? program.num_partitions : 0;
@@ -147,7 +148,7 @@ class ShardingAttacher {
     program.num_partitions = count;
   }
 
-  // The sharding of a tuple of nothing, which XLA takes on arrays.
+  // Whether this is the sharding of an empty tuple, which XLA accepts on arrays.
   [[nodiscard]] bool says_nothing(const PendingSharding& item) const {
     return item.sdy.empty() && !type_of(item).is_tuple() && item.hlo.starts_with('{') &&
            trim(item.hlo.substr(1)) == "}";
@@ -159,7 +160,7 @@ class ShardingAttacher {
 
   static int ndim_of(const Type& leaf) { return leaf.is_array() ? leaf.ndim() : 0; }
 
-  // The arrays that an outfeed sends; none for other ops.
+  // The arrays that an outfeed sends; empty for other ops.
   [[nodiscard]] std::vector<Type> sent_by(const PendingSharding& item) const {
     const Computation& computation = state_.program[item.computation];
     const Instruction& instruction = computation[item.instruction];
@@ -167,7 +168,8 @@ class ShardingAttacher {
     return computation[instruction.operands[0]].type.leaves();
   }
 
-  // An outfeed returns a token, but its sharding tells of what it sends, and perhaps of a token: only that one is its own.
+  // An outfeed returns a token, but its shardings describe the arrays that it sends, and possibly a token. Only that of
+  // the token is the sharding of its result.
   template <class T>
   [[nodiscard]] std::vector<T> of_result(const PendingSharding& item, std::vector<T> given) const {
     const int sent = isize(sent_by(item));
@@ -178,7 +180,7 @@ class ShardingAttacher {
     return given;
   }
 
-  // Of an outfeed whose devices do not all send the complete value.
+  // Whether this is an outfeed of which not all devices send the complete value.
   bool says_what_is_sent(const PendingSharding& item) {
     const std::size_t sent = sent_by(item).size();
     if (sent == 0 || item.hlo.empty() || is_named_sharding(item.hlo)) return false;
@@ -189,7 +191,7 @@ class ShardingAttacher {
     });
   }
 
-  // Of an outfeed: each sharding has as many dims as the array that it is for.
+  // For an outfeed: checks that each sharding has as many dims as its array.
   void check_sent(const PendingSharding& item) {
     const auto types = sent_by(item);
     const auto& given = parsed(item);
@@ -205,7 +207,7 @@ class ShardingAttacher {
         own == 1 ? "" : "s", type, ndim);
   }
 
-  // One text leaf for each leaf of the type: a single sharding on a tuple counts for all.
+  // The text leaf for a leaf of the type: a single sharding on a tuple applies to all its leaves.
   template <class T>
   static const T& leaf_of(const std::vector<T>& given, std::size_t leaf, std::size_t count, const Type& type) {
     require(given.size() == count || given.size() == 1, "{} shardings for the {} leaves of {}", given.size(), count,
@@ -213,7 +215,7 @@ class ShardingAttacher {
     return given.size() == 1 ? given.front() : given[leaf];
   }
 
-  // Notes which (text, ndim) pairs there are to convert.
+  // Collects the (text, ndim) pairs to convert.
   void collect(const PendingSharding& item) {
     if (!item.sdy.empty() || !item.named.empty()) return;
     const Type& type = type_of(item);
@@ -241,7 +243,7 @@ class ShardingAttacher {
     return fmt::format("{}{}", hlo_sharding_text(bare), ndim);
   }
 
-  // Converts one by one to find the text at fault.
+  // Converts the texts one by one to find the invalid one.
   void explain_failure() {
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
       std::vector<Mesh> meshes = state_.program.meshes;
@@ -250,7 +252,7 @@ class ShardingAttacher {
     }
   }
 
-  // backend_config="unspecified_dims=[0,2]" of a Sharding custom-call: dims that propagation may still shard.
+  // backend_config="unspecified_dims=[0,2]" of a Sharding custom-call: propagation may shard these dims further.
   static void open_unspecified(const Instruction& instruction, Shardings& leaves) {
     if (!instruction.notes || leaves.size() != 1 || !leaves[0].is_tiled()) return;
     for (const auto& attribute : instruction.notes->other) {
@@ -277,7 +279,8 @@ class ShardingAttacher {
     return {};
   }
 
-  // XLA's partitioner leaves Shardy's attributes of global values on what it computes with local ones; only borders and marks bind.
+  // XLA's partitioner leaves Shardy's attributes of global values on instructions that compute local ones; only borders
+  // and annotations count.
   bool is_left_over(const PendingSharding& item, const std::vector<Sharding>& given) const {
     const Instruction& instruction = state_.program[item.computation][item.instruction];
     if (!item.hlo.empty() || instruction.op->role == Role::kParameter || instruction.op->role == Role::kShardingMark)
@@ -289,7 +292,7 @@ class ShardingAttacher {
     return false;
   }
 
-  // JAX writes the shardings of a whole tuple on each of its elements.
+  // JAX writes the shardings of a complete tuple on each of its elements.
   std::vector<Sharding> of_element(const PendingSharding& item, std::vector<Sharding> given) const {
     const Computation& computation = state_.program[item.computation];
     const Instruction& instruction = computation[item.instruction];
@@ -305,7 +308,7 @@ class ShardingAttacher {
     return {given.begin() + first, given.begin() + first + own};
   }
 
-  // HLO's spelling beside the axes says the same, or only that the value is whole (as where Shardy has not been exported).
+  // HLO's own text next to Shardy's axes must be equivalent, or replicated (as if Shardy had not been exported).
   void require_agreement(const PendingSharding& item, const std::vector<Type>& types, const Shardings& axes) {
     if (item.sdy.empty() || item.hlo.empty() || is_named_sharding(item.hlo)) return;
     const auto given = of_result(item, parsed(item));
@@ -359,7 +362,8 @@ class ShardingAttacher {
   }
 
   void attach_all() {
-    std::unordered_map<std::string, std::pair<ShardingRef, std::string>> made;  // by texts and type: equal ones share
+    // By texts and type, so that equal ones are shared.
+    std::unordered_map<std::string, std::pair<ShardingRef, std::string>> made;
     for (std::size_t i = 0; i < state_.shardings.size();) {
       const auto id = state_.shardings[i].computation;
       auto computation = std::make_shared<Computation>(*at(state_.program.computations, id));
@@ -381,7 +385,7 @@ class ShardingAttacher {
   ModuleState& state_;
   const ModuleHeader& header_;
   std::vector<Mesh> sdy_meshes_;
-  std::int64_t most_devices_ = 1;  // as many as Shardy's meshes of single devices need
+  std::int64_t most_devices_ = 1;  // the number of devices that Shardy's single-device meshes require
   std::unordered_map<std::string, std::vector<HloSharding>> parsed_;
   std::vector<std::pair<HloSharding, int>> leaves_;
   std::vector<const PendingSharding*> leaf_items_;

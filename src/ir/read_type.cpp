@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `f32[2,3]{1,0:T(8,128)}`, `(f32[], (s32[2]{0}, token[]))`.
+// Reads `f32[2,3]{1,0:T(8,128)}`, `(f32[], (s32[2]{0}, token[]))`.
 #include <algorithm>
 
 #include "tessera/base/text.h"
@@ -30,7 +30,7 @@ struct Layout {
   std::string tail;  // `:T(8,128)S(1)`, which describes tiles and memories of other hardware
 };
 
-// Behind `{`.
+// Reads the rest after `{`.
 Layout read_layout(TextCursor& in, int ndim) {
   in.skip_blanks();
   const auto place = in.position();
@@ -100,7 +100,7 @@ Type read_nested(TextCursor& in, LayoutRule rule, int depth, std::vector<std::st
   return with_place(in, place, [&] { return Type::tuple(std::move(elements)); });
 }
 
-// The type with its layouts and, in the order of its leaves, their tails.
+// The type with its layouts and their tails, which are in the order of its leaves.
 std::string tailed_text(const Type& type, const std::vector<std::string>& tails, std::size_t& leaf) {
   if (type.is_tuple()) {
     std::vector<std::string> parts;

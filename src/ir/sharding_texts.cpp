@@ -34,7 +34,7 @@ ShardingTexts::ShardingTexts(const Program& program) {
   }
 }
 
-// The reader's way from HLO's text alone to axes leads to the same meshes and axes.
+// Whether the reader derives the same meshes and axes from HLO's text alone.
 bool ShardingTexts::follows_from_text(const Program& program) {
   if (leaves_.empty()) return program.meshes.empty();
   std::vector<std::pair<HloSharding, int>> texts;
@@ -52,7 +52,7 @@ bool ShardingTexts::follows_from_text(const Program& program) {
   }
 }
 
-// The program's meshes and those that only its shardings name, each with a name of its own.
+// Collects the program's meshes and those that only shardings name, and gives each a unique name.
 void ShardingTexts::name_meshes(const Program& program) {
   std::vector<Mesh> all = program.meshes;
   for (const auto& leaf : leaves_)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sharding texts of a program that is about to be printed: HLO's for every annotated instruction, and Shardy's only where
-// a reader could not find the same axes again from HLO's.
+// The sharding texts of a program that is to be printed: HLO's text for every annotated instruction, and Shardy's only
+// if a reader could not derive the same axes from HLO's text.
 #pragma once
 
 #include <optional>
@@ -17,11 +17,11 @@ namespace tessera {
 class ShardingTexts {
  public:
   explicit ShardingTexts(const Program& program);
-  /// Of `sharding=`.
+  /// The text of `sharding=`.
   [[nodiscard]] const std::string& hlo_text(const Instruction& instruction);
   /// The xla.sdy.sharding (or tessera.sharding) attribute that the instruction needs, if any.
   [[nodiscard]] std::optional<std::pair<std::string, std::string>> attribute(const Instruction& instruction);
-  /// Of tessera.meshes; empty when the meshes follow from the text.
+  /// The text of tessera.meshes; empty if the meshes follow from the shardings.
   [[nodiscard]] const std::string& meshes_text() const { return meshes_text_; }
 
  private:
@@ -29,11 +29,11 @@ class ShardingTexts {
     Sharding sharding;
     HloSharding hlo;
     std::string text;
-    bool derivable = true;  // from HLO's text and the meshes
+    bool derivable = true;  // the axes follow from HLO's text and the meshes
   };
-  /// All there is to know of an annotation, made once for each shared list of leaves.
+  /// The texts of an annotation, computed once for each shared list of leaves.
   struct Entry {
-    ShardingRef keep;  // the key's owner
+    ShardingRef keep;  // keeps the key alive
     std::vector<std::size_t> leaves;
     std::string single_text;
     std::string tuple_text;

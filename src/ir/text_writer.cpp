@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Program -> HLO text, in XLA's print order.
+// Converts a program to HLO text, in XLA's print order.
 #include <algorithm>
 #include <cstdlib>
 #include <set>
@@ -21,7 +21,7 @@ std::string frontend_text(const std::vector<std::pair<std::string, std::string>>
   return "{" + join(parts, ",") + "}";
 }
 
-// Of the own attributes of custom-call and constant.
+// Whether an attribute of custom-call or constant is printed as a frontend attribute.
 bool is_frontend_attribute(const TextAttribute& attribute) {
   return attribute.name == kShardingRuleKey || attribute.name == kNumBatchDimsKey || attribute.name == kElidedKey;
 }
@@ -38,7 +38,7 @@ std::string aliases_text(const std::vector<Alias>& aliases) {
   return "{ " + join(parts, ", ") + " }";
 }
 
-// With layouts and, while the type is still the one that was read, their tails.
+// With layouts and, if the type is still the one that was read, their tails.
 std::string type_text(const Instruction& instruction) {
   std::string plain = instruction.type.str(true);
   const std::string* kept = instruction.notes ? instruction.frontend_attribute(kLayoutsKey) : nullptr;
@@ -55,13 +55,13 @@ std::string entry_layout_text(const Computation& entry) {
 
 std::string bools_text(const std::vector<bool>& flags) { return field_text(flags); }
 
-// What stands between the parentheses for rows that carry a literal: field_text without the type.
+// The text in the parentheses of rows with a literal: field_text without the type.
 std::string literal_text(const Instruction& instruction, const std::string& text) {
   const auto type = instruction.type.str();
   return text.starts_with(type + " ") ? text.substr(type.size() + 1) : text;
 }
 
-// The fields that XLA's reader takes beside those of Notes.
+// Metadata fields that XLA's reader accepts in addition to those of Notes.
 bool xla_knows_field(std::string_view name) {
   constexpr std::string_view kFields[] = {"deduplicated_name", "metadata_payload", "profile_type",
                                           "scheduling_name",   "source_column",    "source_end_column",
@@ -69,7 +69,7 @@ bool xla_knows_field(std::string_view name) {
   return std::find(std::begin(kFields), std::end(kFields), name) != std::end(kFields);
 }
 
-// What the tables behind the header say of a place in the source is not said again.
+// A source location that the tables after the header contain is not printed again.
 bool frame_says_source(const Notes& notes, const SourceTables& tables) {
   for (const auto& item : notes.metadata_rest) {
     if (item.name != "stack_frame_id") continue;
@@ -92,7 +92,7 @@ std::string metadata_text(const Notes& notes, const SourceTables& tables, bool f
   return join(parts, " ");
 }
 
-// Names begin with a letter or `_`, and are not those of types.
+// XLA's names begin with a letter or `_` and are not names of types.
 bool xla_refuses_name(std::string_view name) {
   const char first = name.empty() ? '0' : name.front();
   const bool is_start = (first >= 'a' && first <= 'z') || (first >= 'A' && first <= 'Z') || first == '_';
@@ -130,7 +130,7 @@ Program with_names_for_xla(const Program& program) {
   return out;
 }
 
-// Whether each leaf that is elided has the origin that it would get by its name.
+// Whether each elided leaf has the origin that it would get from its name.
 bool are_own_origins(const Computation& computation, const Instruction& constant, const std::string& text) {
   const auto own = own_origins(computation, constant);
   const auto given = split(text, ',');
@@ -241,7 +241,7 @@ class Printer {
     out_ += text;
   }
 
-  // Operands, or the first attribute where the row's payload is one; removes that from the texts.
+  // Writes the operands, or the first attribute if it is the row's payload, and removes that from the texts.
   void payload(const Instruction& instruction, std::vector<TextAttribute>& texts) {
     if (instruction.op->payload == Payload::kOperands) {
       for (std::size_t i = 0; i < instruction.operands.size(); ++i) {
@@ -324,7 +324,7 @@ class Printer {
     if (!metadata.empty()) add("metadata", "{" + metadata + "}");
   }
 
-  // They stand in the type, or are of another shape than it has now.
+  // Removes layouts, which are printed with the type or belong to a former shape.
   void drop_layouts(const Instruction& instruction, std::vector<std::pair<std::string, std::string>>& frontend) {
     const auto kept =
         std::find_if(frontend.begin(), frontend.end(), [](const auto& a) { return a.first == kLayoutsKey; });
@@ -335,7 +335,7 @@ class Printer {
     frontend.erase(kept);
   }
 
-  // Before the brace that closes the leaf: a tuple of one leaf has two.
+  // Inserts the suffix before the brace that closes the leaf: a tuple of one leaf has two.
   static void add_suffix(std::string& text, const std::string& suffix) {
     const bool tuple = text.size() > 2 && text[1] == '{';
     text.insert(text.size() - (tuple ? 2 : 1), suffix);
@@ -346,7 +346,7 @@ class Printer {
   ShardingTexts* shardings_;
   const Computation* computation_ = nullptr;
   bool says_dropped_ = false;
-  SourceTables tables_;  // those behind the header
+  SourceTables tables_;  // the tables after the header
   std::string out_;
 };
 

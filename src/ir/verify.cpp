@@ -63,7 +63,7 @@ void verify_parameters(const Computation& computation) {
       ensure(false, "%{} in %{} is not listed as a parameter", computation[id].name, computation.name);
 }
 
-// The second of two instructions of one name, or -1.
+// The second of two instructions with the same name, or -1.
 Id first_namesake(const Computation& computation) {
   std::vector<std::pair<std::size_t, Id>> hashes;
   hashes.reserve(computation.instructions.size());

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention without whole scores. The product of queries and keys is larger than both; what is made of it (mask, softmax, dropout, and in
-// the backward pass the gradients of all these) is computed a few batches and heads, or rows of queries, at a time. What the backward pass would keep of the
-// scores is made there again from queries and keys (Dao et al., FlashAttention, 2022), with the rows' maxima and sums that are kept.
+// Attention without complete scores. The product of queries and keys is larger than both. The values computed from it
+// (mask, softmax, dropout, and in the backward pass the gradients of all these) are computed for a few batches and
+// heads, or rows of queries, at a time. Instead of keeping scores for the backward pass, it rematerializes them from
+// queries and keys (Dao et al., FlashAttention, 2022), with the maxima and sums of rows, which are kept.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -20,7 +21,7 @@ bool is_as_large(const Type& type, std::int64_t elements) {
   return type.is_array() && type.element_count() == elements;
 }
 
-// A product larger than its operands together, within batch dims or of as many rows as columns.
+// Whether the product is larger than its operands together, and has batch dims or as many rows as columns.
 bool makes_scores(const Computation& computation, Id id, std::int64_t most_bytes) {
   const Instruction& dot = computation[id];
   if (dot.op != &rows::kDot || dot.type.byte_size() <= most_bytes || !can_be_chunked(dot)) return false;
@@ -31,13 +32,13 @@ bool makes_scores(const Computation& computation, Id id, std::int64_t most_bytes
          (dot.type.ndim() == 2 && dot.type.dim(0) == dot.type.dim(1));
 }
 
-// A program on its way, and which instruction of the given one each of its own is.
+// A rewritten program, and the original instruction of each of its instructions.
 struct Traced {
   Program program;
   std::vector<Id> origin;
 };
 
-// Scores that are still to be chunked.
+// The scores that are still to be chunked.
 class Scores {
  public:
   explicit Scores(std::int64_t most_bytes) : most_bytes_(most_bytes) {}
@@ -52,9 +53,10 @@ class Scores {
   std::set<Id> given_up_;
 };
 
-// ---- what is made again ---------------------------------------------------------------------------------------------
+// ---- rematerialization ----------------------------------------------------------------------------------------------
 
-// What is made of one product of scores by other ops than products, and who reads it after a product of it: the backward pass.
+// The values computed from one product of scores by other ops than products, and their readers after a product of them,
+// which are the backward pass.
 class Chain {
  public:
   Chain(const Computation& computation, Id seed)
@@ -66,18 +68,19 @@ class Chain {
   }
   [[nodiscard]] bool works() const { return works_; }
   [[nodiscard]] const std::vector<Id>& members() const { return members_; }
-  /// Members that late readers need made again. Small ones are kept instead.
+  /// The members that late readers need rematerialized. Small ones are kept instead.
   [[nodiscard]] std::set<Id> again() const {
     std::set<Id> out;
     for (const Id reader : late_)
       for (const Id operand : computation_[reader].operands) need(operand, out);
     return out;
   }
-  /// Who reads members after a product of them, in order.
+  /// The readers of members after a product of them, in order.
   [[nodiscard]] const std::vector<Id>& late() const { return late_; }
 
  private:
-  enum class What : std::uint8_t { kElse, kMember, kAfter };  // kAfter: a product of members, or what depends on one
+  // KAfter: a product of members, or a value that depends on one.
+  enum class What : std::uint8_t { kElse, kMember, kAfter };
 
   void add(Id id) {
     const Instruction& reader = computation_[id];
@@ -93,7 +96,7 @@ class Chain {
     } else if (reads && reader.op == &rows::kDot) {
       what = What::kAfter;
       works_ = !is_as_large(reader.type, elements_);
-    } else if (reads && !can_be_chunked(reader)) {  // what is small is kept
+    } else if (reads && !can_be_chunked(reader)) {  // small values are kept
       what = What::kAfter;
       works_ = std::none_of(reader.operands.begin(), reader.operands.end(), [&](Id operand) {
         return at(what_, operand) == What::kMember && is_as_large(computation_[operand].type, elements_);
@@ -118,7 +121,7 @@ class Chain {
   bool works_ = true;
 };
 
-// Gives late readers copies of the members, made just before the first of them.
+// Gives late readers copies of the members, which are computed just before the first of these readers.
 class Remaking {
  public:
   void add(const Chain& chain) {
@@ -160,11 +163,12 @@ class Remaking {
     return origin;
   }
 
-  std::map<Id, std::set<Id>> at_;    // by the first late reader: what is made there
-  std::map<Id, std::set<Id>> late_;  // by reader: of what it reads the copy
+  std::map<Id, std::set<Id>> at_;    // by the first late reader: the members to copy
+  std::map<Id, std::set<Id>> late_;  // by reader: the members of which it reads the copy
 };
 
-// The program in which no scores are needed after the product that they are made for. Those that can't be made again are given up.
+// Rewrites the program such that no scores are needed after the product for which they are computed. Scores that cannot
+// be rematerialized are given up.
 Traced rematerialize_scores(const Program& program, Scores& scores) {
   const Computation& entry = program.entry_computation();
   Remaking remaking;
@@ -175,7 +179,7 @@ Traced rematerialize_scores(const Program& program, Scores& scores) {
     Chain chain(entry, id);
     bool works = chain.works();
     for (const Id member : chain.members())
-      if (const auto [found, is_new] = seen.emplace(member, id); !is_new) {  // scores that are one sum
+      if (const auto [found, is_new] = seen.emplace(member, id); !is_new) {  // several scores of one sum
         works = false;
         scores.give_up(found->second);
         chains.erase(found->second);
@@ -189,15 +193,15 @@ Traced rematerialize_scores(const Program& program, Scores& scores) {
   return remaking.run(program);
 }
 
-// ---- parts ----------------------------------------------------------------------------------------------------------
+// ---- chunks ---------------------------------------------------------------------------------------------------------
 
-// Parts are to stay in the second level of cache.
+// Chunks should stay in the second-level cache.
 std::int64_t part_bytes(std::int64_t most_bytes) {
   constexpr std::int64_t kCached = 1 << 20;
   return std::min(most_bytes, kCached);
 }
 
-// The batch dim whose parts fit best: the fewest that are small enough, else the most.
+// The batch dim with the best chunks: the fewest that are small enough, else the most.
 std::pair<int, std::int64_t> best_batch_chunks(const Instruction& dot, std::int64_t most_bytes) {
   const int batch_dims = isize(attributes_as<DotAttributes>(dot.attributes).lhs_batch_dims);
   const std::int64_t bytes = dot.type.byte_size();
@@ -213,7 +217,8 @@ std::pair<int, std::int64_t> best_batch_chunks(const Instruction& dot, std::int6
   return best;
 }
 
-// How the computations of scores are chunked: along a batch dim, and where that leaves too much, or there is none, along rows of queries.
+// Chooses the chunks of the computations of scores: along a batch dim or, if there is none or its chunks are too large,
+// along rows of queries.
 class Planner {
  public:
   Planner(const Program& program, std::int64_t most_bytes)
@@ -221,7 +226,7 @@ class Planner {
   [[nodiscard]] bool is_taken(Id id) const { return taken_.contains(id); }
   [[nodiscard]] const std::vector<ChunkPlan>& plans() const { return plans_; }
 
-  /// Whether there is a way.
+  /// Returns whether the scores can be chunked.
   bool add(Id seed) {
     ChunkPlan plan;
     const auto [dim, parts] = best_batch_chunks(entry_[seed], part_bytes(most_bytes_));
@@ -238,7 +243,7 @@ class Planner {
   }
 
  private:
-  // The keys are what scores are normalised over: chunks of them close no region.
+  // Chunks along the keys are impossible, because scores are normalized over the keys.
   void add_rows(Id seed, std::int64_t bytes, ChunkPlan& plan) const {
     const Instruction& dot = entry_[seed];
     for (int d = isize(attributes_as<DotAttributes>(dot.attributes).lhs_batch_dims); d < dot.type.ndim(); ++d) {
@@ -252,7 +257,7 @@ class Planner {
       return;
     }
   }
-  // Each part is instructions of its own.
+  // Each chunk has its own instructions.
   static std::int64_t most_parts(const ChunkRegion& region) {
     constexpr std::int64_t kMostParts = 64;
     constexpr std::int64_t kMostInstructions = 4096;
@@ -271,7 +276,7 @@ class Planner {
   std::set<Id> taken_;
 };
 
-// Nothing where other scores had to be given up: what was made again for them is not wanted.
+// Nullopt if scores had to be given up, because their rematerialized values are then useless.
 std::optional<Program> split(const Traced& traced, Scores& scores) {
   const Computation& entry = traced.program.entry_computation();
   Planner planner(traced.program, scores.most_bytes());

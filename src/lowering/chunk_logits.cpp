@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A product that would be the largest value by far (a vocabulary's logits), and everything as large that is made of it, in parts along one
-// dim (and a second where these are too large still), part after part: the whole never lies in memory. What leaves the parts is small
-// (losses, the gradient of the hidden rows) and is put together, or sums over the dim (the gradient of the weights) and is added up in place.
+// Computes a product that would be by far the largest value (the logits of a vocabulary), and all values of that size
+// that depend on it, in chunks along one dim (and a second one if these are still too large). The complete values are
+// never in memory. Results of the chunks are either small (losses, the gradient of the hidden rows) and concatenated,
+// or they are sums over the dim (the gradient of the weights) and added in place.
 #include <algorithm>
 
 #include "chunk_region.h"
@@ -12,7 +13,8 @@
 namespace tessera {
 namespace {
 
-// Parts of `size` of which none has more than `most_bytes` of the `bytes`: equal ones where there are not many more of these.
+// The number of chunks of `size` such that none has more than `most_bytes` of the `bytes`. Prefers equal chunks if
+// these are not many more.
 std::int64_t parts_of(std::int64_t size, std::int64_t bytes, std::int64_t most_bytes) {
   constexpr std::int64_t kMostParts = 64;
   const std::int64_t fewest = std::min({size, ceil_div(bytes, most_bytes), kMostParts});

@@ -20,7 +20,7 @@ std::optional<int> dim_of(const TensorFactors& tensor, int factor) {
   return std::nullopt;
 }
 
-// Whether counts along the dim are counts from zero and a start added.
+// Whether indices along the dim can be computed as indices from zero plus a start.
 bool counts_on(const Type& type, int dim) {
   constexpr std::int64_t kExact = 1 << 24;
   return is_integer(type.dtype()) || (dtype_size(type.dtype()) >= 4 && type.dim(dim) <= kExact);
@@ -60,7 +60,7 @@ bool ChunkRegion::leaves(Id id) const {
                                                 [&](Id user) { return !contains(user) || is_own(user); });
 }
 
-// Every reader of what is large belongs to it, and everything between.
+// Adds every reader of large values, and everything between members.
 bool ChunkRegion::grow() {
   bool changed = true;
   while (changed) {
@@ -103,12 +103,13 @@ bool ChunkRegion::add_sliced(bool& changed) {
   return true;
 }
 
-// Complete in memory in any case.
+// Whether the value is in memory in any case.
 bool ChunkRegion::is_in_memory(Id id) const {
   const Role role = computation_[id].op->role;
   return role == Role::kParameter || role == Role::kConstant;
 }
-// Computed from values that are small or in memory: as large as what is chunked, or much larger than its operands.
+// Whether the value can be computed from values that are small or in memory, and is as large as the chunked values or
+// much larger than its operands.
 bool ChunkRegion::is_recomputable(Id id) {
   Answer& answer = at(recomputable_, id);
   if (answer == Answer::kUnknown) {
@@ -131,7 +132,8 @@ bool ChunkRegion::find_recomputable(Id id) {
   });
 }
 
-// What leaves only through a transpose leaves as the transpose has it: products can write it so.
+// If a transpose is the only reader outside, the transpose becomes a member: products can write their result
+// transposed.
 void ChunkRegion::absorb_transposes() {
   const std::map<Id, int> now = dims_;
   for (const auto& [id, dim] : now) {
@@ -142,7 +144,7 @@ void ChunkRegion::absorb_transposes() {
   }
 }
 
-// Whole operands come before the parts; what is summed is read after them; nothing large leaves.
+// Complete operands precede the chunks, sums are read after them, and no large value leaves the region.
 bool ChunkRegion::is_closed() const {
   for (const auto& [id, dim] : dims_) {
     const auto& operands = computation_[id].operands;
@@ -169,7 +171,7 @@ void ChunkRegion::follow() {
   }
 }
 
-// Reads more elements than it computes: a product, a reduction.
+// Whether the op sums over a dim: a product, a reduction.
 bool ChunkRegion::sums(Id id) const {
   const FactorMap map = factors_of(id);
   return std::any_of(map.factors.begin(), map.factors.end(),
@@ -179,7 +181,7 @@ FactorMap ChunkRegion::factors_of(Id id) const {
   const OpView view = view_of(program_, computation_, computation_[id]);
   return view.op.factors == nullptr ? FactorMap{} : view.op.factors(view);
 }
-// The factor that chunks of a dim divide: the major one, of the chunked size.
+// The factor that chunks of a dim divide: the major one, if it has the chunked size.
 std::optional<int> ChunkRegion::factor_at(const FactorMap& map, const TensorFactors& tensor, int dim) const {
   if (dim < 0 || dim >= isize(tensor) || at(tensor, dim).empty()) return std::nullopt;
   const int factor = at(tensor, dim).front();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instructions that are computed in parts along one dim of each: from a seed, every reader of what is large, and everything large that
-// these read. What leaves the region is small, and is put together again, or sums over the dim and is added up.
+// Instructions that are computed in chunks along one dim of each: starting from a seed, all readers of large values and
+// all large values that these read. Results of the region are small and concatenated, or sums over the dim and added
+// up.
 #pragma once
 
 #include <functional>
@@ -15,32 +16,34 @@
 
 namespace tessera {
 
-/// Takes any size along a dim without a change of its attributes. An all-reduce does: every part has its own, of its rows.
+/// Whether the instruction can be computed for any size along a dim without changes to its attributes. This includes
+/// all-reduces: every chunk has its own, for its rows.
 bool can_be_chunked(const Instruction& instruction);
-/// Parts of a sum of such numbers are added up in f32.
+/// Whether chunks of a sum of this type are added in f32.
 bool is_summed_wide(DType dtype);
 
 class ChunkRegion {
  public:
-  static constexpr int kSummed = -1;  // in place of a dim: each part gives a summand of the whole
-  static constexpr int kWhole = -2;   // in place of a dim: an operand that every part reads whole
+  static constexpr int kSummed = -1;  // instead of a dim: each chunk gives a summand of the result
+  static constexpr int kWhole = -2;   // instead of a dim: an operand that every chunk reads completely
   using IsLarge = std::function<bool(const Type&)>;
 
   /// The seed is chunked along `dim`; `users` is computation.users().
   ChunkRegion(const Program& program, const Computation& computation, const std::vector<std::vector<Id>>& users,
               Id seed, int dim, IsLarge is_large);
-  /// Whether the region is closed: nothing large leaves it, and what comes after it does not come back.
+  /// Whether the region is closed: no large value leaves it, and no member depends on a value after it.
   [[nodiscard]] bool works() const { return works_; }
   /// The members, and the dim along which each is chunked.
   [[nodiscard]] const std::map<Id, int>& dims() const { return dims_; }
-  /// Along which dim a member reads each operand: parts of members, slices of the others.
+  /// The dim along which a member reads each operand: chunks of members, slices of other values.
   [[nodiscard]] const std::vector<int>& reads(Id member) const { return reads_.at(member); }
   [[nodiscard]] bool contains(Id id) const { return dims_.contains(id); }
-  /// Masks and random numbers, made of what is small: each part makes its own, and the whole stays where others read it.
+  /// Whether the member is a mask or a random number computed from small values: each chunk computes its own, and the
+  /// complete value stays for other readers.
   [[nodiscard]] bool is_own(Id id) const { return own_.contains(id); }
-  /// Whether somebody outside reads a member.
+  /// Whether an instruction outside of the region reads the member.
   [[nodiscard]] bool leaves(Id id) const;
-  /// The chunked size: of the dim of a value it may be the major factor only.
+  /// The chunked size. It may be only the major factor of a dim.
   [[nodiscard]] std::int64_t size() const { return size_; }
 
  private:
@@ -71,32 +74,33 @@ class ChunkRegion {
   std::map<Id, int> dims_;
   std::map<Id, std::vector<int>> reads_;
   std::set<Id> own_;
-  std::set<std::pair<Id, int>> sliced_;  // operands from outside that are chunked too
-  std::vector<bool> depends_;            // on a member that is not its own, or such a member itself
+  std::set<std::pair<Id, int>> sliced_;  // operands from outside of the region that are chunked too
+  std::vector<bool> depends_;            // whether it is a member (but not an own one) or depends on one
   enum class Answer : std::uint8_t { kUnknown, kYes, kNo };
   std::vector<Answer> recomputable_;
   bool works_ = false;
 };
 
-/// A region and the number of parts it is computed in, equal ones but for the last.
+/// A region and its number of chunks, which have equal sizes except for the last.
 struct Chunking {
   ChunkRegion region;
   std::int64_t parts = 1;
 };
-/// A region in chunks along one dim, and its chunks along another where there is a second; of the same members but for their own ones.
+/// A region in chunks along one dim and, optionally, the same members (except for own ones) in chunks along another
+/// dim.
 using ChunkPlan = std::vector<Chunking>;
 
-/// Whether both have the same members but for their own ones.
+/// Whether both regions have the same members, except for own ones.
 bool same_members(const ChunkRegion& a, const ChunkRegion& b);
 
-/// The fewest equal parts of `size`, at most 16, of which none has more than `most_bytes` of the `bytes`; the most there are where none
-/// is as small. 1: no equal parts.
+/// The fewest equal parts of `size`, at most 16, such that none has more than `most_bytes` of the `bytes`. If no number
+/// suffices, the largest possible one; 1 if there are no equal parts.
 std::int64_t equal_parts(std::int64_t size, std::int64_t bytes, std::int64_t most_bytes);
 
-/// Adds a plan where it shares no members with the others and none waits for another in turn; whether it did.
+/// Adds a plan if it shares no members with the others and there are no cyclic dependencies. Returns whether it did.
 bool add_plan(const Program& program, std::vector<ChunkPlan>& plans, ChunkPlan plan);
 
-/// The entry computation with the regions computed part after part, each where its last member stood.
+/// The entry computation with the regions computed chunk after chunk, each at the place of its last member.
 Program chunk_regions(const Program& program, const std::vector<ChunkPlan>& plans);
 
 }  // namespace tessera

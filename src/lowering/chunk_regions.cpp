@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rewriting of regions into parts.
+// Rewrites regions into chunks.
 #include <algorithm>
 #include <functional>
 #include <queue>
@@ -17,7 +17,7 @@ namespace {
 
 Id last_of(const ChunkPlan& plan) { return plan.front().region.dims().rbegin()->first; }
 
-// In which order instructions and regions come: the order there was, a region standing where its last member stood.
+// The order of instructions and regions: the previous order, with each region at the place of its last member.
 class UnitOrder {
  public:
   UnitOrder(const Program& program, const Computation& computation, const std::vector<ChunkPlan>& plans)
@@ -37,7 +37,7 @@ class UnitOrder {
           for (const Id operand : computation[id].operands) add_edge(operand, last_of(plan));
   }
 
-  /// Units by their last member; nothing where some wait for one another.
+  /// Units by their last member; nullopt if they depend on each other cyclically.
   [[nodiscard]] std::optional<std::vector<Id>> run() const {
     if (!disjoint_) return std::nullopt;
     std::vector<int> missing(unit_.size(), 0);
@@ -79,12 +79,12 @@ class UnitOrder {
   }
 
   const Computation& computation_;
-  std::vector<Id> unit_;  // by its last member
+  std::vector<Id> unit_;  // by id: the last member of its unit
   std::vector<std::vector<Id>> readers_;
   bool disjoint_ = true;
 };
 
-// The parts of one region, and what leaves them put together.
+// Emits the chunks of one region, and combines their results.
 class Parts {
  public:
   Parts(ComputationRewriter& rewriter, const ChunkPlan& plan)
@@ -92,11 +92,11 @@ class Parts {
     for (const Chunking& chunking : plan)
       for (const auto& [id, dim] : chunking.region.dims()) members_.insert(id);
   }
-  /// What leaves, by member.
+  /// The results of the region, by member.
   std::map<Id, Value> run() { return along(0); }
 
  private:
-  // Level `level` of the plan and those after it, in the chunk that the levels before it are at.
+  // Emits level `level` of the plan and those after it, for the current chunk of the previous levels.
   std::map<Id, Value> along(std::size_t level) {
     if (level == plan_.size()) return part();
     const Chunking& chunking = plan_[level];
@@ -112,7 +112,7 @@ class Parts {
     for (const auto& [id, values] : made) out[id] = whole(id, values, level);
     return out;
   }
-  // Summands are added at once, so that products can add to the sum in place.
+  // Summands are added immediately, so that products can add to the sum in place.
   static void add(std::vector<Value>& values, Value value, int dim) {
     if (dim == ChunkRegion::kSummed && !values.empty())
       values.front() = ops::add(values.front(), value);
@@ -172,7 +172,7 @@ class Parts {
     }
     return is_here ? here_.at(id) : sliced(id, dims);
   }
-  // Of what is outside: the same slice is made once.
+  // A slice of an outside value, created only once.
   Value sliced(Id id, const std::vector<int>& dims) {
     Value whole = rewriter_.mapped(id);
     std::vector<SliceRange> ranges;
@@ -193,7 +193,7 @@ class Parts {
     const ChunkRegion& region = plan_[level].region;
     return region.contains(id) ? region.dims().at(id) : ChunkRegion::kWhole;
   }
-  // Where this part of a dim begins and ends.
+  // The range of the current chunk of a dim.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> range(std::size_t level, const Type& type, int dim) const {
     const std::int64_t inner = type.dim(dim) / plan_[level].region.size();
     return {ranges_[level].first * inner, ranges_[level].second * inner};
@@ -203,8 +203,8 @@ class Parts {
   const Computation& from_;
   const ChunkPlan& plan_;
   std::set<Id> members_;
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges_;  // by level: where the chunk is
-  std::map<Id, Value> here_;                                   // members of the part
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges_;  // by level: the current chunk
+  std::map<Id, Value> here_;                                   // members of the current chunk
   std::map<std::vector<std::int64_t>, Value> slices_;
 };
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Process groups reduce by the named reductions only. By any other computation every member folds one part, in the order of the group:
+// Process groups only support the named reductions. For any other computation, every member reduces one part, in the
+// order of the group:
 //
-//   %r = f32[8] all-reduce(%x), to_apply=%f      ->  %p = f32[8] all-to-all(%x), dimensions={0}                        groups of 2
+//   %r = f32[8] all-reduce(%x), to_apply=%f      ->  %p = f32[8] all-to-all(%x), dimensions={0}      groups of 2
 //                                                    %s = f32[4] f(slice(%p, [0:4]), slice(%p, [4:8]))
 //                                                    %r = f32[8] all-gather(%s), dimensions={0}
 //   %r = f32[4] reduce-scatter(%x), to_apply=%f  ->  the first two
 //
-// So many bytes are received as by a sum.
+// The number of received bytes is that of a named reduction.
 #include <algorithm>
 #include <numeric>
 
@@ -28,7 +29,7 @@ bool is_expanded(const Program& program, const Instruction& instruction) {
          !reduction_of(program[instruction.called.front()]);
 }
 
-// The size of the groups that exchange something; 0 where they differ.
+// The size of the groups that exchange data; 0 if they differ.
 std::int64_t group_size(const Instruction& collective, int world_size) {
   std::int64_t size = 1;
   for (const auto& group : rank_groups(collective, world_size)) {
@@ -70,7 +71,7 @@ class Expander {
     return ops::reshape(whole != count ? ops::slice_dim(all, 0, 0, count) : all, dims);
   }
 
-  // Each member's part, folded over the members.
+  // Each member's part, reduced over the members.
   Value scattered(Value x, int dim) {
     const Value parts = exchange(rows::kAllToAll, x, dim, x.type().dims());
     const auto length = x.type().dim(dim) / parts_;
@@ -89,7 +90,7 @@ class Expander {
     return r_.builder().emit(op, {x}, make_attributes(std::move(now)), std::move(options));
   }
 
-  // The computation, element by element; a reducer for another width of a kind computes in its own.
+  // Applies the computation element by element. If it is for another width of the type, it computes in that type.
   Value applied(Value a, Value b) {
     const DType dtype = a.type().dtype();
     const DType own = function_.root_type().dtype();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 16-bit floats within a fused group stay in f32: they are widened where they enter it and rounded where they leave, not at every op. As
-// XLA's excess precision: nearer to the exact values, and fewer conversions.
+// Keeps 16-bit floats in f32 within a fused group: they are widened at the start of the group and rounded at its end,
+// not at every op. Like XLA's excess precision, this is more accurate and needs fewer conversions.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -45,7 +45,7 @@ class Widening {
         rewriter.keep(id);
       } else if (widens(id)) {
         wide_[id] = in_f32(rewriter, id);
-        rewriter.replace(id, rounded(rewriter, id));  // dead where nobody reads it
+        rewriter.replace(id, rounded(rewriter, id));  // dead if it has no readers
       } else if (const auto already = is_widening(id); already && wide_.contains(*already)) {
         rewriter.replace(id, wide_.at(*already));
       } else {
@@ -55,7 +55,7 @@ class Widening {
   }
 
  private:
-  // An op on narrow numbers that can as well be computed in f32.
+  // Whether this is an op on narrow numbers that can also be computed in f32.
   [[nodiscard]] bool widens(Id id) const {
     const Instruction& instruction = computation_[id];
     if (!instruction.op->elementwise || instruction.sharding || !instruction.control_predecessors.empty()) return false;
@@ -65,7 +65,7 @@ class Widening {
       return type.dtype() == instruction.type.dtype() || type.dtype() == DType::kPred;
     });
   }
-  // convert(x) to f32 of a narrow x.
+  // The operand x if this is a conversion of a narrow x to f32.
   [[nodiscard]] std::optional<Id> is_widening(Id id) const {
     const Instruction& instruction = computation_[id];
     const bool is = instruction.op == &rows::kConvert && instruction.type.dtype() == DType::kF32 &&
@@ -73,10 +73,10 @@ class Widening {
     return is ? std::optional(instruction.operands[0]) : std::nullopt;
   }
   [[nodiscard]] bool leaves(Id id) const { return at(schedule_->access, id).front().buffer != kNoBuffer; }
-  // Made in this group, in f32.
+  // Whether this group computes the operand in f32.
   [[nodiscard]] bool is_from(Id operand, int step) const { return at(step_of_, operand) == step && widens(operand); }
 
-  // Conversions at the borders against those at every op.
+  // Whether conversions at the borders are fewer than those at every op.
   [[nodiscard]] bool pays(const Step& step, int number) const {
     int ops = 0;
     int borders = 0;
@@ -111,7 +111,7 @@ class Widening {
     auto [place, is_new] = entered_.try_emplace({step, operand});
     if (!is_new) return place->second;
     const Instruction& instruction = computation_[operand];
-    const bool is_repeated = instruction.op == &rows::kBroadcast;  // convert what is repeated, not each copy
+    const bool is_repeated = instruction.op == &rows::kBroadcast;  // convert the source, not each copy
     const Value narrow = rewriter.mapped(is_repeated ? instruction.operands[0] : operand);
     Value wide = ops::convert(narrow, DType::kF32);
     if (is_repeated)
@@ -126,7 +126,7 @@ class Widening {
   }
   const Computation& computation_;
   std::shared_ptr<const Schedule> schedule_;
-  std::vector<int> step_of_;                     // fused ones that pay
+  std::vector<int> step_of_;                     // of fused instructions in groups for which this is worthwhile
   std::map<Id, Value> wide_;                     // members in f32
   std::map<std::pair<int, Id>, Value> entered_;  // by step and operand
 };

@@ -21,7 +21,7 @@ Program with_chunked_logits(Program program, const LoweringOptions& options) {
   return options.excess_precision ? rematerialize_elementwise(fused_excess_precision(program)) : program;
 }
 
-// Chunked attention costs time: only where the plan needs less memory with it.
+// Chunked attention costs time, so it is used only if it reduces the planned memory.
 Program with_chunked_attention(const Program& program, const LoweringOptions& options) {
   const auto chunked = options.largest_scores > 0 ? chunk_attention(program, options.largest_scores) : std::nullopt;
   Program without = with_chunked_logits(program, options);

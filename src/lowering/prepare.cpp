@@ -32,7 +32,7 @@ class Preparer {
   }
 
  private:
-  // Nothing but its value counts.
+  // Whether the instruction has only its value: no sharding and no control edges.
   [[nodiscard]] bool is_free(Id id) const { return !from_[id].sharding && from_[id].control_predecessors.empty(); }
   [[nodiscard]] bool is_zero(Id id) const {
     const Instruction* instruction = &from_[id];
@@ -43,13 +43,14 @@ class Preparer {
            element_as_double(*value, 0) == 0;
   }
 
-  // ---- sums of padded parts -----------------------------------------------------------------------------------------
+  // ---- sums of padded parts
+  // -------------------------------------------------------------------------------------------
   struct Part {
     Id value;
     int dim;
     std::int64_t start;
   };
-  // A pad by zeros of one dim.
+  // The operand and range of a pad of one dim by zeros.
   [[nodiscard]] std::optional<Part> part_of(Id id) const {
     const Instruction& pad = from_[id];
     if (pad.op != &rows::kPad || !is_zero(pad.operands[1])) return std::nullopt;
@@ -92,7 +93,7 @@ class Preparer {
   }
 
   // ---- scatters into zeros ------------------------------------------------------------------------------------------
-  // Small updates would vanish one after the other in large numbers of few bits.
+  // Small updates, added one by one to large 16-bit floats, would be lost.
   static bool has_16_bits(DType dtype) { return is_float(dtype) && dtype_size(dtype) == 2; }
   bool add_into(Id id) {
     const auto& operands = from_[id].operands;
@@ -123,7 +124,7 @@ class Preparer {
 Program prepare(const Program& given) {
   const Program program = plain_forms(given);
   const Computation* entry = &program.entry_computation();
-  // Programs of one device come as they were traced, with what is computed twice.
+  // Programs for one device are not simplified after tracing, so they may compute values twice.
   return remove_dead_code(merge_duplicates(rewrite_computations(
       program, [](ComputationRewriter& rewriter) { Preparer(rewriter).run(); },
       [&](const Computation& computation) { return &computation == entry; })));

@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-/// Ranks joined step by step.
+/// Groups of ranks that are merged step by step.
 class Joined {
  public:
   explicit Joined(int size) : size_(size), sets_(static_cast<std::size_t>(size)) {}
@@ -20,7 +20,7 @@ class Joined {
   void join(const std::vector<int>& group) {
     for (const int member : group) join(group.front(), member);
   }
-  // Ordered by their first members; members in ascending order.
+  // Sorted by first member; members are in ascending order.
   RankGroups groups() {
     RankGroups out;
     std::map<int, std::size_t> group_of;  // by representative
@@ -78,7 +78,7 @@ RankGroups rank_groups(const Instruction& collective, int world_size) {
 
 namespace {
 
-// What runs whenever the computation does: not what branches or loops within it hold.
+// Merges the groups of collectives that run whenever the computation does, which excludes branches and loops in it.
 void join_unconditional(const Program& program, ComputationId computation, int world_size, Joined& joined) {
   for (const Instruction& instruction : program[computation].instructions) {
     if (instruction.op->role == Role::kCollective)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reduction over dims on both sides of one that stays (a batch norm's, of channels), or over very many elements, takes the inner dims
-// first:
+// Splits a reduction over dims on both sides of a kept dim (as of channels in batch norm), or over very many elements.
+// It reduces the inner dims first:
 //
 //   %r = f32[C] reduce(%x, %init), dimensions={0,2,3}    ->  %rows = f32[N,C] reduce(%x, %identity), dimensions={2,3}
 //                                                           %r = f32[C] reduce(%rows, %init), dimensions={0}
 //
-// The first is of rows, and so joins the group that makes its operand: x is not written to be read again.
+// The first reduction is over rows and thus joins the group of its operand, so x need not be written and read again.
 #include <algorithm>
 #include <map>
 
@@ -18,11 +18,12 @@
 namespace tessera {
 namespace {
 
-// Elements of a row: of fewer too much is left for the second reduction, more do not stay in cache.
+// Limits on the elements of a row: shorter rows leave too much work for the second reduction, longer ones do not stay
+// in the cache.
 constexpr std::int64_t kFewest = 64;
 constexpr std::int64_t kMost = 1 << 16;
 
-// The last of the reduced dims, behind all that stay. Empty: these are all, or they have too few elements.
+// The last reduced dims, after all kept ones. Empty if these are all reduced dims or have too few elements.
 Dims inner_dims(const Instruction& reduce, const Type& operand) {
   const Dims& reduced = attributes_as<DimensionsAttributes>(reduce.attributes).dimensions;
   const auto is_reduced = [&](std::int64_t d) { return std::find(reduced.begin(), reduced.end(), d) != reduced.end(); };
@@ -41,7 +42,8 @@ Dims inner_dims(const Instruction& reduce, const Type& operand) {
   return has_outer ? inner : Dims{};
 }
 
-// Of f32 and f64, whose partial sums may be rounded, and of a value that a group makes.
+// Whether the reduction may be split: it is of f32 or f64, whose partial sums may be rounded, and a group computes its
+// operand.
 bool may_split(const Computation& from, const Instruction& reduce) {
   if (reduce.op != &rows::kReduce || !reduce.type.is_array() || reduce.operands.size() != 2) return false;
   if (reduce.sharding || !reduce.control_predecessors.empty()) return false;
@@ -79,7 +81,8 @@ class RowsFirst {
     rows_[id] = rows;
     return true;
   }
-  // Only before its first reader: a group stands where its last member stood, and no one may read a member before.
+  // Emits the second reduction just before the first reader, because members of a group may have no readers before the
+  // last member.
   void complete(Id id) {
     const auto found = rows_.find(id);
     if (found == rows_.end()) return;
@@ -96,7 +99,7 @@ class RowsFirst {
 
   ComputationRewriter& r_;
   const Computation& from_;
-  std::map<Id, Value> rows_;  // reductions of which the rows are reduced so far
+  std::map<Id, Value> rows_;  // the reductions whose rows are reduced so far
 };
 
 }  // namespace

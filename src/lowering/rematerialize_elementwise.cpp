@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise values that a later group needs again are made there again, when what they are made of lies in memory anyway and making
-// them is cheaper than writing and reading them.
+// Rematerializes elementwise values for later groups, if their operands are in memory anyway and computing them is less
+// expensive than writing and reading them.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -13,10 +13,10 @@
 namespace tessera {
 namespace {
 
-// Costs in units of a cheap op on one element in the first-level cache.
+// Costs in units of an inexpensive op on one element in the first-level cache.
 constexpr double kExpensive = 4;          // exp, tanh, a division
-constexpr double kMemory = 6;             // a byte written and read again
-constexpr std::int64_t kSmall = 1 << 16;  // bytes not worth it
+constexpr double kMemory = 6;             // writing and reading one byte
+constexpr std::int64_t kSmall = 1 << 16;  // in bytes; smaller values are not worthwhile
 
 double cost_of(const Instruction& instruction) { return instruction.op->inexpensive ? 1 : kExpensive; }
 
@@ -43,7 +43,7 @@ class Recomputing {
     for (const Access& access : at(schedule_->access, computation_.root)) at(last_step_, access.source) = end;
   }
 
-  /// Whether anything is to be made again.
+  /// Returns whether there are values to rematerialize.
   bool find() {
     bool any = false;
     for (const Step& step : schedule_->steps) {
@@ -81,7 +81,7 @@ class Recomputing {
            computation_[id].control_predecessors.empty();
   }
 
-  // In memory for the sake of groups that can make it again.
+  // Whether the value is in memory only for groups that can rematerialize it.
   bool is_worth_it(Id id) const {
     const Type& type = computation_[id].type;
     if (!is_elementwise(id) || access(id).buffer == kNoBuffer || type.byte_size() < kSmall) return false;
@@ -101,7 +101,7 @@ class Recomputing {
     return is_read_later;
   }
 
-  // Adds up what it costs to make `id` at a step.
+  // Adds the cost of computing `id` at a step.
   bool can_make(Id id, int step, double most, double& cost) const {
     cost += cost_of(computation_[id]);
     if (cost > most) return false;
@@ -112,7 +112,7 @@ class Recomputing {
       return expands && can_make(operand, step, most, cost);
     });
   }
-  // Lies in memory at that step, or takes none.
+  // Whether the operand is in memory at that step or needs none.
   bool is_there(Id operand, int step) const {
     const Access& from = access(operand);
     const Role role = computation_[from.source].op->role;
@@ -137,7 +137,7 @@ class Recomputing {
   const Computation& computation_;
   std::shared_ptr<const Schedule> schedule_;
   std::vector<int> step_of_;
-  std::vector<int> last_step_;            // that reads it
+  std::vector<int> last_step_;            // the last step that reads it
   std::vector<std::vector<Id>> readers_;  // of the data, in steps
   std::vector<bool> is_marked_;
   std::map<std::pair<int, Id>, Id> made_;  // by step and old id

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A schedule as text: what runs at once, and the bytes it moves.
+// Prints a schedule: the instructions that run together, and the bytes they read and write.
 #include <algorithm>
 #include <map>
 
@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// `add, multiply 3`, in the order in which they first come.
+// Text such as `add, multiply 3`, in the order of first occurrence.
 std::string ops_of(const Computation& computation, const Step& step) {
   std::vector<std::pair<std::string_view, int>> counts;
   for (const Id id : step.instructions) {
@@ -26,7 +26,7 @@ std::string ops_of(const Computation& computation, const Step& step) {
   return join(words, ", ");
 }
 
-// What a step leaves in memory; where that is nothing, its last value.
+// The values that a step leaves in memory; its last value if there are none.
 std::string results_of(const Computation& computation, const Schedule& schedule, const Step& step) {
   std::vector<std::string> out;
   for (const Id id : step.instructions) {

@@ -21,7 +21,7 @@ std::pair<int, int> Flow::slot_range(Id id) const {
 
 namespace {
 
-// Which values must lie in memory; the rest are read through views (or made again by each reader: iota).
+// Determines which values must be in memory. The rest are read through views, or computed again by each reader (iota).
 class Materialization {
  public:
   Materialization(const Flow& flow, bool look_through) : flow_(flow), computation_(*flow.computation) {
@@ -35,14 +35,14 @@ class Materialization {
     lay_out();
   }
   [[nodiscard]] bool needed(Id id) const { return at(needed_, id); }
-  /// How a value lies in its buffer, where not row-major.
+  /// The layout of a value in its buffer, if it is not row-major.
   [[nodiscard]] std::optional<View> layout(Id id) const {
     const auto found = layouts_.find(id);
     return found == layouts_.end() ? std::nullopt : std::optional(found->second);
   }
 
  private:
-  // The view a value would be read through if every view below it were looked through.
+  // The view of a value if every view that it depends on were followed.
   void set_tentative(Id id) {
     const OpKind kind = at(flow_.kinds, id);
     if (kind != OpKind::kView && kind != OpKind::kReshape) return;
@@ -65,7 +65,7 @@ class Materialization {
     switch (at(flow_.kinds, reader)) {
       case OpKind::kView: return true;
       case OpKind::kReshape:
-        // Without a view of its own it shares the operand's buffer; then the operand must have one.
+        // A reshape without a view shares the operand's buffer, so the operand must have one.
         return at(tentative_, reader).has_value() && !at(needed_, reader);
       case OpKind::kElementwise: return !at(tentative_, operand) || worth_following(operand);
       default: break;
@@ -75,15 +75,16 @@ class Materialization {
     return computation_[reader].op->reads_strides && !(view && (repeats(*view) || runs_backwards(*view)));
   }
 
-  // The first rows of an array that lies in memory: a vocabulary without the rows that pad it.
+  // Whether the value is the first rows of an array in memory, such as a vocabulary without its padding rows.
   bool is_beginning(Id id) const {
     const auto& view = at(tentative_, id);
     return at(flow_.kinds, id) == OpKind::kView && view && is_whole(*view) &&
            !at(tentative_, computation_[id].operands.front());
   }
 
-  // A reshape was judged by a view that looks through everything below it; of what lies in memory after all, the view may be one that
-  // it cannot follow: then that lies in memory too. Returns whether all reshapes can follow.
+  // A reshape was accepted for the view that follows all views below it. If some of these values are in memory after
+  // all, the reshape may not be able to follow the actual view; then the viewed value must be in memory too. Returns
+  // whether all reshapes can be followed.
   bool settle() {
     std::vector<std::optional<View>> actual(tentative_.size());
     bool settled = true;
@@ -108,7 +109,8 @@ class Materialization {
     return settled;
   }
 
-  // What only a transpose reads, and could be written anywhere, lies as the transpose will: then nothing is moved.
+  // A value that only a transpose reads is written in the transpose's layout if its op can write strides. Then no copy
+  // is needed.
   void lay_out() {
     const std::vector<int> uses = computation_.use_counts();
     for (Id id = 0; id < computation_.size(); ++id) {
@@ -126,7 +128,8 @@ class Materialization {
     }
   }
 
-  // Tiles follow strides run by run: long runs or repeated elements are as good as a copy, short runs are not.
+  // Whether strided reads by tiles are worthwhile: long rows or repeated elements are as fast as a copy, short rows are
+  // not.
   bool worth_following(Id operand) const {
     constexpr std::int64_t kShortRun = 16;
     const View& view = *at(tentative_, operand);
@@ -192,7 +195,7 @@ class FlowBuilder {
       flow_.slots.push_back({id, leaf, at(leaves, leaf), isize(flow_.slots), std::nullopt});
   }
 
-  // The operands' slots one after the other, or for get-tuple-element a range of them.
+  // Aliases the operands' slots in order or, for get-tuple-element, a range of them.
   void alias_leaves(Id id, const std::vector<Type>& leaves) {
     const Instruction& instruction = (*flow_.computation)[id];
     std::vector<int> sources;
@@ -232,7 +235,7 @@ class FlowBuilder {
     flow_.slots.push_back(std::move(slot));
   }
 
-  // Each instruction with a side effect waits for the one before.
+  // Each instruction with a side effect waits for the previous one.
   void keep_effects_in_order() {
     const std::vector<bool> with_effects = computations_with_effects(*flow_.program);
     const Computation& computation = *flow_.computation;
@@ -245,7 +248,7 @@ class FlowBuilder {
     }
   }
 
-  // Nothing behind a barrier starts before everything in front of it is there.
+  // Instructions after a barrier wait for all instructions before it.
   void wait_for_all(Id barrier) {
     auto& waits = at(flow_.waits, barrier);
     for (const Id operand : (*flow_.computation)[barrier].operands) {
@@ -265,7 +268,7 @@ class FlowBuilder {
       for (const Id further : at(flow_.waits, before))
         if (!at(flow_.in_memory, before)) at(flow_.waits, id).push_back(further);
     }
-    for (const Id operand : instruction.operands)  // a control edge into an alias holds for those who read it
+    for (const Id operand : instruction.operands)  // a control edge to an alias applies to its readers
       if (!at(flow_.in_memory, operand))
         for (const Id before : at(flow_.waits, operand)) at(flow_.waits, id).push_back(before);
     if (instruction.op->role == Role::kOptBarrier) wait_for_all(id);

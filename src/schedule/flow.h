@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the data of every value comes from, once tuples, reshapes, copies, barriers and views are looked through.
+// The source of every value's data after following tuples, reshapes, copies, barriers and views.
 //
-// A slot is one leaf of one instruction. Its origin is the slot whose computation writes the data; a view says how to read it.
+// A slot is one leaf of one instruction. Its origin is the slot whose instruction writes the data; its view specifies
+// how to read the data.
 #pragma once
 
 #include <optional>
@@ -18,7 +19,7 @@ struct Slot {
   int leaf = 0;
   Type type;
   int origin = -1;
-  std::optional<View> view;  // onto the origin's buffer; none: the same bytes. Of an origin: how it lies there
+  std::optional<View> view;  // onto the origin's buffer; nullopt if the bytes are the same. For an origin: its layout
 };
 
 struct Flow {
@@ -28,17 +29,19 @@ struct Flow {
   std::vector<OpKind> kinds;    // per instruction
   std::vector<int> first_slot;  // per instruction
   std::vector<Slot> slots;
-  std::vector<bool> in_memory;             // per instruction: computed by a step of its own or of a group
-  std::vector<std::vector<int>> reads;     // per instruction in_memory: the origin slots it needs, each once
-  std::vector<std::vector<Id>> consumers;  // per origin slot: who reads it, in id order
-  std::vector<bool> is_result;             // per origin slot: (part of) the root
-  std::vector<std::vector<Id>> waits;      // per instruction: in_memory instructions it waits for through control edges
-  std::vector<bool> has_effect;  // per instruction: in_memory, and felt elsewhere; each waits for the one before
+  std::vector<bool> in_memory;  // per instruction: computed by its own step or in a group
+  // Per instruction in memory: the origin slots that it reads, without duplicates.
+  std::vector<std::vector<int>> reads;
+  std::vector<std::vector<Id>> consumers;  // per origin slot: its readers, in order of ids
+  std::vector<bool> is_result;             // per origin slot: whether it is (part of) the root
+  // Per instruction: the instructions in memory for which it waits through control edges.
+  std::vector<std::vector<Id>> waits;
+  std::vector<bool> has_effect;  // per instruction: in memory and with a side effect; each waits for the previous one
 
   [[nodiscard]] const Slot& slot(Id id, int leaf = 0) const { return at(slots, at(first_slot, id) + leaf); }
   [[nodiscard]] int origin_of(Id id, int leaf = 0) const { return slot(id, leaf).origin; }
   [[nodiscard]] int leaf_count(Id id) const;
-  /// An iota that every reader makes for itself.
+  /// Whether the slot is an iota that every reader computes itself.
   [[nodiscard]] bool is_remade(int slot) const {
     const Id id = at(slots, slot).id;
     return at(kinds, id) == OpKind::kIota && !at(in_memory, id);

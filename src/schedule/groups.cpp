@@ -9,7 +9,7 @@
 namespace tessera::schedule {
 namespace {
 
-constexpr std::size_t kMaxGroup = 192;  // a group's tiles must stay in the first-level cache
+constexpr std::size_t kMaxGroup = 192;  // the tiles of a group must stay in the first-level cache
 
 class Grouper {
  public:
@@ -27,7 +27,7 @@ class Grouper {
       else
         start(id, {});
     }
-    std::vector<std::vector<Id>> steps(order_.size());  // by the place of the last member
+    std::vector<std::vector<Id>> steps(order_.size());  // by the position of the last member
     for (auto& group : groups_)
       if (!group.empty()) at(steps, at(position_, group.back())) = std::move(group);
     std::erase_if(steps, [](const auto& step) { return step.empty(); });
@@ -35,11 +35,11 @@ class Grouper {
   }
 
  private:
-  // The elements a group goes over: `full` of them, and with reductions among its members rows of `columns`, each with one element
-  // of what is reduced.
+  // The elements that a group processes: `full` elements. If members are reductions, these form rows of `columns`
+  // elements, and a reduced value has one element per row.
   struct Shape {
     std::int64_t full = 0;
-    std::int64_t columns = 0;  // 0: no rows so far
+    std::int64_t columns = 0;  // 0: no rows yet
   };
   static std::optional<Shape> merged(const Shape& a, const Shape& b) {
     if (a.columns != 0 && b.columns != 0)
@@ -58,7 +58,7 @@ class Grouper {
     shapes_.push_back(shape);
   }
 
-  // x + dot(..) where nobody else reads either: the dot adds to x where it lies.
+  // Fuses x + dot(..) if neither operand has another reader: the dot adds to x in place.
   bool add_to_product(Id id) {
     const Instruction& sum = (*flow_.computation)[id];
     if (!adds_up(at(flow_.views, id))) return false;
@@ -76,7 +76,7 @@ class Grouper {
     }
     return false;
   }
-  // Made by a step, and read by no one after `id`.
+  // Whether a step computes the value and no instruction after `id` reads it.
   bool dies_at(int origin, Id id) const {
     const auto& readers = at(flow_.consumers, origin);
     return at(flow_.in_memory, at(flow_.slots, origin).id) && !at(flow_.is_result, origin) &&
@@ -84,7 +84,8 @@ class Grouper {
                        [&](Id reader) { return at(position_, reader) <= at(position_, id); });
   }
 
-  // What the instruction alone asks for: a reduction, or an operand that repeats one element per row of a value made in `groups`.
+  // The shape that the instruction alone requires: that of a reduction, or of an operand that repeats one element per
+  // row of a value whose group is wanted.
   template <class Wanted>
   Shape own_shape(Id id, Wanted&& is_wanted) const {
     const OpView& view = at(flow_.views, id);
@@ -95,7 +96,8 @@ class Grouper {
         out.columns = row_operand(operand);
     return out;
   }
-  // The columns over which an operand repeats each element of a value that a group makes. 0: it does not.
+  // The number of columns over which an operand repeats each element of a value that may be in a group; 0 if it does
+  // not.
   std::int64_t row_operand(Id operand) const {
     const Slot& slot = flow_.slot(operand);
     const Slot& origin = at(flow_.slots, slot.origin);
@@ -115,7 +117,7 @@ class Grouper {
       size += at(groups_, group).size();
       return false;
     });
-    drop_those_read_elsewhere(id, together);  // what was dropped for its size counts as elsewhere
+    drop_those_read_elsewhere(id, together);  // groups that were dropped for their size count as outside readers
     Shape shape =
         own_shape(id, [&](int group) { return std::find(together.begin(), together.end(), group) != together.end(); });
     if (together.empty()) return start(id, shape);
@@ -134,7 +136,7 @@ class Grouper {
     shapes_.push_back(shape);
   }
 
-  // Groups of operands that are read element by element, or one element per row, and whose shapes fit.
+  // The groups of operands that are read element by element, or one element per row, and whose shapes fit.
   std::vector<int> candidates(Id id) const {
     Shape shape = own_shape(id, [](int group) { return group >= 0; });
     const Computation& computation = *flow_.computation;
@@ -162,7 +164,7 @@ class Grouper {
     return found;
   }
 
-  // A group may wait for `id` only if no one outside reads it, or is waited for, before.
+  // A group may be delayed to `id` only if no outside instruction reads it, or waits for it, before.
   void drop_those_read_elsewhere(Id id, std::vector<int>& together) const {
     const auto inside = [&](Id reader) {
       return std::find(together.begin(), together.end(), at(group_of_, reader)) != together.end();
@@ -175,7 +177,7 @@ class Grouper {
     };
     while (std::erase_if(together, reads_members) > 0) {
     }
-    // A control edge out of a group pins it to its place.
+    // A group that others await through a control edge stays at its place.
     std::erase_if(together, [&](int group) {
       return std::any_of(at(groups_, group).begin(), at(groups_, group).end(),
                          [&](Id member) { return is_awaited(member); });

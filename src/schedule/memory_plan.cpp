@@ -14,7 +14,7 @@ namespace {
 
 std::int64_t aligned(std::int64_t bytes) { return ceil_div(bytes, kBufferAlignment) * kBufferAlignment; }
 
-// The lowest offset of the tightest gap among the occupied ranges (sorted by offset) that holds `bytes`.
+// The lowest offset of the smallest sufficient gap between the occupied ranges, which are sorted by offset.
 std::int64_t tightest_gap(const std::vector<std::pair<std::int64_t, std::int64_t>>& occupied, std::int64_t bytes,
                           std::int64_t alignment) {
   const auto next = [&](std::int64_t offset) { return ceil_div(offset, alignment) * alignment; };
@@ -32,7 +32,7 @@ std::int64_t tightest_gap(const std::vector<std::pair<std::int64_t, std::int64_t
   return best < 0 ? next(end) : best;
 }
 
-// Each interval in the given sequence into the tightest gap between those already placed that share a step with it.
+// Places each buffer, in the given sequence, in the smallest gap between placed buffers that share a step with it.
 ArenaOffsets place_in_sequence(const std::vector<BufferLife>& lives, const std::vector<std::size_t>& sequence) {
   ArenaOffsets out{std::vector<std::int64_t>(lives.size(), 0), 0};
   std::vector<std::size_t> placed;  // by offset
@@ -54,7 +54,7 @@ ArenaOffsets place_in_sequence(const std::vector<BufferLife>& lives, const std::
   return out;
 }
 
-// As a heap would at run time: a sweep over the steps with a set of live ranges.
+// Places buffers as a heap would at run time: a sweep over the steps with a set of live ranges.
 ArenaOffsets place_by_time(const std::vector<BufferLife>& lives) {
   std::vector<std::size_t> sequence(lives.size());
   std::iota(sequence.begin(), sequence.end(), std::size_t{0});
@@ -82,7 +82,7 @@ ArenaOffsets place_by_time(const std::vector<BufferLife>& lives) {
 }  // namespace
 
 ArenaOffsets place_buffers(const std::vector<BufferLife>& lives) {
-  constexpr std::size_t kMany = 6000;  // the first way takes time quadratic in the number
+  constexpr std::size_t kMany = 6000;  // the first method takes quadratic time
   ArenaOffsets by_time = place_by_time(lives);
   if (lives.size() > kMany) return by_time;
   std::vector<std::size_t> sequence(lives.size());
@@ -90,7 +90,7 @@ ArenaOffsets place_buffers(const std::vector<BufferLife>& lives) {
   std::stable_sort(sequence.begin(), sequence.end(),
                    [&](std::size_t a, std::size_t b) { return lives[a].bytes > lives[b].bytes; });
   ArenaOffsets best = place_in_sequence(lives, sequence);
-  // About the same size in order of time: a few bytes more must not push a short life in front of a long one.
+  // Sort by approximate size, then by time: a difference of a few bytes must not place a short life before a long one.
   const auto coarse = [&](std::size_t i) {
     const auto bytes = static_cast<std::uint64_t>(lives[i].bytes);
     const int shift = std::max(0, static_cast<int>(std::bit_width(bytes)) - 6);

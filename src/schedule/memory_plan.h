@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Offsets for buffers with known lives: an interval colouring.
+// Chooses offsets for buffers with known lifetimes (interval coloring).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace tessera::schedule {
 
 struct BufferLife {
   std::int64_t bytes = 0;
-  std::int32_t first = 0;  // steps, both ends included
+  std::int32_t first = 0;  // in steps, both inclusive
   std::int32_t last = 0;
   std::int64_t alignment = kBufferAlignment;
 };
@@ -20,10 +20,10 @@ struct ArenaOffsets {
   std::int64_t total = 0;
 };
 
-/// Buffers that share a step never overlap in memory. Large ones first, each into the tightest gap; in order of time where
-/// there are very many. The best of these and of one between them.
+/// Buffers that share a step never overlap in memory. Uses the best of several orders: large buffers first, or
+/// approximately so, each in the smallest gap; with very many buffers, in order of time.
 ArenaOffsets place_buffers(const std::vector<BufferLife>& lives);
-/// Gives the arena's buffers their offsets.
+/// Assigns offsets to the arena's buffers.
 void place_in_arena(Schedule& plan);
 
 }  // namespace tessera::schedule

@@ -12,7 +12,7 @@
 namespace tessera::schedule {
 namespace {
 
-// Fused tiles hold real numbers, and only their kernels read views.
+// Fused tiles hold real numbers, and only kernels for these read views.
 bool is_real(const OpView& view) {
   const auto is_other = [](const Type& type) {
     return type.is_array() && (is_complex(type.dtype()) || is_narrow(type.dtype()));
@@ -45,7 +45,7 @@ OpKind kind_of(const OpView& view) {
   if (view.op.movement != Movement::kNone) return is_real(view) ? OpKind::kView : OpKind::kPlain;
   if (view.op.elementwise && same_dims(view) && is_real(view)) return OpKind::kElementwise;
   if (&view.op == &rows::kBitcastConvert && !is_narrow(view.operands[0].dtype()) && !is_narrow(view.result.dtype()))
-    return OpKind::kReshape;  // a narrow element takes a byte, however few bits it has
+    return OpKind::kReshape;  // a narrow element takes a byte regardless of its number of bits
   return OpKind::kPlain;
 }
 
@@ -61,7 +61,7 @@ std::int64_t columns_of(const OpView& view) {
     const Dims& reduced = view.as<DimensionsAttributes>().dimensions;
     const bool is_reduced = std::find(reduced.begin(), reduced.end(), d) != reduced.end();
     if (is_reduced) columns *= at(dims, d);
-    if (!is_reduced && columns > 1 && at(dims, d) > 1) return 0;  // a dim kept inside of a reduced one
+    if (!is_reduced && columns > 1 && at(dims, d) > 1) return 0;  // a dim inside of a reduced one is kept
   }
   return columns > 1 && columns <= kMostColumns && view.result.element_count() > 0 ? columns : 0;
 }

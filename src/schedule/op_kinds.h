@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the scheduler treats an op.
+// Classifies ops for the scheduler.
 #pragma once
 
 #include "tessera/ir/op_def.h"
@@ -11,21 +11,23 @@ enum class OpKind : std::uint8_t {
   kParameter,
   kConstant,
   kIota,
-  kAlias,        // its leaves are its operands' leaves: tuple, get-tuple-element, opt-barrier, Sharding
+  kAlias,        // its leaves are those of its operands: tuple, get-tuple-element, opt-barrier, Sharding
   kReshape,      // one array, the same bytes: reshape, copy, bitcast-convert between sizes
   kView,         // one array read with other strides: broadcast, transpose, slice, reverse
   kElementwise,  // may run tile by tile
 };
 OpKind kind_of(const OpView& view);
 
-/// Reads its operands from their first byte on, whatever lies behind them: gather, dynamic-slice of types that have kernels.
+/// Whether the op reads its operands from their first byte and ignores bytes after their end: gather, dynamic-slice of
+/// types with kernels.
 bool reads_from_the_beginning(const OpView& view);
-/// Of a reduction of the innermost dims that a fused group may hold: how many elements make one of the result. 0: none such.
+/// For a reduction of the innermost dims that may be in a fused group: the number of elements per result element.
+/// Otherwise 0.
 std::int64_t columns_of(const OpView& view);
 inline constexpr std::int64_t kMostColumns = 1 << 17;  // a few rows stay in the second-level cache
-/// An addition that a product can do while it is made.
+/// Whether the op is an addition that a product can perform when it writes its result.
 bool adds_up(const OpView& view);
-/// Writes its result in any order of its dims: dot of types that have kernels.
+/// Whether the op can write its result with its dims in any order: dot of types with kernels.
 bool writes_strides(const OpView& view);
 
 }  // namespace tessera::schedule

@@ -28,13 +28,14 @@ class Orderer {
       emit(id);
       emit_what_frees();
     }
-    for (Id id = 0; id < computation_.size(); ++id)  // read by no one but the root
+    for (Id id = 0; id < computation_.size(); ++id)  // read only by the root
       if (at(flow_.in_memory, id)) emit(id);
     return std::move(order_);
   }
 
  private:
-  // Runs when first asked for: makes memory, or prepares what is late from what is always there.
+  // Whether the instruction runs just before its first reader: it allocates memory, or prepares an operand of a late
+  // instruction from values that are always in memory.
   bool is_late(Id id) const {
     const OpDef& op = *computation_[id].op;
     if (!at(flow_.in_memory, id) || at(flow_.has_effect, id)) return false;
@@ -48,7 +49,7 @@ class Orderer {
     });
   }
 
-  // What it reads at length stays anyway.
+  // Whether all large operands are parameters, which stay in memory anyway.
   bool is_of_parameters(Id id) const {
     const std::int64_t bytes = computation_[id].type.byte_size();
     return std::all_of(at(flow_.reads, id).begin(), at(flow_.reads, id).end(), [&](int slot) {
@@ -94,7 +95,7 @@ class Orderer {
   bool frees(Id id) const {
     if (at(flow_.has_effect, id)) return false;
     Checked freed = 0;
-    // Sums of long rows are little beside them, and a group may go on behind them.
+    // Sums of long rows are small compared with them, and may be in a group with later instructions.
     constexpr std::int64_t kLongRow = 64;
     for (const int slot : at(flow_.reads, id)) {
       const Slot& source = at(flow_.slots, slot);
@@ -102,7 +103,7 @@ class Orderer {
       if (at(flow_.in_memory, source.id) && at(readers_left_, slot) == 1 && !at(flow_.is_result, slot))
         freed += source.type.byte_size();
     }
-    // Little is not worth cutting what could run at once.
+    // Freeing little memory is not worth separating instructions that could run together.
     constexpr std::int64_t kLittle = 4096;
     return freed.value_or_most() > largest_ / kLittle && freed.value_or_most() >= computation_[id].type.byte_size();
   }
@@ -135,7 +136,7 @@ std::vector<Id> order_instructions(const Program& program, const Computation& co
   const auto flow = schedule::analyze_flow(program, computation, {});
   std::vector<Id> order;
   std::vector<bool> placed(computation.instructions.size(), false);
-  // What costs nothing goes before its first reader.
+  // Instructions that run no code are placed before their first reader.
   const auto place = [&](auto& self, Id id) -> void {
     if (at(placed, id)) return;
     at(placed, id) = true;

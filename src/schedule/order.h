@@ -5,8 +5,9 @@
 
 namespace tessera::schedule {
 
-/// Instructions in memory, in the order in which they run: program order, but gathers and their like just before their first
-/// reader, and whatever frees at least as much as it takes at once.
+/// The order of execution of instructions in memory: program order, except that gathers and similar ops are placed just
+/// before their first reader, and instructions that free at least as much memory as they take are placed as early as
+/// possible.
 std::vector<Id> order_of(const Flow& flow, bool reorder);
 
 }  // namespace tessera::schedule

@@ -18,7 +18,7 @@ class Prefetcher {
   }
 
   std::vector<std::vector<Id>> run() {
-    int reader_before = -1;  // the first step that reads the all-gather before
+    int reader_before = -1;  // the first step that reads the previous all-gather
     for (int t = 0; t < isize(steps_); ++t) {
       const Id id = at(steps_, t).front();
       if (!at(is_overlapped_, id) ||
@@ -45,7 +45,7 @@ class Prefetcher {
         if (first < 0 || at(step_of_, reader) < at(step_of_, first)) first = reader;
     return first;
   }
-  // The last step that step t needs, -1 for none.
+  // The last step on which step t depends; -1 if there is none.
   [[nodiscard]] int needs(int t) const {
     int last = -1;
     for (const Id id : at(steps_, t)) {
@@ -57,7 +57,8 @@ class Prefetcher {
     }
     return last;
   }
-  // Moves step t to before `target`, with the step that makes its operand where that is all that holds it back.
+  // Moves step t before `target`, together with the step that computes its operand if t depends on nothing else after
+  // `target`.
   void move(int t, int target) {
     const int maker = needs(t);
     if (maker >= target) {
@@ -79,7 +80,7 @@ class Prefetcher {
   std::vector<int> step_of_;
 };
 
-// The runtime runs these beside other steps.
+// Whether the runtime can run the collective in parallel with other steps.
 bool may_overlap(CollectiveKind kind) {
   return kind == CollectiveKind::kAllGather || kind == CollectiveKind::kReduceScatter ||
          kind == CollectiveKind::kAllReduce;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives that leave a node take time without work for the rank: they are started early and waited for late.
+// Collectives between nodes take time without work for the rank, so they are started early and awaited late.
 #pragma once
 
 #include "flow.h"
 
 namespace tessera::schedule {
 
-/// Per instruction: whether it is a collective that may be under way while later steps run.
+/// Per instruction: whether it is a collective that may be in flight while later steps run.
 std::vector<bool> overlapped(const Flow& flow, const ScheduleOptions& options);
 
-/// The steps with overlapped all-gathers moved forward: one is started before the first reader of the one before it, so that at most
-/// two are held at a time beyond what the order needs.
+/// Moves overlapped all-gathers forward: each is started before the first reader of the previous one. At most two
+/// results are in memory at a time in addition to those that the order requires.
 std::vector<std::vector<Id>> prefetch(const Flow& flow, std::vector<std::vector<Id>> steps,
                                       const std::vector<bool>& is_overlapped);
 

@@ -18,12 +18,13 @@ int parameter_leaf(const Flow& flow, const Alias& alias) {
   return leaf;
 }
 
-// The op updates its first operand in place, `slot` is the leaf that takes the place of `origin`, and no other operand reads that.
+// Whether the op updates its first operand in place, `slot` is the leaf that replaces `origin`, and no other operand
+// reads `origin`.
 bool op_overwrites(const Flow& flow, int slot, int origin) {
   const Computation& computation = *flow.computation;
   const Slot& result = at(flow.slots, slot);
   if (!computation[result.id].op->updates_operand_in_place) return false;
-  int leaf = 0;  // of the operands, one after the other
+  int leaf = 0;  // counts the leaves of all operands
   int reads = 0;
   bool matches = false;
   for (const Id operand : computation[result.id].operands) {

@@ -21,7 +21,8 @@ class StepGraph {
       }
   }
 
-  /// Every reader before the writer, unless it follows from the writer. Returns whether anything has to move.
+  /// Requires every reader to run before the writer, unless it depends on the writer. Returns whether a step has to
+  /// move.
   bool add(const Overwrite& overwrite) {
     const int writer = at(step_of_, at(flow_.slots, overwrite.written).id);
     bool moves = false;
@@ -29,7 +30,8 @@ class StepGraph {
     for (const Id id : at(flow_.consumers, overwrite.read)) {
       const int reader = at(step_of_, id);
       if (reader == writer) continue;
-      // One must stay behind: then nothing is won. Steps in their present order do not lead back, unless one has moved already.
+      // If a reader must stay after the writer, moving the others gains nothing. Steps in their present order have no
+      // cycles, unless one has moved already.
       if ((reader > writer || has_moved_) && reaches(writer, reader)) return false;
       moves = moves || reader > writer;
       readers.push_back(reader);
@@ -39,7 +41,7 @@ class StepGraph {
     return moves;
   }
 
-  /// A topological order that keeps the present one where it can.
+  /// A topological order that deviates from the present one as little as possible.
   [[nodiscard]] std::vector<int> sorted() const {
     std::vector<int> waiting(after_.size(), 0);
     for (const auto& next : after_)

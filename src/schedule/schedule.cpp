@@ -20,7 +20,6 @@ namespace {
 
 using Memo = std::map<std::pair<ComputationId, bool>, std::shared_ptr<const Schedule>>;
 
-// Plans one computation.
 class Planner {
  public:
   Planner(const Program& program, ComputationId id, bool in_place, const ScheduleOptions& options, Memo& memo)
@@ -84,7 +83,7 @@ class Planner {
     buffer_of_.assign(flow_.slots.size(), kNoBuffer);
   }
 
-  // A collective is done when its first reader begins; until then its operands stay as they are.
+  // A collective is complete when its first reader begins; until then its operands must not change.
   void overlap(int t) {
     const Id id = at(out_.steps, t).instructions.front();
     int& done = at(done_at_, t);
@@ -94,7 +93,7 @@ class Planner {
       for (const Id reader : at(flow_.consumers, s)) done = std::min(done, at(step_of_, reader));
     for (const int operand : at(flow_.reads, id)) at(last_read_, operand) = std::max(at(last_read_, operand), done);
     for (int s = first; s < last; ++s)
-      at(last_read_, s) = std::max(at(last_read_, s), done);  // also what nobody reads is written
+      at(last_read_, s) = std::max(at(last_read_, s), done);  // results without readers are written too
     at(out_.steps, t).overlapped = true;
     (done < end_ ? at(out_.steps, done).completes : out_.end_completes).push_back(t);
   }
@@ -121,7 +120,7 @@ class Planner {
     }
   }
 
-  // Which caller's buffer each result should be written to.
+  // Determines the caller's buffer to which each result should be written.
   void choose_targets() {
     for (const Id id : computation_.parameters) {
       const auto [begin, end] = flow_.slot_range(id);
@@ -134,7 +133,7 @@ class Planner {
     else if (out_.computation == program_.entry)
       partner_ = aliased_parameters(program_, flow_);
     result_leaf_.assign(flow_.slots.size(), -1);
-    for (int k = isize(partner_); k-- > 0;) {  // the first leaf wins, but one with a partner before one without
+    for (int k = isize(partner_); k-- > 0;) {  // the first leaf has priority, but leaves with a partner precede others
       int& leaf = at(result_leaf_, at(flow_.slots, first + k).origin);
       if (leaf < 0 || at(partner_, leaf) < 0 || at(partner_, k) >= 0) leaf = k;
     }
@@ -218,7 +217,7 @@ class Planner {
     out_.buffers.push_back({Place::kArena, bytes, 0, 0, t, until});
   }
 
-  // The result of an all-gather of which the node has one.
+  // Plans the result of an all-gather that a node stores only once.
   bool share(int slot, int until) {
     if (shared_.of_slot.empty()) return false;
     const SharedLeaf& leaf = at(shared_.of_slot, slot);
@@ -231,14 +230,14 @@ class Planner {
     if (from == kNoBuffer) return false;
     Buffer& home = at(out_.buffers, from);
     const int made = at(step_of_, at(flow_.slots, operand).id);
-    if (made >= 0 && at(done_at_, made) >= 0) return false;  // completed at some time that peers do not know
+    if (made >= 0 && at(done_at_, made) >= 0) return false;  // its time of completion is unknown to peers
     if (home.place != Place::kParameter && home.place != Place::kArena) return false;
     home.alignment = kPageAlignment;
     const Slot& result = at(flow_.slots, slot);
     add_shared({.id = result.id, .leaf = result.leaf, .operand = from, .written = made, .last_read = until}, slot);
     return true;
   }
-  // Claimed before the step, where readers of other groups have to be waited for then.
+  // Claims the slice before the step if readers of other groups must be awaited.
   bool assemble(int slot, std::int64_t slice_bytes, int until) {
     const Slot& result = at(flow_.slots, slot);
     const int t = at(step_of_, result.id);
@@ -261,7 +260,8 @@ class Planner {
     at(out_.buffers, buffer).last = until;
   }
 
-  // What a result is written over, step by step back, is made where the result will lie: a chain of updates needs one buffer.
+  // A value that a result overwrites, directly or through other updates, is written to the result's buffer: a chain of
+  // updates needs one buffer.
   void aim_at_results() {
     aim_ = result_leaf_;
     if (in_place_) return;
@@ -283,7 +283,7 @@ class Planner {
     }
     return -1;
   }
-  // The result buffer that the slot is to be written over.
+  // The result buffer that the slot should overwrite.
   BufferId aimed(int slot, int leaf, int t) const {
     for (const int before : candidates(slot, t)) {
       const BufferId buffer = at(buffer_of_, before);
@@ -293,7 +293,7 @@ class Planner {
     return kNoBuffer;
   }
 
-  // Origins that the step reads and that `slot` could be written over.
+  // Origins that the step reads and that `slot` may overwrite.
   std::vector<int> candidates(int slot, int t) const {
     std::vector<int> found;
     for (const Id id : at(out_.steps, t).instructions)
@@ -346,17 +346,17 @@ class Planner {
   Memo& memo_;
   Schedule out_;
   int end_ = 0;
-  std::vector<bool> is_overlapped_;  // per instruction; empty: none
-  std::vector<int> done_at_;         // per step: the step before which it is done, if it is overlapped
+  std::vector<bool> is_overlapped_;  // per instruction; empty if there are none
+  std::vector<int> done_at_;         // per step: the step before which it completes, if it is overlapped
   std::vector<int> step_of_;
   std::vector<int> last_read_;                // per origin slot; end_ for results
   std::vector<BufferId> buffer_of_;           // per origin slot
-  SharedLeaves shared_;                       // the all-gathers of which a node has one
+  SharedLeaves shared_;                       // the all-gathers that a node stores once
   std::vector<int> peers_read_;               // per origin slot: the last step at which peers read it in place
   std::vector<int> parameter_slots_;          // per parameter leaf
   std::vector<int> partner_;                  // per result leaf: the parameter leaf whose buffer it should take
-  std::vector<int> result_leaf_;              // per origin slot: the result leaf it is written for
-  std::vector<int> aim_;                      // the same, also for what a result is written over
+  std::vector<int> result_leaf_;              // per origin slot: the result leaf for which it is written
+  std::vector<int> aim_;                      // the same, also for values that a result overwrites
   std::set<std::pair<BufferId, int>> taken_;  // overwritten in a step
 };
 

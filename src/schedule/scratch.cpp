@@ -14,7 +14,7 @@ bool parts_are_contiguous(const Dims& dims, std::int64_t dim) {
 
 namespace {
 
-// Both ends of one message.
+// The sent and the received data of one message.
 std::int64_t packed_scratch(const OpView& view) {
   std::int64_t sent = 0;
   std::int64_t received = 0;
@@ -33,7 +33,7 @@ std::int64_t collective_scratch(const OpView& view) {
   std::int64_t most = packed_scratch(view);
   if (!has_dims) return most;
   const auto& attributes = view.as<CollectiveAttributes>();
-  if (attributes.dimensions.empty()) {  // all-to-all of a tuple: all parts packed, both ways
+  if (attributes.dimensions.empty()) {  // all-to-all of a tuple: all parts are packed, in both directions
     Checked both = most;
     for (const Type& operand : view.operands) both += Checked(2) * operand.byte_size();
     return both.value_or_most();

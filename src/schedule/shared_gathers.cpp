@@ -97,8 +97,9 @@ class AwaitPlanner {
   }
 
  private:
-  // A slice that lives from the gather on is free when all members have completed the last step that used its place. One that lives from
-  // the step before on may be claimed by the step after that one, which then waits for readers of other groups.
+  // If the slice's lifetime begins at the gather, the slice is free when all members have completed the last step that
+  // used its memory. If it begins one step earlier, the slice is claimed in that step, after waiting for readers of
+  // other groups.
   void claim(SharedGather& gather) {
     const Buffer& slice = at(plan_.buffers, gather.operand);
     int last_use = -1;
@@ -131,7 +132,7 @@ class AwaitPlanner {
     auto t = static_cast<std::size_t>(gather.last_read) + 1;
     while (t < plan_.steps.size() && !harms(written_[t])) ++t;
     if (t < plan_.steps.size()) add(plan_.steps[t].awaits, {gather.id, gather.last_read});
-    add(plan_.end_awaits, {gather.id, gather.last_read});  // then parameters and arena belong to others
+    add(plan_.end_awaits, {gather.id, gather.last_read});  // afterwards, others use the parameters and the arena
   }
 
   static void add(std::vector<Await>& awaits, const Await& one) {
@@ -146,7 +147,7 @@ class AwaitPlanner {
   const Flow& flow_;
   const std::vector<int>& step_of_;
   Schedule& plan_;
-  std::vector<std::vector<BufferId>> written_;  // per step: the buffers it writes, or claims for peers to write
+  std::vector<std::vector<BufferId>> written_;  // per step: the buffers that it writes or claims for peers
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a schedule on shadows: which value each buffer holds, instead of data.
+// Executes a schedule symbolically: it tracks which value each buffer holds instead of data.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -51,7 +51,7 @@ class Shadow {
   }
 
  private:
-  // Origins by the schedule's own access: the identity of data is (instruction, leaf) of whoever wrote the buffer.
+  // Uses the origins in the schedule's accesses: data is identified by the (instruction, leaf) that wrote the buffer.
   void write(Id id) {
     for (int leaf = 0; leaf < isize(at(plan_.access, id)); ++leaf) {
       const Access& access = at(at(plan_.access, id), leaf);
@@ -70,7 +70,7 @@ class Shadow {
     forget(buffer);
     at(holds_, buffer) = value;
   }
-  // What lies in the same place of the arena is gone.
+  // Forgets the values of all buffers that overlap in the arena.
   void forget(BufferId buffer) {
     for (std::size_t b = 0; b < holds_.size(); ++b)
       if (schedule::overlap(at(plan_.buffers, buffer), plan_.buffers[b])) holds_[b] = -1;
@@ -96,7 +96,7 @@ class Shadow {
            computation_[slot.id].name);
   }
 
-  // A started collective uses its operands, results and scratch until it is waited for.
+  // A started collective uses its operands, results and scratch memory until it is awaited.
   [[nodiscard]] bool is_used_by(const Step& step, BufferId buffer) const {
     const Id id = step.instructions.front();
     const auto uses = [&](Id value) {
@@ -116,7 +116,8 @@ class Shadow {
              reader, computation_[source].name);
   }
 
-  // What peers read in place. Ranks run the same steps, but how far apart they are only the awaits say.
+  // Records what is known about peers' progress. Ranks run the same steps, but only awaits limit the distance between
+  // them.
   void learn(const Await& await) {
     ensure(await.step < now_, "schedule: a wait for a step that has not begun");
     int& step = completed_.try_emplace(await.gather, -1).first->second;
@@ -155,11 +156,11 @@ class Shadow {
     }
   }
 
-  // From when on peers use the memory of a gather's operand or slice: after this step.
+  // The step after which peers use the memory of a gather's operand or slice.
   [[nodiscard]] static int peers_from(const SharedGather& gather) {
     return gather.assembled ? gather.claimed : gather.written;
   }
-  // When all members have completed the step just run, they may write to slices on all of them.
+  // When all members have completed the step that was just run, they may write to the slices of all members.
   void claim_slices() {
     for (std::size_t k = 0; k < claimed_.size(); ++k)
       if (const SharedGather& gather = plan_.shared_gathers[k]; gather.assembled && gather.claimed == now_) {
@@ -168,8 +169,8 @@ class Shadow {
         claimed_[k] = true;
       }
   }
-  // Nobody else uses the place of a slice: not this rank, and not peers that read what was there. Members of the same groups have completed
-  // their steps when they claim; of others this rank must know.
+  // Checks that the memory of a slice is unused: by this rank, and by peers that read previous contents. Members of the
+  // same groups have completed their steps when they claim; for others, this rank needs an await.
   void check_free(const SharedGather& gather) const {
     const auto fits = [&](bool holds) {
       ensure(holds, "schedule: the slice of %{} is claimed while it is in use", computation_[gather.id].name);
@@ -184,7 +185,7 @@ class Shadow {
     }
     for (const int step : in_flight_) fits(!is_used_by(at(plan_.steps, step), gather.operand));
   }
-  // The gather's own step: what it writes lies in the slices.
+  // The gather's step writes its result to the slices.
   void fill_slice(BufferId result, int value) {
     for (const SharedGather& gather : plan_.shared_gathers) {
       if (gather.result != result || !gather.assembled) continue;
@@ -210,7 +211,7 @@ class Shadow {
   const Schedule& plan_;
   const Computation& computation_;
   const Flow flow_;
-  std::vector<int> holds_;       // per buffer: the origin slot it holds
+  std::vector<int> holds_;       // per buffer: the origin slot that it holds
   std::vector<int> written_at_;  // per buffer: the last step that wrote it
   std::map<Id, int> completed_;  // per shared all-gather: the step that its group is known to have completed
   std::vector<bool> claimed_;    // per shared all-gather: whether peers may write to this rank's slice

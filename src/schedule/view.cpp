@@ -45,7 +45,7 @@ std::optional<std::int64_t> repeated_columns(const View& view) {
 std::optional<View> reshape_view(const View& view, const Dims& dims) {
   View out{dims, Dims(dims.size(), 0), view.offset};
   if (product(dims) == 0) return out;
-  Dims old_dims;  // without the dims of size 1
+  Dims old_dims;  // without dims of size 1
   Dims old_strides;
   for (std::size_t d = 0; d < view.dims.size(); ++d)
     if (view.dims[d] != 1) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic of views: what a broadcast, transpose, slice, reverse or reshape does to strides.
+// Arithmetic of views: the effect of broadcast, transpose, slice, reverse and reshape on strides.
 #pragma once
 
 #include <optional>
@@ -9,16 +9,17 @@
 
 namespace tessera::schedule {
 
-/// Row-major over dims.
+/// The row-major view of dims.
 View whole_view(const Dims& dims);
 bool is_whole(const View& view);
-/// A dim of more than one element is read with stride 0.
+/// Whether a dim of more than one element is read with stride 0.
 bool repeats(const View& view);
-/// A dim is read from its end: kernels that take strides (oneDNN's) know no negative ones.
+/// Whether a dim is read backwards, because some kernels that take strides (oneDNN's) do not support negative ones.
 bool runs_backwards(const View& view);
-/// Each element of a row-major array `columns` times in a row: nothing unless that is all the view does.
+/// The number of times that each element of a row-major array is repeated consecutively; nullopt if the view does
+/// anything else.
 std::optional<std::int64_t> repeated_columns(const View& view);
-/// The same elements in row-major order under other dims, if strides can say it.
+/// The same elements in row-major order under other dims, if strides can express them.
 std::optional<View> reshape_view(const View& view, const Dims& dims);
 
 }  // namespace tessera::schedule

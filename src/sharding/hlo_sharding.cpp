@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HLO's sharding text <-> HloSharding.
+// Conversion between HLO's sharding text and HloSharding.
 #include "tessera/sharding/hlo_sharding.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ std::vector<std::int64_t> read_list(TextCursor& in, std::string_view open, std::
   return out;
 }
 
-// The number of devices of dims, all at least 1.
+// The product of dims, which must all be at least 1.
 std::int64_t checked_count(const TextCursor& in, std::size_t place, const std::vector<std::int64_t>& dims) {
   std::int64_t count = 1;
   for (const auto size : dims) {
@@ -45,7 +45,7 @@ std::int64_t checked_count(const TextCursor& in, std::size_t place, const std::v
   return count;
 }
 
-// `<=[2,4]T(1,0)`: iota(8) reshaped, transposed.
+// Reads `<=[2,4]T(1,0)`: iota(8), reshaped and transposed.
 std::vector<std::int64_t> read_iota(TextCursor& in, std::int64_t count) {
   const auto place = in.position();
   const auto dims = read_list(in, "[", "]", "sizes of the iota");
@@ -158,7 +158,7 @@ void read_kind(TextCursor& in, HloSharding& leaf) {
   in.fail_at(place, fmt::format("unknown kind of sharding \"{}\"{}", word, suggest_name(word, known)));
 }
 
-// ` shard_as 1`, ` shard_like 1`, ` metadata={..}`, as they stand.
+// Reads ` shard_as 1`, ` shard_like 1`, ` metadata={..}` as text.
 std::string read_suffix(TextCursor& in) {
   std::string out;
   while (!in.next_is("}")) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HloSharding <-> axes of a mesh: both are digits of the position.
+// Conversion between HloSharding and mesh axes: both are digits of the position.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -16,8 +16,8 @@ using Kind = HloSharding::Kind;
 
 // ---- from HLO to axes -----------------------------------------------------------------------------------------------
 
-// The leaf's array in positions of a device order (position_of empty: device = position), with the members of subgroups, whose
-// order says nothing, sorted by position.
+// The leaf's array in positions of a device order (if position_of is empty, device = position). Members of subgroups
+// are sorted by position, because their order has no meaning.
 std::vector<std::int64_t> sorted_positions(const HloSharding& leaf, const std::vector<std::int64_t>& position_of) {
   std::vector<std::int64_t> out = leaf.devices;
   if (!position_of.empty())
@@ -25,7 +25,7 @@ std::vector<std::int64_t> sorted_positions(const HloSharding& leaf, const std::v
   const auto size = subgroup_sizes(leaf);
   for (auto group = out.begin(); group != out.end(); group += size.replicated)
     std::sort(group, group + size.replicated);
-  // Blocks of `width` sorted by their first member, `count` at a time.
+  // Sorts blocks of `width` elements by their first element, `count` blocks at a time.
   const auto sort_blocks = [](auto first, std::int64_t count, std::int64_t width, std::vector<std::int64_t>* order) {
     std::vector<std::int64_t> own(static_cast<std::size_t>(count));
     std::vector<std::int64_t>& by = order != nullptr ? *order : own;
@@ -41,7 +41,7 @@ std::vector<std::int64_t> sorted_positions(const HloSharding& leaf, const std::v
   if (size.unreduced > 1)
     for (auto group = out.begin(); group != out.end(); group += size.unreduced * size.replicated)
       sort_blocks(group, size.unreduced, size.replicated, nullptr);
-  std::vector<std::int64_t> manual_order;  // one for all data tiles: a manual group is the same index in each
+  std::vector<std::int64_t> manual_order;  // one order for all data tiles: a manual group has the same index in each
   const auto width = size.unreduced * size.replicated;
   if (size.manual > 1)
     for (auto group = out.begin(); group != out.end(); group += size.manual * width)
@@ -49,7 +49,7 @@ std::vector<std::int64_t> sorted_positions(const HloSharding& leaf, const std::v
   return out;
 }
 
-// The (sub-)axes that a digit of the position runs over, major to minor; null when it cuts an axis unevenly.
+// The (sub-)axes that a digit of the position covers, major to minor; null if it divides an axis unevenly.
 std::optional<std::vector<AxisRef>> axes_of(const Mesh& mesh, const std::vector<std::int64_t>& strides, Digit digit) {
   std::vector<AxisRef> out;
   for (int axis = mesh.axis_count() - 1; axis >= 0 && digit.size > 1; --axis) {
@@ -57,7 +57,7 @@ std::optional<std::vector<AxisRef>> axes_of(const Mesh& mesh, const std::vector<
     const auto stride = at(strides, axis);
     if (digit.stride >= stride * axis_size) continue;
     if (digit.stride % stride != 0 || axis_size % (digit.stride / stride) != 0) return std::nullopt;
-    const auto rest = axis_size / (digit.stride / stride);  // of this axis from the digit's stride upwards
+    const auto rest = axis_size / (digit.stride / stride);  // the part of this axis from the digit's stride upwards
     const auto size = std::min(rest, digit.size);
     if (rest % size != 0 || digit.size % size != 0) return std::nullopt;
     if (size > 1) out.push_back({axis, rest / size, size});
@@ -112,15 +112,15 @@ std::optional<Sharding> tiled_to_axes(const HloSharding& leaf, const Mesh& mesh,
   return out;
 }
 
-// ---- meshes for texts that name none --------------------------------------------------------------------------------
+// ---- meshes for texts without meshes --------------------------------------------------------------------------------
 
-// A mesh under construction: a device order and the strides at which some sharding cuts the position.
+// A mesh under construction: a device order and the strides at which shardings divide the position.
 struct MeshGroup {
   std::vector<std::int64_t> order;        // empty: 0, 1, 2, …
   std::vector<std::int64_t> position_of;  // its inverse
   std::set<std::int64_t> cuts;
 
-  // False (and unchanged) when the sharding does not nest with those before.
+  // Adds a sharding. Returns false without changes if the sharding does not nest with the previous ones.
   bool add(const HloSharding& leaf) {
     const auto digits = tile_digits(leaf.tile_dims, sorted_positions(leaf, position_of));
     if (!digits) return false;
@@ -155,7 +155,8 @@ std::string unused_mesh_name(const std::vector<Mesh>& meshes) {
   }
 }
 
-// Meshes for shardings that nest in no single one: each joins the first that takes it, else begins its own.
+// Adds meshes for shardings that do not nest in one mesh: each sharding joins the first mesh that accepts it, or begins
+// its own.
 void add_meshes(const std::vector<HloSharding>& leaves, std::int64_t device_count, std::vector<Mesh>& known) {
   std::vector<MeshGroup> groups;
   for (const auto& leaf : leaves) {
@@ -168,8 +169,8 @@ void add_meshes(const std::vector<HloSharding>& leaves, std::int64_t device_coun
   for (const auto& group : groups) known.push_back(group.mesh(unused_mesh_name(known)));
 }
 
-// The devices sorted by the tile each sharding puts them in, of the sharding with the most tiles first: if any order explains all
-// shardings, it begins with those tiles.
+// Sorts the devices by the tiles of each sharding, starting with the sharding with the most tiles. If any order fits
+// all shardings, this one does.
 std::vector<std::int64_t> order_by_tiles(const std::vector<HloSharding>& shardings, std::int64_t device_count) {
   std::vector<std::pair<std::int64_t, const HloSharding*>> by_tiles;
   for (const auto& leaf : shardings)
@@ -195,7 +196,7 @@ std::vector<AxisRef> all_axes(const Mesh& mesh) {
 
 // ---- from axes to HLO -----------------------------------------------------------------------------------------------
 
-// Every mesh axis cut where some used part begins or ends, major to minor, as digits of the position.
+// The parts of all mesh axes, split at the boundaries of all used parts, major to minor, as digits of the position.
 Digits mesh_pieces(const Sharding& sharding) {
   const auto used = sharding.used_axes();
   const auto strides = axis_strides(sharding.mesh);
@@ -214,7 +215,7 @@ Digits mesh_pieces(const Sharding& sharding) {
   return out;
 }
 
-// Moves the pieces that the axes cover, in their order, out of `left`.
+// Removes the pieces that the axes cover from `left` and returns them in the order of the axes.
 Digits take_pieces(const Mesh& mesh, const std::vector<AxisRef>& axes, Digits& left) {
   const auto strides = axis_strides(mesh);
   Digits out;

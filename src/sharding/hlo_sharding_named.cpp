@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// XLA's text of shardings that name axes:
+// Reads and writes XLA's text of shardings that name axes:
 //
 //   {mesh['x'=2,'y'=4], [{'x'}, {'y':(1)2, ?}], replicated={'y':(2)2}}
 //   {mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)), [{}, {'x', 'y'}], unreduced={}, manual={}}
@@ -32,7 +32,7 @@ std::vector<std::int64_t> read_numbers(TextCursor& in, std::string_view close) {
   return out;
 }
 
-// The row-major numbers of an array of `dims`, read in the order of its dims permuted.
+// The row-major indices of an array of `dims`, read with permuted dims.
 std::vector<std::int64_t> permuted_iota(const Dims& dims, const Dims& permutation) {
   Dims strides = row_major_strides(dims);
   Dims sizes;
@@ -48,7 +48,7 @@ std::vector<std::int64_t> permuted_iota(const Dims& dims, const Dims& permutatio
   return out;
 }
 
-// Behind `device_ids=`: a list, or an iota reshaped and transposed.
+// Reads the rest after `device_ids=`: a list, or an iota that is reshaped and transposed.
 std::vector<std::int64_t> read_device_ids(TextCursor& in, std::int64_t count) {
   in.expect("(", "before the devices");
   if (!in.take("[")) return read_numbers(in, ")");
@@ -146,7 +146,7 @@ void read_rest(TextCursor& in, Sharding& out) {
     const std::string word(in.identifier("replicated, unreduced, manual or metadata"));
     in.expect("=", "after a word");
     if (word == "replicated")
-      read_axes(in, out.mesh);  // what no dim uses is replicated
+      read_axes(in, out.mesh);  // axes that no dim uses are replicated
     else if (word == "unreduced")
       out.partial = read_axes(in, out.mesh);
     else if (word == "manual")
@@ -166,7 +166,7 @@ void check_once(const Sharding& sharding) {
   }
 }
 
-// Behind `{`; ndim -1 where the text leaves the dims out.
+// Reads the rest after `{`; ndim is -1 if the text omits the dims.
 Sharding read_leaf(TextCursor& in, int ndim, std::int64_t device_count) {
   if (in.take_word("maximal_mesh")) {
     in.expect("[", "after maximal_mesh");
@@ -231,7 +231,7 @@ std::vector<std::vector<std::int64_t>> parse_mesh_groups(std::string_view text) 
   if (!in.take_word("mesh")) in.fail_expected("mesh");
   const Mesh mesh = read_mesh(in);
   in.take(",");
-  std::vector<AxisRef> axes;  // in their order: it is the order within the groups
+  std::vector<AxisRef> axes;  // in the order of the text, which is the order within groups
   in.expect("{", "before the axes");
   if (!in.take("}")) {
     do {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shardy's spelling of shardings and meshes, which carries names, sub-axes, open dims and priorities.
+// Reads and writes Shardy's texts of shardings and meshes, which contain names, sub-axes, open dims and priorities.
 #include <algorithm>
 
 #include "tessera/base/text.h"
@@ -60,7 +60,7 @@ std::string body_text(const Sharding& sharding) {
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
-// Some writers escape the quotes once more: `[{\"x\"}]`.
+// Some writers escape the quotes twice: `[{\"x\"}]`.
 std::string without_escaped_quotes(std::string_view text) {
   const auto first = text.find('"');
   if (first == std::string_view::npos || first == 0 || text[first - 1] != '\\') return std::string(text);
@@ -80,7 +80,7 @@ class ShardingReader {
  public:
   ShardingReader(TextCursor& in, const std::vector<Mesh>& meshes) : in_(in), meshes_(meshes) {}
 
-  // `<@mesh, [..], ..>` or `<mesh<["x"=2]>, ..>`
+  // Reads `<@mesh, [..], ..>` or `<mesh<["x"=2]>, ..>`.
   Sharding read() {
     in_.expect("<", "before the sharding");
     if (in_.take("@")) {
@@ -107,7 +107,7 @@ class ShardingReader {
     return std::move(out_);
   }
 
-  // `<["x"=2, "y"=4], device_ids=[..]>`; null for a maximal mesh (no axes, one device), which says nothing about axes.
+  // Reads `<["x"=2, "y"=4], device_ids=[..]>`; null for a maximal mesh (no axes, one device), which defines no axes.
   std::optional<Mesh> read_mesh_body(const std::string& name) {
     in_.expect("<", "before the axes");
     in_.expect("[", "before the axes");
@@ -144,7 +144,7 @@ class ShardingReader {
   }
 
  private:
-  // True when the mesh is Shardy's maximal one and the sharding is complete with it.
+  // Returns true if the mesh is Shardy's maximal one, which completes the sharding.
   bool read_named_mesh() {
     in_.skip_blanks();
     const auto place = in_.position();
@@ -211,7 +211,7 @@ class ShardingReader {
     dim.priority = static_cast<int>(priority);
   }
 
-  // `replicated={..}` (read and dropped), `unreduced=max{..}`, `manual={..}`
+  // Reads `replicated={..}` (ignored), `unreduced=max{..}`, `manual={..}`.
   void read_axes_group() {
     in_.skip_blanks();
     const auto place = in_.position();

@@ -13,7 +13,7 @@ namespace tessera {
 struct Mesh::Node {
   std::string name = "mesh";
   std::vector<MeshAxis> axes;
-  std::vector<std::int64_t> device_order;  // empty: 0, 1, 2, …
+  std::vector<std::int64_t> device_order;  // empty for 0, 1, 2, …
   std::vector<std::int64_t> position_of;   // inverse of device_order
   std::vector<std::int64_t> strides;       // of each axis within a position
   std::int64_t device_count = 1;
@@ -42,7 +42,7 @@ void check_axes(const std::vector<MeshAxis>& axes) {
     require(axis.size >= 1, "mesh axis \"{}\" has size {}; it must be at least 1", axis.name, axis.size);
 }
 
-// Names that come from HLO's text may be any; those that are typed stand in partition specs.
+// Names from HLO's text are arbitrary; names that users type must be valid in specs.
 void check_is_for_specs(std::string_view mesh, const std::string& name) {
   const auto place = name.find_first_of("+@?:{}\"");
   require(place == std::string::npos && name != "-",
@@ -82,7 +82,7 @@ Mesh::Mesh(std::vector<MeshAxis> axes, std::vector<std::int64_t> device_order, s
     if (identity) node->position_of.clear();
     if (!identity) node->device_order = std::move(device_order);
   }
-  if (node->device_order.empty()) {  // an identity order hashes like none
+  if (node->device_order.empty()) {  // an identity order has the same hash as none
     node->hash = 0;
     for (const auto& axis : axes)
       node->hash = hash_mix(hash_mix(node->hash, hash_text(axis.name)), static_cast<std::size_t>(axis.size));
@@ -96,7 +96,7 @@ namespace {
 
 constexpr std::int64_t kMostOfMesh = std::int64_t{1} << 20;
 
-// `data=2`; `mesh` is the whole text.
+// Parses `data=2`; `mesh` is the complete text.
 MeshAxis parse_axis(std::string_view mesh, std::string_view part) {
   const auto equals = part.find('=');
   require(equals != std::string::npos, "mesh \"{}\": expected axis=size, as in data=2, got \"{}\"", mesh, part);
@@ -109,7 +109,7 @@ MeshAxis parse_axis(std::string_view mesh, std::string_view part) {
   return axis;
 }
 
-// The product of the sizes that are given.
+// The product of the sizes that the text gives.
 std::int64_t given_devices(std::string_view mesh, const std::vector<MeshAxis>& axes) {
   std::int64_t product = 1;
   for (const auto& axis : axes)
@@ -192,7 +192,7 @@ std::int64_t Mesh::coordinate(std::int64_t position, const std::vector<AxisRef>&
 }
 
 std::vector<std::vector<std::int64_t>> Mesh::groups(const std::vector<AxisRef>& axes) const {
-  // Where the members of a group lie behind its first, which has coordinate 0 over all of `axes`.
+  // The offsets of the members of a group from its first one, which has coordinate 0 over all of `axes`.
   std::vector<std::int64_t> offsets{0};
   for (const auto& ref : axes) {
     const auto rest = at(this->axes(), ref.axis).size / (ref.pre * ref.size);
@@ -260,7 +260,7 @@ bool overlaps(const AxisRef& a, const AxisRef& b) {
   if (a.axis != b.axis) return false;
   const AxisRef& major = a.pre <= b.pre ? a : b;
   const AxisRef& minor = a.pre <= b.pre ? b : a;
-  // Of an axis of 6, x:(1)2 and x:(3)2 are the major digit of 2x3 and the minor one of 3x2: no cut gives both.
+  // For an axis of size 6, x:(1)2 and x:(3)2 are the major digit of 2x3 and the minor one of 3x2: no split has both.
   return minor.pre % (major.pre * major.size) != 0;
 }
 

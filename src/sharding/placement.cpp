@@ -22,7 +22,7 @@ bool same_axes(const Sharding& a, const Sharding& b) {
   return merged_set(a.partial) == merged_set(b.partial) && merged_set(a.manual) == merged_set(b.manual);
 }
 
-// For every device, the first member of the group it belongs to: what makes two partitions into groups comparable.
+// For every device, the first member of its group. Two partitions into groups are equal if these are equal.
 std::vector<std::int64_t> group_heads(const Mesh& mesh, const std::vector<AxisRef>& axes) {
   std::vector<std::int64_t> heads(static_cast<std::size_t>(mesh.device_count()));
   for (const auto& group : mesh.groups(axes)) {
@@ -52,7 +52,7 @@ bool same_intervals(const Type& global, const Sharding& a, const Sharding& b) {
          group_heads(a.mesh, a.manual) == group_heads(b.mesh, b.manual);
 }
 
-// Copies the box `sizes` at `from` of an array of `source_dims` to `to` of one of `target_dims`, row by row.
+// Copies the box `sizes` at `from` of an array of `source_dims` to `to` in one of `target_dims`, row by row.
 struct BoxCopy {
   const Dims& sizes;
   const Dims& source_dims;

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// `x` or `x:(2)3` against a mesh.
+// Parses `x` or `x:(2)3` for a mesh.
 AxisRef axis_from_text(const Mesh& mesh, std::string_view text) {
   const auto colon = text.find(":(");
   if (colon == std::string_view::npos) return mesh.whole_axis(text);
@@ -67,7 +67,8 @@ int parse_priority(std::string_view text) {
 PartitionSpec PartitionSpec::parse(std::string_view text) {
   std::vector<Entry> entries;
   text = trim(text);
-  if (text.starts_with('{') && text.ends_with('}')) text = text.substr(1, text.size() - 2);  // as --explain writes it
+  // The form that --explain prints.
+  if (text.starts_with('{') && text.ends_with('}')) text = text.substr(1, text.size() - 2);
   for (const auto& part : split(trim(text), ',')) {
     SpecEntry axes;
     auto entry = trim(part);

@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// The digits of f(0..size-1), where f(i) are offsets; minor to major while found.
+// The digits of f(0..size-1), where f(i) are offsets; minor to major during the search.
 std::optional<Digits> digits_of(const std::vector<std::int64_t>& offsets) {
   const auto size = static_cast<std::int64_t>(offsets.size());
   Digits out;
@@ -80,7 +80,7 @@ void merge_subgroups(HloSharding& leaf) {
       dims.push_back(at(leaf.tile_dims, data + k));
     }
   }
-  for (int k = 0; k < isize(leaf.subgroup_types); ++k)  // size-1 dims last: they move nothing
+  for (int k = 0; k < isize(leaf.subgroup_types); ++k)  // size-1 dims last: they have no effect
     if (at(leaf.tile_dims, data + k) == 1) order.push_back(data + k);
   leaf.devices = transposed(leaf.devices, leaf.tile_dims, order);
   leaf.tile_dims = std::move(dims);
@@ -92,7 +92,7 @@ void find_iota_form(HloSharding& leaf) {
   leaf.iota_transpose.clear();
   const auto by_dim = tile_digits(leaf.tile_dims, leaf.devices);
   if (!by_dim) return;
-  Digits all;  // in tile order, neighbours that continue each other merged
+  Digits all;  // in tile order; consecutive digits are merged
   for (const auto& dim : *by_dim)
     for (const auto& digit : dim) {
       if (!all.empty() && all.back().stride == digit.stride * digit.size) {
@@ -101,7 +101,7 @@ void find_iota_form(HloSharding& leaf) {
         all.push_back(digit);
       }
     }
-  std::vector<int> order(all.size());  // by falling stride: the dims of the iota
+  std::vector<int> order(all.size());  // by decreasing stride: the dims of the iota
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](int a, int b) { return at(all, a).stride > at(all, b).stride; });
   leaf.iota_transpose.resize(all.size());

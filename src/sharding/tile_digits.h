@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile array seen as mixed-radix digits of the position: what V2 texts, meshes and axes have in common.
+// Represents a tile array by mixed-radix digits of the position, which V2 texts, meshes and axes have in common.
 //
 //   tile dims [4,2], positions 0,2,1,3,4,6,5,7 … -> dim 0: digits (stride 4, size 2)(1, 2), dim 1: (2, 2)
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-/// Most devices of one mesh or list: lists are kept expanded.
+/// The largest number of devices of a mesh or list, because lists are stored expanded.
 constexpr std::int64_t kMostDevices = std::int64_t{1} << 20;
 
 struct Digit {
@@ -23,16 +23,16 @@ struct Digit {
 /// Major to minor.
 using Digits = std::vector<Digit>;
 
-/// The digits of each tile dim, each as large as it can be; null when the positions (a permutation, row-major over the tile
-/// dims) are not of that kind.
+/// The digits of each tile dim, each as large as possible; null if the positions (a permutation, row-major over the
+/// tile dims) have no such form.
 std::optional<std::vector<Digits>> tile_digits(const std::vector<std::int64_t>& tile_dims,
                                                const std::vector<std::int64_t>& positions);
 
-/// Normalises a kTiled leaf: size-1 subgroups dropped, types merged in XLA's order, replicas sorted, iota form found, kinds
-/// other than kTiled where they say the same. Expects devices to be a permutation of 0..n-1.
+/// Normalizes a kTiled leaf: removes size-1 subgroups, merges types in XLA's order, sorts replicas, finds the iota
+/// form, and uses other kinds than kTiled where they are equivalent. Expects devices to be a permutation of 0..n-1.
 void normalize(HloSharding& leaf);
 
-/// The subgroups' sizes of a normalised leaf (1 where absent) and the number of data tiles.
+/// The sizes of the subgroups of a normalized leaf (1 if absent) and the number of data tiles.
 struct SubgroupSizes {
   std::int64_t data = 1;
   std::int64_t manual = 1;
