@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a check holds against a program: faults, however narrow the types, and not roundings, however they are amplified.
+// A check must find faults even in narrow types, and must not report rounding errors, however much a program amplifies
+// them.
 #include "tessera/partitioner/check/check.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@ namespace {
 
 Program read(const std::string& body) { return parse_program("HloModule m, num_partitions=3\n" + body, op_table()); }
 
-// As a runtime does: in the program's own types.
+// Evaluates in the element types of the program, as a runtime does.
 std::vector<Literal> run_in_own_types(const Program& program, const std::vector<std::vector<Literal>>& arguments) {
   return evaluate_lockstep(program, arguments);
 }
@@ -27,7 +28,7 @@ CheckReport check_against(const Program& program, const Program& other, const Ru
 
 const std::string kCut = "sharding={devices=[1,3]<=[3]}";
 
-// 40 layers that each amplify what the one before differs by.
+// Each of the layers amplifies the difference that the previous one has.
 std::string chaotic(int layers) {
   std::string text =
       "ENTRY main { w = f32[7,7] parameter(0), sharding={devices=[3,1]<=[3]} h0 = f32[4,7] parameter(1), " + kCut +
@@ -49,7 +50,7 @@ TEST(Check, AmplifiedRoundingsAreNoFault) {
   }
 }
 
-// By a fraction of whole numbers: no constant of the one program that the other has not is a rounded one.
+// The factor is a fraction of integers, so that no constant of either program is rounded.
 std::string scaled(const std::string& dtype, int factor, int divisor) {
   return fmt::format(
       "ENTRY main {{ x = {0}[5,9] parameter(0), {1} w = {0}[9,6] parameter(1)\n"
@@ -69,7 +70,7 @@ TEST(Check, NarrowTypesHideNoFault) {
   }
 }
 
-// Lowering and the runtime are compared with the evaluation of the program as given, so that a wrong rewriting shows.
+// The check compares lowering and the runtime with the evaluation of the original program, so it finds a wrong rewrite.
 TEST(Check, RewritingsOfThePartitionedProgramAreCheckedToo) {
   const Program program = read(scaled("f32", 2, 2));
   const auto wrong = [](const Program&) { return partition(read(scaled("f32", 129, 128))).program; };
@@ -101,7 +102,7 @@ TEST(Check, ReportsNameTheTypesOfTheModule) {
   EXPECT_TRUE(report.failures.front().starts_with("result 0 bf16[5,6] at [")) << report.failures.front();
 }
 
-// tanh(2) is a constant of the partitioned program, in f32; and no reason to overlook more than its rounding.
+// The partitioned program has tanh(2) as an f32 constant. The check may allow its rounding error, but nothing larger.
 TEST(Check, ConstantsThatWereComputedAreRounded) {
   const auto text = [](int scale) {
     return fmt::format(
@@ -115,7 +116,7 @@ TEST(Check, ConstantsThatWereComputedAreRounded) {
   EXPECT_FALSE(check_against(read(text(5)), read(text(4)), {}).passed);
 }
 
-// Bits are those of the module's types: the sign, and a number made of random bits.
+// Bit operations see the bits of the module's types: a sign bit, and a number that is built from random bits.
 TEST(Check, BitsAreThoseOfTheModulesTypes) {
   const Program program = read(
       "ENTRY main { x = f32[5,9] parameter(0), " + kCut +
@@ -131,8 +132,8 @@ TEST(Check, BitsAreThoseOfTheModulesTypes) {
 
 // ---- ill-conditioned results ---------------------------------------------------------------------------------------------
 
-// Attention with biases, its gradient and a step of AdamW on the three biases, whose new values are the results 1, 4 and 7. A constant added
-// to all keys changes no softmax: the exact gradient of the key's bias is 0.
+// Attention with biases, its gradient, and a step of AdamW on the three biases, whose new values are the results 1, 4
+// and 7. Adding a constant to all keys does not change the softmax, so the exact gradient of the key bias is 0.
 Program attention_step(const std::string& file) {
   const std::string path = std::string(TESSERA_CHECKED_PROGRAMS) + "/" + file;
   return parse_program(read_file(path), op_table(), {.file_name = path});
@@ -153,7 +154,7 @@ TEST(Check, NoiseDividedByNoiseIsIllConditionedAndNoFault) {
   }
 }
 
-// The root of the second moment is that of -1e-34, NaN, or of an exact 0.
+// The square root of the second moment is that of -1e-34 (NaN) or of an exact 0.
 TEST(Check, HyperparametersBelowZeroAreNoFault) {
   const Program program = attention_step("attention_adamw_inputs.hlo");
   int ill_conditioned = 0;
@@ -186,7 +187,7 @@ TEST(Check, FaultsBesideAnIllConditionedResultAreFound) {
   }
 }
 
-// Which of two sums is larger that are equal but for roundings.
+// Compares two sums that are equal except for rounding errors.
 TEST(Check, IntegersThatFollowFromNoiseAreIllConditioned) {
   const auto program = [](const std::string& results) {
     return read(

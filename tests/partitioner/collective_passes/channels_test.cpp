@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which channels collectives get.
+// The channels that new collectives get.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -37,7 +37,7 @@ TEST(Channels, CollectivesTakeThoseBehindSendsAndReceives) {
     for (const TextAttribute& one : all)
       if (one.name == "channel_id") taken.insert(std::stoll(one.text));
   }
-  ASSERT_EQ(taken.size(), 2U) << print_program(made);  // x whole for the send, its columns for the result
+  ASSERT_EQ(taken.size(), 2U) << print_program(made);  // x is gathered for the send, and resharded for the result
   EXPECT_EQ(taken, (std::multiset<std::int64_t>{8, 9})) << print_program(made);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dots next to gathers and scatters, in chains: equal values for every dim that may be gathered or scattered, in less modelled time.
+// Dots next to gathers and scatters become chains: equal values for every dim that can be gathered or scattered, in
+// less modelled time.
 #include <algorithm>
 #include <regex>
 
@@ -17,7 +18,8 @@ Program chained(const Program& program) { return collective_matmul(program, kSlo
 
 // ---- the model -----------------------------------------------------------------------------------------------------
 
-// When the last device is done, were collectives to happen beside what does not read them: one at a time, as is all else.
+// Returns the time at which the last device ends if collectives overlap with instructions that do not read them. One
+// collective runs at a time, and one other instruction.
 double modelled_end(const Program& program) {
   constexpr double kFlops = 1e11;
   constexpr double kBytes = 2e10;
@@ -59,7 +61,7 @@ struct Ring {
   int size;
   std::string groups;
 };
-// Whole meshes, rows and columns of 2x3, and one in no order of device numbers.
+// All devices of a mesh, the rows and columns of 2x3, and a group whose order is not that of the device numbers.
 const std::vector<Ring> kRings = {{2, 2, "[1,2]<=[2]"}, {3, 3, "[1,3]<=[3]"}, {4, 4, "{{2,0,3,1}}"},
                                   {6, 6, "[1,6]<=[6]"}, {6, 3, "[2,3]<=[6]"}, {6, 2, "[3,2]<=[2,3]T(1,0)"}};
 
@@ -69,7 +71,7 @@ struct Case {
   std::string rhs;
   std::string result;
   char letter;       // the dim that is gathered or scattered
-  bool even = true;  // else the last tile holds padding
+  bool even = true;  // else the last tile has padding
   std::string dtype = "f32";
 
   [[nodiscard]] std::string name() const {
@@ -80,11 +82,11 @@ struct Case {
   [[nodiscard]] std::int64_t all_tiles() const { return tile() * ring.size; }
   [[nodiscard]] std::int64_t length(char dim) const {
     if (dim == letter) return all_tiles() - (even ? 0 : 1);
-    // Slices of a batch take long next to small products.
+    // Larger products, because slices of a batch take long compared with small products.
     const std::int64_t more = letter == 'b' ? 20 : 0;
     return dim == 'b' ? 3 : dim == 'k' ? 90 : dim == 'm' ? 17 + more : 19 + more;
   }
-  // The type of dims named so; the letter's is `own` long.
+  // Returns the type with these dims. `own` is the size of dim `letter`.
   [[nodiscard]] std::string type(const std::string& dims, std::int64_t own) const {
     std::vector<std::string> sizes;
     for (const char dim : dims) sizes.push_back(std::to_string(dim == letter ? own : length(dim)));
@@ -107,14 +109,14 @@ struct Case {
   }
 };
 
-// slice=… or padding=… of the letter's dim alone.
+// Returns slice=… or padding=… for dim `letter` only.
 std::string slices(const Case& c, const std::string& dims) {
   std::vector<std::string> out;
   for (const char dim : dims) out.push_back(fmt::format("[0:{}]", c.length(dim)));
   return join(out, ", ");
 }
 
-// The dot of operands of which `side` is gathered.
+// Returns a dot with the operand `side` gathered.
 Program gathered(const Case& c, int side) {
   const std::string& dims = side == 0 ? c.lhs : c.rhs;
   const std::string& others = side == 0 ? c.rhs : c.lhs;
@@ -129,7 +131,7 @@ Program gathered(const Case& c, int side) {
                        body + "  ROOT %d = " + c.dot(side == 0 ? whole + ", %y" : "%y, " + whole) + "\n");
 }
 
-// The dot of which the result is summed up and scattered.
+// Returns a dot whose result is reduce-scattered.
 Program scattered(const Case& c) {
   std::string body = fmt::format("  %x = {} parameter(0)\n  %y = {} parameter(1)\n  %d = {}\n", c.type(c.lhs),
                                  c.type(c.rhs), c.dot("%x, %y"));
@@ -184,12 +186,12 @@ TEST(CollectiveMatmul, PartialSumsOfNarrowFloatsAreAddedUpInF32) {
   for (std::size_t device = 0; device < want.size(); ++device)
     for (std::int64_t i = 0; i < want[device].type().element_count(); ++i) {
       const double a = element_as_double(want[device], i);
-      ASSERT_NEAR(element_as_double(have[device], i), a, std::fabs(a) / 128 + 1e-5);  // one rounding of 8 bits
+      ASSERT_NEAR(element_as_double(have[device], i), a, std::fabs(a) / 128 + 1e-5);  // one rounding to 8 bits
     }
   EXPECT_EQ(collectives_of(after), (Counts{{"collective-permute", 5}}));
 }
 
-// Two dots read the gather; %more may stand between them and their root.
+// Two dots read the gather. `second` contains the second dot and the instructions before it.
 Program shared(const std::string& second, const std::string& marks = "") {
   return local_program(4,
                        "  %x = f32[9,90] parameter(0)\n  %v = f32[90,17] parameter(1)\n  %w = f32[90,17] parameter(2)\n"
@@ -208,7 +210,7 @@ TEST(CollectiveMatmul, WhatIsReadOtherwiseOrMarkedOrWaitsStays) {
   expect_untouched(chained, shared("  %e = f32[36,17] slice(%g), slice={[0:36], [2:19]}\n"));
   for (const char* mark : {"tessera.recompute", "tessera.barrier"})
     expect_untouched(chained, shared(kSecondDot, fmt::format(", frontend_attributes={{{}=\"true\"}}", mark)));
-  // The second dot needs the first.
+  // The second dot depends on the first.
   expect_untouched(chained,
                    shared("  %i = s32[] constant(0)\n  %u = f32[90,17] dynamic-update-slice(%w, %d, %i, %i)\n"
                           "  %e = f32[36,17] dot(%g, %u), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"));
@@ -278,7 +280,8 @@ TEST(CollectiveMatmul, OfAGatherAndAScatterAroundOneDotOneBecomesAChain) {
 
 // ---- within partition() --------------------------------------------------------------------------------------------
 
-// A layer under tensor parallelism with its activations sharded between, also over data where the mesh has that.
+// A layer with tensor parallelism whose activations are sharded between layers, and also over data if the mesh has this
+// axis.
 Program layer(const Mesh& mesh, int rows) {
   const std::string text = R"(HloModule layer
 ENTRY %main {

@@ -9,7 +9,7 @@ namespace {
 
 // ---- simplify ------------------------------------------------------------------------------------------------------
 
-// This device's coordinate along rows, by arithmetic; %start is `part` times it.
+// Computes this device's coordinate along rows; %start is `part` times the coordinate.
 std::string row_start(int part) {
   return fmt::format(
       "  %id = u32[] partition-id()\n  %n = s32[] convert(%id)\n  %three = s32[] constant(3)\n"
@@ -26,7 +26,7 @@ TEST(SimplifyCollectives, TheOwnPartOfAGatherIsWhatWasGathered) {
   };
   expect_collectives(simplify_collectives, text("start"), {});
   expect_untouched(simplify_collectives, text("k"));     // overlapping parts
-  expect_untouched(simplify_collectives, text("part"));  // the same of all
+  expect_untouched(simplify_collectives, text("part"));  // the same part on all devices
 }
 
 TEST(SimplifyCollectives, APartOfASumIsAReduceScatterWhateverTheOrderOfParts) {
@@ -44,7 +44,7 @@ TEST(SimplifyCollectives, APartOfASumIsAReduceScatterWhateverTheOrderOfParts) {
   const Program before = text("{4, 0, 2, 0, 2, 4}");
   const Program after = expect_collectives(simplify_collectives, before, {{"reduce-scatter", 1}});
   EXPECT_EQ(program_stats(after).total_collective_bytes * 2, program_stats(before).total_collective_bytes);
-  // The last start is clamped.
+  // The last start index is clamped.
   expect_collectives(simplify_collectives, text("{0, 2, 4, 0, 2, 9}"), {{"reduce-scatter", 1}});
   expect_untouched(simplify_collectives, text("{0, 2, 2, 0, 2, 4}"));
   expect_untouched(simplify_collectives, text("{0, 1, 4, 0, 2, 4}"));
@@ -68,7 +68,7 @@ TEST(ReduceGathered, WhatIsGatheredToBeReducedIsReducedByTheGroup) {
       "%least {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  %p = pred[] compare(%a, %b), direction=LT\n"
       "  ROOT %c = f32[] select(%p, %a, %b)\n}\n"
       "%second {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %c = f32[] copy(%b)\n}\n";
-  // `part`: makes %p [5,1] of %x [5,4].
+  // `part` computes %p [5,1] from %x [5,4].
   const auto text = [&](const std::string& part, const std::string& groups, const std::string& computation,
                         const std::string& marks = "") {
     return local_program(6,
@@ -90,7 +90,7 @@ TEST(ReduceGathered, WhatIsGatheredToBeReducedIsReducedByTheGroup) {
   EXPECT_EQ(reduces(expect_collectives(reduce_gathered, text(reduced("z"), kRows, "least"), one)), 1);
   EXPECT_EQ(reduces(expect_collectives(reduce_gathered, text(reduced("low"), kRows, "least"), one)), 2);
   EXPECT_EQ(reduces(expect_collectives(reduce_gathered, text(taken, kRows, "least"), one)), 1);
-  // In the order of the group.
+  // Reduces in the order of the group.
   expect_collectives(reduce_gathered, text(taken, "{{0,2,1},{4,5,3}}", "second"), one);
   expect_untouched(reduce_gathered, text(taken, kRows, "add"));
   expect_untouched(reduce_gathered, text(taken, kRows, "least", ", frontend_attributes={tessera.recompute=\"true\"}"));
@@ -114,7 +114,7 @@ TEST(SimplifyCollectives, NothingIsExchangedInGroupsOfOne) {
 
 Program reassociated(const Program& program) { return reassociate_reductions(program); }
 
-// `expression` over the reductions %a, %b, %c of parameters %x, %y, %z and the parameter %p.
+// `expression` reads the reductions %a, %b, %c of parameters %x, %y, %z, and the parameter %p.
 Program sums(const std::string& expression, const std::string& reducer = "add",
              const std::string& groups_of_b = kRows) {
   std::string body;
@@ -165,7 +165,7 @@ TEST(ReassociateReductions, OtherReductionsGroupsAndReadersStay) {
   expect_untouched(reassociated, sums("  ROOT %r = f32[6,5] add(%a, %b)\n", "add", kColumns));
   expect_untouched(reassociated, sums("  ROOT %r = f32[6,5] multiply(%a, %b)\n"));
   expect_untouched(reassociated, sums("  %s = f32[6,5] add(%a, %b)\n  ROOT %r = (f32[6,5], f32[6,5]) tuple(%s, %a)\n"));
-  // Those of one group still meet.
+  // Reductions over the same group are still combined.
   expect_collectives(reassociated,
                      sums("  %s = f32[6,5] add(%b, %a)\n  ROOT %r = f32[6,5] add(%s, %c)\n", "add", kColumns),
                      {{"all-reduce", 3}});
@@ -188,7 +188,7 @@ TEST(ReassociateReductions, ReduceScattersWithinTheMemoryBoundButNoStoredGradien
 
 Program hoisted(const Program& program) { return hoist_collectives(program); }
 
-// Four rounds over (i, u: f32[6,5], v: f32[2,5]); the body's %un and %vn are the next ones.
+// Four iterations over (i, u: f32[6,5], v: f32[2,5]). The body computes the next values %un and %vn.
 Program loop(const std::string& body, int devices = 6, const std::string& limit = "4") {
   const std::string state = "(s32[], f32[6,5], f32[2,5])";
   return local_program(
@@ -204,7 +204,7 @@ Program loop(const std::string& body, int devices = 6, const std::string& limit 
           body + "  ROOT %r = " + state + " tuple(%in, %un, %vn)\n}\n");
 }
 
-// Collectives of the loop's body alone.
+// Returns the number of collectives in the body of the loop.
 int in_body(const Program& program) {
   int count = 0;
   for (const auto& computation : program.computations)
@@ -222,7 +222,7 @@ TEST(HoistCollectives, WhatIsTheSameInEveryRoundIsGatheredBefore) {
   const Program after = expect_collectives(hoisted, same, {{"all-gather", 1}});
   EXPECT_EQ(in_body(after), 0);
   EXPECT_EQ(program_stats(after).total_collective_bytes * 4, program_stats(same).total_collective_bytes);
-  // Changes from round to round.
+  // Changes in every iteration.
   expect_untouched(hoisted, loop("  %n = f32[2,5] negate(%v)\n" + kGatherV +
                                  "\n  %un = f32[6,5] multiply(%u, %g)\n  %vn = f32[2,5] sine(%n)\n"));
   expect_untouched(hoisted,
@@ -256,7 +256,7 @@ TEST(HoistCollectives, ASumIsReducedOnceBehindTheLoop) {
                 hoisted, loop(x + reduce + scatter + "  %un = f32[6,5] add(%a, %u)\n  %vn = f32[2,5] add(%v, %t)\n"),
                 {{"all-reduce", 1}, {"reduce-scatter", 1}})),
             0);
-  // Other addends stay.
+  // Other terms of the sum stay in the loop.
   EXPECT_EQ(in_body(expect_collectives(
                 hoisted, loop(x + reduce + "  %o = f32[6,5] add(%u, %b)\n  %un = f32[6,5] add(%o, %a)\n" + keep),
                 {{"all-reduce", 1}})),
@@ -297,7 +297,7 @@ TEST(ShareGathers, ReshapesAndTransposesOfOneValueAreGatheredOnce) {
              over(kRows, 3) + ", dimensions={0}\n  %u = f32[5,2,1] reshape(%t)\n  %d = f32[5,2,3] all-gather(%u), " +
              over(kRows, 4) +
              ", dimensions={2}\n  ROOT %r = (f32[6,5], f32[5,6], f32[30], f32[5,2,3]) tuple(%a, %b, %c, %d)\n");
-  // %d joins after each single element: other blocks than the rest.
+  // %d concatenates after each single element, so its blocks differ from the others.
   expect_collectives(shared, program, {{"all-gather", 2}});
   expect_untouched([](const Program& p) { return share_gathers(p, {.memory_bound = 119}); }, program);
 }
@@ -329,7 +329,7 @@ TEST(MakeAsynchronous, PairsSpanWhatIsComputedBetween) {
              ", to_apply=%add\n"
              "  ROOT %r = (f32[6,6], f32[18,6], f32[2,6], (f32[6,6], f32[6,6]), f32[6,6], f32[6,6]) tuple(%a, %g, %s, "
              "%p, %d, %l)\n");
-  // The reduce-scatter stands in a computation of its own; nothing lies behind the last one.
+  // An asynchronous reduce-scatter needs a separate computation. No computation follows the last all-reduce.
   const Program after = expect_collectives(make_asynchronous, program,
                                            {{"all-gather-start", 1},
                                             {"all-reduce", 1},

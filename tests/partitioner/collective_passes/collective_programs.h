@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Per-device programs before and after a pass over collectives: equal values on all devices, never more bytes.
+// Per-device programs before and after a pass over collectives: they must give equal values on all devices, and never
+// transfer more bytes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +21,8 @@
 
 namespace tessera::testing {
 
-/// `body` as the entry of a module for `devices`, behind reducers %add and %max of f32 and %addi of s32; `computations` stand between.
+/// Returns a module for `devices` with `body` as its entry, after the reducers %add and %max of f32 and %addi of s32,
+/// and after `computations`.
 inline Program local_program(int devices, const std::string& body, const std::string& computations = {}) {
   const auto reducer = [](const char* name, const char* type, const char* op) {
     return fmt::format(
@@ -33,7 +35,7 @@ inline Program local_program(int devices, const std::string& body, const std::st
                        op_table());
 }
 
-/// `channel_id=N, replica_groups=…, use_global_device_ids=true`: what the texts of tests say of groups.
+/// Returns `channel_id=N, replica_groups=…, use_global_device_ids=true`.
 inline const std::string kRows = "[2,3]<=[6]";  // of a 2x3 mesh
 inline const std::string kColumns = "[3,2]<=[2,3]T(1,0)";
 
@@ -48,7 +50,7 @@ inline std::vector<std::vector<Literal>> arguments_of(const Program& program) {
   return out;
 }
 
-/// Of collectives by opcode, in all computations.
+/// Returns the number of collectives by opcode, in all computations.
 inline std::map<std::string, int> collectives_of(const Program& program) {
   std::map<std::string, int> out;
   for (const auto& computation : program.computations)
@@ -68,14 +70,14 @@ inline void expect_close(const Literal& want, const Literal& have, const std::st
     for (std::int64_t i = 0; i < left[leaf].type().element_count(); ++i) {
       const double a = element_as_double(left[leaf], i);
       const double b = element_as_double(right[leaf], i);
-      // Sums in another order.
+      // The sums may have another order.
       ASSERT_TRUE(a == b || std::fabs(a - b) <= 1e-5 * (1 + std::fabs(a)))
           << where << " leaf " << leaf << " at " << i << ": " << a << ", " << b;
     }
   }
 }
 
-/// Runs both in lockstep; `after` must be valid, read back equal, and move no more bytes.
+/// Runs both programs in lockstep. `after` must be valid, read back as equal, and transfer no more bytes.
 inline void expect_same_values(const Program& before, const Program& after) {
   verify(after);
   EXPECT_EQ(difference(after, parse_program(print_program(after), op_table())), "");
@@ -88,14 +90,14 @@ inline void expect_same_values(const Program& before, const Program& after) {
 }
 
 using CollectivePass = std::function<Program(const Program&)>;
-/// Applies the pass; what comes out computes the same with these collectives.
+/// Applies the pass. The result must compute the same values with these collectives.
 inline Program expect_collectives(const CollectivePass& pass, const Program& before, const Counts& counts) {
   Program after = pass(before);
   expect_same_values(before, after);
   EXPECT_EQ(collectives_of(after), counts) << print_program(after);
   return after;
 }
-/// The pass finds nothing to do.
+/// The pass must not change the program.
 inline void expect_untouched(const CollectivePass& pass, const Program& program) {
   EXPECT_EQ(print_program(pass(program)), print_program(program));
 }

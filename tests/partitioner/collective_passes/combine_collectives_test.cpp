@@ -43,7 +43,7 @@ TEST(CombineCollectives, OtherGroupsReductionsOrTypesStayApart) {
 }
 
 TEST(CombineCollectives, AUserBetweenThemKeepsThemApart) {
-  // %b cannot wait for %c, which needs it; %a and %b can go together.
+  // %c depends on %b, so these two cannot be combined; %a and %b can.
   const Program program =
       local_program(6, "  %x = f32[5] parameter(0)\n" + all_reduce("a", "f32[5]", "x", 1) +
                            "  %n = f32[5] cosine(%x)\n" + all_reduce("b", "f32[5]", "n", 2) +
@@ -53,7 +53,7 @@ TEST(CombineCollectives, AUserBetweenThemKeepsThemApart) {
 }
 
 TEST(CombineCollectives, ChainsWaitTogetherLevelByLevel) {
-  // Each value is scattered over rows and gathered over columns: one of each remains.
+  // Each value is scattered over rows and gathered over columns: one reduce-scatter and one all-gather remain.
   std::string body = "  %x = f32[6,5] parameter(0)\n  %y = f32[12] parameter(1)\n";
   for (const auto& [name, type, part, whole, channel] :
        std::vector<std::tuple<std::string, std::string, std::string, std::string, int>>{
@@ -147,7 +147,7 @@ TEST(CombineCollectives, EveryPartKeepsItsReason) {
 }
 
 TEST(CombineCollectives, GradientsOfASmallModelAreReducedInOne) {
-  // Data parallel: a chain of layers, its gradients by hand; all reductions over data.
+  // Data parallelism: a chain of layers with its gradients; all reductions are over data.
   const Program program = parse_program(R"(HloModule m, num_partitions=4
 ENTRY %main {
   %x = f32[8,6] parameter(0), sharding={devices=[4,1]<=[4]}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// f32 that travels as bf16: half the bytes, errors within the bounds that the header gives, the same bits on all members.
+// f32 values that are sent as bf16: half the bytes, errors within the bounds that the header documents, and the same
+// bits on all members.
 #include <limits>
 
 #include "partitioner/collective_passes/collective_programs.h"
@@ -8,7 +9,7 @@
 namespace tessera::testing {
 namespace {
 
-constexpr double kRounding = 0x1p-8;  // of bf16: 8 bits
+constexpr double kRounding = 0x1p-8;  // of bf16, which has 8 significant bits
 
 Program over_mesh(const std::string& body) {
   Program program = local_program(6, body);
@@ -23,7 +24,7 @@ std::vector<Literal> results_of(const Program& program, const std::vector<std::v
   return evaluate_lockstep(program, arguments);
 }
 
-// The largest error over its bound; `bound(i)` of element i.
+// Returns the largest error relative to its bound, where `bound(i)` belongs to element i.
 double worst(const Literal& want, const Literal& have, const std::function<double(std::int64_t)>& bound) {
   EXPECT_EQ(want.type(), have.type());
   double out = 0;
@@ -56,7 +57,7 @@ TEST(CompressCollectives, WhatIsGatheredOrMovedIsRoundedOnce) {
   }
 }
 
-// Sum over `groups` of the members' magnitudes, by device; of an all-reduce.
+// Replaces the arguments by their magnitudes and returns the results of the all-reduce for each device.
 std::vector<Literal> magnitudes(const Program& sum, std::vector<std::vector<Literal>> arguments) {
   for (auto& of_device : arguments)
     for (auto& argument : of_device)
@@ -66,7 +67,8 @@ std::vector<Literal> magnitudes(const Program& sum, std::vector<std::vector<Lite
   return evaluate_lockstep(sum, arguments);
 }
 
-// Of each element of a sum: `of_addends` of the sum of the addends' magnitudes and `of_sum` of the sum itself. Gives the results.
+// The bound for each element of a sum: `of_addends` times the sum of the magnitudes of the partial values, plus
+// `of_sum` times the sum itself. Returns the results.
 std::vector<Literal> expect_within(const Program& before, const Program& after, double of_addends, double of_sum) {
   const auto arguments = arguments_of(before);
   const auto want = results_of(before, arguments);
@@ -81,10 +83,10 @@ std::vector<Literal> expect_within(const Program& before, const Program& after, 
         << "device " << device;
   return have;
 }
-constexpr double kOfAddends = 1.01 * kRounding;  // and the rounding of f32
+constexpr double kOfAddends = 1.01 * kRounding;  // includes the rounding of f32
 
 TEST(CompressCollectives, AddendsAreRoundedOnceAndAddedUpInF32) {
-  const std::string shape = "f32[67,65]";  // 4355 elements: not equal parts of 2 or 3
+  const std::string shape = "f32[67,65]";  // 4355 elements, which neither 2 nor 3 divides
   for (const std::string& groups : {kRows, kColumns}) {
     const Program before = over_mesh("  %x = " + shape + " parameter(0)\n  ROOT %r = " + shape + " all-reduce(%x), " +
                                      over(groups, 1) + ", to_apply=%add\n");
@@ -131,7 +133,7 @@ TEST(CompressCollectives, Int8IsAQuarterOfTheBytesWithinAStepOfItsBlock) {
   const std::string x = "  %x = f32[6,97,61] parameter(0)\n  ROOT %r = ";
   struct Move {
     std::string text;
-    double rounded_partial_values;  // of each element
+    double rounded_partial_values;  // per element
     bool rounds_the_sum;
   };
   for (const Move& move : std::vector<Move>{
@@ -178,7 +180,8 @@ TEST(CompressCollectives, Int8KeepsZerosAndSaysWhatIsNotFinite) {
   }
 }
 
-// A block each of numbers up to `largest`: 127 / largest is infinite below 3.7e-37, and steps become too small for f32 to say.
+// One block for each `largest`, with numbers up to it. 127 / largest is infinite below 3.7e-37, and for smaller blocks
+// f32 cannot represent the steps.
 TEST(CompressCollectives, Int8RoundsByHalfAStepHoweverSmallTheBlock) {
   const Program before = over_mesh("  %x = f32[1,64,128] parameter(0)\n  ROOT %r = f32[3,64,128] all-gather(%x), " +
                                    over(kRows, 1) + ", dimensions={0}\n");

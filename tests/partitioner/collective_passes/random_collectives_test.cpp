@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random per-device programs, dense in collectives, straight and in loops: all passes together keep every value, of integers to
-// the bit, and neither bytes nor collectives grow.
+// Random per-device programs with many collectives, straight-line and with loops: all passes together preserve every
+// value (integers exactly), and increase neither bytes nor the number of collectives.
 #include <random>
 
 #include "partitioner/collective_passes/collective_programs.h"
@@ -18,13 +18,13 @@ class Lines {
   void add(int count) {
     for (int k = 0; k < count; ++k) add_one();
   }
-  /// A value of these dims, if need be a broadcast constant.
+  /// Returns a value with these dims, or else a broadcast constant.
   std::string value_of(const Dims& dims) {
     for (auto it = values_.rbegin(); it != values_.rend(); ++it)
       if (it->dims == dims) return it->name;
     return emit(dims, "broadcast(%one), dimensions={}");
   }
-  /// The last few values, each read once more.
+  /// Returns a root that reads the last few values once more.
   [[nodiscard]] std::string root(const std::string& name) const {
     std::vector<std::string> types;
     std::vector<std::string> names;
@@ -43,7 +43,7 @@ class Lines {
     Dims dims;
   };
   int pick(int count) { return static_cast<int>(random_() % static_cast<std::uint64_t>(count)); }
-  // Of late values more often.
+  // Prefers later values.
   Named any() { return values_[values_.size() - 1 - static_cast<std::size_t>(pick(std::min(6, isize(values_))))]; }
 
   std::string emit(const Dims& dims, const std::string& what) {
@@ -126,7 +126,8 @@ Program straight(std::uint64_t seed) {
                        kMaxi);
 }
 
-// Three rounds over a counter, a sum, a maximum and what stays the same; the body reads the latter and the counter.
+// A loop of three iterations over a counter, a sum, a maximum and an invariant value. The body reads the invariant
+// value and the counter.
 Program looping(std::uint64_t seed) {
   const int devices = seed % 2 == 0 ? 6 : 8;
   Lines lines(seed, devices);

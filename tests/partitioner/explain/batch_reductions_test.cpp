@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over a batch, which no annotation spares, told apart from others in what is said of collectives.
+// Explanations of sums over a batch, which no annotation can avoid, must differ from those of other sums.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// A training step of y = x w, whose batch is cut.
+// A training step of y = x w with a sharded batch.
 TEST(BatchSums, NothingIsSaidToSpareTheSumOverABatch) {
   const Program program = parse_program(R"(HloModule m, num_partitions=2
 ENTRY %main (x: f32[8,6], t: f32[8,4], w: f32[6,4]) -> f32[6,4] {
@@ -30,7 +30,8 @@ ENTRY %main (x: f32[8,6], t: f32[8,4], w: f32[6,4]) -> f32[6,4] {
             "none: it is the sum over the batch (dim 0 of %x) that data parallelism over {_0} needs");
 }
 
-// The sum over a hidden layer that the weights cut is another matter, in the forward as in the backward pass.
+// A sum over a hidden layer that the weights shard is not a sum over a batch, neither in the forward nor in the
+// backward pass.
 TEST(BatchSums, TheSumOverACutHiddenLayerIsNotTakenForABatch) {
   const Program program = parse_program(R"(HloModule m, num_partitions=2
 ENTRY %main (x: f32[8,6], u: f32[6,4], v: f32[4,6]) -> (f32[8,6], f32[6,4], f32[4,6]) {
@@ -56,7 +57,7 @@ ENTRY %main (x: f32[8,6], u: f32[6,4], v: f32[4,6]) -> (f32[8,6], f32[6,4], f32[
   EXPECT_EQ(sums, 2U);
 }
 
-// The gradient of a sum begins with ones, which come from no input.
+// The gradient of a sum starts with ones, which depend on no input.
 TEST(BatchSums, TheSumOverABatchBesideOnesIsOne) {
   const Program program = parse_program(R"(HloModule m, num_partitions=2
 ENTRY %main (x: f32[8,6], w: f32[6,4]) -> f32[6,4] {
@@ -74,7 +75,7 @@ ENTRY %main (x: f32[8,6], w: f32[6,4]) -> f32[6,4] {
       << notes[0].remedy.text();
 }
 
-// One layer of a cut stack is sliced out: what is summed is a choice among devices, not a batch.
+// A dynamic-slice takes one layer of a sharded stack: the sum selects the value of one device, and is not over a batch.
 TEST(BatchSums, ALayerThatIsSlicedOutOfACutStackIsNoBatch) {
   const Program program = parse_program(R"(HloModule m, num_partitions=3
 ENTRY %main (ws: f32[3,4,5], x: f32[6,4], i: s32[]) -> f32[6,5] {

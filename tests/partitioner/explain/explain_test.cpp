@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a partitioned program is said to cost.
+// The reported costs of a partitioned program.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,8 @@
 namespace tessera {
 namespace {
 
-// A loop that reduces f32[3] over 4 devices each round; `condition` says when it goes on, `step` by how much it counts.
+// A loop that reduces f32[3] over 4 devices in each iteration. `condition` is the loop condition, and `step` the
+// increment of the counter.
 Program loop(std::string_view condition, int step) {
   return parse_program(fmt::format(R"(HloModule m, num_partitions=4
 %sum (a: f32[], b: f32[]) -> f32[] {{
@@ -56,11 +57,10 @@ TEST(Stats, CountALoopAsOftenAsItsTextSays) {
   EXPECT_EQ(bytes("%i, %limit), direction=LE", 3), 4 * kBytes);
   EXPECT_EQ(bytes("%limit, %i), direction=GT", 1), 10 * kBytes);
   EXPECT_EQ(bytes("%limit, %i), direction=GE", 5), 3 * kBytes);
-  EXPECT_EQ(bytes("%i, %limit), direction=NE", 1), kBytes);  // not known: once
+  EXPECT_EQ(bytes("%i, %limit), direction=NE", 1), kBytes);  // unknown trip count: once
 }
 
-// What follows each remedy that names an annotation is a program without that collective.
-// Its lists, of the rows' element type, say what moves; only the rows do.
+// The lists, which have the element type of the rows, specify the rows to send. Only the rows are sent.
 TEST(Stats, CountTheRowsOfARaggedExchangeOfIntegers) {
   const ProgramStats stats = program_stats(parse_program(R"(HloModule m, num_partitions=2
 ENTRY e {
@@ -138,7 +138,7 @@ ENTRY %main (x: f32[6,4], w: f32[4,10]) -> f32[10,6] {
       << notes[0].remedy.text();
 }
 
-// Of an all-reduce that stands in the input.
+// Returns the axes of an all-reduce in the input program.
 std::string axes_of(const std::string& collective) {
   const Program program = parse_program(
       R"(HloModule m, num_partitions=6, frontend_attributes={tessera.meshes="{mesh = #sdy.mesh<[\"a\"=2, \"b\"=3]>}"}
@@ -164,7 +164,8 @@ TEST(Explain, AxesAreNamedWhereDevicesAreThoseOfAxesElseDevices) {
   EXPECT_EQ(axes_of("collective-permute(%x), source_target_pairs={{0,4},{4,0},{1,1}}"), "devices 0,4");
 }
 
-// The windows' result binds how its operand lies: what the user said of the operand plays no part.
+// The sharding of a window's operand follows from that of its result, so the annotation of the operand has no
+// influence.
 TEST(Explain, WhereTheResultOfAWindowIsAnnotatedTheRemedyNamesIt) {
   const Program program = parse_program(R"(HloModule m
 sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
@@ -192,7 +193,7 @@ ENTRY e {
   EXPECT_TRUE(std::none_of(after.begin(), after.end(), reads_shards));
 }
 
-// A loop of seven rounds whose body sums f32[6,6] over the devices.
+// A loop of seven iterations whose body sums f32[6,6] over the devices.
 Program summing_loop() {
   return parse_program(R"(HloModule m, num_partitions=2
 %more (s: (s32[], f32[6,6], f32[6,6])) -> pred[] {
@@ -250,7 +251,7 @@ TEST(Explain, NotesSayHowManyRoundsTheirBytesAreOf) {
   EXPECT_FALSE(program_stats(loop("%i, %limit), direction=NE", 1)).collectives.at(0).runs_known);
 }
 
-// Two loops, each with a collective of the same name.
+// Two loops with a collective of the same name each.
 TEST(Explain, CollectivesOfOneNameAreToldApartByTheirComputations) {
   const auto half = [](const std::string& name, int rounds) {
     return fmt::format(R"(
@@ -310,7 +311,7 @@ ENTRY %main (x: f32[6,6], w: f32[6,6]) -> f32[6,6] {
   }
 }
 
-// The gather of %g would only become one of %h or %x: what the user said of %x is the cause.
+// Annotating %g only replaces its gather by one of %h or %x. The annotation of %x is the cause.
 TEST(Explain, ATriedRemedyFollowsAValueToTheParameterThatIsTheCause) {
   Program program = parse_program(R"(HloModule m
 ENTRY main {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `--explain` says of remedies is true: each is applied to the program as `--annotate` would, and what comes of it is counted.
-// Over the modules of tests/data and tests/tools/data/odd.
+// Checks the remedies that `--explain` proposes: applies each to the program, as `--annotate` would, and compares the
+// result with the prediction. Uses the modules of tests/data and tests/tools/data/odd.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,13 +34,13 @@ std::string name_of(const std::string& path) {
   return name;
 }
 
-// Of those that JAX lowered for 2x2 devices the text does not say so.
+// The modules that JAX lowered for 2x2 devices do not contain the number of devices.
 Program read(const std::string& path) {
   const bool is_of_jax = path.find("/jax/") != std::string::npos;
   return parse_program(read_file(path), op_table(), {.num_partitions = is_of_jax ? 4 : 0});
 }
 
-// What `tessera partition` does.
+// Partitions with the options of `tessera partition`.
 std::vector<CollectiveNote> notes_of(const Program& program, bool try_remedies) {
   return partition(program, {.try_remedies = try_remedies, .collectives = {.save_memory = true}}).notes;
 }
@@ -51,7 +51,7 @@ std::int64_t bytes_of(const std::vector<CollectiveNote>& notes) {
   return sum;
 }
 
-// `operand 0 of dot %h`: what a collective is for, however the value must lie for it.
+// Returns the purpose of a collective without the sharding, such as `operand 0 of dot %h`.
 std::string purpose_of(const CollectiveNote& note) { return note.reason.substr(0, note.reason.find(" must be ")); }
 
 std::int64_t count_alike(const std::vector<CollectiveNote>& notes, const CollectiveNote& like) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strict mode: collectives that nobody asked for are errors.
+// Strict mode: collectives that no annotation requires are errors.
 #include <gtest/gtest.h>
 
 #include "tessera/base/error.h"
@@ -10,7 +10,7 @@
 namespace tessera {
 namespace {
 
-// Two sums that travel in one all-reduce.
+// Two sums that share one all-reduce.
 TEST(StrictMode, StrictModeCountsCollectivesNotTheirParts) {
   const Program program = parse_program(R"(HloModule m, num_partitions=2
 ENTRY %main (x: f32[8,6], y: f32[8,6], z: f32[8,5]) -> (f32[6,6], f32[6,5]) {
@@ -35,7 +35,8 @@ ENTRY %main (x: f32[8,6], y: f32[8,6], z: f32[8,5]) -> (f32[6,6], f32[6,5]) {
   }
 }
 
-// A step of y = x w with w in an FSDP unit, as the front end traces it; `unshard` is what the marks of the wrapping say.
+// A step of y = x w with w in an FSDP unit, as the front end traces it. `unshard` and `barrier` are the marks that FSDP
+// adds.
 Program wrapped_step(int batch, int width, const std::string& unshard, const std::string& barrier) {
   const std::string text = R"(HloModule m, num_partitions=2
 %sum (a: f32[], b: f32[]) -> f32[] {
@@ -95,11 +96,11 @@ TEST(StrictMode, StrictModeTakesWhatAWrappedModuleNeedsAsAskedFor) {
     return out;
   };
   EXPECT_EQ(opcodes(64, 8, "%turned"), (std::set<std::string>{"all-gather", "all-reduce", "reduce-scatter"}));
-  // Of few rows the gradient is computed in its shards: its operands are moved.
+  // With few rows the gradient is computed in shards, from gathered operands.
   const auto moved = opcodes(2, 64, "%g");
   EXPECT_FALSE(moved.contains("reduce-scatter"));
   EXPECT_TRUE(moved.contains("all-gather"));
-  // What nobody wrapped is not.
+  // Collectives of values outside of FSDP units are not requested.
   EXPECT_THROW(
       (void)partition(wrapped_step(64, 8, "negate(%w)", barrier("%g")), {.limits = {.strict = true}, .trials = 0}),
       Error);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops whose elements move along a sharded dim: neighbours pass on what is lacking, and no more.
+// Ops that move elements along a sharded dim: neighbours exchange the elements that are needed, and no others.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-// x is sharded along dim 0 (images: their rows) over `devices`, and so is the result.
+// x is sharded along dim 0 (images: along their rows) over `devices`, and so is the result.
 struct Case {
   std::string body;
   std::string sharding = "{devices=[4,1]<=[4]}";
@@ -67,7 +67,7 @@ TEST(Halo, AShiftByOnePassesOnOneRow) {
             Bytes({{"collective-permute", 32}}));
 }
 
-// x rolled by `count` along dim 0.
+// Rolls x by `count` along dim 0.
 Case rolled(int size, int count, int devices = 4) {
   return {fmt::format("x = f32[{0},8] parameter(0), $\na = f32[{1},8] slice(x), slice={{[{2}:{0}], [0:8]}}\n"
                       "b = f32[{2},8] slice(x), slice={{[0:{2}], [0:8]}}\n"
@@ -79,7 +79,7 @@ Case rolled(int size, int count, int devices = 4) {
 TEST(Halo, ARollPassesOnItsRowsAroundTheEnd) {
   EXPECT_EQ(outcome_of(rolled(16, 1)).bytes, Bytes({{"collective-permute", 32}}));
   EXPECT_EQ(outcome_of(rolled(16, 3)).bytes, Bytes({{"collective-permute", 3 * 32}}));
-  EXPECT_EQ(outcome_of(rolled(16, 4)).bytes, Bytes({{"collective-permute", 4 * 32}}));  // whole shards
+  EXPECT_EQ(outcome_of(rolled(16, 4)).bytes, Bytes({{"collective-permute", 4 * 32}}));  // complete shards
   EXPECT_EQ(outcome_of(rolled(16, 7)).bytes, Bytes({{"collective-permute", 4 * 32}}));  // from two devices
   EXPECT_EQ(outcome_of(rolled(16, 3)).flops, 0);
 }
@@ -143,7 +143,7 @@ TEST(Halo, TheMiddleOfAnOddNumberOfTilesSendsWhatItKeepsToItself) {
   const Case c{"x = f32[15,12] parameter(0), $\nROOT y = f32[15,12] reverse(x), dimensions={0}, $\n",
                "{devices=[5,1]<=[5]}", 5};
   EXPECT_EQ(outcome_of(c).bytes, Bytes({{"collective-permute", 144}}));
-  // The shard, what was received, and its reverse over the shard.
+  // The shard, the received data, and the reversed data, which reuses the memory of the shard.
   EXPECT_LE(program_stats(partition(program_of(c)).program).peak_bytes_per_device, 480);
 }
 
@@ -156,7 +156,7 @@ TEST(Halo, OnlyWhatASliceTakesOfAReverseMoves) {
                         "ROOT y = f32[16,3] slice(r), slice={[0:16], [1:11:4]}, $\n"})
                 .bytes,
             Bytes({{"collective-permute", 4 * 12}}));
-  // Somebody else reads all of it: the slice takes its part of that.
+  // Another consumer reads the complete reverse, so the slice reads that one.
   EXPECT_EQ(outcome_of({"x = f32[16,12] parameter(0), $\nr = f32[16,12] reverse(x), dimensions={0}\n"
                         "s = f32[16,3] slice(r), slice={[0:16], [1:11:4]}\n"
                         "ROOT t = (f32[16,12], f32[16,3]) tuple(r, s), sharding={{devices=[4,1]<=[4]}, "
@@ -197,7 +197,7 @@ TEST(Halo, UnevenShardsPassOnWhatTheirBoundariesMove) {
       outcome_of({"x = f32[13,8] parameter(0), $\n"
                   "ROOT y = f32[11,8] slice(x), slice={[2:13], [0:8]}, $\n"});
   EXPECT_EQ(odd.bytes.count("all-gather"), 0U);
-  EXPECT_LT(odd.bytes.at("collective-permute"), 9 * 32);  // what a gather would bring
+  EXPECT_LT(odd.bytes.at("collective-permute"), 9 * 32);  // the bytes of a gather
 }
 
 const std::string kConvolution =
@@ -221,7 +221,7 @@ TEST(Halo, AKernelsGradientPassesOnRowsAndAddsUpKernels) {
             Bytes({{"all-reduce", 2 * 3 * 3 * 8 * 4 * 4 * 3 / 4}, {"collective-permute", 2 * 2 * 12 * 8 * 4}}));
 }
 
-// Every device has the whole image: its rows are cut out with those around them, and the work is shared out.
+// Every device has the complete image, slices its rows with their neighbours, and does its part of the work.
 TEST(Halo, WindowsOfAWholeOperandAreTakenFromIt) {
   const Outcome convolution = outcome_of(
       {"x = f32[2,9,8,3] parameter(0), sharding={replicated} k = f32[3,3,3,5] parameter(1)\n"
@@ -235,7 +235,7 @@ TEST(Halo, WindowsOfAWholeOperandAreTakenFromIt) {
                   "{devices=[3,1]<=[3]}", 3});
   EXPECT_EQ(sums.bytes, Bytes());
   EXPECT_LE(sums.flops, 4 * 6 * 5);
-  // One dim is whole, the other comes from neighbours.
+  // One dim is unsharded; the halo of the other one comes from neighbours.
   const Outcome corners = outcome_of(
       {"x = f32[7,8] parameter(0), sharding={devices=[1,2,2]<=[4] last_tile_dim_replicate} z = f32[] constant(0)\n"
        "ROOT y = f32[7,8] reduce-window(x, z), window={size=3x3 pad=1_1x1_1}, to_apply=sum, $\n",
@@ -245,7 +245,8 @@ TEST(Halo, WindowsOfAWholeOperandAreTakenFromIt) {
 }
 
 TEST(Halo, AStridedConvolutionsImageGradientNeedsOneRow) {
-  // Rows 2i-1 .. 2i+1 made map row i: a tile of 4 image rows reads 2 rows of the map and the next one.
+  // Image rows 2i-1 .. 2i+1 contribute to map row i: the gradient of a tile of 4 image rows needs 2 rows of the map and
+  // the next one.
   const Outcome sharded = outcome_of(
       {"d = f32[2,8,6,4] parameter(0), $\nw = f32[3,3,8,4] parameter(1), sharding={replicated}\n"
        "ROOT y = f32[2,16,12,8] convolution(d, w), window={size=3x3 pad=1_2x1_2 lhs_dilate=2x2 rhs_reversal=1x1}, "
@@ -262,25 +263,25 @@ TEST(Halo, PoolsThatDoNotOverlapNeedNoNeighbours) {
   EXPECT_EQ(outcome_of({pool, "{devices=[1,2,2,1]<=[4]}"}).bytes, Bytes());
 }
 
-// Tiles of 9 rows, windows of 3 at each second row: 16 to 18 is the first window that reaches row 18, so rows 16 and 17 come from above. No
-// window reads beyond the ends, so nothing is filled in there.
+// Tiles have 9 rows, and windows of 3 start at every second row. The window from 16 to 18 is the first that reaches row
+// 18, so rows 16 and 17 come from the previous tile. No window extends beyond the ends, so no padding is needed there.
 TEST(Halo, APoolsGradientReadsTheWindowsThatReachItsRows) {
   const Outcome sharded = outcome_of(
       {"x = f32[2,34] parameter(0), $\ny = f32[2,16] parameter(1), $\nz = f32[] constant(0)\n"
        "ROOT g = f32[2,34] select-and-scatter(x, y, z), window={size=1x3 stride=1x2}, select=ge, scatter=sum, $\n",
        "{devices=[1,4]<=[4]}"});
   EXPECT_EQ(sharded.bytes, Bytes({{"collective-permute", 2 * 4 * (2 + 2 + 2)}}));
-  EXPECT_EQ(sharded.flops, 2 * 6 * 3 + 2 * 6);  // six windows, and which of them are real
+  EXPECT_EQ(sharded.flops, 2 * 6 * 3 + 2 * 6);  // six windows, and which of them are in range
 }
 
 TEST(Halo, CornersComeWithTheSecondExchange) {
   const Outcome sharded = outcome_of({kConvolution, "{devices=[1,2,2,1]<=[4]}"});
-  // A row of 6 each way, then columns of 8 + 2 rows each way: images of 2, 8 features, 4 bytes.
+  // A row of 6 in each direction, then columns of 8 + 2 rows in each direction: 2 images, 8 features, 4 bytes.
   EXPECT_EQ(sharded.bytes, Bytes({{"collective-permute", 2 * 8 * 4 * (2 * 6 + 2 * 10)}}));
 }
 
 TEST(Halo, AWindowAsWideAsTheImageIsGatheredWhereThatIsLess) {
-  // 7 rows each way, or the other 8.
+  // 7 rows in each direction, or all 8 rows of the other device.
   const Outcome wide =
       outcome_of({"x = f32[16,8] parameter(0), $\nz = f32[] constant(0)\n"
                   "ROOT y = f32[16,8] reduce-window(x, z), window={size=15x1 pad=7_7x0_0}, to_apply=sum, $\n",
@@ -288,7 +289,7 @@ TEST(Halo, AWindowAsWideAsTheImageIsGatheredWhereThatIsLess) {
   EXPECT_EQ(wide.bytes, Bytes({{"all-gather", 8 * 32}}));
 }
 
-// 13 rows on 4 devices: the last holds one, and the init for the others.
+// 13 rows on 4 devices: the last device has one row, and the initial value in place of the others.
 TEST(Halo, ARunningSumOfUnevenShardsGathersItsPartsSums) {
   const std::string sums =
       "x = f32[13,8] parameter(0), $\nz = f32[] constant(0)\n"
@@ -298,7 +299,8 @@ TEST(Halo, ARunningSumOfUnevenShardsGathersItsPartsSums) {
   EXPECT_LT(sharded.flops, outcome_of({sums, "{replicated}"}).flops / 4);
 }
 
-// A row of each other device; a window within 4 rows instead of 16, and what came before added.
+// Receives one row from each other device. The windows cover 4 rows instead of 16, and the sums of the previous tiles
+// are added.
 TEST(Halo, ARunningSumGathersItsPartsSums) {
   const std::string sums =
       "x = f32[16,8] parameter(0), $\nz = f32[] constant(0)\n"

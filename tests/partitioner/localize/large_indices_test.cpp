@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Start indices far beyond an operand's end clamp to it, whatever their type: those of u64 from 2^63 on are not negative.
+// Start indices far beyond the end of an operand are clamped for all types. Those of u64 from 2^63 on are not negative.
 #include <gtest/gtest.h>
 
 #include "tessera/base/text.h"
@@ -31,7 +31,7 @@ constexpr Index kIndices[] = {{"u64", "9223372036854775808"},
                               {"u4", "8"}};
 constexpr const char* kShardings[] = {"{replicated}", "{devices=[3,1]<=[3]}", "{devices=[1,3]<=[3]}"};
 
-// %i is constant, %j is known when the program runs: the same and up to 8 more.
+// %i is a constant. %j is computed at run time: the same value plus 0 to 7.
 std::string module_of(const Index& index, const char* sharding, const std::string& body) {
   return fmt::format(R"(HloModule m, num_partitions=3
 add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }}

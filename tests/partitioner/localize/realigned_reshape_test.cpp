@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reshapes over uneven tiles: what moves are the rows at the borders, and the values are right on every number of devices.
+// Reshapes over uneven tiles: only the rows at tile boundaries are sent, and values are right on any number of devices.
 #include <gtest/gtest.h>
 
 #include "tessera/base/text.h"
@@ -17,7 +17,7 @@ struct Case {
   const char* cut;    // the operand's sharding
   const char* after;  // the result's
   std::int64_t devices;
-  std::int64_t bytes;  // that one device receives
+  std::int64_t bytes;  // received by one device
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.from << " " << c.cut << " -> " << c.to << " " << c.after;
@@ -38,27 +38,28 @@ TEST_P(RealignedReshapes, MoveWhatLiesBeyondABorder) {
   EXPECT_EQ(stats.total_collective_bytes, c.bytes) << print_program(partition(program).program);
 }
 
-// Bytes by hand: tile i of `from` ends at i * its length, and the tile of `to` at i * its own; the most that a device lacks.
+// The bytes are computed by hand: tile i of `from` ends at i times its length, and so does tile i of `to` with its
+// length. The result is the most elements that a device lacks.
 INSTANTIATE_TEST_SUITE_P(
     All, RealignedReshapes,
     testing::Values(
-        // tiles of 9 and of 8 elements: the second device lacks one
+        // tiles of 9 and of 8 elements: the second device lacks one element
         Case{"f32[5,3]", "f32[15]", "{devices=[2,1]<=[2]}", "{devices=[2]<=[2]}", 2, 4},
-        // 8 of 15 and then 9: the first lacks one
+        // tiles of 8 and of 9 elements: the first device lacks one element
         Case{"f32[15]", "f32[5,3]", "{devices=[2]<=[2]}", "{devices=[2,1]<=[2]}", 2, 4},
-        // rows of 2 columns; 9, 9, 3 rows against 7, 7, 7: the third lacks 4
+        // rows of 2 columns; 9, 9, 3 rows become 7, 7, 7: the third device lacks 4 rows
         Case{"f32[7,3,2]", "f32[21,2]", "{devices=[3,1,1]<=[3]}", "{devices=[3,1]<=[3]}", 3, 32},
         // tiles of 24 elements on both sides, the last of 12
         Case{"f32[13,12]", "f32[78,2]", "{devices=[7,1]<=[7]}", "{devices=[7,1]<=[7]}", 7, 0},
-        // columns stay cut in their own way; 6 and 3 rows of 4 columns against 5 and 4
+        // the sharding of the columns stays; 6 and 3 rows of 4 columns become 5 and 4
         Case{"f32[3,3,8]", "f32[9,8]", "{devices=[2,1,2]<=[4]}", "{devices=[2,2]<=[4]}", 4, 16},
-        // in another order of the devices, and from 5 rows of 10 to 10 of 5: 20, 20, 10 against 20, 20, 10
+        // devices in another order; 5 rows of 10 become 10 rows of 5: 20, 20, 10 elements become 20, 20, 10
         Case{"f32[5,10]", "f32[10,5]", "{devices=[3,1,2]<=[2,3]T(1,0) last_tile_dim_replicate}",
              "{devices=[3,1,2]<=[2,3]T(1,0) last_tile_dim_replicate}", 6, 0},
-        // two runs of dims, one after the other: 6, 6, 3 against 5, 5, 5 rows of 9 elements; then 5 columns of 9 against 8
+        // two groups of dims: 6, 6, 3 rows of 9 elements become 5, 5, 5 rows; then 9 columns become 8, for 5 rows
         Case{"f32[5,3,5,3]", "f32[15,15]", "{devices=[3,1,2,1]<=[6]}", "{devices=[3,2]<=[6]}", 6, 92}));
 
-// A result cut into more tiles than it has rows would leave devices without work.
+// If the result had more tiles than rows, some devices would have no work.
 TEST(RealignedReshape, NotWhereDevicesWouldHoldNothing) {
   const Program program = parse_program(
       "HloModule m, num_partitions=4\nENTRY e {\n  x = f32[14] parameter(0), sharding={devices=[4]<=[4]}\n"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Manual regions (shard_map) in Shardy's and GSPMD's spelling, shard groups, barriers, shardings that no axis explains.
+// Manual regions (shard_map) in Shardy's and GSPMD's form, shard groups, barriers, and device orders that no mesh axis
+// describes.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -33,7 +34,7 @@ std::map<std::string, std::int64_t> checked(const std::string& text) {
 
 using Counts = std::map<std::string, std::int64_t>;
 
-// Rows over x, contracted over y: the region sums over y itself.
+// Rows are sharded over x, the contracting dim over y. The region performs the sum over y itself.
 std::string shardy(const std::string& inside) {
   return "HloModule m, num_partitions=6, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<[\"x\"=2, "
          "\"y\"=3]>}}\n" +
@@ -61,21 +62,21 @@ constexpr const char* kSum =
     "to_apply=add";
 
 TEST(ManualRegion, ShardysRegionKeepsItsOwnCollectiveAndGetsNoOtherInside) {
-  // b is whole and a lies right; each device takes its rows of b.
+  // b is replicated, so each device slices its rows; a already has the required sharding.
   EXPECT_EQ(checked(shardy(kSum)), (Counts{{"all-reduce", 1}}));
 }
 
 TEST(ManualRegion, TheCheckSeesWhatARegionComputes) {
-  // Without the sum the devices along y disagree about what the text says they all have.
+  // Without the sum, the devices along y have different values, although the text declares them replicated.
   const auto only_partial_value = read(shardy("  ROOT s = f32[3,5] negate(d)"));
   EXPECT_FALSE(check_partition(only_partial_value).passed);
   const auto wrong_groups = read(shardy(
       "  ROOT s = f32[3,5] all-reduce(d), channel_id=1, replica_groups={{0,1,2,3,4,5}}, use_global_device_ids=true, "
       "to_apply=add"));
-  EXPECT_TRUE(check_partition(wrong_groups).passed);  // another sum, alike on both sides
+  EXPECT_TRUE(check_partition(wrong_groups).passed);  // another sum, but the same on both sides
 }
 
-// The same region as GSPMD spells it.
+// The same region in GSPMD's form.
 TEST(ManualRegion, GspmdsRegionIsTheSame) {
   const std::string text = "HloModule m, num_partitions=6\n" + kAdd + R"(body {
   a = f32[3,2] parameter(0)
@@ -97,7 +98,7 @@ ENTRY e {
   EXPECT_EQ(checked(text), (Counts{{"all-reduce", 1}}));
 }
 
-// Manual over x, while y shards what is inside like any code.
+// Manual over x. The partitioner shards the content over y like any other code.
 std::string partly_manual(int rows, const std::string& inside, const std::string& local_rows) {
   return "HloModule m, num_partitions=4, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<[\"x\"=2, "
          "\"y\"=2]>}}\n" +
@@ -123,17 +124,19 @@ TEST(ManualRegion, OtherAxesShardWhatIsInside) {
   const std::string text = partly_manual(8, fmt::format(kSwap, 4), "4");
   const auto counts = checked(text);
   EXPECT_EQ(counts.at("collective-permute"), 1);
-  // Rows come over x and y, and stay so: each device multiplies 2 rows of 8, or 3 columns of 6.
+  // Rows are sharded over x and y and stay so: each device multiplies 2 rows of 8, or 3 columns of 6.
   const auto stats = program_stats(partition(read(text)).program);
   EXPECT_EQ(stats.flops_per_device, 2.0 * 8 * 4 * 6 / 4);
 }
 
 TEST(ManualRegion, ACutThatOtherAxesWouldNotDivideStaysWholeAlongThem) {
-  checked(partly_manual(6, fmt::format(kSwap, 3), "3"));  // 3 local rows over y would be other rows than 6 over x and y
+  // Sharding 3 local rows over y gives other rows than sharding 6 rows over x and y.
+  checked(partly_manual(6, fmt::format(kSwap, 3), "3"));
 }
 
 TEST(ManualRegion, ReshardsInsideNeverCrossManualAxes) {
-  // From rows to columns over y, for each x alone; values differ along x, so that taking another's shows.
+  // Reshards from rows to columns over y, for each coordinate of x. Values differ along x, so that the test detects
+  // values of another coordinate.
   const std::string inside = R"(  i = u32[] partition-id()
   f = f32[] convert(i)
   n = f32[4,6] broadcast(f), dimensions={}
@@ -146,7 +149,8 @@ TEST(ManualRegion, ReshardsInsideNeverCrossManualAxes) {
   sin = f32[4,6] sine(rows)
   columns = f32[4,6] custom-call(sin), custom_call_target="Sharding", sharding={replicated}, frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{}, {\"y\"}]>"}
   ROOT s = f32[4,6] cosine(columns))";
-  // The product is made by columns, as b lies: to exchange it costs half of what b would to gather. To rows and to columns again.
+  // The product is sharded by columns, as b is: exchanging it costs half of gathering b. Then it is resharded to rows
+  // and to columns again.
   EXPECT_EQ(checked(partly_manual(8, inside, "4")).at("all-to-all"), 2);
 }
 
@@ -220,7 +224,7 @@ TEST(ManualRegion, CollectivesOutsideOfRegionsAreRefused) {
   EXPECT_THROW(partition(read(text)), Error);
 }
 
-// As in XLA ("across devices that belong to different manual subgroups"): x is manual, y is left to the partitioner.
+// As in XLA ("across devices that belong to different manual subgroups"): x is manual, and the partitioner may use y.
 TEST(ManualRegion, ACollectiveDoesNotCrossTheAxesLeftToThePartitioner) {
   const auto error_of = [](const std::string& collective) -> std::string {
     const std::string sharding = ", sharding={devices=[1,2,2]<=[4] last_tile_dims={manual}}";
@@ -291,7 +295,8 @@ ENTRY e {
             "%o leaves a manual region, but its operand %p is not in one; remove %o");
 }
 
-// Left to propagation is as without a sharding; on one device, or manual, it has no tiles to enter the region with.
+// A sharding left to propagation is the same as no sharding. A value on one device, or a manual one, has no tiles with
+// which to enter the region.
 TEST(ManualRegions, WhatEntersIsReplicatedOrTiled) {
   const auto entering = [](const std::string& sharding) {
     return "HloModule m, num_partitions=2\nENTRY e { x = f32[8] parameter(0), sharding=" + sharding +
@@ -336,7 +341,7 @@ ENTRY e {
   EXPECT_EQ(global[global.root].sharding->at(1).tiles(0), 2);
 }
 
-// %x and %z are in one group each with %y, hence all three in one.
+// %x and %z each share a group with %y, so all three form one group.
 TEST(ShardGroups, ShardysGroupsThatShareAMemberAreOne) {
   const auto member = [](const char* name, const char* of, int group) {
     return fmt::format(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every form of sharding, two at a time in one module, on 2, 4, 6 and 8 devices; tuples of them through loops, branches and calls.
+// All pairs of sharding forms in one module, on 2, 4, 6 and 8 devices, and tuples of them in loops, branches and calls.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -105,7 +105,7 @@ TEST(ShardingForms, ParametersAndResultsMayBeFreedOneByOne) {
             "f32[2,6] f32[2,6] -> (f32[2,6], f32[2,6])");
 }
 
-// Where the header says nothing it goes on saying nothing unless a result is left open: the leaf that it is.
+// If the header has no entry, none is added, except for the leaves that an open annotation refers to.
 TEST(ShardingForms, AnOpenAnnotationFreesTheResultsThatAreTheValue) {
   const Program program = parse_program(
       "HloModule m, num_partitions=4\n"
@@ -125,7 +125,7 @@ TEST(ShardingForms, AnOpenAnnotationFreesTheResultsThatAreTheValue) {
   EXPECT_EQ(freed("a", {false}), (Leaves{false, true, false, true}));
 }
 
-// XLA's Shardy does so.
+// As in XLA's Shardy.
 TEST(ShardingForms, ShardyLeavesUnannotatedParametersToPropagation) {
   const Program program = parse_program(
       R"(HloModule m, num_partitions=4, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["x"=4]>}}
@@ -140,7 +140,7 @@ ROOT l = f32[8,6] sine(k) })",
   EXPECT_EQ(entry.parameter_types()[1].str(), "f32[8,6]");
 }
 
-// JAX numbers its arguments.
+// JAX appends numbers to the names of arguments.
 TEST(ShardingForms, AParameterIsFoundWithoutItsNumberWhereNoOtherMayBeMeant) {
   const Program program = parse_program(
       "HloModule m, num_partitions=2\n"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters and results that are unreduced: every device of a group has a partial value of its own.
+// Parameters and results that are unreduced: each device of a group has a different partial value.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -17,7 +17,7 @@ namespace {
 using Counts = std::map<std::string, std::int64_t>;
 
 const std::string kThird =
-    "{devices=[2,1,3]<=[6] last_tile_dims={unreduced}}";  // rows over two, partial values over three
+    "{devices=[2,1,3]<=[6] last_tile_dims={unreduced}}";  // rows sharded over two devices, partial values over three
 const std::string kRows = "{devices=[2,1,3]<=[6] last_tile_dim_replicate}";
 
 Program read(const std::string& body, int devices = 6, const std::string& header = "") {
@@ -25,7 +25,7 @@ Program read(const std::string& body, int devices = 6, const std::string& header
                        op_table());
 }
 
-// The collectives, once the partitioned program has been found to compute what the global one does.
+// Checks that the partitioned program computes the same as the global one, and returns its collectives.
 Counts checked(const Program& program) {
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
     const CheckReport report = check_partition(program, {.seed = seed, .trip_limit = 10, .run = nullptr});
@@ -123,7 +123,7 @@ TEST(Unreduced, AnyNumbersAndTuplesAreSplitIntoPartialValues) {
 
 // ---- a check that can fail ------------------------------------------------------------------------------------------------
 
-// The program without its sums.
+// Removes the sums from the program.
 Program without_sums(Program program) {
   Computation entry = program.entry_computation();
   std::vector<Id> instead(entry.instructions.size());
@@ -178,7 +178,8 @@ TEST(Unreduced, TheNoteOfASumNamesTheParametersAxes) {
   EXPECT_EQ(notes[0].remedy.text(), "pass %a summed, with the sharding {_0,-}");
 }
 
-// The maxima of cut rows are exchanged before they are repeated along the rows, also behind a copy (a softmax without gradients through its maxima).
+// The maxima of sharded rows are reduced before they are broadcast along the rows, even through a copy (as in a softmax
+// without gradients through its maxima).
 TEST(Unreduced, MaximaOfRowsAreMadeBeforeTheyAreRepeated) {
   const std::string text =
       "HloModule m, num_partitions=2\nmax { a = f32[] parameter(0) b = f32[] parameter(1) ROOT m = f32[] maximum(a, b) "

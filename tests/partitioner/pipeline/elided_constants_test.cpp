@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constants whose elements the text leaves out, `{...}`, in partitioned programs: still elided, whole on every device, and drawn alike on
-// both sides of a check.
+// Constants with elided elements, `{...}`, in partitioned programs: they stay elided and replicated, and both sides of
+// a check draw the same values for them.
 #include "tessera/ops/elided_constants.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 Program read(const std::string& body) { return parse_program("HloModule m, num_partitions=3\n" + body, op_table()); }
 
-// The constants without elements: `f32[7,5] e/c`.
+// Returns the elided constants: `f32[7,5] e/c`.
 std::set<std::string> elided_in(const Program& program) {
   std::set<std::string> out;
   with_elided_constants(program, [&](const Type& type, const std::string& origin) {
@@ -34,7 +34,7 @@ struct Case {
   const char* text;
 };
 
-// Tiles are uneven over 3 devices.
+// Tiles are uneven on 3 devices.
 constexpr Case kCases[] = {
     {"sharded along each dim and both",
      R"(ENTRY e {
@@ -163,7 +163,7 @@ TEST(ElidedConstants, ComputeTheSameInTheTypesOfTheModule) {
   }
 }
 
-// A slice of elements that nobody knows would say nothing: the whole constant stays, with its type.
+// A slice of unknown elements would not be identifiable: the complete constant stays, with its type.
 TEST(ElidedConstants, StayWholeOnEveryDevice) {
   for (const Case& one : kCases) {
     const Program program = read(one.text);
@@ -176,7 +176,8 @@ TEST(ElidedConstants, StayWholeOnEveryDevice) {
   }
 }
 
-// Otherwise a copy of one constant would get another's values, and the check would find nothing or too much.
+// Otherwise a copy of one constant could get the values of another, and the check would miss faults or report false
+// ones.
 TEST(ElidedConstants, EachHasValuesOfItsOwn) {
   const Program twins = read(R"(ENTRY e {
   x = f32[7] parameter(0), sharding={devices=[3]<=[3]}

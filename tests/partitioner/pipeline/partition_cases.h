@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small modules with annotations, partitioned and compared with themselves.
+// Small modules with annotations, which are partitioned and compared with the unpartitioned program.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace tessera::partition_cases {
 
-// A module over the parameters, annotated; `body` holds the instructions, the last one is the root.
+// A module with annotations of its parameters. `body` contains the instructions; the last one is the root.
 struct Case {
   std::string name;
   std::string body;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single ops over sharded dims: the partitioned program equals the unpartitioned one and holds the collectives it should.
+// Single ops over sharded dims: the partitioned program equals the unpartitioned one and contains the expected
+// collectives.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -70,7 +71,7 @@ TEST(Partition, EmbeddingTableStaysShardedOverTheVocabulary) {
   EXPECT_EQ(collective_counts(parts.program), (std::map<std::string, std::int64_t>{{"all-reduce", 1}}));
 }
 
-// (largest element, its first place) of the rows.
+// Returns (largest element, its first position) for each row.
 std::string argmax_module(int rows, int columns, const std::string& init, const std::string& key) {
   return fmt::format(R"(
 argmax {{ a = f32[] parameter(0) i = s32[] parameter(1) b = f32[] parameter(2) j = s32[] parameter(3)
@@ -98,7 +99,8 @@ TEST(Partition, AnInitThatWouldCountTwiceIsMetOnce) {
     expect_equal({"sum_and_argmax", argmax_module(6, 12, "1", "add(a, b)"), "a=2,b=3", {{"x", spec}}});
 }
 
-// 13 rows over 2 or 4 devices: hiding the padding is a few operations, bringing whole columns together many bytes.
+// 13 rows on 2 or 4 devices: masking the padding takes a few operations; resharding to complete columns transfers many
+// bytes.
 TEST(Partition, PaddingOfASummedDimIsHiddenWhereThatIsLessThanMovingIt) {
   const std::string body = kAdder +
                            "ENTRY main { x = f32[13,16] parameter(0) z = f32[] constant(0)\n"
@@ -110,7 +112,7 @@ TEST(Partition, PaddingOfASummedDimIsHiddenWhereThatIsLessThanMovingIt) {
   }
 }
 
-// One row from the neighbour, and nothing is computed.
+// One row comes from the neighbour; the result needs no computation.
 TEST(Partition, AShiftThatIsWrittenAsPadAndSliceBringsWhatItShifts) {
   const Case c{"shift",
                "ENTRY main { x = f32[8,16] parameter(0) z = f32[] constant(0)\n"
@@ -123,7 +125,7 @@ TEST(Partition, AShiftThatIsWrittenAsPadAndSliceBringsWhatItShifts) {
   EXPECT_EQ(program_stats(parts).flops_per_device, 0);
 }
 
-// n is 8 everywhere, though it belongs to a group: only l is gathered.
+// All elements of n are 8, although n belongs to a group: only l is gathered.
 TEST(Partition, AConstantInAShardingGroupIsNeitherComputedNorMoved) {
   const Program program = parse_program(
       "HloModule m, num_partitions=4\nENTRY e { a = f32[8,8] parameter(0), sharding={devices=[4,1]<=[4] shard_as 1}\n"
@@ -138,7 +140,7 @@ TEST(Partition, AConstantInAShardingGroupIsNeitherComputedNorMoved) {
   EXPECT_EQ(stats.flops_per_device, 0);
 }
 
-// Without a channel ids are replicas, and there is one.
+// Without a channel the ids are replicas, and there is one replica.
 TEST(Partition, CollectivesOverTheOnlyReplicaGiveWhatTheyAreGiven) {
   const auto module = [](const std::string& collective) {
     return "HloModule m, num_partitions=4\n" + kAdder +
@@ -158,7 +160,7 @@ TEST(Partition, CollectivesOverTheOnlyReplicaGiveWhatTheyAreGiven) {
     EXPECT_THROW(partition(parse_program(module(collective), op_table())), Error) << collective;
 }
 
-// What is only computed elementwise needs no position.
+// Values that are only computed elementwise need no positions.
 TEST(Partition, PositionsBeyond32BitsAreAnErrorWhereTheyAreNeeded) {
   const auto text = [](const std::string& op) {
     return "HloModule m, num_partitions=4\nENTRY main { x = f32[8589934592] parameter(0), "
@@ -202,7 +204,7 @@ TEST(Partition, ColumnsOfRowsThatAreShardedAreTakenWhereTheRowsAre) {
                         "scatter_dims_to_operand_dims={1}, index_vector_dim=1, to_apply=keep }",
                     op_table());
   for (const Program* program : {&taken, &set}) {
-    EXPECT_EQ(program_stats(partition(*program).program).total_collective_bytes, 3 * 3 * 4);  // of the indices
+    EXPECT_EQ(program_stats(partition(*program).program).total_collective_bytes, 3 * 3 * 4);  // for the indices
     EXPECT_TRUE(check_partition(*program, {}).passed);
   }
 }
@@ -244,7 +246,7 @@ TEST(Partition, RunningMaximumAlongAShardedDimNeedsNoMask) {
 }
 
 TEST(Partition, AValueThatLiesTwoWaysKeepsWhatOneOfThemCallsPadding) {
-  // Over 4 tiles two of the four devices hold padding; over the 2 of the permuted copy they hold elements.
+  // With 4 tiles, two of the four devices hold padding. With the 2 tiles of the permuted sharding they hold elements.
   const Program program = parse_program(R"(HloModule two_ways, num_partitions=4
 ENTRY %main (x: f64[2]) -> (f64[2], f64[2]) {
   %x = f64[2] parameter(0)

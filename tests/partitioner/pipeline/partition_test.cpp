@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The partitioned program equals the unpartitioned one, holds the collectives it should and no others.
+// The partitioned program equals the unpartitioned one, and contains the expected collectives and no others.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,14 +55,14 @@ TEST(Partition, AnOpenDimOfAnAnnotationTakesWhatPropagationFinds) {
   expect_equal(c);
   EXPECT_EQ(collective_counts(partition(program_of(c)).program), (std::map<std::string, std::int64_t>{}));
   const Case closed{"closed", body, "data=2,model=3", {{"x", "data,-"}, {"h", "-,model"}, {"y", "data,model"}}};
-  // What the closed dim asks for is given back at once: a later pass sees that.
+  // The closed dim requires an exchange that the next instruction reverts; a later pass removes both.
   EXPECT_EQ(collective_counts(partition(program_of(closed), {.skip_passes = {"simplify-collectives"}}).program).size(),
             1U);
   EXPECT_EQ(collective_counts(partition(program_of(closed)).program), (std::map<std::string, std::int64_t>{}));
 }
 
-// A sum of two partial values, one of which is tiled over an axis that the other is partial over: reducing over that axis first moves less
-// than gathering the tiled one.
+// The sum of two partial values, where one is sharded over an axis over which the other is partial: reducing over this
+// axis first transfers less than gathering the sharded value.
 TEST(Partition, PartialSumsAreAddedOverTheAxesBothHave) {
   const std::string body =
       "ENTRY main { a = f32[8,60] parameter(0) b = f32[60,12] parameter(1) c = f32[8,4] parameter(2) d = f32[4,12] "
@@ -92,7 +92,7 @@ std::map<std::string, std::int64_t> counts_of(const Case& c) {
 }
 
 TEST(Partition, AResultTakesTheAxisOfADimThatAnotherOperandSumsOver) {
-  // x is larger and has b on the dim that is summed. The columns of h are still sharded as those of w.
+  // x is larger, and b shards its contracting dim. The columns of h are still sharded like those of w.
   const std::map<std::string, std::string> specs = {{"x", "-,b"}, {"w", "-,b"}};
   const Case c{"d, allow_spmd_sharding_propagation_to_output={true}", dot_module(40, 6, 9), "b=3", specs};
   const Program local = partition(program_of(c)).program;
@@ -101,10 +101,12 @@ TEST(Partition, AResultTakesTheAxisOfADimThatAnotherOperandSumsOver) {
 }
 
 TEST(Partition, WorkIsNotDoneTwiceToSendLess) {
-  // To gather both operands would be 1632 bytes, to sum the result is 3072: but then each device multiplies all.
+  // Gathering both operands would transfer 1632 bytes, and summing the result transfers 3072. But after a gather each
+  // device would do all the multiplications.
   EXPECT_EQ(counts_of({"d", dot_module(8, 4, 64), "a=4", {{"x", "-,a"}, {"w", "a,-"}}}),
             (std::map<std::string, std::int64_t>{{"all-reduce", 1}}));
-  // One operand alone is cut along the sum, and the result is whole: to share it out would be to cut the other one first.
+  // Only one operand is sharded along the contracting dim, and the result is replicated: gathering this operand is
+  // better than sharding the other one.
   EXPECT_EQ(counts_of({"d", dot_module(8, 8, 8), "a=2", {{"x", "-,-"}, {"w", "a,-"}}}),
             (std::map<std::string, std::int64_t>{{"all-gather", 1}}));
 }
@@ -196,7 +198,7 @@ TEST(Annotate, UnknownNamesAndBadSpecsAreErrors) {
       "  %x: f32[4,4]");
 }
 
-// Behind a reshard of its operand, of its result and of what it waits for.
+// Reshards of its operand, of its result and of its control predecessors keep the order.
 TEST(Partition, WhatMustRunBeforeWhatStaysSo) {
   const Program program = parse_program(R"(HloModule m, num_partitions=2
 ENTRY e {
@@ -249,7 +251,7 @@ TEST(Partition, WhatIsAnnotatedManualIsWrittenSoForXla) {
   }
 }
 
-// What XLA reads of an op it refuses on others.
+// XLA refuses attributes of one op on other ops.
 TEST(Partition, AttributesOfAnOpStayWithIt) {
   const Case dot{"precise",
                  "ENTRY main { x = f32[5,6] parameter(0) w = f32[6,7] parameter(1)\nROOT h = f32[5,7] dot(x, w), "
@@ -276,8 +278,8 @@ TEST(Partition, AnOpMayHaveNoResultAtAll) {
                 {{"x", "a,b"}}});
 }
 
-// A scalar that every device has, moved to one device and from there to the devices in another order: it is there already, and what it
-// is computed from is not computed again.
+// A replicated scalar is resharded to one device, and from there to devices in another order. All devices already have
+// the value, so its inputs are not computed again.
 TEST(Partition, AScalarOfEveryDeviceIsNotComputedAgainForAnotherMesh) {
   const std::string header =
       "HloModule m, num_partitions=4, frontend_attributes={xla.sdy.meshes=\"{mesh = #sdy.mesh<[\\\"a\\\"=2, "

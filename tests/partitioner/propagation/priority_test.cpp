@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Priorities of annotated dims: lower numbers are propagated first.
+// Priorities of annotated dims: lower numbers propagate first.
 #include <gtest/gtest.h>
 
 #include "tessera/ir/text.h"
@@ -42,7 +42,7 @@ TEST(Priority, EachDimMayHaveItsOwn) {
 }
 
 TEST(Priority, NobodyTakesTheAxesThatALaterDimWaitsFor) {
-  // In round 0 a's open dim 1 could take x from b; dim 0 of a will.
+  // In round 0, dim 1 of a is open and could take x from b. But dim 0 of a will use x.
   const Program program = sum_of("a", "x@p1,?", "b", "-,x");
   EXPECT_TRUE(check_partition(program).passed);
   const Program global = partition(program).global;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Custom-calls with Shardy's sharding rule are cut by its factors.
+// Custom-calls with Shardy's sharding rule are sharded by the factors of the rule.
 #include <gtest/gtest.h>
 
 #include "tessera/base/text.h"
@@ -35,7 +35,7 @@ const std::string kCall = "f32[8,4] custom-call(x, w)";
 
 TEST(ShardingRule, FactorsThatAreKeptNeedNoCommunication) {
   EXPECT_EQ(collectives(with_rule(kProduct, kCall, "a,-", "-,-")), "");
-  EXPECT_EQ(collectives(with_rule(kProduct, kCall, "b,-", "a,-")), "");  // uneven rows
+  EXPECT_EQ(collectives(with_rule(kProduct, kCall, "b,-", "a,-")), "");  // uneven tiles of rows
 }
 
 TEST(ShardingRule, ReducedFactorsLeaveASum) {
@@ -50,7 +50,7 @@ TEST(ShardingRule, FactorsThatNeedReplicationAreGathered) {
 
 TEST(ShardingRule, DimsOfSeveralFactorsAndSeveralResults) {
   const std::string call = "(f32[4,2,6], f32[4,4]) custom-call(x, w)";
-  // i is in both results; j would be summed over for one of them.
+  // i occurs in both results; j would be summed over in one of them.
   EXPECT_EQ(collectives(with_rule("([ij, k], [l, k])->([i, j, k], [i, l]) {i=4, j=2, k=6, l=4}", call, "a,-", "-,-")),
             "");
   EXPECT_EQ(collectives(with_rule("([ij, k], [l, k])->([i, j, k], [i, l]) {i=4, j=2, k=6, l=4}", call, "a,b", "-,-")),
@@ -81,7 +81,7 @@ TEST(ShardingRule, AWrongOneIsAnErrorThatQuotesIt) {
   }
 }
 
-// As JAX writes batched matrix factorizations; the sizes of XLA's operand_layout_constraints are the operands'.
+// As JAX writes batched matrix factorizations. XLA's operand_layout_constraints have the sizes of the operands.
 TEST(BatchDims, ACallIsAppliedToTheItemsEachDeviceHas) {
   const Program program = parse_program(
       "HloModule m, allow_spmd_sharding_propagation_to_output={true}\nENTRY main {\n"
@@ -99,7 +99,7 @@ TEST(BatchDims, ACallIsAppliedToTheItemsEachDeviceHas) {
                 .find("operand_layout_constraints={f32[5,2,4,4]{3,2,1,0}, f32[5,2,4]{2,1,0}}"),
             std::string::npos);
   EXPECT_EQ(collectives(annotate(annotate(program, mesh, "x", "a,b,-,-"), mesh, "y", "a,b,-")), "");  // uneven items
-  EXPECT_EQ(collectives(annotate(program, mesh, "x", "-,b,a,-")).find("all-gather"), 0U);  // an item is one device's
+  EXPECT_EQ(collectives(annotate(program, mesh, "x", "-,b,a,-")).find("all-gather"), 0U);  // each item is on one device
 }
 
 }  // namespace

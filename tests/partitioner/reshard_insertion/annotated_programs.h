@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs with annotations, and what they are partitioned to.
+// Annotated programs, and checks of their partitioned programs.
 #pragma once
 
 #include <gtest/gtest.h>

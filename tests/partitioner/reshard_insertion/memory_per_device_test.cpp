@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that a device needs: the order of instructions and what is kept from one consumer to the next.
+// The memory that a device needs: the order of instructions, and the values kept from one consumer to the next.
 #include <gtest/gtest.h>
 
 #include "partitioner/reshard_insertion/annotated_programs.h"
@@ -9,7 +9,8 @@ namespace {
 
 using namespace annotated_programs;  // NOLINT(google-build-using-namespace)
 
-// e stands first in the text but is read last: made just before that, it does not lie beside f, of which i is made.
+// e is first in the text but is read last: if it is computed just before its consumer, it is not in memory together
+// with f, from which i is computed.
 TEST(LittleMemory, InstructionsStandInTheOrderThatHoldsLeast) {
   const Program program = parse_program(
       "HloModule m\nENTRY main { v = f32[1,7] parameter(0) u = f32[1,7] parameter(1) w = f32[7,5000] parameter(2)\n"
@@ -38,7 +39,8 @@ std::int64_t sparing_peak(const Program& program) {
   return program_stats(parts.program).peak_bytes_per_device;
 }
 
-// The sums of both loops begin with one zero. Each loop has a zero of its own, which it makes its sum in.
+// The sums of both loops start from one zero value. If each loop has a separate zero, it can accumulate its sum in
+// place.
 TEST(LittleMemory, AZeroIsNotHeldFromOneLoopToTheNext) {
   const std::string state = "(s32[], f32[1000], f32[1000])";
   std::string text = "HloModule m\n";
@@ -64,7 +66,7 @@ TEST(LittleMemory, AZeroIsNotHeldFromOneLoopToTheNext) {
   EXPECT_LT(sparing_peak(parse_program(text, op_table())), outside + 3 * 4000);
 }
 
-// Gathered parts of 4000 bytes each are written into the whole one by one.
+// Gathered parts of 4000 bytes each are written into the result one by one.
 TEST(LittleMemory, PartsArePutTogetherAsTheyCome) {
   const Program program = annotated(
       kFree +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cumulative ops along a dim that is cut: only what the parts come to moves.
+// Cumulative ops along a sharded dim: only the totals of the tiles are exchanged.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ std::int64_t bytes_of(const std::string& text) {
   return program_stats(partition(program).program).total_collective_bytes;
 }
 
-// A row of 5 per other part, in either direction, whatever is accumulated.
+// One row of 5 from each other device, in either direction, for all accumulations.
 TEST(SplitScans, WhatThePartsComeToMoves) {
   for (const int devices : {2, 3, 4, 5, 6, 7, 8})
     for (const auto& [combine, init] :
@@ -43,7 +43,7 @@ TEST(SplitScans, WhatThePartsComeToMoves) {
         EXPECT_LE(bytes_of(module_of(combine, init, pad, devices)), (devices - 1) * 5 * 4) << combine << pad << devices;
 }
 
-// 2 would be met once per part; a window of 23 leaves something out. Both as right as before.
+// An initial value of 2 would be added once per tile, and a window of 23 leaves out elements. Both cases stay correct.
 TEST(SplitScans, OtherWindowsStayAsTheyAre) {
   const std::int64_t split = bytes_of(module_of("add", "0", "23_0", 3));
   EXPECT_GT(bytes_of(module_of("add", "2", "23_0", 3)), split);
@@ -52,7 +52,7 @@ TEST(SplitScans, OtherWindowsStayAsTheyAre) {
   EXPECT_GT(bytes_of(shorter), split);
 }
 
-// Of each part its k first with their places; a line of 997 is never whole.
+// Receives the first k of each tile with their positions; no device holds a complete line of 997.
 TEST(SplitTopK, TheFirstOfEachPartMove) {
   for (const int devices : {2, 3, 4, 5, 7, 8})
     for (const int k : {1, 3})
@@ -66,7 +66,7 @@ TEST(SplitTopK, TheFirstOfEachPartMove) {
       }
 }
 
-// 4 of 6 from each of two parts are more than the line.
+// 4 of 6 elements from each of two tiles are more bytes than the line.
 TEST(SplitTopK, WhereThatIsMoreTheLineIsGathered) {
   EXPECT_LE(bytes_of("HloModule m, num_partitions=2\n"
                      "ENTRY main { x = f32[3,12] parameter(0), sharding={devices=[1,2]<=[2]}\n"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions by computations that have no name, over sharded dims.
+// Reductions over sharded dims by computations that are not known reductions.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -41,7 +41,7 @@ constexpr const char* kComputations = R"(%xor { a = u32[] parameter(0) b = u32[]
 }
 )";
 
-// As JAX writes it: NaN first, then the lower index.
+// As JAX writes it: NaN first, and the lower index for equal values.
 constexpr const char* kJaxArgmax = R"(%jax_argmax {
   v = f32[] parameter(0)
   i = s32[] parameter(1)
@@ -88,7 +88,7 @@ Outcome outcome_of(int devices, const std::string& body) {
   return out;
 }
 
-// %x of 64 rows over 4 devices along what is reduced.
+// Reduces %x with 64 rows along the dim that is sharded over 4 devices.
 Outcome by(const std::string& computation, const std::string& dtype, int columns, const std::string& init) {
   return outcome_of(4, fmt::format("x = {0}[64,{1}] parameter(0), sharding={{devices=[1,4]<=[4]}}\n{2}"
                                    "ROOT r = {0}[64] reduce(x, z), dimensions={{1}}, to_apply={3}\n",
@@ -100,7 +100,7 @@ TEST(OwnReductions, GroupsReduceByXorWhateverTheInit) {
   EXPECT_EQ(even.bytes, Bytes({{"all-reduce", 384}}));
   EXPECT_EQ(even.flops, 256);
   EXPECT_LE(even.peak, 1540);
-  for (const int columns : {16, 18, 5})  // 5: the last device has nothing
+  for (const int columns : {16, 18, 5})  // 5: the last device has no elements
     for (const char* init : {"z = u32[] constant(0)\n", "z = u32[] constant(5)\n", "z = u32[] parameter(1)\n"})
       EXPECT_EQ(by("xor", "u32", columns, init).bytes, Bytes({{"all-reduce", 384}})) << columns << init;
 }
@@ -110,7 +110,7 @@ TEST(OwnReductions, GroupsReduceByAnyComputationThatMayMeetItsInitAgain) {
   EXPECT_EQ(even.bytes, Bytes({{"all-reduce", 384}}));
   EXPECT_EQ(even.flops, 256);
   EXPECT_EQ(by("lse", "f32", 18, "z = f32[] constant(-1e30)\n").bytes, Bytes({{"all-reduce", 384}}));
-  // exp(0) = 1 counts each time.
+  // exp(0) = 1 would be added once per device.
   EXPECT_EQ(by("lse", "f32", 16, "z = f32[] constant(0)\n").bytes.count("all-reduce"), 0U);
   EXPECT_EQ(by("lse", "f32", 16, "z = f32[] parameter(1)\n").bytes.count("all-reduce"), 0U);
 }
@@ -137,7 +137,7 @@ TEST(OwnReductions, UnevenPartsEndWithTheInitOnlyWhereThatChangesNothing) {
   EXPECT_EQ(outcome_of(4, argmax).bytes, Bytes({{"all-gather", 1536}}));
 }
 
-// What the init does behind other elements is proven, not tried at a few of them.
+// The effect of the initial value after other elements must be proven; testing a few elements is not enough.
 TEST(OwnReductions, UnevenPartsEndWithTheInitOnlyWhereThatIsProven) {
   const std::string jax_argmax =
       "x = f32[64,18] parameter(0), sharding={devices=[1,4]<=[4]}\ni = s32[64,18] iota(), iota_dimension=1\n"

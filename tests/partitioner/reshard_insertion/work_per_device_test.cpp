@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device computes and holds: no more than its share of the work, no masks where nothing has to be masked, an order that holds little.
+// The computation of a device: only its part of the work, and no unnecessary masks.
 #include <gtest/gtest.h>
 
 #include "partitioner/reshard_insertion/annotated_programs.h"
@@ -9,12 +9,13 @@ namespace {
 
 using namespace annotated_programs;  // NOLINT(google-build-using-namespace)
 
-// k is cut over a in both operands, and so are the rows that are wanted: b, which nothing uses, cuts them meanwhile.
+// Axis a shards k in both operands, and the required rows of the result. Axis b is otherwise unused, so it shards the
+// rows during the computation.
 TEST(LittleWork, IdleAxesCutTheResultWhileASumKeepsItsAxis) {
   const std::string dot =
       "ENTRY main { x = f32[8,6] parameter(0) w = f32[6,10] parameter(1)\n"
       "ROOT h = f32[8,10] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0} }";
-  for (const auto& [mesh, parts] : {std::pair{"a=2,b=2", 4}, {"a=2,b=3", 2}}) {  // 3 devices do not make 2 parts
+  for (const auto& [mesh, parts] : {std::pair{"a=2,b=2", 4}, {"a=2,b=3", 2}}) {  // 3 devices cannot form 2 tiles
     const Program program =
         annotated("HloModule m\n" + dot, Mesh::parse(mesh), {{"x", "-,a"}, {"w", "a,-"}, {"h", "a,-"}});
     checked(program);
@@ -22,7 +23,7 @@ TEST(LittleWork, IdleAxesCutTheResultWhileASumKeepsItsAxis) {
   }
 }
 
-// The sum is bound to be whole at once: adding x on one device only would be a mask for nothing.
+// The sum must be replicated immediately. Adding x on one device only would need a mask for no gain.
 TEST(LittleWork, ASumThatIsBoundWholeIsMadeBeforeItIsAdded) {
   const std::string text = checked(parse_program(
       "HloModule m, num_partitions=3, allow_spmd_sharding_propagation_to_output={true}\n"
@@ -36,7 +37,7 @@ TEST(LittleWork, ASumThatIsBoundWholeIsMadeBeforeItIsAdded) {
   EXPECT_FALSE(has(text, "select(")) << text;
 }
 
-// Nobody sends the first device a row, so that it has zeros there; padding of the last one's rows is not read.
+// The first device receives no row, so its row is zero. The padding of the last device's rows is not read.
 TEST(LittleWork, AShiftOfUnevenRowsNeedsNoMask) {
   const Program program = annotated(
       "HloModule m\nENTRY e { x = f32[13,4] parameter(0) z = f32[] constant(0)\n"
@@ -46,7 +47,8 @@ TEST(LittleWork, AShiftOfUnevenRowsNeedsNoMask) {
   EXPECT_FALSE(has(text, "select(")) << text;
 }
 
-// What follows from iotas is summed whole by everybody: 7,680 operations for an all-reduce. Not where it would take many more.
+// Every device sums a value computed from iotas: 7,680 operations replace an all-reduce. With many more operations the
+// all-reduce is better.
 TEST(LittleWork, WhatFollowsFromConstantsIsComputedAgainWhereItWouldBeMoved) {
   const auto module = [](int columns) {
     return fmt::format(
@@ -69,7 +71,8 @@ TEST(LittleWork, WhatFollowsFromConstantsIsComputedAgainWhereItWouldBeMoved) {
   EXPECT_EQ(bytes(240), (240 * 16 + 240) * 4 * 3 / 2);
 }
 
-// By rows for one reader, by columns for the other: the same comparison twice, on what each needs.
+// One consumer needs rows, the other one columns: the comparison is computed twice, on the elements that each consumer
+// needs.
 TEST(LittleWork, AMaskIsMadeAsEachReaderHasIt) {
   const Program program = parse_program(
       "HloModule m, num_partitions=4\nENTRY e { x = f32[8,8] parameter(0), sharding={devices=[4,1]<=[4]}\n"
@@ -84,7 +87,7 @@ TEST(LittleWork, AMaskIsMadeAsEachReaderHasIt) {
   EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 0);
 }
 
-// 3 rows on 8 devices: a gather would bring 7 rows, most of them nothing; an all-reduce of 3 brings 2 * 7/8 * 3.
+// 3 rows on 8 devices: a gather transfers 7 rows, most of them padding; an all-reduce of 3 rows transfers 2 * 7/8 * 3.
 TEST(LittleWork, MostlyEmptyTilesAreGatheredByASum) {
   const auto gathered = [](const std::string& type, int rows, const std::string& op) {
     const std::string text = fmt::format(
@@ -97,7 +100,8 @@ TEST(LittleWork, MostlyEmptyTilesAreGatheredByASum) {
   EXPECT_TRUE(has(gathered("f32", 5, "negate"), " all-gather("));
 }
 
-// Results 0..4 read what stands before the operand, which permutes leave zero; only results that do not exist read beyond its end.
+// Results 0..4 read elements before the operand, which permutes leave zero. Only padding of the result reads elements
+// after its end.
 TEST(LittleWork, WhatOnlyPaddingReadsIsNotMasked) {
   const std::string text = checked(
       annotated(kFree + "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
@@ -108,13 +112,13 @@ TEST(LittleWork, WhatOnlyPaddingReadsIsNotMasked) {
   EXPECT_FALSE(has(text, "select(")) << text;
   checked(annotated(kFree + "ENTRY main { x = f32[0,3] parameter(0) one = f32[] constant(1)\n"
                             "ROOT p = f32[4,3] pad(x, one), padding=2_2x0_0 }",
-                    Mesh::parse("a=2"), {{"x", "a,-"}, {"p", "a,-"}}));  // nothing at all
+                    Mesh::parse("a=2"), {{"x", "a,-"}, {"p", "a,-"}}));  // an operand without elements
   checked(annotated(kFree + "ENTRY main { x = f32[0,3] parameter(0) zero = f32[] constant(0)\n"
                             "ROOT p = f32[4,3] pad(x, zero), padding=2_2x0_0 }",
                     Mesh::parse("a=2"), {{"x", "a,-"}, {"p", "a,-"}}));
 }
 
-// The elements of a tuple are annotated one by one: behind the call each has a mark of its own.
+// The elements of a tuple are annotated separately: after the call, each has a sharding mark.
 TEST(LittleWork, CallsOfTuplesWithShardingsAreInlined) {
   const std::string text = checked(
       annotated(kFree + "both { p = f32[6,4] parameter(0) t = f32[6,4] tanh(p) c = f32[6,4] cosine(p)\n"
@@ -129,8 +133,8 @@ TEST(LittleWork, CallsOfTuplesWithShardingsAreInlined) {
       << text;  // gathered from rows and from columns
 }
 
-// p waits for its sum over a. To project the addends takes every row, to sum them first only the rows that are wanted: less work for
-// bytes that cost less than that.
+// p is partial over a. Projecting its partial values takes every row; summing first takes only the rows that are
+// required. This saves work that costs more than the additional bytes.
 TEST(LittleWork, AProductOfAddendsIsNoSavingWhereItIsMoreWork) {
   const Program program = annotated(
       "HloModule m\nENTRY main { x = f32[64,800] parameter(0) y = f32[800,16] parameter(1) w = f32[16,12] "
@@ -143,7 +147,7 @@ TEST(LittleWork, AProductOfAddendsIsNoSavingWhereItIsMoreWork) {
             2 * 64 * 16 * 800 / 4 + 2 * 16 * 16 * 12 + 16 * 12);
 }
 
-// The mark leaves d to propagation: it is summed once for both that read it.
+// The mark leaves d to propagation: d is summed once for both consumers.
 TEST(LittleWork, WhatSeveralReadBehindAMarkIsSummedOnce) {
   const std::string given = "frontend_attributes={xla.sdy.sharding=\"#sdy.sharding";
   const Program program = parse_program(
@@ -165,7 +169,7 @@ TEST(LittleWork, WhatSeveralReadBehindAMarkIsSummedOnce) {
   EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 2 * 6 * 6 * 4 / 2);
 }
 
-// The cache is read where it lies, by heads, and moved only as it is returned.
+// The consumer reads the cache in its sharding by heads. The cache is resharded only for the result.
 TEST(LittleWork, AResultIsMovedBehindWhatElseReadsIt) {
   const Program program = annotated(
       "HloModule m\nENTRY main { cache = f32[8,4,6] parameter(0) k = f32[1,4,6] parameter(1) q = f32[4,6] "
@@ -179,7 +183,8 @@ TEST(LittleWork, AResultIsMovedBehindWhatElseReadsIt) {
   EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 8 * 4 * 6 * 4 / 2 / 2);  // one all-to-all
 }
 
-// w is whole and can be cut for nothing; summing the results moves less than twice what gathering x would, for a third of the work.
+// w is replicated and can be sharded without communication. Summing the results transfers less than twice the bytes of
+// gathering x, for a third of the work.
 TEST(LittleWork, AWholeOperandIsCutAsTheOtherWhereThatOneIsLarge) {
   const auto flops = [](int columns) {
     const Program program =
@@ -194,7 +199,7 @@ TEST(LittleWork, AWholeOperandIsCutAsTheOtherWhereThatOneIsLarge) {
   EXPECT_EQ(flops(30), 1);
 }
 
-// The batch is cut: two sums of a few numbers each, instead of all the images.
+// The batch is sharded: two sums of a few numbers each replace a gather of all images.
 TEST(LittleWork, ABatchNormOverACutBatchSumsItsMoments) {
   const std::string text = R"(HloModule m, allow_spmd_sharding_propagation_to_output={true}
 ENTRY main { x = f32[9,5,7,4] parameter(0) scale = f32[5] parameter(1) offset = f32[5] parameter(2) dy = f32[9,5,7,4] parameter(3)
@@ -215,7 +220,8 @@ ROOT t = (f32[9,5,7,4], f32[5]) tuple(dx, ds) })";
   EXPECT_EQ(program_stats(partition(by_features).program).total_collective_bytes, 0);
 }
 
-// w is wanted by columns over b for the product and over a for the sum, which speak at the same time. Moving the sums is cheaper than moving w.
+// The product requires w with columns sharded over b, and the sum requires them over a. Resharding the sums is less
+// expensive than resharding w.
 TEST(LittleWork, WhatIsMovedMostIsTriedWhereItGoes) {
   const Program program = parse_program(
       "HloModule m, num_partitions=4, allow_spmd_sharding_propagation_to_parameters={true}\n"
@@ -230,7 +236,7 @@ TEST(LittleWork, WhatIsMovedMostIsTriedWhereItGoes) {
   EXPECT_LE(program_stats(partition(program).program).total_collective_bytes, 32 * 4);
 }
 
-// The slice was given a whole operand; read as it lay before, each device takes its column.
+// The slice reads a replicated operand. If it reads the sharding before that one, each device takes its column.
 TEST(LittleWork, WhatReadsAMovedValueIsTriedCutAsThatWas) {
   const Program program = parse_program(
       "HloModule m, num_partitions=8, allow_spmd_sharding_propagation_to_output={true}\n"
@@ -242,8 +248,9 @@ TEST(LittleWork, WhatReadsAMovedValueIsTriedCutAsThatWas) {
   EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 0);
 }
 
-// Queries, keys and values lie by time. As the queries' time is nearest to the scores, softmax and its gradient keep that, and keys and
-// values are gathered; to hear the values of the gradient at the same time would move weights from one time to the other.
+// Queries, keys and values are sharded by time. Softmax and its gradient keep the time of the queries, which is nearest
+// to the scores, and keys and values are gathered. Taking the sharding of the gradient's values at the same time would
+// reshard the weights between the two time dims.
 TEST(LittleWork, WhatIsNearestToTheInputsIsHeardFirst) {
   const std::string scores =
       "lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={2}\n";
@@ -267,7 +274,8 @@ TEST(LittleWork, WhatIsNearestToTheInputsIsHeardFirst) {
   EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 2 * (8 * 8 * 4 * 4) * 3 / 4);
 }
 
-// x is moved to rows for the product; what else is made of it takes that copy, as the result is wanted by rows.
+// x is resharded to rows for the product. The other consumers of x use this copy, because the result is required by
+// rows.
 TEST(LittleWork, ACopyThatAnotherNeededIsTakenForNothing) {
   const Program program = annotated(
       "HloModule m\nENTRY main { x = f32[6,8] parameter(0) w = f32[8,8] parameter(1)\n"
@@ -279,8 +287,8 @@ TEST(LittleWork, ACopyThatAnotherNeededIsTakenForNothing) {
   EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 6 * 8 * 4 / 2 / 2);  // one all-to-all
 }
 
-// The halves of x change places along the dim it is cut by, but the result is wanted cut otherwise: what it is used for is heard before
-// what it is made of, x is moved once, and the halves change places on each device.
+// The halves of x are exchanged along the dim that is sharded, but the result requires another sharding. If consumers
+// take precedence over operands, x is resharded once, and each device exchanges the halves locally.
 TEST(LittleWork, WhatAValueIsUsedForIsHeardBeforeWhatItIsMadeOf) {
   const Program program = annotated(
       "HloModule m\nENTRY main { x = f32[6,4,8] parameter(0)\n"
@@ -291,7 +299,8 @@ TEST(LittleWork, WhatAValueIsUsedForIsHeardBeforeWhatItIsMadeOf) {
   EXPECT_EQ(program_stats(partition(program).program).total_collective_bytes, 6 * 4 * 8 * 4 / 4 * 3 / 4);
 }
 
-// Op by op the fewest bytes bring 624 to a device, which then does 1552 operations: ops that share out all they can bring fewer of both.
+// Choosing the fewest bytes for each op gives 624 bytes and 1552 operations per device. If ops shard as much work as
+// possible, both numbers decrease.
 TEST(LittleWork, SharingOutTheWorkIsTriedWhereFewBytesKeepItTogether) {
   const Program program = annotated(
       "HloModule m\nENTRY main { x = f32[8,6] parameter(0) w = f32[6,8] parameter(1) v = f32[8,6] parameter(2)\n"

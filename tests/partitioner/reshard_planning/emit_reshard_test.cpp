@@ -9,7 +9,7 @@
 namespace tessera {
 namespace {
 
-// A one-parameter per-device program whose body `emit` builds.
+// Returns a per-device program with one parameter whose body `emit` builds.
 template <class F>
 Program program_of(std::int64_t devices, const Type& local, F&& emit) {
   ProgramBuilder program("test");
@@ -63,7 +63,7 @@ TEST(EmitReshard, AShuffledMeshIsLookedUpInNarrowIntegers) {
     return emit_coordinate(main, mesh, {{1, 1, 3}, {0, 1, 2}});
   });
   EXPECT_NE(print_program(program).find("s8[6]"), std::string::npos) << print_program(program);
-  // Transposed, not shuffled: arithmetic.
+  // A transposed mesh needs no table: its coordinates are computed arithmetically.
   const Mesh transposed({{"x", 2}, {"y", 3}}, {0, 2, 4, 1, 3, 5});
   const Program computed = program_of(6, Type::scalar(DType::kS32), [&](Builder& main, Value) {
     return emit_coordinate(main, transposed, {{1, 1, 3}});

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// No cheaper way: Dijkstra over explicit placements, written without the planner's code, from one source to every placement.
-// Its steps are slices, all-gathers, all-to-alls, permutes, reduce-scatters, all-reduces, partial values of
-// replicas and realignments of boundaries;
-// the planner may also exchange pieces, so it may be cheaper but never more_expensive.
+// There is no less expensive plan: Dijkstra's algorithm over explicit placements, written without the planner's code,
+// from one source to every placement. Its steps are slices, all-gathers, all-to-alls, permutes, reduce-scatters,
+// all-reduces, conversions of replicas to partial values, and realignments of boundaries. The planner may also exchange
+// pieces, so its plans may be less expensive, but never more expensive.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -19,7 +19,7 @@ namespace {
 
 using Int = std::int64_t;
 
-// Per dim the axes (major to minor) and the tile length; the axes that are partial.
+// For each dim the axes (from major to minor) and the tile length, and the axes that are partial.
 struct Node {
   std::vector<std::vector<int>> dims;
   Dims lengths;
@@ -84,7 +84,7 @@ class BruteForce {
     return out;
   }
 
-  // Tile lengths for `count` tiles of a dim whose boundaries fit those of some canonical tiling.
+  // Returns the tile lengths for `count` tiles of a dim whose boundaries match those of a canonical tiling.
   std::set<Int> all_lengths(int d, Int count) const {
     std::set<Int> out{ceil_div(at(sizes_, d), count)};
     if (count == 1) return out;
@@ -97,7 +97,7 @@ class BruteForce {
   }
   Int tiles_of_mesh() const { return product(axes_); }
 
-  // The lengths a dim may have once `factor` times as many tiles cut it.
+  // Returns the possible tile lengths of a dim when it has `factor` times as many tiles.
   std::set<Int> split_lengths(const Node& node, int d, Int factor) const {
     if (at(node.dims, d).empty()) return all_lengths(d, factor);
     if (at(node.lengths, d) % factor != 0) return {};
@@ -128,7 +128,7 @@ class BruteForce {
         move_axes(node, rest, d, gone, take);
       }
     }
-    for (const int axis : idle(node)) {  // one device keeps the value, the others the identity
+    for (const int axis : idle(node)) {  // one device keeps the value, the others hold the identity
       Node next = node;
       next.partial.insert(axis);
       take(next, 0);
@@ -189,7 +189,7 @@ class BruteForce {
     }
   }
 
-  // Every way to lay the axes out with as many tiles per dim, and as many partial values, as now.
+  // Tries all placements with the same number of tiles in each dim and of partial values.
   void permute(const Node& node, const Take& take) const {
     Node blank = node;
     for (auto& dim : blank.dims) dim.clear();
@@ -222,7 +222,7 @@ class BruteForce {
     }
   }
 
-  // One permute per distance between tiles, as long as the longest piece that travels it.
+  // Needs one permute for each distance between tiles, as long as the longest piece with this distance.
   void realign(const Node& node, const Take& take) const {
     for (int d = 0; d < isize(sizes_); ++d) {
       const Int count = tiles(at(node.dims, d));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans as text: what the planner chooses in cases whose best answer can be argued by hand.
+// Plans as text, in cases whose best plan can be derived by hand.
 #include "tessera/partitioner/reshard_planning/plan_reshard.h"
 
 #include <gtest/gtest.h>
@@ -73,13 +73,14 @@ TEST(PlanReshard, AReductionIsScatteredRatherThanFinishedEverywhere) {
   });
 }
 
-// The replicas over x would all do the same sum; each does its half instead: 384 + 256 bytes beat 768.
+// All replicas over x would compute the same sum. Instead each of them computes half: 384 + 256 bytes are less than
+// 768.
 TEST(PlanReshard, ReplicasShareTheWorkOfAnAllReduce) {
   expect_plans({{"x=2,y=4", {8, 16}, "-,- sum y", "-,-", "slice{x}(0); all_reduce{y} 384 B; all_gather{x}(0) 256 B"},
-                {"x=2,y=2", {8, 16}, "-,- sum y", "-,-", "all_reduce{y} 512 B"}});  // no gain: one step
+                {"x=2,y=2", {8, 16}, "-,- sum y", "-,-", "all_reduce{y} 512 B"}});  // no gain, so one step
 }
 
-// A device lacks at most its whole new shard, 128 bytes: no plan may receive more.
+// A device lacks at most its complete new shard of 128 bytes: no plan may receive more.
 TEST(PlanReshard, NeverMoreThanTheNewShardWhereSizesAreEven) {
   expect_plans({
       {"a=2,b=2,c=2", {8, 16}, "a+b,-", "b,a", "slice{c}(1); permute{a+b+c} 64 B; all_gather{c}(0) 64 B"},
@@ -90,11 +91,11 @@ TEST(PlanReshard, NeverMoreThanTheNewShardWhereSizesAreEven) {
 
 TEST(PlanReshard, UnevenBoundariesMoveByTheRowsThatDiffer) {
   expect_plans({
-      // Four tiles of 6283 rows are 25132, a half is 25129: three rows of 64 floats.
+      // Four tiles of 6283 rows are 25132 rows; a half is 25129 rows. The difference is three rows of 64 floats.
       {"x=2,y=4", {50257, 64}, "x+y,-", "x,-", "all_gather{y}(0) 4825344 B; realign{x}(0) 768 B"},
       {"x=2,y=4", {50257, 64}, "x,-", "x+y,-", "intersect(0) 768 B"},
       {"x=2,y=2", {7, 16}, "x+y,-", "x,-", "all_gather{y}(0) 128 B"},   // 2 + 2 = 4: boundaries agree
-      {"x=2,y=2", {1, 16}, "x+y,-", "-,-", "all_gather{x+y}(0) 96 B"},  // by a sum of one row
+      {"x=2,y=2", {1, 16}, "x+y,-", "-,-", "all_gather{x+y}(0) 96 B"},  // as a sum of one row
   });
 }
 

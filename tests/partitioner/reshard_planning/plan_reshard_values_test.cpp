@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emitted reshards run in lockstep: every device ends with its part of the value, whatever padding holds, and the program's
-// collectives are those the plan counts. TESSERA_LONG_TESTS=1 takes all pairs of shardings instead of a sample.
+// Runs emitted reshards in lockstep: every device must end with its part of the value, for any content of the padding,
+// and the program must have the collectives that the plan counts. TESSERA_LONG_TESTS=1 checks all pairs of shardings
+// instead of a sample.
 #include <gtest/gtest.h>
 
 #include "partitioner/reshard_planning/reshard_cases.h"
@@ -9,7 +10,7 @@
 namespace tessera::testing {
 namespace {
 
-// Checks a fixed sample of all pairs; several wrong ones are enough to see a pattern.
+// Checks a fixed sample of all pairs, and stops after several errors.
 void check_pairs(const Type& global, const std::vector<Sharding>& sources, const std::vector<Sharding>& targets,
                  std::size_t sample) {
   const auto count = sources.size() * targets.size();
@@ -84,7 +85,7 @@ TEST(PlanReshardValues, ArraysWithoutElementsAndScalarsAreFine) {
   check_pairs(Type::array(DType::kF32, {}), scalars, scalars, 40);
 }
 
-// The parts x:(1)a, x:(a)b … that an axis splits into.
+// Returns shardings over the sub-axes x:(1)a, x:(a)b … of an axis.
 std::vector<Sharding> sub_axis_shardings(const Mesh& mesh, const std::vector<AxisRef>& parts, int ndim) {
   std::vector<MeshAxis> axes;
   for (const AxisRef& part : parts) axes.push_back({fmt::format("p{}", axes.size()), part.size});
@@ -109,7 +110,7 @@ TEST(PlanReshardValues, PartsOfAxesAreAxesOfTheirOwn) {
   for (const Dims& dims : {Dims{12, 6}, Dims{7, 5}}) {
     const Type global = Type::array(DType::kF32, dims);
     check_pairs(global, two_three, two_three, 30);
-    check_pairs(global, two_three, three_two, 30);  // their cuts do not nest
+    check_pairs(global, two_three, three_two, 30);  // their tile boundaries do not nest
   }
 }
 
@@ -119,7 +120,7 @@ TEST(PlanReshardValues, MeshesOfOtherAxesAndDeviceOrders) {
       Mesh::parse("u=3,v=2"),
       Mesh::parse("w=6"),
       Mesh({{"x", 2}, {"y", 3}}, {5, 4, 3, 2, 1, 0}),
-      Mesh({{"x", 2}, {"y", 3}}, {0, 2, 4, 1, 3, 5}),  // a transposed count
+      Mesh({{"x", 2}, {"y", 3}}, {0, 2, 4, 1, 3, 5}),  // devices in transposed order
       Mesh({{"u", 3}, {"v", 2}}, {3, 0, 5, 1, 4, 2}),
   };
   for (const Mesh& from : meshes)

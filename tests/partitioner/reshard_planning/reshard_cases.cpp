@@ -38,7 +38,7 @@ void place_axes(const Sharding& sharding, int axis, bool with_partial, std::vect
   place_axes(next, axis + 1, with_partial, out);
 }
 
-// Small whole numbers: sums and products are exact in every type and order.
+// Small integers, so that sums and products are exact in every type and order.
 Literal numbers(const Type& type, std::int64_t seed) {
   Literal out(type);
   visit_dtype(type.dtype(), [&]<class T>() {
@@ -84,7 +84,7 @@ Literal combine(Reduction reduction, const Literal& a, const Literal& b) {
   return out;
 }
 
-// Partial values (one per coordinate of the partial axes), and the value they stand for.
+// Partial values (one for each coordinate of the partial axes), and the value that they reduce to.
 struct Source {
   std::vector<Literal> partial_values;
   Literal value;
@@ -104,7 +104,7 @@ std::vector<std::vector<Literal>> source_shards(const Source& source, const Shar
     const auto c = from.mesh.coordinate(from.mesh.position_of(device), from.partial);
     const bool absent = from.kind == Sharding::Kind::kMaximal && device != from.device;
     const Literal& partial_value = at(source.partial_values, c);
-    // What nobody may read: NaN, -1, and of the two values that a bool can have, true.
+    // Memory that must not be read: NaN, -1, and true for bool.
     const std::uint8_t junk = partial_value.type().dtype() == DType::kPred ? 0x01 : 0xFF;
     Literal shard = take_shard(partial_value, from.without_partial(), device, junk);
     if (absent) {
@@ -116,7 +116,7 @@ std::vector<std::vector<Literal>> source_shards(const Source& source, const Shar
   return out;
 }
 
-// What each device's result stands for: members of a partial group combined.
+// Returns the value of each device's result, where the members of a partial group are reduced.
 std::vector<Literal> settled(const std::vector<Literal>& results, const Sharding& to) {
   std::vector<Literal> out = results;
   for (const auto& group : to.mesh.groups(to.partial)) {
@@ -156,7 +156,8 @@ Program emit_program(const ReshardPlan& plan) {
   return program.finish(program.add(std::move(main), out));
 }
 
-// Zeros that pads and fresh buffers are made of become NaN: whoever reads them is found out. (Identities of sums are -0.)
+// Replaces the zeros of pads and new buffers by NaN, so that reading them changes the result. (The identity of a sum is
+// -0.)
 void poison(std::int64_t, const Computation& computation, Id id, Literal& value) {
   const Instruction& instruction = computation[id];
   if (instruction.op->role != Role::kConstant || !value.type().dims().empty() || !is_float(value.type().dtype()))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where links differ, plans go by modelled time: what crosses the slow axis is made small, and few messages wait for latency.
+// If links differ, the modelled time selects plans: few bytes cross the slow axis, and few messages pay for latency.
 #include "tessera/sharding/topology.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,8 @@ TEST(Topology, NamesWhatIsWrong) {
 }
 
 TEST(Topology, LittleCrossesTheSlowAxis) {
-  // At once everything would come in at the pace of x; this way every device receives just a new eighth over it.
+  // A single gather would run at the speed of x for all bytes. With three steps each device receives only a new eighth
+  // over x.
   EXPECT_EQ(plan_reshard(kArray, spec("x+y,-"), spec("-,-")).str(), "all_gather{x+y}(0) 448 B");
   EXPECT_EQ(plan_reshard(kArray, spec("x+y,-"), spec("-,-"), slow_x()).str(),
             "all_to_all{y}(0->1) 48 B; all_gather{x}(0) 64 B; all_gather{y}(1) 384 B");
@@ -85,7 +86,7 @@ TEST(Topology, EqualLinksWithoutLatencyChangeNoPlan) {
     }
 }
 
-// The time that a plan made for other links takes.
+// Returns the time that a plan made for other links takes.
 double seconds_on(const Topology& topology, const ReshardPlan& plan) {
   double sum = 0;
   for (const ReshardStep& step : plan.steps) {
@@ -153,7 +154,8 @@ TEST(Topology, ChoosesThePlansOfAProgramAndTheirTimes) {
             "the topology names the axis \"rack\", which no mesh has; known: x, y");
 }
 
-// Two operands that disagree, one along the slow axis and one along the fast: the one that may move over the fast axis does.
+// Two operands have different shardings, one over the slow axis and one over the fast axis: the one that can be
+// resharded over the fast axis is.
 TEST(Topology, DecidesWhichOperandMoves) {
   const auto axes_moved = [](const char* slow) {
     Program program = parse_program(R"(HloModule m, num_partitions=6
