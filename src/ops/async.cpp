@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations in two halves, as schedulers write them: the start hands over, the done waits. Any op in a computation of its own,
-// or natively:
+// Asynchronous operations, as schedulers write them: start and done. Any op can be asynchronous in a computation that
+// wraps it, and some natively:
 //
 //   %s = ((f32[4]), f32[8], u32[]) async-start(%x), calls=%wrapped         %r = f32[8] async-done(%s)
 //   %s = (f32[4], f32[8]) all-gather-start(%x), dimensions={0}, …          %r = f32[8] all-gather-done(%s)
 //   %s = (f32[4], f32[4], u32[]) copy-start(%x)                            %r = f32[4] copy-done(%s)
-// Evaluation does it all at the start. make_synchronous (passes) puts the whole op in place of the pair.
+//
+// Evaluation computes the result at the start. make_synchronous (passes) replaces the pair by the synchronous op.
 #include <algorithm>
 
 #include "collective_evaluation.h"
@@ -17,12 +18,12 @@ namespace tessera {
 namespace rows {
 namespace {
 
-// Which element of the start's tuple the result of its done is; none: the start's whole value.
+// Start and done, and the element of the start's tuple that is the result; -1 if it is the start's complete value.
 struct Pair {
   const OpDef* start;
   const OpDef* done;
   int result;
-  const OpDef* whole;  // does what start and done do together; call for async-start, of its computation
+  const OpDef* whole;  // the synchronous op; call for async-start, which calls its computation
 };
 constexpr Pair kPairs[] = {
     {&kAsyncStart, &kAsyncDone, 1, &kCall},
@@ -38,7 +39,7 @@ const Pair& pair_of(const OpDef& op) {
   throw InternalError("not half of a pair");
 }
 
-// The result within a start's value.
+// The type of the result within the type of a start.
 const Type& result_in(const OpView& view, const Type& started) {
   const int which = pair_of(view.op).result;
   if (which < 0) return started;
@@ -88,7 +89,7 @@ Literal evaluate_copy_start(const EvalContext& context) {
 
 // ---- collectives ---------------------------------------------------------------------------------------------------
 
-// The view of the whole op.
+// The view of the synchronous op.
 OpView whole_view(const OpView& view) {
   OpView whole{synchronous_op(view.op), view.operands, Type(), view.attributes, view.called};
   whole.result = result_in(view, view.result);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalisation over all dims but one, the feature dim f:
+// Normalization over all dims but one, the feature dim f:
 //
 //   (y, mean, variance) batch-norm-training(x, scale, offset), epsilon=1e-05, feature_index=1
-//   y batch-norm-inference(x, scale, offset, mean, variance), …       y = (x - mean) / sqrt(variance + epsilon) * scale + offset
+//   y batch-norm-inference(x, scale, offset, mean, variance), …
+//       y = (x - mean) / sqrt(variance + epsilon) * scale + offset
 //   (d_x, d_scale, d_offset) batch-norm-grad(x, scale, mean, variance, d_y), …
 #include <algorithm>
 #include <cmath>
@@ -36,7 +37,7 @@ Type infer(const OpView& view) {
   return declared_or(view, Type::tuple({x, feature, feature}));
 }
 
-// Per feature: what sums are made of.
+// The sums of one feature.
 struct Feature {
   double mean = 0;
   double variance = 0;
@@ -147,7 +148,7 @@ Literal evaluate_grad(const EvalContext& context) {
        made(types[2], [&](std::size_t f) { return n.features()[f].d_sum; })});
 }
 
-// Features pass; with moments of its own, the op reads all else whole.
+// The feature dim passes. An op that computes moments needs all other dims unsharded.
 FactorMap factors(const OpView& view) {
   const auto feature = static_cast<int>(norm(view).feature_index);
   const bool elementwise = view.op.name == "batch-norm-inference";
@@ -160,9 +161,10 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-// ---- spelled out: sums that can be shared out -----------------------------------------------------------------------
+// ---- expansion: sums that can be sharded ----------------------------------------------------------------------------
 
-// x of all dims and what is known per feature, in the type that sums are computed in: f32 for types of 16 bits.
+// Expands the op into others. x has all dims, other values have the feature dim. It computes in the type of sums: f32
+// for 16-bit types.
 class Expansion {
  public:
   Expansion(const OpView& view, const Value& x)
@@ -187,7 +189,7 @@ class Expansion {
   [[nodiscard]] Value inverse_deviation(const Value& variance) const {
     return ops::rsqrt(ops::add(variance, ops::full(*variance.builder, variance.type(), norm_.epsilon)));
   }
-  // With the types the op has.
+  // Converts the results to the types of the op.
   [[nodiscard]] Value results(std::vector<Value> values) const {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const DType given = view_.result.elements()[i].dtype();
@@ -229,7 +231,7 @@ Value expanded_grad(const OpView& view, const std::vector<Value>& operands) {
   return norm.results({ops::multiply(rest, norm.over_all(ops::multiply(norm.wide(operands[1]), r))), d_scale, d_sum});
 }
 
-// As many as what it expands to.
+// As many operations as the expansion has.
 double flops(const OpView& view) {
   const double each = is_grad(view) ? 8 : view.op.name == "batch-norm-training" ? 6 : 4;
   return each * static_cast<double>(view.operands[0].element_count());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise ops of two operands. All are total, as HLO defines them: x/0 of integers has all bits set, x%0 is x, INT_MIN/-1 is
-// INT_MIN, a shift by the width or more leaves zeros or copies of the sign, max and min propagate NaN.
+// Elementwise ops of two operands. All are total, as HLO defines them: for integers, x/0 has all bits set, x%0 is x,
+// and INT_MIN/-1 is INT_MIN; a shift by the width or more gives zeros or copies of the sign; max and min propagate NaN.
 #include <cmath>
 #include <limits>
 
@@ -40,7 +40,7 @@ u64 power_signed(u64 base, u64 exponent, int bits) {
   if (as_signed(base) == -1) return (exponent & 1) != 0 ? base : 1;
   return base == 1 ? 1 : 0;
 }
-// The angle of x + iy where both are complex: -i log((x + iy) / sqrt(x^2 + y^2)).
+// The angle of x + iy for complex x and y: -i log((x + iy) / sqrt(x^2 + y^2)).
 c128 atan2_complex(c128 y, c128 x) {
   const c128 i(0, 1);
   return -i * std::log((x + i * y) / std::sqrt(x * x + y * y));
@@ -51,7 +51,7 @@ u64 shift_right_zeros(u64 x, u64 by, int bits) {
 }
 u64 shift_right_sign(u64 x, u64 by, int bits) {
   const auto unused = static_cast<u64>(64 - bits);
-  const i64 extended = as_signed(x << unused) >> unused;  // unsigned elements have their top bit copied too
+  const i64 extended = as_signed(x << unused) >> unused;  // copies the top bit of unsigned elements too
   return static_cast<u64>(extended >> (low_bits(by, bits) >= static_cast<u64>(bits) ? 63 : by));
 }
 
@@ -129,7 +129,7 @@ Values d_power(GradientContext& c) {
   const Value base = c.operand(0);
   const Value exponent = c.operand(1);
   Values out(2);
-  if (c.needs(0)) {  // 0 at exponent 0, also where base is 0
+  if (c.needs(0)) {  // 0 at exponent 0, even if base is 0
     const Value lower = ops::power(base, ops::subtract(exponent, full_like(base, 1)));
     const Value is_flat = ops::compare(exponent, zero_like(exponent), CompareDirection::kEq);
     out[0] = ops::multiply(c.d_result(), ops::select(is_flat, zero_like(base), ops::multiply(exponent, lower)));
@@ -141,7 +141,7 @@ Values d_power(GradientContext& c) {
   }
   return out;
 }
-// Ties go to lhs.
+// Ties belong to lhs.
 Values d_extremum(GradientContext& c, CompareDirection wins) {
   const Value lhs_wins = ops::compare(c.operand(0), c.operand(1), wins);
   const Value zero = zero_like(c.d_result());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //   %y = f32[3,4]{1,0} bitcast(%x)       f32[4,3]{0,1}: the same bytes in memory, read in the result's layout
-// What compiled modules hold in place of reshapes, transposes and bitcast-converts that move nothing.
+// In compiled modules, it replaces reshapes, transposes and bitcast-converts that move no data.
 #include <cstring>
 
 #include "row_support.h"

@@ -59,7 +59,7 @@ std::vector<Value> gradient(GradientContext& c) {
   const Value d = ops::convert(c.d_result(), c.sum_type(0));
   const Value summed = added.empty() ? d : ops::reduce(d, Reduction::kSum, added);
   if (std::is_sorted(dimensions.begin(), dimensions.end())) return {summed};
-  Dims order = dimensions;  // position of each operand dim among those kept
+  Dims order = dimensions;  // position of each operand dim among the kept dims
   Dims sorted = dimensions;
   std::sort(sorted.begin(), sorted.end());
   for (auto& dim : order) dim = std::find(sorted.begin(), sorted.end(), dim) - sorted.begin();

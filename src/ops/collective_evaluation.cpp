@@ -25,7 +25,7 @@ using Group = std::vector<std::int64_t>;
 
 bool is_here(const CollectiveContext& context, std::int64_t device) { return !at(context.operands, device).empty(); }
 
-// Whether the group takes part: wholly or not at all.
+// Whether the group takes part; either all of its members do or none.
 bool is_here(const CollectiveContext& context, const Group& group) {
   const auto here = [&](std::int64_t device) { return is_here(context, device); };
   const auto away = std::find_if_not(group.begin(), group.end(), here);
@@ -79,7 +79,7 @@ Literal combined(const CollectiveContext& context, const Literal& a, const Liter
   return out;
 }
 
-// Sums of numbers without a call per element.
+// Adds numbers without a call per element.
 Literal reduced_pair(const CollectiveContext& context, const Literal& a, const Literal& b, bool is_sum) {
   if (!is_sum || is_narrow(a.type().dtype())) return combined(context, a, b);
   Literal out = a;
@@ -107,7 +107,7 @@ Literal reduced(const CollectiveContext& context, const Group& group, std::size_
   return out;
 }
 
-// Copies `part`, of part k of `parts` along dim, into or out of the whole.
+// Copies part k of `parts` along dim.
 Literal part_of(const Literal& whole, int dim, std::int64_t part, std::int64_t parts) {
   Dims dims = whole.type().dims();
   const Dims strides = row_major_strides(dims);
@@ -122,7 +122,7 @@ void put_part(Literal& whole, const Literal& part, int dim, std::int64_t start) 
   strided_copy(part, {0, row_major_strides(dims)}, whole, {start * at(strides, dim), strides}, dims);
 }
 
-// f(group, member, operand) gives the result of each member for each operand.
+// f(group, member, operand) computes the result of a member for an operand.
 template <class F>
 std::vector<Literal> for_each_member(const CollectiveContext& context, F&& f) {
   std::vector<Literal> results(context.operands.size());
@@ -151,7 +151,7 @@ std::vector<Literal> evaluate_all_gather(const CollectiveContext& context) {
   });
 }
 
-// Every member of a group gets the same bits, computed once.
+// Every member of a group gets the same bits, which are computed once.
 std::vector<Literal> evaluate_all_reduce(const CollectiveContext& context) {
   std::vector<Literal> sums(context.view.operands.size());
   return for_each_member(context, [&](const Group& group, std::int64_t member, std::size_t i) {
@@ -222,8 +222,8 @@ std::vector<Literal> evaluate_collective_broadcast(const CollectiveContext& cont
   return results;
 }
 
-// Operands: input, output, and for each member of the group the first row to send it, how many, where it puts them, and how
-// many come from it. Rows that do not fit are left out.
+// Operands: input, output, and for each member of the group the first row to send to it, the number of rows, their
+// position in the member's output, and the number of rows received from it. Rows that do not fit are omitted.
 std::vector<Literal> evaluate_ragged_all_to_all(const CollectiveContext& context) {
   std::vector<Literal> results(context.operands.size());
   for (const Group& group : groups_of(context)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference evaluation of collectives, on all devices at once.
+// The reference evaluation of collectives on all devices together.
 #pragma once
 
 #include "row_support.h"
@@ -8,10 +8,10 @@
 namespace tessera::rows {
 
 inline const CollectiveAttributes& collective(const OpView& view) { return view.as<CollectiveAttributes>(); }
-/// The dim that a gather, scatter or all-to-all runs along.
+/// The dim of a gather, scatter or all-to-all.
 int only_dim(const OpView& view);
-/// Without use_global_device_ids but with a channel, ids are replicas, each standing for all its partitions: with one
-/// replica that is everyone.
+/// Without use_global_device_ids but with a channel, ids are replicas, each of which represents all its partitions.
+/// With one replica, these are all devices.
 bool names_one_replica(const CollectiveAttributes& a);
 
 std::vector<Literal> evaluate_all_gather(const CollectiveContext& context);

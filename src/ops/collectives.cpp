@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of a per-device program. Their evaluation sees the operands of all devices at once. Members of a group
-// are ordered:
-// member k gives or takes part k; reductions run in member order. Several operands travel together and give a tuple.
+// Collectives of a per-device program. Their evaluation has the operands of all devices. Members of a group are
+// ordered: member k gives or receives part k, and reductions proceed in member order. Several operands are exchanged
+// together and give a tuple.
 //
-//   %g = f32[8,64] all-gather(f32[2,64] %x), channel_id=1, replica_groups=[1,4]<=[4], use_global_device_ids=true,
-// dimensions={0}
+//   %g = f32[8,64] all-gather(f32[2,64] %x), channel_id=1, replica_groups=[1,4]<=[4],
+//     use_global_device_ids=true, dimensions={0}
 //   %p = f32[2,64] collective-permute(f32[2,64] %x), channel_id=2, source_target_pairs={{0,1},{1,0}}
 #include "tessera/ops/collectives.h"
 
@@ -21,7 +21,7 @@ namespace tessera {
 namespace rows {
 namespace {
 
-// The size of the groups; nothing when the text does not tell.
+// The size of the groups; nullopt if the text does not specify it.
 std::optional<std::int64_t> group_size(const CollectiveAttributes& a) {
   const auto& groups = a.replica_groups.groups;
   if (groups.empty() || names_one_replica(a)) return std::nullopt;
@@ -42,7 +42,7 @@ const Type* declared(const OpView& view, int i) {
   return has ? &at(view.result.elements(), i) : nullptr;
 }
 
-// The size of dim `dim` in the result, where `factor` of large and small is the group size.
+// The size of dim `dim` in the result. The ratio of the larger to the smaller size is the group size.
 std::int64_t factor_of(const OpView& view, int i, int dim, bool grows) {
   const Type& x = array_operand(view, i);
   check_dim(dim, x.ndim(), "dimension");
@@ -82,7 +82,7 @@ Type infer_all_gather(const OpView& view) {
 
 bool are_alike(DType a, DType b) { return a == b || (is_float(a) && is_float(b)) || (is_integer(a) && is_integer(b)); }
 
-// Two scalars in, one out. XLA lets one reducer serve several widths of a kind: it stands for the reduction only.
+// Two scalars in, one out. XLA uses one reducer for several widths of a type, so only its reduction matters.
 void check_reducer(const OpView& view) {
   require(view.called.size() == 1, "needs one computation, got {}", view.called.size());
   const Computation& reducer = *view.called[0];
@@ -138,10 +138,10 @@ Type infer_all_to_all(const OpView& view) {
           view.operands.size(), size.value_or(1));
   for (const Type& operand : view.operands)
     require(operand == view.operands[0], "operands differ: {} and {}", view.operands[0], operand);
-  return declared_or(view, Type::tuple(view.operands));  // a tuple even of one
+  return declared_or(view, Type::tuple(view.operands));  // even a single element gives a tuple
 }
 
-// Within manual regions other axes may shard the dims that data does not move along.
+// In manual regions, other axes may shard the dims along which no data is exchanged.
 FactorMap factors(const OpView& view) {
   FactorMap map;
   const bool permutes = view.op.collective == CollectiveKind::kPermute;
@@ -159,7 +159,7 @@ FactorMap factors(const OpView& view) {
     map.operands.push_back(std::move(operand));
     if (isize(map.results) < isize(results)) map.results.push_back(std::move(result));
   }
-  // Parts that change places lie alike.
+  // Parts that are exchanged must have equal shardings.
   if (view.op.collective == CollectiveKind::kAllToAll && moved.empty()) {
     map.operands.assign(map.operands.size(), map.operands.front());
     map.results = map.operands;
@@ -174,7 +174,7 @@ std::int64_t received_by_all_gather(std::int64_t, std::int64_t result, std::int6
 }
 std::int64_t received_by_all_reduce(std::int64_t operand, std::int64_t, std::int64_t group) {
   return 2 * operand -
-         ceil_div(2 * operand, group);  // as a reduce-scatter and an all-gather: 2 (group - 1) / group of it
+         ceil_div(2 * operand, group);  // as a reduce-scatter and an all-gather: 2 (group - 1) / group of the operand
 }
 std::int64_t received_as_parts(std::int64_t operand, std::int64_t, std::int64_t group) {
   return operand / group * (group - 1);
@@ -299,7 +299,7 @@ Attributes attributes_of(ReplicaGroups groups, std::int64_t channel_id, Dims dim
   return make_attributes(std::move(out));
 }
 
-// Groups that name no device mean all: their number is the program's.
+// Groups without devices mean all devices of the program.
 std::int64_t size_of_groups(Value x, const ReplicaGroups& groups) {
   if (!groups.groups.empty()) return static_cast<std::int64_t>(groups.groups.front().size());
   return x.builder->program().program().num_partitions;

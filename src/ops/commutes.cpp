@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// By evaluation with symbols: f(init, x) and f(x, init) are written as terms and compared. Where the order of an element and its init is
-// known, comparisons are true or false and `select` is one of its operands; operands of commutative ops are sorted.
+// Proves that functions commute by symbolic evaluation: f(init, x) and f(x, init) are written as terms and compared.
+// For a known order of an element and its init value, comparisons are true or false, and `select` is one of its
+// operands. Operands of commutative ops are sorted.
 #include "tessera/ops/commutes.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@
 namespace tessera {
 namespace {
 
-// How an element of the init compares with that of x.
+// How an element of init compares with that of x.
 enum class Order : std::uint8_t { kLess, kEqual, kGreater };
 constexpr std::size_t kOrders = 3;
 
@@ -44,7 +45,7 @@ class Evaluation {
  public:
   Evaluation(const Computation& function, const std::vector<Order>& orders) : function_(function), orders_(orders) {}
 
-  /// The results of f(init, x), or of f(x, init); nothing where f has instructions of other kinds.
+  /// The results of f(init, x) or f(x, init); nullopt if f has instructions of other kinds.
   std::optional<Terms> results(bool init_is_first) {
     init_is_first_ = init_is_first;
     terms_.assign(function_.instructions.size(), "");
@@ -67,7 +68,7 @@ class Evaluation {
     return out;
   }
   [[nodiscard]] static Term symbol(char side, std::size_t array) { return fmt::format("{}{}", side, array); }
-  // Equal elements have one name.
+  // Equal elements have the same name.
   [[nodiscard]] Term parameter(Id id) const {
     const auto& all = function_.parameters;
     const auto place = static_cast<std::size_t>(std::find(all.begin(), all.end(), id) - all.begin());
@@ -94,7 +95,7 @@ class Evaluation {
     return plain(instruction, operands);
   }
 
-  // Of an element and its init, or of a value and itself.
+  // The result of comparing an element with its init value, or a value with itself.
   [[nodiscard]] std::optional<bool> comparison(const Instruction& compare, const Terms& operands) const {
     const auto& attributes = attributes_as<CompareAttributes>(compare.attributes);
     if (attributes.type == CompareType::kTotalOrder) return std::nullopt;  // -0 is less than 0

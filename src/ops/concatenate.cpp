@@ -61,7 +61,8 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-// Of a joined dim that is sharded, every operand is as long as the result's shard; each gives the elements that are its own.
+// If the concatenated dim is sharded, every operand has the size of the result's shard, and each provides its own
+// elements.
 Value localize(LocalizeContext& context) {
   const auto dim = static_cast<int>(joined_dim(context.view));
   if (context.window(0, dim) == nullptr) return emit_local(context, context.operands, context.view.attributes);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// call, fusion, while, conditional. Propagation, partitioning and differentiation follow data flow through them by Role.
+// call, fusion, while, conditional. Propagation, partitioning and differentiation follow data flow through them by
+// their Role.
 //
 //   %y = f32[8] call(%x), to_apply=%square
 //   %end = (s32[], f32[8]) while(%init), condition=%cond, body=%body
@@ -73,7 +74,7 @@ Type infer_conditional(const OpView& view) {
 
 }  // namespace
 
-// Their gradients are made by autodiff, which differentiates the called computations.
+// Autodiff differentiates the called computations.
 const OpDef kCall = {.name = "call",
                      .max_operands = -1,
                      .role = Role::kCall,
@@ -81,7 +82,7 @@ const OpDef kCall = {.name = "call",
                      .infer = infer_call,
                      .gradient_kind = GradientKind::kFunction,
                      .flops = no_flops};
-// A call that a compiler made; kind and the rest are kept as text.
+// A call that a compiler created; kind and other attributes are kept as text.
 const OpDef kFusion = {.name = "fusion",
                        .max_operands = -1,
                        .role = Role::kCall,

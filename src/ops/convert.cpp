@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//   %y = s32[4] convert(%x)             float to integer cuts towards zero, saturates, NaN gives 0; the rest rounds once or wraps
-//   %b = u8[3,4] bitcast-convert(%w)    u32[3]: the same bytes; a narrower type adds a minor dim, a wider one takes it away
+//   %y = s32[4] convert(%x)           float to integer truncates and saturates, NaN gives 0; else rounds once or wraps
+//   %b = u8[3,4] bitcast-convert(%w)  u32[3]: the same bytes; a narrower type adds a minor dim, a wider one removes it
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -26,7 +26,7 @@ Type infer_convert(const OpView& view) {
   return declared;
 }
 
-// A double that rounds to any narrower float as `x` does: what 53 bits cannot hold becomes a sticky lowest bit.
+// A double that rounds to any narrower float as `x` does: bits beyond 53 become a sticky lowest bit.
 template <class From>
 double exact_enough(From x) {
   if constexpr (sizeof(From) < 8) {
@@ -44,7 +44,7 @@ double exact_enough(From x) {
 template <class To>
 To saturated(double x) {
   if (std::isnan(x)) return 0;
-  // The largest integers of 64 bits are no doubles: compare with the power of two above.
+  // The largest 64-bit integers are not representable as double: compare with the next power of two.
   const double above = std::ldexp(1.0, std::numeric_limits<To>::digits);
   if (x >= above) return std::numeric_limits<To>::max();
   if (x <= static_cast<double>(std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
@@ -64,7 +64,7 @@ To convert_element(From x) {
     else
       return To(convert_element<Part>(x));
   } else if constexpr (is_complex(kFrom)) {
-    return convert_element<To>(x.real());  // infer refuses it
+    return convert_element<To>(x.real());  // infer rejects it
   } else if constexpr (is_float(kFrom)) {
     const auto value = static_cast<double>(x);
     if constexpr (is_float(kTo))
@@ -97,7 +97,7 @@ int width_in_bits(DType t) {
   }
 }
 
-// Saturated to the range of an integer type of a few bits.
+// Saturates to the range of an integer type of a few bits.
 double within(DType to, double x) {
   const bool is_signed = to == DType::kS1 || to == DType::kS2 || to == DType::kS4;
   const double above = std::ldexp(1.0, width_in_bits(to) - (is_signed ? 1 : 0));
@@ -146,7 +146,8 @@ std::vector<Value> gradient_convert(GradientContext& c) {
   return {ops::convert(c.d_result(), c.sum_type(0))};
 }
 
-// Widening keeps sums exact. Narrowing addends would round each: reduce first. Order is kept by all but wrapping conversions.
+// Widening keeps sums exact. Narrowing would round each partial value, so reduce first. All conversions except wrapping
+// ones preserve order.
 Linearity convert_linearity(const OpView& view, int) {
   const DType from = view.operands[0].dtype();
   const DType to = view.result.dtype();
@@ -179,7 +180,7 @@ Type infer_bitcast(const OpView& view) {
   return declared;
 }
 
-// Elements of less than a byte stand in bytes of their own: the lowest bits come first.
+// Elements of less than a byte are stored in one byte each: the lowest bits come first.
 Literal bits_recast(const Literal& x, Literal out) {
   std::vector<bool> bits;
   const auto each = [](const Literal& array, const auto& f) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// convolution: windows slide over lhs and are multiplied by rhs; features are summed, within groups where there are several.
+// convolution: windows slide over lhs and are multiplied by rhs. Features are summed, within each group if there are
+// several.
 //
 //   %y = f32[8,14,14,64] convolution(f32[8,28,28,32] %x, f32[3,3,32,64] %w),
 //     window={size=3x3 stride=2x2 pad=0_1x0_1}, dim_labels=b01f_01io->b01f
 //
-// On shards: batch, output features, groups and (as addends) input features; image dims by halos, where either the result's or the
-// kernel's positions are shared out (the kernel's gradient is a convolution with an image for a kernel).
+// Shardings: batch, output features, groups and (partial) input features; image dims with halos, along the positions of
+// either the result or the kernel (the kernel's gradient is a convolution whose kernel is an image).
 #include <algorithm>
 
 #include "tessera/autodiff/gradient_context.h"
@@ -159,7 +160,7 @@ struct MapBuilder {
   TensorFactors rhs{view.operands[1].dims().size()};
   TensorFactors result{view.result.dims().size()};
 
-  // A group, where there are several, is the major factor of what is grouped.
+  // If there are several groups, the group is the major factor of grouped dims.
   void add_batch_and_features() {
     const auto& a = attributes_of(view);
     const auto& labels = a.dim_labels;
@@ -229,7 +230,7 @@ Value outside(LocalizeContext& context, int) {
   return ops::scalar(context.builder, context.view.operands[0].dtype(), 0);
 }
 
-// The kernel's local size, windows that begin where the local lhs does, as many groups as are here.
+// Uses the local size of the kernel, windows that begin at the local lhs, and the number of local groups.
 Value localize(LocalizeContext& context) {
   ConvolutionAttributes a = attributes_of(context.view);
   const auto& labels = a.dim_labels;
@@ -250,7 +251,7 @@ Value localize(LocalizeContext& context) {
   return emit_local(context, context.operands, make_attributes(std::move(a)));
 }
 
-// Of products with elements that are there: neither padding nor holes.
+// Counts products with actual elements, which excludes padding and holes.
 double flops(const OpView& view) {
   const auto& a = attributes_of(view);
   const auto& labels = a.dim_labels;
@@ -291,7 +292,7 @@ Value regrouped(Value x, std::int64_t from, std::int64_t to, std::int64_t groups
   return ops::reshape(ops::transpose(ops::reshape(x, split), order), merged);
 }
 
-// The result's gradient, spread by the stride, under the kernel turned round.
+// The result's gradient, dilated by the stride, convolved with the reversed kernel.
 Value gradient_of_lhs(GradientContext& c, const ConvolutionAttributes& a) {
   const auto& labels = a.dim_labels;
   const auto groups = std::max(a.feature_group_count, a.batch_group_count);
@@ -320,7 +321,7 @@ Value gradient_of_lhs(GradientContext& c, const ConvolutionAttributes& a) {
   return a.batch_group_count > 1 ? regrouped(out, labels.lhs_feature, labels.lhs_batch, groups) : out;
 }
 
-// lhs under the result's gradient as a kernel: its features are the batch, its batch is summed.
+// lhs convolved with the result's gradient: the features of this kernel are the batch, and its batch is summed.
 Value gradient_of_rhs(GradientContext& c, const ConvolutionAttributes& a) {
   const auto& labels = a.dim_labels;
   ConvolutionAttributes back;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // custom-call. Known targets: Sharding (the identity, with a sharding that binds), the borders of manual regions
-// (SPMDFullToShardShape …, xla.sdy.GlobalToLocalShape …), identities that speak of shardings or memory, TopK. Any other target
-// evaluates as a deterministic function of its operands, so that programs that hold one can still be checked: continuous in
-// float operands, exact in integers, within [-1, 1]; with a sharding rule as the einsum the rule describes.
+// (SPMDFullToShardShape …, xla.sdy.GlobalToLocalShape …), identities about shardings or memory, and TopK. Any other
+// target evaluates as a deterministic function of its operands, so that programs that contain it can be checked:
+// continuous in float operands, exact in integers, within [-1, 1]; if it has a sharding rule, as the einsum that the
+// rule describes.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -23,7 +24,7 @@ namespace tessera {
 namespace rows {
 namespace {
 
-// In [-1, 1), from the bits of a hash.
+// A number in [-1, 1) from the bits of a hash.
 double unit_from(std::size_t hash) {
   return static_cast<double>(static_cast<std::int64_t>(hash)) / 9223372036854775808.0;
 }
@@ -57,11 +58,11 @@ const std::string& target(const OpView& view) { return view.as<CustomCallAttribu
 bool names_sharding(const std::string& target) {
   return target == "Sharding" || target == "xla.sdy.FuncResultSharding";
 }
-// Hand on their operand: what they say of shardings is read elsewhere.
+// Identities whose sharding information is read elsewhere.
 bool names_barrier(const std::string& target) {
   return target == "ShardBarrierFrom" || target == "ShardBarrierTo" || target == "xla.sdy.PropagationBarrier";
 }
-// Says that its operand lies as others of the same number do, and returns nothing.
+// Requires equal shardings for all operands with the same number, and returns nothing.
 bool names_group(const std::string& target) { return target == "xla.sdy.ShardingGroup"; }
 bool names_identity(const std::string& target) {
   return names_barrier(target) || target == "MoveToHost" || target == "MoveToDevice" ||
@@ -88,7 +89,7 @@ std::optional<ShardingRule> rule_of(const OpView& view) {
   return text.empty() ? std::nullopt : std::optional(parse_sharding_rule(text, view));
 }
 
-// The leading dims that the call is applied over; none where it does not say or they are not alike.
+// The leading dims over which the call is batched; empty if it has no such attribute or these dims differ.
 Dims batch_of(const OpView& view) {
   const std::int64_t count = view.as<CustomCallAttributes>().num_batch_dims;
   if (count == 0) return {};
@@ -99,7 +100,8 @@ Dims batch_of(const OpView& view) {
     return leaf.is_array() && 0 < count && count <= leaf.ndim() &&
            std::equal(leaf.dims().begin(), leaf.dims().begin() + count, leaves[0].dims().begin());
   };
-  if (!std::all_of(leaves.begin(), leaves.end(), has_batch)) return {};  // as XLA, which asks nothing of the attribute
+  // As in XLA, which does not check the attribute.
+  if (!std::all_of(leaves.begin(), leaves.end(), has_batch)) return {};
   return {leaves[0].dims().begin(), leaves[0].dims().begin() + count};
 }
 
@@ -123,15 +125,15 @@ Type infer(const OpView& view) {
       require(same_kind, "{} changes only sizes: {} cannot become {}", target(view), from, to);
     }
   }
-  (void)rule_of(view);  // a wrong one is an error where it stands
+  (void)rule_of(view);  // an invalid rule is an error here
   return view.result;
 }
 
 // ---- unknown targets -----------------------------------------------------------------------------------------------
 
 struct Digest {
-  std::size_t exact = 0;  // of target and integer operands
-  double smooth = 0;      // of float operands: moves little when they do
+  std::size_t exact = 0;  // hash of target and integer operands
+  double smooth = 0;      // from float operands, continuous in them
 };
 
 Digest digest_of(const EvalContext& context) {
@@ -162,7 +164,7 @@ Type without_batch(const Type& type, std::int64_t count) {
   for (const Type& element : type.elements()) elements.push_back(without_batch(element, count));
   return Type::tuple(std::move(elements));
 }
-// Number k of the batch.
+// Item k of the batch.
 Literal item_of(const Literal& batched, std::int64_t count, std::int64_t k) {
   if (batched.type().is_tuple()) {
     std::vector<Literal> elements;
@@ -190,7 +192,7 @@ Literal stacked(const std::vector<Literal>& items, const Type& type) {
   return out;
 }
 
-// The same function of every item.
+// Applies the same function to every item.
 Literal evaluate_batch(const EvalContext& context, const Dims& batch) {
   std::vector<Literal> items;
   for (std::int64_t k = 0; k < product(batch); ++k) {
@@ -221,7 +223,7 @@ Literal evaluate(const EvalContext& context) {
 
 // ---- factors, localize ---------------------------------------------------------------------------------------------
 
-// A dim cut into k parts is k parts of its local size, if it divides.
+// A dim sharded into k parts has k parts of its local size, if it is divisible.
 FactorMap border_factors(const OpView& view) {
   FactorMap map;
   const bool enters = border_of(target(view)) == ManualBorder::kEnter;
@@ -266,7 +268,7 @@ FactorMap factors(const OpView& view) {
 
 Linearity linearity(const OpView& view, int) { return is_identity(view) ? Linearity::kAny : Linearity::kNone; }
 
-// XLA holds the layouts asked for against the operands' types.
+// XLA compares the requested layouts with the operands' types.
 void localize_layouts(LocalizeContext& context) {
   if (context.notes == nullptr) return;
   std::vector<std::string> operands;

@@ -12,7 +12,7 @@ Type infer(const OpView& view) { return declared_or(view, Type::scalar(DType::kU
 Literal evaluate_partition(const EvalContext& context) {
   return Literal::scalar(static_cast<std::uint32_t>(context.partition));
 }
-// Programs have one replica: devices are told apart by partition.
+// Programs have one replica: devices differ by partition.
 Literal evaluate_replica(const EvalContext&) { return Literal::scalar(std::uint32_t{0}); }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//   %d = f32[2,8,5] dot(%a, %b), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}
-// %a f32[2,8,3], %b f32[2,3,5]. Result dims: batch, free of lhs, free of rhs.
+//   %d = f32[2,8,5] dot(%a, %b), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0},
+//        rhs_contracting_dims={1}        %a f32[2,8,3], %b f32[2,3,5]
+// Result dims: batch, free dims of lhs, free dims of rhs.
 #include <algorithm>
 
 #include "row_support.h"
@@ -15,7 +16,7 @@ namespace tessera {
 namespace rows {
 namespace {
 
-// One operand's dims by what they do.
+// The dims of one operand by their role.
 struct DotSide {
   Dims batch;
   Dims contracting;
@@ -63,7 +64,7 @@ Type infer(const OpView& view) {
   const Type& lhs = array_operand(view, 0);
   const Type& rhs = array_operand(view, 1);
   const auto& a = view.as<DotAttributes>();
-  const bool mixed = lhs.dtype() != rhs.dtype();  // f8 of two kinds, bf16 by f32
+  const bool mixed = lhs.dtype() != rhs.dtype();  // two f8 types, or bf16 and f32
   require(!mixed || (!is_complex(lhs.dtype()) && !is_complex(rhs.dtype()) && view.result.is_array()),
           "element types differ: lhs is {}, rhs is {}; convert one of them, or declare the result's",
           dtype_name(lhs.dtype()), dtype_name(rhs.dtype()));
@@ -74,7 +75,7 @@ Type infer(const OpView& view) {
   Dims dims = picked(lhs.dims(), a.lhs_batch_dims);
   for (const auto size : picked(lhs.dims(), lhs_side(view).free)) dims.push_back(size);
   for (const auto size : picked(rhs.dims(), rhs_side(view).free)) dims.push_back(size);
-  // The declared element type may be another: f32 from bf16 operands.
+  // The declared element type may differ: f32 from bf16 operands.
   const DType dtype = view.result.is_array() ? view.result.dtype() : lhs.dtype();
   require(is_complex(dtype) == is_complex(lhs.dtype()), "a product of {} cannot be {}", dtype_name(lhs.dtype()),
           dtype_name(dtype));
@@ -83,7 +84,7 @@ Type infer(const OpView& view) {
 
 // ---- evaluation -----------------------------------------------------------------------------------------------------
 
-// The elements with their dims in the order given.
+// The elements with dims in the given order.
 Literal arranged(const Literal& x, const std::vector<Dims>& order) {
   Dims box;
   Dims strides;
@@ -99,7 +100,7 @@ Literal arranged(const Literal& x, const std::vector<Dims>& order) {
   return out;
 }
 
-// total[j] += a[k] * b[k, j], k by k: every sum in the order of k, all columns at once.
+// total[j] += a[k] * b[k, j], in the order of k for every sum, all columns together.
 template <class W>
 void add_products(const W* a, const W* b, std::int64_t k, std::int64_t n, W* total) {
   for (std::int64_t i = 0; i < k; ++i, b += n) {
@@ -173,8 +174,9 @@ double flops(const OpView& view) {
 
 // ---- gradient -------------------------------------------------------------------------------------------------------
 
-// d_own = d · other over other's free dims, which d has from `first` on. d · other has its dims as [batch, free of own, contracting in
-// the order of other's dims], other · d as [batch, contracting, free]: the order that is own's, else a transpose puts them so.
+// d_own = d · other, contracted over other's free dims, which begin at `first` in d. d · other has the dims [batch,
+// free of own, contracting in the order of other's dims], and other · d has [batch, contracting, free]. The order that
+// matches own is used, else a transpose follows.
 Value gradient_of(Value d, const DotSide& own, const Value& other, const DotSide& theirs, std::int64_t first,
                   DType sum_type) {
   Dims batch;

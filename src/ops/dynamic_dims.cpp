@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //   %n = s32[] get-dimension-size(%x), dimensions={0}       the size of a dim; here always the one in the type
-// set-dimension-size and dynamic-reshape, which make sizes that are known only at run time, have no rows.
+// set-dimension-size and dynamic-reshape, whose sizes are only known at run time, have no rows.
 #include <limits>
 
 #include "row_support.h"

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// dynamic-slice and dynamic-update-slice: a window at computed start indices, which clamp so that it lies within the
-// operand.
+// dynamic-slice and dynamic-update-slice: a window at computed start indices, which are clamped such that it is within
+// the operand.
 //
 //   %row = f32[1,64] dynamic-slice(f32[8,64] %x, s32[] %i, s32[] %zero), dynamic_slice_sizes={1,64}
 //
-// On shards: whole dims pass; a dim of window size 1 may stay sharded: the owner reads (others add zero) or writes.
+// Shardings: dims with complete windows pass; a dim of window size 1 may stay sharded: the device with the element
+// reads it (others add zero) or writes it.
 #include <algorithm>
 
 #include "index_support.h"
@@ -25,7 +26,7 @@ void check_starts(const OpView& view, int first, int ndim) {
             at(view.operands, i));
 }
 
-// Where the window begins: an offset in elements.
+// The offset of the window's first element.
 std::int64_t window_offset(const EvalContext& context, int first, const Dims& sizes) {
   const Dims& dims = context.operands[0].type().dims();
   const Dims strides = row_major_strides(dims);
@@ -37,7 +38,8 @@ std::int64_t window_offset(const EvalContext& context, int first, const Dims& si
   return offset;
 }
 
-// Start indices for this shard, and whether the window's one-wide sharded dims are here (null: none is sharded).
+// Start indices for this shard, and whether the one-wide windows of sharded dims are in it (null if no such dim is
+// sharded).
 struct LocalStarts {
   std::vector<Value> starts;
   Value here;
@@ -118,7 +120,7 @@ Value localize_dynamic_slice(LocalizeContext& context) {
   Dims sizes = slice_sizes(context.view);
   const LocalStarts local = local_starts(context, 1, sizes);
   for (int d = 0; d < isize(sizes); ++d)
-    if (at(sizes, d) == context.view.operands[0].dim(d)) at(sizes, d) = x.type().dim(d);  // its start clamps to 0
+    if (at(sizes, d) == context.view.operands[0].dim(d)) at(sizes, d) = x.type().dim(d);  // its start is clamped to 0
   const Value out = ops::dynamic_slice(x, local.starts, sizes);
   return local.here.is_null() ? out : or_zeros(local.here, out);
 }
@@ -184,7 +186,7 @@ Value localize_dynamic_update_slice(LocalizeContext& context) {
   const Value x = context.operands[0];
   Value update = context.operands[1];
   const LocalStarts local = local_starts(context, 2, context.view.operands[1].dims());
-  if (!local.here.is_null())  // elsewhere, write what is there
+  if (!local.here.is_null())  // other devices write their own elements back
     update = ops::select(local.here, update, ops::dynamic_slice(x, local.starts, update.type().dims()));
   return ops::dynamic_update_slice(x, update, local.starts);
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reaches beyond the program, and so runs once, in the order of the text (and of its tokens).
+// Ops with effects outside of the program, which run once, in program order (and in the order of their tokens).
 //
 //   %in = (f32[4], token[]) infeed(%token), infeed_config="…"        %t = token[] outfeed(%x, %token)
 //   %s = (f32[4], u32[], token[]) send(%x, %token), channel_id=1     %t = token[] send-done(%s), channel_id=1
 //   %r = (f32[4], u32[], token[]) recv(%token), channel_id=2         %d = (f32[4], token[]) recv-done(%r), channel_id=2
 //   %n = f32[4] rng(%low, %high), distribution=rng_uniform
-// Evaluation cannot know what arrives: it gives values that follow from the type (and the operands, for rng) alone, and every
-// device receives the whole.
+//
+// Evaluation cannot know received data: it returns values that depend only on the type (and for rng on the operands),
+// and every device receives the complete value.
 #include "opaque_value.h"
 #include "row_support.h"
 #include "tessera/ops/indexing.h"
@@ -29,7 +30,7 @@ void check_token(const OpView& view, int i) {
   require(at(view.operands, i).is_token(), "operand {} must be a token, got {}", i, at(view.operands, i));
 }
 
-// Everything whole on every device.
+// A map with all dims unsharded.
 FactorMap blocked(const OpView& view) {
   FactorMap map;
   for (const Type& operand : view.operands)
@@ -73,7 +74,7 @@ Type infer_send(const OpView& view) {
   check_token(view, 1);
   return declared_or(view, Type::tuple({view.operands[0], context_type(), Type::token()}));
 }
-// The declared or given (data, u32[], token[]).
+// The type (data, u32[], token[]) of a start, declared or given.
 const Type& started(const Type& type) {
   const bool fits = type.is_tuple() && type.elements().size() == 3 && type.elements()[1] == context_type() &&
                     type.elements()[2].is_token();

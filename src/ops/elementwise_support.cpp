@@ -6,7 +6,7 @@
 namespace tessera::rows {
 namespace {
 
-// "floating-point and integer", the classes an op takes.
+// Text such as "floating-point and integer": the classes that an op takes.
 template <class Scalar>
 std::string classes(const Scalar& scalar) {
   std::vector<std::string> names;
@@ -37,7 +37,7 @@ int narrow_width(DType t) {
   return 4;
 }
 
-// The same for types that no C++ type stands for.
+// The same for types without a C++ type.
 template <class Scalar, class... Operands>
 Literal map_narrow(const Scalar& scalar, const Type& type, const Operands&... operands) {
   Literal out(type);
@@ -55,7 +55,7 @@ Literal map_narrow(const Scalar& scalar, const Type& type, const Operands&... op
   return out;
 }
 
-// f(elements of each operand..) for every element: widen, compute, narrow once.
+// Applies f to the elements of all operands: widens, computes, and narrows once.
 template <class Scalar, class... Operands>
 Literal map_elements(const Scalar& scalar, const Type& type, const Operands&... operands) {
   if (is_narrow(type.dtype())) return map_narrow(scalar, type, operands...);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of elementwise ops from scalar functions. A function works on the widest type of its class of elements and the result
-// is rounded or cut to the element type once: f32 + - * / sqrt through double are correctly rounded, integers wrap.
+// Makes rows of elementwise ops from scalar functions. A function works on the widest type of its class of elements,
+// and the result is rounded or truncated to the element type once: f32 + - * / sqrt through double are correctly
+// rounded, integers wrap.
 #pragma once
 
 #include <bit>
@@ -18,11 +19,11 @@ constexpr std::uint64_t low_bits(std::uint64_t x, int bits) {
   return bits == 64 ? x : x & ((std::uint64_t{1} << bits) - 1);
 }
 
-/// One scalar function per class; a null one: the op does not take that class. Integers are passed sign-extended (signed) or
+/// One scalar function per class; null if the op does not take the class. Integers are sign-extended (signed) or
 /// zero-extended (unsigned) to 64 bits.
 struct UnaryScalar {
   double (*real)(double) = nullptr;
-  std::uint64_t (*integer)(std::uint64_t, int bits) = nullptr;  // signed, and unsigned unless `natural` is given
+  std::uint64_t (*integer)(std::uint64_t, int bits) = nullptr;  // signed, and unsigned unless `natural` is set
   std::uint64_t (*natural)(std::uint64_t, int bits) = nullptr;  // unsigned
   bool (*pred)(bool) = nullptr;
   Complex128 (*complex)(Complex128) = nullptr;
@@ -39,7 +40,7 @@ Type infer_unary(const OpView& view, const UnaryScalar& scalar);
 Literal evaluate_unary(const EvalContext& context, const UnaryScalar& scalar);
 Type infer_binary(const OpView& view, const BinaryScalar& scalar);
 Literal evaluate_binary(const EvalContext& context, const BinaryScalar& scalar);
-/// Two arrays of one element type and equal dims; Error otherwise.
+/// Throws an Error unless the operands are two arrays of one element type and equal dims.
 void check_same_arrays(const OpView& view);
 
 /// Whether `a direction b`.

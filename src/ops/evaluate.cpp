@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One evaluator for one device and for all in lockstep: a computation runs on a list of devices, instruction by instruction.
-// Calls, loops and branches are run here, so that a collective inside them still sees all devices at once.
+// One evaluator for a single device and for all devices in lockstep: a computation runs on a list of devices,
+// instruction by instruction. The evaluator runs calls, loops and branches itself, so that a collective inside them has
+// the operands of all devices.
 #include "tessera/ops/evaluate.h"
 
 #include <algorithm>
@@ -16,14 +17,14 @@ namespace tessera {
 namespace {
 
 using Devices = std::vector<std::int64_t>;
-/// What each device holds: [device][k].
+/// The values of each device: [device][k].
 using PerDevice = std::vector<std::vector<Literal>>;
 
-/// What is worked out once per computation.
+/// Data computed once per computation.
 struct Prepared {
   std::vector<OpView> views;
-  std::vector<std::vector<Id>> last_uses;  // values no instruction behind this one reads
-  bool has_collective = false;             // here or in what is called
+  std::vector<std::vector<Id>> last_uses;  // values that no later instruction reads
+  bool has_collective = false;             // in this computation or in those it calls
 };
 
 class Evaluator {
@@ -43,7 +44,7 @@ class Evaluator {
   std::vector<Literal> run_border(const Instruction& border, const Devices& devices, const PerDevice& operands);
   std::vector<Literal> run_while(const Instruction& loop, const Devices& devices, std::vector<Literal> state);
   std::vector<Literal> run_conditional(const Instruction& branch, const Devices& devices, const PerDevice& operands);
-  /// f(the device alone) for each, its results in one list.
+  /// Calls f for each device and collects the results.
   template <class F>
   static std::vector<Literal> one_by_one(const Devices& devices, F&& f);
   bool runs_together(const Instruction& instruction);
@@ -54,7 +55,7 @@ class Evaluator {
   std::vector<std::optional<Prepared>> prepared_;
 };
 
-// `at %name, train.cpp:41` under an error raised by a row.
+// Adds `at %name, train.cpp:41` to an error of a row.
 [[noreturn]] void rethrow_at(Error& error, const Instruction& instruction) {
   error.prefix(fmt::format("{}: ", instruction.op->name));
   const std::string source = instruction.source();
@@ -62,7 +63,7 @@ class Evaluator {
       fmt::format("  at   %{}: {}{}", instruction.name, instruction.type.str(), source.empty() ? "" : "    " + source));
 }
 
-// A border of a manual region that says how it cuts.
+// Whether this is a border of a manual region that has a placement.
 bool cuts(const Instruction& instruction) {
   return manual_border(instruction) != ManualBorder::kNone &&
          instruction.frontend_attribute(kBorderPlacementAttribute) != nullptr;
@@ -204,7 +205,7 @@ std::vector<Literal> Evaluator::run_collective(const Instruction& instruction, c
   }
 }
 
-// The devices by their place along `axes`; entry k of each group is at one place along all other axes.
+// The devices by their coordinate along `axes`; entries k of all groups have the same coordinate along the other axes.
 std::vector<std::vector<std::int64_t>> groups_along(const Mesh& mesh, const std::vector<AxisRef>& axes) {
   std::vector<std::vector<std::int64_t>> groups(static_cast<std::size_t>(axes_size(axes)));
   for (std::int64_t device = 0; device < mesh.device_count(); ++device)
@@ -215,7 +216,7 @@ std::vector<std::vector<std::int64_t>> groups_along(const Mesh& mesh, const std:
   return groups;
 }
 
-// Outside of a region every device has the whole value, inside its part.
+// Outside of a region, every device has the complete value; inside, its part.
 std::vector<Literal> Evaluator::run_border(const Instruction& border, const Devices& devices,
                                            const PerDevice& operands) {
   require(lockstep_ || program_.num_partitions == 1,
@@ -227,7 +228,8 @@ std::vector<Literal> Evaluator::run_border(const Instruction& border, const Devi
     for (std::size_t k = 0; k < devices.size(); ++k) out.push_back(take_shard(operands[k].front(), placed, devices[k]));
     return out;
   }
-  // A region within a region: devices apart along other axes may hold other values, and put theirs together.
+  // A region in a region: devices with different coordinates along other axes may hold different values, so each of
+  // these sets assembles its own value.
   const auto groups = groups_along(placed.mesh, placed.used_axes());
   std::vector<const Literal*> held(static_cast<std::size_t>(program_.num_partitions), nullptr);
   for (std::size_t k = 0; k < devices.size(); ++k) at(held, devices[k]) = &operands[k].front();
@@ -250,7 +252,7 @@ std::vector<Literal> Evaluator::run_border(const Instruction& border, const Devi
   return out;
 }
 
-// f(), run on `here` of `devices`; an error says so.
+// Runs f() on `here`, a subset of `devices`, which errors mention.
 template <class F>
 std::vector<Literal> on_some(const Instruction& instruction, const Devices& devices, const Devices& here, F&& f) {
   try {
@@ -277,7 +279,7 @@ std::vector<T> picked(const std::vector<T>& all, const std::vector<std::size_t>&
   return out;
 }
 
-// Devices that go on leave the others behind, each with its state.
+// Devices whose condition is false keep their state while the others continue.
 std::vector<Literal> Evaluator::run_while(const Instruction& loop, const Devices& devices, std::vector<Literal> state) {
   std::vector<std::size_t> active(devices.size());
   std::iota(active.begin(), active.end(), std::size_t{0});
@@ -303,7 +305,7 @@ std::vector<Literal> Evaluator::run_while(const Instruction& loop, const Devices
   }
 }
 
-// A pred takes the first branch when true; an index beyond the branches takes the last.
+// A pred takes the first branch if true; an index beyond the branches takes the last one.
 std::size_t chosen_branch(const Instruction& branch, const Literal& selector) {
   const auto last = static_cast<std::int64_t>(branch.called.size()) - 1;
   const std::int64_t index = element_as_int(selector, 0);

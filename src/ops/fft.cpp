@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//   %f = c64[5,8] fft(%x), fft_type=FFT, fft_length={8}          IFFT alike, divided by the length
-//   %f = c64[5,5] fft(%x), fft_type=RFFT, fft_length={8}         of f32[5,8]; IRFFT back
-// The transform by its definition: a sum per element and transformed dim.
+//   %f = c64[5,8] fft(%x), fft_type=FFT, fft_length={8}          IFFT is the same, divided by the length
+//   %f = c64[5,5] fft(%x), fft_type=RFFT, fft_length={8}         of f32[5,8]; IRFFT is its inverse
+// The transform by definition: a sum per element and transformed dim.
 #include <cmath>
 
 #include "row_support.h"
@@ -65,7 +65,7 @@ Line transformed(const Line& x, bool inverse) {
   return out;
 }
 
-// Every line of `data` along dim.
+// Transforms every line of `data` along dim.
 void transform_dim(Line& data, const Dims& dims, int dim, bool inverse) {
   const Dims strides = row_major_strides(dims);
   Dims lines = dims;
@@ -94,7 +94,8 @@ Line widened(const Literal& x) {
   return out;
 }
 
-// The dims with the last one cut or mirrored to `size`: x[n - k] = conj(x[k]) in all transformed dims but only the last is half.
+// Truncates the last dim to `size`, or extends it by symmetry: x[n - k] = conj(x[k]) in all transformed dims, of which
+// only the last is half.
 Line resized(const Line& from, const Dims& from_dims, const Dims& to_dims) {
   Line out;
   out.reserve(static_cast<std::size_t>(product(to_dims)));
@@ -119,7 +120,7 @@ Literal evaluate(const EvalContext& context) {
   Line data = widened(context.operands[0]);
   const int first = x.ndim() - isize(length);
   const int last = x.ndim() - 1;
-  // The half-length dim is the last to be made real, the first to be cut.
+  // The half-length dim is transformed last to become real, and first to be truncated.
   if (type == FftType::kRfft) {
     transform_dim(data, dims, last, false);
     data = resized(data, dims, out.type().dims());
@@ -127,7 +128,7 @@ Literal evaluate(const EvalContext& context) {
   }
   for (int d = first; d < last; ++d) transform_dim(data, dims, d, is_inverse(type));
   if (type == FftType::kIrfft) {
-    for (std::int64_t i = 0; i < isize(data); i += at(dims, last)) {  // the parts a real result cannot have
+    for (std::int64_t i = 0; i < isize(data); i += at(dims, last)) {  // parts that a real result cannot have
       at(data, i) = at(data, i).real();
       if (at(length, isize(length) - 1) % 2 == 0)
         at(data, i + at(dims, last) - 1) = at(data, i + at(dims, last) - 1).real();
@@ -164,7 +165,7 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-double flops(const OpView& view) {  // 5 n log2 n, as is usual
+double flops(const OpView& view) {  // 5 n log2 n, as usual
   const auto n = static_cast<double>(product(fft(view).fft_length));
   return 5 * static_cast<double>(view.result.element_count()) * std::log2(std::max(n, 2.0));
 }
@@ -181,13 +182,13 @@ std::vector<Value> gradient(GradientContext& c) {
   const int last = x.ndim() - 1;
   if (type == FftType::kFft) return {scaled(ops::fft(d, FftType::kIfft, length), n)};
   if (type == FftType::kIfft) return {scaled(ops::fft(d, FftType::kFft, length), 1 / n)};
-  if (type == FftType::kRfft) {  // the other half of the spectrum got nothing
+  if (type == FftType::kRfft) {  // the other half of the spectrum has no gradient
     std::vector<PaddingDim> padding(x.dims().size());
     padding.back().high = x.dim(last) - d.type().dim(last);
     const Value full = ops::pad(d, ops::scalar(c.builder, d.type().dtype(), 0), padding);
     return {scaled(ops::real(ops::fft(full, FftType::kIfft, length)), n)};
   }
-  // All but the first frequency, and the middle one of an even length, count twice.
+  // All frequencies count twice except the first and, for an even length, the middle one.
   Literal weights(Type::array(real_dtype(x.dtype()), {x.dim(last)}));
   visit_dtype(weights.type().dtype(), [&]<class T>() {
     if constexpr (is_float(kDTypeOf<T>)) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// gather: windows of the operand at computed start indices, which clamp so that each window lies within.
+// gather: windows of the operand at computed start indices, which are clamped such that each window is within the
+// operand.
 //
 //   %rows = f32[4,64] gather(f32[1000,64] %table, s32[4] %ids), offset_dims={1}, collapsed_slice_dims={0},
 //     start_index_map={0}, index_vector_dim=1, slice_sizes={1,64}
 //
-// On shards: batching, index and whole window dims pass; a one-wide indexed dim (an embedding table's rows) may stay
-// sharded:
-// every device looks up what it holds, zero for what it does not, and the result is partial.
+// Shardings: batch dims, index dims and dims with complete windows pass; a one-wide indexed dim (the rows of an
+// embedding table) may stay sharded: every device looks up the rows that it holds and returns zeros for others, and the
+// result is partial.
 #include <algorithm>
 #include <optional>
 
@@ -101,7 +102,7 @@ FactorMap factors(const OpView& view) {
 
 Linearity linearity(const OpView&, int operand) { return operand == 0 ? Linearity::kAny : Linearity::kNone; }
 
-// The indices clamped as the global operand clamps them.
+// The indices, clamped for the global operand.
 Value clamped_indices(Value indices, const Windows& windows, const Type& operand) {
   const Value wide = widened(indices);
   Builder& builder = *indices.builder;
@@ -115,8 +116,8 @@ Value clamped_indices(Value indices, const Windows& windows, const Type& operand
                     along_components(wide, windows, limits));
 }
 
-// A shard smaller than the result gets a slice of zeros behind its last one, for what other devices hold; a mask over the result
-// would compute more than that moves.
+// A shard smaller than the result is padded with a slice of zeros, which is read for rows on other devices. A mask over
+// the result would cost more than this copy.
 struct WithZeros {
   Value operand;
   Value indices;
@@ -175,7 +176,7 @@ std::vector<Value> gradient(GradientContext& context) {
   if (!context.needs(0)) return out;
   const auto& a = context.view.as<GatherAttributes>();
   const Value operand = context.operand(0);
-  // scatter drops what gather clamps.
+  // scatter drops indices that gather clamps.
   const Value indices = clamped_indices(context.operand(1), gather_windows(context.view), context.view.operands[0]);
   const DType sum_type = context.sum_type(0);
   const ComputationId add = ops::reduction_computation(context.builder.program(), Reduction::kSum, sum_type);

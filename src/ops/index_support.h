@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gather, scatter and the dynamic slices share: the reading of window dims, index arithmetic, shifted indices of
-// shards.
+// Helpers that gather, scatter and the dynamic slices share: window dims, index arithmetic, shifted indices of shards.
 //
-// gather reads windows of its operand, scatter writes them; the dims have other attribute names but the same geometry:
+// gather reads windows of its operand, scatter writes them. Their attributes have different names but the same
+// geometry:
 //   operand [.. N ..]   indices [batch.., k]   result or updates [batch.., window..]
 #pragma once
 
@@ -17,23 +17,23 @@ namespace tessera::rows {
 bool is_index(DType dtype);
 
 struct Windows {
-  Dims window_dims;       // of the result or updates: the dims that run within a window
-  Dims dropped_dims;      // operand dims of window size 1 that the result leaves out
-  Dims index_map;         // component k of an index vector starts operand dim index_map[k]
-  Dims operand_batching;  // operand dim j of these goes along with indices dim j of the next
+  Dims window_dims;       // of the result or updates: the dims within a window
+  Dims dropped_dims;      // operand dims of window size 1 that the result omits
+  Dims index_map;         // component k of an index vector is the start of operand dim index_map[k]
+  Dims operand_batching;  // operand dim j of these corresponds to indices dim j of the next
   Dims indices_batching;
   std::int64_t index_vector_dim = 0;
   Dims sizes;  // of a window, one per operand dim
 
   // Derived by complete():
-  Dims operand_dims;  // operand_dims[k] runs along window_dims[k]
-  Dims index_dims;    // the indices dims but for index_vector_dim …
-  Dims batch_dims;    // … and the result dims they become
+  Dims operand_dims;  // operand_dims[k] corresponds to window_dims[k]
+  Dims index_dims;    // the indices dims except index_vector_dim …
+  Dims batch_dims;    // … and the corresponding result dims
 
   void complete(int operand_ndim, int indices_ndim);
-  /// Which component of the index vectors starts operand dim `dim`; -1: none, it starts at 0.
+  /// The component of index vectors that is the start of operand dim `dim`; -1 if there is none and the start is 0.
   [[nodiscard]] int component_of(std::int64_t dim) const;
-  /// The entry of batch_dims that operand dim `dim` goes along with; -1: not a batching dim.
+  /// The entry of batch_dims that corresponds to operand dim `dim`; -1 if it is not a batching dim.
   [[nodiscard]] int batch_of(std::int64_t dim) const;
 };
 Windows gather_windows(const OpView& view);
@@ -45,18 +45,18 @@ struct WindowNames {
 };
 void check_windows(const Windows& windows, const Type& operand, const Type& indices, const WindowNames& names);
 
-/// The factors that both ops have in common, for one operand: entries for operand, indices and result (or updates).
+/// The factors that both ops share, for one operand: entries for operand, indices and result (or updates).
 struct WindowFactors {
   TensorFactors operand, indices, result;
 };
 enum class OneWideDims : std::uint8_t {
   kReduced,
   kKept
-};  // gather reads one shard's row; scatter writes it where it is
+};  // gather reads a row of one shard; scatter writes it where it is
 WindowFactors window_factors(FactorMap& map, const Windows& windows, const Type& operand, const Type& indices,
                              OneWideDims one_wide, FactorKind index_kind);
 
-/// Calls f(start, batch offset in the result) for every index vector; start has one entry per operand dim, not clamped.
+/// Calls f(start, batch offset in the result) for every index vector; start has one unclamped entry per operand dim.
 template <class F>
 void for_each_window(const Windows& windows, const Literal& indices, const Type& result, F&& f) {
   const Dims strides = row_major_strides(indices.type().dims());
@@ -82,20 +82,20 @@ void for_each_window(const Windows& windows, const Literal& indices, const Type&
 
 // ---- emission ------------------------------------------------------------------------------------------------------
 
-/// Narrow index types become s32, so that sizes fit.
+/// Converts narrow index types to s32, which can hold sizes.
 Value widened(Value indices);
 /// A scalar constant of an integer type, exact.
 Value index_constant(Builder& builder, DType dtype, std::int64_t value);
-/// One number per index component, laid along index_vector_dim of the indices' dims.
+/// One number per index component, along index_vector_dim of the indices.
 Value along_components(Value indices, const Windows& windows, const std::vector<Value>& components);
-/// True where every component of an index vector is: [indices] -> [result or updates].
+/// True if every component of an index vector is: [indices] -> [result or updates].
 Value spread_over_windows(Value mask, const Windows& windows, const Dims& result_dims);
 /// low <= x <= high, elementwise.
 Value within(Value x, Value low, Value high);
-/// x, or zeros where the scalar is false: read from before or from behind x's end, which computes nothing.
+/// x, or zeros if the scalar is false. It slices x padded on both sides, which computes nothing.
 Value or_zeros(Value here, Value x);
 
-/// A scalar start index, clamped so that a window of `size` lies in [0, limit): an s32.
+/// A scalar start index as s32, clamped such that a window of `size` is within [0, limit).
 Value clamped_start(Value start, std::int64_t size, std::int64_t limit);
 
 }  // namespace tessera::rows

@@ -43,7 +43,8 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-// The local iota, moved by where the shard starts. Float and narrow types count in s32 first: bf16 could not add so exactly.
+// The local iota plus the start of the shard. Float and narrow types are computed in s32, because additions in bf16
+// would not be exact.
 Value localize(LocalizeContext& context) {
   const auto dim = static_cast<int>(context.view.as<IotaAttributes>().iota_dimension);
   const Sharding& sharding = context.result_shardings.front();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//   %l = f32[4,5,5] cholesky(%a), lower=true                                A = L L^H; what stands above L is zero
+//   %l = f32[4,5,5] cholesky(%a), lower=true                                A = L L^H; L is zero above the diagonal
 //   %x = f32[4,5,3] triangular-solve(%a, %b), left_side=true, lower=true, transpose_a=NO_TRANSPOSE
-// Of every matrix of the last two dims; only the named triangle of A is read.
+// For every matrix of the last two dims; only the named triangle of A is read.
 #include <cmath>
 
 #include "row_support.h"
@@ -59,7 +59,8 @@ void put_matrix(Literal& out, std::int64_t which, const Matrix& values) {
   });
 }
 
-// Batch dims pass, the matrices stay whole; free_dim: of the last two dims of b and the result, the one that passes too.
+// Batch dims pass, and matrices stay unsharded. free_dim: among the last two dims of b and the result, the one that
+// passes too.
 FactorMap matrix_factors(const OpView& view, int free_dim) {
   FactorMap map;
   const Type& a = view.operands[0];
@@ -85,7 +86,7 @@ FactorMap matrix_factors(const OpView& view, int free_dim) {
 
 Type infer_cholesky(const OpView& view) { return declared_or(view, square_operand(view)); }
 
-// The lower factor; NaN everywhere where the matrix is not positive definite.
+// The lower factor; NaN everywhere if the matrix is not positive definite.
 Matrix lower_factor(const Matrix& a, std::int64_t n) {
   Matrix l(a.size());
   for (std::int64_t j = 0; j < n; ++j)
@@ -119,7 +120,7 @@ Literal evaluate_cholesky(const EvalContext& context) {
   return out;
 }
 
-// Ones on and below the diagonal of [.., n, n] (halves on it), as elements.
+// Ones on and below the diagonal of [.., n, n] (`diagonal` on it), as elements.
 Value lower_mask(Builder& b, Type type, double diagonal) {  // NOLINT: a copy, types move as the builder grows
   const int n = type.ndim();
   const Type index = type.with_dtype(DType::kS32);
@@ -145,8 +146,8 @@ Value product_of(Value a, Value b) {
   return ops::dot(a, b, std::move(dims));
 }
 
-// d_A = L^-T P L^-1 with P = the lower half of L^T d_L, its diagonal halved; symmetric, then moved into the triangle that is
-// read: what is below the diagonal counts for both sides.
+// d_A = L^-T P L^-1, where P is the lower half of L^T d_L with its diagonal halved. The result is symmetric; it is
+// moved to the triangle that is read, whose elements below the diagonal count twice.
 std::vector<Value> gradient_cholesky(GradientContext& c) {
   const bool lower = c.view.as<CholeskyAttributes>().lower;
   const Value l = lower ? c.result : swapped(c.result);
@@ -173,7 +174,7 @@ Type infer_solve(const OpView& view) {
   return declared_or(view, b);
 }
 
-// X of T X = B, T lower or upper triangular [n, n], B [n, m].
+// Solves T X = B for X, where T is a lower or upper triangular [n, n] and B is [n, m].
 Matrix solved(const Matrix& t, Matrix x, std::int64_t n, std::int64_t m, bool lower, bool unit) {
   for (std::int64_t step = 0; step < n; ++step) {
     const std::int64_t i = lower ? step : n - 1 - step;

@@ -8,9 +8,9 @@ namespace tessera {
 const OpTable& op_table() {
   using namespace rows;
   static const OpTable kTable(
-      {// Made or moved elements.
+      {// Creation and movement of elements.
        &kParameter, &kConstant, &kIota, &kBroadcast, &kReshape, &kTranspose, &kSlice, &kPad, &kConcatenate, &kReverse,
-       // One value in, the same out.
+       // Identities.
        &kCopy, &kTuple, &kGetTupleElement, &kOptBarrier, &kAfterAll, &kAddDependency, &kDomain, &kBitcast,
        &kPartitionId, &kReplicaId,
        // Elementwise.
@@ -28,14 +28,14 @@ const OpTable& op_table() {
        &kGetDimensionSize,
        // Control flow, custom calls.
        &kCall, &kFusion, &kWhile, &kConditional, &kCustomCall,
-       // Effects, and operations in two halves.
+       // Effects, and asynchronous operations.
        &kInfeed, &kOutfeed, &kSend, &kSendDone, &kRecv, &kRecvDone, &kRngGetAndUpdateState, &kAsyncStart, &kAsyncUpdate,
        &kAsyncDone, &kCopyStart, &kCopyDone, &kAllGatherStart, &kAllGatherDone, &kAllReduceStart, &kAllReduceDone,
        &kCollectivePermuteStart, &kCollectivePermuteDone,
        // Collectives.
        &kAllGather, &kReduceScatter, &kAllReduce, &kAllToAll, &kCollectivePermute, &kCollectiveBroadcast,
        &kRaggedAllToAll},
-      // What HLO has besides.
+      // Ops of HLO without a row.
       "dynamic-reshape set-dimension-size");
   return kTable;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//   %p = f32[6,3] pad(%x, %v), padding=1_1_1x0_0     low_high_interior; negative low and high cut
+//   %p = f32[6,3] pad(%x, %v), padding=1_1_1x0_0     low_high_interior; negative low and high remove elements
 #include <algorithm>
 
 #include "row_support.h"
@@ -37,7 +37,7 @@ namespace {
 
 bool is_untouched(const PaddingDim& p) { return p == PaddingDim{}; }
 
-// Where the elements of dim `d` stand: fewer than two have nothing between them.
+// The distance between elements of dim `d`; 1 if there are fewer than two.
 std::int64_t step_of(const OpView& view, int d) {
   return view.operands[0].dim(d) < 2 ? 1 : at(view.as<PadAttributes>().padding, d).interior + 1;
 }
@@ -76,7 +76,7 @@ Literal evaluate(const EvalContext& context) {
   for (std::size_t d = 0; d < box.size(); ++d) {
     const PaddingDim& p = context.view.as<PadAttributes>().padding[d];
     const std::int64_t step = step_of(context.view, static_cast<int>(d));
-    // Operand index i lands at low + i*step; those in [first, limit) land inside.
+    // Operand index i is at low + i*step; those in [first, limit) are in the result.
     const std::int64_t first = p.low >= 0 ? 0 : ceil_div(-p.low, step);
     const std::int64_t room = at(out.type().dims(), d) - p.low;
     const std::int64_t limit = room <= 0 ? 0 : std::min(box[d], ceil_div(room, step));
@@ -104,7 +104,7 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-// Undo low and high, then take every (interior+1)-th; what is left over went to the padding value.
+// Removes low and high, then takes every (interior+1)-th element; the remaining gradient belongs to the padding value.
 std::vector<Value> gradient(GradientContext& c) {
   const Type& x = c.view.operands[0];
   std::vector<PaddingDim> undone;
@@ -120,7 +120,7 @@ std::vector<Value> gradient(GradientContext& c) {
   return {d_x, c.needs(1) ? ops::subtract(sum_all(c.d_result()), sum_all(d_x)) : Value{}};
 }
 
-// A partial operand is padded by the value on one device of those that add up.
+// If the operand is partial, only one of the summed devices pads with the value.
 Value outside(LocalizeContext& context, int) { return counted_once(context, context.operands[1]); }
 
 Value localize(LocalizeContext& context) {
@@ -130,7 +130,7 @@ Value localize(LocalizeContext& context) {
       at(padding, d) = {window->low, window->high, step_of(context.view, d) - 1};
   const bool is_there =
       std::all_of(padding.begin(), padding.end(), [](const PaddingDim& dim) { return dim == PaddingDim{}; });
-  if (is_there) return context.operands[0];  // the neighbours' rows make it up
+  if (is_there) return context.operands[0];  // the result consists of neighbours' rows
   return emit_local(context, {context.operands[0], counted_once(context, context.operands[1])},
                     make_attributes(PadAttributes{std::move(padding)}));
 }

@@ -56,7 +56,8 @@ bool is_splat(const Literal& value) {
          std::equal(bytes.begin() + static_cast<std::ptrdiff_t>(size), bytes.end(), bytes.begin());
 }
 
-// The whole constant with zeros behind its ends. One without elements keeps its type, which tells what its text left out.
+// The complete constant, padded with zeros at its ends. An elided constant keeps its type, which identifies the
+// elements that its text omits.
 Value filled_up(Builder& builder, const Literal& value, const Dims& filled) {
   const Dims& box = value.type().dims();
   if (value.is_elided()) {
@@ -70,7 +71,8 @@ Value filled_up(Builder& builder, const Literal& value, const Dims& filled) {
   return ops::constant(builder, std::move(whole));
 }
 
-// Every element the same: a smaller constant. Else the device's slice of the whole, filled up so that no slice is clamped.
+// If all elements are equal, a smaller constant; else the device's slice of the complete constant, padded so that no
+// slice is clamped.
 Value localize_constant(LocalizeContext& context) {
   const Literal& value = context.view.as<ConstantAttributes>().value;
   const Type& local = context.local_result();

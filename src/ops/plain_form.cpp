@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// The dims as they follow each other in memory, the slowest first.
+// The dims in the order of memory, the slowest first.
 Dims memory_order(const Type& type) {
   Dims order(type.layout().rbegin(), type.layout().rend());
   if (order.empty())
@@ -29,7 +29,7 @@ Value transposed(Value x, const Dims& permutation) {
 
 bool has_bits_of_its_own(DType dtype) { return !is_narrow(dtype) && !is_complex(dtype) && dtype != DType::kPred; }
 
-// All elements in the order of memory, as others of the same bytes.
+// All elements in the order of memory, as elements of another type with the same bytes.
 Value converted_bits(Value x, DType to) {
   const std::int64_t from_size = dtype_size(x.type().dtype());
   const std::int64_t to_size = dtype_size(to);
@@ -51,7 +51,7 @@ std::optional<Value> plain_bitcast(const OpView& view, Value x) {
   const Dims order = memory_order(to);
   Value memory = transposed(x, memory_order(from));
   if (changes_type) memory = converted_bits(memory, to.dtype());
-  Dims place(order.size());  // of each dim of the result in memory
+  Dims place(order.size());  // of each dim of the result, in memory
   for (int i = 0; i < isize(order); ++i) at(place, at(order, i)) = i;
   return transposed(ops::reshape(memory, picked(to.dims(), order)), place);
 }

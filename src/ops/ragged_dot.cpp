@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A product per group of consecutive places of the ragged dim of lhs; group_sizes says how many each has.
+// A product per group of consecutive positions of the ragged dim of lhs; group_sizes gives the number of positions of
+// each group.
 //
 //   %y = f32[9,5] ragged-dot(%x, %w, %sizes), lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0},
 //        rhs_group_dims={0}        x f32[9,4], w f32[3,4,5], sizes s32[3]: rows of group g times w[g]
 //   ragged contracting dim: the result gains a first dim of groups; ragged batch dim: a plain product
-// Places behind the last group give zeros.
+//
+// Positions after the last group give zeros.
 #include <numeric>
 
 #include "row_support.h"
@@ -80,7 +82,7 @@ Type infer(const OpView& view) {
   return declared_or(view, Type::array(dtype, std::move(dims)));
 }
 
-// The group of a place; -1 behind the last.
+// The group of a position; -1 after the last group.
 std::int64_t group_of(const Literal& sizes, std::int64_t batch, std::int64_t place) {
   const std::int64_t groups = sizes.type().dims().back();
   const std::int64_t first = sizes.type().ndim() > 1 ? batch * groups : 0;
@@ -147,7 +149,7 @@ Literal evaluate(const EvalContext& context) {
   return out;
 }
 
-// What is ragged, and groups, must be whole: which group a place belongs to depends on all before it.
+// The ragged dim and the groups must be unsharded: the group of a position depends on all previous sizes.
 FactorMap factors(const OpView& view) {
   const auto& a = view.as<RaggedDotAttributes>();
   FactorMap map;

@@ -50,7 +50,7 @@ Type infer(const OpView& view) {
 
 // ---- evaluation -----------------------------------------------------------------------------------------------------
 
-// The elements as [kept.., reduced..]: each result element is made of one contiguous run.
+// The elements as [kept.., reduced..], so that the elements of each result are contiguous.
 Literal arranged(const Literal& x, const OpView& view) {
   Dims order = kept(view);
   const Dims& last = reduced(view);
@@ -67,7 +67,7 @@ Literal arranged(const Literal& x, const OpView& view) {
   return out;
 }
 
-// In double or 64 bits, rounded once.
+// Accumulates in double or 64 bits and rounds once.
 Literal reduce_known(const Literal& x, const Literal& init, const Type& result, Reduction reduction) {
   Literal out(result);
   visit_any_dtype(result.dtype(), [&]<class T>() {
@@ -89,7 +89,7 @@ Literal element(const Literal& array, std::size_t i) {
   return out;
 }
 
-// Any computation: folded over each run in row-major order.
+// For any computation: reduces in row-major order.
 Literal reduce_by_calls(const EvalContext& context, const std::vector<Literal>& inputs) {
   const std::size_t n = inputs.size();
   const std::vector<Type> types = context.view.result.leaves();
@@ -140,7 +140,7 @@ Linearity linearity(const OpView& view, int operand) {
   return operand == 0 && known_reduction(view) == Reduction::kSum ? Linearity::kLinear : Linearity::kNone;
 }
 
-// Where the result is partial the init counts on one device only.
+// If the result is partial, the init value counts on one device only.
 Value localize(LocalizeContext& context) {
   std::vector<Value> operands = context.operands;
   if (operands.size() == 2) operands[1] = counted_once(context, operands[1]);
@@ -156,7 +156,7 @@ std::vector<Value> gradient_extremum(GradientContext& c) {
   const Dims dims = kept(c.view);
   const auto spread = [&](Value v) { return ops::broadcast(v, x.type().dims(), dims); };
   const Value reached = ops::compare(x, spread(c.result), CompareDirection::kEq);
-  // Elements that tie share the gradient.
+  // Equal extremal elements share the gradient.
   const Value ties = ops::reduce(ops::convert(reached, x.type().dtype()), Reduction::kSum, reduced(c.view));
   const Value share = spread(ops::divide(c.d_result(), ties));
   std::vector<Value> out{ops::select(reached, share, full_like(x, 0)), Value{}};
@@ -168,7 +168,7 @@ std::vector<Value> gradient_extremum(GradientContext& c) {
   return out;
 }
 
-// d times the product of the others: zeros are counted apart, so that none is divided by.
+// d times the product of the other elements. Zeros are counted separately to avoid division by zero.
 std::vector<Value> gradient_product(GradientContext& c) {
   const Value x = c.operand(0);
   const Dims dims = kept(c.view);
@@ -182,7 +182,7 @@ std::vector<Value> gradient_product(GradientContext& c) {
   const Value d_product = ops::multiply(c.d_result(), ops::reduce(filled, Reduction::kProduct, reduced(c.view)));
   const Value nothing = full_like(c.result, 0);
   const Value init = ops::splat(c.operand(1), c.result.type().dims());
-  // Without zeros every element counts; with one only that.
+  // Without zeros, every element has a gradient; with one zero, only this zero does.
   const Value scaled = ops::multiply(d_product, init);
   const Value without = spread(ops::select(equals(zeros, 0), scaled, nothing));
   const Value with_one = spread(ops::select(equals(zeros, 1), scaled, nothing));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//   %y = f32[4] reduce-precision(%x), exponent_bits=5, mantissa_bits=10     rounded as a narrower float would be
-//   %z = s32[4] stochastic-convert(%x, %bits)                              rounded up as often as the fraction says
+//   %y = f32[4] reduce-precision(%x), exponent_bits=5, mantissa_bits=10     rounded like a narrower float
+//   %z = s32[4] stochastic-convert(%x, %bits)                               rounded up with a probability: the fraction
 #include <cmath>
 #include <limits>
 
@@ -23,7 +23,8 @@ Type infer(const OpView& view) {
   return declared_or(view, x);
 }
 
-// Ties to even; what is too large becomes infinite, what is below the normal numbers becomes zero of its sign.
+// Rounds ties to even. Numbers that are too large become infinite; numbers below the normal range become zero with
+// their sign.
 double reduced(double x, int exponent_bits, int mantissa_bits) {
   if (!std::isfinite(x) || x == 0) return x;
   int exponent = 0;
@@ -31,7 +32,7 @@ double reduced(double x, int exponent_bits, int mantissa_bits) {
   const int unit = exponent - 1 - mantissa_bits;
   const double scaled = std::scalbn(x, -unit);
   double whole = std::nearbyint(scaled);
-  // Without mantissa bits the even neighbour of a tie is the one whose exponent field is even (all biases are odd).
+  // Without mantissa bits, the even neighbour of a tie is the one with an even exponent field (all biases are odd).
   if (mantissa_bits == 0 && std::fabs(scaled) == 1.5) whole = std::copysign((exponent - 1) % 2 == 0 ? 2.0 : 1.0, x);
   const double rounded = std::ldexp(whole, unit);
   if (std::isinf(rounded)) return rounded;
@@ -49,7 +50,7 @@ Literal evaluate(const EvalContext& context) {
     if constexpr (is_float(kDTypeOf<T>)) {
       const auto from = context.operands[0].data<T>();
       auto to = out.mutable_data<T>();
-      // Bits that the type itself lacks change nothing; nor do its own subnormals go where its exponent is kept.
+      // Bits that the type does not have make no difference. If its exponent is kept, its subnormals stay too.
       constexpr int kExponent = sizeof(T) == 8 ? 11 : kDTypeOf<T> == DType::kF16 ? 5 : 8;
       constexpr int kMantissa = sizeof(T) == 8 ? 52 : sizeof(T) == 4 ? 23 : kDTypeOf<T> == DType::kF16 ? 10 : 7;
       const bool same = exponent >= kExponent && mantissa >= kMantissa;
@@ -62,7 +63,7 @@ Literal evaluate(const EvalContext& context) {
   return out;
 }
 
-// As if the op were the identity, as for any rounding of a float type.
+// The gradient of the identity, as for any rounding of a float type.
 std::vector<Value> gradient(GradientContext& c) {
   return {c.builder.emit(c.view.op, {c.d_result()}, c.view.attributes)};
 }

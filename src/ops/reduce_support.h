@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reduce and reduce-window share: operands, then their inits, folded by to_apply.
+// Helpers that reduce and reduce-window share. Their operands are the inputs and then the init values; to_apply
+// combines two values.
 #pragma once
 
 #include <optional>
@@ -16,10 +17,10 @@ inline std::optional<Reduction> known_reduction(const OpView& view) {
   return input_count(view) == 1 ? reduction_of(*view.called[0]) : std::nullopt;
 }
 
-/// Error unless to_apply is (a.., b..) -> (a..) of the inputs' element types.
+/// Throws an Error unless to_apply is (a.., b..) -> (a..) of the inputs' element types.
 void check_to_apply(const OpView& view);
 
-/// What elements of T are folded in, and rounded from once.
+/// The type in which elements of T are accumulated before rounding once.
 template <class T>
 using WideInteger = std::conditional_t<is_signed_int(kDTypeOf<T>), std::int64_t, std::uint64_t>;
 template <class T>
@@ -31,7 +32,8 @@ inline Complex128 combined(Reduction reduction, Complex128 a, Complex128 b) {
   return reduction == Reduction::kSum ? a + b : a * b;
 }
 
-/// One step of a reduction, in double or 64 bits. Integers wrap: sums and products are of the bits, whatever the sign.
+/// One step of a reduction, in double or 64 bits. Integers wrap: sums and products work on bits, regardless of the
+/// sign.
 template <class W>
 W combined(Reduction reduction, W a, W b) {
   using Bits = std::conditional_t<std::is_integral_v<W>, std::uint64_t, W>;

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// reduce-window: every window's elements reduced to one. Positions beyond the ends, and holes between dilated elements, add nothing.
+// reduce-window: reduces the elements of every window to one. Positions beyond the ends, and holes between dilated
+// elements, contribute nothing.
 //
-//   %m = f32[8,14,14,64] reduce-window(%x, %low), window={size=1x3x3x1 stride=1x2x2x1 pad=0_0x0_1x0_1x0_0}, to_apply=%max
-//   %p = (f32[4], s32[4]) reduce-window(%x, %i, %low, %none), window={size=2}, to_apply=%argmax     operands, then their inits
+//   %m = f32[8,14,14,64] reduce-window(%x, %low), to_apply=%max,
+//        window={size=1x3x3x1 stride=1x2x2x1 pad=0_0x0_1x0_1x0_0}
+//   %p = (f32[4], s32[4]) reduce-window(%x, %i, %low, %none), window={size=2}, to_apply=%argmax
+//        operands, then their init values
 #include <cmath>
 #include <optional>
 
@@ -45,7 +48,7 @@ Type infer(const OpView& view) {
 
 // ---- evaluation -----------------------------------------------------------------------------------------------------
 
-// The elements that a result is made of, as offsets, in row-major order of the window.
+// The elements of a window, as offsets, in row-major order.
 void window_elements(const std::vector<WindowDim>& window, const Dims& dims, const Dims& strides, const Dims& position,
                      std::vector<std::int64_t>& out) {
   out.assign(1, 0);
@@ -76,7 +79,7 @@ void for_each_result(const OpView& view, const Dims& results, F&& f) {
   });
 }
 
-// In double or 64 bits, rounded once.
+// Accumulates in double or 64 bits and rounds once.
 Literal reduce_known(const EvalContext& context, Reduction reduction) {
   Literal out(context.view.result);
   visit_any_dtype(out.type().dtype(), [&]<class T>() {
@@ -92,7 +95,7 @@ Literal reduce_known(const EvalContext& context, Reduction reduction) {
   return out;
 }
 
-// Any computation: folded over each window in row-major order.
+// For any computation: reduces in row-major order.
 Literal reduce_by_calls(const EvalContext& context) {
   const auto n = static_cast<std::size_t>(input_count(context.view));
   const std::vector<Type> types = context.view.result.leaves();
@@ -120,7 +123,7 @@ Literal evaluate(const EvalContext& context) {
 
 // ---- factors, linearity, localize, flops ----------------------------------------------------------------------------
 
-// What lies beyond a shard can only be filled in where the reduction has an identity.
+// Positions beyond a shard can only be filled if the reduction has an identity.
 FactorMap factors(const OpView& view) {
   const auto n = static_cast<std::size_t>(input_count(view));
   const Type result = view.result.leaves().front();
@@ -155,7 +158,7 @@ Value outside(LocalizeContext& context, int) {
                        reduction_identity(known_reduction(context.view).value(), context.view.operands[0].dtype()));
 }
 
-// Where the result is partial the init counts on one device only.
+// If the result is partial, the init value counts on one device only.
 Value localize(LocalizeContext& context) {
   std::vector<Value> operands = context.operands;
   if (operands.size() == 2) operands[1] = counted_once(context, operands[1]);
@@ -176,7 +179,7 @@ double flops(const OpView& view) {
 
 // ---- gradient -------------------------------------------------------------------------------------------------------
 
-// The window's positions, seen from the operand.
+// The window from the operand's point of view.
 WindowDims turned(const OpView& view) {
   WindowDims out;
   const auto window = window_dims(view);
@@ -203,7 +206,7 @@ bool is_identity(Value init, Reduction reduction) {
                                                   reduction_identity(reduction, init.type().dtype());
 }
 
-// To the first of a window's elements that is its extremum; where the init is, to the init.
+// The gradient belongs to the first extremal element of a window, or to the init value if that is the extremum.
 std::vector<Value> gradient_extremum(GradientContext& c, Reduction reduction) {
   const Value x = c.operand(0);
   const WindowDims window{window_dims(c.view)};

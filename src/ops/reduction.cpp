@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which reduction a scalar computation performs, its identity, and the computation of a reduction.
+// Recognizes the reduction that a scalar computation performs, and provides its identity and its computation.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,7 +21,7 @@ const OpDef& combiner_of(Reduction reduction) {
   throw InternalError("a reduction without an op");
 }
 
-// The value below copies and float conversions (bf16 sums are often spelled through f32).
+// The value before copies and float conversions (bf16 sums are often computed in f32).
 Id through_conversions(const Computation& computation, Id id) {
   while (true) {
     const Instruction& instruction = computation[id];
@@ -60,7 +60,7 @@ Literal identity(Reduction reduction) {
     return scalar(~std::uint64_t{0});
 }
 
-// Of types with few elements: the least or the greatest is found among them.
+// For types with few values: searches for the least or greatest one.
 Literal narrow_identity(Reduction reduction, DType dtype) {
   if (reduction == Reduction::kSum || reduction == Reduction::kProduct || reduction == Reduction::kOr) {
     const double neutral = reduction == Reduction::kProduct ? 1 : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts of replica groups and source-target pairs.
+// Reads and writes the texts of replica groups and source-target pairs.
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -31,7 +31,7 @@ Dims transposed_iota(const IotaForm& form) {
   return out;
 }
 
-// The iota form whose devices are `flat`, found digit by digit from the minor end: runs of a constant step are one dim.
+// The iota form of `flat`, found digit by digit from the minor end: runs with a constant step are one dim.
 std::optional<IotaForm> iota_form(const Dims& flat) {
   struct Digit {
     std::int64_t stride;
@@ -65,7 +65,7 @@ std::optional<IotaForm> iota_form(const Dims& flat) {
   return form;
 }
 
-// The numbers of `open`..`close` at the front of text, which moves behind it.
+// Reads the numbers of a list `open`..`close` at the start of text, and removes it.
 Dims take_list(std::string_view& text, char open, char close) {
   text = trim(text);
   const auto end = text.find(close);

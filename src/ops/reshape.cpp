@@ -23,12 +23,12 @@ Type infer(const OpView& view) {
 
 Literal evaluate(const EvalContext& context) { return context.operands[0].reshaped(context.view.result.dims()); }
 
-// Walks the dims of one side, major to minor, while the other side is walked along.
+// Walks over the dims of one side, major to minor, in parallel with the other side.
 struct Walk {
   const Dims& dims;
   TensorFactors factors;
   std::size_t dim = 0;
-  std::int64_t left = 1;  // of dims[dim], not yet in a factor
+  std::int64_t left = 1;  // of dims[dim], not yet part of a factor
 
   explicit Walk(const Dims& d) : dims(d), factors(d.size()) {
     if (!dims.empty()) left = dims[0];
@@ -40,13 +40,14 @@ struct Walk {
     left /= size;
     skip();
   }
-  void skip() {  // to the next dim that has something left
+  void skip() {  // to the next dim with a remaining part
     while (dim < dims.size() && left == 1)
       if (++dim < dims.size()) left = dims[dim];
   }
 };
 
-// Parts that no common factorisation joins must be whole: everything up to where both sides have passed as many elements.
+// Dims without a common factorization must be unsharded, up to the point where both sides have the same number of
+// elements.
 void block(FactorMap& map, Walk& in, Walk& out) {
   std::int64_t passed_in = 1;
   std::int64_t passed_out = 1;

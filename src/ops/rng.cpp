@@ -2,9 +2,9 @@
 // Random numbers: rng-bit-generator with XLA's bits, and the elementwise generator that models use (random_bits).
 //
 //   %r = (u64[2], u32[5,7]) rng-bit-generator(u64[2] %state), algorithm=rng_philox
-//   %b = u32[5,7] rng-bit-generator(u64[2] %state), algorithm=rng_philox                the bits alone
+//   %b = u32[5,7] rng-bit-generator(u64[2] %state), algorithm=rng_philox                only the bits
 //
-// state[0] is the key and stays; the rest is a counter that advances by the number of blocks drawn.
+// state[0] is the key and does not change; the rest is a counter that advances by the number of blocks drawn.
 #include <array>
 
 #include "row_support.h"
@@ -73,10 +73,10 @@ struct Drawn {
   std::vector<u64> state;
 };
 
-// Blocks of 128 bits with consecutive 128-bit counters; elements take 32 or 64 bits in turn.
+// Blocks of 128 bits with consecutive 128-bit counters; elements take 32 or 64 bits in order.
 Drawn draw_philox(const std::vector<u64>& state, std::int64_t count, bool is_wide) {
   const Pair key = halves(state[0]);
-  // A state of two words keeps only the counter's low word; the key stands in for the high one.
+  // A state of two words has only the low word of the counter; the key replaces the high one.
   const u64 low = state[1];
   const u64 high = state.size() >= 3 ? state[2] : state[0];
   const std::int64_t blocks = ceil_div(is_wide ? 2 * count : count, 4);
@@ -96,7 +96,7 @@ Drawn draw_philox(const std::vector<u64>& state, std::int64_t count, bool is_wid
   return out;
 }
 
-// 64 bits a counter. 32-bit elements split one dim (the first even one, else the largest) into pairs from the same
+// 64 bits per counter. 32-bit elements divide one dim (the first even one, else the largest) into pairs from the same
 // counter.
 Drawn draw_threefry(const std::vector<u64>& state, const Dims& dims, bool is_wide) {
   const Pair key = halves(state[0]);
@@ -129,7 +129,7 @@ Drawn draw_threefry(const std::vector<u64>& state, const Dims& dims, bool is_wid
 
 // ---- the row -------------------------------------------------------------------------------------------------------
 
-// The result is (state, bits), or the bits alone.
+// The result is (state, bits), or only the bits.
 const Type& bits_of(const Type& result) { return result.is_tuple() ? result.elements()[1] : result; }
 
 Type infer(const OpView& view) {
@@ -175,7 +175,7 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-// The declared type is the global one, for nothing may be sharded.
+// The declared type is the global one, because nothing may be sharded.
 Value localize(LocalizeContext& context) {
   return context.builder.emit(context.view.op, context.operands, context.view.attributes,
                               {.type = context.view.result, .notes = context.notes});
@@ -205,7 +205,7 @@ namespace {
 
 Value u32_scalar(Builder& builder, u32 value) { return constant(builder, Literal::scalar<u32>(value)); }
 
-// Row-major global index: one iota per dim, so that each is sharded as its dim is.
+// Row-major global index: one iota per dim, so that each has the sharding of its dim.
 Value element_index(Builder& builder, const Dims& dims, DType dtype) {
   const Dims strides = row_major_strides(dims);
   Value index{};
@@ -267,7 +267,7 @@ Value random_bits(Value key, Dims dims, Value first_row) {  // NOLINT: a copy, t
 Value random_uniform(Value key, Dims dims, DType dtype,
                      Value first_row) {  // NOLINT: a copy, types move as the builder grows
   require(is_float(dtype), "random_uniform: needs a float type, got {}", dtype_name(dtype));
-  // As many leading bits as the type holds exactly.
+  // The number of leading bits that the type holds exactly.
   const int kept = dtype == DType::kBF16 ? 8 : dtype == DType::kF16 ? 11 : dtype == DType::kF32 ? 24 : 32;
   Builder& builder = *key.builder;
   Value bits = random_bits(key, dims, first_row);

@@ -181,7 +181,7 @@ DType wider(DType t) {
   return t == DType::kS1 || t == DType::kS2 || t == DType::kS4 ? DType::kS8 : DType::kU8;
 }
 
-// Between a narrow type and its wider one; others stay as they are.
+// Converts between a narrow type and its wider one; other types stay unchanged.
 Literal recast(const Literal& x, const Type& to) {
   if (x.type() == to) return x;
   if (to.is_tuple()) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A dot of operands that have a scale per block.
+// A dot of operands with a scale per block.
 //
 //   %y = f32[3,4] scaled-dot(%x, %w, %a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={1}
-//        x f8e4m3fn[3,64], a f8e8m0fnu[3,2]: x[i,k] counts a[i, k/32] times its value; a scalar scale counts for all
+//        x f8e4m3fn[3,64], a f8e8m0fnu[3,2]: x[i,k] is multiplied by a[i, k/32]; a scalar scale applies to all
 #include "row_support.h"
 #include "tessera/ops/contraction.h"
 #include "tessera/ops/rows.h"
@@ -57,11 +57,12 @@ void replace(std::vector<TensorFactors>& tensors, int factor, const DimFactors& 
       if (dim == DimFactors{factor}) dim = by;
 }
 
-// dot's factors; one that scales cut into blocks becomes two, blocks and places in them. Blocks of two sizes must be whole.
+// The factors of dot. A factor that scales divide into blocks becomes two: blocks, and positions in them. If it has
+// blocks of two sizes, it must be unsharded.
 FactorMap factors(const OpView& view) {
   FactorMap map = kDot.factors(as_dot(view));
   map.operands.resize(4);
-  std::vector<std::int64_t> blocks(map.factors.size(), 0);  // by dot's factors; 0: not cut
+  std::vector<std::int64_t> blocks(map.factors.size(), 0);  // by factor of dot; 0 without blocks
   for (int side = 0; side < 2; ++side) {
     const Type& scale = view.operands[static_cast<std::size_t>(side) + 2];
     for (int d = 0; d < scale.ndim(); ++d) {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// scatter: combines windows of updates into the operand at computed indices. A window that does not lie within the
-// operand is
-// dropped whole. Updates at the same place are combined in row-major order of the indices.
+// scatter: combines windows of updates with the operand at computed indices. A window that is not within the operand is
+// dropped completely. Updates of the same element are combined in row-major order of the indices.
 //
 //   %sums = f32[1000,64] scatter(f32[1000,64] %zeros, s32[4,1] %ids, f32[4,64] %rows), update_window_dims={1},
 //     inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%add
 //
-// On shards: batching and whole window dims pass; a one-wide scattered dim may stay sharded (foreign rows fall outside
-// and
-// drop); sharded index dims leave the result partial, the operand then counts on one device only.
+// Shardings: batch dims and dims with complete windows pass; a one-wide scattered dim may stay sharded (rows of other
+// devices are outside and thus dropped); sharded index dims make the result partial, and the operand then counts on one
+// device only.
 #include <algorithm>
 
 #include "index_support.h"
@@ -177,7 +176,7 @@ FactorMap factors(const OpView& view) {
   const auto reduction = count == 1 ? reduction_of(*view.called[0]) : std::nullopt;
   map.reduction = reduction.value_or(Reduction::kSum);
   const Windows windows = scatter_windows(view);
-  // Without an index component nothing says "nowhere" for the padding of split updates.
+  // Without an index component, padding of split updates cannot be given an index outside of the operand.
   map.reduction_known = reduction.has_value();
   const FactorKind split = reduction && !windows.index_map.empty() ? FactorKind::kReduce : FactorKind::kBlocked;
   WindowFactors all =
@@ -202,10 +201,10 @@ bool is_splat_of(Value x, const Literal& scalar) {
   return value.type().ndim() == 0 ? value == scalar : value == splat_literal(scalar, value.type());
 }
 
-// The operand on the device at coordinate 0 over the axes that split the updates, the identity elsewhere.
+// The operand on the device at coordinate 0 of the axes that split the updates, and the identity on others.
 Value operand_once(LocalizeContext& context, const std::vector<AxisRef>& axes) {
   const Value operand = context.operands[0];
-  std::vector<AxisRef> uncounted;  // an operand that is itself partial over an axis counts once already
+  std::vector<AxisRef> uncounted;  // over its own partial axes, the operand counts once already
   for (const AxisRef& axis : axes)
     if (!std::count(context.operand_shardings[0].partial.begin(), context.operand_shardings[0].partial.end(), axis))
       uncounted.push_back(axis);
@@ -217,7 +216,7 @@ Value operand_once(LocalizeContext& context, const std::vector<AxisRef>& axes) {
   return ops::select(first, operand, ops::splat(ops::constant(context.builder, identity), operand.type().dims()));
 }
 
-// Indices of padding point outside, so that its updates drop.
+// Gives padding an index outside of the operand, so that its updates are dropped.
 Value mask_padding(LocalizeContext& context, Value indices, int operand, int dim) {
   Builder& builder = context.builder;
   const std::int64_t size = at(context.view.operands, operand).dim(dim);
@@ -270,7 +269,7 @@ Value localize(LocalizeContext& context) {
 
 // ---- gradient ------------------------------------------------------------------------------------------------------
 
-// True for every update that gets written: its whole window lies within.
+// True for every update that is written, because its complete window is within the operand.
 Value written_mask(GradientContext& context, const Windows& windows, const Type& operand, const Dims& update_dims) {
   const Value indices = widened(context.operand(1));
   const DType dtype = indices.type().dtype();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// select-and-scatter: every window of the operand adds its element of the source to the one of its elements that `select` prefers;
-// what no window reaches is the init. The gradient of a maximum over windows.
+// select-and-scatter: adds each element of the source to one element of its window of the operand, the one that
+// `select` prefers. Elements that no window reaches are the init value. It is the gradient of a maximum over windows.
 //
-//   %d = f32[8,28,28,64] select-and-scatter(%x, %source, %zero), window={size=1x2x2x1 stride=1x2x2x1}, select=%ge, scatter=%add
+//   %d = f32[8,28,28,64] select-and-scatter(%x, %source, %zero), select=%ge, scatter=%add,
+//        window={size=1x2x2x1 stride=1x2x2x1}
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -19,7 +20,7 @@ namespace {
 
 std::int64_t floor_of(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
-// The first window that can reach element 0, and the elements that lie between its start and element 0.
+// The first window that can reach element 0, and the number of elements between its start and element 0.
 std::int64_t first_window(const WindowDim& w) { return -floor_of(w.size - 1 - w.low, w.stride); }
 std::int64_t lead(const WindowDim& w) { return w.low - first_window(w) * w.stride; }
 
@@ -90,7 +91,7 @@ bool keeps(const EvalContext& context, const std::optional<CompareDirection>& di
   return context.call(0, {element(x, a), element(x, b)}).data<bool>()[0];
 }
 
-// The element of the window at `position` that is preferred; -1 when none lies within the operand.
+// The preferred element of the window at `position`; -1 if no element of the window is within the operand.
 std::int64_t selected(const EvalContext& context, const std::vector<WindowDim>& window, const Dims& strides,
                       const Dims& position, const std::optional<CompareDirection>& direction) {
   Dims first;
@@ -140,7 +141,7 @@ bool can_be_filled(const OpView& view) {
          reduction_of(*view.called[1]) == Reduction::kSum;
 }
 
-// A tile of the result needs the windows that reach it, and all they read.
+// A tile of the result needs the windows that reach it, and all elements that these read.
 FactorMap factors(const OpView& view) {
   const auto window = window_dims(view);
   FactorMap map;
@@ -150,7 +151,8 @@ FactorMap factors(const OpView& view) {
     const int factor = map.add(view.result.dim(d), is_trivial(w) ? FactorKind::kPass : FactorKind::kPermute);
     dims.push_back({factor});
     if (is_trivial(w) || !can_be_filled(view)) continue;
-    const auto last = floor_of(w.low - 1, w.stride) - first_window(w);  // behind the tile's windows but for its length
+    // The last window of the tile, without the tile's length.
+    const auto last = floor_of(w.low - 1, w.stride) - first_window(w);
     map.windows.push_back({.operand = 0,
                            .dim = d,
                            .factor = factor,
@@ -175,7 +177,7 @@ Linearity linearity(const OpView& view, int operand) {
   return operand == 1 && reduction_of(*view.called[1]) == Reduction::kSum ? Linearity::kLinear : Linearity::kNone;
 }
 
-// The number next to the most extreme one: the largest or least finite one.
+// The value next to the extreme one: the largest or least finite number.
 Value next_to_extreme(Builder& builder, DType dtype, bool greater) {
   return ops::constant(
       builder, visit_dtype(dtype, [&]<class T>() {
@@ -192,7 +194,7 @@ Value next_to_extreme(Builder& builder, DType dtype, bool greater) {
       }));
 }
 
-// Whether some window reads padding of its own, in any dim.
+// Whether some window reads padding in any dim.
 bool reads_padding(const OpView& view) {
   const auto window = window_dims(view);
   for (int d = 0; d < isize(window); ++d) {
@@ -203,8 +205,9 @@ bool reads_padding(const OpView& view) {
   return false;
 }
 
-// What is never preferred (no element may equal it: infinities become the largest numbers), and windows that add nothing. Where only
-// those windows read beyond the operand's ends, anything may stand there.
+// The value outside of the operand: one that is never preferred (no element may be equal to it, so infinities become
+// the largest numbers), and source elements that add nothing. If only windows of such elements read beyond the ends,
+// any value is allowed.
 Value outside(LocalizeContext& context, int operand) {
   Builder& builder = context.builder;
   const DType dtype = context.view.operands[0].dtype();
@@ -217,7 +220,8 @@ Value outside(LocalizeContext& context, int operand) {
   return ops::constant(builder, reduction_identity(greater ? Reduction::kMax : Reduction::kMin, dtype));
 }
 
-// Along sharded dims whole windows lie side by side, without padding; of the elements between, the shard's are kept.
+// Along sharded dims, complete windows are adjacent and have no padding; of their elements, those of the shard are
+// kept.
 Value localize(LocalizeContext& context) {
   WindowDims window = context.view.as<WindowAttributes>().window;
   const Value init = counted_once(context, context.operands[2]);

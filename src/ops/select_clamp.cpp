@@ -96,7 +96,8 @@ Literal evaluate_clamp(const EvalContext& context) {
   return out;
 }
 
-// To x between the bounds, to low where it raised x, to high where it cut; scalar bounds get the sum.
+// The gradient belongs to x between the bounds, to low if x is less, and to high if x is greater; scalar bounds get the
+// sum.
 std::vector<Value> gradient_clamp(GradientContext& c) {
   const Value d = c.d_result();
   const auto spread = [&](Value bound) {

@@ -51,7 +51,7 @@ class RuleReader {
   }
 
  private:
-  // `i`, or `z_1`: one letter and what tells it from others of the kind.
+  // Reads `i` or `z_1`: one letter and an optional number.
   int symbol() {
     in_.skip_blanks();
     const auto start = in_.position();
@@ -150,7 +150,7 @@ void check_side(const ShardingRule& rule, const std::vector<TensorFactors>& side
   }
 }
 
-// Shared out may be what every result and some operand has, and what no result has and is summed over.
+// A factor may be sharded if all results and some operand have it, or if no result has it, so that it is summed.
 void settle_kinds(FactorMap& map) {
   const auto count = [&](const std::vector<TensorFactors>& tensors) {
     std::vector<std::size_t> out(map.factors.size(), 0);
@@ -181,7 +181,7 @@ DimFactors factors_of(const TensorFactors& tensor) {
   return {out.begin(), out.end()};
 }
 
-// f(index) for every index of these factors, zero of the others.
+// f(index) for every index of these factors, with index zero of the others.
 template <class F>
 void for_each_of(const FactorMap& map, const DimFactors& factors, F&& f) {
   Dims sizes;
@@ -193,7 +193,7 @@ void for_each_of(const FactorMap& map, const DimFactors& factors, F&& f) {
   });
 }
 
-// An operand summed over the factors that nothing else has.
+// An operand, summed over the factors that only it has.
 struct SummedOperand {
   bool exact = false;  // integers
   TensorFactors factors;
@@ -273,7 +273,7 @@ ShardingRule with_local_sizes(ShardingRule rule, const std::vector<Type>& operan
   return rule;
 }
 
-// The sum of products is the product of sums over what only one operand has.
+// The sum of products, in which sums over factors of only one operand are computed first.
 Literal evaluate_sharding_rule(const ShardingRule& rule, const EvalContext& context) {
   const FactorMap& map = rule.map;
   std::vector<SummedOperand> operands;
@@ -295,7 +295,8 @@ Literal evaluate_sharding_rule(const ShardingRule& rule, const EvalContext& cont
   for_each_of(map, {shared.begin(), shared.end()}, [&](const Dims& index) {
     double product = 1;
     double exact =
-        some_exact ? 1 : 0;  // of integers alone: what floats add up to would be cut off at another place by a rounding
+        // A sum of floats could truncate to different integers after rounding, so this uses only integer operands.
+        some_exact ? 1 : 0;
     for (const SummedOperand& operand : operands) {
       const double sum = at(operand.values, element_at(operand.factors, map, index));
       product *= sum;

@@ -38,7 +38,7 @@ namespace rows {
 namespace {
 
 std::int64_t size_of(const SliceRange& r) { return ceil_div(r.limit - r.start, r.stride); }
-// From one element taken to the next: 1 where there is no next.
+// The distance between consecutive elements of the slice; 1 if there are fewer than two.
 std::int64_t step_of(const SliceRange& r) { return size_of(r) < 2 ? 1 : r.stride; }
 bool is_whole(const SliceRange& r, std::int64_t size) { return r.start == 0 && r.limit == size && r.stride == 1; }
 
@@ -87,7 +87,7 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-// Back into zeros: start before, stride - 1 between, the rest behind.
+// Pads with zeros: start before, stride - 1 between elements, and the rest after them.
 std::vector<Value> gradient(GradientContext& c) {
   const Type& x = c.view.operands[0];
   if (c.view.result.element_count() == 0) return {ops::full(c.builder, x, 0)};
@@ -100,7 +100,8 @@ std::vector<Value> gradient(GradientContext& c) {
   return {ops::pad(c.d_result(), ops::scalar(c.builder, x.dtype(), 0), padding)};
 }
 
-// Whole ranges follow the local size; of a dim that is cut where it is sharded, the operand begins where the range does.
+// Complete ranges have the local size. In a sharded dim with a smaller range, the operand begins at the start of the
+// range.
 Value localize(LocalizeContext& context) {
   auto ranges = context.view.as<SliceAttributes>().slice;
   for (int d = 0; d < isize(ranges); ++d) {

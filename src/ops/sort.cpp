@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// sort: lines along one dim, all operands permuted alike, by a comparator that says whether its left element goes
-// first.
+// sort: sorts lines along one dim, with the same permutation for all operands. The comparator returns whether its left
+// element comes first.
 //
 //   %s = (f32[8,16], s32[8,16]) sort(%keys, %values), dimensions={1}, is_stable=true, to_apply=%less
 //
-// Always stable. Comparators that only compare two parameters are recognised; others are called for every pair.
+// Always stable. Comparators that only compare two parameters are recognized; others are called for every pair.
 #include <bit>
 #include <limits>
 #include <numeric>
@@ -79,7 +79,7 @@ std::int64_t integer_key(const Literal& array, std::int64_t i) {
   return array.type().dtype() == DType::kU64 ? value ^ std::numeric_limits<std::int64_t>::min() : value;
 }
 
-/// Sorts 0..n-1 so that `first(a, b)` (a before b) holds as far as it is an order; equal elements keep theirs.
+/// Sorts 0..n-1 such that `first(a, b)` (a before b) holds, as far as it is an order; equal elements keep their order.
 template <class First>
 std::vector<std::int64_t> merge_sorted(std::int64_t n, First&& first) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
@@ -107,7 +107,7 @@ Literal element(const Literal& array, std::int64_t i) {
   return out;
 }
 
-// The order of the line whose element k is at base + k*step.
+// The order of the line with element k at base + k*step.
 std::vector<std::int64_t> line_order(const EvalContext& context, const std::optional<PlainCompare>& plain,
                                      std::int64_t base, std::int64_t step, std::int64_t n) {
   if (!plain)
@@ -172,7 +172,7 @@ FactorMap factors(const OpView& view) {
   return map;
 }
 
-// The comparator with two more parameters that it ignores.
+// The comparator with two additional parameters that it ignores.
 ComputationId widened_comparator(ProgramBuilder& program, const Computation& comparator) {
   auto wide = std::make_shared<Computation>(comparator);
   wide->name += ".with_position";
@@ -188,7 +188,7 @@ ComputationId widened_comparator(ProgramBuilder& program, const Computation& com
   return program.add(ComputationRef(std::move(wide)));
 }
 
-// Where every element of the result comes from along the sort dim: sorting the operands again with their positions.
+// The source of every result element along the sort dim: sorts the operands again together with their positions.
 Value sorted_positions(GradientContext& context) {
   const int dim = sort_dim(context.view);
   ProgramBuilder& program = context.builder.program();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//   %t = (f32[4,3], s32[4,3]) topk(%x), k=3, largest=true     of the last dim, in order, with where they stood
-// Numbers in total order (a NaN is larger than all others when positive); of equals the first comes first. The custom-call TopK
-// computes the same.
+//   %t = (f32[4,3], s32[4,3]) topk(%x), k=3, largest=true     of the last dim, in order, with their positions
+// Numbers are in total order (a positive NaN is larger than all others); of equal elements, the first comes first. The
+// custom-call TopK computes the same.
 #include "topk.h"
 
 #include <algorithm>
@@ -42,7 +42,6 @@ Literal evaluate(const EvalContext& context) {
   return top_k(context.operands[0], k, largest, context.view.result);
 }
 
-// Rows pass; the last dim must be whole.
 std::vector<Value> gradient(GradientContext& c) {
   const Type& x = c.view.operands[0];
   const Value d = c.d_results.front();

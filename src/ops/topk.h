@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The k largest or smallest of every line: what the op topk and the custom-call TopK share.
+// The k largest or smallest elements of every line: the part that op topk and custom-call TopK share.
 #pragma once
 
 #include "row_support.h"

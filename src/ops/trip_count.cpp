@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often a loop runs, where its text tells: a counter that starts at a constant, advances by a constant and is compared with
-// another. XLA leaves copies where marks stood, and what it found itself in backend_config.
+// The trip count of a loop, if its text determines it: a counter that starts at a constant, advances by a constant and
+// is compared with another one. XLA leaves copies in place of annotations, and its own result in backend_config.
 #include <charconv>
 
 #include "tessera/base/checked.h"
@@ -65,7 +65,7 @@ std::optional<std::int64_t> step_of(const Computation& body, std::int64_t elemen
   return std::nullopt;
 }
 
-// What XLA found: backend_config={"known_trip_count":{"n":"5"},…}, as JSON or quoted.
+// The trip count that XLA found: backend_config={"known_trip_count":{"n":"5"},…}, as JSON or quoted.
 std::optional<std::int64_t> noted_trip_count(const Instruction& loop) {
   if (!loop.notes) return std::nullopt;
   for (const TextAttribute& attribute : loop.notes->other) {

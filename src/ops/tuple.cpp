@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that hand values on as they are: copy, tuple, get-tuple-element, opt-barrier, after-all, add-dependency, domain.
+// Ops that return values unchanged: copy, tuple, get-tuple-element, opt-barrier, after-all, add-dependency, domain.
 #include "row_support.h"
 #include "tessera/autodiff/gradient_context.h"
 #include "tessera/ops/rows.h"
@@ -13,7 +13,7 @@ Type infer_same(const OpView& view) { return declared_or(view, view.operands[0])
 Literal evaluate_same(const EvalContext& context) { return context.operands[0]; }
 std::vector<Value> gradient_leaves(GradientContext& c) { return c.d_results; }
 
-// add-dependency: the value, once the token is there.
+// add-dependency: the value, which is available after the token.
 Type infer_first(const OpView& view) {
   array_operand(view, 0);
   require(view.operands[1].is_token(), "operand 1 must be a token, got {}", view.operands[1]);

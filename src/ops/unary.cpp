@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise ops of one operand. A row is its name, its scalar function per class of elements, its gradient, its linearity.
+// Elementwise ops of one operand. A row consists of its name, its scalar functions by class of elements, gradient,
+// linearity.
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -23,7 +24,7 @@ using c128 = Complex128;
 
 double sign_of(double x) { return std::isnan(x) || x == 0 ? x : std::copysign(1.0, x); }
 c128 sign_of(c128 x) { return x == c128(0) ? x : x / std::abs(x); }
-// (exp(a) - 1) without loss near 0: exp(re) cos(im) - 1 = expm1(re) cos(im) - 2 sin(im/2)^2.
+// exp(a) - 1 without loss of precision near 0: exp(re) cos(im) - 1 = expm1(re) cos(im) - 2 sin(im/2)^2.
 c128 expm1_of(c128 x) {
   const double half = std::sin(x.imag() / 2);
   return {std::expm1(x.real()) * std::cos(x.imag()) - 2 * half * half, std::exp(x.real()) * std::sin(x.imag())};
@@ -171,7 +172,7 @@ OpDef abs_row() {
   return row;
 }
 
-// ---- is-finite: the one whose result is pred ------------------------------------------------------------------------
+// ---- is-finite: the only one whose result is pred -------------------------------------------------------------------
 
 Type infer_is_finite(const OpView& view) {
   const Type& x = array_operand(view, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What products are summed in: double, 64-bit integers that wrap, complex doubles. Few types, so that loops over products are
-// compiled three times and not once per pair of element types.
+// The types in which products are summed: double, 64-bit integers that wrap, complex doubles. With few types, loops
+// over products are compiled three times instead of once per pair of element types.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace tessera::rows {
 template <class W>
 std::vector<W> widened(const Literal& x);
 
-/// Rounds sums to the type of `out`, row-major; pred is whether a sum is not 0. Complex sums need a complex `out`.
+/// Rounds sums to the type of `out`, row-major; pred is whether a sum is not 0. Complex sums require a complex `out`.
 template <class W>
 void narrow(const std::vector<W>& sums, Literal& out);
 

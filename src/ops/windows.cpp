@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts of windows and of a convolution's dims.
+// Reads and writes the texts of windows and of a convolution's dims.
 #include "tessera/ops/windows.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ constexpr WindowField kNumbers[] = {{"size", &WindowDim::size, 0},
                                     {"lhs_dilate", &WindowDim::base_dilation, 1},
                                     {"rhs_dilate", &WindowDim::dilation, 1}};
 
-// One part per dim; the first field that is read says how many.
+// One part per dim; the first field that is read determines their number.
 std::vector<std::string> parts_of(std::string_view text, std::vector<WindowDim>& dims, std::string_view name) {
   auto parts = split(text, 'x');
   if (dims.empty()) dims.resize(parts.size());
@@ -169,14 +169,14 @@ void parse_field(std::string_view text, ConvolutionLabels& value) {
       "{} names different numbers of dims for lhs, rhs and result", text);
 }
 
-// ---- what the rows share --------------------------------------------------------------------------------------------
+// ---- shared by the rows ---------------------------------------------------------------------------------------------
 
 namespace rows {
 
 bool is_trivial(const WindowDim& w) { return w == WindowDim{.reversed = w.reversed}; }
 
 void check_window(const WindowDims& window, std::int64_t ndim) {
-  constexpr std::int64_t kLargest = std::int64_t{1} << 31;  // products of two stay numbers
+  constexpr std::int64_t kLargest = std::int64_t{1} << 31;  // the product of two is still exact
   require(
       isize(window.dims) == ndim, "window={} has {} dims, {} are needed", [&] { return field_text(window); },
       window.dims.size(), ndim);
