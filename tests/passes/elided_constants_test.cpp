@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// No pass takes elements that a text leaves out for values it knows.
+// No pass treats the elided elements of a constant as known values.
 #include <gtest/gtest.h>
 
 #include "tessera/ir/text.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text in, text out: what a pass makes of a program.
+// Compares the text of a program before and after a pass.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text in, text out: what a pass makes of a program.
+// Compares the text of a program before and after a pass.
 #include <gtest/gtest.h>
 
 #include "passes/expect_pass.h"
@@ -145,7 +145,7 @@ ENTRY %main (x: f32[2,3], zero: f32[]) -> (f32[3], f32[3], f32[3]) {
 
 // ---- side effects --------------------------------------------------------------------------------------------------
 
-// Calls with an effect stay, each of them, in their order; the same calls without one do not.
+// Calls with a side effect all stay, in their order. Equal calls without side effects are merged.
 constexpr std::string_view kEffects = R"(
 HloModule m
 %told (a: f32[2]) -> f32[2] {

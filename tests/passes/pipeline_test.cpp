@@ -27,7 +27,7 @@ ENTRY %main (x: f32[3]) -> f32[3] {
                        op_table());
 }
 
-// Gives the root another type than its op infers.
+// Gives the root a type that differs from the inferred one.
 Program broken(const Program& from) {
   Program out = from;
   auto main = std::make_shared<Computation>(from.entry_computation());
@@ -83,7 +83,7 @@ TEST(Pipeline, RefusesToLeaveOutWhatTheOthersNeed) {
   EXPECT_EQ(error_of(pipeline), "the pass \"simplify\" of 'test' cannot be skipped");
 }
 
-// The files below a folder, by their paths within it.
+// Returns the files in a folder as relative paths.
 std::vector<std::string> files_below(const std::filesystem::path& folder) {
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
@@ -114,7 +114,7 @@ TEST(Pipeline, ProgramsOfOneNameDoNotDumpOverEachOther) {
   pipeline.run(second);
   pipeline.run(first);
   const auto files = files_below(folder.file("dump"));
-  ASSERT_EQ(files.size(), 3U);  // the second has no dead code
+  ASSERT_EQ(files.size(), 3U);  // the second program has no dead code
   for (const Program& one : {first, second}) {
     const std::string path = fmt::format("dump/m.{:08x}/test/00-input.hlo", one.hash() & 0xFFFFFFFFU);
     EXPECT_EQ(read_file(folder.file(path)), print_program(one));
@@ -134,7 +134,7 @@ TEST(Pipeline, WhatIsMadeOfAProgramHasItsFolderAndAttemptsHaveNone) {
   EXPECT_EQ(its, folder.file(fmt::format("dump/m.{:08x}", first.hash() & 0xFFFFFFFFU)));
   EXPECT_EQ(of_made, its);
   EXPECT_EQ(dump_folder(made), "");
-  EXPECT_EQ(files_below(folder.file("dump")).size(), 2U);  // of "test" alone
+  EXPECT_EQ(files_below(folder.file("dump")).size(), 2U);  // those of "test" only
 }
 
 TEST(Pipeline, AFolderHasANameAlsoWhereTheProgramsNameIsNone) {

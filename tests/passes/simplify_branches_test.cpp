@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What conditionals return and are given, and that they still compute what they did.
+// The operands and results of simplified conditionals, and that they compute the same values.
 #include <gtest/gtest.h>
 
 #include "tessera/ir/text.h"
@@ -38,7 +38,7 @@ ENTRY %main (p: pred[], x: f32[3], y: f32[3], z: f32[3]) -> {} {{
   {}
 }})";
 
-// The conditional, with the types that it takes and returns; the same values come out of either branch.
+// Returns the operand and result types of the conditional. Checks that both branches give the same values as before.
 std::string conditional_of(const Program& before) {
   const Program after = simplify_branches(before);
   verify(after);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What leaves the state of a loop, and that the loop still computes what it did.
+// The state of simplified loops, and that they compute the same values.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -25,7 +25,7 @@ std::vector<std::pair<const Computation*, const Instruction*>> loops(const Progr
   return out;
 }
 
-// Simplified; the same values come out.
+// Returns the simplified program. Checks that it gives the same values.
 Program simplified(std::string_view text) {
   const Program before = read(text);
   Program after = simplify_loops(before);
@@ -36,7 +36,7 @@ Program simplified(std::string_view text) {
   return after;
 }
 
-// The types of all loops' states, inner ones first.
+// Returns the state types of all loops, inner loops first.
 std::string states(const Program& program) {
   std::string out;
   for (const auto& [computation, loop] : loops(program)) out += (out.empty() ? "" : " ") + loop->type.str();
@@ -77,19 +77,19 @@ TEST(SimplifyLoops, DropElementsThatOnlyTheyThemselvesRead) {
   %last = f32[3] get-tuple-element(%loop), index=1
   %given = f32[3] get-tuple-element(%loop), index=3
   ROOT %r = (f32[3], f32[3]) tuple(%last, %given))";
-  // b gathers what nobody reads; c is handed on and read behind the loop.
+  // Nothing reads the value that b accumulates; c is invariant and is read after the loop.
   const Program out = simplified(text_of(R"(%d = f32[3] add(%a, %a)
   %e = f32[3] multiply(%b, %d)
   ROOT %t = (s32[], f32[3], f32[3], f32[3]) tuple(%next, %d, %e, %c))",
                                          entry));
   EXPECT_EQ(states(out), "(s32[], f32[3])");
   EXPECT_EQ(known_trip_count(out, *loops(out)[0].first, *loops(out)[0].second), 5);
-  // b reaches a by way of c: all stay.
+  // b reaches a through c: all elements stay.
   const Program all = simplified(text_of(R"(%d = f32[3] add(%a, %c)
   ROOT %t = (s32[], f32[3], f32[3], f32[3]) tuple(%next, %d, %a, %b))",
                                          entry));
   EXPECT_EQ(states(all), "(s32[], f32[3], f32[3], f32[3])");
-  // Whoever takes the whole state reads all of it.
+  // An instruction that uses the complete state reads all of its elements.
   const Program whole = simplified(text_of(R"(%d = f32[3] add(%a, %a)
   ROOT %t = (s32[], f32[3], f32[3], f32[3]) tuple(%next, %d, %a, %c))",
                                            R"((s32[], f32[3], f32[3], f32[3]) {
@@ -155,7 +155,7 @@ TEST(SimplifyLoops, MakeConstantsInTheBodyAndInTheConditionAndReadInvariantsAsTh
   const Instruction& root = entry[entry.root];
   EXPECT_EQ(entry[root.operands[0]].op->name, "broadcast");
   EXPECT_EQ(entry[root.operands[1]].op->role, Role::kParameter);
-  // The limit was carried along: now it is known, and the notes count what is left.
+  // The limit was an element of the state. Now it is known, and the notes have the indices of the remaining elements.
   EXPECT_EQ(known_trip_count(out, entry, *loops(out)[0].second), 4);
   EXPECT_NE(print_program(out).find(R"({"known_induction_variable":{"tuple_index":"0"},"other":{"tuple_index":"2"}})"),
             std::string::npos);
@@ -228,7 +228,7 @@ ENTRY %main (x: f32[3]) -> f32[3] {
 })";
 
 TEST(SimplifyLoops, GoThroughNestedLoopsFromBothSides) {
-  // ones goes from the outer loop into the inner one; the outer log goes once the inner one has.
+  // `ones` moves from the outer loop into the inner one. The outer log can be removed after the inner one.
   EXPECT_EQ(states(simplified(kNested)), "(s32[], f32[3]) (s32[], f32[3])");
 }
 
@@ -264,7 +264,7 @@ TEST(SimplifyLoops, OverOneBodyShareTheNewOne) {
 
 // ---- random loops ----------------------------------------------------------------------------------------------------
 
-// Elements that start as anything and become anything: handed on, swapped, summed, constants.
+// Any initial values, and any changes: invariant, swapped, summed, constant.
 std::string random_loop(std::mt19937& dice) {
   const auto below = [&](int n) { return static_cast<int>(dice() % static_cast<unsigned>(n)); };
   const int size = 2 + below(5);
@@ -346,7 +346,7 @@ TEST(SimplifyLoops, LeaveRandomLoopsThatPartitionAsBefore) {
     text = replaced(text, "%x = f32[3] parameter(0)", "%x = f32[3] parameter(0), sharding={devices=[2]<=[2]}");
     const CheckReport report = check_partition(read(text));
     EXPECT_TRUE(report.passed) << report.failures.front() << text;
-    EXPECT_GT(program_stats(partition(read(text)).program).peak_bytes_per_device, 0) << text;  // it can be scheduled
+    EXPECT_GT(program_stats(partition(read(text)).program).peak_bytes_per_device, 0) << text;  // a schedule exists
   }
 }
 

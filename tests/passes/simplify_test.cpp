@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What simplify makes of a program.
+// Programs before and after simplify.
 #include <gtest/gtest.h>
 
 #include "passes/expect_pass.h"
@@ -98,7 +98,8 @@ ENTRY %main (x: f32[2,3,5]) -> (f32[30], f32[3,5,2], f32[2,3,5], f32[7,2,3,5,4])
 })");
 }
 
-// A shift, a padding with its border cut off, every second position of two per element; and what no padding says.
+// A shift, a padding whose border is sliced off, and every second position of two for each element; then slices that
+// are not a pad.
 TEST(Simplify, MakesASliceOfAPaddedValueOnePadding) {
   expect_pass(simplify, R"(
 HloModule m

@@ -28,7 +28,7 @@ class Dice {
   std::uint64_t count_ = 0;
 };
 
-/// Padding on both sides, also padding that cuts; strides, and dilations where asked.
+/// Returns a window with padding on both sides, which may be negative, with strides, and with dilations on request.
 inline WindowDim random_window(Dice& dice, std::int64_t size, bool dilates) {
   WindowDim w{.size = size, .stride = 1 + dice.below(3), .low = dice.below(4) - 1, .high = dice.below(4) - 1};
   if (dilates && dice.one_in(2)) w.base_dilation = 1 + dice.below(3);
@@ -36,7 +36,7 @@ inline WindowDim random_window(Dice& dice, std::int64_t size, bool dilates) {
   return w;
 }
 
-/// All dims in any order.
+/// Returns all dims in random order.
 inline ConvolutionLabels random_labels(Dice& dice, int ndim) {
   const auto order = [&] {
     Dims out;

@@ -19,13 +19,13 @@ namespace tessera::testing {
 /// An instruction of a partitioned program.
 struct FaultSite {
   const Computation& computation;
-  const std::vector<bool>& positional;  // by value: made of partition-id and constants only
+  const std::vector<bool>& positional;  // for each value: computed from partition-id and constants only
   const Instruction& instruction;
-  const Instruction* global;  // of the global program, if it has one of this name
+  const Instruction* global;  // the instruction of the same name in the global program, or null
   Dice& dice;
 
   [[nodiscard]] bool is(std::string_view op) const { return instruction.op->name == op; }
-  /// The partitioner's own.
+  /// Returns true if the partitioner inserted the instruction.
   [[nodiscard]] bool is_inserted(std::string_view op) const { return is(op) && global == nullptr; }
   [[nodiscard]] const Instruction& operand(int i) const { return computation[at(instruction.operands, i)]; }
   [[nodiscard]] bool is_positional(int i) const { return at(positional, at(instruction.operands, i)); }
@@ -262,7 +262,7 @@ std::vector<bool> positional_values(const Computation& computation) {
   return out;
 }
 
-// The computation with what `fault` puts in place of one instruction; null when it cannot.
+// Returns the computation with `fault` in place of one instruction, or nothing if that is impossible.
 std::optional<Computation> changed(ProgramBuilder& program, const Fault& fault, const FaultSite& site) {
   const Computation& from = site.computation;
   Builder builder = program.computation(from.name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults as a partitioner might have them, planted into what it made: what the random programs must find.
+// Faults that a partitioner might have, planted into its results. The random programs must find them.
 #pragma once
 
 #include <functional>
@@ -17,14 +17,15 @@ struct FaultSite;
 
 struct Fault {
   std::string_view name;
-  /// Whether `instruction` of a partitioned program is a place for it.
+  /// Returns true if the fault can be planted at this instruction of a partitioned program.
   bool (*fits)(const FaultSite& site) = nullptr;
-  /// What stands there instead; null when the place does not allow it after all.
+  /// Emits the faulty instruction. Returns null if this turns out to be impossible.
   Value (*plant)(Builder& builder, const FaultSite& site, const std::vector<Value>& operands) = nullptr;
 };
 const std::vector<Fault>& faults();
 
-/// `parts` with the fault in one drawn place that the partitioner made; null where there is none.
+/// Returns `parts` with the fault at one random instruction of the partitioner, or nothing if there is no suitable
+/// instruction.
 std::optional<Partitioned> planted(const Fault& fault, const Partitioned& parts, Dice& dice);
 
 }  // namespace tessera::testing

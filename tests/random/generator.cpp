@@ -53,7 +53,7 @@ Value Generator::root() {
   while (dice_.one_in(2)) results.push_back(dice_.pick(entry_.values).value);
   const bool one = results.size() == 1 && dice_.one_in(2);
   const Value out = one ? results.front() : ops::tuple(main_, results);
-  const bool is_free = !out.instruction().sharding;  // what stands there already may be the feature
+  const bool is_free = !out.instruction().sharding;  // an existing annotation may be the feature
   if (is_free && !dice_.one_in(4)) annotate(out);
   return out;
 }
@@ -116,7 +116,7 @@ bool Generator::annotate(Value value, std::optional<ShardingKind> kind) {
   return found;
 }
 
-// The value and a mark of another one that has its dims, or of itself.
+// Adds the value to a sharding group together with another value of the same dims, or with a mark of itself.
 bool Generator::annotate_group(Value value, ShardingKind kind) {
   if (!value.type().is_array()) return false;
   const std::string suffix =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How random_program makes a program: values are drawn from a pool, ops on them put there.
+// The generator of random_program: it draws operands from a pool of values and adds the results of ops to the pool.
 #pragma once
 
 #include <map>
@@ -15,21 +15,22 @@
 
 namespace tessera::testing {
 
-/// `exact`: the same bits however it is partitioned and whoever runs it: nothing was rounded. Ops with jumps take only these.
+/// `exact`: the value has the same bits for every partitioning and on every engine, because nothing was rounded. Ops
+/// with discontinuities take only exact values.
 struct Entry {
   Value value;
   bool exact = true;
 };
 
-/// What can be drawn in the computation, or manual region, under construction.
+/// The values that can be drawn in the current computation or manual region.
 struct Scope {
   Builder* builder = nullptr;
   std::vector<Entry> values;
-  std::vector<AxisRef> manual;  // of the region
+  std::vector<AxisRef> manual;  // axes of the region
   bool is_entry = false;        // parameters may be added
 };
 
-/// Of per-device code: collectives and what tells devices apart.
+/// Returns true for ops of per-device code: collectives, and ops that depend on the device.
 bool is_regional(const OpDef& op);
 
 class Generator {
@@ -44,19 +45,21 @@ class Generator {
   void feature();
   Value root();
   void put(Value value);
-  /// Leaves of any value go to the pool.
+  /// Adds the leaves of a value of any type to the pool.
   void put_leaves(Value value);
   bool is_exact(Value value);
-  /// Whether floats are rounded, so that another order of sums, or another implementation, shows in the result.
+  /// Returns true if floats are rounded, so that another order of sums or another implementation changes the result.
   [[nodiscard]] bool rounds(const Computation& computation, const Instruction& instruction) const;
-  /// With a sharding for each leaf; false when the type has none of `kind`. Null: any.
+  /// Annotates the value with a sharding for each leaf. Returns false if the type has no sharding of `kind`. Null means
+  /// any kind.
   bool annotate(Value value, std::optional<ShardingKind> kind = std::nullopt);
   bool annotate_group(Value value, ShardingKind kind);
   [[nodiscard]] bool is_manual() const { return !scope_->manual.empty(); }
   Builder& builder() { return *scope_->builder; }
 
   // ---- generator_samples.cpp: any op
-  /// An instruction of the op by one of its samples, or by a maker for what has none that fits; returns its id.
+  /// Emits an instruction of the op from one of its samples, or with a special function if no sample fits. Returns its
+  /// id.
   Id sampled(std::string_view op);
   Id sampled(const conformance::Sample& sample);
   Value value_of(const conformance::SampleOperand& operand);
@@ -70,10 +73,10 @@ class Generator {
   Value loop(Value x);
   Value called(Value x);
   Value branches(Value x);
-  /// A computation of parameters of these types that returns a value of `result`.
+  /// Returns a computation with parameters of these types and a result of type `result`.
   ComputationId body(const std::string& name, const std::vector<Entry>& parameters, const Type& result);
   ComputationId loop_body(const Type& state);
-  /// A value of this type made of what the scope has.
+  /// Returns a value of this type, computed from the values of the scope.
   Value finished(const Type& result);
   void region(const std::vector<AxisRef>& axes, bool featured);
   Value enter_region(Value x, const std::vector<AxisRef>& axes);
@@ -81,7 +84,7 @@ class Generator {
   void annotate_manual(Value value);
   Id called_parameter();
   void mark_collectives(Id first);
-  /// An instruction of the featured op inside; what it returns is put into the pool.
+  /// Emits an instruction of the featured op inside the region and adds its result to the pool.
   void feature_inside();
   Value any_collective(Value x);
   Value coordinate();
@@ -93,9 +96,9 @@ class Generator {
 
   // ---- generator_ops.cpp: ops that chain well
   std::optional<Entry> any_entry();
-  /// One of this type; a ramp where there is none.
+  /// Returns a value of this type, or an iota if there is none.
   Value any_value(DType dtype);
-  /// A value of these dims: one that has them, or a broadcast.
+  /// Returns a value with these dims, or a broadcast if there is none.
   Value with_dims(const Dims& dims, DType dtype);
   Value number(DType dtype, double value);
   Dims dims();
@@ -143,7 +146,7 @@ class Generator {
   std::map<const Builder*, std::map<Id, bool>> exact_;
   std::int64_t next_channel_ = 1;
   int next_group_ = 1;
-  std::vector<Value> featured_;  // arrays of the featured instruction, for the result
+  std::vector<Value> featured_;  // arrays that the featured instruction returns, used in the result
 };
 
 }  // namespace tessera::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops, calls, branches with random bodies; manual regions with collectives of their own.
+// Loops, calls and branches with random bodies, and manual regions with collectives.
 #include <algorithm>
 
 #include "random/generator.h"
@@ -59,14 +59,14 @@ Value Generator::branches(Value x) {
   return ops::conditional(index, {x, y}, callees);
 }
 
-// (round, x, w): x is made anew, w carried along.
+// State (iteration, x, w): the body computes a new x and passes w on.
 ComputationId Generator::loop_body(const Type& state) {
   Builder inner = program_.computation("body");
   Scope scope{.builder = &inner, .values = {}, .manual = {}, .is_entry = false};
   Scope* outer = std::exchange(scope_, &scope);
   ++depth_;
   const Value p = ops::parameter(inner, 0, state);
-  exact_[&inner][p.id] = false;  // what the rounds before made of it
+  exact_[&inner][p.id] = false;  // the result of earlier iterations
   if (dice_.one_in(4)) annotate(p);
   const Value round = ops::get_tuple_element(p, 0);
   const Value next = ops::add(round, ops::scalar(inner, DType::kS32, 1));
@@ -129,7 +129,7 @@ Value Generator::enter_region(Value x, const std::vector<AxisRef>& axes) {
   return out;
 }
 
-// Cut over every axis of the region: devices need not agree about anything.
+// Sharded over every axis of the region, so that devices need not have equal values.
 Value Generator::leave_region(Value local, const std::vector<AxisRef>& axes) {
   if (local.type().ndim() == 0) local = ops::reshape(local, {1});
   Sharding cut = Sharding::replicated(shardings_.mesh(), local.type().ndim());
@@ -176,7 +176,7 @@ void Generator::annotate_manual(Value value) {
   if (!leaves.empty()) value.builder->set_sharding(value, make_shardings(std::move(leaves)));
 }
 
-// Within a region there are those of called computations.
+// Inside a region, parameters are those of called computations.
 Id Generator::called_parameter() {
   const Value x = scope_->values.front().value;
   Builder inner = program_.computation("inside");
@@ -186,7 +186,7 @@ Id Generator::called_parameter() {
   return ops::call(builder(), {x}, program_.add(std::move(inner), root)).id;
 }
 
-// As JAX does: a collective of constants would not be known as a region's.
+// As in JAX: without a mark, the region of a collective of constants would be unknown.
 void Generator::mark_collectives(Id first) {
   for (auto id = first; id < builder().computation().size(); ++id)
     if (is_regional(*builder()[id].op)) annotate_manual(builder().value(id));
@@ -206,7 +206,7 @@ void Generator::feature_inside() {
   put_leaves(is_regional(op) ? made : done(made));
 }
 
-// The groups along some axes of the region.
+// Returns the groups along some axes of the region.
 std::vector<std::vector<std::int64_t>> Generator::groups() {
   std::vector<AxisRef> axes;
   for (const AxisRef& axis : scope_->manual)
@@ -220,14 +220,15 @@ Value Generator::permuted(Value x) {
   const auto all = groups();
   const auto size = isize(all.front());
   const auto shift = dice_.below(size);
-  const auto left_out = dice_.below(2 * size);  // alike in all groups: other axes must not tell devices apart
+  // The same in all groups, because groups along other axes must not differ.
+  const auto left_out = dice_.below(2 * size);
   for (const auto& group : all)
     for (std::int64_t k = 0; k < size; ++k)
       if (k != left_out) pairs.pairs.emplace_back(at(group, k), at(group, (k + shift) % size));
   return ops::collective_permute(x, pairs, next_channel_++);
 }
 
-// The device's coordinate in the region, looked up: other axes must not tell devices apart.
+// Looks up the device's coordinate in the region. The result must not depend on other axes.
 Value Generator::coordinate() {
   const Mesh& mesh = shardings_.mesh();
   std::vector<std::uint32_t> table;
@@ -245,7 +246,7 @@ Value Generator::any_collective(Value x) {
   return collective(x, dice_.pick(kOps));
 }
 
-// Of a part of the array that the group's size divides.
+// Pads the array so that the size of the group divides it.
 Value Generator::collective(Value x, std::string_view op) {
   if (op.ends_with("-start") || op.ends_with("-done")) return in_two_halves(x, op.substr(0, op.rfind('-')));
   if (op == "collective-permute") return permuted(x);
@@ -277,7 +278,7 @@ Value Generator::collective(Value x, std::string_view op) {
   return builder().emit(op_table().get("collective-broadcast"), {x}, make_attributes(attributes));
 }
 
-// Rows of the value itself, from and to places that may lie before the first or behind the last.
+// Sends rows of the value. Positions may be before the first or after the last row.
 Value Generator::ragged_all_to_all(Value x, CollectiveAttributes attributes) {
   const auto members = isize(attributes.replica_groups.groups.front());
   const auto rows = x.type().dim(0);

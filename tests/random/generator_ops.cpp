@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that chain well: what most of a random program is made of.
+// Ops that chain well. Most of a random program consists of them.
 #include <algorithm>
 
 #include "random/generator.h"
@@ -58,7 +58,7 @@ Value Generator::chained(Value x) {
       &Generator::concat,    &Generator::reverse, &Generator::rows,      &Generator::dynamic_slice, &Generator::update,
       &Generator::mark,      &Generator::roll,    &Generator::scatter,   &Generator::sort,          &Generator::choose};
   const bool ordered = !is_complex(x.type().dtype());
-  constexpr std::int64_t kUnordered = 3;  // the last need no order
+  constexpr std::int64_t kUnordered = 3;  // the last ones need no order of elements
   return (this->*at(kMakers, dice_.below(isize(kMakers) - (ordered ? 0 : kUnordered))))(x);
 }
 
@@ -148,7 +148,7 @@ Value Generator::concat(Value x) {
   }
   return ops::concatenate(parts, static_cast<int>(dim));
 }
-// Rotated along one dim, as jnp.roll spells it.
+// Rolls along one dim, in the form of jnp.roll.
 Value Generator::roll(Value x) {
   if (x.type().ndim() == 0) return {};
   const int dim = static_cast<int>(dice_.below(x.type().ndim()));
@@ -172,7 +172,7 @@ Value Generator::convolution(Value x) {
   at(kernel, a.dim_labels.rhs_output) = (1 + dice_.below(4)) * a.feature_group_count * a.batch_group_count;
   for (int i = 0; i < ndim - 2; ++i) {
     const auto image = x.type().dim(static_cast<int>(at(a.dim_labels.lhs_spatial, i)));
-    // Now and then a kernel like an image: the gradient of one.
+    // Sometimes the kernel is as large as the image, as in a gradient.
     WindowDim w = random_window(dice_, dice_.one_in(4) ? image : 1 + dice_.below(4), true);
     w.reversed = dice_.one_in(3);
     at(kernel, at(a.dim_labels.rhs_spatial, i)) = w.size;
@@ -232,7 +232,7 @@ Value Generator::dot(Value x) {
     }
   return {};
 }
-// Indices, some out of range.
+// Returns indices, some of them out of range.
 Value Generator::indices(const Dims& dims, std::int64_t range) {
   const Value ramp = ops::iota(builder(), Type::array(DType::kS32, dims), static_cast<int>(dice_.below(isize(dims))));
   const Value scaled = ops::multiply(ramp, ops::splat(ops::scalar(builder(), DType::kS32, 3), dims));
@@ -261,7 +261,7 @@ Value Generator::scatter(Value x) {
   return ops::scatter({x}, indices({dims[0]}, x.type().dim(0)), {with_dims(dims, x.type().dtype())}, attributes,
                       ops::reduction_computation(program_, reduction, dtype));
 }
-// An element of something, as an index.
+// Returns an element of some value as an index.
 Value Generator::drawn_index() {
   std::vector<Value> exact;
   for (const Entry& entry : scope_->values)

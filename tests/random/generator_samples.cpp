@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any op of the table, on operands made to fit the samples of the conformance laws; which pairs of op and annotation exist.
+// Any op of the table, with operands that fit the samples of the conformance laws, and the possible pairs of op and
+// annotation.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -26,7 +27,7 @@ const std::map<std::string_view, std::vector<const Sample*>>& samples_by_op() {
   return all;
 }
 
-// The types that the op's instructions have in the samples.
+// Returns the types of the op's instructions in the samples.
 std::vector<Type> types_of(std::string_view op) {
   static std::map<std::string_view, std::vector<Type>> known;
   auto [found, fresh] = known.try_emplace(op);
@@ -106,7 +107,7 @@ const std::vector<Feature>& features() {
 
 std::int64_t feature_count() { return isize(features()); }
 
-// A stride that shares no factor with the count: neighbouring seeds differ in op and kind.
+// The stride and the count have no common factor, so that neighbouring seeds differ in op and kind.
 Feature feature_of(std::uint64_t seed) {
   const auto count = static_cast<std::uint64_t>(feature_count());
   std::uint64_t stride = 257;
@@ -139,12 +140,12 @@ Id Generator::sampled(const Sample& sample) {
 Value Generator::any_sample() {
   const auto& rows = op_table().rows();
   const OpDef* op = dice_.pick(rows);
-  const bool may_branch = op->role == Role::kConditional && is_manual();  // devices would part
+  const bool may_branch = op->role == Role::kConditional && is_manual();  // devices would take different branches
   if (is_regional(*op) || may_branch || op->role == Role::kParameter) return {};
   return done(builder().value(sampled(op->name)));
 }
 
-// What only another op may read is handed on by that.
+// If only a -done op may read the value, returns the result of the -done op.
 Value Generator::done(Value started) {
   const OpDef& op = *started.instruction().op;
   const std::string name(op.name);
@@ -179,7 +180,7 @@ Value Generator::value_of(const SampleOperand& operand) {
   return within(array_of(type), operand.low, operand.high);
 }
 
-// Some exact value of this type, or one brought to it; now and then a parameter of its own.
+// Returns an exact value of this type, or converts one. Sometimes adds a parameter.
 Value Generator::array_of(const Type& type) {
   constexpr int kMostParameters = 8;
   std::vector<Value> same;
@@ -201,7 +202,7 @@ Value Generator::array_of(const Type& type) {
   return x.type().dtype() == type.dtype() ? x : ops::convert(x, type.dtype());
 }
 
-// Its elements in order, cut off or filled up.
+// Returns the elements of x in order, truncated or padded.
 Value Generator::resized(Value x, const Dims& dims) {
   const auto have = x.type().element_count();
   const auto want = product(dims);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A random program with one more result that no two orders of its sums agree on.
+// A random program with an additional result that depends on the order of its sums.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace tessera::testing {
 
-/// The program with q = n / (|n| + 1e-30) behind its results, where n = sum(3 y) - 3 sum(y) of a float result y is 0 but for roundings.
-/// Null when no result is f32 of several elements.
+/// Appends q = n / (|n| + 1e-30) to the results, where n = sum(3 y) - 3 sum(y) for a float result y is 0 except for
+/// rounding errors. Returns nothing if no result is f32 with several elements.
 std::optional<Program> with_noise_result(const Program& program);
 
 }  // namespace tessera::testing

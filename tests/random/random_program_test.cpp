@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs under random shardings: partitioned equals unpartitioned, and faults planted into the partitioned program are
-// found. `random_programs` does the same for longer (docs/internals/debugging.md).
+// Random programs with random shardings: the partitioned program equals the unpartitioned one, and faults planted into
+// the partitioned program are found. `random_programs` does the same for longer (docs/internals/debugging.md).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ TEST(RandomProgram, EveryOpStandsUnderEveryKindOfShardingItCanHave) {
   EXPECT_EQ(join(table.empty_cells(), "\n"), "");
 }
 
-// What the generator found: each file says what was wrong.
+// Programs that the generator found: each file describes the fault.
 TEST(RandomProgram, PastFailuresPass) {
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(TESSERA_RANDOM_FAILURES)) {
@@ -72,7 +72,7 @@ TEST(RandomProgram, PrintsAndReadsBackEqualBeforeAndAfterPartitioning) {
   }
 }
 
-// What partition() does to the global program first, step by step.
+// The first passes of partition() on the global program, one after another.
 TEST(RandomProgram, PassesThatTidyUpKeepEveryValue) {
   const std::pair<const char*, Program (*)(const Program&)> passes[] = {{"inline_calls", inline_calls},
                                                                         {"simplify", simplify},
@@ -86,7 +86,7 @@ TEST(RandomProgram, PassesThatTidyUpKeepEveryValue) {
       return std::any_of(c->instructions.begin(), c->instructions.end(),
                          [](const Instruction& i) { return manual_border(i) != ManualBorder::kNone; });
     });
-    if (has_region) continue;  // what a device sees is no value of the global program
+    if (has_region) continue;  // the values inside a region are not values of the global program
     const auto arguments = seeded_arguments(before, seed);
     EvaluateOptions options;
     options.trip_limit = 100;
@@ -102,7 +102,8 @@ TEST(RandomProgram, PassesThatTidyUpKeepEveryValue) {
   EXPECT_GT(compared, 50);
 }
 
-// The first case whose planted fault shows. `changed`: each program as it is tried, or null.
+// Expects that every fault is found in some case, and prints the first one. `changed` returns the program to test, or
+// nothing to skip the case.
 void expect_all_found(const std::function<std::optional<Program>(const Program&)>& changed) {
   constexpr std::int64_t kMostCases = 2000;
   std::map<std::string_view, std::int64_t> found;
@@ -147,14 +148,15 @@ TEST(RandomProgram, NoiseDividedByNoiseIsNoFault) {
       << "the sums have one order on both sides, and the test shows nothing";
 }
 
-// Whether a result differs that is none of the key's bias.
+// Returns true if a result other than those of the key bias differs.
 bool differs_elsewhere(const CheckReport& report) {
   return std::any_of(report.failures.begin(), report.failures.end(), [](const std::string& failure) {
     return !failure.starts_with("result 4 ") && !failure.starts_with("result 5 ") && !failure.starts_with("result 6 ");
   });
 }
 
-// A step of AdamW on an attention block. The updates of the key's bias (results 4 to 6) are noise, and their bounds hide no fault elsewhere.
+// A step of AdamW on an attention block. The updates of the key bias (results 4 to 6) are noise, and their error bounds
+// must not hide faults in other results.
 TEST(RandomProgram, PlantedFaultsInAnAdamWStepAreFound) {
   const std::string path = std::string(TESSERA_CHECKED_PROGRAMS) + "/attention_adamw_uneven.hlo";
   const Program program = parse_program(read_file(path), op_table(), {.file_name = path});

@@ -100,7 +100,8 @@ std::string failure_of(const Program& program, Trial trial, bool* has_collective
 
 namespace {
 
-// What a first line of a reason says without names and numbers: a smaller program that fails otherwise is another failure.
+// Returns the start of the first line of a reason without numbers: a smaller program with a different reason has a
+// different failure.
 std::string kind_of_failure(const std::string& reason) {
   const bool differs = reason.find("expected ") != std::string::npos;
   if (differs) return "differs";
@@ -132,7 +133,8 @@ class Runner {
     }
     report_.table.count(program);
     Dice dice(hash_mix(seed, 5));
-    // HLO's text forgets an order of devices that no axis explains within replicated groups: regions need it.
+    // HLO's text loses a device order that no axis describes within replicated groups, but manual regions need this
+    // order.
     const bool can_forget = !program.meshes.front().device_order().empty() && has_regions(program);
     if (options_.text_share > 0 && !can_forget && dice.one_in(static_cast<int>(options_.text_share)) &&
         !reread(seed, program))
@@ -148,7 +150,7 @@ class Runner {
     if (!reason.empty()) fail(seed, program, Trial::kRanks, reason);
   }
 
-  // Equal when read back; the case goes on with what another reader of HLO would have got.
+  // Checks that the program reads back as equal. The case continues with the program that XLA would have read.
   bool reread(std::uint64_t seed, Program& program) {
     std::string reason;
     try {

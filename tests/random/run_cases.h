@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs random programs, and counts which op stood under which kind of annotation.
+// Runs random programs, and counts which ops occurred with which kinds of annotation.
 #pragma once
 
 #include <array>
@@ -14,33 +14,34 @@
 
 namespace tessera::testing {
 
-/// By op and kind: how many programs have such an instruction.
+/// The number of programs with such an instruction, by op and kind.
 class CaseTable {
  public:
   void count(const Program& program);
-  /// "dot, maximal": pairs that can exist and were not met.
+  /// Returns the possible pairs that did not occur: "dot, maximal".
   [[nodiscard]] std::vector<std::string> empty_cells() const;
-  /// A line per op; `-` where the pair cannot exist, with the reasons below.
+  /// Returns one line for each op, with `-` for an impossible pair, and the reasons below.
   [[nodiscard]] std::string str() const;
 
  private:
   std::map<std::string_view, std::array<std::int64_t, kKindCount>> cells_;
 };
 
-/// How a case is tried. Partition: must succeed, and what it gives is sound. Values: partitioned = unpartitioned by evaluation in
-/// lockstep with poisoned padding. Ranks: the same on the runtime, a virtual rank a device.
+/// How a case is checked. kPartition: partitioning must succeed and give a valid program. kValues: the partitioned
+/// program must equal the unpartitioned one, evaluated in lockstep with poisoned padding. kRanks: the same on the
+/// runtime, with a virtual rank for each device.
 enum class Trial : std::uint8_t { kPartition, kValues, kRanks };
 
-/// "" when it passes. `has_collective`: set when the partitioned program has one.
+/// Returns "" if the case passes. Sets `has_collective` if the partitioned program has a collective.
 std::string failure_of(const Program& program, Trial trial, bool* has_collective = nullptr);
 
 struct RunOptions {
-  std::uint64_t seed = 0;  // the first; one more for each case
+  std::uint64_t seed = 0;  // of the first case; each case adds one
   std::int64_t cases = 300;
   bool values = true;
-  std::int64_t rank_share = 20;  // one case in so many runs on virtual ranks too; 0: none
-  std::int64_t text_share = 4;   // one in so many goes through its text, as XLA would have written it
-  std::string folder{};          // where minimal failing programs go; "": none is shrunk
+  std::int64_t rank_share = 20;  // one of this many cases also runs on virtual ranks; 0: none
+  std::int64_t text_share = 4;   // one of this many cases is read back from its text for XLA
+  std::string folder{};          // for minimal failing programs; "": programs are not shrunk
   int most_failures = 20;
 };
 

@@ -22,7 +22,7 @@ std::int64_t devices_of(Dice& dice, Kind kind) {
   return dice.pick(std::vector<std::int64_t>{2, 3, 4, 4, 5, 6, 6, 7, 8, 8});
 }
 
-// The factors of a device count, in any order: one axis each.
+// Splits a device count into factors in random order; each is the size of an axis.
 std::vector<MeshAxis> axes_of(Dice& dice, std::int64_t devices, std::size_t fewest, std::size_t most) {
   std::vector<std::int64_t> sizes;
   for (std::int64_t rest = devices; rest > 1;) {
@@ -144,7 +144,7 @@ Sharding RandomShardings::tiled(int ndim, const Mesh& mesh, const std::vector<Ax
   return out;
 }
 
-// Over an axis that is still free, where there is one; true when there was.
+// Makes the sharding partial over an axis that is still free. Returns false if there is none.
 bool RandomShardings::add_partial(Sharding& sharding, DType dtype) {
   if (dtype == DType::kPred) return false;
   const auto used = sharding.used_axes();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of annotation there are, and random ones of each.
+// The kinds of annotations, and random annotations of each kind.
 #pragma once
 
 #include <bitset>
@@ -15,17 +15,17 @@ namespace tessera::testing {
 
 enum class ShardingKind : std::uint8_t {
   kReplicated,
-  kOneAxis,           // a dim tiled by one axis
-  kSeveralAxes,       // a dim tiled by several axes
-  kSeveralDims,       // several dims tiled
-  kSubAxis,           // by a part of an axis
-  kPartlyReplicated,  // tiled, and some devices hold the same
-  kUneven,            // tiles of a dim that they do not divide
+  kOneAxis,           // one axis shards a dim
+  kSeveralAxes,       // several axes shard a dim
+  kSeveralDims,       // several dims are sharded
+  kSubAxis,           // a sub-axis shards a dim
+  kPartlyReplicated,  // sharded, and some devices hold equal shards
+  kUneven,            // the number of tiles does not divide the dim
   kMaximal,
   kUnreduced,
-  kDeviceOrder,  // tiled in an order of devices that no axis explains
-  kOpen,         // some dim left to propagation (unspecified_dims)
-  kUnknown,      // all left to propagation
+  kDeviceOrder,  // sharded with a device order that no axis describes
+  kOpen,         // some dims left to propagation (unspecified_dims)
+  kUnknown,      // all dims left to propagation
   kShardAs,
   kShardLike,
   kTuple,  // one for each leaf of a tuple
@@ -37,26 +37,27 @@ inline constexpr int kKindCount = static_cast<int>(ShardingKind::kCount);
 using ShardingKinds = std::bitset<static_cast<std::size_t>(kKindCount)>;
 std::string_view kind_name(ShardingKind kind);
 
-/// All kinds that an instruction's annotation is of; none without one.
+/// Returns all kinds of an instruction's annotation; none if it has no annotation.
 ShardingKinds kinds_of(const Instruction& instruction);
-/// Of one leaf.
+/// Returns all kinds for one leaf.
 ShardingKinds kinds_of(const Type& type, const Sharding& sharding);
 
-/// The frontend attribute that stands for what is behind `sharding={..}`: ` shard_as 1`.
+/// The frontend attribute for the text after `sharding={..}`: ` shard_as 1`.
 inline constexpr std::string_view kSuffixAttribute = "tessera.sharding_suffix";
 
 class RandomShardings {
  public:
-  /// Over a mesh that has shardings of `kind`.
+  /// Chooses a mesh that has shardings of `kind`.
   RandomShardings(Dice& dice, ShardingKind kind);
 
   [[nodiscard]] const Mesh& mesh() const { return mesh_; }
-  /// Of this kind; null where the type has none. `manual`: the axes of the region the value is in, which only mesh() has.
+  /// Returns a sharding of this kind, or nothing if the type has none. `manual` are the axes of the region that
+  /// contains the value; only mesh() has them.
   std::optional<Sharding> of_kind(const Type& leaf, ShardingKind kind, const std::vector<AxisRef>& manual);
-  /// Of any kind, mostly tiled.
+  /// Returns a sharding of any kind, in most cases tiled.
   Sharding any(const Type& leaf, const std::vector<AxisRef>& manual);
   Sharding whole(int ndim, const std::vector<AxisRef>& manual) const;
-  /// Some axes, at least one; all when `all`.
+  /// Returns at least one axis, or all if `all`.
   std::vector<AxisRef> manual_axes(bool all);
 
  private:
@@ -66,7 +67,7 @@ class RandomShardings {
 
   Dice& dice_;
   Mesh mesh_;
-  Mesh ordered_;  // other axes and another device order
+  Mesh ordered_;  // the same devices with other axes and in another order
 };
 
 }  // namespace tessera::testing

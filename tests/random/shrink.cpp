@@ -12,7 +12,7 @@
 namespace tessera::testing {
 namespace {
 
-// Without what the root does not need; parameters of the entry are numbered anew.
+// Removes instructions that the root does not need, and renumbers the parameters of the entry.
 Computation tidy(const Computation& from, bool is_entry) {
   std::vector<bool> needed(from.instructions.size(), false);
   needed[static_cast<std::size_t>(from.root)] = true;
@@ -103,7 +103,7 @@ class Shrinker {
     return smaller;
   }
 
-  // One of its operands in its place.
+  // Replaces the instruction by one of its operands.
   bool try_operand(ComputationId c, Id id) {
     const Instruction instruction = best_[c][id];
     for (const Id operand : instruction.operands) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A failing program made small.
+// Shrinks a failing program.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,9 @@
 
 namespace tessera::testing {
 
-/// A program for which `fails` still holds, with as few instructions and annotations as single steps lead to: parameters in place of
-/// values, operands in place of results, fewer results, no annotation, called computations likewise.
+/// Returns a program for which `fails` still holds, with as few instructions and annotations as single steps can reach:
+/// parameters replace values, operands replace results, results and annotations are removed, also in called
+/// computations.
 Program shrink(Program program, const std::function<bool(const Program&)>& fails);
 
 }  // namespace tessera::testing

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""compare.py of bench/peers/gpt2_step with stand-ins for all contenders: which set-ups it runs, what it quotes, what it says of one that fails.
+"""Tests compare.py of bench/peers/gpt2_step with stand-ins for all contenders: the set-ups it runs, the ratios
+it quotes, and the report of a contender that fails.
 
 usage: tests/repo/compare_test.py
 """
@@ -12,7 +13,7 @@ import tempfile
 
 COMPARE = pathlib.Path("bench/peers/gpt2_step/compare.py").resolve()
 
-# Tokens per second by what stands in the command line: the first row that fits counts.
+# The tokens per second for each command line: the first matching row applies.
 STAND_IN = """#!/usr/bin/env python3
 import json, sys
 line = " ".join(sys.argv)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the commands that the pages under docs/ show and compares what they print with what the pages say.
+"""Runs the commands in the pages under docs/ and compares their output with that in the pages.
 
   tests/repo/docs_commands.py BIN [--update] [PAGE…]
 
-Lines that begin with `$ ` in blocks marked `console` are run by bash from the top of the tree, with BIN first in PATH and
-$TMP a fresh folder; what follows up to the next command is standard output and error together. --update writes the output
-into the pages.
+Bash runs the lines that begin with `$ ` in blocks marked `console`, in the top folder of the repository, with BIN first
+in PATH and $TMP an empty folder. The lines up to the next command are standard output and error together. --update
+writes the output into the pages.
 """
 import os
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Soak tests with programs that fail on purpose: each kind of failure is found, kept, and ends in exit status 1."""
+"""Soak tests with programs that fail on purpose: each kind of failure is found and kept, and gives exit status 1."""
 import pathlib
 import subprocess
 import sys

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every test has the time that a busy machine needs: time_limits.py CTEST BUILD_FOLDER."""
+"""Checks that every test has the time limit that a busy machine needs: time_limits.py CTEST BUILD_FOLDER."""
 import json
 import subprocess
 import sys
 
 LEAST = 600
-UNLIMITED = 1500  # what ctest takes where nothing is said
+UNLIMITED = 1500  # the default of ctest
 
 
 def main():

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparing values: integers equal, floats within a bound that grows with the element type's rounding.
+// Compares values: integers must be equal, floats within a bound relative to the rounding of the element type.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,18 +12,18 @@
 
 namespace tessera::testing {
 
-/// NaN equals NaN; `units` are steps of the element type relative to the larger of 1 and the value.
+/// NaN equals NaN. `units` are rounding steps of the element type, relative to the larger of 1 and the value.
 ::testing::AssertionResult close(const Literal& got, const Literal& expected, double units = 8);
 
 Literal random_literal(const Type& type, unsigned seed, double low = -2, double high = 2);
-/// One value per parameter of the entry.
+/// Returns one value for each parameter of the entry.
 std::vector<Literal> random_arguments(const Program& program, unsigned seed);
 Program read(const std::string& text);
 using Body = std::function<Value(Builder&, const std::vector<Value>&)>;
-/// main(parameters of `types`) = body(parameters)
+/// Returns the program main(parameters of `types`) = body(parameters).
 Program program_of(const std::vector<Type>& types, const Body& body);
 
-/// Calls `body` under each instruction set that this processor has, or only under the one TESSERA_ISA names.
+/// Calls `body` with each instruction set that this processor supports, or only with the one that TESSERA_ISA names.
 void on_each_isa(const std::function<void()>& body);
 
 }  // namespace tessera::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs against the reference evaluation, with each instruction set.
+// Compares programs with the reference evaluation, for each instruction set.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ inline Program expect_on_each_isa(const std::vector<Type>& types, const Body& bo
   return program;
 }
 
-/// The number of instructions of each step.
+/// Returns the number of instructions of each step.
 inline std::vector<std::size_t> step_sizes(const Program& program) {
   std::vector<std::size_t> out;
   const auto plan = make_schedule(program);

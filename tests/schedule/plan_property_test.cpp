@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Over random programs: the plan is sound (verify_schedule shadows every buffer), with and without fusion, views and reordering.
+// Plans of random programs are valid (verify_schedule tracks the content of every buffer), with and without fusion,
+// views and reordering.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -13,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// Values of [6,4] and [24], mixed by elementwise ops, views, reshapes, dots, tuples and barriers.
+// Returns values of [6,4] and [24], combined by elementwise ops, views, reshapes, dots, tuples and barriers.
 Program random_program(unsigned seed) {
   std::mt19937 random(seed);
   ProgramBuilder program("random");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the scheduler decides: order, groups, views, donation, the arena.
+// The decisions of the scheduler: order, groups, views, donation, the arena.
 #include "tessera/schedule/schedule.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ std::vector<std::string> step_names(const Program& program, const Schedule& plan
   return out;
 }
 
-// Its five lists have the element type of the rows, and move nothing.
+// Its five lists have the element type of the rows, but are not sent.
 TEST(Schedule, ARaggedExchangePacksNoneOfItsOperands) {
   const Program program = read(R"(HloModule m, num_partitions=2
 ENTRY %main {
@@ -185,7 +185,7 @@ ENTRY %main (w: f32[4,4], g: f32[4,4]) -> (f32[4,4], f32[4,4]) {
   verify_schedule(program, *plan);
 }
 
-// Three units, each gathering its weights; the text gathers all of them first.
+// Three units, each of which gathers its weights. The text gathers all of them first.
 std::string fsdp_text(int units) {
   std::string text = "HloModule fsdp, num_partitions=4\nENTRY %main {\n  %x0 = f32[2,64] parameter(0)\n";
   for (int u = 0; u < units; ++u) text += fmt::format("  %w{0} = f32[16,64] parameter({1})\n", u, u + 1);
@@ -212,7 +212,7 @@ TEST(Schedule, GathersRunJustBeforeTheirFirstReader) {
   EXPECT_GE(as_written->arena_bytes, 4 * 64 * 64 * 4);
 }
 
-// What a scan takes of its stacks, of which the frontend asks for all at once.
+// A scan slices its stacked parameters; the front end emits all slices at the start.
 TEST(Schedule, SlicesOfParametersRunJustBeforeTheirFirstReader) {
   const Program program = read(R"(HloModule scan
 ENTRY %main (ws: f32[4,32,32], i: s32[], x: f32[32,32]) -> f32[32,32] {
@@ -291,7 +291,7 @@ ENTRY %main (q: f32[2,8,3,16], k: f32[2,8,3,16]) -> f32[2,3,8,8] {
 }
 
 TEST(Schedule, AReshapeOfATransposeOfWhatLiesInMemoryIsPlanned) {
-  // %t lies in memory for the reshape %flat; what %back reads is then no longer %m as it stands.
+  // %t is in memory because %flat reshapes it. %back then reads %t, not %m.
   const Program program = read(R"(HloModule views
 ENTRY %main (x: s32[4,6]) -> (s32[24], s32[24]) {
   %x = s32[4,6] parameter(0)
@@ -336,7 +336,7 @@ TEST(Schedule, OrderIsAPermutationThatKeepsOperandsFirst) {
   }
 }
 
-// Freed memory makes the scheduler pull steps forward; what is felt elsewhere it leaves in order.
+// The scheduler moves steps to an earlier position if this frees memory, but keeps the order of side effects.
 TEST(Schedule, InstructionsWithSideEffectsKeepTheirOrder) {
   const Program program = read(R"(HloModule m
 %less (a: f32[], b: f32[]) -> pred[] {

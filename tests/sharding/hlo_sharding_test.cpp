@@ -164,7 +164,7 @@ TEST(HloShardingAxes, AShardingOverOtherDevicesThanTheModuleIsAnError) {
   EXPECT_THROW(to_axes({{leaf("{devices=[2,2]<=[4]}"), 1}}, 4, meshes), Error);
 }
 
-// A random sharding of a random mesh: whole axes and parts, in any order on any dim.
+// Returns a random sharding over complete axes and sub-axes, in any order on any dim.
 Sharding random_sharding(const Mesh& mesh, int ndim, std::mt19937& random) {
   Sharding out = Sharding::replicated(mesh, ndim);
   std::vector<AxisRef> parts;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group that asks before each all-gather: for tests that hold a rank in one, or let it fail there.
+// A group that calls a function before each all-gather, for tests that delay a rank or make it fail there.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace tessera::testing {
 
 class GatedGroup final : public ProcessGroup {
  public:
-  /// `group` outlives it. What is split from it has no gate.
+  /// `group` must outlive it. Groups split from it have no gate.
   GatedGroup(ProcessGroup& group, std::function<void()> gate) : group_(group), gate_(std::move(gate)) {}
   [[nodiscard]] int rank() const override { return group_.rank(); }
   [[nodiscard]] int size() const override { return group_.size(); }

@@ -17,7 +17,7 @@ class RankListener final : public ::testing::EmptyTestEventListener {
   void OnTestStart(const ::testing::TestInfo& info) override {
     test_ = fmt::format("{}.{}", info.test_suite_name(), info.name());
   }
-  // GoogleTest holds its lock here: asking it which test runs would wait for ever.
+  // GoogleTest holds a lock here: asking it for the current test would wait forever.
   void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (!result.failed()) return;
     const std::string text = fmt::format("{}:{}: in {}: {}", result.file_name() != nullptr ? result.file_name() : "",
@@ -28,7 +28,7 @@ class RankListener final : public ::testing::EmptyTestEventListener {
   std::string test_ = "set-up";
 };
 
-// 1 if a test failed on any rank.
+// Returns 1 if a test failed on any rank.
 int failed_anywhere(int failed_here) {
   std::int32_t failed = failed_here;
   auto bytes = std::as_writable_bytes(std::span(&failed, 1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests that fail on one rank only: the test main must make the run fail, and must not hang (collectives/failures.sh).
+// Tests that fail on one rank only: the main function must make the run fail without a hang (collectives/failures.sh).
 #include <gtest/gtest.h>
 
 #include "support/mpi_main.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of many random cases run fewer of them under a sanitizer, where each takes 10 to 30 times as long: the first ones.
+// Under a sanitizer each case takes 10 to 30 times as long. Therefore tests with many random cases run only the first
+// ones.
 #pragma once
 
 namespace tessera::testing {
@@ -9,7 +10,7 @@ inline constexpr int kSanitizedShare = 4;
 #else
 inline constexpr int kSanitizedShare = 1;
 #endif
-/// The number of cases out of so many.
+/// Returns how many of `count` cases to run.
 constexpr int cases_here(int count) { return (count + kSanitizedShare - 1) / kSanitizedShare; }
 
 }  // namespace tessera::testing

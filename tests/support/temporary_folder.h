@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder that lives as long as a test.
+// A folder that exists for the duration of a test.
 #pragma once
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// The text of the Error that `action` throws; "no error" when it throws none.
+/// Returns the text of the Error that `action` throws, or "no error".
 template <class F>
 std::string error_of(F&& action) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Annotations and limits on the command line: messages and exit codes of the program itself.
+// Annotations and limits on the command line: messages and exit codes.
 #include <algorithm>
 
 #include "tools/command_fixture.h"
@@ -23,7 +23,7 @@ TEST_F(TesseraCommand, StrictModeAndABudgetRefuseCollectivesAndSayWhatWouldRemov
             0);
   EXPECT_NE(content(path("e.json")).find("\"remedy\": "), std::string::npos);
   EXPECT_NE(content(path("e.json")).find("\"kind\": "), std::string::npos);
-  // The same module with both results of its collectives annotated is what was asked for.
+  // The same module with annotations for both results of its collectives: all collectives are requested.
   const auto asked =
       run(std::string("partition ") + kMegatron + "--annotate y=data,- -o " + path("p.hlo") + " --strict");
   EXPECT_EQ(asked.code, 0) << asked.error;
@@ -35,7 +35,7 @@ TEST_F(TesseraCommand, AnnotationsThatContradictEachOtherAreAnErrorThatNamesBoth
   EXPECT_EQ(twice.code, 1);
   EXPECT_NE(twice.error.find("%x is annotated twice, with {data,-} and {-,data}"), std::string::npos) << twice.error;
   EXPECT_EQ(run(mlp + "--annotate x=data,- --annotate %x=data,-").code, 0);
-  EXPECT_EQ(run(mlp + "--annotate x=?,? --annotate x=-,data").code, 0);  // said nothing before
+  EXPECT_EQ(run(mlp + "--annotate x=?,? --annotate x=-,data").code, 0);  // had no annotation before
   const auto meshes = run(mlp + "--mesh data=4");
   EXPECT_EQ(meshes.code, 2);
   EXPECT_NE(meshes.error.find("one --mesh is expected, got data=2 and data=4"), std::string::npos) << meshes.error;
@@ -66,7 +66,7 @@ ENTRY e {
   EXPECT_EQ(one.code, 0);
   EXPECT_EQ(one.error, "note: --annotate replaces the sharding of the text: %x has {a,-} instead of {a+b,-}\n");
   EXPECT_NE(content(path("p.hlo")).find("x: f32[4,6]"), std::string::npos) << content(path("p.hlo"));
-  EXPECT_EQ(run(partition + "x=a+b,-").error, "");  // as the text says
+  EXPECT_EQ(run(partition + "x=a+b,-").error, "");  // the same as in the text
   EXPECT_EQ(run(partition + "x=a,- --annotate x=b,-").code, 1);
   EXPECT_EQ(run("print " + module + " --annotate y=-,_0 --sharding y").error,
             "note: --annotate replaces the sharding of the text: %y has {-,_0} instead of {_0,-}\n");

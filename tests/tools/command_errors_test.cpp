@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command says of wrong input, and with which exit code: one message, no crash.
+// The errors of the command for wrong input, and its exit codes: one message, no crash.
 #include "tools/command_fixture.h"
 
 namespace tessera::command_tests {
 namespace {
 
-// Arguments, then what stands behind "tessera VERB: ".
+// The arguments, and the message after "tessera VERB: ".
 struct Wrong {
   const char* arguments;
   int code;
@@ -49,7 +49,7 @@ TEST_F(CommandErrors, OfSerializedProgramsNameTheirForm) {
   const std::string how =
       "; tessera reads HLO text: in JAX print jax.jit(f).lower(x).compiler_ir(\"hlo\").as_hlo_text(), elsewhere set "
       "XLA_FLAGS=\"--xla_dump_to=FOLDER --xla_dump_hlo_as_text\"\n";
-  // An HloModuleProto: name, entry_computation_name, computations, id; and an HloProto around it.
+  // An HloModuleProto (name, entry_computation_name, computations, id), and an HloProto that contains it.
   const std::string module =
       std::string("\x0a\x04main\x12\x01") + "e" + std::string("\x1a\x03\x0a\x01") + "e" + "\x28\x01";
   const std::string proto = std::string("\x0a") + static_cast<char>(module.size()) + module;
@@ -112,7 +112,7 @@ TEST_F(CommandErrors, OfMeshesAndAnnotations) {
   expect({"partition mlp.hlo --mesh data=2 --annotate x", 2, "--annotate takes NAME=data,-,model, got \"x\""});
 }
 
-// They come before anything is read: the input of these does not exist.
+// These are reported before anything is read: the input files do not exist.
 TEST_F(CommandErrors, OfValuesOfOptionsComeFirst) {
   expect({"partition no.hlo --max-bytes few", 2, "--max-bytes takes a number of at least 0, got \"few\""});
   expect({"partition no.hlo --memory-bound=-1", 2, "--memory-bound takes a number of at least 0, got \"-1\""});
@@ -209,7 +209,8 @@ ENTRY main {
 }
 
 TEST_F(CommandErrors, AFailedCheckExitsWith3) {
-  // In f64 the sum in order is -1, that of its halves 0: roundings of a float, but integers must be equal.
+  // In f64 the sum in order is -1, and that of its halves is 0. Floats may differ by rounding, but integers must be
+  // equal.
   const auto module = file("order.hlo", R"(HloModule order, num_partitions=2
 add { a = f64[] parameter(0) b = f64[] parameter(1) ROOT s = f64[] add(a, b) }
 ENTRY main {
@@ -243,7 +244,7 @@ TEST_F(CommandErrors, UnderMpirunAreSaidOnce) {
   EXPECT_EQ(count(missing.error, "No such file or directory"), 1) << missing.error;
   const auto mesh = run("run mlp.hlo --mesh data=2", launch);
   EXPECT_EQ(mesh.code, 1) << mesh.error;
-  // So is what is odd about the text that all of them read.
+  // A warning about the text, which all ranks read, is also printed once.
   const auto odd = run("run " + file("odd.hlo",
                                      "HloModule m\nENTRY e { x = f32[3] parameter(0)\n"
                                      "  ROOT y = f32[3] negate(x), colour={red} }\n"),

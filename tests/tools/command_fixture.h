@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the `tessera` program as a user does: outputs, messages, exit codes.
+// Runs the `tessera` program like a user: output, messages, exit codes.
 #pragma once
 
 #include <fmt/core.h>
@@ -51,14 +51,14 @@ class TesseraCommand : public ::testing::Test {
   }
   [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
-  // mpirun as root and on one core, also without ctest.
+  // Allows mpirun as root and on one core, even without ctest.
   static void allow_mpirun() {
     for (const char* name :
          {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
       ::setenv(name, "1", 0);
   }
 
-  // Runs in the folder of the test data, so that messages name files without folders.
+  // Runs in the folder of the test data, so that messages contain file names without folders.
   [[nodiscard]] Outcome run(const std::string& arguments, const std::string& before = "") const {
     namespace bp = boost::process;
     for (const char* name : {"out", "error"}) fs::remove(path(name));  // Boost.Process does not truncate a file

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each verb does with a dump that leaves out the elements of constants, `{...}`.
+// What each verb does for a dump with elided constants, `{...}`.
 #include "tools/command_fixture.h"
 
 namespace tessera::command_tests {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules of odd shapes, types and shardings (data/odd): each reads, prints, partitions, counts, and computes on both engines
-// what the unpartitioned program computes.
+// Modules with unusual shapes, types and shardings (data/odd): each is read, printed, partitioned and counted, and both
+// engines compute the same values as the unpartitioned program.
 #include <algorithm>
 
 #include "tools/command_fixture.h"

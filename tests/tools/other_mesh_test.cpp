@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --mesh with names of its own for the devices that a text's shardings are over.
+// --mesh with other axis names for the devices of a text's shardings.
 #include "tools/command_fixture.h"
 
 namespace tessera::command_tests {

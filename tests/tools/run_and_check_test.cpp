@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera check` and `tessera run` as a user meets them: what they take, compute and say.
+// `tessera check` and `tessera run` on the command line: options, results and messages.
 #include "tools/command_fixture.h"
 
 namespace tessera::command_tests {
@@ -26,7 +26,7 @@ TEST_F(TesseraCommand, CheckTakesTheOptionsOfPartition) {
   EXPECT_EQ(run("check " + cut + "--bf16-axes modle").code, 1);
 }
 
-// Only what is large enough travels so: the bounds of others stay what they were.
+// Only large operands are compressed, so the error bounds of other results do not change.
 TEST_F(TesseraCommand, CheckAllowsCollectivesThatRoundTheirRoundings) {
   const auto module = file("wide.hlo", R"(HloModule m, num_partitions=2
 ENTRY e {

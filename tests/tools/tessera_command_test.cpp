@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command as a user meets it: outputs, messages and exit codes of the program itself. TESSERA_UPDATE_GOLDEN=1 rewrites the
-// golden files.
+// The command line: output, messages and exit codes. TESSERA_UPDATE_GOLDEN=1 rewrites the golden files.
 #include <algorithm>
 
 #include "tools/command_fixture.h"
@@ -93,7 +92,7 @@ TEST_F(TesseraCommand, OpenResultsAndParametersLieAsTheyComeOut) {
     const std::string text = run(spec + more).out;
     return text.substr(0, text.find('\n'));
   };
-  EXPECT_NE(local("").find("->f32[6,4]"), std::string::npos) << local("");  // y is whole
+  EXPECT_NE(local("").find("->f32[6,4]"), std::string::npos) << local("");  // y is replicated
   EXPECT_EQ(local("--open-results").find("->f32[6,4]"), std::string::npos) << local("--open-results");
   EXPECT_EQ(local("--open-results"), local("--annotate y=?,?"));
   EXPECT_NE(local("--open-results"), local("--open-results --open-parameters"));

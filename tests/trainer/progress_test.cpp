@@ -32,7 +32,7 @@ TEST(Progress, ShortensNumbersToThreeDigits) {
   EXPECT_EQ(short_number(2'196'691'968), "2.20G");
 }
 
-// What `draw` writes to a file.
+// Returns what `draw` writes to a file.
 template <class F>
 std::string drawn(F&& draw) {
   const TemporaryFolder folder;
@@ -47,7 +47,7 @@ TEST(ProgressBar, PrintsALineNowAndThenWhereThereIsNoTerminal) {
     ProgressBar bar(out, 4, false);
     for (std::int64_t step = 1; step <= 10; ++step) bar.update({.step = step, .total_steps = 10, .seconds = 1});
   });
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);  // 4, 8 and the last
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);  // 4, 8 and the last step
   EXPECT_EQ(text.find('\r'), std::string::npos);
 }
 
@@ -55,7 +55,7 @@ TEST(ProgressBar, RedrawsInPlaceOnATerminalAndKeepsPrintedLines) {
   const std::string text = drawn([](std::FILE* out) {
     ProgressBar bar(out, 4, true);
     bar.update({.step = 1, .total_steps = 3, .seconds = 0.5});
-    bar.update({.step = 2, .total_steps = 3, .seconds = 0.55});  // too soon to be drawn
+    bar.update({.step = 2, .total_steps = 3, .seconds = 0.55});  // too early to be drawn
     bar.print("note");
     bar.update({.step = 3, .total_steps = 3, .seconds = 0.6});
   });
@@ -80,7 +80,7 @@ TEST(ProgressBar, StatusStandsOnATerminalUntilItIsErased) {
     return drawn([&](std::FILE* out) {
       ProgressBar bar(out, 4, is_terminal);
       bar.status("held out: 0 of 9 samples");
-      bar.status("held out: 1 of 9 samples");  // too soon to be drawn
+      bar.status("held out: 1 of 9 samples");  // too early to be drawn
       bar.erase();
       std::fputs("held out: loss", out);
     });
@@ -90,7 +90,8 @@ TEST(ProgressBar, StatusStandsOnATerminalUntilItIsErased) {
 }
 
 TEST(Formulas, ReproduceTheSourceTablesRow) {
-  // 2B on v4-8: 131,072 tokens a batch, 4 chips of 275 TFLOP/s, 4.191 s a step; the configuration's own parameter count.
+  // 2B on v4-8: 131,072 tokens in a batch, 4 chips of 275 TFLOP/s, 4.191 s for a step; the parameter count is that of
+  // the configuration.
   const double flops = training_flops(131'072, 2'196'691'968);
   EXPECT_NEAR(flops / 1e15, 1.73, 0.005);
   EXPECT_NEAR(model_flops_utilization(flops, 4.191, 4, 275e12), 0.375, 0.0005);

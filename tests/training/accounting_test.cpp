@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory, FLOPs and bytes that are reported before a training step are those of the step as executed. Logits and attention scores are
-// computed in chunks.
+// The memory, FLOPs and bytes reported before a training step equal those of the executed step. Logits and attention
+// scores are computed in chunks.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,7 +17,7 @@
 namespace tessera::testing {
 namespace {
 
-// What the environment says while it exists, also to child processes and to the ranks made meanwhile.
+// Sets environment variables for a scope, also for child processes and for ranks created in it.
 class Variables {
  public:
   explicit Variables(std::vector<std::pair<std::string, std::string>> values) : values_(std::move(values)) {
@@ -33,7 +33,7 @@ class Variables {
   std::vector<std::pair<std::string, std::string>> values_;
 };
 
-// Also on a mesh of four the logits have 98304 bytes and the scores 49152.
+// Even on a mesh of four devices, the logits have 98304 bytes and the scores 49152.
 const std::vector<std::pair<std::string, std::string>> kInChunks = {{"TESSERA_LARGEST_VALUE", "24000"},
                                                                     {"TESSERA_LARGEST_SCORES", "12000"}};
 
@@ -64,7 +64,7 @@ class Accounting : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Accounting, PlansHaveTheMemoryFlopsAndBytesOfTheExecutedStep) {
   const Variables chunks(kInChunks);
-  const FreshRank rank;  // reads them
+  const FreshRank rank;  // reads the variables
   const RankFigures executed = measure_step(case_on(GetParam())).front();
   const StepPlan plan = plan_of(case_on(GetParam()));
   const auto how = ExecutionOptions::for_plan(static_cast<int>(device_count_of(GetParam())));
@@ -90,7 +90,7 @@ TEST_P(Accounting, TheCommandReportsTheMemoryAndFlopsOfTheExecutedStep) {
   EXPECT_EQ(stats.peak_bytes, executed.program.memory.peak_bytes());
   EXPECT_EQ(stats.flops, executed.flops);
 
-  // The command may decide otherwise than the front end: what it partitions is compiled as it is.
+  // The command may choose another partitioning than the front end, so its partitioned program is compiled unchanged.
   const std::string global = folder.write("global.hlo", print_program(executed.program.global));
   const std::string out = folder.file("partitioned.hlo");
   const Counts parts = counts_by_command(fmt::format("partition '{}' -o '{}'", global, out), folder.file("parts.json"));
@@ -121,7 +121,7 @@ TEST(AccountingOfChunks, ChunksTakeLessMemoryAndReportedBytesShowIt) {
   EXPECT_LT(peak(), in_one);
 }
 
-// Ranks of another node hold what they gather; ranks of one node read it from each other.
+// Ranks on different nodes store the gathered arrays; ranks on one node read them from each other.
 TEST(AccountingOfNodes, ListedNodesCount) {
   const StepPlan plan = plan_of(case_on("fsdp=4"));
   const auto peak = [&] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What compiles a step again, and what does not.
+// When a step is compiled again, and when it is not.
 #include <gtest/gtest.h>
 
 #include <array>

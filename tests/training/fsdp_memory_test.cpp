@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What fully sharded training keeps on a rank, and how much of it is gathered at once.
+// The memory that fully sharded training needs on a rank, and the units that are gathered at the same time.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -67,7 +67,7 @@ TEST_P(Fsdp, GradientsAreStoredAsTheirParametersAre) {
   });
 }
 
-// By unit, the steps of the schedule during which something gathered of it lives.
+// Returns, for each unit, the steps of the schedule during which one of its gathered values is in memory.
 std::vector<std::set<std::string>> gathered_units(const Program& program, int* gathers) {
   const auto schedule = make_schedule(program);
   const Computation& entry = program.entry_computation();
@@ -75,7 +75,7 @@ std::vector<std::set<std::string>> gathered_units(const Program& program, int* g
   for (Id id = 0; id < entry.size(); ++id) {
     if (entry[id].op->name != "all-gather" || entry[id].frontend_attribute("tessera.recompute") == nullptr) continue;
     const auto* unit = entry[id].frontend_attribute("tessera.unit");
-    for (const Access& access : at(schedule->access, id)) {  // of each that travels in it
+    for (const Access& access : at(schedule->access, id)) {  // of each array in the collective
       ++*gathers;
       const Buffer& buffer = at(schedule->buffers, access.buffer);
       for (std::int32_t step = std::max(0, buffer.first); step <= buffer.last && step < isize(out); ++step)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPT-2 training step on a mesh, as a test measures it: tied head, dropout, AdamW, clipping.
+// A GPT-2 training step on a mesh, as tests measure it: tied head, dropout, AdamW, clipping.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace tessera::testing {
 
 struct TrainingCase {
-  std::string mesh;         // "data=2,model=2"; parameters are shards over fsdp, columns and rows over model
+  std::string mesh;         // "data=2,model=2"; parameters are sharded over fsdp, and their columns or rows over model
   std::int64_t width = 96;  // 48 leaves model=4 at +5.1 %: see ReplicatedResidualStream
   std::int64_t heads = 12;
   std::int64_t layers = 3;
@@ -29,13 +29,13 @@ struct TrainingCase {
   MixedPrecision mixed_precision{};
 };
 
-/// Model and optimizer of one rank. Rows of a batch lie over `data` and `fsdp`.
+/// The model and optimizer of one rank. Rows of a batch are sharded over `data` and `fsdp`.
 class Training {
  public:
   explicit Training(const TrainingCase& options);
-  /// Records forward and backward on a batch made from `number`; the loss.
+  /// Traces forward and backward on a batch generated from `number`. Returns the loss.
   Tensor gradients(std::int64_t number, std::int64_t rows = 0);
-  /// Records forward, backward, clipping and update on a batch made from `number`; the loss.
+  /// Traces forward, backward, clipping and update on a batch generated from `number`. Returns the loss.
   Tensor record(std::int64_t number, std::int64_t rows = 0);
   /// record() and mark_step().
   Tensor step(std::int64_t number, std::int64_t rows = 0);
@@ -52,20 +52,20 @@ class Training {
   std::unique_ptr<optim::Optimizer> optimizer_;
 };
 
-/// The number of devices of "data=2,model=2".
+/// Returns the number of devices in "data=2,model=2".
 std::int64_t device_count_of(const std::string& mesh);
 
-/// What one executed step did on a rank, by the rank's own counters.
+/// Figures of one executed step on a rank, from the rank's counters.
 struct RankFigures {
   double flops = 0;
   std::vector<ProgramStats::Kind> collectives;  // counted at run time, sorted by opcode
   std::int64_t through_mpi = 0;
-  CompiledProgram program;  // the step's
+  CompiledProgram program;  // of the step
   double loss = 0;
 };
-/// Trains a step on virtual ranks and measures the second.
+/// Trains on virtual ranks and measures the second step.
 std::vector<RankFigures> measure_step(const TrainingCase& options);
-/// The step planned for the mesh, nothing executed.
+/// Plans the step for the mesh without executing it.
 StepPlan plan_of(const TrainingCase& options);
 
 }  // namespace tessera::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Megatron-style MLP: columns, then rows.
+// A Megatron-style MLP: the first layer shards columns, the second one rows.
 #include <gtest/gtest.h>
 
 #include "frontend/on_ranks.h"
@@ -32,7 +32,7 @@ struct Mlp {
   Tensor down_bias = input({kWidth});
 };
 
-// The collectives of the recorded step as "opcode axes".
+// Returns the collectives of the traced step as "opcode axes".
 std::vector<std::string> collectives() {
   std::vector<std::string> out;
   for (const auto& note : plan_step().partitioned.notes) out.push_back(note.opcode + " " + note.axes);
@@ -67,7 +67,8 @@ TEST_P(MegatronMlp, ForwardAndBackwardHoldOneAllReduceEach) {
   EXPECT_EQ(collectives(), (Names{"all-reduce model", "all-reduce model"}));
 }
 
-// The sequence-parallel form: rows sharded outside, so the all-reduce splits into what surrounds the two products.
+// The sequence-parallel form: rows are sharded outside of the MLP, so the all-reduce is split into an all-gather before
+// and a reduce-scatter after the two products.
 TEST_P(MegatronMlp, WithShardedRowsForwardGathersOnceAndScattersOnce) {
   const FreshRank rank;
   plan_for_devices(GetParam());

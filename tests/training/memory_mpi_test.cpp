@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a process that trains, against the plan made before the first step.
+// Compares the memory of a process that trains with the plan made before the first step.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
 #include <string>
 
-#include "executable/memory.h"  // of src/runtime: the arena itself
+#include "executable/memory.h"  // of src/runtime, for the arena
 #include "support/mpi_main.h"
 #include "tessera/frontend/execution/runtime.h"
 #include "training/gpt2_training.h"
@@ -14,14 +14,14 @@
 namespace tessera::testing {
 namespace {
 
-// Sanitizers keep what was freed, and shadows of everything.
+// Sanitizers keep freed memory, and have shadow memory.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kHoldsMemoryOfItsOwn = true;
 #else
 constexpr bool kHoldsMemoryOfItsOwn = false;
 #endif
 
-// A line of /proc/self/status, in bytes.
+// Returns a line of /proc/self/status in bytes.
 std::int64_t status(const std::string& key) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);)
@@ -60,7 +60,7 @@ TEST(ProcessMemory, GrowsByThePlanAtMostAndTheArenaIsThePlan) {
 
   const CompiledProgram& step = compiled_programs().back();
   const std::int64_t plan = step.memory.held_bytes();
-  // The high-water mark counts shared pages that a rank touched on every rank that did.
+  // The high-water mark counts a shared page on every rank that touched it.
   const std::int64_t shared = status("RssShmem") - shared_before;
   const std::int64_t growth = status("VmHWM") - status("RssShmem") - private_before;
   const std::int64_t all = summed(growth) + summed(shared) / ranks;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bf16 end to end: what is narrow, what stays wide, and that training does not notice.
+// bf16 end to end: which values are bf16 and which stay f32, and that training gives the same results.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -64,7 +64,7 @@ TEST_P(NarrowMesh, TrainsAsOneRankDoes) {
 }
 INSTANTIATE_TEST_SUITE_P(Meshes, NarrowMesh, ::testing::Values("data=2", "fsdp=2", "fsdp=2,model=2"));
 
-// The element types of what the instructions of an op give.
+// Returns the element types of the results of an op's instructions.
 std::set<std::string> types_of(const Program& program, std::string_view op) {
   std::set<std::string> out;
   for (const auto& instruction : program.entry_computation().instructions)
@@ -90,7 +90,7 @@ TEST(MixedPrecision, GathersNarrowReducesWideAndKeepsStatisticsWide) {
     }
   }
   const Program program = plan_of(small("fsdp=2", kNarrow)).partitioned.program;
-  Names gathered;  // of weights: gradients of the embedding may gather tokens
+  Names gathered;  // of weights; gradients of the embedding may gather tokens
   for (const auto& instruction : program.entry_computation().instructions)
     if (instruction.op->name == "all-gather" && instruction.frontend_attribute("tessera.recompute") != nullptr)
       for (const Type& leaf : instruction.type.leaves()) gathered.emplace(dtype_name(leaf.dtype()));
@@ -100,7 +100,7 @@ TEST(MixedPrecision, GathersNarrowReducesWideAndKeepsStatisticsWide) {
 TEST(MixedPrecision, ReducesInTheTypeAskedFor) {
   const MixedPrecision types{.param_dtype = DType::kBF16, .reduce_dtype = DType::kBF16};
   const Program program = plan_of(small("fsdp=2", types)).partitioned.program;
-  Names reduced;  // weights of norms are used, and so reduced, in f32
+  Names reduced;  // weights of norms are used, and therefore reduced, in f32
   for (const auto& instruction : program.entry_computation().instructions)
     if (instruction.op->name == "reduce-scatter")
       for (const Type& leaf : instruction.type.leaves())
@@ -117,7 +117,7 @@ TEST(MixedPrecision, WantsFloatsAndAReductionAtLeastAsWideAsTheUse) {
             "mixed_precision: reduce_dtype bf16 needs a param_dtype that is no wider");
 }
 
-// In bf16 a sum of ones ends at 256.
+// In bf16 a sum of ones stops at 256.
 TEST(MixedPrecision, SumsOfGradientsAreWide) {
   const FreshRank rank;
   constexpr std::int64_t kCount = 4096;

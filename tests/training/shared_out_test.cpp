@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work and traffic of an executed GPT-2 step on even meshes: work is shared out, never replicated, and the bytes are those predicted.
+// Work and traffic of an executed GPT-2 step on even meshes: work is sharded and never replicated, and the bytes are
+// those predicted.
 #include <gtest/gtest.h>
 
 #include "training/gpt2_training.h"
@@ -9,7 +10,7 @@ namespace {
 
 struct MeshCase {
   const char* mesh;
-  double tolerance;  // of flops x N / flops of one rank, beyond 1
+  double tolerance;  // how much flops x N / flops of one rank may exceed 1
 };
 std::string name_of(const ::testing::TestParamInfo<MeshCase>& info) {
   std::string out;
@@ -59,8 +60,8 @@ INSTANTIATE_TEST_SUITE_P(Meshes, EvenMesh,
                                            MeshCase{"data=2,model=3", kEven}, MeshCase{"data=3,model=2", kEven}),
                          name_of);
 
-// Norms, dropouts and residual sums are of order width beside products of order width squared: were they whole on every device of the
-// axis, a narrow model would show it.
+// The work of norms, dropouts and residual sums is proportional to the width, and that of products to its square. If
+// the former were replicated along the axis, the figures of a narrow model would show it.
 TEST(NarrowModel, SharesOutNormsAndResidualSumsToo) {
   TrainingCase options{
       .mesh = "data=1", .width = 32, .heads = 4, .layers = 3, .vocabulary = 256, .time = 64, .rows = 4};

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory is planned: the pool gives a run its arena and its results, and nothing else, whatever kernels the program needs.
+// All memory is planned: a run takes its arena and its results from the pool, and nothing else, for all kernels.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <new>
 
-#include "executable/memory.h"  // of src/runtime: the pool itself
+#include "executable/memory.h"  // of src/runtime, for the pool
 #include "runtime/close.h"
 #include "tessera/collectives/virtual_ranks.h"
 #include "tessera/runtime/executable/executable.h"
 
 namespace {
 
-// Pages and more asked of the heap by this thread: values are that large, labels and lists are not.
+// Counts heap allocations of at least a page on this thread. Arrays are that large; labels and lists are not.
 thread_local std::int64_t large_news = 0;
 
 [[maybe_unused]] void* counted(std::size_t bytes, std::size_t alignment) {
@@ -25,7 +25,7 @@ thread_local std::int64_t large_news = 0;
 
 }  // namespace
 
-// Sanitizers have operators of their own, which must match the library's.
+// Sanitizers replace these operators, and their versions must match.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 void* operator new(std::size_t bytes) { return counted(bytes, alignof(std::max_align_t)); }
 void* operator new[](std::size_t bytes) { return counted(bytes, alignof(std::max_align_t)); }
@@ -50,7 +50,7 @@ void operator delete[](void* block, std::size_t, std::align_val_t) noexcept { st
 namespace tessera {
 namespace {
 
-// A step with parameter 0 updated in place; `body` makes %g of its type, and the step's %loss.
+// A step that updates parameter 0 in place. `body` computes %g of the same type, and the step returns %loss.
 Program step_of(const std::string& parameters, const std::string& body) {
   return testing::read(R"(HloModule step, num_partitions=2, input_output_alias={ {0}: (0, {}, may-alias) }
 %add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
@@ -66,13 +66,13 @@ ENTRY %main {
 })");
 }
 
-// A sum over all of `value`, as %g.
+// Computes %g from a sum over all elements of `value`.
 std::string gradient_by(const std::string& value, const std::string& dims) {
   return "\n  %total = f32[] reduce(" + value + ", %zero), dimensions={" + dims +
          "}, to_apply=%add\n  %g = f32[64,96] broadcast(%total), dimensions={}\n";
 }
 
-// Three steps on each of two ranks, as a training loop takes them.
+// Runs three steps on each of two ranks, as a training loop does.
 void expect_planned(const Program& program) {
   run_virtual_ranks(2, [&](ProcessGroup& world) {
     constexpr std::int64_t kRounding = 64;  // of each block
@@ -88,7 +88,7 @@ void expect_planned(const Program& program) {
       if (step == 1) before = pool.counts(), news_before = large_news;
       state.insert(state.end(), data.begin(), data.end());
       state = executable->run(std::move(state));
-      state.resize(1);  // the loss was looked at
+      state.resize(1);  // the loss is dropped
     }
     EXPECT_EQ(pool.counts().taken - before.taken, kSteps - 1) << "more than the loss of each step";
     EXPECT_EQ(pool.counts().allocated - before.allocated, 0);
@@ -112,7 +112,7 @@ TEST(Allocation, DotsOfEveryTypeTakeNothingButThePlan) {
   }
 }
 
-// Contracting dims that do not lie one behind the other: operands are packed first.
+// The contracting dims are not contiguous, so the operands are packed first.
 TEST(Allocation, PackedDotsTakeNothingButThePlan) {
   for (const std::string type : {"f32", "bf16", "f16", "f64", "s32"}) {
     SCOPED_TRACE(type);
@@ -194,7 +194,7 @@ TEST(Allocation, AttentionTakesNothingButThePlan) {
   }
 }
 
-// Shared where it lies (whole pages along dim 0), and packed along an inner dim.
+// Read in place (complete pages along dim 0), and packed along an inner dim.
 TEST(Allocation, AllGathersTakeNothingButThePlan) {
   const std::string groups = "channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true";
   for (const int dim : {0, 1}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-gathers in slices that processes of a node keep, with links of processes that come late.
+// All-gathers into slices in the memory of each process of a node, with processes that arrive late.
 #include <gtest/gtest.h>
 
 #include <optional>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-gathers of parts that are no whole pages, assembled in slices that the ranks of a node keep: a node has the result once, results are those
-// of lockstep evaluation however far ranks are apart, the verifier refuses plans that would allow more, and a rank that cannot map
-// its peers' slices makes all of them copy.
+// All-gathers of parts that are not complete pages, assembled in slices in the memory of each rank of a node: a node
+// has the result once; the results equal those of lockstep evaluation at any distance between ranks; the verifier
+// refuses plans that would allow races; and if a rank cannot map its peers' slices, all ranks copy.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -118,7 +118,7 @@ TEST(AssembledGathers, RandomPlansAreSound) {
     assembled += count_assembled(*plan);
     direct += isize(plan->shared_gathers) - count_assembled(*plan);
     auto some = on_one_node(4);
-    some.nodes = {0, 0, 1, 1};  // pairs stay within a node, others are overlapped
+    some.nodes = {0, 0, 1, 1};  // pairs are within a node; gathers over all ranks are overlapped
     some.overlap = true;
     EXPECT_NO_THROW(verify_schedule(program, *make_schedule(program, some))) << seed;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Per-device programs with collectives on virtual ranks: each rank's results are those of the lockstep evaluation.
+// Per-device programs with collectives on virtual ranks: each rank's results must equal those of lockstep evaluation.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -17,7 +17,7 @@ namespace {
 using testing::close;
 using testing::read;
 
-// Runs on `count` virtual ranks and in lockstep, with other arguments on every device.
+// Runs on `count` virtual ranks and in lockstep, with different arguments on every device.
 void expect_as_lockstep(const std::string& text, int count) {
   const Program program = read(text);
   std::vector<std::vector<Literal>> arguments;
@@ -63,7 +63,8 @@ TEST(CollectivesOnRanks, GatherScatterReduceAndExchangeAlongEveryDim) {
   }
 }
 
-// No process group knows these: elementwise ones, with a constant, and one that calls (evaluated element by element).
+// Process groups do not implement these reductions: elementwise ones, one with a constant, and one with a call (which
+// is evaluated element by element).
 TEST(CollectivesOnRanks, ReduceByAnyComputation) {
   const std::string computations = R"(%xor { a = u32[] parameter(0) b = u32[] parameter(1) ROOT c = u32[] xor(a, b) }
 %lse {
@@ -118,7 +119,7 @@ TEST(CollectivesOnRanks, SubgroupsInAnyOrderAndPermutes) {
                      6);
 }
 
-// Lists with entries below zero and beyond the rows; places that meet.
+// The lists contain negative entries, entries beyond the rows, and overlapping positions.
 TEST(CollectivesOnRanks, RaggedAllToAll) {
   const auto text = [](int n, const std::string& groups, int members, const std::string& dtype = "f32") {
     return header(n) + fmt::format(R"(ENTRY %main {{
@@ -138,7 +139,7 @@ TEST(CollectivesOnRanks, RaggedAllToAll) {
   expect_as_lockstep(text(6, "{{4,0},{1,5},{3,2}}", 2), 6);
 }
 
-// Small and large operands (packed, or one by one), along inner dims too, of several sizes.
+// Small and large operands of several sizes (packed or sent separately), also along inner dims.
 std::string combined_text(int n) {
   const std::string all = fmt::format("channel_id=1, replica_groups=[1,{}]<=[{}], use_global_device_ids=true", n, n);
   return header(n) + kAdd +
@@ -260,7 +261,7 @@ TEST(CollectivesOnRanks, RanksThatRunDifferentProgramsAreTold) {
   }
 }
 
-// Ranks 0 and 1 in one part, 2 and 3 in the other, which runs more often; then all of them.
+// Ranks 0 and 1 run in one group, and 2 and 3 in another one, which runs more often. Then all ranks run together.
 void run_unequally_often(int rounds_of_a_part) {
   const auto gather = [](int ranks) {
     return header(ranks) + fmt::format(R"(ENTRY %main (x: f32[4096]) -> f32[{0}] {{

@@ -70,7 +70,7 @@ ENTRY %main (x: bf16[8], i: s32[100,1], u: bf16[100]) -> bf16[8] {
                                        Literal::from<BFloat16>({100}, std::vector<BFloat16>(100, BFloat16(1.0F)))};
   const auto world = make_single_rank_world();
   const Literal out = run_program(program, *world, arguments);
-  EXPECT_EQ(static_cast<float>(out.data<BFloat16>()[3]), 1104.0F);  // 1100 in bf16
+  EXPECT_EQ(static_cast<float>(out.data<BFloat16>()[3]), 1104.0F);  // 1100 rounded to bf16
 }
 
 TEST(Executable, DonatedArgumentsGiveTheirMemoryToTheResults) {
@@ -80,7 +80,7 @@ TEST(Executable, DonatedArgumentsGiveTheirMemoryToTheResults) {
   const auto executable = compile(program, *world);
   EXPECT_EQ(executable->donations(), (std::vector<int>{0, 1, -1}));
   EXPECT_EQ(executable->memory().aliased, 2 * 64 * 3 * 4);
-  EXPECT_LE(executable->memory().arena, 32 * 1024);  // a tile's temporaries
+  EXPECT_LE(executable->memory().arena, 32 * 1024);  // temporaries of a tile
   std::vector<DeviceArray> arguments = to_device(values);
   const std::byte* w = arguments[0].bytes().data();
   const std::byte* m = arguments[1].bytes().data();
@@ -95,7 +95,8 @@ std::ptrdiff_t thread_count() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
 }
 
-// Without TESSERA_NUM_THREADS a rank works on one: a new thread, whose OpenMP limit nobody has set, compiles and runs.
+// Without TESSERA_NUM_THREADS a rank uses one thread. A new thread, for which no OpenMP limit was set, compiles and
+// runs.
 TEST(Executable, ConvolutionsTakeNoMoreThreadsThanARankHas) {
   const Program program = read(
       "HloModule m\nENTRY main { x = f32[2,32,28,28] parameter(0) w = f32[32,32,3,3] parameter(1)\n"
@@ -202,7 +203,7 @@ TEST(Executable, LoopsRunInTheirState) {
   EXPECT_TRUE(close(run_program(program, *world, values), evaluate(program, values)));
   const auto executable = compile(program, *world);
   executable->run(to_device(values));
-  // 5 rounds of 12 and 3 floating-point elements; integers and predicates do not count.
+  // 5 iterations with 12 and 3 floating-point elements. Integers and predicates do not count.
   EXPECT_EQ(executable->last_run().flops, 5 * (12 + 3));
 }
 

@@ -34,7 +34,7 @@ TEST(Files, AppendingAddsToTheEnd) {
             "cannot write " + folder.file("no/a") + ": No such file or directory");
 }
 
-// As with -o /dev/null: what is no plain file must stay what it is.
+// As with -o /dev/null: a path that is not a regular file must not be replaced.
 TEST(Files, APipeIsWrittenToNotReplaced) {
   const TemporaryFolder folder;
   const std::string path = folder.file("pipe");

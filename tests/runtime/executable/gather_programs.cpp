@@ -33,7 +33,7 @@ class Refusing final : public NodeMemory {
 
 collectives::OwnNodeMemory& own() { return RankContext::current().get<collectives::OwnNodeMemory>(); }
 
-// A text of random steps. Shards lie in one dim; `values[c]` are those of so many elements.
+// A program of random steps. Shards have one dim; `values_[c]` are the values with kSizes[c] elements.
 class RandomText {
  public:
   RandomText(unsigned seed, bool one_group) : random_(seed), one_group_(one_group) {
@@ -65,7 +65,7 @@ ENTRY %main ({}) -> ({}) {{
   }
 
  private:
-  // 8 KiB; ends within a page; the same, an odd number of elements; few bytes.
+  // 8 KiB; a size that ends within a page; the same with an odd number of elements; few bytes.
   static constexpr std::array<int, 4> kSizes = {2048, 8200, 9001, 50};
 
   std::string add(const std::string& name, const std::string& what) {
@@ -178,8 +178,8 @@ void expect_lockstep(const Program& program, ProcessGroup& plain, const SlowLink
   const std::size_t kept = program.entry_computation().parameters.size();
   std::vector<std::vector<Literal>> arguments;
   for (int r = 0; r < world->size(); ++r) arguments.push_back(random_arguments(program, static_cast<unsigned>(r) + 1));
-  std::vector<std::vector<Literal>>
-      expected;  // of this rank, per step; all before the first, so that nothing keeps ranks together
+  // Of this rank, for each step; computed in advance, so that the evaluation does not synchronize the ranks.
+  std::vector<std::vector<Literal>> expected;
   const std::vector<Literal> start = at(arguments, world->rank());
   for (int i = 0; i < steps; ++i) {
     const std::vector<Literal> results = evaluate_lockstep(program, arguments);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs of all-gathers of which a node has one result, and how a rank runs them against lockstep evaluation.
+// Programs with all-gathers of which a node has one result, and a comparison of a rank's results with lockstep
+// evaluation.
 #pragma once
 
 #include <memory>
@@ -13,21 +14,22 @@
 
 namespace tessera::testing {
 
-/// Shards of `rows` x `columns` on all ranks: the parameter, which is donated, and two values made of it are gathered one after the other, less
-/// the last row (it pads, as a vocabulary does on two ranks).
+/// Shards of `rows` x `columns` on all ranks: gathers the donated parameter and two values computed from it one after
+/// another, without the last row (which is padding, as for a vocabulary on two ranks).
 Program gathered_in_turn(int ranks, const std::string& element, int rows, int columns);
-/// An embedding: 16 rows are looked up in the gathered table of `rows` x 8 on all ranks, less the last row.
+/// An embedding: looks up 16 rows in the gathered table of `rows` x 8 for each rank, without the last row.
 Program looked_up(int ranks, int rows);
-/// Four ranks; shards of whole pages, of others and of few bytes, gathered over all ranks, over pairs, or over both (`one_group` false).
+/// For four ranks: shards of complete pages, of other sizes and of few bytes, gathered over all ranks, over pairs, or
+/// over both (if not `one_group`).
 Program random_gathers(unsigned seed, bool one_group);
 
 ScheduleOptions on_one_node(int ranks);
 
-/// Runs the program `steps` times, the first results being the next arguments, and expects what lockstep evaluation gives. Every rank of
-/// the world calls it.
+/// Runs the program `steps` times, where the first results are the next arguments, and compares with lockstep
+/// evaluation. Collective over the world.
 void expect_lockstep(const Program& program, ProcessGroup& world, const SlowLinks& links, int steps);
 
-/// As long as it lives, the calling rank cannot map what lies side by side.
+/// While it exists, the calling rank cannot map memory of its peers side by side.
 class NoMappings {
  public:
   NoMappings();

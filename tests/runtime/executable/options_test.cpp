@@ -50,7 +50,7 @@ TEST(Options, NameWhatIsWrong) {
 
 TEST(Options, UnknownVariablesOfTheEnvironmentAreFound) {
   ::setenv("TESSERA_DUMPDIR", "x", 1);
-  const auto lines = unknown_variables();  // of whoever runs the tests too
+  const auto lines = unknown_variables();  // may include variables of the environment in which the tests run
   ::unsetenv("TESSERA_DUMPDIR");
   EXPECT_EQ(std::count(lines.begin(), lines.end(),
                        "unknown environment variable TESSERA_DUMPDIR; did you mean \"TESSERA_DUMP_DIR\"?"),

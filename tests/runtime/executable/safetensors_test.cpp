@@ -76,7 +76,7 @@ TEST(Safetensors, DamagedBytesNeverCrash) {
     if (round % 3 == 0) bytes.resize(random() % bytes.size());
     try {
       parse_safetensors(bytes);
-    } catch (const Error&) {  // what it should do
+    } catch (const Error&) {  // expected
     }
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-gathers whose operands the ranks of a node read in place: the results are those of lockstep evaluation, however far ranks are
-// apart, while parameters and the arena are written over all the time; and the verifier refuses plans that would allow more.
+// All-gathers whose operands the ranks of a node read in place: the results equal those of lockstep evaluation at any
+// distance between ranks, while parameters and the arena are overwritten; and the verifier refuses plans that would
+// allow races.
 #include <gtest/gtest.h>
 
 #include "runtime/close.h"
@@ -19,8 +20,8 @@ namespace {
 using testing::read;
 
 constexpr int kRanks = 3;
-// A shard has 3 pages. Both the parameter and %q, which lies in the arena, are gathered; the parameter is donated and changed by what was
-// gathered; the memory of %q is free for %late, whose gather is another one.
+// A shard has 3 pages. The parameter and %q, which is in the arena, are gathered. The parameter is donated and updated
+// with the gathered values. %late reuses the memory of %q, and is gathered too.
 const char* const kText = R"(HloModule shared, num_partitions=3, input_output_alias={ {0}: (0, {}, may-alias) }
 %add (a: s32[], b: s32[]) -> s32[] {
   %a = s32[] parameter(0)
@@ -91,7 +92,7 @@ TEST(SharedGathers, TheVerifierNeedsEveryWait) {
   EXPECT_GE(waits, 8) << "published and released, in the arena and in a parameter";
 }
 
-// Runs `steps` steps, each with the parameter of the one before.
+// Runs `steps` steps, each with the parameter of the previous one.
 void expect_steps(int steps, const SlowLinks& links, int nodes, bool keeps_argument) {
   const Program program = read(kText);
   auto states = arguments_of(program);
@@ -111,7 +112,7 @@ void expect_steps(int steps, const SlowLinks& links, int nodes, bool keeps_argum
                       std::vector<DeviceArray> state = to_device({at(start, world->rank())});
                       for (int i = 0; i < steps; ++i) {
                         const DeviceArray kept =
-                            keeps_argument ? state[0] : DeviceArray();  // then each step writes to new memory
+                            keeps_argument ? state[0] : DeviceArray();  // each step then writes to new memory
                         std::vector<DeviceArray> arguments;
                         arguments.push_back(std::move(state[0]));
                         state = executable->run(std::move(arguments));
@@ -132,7 +133,8 @@ TEST(SharedGathers, HoldWithRanksThatComeLate) {
   for (const unsigned seed : {1U, 2U, 3U}) expect_steps(12, {.jitter = 1e-3, .seed = seed}, 1, false);
 }
 TEST(SharedGathers, FollowParametersThatMove) { expect_steps(8, {.jitter = 2e-4}, 1, true); }
-// A run's collectives, their waits in place among them, are what it exposes, in metrics and in the profile alike.
+// The exposed communication of a run is the time of its collectives, including their waits for peers, in metrics and in
+// the profile.
 TEST(SharedGathers, CountTheirWaitsAsTheirs) {
   const Program program = read(kText);
   const std::vector<Literal> start = arguments_of(program);
@@ -163,7 +165,7 @@ TEST(SharedGathers, CountTheirWaitsAsTheirs) {
 
 TEST(SharedGathers, GoOtherWaysBetweenNodes) { expect_steps(3, {}, 3, false); }
 
-// Two units, each gathered before use, and a sum that nobody reads before the end. %tiny travels packed with its neighbour.
+// Two units, each gathered before use, and a sum that is only read at the end. %tiny is packed with its neighbour.
 const char* const kUnits = R"(HloModule units, num_partitions=4
 %add (a: s32[], b: s32[]) -> s32[] {
   %a = s32[] parameter(0)
@@ -214,7 +216,7 @@ TEST(Overlap, StartsEarlyAndWaitsLate) {
   EXPECT_EQ(plan->end_completes, (std::vector<std::int32_t>{step_of("s"), step_of("r")}));
 }
 
-// The second array of the first pair is written until that pair is done, though nobody reads it.
+// The second array of the first pair is written until that pair has finished, although nothing reads it.
 TEST(Overlap, WhatNobodyReadsKeepsItsPlaceUntilItIsDone) {
   const Program program = read(R"(HloModule m, num_partitions=2
 add { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = f32[] add(x, y) }

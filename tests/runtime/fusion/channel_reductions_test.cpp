@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions over dims on both sides of one that stays, as a batch norm's: their rows join the groups that make them.
+// Reductions over dims on both sides of one that stays, as in batch norm: they are fused with the groups that compute
+// their operands.
 #include <gtest/gtest.h>
 
 #include "runtime/close.h"
@@ -15,7 +16,7 @@ namespace {
 
 using testing::program_of;
 
-// Bytes of what lies in memory between the steps of the program as it is run.
+// Returns the bytes in memory between the steps of the program, after comparing its results with the reference.
 std::int64_t arena_as_evaluated(const Program& program, double units = 64) {
   const auto world = make_single_rank_world();
   const auto arguments = testing::random_arguments(program, 5);
@@ -64,7 +65,7 @@ TEST(ChannelReductions, OfVeryManyElementsAreTakenByRows) {
   EXPECT_LT(arena_as_evaluated(program, 4096), 1 << 16);  // no squares
 }
 
-// One pass for everything that the gradient of a batch norm adds up.
+// One pass computes all sums for the gradient of a batch norm.
 TEST(ChannelReductions, OfOneValueRunTogether) {
   const Type type = Type::array(DType::kF32, {5, 3, 90, 131});
   const Program program = program_of({type, type}, [](Builder& b, auto& v) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups that go over rows (reductions among elementwise ops), generators in one kernel, dots written as their readers want them, and
-// what prepare makes of gradients: against the reference evaluation, with each instruction set.
+// Groups over rows (reductions among elementwise ops), generators in one kernel, dots written in the layout of their
+// consumers, and the lowering of gradients: compared with the reference evaluation, for each instruction set.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ using testing::expect_on_each_isa;
 using testing::program_of;
 using testing::step_sizes;
 
-// `row` has x's dims but the last ones.
+// Broadcasts `row`, which lacks the last dims of x.
 Value over_rows(Value row, Value x) {
   Dims places;
   for (int d = 0; d < row.type().ndim(); ++d) places.push_back(d);
@@ -93,7 +93,7 @@ TEST(Rows, LayerNormAndItsGradientKeepOneElementARow) {
     }
 }
 
-// The label's logit is picked by position; both the losses, one a row, and the gradient come from one pass.
+// Selects the label's logit by position. One pass computes the losses (one for each row) and the gradient.
 TEST(Rows, CrossEntropyWithItsGradient) {
   for (const std::int64_t classes : {3, 50, 4999, 9001}) {
     const Dims dims = {4, classes};
@@ -154,7 +154,7 @@ TEST(Generator, ItsRoundsAreExactAtEverySize) {
   });
 }
 
-// Hidden rows, a vocabulary, labels -> the sum of losses, and the gradients of rows and vocabulary.
+// From hidden rows, a vocabulary and labels to the sum of losses, and to the gradients of rows and vocabulary.
 Program linear_and_cross_entropy(const Dims& rows, std::int64_t width, std::int64_t classes) {
   Dims hidden = rows;
   hidden.push_back(width);
@@ -209,13 +209,13 @@ TEST(Prepared, WhatIsNeededWholeStaysWhole) {
   });
   expect_on_each_isa({square, square}, [](Builder& b, auto& v) {
     const Value d = ops::dot(v[0], v[1], {{}, {1}, {}, {0}});
-    const Value row = ops::reduce(d, Reduction::kSum, {0});  // over the dim that would be cut
+    const Value row = ops::reduce(d, Reduction::kSum, {0});  // over the dim that would be chunked
     return ops::tuple(b, {ops::subtract(d, ops::broadcast(row, {6, 6}, {1}))});
   });
   options().set("TESSERA_LARGEST_VALUE", "67108864");
 }
 
-// Layers of causal attention over [b, t, h, d], then the gradients of a sum of their squares: what autodiff makes of attention.
+// Layers of causal attention over [b, t, h, d], and the gradients of the sum of their squares, as autodiff emits them.
 Program attention_and_gradients(std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t d, int layers) {
   const Type type = Type::array(DType::kF32, {b, t, h, d});
   return program_of(std::vector<Type>(static_cast<std::size_t>(2 * layers + 1), type), [&](Builder& builder, auto& v) {
@@ -272,11 +272,11 @@ TEST(Prepared, ScoresOfAttentionAreNeverWhole) {
   const Program program = attention_and_gradients(3, 37, 5, 4, 2);
   constexpr std::int64_t kScores = 3 * 5 * 37 * 37 * 4;
   const std::int64_t whole = arena_at(program, 0);
-  EXPECT_LT(arena_at(program, kScores / 3), whole - kScores);  // three batches
-  EXPECT_LT(arena_at(program, kScores / 5), whole - kScores);  // five heads
+  EXPECT_LT(arena_at(program, kScores / 3), whole - kScores);  // chunks of batches
+  EXPECT_LT(arena_at(program, kScores / 5), whole - kScores);  // chunks of heads
   EXPECT_EQ(arena_at(program, kScores), whole);                // small enough
   const Program one_head = attention_and_gradients(1, 37, 1, 4, 1);
-  EXPECT_LT(arena_at(one_head, 1), arena_at(one_head, 0));  // rows
+  EXPECT_LT(arena_at(one_head, 1), arena_at(one_head, 0));  // chunks of rows
   arena_at(attention_and_gradients(2, 19, 1, 3, 3), 1);
   options().set("TESSERA_LARGEST_SCORES", "4194304");
 }
@@ -298,7 +298,7 @@ TEST(Prepared, NarrowNumbersStayWideWithinAGroup) {
   const Program program = program_of({type}, [](Builder& b, auto& v) {
     const auto all = [&](double x) { return ops::full(b, v[0].type(), x); };
     const Value twice = ops::multiply(v[0], all(2));
-    const Value shifted = ops::subtract(ops::add(twice, all(256)), all(256));  // of 256.5 bf16 keeps 256
+    const Value shifted = ops::subtract(ops::add(twice, all(256)), all(256));  // bf16 rounds 256.5 to 256
     const Value is_there = ops::compare(shifted, all(0), CompareDirection::kGt);
     return ops::tuple(b,
                       {shifted, ops::select(is_there, shifted, ops::negate(v[0])), ops::convert(shifted, DType::kF32)});
@@ -333,7 +333,7 @@ TEST(Prepared, SumsOfPaddedPartsAreOneCopy) {
     };
     return ops::add(ops::add(padded(v[1], 2), padded(v[0], 0)), padded(v[2], 4));
   });
-  expect_on_each_isa({part, part}, [](Builder& b, auto& v) {  // a gap: still a sum
+  expect_on_each_isa({part, part}, [](Builder& b, auto& v) {  // with a gap it remains a sum
     const Value zero = ops::scalar(b, DType::kF32, 0);
     return ops::add(ops::pad(v[0], zero, {{0, 0, 0}, {0, 3, 0}, {0, 0, 0}}),
                     ops::pad(v[1], zero, {{0, 0, 0}, {3, 0, 0}, {0, 0, 0}}));

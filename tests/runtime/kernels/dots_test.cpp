@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products: written as their consumers read them, in 16 bits, added to what is in memory; against the reference evaluation, with each
-// instruction set.
+// Dots: written in the layout of their consumers, in 16 bits, and added to values in memory; compared with the
+// reference evaluation, for each instruction set.
 #include <gtest/gtest.h>
 
 #include "runtime/on_each_isa.h"
@@ -20,7 +20,7 @@ using testing::step_sizes;
 TEST(Dots, AreWrittenAsTheTransposeThatReadsThem) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kS32}) {
     SCOPED_TRACE(dtype_name(dtype));
-    // A weight's gradient: [n, k] turned to [k, n].
+    // The gradient of a weight: [n, k] transposed to [k, n].
     Program program =
         expect_on_each_isa({Type::array(dtype, {2, 7, 5}), Type::array(dtype, {2, 7, 3})}, [](Builder&, auto& v) {
           const Value d = ops::dot(v[1], v[0], {{}, {0, 1}, {}, {0, 1}});
@@ -28,14 +28,14 @@ TEST(Dots, AreWrittenAsTheTransposeThatReadsThem) {
           return ops::add(turned, turned);
         });
     EXPECT_EQ(step_sizes(program), (std::vector<std::size_t>{1, 1}));
-    // Heads back between time and width.
+    // Moves heads back between time and width.
     program =
         expect_on_each_isa({Type::array(dtype, {2, 3, 5, 4}), Type::array(dtype, {2, 3, 4, 6})}, [](Builder&, auto& v) {
           const Value d = ops::dot(v[0], v[1], {{0, 1}, {3}, {0, 1}, {2}});
           return ops::reshape(ops::transpose(d, {0, 2, 1, 3}), {10, 18});
         });
     EXPECT_EQ(step_sizes(program), std::vector<std::size_t>{1});
-    // Free dims that come apart, and batch dims inside.
+    // Free dims that are separated, and inner batch dims.
     expect_on_each_isa({Type::array(dtype, {2, 3, 5}), Type::array(dtype, {4, 2, 5})}, [](Builder&, auto& v) {
       return ops::transpose(ops::dot(v[0], v[1], {{}, {2}, {}, {2}}), {2, 0, 3, 1});
     });
@@ -53,7 +53,8 @@ TEST(Dots, OfSixteenBitsAreMadeInF32WhereTheProcessorHasNone) {
       });
 }
 
-// Rows, columns and depths beyond one block, one panel and one vector; operands turned and not; batches; results of both types.
+// Rows, columns and depths larger than one block, one panel and one vector; transposed operands; batches; results of
+// both types.
 TEST(Dots, OfSixteenBitsGoOverSeveralBlocks) {
   struct Sizes {
     std::int64_t m, n, k;
@@ -90,7 +91,7 @@ TEST(Dots, AddToWhatDiesWhereItLies) {
         EXPECT_EQ(step_sizes(program), (std::vector<std::size_t>{1, 2, 2}));
       }
     }
-  // Not where the other summand is still needed, or is the product itself.
+  // Does not add in place if the other summand is used later, or is the product itself.
   expect_on_each_isa({Type::array(DType::kF32, {9, 9})}, [](Builder&, auto& v) {
     const Value d = ops::dot(v[0], v[0], {{}, {1}, {}, {0}});
     const Value e = ops::exp(v[0]);
@@ -134,7 +135,8 @@ TEST(Dot, EveryArrangementOfDimsInEveryType) {
       64);
 }
 
-// Larger than a block in every dim in turn, with odd ends: what processors with tile registers multiply there.
+// Each dim in turn is larger than a block and not a multiple of it: on processors with tile registers these products
+// use them.
 TEST(Dot, LargeOnesOfBf16InEveryOrder) {
   struct Sizes {
     std::int64_t m, n, k;

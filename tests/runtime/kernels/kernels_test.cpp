@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels against the reference evaluation over element types, odd sizes, empty arrays, special values, and fused groups, with each
-// instruction set.
+// Compares kernels with the reference evaluation for all element types, odd sizes, empty arrays, special values and
+// fused groups, for each instruction set.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +29,7 @@ constexpr DType kAllTypes[] = {DType::kPred, DType::kS8,  DType::kS16, DType::kS
                                DType::kU8,   DType::kU16, DType::kU32, DType::kU64, DType::kF16,
                                DType::kBF16, DType::kF32, DType::kF64};
 
-// Values at which kernels go wrong first.
+// Values for which kernels are most likely to be wrong.
 Literal special_values(DType dtype) {
   const double inf = std::numeric_limits<double>::infinity();
   const std::vector<double> reals = {0.0,   -0.0,   1,    -1,   0.5,    -0.5, 1.5,    2.5,          -2.5,
@@ -56,7 +56,7 @@ Literal special_values(DType dtype) {
   });
 }
 
-// All pairs of special values.
+// Returns all pairs of special values.
 std::pair<Literal, Literal> special_pairs(DType dtype) {
   const Literal values = special_values(dtype);
   const std::int64_t n = values.type().element_count();
@@ -83,7 +83,7 @@ TEST(Elementwise, EveryUnaryAndBinaryOpOnSpecialValuesOfEveryType) {
         program = program_of(std::vector<Type>(static_cast<std::size_t>(row->min_operands), a.type()),
                              [&](Builder& main, const std::vector<Value>& v) { return main.emit(*row, v); });
       } catch (const Error&) {
-        continue;  // the op does not take this type
+        continue;  // the op does not support this type
       }
       std::vector<Literal> arguments = {a, b};
       arguments.resize(static_cast<std::size_t>(row->min_operands));
@@ -92,7 +92,7 @@ TEST(Elementwise, EveryUnaryAndBinaryOpOnSpecialValuesOfEveryType) {
   }
 }
 
-// True where y is a NaN with its sign bit set; of two NaNs as operands either may be the result.
+// Returns true for a NaN with a set sign bit. If both operands are NaN, either may be the result.
 Value is_negative_nan(Value y, const std::vector<Value>& operands) {
   const auto is_nan = [](Value x) { return ops::compare(x, x, CompareDirection::kNe); };
   const Value zero = ops::full(*y.builder, y.type(), 0);
@@ -102,7 +102,8 @@ Value is_negative_nan(Value y, const std::vector<Value>& operands) {
   return ops::logical_and(negative, ops::logical_not(ops::logical_and(is_nan(operands[0]), is_nan(operands[1]))));
 }
 
-// An invalid operation gives the NaN of the processor's own arithmetic, a NaN operand keeps its sign: a sort by total order shows it.
+// An invalid operation gives the NaN of the processor's arithmetic, and a NaN operand keeps its sign. A sort in total
+// order makes the sign visible.
 TEST(Elementwise, NanHasTheSignThatTheReferenceGivesIt) {
   for (const OpDef* row : op_table().rows()) {
     if (!row->elementwise || row->parse != nullptr || row->min_operands > 2) continue;
@@ -117,7 +118,7 @@ TEST(Elementwise, NanHasTheSignThatTheReferenceGivesIt) {
                                return ops::tuple(main, {y, is_negative_nan(y, v)});
                              });
       } catch (const Error&) {
-        continue;  // the op does not take floating-point elements, or gives others
+        continue;  // the op does not take floating-point operands, or has other results
       }
       std::vector<Literal> arguments = {a, b};
       arguments.resize(static_cast<std::size_t>(row->min_operands));
@@ -294,7 +295,7 @@ TEST(Indexing, DynamicSlicesClampTheirStarts) {
   }
 }
 
-// Every integer type, at both of its ends: what is no s64 is beyond the end, not before the start.
+// Every integer type at both ends of its range: a value too large for s64 is after the end, not before the start.
 TEST(Indexing, StartsOfEveryTypeClamp) {
   const Type table = Type::array(DType::kF32, {5, 4});
   const Type rows = Type::array(DType::kF32, {1, 4});
@@ -316,7 +317,7 @@ TEST(Indexing, StartsOfEveryTypeClamp) {
     }
 }
 
-// Windows of one element: products, where the arrays lie; the kernel's gradient adds up over the images.
+// Windows of one element become products without copies. The kernel's gradient adds up the images.
 TEST(Convolution, OfOneElementIsAProduct) {
   struct Form {
     std::string lhs, rhs, result, rest;

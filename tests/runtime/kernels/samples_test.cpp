@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every sample of the op table: the executable's result is the reference evaluation's, with each instruction set.
+// For every sample of the op table the executable gives the result of the reference evaluation, for each instruction
+// set.
 #include <gtest/gtest.h>
 
 #include "conformance/op_samples.h"
@@ -14,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// A start or update alone is half an operation, which no executable can end with.
+// A program cannot end with a -start or -update without its -done.
 bool can_run(const conformance::Sample& sample) {
   const AsyncHalf half = async_half(*op_table().find(sample.op));
   return sample.num_partitions == 1 && half != AsyncHalf::kStart && half != AsyncHalf::kUpdate;
@@ -69,7 +70,8 @@ TEST(Samples, FewOpsHaveNoKernel) {
     if (can_run(sample) && !has_complex_values(program))
       run_program(program, *world, conformance::random_arguments(sample, 3));
   }
-  // Ops of mathematics and of effects, which no training step here is made of; complex numbers have no kernels at all.
+  // Mathematical ops and ops with side effects, which do not occur in training steps. There are no kernels for complex
+  // numbers.
   std::vector<std::string> allowed = {
       "fallback::custom-call",       "fallback::reduce",        "fallback::replica-id",
       "fallback::rng-bit-generator", "fallback::scatter",       "fallback::sort",
@@ -105,7 +107,8 @@ TEST(Samples, FewOpsHaveNoKernel) {
                          "topk",
                          "triangular-solve"})
     allowed.push_back(std::string("fallback::") + op);
-  // 10 of f64 and integers, and three that slide in ways oneDNN has not (an image spread under an upright kernel, a half turned one).
+  // 10 of f64 and integers, and three with windows that oneDNN does not support (a dilated image with a kernel that is
+  // not reversed, and one with a kernel that is partly reversed).
   EXPECT_EQ(metrics().counter_value("fallback::convolution").value_or(0), 13);
   for (const std::string& name : metrics().executed_fallback_ops())
     EXPECT_NE(std::find(allowed.begin(), allowed.end(), name), allowed.end()) << name;

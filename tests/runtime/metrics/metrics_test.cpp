@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts of metrics are pinned: people read them by script.
+// The exact texts of metrics, because scripts parse them.
 #include "tessera/runtime/metrics/metrics.h"
 
 #include <gtest/gtest.h>
@@ -96,7 +96,7 @@ TEST(Metrics, AdviceNamesWhatTakesTooLongAndWhatReferenceEvaluationRan) {
                                 "op lowering requests."}));
 }
 
-// The rates of FLOP/s vary with what else the machine does: the bounds are wide.
+// The measured FLOP/s depend on other processes of the machine, so the bounds are wide.
 double peak_of(int ranks, DType dtype, int threads = 1) {
   double out = 0;
   run_virtual_ranks(ranks, [&](ProcessGroup& world) {
