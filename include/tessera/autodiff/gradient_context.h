@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the gradient function of an op receives. The function returns one Value for each operand: the gradient of the
+// The arguments of the gradient function of an op. The function returns one Value for each operand: the gradient of the
 // operand, with the operand's type (or with elements of sum_type). A null Value means that no gradient flows to the
-// operand. The function may skip operands whose gradient nobody needs (`needs`).
+// operand. The function may skip operands whose gradient is not needed (`needs`).
 #pragma once
 
 #include <vector>

@@ -3,7 +3,7 @@
 //
 //   std::int64_t steps = 100;
 //   ArgumentParser parser("train", "Trains a model.");
-//   parser.flag("max_steps", steps, "updates to make; -1: as num_train_epochs says");
+//   parser.flag("max_steps", steps, "number of updates; -1: determined by num_train_epochs");
 //   if (!parser.parse(argc, argv)) { fmt::print("{}", parser.help()); return 0; }
 //
 // `--max_steps 5`, `--max_steps=5` and `--max-steps 5` mean the same; the last one given counts.
@@ -64,7 +64,7 @@ class ArgumentParser {
     std::string standard;  // the default, as text
     std::string group;
     std::vector<std::string> choices;
-    std::optional<std::string> bare;  // what it means without a value
+    std::optional<std::string> bare;  // its meaning without a value
     bool was_given = false;
   };
   ArgumentParser& add(std::string name, Target target, std::string help);

@@ -17,7 +17,7 @@ namespace tessera {
 class Checked {
  public:
   constexpr Checked(std::int64_t value)
-      : value_(value) {}  // NOLINT(google-explicit-constructor): plain numbers take part
+      : value_(value) {}  // NOLINT(google-explicit-constructor): plain numbers convert
 
   [[nodiscard]] constexpr bool fits() const { return fits_; }
   /// Returns the value. InternalError if it does not fit; call fits() first.

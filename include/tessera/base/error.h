@@ -41,7 +41,7 @@ class Error : public std::runtime_error {
   std::string text_;
 };
 
-/// A broken invariant of Tessera: a bug of ours, never of the user.
+/// A broken invariant of Tessera: a bug in Tessera, not a mistake of the user.
 class InternalError : public Error {
  public:
   explicit InternalError(const std::string& reason);
@@ -95,7 +95,7 @@ void ensure(bool ok, fmt::format_string<detail::Worded<Args>...> format, const A
     throw InternalError(fmt::format(format, detail::worded(args)...));
 }
 
-/// The text for a person: what(); for an InternalError also the request to report it, and the stack.
+/// The message for a user: what(); for an InternalError also the request to report it, and the stack.
 std::string message_for_user(const std::exception& error);
 
 /// Returns the known name closest to `name` by edit distance, or "" if none is near.

@@ -16,24 +16,24 @@ std::string why_unreadable(const std::string& path);
 
 /// Returns all bytes of a file. Errors as check_readable.
 std::string read_file(const std::string& path);
-/// Writes a temporary file beside `path` and renames it, so a reader sees the old or the new content and nothing in
-/// between. A device or pipe (/dev/null) is written directly. Errors name rank and path.
+/// Writes a temporary file in the folder of `path` and renames it, so a reader sees either the old or the new content.
+/// A device or pipe (/dev/null) is written directly. Errors name rank and path.
 void write_file(const std::string& path, std::string_view content);
-/// Checks that write_file would succeed now, and leaves nothing behind. Errors as write_file.
+/// Checks that write_file would succeed now, without leaving a file. Errors as write_file.
 void check_writable(const std::string& path);
 /// Appends to a file, and creates it if it does not exist. Error naming rank and path.
 void append_file(const std::string& path, std::string_view content);
-/// Writes all of `text` to standard output, at once. Error naming the reason, as when the disk is full.
+/// Writes `text` to standard output in one write. The error gives the reason, such as a full disk.
 void write_standard_output(std::string_view text);
-/// `status`; or 1, with a line on standard error, when something that was written to standard output or standard error did not
-/// arrive there. The last call of main().
+/// Returns `status`; or 1, with a line on standard error, if data written to standard output or standard error was
+/// lost. Must be the last call of main().
 int status_after_output(int status);
 /// Creates the folder and its parents. Error naming rank and path.
 void make_folder(const std::string& path);
 
-/// For files that only report on a run or make the next one faster (TESSERA_DUMP_DIR, PT_XLA_DEBUG_FILE, XLA_METRICS_FILE,
-/// TESSERA_CACHE_DIR): the run goes on without them. Calls `write`; once that has thrown an Error for the option `name`, the rank has
-/// warned of it and `write` is called no more.
+/// For files that only report on a run or accelerate the next one (TESSERA_DUMP_DIR, PT_XLA_DEBUG_FILE,
+/// XLA_METRICS_FILE, TESSERA_CACHE_DIR): the run continues without them. Calls `write`. After the first Error for the
+/// option `name`, the rank prints a warning and does not call `write` for this option again.
 void write_for_option(std::string_view name, const std::function<void()>& write);
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON objects of configuration files. Reads are typed; their errors name the file, the key and what would be right.
-// Keys keep their order. Keys that nobody reads are kept when the object is written back.
+// JSON objects of configuration files. Reads are typed; their errors name the file, the key and the expected value.
+// Keys keep their order. Keys that are not read are kept when the object is written back.
 //
 //   JsonObject json = JsonObject::from_file("gpt2.json");
 //   json.read("n_embd", config.n_embd);            // left alone when absent

@@ -13,7 +13,7 @@ enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
 
 /// True if the current rank prints lines of this level (TESSERA_LOG_LEVEL).
 bool is_logged(LogLevel level);
-/// Whether the current rank is the one that prints what all ranks would print alike.
+/// Whether the current rank prints messages that are equal on all ranks.
 bool speaks_for_job();
 /// Prints one or more lines in one write, so that lines of several ranks do not mix. Prints nothing if the level is
 /// not logged.
@@ -24,7 +24,8 @@ template <class... Args>
 void log_warning(fmt::format_string<const Args&...> format, const Args&... args) {
   if (is_logged(LogLevel::kWarning)) log_line(LogLevel::kWarning, "warning: " + fmt::format(format, args...));
 }
-/// The same of what every rank of a job finds alike, such as a flaw of the text that all of them read: rank 0 prints it.
+/// The same for a warning that every rank of a job has, such as a problem in a text that all of them read: rank 0
+/// prints it.
 template <class... Args>
 void log_shared_warning(fmt::format_string<const Args&...> format, const Args&... args) {
   if (speaks_for_job()) log_warning(format, args...);

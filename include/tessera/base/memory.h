@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors for missing memory: how much was requested and for what, how much the process holds, and how much the
+// Errors for missing memory: the requested size and its purpose, how much the process holds, and how much the
 // machine has left.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace tessera {
 std::string memory_state();
 
 /// Throws Error `out of memory: cannot allocate 4.0 GB (4000000000 bytes) for the array f32[1000000000]`, followed by
-/// `held` (what the rank holds, if the caller knows more than memory_state()) and by memory_state().
+/// `held` (the memory of the rank, if the caller has more details than memory_state()) and by memory_state().
 [[noreturn]] void fail_to_allocate(std::int64_t bytes, std::string_view purpose, std::string_view held = "");
 
 }  // namespace tessera

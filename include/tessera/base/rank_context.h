@@ -52,10 +52,10 @@ class RankContext {
   int rank_;
   int rank_count_;
   template <class T>
-  static constexpr char kKey{};  // its address stands for T
+  static constexpr char kKey{};  // its address identifies T
   std::mutex mutex_;
   std::unordered_map<const void*, std::shared_ptr<void>> slots_;
-  std::shared_ptr<void> worker_;  // after what it uses: ends first
+  std::shared_ptr<void> worker_;  // last, so that it is destroyed first
 };
 
 /// Makes a context current within a scope.

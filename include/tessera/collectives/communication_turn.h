@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ensures that only one thread of a rank communicates at a time. A worker that runs a program beside the rank's own
-// thread takes the turn. If the rank's own thread then requests a collective, or a value that the program counts, it
-// first waits until the program has ended. All ranks therefore see the same order of collectives.
+// Ensures that only one thread of a rank communicates at a time. A worker that runs a program in parallel with the
+// rank's own thread takes the turn. If the rank's own thread then requests a collective, or a value that the program
+// counts, it first waits until the program has ended. All ranks therefore see the same order of collectives.
 #pragma once
 
 #include <functional>
@@ -22,13 +22,13 @@ class CommunicationTurn {
   /// Waits until the calling thread has the turn.
   void await() const {
     if (!take_back_ || std::this_thread::get_id() == owner_) return;
-    const auto take_back = take_back_;  // which it resets
+    const auto take_back = take_back_;  // because it resets the member
     take_back();
   }
 
  private:
   std::thread::id owner_;
-  std::function<void()> take_back_;  // null: the rank's own thread has it
+  std::function<void()> take_back_;  // null if the rank's own thread has the turn
 };
 
 }  // namespace tessera

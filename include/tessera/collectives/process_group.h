@@ -114,7 +114,7 @@ class ProcessGroup {
   virtual void barrier(const CollectiveLabel& label = {}) = 0;
 
   // Non-blocking forms. The buffers must live until the operation is complete; Pending<T> ensures this. The default
-  // runs the collective at once, because communication within a node is inexpensive.
+  // runs the collective immediately, because communication within a node is inexpensive.
   [[nodiscard]] virtual std::unique_ptr<PendingOperation> start_all_gather(std::span<const std::byte> in,
                                                                            std::span<std::byte> out,
                                                                            const CollectiveLabel& label = {});
@@ -139,7 +139,7 @@ class ProcessGroup {
   /// Waits until every member has published at least this progress. All members must be on one node.
   virtual void await_progress(std::uint64_t progress);
 
-  /// Sets what this rank does now, for messages of ranks that wait for it: `runs %dot.3, step 12 of 40 of
+  /// Sets the activity of this rank, for messages of ranks that wait for it: `runs %dot.3, step 12 of 40 of
   /// train_step`; "" when it is done.
   virtual void works_on(std::string_view /*text*/) {}
   [[nodiscard]] virtual const TrafficCounters& traffic() const = 0;

@@ -17,7 +17,7 @@ std::vector<std::int64_t> shuffled(std::int64_t count, std::uint64_t seed, std::
 struct OrderOptions {
   std::int64_t global_batch_size = 8;
   std::uint64_t seed = 42;
-  bool shuffle = true;     // anew in every epoch
+  bool shuffle = true;     // with a new order in every epoch
   bool drop_last = false;  // drop the last batch of an epoch if it is short
 };
 

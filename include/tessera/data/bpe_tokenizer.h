@@ -47,7 +47,7 @@ class BpeTokenizer final : public Tokenizer {
     std::int32_t rank = 0;
     std::int32_t id = 0;
   };
-  // A list of (left token, right token) in GPT-2's spelling and what each token's id is.
+  // A list of (left token, right token) in GPT-2's notation, and the id of each token.
   struct Vocabulary;
 
   explicit BpeTokenizer(std::string name) : name_(std::move(name)) {}
@@ -63,7 +63,7 @@ class BpeTokenizer final : public Tokenizer {
   std::optional<std::int32_t> end_of_text_;
 };
 
-/// The end-of-text mark as it stands in texts and vocabularies.
+/// The end-of-text token, as it is written in texts and vocabularies.
 inline constexpr std::string_view kEndOfText = "<|endoftext|>";
 
 }  // namespace tessera::data

@@ -12,7 +12,7 @@
 namespace tessera::data {
 
 /// Reads an idx file, gzipped or not, as an array with the element type of the file. Errors name the path: not idx,
-/// truncated, longer than its header says.
+/// truncated, longer than its header specifies.
 Literal read_idx(const std::string& path);
 /// The same from bytes. Errors call them `name`.
 Literal parse_idx(std::string_view bytes, const std::string& name);

@@ -43,11 +43,11 @@ class ByteTokenizer final : public Tokenizer {
   std::string name_ = "bytes";
 };
 
-/// Makes the tokenizer `name`: `bytes`; `bpe:N`, a byte-level BPE of at most N ids that is trained on
-/// `training_text`; otherwise a path: GPT-2's vocab.bpe, a Hugging Face tokenizer.json, a merges.txt with its
-/// vocab.json beside it, or a folder that contains one of these. Errors name the path.
+/// Makes the tokenizer `name`: `bytes`; `bpe:N`, a byte-level BPE of at most N ids that is trained on `training_text`;
+/// otherwise a path: GPT-2's vocab.bpe, a Hugging Face tokenizer.json, a merges.txt with a vocab.json in the same
+/// folder, or a folder that contains one of these. Errors name the path.
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec, std::string_view training_text);
-/// Error unless a name that begins with `bpe:` is right by itself.
+/// Throws an Error if the name begins with `bpe:` and is invalid.
 void check_bpe_name(const std::string& spec);
 
 }  // namespace tessera::data

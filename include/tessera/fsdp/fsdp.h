@@ -3,7 +3,8 @@
 // are gathered where they are used. This module does not communicate: units are shardings and marks that the
 // partitioner turns into collectives (Zhao et al., PyTorch FSDP, 2023; Xu et al., GSPMD, 2021).
 //
-//   FullyShardedDataParallel wrapped(model, {.mesh = mesh, .auto_wrap_policy = transformer_auto_wrap_policy({"GPT2Block"})});
+//   const auto policy = transformer_auto_wrap_policy({"GPT2Block"});
+//   FullyShardedDataParallel wrapped(model, {.mesh = mesh, .auto_wrap_policy = policy});
 //   Tensor loss = wrapped(tokens, labels);
 //
 // Inputs are sharded too: the rows of a batch that is passed as a complete tensor (Tensor::from) are sharded over the
@@ -28,14 +29,14 @@ struct MixedPrecision {
   /// Parameters are gathered and used in this type. Parameters, gradients and optimizer state are stored in the type
   /// of the parameter.
   std::optional<DType> param_dtype{};
-  /// Gradients are reduced in this type; none: in the type of the parameter.
+  /// Gradients are reduced in this type; nullopt: in the type of the parameter.
   std::optional<DType> reduce_dtype{};
 };
 
 struct FsdpOptions {
-  /// None: the default mesh, or `fsdp` over all devices if no default was set.
+  /// Nullopt: the default mesh, or `fsdp` over all devices if no default was set.
   std::optional<Mesh> mesh{};
-  /// None: the class of the repeated block.
+  /// Null: the class of the repeated block.
   WrapPolicy auto_wrap_policy{};
   /// Gather again in the backward pass (ZeRO-3); false keeps gathered weights from forward to backward (ZeRO-2).
   bool reshard_after_forward = true;

@@ -47,9 +47,9 @@ class AttributeReader {
   explicit AttributeReader(std::vector<TextAttribute> all) : all_(std::move(all)) {}
   /// Takes an attribute and returns the text after `name=`; null if it is absent. Valid as long as the reader.
   const std::string* take(std::string_view name);
-  /// The names that were requested: those that the row knows.
+  /// The names that were requested: those of the row.
   [[nodiscard]] const std::vector<std::string>& asked() const { return asked_; }
-  /// The attributes that nobody took, in order.
+  /// The attributes that were not taken, in order.
   [[nodiscard]] std::vector<TextAttribute> rest() const;
   /// The text between the parentheses of a row with Payload::kLiteral; null for other rows.
   const Literal* literal = nullptr;
@@ -60,8 +60,8 @@ class AttributeReader {
   std::vector<std::string> asked_;  // only while there are attributes to take
 };
 
-/// The frontend attribute of a constant whose elements its text leaves out, `{...}`: the origins by leaf (Literal::elided). It is
-/// printed where an origin is not COMPUTATION/NAME of the instruction itself, as for the copies that a pass makes.
+/// The frontend attribute of a constant whose elements the text omits, `{...}`: its origins by leaf (Literal::elided).
+/// It is printed if an origin is not COMPUTATION/NAME of the instruction itself, as for copies that a pass makes.
 inline constexpr std::string_view kElidedKey = "tessera.elided";
 
 class AttributesBase {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the localize function of an op receives: the global instruction, the operands' shards on this device, and the
+// The arguments of the localize function of an op: the global instruction, the operands' shards on this device, and the
 // shardings. The shardings agree with the factors of the op, and are partial only if the op is linear.
 #pragma once
 
@@ -37,7 +37,7 @@ struct LocalizeContext {
   /// The windows of dims that are sharded along a factor with windows. local_results has the number of elements to
   /// compute there.
   std::vector<LocalWindow> windows{};
-  /// Null: the dim is as in the global op.
+  /// Null if the dim is as in the global op.
   [[nodiscard]] const LocalWindow* window(int operand, int dim) const {
     for (const LocalWindow& w : windows)
       if (w.operand == operand && w.dim == dim) return &w;

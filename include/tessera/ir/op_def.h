@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An op is one file and one row, which contains everything that the framework knows about the op. The rows are in
+// An op is one file and one row, which contains all information about the op. The rows are in
 // src/ops; this header defines their type. docs/internals/add_an_op.md describes how to write one.
 #pragma once
 
@@ -45,7 +45,7 @@ struct EvalContext {
   std::int64_t partition_count = 1;
 };
 
-/// The evaluation of a collective on all devices at once: operands[device][i] in, one result for each device out. A
+/// The evaluation of a collective on all devices together: operands[device][i] in, one result for each device out. A
 /// device that takes another branch has no operands.
 struct CollectiveContext {
   const OpView& view;
@@ -153,9 +153,9 @@ enum class Role : std::uint8_t {
   kPartitionId,
 };
 
-// ---- facts that the scheduler, the passes and the runtime ask for ---------------------------------------------------
+// ---- properties for the scheduler, the passes and the runtime -------------------------------------------------------
 
-/// Which exchange between devices an op is. What it sends and receives follows from OpDef::bytes_received.
+/// The kind of exchange between devices. Its sent and received bytes follow from OpDef::bytes_received.
 enum class CollectiveKind : std::uint8_t {
   kNone,
   kAllGather,
@@ -167,7 +167,8 @@ enum class CollectiveKind : std::uint8_t {
   kRaggedAllToAll,
 };
 
-/// How an op that only moves elements maps its first operand to its result. All but kReshape are the operand read with other strides.
+/// How an op that only moves elements maps its first operand to its result. All except kReshape read the operand with
+/// other strides.
 enum class Movement : std::uint8_t {
   kNone,
   kReshape,    // the same elements in row-major order, other dims
@@ -177,16 +178,17 @@ enum class Movement : std::uint8_t {
   kReverse,    // DimensionsAttributes: the reversed dims
 };
 
-/// The reduction whose combiner an op is: add sums numbers and is `or` on pred.
+/// The reduction that an op combines: add is the sum of numbers and the `or` of preds.
 struct CombinedReduction {
   Reduction of_numbers;
   Reduction of_pred;
 };
 
-/// Of the bytes of operands and results, and of the number of devices of a group (above 1): the bytes that a device receives.
+/// The bytes that a device receives, from the bytes of operands and results and the number of devices in a group (above
+/// 1).
 using BytesReceived = std::int64_t (*)(std::int64_t operand, std::int64_t result, std::int64_t group);
 
-/// What stands between the parentheses in a text: operands, or a number (parameter), a literal (constant).
+/// The content of the parentheses in a text: operands, or a number (parameter), or a literal (constant).
 enum class Payload : std::uint8_t { kOperands, kNumber, kLiteral };
 
 struct OpDef {
@@ -200,16 +202,17 @@ struct OpDef {
   /// Any part of the result depends only on scalar operands, so a device that needs such a value computes it without
   /// communication. Applies to an instruction whose operands are all scalars.
   bool rematerializable = false;
-  /// Of a collective: so many operands are values that move; the others say what moves where. -1: all.
+  /// For collectives: the number of operands whose data is exchanged; the others describe the exchange. -1: all.
   int data_operands = -1;
-  bool elementwise = false;  // result and operands have the same dims (scalars of select and clamp aside)
-  /// An elementwise op that takes an instruction or two per element; the others take several times as long.
+  bool elementwise = false;  // result and operands have equal dims (except scalars of select and clamp)
+  /// An elementwise op that takes one or two instructions per element; others take several times as long.
   bool inexpensive = false;
-  std::optional<CombinedReduction> combines{};  // of elementwise ops of two operands
+  std::optional<CombinedReduction> combines{};  // for elementwise ops of two operands
   Movement movement = Movement::kNone;
-  /// A loop over parts of a dim can compute the result part by part, where `factors` lets the dim through. Elementwise ops can, too.
+  /// A loop over chunks of a dim can compute the result chunk by chunk if `factors` passes the dim. Elementwise ops
+  /// can, too.
   bool chunkable = false;
-  /// Copies a part of its first operand; the other operands are positions.
+  /// Copies a part of its first operand; the other operands give its position.
   bool takes_a_part = false;
   /// The result is much larger than the operands: worth running late.
   bool materializes = false;
@@ -218,21 +221,22 @@ struct OpDef {
   /// The kernel reads its operands through strides (none of them 0), and writes its result through strides.
   bool reads_strides = false;
   bool writes_strides = false;
-  /// The kernel reads its operands from their first byte on and ignores what follows them in memory.
+  /// The kernel reads its operands from their first byte on and ignores the memory after them.
   bool reads_from_start = false;
   CollectiveKind collective = CollectiveKind::kNone;
-  BytesReceived bytes_received = nullptr;  // of collectives
-  /// Of collectives: every operand is exchanged by itself and gives the result leaf of its number, so that several can travel in
-  /// one message.
+  BytesReceived bytes_received = nullptr;  // for collectives
+  /// For collectives: every operand is exchanged separately and gives the result leaf with its number, so that several
+  /// can be combined into one message.
   bool exchanges_each_operand = false;
   /// The attributes that name computations, in the order of Instruction::called: {"condition", "body"}. An entry
   /// "branch_computations" or "called_computations" is a list `{a, b}`.
   std::vector<std::string_view> called{};
 
-  /// Reads the typed attributes. Null: the op has none.
+  /// Reads the typed attributes. Null if the op has none.
   Attributes (*parse)(AttributeReader&) = nullptr;
-  /// The result type from operand types, attributes and called computations; view.result holds the declared type if one was
-  /// given (ops such as parameter and custom-call return it). Throws Error with the reason only; emit adds the context.
+  /// The result type from operand types, attributes and called computations. view.result is the declared type, if there
+  /// is one (ops such as parameter and custom-call return it). Throws an Error with the reason only; emit adds the
+  /// context.
   Type (*infer)(const OpView&) = nullptr;
   /// True if a text may omit the result type.
   bool type_inferable = true;
@@ -281,7 +285,7 @@ class OpTable {
   explicit OpTable(std::vector<const OpDef*> rows, std::string_view missing = {});
   /// Null if no row has this name.
   [[nodiscard]] const OpDef* find(std::string_view name) const;
-  /// Error if no row has this name: it names the nearest known one, or says that HLO has the op and Tessera does not.
+  /// Error if no row has this name: it names the nearest one, or states that the op exists in HLO but not in Tessera.
   [[nodiscard]] const OpDef& get(std::string_view name) const;
   [[nodiscard]] const std::vector<const OpDef*>& rows() const { return rows_; }
 

@@ -40,7 +40,7 @@ struct Notes {
   std::string op_type;                                                   // metadata op_type
   std::vector<TextAttribute> metadata_rest;                              // other fields of metadata={…}, verbatim
   std::vector<std::pair<std::string, std::string>> frontend_attributes;  // unquoted
-  std::vector<TextAttribute> other;                                      // attributes that no row knows, verbatim
+  std::vector<TextAttribute> other;                                      // attributes that no row has, verbatim
   friend bool operator==(const Notes&, const Notes&) = default;
 };
 using NotesRef = std::shared_ptr<const Notes>;
@@ -51,9 +51,9 @@ struct Instruction {
   std::vector<Id> operands;
   std::vector<ComputationId> called;  // in the order of the op's called-computation attributes
   std::vector<Id> control_predecessors;
-  Attributes attributes;  // null when the op has none
-  ShardingRef sharding;   // null = not annotated; one per leaf of type
-  NotesRef notes;         // null = none
+  Attributes attributes;  // null if the op has none
+  ShardingRef sharding;   // null: no annotation; else one per leaf of the type
+  NotesRef notes;         // null if there are none
   std::string name;       // unique in its computation, without %
 
   [[nodiscard]] const std::string* frontend_attribute(std::string_view key) const;
@@ -64,7 +64,7 @@ struct Instruction {
 /// Returns the notes with one frontend attribute set, or removed if it is nullopt.
 NotesRef with_frontend_attribute(const NotesRef& notes, std::string_view key, std::optional<std::string> value);
 
-/// Returns the notes for an instruction of another op: without the attributes that no row knows, because these belong
+/// Returns the notes for an instruction of another op: without the attributes that no row has, because these belong
 /// to one op (operand_precision).
 NotesRef for_another_op(const NotesRef& notes);
 
@@ -73,7 +73,7 @@ struct Computation {
   std::vector<Instruction> instructions;
   std::vector<Id> parameters;  // parameters[k] is parameter(k)
   Id root = -1;
-  std::string execution_thread;  // "" = the main one
+  std::string execution_thread;  // "" is the main thread
 
   [[nodiscard]] const Instruction& operator[](Id id) const { return instructions[static_cast<std::size_t>(id)]; }
   [[nodiscard]] Id size() const { return static_cast<Id>(instructions.size()); }

@@ -12,7 +12,7 @@ namespace tessera {
 
 struct ParseOptions {
   std::string file_name = "<input>";  // for messages
-  /// The number of partitions; an error if the text says another number (0: as the text says).
+  /// The number of partitions. 0: that of the text. Error if the text has another number.
   std::int64_t num_partitions = 0;
   /// Meshes on which shardings are expressed if possible, unless the text has its own meshes.
   std::vector<Mesh> meshes{};
@@ -21,7 +21,7 @@ struct ParseOptions {
 Program parse_program(std::string_view text, const OpTable& table, const ParseOptions& options = {});
 
 struct PrintOptions {
-  /// Omit what XLA does not know (xla.sdy.* and tessera.* attributes).
+  /// Omit attributes that XLA does not support (xla.sdy.* and tessera.*).
   bool for_xla = false;
 };
 /// Deterministic; parse_program(print_program(p)) equals p (equal_programs below).

@@ -27,13 +27,13 @@ struct LoweringOptions {
   [[nodiscard]] std::size_t hash() const;
 };
 
-/// The program that one of `ranks` ranks executes. A start whose done is missing stays as it is.
+/// The program that one of `ranks` ranks executes. A start without a done stays unchanged.
 Program lower(const Program& program, int ranks, const LoweringOptions& options);
 
 // ---- the passes, in the order in which they run ---------------------------------------------------------------------
 
-/// Replaces all-reduces and reduce-scatters whose computation no process group knows by exchanges of as many bytes,
-/// after which every member computes its part. In all computations.
+/// Replaces all-reduces and reduce-scatters whose computation process groups do not support by exchanges of equally
+/// many bytes, after which every member computes its part. In all computations.
 Program expand_reductions(const Program& program, int world_size);
 
 /// Computes the same values with fewer passes over memory. Gradients of slices and lookups contain sums of padded

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-/// Every rank of the world is in exactly one list. A rank that communicates with nobody is alone.
+/// Every rank of the world is in exactly one list. A rank without communication is alone in its list.
 using RankGroups = std::vector<std::vector<int>>;
 
 /// The groups of a collective. For a permute, the ranks that its pairs connect, directly or through others. Error if

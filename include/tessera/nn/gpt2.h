@@ -31,10 +31,10 @@ struct GPT2Config {
   double initializer_range = 0.02;
   bool tie_word_embeddings = true;
   DType dtype = DType::kF32;  // of parameters; not part of the file
-  std::string source_json;    // the file as read, for keys that nothing here uses
+  std::string source_json;    // the text of the file, for keys that are not used here
 
-  /// Errors name `origin`: not JSON, a key that Hugging Face does not know (with the nearest), a value of the wrong kind or out of
-  /// range, n_embd not divisible by n_head, an unknown activation, a variant of GPT-2 that is not this one.
+  /// Errors name `origin`: not JSON, a key that Hugging Face does not have (with the nearest one), a value of the wrong
+  /// type or out of range, n_embd not divisible by n_head, an unknown activation, an unsupported variant of GPT-2.
   static GPT2Config from_json(const std::string& text, const std::string& origin);
   static GPT2Config from_json(const std::string& text);
   static GPT2Config from_file(const std::string& path);

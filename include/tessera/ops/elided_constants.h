@@ -25,7 +25,7 @@ std::vector<std::string> elided_constants(const Program& program);
 /// The same for a message: the first few, and how many more there are.
 std::string elided_constants_text(const Program& program);
 
-/// If there are any, throws an Error that names them and says how to dump all elements. `purpose`: "run".
+/// If there are any, throws an Error that names them and explains how to dump all elements. `purpose`: "run".
 void refuse_elided_constants(const Program& program, std::string_view purpose);
 
 /// Replaces each elided array by the result of `value`, which is called once for each constant and leaf, and once for

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference evaluation of programs: obviously right, not fast. Everything else is compared with it.
+// The reference evaluation of programs: simple rather than fast. All other results are compared with it.
 #pragma once
 
 #include <functional>
@@ -28,17 +28,17 @@ struct EvaluateOptions {
   std::set<std::string>* stopped_loops = nullptr;
   /// Called with every result before it is used; may change it. check uses it to poison padding.
   std::function<void(std::int64_t device, const Computation&, Id, Literal&)> observe;
-  /// Called before that with the results of all devices that run the instruction; may change them. When given, the devices run calls,
-  /// loops and branches together too.
+  /// Called before `observe` with the results of all devices that run the instruction; may change them. If set, the
+  /// devices also run calls, loops and branches together.
   std::function<void(const EvaluatedStep&, std::vector<Literal>& results)> observe_step;
 };
 
 /// Evaluates the entry on one device. Error (op, operands, source line) if an argument does not fit its parameter.
 Literal evaluate(const Program& program, const std::vector<Literal>& arguments, const EvaluateOptions& options = {});
 
-/// Evaluates a per-device program on all its devices in lockstep: each instruction on every device before the next,
-/// so a collective has all operands at once. arguments[device][k] is parameter k. A loop runs while its predicate
-/// holds; the predicate must be equal on the devices of each collective in the loop.
+/// Evaluates a per-device program on all its devices in lockstep: each instruction on every device before the next one,
+/// so a collective has all operands. arguments[device][k] is parameter k. A loop runs while its predicate holds; the
+/// predicate must be equal on the devices of each collective in the loop.
 std::vector<Literal> evaluate_lockstep(const Program& program, const std::vector<std::vector<Literal>>& arguments,
                                        const EvaluateOptions& options = {});
 

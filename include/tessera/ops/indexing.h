@@ -93,7 +93,7 @@ void parse_field(std::string_view text, RngAlgorithm& value);
 
 namespace ops {
 Value gather(Value operand, Value start_indices, GatherAttributes attributes);
-/// Looks up rows of a table: table[v, d...], ids[...] -> [ids..., d...]. Ids out of range are clamped, as HLO says.
+/// Looks up rows of a table: table[v, d...], ids[...] -> [ids..., d...]. Ids out of range are clamped.
 Value take_rows(Value table, Value ids);
 Value scatter(const std::vector<Value>& operands, Value indices, const std::vector<Value>& updates,
               ScatterAttributes attributes, ComputationId combiner);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every row of the op table, by name: identity of an op, where code means one op and no fact of its row says it (`op == &rows::kPad`). A
-// row is defined in the file of its op and listed in op_table.cpp.
+// All rows of the op table by name, for code that needs one particular op and no property of its row identifies it (`op
+// == &rows::kPad`). Each row is defined in the file of its op and listed in op_table.cpp.
 #pragma once
 
 #include "tessera/ir/op_def.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that make or move elements: parameter, constant, iota, broadcast, reshape, transpose, slice, pad, concatenate, reverse,
-// copy, tuple, get-tuple-element, opt-barrier, partition-id, replica-id, after-all.
+// Ops that create or move elements: parameter, constant, iota, broadcast, reshape, transpose, slice, pad, concatenate,
+// reverse, copy, tuple, get-tuple-element, opt-barrier, partition-id, replica-id, after-all.
 #pragma once
 
 #include "tessera/ir/builder.h"
@@ -25,10 +25,10 @@ struct ConstantAttributes {
   }
   friend bool operator==(const ConstantAttributes&, const ConstantAttributes&) = default;
 };
-/// The value of a constant whose elements are known; null for other instructions and where the text elides elements.
+/// The value of a constant whose elements are known; null for other instructions and for elided constants.
 const Literal* known_constant(const Instruction& instruction);
 void parse_field(std::string_view text,
-                 Literal& value);  // never used: the reader builds the literal from the declared type
+                 Literal& value);  // unused: the reader builds the literal from the declared type
 struct IotaAttributes {
   std::int64_t iota_dimension = 0;
   template <class Self, class Visit>

@@ -59,7 +59,7 @@ class Optimizer {
   std::int64_t steps_ = 0;
 
  private:
-  /// Gives state that nobody has used yet the sharding of the first step's gradients.
+  /// Gives unused state the sharding of the first step's gradients.
   void place_state();
   bool is_placed_ = false;
 };

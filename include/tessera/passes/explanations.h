@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frontend attributes that explain why an instruction is there (`tessera.reason`, `.from`, `.to`, `.remedy`, …). An
-// instruction that replaces several instructions keeps the explanation of each, by part:
+// Frontend attributes that explain an instruction (`tessera.reason`, `.from`, `.to`, `.remedy`, …). An instruction that
+// replaces several instructions keeps the explanation of each, by part:
 //
-//   tessera.unit="h.0", tessera.reason="operand 1 of dot %h must be {-,-}", tessera.reason.1="operand 1 of dot %g must be {-,-}"
+//   tessera.unit="h.0", tessera.reason="operand 1 of dot %h must be {-,-}",
+//   tessera.reason.1="operand 1 of dot %g must be {-,-}"
 #pragma once
 
 #include <string>

@@ -6,8 +6,7 @@
 
 namespace tessera {
 
-/// Removes instructions whose value nobody uses, and computations that nobody calls. Parameters, side effects and the
-/// peers of collectives stay.
+/// Removes unused instructions and computations. Parameters, side effects and the peers of collectives stay.
 Program remove_dead_code(const Program& program);
 
 /// Computes equal values once. Two values are equal if op, operands, attributes, callees (whatever their names),

@@ -4,7 +4,7 @@
 //
 //   Program out = rewrite(program, [](ComputationRewriter& r, Id id) -> Value {
 //     if (r.from()[id].op->role != Role::kCopy) return {};          // keep
-//     return r.mapped(r.from()[id].operands[0]);                    // replace by what the operand has become
+//     return r.mapped(r.from()[id].operands[0]);                    // replace by the new value of the operand
 //   });
 #pragma once
 
@@ -30,7 +30,7 @@ class ComputationRewriter {
 
   /// The old instruction with its operands, control predecessors and callees in new ids.
   [[nodiscard]] Instruction translated(Id old);
-  /// Appends it.
+  /// Appends the translated instruction.
   Value keep(Id old);
   void replace(Id old, Value with);
   /// Ends the computation. The root is the new value of the old root.

@@ -2,14 +2,14 @@
 // Program -> Schedule: the order in which a rank runs the instructions of its program, the fused groups, and the
 // memory of every value. Pure; does not depend on kernels, ranks or time.
 //
-//   order     program order, improved: what makes memory (gathers, broadcasts) runs just before its first use, what frees
-//             memory (reduce-scatters, reductions) as soon as it can
-//   steps     what runs at once: one instruction, or a group of elementwise ones that goes over its elements tile by tile
-//   views     broadcasts, and transposes and slices where the reader can follow strides, are never computed: readers look
-//             through them
-//   buffers   tuples, reshapes, copies and barriers share their operand's; an elementwise result takes over the buffer of an
-//             operand that dies; a donated parameter's buffer takes the result it is paired with
-//   plan      an offset in one arena for every other buffer; buffers that live at the same time never overlap
+//   order     program order, improved: instructions that allocate memory (gathers, broadcasts) run just before their
+//             first use, those that free memory (reduce-scatters, reductions) as early as possible
+//   steps     units of execution: one instruction, or a group of elementwise ones that runs tile by tile
+//   views     broadcasts, and transposes and slices whose readers can follow strides, are never computed: readers use
+//             strides instead
+//   buffers   tuples, reshapes, copies and barriers share their operand's; an elementwise result reuses the buffer of
+//             an operand that is not read again; a donated parameter's buffer holds the result that is paired with it
+//   plan      an offset in one arena for every other buffer; buffers that are live in the same step never overlap
 #pragma once
 
 #include <cstdint>
@@ -48,8 +48,8 @@ View view_through(const OpView& op, const View& operand);
 
 /// How a consumer reads a leaf of a value.
 struct Access {
-  BufferId buffer = kNoBuffer;  // none for a token, or for a value that exists only within its fused group
-  std::optional<View> view;     // none: the complete buffer, row-major. For `source` itself: how to write it
+  BufferId buffer = kNoBuffer;  // none for a token, or for a value that exists only in its fused group
+  std::optional<View> view;     // nullopt: the complete buffer, row-major. For `source` itself: how to write it
   Id source = -1;               // the instruction that computes this data, and its leaf
   std::int32_t source_leaf = 0;
 };
@@ -89,8 +89,8 @@ struct SharedGather {
   BufferId result = kNoBuffer;
   std::int32_t written = -1;
   std::int32_t last_read = -1;
-  /// `operand` is this rank's slice of the result, in the arena. In step `written` the members write their parts into
-  /// the slices of all. They may do so when all have completed step `claimed` (-1: at once).
+  /// `operand` is this rank's slice of the result, in the arena. In step `written` the members write their parts to the
+  /// slices of all members. They may do so when all have completed step `claimed` (-1: from the start).
   bool assembled = false;
   std::int32_t claimed = -1;
 };
@@ -171,8 +171,8 @@ struct Schedule {
 /// Plans the entry computation, with donation as in program.aliases.
 std::shared_ptr<const Schedule> make_schedule(const Program& program, const ScheduleOptions& options = {});
 
-/// Bytes a device needs at once to run a per-device program as written: make_schedule(program)->peak_bytes(). An estimate of what is
-/// executed, which is lowered first (plan_execution).
+/// The peak memory of a per-device program as written: make_schedule(program)->peak_bytes(). The executed program may
+/// differ, because it is lowered first (plan_execution).
 std::int64_t peak_bytes(const Program& program);
 
 /// The operands of a combined collective that are packed into one message: those of at most kMostPackedBytes, if

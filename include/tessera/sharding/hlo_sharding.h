@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HLO's sharding text <-> axes. Forms: replicated, maximal, manual, unknown, V1 lists, V2 iota, last_tile_dim_replicate,
-// last_tile_dims={..}, tuples; Shardy's `#sdy.sharding<@mesh, [{"x"}, {?}], …>`.
+// Conversion between HLO's sharding text and axes. Forms: replicated, maximal, manual, unknown, V1 lists, V2 iota,
+// last_tile_dim_replicate, last_tile_dims={..}, tuples; Shardy's `#sdy.sharding<@mesh, [{"x"}, {?}], …>`.
 #pragma once
 
 #include <optional>
@@ -58,7 +58,7 @@ std::optional<Sharding> to_axes(const HloSharding& sharding, const Mesh& mesh, i
 std::vector<Sharding> to_axes(const std::vector<std::pair<HloSharding, int>>& shardings_and_ndims,
                               std::int64_t device_count, std::vector<Mesh>& known);
 
-/// True if Shardy's grammar can express the sharding: tiled, without manual axes, no other reduction than sum.
+/// True if Shardy's grammar can express the shardings: tiled, without manual axes, no other reduction than sum.
 bool is_sdy_spelling(const Shardings& leaves);
 /// Returns Shardy's text of a sharding and of the meshes (`{mesh = #sdy.mesh<["data"=2, "model"=4]>}`), as in
 /// xla.sdy.sharding, xla.sdy.meshes and tessera.meshes. Partial axes are printed as `unreduced={..}`. Extensions of

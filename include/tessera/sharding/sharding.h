@@ -24,7 +24,7 @@ std::string_view reduction_name(Reduction reduction);
 struct DimSharding {
   std::vector<AxisRef> axes;    // major to minor
   bool open = false;            // propagation may add minor axes
-  std::optional<int> priority;  // priority of propagation; lower ones come first; none means 0
+  std::optional<int> priority;  // priority of propagation; lower ones come first; nullopt means 0
   friend bool operator==(const DimSharding&, const DimSharding&) = default;
 };
 
@@ -45,7 +45,7 @@ class PartitionSpec {
   struct Entry {
     SpecEntry axes;
     bool open = false;              // propagation may add minor axes
-    std::optional<int> priority{};  // propagated in this round; lower ones come first, 0 where absent
+    std::optional<int> priority{};  // of propagation; lower ones come first; nullopt means 0
     Entry() = default;
     Entry(Unconstrained) : open(true) {}                // NOLINT(google-explicit-constructor)
     Entry(std::nullptr_t) {}                            // NOLINT(google-explicit-constructor): spec literals

@@ -26,7 +26,8 @@ struct Link {
 /// The default is equal links without latency, as in `tessera partition`.
 class Topology {
  public:
-  /// Errors: no such file, not JSON, unknown keys (with the nearest known), a bandwidth that is not positive, a negative latency.
+  /// Errors: no such file, not JSON, unknown keys (with the nearest ones), a bandwidth that is not positive, a negative
+  /// latency.
   static Topology from_file(const std::string& path);
   static Topology parse(std::string_view text, const std::string& origin = "topology");
 

@@ -20,11 +20,11 @@ class Literal {
   /// Zeros (in every leaf of a tuple).
   explicit Literal(Type type);
   static Literal tuple(std::vector<Literal> elements);
-  /// A value whose elements its text leaves out, `{...}`: only the type is known. `origin` names the constant, so that two of
-  /// them are equal only where they are copies of one constant. The leaves of a tuple become `origin:0`, `origin:1`, ... An
-  /// array without elements is not elided. To read elements is an Error that names the origin.
+  /// A value whose elements the text omits, `{...}`: only its type is known. `origin` names the constant; two such
+  /// values are equal only if they are copies of one constant. The leaves of a tuple get the origins `origin:0`,
+  /// `origin:1`, ... An array without elements is not elided. Reading elements is an Error that names the origin.
   static Literal elided(const Type& type, const std::string& origin);
-  /// The same value with other origins, one per leaf; those of leaves that are not elided do not count.
+  /// The same value with other origins, one per leaf; those of leaves that are not elided are ignored.
   [[nodiscard]] Literal with_origins(const std::vector<std::string>& by_leaf) const;
   template <class T>
   static Literal scalar(T value) {
@@ -43,7 +43,7 @@ class Literal {
   [[nodiscard]] const Type& type() const { return type_; }
   [[nodiscard]] const std::vector<Literal>& elements() const { return elements_; }
 
-  /// True when the elements of the array, or of a leaf of the tuple, are elided.
+  /// True if the elements of the array, or of a leaf of the tuple, are elided.
   [[nodiscard]] bool is_elided() const;
   /// One per leaf; empty for a leaf that is not elided.
   [[nodiscard]] std::vector<std::string> origins() const;
@@ -69,7 +69,7 @@ class Literal {
   [[nodiscard]] Literal as_reals() const;
   /// The leaves of a tuple in pre-order; an array is its own leaf.
   [[nodiscard]] std::vector<Literal> leaves() const;
-  /// Bitwise equality of type and content (NaN equals itself); of type and origin where the content is elided.
+  /// Bitwise equality of type and content (NaN equals itself); for elided content, equality of type and origin.
   friend bool operator==(const Literal& a, const Literal& b);
   [[nodiscard]] std::size_t hash() const;
   /// HLO's literal text, without the type: `{{1, 2}, {3, 4}}`, `nan`, `true`, `{...}`.
@@ -88,9 +88,10 @@ class Literal {
 /// Returns element i (row-major) of an array as the widest type of its class. pred counts as unsigned.
 double element_as_double(const Literal& array, std::int64_t i);
 std::int64_t element_as_int(const Literal& array, std::int64_t i);
-/// The same of an index: a number larger than every index becomes the largest of s64, where element_as_int() wraps around.
+/// The same for an index: a number larger than every index becomes the largest s64, whereas element_as_int() wraps
+/// around.
 std::int64_t element_as_index(const Literal& array, std::int64_t i);
-/// A scalar of any element type holding `value` (integers truncate, pred is value != 0).
+/// A scalar of any element type with this value (integers truncate, pred is value != 0).
 Literal scalar_of(DType dtype, double value);
 
 }  // namespace tessera

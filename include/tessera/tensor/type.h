@@ -18,12 +18,12 @@ class Type {
   static constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
   /// The empty tuple `()`.
   Type();
-  /// `layout` is minor-to-major; empty means row-major. Error on a negative size, and where the sizes (0 taken as 1)
-  /// need more than kMostBytes: strides, positions and byte counts of an array that exists fit 64 bits with room to
-  /// spare.
+  /// `layout` is minor-to-major; empty means row-major. Error if a size is negative, or if the product of the sizes (0
+  /// counts as 1) needs more than kMostBytes, so that strides, positions and byte counts of an array fit into 64 bits
+  /// with a margin.
   static Type array(DType dtype, Dims dims, Dims layout = {});
   static Type scalar(DType dtype) { return array(dtype, {}); }
-  /// Error where all arrays within need more than 4 times kMostBytes.
+  /// Error if all arrays in it together need more than 4 times kMostBytes.
   static Type tuple(std::vector<Type> elements);
   static Type token();
 
@@ -37,7 +37,7 @@ class Type {
   [[nodiscard]] std::int64_t dim(int i) const;
   [[nodiscard]] int ndim() const;
   [[nodiscard]] const Dims& layout() const;
-  /// The number of elements; of a tuple, 0.
+  /// The number of elements; 0 for a tuple.
   [[nodiscard]] std::int64_t element_count() const;
 
   /// Requires a tuple (InternalError otherwise).
@@ -53,7 +53,7 @@ class Type {
   /// The index of the leaf at `path` (the element, its element, …). Error if there is no leaf.
   [[nodiscard]] int leaf_index(const Dims& path) const;
 
-  /// The same array with other sizes or another element type (the layout is dropped when ndim changes).
+  /// The same array with other sizes or another element type (the layout is dropped if ndim changes).
   [[nodiscard]] Type with_dims(Dims dims) const;
   [[nodiscard]] Type with_dtype(DType dtype) const;
 

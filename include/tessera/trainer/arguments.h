@@ -29,7 +29,7 @@ struct TrainingArguments {
   std::optional<std::int64_t> per_device_train_batch_size;  // per data shard
   std::optional<std::int64_t> global_batch_size;            // of one micro-batch over all data shards
   std::optional<std::int64_t> per_device_eval_batch_size;
-  std::optional<std::int64_t> max_eval_samples;  // blocks of held-out text; none: all
+  std::optional<std::int64_t> max_eval_samples;  // blocks of held-out text; nullopt: all
   std::int64_t gradient_accumulation_steps = 1;
   std::int64_t max_steps = -1;
   double num_train_epochs = 3;
@@ -73,7 +73,7 @@ struct TrainingArguments {
 
   /// Binds every field to its flag.
   void add_flags(ArgumentParser& parser);
-  /// Errors: values out of range, flags that exclude each other, text missing. The message names the flags.
+  /// Errors: values out of range, flags that exclude each other, missing text. The message names the flags.
   void check() const;
   /// Name and value of every flag, as text.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> values() const;
@@ -98,7 +98,8 @@ struct FsdpMode {
   bool hybrid = false;                // replicated over a second axis
   bool offload = false;
 };
-/// Reads the options of --fsdp; "true" is full_shard. Errors: an unknown option (with the nearest), two that exclude each other.
+/// Reads the options of --fsdp; "true" is full_shard. Errors: an unknown option (with the nearest one), two options
+/// that exclude each other.
 FsdpMode parse_fsdp_mode(const std::string& text);
 
 /// The content of --fsdp_config. Keys may have Hugging Face's prefix `fsdp_`.
@@ -107,12 +108,13 @@ struct FsdpConfig {
   std::int64_t min_num_params = 0;                         // > 0: the size-based policy
   std::optional<bool> reshard_after_forward;               // overrides --fsdp
   std::string compute_dtype;                               // "": as stored; float32, bfloat16, float16
-  std::string reduce_dtype;                                // of gradients; the same words
+  std::string reduce_dtype;                                // of gradients; the same values
   bool shard_param_on_dim_0 = true;
   /// One line, with the reason, for each key that requests something without effect. To be shown to the user.
   std::vector<std::string> notes;
 
-  /// Errors: an unknown key (with the nearest), both min_num_params and transformer_layer_cls_to_wrap, a value of another type.
+  /// Errors: an unknown key (with the nearest one), both min_num_params and transformer_layer_cls_to_wrap, a value of
+  /// another type.
   static FsdpConfig from_json(const JsonObject& json);
 };
 

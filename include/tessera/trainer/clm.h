@@ -24,7 +24,7 @@ namespace tessera::trainer {
 struct ClmData {
   std::unique_ptr<data::Tokenizer> tokenizer;
   std::optional<data::BlockDataset> train;
-  std::optional<data::BlockDataset> validation;  // none if less than a block is held out
+  std::optional<data::BlockDataset> validation;  // nullopt if less than a block is held out
   double validation_tokens_per_byte = 1;
 };
 /// Reads the files that the arguments name. Errors name rank and path.
@@ -37,12 +37,12 @@ Mesh mesh_of(const TrainingArguments& arguments);
 /// A model on a mesh, ready to train.
 struct ClmModel {
   Mesh mesh;
-  std::vector<std::string> data_axes;  // that shard the rows of a batch
+  std::vector<std::string> data_axes;  // the axes that shard the rows of a batch
   std::int64_t data_shards = 1;
   std::int64_t block_size = 0;
   std::unique_ptr<nn::GPT2LMHeadModel> model;
   std::vector<FsdpUnit> units;         // empty without FSDP
-  std::optional<DType> compute_dtype;  // of products and activations where it is not the weights'
+  std::optional<DType> compute_dtype;  // of products and activations, if it differs from that of the weights
   std::unique_ptr<optim::Optimizer> optimizer;
   std::vector<std::string> notes;  // of the FSDP configuration, for the user
 };
@@ -51,11 +51,11 @@ ClmModel make_clm_model(const TrainingArguments& arguments);
 /// Shards the rows of a batch over the data axes.
 Tensor place_rows(const ClmModel& setup, Tensor batch);
 
-/// Records a micro-batch in the trace with its gradients, and adds its part of the mean loss over so many labels to `loss_sum`. A dry run
-/// records by the same functions, so that it plans the programs that training executes.
+/// Records a micro-batch with its gradients in the trace, and adds its part of the mean loss over `label_count` labels
+/// to `loss_sum`. A dry run uses the same functions, so that it plans the programs that training executes.
 void record_micro_batch(ClmModel& setup, const Tensor& tokens, const Tensor& labels, double label_count,
                         Tensor& loss_sum);
-/// Records clipping and the update of the parameters; the norm of the gradients.
+/// Records gradient clipping and the update of the parameters. Returns the norm of the gradients.
 Tensor record_update(const TrainingArguments& arguments, ClmModel& setup);
 
 /// Runs the complete training. Returns the exit status of the program.
@@ -85,7 +85,7 @@ std::string sample_text(ClmModel& setup, const data::Tokenizer& tokenizer, const
 std::string banner(const TrainingArguments& arguments, const ClmModel& setup);
 /// The sharding of the parameters: a table, and pictures of one block's matrices.
 std::string sharding_report(const ClmModel& setup);
-/// What a device holds while it executes a program.
+/// The memory of a device while it executes a program.
 std::string memory_report(const ClmModel& setup, const ExecutableMemory& memory);
 /// The collectives of a program by op, axes and cause.
 std::string collective_report(const std::vector<CollectiveNote>& notes);

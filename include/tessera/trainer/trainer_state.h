@@ -20,7 +20,7 @@ struct LogEntry {
   std::optional<double> grad_norm{};
   std::optional<double> tokens_per_second{};
   std::optional<double> mfu{};
-  std::optional<double> exposed_communication_seconds{};  // of an update; ours, not the Trainer's
+  std::optional<double> exposed_communication_seconds{};  // of an update; not part of the Trainer's format
   std::optional<double> eval_loss{};
 };
 

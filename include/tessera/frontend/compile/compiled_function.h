@@ -10,15 +10,17 @@
 //   });
 //   for (const auto& batch : loader) const Tensor loss = step({batch.tokens, batch.labels}).front();
 //
-// A call is a step, as if mark_step() followed it. These may vary between calls:
-//   - the arguments: tensors with a value (Tensor::from, results of earlier steps). Other types or shardings are traced once each.
-//     Two arguments may be the same tensor, and an argument may be a variable that the function uses; it is then traced again
-//     only if the function computes gradients with respect to it or assigns it. An argument that the function assigns has its
-//     new value afterwards;
-//   - the variables that the function uses, with their value at the call. Variables that it assigns have their new value afterwards;
+// A call is a step, as if mark_step() followed it. The following may vary between calls:
+//   - the arguments: tensors with a value (Tensor::from, results of earlier steps). Each combination of types and
+//     shardings is traced once. Two arguments may be the same tensor, and an argument may be a variable that the
+//     function uses; the function is then traced again only if it computes gradients with respect to this variable or
+//     assigns it. An argument that the function assigns has its new value afterwards;
+//   - the variables that the function uses, which have their value at the time of the call. Variables that it assigns
+//     have their new value afterwards;
 //   - the learning rate, step count, random numbers, and Tensor::scalar of a function.
-// Everything else is as at the time of tracing: numbers, branches, training or evaluation mode, tensors made from host data.
-// A call that throws before the program runs changes nothing: variables, step counts and random numbers keep their values.
+// Everything else is as at the time of tracing: numbers, branches, training or evaluation mode, tensors made from host
+// data. A call that throws before the program runs changes nothing: variables, step counts and random numbers keep
+// their values.
 #pragma once
 
 #include <functional>

@@ -3,7 +3,7 @@
 //
 //   mark_sharding(weight, mesh, {{}, "model"});      columns over `model`
 //   mark_sharding(batch, mesh, {"data", {}});        rows over `data`
-//   mark_sharding(hidden, mesh, {kUnconstrained, "model"});    columns over `model`, rows as propagation finds
+//   mark_sharding(hidden, mesh, {kUnconstrained, "model"});    columns over `model`, rows from propagation
 #pragma once
 
 #include <string>

@@ -84,7 +84,7 @@ Tensor logsumexp(Operand x, int dim);
 /// Mean 0, variance 1 over the last dim, then weight and bias. Computed in f32 at least.
 Tensor layer_norm(Operand x, Operand weight, Operand bias, double epsilon);
 
-// ---- images: [n, c, h, w], arguments as PyTorch's; one number stands for both dims ----------------------------------
+// ---- images: [n, c, h, w], arguments as in PyTorch; one number applies to both dims ---------------------------------
 
 struct Conv2dOptions {
   Dims stride{1};

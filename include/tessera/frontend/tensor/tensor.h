@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lazy tensor: a handle to a value. A value is data (a shard in this rank's memory), traced (an op that has not
-// run), or deferred (a variable whose initial value nobody has needed yet).
+// run), or deferred (a variable whose initial value was not needed yet).
 //
 //   Tensor x = Tensor::from<float>({2, 3}, values);      data
 //   Tensor y = softmax(matmul(x, w) * 2.0, -1);          recorded; nothing has run
@@ -39,7 +39,7 @@ class Tensor {
   /// A null tensor.
   Tensor() = default;
 
-  // ---- making -------------------------------------------------------------------------------------------------------
+  // ---- construction -------------------------------------------------------------------------------------------------
 
   /// A host value that is equal on every rank. It is a parameter of the traced program, never a constant.
   static Tensor from_host(Literal value);
@@ -68,7 +68,7 @@ class Tensor {
   /// 0, 1, 2, … along `dim`.
   static Tensor iota(const Type& type, int dim, std::source_location where = std::source_location::current());
 
-  // ---- asking -------------------------------------------------------------------------------------------------------
+  // ---- properties ---------------------------------------------------------------------------------------------------
 
   [[nodiscard]] bool is_null() const { return impl_ == nullptr; }
   [[nodiscard]] const Type& type() const;
@@ -160,7 +160,7 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 /// location of the call.
 class Operand {
  public:
-  // NOLINTBEGIN(google-explicit-constructor): an argument of an op is written as it is
+  // NOLINTBEGIN(google-explicit-constructor): arguments of ops convert implicitly
   Operand(const Tensor& tensor, std::source_location where = std::source_location::current())
       : tensor_(tensor), where_(where) {}
   Operand(double number, std::source_location where = std::source_location::current())
@@ -184,9 +184,9 @@ class Operand {
 std::vector<Literal> read_all(const std::vector<Tensor>& tensors,
                               std::source_location where = std::source_location::current());
 
-/// Ends the step: one program computes the new values of all variables and live tensors; they become data. Where a core is free for it
-/// (TESSERA_ASYNC) the program runs while the next step is traced: who reads a value of it waits, and what goes wrong in it is thrown
-/// by the next mark_step() or reading.
+/// Ends the step: one program computes the new values of all variables and live tensors; they become data. If a core is
+/// available (TESSERA_ASYNC), the program runs while the next step is traced. Code that reads one of its values waits,
+/// and an error of the program is thrown by the next mark_step() or read.
 void mark_step(std::source_location where = std::source_location::current());
 
 struct StepOptions {

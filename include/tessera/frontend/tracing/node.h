@@ -20,7 +20,7 @@ namespace tessera {
 struct Node {
   Type type;
   std::uint64_t order = 0;  // of creation on this rank
-  std::string name;         // of the variable it was made for
+  std::string name;         // of the variable for which it was made
   std::optional<Sharding>
       sharding;  // current or required sharding; none: fully replicated (data), or undecided (traced)
 
@@ -34,7 +34,7 @@ struct Node {
 
   Id id = -1;  // traced: in the trace of `epoch`
   std::uint64_t epoch = 0;
-  std::shared_ptr<Node> replaces;  // traced: the data whose memory it may take
+  std::shared_ptr<Node> replaces;  // traced: the data whose memory it may reuse
 
   Initializer initializer;  // deferred
 

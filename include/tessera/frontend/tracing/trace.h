@@ -28,7 +28,7 @@ struct Unshard {
   std::string unit;
   Sharding gathered;
   bool recompute = true;              // gather again for the backward pass
-  std::optional<DType> reduce_dtype;  // in which gradients are reduced; none: the type of the parameter
+  std::optional<DType> reduce_dtype;  // the type in which gradients are reduced; nullopt: that of the parameter
 };
 
 /// A variable.
@@ -45,7 +45,7 @@ class TensorImpl {
   std::shared_ptr<TensorImpl> stands_for;  // of a stored_tensor()
   std::shared_ptr<TensorImpl> argument;  // for an argument of a function that is being compiled: the caller's variable
 
-  /// The variable whose gradients are meant.
+  /// The variable that accumulates the gradients.
   [[nodiscard]] TensorImpl& with_gradient() { return argument ? *argument : *this; }
 };
 
@@ -84,7 +84,7 @@ class Trace {
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
   void set_seed(std::uint64_t seed);
 
-  // ---- for the cut --------------------------------------------------------------------------------------------------
+  // ---- for mark_step() ----------------------------------------------------------------------------------------------
 
   /// A use of a variable with requires_grad.
   struct Leaf {
@@ -105,7 +105,7 @@ class Trace {
   /// Discards all traced ops and inputs. `next_step` advances the random state.
   void clear(bool next_step);
 
-  /// Facts about a traced function that compile() needs besides the ops.
+  /// Facts about a traced function that compile() needs in addition to the ops.
   struct Capture {
     struct Use {
       std::weak_ptr<Node> node;
@@ -119,7 +119,7 @@ class Trace {
     };
     std::vector<EachCall> each_call;
     bool takes_gradients = false;
-    bool reads_late = false;                  // an argument is read after an assignment
+    bool reads_late = false;                  // an argument is read after an assignment to it
     std::vector<std::function<void()>> undo;  // undoes the changes of a function to variables if it fails
   };
   class CaptureScope {
@@ -150,13 +150,13 @@ class Trace {
   struct Scope {
     std::string path;
     std::string unit;
-    std::source_location where{};  // of the call that entered it; line 0: unknown
+    std::source_location where{};  // of the call that entered it; line 0 if unknown
   };
   void push_scope(Scope scope);
   void pop_scope();
   /// The source location at which the innermost module was called; `otherwise` outside of modules.
   [[nodiscard]] std::source_location call_site(const std::source_location& otherwise) const;
-  /// Adds to an error within the outermost module where the module was called, unless the error says so already.
+  /// Adds the location of the outermost module's call to an error, unless the error contains it already.
   void note_call(Error& error) const;
   /// Notes for ops at `where` in the current scope.
   NotesRef notes(const std::source_location& where);

@@ -89,8 +89,8 @@ Program compress_collectives(const Program& program, const std::vector<std::stri
 /// instructions move along.
 Program combine_collectives(const Program& program, const CollectivePassOptions& options = {});
 
-/// Divides collectives into pairs if FLOPs lie between them: the start replaces the collective, and the done comes
-/// before the first use.
+/// Divides collectives into pairs if there are FLOPs between them: the start replaces the collective, and the done
+/// comes before the first use.
 Program make_asynchronous(const Program& program);
 
 /// Runs all passes in the order of partition(), and merges duplicates. `skip`: names of passes to skip; `dump`:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A change that would remove a collective, as data. Passes carry it, trials judge it, and text() prints it for
-// people.
+// A change that would remove a collective, as data. Passes store it, trials evaluate it, and text() prints it for
+// users.
 //
 //   {.kind = kChange, .value = "x", .spec = "{-,-}"}    change the annotation of %x to {-,-}
 #pragma once
@@ -35,7 +35,7 @@ struct Remedy {
     kFails        // as many bytes or more
   };
   Kind kind = Kind::kUnknown;
-  std::string value{};   // as --annotate names it
+  std::string value{};   // as the argument of --annotate
   std::string spec{};    // a sharding: {data,-}
   std::string mesh{};    // of which these are axes: mesh<data=2, model=2>
   std::string detail{};  // text for people

@@ -51,8 +51,7 @@ struct PartitionOptions {
   CollectivePassOptions collectives{};
 };
 
-/// One inserted collective and the reason for it. A combined collective has one note for each part: part 0, 1, … of
-/// `parts`.
+/// One inserted collective and its reason. A combined collective has one note for each part: part 0, 1, … of `parts`.
 struct CollectiveNote {
   std::string collective;   // name of the instruction in the partitioned program
   std::string computation;  // its computation; "" is the entry
@@ -62,8 +61,8 @@ struct CollectiveNote {
   std::string axes;          // data+fsdp
   std::string reason;        // "operand 0 of dot %h must be {-,-}"
   std::string source;        // train.cpp:41
-  std::string from;          // sharding before, and who decided it
-  std::string to;            // sharding after, and who decided it
+  std::string from;          // sharding before, and its origin
+  std::string to;            // sharding after, and its origin
   Remedy remedy;             // the annotation that would remove it
   std::int64_t bytes = 0;    // received by one device, over all rounds
   double milliseconds = 0;   // modelled, over all rounds

@@ -22,7 +22,7 @@ enum class StepKind : std::uint8_t {
   kAllReduce,      // partial axes become replicated
   kRealign,        // the boundaries of uneven tiles move: a few permutes of pieces
   kPartialize,     // replicated axes become partial: one device keeps the value, the others the identity: no bytes
-  kIntersect,  // each device receives exactly the pieces it lacks (permutes): any placement to any other, also across meshes
+  kIntersect,      // each device receives exactly the pieces it lacks (permutes); also across meshes
 };
 std::string_view step_name(StepKind kind);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory of a rank. A DeviceArray is a cheap handle; its memory returns to the rank's pool with the last handle.
+// Device memory of a rank. A DeviceArray is a handle; the last handle returns the memory to the rank's pool.
 #pragma once
 
 #include <cstddef>

@@ -17,7 +17,7 @@
 namespace tessera {
 
 struct CompileOptions {
-  /// Names the executable in messages and reports; "" = the program's name.
+  /// The name of the executable in messages and reports; "": the program's name.
   std::string name;
   bool fuse = true;
   /// Return the executable of an equal program that this rank compiled before.

@@ -20,7 +20,7 @@ struct ComputePeak {
   bool is_disturbed = false;  // other work used the processors for more than a fifth of the time
 };
 
-/// Measures for a few hundredths of a second, on `threads` threads of each rank at once. Takes the median of many
+/// Measures for a few hundredths of a second, on `threads` threads of each rank in parallel. Takes the median of many
 /// short runs, so that interruptions of a thread have little effect. For bf16 it also tries dot products (AVX-512)
 /// and tiles (AMX). Collective.
 ComputePeak measure_compute_peak(ProcessGroup& world, DType dtype, int threads);

@@ -41,7 +41,7 @@ class Metrics {
   /// In alphabetical order; metrics without samples and counters that were cleared are not listed.
   [[nodiscard]] std::vector<std::string> counter_names() const;
   [[nodiscard]] std::vector<std::string> metric_names() const;
-  /// nullopt if it was never counted. The older names TransferFromServerTime and TransferToServerTime are accepted.
+  /// nullopt if it has no samples. The older names TransferFromServerTime and TransferToServerTime are accepted.
   [[nodiscard]] std::optional<std::int64_t> counter_value(std::string_view name) const;
   [[nodiscard]] std::optional<MetricData> metric_data(std::string_view name) const;
   void clear_counters();
