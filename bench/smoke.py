@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a benchmark for a moment and checks the JSON it writes.
+"""Runs a benchmark for a moment and checks the JSON that it writes.
 
-usage: smoke.py ROW[,ROW..] COMMAND.. -- where {json} in COMMAND stands for the file to write. Every ROW must be there, by its name
-up to a slash, and every row of the file must have a time above zero.
+usage: smoke.py ROW[,ROW..] COMMAND.. -- where {json} in COMMAND is replaced by the name of the file to write. Every ROW must
+occur (its name up to a slash), and every row of the file must have a time above zero.
 """
 import json
 import pathlib

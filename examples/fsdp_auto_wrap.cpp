@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both wrap policies on a small GPT-2: which modules become units, how large they are, and one training step:
+// Both wrap policies on a small GPT-2: the modules that become units, their sizes, and one training step:
 //
 //   fsdp_auto_wrap --virtual_ranks 4          or          mpirun -np 4 fsdp_auto_wrap
 #include <cstdio>
@@ -43,7 +43,7 @@ void show(const ts::Runtime& runtime, const char* title, const ts::WrapPolicy& p
 
 int wrap(int argc, char** argv) {
   const ts::Runtime runtime(argc, argv);
-  std::int64_t virtual_ranks = 0;  // launch() has taken it
+  std::int64_t virtual_ranks = 0;  // launch() reads it
   ts::ArgumentParser parser("fsdp_auto_wrap", "Wraps a small GPT-2 by both policies.");
   parser.flag("virtual_ranks", virtual_ranks, "run this many ranks as threads of this process");
   if (!parser.parse(argc, argv)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A linear layer, one annotation, and the program that the partitioner makes of it:
+// A linear layer, one annotation, and the partitioned program:
 //
 //   hello_mesh --virtual_ranks 4          or          mpirun -np 4 hello_mesh
 #include <cstdio>
@@ -11,7 +11,7 @@ namespace ts = tessera;
 
 int hello(int argc, char** argv) {
   const ts::Runtime runtime(argc, argv);
-  std::int64_t virtual_ranks = 0;  // launch() has taken it
+  std::int64_t virtual_ranks = 0;  // launch() reads it
   ts::ArgumentParser parser("hello_mesh", "Shows a small program before and after partitioning.");
   parser.flag("virtual_ranks", virtual_ranks, "run this many ranks as threads of this process");
   if (!parser.parse(argc, argv)) {
@@ -24,7 +24,7 @@ int hello(int argc, char** argv) {
 
   ts::nn::Linear layer(8, 4, {.bias = false});
   const ts::Tensor x = ts::Tensor::from<float>({6, 8}, std::vector<float>(48, 0.5F));
-  ts::mark_sharding(layer.weight(), mesh, {{}, "model"});  // [out, in]: the contracted dim is split
+  ts::mark_sharding(layer.weight(), mesh, {{}, "model"});  // [out, in]: shards the contracting dim
   ts::mark_sharding(x, mesh, {"data", "model"});
   const ts::Tensor y = layer(x);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An MLP on Fashion-MNIST, data and tensor parallel by mark_sharding alone:
+// An MLP on Fashion-MNIST with data and tensor parallelism through mark_sharding:
 //
 //   mpirun -np 4 mlp_mark_sharding --mesh data=2,model=2 --steps 300
 #include <chrono>
@@ -22,7 +22,8 @@ class Mlp : public ts::nn::Callable<Mlp> {
   }
   ts::Tensor forward(const ts::Tensor& x) { return down_(ts::relu(up_(x))); }
   [[nodiscard]] std::string_view class_name() const override { return "Mlp"; }
-  // Column, then row: each rank holds some hidden units; one all-reduce joins their parts of the result.
+  // Column-parallel, then row-parallel: each rank has some of the hidden units; one all-reduce sums their contributions
+  // to the result.
   void shard(const ts::Mesh& mesh) {
     ts::mark_sharding(up_.weight(), mesh, {"model", {}});  // [hidden, in]
     ts::mark_sharding(up_.bias(), mesh, {"model"});
@@ -40,10 +41,10 @@ struct Flags {
   std::int64_t batch = 128;
   double learning_rate = 1e-3;
   bool fake_data = false;
-  std::int64_t virtual_ranks = 0;  // launch() has taken it
+  std::int64_t virtual_ranks = 0;  // launch() reads it
 };
 
-// Random pixels whose class is the brightest of ten stripes: learnable, and there without any file.
+// Random pixels whose class is the brightest of ten stripes: learnable, and without any file.
 ts::data::ImageDataset fake_images(std::int64_t count) {
   ts::data::ImageDataset out;
   out.classes = 10;

@@ -19,7 +19,7 @@ std::optional<tessera::trainer::TrainingArguments> read_arguments(int argc, char
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Usage errors are found before ranks are made: once, and with an exit status of their own.
+  // Usage errors are reported once, before ranks exist, and have a separate exit status.
   constexpr int kUsageError = 2;
   try {
     if (!read_arguments(argc, argv)) return tessera::status_after_output(0);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Checks that the C++ files are as clang-format 16 writes them; --fix rewrites them. FILES… instead of all that git knows.
+# Checks that clang-format 16 would not change the C++ files; --fix reformats them. Without FILES… it takes all files
+# under version control.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=(--dry-run --Werror)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks who includes whom against the table of layers, and that no code outside src/ops tells ops apart by their names; prints each
-line that breaks a rule."""
+"""Checks the include lines against the table of layers, and that no code outside src/ops compares the names of ops.
+Prints each line that breaks a rule.
+"""
 import pathlib
 import re
 import sys
 
-# module: what it may use directly. What those may use is allowed too.
+# module: the modules that it may use directly. It may also use what those may use.
 USES = {
     "base": [],
     "tensor": ["base"],
@@ -28,27 +29,28 @@ USES = {
     "trainer": ["nn", "optim", "data", "fsdp"],
 }
 
-# Interfaces that a lower layer is written against and a higher one implements: header -> the layer it counts as.
+# Interfaces of a lower layer that a higher layer implements: header -> the layer to which it belongs.
 INTERFACES = {
-    "tessera/autodiff/gradient_context.h": "ir",  # an op's file holds its gradient
+    "tessera/autodiff/gradient_context.h": "ir",  # the file of an op contains its gradient
 }
 
-# Libraries of one place: (what the include looks like, where it may stand).
+# Libraries that only some folders may use: (pattern of the include, allowed folders).
 CONFINED = [
     (re.compile(r"mpi(-ext)?\.h$"), ("collectives/mpi/", "bench/collectives/")),
     (re.compile(r"(Eigen/|unsupported/Eigen/)"), ("src/", "tests/", "bench/")),
     (re.compile(r"(oneapi/|dnnl)"), ("src/runtime/", "tests/runtime/", "bench/")),
 ]
 
-# What an op is and does is written in its row (src/ops, include/tessera/ir/op_def.h): other code asks the row, not the name. Only the
-# text reader and writer work with names.
+# The properties of an op are in its row (src/ops, include/tessera/ir/op_def.h): other code uses the row, not the name.
+# Only the text reader and writer use names.
 OPS_AT_HOME = ("src/ops/", "src/ir/read_", "src/ir/raw_instruction", "src/ir/text_writer", "tests/", "bench/", "examples/")
-# Modules above the programs of ops use words of their own: an activation called tanh, a schedule called constant.
+# Modules that do not work with op names use the same words for other things: an activation named tanh, a schedule named
+# constant.
 WITHOUT_OPS = ("src/nn/", "src/optim/", "src/data/", "src/fsdp/", "src/trainer/", "include/tessera/nn/", "include/tessera/optim/",
                "include/tessera/data/", "include/tessera/fsdp/", "include/tessera/trainer/", "collectives/", "src/base/", "src/sharding/")
 OP_NAME = re.compile(r"(\bop(\(\))?|\.op)(->|\.)name\s*[!=]=|[!=]=\s*[\w.>\-\[\]()]*\bop(->|\.)name\b|\bop(->|\.)name\.(starts|ends)_with"
                      r"|is_one_of\(.*\bname\b|op_table\(\)\.get\(\s*\"")
-# Several ops at once are a fact about each of them.
+# A condition on several ops should be a property of these ops.
 SET_OF_ROWS = re.compile(r"&\s*rows::k\w+\s*(\|\||&&)[^;]*[!=]=\s*&\s*rows::k")
 ROW = re.compile(r"\bk([A-Z]\w*)")
 LITERAL = re.compile(r'"([a-z][a-z0-9-]*)"')
@@ -60,7 +62,7 @@ COMMENT_LINE = re.compile(r"^\s*//")
 
 
 def allowed(module):
-    """Everything that `module` may include: itself and all that lies below it."""
+    """Returns everything that `module` may include: itself and all lower modules."""
     seen, todo = set(), [module]
     while todo:
         name = todo.pop()
@@ -71,17 +73,17 @@ def allowed(module):
 
 
 def module_of(path):
-    """The module that the file belongs to, or None for programs and tests, which may use all."""
+    """Returns the module of the file, or None for programs and tests, which may use everything."""
     parts = path.split("/")
     if parts[0] == "include":
-        return parts[2] if len(parts) > 3 else None  # include/tessera/*.h gather modules
+        return parts[2] if len(parts) > 3 else None  # include/tessera/*.h include several modules
     if parts[0] == "src":
         return parts[1]
     return parts[0] if parts[0] in ("partitioner", "collectives") else None
 
 
 def check_include(path, module, target):
-    """The complaint about `#include target` in the file `path`, or None."""
+    """Returns the complaint about `#include target` in the file `path`, or None."""
     for pattern, places in CONFINED:
         if pattern.match(target) and not path.startswith(places):
             return f"{target} may be included only under {', '.join(places)}"
@@ -97,14 +99,14 @@ def check_include(path, module, target):
 
 
 def op_names(root):
-    """The names of all ops, from the declarations of their rows: kAllGather is all-gather."""
+    """Returns the names of all ops, from the declarations of their rows: kAllGather is all-gather."""
     file = root / "include/tessera/ops/rows.h"
     rows = ROW.findall(file.read_text()) if file.exists() else []
     return {re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", row).lower() for row in rows}
 
 
 def check_op_names(path, line, names):
-    """The complaint about a line that tells ops apart by name, or None."""
+    """Returns the complaint about a line that compares the name of an op, or None."""
     if path.startswith(OPS_AT_HOME) or COMMENT_LINE.match(line):
         return None
     if OP_NAME.search(line):

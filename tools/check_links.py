@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the links of all Markdown pages, with their anchors, and the paths of the tree that they name in backticks."""
+"""Checks the links of all Markdown pages, with their anchors, and the paths in backticks."""
 import pathlib
 import re
 import sys
@@ -10,11 +10,11 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 PATH = re.compile(r"`((?:src|include|partitioner|collectives|tests|tools|bench|examples|docs)/[\w./*-]+)`")
 PLACEHOLDER = re.compile(r"[A-Z]{4,}")  # `src/ops/NAME.cpp`
 SKIPPED = {"build", ".git"}
-HISTORY = {"CHANGELOG.md"}  # names files of its time
+HISTORY = {"CHANGELOG.md"}  # names files that existed at the time
 
 
 def anchors(page):
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Returns the anchors of a page's headings, as GitHub generates them."""
     found = set()
     for heading in re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.M):
         text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").strip().lower()
@@ -23,7 +23,7 @@ def anchors(page):
 
 
 def check_link(page, target):
-    """The complaint about a link, or None."""
+    """Returns the complaint about a link, or None."""
     if re.match(r"[a-z]+:", target):
         return None
     path, _, anchor = target.partition("#")
@@ -36,7 +36,7 @@ def check_link(page, target):
 
 
 def check_path(root, path):
-    """The complaint about a path in backticks, or None."""
+    """Returns the complaint about a path in backticks, or None."""
     if PLACEHOLDER.search(path) or any(root.glob(path.rstrip("/"))):
         return None
     return f"there is no {path}"

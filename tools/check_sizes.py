@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks how large files, folders and functions are: no source file over 400 lines, no folder over 25 source files (src/ops is
-the table of ops, one file each), nine of ten functions at most 35 lines. Functions of one line are not counted."""
+"""Checks how large files, folders and functions are: no source file over 400 lines, no folder over 25 source files
+(src/ops is the table of ops, one file each), nine of ten functions at most 35 lines. Functions of one line are not
+counted.
+"""
 import argparse
 import collections
 import pathlib
@@ -13,12 +15,12 @@ SUFFIXES = (".h", ".cpp", ".inc", ".py", ".sh")
 MAX_FILE, MAX_FOLDER, MAX_P90 = 400, 25, 35
 FREE_FOLDERS = ("src/ops",)
 NOT_A_FUNCTION = re.compile(r"^\s*(namespace|class|struct|enum|union|extern \"C\"|if|for|while|switch|else|do|return|case)\b")
-# What may stand between the parameters and the body.
+# The possible text between the parameters and the body.
 OPENS_BODY = re.compile(r"(\)|\bconst|\boverride|\bfinal|\bnoexcept|->[^;=]*|\)\s*:.*|^\s*:.*|[)}])\s*\{$")
 
 
 def statement_before(lines, number):
-    """The first line of the statement that ends in line `number`."""
+    """Returns the first line of the statement that ends in line `number`."""
     while number > 0:
         before = lines[number - 1].strip()
         if not before or before[-1] in ";{}:" or before.startswith(("//", "#")):
@@ -28,7 +30,9 @@ def statement_before(lines, number):
 
 
 def functions(lines):
-    """(index of the first line, length, text of the first line) of every function whose body is more than its line."""
+    """Yields (index of the first line, length, text of the first line) for every function whose body is longer than its
+    line.
+    """
     number = 0
     while number < len(lines):
         line = lines[number].rstrip()

@@ -11,7 +11,7 @@ NAMES = {"CMakeLists.txt", "Doxyfile", "Doxyfile.in", ".clang-format", ".clang-t
 
 
 def source_files(root):
-    """The files to look at: those that git knows of, or all outside build/ where there is no repository."""
+    """Returns the files to check: those under version control, or all outside build/ if there is no repository."""
     git = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, check=False)
     if git.returncode == 0:
         names = git.stdout.decode().split("\0")

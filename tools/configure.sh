@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Configures a preset: tools/configure.sh release. Quiet unless it fails. TESSERA_CCACHE=1: with ccache and without precompiled
-# headers, which it cannot keep; slower from nothing.
+# Configures a preset: tools/configure.sh release. Prints nothing unless it fails. TESSERA_CCACHE=1 uses ccache, and no
+# precompiled headers, which ccache does not support; the first build is then slower.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=${1:?usage: tools/configure.sh PRESET}

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Trains a small GPT-2 on the King James Bible with 4 ranks on a 2x2 mesh: FSDP over one axis, tensor parallel over the other.
-# Installs what is missing and builds what it needs. Further flags go to run_clm: tools/demo.sh --max_steps 100
+# Trains a small GPT-2 on the King James Bible with 4 ranks on a 2x2 mesh: FSDP over one axis, tensor parallelism over
+# the other one. Installs missing packages and builds the programs that it needs. Further flags are passed to run_clm:
+# tools/demo.sh --max_steps 100
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# clang-tidy 16 over the sources of a build directory (compile_commands.json) but for tests/; FILES… instead.
-# Clang's own warnings stay off where they ask for more than g++'s -Wconversion and -Wall do.
+# Runs clang-tidy 16 on the sources of a build directory (compile_commands.json) except tests/, or on FILES….
+# Disables warnings of Clang that are stricter than -Wconversion and -Wall of g++.
 #   tools/run_clang_tidy.sh build/tidy [FILES…]
 set -euo pipefail
 cd "$(dirname "$0")/.."

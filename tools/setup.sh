@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing of the Debian packages that Tessera needs. Quick when nothing is to do.
-#   tools/setup.sh [build|test|all]…   build: what the demo needs; test (default): that and the tests; all: linters too
+# Installs missing Debian packages that Tessera needs. Fast if all are installed.
+#   tools/setup.sh [build|test|all]…   build: for the demo; test (default): also for the tests; all: also for the
+#   linters
 set -euo pipefail
 
 build=(g++ make cmake ninja-build pkg-config openmpi-bin libopenmpi-dev libdnnl-dev libeigen3-dev libfmt-dev
@@ -41,7 +42,7 @@ fi
 echo "setup: installing ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
 install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends --no-remove "${missing[@]}")
-# The package lists may be absent or old: one refresh, then one more try.
+# The package lists may be absent or old: updates them, then tries again.
 if ! "${install[@]}" </dev/null >/dev/null 2>&1; then
   "${as_root[@]}" apt-get -q update </dev/null
   "${install[@]}" </dev/null

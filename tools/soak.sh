@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Looks for faults with new seeds: random programs, mutated HLO files, random training layouts (docs/debugging.md).
+# Searches for faults with new seeds: random programs, mutated HLO files, random training layouts (docs/debugging.md).
 #   tools/soak.sh [MINUTES] [options of tools/soak/soak.py]
-# MINUTES: 60 unless given. Builds what it needs first, unless --bin FOLDER names programs that are there.
+# MINUTES is 60 by default. Builds the programs that it needs, unless --bin FOLDER gives existing ones.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

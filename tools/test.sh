@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds and runs every test. Stops at the first failure.
-#   tools/test.sh          checks of the tree, release build and all tests, unit and conformance tests under ASan+UBSan
-#   tools/test.sh --all    all of that, every test under ASan+UBSan, TSan on ranks as threads, clang-tidy
+# Installs missing packages, builds, and runs every test. Stops at the first failure.
+#   tools/test.sh          checks of the tree, release build and all tests, unit and conformance tests with ASan and
+#   UBSan
+#   tools/test.sh --all    also every test with ASan and UBSan, tests with ranks as threads with TSan, clang-tidy
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +19,7 @@ table=""
 
 print_table() { printf '\n%s\n' "step                                     time"; printf '%b' "$table"; }
 
-# step NAME COMMAND…: runs the command and notes its time; a failure ends the script with a line that names the step.
+# step NAME COMMAND…: runs the command and measures its time. After a failure, prints the name of the step and exits.
 step() {
   local name=$1 start=$SECONDS
   shift

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives beside Open MPI's own, interleaved in one process:
+// Collectives in comparison with those of Open MPI, interleaved in one process:
 //
 //   mpirun -np 4 build/release/bin/collectives_bench [--benchmark_filter=reduce_scatter --benchmark_out=FILE]
 //
-// Sizes are those of the whole tensor (the result of an all-gather, the operand of a reduce-scatter). Operands lie in node memory, as
-// those of programs do; rows named `staged` hold theirs elsewhere. The time of a row is the slowest rank's; `mpi_us` is Open MPI's, `copy_us`
-// the time in which all ranks at once copy as many bytes as the collective reads and writes. `ratio` (Open MPI's time / ours) and
-// `of_copy` (ours / the copy's) are medians over the same rounds. An all-gather has its own part in place on both sides (MPI_IN_PLACE);
-// in `gather_in_place` ranks read the parts where they are, so nothing but a barrier is left. A `permute` sends each rank's operand to the next one, beside MPI_Sendrecv.
+// Sizes are those of the complete tensor (the result of an all-gather, the operand of a reduce-scatter). Operands are
+// in node memory, like those of programs; in rows named `staged` they are not. The time of a row is that of the slowest
+// rank. `mpi_us` is the time of Open MPI. `copy_us` is the time in which all ranks concurrently copy as many bytes as
+// the collective reads and writes. `ratio` (Open MPI's time / ours) and `of_copy` (our time / the copy's) are medians
+// over the same rounds. In an all-gather each rank's own part is in place for both (MPI_IN_PLACE). In `gather_in_place`
+// ranks read the parts in place, so only a barrier remains. A `permute` sends each rank's operand to the next rank, and
+// is compared with MPI_Sendrecv.
 //
-// With TESSERA_NODE=a,a,b,b there are nodes, and collectives that go on beside other work: in rows `behind_work` every rank starts an all_reduce,
-// computes for as long as a blocking one takes, and waits; in `behind_sleep` it sleeps meanwhile, as if every rank had a core to spare. `hidden` is
-// the part of the blocking time that the work covers: 1 where the all_reduce costs nothing. TESSERA_PROGRESS=0 and 1 differ here.
+// With TESSERA_NODE=a,a,b,b there are several nodes, and collectives that overlap with other work. In rows
+// `behind_work` every rank starts an all_reduce, computes for as long as a blocking one takes, and waits. In
+// `behind_sleep` it sleeps instead, as if every rank had a spare core. `hidden` is the part of the blocking time that
+// the work hides: 1 if the all_reduce costs nothing. TESSERA_PROGRESS=0 and 1 differ here.
 #include <benchmark/benchmark.h>
 #include <fmt/core.h>
 #include <mpi.h>
@@ -37,7 +40,7 @@ namespace {
 using namespace tessera;
 using Clock = std::chrono::steady_clock;
 
-// Floats in node memory, or not.
+// Floats in node memory or in private memory.
 class Floats {
  public:
   Floats(std::size_t count, float value, bool shared) : count_(count), memory_(shared ? node_memory() : nullptr) {
@@ -80,13 +83,13 @@ struct Buffers {
   Floats whole;
   Floats part;
   Floats result;
-  std::span<std::byte> own;  // this rank's part of the result
-  Floats from;               // of the copy
+  std::span<std::byte> own;  // of this rank in the result
+  Floats from;               // source of the copy
   Floats to;
-  std::vector<std::pair<int, int>> ring;  // every rank to the next one
+  std::vector<std::pair<int, int>> ring;  // sends from every rank to the next one
   int next = 0;
   int previous = 0;
-  double beside = 0;  // seconds of other work while a collective is under way
+  double beside = 0;  // seconds of other work while a collective is pending
 };
 
 struct Contender {
@@ -97,7 +100,7 @@ struct Contender {
   std::function<void(ProcessGroup&, Buffers&)> ours;
   std::function<void(Buffers&)> mpi;
   bool shared = true;
-  bool is_beside = false;  // other work, for as long as a blocking all_reduce takes
+  bool is_beside = false;  // overlaps with other work, for as long as a blocking all_reduce takes
 };
 
 void gather_by_mpi(Buffers& b) {
@@ -122,7 +125,7 @@ void work(double seconds) {
 }
 void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-// An all_reduce beside other work, ours and Open MPI's.
+// An all_reduce that overlaps with other work, ours and Open MPI's.
 Contender beside(const char* name, void (*other)(double)) {
   return {name,
           3,
@@ -169,7 +172,8 @@ std::vector<Contender> contenders() {
   };
 }
 
-// Seconds of one run, from when the first rank begins to when the last one ends: all share the clock of the node.
+// Returns the seconds of one run, from the start of the first rank to the end of the last one. All ranks use the clock
+// of the node.
 double time_runs(int runs, const std::function<void()>& run) {
   MPI_Barrier(MPI_COMM_WORLD);
   double begin = std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
@@ -185,7 +189,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Every rank runs the same rounds: their number is fixed beforehand.
+// Every rank runs the same number of rounds, which is fixed in advance.
 void measure(benchmark::State& state, ProcessGroup& group, const Contender& contender, std::size_t bytes, int runs) {
   const auto n = static_cast<std::size_t>(group.size());
   const std::size_t part = std::max<std::size_t>(1, bytes / sizeof(float) / n);
@@ -216,7 +220,7 @@ void measure(benchmark::State& state, ProcessGroup& group, const Contender& cont
   state.counters["of_copy"] = median(ours) / median(copies);
 }
 
-// `smoke`: once or twice, to see that it runs.
+// `smoke`: runs each row twice, to check that it works.
 void register_rows(ProcessGroup& group, bool smoke) {
   for (const auto& contender : contenders()) {
     const bool moves = std::string_view(contender.name) != "barrier";
@@ -235,7 +239,7 @@ void register_rows(ProcessGroup& group, bool smoke) {
   }
 }
 
-// Ranks other than the first print and write nothing.
+// Ranks other than the first one print and write nothing.
 struct Silent : benchmark::BenchmarkReporter {
   bool ReportContext(const Context&) override { return true; }
   void ReportRuns(const std::vector<Run>&) override {}

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call of a compiled function costs the host: its groups have so few elements that their arithmetic is no time.
+// The time that a call of a compiled function takes on the host. Its groups have so few elements that their arithmetic
+// takes no time.
 //
 //   host_time_bench --benchmark_out=host_time.json --benchmark_out_format=json
 //
-// `call_fit` prints the line through the fastest calls: fixed_us and us_per_group; beside them the same with a variable per group that the
-// call updates, as optimizers do.
+// `call_fit` prints a linear fit of the fastest calls: fixed_us and us_per_group. It does the same for calls that
+// update one variable for each group, as optimizers do.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -19,9 +20,9 @@
 namespace tessera {
 namespace {
 
-constexpr std::int64_t kFewest = 16;  // elements of a group: views of fewer are copies
+constexpr std::int64_t kFewest = 16;  // elements of a group: smaller views would be copied
 
-// A function whose program runs `groups` groups, each of its own size so that no two become one.
+// A function whose program runs `groups` groups. They have different sizes, so that they are not fused.
 class Chain {
  public:
   Chain(std::int64_t groups, bool updates)
@@ -37,7 +38,7 @@ class Chain {
     for (int i = 0; i < 3; ++i) call();
   }
   void call() { benchmark::DoNotOptimize(function_({input_})); }
-  // Of the program as it runs.
+  // Returns the number of steps of the executed program.
   [[nodiscard]] static std::int64_t steps() {
     const auto executable = compiled_programs().back().executable.lock();
     executable->set_profiling(true);
@@ -69,7 +70,7 @@ struct Point {
   double microseconds;
 };
 
-// The fastest of many calls: what else runs on the machine only adds.
+// Returns the fastest of many calls, because other processes only add time.
 Point fastest_call(std::int64_t groups, bool updates) {
   using Clock = std::chrono::steady_clock;
   constexpr int kCalls = 2000;

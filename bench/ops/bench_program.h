@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One small program as a row: compiled once, run as a step runs it.
+// One small program as a row: compiled once, and run like a step.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -13,11 +13,12 @@ namespace tessera::bench {
 
 using Body = std::function<Value(Builder&, const std::vector<Value>&)>;
 
-/// Arguments are arrays of halves, or of twos where integers. Bytes are those of arguments and results.
+/// Arguments are arrays of 0.5, or of 2 for integers. The bytes are those of arguments and results.
 void run(benchmark::State& state, const std::vector<Type>& types, const Body& body, bool fuse = true);
 
-/// For rows that memory bounds (to be registered with UseManualTime): each run in turn with a memcpy that reads and writes as many bytes.
-/// Counters are medians: `copy_us`, `of_copy` (ours / the copy's, 1 where memory alone counts), and `steps` that the program has.
+/// For rows limited by memory (register them with UseManualTime): alternates each run with a memcpy that reads and
+/// writes as many bytes. Counters are medians: `copy_us`, `of_copy` (our time / the copy's; 1 if only memory counts),
+/// and `steps`, the number of steps of the program.
 void run_beside_copy(benchmark::State& state, const std::vector<Type>& types, const Body& body);
 
 }  // namespace tessera::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training step does beside its products: norms, losses, activations, dropout, the update, forward and backward as the executor
-// fuses them, each beside a memcpy of the same bytes. Gradients are autodiff's.
+// The parts of a training step other than products: norms, losses, activations, dropout, the update, forward and
+// backward as the executor fuses them, each compared with a memcpy of the same bytes. Gradients come from autodiff.
 #include <algorithm>
 
 #include "bench_program.h"
@@ -19,12 +19,13 @@ Value total(Value x) {
   for (int d = 0; d < x.type().ndim(); ++d) all.push_back(d);
   return ops::reduce(x, Reduction::kSum, all);
 }
-// The gradients of `wrt` where that of y is dy.
+// Returns the gradients of `wrt` for the gradient dy of y.
 Value backward(Builder& main, Value y, Value dy, const std::vector<Value>& wrt) {
   return ops::tuple(main, gradients(main, total(ops::multiply(y, dy)), wrt));
 }
 
-// x less its average over `over`, over its deviation there, times a weight and plus a bias that lie along `along`.
+// Returns (x - its mean over `over`) / its standard deviation there, times a weight, plus a bias. Weight and bias have
+// the dims `along`.
 Value normalized(const std::vector<Value>& v, const Dims& over, const Dims& along) {
   const Value x = v[0];
   const Dims& dims = x.type().dims();
@@ -64,7 +65,7 @@ void batch_norm(benchmark::State& state, const Dims& images, bool is_backward) {
   norm(state, images, {0, 2, 3}, 1, is_backward);
 }
 
-// The mean loss; backward also the gradient of the logits.
+// The mean loss; backward also computes the gradient of the logits.
 void cross_entropy(benchmark::State& state, std::int64_t rows, std::int64_t classes, bool is_backward) {
   const Type logits = Type::array(DType::kF32, {rows, classes});
   run_beside_copy(state, {logits, Type::array(DType::kS32, {rows})}, [&](Builder& main, const auto& v) {
@@ -94,7 +95,7 @@ void gelu_rows(benchmark::State& state, std::int64_t rows, std::int64_t width, b
   });
 }
 
-// The backward pass makes the mask again from the key: the same work.
+// The backward pass recomputes the mask from the key, which is the same work.
 void dropout(benchmark::State& state, std::int64_t rows, std::int64_t width) {
   const Type x = Type::array(DType::kF32, {rows, width});
   run_beside_copy(state, {x, Type::array(DType::kU32, {2})}, [&](Builder&, const auto& v) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels as programs run them: products of GPT-2's shapes, fused chains, rows; in fused_rows.cpp what memory bounds. One thread.
+// Kernels as programs run them: products with GPT-2's shapes, fused chains, rows. Programs limited by memory are in
+// fused_rows.cpp. One thread.
 //
 //   build/release/bin/ops_bench --benchmark_filter=dot
 #include <benchmark/benchmark.h>
@@ -23,7 +24,7 @@ void dot(benchmark::State& state, DType dtype, std::int64_t m, std::int64_t n, s
   run(state, {lhs, rhs}, [&](Builder&, const auto& v) { return ops::dot(v[0], v[1], {{}, {lhs_dim}, {}, {rhs_dim}}); });
 }
 
-// Scores of causal attention, [B,T,H,D] as the model holds them.
+// The scores of causal attention, [B,T,H,D] in the layout of the model.
 void attention(benchmark::State& state, DType dtype, std::int64_t batch, std::int64_t tokens, std::int64_t heads) {
   const Type type = Type::array(dtype, {batch, tokens, heads, 64});
   run(state, {type, type}, [](Builder&, const auto& v) {
@@ -64,7 +65,7 @@ void embedding(benchmark::State& state, std::int64_t vocabulary, std::int64_t to
       [&](Builder&, const auto& v) { return ops::take_rows(v[0], v[1]); });
 }
 
-// A 3x3 convolution of ResNets, [n, c, 56, 56] or [n, 56, 56, c]; as its gradients are said too.
+// A 3x3 convolution of ResNets, [n, c, 56, 56] or [n, 56, 56, c], also in the form of its gradients.
 void convolution(benchmark::State& state, DType dtype, const char* labels, const char* window, const Dims& lhs,
                  const Dims& rhs) {
   ConvolutionAttributes a;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long partition() takes: a GPT-2 training step for 8, 64 and 512 devices, and a chain of 10,000 instructions.
+// The time of partition(): a GPT-2 training step for 8, 64 and 512 devices, and a chain of 10,000 instructions.
 //
 //   partitioner_bench --benchmark_out=partitioner.json --benchmark_out_format=json
 #include <benchmark/benchmark.h>
@@ -54,7 +54,7 @@ Program gpt2_step(const Size& size, std::int64_t devices) {
   return plan_step().global;
 }
 
-// x, f(x), f(f(x)), … : products with a weight and elementwise ops by turns.
+// x, f(x), f(f(x)), …: alternates products with a weight and elementwise ops.
 Program chain(std::int64_t instructions) {
   ProgramBuilder program("chain");
   Builder main = program.computation("main");

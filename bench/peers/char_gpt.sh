@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The character GPT of the demo on one rank, with the settings of char_gpt_torch.py, beside what PyTorch reached.
+# The character GPT of the demo on one rank, with the settings of char_gpt_torch.py, compared with PyTorch's results.
 #   bench/peers/char_gpt.sh [SEEDS] [PyTorch's output]     bench/peers/char_gpt.sh 0,1,2 torch.log
-# Needs build/release/bin/run_clm (BIN=… another folder) and build/kjv.txt, which tools/demo.sh makes. The held-out losses of the
-# two differ by initial values and the order of samples only: their means should agree within 0.03 nats.
+# Needs build/release/bin/run_clm (BIN=… for another folder) and build/kjv.txt, which tools/demo.sh creates. The
+# held-out losses differ only because of initial values and the order of samples: their means should agree within 0.03
+# nats.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 seeds=${1:-0,1,2}

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The character GPT of the demo, written again in PyTorch: same model, same optimizer settings, same split.
+"""The character GPT of the demo in PyTorch: the same model, the same optimizer settings, the same split.
 
-Needs Debian's python3-torch; never part of the tests.
+Needs Debian's python3-torch; not part of the tests.
   bench/peers/char_gpt_torch.py --train_file build/kjv.txt --seeds 0,1,2
-prints held-out loss in nats per byte at each --eval_steps. What Tessera reaches: bench/peers/char_gpt.sh.
+prints the held-out loss in nats per byte at each of --eval_steps. bench/peers/char_gpt.sh prints Tessera's results.
 """
 import argparse
 import json

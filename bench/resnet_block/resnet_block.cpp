@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bottleneck block of ResNet-50 (1x1, 3x3, 1x1 convolutions with batch norm, identity shortcut), forward and backward, timed; prints
-// one line of JSON. bench/peers/resnet_block/compare.py runs it beside PyTorch.
+// A bottleneck block of ResNet-50 (1x1, 3x3, 1x1 convolutions with batch norm, identity shortcut), forward and
+// backward, timed. Prints one line of JSON. bench/peers/resnet_block/compare.py compares it with PyTorch.
 #include <cstdio>
 
 #include "tessera/base/argument_parser.h"
@@ -15,7 +15,7 @@ namespace {
 struct Arguments {
   std::int64_t batch = 4;
   std::int64_t size = 56;       // of the image, both dims
-  std::int64_t channels = 256;  // of the block's input; a quarter within
+  std::int64_t channels = 256;  // of the block's input; inside there are a quarter as many
   std::int64_t steps = 10;
   std::string profile;
 };
@@ -60,7 +60,7 @@ int run(const Arguments& arguments) {
   Tensor x = Tensor::from<float>(shape, pattern(count));
   x.set_requires_grad();
   const Tensor weights = Tensor::from<float>(shape, pattern(count));
-  // Returns the gradients of the input and of all parameters, so that none is left out.
+  // Returns the gradients of the input and of all parameters, so that none is removed.
   CompiledFunction step([&](const std::vector<Tensor>& given) {
     const Tensor loss = sum(block(x) * given.front());
     loss.backward();

@@ -10,13 +10,13 @@ namespace {
 using In = std::span<const std::byte>;
 using Out = std::span<std::byte>;
 
-// Fills `to` by reading `from` again and again.
+// Fills `to` by reading `from` repeatedly.
 void repeat(In from, Out to) {
   for (std::size_t done = 0; done < to.size() && !from.empty(); done += from.size())
     std::memcpy(to.data() + done, from.data(), std::min(from.size(), to.size() - done));
 }
 
-// Reads every part of `in` once, as a reduction does, and writes one part's worth of bytes.
+// Reads every part of `in` once, as a reduction does, and writes the bytes of one part.
 void fold(In in, Out out) {
   if (out.empty()) return;
   std::memcpy(out.data(), in.data(), out.size());
@@ -30,9 +30,9 @@ void fold(In in, Out out) {
   (void)kept;
 }
 
-// The bytes of an all-reduce on one node: every part is read once for its sum and written by one rank, then fetched by the others, so that
-// a rank reads `in` and all but its part of what was summed, and writes `out` once. In chunks as the real one goes, which are
-// still in a cache when they are fetched.
+// Reads and writes the bytes of an all-reduce on one node. There each part is read once for its sum and written by one
+// rank, then read by the others, so a rank reads `in` and the sums except its own part, and writes `out` once. Works in
+// chunks like the real one, so that they are still in a cache when they are read again.
 void reduce_and_fetch(In in, Out out, std::size_t ranks) {
   constexpr std::size_t kChunk = std::size_t{4} << 20;
   for (std::size_t begin = 0; begin < in.size(); begin += kChunk) {
@@ -40,7 +40,7 @@ void reduce_and_fetch(In in, Out out, std::size_t ranks) {
     const Out to = out.subspan(begin, from.size());
     const std::size_t part = from.size() / ranks;
     fold(from, to.first(part));
-    // A copy onto itself would move nothing: where the operand is the result, from the summed part.
+    // A copy to itself would transfer nothing. If the operand is the result, copy from the sum.
     from.data() == to.data() && part > 0 ? repeat(to.first(part), to.subspan(part))
                                          : repeat(from.subspan(part), to.subspan(part));
   }

@@ -24,7 +24,7 @@ struct KindTotal {
   double seconds = 0;  // of one run
   double flops = 0;
   double bytes = 0;
-  std::string first;  // the name of one
+  std::string first;  // name of the first one
 
   void add(const StepProfile& step) {
     ++steps;
@@ -34,7 +34,7 @@ struct KindTotal {
   }
 };
 
-// Of all runs, kernels and collectives.
+// Adds up all runs, of kernels and collectives.
 double kernel_seconds(const Executable& executable) {
   double total = 0;
   for (const StepProfile& step : executable.profile()) total += static_cast<double>(step.nanoseconds) * kNanosecond;
@@ -57,7 +57,7 @@ std::string row(std::string_view name, const KindTotal& total, double whole) {
                      total.flops / total.seconds * kGiga, total.bytes / total.seconds * kGiga, total.bytes * kMega);
 }
 
-// The type of each named value.
+// Returns the type of each named value.
 std::map<std::string, std::string> result_types(const Program& program) {
   std::map<std::string, std::string> out;
   for (const auto& instruction : program.entry_computation().instructions)
@@ -141,7 +141,7 @@ void write_profile(const CompiledProgram& compiled, const std::string& path) {
   const auto executable = compiled.executable.lock();
   const auto types = result_types(compiled.program);
   std::map<std::string, KindTotal> kinds;
-  std::map<std::pair<std::string, double>, KindTotal> alike;  // of one kind, result type and FLOPs
+  std::map<std::pair<std::string, double>, KindTotal> alike;  // by kind, result type and FLOPs
   KindTotal all;
   for (const StepProfile& step : executable->profile()) {
     const auto type = types.find(step.name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What train_step says about a step: counts of its program, where its time goes, and the line of JSON.
+// The report of train_step: counts of its program, the distribution of its time, and the line of JSON.
 #pragma once
 
 #include <array>
@@ -21,27 +21,29 @@ inline double seconds_since(Clock::time_point start) {
 }
 double median(std::vector<double> values);
 
-/// The program of the last mark_step that was compiled.
+/// Returns the program of the last mark_step that was compiled.
 const CompiledProgram& step_program();
-/// Floating-point operations of the products and convolutions of a program's entry, as MFU counts them.
+/// Returns the floating-point operations of the products and convolutions in a program's entry, as MFU counts them.
 double product_flops(const Program& global);
-/// Of partitioning and compiling, all programs so far.
+/// Returns the time for partitioning and compiling all programs so far.
 double compile_seconds();
-/// What a step takes beside its kernels, its collectives and the waits for peers that belong to them: the median over a few steps, each
-/// of which begins when `meet` returns (on all ranks at once). Leaves the executable's profile behind.
+/// Returns the time of a step outside of its kernels, its collectives and their waits for peers: the median over a few
+/// steps, each of which starts when `meet` returns (on all ranks together). Leaves the profile of the executable
+/// available.
 double host_seconds(const CompiledProgram& compiled, const std::function<void()>& meet,
                     const std::function<void()>& step);
-/// Seconds that this rank has spent in each kind of collective (kCollectives), waits for peers included, and not hidden.
+/// The kinds of collectives for which collective_seconds() returns the time that this rank has spent, including waits
+/// for peers, and not hidden.
 inline constexpr std::array<std::string_view, 9> kCollectives = {
     "start",      "all-gather",        "reduce-scatter",     "all-reduce",
     "all-to-all", "ragged-all-to-all", "collective-permute", "collective-broadcast",
     "other"};
 using CollectiveSeconds = std::array<double, kCollectives.size()>;
 CollectiveSeconds collective_seconds();
-/// `{"total": 0.5, "all-gather": 0.3, …}`, without kinds that there are none of.
+/// Returns `{"total": 0.5, "all-gather": 0.3, …}`, without kinds that do not occur.
 std::string by_collective(const CollectiveSeconds& seconds);
 
-/// A table of kinds and the longest steps.
+/// Writes a table of kinds and of the longest steps.
 void write_profile(const CompiledProgram& compiled, const std::string& path);
 
 /// An object on one line.
@@ -55,7 +57,7 @@ class JsonLine {
   JsonLine& add(std::string_view key, Integer value) {
     return append(key, fmt::format("{}", value));
   }
-  /// Of a value that is JSON already.
+  /// Adds a value that is already JSON.
   JsonLine& add_json(std::string_view key, const std::string& value) { return append(key, value); }
   [[nodiscard]] std::string str() const { return "{" + text_ + "}"; }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One training step of GPT-2 (forward, backward, AdamW) as a user writes it, timed; prints one line of JSON. Under mpirun, with
-// --virtual_ranks N, or alone:
+// One training step of GPT-2 (forward, backward, AdamW) as a user writes it, timed. Prints one line of JSON. Runs under
+// mpirun, with --virtual_ranks N, or alone:
 //
 //   build/release/bin/train_step --model gpt2 --batch 4 --block_size 256 --dtype float32
 //   mpirun -np 2 --bind-to core build/release/bin/train_step --model gpt2 --fsdp
 //
-// docs/performance.md says what the fields mean.
+// docs/performance.md describes the fields.
 #include <algorithm>
 #include <cstdio>
 #include <limits>
@@ -122,7 +122,7 @@ class Training {
   [[nodiscard]] const Mesh& mesh() const { return mesh_; }
   [[nodiscard]] double tokens() const { return static_cast<double>(rows_ * arguments_.block_size); }
 
-  /// Random tokens, the same on every rank.
+  /// Returns random tokens, the same on every rank.
   Tensor batch() {
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows_ * arguments_.block_size));
     const auto vocabulary = static_cast<std::uint32_t>(model_.config().vocab_size);
@@ -157,7 +157,7 @@ class Training {
   }
 
   const Arguments& arguments_;
-  std::int64_t rows_ = 1;  // of the whole batch
+  std::int64_t rows_ = 1;  // of the complete batch
   std::vector<std::string> rows_axes_;
   Mesh mesh_;
   nn::GPT2LMHeadModel model_;
@@ -166,11 +166,11 @@ class Training {
   std::minstd_rand random_{1};
 };
 
-// Steps with real and with local collectives in turn, so that both see the same neighbours.
+// Alternates steps with real and with local collectives, so that other processes affect both equally.
 struct Times {
   std::vector<double> step;
   std::vector<double> local;
-  CollectiveSeconds exposed{};  // of all steps with real ones
+  CollectiveSeconds exposed{};  // of all steps with real collectives
 };
 
 Times time_steps(Training& training, const Arguments& arguments, LocalReads& local, ProcessGroup& world) {
@@ -185,7 +185,7 @@ Times time_steps(Training& training, const Arguments& arguments, LocalReads& loc
       training.step();
       wait_device_ops();
       local.on = false;
-      world.barrier();  // a step ends when the last rank has it
+      world.barrier();  // a step ends when the last rank has finished it
       (is_local ? times.local : times.step).push_back(seconds_since(start));
       if (is_local) continue;
       const CollectiveSeconds after = collective_seconds();
@@ -195,7 +195,8 @@ Times time_steps(Training& training, const Arguments& arguments, LocalReads& loc
   return times;
 }
 
-// Of pairs of neighbouring steps, one with real and one with local collectives: the least and the most of what is exposed.
+// Returns the minimum and the maximum of the exposed fraction over pairs of consecutive steps, one with real and one
+// with local collectives.
 std::string exposed_spread(const Times& times) {
   double least = times.local.empty() ? 0 : 1;
   double most = times.local.empty() ? 0 : -std::numeric_limits<double>::infinity();
@@ -226,7 +227,7 @@ int run(const Arguments& arguments) {
   std::optional<Training> made;
   double first_loss = 0;
   double first_seconds = 0;
-  // Initial values and the first step, which compiles, may need more than any later one.
+  // Initialization and the first step, which compiles, may need more memory than later steps.
   const std::int64_t early_peak = peak_resident_bytes([&] {
     made.emplace(arguments);
     const auto first = Clock::now();

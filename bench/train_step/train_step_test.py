@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs train_step on a tiny model and checks its line of JSON; no time is judged.
+"""Runs train_step on a tiny model and checks its line of JSON, but no times.
 
 usage: train_step_test.py TRAIN_STEP
 """
@@ -11,7 +11,7 @@ import sys
 
 FIELDS = """model dtype ranks mesh tokens_per_second model_flops_per_step mfu peak_flops_per_second exposed_communication_fraction
 exposed_communication_spread exposed_communication_seconds planned_peak_bytes measured_peak_bytes compile_seconds host_overhead_seconds""".split()
-# Products of one layer of width 16 with 2 heads, 256 words, b x t = 2 x 8, forward and twice as much backward.
+# The products of one layer of width 16 with 2 heads, 256 words, b x t = 2 x 8: forward, and twice as much backward.
 ROWS, TIME, WIDTH, WORDS = 2, 8, 16, 256
 FLOPS = 3 * 2 * ROWS * TIME * (12 * WIDTH * WIDTH + 2 * TIME * WIDTH + WORDS * WIDTH)
 
@@ -45,7 +45,7 @@ def main():
     assert abs(sum(exposed.values()) - total) <= 1e-4 * total and total <= two["step_seconds"], two
     assert two["model_flops_per_step"] == FLOPS, "partitioning changes the model's FLOPs"
     assert abs(one["first_loss"] - two["first_loss"]) < 1e-4, (one["first_loss"], two["first_loss"])
-    # Ranks that share a processor do not have one each: the peak stays that of one, but for what else runs here.
+    # Ranks that share one processor have the peak of one, except for noise from other processes.
     cpu = {min(os.sched_getaffinity(0))}
     alone = run(cpus=cpu)
     crowd = run("--virtual_ranks", "6", "--batch", "1", cpus=cpu)

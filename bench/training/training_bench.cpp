@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time of an executed training step of a small GPT-2 on virtual ranks: tied head, dropout, clipping, AdamW.
+// The time of an executed training step of a small GPT-2 on virtual ranks: tied head, dropout, clipping, AdamW.
 //
 //   training_bench --benchmark_out=training.json --benchmark_out_format=json
 #include <benchmark/benchmark.h>
@@ -37,7 +37,7 @@ class Training {
     optimizer_ = std::make_unique<optim::AdamW>(model_.parameters(), optim::AdamWOptions{.learning_rate = 3e-4});
   }
   double step() { return record().item(); }
-  // Its loss is not read.
+  // Does not read the loss.
   Tensor record() {
     const Tensor tokens = Tensor::from<std::int32_t>(
         {size_.rows, size_.time}, std::vector<std::int32_t>(static_cast<std::size_t>(size_.rows * size_.time), 1));
@@ -64,7 +64,7 @@ class Training {
   std::unique_ptr<optim::Optimizer> optimizer_;
 };
 
-// All ranks make the same number of steps: fixed here, so that none waits for another's decision.
+// All ranks run the same fixed number of steps, so that no rank waits for the decision of another one.
 void train(benchmark::State& state, const Size& size, std::int64_t fsdp, std::int64_t model) {
   constexpr int kSteps = 10;
   const Mesh mesh({{"fsdp", fsdp}, {"model", model}});
@@ -91,7 +91,8 @@ double thread_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Steps that nobody reads, with (TESSERA_ASYNC=1) and without tracing beside execution, in turn so that both see the same neighbours.
+// Steps whose results are not read, with (TESSERA_ASYNC=1) and without overlap of tracing and execution, alternating so
+// that other processes affect both equally.
 void train_ahead(benchmark::State& state, const Size& size, std::int64_t fsdp) {
   constexpr int kRounds = 5;
   constexpr int kSteps = 10;
@@ -115,7 +116,7 @@ void train_ahead(benchmark::State& state, const Size& size, std::int64_t fsdp) {
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kSteps;
         if (world.rank() == 0) fastest[round % 2] = std::min(fastest[round % 2], seconds);
       });
-  state.counters["tracing_cpu_ms"] = tracing * 1e3;  // what can be hidden
+  state.counters["tracing_cpu_ms"] = tracing * 1e3;  // the time that can be hidden
   state.counters["in_turn_ms"] = fastest[0] * 1e3;
   state.counters["overlapped_ms"] = fastest[1] * 1e3;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A job whose rank dies, throws, diverges or comes late: how long it takes to end, and what it says.
+# Jobs in which a rank dies, throws, diverges or arrives late: how long they take to end, and their messages.
 # usage: failures.sh MPIEXEC JOB FAILING_TESTS
 set -u
 mpiexec=$1

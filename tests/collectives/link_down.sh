@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The network between two nodes goes down in the middle of a job: it ends, says why, and leaves no process on either node.
-# usage: link_down.sh MPIEXEC JOB; status 77 where network namespaces are not permitted.
+# The network between two nodes goes down during a job: the job ends, prints the reason, and leaves no process on either
+# node.
+# usage: link_down.sh MPIEXEC JOB; status 77 if network namespaces are not permitted.
 set -u
 mpiexec=$1
 job=$2

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Several "nodes" of this machine: network namespaces on one bridge, a host name and two ranks in each, joined by TCP alone.
-# usage: [TESSERA_TEST_RATE=4gbit] [TESSERA_TEST_LINK_DOWN=FILE] namespaces.sh MPIEXEC NODES PROGRAM [ARGUMENTS]; status 77 where namespaces
-# are not permitted. What a node sends is held to the rate, if there is one; the link of node 1 goes down when FILE exists; all variables
-# that begin with TESSERA_ reach all ranks.
+# Several "nodes" on this machine: network namespaces on one bridge, each with a host name and two ranks, connected only
+# by TCP.
+# usage: [TESSERA_TEST_RATE=4gbit] [TESSERA_TEST_LINK_DOWN=FILE] namespaces.sh MPIEXEC NODES PROGRAM [ARGUMENTS]; status
+# 77 if namespaces
+# are not permitted. The rate, if given, limits what a node sends. The link of node 1 goes down when FILE exists. All
+# variables that
+# begin with TESSERA_ are passed to all ranks.
 set -u
 mpiexec=$1
 nodes=$2

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# run.sh BUILD_DIR VERSION: install, then find_package (all and core alone) and pkg-config, each built and run.
+# run.sh BUILD_DIR VERSION: installs, then builds and runs programs with find_package (complete, and core only) and with
+# pkg-config.
 set -euo pipefail
 build=$1
 version=$2

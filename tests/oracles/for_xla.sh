@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Has jaxlib read what Tessera writes for XLA: tests' modules and every example, before and after partitioning.
-# Then has XLA run the small ones.
+# Checks that jaxlib reads the programs that Tessera writes for XLA: modules of the tests and every example, before and
+# after partitioning. Then runs the small ones with XLA.
 #   PYTHON=/path/to/venv/bin/python tests/oracles/for_xla.sh [build/release/bin]
-# The modules are made in a temporary folder; KEEP=folder keeps them. Exit status 1 where XLA refuses one.
+# The modules are written to a temporary folder; KEEP=folder keeps them. The exit status is 1 if XLA refuses one.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bin=$(realpath "${1:-build/release/bin}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random training layouts: a small GPT-2 on a random mesh with random FSDP options has the losses that one rank has."""
+"""Random training layouts: a small GPT-2 on a random mesh with random FSDP options has the same losses as on one rank."""
 import json
 import random
 
@@ -8,13 +8,13 @@ from processes import run, shown
 
 RANKS = [1, 2, 3, 4, 6, 8]
 SECONDS = 600
-GIGABYTES = 64  # of addresses: each virtual rank has an arena of its own
+GIGABYTES = 64  # of addresses: each virtual rank has its own arena
 BOUNDS = {"float64": 1e-9, "float32": 1e-3, "bf16": 5e-2}  # relative
 WORDS = ["mesh", "shard", "axis", "rank", "device", "partial", "group", "unit"]
 
 
 def mesh_of(draw, ranks):
-    """Sizes of the axes data, fsdp and model, whose product is the number of ranks."""
+    """Returns sizes of the axes data, fsdp and model, whose product is the number of ranks."""
     sizes, left = {}, ranks
     for axis in draw.sample(["data", "fsdp", "model"], 3):
         sizes[axis] = draw.choice([size for size in range(1, left + 1) if left % size == 0])
@@ -33,7 +33,7 @@ def model_of(draw):
 
 
 def fsdp_options(draw, mesh, folder):
-    """Arguments for sharding over the mesh."""
+    """Returns the arguments for sharding over the mesh."""
     out = ["--mesh", ",".join(f"{axis}={size}" for axis, size in mesh.items())]
     kind = draw.choice(["", "full_shard", "shard_grad_op", "hybrid_shard", "hybrid_shard_zero2"])
     if kind and "fsdp" in mesh:
@@ -93,7 +93,7 @@ class Layouts:
         return out + (["--gradient_accumulation_steps", steps] if steps > 1 else [])
 
     def problem(self, commands, folder, bound):
-        """(what is wrong, its kind), or None."""
+        """Returns (the failure, its kind), or None."""
         losses = []
         for command, name in zip(commands, ("one", "many")):
             outcome = run(command, SECONDS, GIGABYTES)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes an HLO text: bytes, tokens, numbers, lines, shardings. A few changes, so that many texts remain programs."""
+"""Changes an HLO text: bytes, tokens, numbers, lines, shardings. Makes few changes, so that many texts remain valid
+programs.
+"""
 import re
 
 NUMBERS = ["0", "1", "2", "3", "5", "7", "8", "-1", "64", "127", "255", "65536", "2147483647", "2147483648", "4294967296",
@@ -55,7 +57,7 @@ def type_changed(random, text, _):
     if not found:
         return text
     at = random.choice(found)
-    if random.randrange(2):  # everywhere, so that the types agree
+    if random.randrange(2):  # replaces all occurrences, so that the types agree
         return re.sub(rf"\b{at.group()}(?=\[)", random.choice(TYPES), text)
     return text[:at.start()] + random.choice(TYPES) + text[at.end():]
 

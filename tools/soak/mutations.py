@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutated HLO files: the command refuses them with a message, or what it makes of them reads back and computes the same."""
+"""Mutated HLO files: the command must refuse them with a message, or its output must read back and compute the same
+values.
+"""
 import random
 import re
 import time
@@ -11,7 +13,7 @@ from processes import run, shown
 SOURCES = ["tests/data", "tests/tools/data", "tests/fuzz/corpus/hlo", "examples/hlo"]
 SECONDS = {"print": 30, "partition": 120, "stats": 60, "check": 300}
 GIGABYTES = 4
-MOST_ELEMENTS = 20_000  # of one array that `check` evaluates; more take their time, and rightly
+MOST_ELEMENTS = 20_000  # of one array that `check` evaluates; larger ones take long
 SHRINK_SECONDS = 60
 
 
@@ -63,7 +65,7 @@ class Mutations:
         return [self.soak.bin / "tessera", verb, path, *options]
 
     def problem(self, text, options, seed, counted=False):
-        """(what is wrong, its kind, the command), or None."""
+        """Returns (the failure, its kind, the command), or None."""
         path = self.folder / f".trial_{seed}.hlo"
         out = self.folder / f".trial_{seed}.out.hlo"
         path.write_text(text)
@@ -98,7 +100,7 @@ class Mutations:
         return problem
 
     def step(self, verb, path, *options):
-        """A problem or None, and the exit status."""
+        """Returns a failure or None, and the exit status."""
         command = self.tessera(verb, path, *options)
         outcome = run(command, SECONDS[verb], GIGABYTES)
         if outcome.timed_out:
@@ -125,7 +127,7 @@ class Mutations:
         self.soak.report(Failure(self.name, seed, what, again, kept, kind))
 
     def shrunk(self, seed, text, options, kind):
-        """As few lines as still fail in the same way."""
+        """Returns as few lines as possible that still fail in the same way."""
         deadline = time.monotonic() + SHRINK_SECONDS
         lines = text.splitlines(keepends=True)
         size = max(1, len(lines) // 2)

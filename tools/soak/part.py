@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of a soak have in common: where programs are, and how failures are reported and kept."""
+"""The common code of the parts of a soak test: where programs are, and how failures are reported and kept."""
 import collections
 import dataclasses
 import pathlib
@@ -12,13 +12,13 @@ class Failure:
     seed: int
     what: str  # one line
     command: str  # reproduces it
-    kept: pathlib.Path | None = None  # the input that fails, made small where that is possible
-    kind: str = ""  # failures of one kind have one cause, more likely than not
+    kept: pathlib.Path | None = None  # the input that fails, reduced if possible
+    kind: str = ""  # failures of the same kind probably have the same cause
 
 
 @dataclasses.dataclass
 class Soak:
-    """A run: shared by the threads that work on it."""
+    """A run, shared by its worker threads."""
     root: pathlib.Path  # of the repository
     bin: pathlib.Path
     folder: pathlib.Path  # for inputs that fail
@@ -32,7 +32,7 @@ class Soak:
             self.counts[name] += by
 
     def is_known(self, part, kind):
-        """Whether enough failures of the kind are kept: the others are only counted."""
+        """Returns True if enough failures of this kind are kept; further ones are only counted."""
         with self.lock:
             same = sum(failure.part == part and failure.kind == kind for failure in self.failures)
             if same >= self.most_of_a_kind:

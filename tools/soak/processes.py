@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a command with limits of time and memory."""
+"""Runs a command with limits for time and memory."""
 import dataclasses
 import os
 import re
@@ -19,13 +19,13 @@ MPI_ENVIRONMENT = {
 
 @dataclasses.dataclass
 class Outcome:
-    code: int  # below 0: the signal that ended it
+    code: int  # negative: the signal that ended it
     out: str
     err: str
     timed_out: bool = False
 
     def summary(self):
-        """The first line that says what is wrong, without the numbers and names that differ from case to case."""
+        """Returns the first line of the error, without the numbers and names that differ between cases."""
         lines = [line for line in self.err.splitlines() if line.strip()]
         first = lines[0] if lines else ""
         return re.sub(r"%[\w.-]+|\b[a-z]+\d*\[[^\]]*\]|\d+|/\S+", "_", first)[:100]
@@ -36,7 +36,7 @@ def shown(command):
 
 
 def run(command, seconds, gigabytes=4, stdin=None):
-    """Runs the command in a process group of its own, which is ended when the time is over."""
+    """Runs the command in a separate process group, which is killed after the time limit."""
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (gigabytes << 30, gigabytes << 30))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

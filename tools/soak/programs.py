@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random programs under random shardings: partitioned equals unpartitioned. The generator makes failing ones small itself."""
+"""Random programs with random shardings: the partitioned program must equal the unpartitioned one. The generator
+shrinks failing programs itself.
+"""
 import re
 
 from part import Failure
 from processes import run, shown
 
 CASES = 100
-SECONDS = 1200  # some failures take minutes to make small
+SECONDS = 1200  # some failures take minutes to shrink
 
 
 class Programs:
@@ -32,7 +34,7 @@ class Programs:
         return [self.soak.bin / "random_programs", "--cases", cases, "--seed", seed, "--folder", self.folder]
 
     def find_crash(self, seed):
-        """A process that died says nothing of the case: tries each by itself."""
+        """Tries each case separately, because a process that crashed does not report its case."""
         for one in range(seed, seed + CASES):
             outcome = run(self.command(one, 1), 120)
             if outcome.timed_out:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the parts in turn until the time is over, two processes at most, and says what to keep.
+"""Runs the parts in turn until the time is over, with at most two processes, and reports the failures that it keeps.
 
     soak.py [MINUTES] [--seed N] [--part NAME] [--count N] [--jobs N] [--bin FOLDER] [--keep FOLDER]
 """
@@ -35,7 +35,7 @@ def parse_arguments():
 
 
 class Turns:
-    """Hands out (part, seed) pairs: the part that has had the least time, and its next seed."""
+    """Returns (part, seed) pairs: the part that has run for the shortest time, and its next seed."""
 
     def __init__(self, parts, seed, minutes, count):
         self.parts = parts
@@ -54,7 +54,7 @@ class Turns:
             if not open_parts:
                 return None
             part = min(open_parts, key=lambda one: self.spent[one.name])
-            self.spent[part.name] += 1  # several workers: not all on one
+            self.spent[part.name] += 1  # so that several workers do not all choose the same part
             if self.left[part.name] is not None:
                 self.left[part.name] -= 1
             return part, next(self.seeds[part.name])

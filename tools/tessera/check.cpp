@@ -11,7 +11,7 @@
 namespace tessera::command {
 namespace {
 
-// The runtime on a virtual cluster: a rank per device, threads of this process.
+// Runs on a virtual cluster: one rank for each device, as threads of this process.
 std::vector<Literal> run_on_virtual_ranks(const Program& program, const std::vector<std::vector<Literal>>& arguments) {
   std::vector<Literal> results(arguments.size());
   run_virtual_ranks(static_cast<int>(arguments.size()), [&](ProcessGroup& world) {
@@ -21,7 +21,7 @@ std::vector<Literal> run_on_virtual_ranks(const Program& program, const std::vec
   return results;
 }
 
-// As a rank executes it.
+// Returns the program that a rank executes.
 Program lowered(const Program& program) {
   return lower(program, static_cast<int>(program.num_partitions), LoweringOptions::from_environment());
 }
@@ -38,7 +38,7 @@ CheckOptions check_options(const Arguments& arguments) {
 
 int run(const Arguments& arguments) {
   CheckOptions options = check_options(arguments);
-  PartitionOptions how = how_to_partition(arguments);  // what `tessera partition` prints
+  PartitionOptions how = how_to_partition(arguments);  // the same program as `tessera partition` prints
   check_skipped_passes(arguments, how);
   const Program program = read_program(arguments);
   require(!program.partitioned,
@@ -58,7 +58,7 @@ int run(const Arguments& arguments) {
         "note: the program is for one device; --mesh and --annotate, or shardings in the text, specify how to "
         "partition it\n";
   } else {
-    const ProgramStats stats = program_stats(parts.program);  // of what is checked, as written
+    const ProgramStats stats = program_stats(parts.program);  // of the checked program, as written
     std::int64_t collectives = 0;
     for (const auto& kind : stats.collectives) collectives += kind.count;
     text += fmt::format("on {} devices with {} collective{}, {} bytes received per device\n", stats.num_partitions,

@@ -16,7 +16,7 @@
 namespace tessera::command {
 namespace {
 
-// Where a text defines `name = ..`, if it does so once.
+// Returns the position where a text defines `name = ..`, if there is exactly one.
 std::optional<std::size_t> place_of(std::string_view text, std::string_view name) {
   std::optional<std::size_t> place;
   for (auto found = text.find(name); found != std::string_view::npos; found = text.find(name, found + 1)) {
@@ -30,7 +30,7 @@ std::optional<std::size_t> place_of(std::string_view text, std::string_view name
   return place;
 }
 
-// `%m: reason` of a program that was read from a file gets its place there.
+// If the error is `%m: reason` for a program from a file, adds the location of %m in the file.
 Error with_place(const Error& error, const std::string& file) {
   const std::string message = error.what();
   if (!message.starts_with('%') || file == "-" || !why_unreadable(file).empty()) return error;
@@ -54,7 +54,7 @@ std::string general_help() {
          "Exit codes: 0 success, 1 the input is wrong, 2 the command line is wrong, 3 a check failed.\n";
 }
 
-// A line each for what a report of a fault should name.
+// The information that a bug report should contain, one line each.
 std::string version_text() {
 #if defined(__clang__)
   const std::string compiler = "Clang " __clang_version__;
@@ -134,7 +134,7 @@ ValueCheck one_of(std::vector<std::string> choices) {
 
 namespace {
 
-// A wrong value is wrong usage.
+// A wrong value is a usage error.
 void check_value(const Option& option, const std::string& value) {
   if (!option.check) return;
   try {
@@ -144,7 +144,7 @@ void check_value(const Option& option, const std::string& value) {
   }
 }
 
-// What cannot be written is found before the work, not after it.
+// Reports files that cannot be written before the work starts.
 void check_output_files(const std::vector<Option>& options, const Arguments& arguments) {
   for (const Option& option : options)
     if (const auto path = arguments.value(option.name); option.writes_file && path && *path != "-")
@@ -210,7 +210,7 @@ int run_command(const std::vector<std::string>& words) {
       return kGood;
     }
     const Arguments arguments = verb.read(rest);
-    if (&verb != &kRun) warn_of_unknown_variables();  // run knows only later which rank it is
+    if (&verb != &kRun) warn_of_unknown_variables();  // run calls this later, when the rank is known
     try {
       check_output_files(verb.options, arguments);
       return verb.run(arguments);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verbs and their options as tables; help and errors follow.
+// Tables of verbs and their options, from which help and errors are generated.
 #pragma once
 
 #include <cstdint>
@@ -15,32 +15,32 @@
 
 namespace tessera::command {
 
-/// Throws Error unless the option (as it is typed, `--seed`) takes the value.
+/// Throws an Error unless the value is valid for the option (as typed, `--seed`).
 using ValueCheck = std::function<void(std::string_view option, const std::string& value)>;
-/// A whole number from `least` to `most`.
+/// An integer from `least` to `most`.
 ValueCheck whole_number(std::int64_t least, std::int64_t most = std::numeric_limits<std::int64_t>::max());
 ValueCheck one_of(std::vector<std::string> choices);
 
 struct Option {
   std::string_view name;   // --name; "o" means -o
-  std::string_view value;  // what it takes, as in help; "" for a switch
+  std::string_view value;  // the placeholder in the help; "" for a switch
   std::string_view help;
-  ValueCheck check{};  // none: any text
+  ValueCheck check{};  // null: any text is valid
   bool writes_file =
       false;  // the value names a file that must be writable before the work begins; "-" is standard output
 };
 
-/// What was given, by the names of a verb's options.
+/// The values given on the command line, by the names of a verb's options.
 class Arguments {
  public:
   [[nodiscard]] const std::string& input() const { return input_; }
   [[nodiscard]] bool has(std::string_view name) const { return values_.contains(std::string(name)); }
-  /// The last one given.
+  /// Returns the last value.
   [[nodiscard]] std::optional<std::string> value(std::string_view name) const;
   [[nodiscard]] std::string value_or(std::string_view name, std::string_view otherwise) const;
-  /// All in order.
+  /// Returns all values in order.
   [[nodiscard]] std::vector<std::string> values(std::string_view name) const;
-  /// Of an option that is a whole_number.
+  /// For an option with whole_number().
   [[nodiscard]] std::int64_t number_or(std::string_view name, std::int64_t otherwise) const;
 
  private:
@@ -57,12 +57,12 @@ struct Verb {
   /// Returns the exit code.
   int (*run)(const Arguments&) = nullptr;
 
-  /// UsageError unless all options are known and take their values: nothing has been read then.
+  /// Parses the words. Throws a UsageError unless all options are known and have valid values. Reads no files.
   [[nodiscard]] Arguments read(const std::vector<std::string>& words) const;
   [[nodiscard]] std::string help() const;
 };
 
-/// In the order of the help.
+/// Returns the verbs in the order of the help.
 const std::vector<const Verb*>& verbs();
 extern const Verb kPartition;
 extern const Verb kOptimize;
@@ -76,7 +76,7 @@ inline constexpr int kInputIsWrong = 1;
 inline constexpr int kUsage = 2;
 inline constexpr int kCheckFailed = 3;
 
-/// Runs `tessera WORDS…`; says errors on stderr and returns the exit code.
+/// Runs `tessera WORDS…`. Prints errors to stderr and returns the exit code.
 int run_command(const std::vector<std::string>& words);
 
 }  // namespace tessera::command

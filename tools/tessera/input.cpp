@@ -18,7 +18,7 @@
 namespace tessera::command {
 namespace {
 
-// A text that is right, but for another number of ranks, gets an error that says so.
+// If the text is valid for another number of ranks only, the error mentions this number.
 Program parse_for_job(const std::string& text, const ParseOptions& options, std::int64_t ranks) {
   try {
     return parse_program(text, op_table(), options);
@@ -30,7 +30,7 @@ Program parse_for_job(const std::string& text, const ParseOptions& options, std:
       const Program program = parse_program(text, op_table(), {.file_name = options.file_name});
       own = program.num_partitions;
       is_partitioned = program.partitioned;
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): wrong by itself
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): invalid for any number of ranks
     }
     require(own == 1 || own == ranks,
             "{} is for {} partitions, but this job has {} rank{}; start it with mpirun -np {}, or give --virtual-ranks "
@@ -41,7 +41,7 @@ Program parse_for_job(const std::string& text, const ParseOptions& options, std:
   }
 }
 
-// Each is `NAME=data+fsdp,-,model`. They win over the text, but not over each other.
+// Each annotation is `NAME=data+fsdp,-,model`. Annotations override the text, but must not contradict each other.
 Program with_annotations(const Program& program, const std::vector<std::string>& annotations) {
   require(annotations.empty() || !program.meshes.empty(), "--annotate needs a mesh, such as --mesh data=2,model=2");
   const auto name_of = [](const std::string& text) { return text.substr(0, text.find('=')); };
@@ -127,7 +127,7 @@ PartitionOptions how_to_partition(const Arguments& arguments) {
 }
 
 void check_skipped_passes(const Arguments& arguments, const std::function<void(const Program&)>& run) {
-  // Which passes there are depends on these axes, which only the program's mesh has.
+  // The passes depend on these axes, which only the program's mesh has.
   if (!arguments.has("disable-passes") || arguments.has("bf16-axes") || arguments.has("int8-axes")) return;
   const Program small =
       parse_program("HloModule small, num_partitions=2\nENTRY e { ROOT x = f32[] constant(0) }", op_table());
@@ -270,7 +270,7 @@ JsonObject stats_json(const ProgramStats& stats) {
 
 namespace {
 
-// Bytes are of all rounds of the loops around; where they are not those of one round, that is said.
+// The bytes count all iterations of the enclosing loops. Adds a note if an instruction runs more than once.
 std::string runs_text(const ProgramStats::Kind& kind) {
   std::string out;
   if (kind.runs != static_cast<double>(kind.count)) out += fmt::format("  run {:.0f} times", kind.runs);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the verbs share: reading a program with its flags, writing texts and JSON.
+// Common code of the verbs: reads a program with its flags, and writes texts and JSON.
 #pragma once
 
 #include <functional>
@@ -13,49 +13,50 @@
 
 namespace tessera::command {
 
-/// Of the number of devices.
+/// Checks a number of devices.
 ValueCheck device_number();
 /// --num-partitions, --mesh, --annotate.
 std::vector<Option> sharding_options();
-/// UsageError unless they agree with each other and with the number of ranks. 0: they alone say for how many devices; negative: the
-/// number is not known yet.
-/// read_program() calls it, program_of() does not.
+/// Throws a UsageError unless the options agree with each other and with the number of ranks. 0: the options alone
+/// specify the number of devices; negative: the number is not known yet. read_program() calls this, program_of() does
+/// not.
 void check_sharding_options(const Arguments& arguments, std::int64_t ranks);
-/// --disable-passes, --memory-bound, --async: of passes over collectives.
+/// --disable-passes, --memory-bound, --async: options of the passes over collectives.
 std::vector<Option> pass_options();
 void read_pass_options(const Arguments& arguments, std::vector<std::string>& skip, CollectivePassOptions& options);
-/// Those, --fewer-collectives and --topology: all that decides how a program is partitioned.
+/// The pass options, --fewer-collectives and --topology: all options that influence partitioning.
 std::vector<Option> how_to_partition_options();
 PartitionOptions how_to_partition(const Arguments& arguments);
-/// UsageError for a pass of --disable-passes that `run`, which a small program is given to, does not have or cannot leave out.
+/// Throws a UsageError if --disable-passes names a pass that `run` does not have or cannot skip. `run` is called with a
+/// small program.
 void check_skipped_passes(const Arguments& arguments, const std::function<void(const Program&)>& run);
-/// The same of the passes of partition().
+/// The same for the passes of partition().
 void check_skipped_passes(const Arguments& arguments, const PartitionOptions& options);
-/// The input as a program, with the sharding options applied.
+/// Returns the input as a program, with the sharding options applied.
 Program read_program(const Arguments& arguments);
-/// Who reads a program.
+/// Describes the rank that reads a program.
 struct Reader {
-  std::int64_t partitions = 0;  // what the ranks of a job ask for; 0: nobody does
-  bool says_notes = true;       // one rank does for all
+  std::int64_t partitions = 0;  // the number of ranks of the job; 0: any
+  bool says_notes = true;       // false on all ranks but one
 };
-/// The same in two steps: the text of the file or of standard input, and the program.
+/// The same in two steps: read_input() returns the text of the file or of standard input, program_of() the program.
 std::string read_input(const Arguments& arguments);
 Program program_of(const std::string& text, const Arguments& arguments, const Reader& reader = {});
-/// A line that says so when a program for several devices, as given, shards nothing; else nothing.
+/// Returns a note if the program is for several devices but has no shardings, or "".
 std::string nothing_sharded_note(const Program& program);
-/// "note: …\n" for axes of the mesh that no sharding names, or "".
+/// Returns "note: …\n" for axes of the mesh that no sharding uses, or "".
 std::string unused_axes_note(const Program& program);
-/// "warning: …\n" when the text leaves out elements of constants, or "".
+/// Returns "warning: …\n" if the text elides elements of constants, or "".
 std::string elided_constants_warning(const Program& program);
-/// To a file, or to stdout for "-".
+/// Writes to a file, or to stdout for "-".
 void write_text(const std::string& path, std::string_view text);
-/// --as-written: of the verbs that count.
+/// --as-written, for the verbs that report costs.
 Option as_written_option();
-/// What a program costs on a device: as executed, or as written with --as-written.
+/// Returns the costs of a program on a device: as executed, or as written with --as-written.
 ProgramStats stats_of(const Program& program, const Arguments& arguments);
-/// What `stats` and `partition` give to machines.
+/// Returns the figures of `stats` and `partition` as JSON.
 JsonObject stats_json(const ProgramStats& stats);
-/// The same for people.
+/// Returns the same figures as text.
 std::string stats_text(const ProgramStats& stats);
 
 }  // namespace tessera::command

@@ -14,7 +14,7 @@ bool is_on_another_mesh(const Sharding& sharding, const Mesh& mesh) {
   return sharding.is_tiled() && !sharding.used_axes().empty() && !(sharding.mesh == mesh);
 }
 
-// Priorities and open dims stay.
+// Keeps priorities and open dims.
 std::optional<Sharding> sharding_on(const Sharding& sharding, const Mesh& mesh) {
   if (!sharding.is_tiled() || sharding.mesh == mesh) return sharding;
   Sharding out = sharding;

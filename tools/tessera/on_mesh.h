@@ -7,11 +7,11 @@
 
 namespace tessera::command {
 
-/// The program with its shardings said on `mesh`, whatever the text calls its axes: the same tiles on the same devices. Where the mesh cannot
-/// say one of them, or the text has manual regions, the program as it is.
+/// Returns the program with its shardings expressed over the axes of `mesh`, with the same tiles on the same devices.
+/// Returns the program unchanged if the mesh cannot express one of them, or if there are manual regions.
 Program on_mesh(const Program& program, const Mesh& mesh);
 
-/// `note: …` where values of a program lie on another mesh than `mesh`; empty if none does.
+/// Returns `note: …` if values of a program are sharded over another mesh than `mesh`, or "".
 std::string other_mesh_note(const Program& program, const Mesh& mesh);
 
 }  // namespace tessera::command

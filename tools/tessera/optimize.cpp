@@ -6,7 +6,7 @@
 namespace tessera::command {
 namespace {
 
-// XLA leaves shardings on parameters, copies and the root of what each device runs, and nowhere else.
+// A per-device program of XLA has shardings only on parameters, copies and the root.
 bool is_to_be_partitioned(const Computation& computation, Id id) {
   const Instruction& instruction = computation[id];
   if (is_sharding_mark(instruction) || manual_border(instruction) != ManualBorder::kNone) return true;
@@ -42,7 +42,7 @@ int run(const Arguments& arguments) {
   if (const auto path = arguments.value("topology")) topology = Topology::from_file(*path);
   topology.check(program.meshes);
   Program out = optimize_collectives(program, options, skip, nullptr, topology);
-  out.partitioned = !may_be_global;  // for run, also where the text does not say so
+  out.partitioned = !may_be_global;  // for `run`, even if the text has no mark
   write_text(arguments.value_or("o", "-"), print_program(out, {.for_xla = arguments.has("for-xla")}));
   if (const auto path = arguments.value("json")) write_text(*path, stats_json(stats_of(out, arguments)).str());
   return kGood;

@@ -15,7 +15,7 @@ double modelled_milliseconds(const Partitioned& partitioned) {
   return sum;
 }
 
-// One paragraph per collective; times where a topology says how fast links are.
+// One paragraph for each collective, with times if a topology specifies the speed of links.
 std::string explanation(const Partitioned& partitioned, bool with_times) {
   std::string out;
   Checked bytes = 0;
@@ -99,7 +99,7 @@ int run(const Arguments& arguments) {
   const std::string output = arguments.value_or("o", "-");
   write_text(output, print_program(partitioned.program, {.for_xla = arguments.has("for-xla")}));
   if (arguments.has("explain")) {
-    // Beside the program, not within it.
+    // To another stream than the program.
     if (output == "-")
       fmt::print(stderr, "{}", explanation(partitioned, arguments.has("topology")));
     else

@@ -12,7 +12,8 @@
 namespace tessera::command {
 namespace {
 
-// What a mark of the program as it was read says, or, where that is open or it has gone, of which value it says so.
+// Returns the sharding mark of this name in the input program. If its sharding is open or the mark does not exist, sets
+// `name` to the value that it marks.
 const Instruction* find_mark(const Program& program, std::string_view computation_name, std::string& name) {
   for (const auto& computation : program.computations) {
     if (computation->name != computation_name) continue;
@@ -31,7 +32,7 @@ const Instruction* find_mark(const Program& program, std::string_view computatio
   return nullptr;
 }
 
-// NAME, %NAME or COMPUTATION/NAME in a program whose values all have shardings; `given` is the program as it was read.
+// Finds NAME, %NAME or COMPUTATION/NAME in a program whose values all have shardings. `given` is the input program.
 const Instruction& find_value(const Program& program, const Program& given, std::string_view name) {
   const auto slash = name.find('/');
   const std::string_view computation_name =
@@ -54,7 +55,7 @@ const Instruction& find_value(const Program& program, const Program& given, std:
   fail("no value of {} is named \"{}\"{}", computation_name, value, suggest_name(value, known));
 }
 
-// What a picture does not show: devices of one part that hold no replicas of it.
+// Returns a note about what the picture does not show: devices of a tile that do not hold equal values.
 std::string note_below(const Program& given, const Instruction& value, const Sharding& sharding) {
   if (sharding.is_partial()) return unreduced_text(sharding) + ": every device of a group holds a partial value\n";
   if (!sharding.manual.empty()) return "in a manual region: devices of a tile may hold different values\n";
@@ -66,7 +67,7 @@ std::string note_below(const Program& given, const Instruction& value, const Sha
   return "";
 }
 
-// How values lie, given or found by propagation.
+// Draws the shardings of values, both annotated and propagated.
 std::string pictures(const Program& program, const Arguments& arguments) {
   require(!program.partitioned,
           "{} is a per-device program, and pictures show complete values on all devices; give the global program",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera run` on the ranks of mpirun, or on ranks that are threads: rank r is device r.
+// `tessera run` on the ranks of mpirun, or on ranks that are threads. Rank r is device r.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -25,7 +25,7 @@ namespace {
 
 // ---- values and their leaves --------------------------------------------------------------------------------------------
 
-// `x`, or `x.0`, `x.1`, … for the leaves of a tuple.
+// Returns `x`, or `x.0`, `x.1`, … for the leaves of a tuple.
 std::vector<std::string> leaf_names(const std::string& name, const Type& type) {
   if (!type.is_tuple()) return {name};
   std::vector<std::string> out;
@@ -33,7 +33,7 @@ std::vector<std::string> leaf_names(const std::string& name, const Type& type) {
   return out;
 }
 
-// The value of a type whose leaves come from `next`, in pre-order.
+// Returns a value of the type whose leaves come from `next`, in pre-order.
 template <class Next>
 Literal build(const Type& type, Next&& next) {
   if (!type.is_tuple()) return next();
@@ -42,7 +42,7 @@ Literal build(const Type& type, Next&& next) {
   return Literal::tuple(std::move(elements));
 }
 
-// The leaf's sharding; replicated where none is known.
+// Returns the sharding of the leaf; replicated if it has none.
 Sharding sharding_of_leaf(const Instruction& instruction, std::size_t leaf, const Type& type) {
   if (instruction.sharding) return (*instruction.sharding)[leaf];
   return Sharding::replicated(Mesh(), type.is_array() ? type.ndim() : 0);
@@ -86,7 +86,7 @@ std::vector<T> from_all_ranks(const std::vector<T>& mine, ProcessGroup& world) {
   return all;
 }
 
-// The ranks that do not have the argument `k` of rank 0, of `count` hashes of each rank.
+// Returns the ranks whose hash `k` differs from that of rank 0. `all` has `count` hashes for each rank.
 std::vector<std::int64_t> ranks_with_another(const std::vector<std::uint64_t>& all, std::size_t k, std::size_t count) {
   std::vector<std::int64_t> ranks;
   for (std::size_t i = k; i < all.size(); i += count)
@@ -94,7 +94,7 @@ std::vector<std::int64_t> ranks_with_another(const std::vector<std::uint64_t>& a
   return ranks;
 }
 
-// A global program's arguments: each rank takes its part of them, so they must be the same on all ranks.
+// Each rank takes its shards of the arguments of a global program, so the arguments must be equal on all ranks.
 void check_same_arguments(const Program& program, const std::vector<Literal>& arguments, ProcessGroup& world) {
   if (world.size() == 1 || !options().flag("TESSERA_CHECK_INPUTS")) return;
   const Computation& entry = program.entry_computation();
@@ -103,7 +103,7 @@ void check_same_arguments(const Program& program, const std::vector<Literal>& ar
   const auto bytes = std::as_bytes(std::span(hashes));
   const std::vector<std::uint64_t> mine = {program.hash(), hash_bytes(bytes.data(), bytes.size())};
   const auto both = from_all_ranks(mine, world);
-  const bool one_program = ranks_with_another(both, 0, 2).empty();  // else the run says that they differ
+  const bool one_program = ranks_with_another(both, 0, 2).empty();  // otherwise the run reports the difference
   if (!one_program || ranks_with_another(both, 1, 2).empty()) return;
   const auto all = from_all_ranks(hashes, world);
   for (std::size_t k = 0; k < hashes.size(); ++k) {
@@ -119,7 +119,7 @@ void check_same_arguments(const Program& program, const std::vector<Literal>& ar
   }
 }
 
-// Each device's part of a global argument.
+// Returns a device's shard of a global argument.
 Literal local_argument(const Literal& global, const Instruction& parameter, std::int64_t device) {
   const auto leaves = global.leaves();
   std::size_t leaf = 0;
@@ -132,7 +132,7 @@ Literal local_argument(const Literal& global, const Instruction& parameter, std:
 
 // ---- results --------------------------------------------------------------------------------------------------------------
 
-// A leaf of every rank.
+// Returns a leaf from every rank.
 std::vector<Literal> gathered(const Literal& local, ProcessGroup& world) {
   std::vector<std::byte> all(local.bytes().size() * static_cast<std::size_t>(world.size()));
   if (!all.empty()) world.all_gather(local.bytes(), all);
@@ -147,7 +147,7 @@ std::vector<Literal> gathered(const Literal& local, ProcessGroup& world) {
   return out;
 }
 
-// Of complex elements the real parts.
+// Adds up the elements; only the real parts of complex elements.
 double sum_of(const Literal& value) {
   double sum = 0;
   if (value.type().dtype() == DType::kC64)
@@ -176,7 +176,7 @@ void add_result(Results& out, const std::string& name, const Literal& value) {
   out.file.tensors.emplace_back(name, value);
 }
 
-// What is made of values that the program takes or returns as addends.
+// Prints notes about parameters and results that are unreduced.
 void report_unreduced_values(const Computation& entry) {
   const auto say = [](const std::string& what, const Sharding& sharding, std::string_view done) {
     if (sharding.is_partial()) fmt::print(stderr, "note: {} is {}: {}\n", what, unreduced_text(sharding), done);
@@ -215,7 +215,7 @@ Results run_global(const Program& program, const std::vector<Literal>& arguments
   return out;
 }
 
-// A per-device program: arguments and results are local; every rank has the same arguments.
+// Runs a per-device program: arguments and results are local, and every rank has the same arguments.
 Results run_local(const Program& program, const std::vector<Literal>& arguments, ProcessGroup& world) {
   const Literal result = run_program(program, world, arguments);
   const auto leaves = result.leaves();
@@ -230,7 +230,7 @@ Results run_local(const Program& program, const std::vector<Literal>& arguments,
   return out;
 }
 
-// The program as it stands, on one device, by the rows of the op table; every rank the same.
+// Evaluates the unpartitioned program on one device with the reference evaluation. All ranks do the same.
 Results run_reference(const Program& program, const std::vector<Literal>& arguments) {
   require(!program.partitioned,
           "--engine reference evaluates global programs; `tessera check --engine reference` compares partitioned ones");
@@ -241,7 +241,7 @@ Results run_reference(const Program& program, const std::vector<Literal>& argume
   return out;
 }
 
-// mpirun hands standard input to rank 0 alone: it gives the text to the others.
+// mpirun passes standard input to rank 0 only, which sends the text to the other ranks.
 std::string input_text(const Arguments& given, ProcessGroup& world) {
   if (given.input() != "-" || world.size() == 1) return read_input(given);
   std::string text = world.rank() == 0 ? read_input(given) : "";
@@ -255,7 +255,7 @@ std::string input_text(const Arguments& given, ProcessGroup& world) {
 void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
   warn_of_unknown_variables();
   const auto outputs = given.value("outputs");
-  if (outputs && world.rank() == 0) check_writable(*outputs);  // not behind a long run
+  if (outputs && world.rank() == 0) check_writable(*outputs);  // before a long run
   const bool by_reference = given.value_or("engine", "runtime") == "reference";
   const Program program =
       program_of(input_text(given, world), given,
@@ -289,7 +289,7 @@ void execute(const Arguments& given, std::uint64_t seed, ProcessGroup& world) {
   if (outputs) write_safetensors(*outputs, results.file);
 }
 
-// The number of ranks that are asked for as threads of this process, or 0.
+// Returns the number of ranks that are threads of this process, or 0.
 std::int64_t virtual_ranks(const Arguments& arguments) {
   const std::int64_t count = arguments.number_or("virtual-ranks", 0);
   const char* started = std::getenv("OMPI_COMM_WORLD_SIZE");
@@ -304,7 +304,7 @@ int run(const Arguments& arguments) {
   const auto seed = static_cast<std::uint64_t>(arguments.number_or("seed", 0));
   const std::int64_t threads = virtual_ranks(arguments);
   const bool is_for_one = threads == 0 && arguments.value_or("engine", "runtime") == "reference";
-  // Usage errors come before there are ranks; those of mpirun are counted later.
+  // Checks usage errors before ranks exist. The number of mpirun's ranks is checked later.
   constexpr std::int64_t kUnknown = -1;
   check_sharding_options(arguments, is_for_one ? 0 : threads > 0 ? threads : kUnknown);
   if (threads > 0) {

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same GPT-2 step in Tessera, PyTorch, JAX and MLX, in turn on the same cores; prints tokens/s and ratios with their spread.
+"""The same GPT-2 step in Tessera, PyTorch, JAX and MLX, in turn on the same cores. Prints tokens/s and ratios with
+their spread.
 
 usage: compare.py [--bin build/release/bin] [--python PATH] [--model gpt2,small] [--dtype float32] [--cores 0,1] [--rounds 3] [--only NAME,..]
 
-PyTorch runs as it is and by torch.compile in each of its modes. Each round runs every contender once, a few steps each, so that
-all see the same neighbours; a ratio is taken within a round. Every contender has --batch sequences per core. What can be set wrong
-against a peer is set here: OPENBLAS_CORETYPE and its kin are unset, threads are pinned, OpenMP waits actively. A contender that
-cannot run is listed with its reason. The table is Markdown, as bench/history.md keeps it, one for each model; it is also printed
-when the script is interrupted, of what has been measured until then. Below the tables are the ratios to quote: our best set-up
-beside the best one of each peer, and the worst of these ratios.
+PyTorch runs without torch.compile and with each of its modes. Each round runs every contender once, a few steps each,
+so that other processes affect all of them equally; a ratio is taken within a round. Every contender has --batch
+sequences per core. Settings that could put a peer at a disadvantage are fixed here: OPENBLAS_CORETYPE and similar
+variables are unset, threads are pinned, OpenMP waits actively. A contender that cannot run is listed with its reason.
+The output is one Markdown table for each model, as in bench/history.md. If the script is interrupted, it prints the
+tables of the measurements so far. Below the tables are the ratios to quote: our best set-up compared with the best one
+of each peer, and the worst of these ratios.
 """
 import argparse
 import datetime
@@ -50,26 +52,28 @@ def environment(**more):
 
 
 def open_blas():
-    """MLX's package for Linux brings the reference BLAS: Debian's OpenBLAS (libopenblas0-pthread) takes its place where installed."""
+    """MLX's package for Linux uses the reference BLAS. Replaces it by Debian's OpenBLAS (libopenblas0-pthread) if
+    installed.
+    """
     libraries = sorted(pathlib.Path("/usr/lib").glob("*/openblas-pthread/libopenblas.so.0"))
     return {"LD_PRELOAD": libraries[0]} if libraries else {}
 
 
 def end_session(process):
-    """Ends what a process that has not ended by itself has started too (mpirun's ranks)."""
+    """Kills a process that has not ended, together with its children (mpirun's ranks)."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
 class Contender:
-    """Commands that run at once, one per process: (command, cores, environment)."""
+    """Commands that run concurrently, one per process: (command, cores, environment)."""
 
     def __init__(self, name, processes):
         self.name, self.processes, self.version = name, processes, ""
 
     def run(self, timeout):
-        """Tokens per second, or a text that says why there are none."""
+        """Returns tokens per second, or a text with the reason why there are none."""
         started = [subprocess.Popen(["taskset", "-c", cores, *command], env=variables, stdout=subprocess.PIPE,
                                     stderr=subprocess.PIPE, text=True, start_new_session=True)
                    for command, cores, variables in self.processes]
@@ -119,9 +123,9 @@ def contenders(arguments, model):
         return [(torch + batch(1) + ["--mode", mode, *flags], core, environment(RANK=rank, LOCAL_RANK=rank, **shared))
                 for rank, core in enumerate(cores)]
 
-    compile_warmup = ["--warmup", "4"]  # the second and third call may compile again
+    compile_warmup = ["--warmup", "4"]  # the second and third calls may compile again
 
-    # Each rank on a core of its own: mpirun's own binding does not know of the cores we were given.
+    # Pins each rank to a core, because mpirun's binding does not consider the given cores.
     pin = ["bash", "-c", 'cores=(${CORES//,/ }); exec taskset -c "${cores[$OMPI_COMM_WORLD_RANK]}" "$@"', "pin"]
     several = environment(CORES=arguments.cores, OMP_NUM_THREADS=1)
     ranks = [*MPIRUN, "-np", str(count), *pin]
@@ -193,13 +197,13 @@ def print_table(arguments, model, everyone, rates, reasons):
 
 
 def best_of(framework, rates):
-    """The set-up of a framework with the highest median; None without any."""
+    """Returns the set-up of a framework with the highest median, or None."""
     own = [name for name in rates if name.split()[0] == framework]
     return max(own, key=lambda name: statistics.median(rates[name]), default=None)
 
 
 class Ratio:
-    """Our best set-up beside the best one of a peer, for a model."""
+    """Compares our best set-up with the best one of a peer, for a model."""
 
     def __init__(self, model, ours, theirs, rates):
         self.model, self.ours, self.theirs = model, ours, theirs

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The step of bench/train_step in JAX: GPT-2, forward, backward, AdamW on random tokens, one jitted program with donated state.
-Prints one line of JSON.
+"""The step of bench/train_step in JAX: GPT-2, forward, backward, AdamW on random tokens, one jitted program with
+donated state. Prints one line of JSON.
 
 usage: gpt2_jax.py --model gpt2 --batch 4 --dtype float32 --devices 1 [--fsdp]     (--batch counts all sequences)
-The number of CPU devices is set here; parameters are whole on each (data parallel) or, with --fsdp, cut by their first dim.
+Sets the number of CPU devices. Parameters are replicated (data parallelism) or, with --fsdp, sharded along their first dim.
 """
 import argparse
 import functools

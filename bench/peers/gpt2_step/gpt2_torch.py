@@ -3,8 +3,8 @@
 """The step of bench/train_step in PyTorch: GPT-2, forward, backward, AdamW on random tokens. Prints one line of JSON.
 
 usage: gpt2_torch.py --model gpt2 --batch 4 --dtype float32 --mode single     (--batch counts the sequences of this process)
-With --mode ddp or fsdp one process of several: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say which.
---compile MODE compiles the model (with DDP: what DDP wraps around it, as PyTorch's documentation has it) by torch.compile.
+With --mode ddp or fsdp this is one of several processes: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT specify which.
+--compile MODE compiles the model (for DDP the module inside of DDP, as in PyTorch's documentation) with torch.compile.
 """
 import argparse
 import contextlib
@@ -58,7 +58,7 @@ class GPT2(nn.Module):
         x = self.wte(tokens) + self.wpe.weight[: tokens.shape[1]]
         for block in self.h:
             x = block(x)
-        # The last position is left out before the product: slices of the logits would be copied.
+        # Leaves out the last position before the product, because slicing the logits would copy them.
         logits = F.linear(self.ln_f(x)[:, :-1].reshape(-1, x.shape[-1]), self.wte.weight)  # tied
         return F.cross_entropy(logits.float(), tokens[:, 1:].reshape(-1))
 
@@ -103,7 +103,7 @@ def main():
     if arguments.compile:
         model = torch.compile(model, mode=arguments.compile)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, **{arguments.adamw: True})
-    narrow = arguments.dtype == "bfloat16" and arguments.mode != "fsdp"  # FSDP casts by its policy
+    narrow = arguments.dtype == "bfloat16" and arguments.mode != "fsdp"  # the policy of FSDP converts
 
     def step():
         tokens = torch.randint(MODELS[arguments.model][3], (arguments.batch, arguments.block_size))

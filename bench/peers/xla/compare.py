@@ -4,9 +4,10 @@
 
   bench/peers/xla/compare.py FOLDER [--tessera BIN/tessera] [--only PREFIX] [--no-check] [--json FILE] [-o TABLE]
 
-FOLDER holds NAME.hlo (and NAME.annotate with options, NAME.xla.hlo where XLA needs another text), as corpus.py writes them.
-XLA's programs are kept in FOLDER/xla and made again only for texts that changed; Tessera's are in FOLDER/ours. Both are
-counted by `tessera stats --as-written`: what the partitioners wrote, before the runtime lowers it. Rows are sorted by the worst ratio; limits: bytes 1.0, FLOPs and peak 1.05.
+FOLDER contains NAME.hlo (and NAME.annotate with options, NAME.xla.hlo if XLA needs another text), as corpus.py writes
+them. XLA's programs are kept in FOLDER/xla and written again only for texts that changed; Tessera's are in FOLDER/ours.
+`tessera stats --as-written` counts both: the output of the partitioners, before the runtime lowers it. Rows are sorted
+by the worst ratio. Limits: bytes 1.0, FLOPs and peak 1.05.
 """
 import argparse
 import atexit
@@ -29,7 +30,7 @@ SECONDS = 20
 
 
 def devices_of(text):
-    """As the header says, else as many as the shardings are over (JAX's own dumps do not say)."""
+    """Returns the number of devices in the header, or else that of the shardings (JAX's own dumps do not specify it)."""
     if found := re.search(r"num_partitions=(\d+)", text.split("\n", 1)[0]):
         return int(found[1])
     counts = [1]
@@ -49,7 +50,7 @@ class Module:
         self.devices = devices_of(text)
         options = path.with_name(self.name + ".annotate")
         self.options = options.read_text().split() if options.exists() else []
-        # The number of devices stands in the annotations' mesh where the text has no shardings.
+        # If the text has no shardings, the number of devices is in the mesh of the annotations.
         digest = hashlib.sha1(text.encode()).hexdigest()[:10]
         self.out = path.parent / "xla" / f"{self.name}.{digest}"
         self.ours = path.parent / ours / f"{self.name}.hlo"
@@ -59,7 +60,7 @@ class Module:
 
 
 def partition_by_xla(modules):
-    """Runs XLA where its program is not there yet: one child per number of devices, started again where a module ends it."""
+    """Runs XLA for missing programs: one child per number of devices, started again if a module crashes it."""
     todo = [m for m in modules if not m.xla("spmd.hlo").exists() and not m.xla("error").exists()]
     for devices in sorted({m.devices for m in todo}):
         left = [m for m in todo if m.devices == devices]
@@ -88,7 +89,7 @@ def run(command, seconds=SECONDS):
 
 
 def snapshot(tessera, folder):
-    """A copy, so that a rebuild in the middle changes nothing."""
+    """Returns a copy of the command, so that a rebuild during the comparison has no effect."""
     copy = folder / f"tessera-{os.getpid()}"
     atexit.register(lambda: copy.unlink(missing_ok=True))
     for _ in range(60):
@@ -108,7 +109,7 @@ def counted(tessera, path):
 
 
 def counted_once(tessera, path, recount):
-    """XLA's programs do not change; `--recount` after a change of what `stats` counts."""
+    """XLA's programs do not change; use `--recount` after a change of the figures in `stats`."""
     kept = path.with_suffix(".json")
     if recount or not kept.exists():
         stats, problem = counted(tessera, path)

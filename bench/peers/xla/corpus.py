@@ -4,9 +4,10 @@
 
   bench/peers/xla/corpus.py FOLDER [PREFIX…]
 
-Needs jax and jaxlib (0.10.2). Everything is drawn from the module's name, so that a module can be made again alone. By turns
-modules are spelled as GSPMD and as Shardy do, and carry jit's header (results lie as propagation finds) or not (results frozen).
-NAME.annotate beside a module holds its shardings as options of `tessera partition`; NAME.xla.hlo is then XLA's text.
+Needs jax and jaxlib (0.10.2). The module's name seeds all random choices, so that each module can be generated
+separately. Modules alternate between GSPMD's and Shardy's form, and between having jit's header (propagation chooses
+the shardings of results) and not having it (results are fixed). NAME.annotate contains the shardings as options of
+`tessera partition`; XLA's text is then NAME.xla.hlo.
 """
 import os
 import pathlib
@@ -45,7 +46,7 @@ def tiles(mesh, entry):
 
 
 def drawn_spec(draw, mesh, dims, even=True, density=0.75):
-    """Each axis goes to some dim it divides, or to none; now and then minor to an axis that is there already."""
+    """Assigns each axis to a dim that it divides, or to none; sometimes minor to another axis of the dim."""
     entries = [[] for _ in dims]
     for axis in draw.sample(list(mesh.axis_names), len(mesh.axis_names)):
         fits = [d for d, size in enumerate(dims)
@@ -56,7 +57,7 @@ def drawn_spec(draw, mesh, dims, even=True, density=0.75):
 
 
 class Unfit(Exception):
-    """Sizes that do not divide."""
+    """Raised for sizes that do not divide evenly."""
 
 
 def check_even(mesh, leaf):
@@ -66,7 +67,7 @@ def check_even(mesh, leaf):
 
 
 def lowered(function, arguments, mesh, shardy, outs=None):
-    """outs: a tree of specs for the results, or nothing. An argument's spec may be None: not annotated."""
+    """outs: a tree of specs for the results, or None. An argument whose spec is None is not annotated."""
     jax.config.update("jax_use_shardy_partitioner", shardy)
     shapes = jax.tree.map(lambda leaf: leaf[0], arguments, is_leaf=is_leaf)
     ins = jax.tree.map(lambda leaf: None if leaf[1] is None else sharded(mesh, leaf[1]), arguments, is_leaf=is_leaf)
@@ -80,7 +81,7 @@ def tidy(text):
 
 
 def permuted(text, draw):
-    """Every device list of the text through one drawn permutation."""
+    """Applies one random permutation to every device list of the text."""
     order = None
 
     def swap(match):
@@ -96,7 +97,9 @@ def permuted(text, draw):
 
 
 def header(text, leaves, outs, arguments):
-    """What jit tells XLA: results, and arguments without a sharding, lie as propagation finds."""
+    """Adds the header that jit passes to XLA: propagation chooses the shardings of results and of arguments without
+    one.
+    """
     free = [leaf[1] is None for leaf in jax.tree.leaves(arguments, is_leaf=is_leaf)]
     line = ""
     if any(free):
@@ -128,7 +131,7 @@ def write(folder, name, function, arguments, mesh, shardy, jit, outs=None, shuff
 
 
 def annotations(text, arguments, mesh):
-    """The arguments' specs as options, one a line."""
+    """Returns the arguments' specs as options, one per line."""
     lines = ["--mesh", ",".join(f"{n}={s}" for n, s in mesh.shape.items())]
     entry = text[text.index("\nENTRY"):]
     for number, leaf in enumerate(jax.tree.leaves(arguments, is_leaf=is_leaf)):
@@ -141,7 +144,7 @@ def annotations(text, arguments, mesh):
 
 
 def constraint(mesh, kinds):
-    """c(x, axes…): constrains where the kind of annotation says so and the axes divide."""
+    """Returns c(x, axes…), which adds a constraint if the kind of annotation has it and the axes divide."""
     def c(x, *axes):
         entries = (list(axes) + [None] * x.ndim)[: x.ndim]
         if "middle" not in kinds or any(n % tiles(mesh, e) for n, e in zip(x.shape, entries)):
@@ -174,7 +177,7 @@ def model_modules(write_one):
 
 
 def result_specs(function, arguments, mesh):
-    """A result of an argument's shape lies like the first such argument; others are whole."""
+    """A result of an argument's shape has the sharding of the first such argument; others are replicated."""
     leaves = jax.tree.leaves(arguments, is_leaf=is_leaf)
     like = {leaf[0].shape: leaf[1] for leaf in reversed(leaves)}
     results = jax.eval_shape(function, *jax.tree.map(lambda leaf: leaf[0], arguments, is_leaf=is_leaf))
@@ -182,7 +185,7 @@ def result_specs(function, arguments, mesh):
 
 
 def with_middle(function, draw, mesh):
-    """Operands and results constrained inside; sizes need not divide, some dims stay open."""
+    """Constrains operands and results inside; sizes need not divide evenly, and some dims stay open."""
     def spec(dims):
         drawn = drawn_spec(draw, mesh, dims, even=draw.random() < 0.5)
         if draw.random() < 0.25:
@@ -263,7 +266,7 @@ def main(folder, prefixes):
         except Unfit:
             count -= 1
             raise
-        except Exception as error:  # what JAX itself refuses is no module
+        except Exception as error:  # JAX itself refuses this module
             print("refused by JAX:", name, str(error).splitlines()[0][:200])
 
     model_modules(write_one)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models as users write them, small: what `corpus.py` lowers under many shardings.
+"""Small models in the style of users, which `corpus.py` lowers with many shardings.
 
-A model is a function of (c, ways) that gives (function, arguments): c(x, *spec) constrains a value; `ways` says which axes shard
-what. Arguments are trees of (shape, spec).
+A model is a function of (c, ways) that returns (function, arguments): c(x, *spec) constrains a value; `ways` specifies
+the axes for each role. Arguments are trees of (shape, spec).
 """
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ def is_leaf(node):
 
 
 class Ways:
-    """Axes by role: rows of a batch, heads and hidden units, positions, where parameters lie (fsdp), layers of a stack."""
+    """Axes by role: rows of a batch, heads and hidden units, positions, parameters (fsdp), layers of a stack."""
 
     def __init__(self, data=None, tensor=None, time=None, fsdp=None, layers=None, expert=None):
         self.data, self.tensor, self.time, self.fsdp, self.layers, self.expert = data, tensor, time, fsdp, layers, expert
@@ -34,7 +34,7 @@ def layer_norm(x, scale):
 
 
 def attention(q, k, v):
-    """[rows, heads, time, width], causal."""
+    """Causal attention, [rows, heads, time, width]."""
     scores = jnp.einsum("bhtd,bhsd->bhts", q, k) / np.sqrt(q.shape[-1])
     scores = jnp.where(jnp.tril(jnp.ones(scores.shape[-2:], bool)), scores, -1e9)
     return jnp.einsum("bhts,bhsd->bthd", jax.nn.softmax(scores), v)
@@ -136,7 +136,7 @@ def mlp_accumulated(c, w):
 
 
 def mlp_accumulated_by_reshape(c, w):
-    """The batch is cut into micro-batches by a reshape."""
+    """A reshape divides the batch into micro-batches."""
     step, (p, x, y) = mlp_accumulated(c, w)
     return (lambda p, x, y: step(p, x.reshape(4, 16, 16), y.reshape(4, 16, 8))), [
         p, (shape(64, 16), P(w.data)), (shape(64, 8), P(w.data))]
@@ -166,7 +166,7 @@ def gpt_step(c, w):
 
 
 def stacked(c, w, again=False):
-    """Blocks in a loop, weights stacked."""
+    """Blocks in a loop with stacked weights."""
     def loss(p, x):
         def layer(h, q):
             return block(c, w, q, h), None
@@ -208,7 +208,7 @@ def batch_norm(x, scale):
 
 
 def resnet(c, w, stride=1):
-    """Rows of images over `time`, columns over `expert`, features over `tensor`."""
+    """Shards rows of images over `time`, columns over `expert`, features over `tensor`."""
     def forward(p, x):
         h = jax.nn.relu(batch_norm(conv(x, p["in"], stride), p["norm"]))
         h = c(h, w.data, w.time, w.expert, w.tensor)
@@ -235,7 +235,7 @@ def resnet_strided_step(c, w):
 
 
 def moe(c, w):
-    """x [groups, tokens, width]; each token to its best expert, as many of each as there is room for."""
+    """x [groups, tokens, width]: sends each token to its best expert, up to the capacity of each expert."""
     def forward(p, x):
         experts, room = p["up"].shape[0], 4
         gates = jax.nn.softmax(x @ p["router"])
@@ -292,7 +292,7 @@ def dropout_step(c, w):
 
 
 def decode(c, w):
-    """One new token against a cache of keys and values."""
+    """One new token with a cache of keys and values."""
     def step(p, x, keys, values, at):
         q, k, v = (jnp.einsum("bc,chd->bhd", x, p[n]) for n in "qkv")
         keys = jax.lax.dynamic_update_slice(keys, k[:, :, None], (0, 0, at, 0))
@@ -317,7 +317,7 @@ IMAGES = {"data": Ways(data="a"), "rows": Ways(time="a"), "rows_columns": Ways(t
 EXPERTS = {"expert": Ways(data="a", expert="a"), "data_expert": Ways(data=("a", "b"), expert="b"),
            "expert_tensor": Ways(data="a", expert="a", tensor="b")}
 
-# model, ways it may be sharded, how many modules
+# model, ways to shard it, number of modules
 MODELS = [
     (block_forward, TRANSFORMER, 10), (block_gradient, TRANSFORMER, 10), (block_step, TRANSFORMER, 14), (block_adam, TRANSFORMER, 4),
     (mlp_step, TRANSFORMER, 8), (mlp_adam, TRANSFORMER, 4), (mlp_accumulated, TRANSFORMER, 5), (mlp_accumulated_by_reshape, TRANSFORMER, 4),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations by family: name: (function, shapes, modules to make). Shardings are drawn by `corpus.py`."""
+"""Operations by family: name: (function, shapes, number of modules). `corpus.py` draws the shardings."""
 import jax
 import jax.numpy as jnp
 from jax import lax

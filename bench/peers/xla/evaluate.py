@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Has XLA run modules of a corpus before and after Tessera partitioned them, and compares the results.
+"""Runs modules of a corpus with XLA before and after Tessera partitioned them, and compares the results.
 
   bench/peers/xla/evaluate.py FOLDER [--tessera BIN/tessera] [--most-devices 8] [--every 1] [--only PREFIX]
 
-As tests/oracles/evaluate_with_xla.py does, which see: partitions run as replicas, padding holds NaN.
+Works like tests/oracles/evaluate_with_xla.py: partitions run as replicas, padding holds NaN.
 """
 import argparse
 import os

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a second corpus for `compare.py`, unlike the one that was worked at (`corpus.py`): a check, not a target.
+"""Writes a second corpus for `compare.py`, independent of the one that guided the work (`corpus.py`): a check, not a
+target.
 
   bench/peers/xla/held_out.py FOLDER [PREFIX…]
 
-Dims carry names, mesh axes are given to names by rules (as MaxText does), sizes are usual or odd, floats of four types, and
-annotations stand on arguments, inside, on results, as options, uneven on arguments, or over two meshes. As in `corpus.py`
-everything is drawn from the module's name.
+Dims have names, and rules assign mesh axes to names (as in MaxText). Sizes are usual or odd, floats have four types,
+and annotations are on arguments, inside, on results, given as options, uneven on arguments, or over two meshes. As in
+`corpus.py` the module's name seeds all random choices.
 """
 import pathlib
 import random
@@ -28,7 +29,7 @@ KINDS = ["args", "middle", "outs", "raw", "uneven", "middle", "open", "two_meshe
 
 
 class Kit:
-    """What a case draws its sizes, arguments and constraints from."""
+    """The source of a case's sizes, arguments and constraints."""
 
     def __init__(self, draw, letters, kind, sizes, dtype, odd):
         self.draw, self.kind, self.dtype, self.odd, self.letters, self.kept = draw, kind, dtype, odd, {}, []
@@ -66,7 +67,7 @@ class Kit:
         return P(*entries)
 
     def c(self, x, letters):
-        """Sizes need not divide here."""
+        """Sizes here need not divide evenly."""
         if self.kind not in ("middle", "open", "two_meshes"):
             return x
         absent = P.UNCONSTRAINED if self.kind == "open" else None
@@ -92,7 +93,7 @@ def parameter(text, number):
 
 
 def with_parameter_shardings(text, mesh, leaves, specs):
-    """Shardings of arguments as text, which need not divide (JAX refuses those)."""
+    """Shardings of arguments as text, which need not divide evenly (JAX refuses those)."""
     start = text.index("\nENTRY")
     for number, (leaf, spec) in enumerate(zip(leaves, specs)):
         spelled = str(NamedSharding(mesh, spec)._to_xla_hlo_sharding(len(leaf.shape)))
@@ -112,7 +113,9 @@ def options(text, mesh, leaves, specs):
 
 
 def result_shardings(kit, function, arguments, specs):
-    """A result of an argument's shape lies as it does; others get their first dim that divides, or nothing."""
+    """A result of an argument's shape has the argument's sharding; others are sharded along the first dim that divides,
+    or not at all.
+    """
     like = {a.shape: s for a, s in zip(jax.tree.leaves(arguments)[::-1], jax.tree.leaves(specs, is_leaf=is_spec)[::-1])}
 
     def of(result):
@@ -129,7 +132,7 @@ def result_shardings(kit, function, arguments, specs):
 
 
 def make(folder, base, number, maker, letters):
-    """One module; the draw is made again where it shards nothing."""
+    """Writes one module; draws again if nothing is sharded."""
     draw = random.Random(f"held out {base} {number}")
     kind = "manual" if letters is None else KINDS[(number * 3 + sum(map(ord, base))) % len(KINDS)]
     for _ in range(30):
@@ -144,7 +147,7 @@ def make(folder, base, number, maker, letters):
             break
     try:
         write(folder, f"{base}-{number}", kit, function, arguments, specs, flat)
-    except TypeError as error:  # no such op in this dtype
+    except TypeError as error:  # the op does not support this dtype
         if dtype == jnp.float32:
             raise
         print("as float32:", base, number, str(error).splitlines()[0][:120])

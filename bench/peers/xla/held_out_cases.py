@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs for `held_out.py`: models, optimizers, numerics and inference steps that `corpus.py` has not.
+"""Programs for `held_out.py`: models, optimizers, numerics and inference steps that are not in `corpus.py`.
 
-A case is a function of a `Kit` k that gives (function, arguments). A size is drawn with k.n(usual), so that a variant has odd
-ones; an argument is k.a("btc", b, t, c): one letter a dim. k.c(x, "btc") constrains a value in variants that do so. The letters in
-CASES are those that mesh axes are given to.
+A case is a function of a `Kit` k that returns (function, arguments). k.n(usual) draws a size, so that some variants
+have odd ones. k.a("btc", b, t, c) is an argument, with one letter for each dim. k.c(x, "btc") constrains a value in
+variants with constraints. CASES lists the letters to which mesh axes are assigned.
 """
 import held_out_transformers
 import held_out_models

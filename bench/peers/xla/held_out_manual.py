@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs for `held_out.py` that are manual over some or all mesh axes (`shard_map`), with collectives of their own."""
+"""Programs for `held_out.py` that are manual over some or all mesh axes (`shard_map`), with collectives."""
 import functools
 
 import jax
@@ -33,7 +33,7 @@ def ring_attention(k):
         state = lax.fori_loop(0, n, body, start)
         return (state[4] / state[3][..., None]).astype(q.dtype)
 
-    # the other axes of the mesh stay the partitioner's
+    # the partitioner uses the other axes of the mesh
     function = mapped(k, ring, (P(None, axis),) * 3, P(None, None, axis), [axis])
     return function, [k.a("bthd", b, t, h, d)] * 3
 
@@ -81,7 +81,7 @@ def scattered_gradient(k):
 
 
 def manual_between(k):
-    """Products of the partitioner's before and behind a region that is manual over one axis."""
+    """Products that the partitioner shards, before and after a region that is manual over one axis."""
     axis = k.mesh.axis_names[0]
     n = k.mesh.shape[axis]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recurrences, image models, losses and generative models for `held_out.py`. What a case is, says held_out_cases.py."""
+"""Recurrences, image models, losses and generative models for `held_out.py`. held_out_cases.py describes cases."""
 import jax
 import jax.numpy as jnp
 from jax import lax

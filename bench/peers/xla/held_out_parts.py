@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cases of `held_out.py` have in common."""
+"""Common code of the cases of `held_out.py`."""
 import jax
 import jax.numpy as jnp
 from jax import lax

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""XLA's own partitioning of modules for one number of devices, as a child of `compare.py`.
+"""XLA's partitioning of modules for one number of devices, as a child process of `compare.py`.
 
   xla_partition.py DEVICES FOLDER < "IN.hlo OUT NAME" lines
 
-Writes OUT.spmd.hlo: the module behind XLA's spmd-partitioning (its clean-up included) and before any pass of the CPU, and
-OUT.late.hlo: behind the target-independent simplification as well, just before layout assignment; OUT.error where XLA gave up.
+Writes OUT.spmd.hlo: the module after XLA's spmd-partitioning (including its clean-up) and before all passes for the
+CPU; and OUT.late.hlo: also after the target-independent simplification, just before layout assignment; or OUT.error if
+XLA failed.
 """
 import os
 import pathlib
@@ -25,7 +26,7 @@ from jax._src.lib import _jax, xla_client  # noqa: E402
 
 
 def allowed(text, what):
-    """The header's list, or nothing."""
+    """Returns the list in the header, or nothing."""
     found = re.search(rf"allow_spmd_sharding_propagation_to_{what}=\{{([^}}]*)\}}", text.split("\n", 1)[0])
     return [word == "true" for word in found[1].split(",")] if found else []
 
@@ -51,7 +52,7 @@ def main():
         problem = ""
         try:
             compile_text(text)
-        except Exception as error:  # a later CPU pass may refuse what was partitioned already
+        except Exception as error:  # a later CPU pass may refuse a module that is already partitioned
             problem = str(error)
         dumps = sorted(FOLDER.glob(f"*.{name}.*.txt"))
         for suffix, pattern in (("spmd", ".after_spmd-partitioning.before_"), ("late", ".before_layout-assignment")):

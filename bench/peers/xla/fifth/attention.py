@@ -11,7 +11,7 @@ def rms(x, scale=1.0):
 
 
 def rotate(x, at):
-    """x [.., time, width]: halves of the width turned by the position."""
+    """Rotary embedding of x [.., time, width]: rotates halves of the width by the position."""
     half = x.shape[-1] // 2
     angle = at[:, None] * 1e4 ** (-jnp.arange(half) / half)
     one, two = x[..., :half], x[..., half:]
@@ -19,7 +19,7 @@ def rotate(x, at):
 
 
 def rotate_pairs(x):
-    """Neighbours turned together."""
+    """Rotary embedding that rotates neighbours."""
     one, two = x[..., ::2], x[..., 1::2]
     angle = jnp.arange(x.shape[-2])[:, None] * 1e4 ** (-jnp.arange(one.shape[-1]) / one.shape[-1])
     pairs = jnp.stack([one * jnp.cos(angle) - two * jnp.sin(angle), two * jnp.cos(angle) + one * jnp.sin(angle)], -1)
@@ -53,7 +53,7 @@ def qwen_layer(k):
 
 @case("2x4", "8 s", "4 out", "2x2x2 s", "3x4 raw")
 def gemma_local_global_gradient(k):
-    """Two layers, one of which sees a window, capped logits, tied table."""
+    """Two layers, one with windowed attention, capped logits, a tied table."""
     B, T, D, H, h, V = (4, 16, 32, 4, 8, 96) if not k.loose else (3, 13, 30, 4, 7, 97)
     p = {"e": k.s((V, D), "b"), "q": k.s((2, D, H, h), None, None, "b"), "kv": k.s((2, 2, D, h)), "o": k.s((2, H, h, D), None, "b"),
          "n": k.s((2, D)), "u": k.s((2, 2, D, 48), None, None, None, "b"), "d": k.s((2, 48, D), None, "b")}
@@ -78,7 +78,7 @@ def gemma_local_global_gradient(k):
 
 @case("2x4", "4x2 s", "8 few", "2x2 text")
 def latent_attention(k):
-    """Keys and values come from one narrow latent; a part of the width is rotated and shared by heads."""
+    """Keys and values come from one narrow latent value; a part of the width is rotated and shared by heads."""
     B, T, D, H, L, h, r = 4, 16, 64, 8, 24, 8, 8
     p = {"dq": k.s((D, L)), "uq": k.s((L, H, h + r), None, "b"), "dkv": k.s((D, L + r)), "uk": k.s((L, H, h), None, "b"),
          "uv": k.s((L, H, h), None, "b"), "o": k.s((H, h, D), "b")}
@@ -97,7 +97,7 @@ def latent_attention(k):
 
 @case("4", "2x4 s", "8 perm", "2x3 raw", "2x2 j")
 def paged_decode(k):
-    """One token a sequence; keys lie in pages that a table names; the new key is written into its page."""
+    """One token per sequence. Keys are in pages that a table lists; the new key is written into its page."""
     B, H, G, h, N, S, M = (8, 8, 4, 16, 32, 8, 4) if not k.loose else (7, 6, 3, 8, 30, 5, 4)
     q, new = k.s((B, H, h), "a", "b"), k.s((2, B, G, h), None, "a", "b")
     pages = k.s((2, N, S, G, h), None, None if k.i == 1 else "a", None, "b")
@@ -117,7 +117,7 @@ def paged_decode(k):
 
 @case("4", "2x4 s", "8", "2x2x2 s perm", "5 raw")
 def decode_loop_with_cache(k):
-    """Greedy decoding: a while loop over a cache that each step writes at its place."""
+    """Greedy decoding: a while loop over a cache, to which each step writes one position."""
     B, T, D, H, h, V = (8, 12, 32, 4, 8, 64) if not k.loose else (5, 9, 20, 5, 4, 33)
     p = {"e": k.s((V, D), None, "b"), "qkv": k.s((3, D, H, h), None, None, "b"), "o": k.s((H, h, D), "b"), "u": k.s((D, V), None, "b")}
     cache, first = k.s((2, B, H, T, h), None, "a", "b"), k.s((B,), "a", dtype=I32)
@@ -141,7 +141,7 @@ def decode_loop_with_cache(k):
 
 @case("2x4", "8 s", "4x2 out", "7 raw")
 def cross_attention_gated_gradient(k):
-    """Text looks at image tokens behind a gate; lengths mask both sides."""
+    """Text attends to image tokens behind a gate; lengths mask both sides."""
     B, T, S, D, H = (4, 16, 24, 32, 4) if not k.loose else (3, 10, 21, 28, 7)
     h = D // H
     p = {"q": k.s((D, H, h), None, "b"), "kv": k.s((2, D, H, h), None, None, "b"), "o": k.s((H, h, D), "b"), "gate": k.s((1,))}
@@ -158,7 +158,7 @@ def cross_attention_gated_gradient(k):
 
 @case("4", "2x2 s", "8 out", "3 raw")
 def block_sparse_attention(k):
-    """Each block of queries sees its own and the block before it."""
+    """Each block of queries attends to its block and the previous one."""
     B, H, N, C, h = (2, 4, 8, 8, 8) if not k.loose else (2, 3, 7, 6, 5)
     q, key, v = (k.s((B, H, N * C, h), None, "b", "a") for _ in range(3))
 
@@ -176,7 +176,7 @@ def block_sparse_attention(k):
 
 @case("4", "2x2 s", "8", "2x3 raw")
 def relative_shift_attention_gradient(k):
-    """Transformer-XL: scores of distances are shifted into place by pad and reshape."""
+    """Transformer-XL: pad and reshape shift the scores of distances to their positions."""
     B, H, T, h = (4, 4, 16, 8) if not k.loose else (3, 4, 11, 6)
     q, key, r = k.s((B, H, T, h), "a", "b"), k.s((B, H, T, h), "a", "b"), k.s((H, T, h), "b")
 
@@ -191,7 +191,7 @@ def relative_shift_attention_gradient(k):
 
 @case("4", "2x2 s", "8 s", "2x4 few")
 def performer_features_gradient(k):
-    """Random features in place of a softmax, causal by a running sum."""
+    """Random features instead of a softmax, causal through a running sum."""
     B, H, T, h, M = 2, 8, 16, 8, 16
     q, key, v = (k.s((B, H, T, h), "a" if k.i == 1 else None, "b" if k.i == 1 else "a", "b") for _ in range(3))
     w = k.s((h, M))
@@ -209,7 +209,7 @@ def performer_features_gradient(k):
 
 @case("2x4", "8 s", "4 out", "2x2x2 s", "2x4 ann")
 def lora_many_adapters(k):
-    """Each row of a batch uses its own adapter; the base weight is bf16 and frozen."""
+    """Each row of a batch uses another adapter; the base weight is bf16 and frozen."""
     B, T, D, F, N, R = 8, 8, 64, 128, 6, 4
     w, a, b = k.s((D, F), None, "b", dtype=BF), k.s((N, D, R)), k.s((N, R, F), None, None, "b")
     x, which = k.s((B, T, D), "a"), k.s((B,), "a", dtype=I32)
@@ -224,7 +224,7 @@ def lora_many_adapters(k):
 
 @case("4", "2x4 s", "8 out", "2x2 few")
 def dora_gradient(k):
-    """Weights in magnitude and direction, with a low-rank change of the direction."""
+    """Weights as magnitude and direction, with a low-rank change of the direction."""
     B, D, F, R = 16, 64, 96, 4
     p = {"m": k.s((F,), "b"), "a": k.s((D, R), "a"), "b": k.s((R, F), None, "b")}
     w, x = k.s((D, F), "a" if k.i == 2 else None, "b"), k.s((B, D), "a")

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""python corpus.py FOLDER [NAME..]: a fifth corpus, of modules that the other four do not hold, with annotations of every kind.
+"""python corpus.py FOLDER [NAME..]: a fifth corpus, of modules that are not in the other four, with annotations of
+every kind.
 
 A variant is "2x3 WORDS": a mesh with axes a, b, c, and words
-  s      Shardy's spelling, else GSPMD's          perm   devices in another order
-  out    results bound too                        few    only every other argument is given
-  only   nothing but the results is given         inner  nothing but constraints inside (`k.c`) is given
-  raw    shardings written into the text, which need not divide      v1     the same as lists of devices
-  ann    the same as options of `tessera partition`                  text   two values inside are given as well
-  max    one argument lies on one device alone    pri    Shardy's priorities on some dims
-  j      the header lets results lie as propagation finds
+  s      Shardy's form, else GSPMD's              perm   devices in another order
+  out    also annotates results                   few    annotates only every other argument
+  only   annotates only results                   inner  only constraints inside (`k.c`)
+  raw    shardings written into the text, which need not divide evenly      v1     the same as lists of devices
+  ann    the same as options of `tessera partition`                         text   also annotates two values inside
+  max    one argument is on one device only       pri    Shardy's priorities on some dims
+  j      the header leaves the shardings of results to propagation
 """
 import os
 import pathlib
@@ -27,7 +28,7 @@ from jax import lax  # noqa: E402, F401
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P  # noqa: E402
 
 CASES = []
-WRITTEN = {"raw", "v1", "ann", "text", "max"}  # shardings go into the text, not through jit
+WRITTEN = {"raw", "v1", "ann", "text", "max"}  # these write shardings into the text, not through jit
 
 
 def case(*variants):
@@ -39,7 +40,9 @@ def case(*variants):
 
 
 class Kit:
-    """What a case is made with: `s` a parameter's shape and sharding, `c` a constraint, `map` a shard_map, `n` the size of an axis."""
+    """The tools of a case: `s` the shape and sharding of a parameter, `c` a constraint, `map` a shard_map, `n` the size
+    of an axis.
+    """
 
     def __init__(self, name, variant):
         first, *words = variant.split()
@@ -86,7 +89,7 @@ class Kit:
         return jax.shard_map(function, mesh=self.mesh, in_specs=ins, out_specs=outs, check_vma=False, **options)
 
     def like(self, leaf):
-        """A sharding for a result: axes go to the first dims that they divide."""
+        """Returns a sharding for a result: assigns axes to the first dims that they divide."""
         entries, left = [None] * len(leaf.shape), list(self.names)
         for d, size in enumerate(leaf.shape):
             hit = next((n for n in left if size % self.n(n) == 0 and size > 1), None)
@@ -105,7 +108,7 @@ def tidy(text, devices):
 
 
 def spelled(kit, spec, ndim):
-    """A sharding as HLO's text, by counting or (v1) as a list of devices."""
+    """Returns a sharding in HLO's text, in iota form or (v1) as a list of devices."""
     text = str(NamedSharding(kit.mesh, spec)._to_xla_hlo_sharding(ndim))
     if "v1" not in kit.words:
         return text
@@ -128,7 +131,7 @@ VALUE = re.compile(r"  %?(\S+) = f32\[([\d,]+)\]\{[\d,]*\} (dot|add|multiply|tan
 
 
 def inside(kit, body):
-    """Two values that may be given a sharding, with it."""
+    """Returns two values that may be annotated, with their shardings."""
     found = [m for m in VALUE.finditer(body) if "sharding=" not in m[0] and np.prod([int(d) for d in m[2].split(",")]) >= kit.count]
     for m in kit.draw.sample(found, min(2, len(found))):
         dims = [int(d) for d in m[2].split(",")]
@@ -141,7 +144,7 @@ def option(spec, ndim):
 
 
 def write_shardings(kit, text, leaves, specs):
-    """(the text with shardings, the same as options)."""
+    """Returns (the text with shardings, the same as options)."""
     params, start = entry_parameters(text)
     body, options = text[start:], ["--mesh", ",".join(f"{n}={s}" for n, s in kit.mesh.shape.items())]
     alone = kit.draw.randrange(len(leaves)) if "max" in kit.words else -1
@@ -156,7 +159,7 @@ def write_shardings(kit, text, leaves, specs):
 
 
 def with_priorities(kit, text):
-    """Dims that name an axis get a priority now and then."""
+    """Some dims that name an axis get a priority."""
     def one(match):
         return match[0] + (f"p{kit.draw.randrange(3)}" if kit.draw.random() < 0.4 else "")
 
@@ -211,7 +214,7 @@ def main():
         try:
             build(folder, name, make, variant)
             made += 1
-        except Exception as error:  # what JAX itself refuses is no module
+        except Exception as error:  # JAX itself refuses this module
             print("FAILED", name, variant, type(error).__name__, (str(error).splitlines() or [""])[0][:250])
     print(made, "of", len(CASES))
 

@@ -7,7 +7,9 @@ I32 = jnp.int32
 
 
 def routed(x, router, experts, room):
-    """[experts, room] slots filled in order of arrival: (combine weights, one-hot dispatch) of [tokens, experts, room]."""
+    """Fills [experts, room] slots in order of arrival. Returns (combine weights, one-hot dispatch) of [tokens, experts,
+    room].
+    """
     gates = jax.nn.softmax(x @ router)
     weight, chosen = lax.top_k(gates, 2)
     hot = jax.nn.one_hot(chosen, experts)
@@ -18,7 +20,7 @@ def routed(x, router, experts, room):
 
 @case("4", "8 s", "2x4", "4x2 s out", "2x2x2")
 def moe_shared_expert_gradient(k):
-    """Two of eight experts with slots, one expert for all, and the loss that spreads the load."""
+    """Two of eight experts with slots, one shared expert, and the loss that balances the load."""
     T, D, E, F, C = 32, 16, 8, 32, 12
     p = {"r": k.s((D, E)), "u": k.s((E, D, F), "a", None, "b"), "d": k.s((E, F, D), "a", "b"), "su": k.s((D, F), None, "b"), "sd": k.s((F, D), "b")}
     x = k.s((T, D), "a")
@@ -35,7 +37,7 @@ def moe_shared_expert_gradient(k):
 
 @case("4", "2x2 s", "8", "2x4 s")
 def moe_gather_weights(k):
-    """Few tokens: the two experts' weights of each token are taken, not the tokens sent."""
+    """For few tokens: gathers the weights of each token's two experts instead of sending the tokens."""
     T, D, E, F = 8, 16, 8, 32
     r, u, d, x = k.s((D, E)), k.s((E, D, F), "a", None, "b"), k.s((E, F, D), "a", "b"), k.s((T, D), "b" if k.i == 1 else None)
 
@@ -66,7 +68,7 @@ def moe_soft_gradient(k):
 
 @case("4", "2x4 s", "8 out", "2x2 j", "7 raw")
 def nucleus_min_p_sampling(k):
-    """Temperature, repetition penalty by a scatter, top-k, min-p and nucleus filters, then a draw by gumbel noise."""
+    """Temperature, repetition penalty with a scatter, top-k, min-p and nucleus filters, then a draw with Gumbel noise."""
     B, V, T = (8, 128, 12) if not k.loose else (5, 101, 9)
     logits, past, heat = k.s((B, V), "b", "a"), k.s((B, T), "b", dtype=I32), k.s((B,), "b")
     noise = k.s((B, V), "b", "a")
@@ -87,7 +89,7 @@ def nucleus_min_p_sampling(k):
 
 @case("4", "2x2 s", "2x4 out", "8")
 def speculative_verify(k):
-    """Draft tokens are accepted up to the first refusal; the rest of the row is filled from the target."""
+    """Draft tokens are accepted up to the first rejection; the rest of the row comes from the target."""
     B, N, V = 8, 4, 64
     p, q = k.s((B, N + 1, V), "a", None, "b"), k.s((B, N, V), "a", None, "b")
     token, u = k.s((B, N), "a", dtype=I32), k.s((B, N), "a")
@@ -108,7 +110,7 @@ def speculative_verify(k):
 
 @case("2x2", "8 s", "4 out", "2x4 s few")
 def chunked_vocabulary_loss_gradient(k):
-    """Logits a chunk of tokens at a time, each computed again in the backward pass."""
+    """Logits for a chunk of tokens at a time, rematerialized in the backward pass."""
     N, D, V, C = 64, 32, 128, 16
     w, x, y = k.s((D, V), None, "b" if k.n("b") > 1 else "a"), k.s((N, D), "a" if k.n("b") > 1 else None), k.s((N,), dtype=I32)
 
@@ -127,7 +129,7 @@ def chunked_vocabulary_loss_gradient(k):
 
 @case("4", "2x2 s", "8 out", "6 raw")
 def packed_documents_attention_gradient(k):
-    """Several documents a row: masks and positions from ids of segments."""
+    """Several documents per row: masks and positions from segment ids."""
     B, T, H, h = (4, 16, 4, 8) if not k.loose else (2, 15, 6, 4)
     q, key, v = (k.s((B, T, H, h), "b", "a" if k.i != 2 else None, None if k.i != 2 else "a") for _ in range(3))
     doc = k.s((B, T), "b", dtype=I32)
@@ -146,7 +148,9 @@ def packed_documents_attention_gradient(k):
 
 @case("2x4", "8 s", "2x2x2 s", "4x4", "32 s", "4x2x4 pri s")
 def parallel_blocks_scan_gradient(k):
-    """PaLM's blocks (one norm, attention and MLP side by side) over stacked weights, computed again backward."""
+    """PaLM's blocks (one norm, attention and MLP in parallel) over stacked weights, rematerialized in the backward
+    pass.
+    """
     L, B, T, D, H, h, F = 3, 8, 16, 32, 8, 8, 64
     p = {"n": k.s((L, D)), "in": k.s((L, D, H, 2 * h + F // H), None, "a", "b"), "kv": k.s((L, D, 2 * h), None, "a"), "out": k.s((L, H, h + F // H, D), None, "b", None, "a")}
     x = k.s((B, T, D), "ac")
@@ -165,7 +169,7 @@ def parallel_blocks_scan_gradient(k):
 
 @case("2x4 inner", "8 s inner", "2x2x2 inner s", "4 inner j", "2x3 inner s")
 def sequence_parallel_inner(k):
-    """Nothing but constraints: rows of tokens between layers, heads within."""
+    """Only constraints: sharded by tokens between layers, and by heads inside."""
     B, T, D, H, h, F = 4, 24, 32, 8, 4, 64
     p = {"qkv": k.s((D, 3, H, h)), "o": k.s((H, h, D)), "u": k.s((D, F)), "d": k.s((F, D))}
     x = k.s((B, T, D))

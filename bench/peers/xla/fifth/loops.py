@@ -42,7 +42,7 @@ def gru_encoder_decoder_gradient(k):
 
 @case("4", "2x2 s", "8 perm", "2x4")
 def selective_scan_chunked_gradient(k):
-    """Mamba-2: chunks by products, states between chunks by a scan, a causal convolution before."""
+    """Mamba-2: chunks as products, states between chunks by a scan, a causal convolution before them."""
     B, T, H, h, N, C = 2, 32, 8, 4, 8, 8
     x, dt, bc = k.s((B, T, H, h), None if k.i == 0 else "a", None, "b" if k.i else "a"), k.s((B, T, H), None, None, "b" if k.i else "a"), k.s((2, B, T, N))
     a, w = k.s((H,)), k.s((4, 1, H * h))
@@ -70,7 +70,7 @@ def selective_scan_chunked_gradient(k):
 
 @case("4", "2x2 s", "8 s", "2x2x2")
 def delta_rule_scan_gradient(k):
-    """DeltaNet: a state that each token overwrites along its key."""
+    """DeltaNet: each token overwrites the state along its key."""
     B, T, H, h = 4, 6, 4, 8
     q, key, v, beta = *(k.s((B, T, H, h), "a", None, "b", "c") for _ in range(3)), k.s((B, T, H), "a", None, "b")
 
@@ -107,7 +107,7 @@ def reversible_layers_gradient(k):
 
 @case("4", "2x2 s", "8")
 def deep_equilibrium_anderson(k):
-    """A fixed point by Anderson's mixing, with a ring of former iterates, until it stands or time is up."""
+    """A fixed point by Anderson mixing, with a ring of earlier iterates, until it converges or a limit is reached."""
     B, D, M = 8, 16, 3
     w, u, x = k.s((D, D), None, "b"), k.s((D, D), None, "b"), k.s((B, D), "a")
 
@@ -134,7 +134,7 @@ def deep_equilibrium_anderson(k):
 
 @case("4", "2x2 s", "8 few", "5 raw")
 def early_stop_rows(k):
-    """Rows that are done stand still while others go on; a loop that counts them."""
+    """Rows that have finished stay unchanged while others continue; a loop that counts them."""
     B, D = (16, 8) if not k.loose else (13, 6)
     x, w = k.s((B, D), "a", "b"), k.s((D, D), None, "b")
 
@@ -152,7 +152,7 @@ def early_stop_rows(k):
 
 @case("4", "2x2 s", "8 out", "2x3 raw")
 def population_fitness(k):
-    """An evolution strategy: noise of pairs, ranked fitness, and the step that they vote for."""
+    """An evolution strategy: pairs of noise, ranked fitness, and the weighted step."""
     N, D = (16, 32) if not k.loose else (9, 22)
     w, noise, x = k.s((D,), "b"), k.s((N, D), "a", "b"), k.s((12, D))
 
@@ -201,7 +201,7 @@ def gauss_newton_products(k):
 
 @case("8", "2x4 s", "16", "4x8", "8x8 s", "64 s")
 def wide_ffn_zero3_step(k):
-    """Three layers whose weights lie over all devices, gathered for use; gradients summed in bf16."""
+    """Three layers whose weights are sharded over all devices and gathered for use; gradients summed in bf16."""
     D, F = 64, 128
     names = "abc"[: len(k.names)]
     p = [{"u": k.s((D, F), names), "d": k.s((F, D), names)} for _ in range(3)]

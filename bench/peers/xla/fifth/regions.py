@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""shard_map: pipelines, rings, experts sent by hand, mixed with axes that the partitioner keeps."""
+"""shard_map: pipelines, rings, manual exchange of experts, combined with axes for the partitioner."""
 import numpy as np
 from corpus import case, jax, jnp, lax, P
 
@@ -12,7 +12,7 @@ def ring(n, by=1):
 
 @case("4", "2x4 s", "8 perm", "3x2 s")
 def ring_attention_causal_gradient(k):
-    """Keys and values go round; running maxima and sums; blocks ahead are masked."""
+    """Ring attention: keys and values circulate; running maxima and sums; later blocks are masked."""
     B, H, h = 2, 4, 8
     n = k.n("a")
     T = 8 * n
@@ -43,7 +43,7 @@ def ring_attention_causal_gradient(k):
 
 @case("4", "2x2 s", "8 s", "4x2 perm")
 def heads_by_all_to_all(k):
-    """Ulysses: sequence cut outside of attention, heads inside, by two exchanges."""
+    """Ulysses: the sequence is sharded outside of attention, heads inside, with two exchanges."""
     B, T, H, h = 2, 32, 8, 4
     p, x = {"qkv": k.s((3, 32, H, h)), "o": k.s((H, h, 32))}, k.s((B, T, 32), "b", "a")
 
@@ -61,7 +61,7 @@ def heads_by_all_to_all(k):
 
 @case("4", "2x4 s", "8", "2x2x2 s")
 def pipeline_with_automatic_tensor_axis(k):
-    """Stages by permutes over a; the weights of a stage lie over b, which is left to the partitioner."""
+    """Pipeline stages with permutes over a; the weights of a stage are sharded over b, which the partitioner uses."""
     n, M, B, D, F = k.n("a"), 6, 4, 16, 32
     u, d, x = k.s((n, D, F), "a", None, "b"), k.s((n, F, D), "a", "b"), k.s((M, B, D), None, "c")
 
@@ -85,7 +85,7 @@ def pipeline_with_automatic_tensor_axis(k):
 
 @case("4", "2x4 s", "8 perm", "4x2")
 def experts_sent_by_hand(k):
-    """Tokens sorted by expert into slots, sent by all-to-all, computed, sent back."""
+    """Tokens sorted by expert into slots, sent with all-to-all, computed, sent back."""
     n, T, D, F = k.n("a"), 16, 8, 16
     E = 2 * n
     r, u, d, x = k.s((D, E)), k.s((E, D, F), "a"), k.s((E, F, D), "a"), k.s((T * n, D), "a")
@@ -113,7 +113,7 @@ def experts_sent_by_hand(k):
 
 @case("4", "2x2 s", "2x4", "8 s")
 def megatron_by_hand_step(k):
-    """Column- and row-wise products with psum, vocabulary cut over the axis, gradients by pmean."""
+    """Column- and row-parallel products with psum, the vocabulary sharded over the axis, gradients with pmean."""
     B, D, F, V = 16, 16, 32, 32
     t = "b" if k.n("b") > 1 else "a"
     rows = P("a") if t == "b" else P()
@@ -146,7 +146,7 @@ def megatron_by_hand_step(k):
 
 @case("4", "2x2 s", "8", "2x3 s")
 def local_sgd_then_average(k):
-    """Each replica takes steps of its own in a loop; then weights are averaged, by psum_scatter and a gather."""
+    """Each replica performs separate steps in a loop; then weights are averaged with psum_scatter and a gather."""
     B, D = 48, 24
     w, x = k.s((D, D)), k.s((B, D), "ab")
     axes = k.names
@@ -164,7 +164,7 @@ def local_sgd_then_average(k):
 
 @case("4", "2x2 s", "8 perm", "2x4")
 def sample_sort_by_hand(k):
-    """Odd-even merge of neighbours' blocks by permutes."""
+    """Odd-even merge of neighbouring blocks with permutes."""
     n, T = k.n("a"), 8
     x = k.s((n * T, 4), "a", "b")
 
@@ -186,7 +186,7 @@ def sample_sort_by_hand(k):
 
 @case("4", "2x2 s", "8 s")
 def stencil_halo_by_hand_gradient(k):
-    """A 2-D heat equation whose rows come from neighbours, in a scan, differentiated through."""
+    """A 2-D heat equation with halo rows from neighbours, in a scan, differentiated."""
     n = k.n("a")
     u, c = k.s((8 * n, 16), "a", "b"), k.s((), dtype=jnp.float32)
 
@@ -205,7 +205,7 @@ def stencil_halo_by_hand_gradient(k):
 
 @case("4", "2x2 s", "2x4 s", "8")
 def regions_between_automatic_layers(k):
-    """A region for the norm over a cut width, automatic products before and behind, all in one scan."""
+    """A region for the norm over a sharded width, automatically sharded products before and after it, all in one scan."""
     L, B, D = 3, 8, 32
     w, x = k.s((L, D, D), None, None, "a"), k.s((B, D), "b")
 
@@ -222,7 +222,7 @@ def regions_between_automatic_layers(k):
 
 @case("2x2 s", "2x4", "2x2x2 s", "4x2 perm")
 def two_regions_of_two_axes(k):
-    """One region over a inside which another over b stands."""
+    """A region over a that contains another one over b."""
     x, w = k.s((8, 16), "a", "b"), k.s((16, 8), "b")
 
     def inner(x, w):
@@ -237,7 +237,7 @@ def two_regions_of_two_axes(k):
 
 @case("8", "2x4 s", "4x4", "2x16 s")
 def tree_reductions_by_hand(k):
-    """Sums by recursive doubling, scans over devices, a broadcast from one, gathers without tiling."""
+    """Sums by recursive doubling, scans over devices, a broadcast from one device, gathers without tiling."""
     n = k.n(k.names[-1])
     last = k.names[-1]
     x = k.s((n * 4, 6), last)
@@ -258,7 +258,7 @@ def tree_reductions_by_hand(k):
 
 @case("4", "2x2 s", "8")
 def embedding_tables_by_hand(k):
-    """Rows asked for by ids that are exchanged, then the rows; ids out of range give zeros."""
+    """Requests rows by exchanging ids, then exchanges the rows; ids out of range give zeros."""
     n, N, D, B = k.n("a"), 32, 8, 16
     table, ids = k.s((N, D), "a"), k.s((B * n,), "a", dtype=I32)
 

@@ -27,7 +27,9 @@ def norm_of(tree):
 
 @case("4", "2x2 s", "8 out", "2x4", "2x2x2 s", "2x4 s pri")
 def adamw_mixed_clipped(k):
-    """bf16 compute, f32 masters, clipping by the norm of all, decay of matrices only, a warm-up that the step gives."""
+    """bf16 compute, f32 master weights, clipping by the global norm, decay of matrices only, a warm-up from the step
+    number.
+    """
     p, m, v = weights(k), weights(k), weights(k)
     x, step = k.s((16, 32), "ac"), k.s((), dtype=I32)
 
@@ -57,7 +59,7 @@ def lion_sign_update(k):
 
 @case("4", "2x2 s", "8", "2x4 s", "3x2 raw", "4x4")
 def newton_schulz_updates(k):
-    """Muon over matrices of two shapes, transposed where tall; bf16 iterations."""
+    """Muon for matrices of two shapes, transposed if they are tall; bf16 iterations."""
     M, N = (32, 64) if not k.loose else (21, 35)
     g, m = {"w": k.s((M, N), "a", "b"), "v": k.s((N, M), "b", "a")}, {"w": k.s((M, N), "a", "b"), "v": k.s((N, M), "b", "a")}
 
@@ -80,7 +82,7 @@ def newton_schulz_updates(k):
 
 @case("4", "2x2 s", "8 out", "2x4 s few", "5 raw")
 def factored_second_moment(k):
-    """Adafactor: rows' and columns' means in place of the matrix, updates clipped by their root mean square."""
+    """Adafactor: means of rows and columns instead of the matrix, updates clipped by their root mean square."""
     D, F = (32, 64) if not k.loose else (29, 43)
     w, r, c = k.s((D, F), "a", "b"), k.s((D,), "a"), k.s((F,), "b")
     g = k.s((D, F), "a", "b")
@@ -97,7 +99,7 @@ def factored_second_moment(k):
 
 @case("2x2", "4 s", "8 out")
 def shampoo_roots(k):
-    """Preconditioners' inverse fourth roots by coupled Newton iterations in a loop."""
+    """Inverse fourth roots of preconditioners by coupled Newton iterations in a loop."""
     D, F = 16, 24
     w, l, r = k.s((D, F), "a", "b"), k.s((D, D), "a"), k.s((F, F), "b")
     x = k.s((32, D), "a")
@@ -139,7 +141,7 @@ def schedule_free_with_average(k):
 
 @case("4", "2x2 s", "8 few", "2x4")
 def loss_scale_f16_accumulation(k):
-    """Four micro-batches in f16 with a loss scale; the update is skipped in a branch where a gradient overflows."""
+    """Four micro-batches in f16 with a loss scale; a branch skips the update if a gradient overflows."""
     p, x = weights(k), k.s((4, 16, 32), None, "a")
 
     def update(p, x):
@@ -156,7 +158,7 @@ def loss_scale_f16_accumulation(k):
 
 @case("4", "2x2 s", "8", "2x3 raw", "4x4 s")
 def contrastive_queue_gradient(k):
-    """MoCo: a queue of keys, positive pairs, and the queue moved on by a dynamic update."""
+    """MoCo: a queue of keys, positive pairs; a dynamic update advances the queue."""
     B, D, Q = (16, 16, 64) if not k.loose else (10, 14, 45)
     w, x, y, queue, at = k.s((D, D), None, "b"), k.s((B, D), "a"), k.s((B, D), "a"), k.s((Q, D), "a"), k.s((), dtype=I32)
 
@@ -174,7 +176,7 @@ def contrastive_queue_gradient(k):
 
 @case("4", "2x2 s", "8 out", "2x4")
 def siglip_gradient(k):
-    """Sigmoid loss of all pairs of images and texts, with a learned temperature and bias."""
+    """Sigmoid loss of all pairs of images and texts, with learned temperature and bias."""
     B, D = 32, 16
     x, y, t = k.s((B, D), "a", "b"), k.s((B, D), "a", "b"), k.s((2,))
 
@@ -215,7 +217,7 @@ def ctc_forward_gradient(k):
 
 @case("4", "2x2 s", "8 out", "2x4 few")
 def distillation_topk_gradient(k):
-    """A student follows the teacher's best tokens and the hidden layer behind a projection."""
+    """A student follows the teacher's best tokens and, through a projection, its hidden layer."""
     B, T, V, D = 4, 8, 64, 16
     s, t = k.s((B, T, V), "a", None, "b"), k.s((B, T, V), "a", None, "b")
     h, g, w = k.s((B, T, D), "a"), k.s((B, T, 2 * D), "a", None, "b"), k.s((D, 2 * D), None, "b")
@@ -230,7 +232,7 @@ def distillation_topk_gradient(k):
 
 @case("4", "2x2 s", "8 perm", "5 raw")
 def ranking_losses_gradient(k):
-    """ListNet, pairwise hinge and discounted gain over lists."""
+    """ListNet, pairwise hinge and discounted gain for lists."""
     B, N = (8, 12) if not k.loose else (6, 11)
     z, y = k.s((B, N), "b", "a"), k.s((B, N), "b", "a")
 
@@ -244,7 +246,7 @@ def ranking_losses_gradient(k):
 
 @case("4", "2x2 s", "2x4 out", "8")
 def grpo_step(k):
-    """Advantages normed within groups, clipped ratios, a penalty towards the reference, masked means."""
+    """Advantages normalized within groups, clipped ratios, a penalty for the distance to the reference, masked means."""
     G, N, T, V = 4, 4, 8, 32
     D = 16
     w, h = k.s((D, V), None, "b"), k.s((G, N, T, D), "a")
@@ -265,7 +267,9 @@ def grpo_step(k):
 
 @case("4", "2x2 s", "8 out", "3 raw", "2x4 s")
 def two_towers_sampled_softmax(k):
-    """Retrieval: tables cut by rows, bags of ids, in-batch negatives corrected by frequency, sparse gradients added by scatter."""
+    """Retrieval: row-sharded tables, bags of ids, in-batch negatives corrected by frequency, sparse gradients added by
+    scatter.
+    """
     B, L, N, D = (16, 4, 64, 16) if not k.loose else (11, 3, 50, 10)
     u, v = k.s((N, D), "a", "b" if k.i == 1 else None), k.s((N, D), "a")
     uid, vid, often = k.s((B, L), "b", dtype=I32), k.s((B,), "b", dtype=I32), k.s((N,))
@@ -287,7 +291,7 @@ def two_towers_sampled_softmax(k):
 
 @case("4", "2x2 s", "8", "7 raw")
 def feature_crosses_gradient(k):
-    """Deep and cross network: an outer interaction of features, many small tables as one."""
+    """Deep and cross network: an outer interaction of features, many small tables stored as one."""
     B, F, D = (16, 6, 8) if not k.loose else (13, 5, 6)
     table, w, x, ids = k.s((F * 10, D), "a"), k.s((2, F * D, F * D), None, None, "b"), k.s((B, F), "b"), k.s((B, F), "b", dtype=I32)
 

@@ -32,7 +32,7 @@ def tensor_train_gradient(k):
 
 @case("4", "2x2 s", "8 out", "3 raw", "2x4")
 def blocked_cholesky(k):
-    """Right-looking factorization by blocks of a matrix whose rows are cut."""
+    """Right-looking block factorization of a matrix with sharded rows."""
     N, C = (32, 8) if not k.loose else (24, 6)
     a = k.s((N, N), "a", "b")
 
@@ -52,7 +52,7 @@ def blocked_cholesky(k):
 
 @case("4", "2x2 s", "8", "5 raw")
 def householder_loop(k):
-    """QR by reflections in a loop, masks by row numbers."""
+    """QR by reflections in a loop, masks from row numbers."""
     M, N = (24, 8) if not k.loose else (23, 6)
     a = k.s((M, N), "a", "b")
 
@@ -73,7 +73,7 @@ def householder_loop(k):
 
 @case("4", "2x2 s", "8 out")
 def lanczos_scan(k):
-    """A tridiagonal form of a cut symmetric matrix, kept vectors orthogonal twice."""
+    """A tridiagonal form of a sharded symmetric matrix; vectors are orthogonalized twice."""
     N, S = 32, 4
     a, v = k.s((N, N), "a", "b"), k.s((N,), "a")
 
@@ -97,7 +97,7 @@ def lanczos_scan(k):
 
 @case("4", "2x2 s", "2x4", "8 few", "7 raw")
 def multigrid_cycle(k):
-    """Smooth, restrict, smooth coarsely, prolong: 1-D convolutions and strides over a cut grid."""
+    """Multigrid: smooth, restrict, smooth coarsely, prolong: 1-D convolutions and strides over a sharded grid."""
     N = 64 if not k.loose else 63
     u, f = k.s((4, N), "b", "a"), k.s((4, N), "b", "a")
 
@@ -119,7 +119,7 @@ def multigrid_cycle(k):
 
 @case("4", "2x2 s", "8 out", "3 raw")
 def spectral_navier_step(k):
-    """2-D vorticity by real FFTs with dealiasing, one Runge-Kutta step."""
+    """2-D vorticity with real FFTs and dealiasing, one Runge-Kutta step."""
     N, B = (16, 4) if not k.loose else (15, 3)
     w = k.s((B, N, N), "b", "a" if k.i else None, None if k.i else "a")
 
@@ -156,7 +156,7 @@ def fourier_neural_operator_gradient(k):
 
 @case("4", "2x2 s", "8", "5 raw")
 def phase_retrieval_complex(k):
-    """Gerchberg-Saxton: complex fields between two planes, magnitudes put in place in a loop."""
+    """Gerchberg-Saxton: complex fields between two planes, magnitudes replaced in a loop."""
     B, N = (4, 16) if not k.loose else (3, 15)
     a, b = k.s((B, N, N), "a", "b"), k.s((B, N, N), "a", "b")
 

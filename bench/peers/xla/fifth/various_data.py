@@ -8,7 +8,7 @@ I32, I8, U8, U32 = jnp.int32, jnp.int8, jnp.uint8, jnp.uint32
 
 @case("4", "2x2 s", "8 out", "5 raw", "2x4 j")
 def graph_convolutions_gradient(k):
-    """Symmetric norms by degrees, two layers, edges cut."""
+    """Symmetric normalization by degrees, two layers, sharded edges."""
     N, E, D = (32, 96, 16) if not k.loose else (29, 71, 10)
     p = {"a": k.s((D, D), None, "b"), "c": k.s((D, D), "b")}
     x, edge, weight = k.s((N, D), "b" if k.i == 1 else None), k.s((2, E), None, "a", dtype=I32), k.s((E,), "a")
@@ -45,7 +45,7 @@ def equivariant_messages_gradient(k):
 
 @case("4", "2x2 s", "8 perm", "7 raw")
 def union_of_components(k):
-    """Labels spread along edges by scatter-min until none changes."""
+    """Labels spread along edges with scatter-min until none changes."""
     N, E = (32, 48) if not k.loose else (31, 40)
     edge = k.s((2, E), None, "a", dtype=I32)
 
@@ -83,7 +83,7 @@ def segments_of_sorted_rows(k):
 
 @case("4", "2x2 s", "8", "6 raw")
 def top_k_masks_and_sorts(k):
-    """Magnitude pruning by a global threshold and by rows, two of four kept, sorted pairs."""
+    """Magnitude pruning with a global threshold and by rows, two of four kept, sorted pairs."""
     M, N = (16, 32) if not k.loose else (15, 28)
     w, x = k.s((M, N), "a", "b"), k.s((M, N), "a", "b")
 
@@ -100,7 +100,7 @@ def top_k_masks_and_sorts(k):
 
 @case("4", "2x2 s", "8 out", "3 raw", "2x4 s")
 def scatters_of_many_forms(k):
-    """Rows, columns, windows, batched rows; added, multiplied, set; repeated and out of range."""
+    """Rows, columns, windows, batched rows; added, multiplied, set; repeated and out-of-range indices."""
     M, N = (16, 24) if not k.loose else (13, 22)
     x, i, u = k.s((M, N), "a", "b"), k.s((M, 3), "a", dtype=I32), k.s((M, 3), "a")
 
@@ -126,7 +126,7 @@ def gathers_of_many_forms(k):
 
 @case("4", "2x2 s", "8 out", "2x3 raw", "7 raw")
 def moves_by_shape(k):
-    """Space to depth, interleaves, splits of uneven parts, tilings, block diagonals."""
+    """Space to depth, interleaving, splits into uneven parts, tilings, block diagonals."""
     B, N, D = (4, 16, 12) if not k.loose else (3, 14, 10)
     x = k.s((B, N, D), None, "a", "b")
 
@@ -142,7 +142,7 @@ def moves_by_shape(k):
 
 @case("2x2 inner", "4 inner s", "2x4 inner", "2x3 inner s", "2x2x2 inner j")
 def constraints_of_all_kinds(k):
-    """Whole, cut, open, cut anew in another order, on uneven sizes."""
+    """Replicated, sharded, open, resharded to another order, on uneven sizes."""
     x, y = k.s((14, 20)), k.s((20, 10))
 
     def run(x, y):
@@ -155,7 +155,7 @@ def constraints_of_all_kinds(k):
 
 @case("4 only", "2x2 only s", "8 only", "2x4 only s", "2x3 only")
 def results_alone(k):
-    """Nothing is given but where results lie."""
+    """Annotates only the shardings of results."""
     x, w, v, t = k.s((16, 24)), k.s((24, 48)), k.s((48, 24)), k.s((96, 24))
 
     def run(x, w, v, t):
@@ -167,7 +167,7 @@ def results_alone(k):
 
 @case("4 max", "2x2 max", "8 max", "2x3 max", "2x4 max")
 def one_argument_alone(k):
-    """One argument lies whole on the last device."""
+    """One argument is completely on the last device."""
     x, w, b = k.s((16, 24), "a"), k.s((24, 32), None, "b"), k.s((32,), "b")
     return lambda x, w, b: (jax.nn.softmax(x @ w + b), (x * x).sum(), w.T), (x, w, b)
 
@@ -187,7 +187,7 @@ def annotated_attention(k):
 
 @case("4", "2x2 s", "8 out", "5 raw")
 def running_statistics(k):
-    """Moving means and maxima, exponential averages by an associative scan, cumulative sums of three dims."""
+    """Moving means and maxima, exponential averages with an associative scan, cumulative sums of three dims."""
     B, T, D = (4, 32, 8) if not k.loose else (3, 27, 6)
     x = k.s((B, T, D), None, "a", "b")
 
@@ -204,7 +204,7 @@ def running_statistics(k):
 
 @case("4", "2x2 s", "8 few", "3 raw", "2x4 out")
 def quantized_blocks(k):
-    """Weights of 4 bits packed in bytes with scales of blocks; activations of 8 bits by rows."""
+    """4-bit weights packed in bytes with block scales; 8-bit activations by rows."""
     B, D, F, G = (8, 32, 48, 8) if not k.loose else (7, 24, 30, 8)
     w, scale, x = k.s((D // 2, F), "a", "b", dtype=U8), k.s((D // G, F), "a", "b"), k.s((B, D), None, "a")
 
@@ -238,7 +238,7 @@ def hashes_and_bits(k):
 
 @case("4", "2x2 s", "8 out", "2x3")
 def drawn_numbers(k):
-    """Dropout of two kinds, permutations, draws of categories, noise of a shape that is cut."""
+    """Dropout of two kinds, permutations, categorical draws, noise with a sharded shape."""
     key, x = k.s((2,), dtype=U32), k.s((16, 24), "a", "b")
 
     def run(key, x):
@@ -252,7 +252,7 @@ def drawn_numbers(k):
 
 @case("4", "2x2 s", "8 s", "2x2x2", "2x3 raw")
 def branches_by_data(k):
-    """A switch between layers by a value, a branch by the norm, nested in a scan."""
+    """A switch between layers by a value, a branch on the norm, nested in a scan."""
     B, D = (8, 16) if not k.loose else (9, 14)
     x, w, way = k.s((B, D), "a"), k.s((3, D, D), None, None, "b"), k.s((4,), dtype=I32)
 
@@ -268,7 +268,7 @@ def branches_by_data(k):
 
 @case("4", "2x2 s", "8 out", "3 raw")
 def lattice_boltzmann(k):
-    """Nine speeds moved by rolls over a cut grid, collisions, a wall that bounces."""
+    """Lattice Boltzmann: nine velocities moved by rolls over a sharded grid, collisions, a wall that reflects."""
     N = 16 if not k.loose else 14
     f = k.s((9, N, N), None, "a", "b")
     e = [(0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 1), (-1, -1), (1, -1)]
@@ -290,7 +290,7 @@ def lattice_boltzmann(k):
 
 @case("4", "2x2 s", "8", "7 raw", "2x4 out")
 def pairwise_kernels(k):
-    """Distances, soft assignments, medoids, a witness of two samples; chunks by map."""
+    """Distances, soft assignments, medoids, a witness function of two samples; chunks by map."""
     M, N, D = (32, 24, 8) if not k.loose else (29, 20, 6)
     x, y = k.s((M, D), "a"), k.s((N, D), "b")
 

@@ -26,7 +26,7 @@ def standard(x, axes, scale=1.0, shift=0.0):
 
 @case("4", "2x2 s", "8 out", "2x4", "5 raw", "2x2 ann")
 def basic_block_gradient(k):
-    """ResNet-18's block with batch norm of kept statistics."""
+    """ResNet-18's block with batch norm and running statistics."""
     B, H, C, F = (8, 16, 16, 32) if not k.loose else (5, 15, 10, 20)
     p = {"a": k.s((3, 3, C, F), None, None, None, "b"), "c": k.s((3, 3, F, F), None, None, "b"), "s": k.s((1, 1, C, F)),
          "ga": k.s((F,), "b"), "gc": k.s((F,)), "ba": k.s((F,), "b")}
@@ -61,7 +61,7 @@ def inverted_bottleneck_gradient(k):
 
 @case("4", "2x2 s", "8 few", "2x2x2", "3x2 raw")
 def grouped_bottleneck_gradient(k):
-    """ResNeXt: the middle convolution in groups."""
+    """ResNeXt: a grouped middle convolution."""
     B, H, C, G = (4, 12, 32, 8) if not k.loose else (3, 11, 18, 6)
     p = {"a": k.s((1, 1, C, C), None, None, None, "b"), "m": k.s((3, 3, C // G, C), None, None, None, "b"), "c": k.s((1, 1, C, C), None, None, "b")}
     x = k.s((B, H, H, C), "a" if k.i != 1 else None, "c" if k.i != 1 else "a")
@@ -75,7 +75,7 @@ def grouped_bottleneck_gradient(k):
 
 @case("4", "2x2 s", "8", "2x4 s", "6 raw", "4 max")
 def dilated_pyramid(k):
-    """ASPP: convolutions of several dilations and a mean over the image, side by side."""
+    """ASPP: parallel convolutions with several dilations, and a mean over the image."""
     B, H, C = (2, 24, 8) if not k.loose else (2, 22, 6)
     w = [k.s((3, 3, C, C), None, None, None, "b") for _ in range(3)]
     x, v = k.s((B, H, H, C), None, "a", "b" if k.i == 1 else None), k.s((4 * C, C), "b")
@@ -90,7 +90,7 @@ def dilated_pyramid(k):
 
 @case("4", "2x2 s", "8 out", "5 raw", "2x4")
 def transposed_decoder_gradient(k):
-    """A decoder of transposed convolutions with instance norm, as generators have."""
+    """A decoder of transposed convolutions with instance norm, as in generators."""
     B, H, C = (4, 8, 16) if not k.loose else (3, 7, 10)
     p = {"a": k.s((4, 4, C, C), None, None, None, "b"), "c": k.s((4, 4, C, 4), None, None, "b"), "g": k.s((C,), "b")}
     x = k.s((B, H, H, C), "a" if k.i in (0, 4) else None, "a" if k.i not in (0, 4) else None)
@@ -106,7 +106,7 @@ def transposed_decoder_gradient(k):
 
 @case("4", "2x2 s", "8 perm", "7 raw", "3 v1")
 def causal_convolutions_gradient(k):
-    """Sound: a stack of dilated causal 1-D convolutions with gates and skips."""
+    """Sound: a stack of dilated causal 1-D convolutions with gates and skip connections."""
     B, T, C = (4, 64, 16) if not k.loose else (2, 43, 12)
     p = {"w": k.s((4, 2, C, 2 * C), None, None, None, "b"), "o": k.s((4, C, C), None, "b")}
     x = k.s((B, T, C), "b" if k.i == 1 else None, "a")
@@ -140,7 +140,7 @@ def video_separable_gradient(k):
 
 @case("4", "2x2 s", "8", "3 raw", "2x2 out", "5 v1")
 def max_pool_overlapping_gradient(k):
-    """3x3 windows, stride 2, as the first pool of ResNets; rows of images cut."""
+    """3x3 windows with stride 2, as the first pool of ResNets; rows of images are sharded."""
     B, H, C = (4, 32, 8) if not k.loose else (2, 27, 4)
     x = k.s((B, H, H, C), "b" if k.i == 1 else None, "a")
 
@@ -152,7 +152,7 @@ def max_pool_overlapping_gradient(k):
 
 @case("4", "2x2 s", "8 out", "3 raw")
 def mean_pool_uncounted_border_gradient(k):
-    """Means that count only pixels of the image, and a strided pool of squares."""
+    """Means that count only pixels inside the image, and a strided pool of squares."""
     B, H, C = (4, 24, 8) if not k.loose else (2, 19, 6)
     x = k.s((B, H, H, C), None, "a", "b")
 
@@ -179,7 +179,7 @@ def pool_1d_lse_gradient(k):
 
 @case("4", "2x2 s", "8 out", "2x3 raw", "2x4 s few")
 def group_norm_block_gradient(k):
-    """Group norm, SiLU, convolution and the scale of a time step, as diffusion U-Nets have."""
+    """Group norm, SiLU, convolution and the scale of a time step, as in diffusion U-Nets."""
     B, H, C, G = (4, 16, 32, 8) if not k.loose else (3, 9, 18, 6)
     p = {"g": k.s((2, C), None, "b"), "w": k.s((3, 3, C, C), None, None, None, "b"), "t": k.s((16, 2 * C), None, "b")}
     x, t = k.s((B, H, H, C), "a", None, None, "b"), k.s((B, 16), "a")
@@ -195,7 +195,7 @@ def group_norm_block_gradient(k):
 
 @case("4", "2x2 s", "8 perm", "5 raw")
 def instance_norm_style_gradient(k):
-    """Statistics of one image put on another; gram matrices of features."""
+    """Statistics of one image applied to another one; Gram matrices of features."""
     B, H, C = (4, 16, 8) if not k.loose else (3, 13, 6)
     x, y = k.s((B, H, H, C), None, "a", None, "b"), k.s((B, H, H, C), None, "a", None, "b")
 
@@ -231,7 +231,7 @@ def detection_head_gradient(k):
 
 @case("4", "2x2 s", "8")
 def box_suppression(k):
-    """Boxes of an image, best first, each suppressed by a better one that it overlaps."""
+    """Boxes of an image by descending score, each suppressed by a better one that it overlaps."""
     B, N = 8, 16
     box, score = k.s((B, N, 4), "a", "b"), k.s((B, N), "a", "b")
 
@@ -255,7 +255,7 @@ def box_suppression(k):
 
 @case("4", "2x2 s", "8", "3 raw")
 def roi_align_gradient(k):
-    """Crops of regions by bilinear weights, from rows of a cut feature map."""
+    """Crops of regions with bilinear weights, from rows of a sharded feature map."""
     H, C, N, S = (16, 8, 12, 4) if not k.loose else (15, 5, 7, 3)
     x, roi = k.s((H, H, C), "a", None, "b"), k.s((N, 4), "b")
 
@@ -280,7 +280,7 @@ def roi_align_gradient(k):
 
 @case("4", "2x2 s", "8", "5 raw")
 def gaussian_pyramid_gradient(k):
-    """Blur by separable depthwise convolutions with reflected borders, halve, and compare levels."""
+    """Blurs with separable depthwise convolutions and reflected borders, halves the size, and compares levels."""
     B, H, C = (2, 32, 4) if not k.loose else (2, 25, 3)
     x, y = k.s((B, H, H, C), None, "a", "b"), k.s((B, H, H, C), None, "a", "b")
 
@@ -303,7 +303,7 @@ def gaussian_pyramid_gradient(k):
 
 @case("4", "2x2 s", "2x4", "8 out")
 def deformed_sampling(k):
-    """Taps of a 3x3 convolution taken at offsets that another convolution gives."""
+    """Taps of a 3x3 convolution at offsets that another convolution computes."""
     B, H, C = 2, 8, 8
     x, w, o = k.s((B, H, H, C), "b", "a" if k.i != 3 else None, None), k.s((9, C, C), None, None, "a" if k.i == 3 else None), k.s((3, 3, C, 18))
 
@@ -341,7 +341,7 @@ def patch_merging_windows_gradient(k):
 
 @case("4", "2x2 s", "8 out", "6 raw")
 def masked_autoencoder_gradient(k):
-    """Patches in a drawn order; a part is encoded, the rest becomes a token, and all is put back."""
+    """Patches in random order; a part is encoded, the rest is replaced by a token, and the order is restored."""
     B, N, D = (4, 16, 32) if not k.loose else (3, 14, 20)
     p = {"e": k.s((48, D), None, "b"), "d": k.s((D, 48), "b"), "t": k.s((D,))}
     x, noise = k.s((B, N, 48), "a"), k.s((B, N), "a")
@@ -376,7 +376,7 @@ def mel_spectrogram_encoder(k):
 
 @case("2x2", "4 s", "8", "2x4 s", "3 raw", "16 s")
 def conv_weights_shared_out(k):
-    """Spatial filters cut by inputs or outputs, batch in f16; the gradient of the weights alone."""
+    """Spatial filters sharded by inputs or outputs, batch in f16; the gradient of the weights only."""
     B, H, C, F = (8, 12, 16, 32) if not k.loose else (5, 11, 9, 12)
     w, x = k.s((3, 3, C, F), None, None, "b", "a") if k.i % 2 else k.s((3, 3, C, F), None, None, "a", "b"), k.s((B, H, H, C), None, None, None, "a", dtype=F16)
     return jax.grad(lambda w, x: jnp.mean(conv(x, w.astype(F16), 2).astype(jnp.float32) ** 2)), (w, x)
@@ -384,7 +384,7 @@ def conv_weights_shared_out(k):
 
 @case("4", "2x2 s", "8 perm")
 def channels_first_gradient(k):
-    """NCHW as PyTorch writes: convolution, batch norm, max pool, linear."""
+    """NCHW as in PyTorch: convolution, batch norm, max pool, linear."""
     B, C, H, F = 8, 4, 16, 16
     p = {"w": k.s((F, C, 3, 3), "b"), "g": k.s((F,), "b"), "l": k.s((10, F * 16), None, "b")}
     x, y = k.s((B, C, H, H), "a"), k.s((B,), "a", dtype=I32)

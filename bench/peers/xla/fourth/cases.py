@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules of corpus.py, a function each, its variants above it: attention, experts, embeddings, losses, optimizers; and what all of them share."""
+"""Modules of corpus.py, one function each with its variants above it: attention, experts, embeddings, losses,
+optimizers; and common code.
+"""
 from functools import partial
 from corpus import case, jax, jnp, lax, np, P
 I32, BF, F16, I8, U32, C64 = jnp.int32, jnp.bfloat16, jnp.float16, jnp.int8, jnp.uint32, jnp.complex64

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules of corpus.py that an examiner would try for their form: odd ops, empty and unit dims, effects, aliases, groups, nested regions."""
+"""Modules of corpus.py with unusual forms: odd ops, empty and unit dims, effects, aliases, groups, nested regions."""
 from cases import BF, C64, F16, I32, I8, U32, case, conv, jax, jnp, lax, nn, norm, np, partial, P
 from jax.sharding import NamedSharding
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""python corpus.py FOLDER [NAME..]: a fourth corpus, of modules that the other three do not hold; made without looking at the partitioner.
+"""python corpus.py FOLDER [NAME..]: a fourth corpus, of modules that are not in the other three, written without
+looking at the partitioner.
 
-A variant is "2x3 WORDS": s = Shardy (else GSPMD), raw = shardings written into the text (may be uneven, nothing else given), inner =
-constraints of `k.c` only, out = results' shardings too, perm = devices in another order, j = the header lets results be sharded.
+A variant is "2x3 WORDS": s = Shardy (else GSPMD), raw = shardings written into the text (may be uneven, the only
+annotations), inner = only constraints of `k.c`, out = also shardings of results, perm = devices in another order, j =
+the header leaves the shardings of results to propagation.
 """
 import os, sys, pathlib, random
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=64"

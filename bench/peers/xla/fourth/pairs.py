@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""python pairs.py FOLDER [DRAW..]: two data-moving ops one behind the other, over every kind of sharding; drawn from the module's name."""
+"""python pairs.py FOLDER [DRAW..]: two consecutive ops that move data, with every kind of sharding. The module's name
+seeds all choices.
+"""
 import pathlib, random, sys
 import corpus
 from corpus import K, P, jax, jnp, lax, np

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts of by_hand.py that are about single ops, calls and old syntax."""
+"""Texts of by_hand.py for single ops, calls and old syntax."""
 from by_hand import m
 
 m("gather_scatter_batching-6", '''

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The modules of corpus.py: a function each, its variants above it (mesh, where shardings stand, spelling). Here: transformers, and what the others use."""
+"""The modules of corpus.py: one function each, with its variants above it (mesh, position of shardings, form). Here:
+transformers, and common code.
+"""
 from corpus import case, jax, jnp, lax, np
 I32, BF, U32 = jnp.int32, jnp.bfloat16, jnp.uint32
 nn = jax.nn
@@ -25,7 +27,7 @@ def rope(x, pos):
     return jnp.concatenate([x1 * c - x2 * s, x1 * s + x2 * c], -1)
 
 def block_params(k, D, H, F, kv=None, fs="b"):
-    """Megatron: heads and hidden over b, or FSDP over a as well where fs says."""
+    """Megatron: heads and hidden units over b, and FSDP over a if fs has it."""
     z = "a" if fs == "ab" else None
     kv = kv or H; h = D // H
     return dict(q=k.s((D, H, h), z, "b"), k=k.s((D, kv, h), z, "b"), v=k.s((D, kv, h), z, "b"), o=k.s((H, h, D), "b", None, z),

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""python corpus.py FOLDER [NAME..]: models and ops lowered by JAX, shardings written by hand for roles a, b, c of mesh axes.
+"""python corpus.py FOLDER [NAME..]: models and ops lowered by JAX, shardings written by hand for roles a, b, c of mesh
+axes.
 
-Made by somebody who had read neither corpus.py nor held_out.py above; weights and orders of the partitioner were not chosen by it."""
+Made by somebody who had read neither corpus.py nor held_out.py above; weights and orders of the partitioner were not
+chosen by it.
+"""
 import os, sys, re, random, pathlib, zlib
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=64"
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -19,7 +22,7 @@ def case(*variants):
     return wrap
 
 class K:
-    """Variant: '2x4 in g' (mesh, kind, spelling), 'j' = header of jit (results free)."""
+    """Variant: '2x4 in g' (mesh, kind, form), 'j' = header of jit (the shardings of results are free)."""
     def __init__(self, name, variant):
         words = variant.split()
         self.name, self.sizes, self.kind, self.shardy = name, tuple(int(n) for n in words[0].split("x")), words[1], words[2] == "s"
@@ -110,7 +113,7 @@ def build(folder, name, f, variant):
         shapes = jax.eval_shape(fn, *args)
         given = outs[0] if outs else None
         kw["out_shardings"] = jax.tree.map(lambda l: NamedSharding(k.mesh, auto_out(k, l)), shapes)
-        if k.kind == "io":  # results of an argument's shape lie as it does
+        if k.kind == "io":  # results of an argument's shape have its sharding
             like = {a.shape: s for a, s in zip(leaves[::-1], specs[::-1])}
             kw["out_shardings"] = jax.tree.map(lambda l: NamedSharding(k.mesh, like.get(l.shape, auto_out(k, l))), shapes)
     low = jax.jit(fn, keep_unused=True, **kw).lower(*args)
@@ -129,7 +132,7 @@ def build(folder, name, f, variant):
             body = body.replace(m[0] + "\n", m[0] + ", sharding=" + sharding + "\n", 1)
             ent = list(s) + [None] * (len(leaf.shape) - len(s))
             options += ["--annotate", f"{m[1]}=" + ",".join("-" if e is None else e if isinstance(e, str) else "+".join(e) for e in ent)]
-        if k.kind in ("text", "ann"):  # two values inside as well
+        if k.kind in ("text", "ann"):  # also annotates two values inside
             lines = [m for m in re.finditer(r"  %?(\S+) = \w+\[([\d,]+)\]\{[\d,]*\} (dot|add|multiply|tanh|exponential|select|reduce|transpose|reshape|maximum|subtract|convolution|divide)\([^\n]*", body)]
             inside = [m for m in lines if "sharding=" not in m[0] and np.prod([int(d) for d in m[2].split(",")]) >= k.mesh.devices.size]
             for m in k.draw.sample(inside, min(2, len(inside))):
