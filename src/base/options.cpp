@@ -44,7 +44,7 @@ constexpr OptionRow kTable[] = {
      "1,0,staged,files"},
     {"TESSERA_ASYNC", kChoice, "auto",
      "1 runs a step while the next one is traced, 0 does not; auto: 1 if this rank has a core for it", "auto,0,1"},
-    {"TESSERA_OVERLAP", kFlag, "1", "0 waits for a collective between nodes where it is started"},
+    {"TESSERA_OVERLAP", kFlag, "1", "0 completes each collective between nodes before the next step"},
     {"TESSERA_OVERLAP_MEMORY", kInteger, "536870912",
      "bytes that running collectives may add to a memory plan; beyond this, the largest collectives are not "
      "overlapped"},
