@@ -2,6 +2,7 @@
 #include "tessera/base/options.h"
 
 #include <algorithm>
+#include <boost/unordered/unordered_flat_map.hpp>
 #include <charconv>
 #include <cstdlib>
 #include <limits>
@@ -80,8 +81,12 @@ constexpr OptionRow kTable[] = {
 constexpr std::size_t kRows = std::size(kTable);
 
 std::size_t row_of(std::string_view name) {
-  for (std::size_t i = 0; i < kRows; ++i)
-    if (kTable[i].name == name) return i;
+  static const auto kIndex = [] {
+    boost::unordered_flat_map<std::string_view, std::size_t> index;
+    for (std::size_t i = 0; i < kRows; ++i) index.emplace(kTable[i].name, i);
+    return index;
+  }();
+  if (const auto found = kIndex.find(name); found != kIndex.end()) return found->second;
   std::vector<std::string> known;
   for (const OptionRow& row : kTable) known.emplace_back(row.name);
   fail("unknown option {}{}", name, suggest_name(name, known));
@@ -143,41 +148,53 @@ void check(const OptionRow& row, std::string_view value) {
     fail("{}={}: unknown value; known: {} ({})", row.name, value, join(split(row.choices, ','), ", "), row.meaning);
 }
 
+// What a checked value means as a number.
+std::int64_t number_of(const OptionRow& row, std::string_view value) {
+  switch (row.type) {
+    case kInteger: return integer_of(value);
+    case kFlag: return value == "1" || value == "true";
+    case kChoice: return static_cast<std::int64_t>(*choice_of(row, value));
+    case kText:
+    case kList: return 0;
+  }
+  return 0;
+}
+
 }  // namespace
 
 Options::Options() {
   for (const OptionRow& row : kTable) {
-    const std::string name(row.name);
-    const char* given = std::getenv(name.c_str());
+    const char* given = std::getenv(std::string(row.name).c_str());
     if (given != nullptr) check(row, given);
-    values_.emplace_back(given != nullptr ? std::string_view(given) : row.standard);
+    const std::string_view value = given != nullptr ? std::string_view(given) : row.standard;
+    values_.push_back({std::string(value), number_of(row, value)});
   }
 }
 
 void Options::set(std::string_view name, std::string_view value) {
   const std::size_t row = row_of(name);
   check(kTable[row], value);
-  values_[row] = value;
+  values_[row] = {std::string(value), number_of(kTable[row], value)};
 }
 
-const std::string& Options::text(std::string_view name) const { return values_[row_of(name)]; }
+const std::string& Options::text(std::string_view name) const { return values_[row_of(name)].text; }
 
 std::int64_t Options::integer(std::string_view name) const {
   const std::size_t row = row_of(name);
   ensure(kTable[row].type == kInteger, "option {} is not an integer", name);
-  return integer_of(values_[row]);
+  return values_[row].number;
 }
 
 bool Options::flag(std::string_view name) const {
   const std::size_t row = row_of(name);
   ensure(kTable[row].type == kFlag, "option {} is not a flag", name);
-  return values_[row] == "1" || values_[row] == "true";
+  return values_[row].number != 0;
 }
 
 std::size_t Options::choice(std::string_view name) const {
   const std::size_t row = row_of(name);
   ensure(kTable[row].type == kChoice, "option {} is not a choice", name);
-  return *choice_of(kTable[row], values_[row]);
+  return static_cast<std::size_t>(values_[row].number);
 }
 
 std::vector<std::string> Options::list(std::string_view name) const {
@@ -189,7 +206,7 @@ std::vector<std::string> Options::list(std::string_view name) const {
 std::string Options::str() const {
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < kRows; ++i)
-    if (values_[i] != kTable[i].standard) parts.push_back(fmt::format("{}={}", kTable[i].name, values_[i]));
+    if (values_[i].text != kTable[i].standard) parts.push_back(fmt::format("{}={}", kTable[i].name, values_[i].text));
   return join(parts, " ");
 }
 

@@ -43,7 +43,11 @@ class Options {
   static const std::vector<OptionRow>& table();
 
  private:
-  std::vector<std::string> values_;  // in table order
+  struct Value {
+    std::string text;
+    std::int64_t number = 0;  // of an integer; 0 or 1 of a flag; the index of a choice
+  };
+  std::vector<Value> values_;  // in table order
 };
 
 /// The options of the current rank.

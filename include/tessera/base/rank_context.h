@@ -3,9 +3,12 @@
 // or threads of one process (virtual ranks), so nothing else in Tessera may be a mutable global.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
+#include <utility>
 
 namespace tessera {
 
@@ -19,23 +22,27 @@ class RankContext {
   [[nodiscard]] int rank_count() const { return rank_count_; }
 
   /// Returns the rank's only object of type T (its trace, metrics, options …). The first call constructs it. Any
-  /// thread of the rank may call.
+  /// thread of the rank may call. Later calls take no lock.
   template <class T>
   T& get() {
-    {
-      const std::scoped_lock lock(mutex_);
-      if (const auto found = slots_.find(&kKey<T>); found != slots_.end()) return *static_cast<T*>(found->second.get());
-    }
-    auto made = std::make_shared<T>();  // it may ask for others
+    const std::size_t slot = slot_of<T>();
+    if (void* found = slots_[slot].load(std::memory_order_acquire)) return *static_cast<T*>(found);
+    auto made = std::make_shared<T>();  // its constructor may ask for others
     const std::scoped_lock lock(mutex_);
-    return *static_cast<T*>(slots_.try_emplace(&kKey<T>, std::move(made)).first->second.get());
+    if (owners_[slot] == nullptr) {
+      slots_[slot].store(made.get(), std::memory_order_release);
+      owners_[slot] = std::move(made);
+    }
+    return *static_cast<T*>(owners_[slot].get());
   }
   /// Replaces the rank's T.
   template <class T>
   void set(std::shared_ptr<T> value) {
-    std::shared_ptr<void> old = std::move(value);
+    const std::size_t slot = slot_of<T>();
+    std::shared_ptr<void> object = std::move(value);  // after the swap the previous one, destroyed without the lock
     const std::scoped_lock lock(mutex_);
-    slots_[&kKey<T>].swap(old);
+    slots_[slot].store(object.get(), std::memory_order_release);
+    owners_[slot].swap(object);
   }
   /// Stores an object that uses the context from its own thread. It is destroyed before everything else in the
   /// context.
@@ -51,11 +58,19 @@ class RankContext {
  private:
   int rank_;
   int rank_count_;
+  static constexpr std::size_t kMostTypes = 64;
+  static std::size_t new_slot();
+  // The index of T in every context. Types get theirs in the order of their first use.
   template <class T>
-  static constexpr char kKey{};  // its address identifies T
-  std::mutex mutex_;
-  std::unordered_map<const void*, std::shared_ptr<void>> slots_;
-  std::shared_ptr<void> worker_;  // last, so that it is destroyed first
+  static std::size_t slot_of() {
+    static const std::size_t slot = new_slot();
+    return slot;
+  }
+
+  std::mutex mutex_;  // guards owners_
+  std::array<std::shared_ptr<void>, kMostTypes> owners_;
+  std::array<std::atomic<void*>, kMostTypes> slots_{};  // what owners_ hold, read without the lock
+  std::shared_ptr<void> worker_;                        // last, so that it is destroyed first
 };
 
 /// Makes a context current within a scope.
