@@ -61,8 +61,7 @@ class ShardingAttacher {
     return Mesh({{"devices", std::max(said, most_devices_)}});
   }
 
-  // `m0 = #sdy.mesh<[], device_ids=[3]>` may have any name; its shardings are read with the mesh that contains the
-  // device.
+  // `m0 = #sdy.mesh<[], device_ids=[3]>` may have any name; its shardings use the mesh with the device.
   void name_maximal_meshes() {
     constexpr std::string_view kNoAxes = "#sdy.mesh<[]";
     const std::string& all = header_.meshes;
@@ -279,8 +278,7 @@ class ShardingAttacher {
     return {};
   }
 
-  // XLA's partitioner leaves Shardy's attributes of global values on instructions that compute local ones; only borders
-  // and annotations count.
+  // XLA's partitioner leaves Shardy's attributes of global values on local ones; only borders and annotations count.
   bool is_left_over(const PendingSharding& item, const std::vector<Sharding>& given) const {
     const Instruction& instruction = state_.program[item.computation][item.instruction];
     if (!item.hlo.empty() || instruction.op->role == Role::kParameter || instruction.op->role == Role::kShardingMark)
@@ -362,8 +360,8 @@ class ShardingAttacher {
   }
 
   void attach_all() {
-    // By texts and type, so that equal ones are shared.
-    std::unordered_map<std::string, std::pair<ShardingRef, std::string>> made;
+    std::unordered_map<std::string, std::pair<ShardingRef, std::string>>
+        made;  // by texts and type, to share equal ones
     for (std::size_t i = 0; i < state_.shardings.size();) {
       const auto id = state_.shardings[i].computation;
       auto computation = std::make_shared<Computation>(*at(state_.program.computations, id));

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // custom-call. Known targets: Sharding (the identity, with a sharding that binds), the borders of manual regions
-// (SPMDFullToShardShape …, xla.sdy.GlobalToLocalShape …), identities about shardings or memory, and TopK. Any other
-// target evaluates as a deterministic function of its operands, so that programs that contain it can be checked:
-// continuous in float operands, exact in integers, within [-1, 1]; if it has a sharding rule, as the einsum that the
-// rule describes.
+// (SPMDFullToShardShape …, xla.sdy.GlobalToLocalShape …), identities about shardings or memory, and TopK. Others
+// evaluate as a deterministic function of their operands, so that programs that contain them can be checked: continuous
+// in float operands, exact in integers, within [-1, 1]; if there is a sharding rule, as the einsum that it describes.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -100,8 +99,7 @@ Dims batch_of(const OpView& view) {
     return leaf.is_array() && 0 < count && count <= leaf.ndim() &&
            std::equal(leaf.dims().begin(), leaf.dims().begin() + count, leaves[0].dims().begin());
   };
-  // As in XLA, which does not check the attribute.
-  if (!std::all_of(leaves.begin(), leaves.end(), has_batch)) return {};
+  if (!std::all_of(leaves.begin(), leaves.end(), has_batch)) return {};  // as in XLA, which does not check it
   return {leaves[0].dims().begin(), leaves[0].dims().begin() + count};
 }
 
