@@ -60,7 +60,7 @@ std::exception_ptr run_rank(const std::shared_ptr<Cluster>& cluster, int rank,
   }
 }
 
-// From TESSERA_NODE unless the caller specifies it.
+// The node of each rank: from the caller, else from TESSERA_NODE.
 std::function<int(int)> node_function(int count, const VirtualRankOptions& given) {
   if (given.node_of) return given.node_of;
   return [nodes = listed_nodes(count)](int rank) { return at(nodes, rank); };

@@ -169,12 +169,13 @@ bool MpiFabric::has_links() const {
 // All ranks use the value that rank 0 was given.
 void MpiFabric::find_links() {
   auto given = given_node_links();
-  std::array<double, 3> told{};
-  if (given) told = {given->latency_seconds, given->bytes_per_second, given->message_seconds};
-  check_mpi(MPI_Bcast(told.data(), isize(told), MPI_DOUBLE, 0, world_.handle()), "MPI_Bcast");
-  const bool is_given = told[1] > 0;
+  std::array<double, 3> numbers{};
+  if (given) numbers = {given->latency_seconds, given->bytes_per_second, given->message_seconds};
+  check_mpi(MPI_Bcast(numbers.data(), isize(numbers), MPI_DOUBLE, 0, world_.handle()), "MPI_Bcast");
+  const bool is_given = numbers[1] > 0;
   const auto begin = std::chrono::steady_clock::now();
-  links_ = is_given ? NodeLinks{told[0], told[1], told[2]} : measure_links(world_.handle(), world_rank, apart());
+  links_ =
+      is_given ? NodeLinks{numbers[0], numbers[1], numbers[2]} : measure_links(world_.handle(), world_rank, apart());
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
   if (world_rank != 0) return;
   log_debug("between nodes ({}): {}", is_given ? "TESSERA_LINK" : fmt::format("measured in {:.1f} ms", taken.count()),

@@ -25,7 +25,7 @@ struct Process {
   pid_t parent = 0;
 };
 
-// From `PID (NAME) STATE PARENT …`.
+// Parses `PID (NAME) STATE PARENT …`.
 Process process_of(pid_t id) {
   std::ifstream file(fmt::format("/proc/{}/stat", id));
   std::string line;

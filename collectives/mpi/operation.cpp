@@ -14,7 +14,7 @@ namespace tessera::collectives {
 namespace {
 
 constexpr std::size_t kMessage = std::size_t{1} << 30;  // larger payloads are sent as several messages
-// Of a reduction: limits the bytes that are in flight from each peer.
+// Limits the bytes of a reduction that are in flight from each peer.
 constexpr std::size_t kBlock = std::size_t{1} << 20;
 constexpr std::int64_t kTagPeriod =
     8191;  // far more than the number of operations in flight; MPI guarantees tags up to 32767

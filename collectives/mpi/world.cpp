@@ -85,7 +85,7 @@ std::uint64_t failure_hash(std::string message, int rank, int size) {
 }
 
 // The ranks of this node that fail with the same message, in order.
-std::vector<int> ranks_failing_alike(MpiFabric& fabric, std::uint64_t failure) {
+std::vector<int> ranks_with_failure(MpiFabric& fabric, std::uint64_t failure) {
   std::vector<int> ranks{fabric.world_rank};
   for (const auto& peer : fabric.node().peers())
     if (peer.page->failure.load(std::memory_order_acquire) == failure) ranks.push_back(peer.world_rank);
@@ -106,11 +106,11 @@ bool all_have_failed(MpiFabric& fabric) {
 }
 
 // Prints the failure. If several ranks have the same message, only the lowest of them prints it.
-void say_failure(MpiFabric& fabric, int size, const std::string& message, std::uint64_t failure) {
+void print_failure(MpiFabric& fabric, int size, const std::string& message, std::uint64_t failure) {
   const auto deadline = std::chrono::steady_clock::now() + kTimeForPeersToFail;
   while (!all_have_failed(fabric) && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  const auto speakers = ranks_failing_alike(fabric, failure);
+  const auto speakers = ranks_with_failure(fabric, failure);
   if (speakers.front() != fabric.world_rank) return;
   std::fflush(stdout);
   std::fputs(fmt::format("{}: {}\n", speaker_text(speakers, size), message).c_str(), stderr);
@@ -140,7 +140,7 @@ bool has_other_hosts(MpiFabric& fabric) {
   const std::uint64_t failure = silent ? 0 : failure_hash(message, fabric.world_rank, size);
   fabric.node().own().failure.store(failure, std::memory_order_release);
   fabric.node().set_state(RankState::kFailed);
-  if (!silent) say_failure(fabric, size, message, failure);
+  if (!silent) print_failure(fabric, size, message, failure);
   // All ranks of a divergence report it before one of them ends the job.
   const auto patience = kTimeForPeersToSpeak + std::min(fabric.world_rank, 20) * kTimeBetweenAborts;
   std::this_thread::sleep_for(silent ? std::chrono::milliseconds(kTimeToBeKilled) : patience);

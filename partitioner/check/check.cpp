@@ -191,7 +191,7 @@ std::vector<Tolerance> tolerances_of(const Sides& sides, const Inputs& inputs, c
   const auto other = wide ? evaluate_global(*wide, widened(inputs.given), how).front().leaves()
                           : evaluate_global(sides.given, inputs.given, how).front().leaves();
   for (int leaf = 0; leaf < isize(expected); ++leaf) {
-    if (wide) at(out, leaf).relative = relative_bound_beside_noise(sides.given);
+    if (wide) at(out, leaf).relative = relative_bound_with_noise(sides.given);
     if (at(expected, leaf).type().is_array())
       at(out, leaf).absolute = absolute_bound_from(at(expected, leaf), at(other, leaf));
   }

@@ -106,7 +106,7 @@ double relative_bound_of_wide(const Program& program, const Program& partitioned
 
 bool rounds(double relative_bound_of_wide) { return relative_bound_of_wide > kWideRelative; }
 
-double relative_bound_beside_noise(const Program& program) {
+double relative_bound_with_noise(const Program& program) {
   const double epsilon = epsilon_of(program);
   return epsilon * (epsilon > epsilon_of(DType::kF32) ? kRoundingsBesideNoise : kRoundings);
 }

@@ -19,7 +19,7 @@ double relative_epsilon_of(const Program& program);
 /// Whether the bound is larger than that of double precision alone.
 bool rounds(double relative_bound_of_wide);
 /// Relative bound for use together with a measured effect of rounding: 16-bit floats then need fewer roundings.
-double relative_bound_beside_noise(const Program& program);
+double relative_bound_with_noise(const Program& program);
 
 /// The largest permitted difference from `given` due to another order of sums, if the same program in other types
 /// (double precision) gives `exact`.

@@ -120,10 +120,10 @@ class Emitter {
     const bool has_mesh = !meshes.empty() && meshes.front().device_count() == program_.num_partitions;
     return emit_by_device(b_, has_mesh ? meshes.front() : Mesh({{"devices", program_.num_partitions}}), column);
   }
-  // The start of the tile of the member `behind` positions before this device's own.
-  Value start_of(const Chain& chain, Value own, std::int64_t behind) {
+  // The start of the tile of the member `distance` positions before this device's own.
+  Value start_of(const Chain& chain, Value own, std::int64_t distance) {
     const auto size = chain.size();
-    if (behind % size != 0) own = ops::remainder(ops::add(own, known(size - behind % size)), known(size));
+    if (distance % size != 0) own = ops::remainder(ops::add(own, known(size - distance % size)), known(size));
     return chain.tile == 1 ? own : ops::multiply(own, known(chain.tile));
   }
   std::vector<Value> starts(int ndim, int dim, Value start) {

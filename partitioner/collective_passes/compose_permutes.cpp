@@ -41,7 +41,7 @@ class Composer {
  public:
   explicit Composer(const Computation& from) : out_(std::make_shared<Computation>(from)) {
     uses_.assign(from.instructions.size(), 0);
-    alike_.assign(from.instructions.size(), false);
+    is_uniform_.assign(from.instructions.size(), false);
     ++at(uses_, from.root);
     for (const Instruction& instruction : from.instructions) {
       for (const Id operand : instruction.operands) ++at(uses_, operand);
@@ -52,7 +52,7 @@ class Composer {
   ComputationRef run() {
     for (Id id = 0; id < out_->size(); ++id) {
       const Instruction& instruction = at(out_->instructions, id);
-      at(alike_, id) = is_alike(instruction);
+      at(is_uniform_, id) = is_uniform(instruction);
       if (is_permute(instruction)) compose(id);
     }
     return out_;
@@ -60,10 +60,11 @@ class Composer {
 
  private:
   // Whether the value is the same on every device.
-  bool is_alike(const Instruction& instruction) const {
+  bool is_uniform(const Instruction& instruction) const {
     if (instruction.op->role == Role::kConstant) return true;
     return instruction.op->role == Role::kPlain && !has_side_effect(instruction) &&
-           std::all_of(instruction.operands.begin(), instruction.operands.end(), [&](Id id) { return at(alike_, id); });
+           std::all_of(instruction.operands.begin(), instruction.operands.end(),
+                       [&](Id id) { return at(is_uniform_, id); });
   }
 
   // The only operand that differs between devices; -1 if there are several or none.
@@ -73,7 +74,7 @@ class Composer {
         !instruction.control_predecessors.empty())
       return -1;
     for (const Id operand : instruction.operands) {
-      if (at(alike_, operand)) continue;
+      if (at(is_uniform_, operand)) continue;
       if (moved >= 0) return -1;
       moved = operand;
     }
@@ -108,14 +109,14 @@ class Composer {
   // Removes the shardings of values that are the same on every device.
   void forget_placement(Id id) {
     Instruction& instruction = at(out_->instructions, id);
-    if (!at(alike_, id) || !instruction.sharding) return;
+    if (!at(is_uniform_, id) || !instruction.sharding) return;
     instruction.sharding = nullptr;
     for (const Id operand : instruction.operands) forget_placement(operand);
   }
 
   std::shared_ptr<Computation> out_;
   std::vector<int> uses_;
-  std::vector<bool> alike_;
+  std::vector<bool> is_uniform_;
 };
 
 }  // namespace

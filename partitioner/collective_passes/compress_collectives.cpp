@@ -164,9 +164,9 @@ class Compressor {
   [[nodiscard]] ReplicaGroups groups(const Instruction& old) const { return {groups_of(program_, old)}; }
 
   [[nodiscard]] NotesRef with_reason(const NotesRef& notes) const {
-    Instruction said;
-    said.notes = notes;
-    const std::string* reason = said.frontend_attribute(kReasonAttribute);
+    Instruction holder;
+    holder.notes = notes;
+    const std::string* reason = holder.frontend_attribute(kReasonAttribute);
     return with_frontend_attribute(notes, kReasonAttribute,
                                    fmt::format("{}f32 as {}", reason == nullptr ? "" : *reason + "; ", coding_.name()));
   }

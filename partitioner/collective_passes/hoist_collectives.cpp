@@ -127,7 +127,7 @@ class LoopFinder {
     for (Id id = 0; id < body.size(); ++id) {
       const Instruction& instruction = body[id];
       if (state_element(body, id) != nullptr) {
-        same[static_cast<std::size_t>(id)] = hands_on(body, index_of(instruction));
+        same[static_cast<std::size_t>(id)] = returns_unchanged(body, index_of(instruction));
         continue;
       }
       const Role role = instruction.op->role;
@@ -142,17 +142,17 @@ class LoopFinder {
       room -= instruction.type.byte_size();
       collectives.push_back(id);
     }
-    out.invariant = read_otherwise(body, collectives);
+    out.invariant = with_other_readers(body, collectives);
   }
 
   // Whether the body returns the element unchanged.
-  static bool hands_on(const Computation& body, std::int64_t index) {
+  static bool returns_unchanged(const Computation& body, std::int64_t index) {
     const Instruction* returned = state_element(body, at(body[body.root].operands, index));
     return returned != nullptr && index_of(*returned) == index;
   }
 
   // The collectives that are read by more than other hoisted collectives.
-  static std::vector<Id> read_otherwise(const Computation& body, const std::vector<Id>& collectives) {
+  static std::vector<Id> with_other_readers(const Computation& body, const std::vector<Id>& collectives) {
     std::vector<bool> live(body.instructions.size(), false);
     live[static_cast<std::size_t>(body.root)] = true;
     for (Id id = body.size() - 1; id >= 0; --id) {

@@ -122,27 +122,27 @@ Program order_for_memory(const Program& program) {
   const std::vector<bool> with_effects = computations_with_effects(program);
   Program best = program;
   std::int64_t least = peak_bytes(program);
-  const auto weigh = [&](Program other) {
+  const auto compare = [&](Program other) {
     const std::int64_t peak = peak_bytes(other);
     if (peak >= least) return;
     least = peak;
     best = std::move(other);
   };
-  const auto weigh_orders = [&](const Program& form) {
-    weigh(form);
+  const auto compare_orders = [&](const Program& form) {
+    compare(form);
     for (const First first : {First::kLastOperand, First::kLargest, First::kSmallest})
-      weigh(in_order(form, first, with_effects));
-    for (std::uint64_t draw = 0; draw < draws; ++draw) weigh(in_order(form, First::kDrawn, with_effects, draw));
+      compare(in_order(form, first, with_effects));
+    for (std::uint64_t draw = 0; draw < draws; ++draw) compare(in_order(form, First::kDrawn, with_effects, draw));
   };
-  weigh_orders(program);
+  compare_orders(program);
   // Also try forms in which zeros with several readers are duplicated and concatenations are written in place.
   const auto is_other = [](const Program& a, const Program& b) {
     return a.instruction_count() != b.instruction_count();
   };
   const Program own = with_duplicated_splats(program);
-  if (is_other(own, program)) weigh_orders(own);
+  if (is_other(own, program)) compare_orders(own);
   const Program chained = concatenate_in_place(own);
-  if (is_other(chained, own)) weigh_orders(chained);
+  if (is_other(chained, own)) compare_orders(chained);
   return best;
 }
 

@@ -53,7 +53,7 @@ class GatheredReductions {
     Value value = r.mapped(part);
     for (auto gather = gathers.rbegin(); gather != gathers.rend(); ++gather)
       value = all_reduced(r, *gather, value, r.callee(reduce.called.front()));
-    if (!is_reduced_alike(part, id)) {
+    if (!has_same_reduction(part, id)) {
       Instruction last = r.translated(id);
       last.operands.front() = value.id;
       return r.builder().append(std::move(last));
@@ -94,7 +94,7 @@ class GatheredReductions {
   }
 
   // Whether `part` uses the same computation and init value, and no dim remains to be reduced after the all-reduce.
-  [[nodiscard]] bool is_reduced_alike(Id part, Id id) const {
+  [[nodiscard]] bool has_same_reduction(Id part, Id id) const {
     const Instruction& first = (*computation_)[part];
     const Instruction& last = (*computation_)[id];
     return is_reduce(first) && first.called == last.called && first.operands.back() == last.operands.back() &&

@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-/// Bytes one device receives when it runs a collective once (design.md, `stats`).
+/// Bytes one device receives when it runs a collective once.
 std::int64_t collective_bytes(const Computation& computation, const Instruction& instruction, std::int64_t partitions);
 
 /// The link that limits a collective: the slowest of its axes (`tessera.axes`), or of all axes if it names none.

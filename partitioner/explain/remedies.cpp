@@ -42,7 +42,7 @@ std::string purpose_of(const CollectiveNote& note) {
 class Trials {
  public:
   Trials(const Program& given, const Trial& trial) : given_(given), trial_(trial) {
-    constexpr std::int64_t kMostInstructions = 4'000;  // of all trials; seconds
+    constexpr std::int64_t kMostInstructions = 4'000;  // for all trials together
     constexpr std::int64_t kMost = 64;
     const auto size = static_cast<std::int64_t>(given.instruction_count());
     left_ = std::min(kMost, kMostInstructions / std::max<std::int64_t>(1, size));
@@ -152,7 +152,8 @@ class ValuesAbove {
 
   const Program& program_;
   OpSignatures signatures_;
-  std::map<std::pair<std::string, std::string>, std::pair<const Computation*, Id>> reshards_;  // by spec
+  // By the texts of both shardings.
+  std::map<std::pair<std::string, std::string>, std::pair<const Computation*, Id>> reshards_;
 };
 
 class Remedies {
@@ -207,17 +208,17 @@ class Remedies {
 };
 
 // The key of a remedy: the two shardings, the reason and the remedy itself.
-using Said = std::tuple<std::string, std::string, std::string, std::string>;
+using RemedyKey = std::tuple<std::string, std::string, std::string, std::string>;
 
 // The instruction's notes with the better remedies; null if there are none.
-NotesRef notes_with_remedies(const Instruction& instruction, const std::map<Said, std::string>& found) {
+NotesRef notes_with_remedies(const Instruction& instruction, const std::map<RemedyKey, std::string>& found) {
   if (instruction.frontend_attribute(kRemedyAttribute) == nullptr) return nullptr;
   std::vector<std::string> texts;
   for (std::size_t part = 0; part < std::max<std::size_t>(1, instruction.operands.size()); ++part) {
-    const auto said = [&](std::string_view key) { return explanation(instruction, key, part); };
-    const auto better =
-        found.find({said(kFromAttribute), said(kToAttribute), said(kReasonAttribute), said(kRemedyAttribute)});
-    texts.push_back(better != found.end() ? better->second : said(kRemedyAttribute));
+    const auto explained = [&](std::string_view key) { return explanation(instruction, key, part); };
+    const auto better = found.find(
+        {explained(kFromAttribute), explained(kToAttribute), explained(kReasonAttribute), explained(kRemedyAttribute)});
+    texts.push_back(better != found.end() ? better->second : explained(kRemedyAttribute));
   }
   return with_explanation(instruction.notes, kRemedyAttribute, texts);
 }
@@ -229,7 +230,7 @@ Program with_tried_remedies(const Program& partitioned, const Program& resharded
   std::vector<CollectiveNote> notes = before.notes;
   std::stable_sort(notes.begin(), notes.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   Remedies remedies(resharded, given, before, trial);
-  std::map<Said, std::string> found;
+  std::map<RemedyKey, std::string> found;
   for (const CollectiveNote& note : notes)
     if (const auto [better, is_new] = found.try_emplace({note.from, note.to, note.reason, note.remedy.attribute()});
         is_new)

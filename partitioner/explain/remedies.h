@@ -27,7 +27,7 @@ using Trial = std::function<TrialOutcome(const Program& given)>;
 /// The candidates are the resharded value and the values that it is computed from, up to the parameters. A trial does
 /// the same as `--annotate` with the text of the remedy. If no candidate meets these conditions, the remedy reports the
 /// effect of the best one. The most expensive collectives come first. The number of trials depends on the size of the
-/// program; remedies that were not tried say so.
+/// program; remedies that were not tried are marked.
 Program with_tried_remedies(const Program& partitioned, const Program& resharded, const Program& given,
                             const TrialOutcome& before, const Trial& trial);
 

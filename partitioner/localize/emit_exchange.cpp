@@ -56,14 +56,14 @@ Value joined(const std::vector<Value>& parts, int dim) {
 // `sizes` elements from `starts`; a plain slice if the starts are equal on all devices.
 Value ExchangeEmitter::part(Value x, const std::vector<DeviceColumn>& starts, const Dims& sizes) {
   if (x.type().dims() == sizes) return x;
-  const bool alike =
+  const bool is_uniform =
       std::all_of(starts.begin(), starts.end(), [](const DeviceColumn& c) { return common_number(c).has_value(); });
   std::vector<SliceRange> ranges;
-  for (int d = 0; d < isize(sizes) && alike; ++d) {
+  for (int d = 0; d < isize(sizes) && is_uniform; ++d) {
     const auto start = *common_number(at(starts, d));
     ranges.push_back({start, start + at(sizes, d), 1});
   }
-  return alike ? ops::slice(x, std::move(ranges)) : ops::dynamic_slice(x, numbers(starts), sizes);
+  return is_uniform ? ops::slice(x, std::move(ranges)) : ops::dynamic_slice(x, numbers(starts), sizes);
 }
 
 std::vector<Value> ExchangeEmitter::numbers(const std::vector<DeviceColumn>& columns) {

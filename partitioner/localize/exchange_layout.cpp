@@ -19,8 +19,8 @@ DeviceColumn starts_of(const PieceRound& round, int dim) {
   return out;
 }
 
-bool is_alike(const DeviceColumn& column) { return common_number(column).has_value(); }
-std::int64_t alike(const PieceRound& round, int dim) { return *common_number(starts_of(round, dim)); }
+bool is_uniform(const DeviceColumn& column) { return common_number(column).has_value(); }
+std::int64_t uniform_start(const PieceRound& round, int dim) { return *common_number(starts_of(round, dim)); }
 
 // ---- adjacent pieces
 // -----------------------------------------------------------------------------------------------------
@@ -32,7 +32,7 @@ int common_dim(const Exchange& exchange, const Dims& result) {
   for (const PieceRound& round : exchange.rounds)
     for (int d = 0; d < isize(result); ++d) {
       const DeviceColumn starts = starts_of(round, d);
-      if (!is_alike(starts)) return -1;
+      if (!is_uniform(starts)) return -1;
       if (at(round.sizes, d) == at(result, d) && *common_number(starts) == 0) continue;
       if (along >= 0 && along != d) return -1;
       along = d;
@@ -45,7 +45,7 @@ bool side_by_side(const Exchange& exchange, const Dims& result, ExchangeLayout& 
   const int dim = common_dim(exchange, result);
   if (dim < 0) return false;
   std::vector<std::pair<std::int64_t, int>> order;
-  for (int r = 0; r < isize(exchange.rounds); ++r) order.emplace_back(alike(at(exchange.rounds, r), dim), r);
+  for (int r = 0; r < isize(exchange.rounds); ++r) order.emplace_back(uniform_start(at(exchange.rounds, r), dim), r);
   std::sort(order.begin(), order.end());
   std::int64_t end = 0;
   for (const auto& [start, r] : order) {
@@ -70,7 +70,7 @@ int exchanged_dim(const Exchange& exchange, const Dims& result) {
   for (const PieceRound& round : exchange.rounds)
     for (int d = 0; d < isize(result); ++d) {
       const DeviceColumn starts = starts_of(round, d);
-      const bool whole = at(round.sizes, d) == at(result, d) && is_alike(starts) && *common_number(starts) == 0;
+      const bool whole = at(round.sizes, d) == at(result, d) && is_uniform(starts) && *common_number(starts) == 0;
       if (whole) continue;
       if (along >= 0 && along != d) return -1;
       along = d;
@@ -231,7 +231,7 @@ class Over {
   }
 
   void make_margins(ExchangeLayout& out) {
-    Dims behind(result_.size(), 0);
+    Dims after(result_.size(), 0);
     Dims dodging(result_.size(), 0);
     for (std::size_t i = 0; i < out.rounds.size(); ++i) {
       const PieceRound& piece = round(out.rounds[i].round);
@@ -243,7 +243,7 @@ class Over {
         for (int d = 0; d < isize(result_); ++d) {
           const auto start = at(at(piece.start, device), d);
           at(out.margin, d) = std::max(at(out.margin, d), -start);
-          at(behind, d) = std::max(at(behind, d), start + at(piece.sizes, d) - at(result_, d));
+          at(after, d) = std::max(at(after, d), start + at(piece.sizes, d) - at(result_, d));
         }
       }
       for (int d = 0; d < isize(result_) && dodges; ++d) at(dodging, d) = std::max(at(dodging, d), at(piece.sizes, d));
@@ -253,8 +253,8 @@ class Over {
     };
     for (int d = 0; d < isize(result_); ++d)
       if (at(dodging, d) > 0 && (dodge_ < 0 || grown(d) < grown(dodge_))) dodge_ = d;
-    if (dodge_ >= 0) at(behind, dodge_) = std::max(at(behind, dodge_), at(dodging, dodge_));
-    for (int d = 0; d < isize(result_); ++d) at(out.buffer, d) += at(out.margin, d) + at(behind, d);
+    if (dodge_ >= 0) at(after, dodge_) = std::max(at(after, dodge_), at(dodging, dodge_));
+    for (int d = 0; d < isize(result_); ++d) at(out.buffer, d) += at(out.margin, d) + at(after, d);
   }
 
   void place(ExchangeLayout& out, std::size_t i) const {

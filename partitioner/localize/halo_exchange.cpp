@@ -11,7 +11,7 @@ namespace tessera::reshard {
 namespace {
 
 // Whether every tile has the same offset from its halo; then all pieces have the same source and target positions.
-bool are_alike(const Halo& halo) {
+bool have_equal_offsets(const Halo& halo) {
   const auto lead = [&](std::int64_t tile) { return tile * halo.before.length - at(halo.start, tile); };
   for (std::int64_t tile = 1; tile < isize(halo.start); ++tile)
     if (lead(tile) != lead(0)) return false;
@@ -31,13 +31,13 @@ std::vector<Round> rounds_of(const Halo& halo) {
       by_shift[source - tile].push_back({source, tile, rows, first - at(halo.start, tile)});
     }
   }
-  const bool alike = are_alike(halo);
-  const auto form = alike ? Round::Form::kAlike : Round::Form::kByTile;
+  const bool equal_offsets = have_equal_offsets(halo);
+  const auto form = equal_offsets ? Round::Form::kCompleteSlab : Round::Form::kByTile;
   std::vector<Round> rounds;
   if (by_shift.contains(0)) rounds.push_back(make_round(by_shift[0], form));
   for (auto& [shift, pieces] : by_shift)
     if (shift != 0) rounds.push_back(make_round(std::move(pieces), form));
-  return alike ? rounds : joined(std::move(rounds), halo.start.size());
+  return equal_offsets ? rounds : joined(std::move(rounds), halo.start.size());
 }
 
 RowCount count_permutes(const Halo& halo) { return count_rows(rounds_of(halo)); }
@@ -59,7 +59,7 @@ bool is_gathered(const Halo& halo) {
 RowCount count_window(const Halo& halo) { return is_gathered(halo) ? count_gather(halo) : count_permutes(halo); }
 
 bool fills_with_zeros(const Halo& halo) {
-  if (halo.before.length == 0 || !are_alike(halo) || halo.before.size % halo.before.length != 0) return false;
+  if (halo.before.length == 0 || !have_equal_offsets(halo) || halo.before.size % halo.before.length != 0) return false;
   for (std::int64_t tile = halo.before.size / halo.before.length; tile < isize(halo.start); ++tile) {
     const Interval& kept = at(halo.kept, tile);
     if (kept.start > at(halo.start, tile) || kept.limit < at(halo.start, tile) + halo.length) return false;
@@ -68,7 +68,7 @@ bool fills_with_zeros(const Halo& halo) {
 }
 
 bool begins_with_zeros(const Halo& halo) {
-  if (halo.before.length == 0 || !are_alike(halo)) return false;
+  if (halo.before.length == 0 || !have_equal_offsets(halo)) return false;
   for (std::int64_t tile = ceil_div(halo.before.size, halo.before.length); tile < isize(halo.start); ++tile)
     if (at(halo.kept, tile).start > at(halo.start, tile)) return false;
   return true;

@@ -10,7 +10,7 @@
 namespace tessera {
 
 Program with_one_loop_state(const Program& program) {
-  std::map<ComputationId, Id> unsaid;  // computations whose parameter loses its sharding
+  std::map<ComputationId, Id> dropped;  // computations whose parameter loses its sharding
   const auto parameter_of = [&](ComputationId callee) -> const Instruction& {
     return program[callee][program[callee].parameters.front()];
   };
@@ -19,13 +19,13 @@ Program with_one_loop_state(const Program& program) {
       if (loop.op->role != Role::kWhile) continue;
       const ComputationId condition = loop.called[0];
       const ComputationId body = loop.called[1];
-      if (loop.sharding && parameter_of(body).sharding) unsaid[body] = program[body].parameters.front();
+      if (loop.sharding && parameter_of(body).sharding) dropped[body] = program[body].parameters.front();
       if ((loop.sharding || parameter_of(body).sharding) && parameter_of(condition).sharding)
-        unsaid[condition] = program[condition].parameters.front();
+        dropped[condition] = program[condition].parameters.front();
     }
-  if (unsaid.empty()) return program;
+  if (dropped.empty()) return program;
   Program out = program;
-  for (const auto& [callee, parameter] : unsaid) {
+  for (const auto& [callee, parameter] : dropped) {
     Computation changed = program[callee];
     at(changed.instructions, parameter).sharding = nullptr;
     at(out.computations, callee) = std::make_shared<const Computation>(std::move(changed));

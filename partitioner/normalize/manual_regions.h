@@ -63,7 +63,7 @@ class ManualAxes {
   Axes context_;
   bool is_function_;
   std::vector<Axes> manual_;  // by value
-  // Of values without operands: the axes of their readers, with manual_[id] first.
+  // For values without operands: the axes of their readers, with manual_[id] first.
   std::map<Id, std::vector<Axes>> sides_;
 };
 

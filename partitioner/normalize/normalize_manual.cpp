@@ -372,11 +372,11 @@ Program without_manual_annotations(const Program& program) {
 
 Program normalize_manual(const Program& program) {
   if (has_raw_borders(program)) return Normalizer(program).run();
-  const bool speaks = any_instruction(program, [](const Instruction& instruction) {
+  const bool communicates = any_instruction(program, [](const Instruction& instruction) {
     return manual_border(instruction) != ManualBorder::kNone || instruction.op->role == Role::kCollective ||
            instruction.op->role == Role::kPartitionId;
   });
-  if (!speaks) return without_manual_annotations(program);
+  if (!communicates) return without_manual_annotations(program);
   return has_manual_regions(program) || !any_instruction(program, is_annotated_manual) ? program
                                                                                        : Normalizer(program).run();
 }

@@ -26,7 +26,7 @@ std::vector<Group> groups_or_pairs(const Instruction& collective) {
 /// coordinate.
 struct Place {
   std::int64_t within;
-  std::int64_t beside;
+  std::int64_t number;
 };
 
 std::vector<Place> places_of(const Mesh& mesh, const std::vector<AxisRef>& axes) {
@@ -44,28 +44,30 @@ std::vector<Place> places_of(const Mesh& mesh, const std::vector<AxisRef>& axes)
 void check_region_collective(const Instruction& collective) {
   const Sharding& region = collective.sharding->front();
   const auto places = places_of(region.mesh, region.manual);
-  const std::int64_t alike = region.mesh.device_count() / axes_size(region.manual);
+  const std::int64_t copies = region.mesh.device_count() / axes_size(region.manual);
   const auto* groups = attributes_if<CollectiveAttributes>(collective);
-  require(alike == 1 || groups == nullptr || !groups->replica_groups.groups.empty(),
+  require(copies == 1 || groups == nullptr || !groups->replica_groups.groups.empty(),
           "{} %{} has one group of all devices, but some axes of {} are not manual in its region; the devices of a "
           "group may differ only along manual axes",
           collective.op->name, collective.name, region.mesh);
-  std::map<std::int64_t, std::set<Group>> said;  // by `beside`: the groups, as coordinates along the region's axes
+  // The groups, as coordinates along the region's axes.
+  std::map<std::int64_t, std::set<Group>> groups_by_number;
   for (const Group& group : groups_or_pairs(collective)) {
     Group within;
     for (const auto device : group) {
       if (device < 0 || device >= isize(places)) return;  // reported elsewhere
-      require(at(places, device).beside == at(places, group.front()).beside,
+      require(at(places, device).number == at(places, group.front()).number,
               "{} %{} connects devices {} and {}, which differ along axes of {} that are not manual in its "
               "region; the devices of a group may differ only along manual axes",
               collective.op->name, collective.name, group.front(), device, region.mesh);
       within.push_back(at(places, device).within);
     }
-    said[at(places, group.front()).beside].insert(std::move(within));
+    groups_by_number[at(places, group.front()).number].insert(std::move(within));
   }
-  if (said.empty()) return;
-  const bool is_one = isize(said) == alike && std::all_of(said.begin(), said.end(), [&](const auto& at_place) {
-                        return at_place.second == said.begin()->second;
+  if (groups_by_number.empty()) return;
+  const bool is_one = isize(groups_by_number) == copies &&
+                      std::all_of(groups_by_number.begin(), groups_by_number.end(), [&](const auto& at_place) {
+                        return at_place.second == groups_by_number.begin()->second;
                       });
   require(is_one,
           "the groups of {} %{} differ along axes of {} that are not manual in its region; use the same groups for "

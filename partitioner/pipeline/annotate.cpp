@@ -72,13 +72,13 @@ std::pair<ComputationId, Id> find_value(const Program& program, std::string_view
 }
 
 // Whether the sharding specifies nothing.
-bool says_nothing(const Sharding& sharding) {
+bool specifies_nothing(const Sharding& sharding) {
   return sharding.kind == Sharding::Kind::kUnknown ||
          (sharding.is_tiled() && std::all_of(sharding.dims.begin(), sharding.dims.end(),
                                              [](const DimSharding& dim) { return dim.open && dim.axes.empty(); }));
 }
 
-bool says_the_same(const Type& type, const Sharding& before, const Sharding& now) {
+bool specify_the_same(const Type& type, const Sharding& before, const Sharding& now) {
   return before.mesh.device_count() == now.mesh.device_count() && before.ndim() == now.ndim() &&
          same_placement(type, before, now);
 }
@@ -110,7 +110,7 @@ void leave_result_open(Program& program, Id id) {
 
 // Requires two annotations of one value to be equal.
 void require_same(const Instruction& instruction, const Sharding& before, const Sharding& now) {
-  require(says_nothing(before) || says_the_same(instruction.type, before, now),
+  require(specifies_nothing(before) || specify_the_same(instruction.type, before, now),
           "%{} is annotated twice, with {} and {}; keep one", instruction.name, before.str(), now.str());
 }
 
@@ -141,7 +141,7 @@ Program annotate(const Program& program, const Mesh& mesh, const std::string& na
       const int priority = parse_priority(std::string_view(name).substr(mark + 1));
       for (auto& dim : sharding.dims) dim.priority = dim.priority.value_or(priority);
     }
-    if (says_nothing(sharding) && computation == out.entry) leave_result_open(out, id);
+    if (specifies_nothing(sharding) && computation == out.entry) leave_result_open(out, id);
     if (instruction.sharding) require_same(instruction, instruction.sharding->front(), sharding);
     instruction.sharding = make_sharding(std::move(sharding));
   } catch (Error& error) {
@@ -155,9 +155,9 @@ Program without_annotation(const Program& program, const std::string& name) {
   const auto [computation, id] = annotated_value(program, name);
   const Instruction& instruction = program[computation][id];
   if (!instruction.sharding || !instruction.type.is_array()) return program;
-  const Sharding& said = instruction.sharding->front();
+  const Sharding& given = instruction.sharding->front();
   // Such annotations define the region itself.
-  if (said.kind == Sharding::Kind::kManual || !said.manual.empty()) return program;
+  if (given.kind == Sharding::Kind::kManual || !given.manual.empty()) return program;
   Program out = program;
   auto changed = std::make_shared<Computation>(program[computation]);
   at(changed->instructions, id).sharding = nullptr;
@@ -173,7 +173,7 @@ std::vector<std::string> replaced_annotations(const Program& program, const Prog
       const ShardingRef& now = annotated[c][id].sharding;
       if (now == instruction.sharding || !instruction.sharding || !now || !instruction.type.is_array()) continue;
       const Sharding& before = instruction.sharding->front();
-      if (says_nothing(before) || says_the_same(instruction.type, before, now->front())) continue;
+      if (specifies_nothing(before) || specify_the_same(instruction.type, before, now->front())) continue;
       const std::string prefix = c == program.entry ? "" : program[c].name + "/";
       out.push_back(
           fmt::format("%{}{} has {} instead of {}", prefix, instruction.name, now->front().str(), before.str()));

@@ -89,7 +89,7 @@ bool ValueOrigins::is_given(const Origin& origin) const {
   if (origin.value < 0) return false;
   const Instruction& value = old_[origin.value];
   const auto* why = value.frontend_attribute(kWhyAttribute);
-  if (!value.sharding || (why != nullptr && *why == kWholeParameter)) return false;
+  if (!value.sharding || (why != nullptr && *why == kNotAnnotated)) return false;
   const Sharding& sharding = at(*value.sharding, origin.leaf);
   return !is_derived(sharding) && (!sharding.dims.empty() || !sharding.is_tiled());
 }

@@ -101,8 +101,8 @@ std::optional<Sharding> as_read(const OpView& view, int operand, const Sharding&
       std::all_of(view.operands.begin(), view.operands.end(), [](const Type& t) { return t.is_array(); });
   if (!view.result.is_array() || !all_arrays) return std::nullopt;
   const FactorMap map = factor_map(view);
-  const Strategy said = legal(map, project(map, at(map.operands, operand), sharding));
-  Sharding out = unproject(sharding.mesh, map, map.results.front(), said);
+  const Strategy implied = legal(map, project(map, at(map.operands, operand), sharding));
+  Sharding out = unproject(sharding.mesh, map, map.results.front(), implied);
   return out.used_axes().empty() ? std::nullopt : std::optional(std::move(out));
 }
 
@@ -132,7 +132,7 @@ class Chooser {
     if (candidates.size() == 1 && trials_ == 0 && !weight_) return resharded(candidates.front(), {});
     Outcome best;
     for (Outcome& candidate : candidates) {
-      weigh(candidate);
+      choose_by_weight(candidate);
       if (best.variant == nullptr || candidate.weight.all < best.weight.all)
         best = std::move(candidate);
       else
@@ -170,7 +170,7 @@ class Chooser {
   }
 
   // Compares the ways in which ops may choose, and keeps the one of least cost.
-  void weigh(Outcome& outcome) const {
+  void choose_by_weight(Outcome& outcome) const {
     bool is_first = true;
     std::vector<OpChoices> ways{{}, {.known_copies = false}, {.least_work = true}};
     const bool has_scans = weight_ && has_scans_to_split(written(outcome));
@@ -201,7 +201,7 @@ class Chooser {
       other.slots = propagated(best.variant->graph, best.order, other.hints);
       if (same_shardings(other.slots, best.slots)) continue;
       --trials_;
-      weigh(other);
+      choose_by_weight(other);
       // Reject less work in exchange for more bytes; only the propagation orders may make that trade.
       if (!(other.weight.all < kWorthIt * best.weight.all) || other.weight.moved > best.weight.moved) continue;
       if (trial.spares_work && other.weight.work > best.weight.work) continue;

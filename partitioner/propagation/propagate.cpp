@@ -213,8 +213,9 @@ void Propagation::sweep(Direction direction) {
     if (forward && at(graph_.edges, edge).broadcasts) continue;
     std::vector<Offer> offers;
     collect(edge, Phase::kKeptFactors, offers);
-    const auto& told = forward ? at(graph_.edges, edge).results : at(graph_.edges, edge).operands;
-    std::erase_if(offers, [&](const Offer& o) { return std::find(told.begin(), told.end(), o.slot) == told.end(); });
+    const auto& targets = forward ? at(graph_.edges, edge).results : at(graph_.edges, edge).operands;
+    std::erase_if(offers,
+                  [&](const Offer& o) { return std::find(targets.begin(), targets.end(), o.slot) == targets.end(); });
     std::sort(offers.begin(), offers.end());
     for (const auto& offer : offers)
       if (accept(slots_, offer)) at(states_of_slots_, offer.slot) = state_of(at(slots_, offer.slot));

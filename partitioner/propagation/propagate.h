@@ -20,7 +20,7 @@ namespace tessera {
 /// Frontend attribute that names the source of a derived sharding.
 inline constexpr std::string_view kWhyAttribute = "tessera.why";
 /// The reason given for the sharding of an entry parameter without annotation.
-inline constexpr std::string_view kWholeParameter = "not annotated, so fully replicated";
+inline constexpr std::string_view kNotAnnotated = "not annotated, so fully replicated";
 
 /// Which tensors have priority where the tensors of an op suggest different axes.
 enum class PropagationOrder : std::uint8_t {
@@ -51,10 +51,7 @@ struct Weight {
 };
 using ProgramWeight = std::function<Weight(const Program& resharded)>;
 
-/// Runs propagation in every order and returns the outcome of least cost, the first among equals. Without a `weight`,
-/// the cost is the modelled time of reshards and work. In programs that are not large, it then tries up to `trials`
-/// changes at the most expensive reshards: the resharded value takes the new sharding, or its consumer takes the old
-/// one (choose_propagation.cpp).
+/// The outcome of propagate_at_least_cost().
 struct Propagated {
   Program program;
   OpChoices choices;  // insert_reshards() with these choices gives `resharded`
@@ -62,6 +59,10 @@ struct Propagated {
 };
 /// insert_reshards() with the choices that were found. For the program in `found`, returns the stored result.
 Program insert_chosen_reshards(const Program& program, const Topology& topology, const Propagated& found);
+/// Runs propagation in every order and returns the outcome of least cost, the first among equals. Without a `weight`,
+/// the cost is the modelled time of reshards and work. In programs that are not large, it then tries up to `trials`
+/// changes at the most expensive reshards: the resharded value takes the new sharding, or its consumer takes the old
+/// one (choose_propagation.cpp).
 Propagated propagate_at_least_cost(const Program& program, const Topology& topology, const ProgramWeight& weight = {},
                                    int trials = 0);
 

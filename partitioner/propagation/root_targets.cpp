@@ -44,8 +44,8 @@ Shardings entry_results(const Program& program) {
     const bool free = allowed.size() == 1 ? allowed[0] : (i < isize(allowed) && allowed[static_cast<std::size_t>(i)]);
     const int ndim = at(leaves, i).is_array() ? at(leaves, i).ndim() : 0;
     const Sharding* donor = at(donors, i);
-    const Sharding unsaid = donor != nullptr ? donor->without_partial() : Sharding::replicated(mesh, ndim);
-    out.push_back((open && !free && !sharding.is_partial() ? unsaid : sharding).closed());
+    const Sharding fallback = donor != nullptr ? donor->without_partial() : Sharding::replicated(mesh, ndim);
+    out.push_back((open && !free && !sharding.is_partial() ? fallback : sharding).closed());
   }
   return out;
 }

@@ -15,11 +15,11 @@ bool is_open(const Sharding& sharding) {
   return std::any_of(sharding.dims.begin(), sharding.dims.end(), [](const DimSharding& d) { return d.open; });
 }
 
-// Propagation has now determined what the annotation left open. The result binds as if the user had written it.
+// The annotation with the axes that propagation chose for its open dims. It binds as if the user had written it.
 Sharding settled(const Sharding& given, const Sharding& found) {
-  const bool says_nothing =
+  const bool specifies_nothing =
       std::all_of(given.dims.begin(), given.dims.end(), [](const DimSharding& d) { return d.open && d.axes.empty(); });
-  return says_nothing ? found : found.closed();
+  return specifies_nothing ? found : found.closed();
 }
 
 class ShardingWriter {
@@ -40,7 +40,7 @@ class ShardingWriter {
     }
     if (!instruction.sharding && instruction.op->role == Role::kParameter && !slots.empty() &&
         at(slots_, slots.front()).fixed && is_entry)
-      instruction.notes = with_frontend_attribute(instruction.notes, kWhyAttribute, std::string(kWholeParameter));
+      instruction.notes = with_frontend_attribute(instruction.notes, kWhyAttribute, std::string(kNotAnnotated));
     const bool given = instruction.sharding && instruction.sharding->size() == leaves.size();
     // A tuple with its own annotation keeps it and reshards its elements.
     for (int i = 0; given && i < isize(leaves); ++i) {

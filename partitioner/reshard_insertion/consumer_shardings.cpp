@@ -88,9 +88,9 @@ bool ConsumerShardings::may_stay_partial(Id id) const {
   }
   if (users.size() != 1 || !takes_partial(program_, old_, users.front(), id)) return false;
   const Instruction& user = old_[users.front()];
-  const bool hands_on =
+  const bool passes_on =
       user.op->role == Role::kCopy && user.sharding->size() == 1 && is_derived(user.sharding->front());
-  return !hands_on || may_stay_partial(users.front());
+  return !passes_on || may_stay_partial(users.front());
 }
 
 bool ConsumerShardings::is_reduced_by_constraint(Id id, const std::vector<Value>& operands) const {

@@ -277,7 +277,7 @@ class Inserter {
         resharder_.asked(before, at(operands, i));
     }
     const Value made = append(instruction, operands_of_leaves(instruction, operands), decision.results);
-    if (is_computed_otherwise(instruction, *decision.results))
+    if (has_other_shardings(instruction, *decision.results))
       builder_.set_notes(made,
                          with_frontend_attribute(instruction.notes, kWhyAttribute,
                                                  computed_from(builder_.computation(), origins_, made.instruction())));
@@ -285,7 +285,7 @@ class Inserter {
   }
 
   // Whether results differ from the sharding that propagation found or the user gave.
-  static bool is_computed_otherwise(const Instruction& instruction, const Shardings& results) {
+  static bool has_other_shardings(const Instruction& instruction, const Shardings& results) {
     return !std::equal(results.begin(), results.end(), instruction.sharding->begin(), instruction.sharding->end(),
                        [](const Sharding& made, const Sharding& found) { return made == found.closed(); });
   }

@@ -179,8 +179,8 @@ class ReductionSplitter : Splitter {
   Id split(Instruction reduce, const Dims& dims) {
     const auto count = reduce.operands.size() / 2;
     const Type first = builder_.value(reduce.operands.front()).type();
-    const Sharding lies = builder_[reduce.operands.front()].sharding->front();
-    const Tiled to = tiled(first, lies, attributes_as<DimensionsAttributes>(reduce.attributes).dimensions, dims);
+    const Sharding given = builder_[reduce.operands.front()].sharding->front();
+    const Tiled to = tiled(first, given, attributes_as<DimensionsAttributes>(reduce.attributes).dimensions, dims);
     Dims part_dims;
     Sharding part = to.sharding;
     part.dims.clear();
@@ -196,7 +196,7 @@ class ReductionSplitter : Splitter {
       const DType dtype = builder_.value(operands[i]).type().dtype();
       operands[count + i] = neutral_init(reduce, count + i, dtype).id;
       const Value array =
-          evened(builder_.value(operands[i]), builder_.value(operands[count + i]), lies, dims, reduce.notes);
+          evened(builder_.value(operands[i]), builder_.value(operands[count + i]), given, dims, reduce.notes);
       const Value cut = ops::reshape(array, to.dims);
       builder_.set_sharding(cut, make_sharding(to.sharding));
       builder_.set_notes(cut, for_another_op(reduce.notes));

@@ -26,7 +26,7 @@ struct Selection {
 
 std::optional<Selection> split_of(const Program& program, const Computation& computation,
                                   const Instruction& instruction) {
-  // The case of almost all instructions.
+  // Almost all instructions end here.
   if (!instruction.type.is_tuple() || instruction.operands.size() != 1) return std::nullopt;
   const auto top = top_k_of(view_of(program, computation, instruction));
   if (!top || top->k == 0) return std::nullopt;

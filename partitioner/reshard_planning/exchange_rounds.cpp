@@ -49,7 +49,7 @@ void enter(const Round& round, const Rows& piece, int dim, std::int64_t source, 
   at(at(out.start, target), dim) = piece.place - (piece.rows.start - at(at(out.send, source), dim));
   at(at(out.low, target), dim) = piece.place;
   at(at(out.high, target), dim) = piece.place + piece.rows.size();
-  if (round.form != Round::Form::kAlike) return;
+  if (round.form != Round::Form::kCompleteSlab) return;
   at(at(out.low, target), dim) = at(at(out.start, target), dim);
   at(at(out.high, target), dim) = at(at(out.start, target), dim) + round.length;
 }
@@ -117,8 +117,8 @@ RowCount count_rows(const std::vector<Round>& rounds) {
 
 PieceRound write_round(const Mesh& mesh, const RowDim& along, const Dims& shard, const Round& round) {
   const int dim = along.dim;
-  const bool alike = round.form == Round::Form::kAlike;
-  const auto devices = alike ? std::size_t{1} : static_cast<std::size_t>(mesh.device_count());
+  const bool is_uniform = round.form == Round::Form::kCompleteSlab;
+  const auto devices = is_uniform ? std::size_t{1} : static_cast<std::size_t>(mesh.device_count());
   PieceRound out;
   out.value = round.value;
   out.sizes = shard;
@@ -136,8 +136,8 @@ PieceRound write_round(const Mesh& mesh, const RowDim& along, const Dims& shard,
     if (piece == nullptr) continue;
     const auto source = mesh.device_at(with_coordinate(mesh, position, along.axes, piece->source));
     if (!round.is_local) out.pairs.emplace_back(source, target);
-    at(at(out.send, alike ? 0 : source), dim) = send_of(round, *piece, at(shard, dim));
-    enter(round, *piece, dim, alike ? 0 : source, alike ? 0 : target, out);
+    at(at(out.send, is_uniform ? 0 : source), dim) = send_of(round, *piece, at(shard, dim));
+    enter(round, *piece, dim, is_uniform ? 0 : source, is_uniform ? 0 : target, out);
   }
   std::sort(out.pairs.begin(), out.pairs.end());
   return out;

@@ -20,7 +20,7 @@ struct Round {
   enum class Form : std::uint8_t {
     kByTile,  // each piece starts at its own row; all are as long as the longest
     kSlab,    // all tiles send the same slab of the shard; its distance to the target position is the same for all
-    kAlike,   // a slab that every device takes completely
+    kCompleteSlab,  // a slab that every device takes completely
   };
   Form form = Form::kByTile;
   std::vector<Rows> pieces;

@@ -40,13 +40,13 @@ std::vector<Tensor> without_echoes(std::vector<Tensor> tensors) {
   if (tensors.size() <= kMany) return tensors;
   std::vector<Tensor> out;
   for (const Tensor& tensor : tensors) {
-    const auto alike = std::find_if(out.begin(), out.end(), [&](const Tensor& other) {
+    const auto same = std::find_if(out.begin(), out.end(), [&](const Tensor& other) {
       return *other.factors == *tensor.factors && other.sharding == tensor.sharding;
     });
-    if (alike == out.end())
+    if (same == out.end())
       out.push_back(tensor);
-    else if (alike->bytes < tensor.bytes)
-      *alike = tensor;
+    else if (same->bytes < tensor.bytes)
+      *same = tensor;
   }
   return out;
 }
@@ -61,19 +61,19 @@ Strategy without(Strategy strategy, const Axes& reserved) {
 }
 
 // How to treat the axes of factors that must be replicated.
-enum class WholeFactors : std::uint8_t { kGathered, kMoved };
+enum class BlockedAxes : std::uint8_t { kGathered, kMoved };
 
 Strategy merged_in_order(const StrategyRequest& request, const FactorMap& map, const std::vector<Tensor>& tensors,
-                         const std::vector<int>& order, WholeFactors whole) {
+                         const std::vector<int>& order, BlockedAxes blocked) {
   Strategy out(map.factors.size());
   for (const int i : order) {
     const auto& tensor = at(tensors, i);
     if (!(tensor.sharding.mesh == request.mesh)) continue;
-    Strategy said = project(map, *tensor.factors, tensor.sharding);
-    if (whole == WholeFactors::kMoved) said = moved_to_kept(map, std::move(said));
+    Strategy proposed = project(map, *tensor.factors, tensor.sharding);
+    if (blocked == BlockedAxes::kMoved) proposed = moved_to_kept(map, std::move(proposed));
     // Make each tensor's strategy legal before merging, so that an axis of a factor that must be replicated is free for
     // other factors.
-    merge_into(out, legal(map, std::move(said)));
+    merge_into(out, legal(map, std::move(proposed)));
   }
   return legal(map, without(std::move(out), request.reserved));
 }
@@ -87,8 +87,8 @@ std::vector<std::vector<int>> orders(const std::vector<Tensor>& tensors) {
   if (tensors.size() <= 3) {
     std::vector<int> order = by_size;
     do
-      for (std::size_t heard = 1; heard <= order.size(); ++heard)
-        out.emplace_back(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(heard));
+      for (std::size_t count = 1; count <= order.size(); ++count)
+        out.emplace_back(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count));
     while (std::next_permutation(order.begin(), order.end()));
     return out;
   }
@@ -141,8 +141,8 @@ std::optional<Axes> axes_of_sum(const StrategyRequest& request, int factor, cons
     if (!has || at(request.rematerialized, i)) continue;
     const Sharding& sharding = at(request.operands, i);
     if (!(sharding.mesh == request.mesh)) return std::nullopt;
-    const Strategy said = legal(request.map, project(request.map, factors, sharding));
-    const Axes& axes = at(said, factor);
+    const Strategy proposed = legal(request.map, project(request.map, factors, sharding));
+    const Axes& axes = at(proposed, factor);
     if (std::any_of(axes.begin(), axes.end(), [&](const AxisRef& axis) { return overlaps_any(taken, axis); })) continue;
     if (axes.empty()) {
       some_replicated = true;
@@ -258,8 +258,8 @@ Strategy choose_strategy(const StrategyRequest& request, const CostModel& cost) 
                                            [](const Factor& f) { return f.kind == FactorKind::kBlocked; });
   for (const auto& order : orders(tensors))
     for (const FactorMap& map : maps)
-      for (const auto whole : {WholeFactors::kGathered, WholeFactors::kMoved}) {
-        Strategy candidate = merged_in_order(request, map, tensors, order, whole);
+      for (const auto blocked : {BlockedAxes::kGathered, BlockedAxes::kMoved}) {
+        Strategy candidate = merged_in_order(request, map, tensors, order, blocked);
         if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
           candidates.push_back(std::move(candidate));
         if (!some_replicated) break;

@@ -35,16 +35,16 @@ double bytes_per_second(const CostModel& cost) {  // 1 if the moved amount is in
 }
 
 // A rematerialized operand is complete wherever that helps.
-Sharding lying_operand(const StrategyRequest& request, int operand) {
+Sharding current_operand(const StrategyRequest& request, int operand) {
   if (!at(request.rematerialized, operand)) return at(request.operands, operand);
   return unproject(request.mesh, request.map, at(request.map.operands, operand), Strategy(request.map.factors.size()));
 }
 
 HaloCost halo_cost_of(const StrategyRequest& request, const Strategy& strategy, const CostModel& cost) {
-  std::vector<Sharding> lying;
+  std::vector<Sharding> current;
   if (!request.map.windows.empty())
-    for (int i = 0; i < isize(request.operands); ++i) lying.push_back(lying_operand(request, i));
-  return halo_cost(request.mesh, request.map, operand_leaves(request.view), strategy, lying, cost.topology);
+    for (int i = 0; i < isize(request.operands); ++i) current.push_back(current_operand(request, i));
+  return halo_cost(request.mesh, request.map, operand_leaves(request.view), strategy, current, cost.topology);
 }
 
 // The cost of resharding the operands: bytes, or seconds if the links differ.
@@ -133,7 +133,7 @@ Sharding needed_of(const StrategyRequest& request, int operand, const Type& type
                    const CostModel& cost) {
   if (request.map.windows.empty())
     return unproject(request.mesh, request.map, at(request.map.operands, operand), strategy);
-  return needed_operand(request.mesh, request.map, operand, type, strategy, lying_operand(request, operand),
+  return needed_operand(request.mesh, request.map, operand, type, strategy, current_operand(request, operand),
                         cost.topology);
 }
 

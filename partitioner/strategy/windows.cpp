@@ -31,7 +31,7 @@ struct Reading {
   std::int64_t start = 0;   // the first element at or after the first position
   std::int64_t length = 0;  // elements up to the last position
   std::int64_t before = 0;  // positions before the first element
-  std::int64_t behind = 0;  // positions after the last element
+  std::int64_t after = 0;   // positions after the last element
 };
 Reading reading_of(const Window& window, std::int64_t size, std::int64_t first, std::int64_t count) {
   const auto begin = window.reversed ? size - first - count : first;
@@ -42,7 +42,7 @@ Reading reading_of(const Window& window, std::int64_t size, std::int64_t first, 
   out.before = out.start * window.dilation - position;
   out.length = floor_of(position + positions - 1, window.dilation) - out.start + 1;
   if (out.length <= 0) out.length = 1;
-  out.behind = positions - out.before - (out.length - 1) * window.dilation - 1;
+  out.after = positions - out.before - (out.length - 1) * window.dilation - 1;
   return out;
 }
 
@@ -69,9 +69,9 @@ Reading wanted_reading(const FactorMap& map, const Window& window, const FactorT
   const Reading all = reading_of(*leading, size, at(tiling.first, tile), tiling.count);
   const Reading real = reading_of(*leading, size, tile * tiling.length, wanted);
   const auto before = std::max<std::int64_t>(0, real.start - all.start);
-  const auto behind = std::max<std::int64_t>(0, all.start + all.length - real.start - real.length);
+  const auto after = std::max<std::int64_t>(0, all.start + all.length - real.start - real.length);
   out.start += before * alignment;
-  out.length -= (before + behind) * alignment;
+  out.length -= (before + after) * alignment;
   return out;
 }
 
@@ -94,7 +94,7 @@ Halo halo_of(const FactorMap& map, const Window& window, std::int64_t operand_si
     ensure(tile == 0 || (halo.length == all.length && halo.low == all.before), "tiles read windows of unequal form");
     halo.length = all.length;
     halo.low = all.before;
-    halo.high = all.behind;
+    halo.high = all.after;
     halo.start.push_back(all.start);
     const auto wanted = std::clamp(factor.size - tile * tiling.length, std::int64_t{0}, tiling.length);
     Interval needed{0, 0};
@@ -182,21 +182,21 @@ std::vector<Halo> halos_of(const FactorMap& map, const std::vector<Type>& operan
 }
 
 Sharding needed_operand(const Mesh& mesh, const FactorMap& map, int operand, const Type& type, const Strategy& strategy,
-                        const Sharding& lying, const Topology& topology) {
+                        const Sharding& current, const Topology& topology) {
   Sharding cut = unproject(mesh, map, at(map.operands, operand), strategy);
-  if (!lying.is_tiled() || lying.ndim() != cut.ndim() || lying.is_partial()) return cut;
+  if (!current.is_tiled() || current.ndim() != cut.ndim() || current.is_partial()) return cut;
   Sharding whole = cut;
   for (const Window& window : map.windows) {
-    if (window.operand != operand || window.extent == 1 || lying.tiles(window.dim) > 1) continue;
+    if (window.operand != operand || window.extent == 1 || current.tiles(window.dim) > 1) continue;
     if (at(map.factors, window.factor).kind == FactorKind::kPermute && is_read_off_results(map, window.factor))
       at(whole.dims, window.dim).axes.clear();
   }
   if (whole == cut) return cut;
-  return reshard_cost(type, lying, whole, topology) > 0 ? cut : whole;
+  return reshard_cost(type, current, whole, topology) > 0 ? cut : whole;
 }
 
 HaloCost halo_cost(const Mesh& mesh, const FactorMap& map, const std::vector<Type>& operands, const Strategy& strategy,
-                   const std::vector<Sharding>& lying, const Topology& topology) {
+                   const std::vector<Sharding>& current, const Topology& topology) {
   HaloCost cost;
   std::vector<Type> locals;
   for (int i = 0; i < isize(operands); ++i)
@@ -205,7 +205,7 @@ HaloCost halo_cost(const Mesh& mesh, const FactorMap& map, const std::vector<Typ
     Type& local = at(locals, halo.operand);
     Dims dims = local.dims();
     const Sharding needed = needed_operand(mesh, map, halo.operand, at(operands, halo.operand), strategy,
-                                           at(lying, halo.operand), topology);
+                                           at(current, halo.operand), topology);
     const bool is_at_hand = needed.tiles(halo.dim) == 1;
     const auto row = is_at_hand || local.dim(halo.dim) == 0 ? 0 : local.byte_size() / local.dim(halo.dim);
     const reshard::RowCount received = is_at_hand ? reshard::RowCount{} : reshard::count_window(halo);

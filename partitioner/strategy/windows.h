@@ -58,10 +58,10 @@ std::vector<Halo> halos_of(const FactorMap& map, const std::vector<Type>& operan
 /// The sharding that an op requires of an operand: that of its factors. Dims with windows stay unsharded if the operand
 /// is already unsharded there and the other dims need no reshard; each tile then takes its window from its own copy.
 /// This does not hold for windows of one element (slice, concatenate): these ops only move elements, so they run
-/// unsharded and their result is sharded, or it is concatenated from parts. `lying`: the current sharding of the
+/// unsharded and their result is sharded, or it is concatenated from parts. `current`: the current sharding of the
 /// operand.
 Sharding needed_operand(const Mesh& mesh, const FactorMap& map, int operand, const Type& type, const Strategy& strategy,
-                        const Sharding& lying, const Topology& topology);
+                        const Sharding& current, const Topology& topology);
 
 /// The bytes that one device receives for all halos, which are exchanged one after the other, and the resulting size of
 /// its operands.
@@ -70,8 +70,8 @@ struct HaloCost {
   double seconds = 0;  // if the topology is not uniform
   std::int64_t operand_bytes = 0;
 };
-/// `lying`: the current shardings of the operands.
+/// `current`: the current shardings of the operands.
 HaloCost halo_cost(const Mesh& mesh, const FactorMap& map, const std::vector<Type>& operands, const Strategy& strategy,
-                   const std::vector<Sharding>& lying, const Topology& topology);
+                   const std::vector<Sharding>& current, const Topology& topology);
 
 }  // namespace tessera

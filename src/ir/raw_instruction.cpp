@@ -95,10 +95,13 @@ void check_mode(const Instruction& collective, const Notes& notes) {
     return std::any_of(texts.begin(), texts.end(), [&](const auto& a) { return a.name == name; });
   };
   const bool is_global = has("use_global_device_ids");
-  const std::string_view said = !has("channel_id") ? "cross_replica" : is_global ? "flattened_id" : "cross_partition";
-  const bool fits = mode->text == said || (said == "cross_partition" && mode->text == "cross_replica_and_partition");
+  const std::string_view implied = !has("channel_id") ? "cross_replica"
+                                   : is_global        ? "flattened_id"
+                                                      : "cross_partition";
+  const bool fits =
+      mode->text == implied || (implied == "cross_partition" && mode->text == "cross_replica_and_partition");
   require(fits, "{}: mode={} contradicts {} and use_global_device_ids={}, which mean {}", collective.op->name,
-          mode->text, has("channel_id") ? "channel_id" : "the lack of a channel_id", is_global, said);
+          mode->text, has("channel_id") ? "channel_id" : "the lack of a channel_id", is_global, implied);
 }
 
 // An attribute of the text that is a likely misspelling of the one requested last.

@@ -136,8 +136,8 @@ class ComputationReader {
     read_attributes(raw);
     const Id id = finish(std::move(raw));
     names_.emplace(name, id);
-    const auto said = trim(in_.text().substr(place, in_.position() - place));
-    if (said.find('\n') != std::string_view::npos) spanning_ = place;
+    const auto written = trim(in_.text().substr(place, in_.position() - place));
+    if (written.find('\n') != std::string_view::npos) spanning_ = place;
     if (!is_root) return;
     if (out_.root >= 0) in_.fail_at(place, "a second ROOT in this computation");
     out_.root = id;

@@ -85,7 +85,7 @@ T read_float(TextCursor& in) {
   Wide value{};
   auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code == std::errc::result_out_of_range) {
-    // Strtod distinguishes numbers that are too small (a subnormal or zero) from those that are too large.
+    // strtod distinguishes numbers that are too small (a subnormal or zero) from those that are too large.
     const std::string copy(text);
     value = static_cast<Wide>(std::is_same_v<Wide, float> ? std::strtof(copy.c_str(), nullptr)
                                                           : std::strtod(copy.c_str(), nullptr));
@@ -161,9 +161,9 @@ void read_dim(TextCursor& in, const Dims& dims, std::size_t dim, const Read& rea
   std::int64_t count = 0;
   while (!in.next_is("}")) {
     if (count > 0) in.expect(",", "between elements");
-    const auto behind = in.position();
+    const auto after_comma = in.position();
     if (in.next_is("}")) break;  // `{1,2,}`
-    in.seek(behind);
+    in.seek(after_comma);
     if (count == dims[dim])
       in.fail_at(in.position(), fmt::format("dim {} has more than its {} elements", dim, dims[dim]));
     ++count;

@@ -20,7 +20,7 @@ class ShardingAttacher {
     Program& program = state_.program;
     program.meshes = known;
     if (!header_.meshes.empty()) read_meshes();
-    std::erase_if(state_.shardings, [&](const auto& item) { return says_nothing(item); });
+    std::erase_if(state_.shardings, [&](const auto& item) { return specifies_nothing(item); });
     if (state_.shardings.empty() && program.meshes.empty()) return;
     read_named();
     find_device_count();
@@ -57,8 +57,8 @@ class ShardingAttacher {
 
   // The mesh if no text names axes, as when a single device holds everything.
   [[nodiscard]] Mesh mesh_of_all_devices() const {
-    const std::int64_t said = header_.has_num_partitions ? state_.program.num_partitions : 1;
-    return Mesh({{"devices", std::max(said, most_devices_)}});
+    const std::int64_t partitions = header_.has_num_partitions ? state_.program.num_partitions : 1;
+    return Mesh({{"devices", std::max(partitions, most_devices_)}});
   }
 
   // `m0 = #sdy.mesh<[], device_ids=[3]>` may have any name; its shardings use the mesh with the device.
@@ -148,7 +148,7 @@ class ShardingAttacher {
   }
 
   // Whether this is the sharding of an empty tuple, which XLA accepts on arrays.
-  [[nodiscard]] bool says_nothing(const PendingSharding& item) const {
+  [[nodiscard]] bool specifies_nothing(const PendingSharding& item) const {
     return item.sdy.empty() && !type_of(item).is_tuple() && item.hlo.starts_with('{') &&
            trim(item.hlo.substr(1)) == "}";
   }
@@ -180,7 +180,7 @@ class ShardingAttacher {
   }
 
   // Whether this is an outfeed of which not all devices send the complete value.
-  bool says_what_is_sent(const PendingSharding& item) {
+  bool is_of_sent_arrays(const PendingSharding& item) {
     const std::size_t sent = sent_by(item).size();
     if (sent == 0 || item.hlo.empty() || is_named_sharding(item.hlo)) return false;
     const auto& given = parsed(item);
@@ -372,7 +372,7 @@ class ShardingAttacher {
             made[fmt::format("{}|{}|{}|{}", item.hlo, item.sdy, instruction.type.str(), unspecified_text(instruction))];
         if (!ref) ref = with_place(state_.in, item.position, [&, text = &suffix] { return convert(item, *text); });
         instruction.sharding = ref;
-        if (says_what_is_sent(item))
+        if (is_of_sent_arrays(item))
           instruction.notes = with_frontend_attribute(instruction.notes, kOutfeedShardingKey, item.hlo);
         if (!suffix.empty()) instruction.notes = with_frontend_attribute(instruction.notes, kShardingSuffixKey, suffix);
       }

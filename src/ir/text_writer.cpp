@@ -38,7 +38,7 @@ std::string aliases_text(const std::vector<Alias>& aliases) {
   return "{ " + join(parts, ", ") + " }";
 }
 
-// With layouts and, if the type is still the one that was read, their tails.
+// The type with layouts and, if the type is still the one that was read, their tails.
 std::string type_text(const Instruction& instruction) {
   std::string plain = instruction.type.str(true);
   const std::string* kept = instruction.notes ? instruction.frontend_attribute(kLayoutsKey) : nullptr;
@@ -70,7 +70,7 @@ bool xla_knows_field(std::string_view name) {
 }
 
 // A source location that the tables after the header contain is not printed again.
-bool frame_says_source(const Notes& notes, const SourceTables& tables) {
+bool frame_has_source(const Notes& notes, const SourceTables& tables) {
   for (const auto& item : notes.metadata_rest) {
     if (item.name != "stack_frame_id") continue;
     const auto frame = tables.frames.find(std::strtoll(item.text.c_str(), nullptr, 10));
@@ -82,11 +82,11 @@ bool frame_says_source(const Notes& notes, const SourceTables& tables) {
 
 std::string metadata_text(const Notes& notes, const SourceTables& tables, bool for_xla) {
   std::vector<std::string> parts;
-  const bool says_source = !frame_says_source(notes, tables);
+  const bool writes_source = !frame_has_source(notes, tables);
   if (!notes.op_type.empty()) parts.push_back("op_type=" + quote(notes.op_type));
   if (!notes.op_name.empty()) parts.push_back("op_name=" + quote(notes.op_name));
-  if (says_source && !notes.source_file.empty()) parts.push_back("source_file=" + quote(notes.source_file));
-  if (says_source && notes.source_line != 0) parts.push_back(fmt::format("source_line={}", notes.source_line));
+  if (writes_source && !notes.source_file.empty()) parts.push_back("source_file=" + quote(notes.source_file));
+  if (writes_source && notes.source_line != 0) parts.push_back(fmt::format("source_line={}", notes.source_line));
   for (const auto& item : notes.metadata_rest)
     if (!for_xla || xla_knows_field(item.name)) parts.push_back(item.name + "=" + item.text);
   return join(parts, " ");
@@ -161,11 +161,11 @@ class Printer {
     std::vector<TextAttribute> all = program_.other;
     const auto source_tables = std::find_if(
         all.begin(), all.end(), [](const TextAttribute& attribute) { return attribute.name == kSourceTablesKey; });
-    std::string behind;
+    std::string tables_text;
     if (source_tables != all.end()) {
       TextCursor in(source_tables->text);
       tables_ = read_source_tables(in);
-      behind = fmt::format("\n{}\n\n", source_tables->text);
+      tables_text = fmt::format("\n{}\n\n", source_tables->text);
       all.erase(source_tables);
     }
     if (!program_.aliases.empty()) all.push_back({"input_output_alias", aliases_text(program_.aliases)});
@@ -188,7 +188,7 @@ class Printer {
     }
     if (!frontend.empty()) all.push_back({"frontend_attributes", frontend_text(frontend)});
     for (const auto& attribute : all) out_ += fmt::format(", {}={}", attribute.name, attribute.text);
-    out_ += "\n" + behind;
+    out_ += "\n" + tables_text;
   }
 
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> kept(
@@ -329,7 +329,7 @@ class Printer {
     const auto kept =
         std::find_if(frontend.begin(), frontend.end(), [](const auto& a) { return a.first == kLayoutsKey; });
     if (kept == frontend.end()) return;
-    if (type_text(instruction) != kept->second && !std::exchange(says_dropped_, true))
+    if (type_text(instruction) != kept->second && !std::exchange(warned_of_layouts_, true))
       log_shared_warning("%{} was {} and is {} now: layouts of other hardware are omitted if shapes change",
                          instruction.name, kept->second, instruction.type.str());
     frontend.erase(kept);
@@ -345,7 +345,7 @@ class Printer {
   const PrintOptions& options_;
   ShardingTexts* shardings_;
   const Computation* computation_ = nullptr;
-  bool says_dropped_ = false;
+  bool warned_of_layouts_ = false;
   SourceTables tables_;  // the tables after the header
   std::string out_;
 };

@@ -69,7 +69,7 @@ class Chain {
   [[nodiscard]] bool works() const { return works_; }
   [[nodiscard]] const std::vector<Id>& members() const { return members_; }
   /// The members that late readers need rematerialized. Small ones are kept instead.
-  [[nodiscard]] std::set<Id> again() const {
+  [[nodiscard]] std::set<Id> rematerialized() const {
     std::set<Id> out;
     for (const Id reader : late_)
       for (const Id operand : computation_[reader].operands) need(operand, out);
@@ -79,7 +79,7 @@ class Chain {
   [[nodiscard]] const std::vector<Id>& late() const { return late_; }
 
  private:
-  // KAfter: a product of members, or a value that depends on one.
+  // kAfter: a product of members, or a value that depends on one.
   enum class What : std::uint8_t { kElse, kMember, kAfter };
 
   void add(Id id) {
@@ -122,13 +122,13 @@ class Chain {
 };
 
 // Gives late readers copies of the members, which are computed just before the first of these readers.
-class Remaking {
+class Rematerialization {
  public:
   void add(const Chain& chain) {
-    const std::set<Id> again = chain.again();
-    if (again.empty()) return;
-    at_[chain.late().front()].insert(again.begin(), again.end());
-    for (const Id reader : chain.late()) late_[reader].insert(again.begin(), again.end());
+    const std::set<Id> rematerialized = chain.rematerialized();
+    if (rematerialized.empty()) return;
+    at_[chain.late().front()].insert(rematerialized.begin(), rematerialized.end());
+    for (const Id reader : chain.late()) late_[reader].insert(rematerialized.begin(), rematerialized.end());
   }
   [[nodiscard]] Traced run(const Program& program) const {
     const Computation* entry = &program.entry_computation();
@@ -171,7 +171,7 @@ class Remaking {
 // be rematerialized are given up.
 Traced rematerialize_scores(const Program& program, Scores& scores) {
   const Computation& entry = program.entry_computation();
-  Remaking remaking;
+  Rematerialization rematerialization;
   std::map<Id, Id> seen;  // by member: its scores
   std::map<Id, Chain> chains;
   for (Id id = 0; id < entry.size(); ++id) {
@@ -189,8 +189,8 @@ Traced rematerialize_scores(const Program& program, Scores& scores) {
     else
       scores.give_up(id);
   }
-  for (const auto& [id, chain] : chains) remaking.add(chain);
-  return remaking.run(program);
+  for (const auto& [id, chain] : chains) rematerialization.add(chain);
+  return rematerialization.run(program);
 }
 
 // ---- chunks ---------------------------------------------------------------------------------------------------------

@@ -231,7 +231,7 @@ Value expanded_grad(const OpView& view, const std::vector<Value>& operands) {
   return norm.results({ops::multiply(rest, norm.over_all(ops::multiply(norm.wide(operands[1]), r))), d_scale, d_sum});
 }
 
-// As many operations as the expansion has.
+// The operations of the expansion.
 double flops(const OpView& view) {
   const double each = is_grad(view) ? 8 : view.op.name == "batch-norm-training" ? 6 : 4;
   return each * static_cast<double>(view.operands[0].element_count());

@@ -80,7 +80,9 @@ Type infer_all_gather(const OpView& view) {
   return declared_or(view, one_or_tuple(std::move(out)));
 }
 
-bool are_alike(DType a, DType b) { return a == b || (is_float(a) && is_float(b)) || (is_integer(a) && is_integer(b)); }
+bool are_of_one_class(DType a, DType b) {
+  return a == b || (is_float(a) && is_float(b)) || (is_integer(a) && is_integer(b));
+}
 
 // Two scalars in, one out. XLA uses one reducer for several widths of a type, so only its reduction matters.
 void check_reducer(const OpView& view) {
@@ -94,8 +96,8 @@ void check_reducer(const OpView& view) {
     require(parameter == type, "the reducer %{} takes {} and returns {}; they must be the same", reducer.name,
             parameter, type);
   for (int i = 0; i < isize(view.operands); ++i)
-    require(are_alike(array_operand(view, i).dtype(), type.dtype()), "the reducer %{} is for {}, operand {} is {}",
-            reducer.name, type, i, at(view.operands, i));
+    require(are_of_one_class(array_operand(view, i).dtype(), type.dtype()),
+            "the reducer %{} is for {}, operand {} is {}", reducer.name, type, i, at(view.operands, i));
 }
 
 Type infer_reduce_scatter(const OpView& view) {

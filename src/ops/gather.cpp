@@ -131,8 +131,8 @@ std::optional<WithZeros> with_zeros(Value operand, Value indices, Value here, co
   at(padding, dim).high = 1;
   Builder& builder = *operand.builder;
   const Value zero = ops::constant(builder, scalar_of(operand.type().dtype(), 0));
-  const Value behind = full_like(indices, static_cast<double>(operand.type().dim(static_cast<int>(dim))));
-  return WithZeros{ops::pad(operand, zero, padding), ops::select(here, indices, behind)};
+  const Value past_end = full_like(indices, static_cast<double>(operand.type().dim(static_cast<int>(dim))));
+  return WithZeros{ops::pad(operand, zero, padding), ops::select(here, indices, past_end)};
 }
 
 Value localize(LocalizeContext& context) {

@@ -48,8 +48,8 @@ std::optional<Limit> loop_limit(const Computation& condition) {
   if (!element || !limit) return std::nullopt;
   if (direction == CompareDirection::kLt || direction == CompareDirection::kGt) return Limit{*element, *limit};
   if (direction == CompareDirection::kLe || direction == CompareDirection::kGe) {
-    const Checked behind = Checked(*limit) + 1;
-    if (behind.fits()) return Limit{*element, behind.value()};
+    const Checked past_limit = Checked(*limit) + 1;
+    if (past_limit.fits()) return Limit{*element, past_limit.value()};
   }
   return std::nullopt;
 }

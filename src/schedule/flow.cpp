@@ -278,7 +278,7 @@ class FlowBuilder {
       const auto [first, last] = flow_.slot_range(operand);
       for (int s = first; s < last; ++s) {
         const int origin = at(flow_.slots, s).origin;
-        if (flow_.is_remade(origin) || std::find(reads.begin(), reads.end(), origin) != reads.end()) continue;
+        if (flow_.is_recomputed(origin) || std::find(reads.begin(), reads.end(), origin) != reads.end()) continue;
         reads.push_back(origin);
         at(flow_.consumers, origin).push_back(id);
       }

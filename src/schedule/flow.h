@@ -42,7 +42,7 @@ struct Flow {
   [[nodiscard]] int origin_of(Id id, int leaf = 0) const { return slot(id, leaf).origin; }
   [[nodiscard]] int leaf_count(Id id) const;
   /// Whether the slot is an iota that every reader computes itself.
-  [[nodiscard]] bool is_remade(int slot) const {
+  [[nodiscard]] bool is_recomputed(int slot) const {
     const Id id = at(slots, slot).id;
     return at(kinds, id) == OpKind::kIota && !at(in_memory, id);
   }

@@ -42,7 +42,7 @@ SharedLeaf shared_leaf(const Flow& flow, Id id, int leaf) {
   const int slot = at(flow.first_slot, id) + leaf;
   const std::int64_t part = operand.type.byte_size();
   const std::int64_t dim = at(flow.views, id).as<CollectiveAttributes>().dimensions.front();
-  if (part == 0 || operand.view || flow.is_remade(operand.origin) || at(flow.is_result, slot)) return {};
+  if (part == 0 || operand.view || flow.is_recomputed(operand.origin) || at(flow.is_result, slot)) return {};
   if (!parts_are_contiguous(operand.type.dims(), dim)) return {};
   const std::int64_t whole = at(flow.slots, slot).type.byte_size();
   std::int64_t slice = 0;

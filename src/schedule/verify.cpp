@@ -82,7 +82,7 @@ class Shadow {
       const Id source = at(flow_.slots, slot.origin).id;
       const bool inside = step.instructions.size() > 1 && std::find(step.instructions.begin(), step.instructions.end(),
                                                                     source) != step.instructions.end();
-      if (!inside && !flow_.is_remade(slot.origin)) check_holds(slot, computation_[reader].name);
+      if (!inside && !flow_.is_recomputed(slot.origin)) check_holds(slot, computation_[reader].name);
     }
   }
   using Slot = schedule::Slot;

@@ -67,7 +67,7 @@ int parse_priority(std::string_view text) {
 PartitionSpec PartitionSpec::parse(std::string_view text) {
   std::vector<Entry> entries;
   text = trim(text);
-  // The form that --explain prints.
+  // Accept the form that --explain prints.
   if (text.starts_with('{') && text.ends_with('}')) text = text.substr(1, text.size() - 2);
   for (const auto& part : split(trim(text), ',')) {
     SpecEntry axes;
