@@ -117,7 +117,7 @@ TEST(Gradients, OfScatterAddSkipDroppedUpdates) {
       {seeded(f64({4, 3}), 13), seeded(f64({5, 3}), 14), ints({5}, {1, 4, 1, -1, 3})});
 }
 
-TEST(Gradients, OfDynamicSlicesAgreeWithDifferencesWhereStartsClamp) {
+TEST(Gradients, OfDynamicSlicesAgreeWithDifferencesForClampedStarts) {
   expect_gradients(
       [](Builder&, const std::vector<Value>& p) {
         const Value updated = ops::dynamic_update_slice(p[0], p[1], {p[2], p[3]});
@@ -126,7 +126,7 @@ TEST(Gradients, OfDynamicSlicesAgreeWithDifferencesWhereStartsClamp) {
       {seeded(f64({4, 5}), 15), seeded(f64({2, 2}), 16), ints({}, {3}), ints({}, {1})});
 }
 
-TEST(Gradients, OfSortFollowTheElements) {
+TEST(Gradients, OfSortGoToTheSortedElements) {
   expect_gradients(
       [](Builder& main, const std::vector<Value>& p) {
         Builder less = main.program().computation("less");
@@ -183,7 +183,7 @@ Value looped(Builder& main, Value x, Value w, std::int32_t rounds) {
   return ops::while_loop(init, condition_id, main.program().add(std::move(body), after));
 }
 
-TEST(Gradients, WalkLoopsOfKnownTripCountBackwards) {
+TEST(Gradients, ReverseLoopsOfKnownTripCount) {
   for (const std::int32_t rounds : {0, 1, 4})
     expect_gradients(
         [=](Builder& main, const std::vector<Value>& p) {
@@ -206,7 +206,7 @@ TEST(Gradients, PassTuplesAndBarriers) {
       {seeded(f64({4}), 21), seeded(f64({4}), 22)});
 }
 
-TEST(Gradients, AreZeroWhereNothingFlows) {
+TEST(Gradients, AreZeroWithoutADependence) {
   const Program program = testing::gradient_program(
       [](Builder&, const std::vector<Value>& p) {  // flows through an integer only
         return total(ops::convert(ops::convert(p[0], DType::kS32), DType::kF64));
@@ -224,7 +224,7 @@ std::string error_of(const testing::Model& model, const std::vector<Type>& types
   return "no error";
 }
 
-TEST(Gradients, NameTheOpThatHasNoneAndItsLine) {
+TEST(Gradients, ErrorsNameTheOpWithoutAGradientAndItsLine) {
   const auto model = [](Builder& main, const std::vector<Value>& p) {
     auto notes = std::make_shared<Notes>();
     notes->source_file = "train.cpp";
@@ -237,7 +237,7 @@ TEST(Gradients, NameTheOpThatHasNoneAndItsLine) {
       "gradient of custom-call: custom-call \"Mystery\" has no gradient\n  at   %custom-call: f64[]    train.cpp:41");
 }
 
-TEST(Gradients, OfALoopWhoseTripCountIsUnknownSaySo) {
+TEST(Gradients, OfALoopWithUnknownTripCountAreAnError) {
   const auto model = [](Builder& main, const std::vector<Value>& p) {
     const Type type = p[0].type();
     Builder condition = main.program().computation("small");
@@ -251,7 +251,7 @@ TEST(Gradients, OfALoopWhoseTripCountIsUnknownSaySo) {
             " at   %while: f64[]    unknown source");
 }
 
-TEST(Gradients, NeedAScalarFloat) {
+TEST(Gradients, RequireAScalarFloat) {
   EXPECT_EQ(error_of([](Builder&, const std::vector<Value>& p) { return p[0]; }, {f64({3})}),
             "a gradient needs a scalar output, %parameter is f64[3]");
   EXPECT_EQ(

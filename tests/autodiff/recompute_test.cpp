@@ -73,7 +73,7 @@ TEST(Recompute, EachUnshardIsIssuedAgainOncePerUnitAndValue) {
   EXPECT_EQ(unshards.size(), 4U);
 }
 
-TEST(Recompute, NoUnshardLivesFromForwardToBackward) {
+TEST(Recompute, NoUnshardedValueIsKeptFromForwardToBackward) {
   const Program program = two_units();
   const Computation& main = program.entry_computation();
   const auto users = main.users();

@@ -34,7 +34,7 @@ struct Settings {
   Settings& operator=(const Settings&) = delete;
 };
 
-TEST(ArgumentParser, TakesValuesWithBlankOrEqualsAndDashesForUnderscores) {
+TEST(ArgumentParser, AcceptsValuesAfterSpaceOrEqualsAndDashesForUnderscores) {
   Settings s;
   ASSERT_TRUE(s.parser.parse({"--max_steps", "-1", "--learning-rate=1e-3", "--name", "x y", "--rows=7"}));
   EXPECT_EQ(s.steps, -1);
@@ -47,7 +47,7 @@ TEST(ArgumentParser, TakesValuesWithBlankOrEqualsAndDashesForUnderscores) {
             (std::vector<std::string>{"--max_steps -1", "--learning_rate 0.001", "--name x y", "--rows 7"}));
 }
 
-TEST(ArgumentParser, BooleansStandAloneOrTakeAValueOrANo) {
+TEST(ArgumentParser, BooleansHaveAnOptionalValueAndANegatedForm) {
   Settings s;
   ASSERT_TRUE(s.parser.parse({"--fast", "--no_check"}));
   EXPECT_TRUE(s.fast);
@@ -66,13 +66,13 @@ TEST(ArgumentParser, ABareTextFlagMeansItsBareValue) {
   EXPECT_EQ(s.shard, "full now");
 }
 
-TEST(ArgumentParser, TheLastOneGivenCounts) {
+TEST(ArgumentParser, TheLastValueCounts) {
   Settings s;
   ASSERT_TRUE(s.parser.parse({"--max_steps", "5", "--max_steps=6"}));
   EXPECT_EQ(s.steps, 6);
 }
 
-TEST(ArgumentParser, MistakesAreNamed) {
+TEST(ArgumentParser, ErrorsNameTheMistake) {
   Settings s;
   const auto error = [&](std::vector<std::string> arguments) { return error_of([&] { s.parser.parse(arguments); }); };
   EXPECT_EQ(error({"--max_step", "5"}), "unknown option --max_step; did you mean \"--max_steps\"?");

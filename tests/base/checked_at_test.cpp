@@ -13,7 +13,7 @@ struct Element {
   int value = 0;
 };
 
-TEST(CheckedAt, AnIndexOutsideEndsTheProcessWithThePlace) {
+TEST(CheckedAt, AnIndexOutOfRangeEndsTheProcessWithTheLocation) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const std::array<Element, 3> three = {{{1}, {2}, {3}}};
   EXPECT_EQ(at(three, 2).value, 3);

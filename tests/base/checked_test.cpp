@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
 
-TEST(Checked, RemembersThatAnyStepOverflowed) {
+TEST(Checked, RemembersAnOverflowInAnyStep) {
   EXPECT_TRUE((Checked(kMost) - 1 + 1).fits());
   EXPECT_EQ((Checked(7) * 6 - 2).value(), 40);
   EXPECT_FALSE((Checked(kMost) + 1 - 1).fits());
@@ -32,7 +32,7 @@ TEST(Checked, SaturatedFloatsAreTheNearestNumber) {
   EXPECT_EQ(saturated(2.9), 2);
 }
 
-TEST(CeilDiv, HoldsUpToTheLargestNumber) {
+TEST(CeilDiv, IsRightUpToTheLargestNumber) {
   EXPECT_EQ(ceil_div(kMost, kMost), 1);
   EXPECT_EQ(ceil_div(kMost, 2), (kMost >> 1) + 1);
   EXPECT_EQ(ceil_div(0, kMost), 0);

@@ -25,7 +25,7 @@ TEST(InternalError, CarriesTheStackAndAsksForAReport) {
   }
 }
 
-TEST(Error, HasNoStackForThePerson) { EXPECT_EQ(message_for_user(Error("no such file")), "no such file"); }
+TEST(Error, HasNoStackInItsMessageForTheUser) { EXPECT_EQ(message_for_user(Error("no such file")), "no such file"); }
 
 }  // namespace
 }  // namespace tessera

@@ -43,7 +43,7 @@ TEST(JsonObject, ReadsTypedValuesAndLeavesAbsentOnesAlone) {
   EXPECT_EQ(absent, 17);
 }
 
-TEST(JsonObject, ErrorsNameFileKeyAndWhatWouldBeRight) {
+TEST(JsonObject, ErrorsNameFileKeyAndTheCorrectForm) {
   const auto json =
       JsonObject::parse(R"({"n_layer": "two", "big": 5000000000, "half": 0.5, "list": [1]})", "gpt2.json");
   int n = 0;
@@ -62,7 +62,7 @@ TEST(JsonObject, ErrorsNameFileKeyAndWhatWouldBeRight) {
             "gpt2.json: unknown key \"n_layer\"; did you mean \"n_layers\"?");
 }
 
-TEST(JsonObject, MalformedTextIsPlaced) {
+TEST(JsonObject, ErrorsOfMalformedTextHaveLineAndColumn) {
   const std::string text = error_of([] { JsonObject::parse("{\n  \"a\": 1,\n  b\n}", "x.json"); });
   EXPECT_TRUE(text.starts_with("x.json: not JSON at line 3, column 3: ")) << text;
   EXPECT_EQ(error_of([] { JsonObject::parse("[1]", "x.json"); }), "x.json: must hold a JSON object, got [1]");

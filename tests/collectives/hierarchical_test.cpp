@@ -85,7 +85,7 @@ void check_reduce_scatter(const std::vector<int>& nodes, ProcessGroup& g, DType 
 }
 
 // With links that lead to many chunks, and to one.
-TEST_P(OnNodes, SumsHaveTheBitsOfTheDocumentedOrderWhateverTheLinks) {
+TEST_P(OnNodes, SumsHaveTheBitsOfTheDocumentedOrderForAllLinks) {
   const auto& nodes = GetParam().of;
   for (const char* link : {"0.01,1", "1000000,1"})
     run([&](ProcessGroup& g) {
@@ -97,7 +97,7 @@ TEST_P(OnNodes, SumsHaveTheBitsOfTheDocumentedOrderWhateverTheLinks) {
     });
 }
 
-TEST_P(OnNodes, GathersJoinInRankOrderWhateverTheirSize) {
+TEST_P(OnNodes, GathersConcatenateInRankOrderForAllSizes) {
   run([&](ProcessGroup& g) {
     for (const std::size_t count : kCounts) {
       const auto in = addends<float>(g.rank(), count);
@@ -117,7 +117,7 @@ TEST_P(OnNodes, GathersJoinInRankOrderWhateverTheirSize) {
 }
 
 // Starts several collectives and waits for them in another order.
-TEST_P(OnNodes, SeveralMayBeUnderWay) {
+TEST_P(OnNodes, SeveralCollectivesMayBePending) {
   const auto& nodes = GetParam().of;
   run([&](ProcessGroup& g) {
     const std::size_t count = 300007;
@@ -239,7 +239,7 @@ void run_watched(const SlowLinks& links, const std::function<void(ProcessGroup& 
 }
 
 // Before the rank waits for chunk k, chunk k + 1 has been reduced inside the node and started; chunk k + 2 has not.
-TEST(Pipelined, TheNextChunkIsOnItsWayWhileOneTravels) {
+TEST(Pipelined, TheNextChunkIsStartedBeforeThePreviousOneIsWaitedFor) {
   run_watched({.latency = 1e-4, .bytes_per_second = 1e9}, [](ProcessGroup& world, WatchedGroup& cross) {
     options().set("TESSERA_LINK", "37,1");
     const std::size_t count = 4 * (std::size_t{1} << 18);  // 4 MiB: two for each member of a node, in chunks of 1 MiB
@@ -257,7 +257,7 @@ TEST(Pipelined, TheNextChunkIsOnItsWayWhileOneTravels) {
 }
 
 // A non-blocking collective starts all its chunks before it returns.
-TEST(Pipelined, AStartedCollectiveHasAllItsChunksOnTheirWay) {
+TEST(Pipelined, AStartedCollectiveHasStartedAllItsChunks) {
   run_watched({.latency = 1e-4}, [](ProcessGroup& world, WatchedGroup& cross) {
     options().set("TESSERA_LINK", "80,1");
     const std::vector<float> in(6 * (std::size_t{1} << 18), 1.0F);
@@ -274,7 +274,7 @@ TEST(Pipelined, AStartedCollectiveHasAllItsChunksOnTheirWay) {
 }
 
 // Each chunk costs a latency: short latencies lead to many chunks; long latencies, or nothing to overlap, lead to one.
-TEST(Pipelined, ChunksFollowTheLinks) {
+TEST(Pipelined, TheNumberOfChunksDependsOnTheLinks) {
   for (const auto& [link, chunks] :
        std::vector<std::pair<const char*, int>>{{"1,1", 8}, {"1000,1", 1}, {"1,100000", 1}})
     run_watched({}, [&](ProcessGroup& world, WatchedGroup& cross) {
@@ -289,7 +289,7 @@ TEST(Pipelined, ChunksFollowTheLinks) {
 }
 
 // Three transfers of 10 ms each over a link with a latency of 50 ms: transfer times add up, latencies overlap.
-TEST(SlowLinks, BytesFollowOneAnotherAndLatenciesDoNot) {
+TEST(SlowLinks, TransferTimesAddUpAndLatenciesOverlap) {
   using Clock = std::chrono::steady_clock;
   run_virtual_ranks(2, [](ProcessGroup& world) {
     const auto slow = slow_down(std::shared_ptr<ProcessGroup>(&world, [](ProcessGroup*) {}),

@@ -25,13 +25,13 @@ using testing::world;
 
 class Semantics : public ::testing::TestWithParam<int> {};
 
-TEST_P(Semantics, HoldOverProcesses) {
+TEST_P(Semantics, HoldBetweenProcesses) {
   testing::uses_large_payloads = true;
   testing::semantics_cases()[static_cast<std::size_t>(GetParam())].run(world().group());
 }
 
 // With operands that peers read in place.
-TEST_P(Semantics, HoldOverProcessesInNodeMemory) {
+TEST_P(Semantics, HoldBetweenProcessesWithNodeMemory) {
   if (node_memory() == nullptr) {
     ASSERT_NE(options().text("TESSERA_SHARED_MEMORY"), "1");
     GTEST_SKIP() << "TESSERA_SHARED_MEMORY asks for none";
@@ -46,7 +46,7 @@ INSTANTIATE_TEST_SUITE_P(Processes, Semantics, ::testing::Range(0, static_cast<i
                            return testing::semantics_cases()[static_cast<std::size_t>(info.param)].name;
                          });
 
-TEST(World, KnowsWhereItsRanksAre) {
+TEST(World, ReportsTheNodesOfItsRanks) {
   auto& w = world();
   EXPECT_EQ(w.group().size(), w.size());
   EXPECT_EQ(w.group().rank(), w.rank());
@@ -73,7 +73,7 @@ TEST(World, OnOneNodeNoPayloadGoesThroughMpi) {
   EXPECT_EQ(world().group().rank_traffic().mpi_payload != 0, through_mpi);
 }
 
-TEST(World, SaysWhenCoresAreCrowded) {
+TEST(World, ReportsMoreRanksThanCores) {
   EXPECT_NE(world().crowding_note(100000).find("ranks with 100000 threads each share"), std::string::npos);
 }
 
@@ -103,7 +103,7 @@ std::vector<int> nodes_of_ranks() {
 
 // For all algorithms that the links can select. The sizes use one round or two and one block or several, and are not
 // multiples of the number of ranks.
-TEST(Links, DoNotDecideTheBitsOfASum) {
+TEST(Links, DoNotChangeTheBitsOfASum) {
   const auto nodes = nodes_of_ranks();
   const auto n = static_cast<std::size_t>(world().size());
   for (const std::size_t count : {1, 2, 5, 1009, 70001, 1500007}) {
@@ -123,7 +123,7 @@ TEST(Links, DoNotDecideTheBitsOfASum) {
   }
 }
 
-TEST(Links, DoNotDecideWhatAnyRankReceives) {
+TEST(Links, DoNotChangeTheDataOfABroadcast) {
   for (const std::size_t count : {1, 2, 7, 4099, 300007})
     for (int root = 0; root < world().size(); ++root) {
       auto data = testing::addends<float>(world().rank() == root ? root : 99, count);
@@ -132,7 +132,7 @@ TEST(Links, DoNotDecideWhatAnyRankReceives) {
     }
 }
 
-TEST(Progress, ThereIsAThreadWhereItIsAskedFor) {
+TEST(Progress, AThreadExistsOnRequest) {
   const auto& asked = options().text("TESSERA_PROGRESS");
   if (asked == "auto") GTEST_SKIP() << "as there are cores";
   EXPECT_EQ(world().has_progress_thread(), asked == "1" && world().links().has_value());
@@ -140,7 +140,7 @@ TEST(Progress, ThereIsAThreadWhereItIsAskedFor) {
 
 // Data arrives while the rank makes no calls. A started collective has several steps; each step waits for the messages
 // of the previous one.
-TEST(Progress, TheThreadEndsWhatTheRankHasStarted) {
+TEST(Progress, TheThreadCompletesStartedCollectives) {
   if (options().text("TESSERA_PROGRESS") != "1" || !world().links()) GTEST_SKIP() << "not every rank has one";
   const auto nodes = nodes_of_ranks();
   std::vector<std::vector<int>> columns;  // groups with one rank of each node
@@ -170,7 +170,7 @@ TEST(Progress, TheThreadEndsWhatTheRankHasStarted) {
 }
 
 // Starts many collectives on ranks that arrive late, and waits for them in another order.
-TEST(Progress, ManyCollectivesUnderWayEndInAnyOrder) {
+TEST(Progress, ManyPendingCollectivesEndInAnyOrder) {
   const auto nodes = nodes_of_ranks();
   const std::size_t count = 30011;
   const auto in = testing::addends<float>(world().rank(), count);
@@ -191,7 +191,7 @@ TEST(Progress, ManyCollectivesUnderWayEndInAnyOrder) {
 }
 
 // Memory next to the buffers does not change, for all sizes.
-TEST(World, NothingIsWrittenBeyondABuffer) {
+TEST(World, NothingIsWrittenOutsideOfABuffer) {
   const auto n = static_cast<std::size_t>(world().size());
   for (const std::size_t size : {0, 1, 63, 4097}) {
     std::vector<std::uint8_t> in(size, 7);

@@ -42,14 +42,14 @@ TEST(NodeLinks, AreGivenAsMicrosecondsAndGigabytesPerSecond) {
   }
 }
 
-TEST(NodeLinks, AnAllReduceOfTwoMembersSavesALatencyAsLongAsSumsAreShorter) {
+TEST(NodeLinks, AnAllReduceOfTwoMembersTakesOneRoundIfThatIsFaster) {
   EXPECT_TRUE(all_reduces_in_one_round(links(10, 1), 2, 64 << 10));
   EXPECT_FALSE(all_reduces_in_one_round(links(10, 1), 2, 1 << 20));
   EXPECT_TRUE(all_reduces_in_one_round(links(1000, 1), 2, 1 << 20));
   EXPECT_FALSE(all_reduces_in_one_round(links(1e6, 1), 2, 3 << 20)) << "more than 4 MiB would be received";
 }
 
-TEST(NodeLinks, AnAllReduceOfManyMembersWeighsALatencyAgainstBytes) {
+TEST(NodeLinks, AnAllReduceOfManyMembersComparesALatencyWithBytes) {
   // With 8 members, one round receives 7 operands and two rounds receive 1.75: a difference of 5.25.
   EXPECT_TRUE(all_reduces_in_one_round(links(10, 1), 8, 1 << 10));
   EXPECT_FALSE(all_reduces_in_one_round(links(10, 1), 8, 4 << 10));
@@ -57,7 +57,7 @@ TEST(NodeLinks, AnAllReduceOfManyMembersWeighsALatencyAgainstBytes) {
   EXPECT_TRUE(all_reduces_in_one_round(links(100, 1), 8, 4 << 10));
 }
 
-TEST(NodeLinks, HeldPartsDoubleWhereMessagesCostMoreThanLatencies) {
+TEST(NodeLinks, GathersDoubleTheirPartsIfMessagesCostMoreThanLatencies) {
   EXPECT_FALSE(gathers_by_doubling(links(1, 1, 100), 2)) << "there is one message";
   EXPECT_TRUE(gathers_by_doubling(links(1, 1, 100), 6));
   EXPECT_FALSE(gathers_by_doubling(links(100, 1, 1), 6));
@@ -65,14 +65,14 @@ TEST(NodeLinks, HeldPartsDoubleWhereMessagesCostMoreThanLatencies) {
   EXPECT_FALSE(gathers_by_doubling(links(20, 1, 1), 16));
 }
 
-TEST(NodeLinks, LargeBroadcastsToSeveralGoInSlices) {
+TEST(NodeLinks, LargeBroadcastsToSeveralMembersAreSentInSlices) {
   EXPECT_FALSE(broadcasts_in_slices(links(1, 1), 2, 64 << 20));
   EXPECT_TRUE(broadcasts_in_slices(links(10, 1), 3, 64 << 20));
   EXPECT_TRUE(broadcasts_in_slices(links(10, 1), 8, 1 << 20));
   EXPECT_FALSE(broadcasts_in_slices(links(10, 1, 5), 8, 1 << 10));
 }
 
-TEST(NodeLinks, ChunksAreFewerWhereLatenciesAreLongAndWhereLittleCanBeHidden) {
+TEST(NodeLinks, LongLatenciesAndLittleOverlapReduceTheNumberOfChunks) {
   const double mib = 1 << 20;
   const auto count = [&](double microseconds, double gigabytes, double between, double inside) {
     return best_chunk_count(links(microseconds, gigabytes), between * mib, inside * mib, 2);

@@ -30,7 +30,7 @@ Pending<Numbers> start(const Numbers& numbers, const std::string& error = "") {
 }
 Numbers zero() { return std::make_shared<std::vector<int>>(1, 0); }
 
-TEST(Pending, WaitGivesTheBuffersOnceTheyAreFilled) {
+TEST(Pending, WaitReturnsAfterTheBuffersAreFilled) {
   Pending<Numbers> pending = start(zero());
   EXPECT_FALSE(pending.test());
   EXPECT_EQ(pending.wait()->front(), 7);
@@ -67,7 +67,7 @@ TEST(Pending, AnErrorIsThrownOnceByWait) {
   EXPECT_TRUE(pending.test());
 }  // the destructor has nothing left to wait for
 
-TEST(Pending, AnErrorOfADroppedOneYieldsToTheExceptionThatIsUnderWay) {
+TEST(Pending, AnErrorOfADroppedOneIsIgnoredDuringUnwinding) {
   try {
     const Pending<Numbers> dropped = start(zero(), "a second error");
     fail("the first error");

@@ -108,7 +108,7 @@ TEST(VirtualRanks, OneRankNeedsNoPrefix) {
   EXPECT_EQ(error_of(0, [](ProcessGroup&) {}), "0 virtual ranks; at least one is needed");
 }
 
-TEST(VirtualRanks, ARankThatReturnsWhileOthersWaitIsNamed) {
+TEST(VirtualRanks, TheErrorNamesARankThatReturnsWhileOthersWait) {
   const auto error = error_of(3, [](ProcessGroup& world) {
     if (world.rank() == 2) return;
     std::vector<float> x(4);
@@ -121,7 +121,7 @@ TEST(VirtualRanks, ARankThatReturnsWhileOthersWaitIsNamed) {
                        "rank 0 of 3: rank 1 waits in all_reduce %17 over {data}; rank 2 has finished without joining"));
 }
 
-TEST(VirtualRanks, RanksThatWaitForEachOtherAreNamed) {
+TEST(VirtualRanks, TheErrorNamesRanksThatWaitForEachOther) {
   const auto error = error_of(4, [](ProcessGroup& world) {
     const auto rows = world.split({{0, 1}, {2, 3}}, "rows");
     if (world.rank() == 0)
@@ -196,7 +196,7 @@ TEST(VirtualRanks, SlowRanksAreNoError) {
   });
 }
 
-TEST(VirtualRanks, TheWatchdogNamesWhoHasNotArrived) {
+TEST(VirtualRanks, TheWatchdogNamesTheRankThatHasNotArrived) {
   options().set("TESSERA_WATCHDOG_SECONDS", "1");
   ::testing::internal::CaptureStderr();
   run_virtual_ranks(3, [](ProcessGroup& world) {
@@ -221,7 +221,7 @@ TEST(VirtualRanks, HundredsOfRanksMeet) {
   });
 }
 
-TEST(VirtualRanks, NodesSendThroughMpiOnlyWhatMustCross) {
+TEST(VirtualRanks, NodesSendOnlyPayloadForOtherNodesThroughMpi) {
   const auto node_of = [](int rank) { return rank / 2; };
   run_virtual_ranks(4,
                     [](ProcessGroup& world) {

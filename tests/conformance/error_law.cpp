@@ -203,7 +203,7 @@ TEST(OpLaws, EachWrongOperandGivesAnErrorThatNamesOpShapesAndSource) {
   expect_accepted(accepted, expected);
 }
 
-TEST(OpLaws, AWrongNumberOfOperandsIsNamed) {
+TEST(OpLaws, AWrongNumberOfOperandsIsAnErrorThatNamesIt) {
   for (const auto& sample : op_samples()) {
     const auto [program, subject] = program_of(sample);
     const Instruction& instruction = program.entry_computation()[subject];

@@ -86,7 +86,7 @@ std::vector<Reduction> reductions_passed(Linearity linearity, DType dtype) {
   return all;
 }
 
-TEST(OpLaws, EveryPartialStateThatLinearityAllowsPasses) {
+TEST(OpLaws, EveryPartialStateThatLinearityAllowsPassesThroughTheOp) {
   int cases = 0;
   for (const auto& sample : op_samples()) {
     if (!sample.splits) continue;

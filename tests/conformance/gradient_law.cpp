@@ -106,7 +106,7 @@ std::string error_of_gradient(const Sample& sample) {
   return "";
 }
 
-TEST(OpLaws, GradientsAreFiniteDifferencesOrTheOpSaysByNameThatItHasNone) {
+TEST(OpLaws, GradientsEqualFiniteDifferencesOrTheErrorNamesTheOp) {
   std::set<std::string> checked;
   for (const auto& sample : op_samples()) {
     if (f64_operands(sample).empty()) continue;

@@ -33,7 +33,7 @@ TEST(OpTable, EveryRowInfersItsTypeAndCanBeEvaluated) {
   }
 }
 
-TEST(OpLaws, TheInferredTypeIsThatOfTheValue) {
+TEST(OpLaws, TheInferredTypeIsTheTypeOfTheValue) {
   for (const auto& sample : op_samples()) {
     const auto [program, subject] = program_of(sample);
     const Computation& main = program.entry_computation();
@@ -80,7 +80,7 @@ std::string said_of(const std::string& text) {
 
 // Example: `dimension={0}` for `dimensions={0}`. The attribute is kept, because a text may contain unknown attributes,
 // but there is a warning.
-TEST(OpLaws, AnAttributeThatLacksALetterIsNamedWithTheRightOne) {
+TEST(OpLaws, AMisspelledAttributeCausesAWarningWithTheRightName) {
   int misspelt = 0;
   for (const auto& sample : op_samples()) {
     const auto [program, subject] = program_of(sample);
@@ -135,7 +135,7 @@ TEST(OpLaws, FactorsGiveEveryDimOfEveryLeafItsSize) {
 }
 
 // Evaluates the expansion in place of the op.
-TEST(OpLaws, WhatAnOpExpandsToHasItsValue) {
+TEST(OpLaws, AnExpansionHasTheValueOfItsOp) {
   int seen = 0;
   for (const auto& sample : op_samples()) {
     const auto [program, subject] = program_of(sample);

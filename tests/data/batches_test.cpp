@@ -41,7 +41,7 @@ TEST(SplitText, HoldsOutTheTail) {
   EXPECT_EQ(error_of([] { split_text("abc", 100); }), "validation_split_percentage must be in [0, 100), got 100");
 }
 
-TEST(SplitText, CutsNoCharacterInTwo) {
+TEST(SplitText, SplitsNoCharacter) {
   const std::string text = "aaaaaaaaa日";  // 12 bytes; the last three are one character
   EXPECT_EQ(split_text(text, 10).second, "");
   EXPECT_EQ(split_text(text, 25).second, "日");
@@ -63,7 +63,7 @@ TEST(Shuffled, IsAPermutationThatDependsOnSeedAndEpoch) {
 // The order that a Python implementation gives.
 TEST(Shuffled, IsTheSameOnEveryMachine) { EXPECT_EQ(shuffled(8, 42, 0), (Samples{6, 2, 4, 0, 5, 7, 3, 1})); }
 
-TEST(Shuffled, FavoursNoPlace) {
+TEST(Shuffled, FavoursNoPosition) {
   // The position of sample 0 over many seeds: each of 5 positions 400 times in 2000, within five standard deviations
   // (18).
   std::vector<int> places(5, 0);
@@ -124,7 +124,7 @@ TEST(TextLoader, FillsAShortBatchWithIgnoredRows) {
   EXPECT_EQ(batch.labels, (std::vector<std::int32_t>{10, 11, 12, 13, 14, -100, -100, -100, -100, -100}));
 }
 
-TEST(TakeRows, ShardsJoinedAreTheBatchForEveryShardCount) {
+TEST(TakeRows, ConcatenatedShardsAreTheBatchForEveryShardCount) {
   const auto blocks = counting_blocks(21, 3);
   const TokenBatch batch = make_batch(blocks, {6, 1, 4, 0, 2}, 7);
   for (const std::int64_t shards : {1, 2, 3, 4, 5, 7, 11}) {
@@ -148,7 +148,7 @@ TEST(TakeRows, ShardsJoinedAreTheBatchForEveryShardCount) {
   }
 }
 
-TEST(ReadWikitext, ReadsTheRawFilesAndNamesWhatIsMissing) {
+TEST(ReadWikitext, ReadsTheRawFilesAndNamesMissingOnes) {
   const TemporaryFolder folder;
   EXPECT_EQ(error_of([&] { read_wikitext(folder.file("")); }),
             "no training text in " + folder.file("") + "; looked for wiki.train.raw, wiki.train.tokens, train.txt");

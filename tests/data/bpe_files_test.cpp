@@ -90,7 +90,7 @@ TEST(BpeFiles, MalformedMergesAreNamedByLine) {
             "v.bpe: a merge names \"bc\", which is not a token");
 }
 
-TEST(BpeFiles, MalformedVocabulariesSayWhatIsWrong) {
+TEST(BpeFiles, MalformedVocabulariesGiveErrorsThatNameTheFault) {
   EXPECT_EQ(error_of([] { BpeTokenizer::from_tokenizer_json("{}", "t.json"); }), "t.json: has no model");
   EXPECT_EQ(error_of([] { BpeTokenizer::from_tokenizer_json("{\"model\": {\"type\": \"WordPiece\"}}", "t.json"); }),
             "t.json: model.type must be BPE, got \"WordPiece\"");

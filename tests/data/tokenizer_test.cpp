@@ -39,20 +39,20 @@ std::string random_text(std::mt19937& random, int words) {
   return out;
 }
 
-TEST(SplitLikeGpt2, KeepsTheBlankWithTheWordAndCutsContractions) {
+TEST(SplitLikeGpt2, KeepsTheSpaceWithTheWordAndSplitsContractions) {
   EXPECT_EQ(pieces("I don't know 42 things!"),
             (std::vector<std::string>{"I", " don", "'t", " know", " 42", " things", "!"}));
 }
 
-TEST(SplitLikeGpt2, LeavesOneBlankOfARunToTheNextWord) {
+TEST(SplitLikeGpt2, LeavesOneSpaceOfARunToTheNextWord) {
   EXPECT_EQ(pieces("a   b\n\nc  "), (std::vector<std::string>{"a", "  ", " b", "\n", "\n", "c", "  "}));
 }
 
-TEST(SplitLikeGpt2, KnowsLettersAndNumbersOfAllScripts) {
+TEST(SplitLikeGpt2, RecognizesLettersAndNumbersOfAllScripts) {
   EXPECT_EQ(pieces("naïve 日本語٣٤"), (std::vector<std::string>{"naïve", " 日本語", "٣٤"}));
 }
 
-TEST(SplitLikeGpt2, MakesPiecesOfBytesThatAreNoUtf8) {
+TEST(SplitLikeGpt2, MakesPiecesOfInvalidUtf8) {
   // A stray continuation byte, an overlong slash, a surrogate, a code point above the maximum, a truncated sequence.
   EXPECT_EQ(pieces("a\x80"
                    "b"),
@@ -65,7 +65,7 @@ TEST(SplitLikeGpt2, MakesPiecesOfBytesThatAreNoUtf8) {
   EXPECT_EQ(pieces("x\xE2\x82"), (std::vector<std::string>{"x", "\xE2\x82"}));
 }
 
-TEST(SplitLikeGpt2, PiecesJoinedAreTheText) {
+TEST(SplitLikeGpt2, ConcatenatedPiecesAreTheText) {
   std::mt19937 random(7);
   for (int round = 0; round < 50; ++round) {
     const std::string text = round % 2 == 0 ? random_bytes(random, 301) : random_text(random, 97);
@@ -87,7 +87,7 @@ TEST(ByteTokenizer, GivesEveryByteItsValue) {
   EXPECT_EQ(error_of([&] { (void)bytes.decode(Ids{-1}); }), "bytes: id -1 is not in 0..255");
 }
 
-TEST(Tokenizers, DecodeWhatTheyEncodedWhateverTheBytes) {
+TEST(Tokenizers, DecodeTheirEncodingOfAnyBytes) {
   std::mt19937 random(11);
   const std::string training = random_text(random, 2000);
   for (const std::string spec : {"bytes", "bpe:257", "bpe:300"}) {
@@ -142,7 +142,7 @@ std::vector<std::pair<std::string, std::string>> naive_merges(std::string_view t
   return merges;
 }
 
-TEST(BpeTraining, AgreesWithCountingAnewForEveryMerge) {
+TEST(BpeTraining, AgreesWithCountingAgainForEveryMerge) {
   std::mt19937 random(5);
   std::string text;
   for (int i = 0; i < 400; ++i) {
@@ -185,7 +185,7 @@ TEST(BpeTokenizer, MergesALongRunQuicklyAndInOrder) {
   EXPECT_EQ(tokenizer.decode(ids), std::string(100'003, 'a'));
 }
 
-TEST(MakeTokenizer, SaysWhatASpecMayBe) {
+TEST(MakeTokenizer, ErrorsListTheFormsOfASpec) {
   EXPECT_EQ(error_of([] { make_tokenizer("bpe:12", ""); }),
             "bpe:12: a byte-level vocabulary has at least 257 ids (256 bytes and the end of text)");
   EXPECT_EQ(error_of([] { make_tokenizer("bpe:1k", ""); }),

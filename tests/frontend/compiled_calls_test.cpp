@@ -98,7 +98,7 @@ TEST(CompiledCalls, AnArgumentMayBeAVariableThatTheFunctionAssigns) {
   EXPECT_EQ(traced, 2) << "once more for a variable that an argument, read behind the assignment, may be";
 }
 
-TEST(CompiledCalls, AValueBehindAnAssignmentIsNotReadByAnotherName) {
+TEST(CompiledCalls, ReadingAnAssignedVariableThroughAnArgumentIsAnError) {
   const FreshRank rank;
   Tensor w = variable({1}, {1});
   w.set_name("w");
@@ -214,7 +214,7 @@ TEST(CompiledCalls, AnArgumentMayBeMarkedForOneUse) {
 
 // ---- calls that fail ------------------------------------------------------------------------------------------------------
 
-TEST(CompiledCalls, ACallThatFailsIsAsIfItWereNotMade) {
+TEST(CompiledCalls, AFailedCallHasNoEffect) {
   const auto run = [](const std::vector<int>& failing) {
     const FreshRank rank;
     manual_seed(3);
@@ -255,7 +255,7 @@ TEST(CompiledCalls, ACallThatFailsIsAsIfItWereNotMade) {
 // More memory than a process can address.
 Tensor huge() { return Tensor::zeros(Type::array(DType::kF32, {std::int64_t{1} << 46})); }
 
-TEST(CompiledCalls, VariablesKeepTheirValuesWhereThereIsNoMemoryForTheCall) {
+TEST(CompiledCalls, VariablesKeepTheirValuesIfACallRunsOutOfMemory) {
   const FreshRank rank;
   Tensor w = variable({2}, {3, 5});
   const auto update = [&](bool needs_much) {
@@ -274,7 +274,7 @@ TEST(CompiledCalls, VariablesKeepTheirValuesWhereThereIsNoMemoryForTheCall) {
   }
 }
 
-TEST(CompiledCalls, AnArgumentThatIsGivenTwiceAndAssignedOnceKeepsItsOtherValue) {
+TEST(CompiledCalls, ATensorThatSharesTheDataOfAnAssignedArgumentKeepsItsValue) {
   const FreshRank rank;
   Tensor w = variable({2}, {3, 5});
   CompiledFunction f = compile([](const Tensors& in) {
@@ -308,7 +308,7 @@ TEST(CompiledCalls, MayBeCalledAfterAShardingWasChangedAndRestored) {
   });
 }
 
-TEST(CompiledCalls, MayBeCalledAfterRanksGaveOtherArguments) {
+TEST(CompiledCalls, MayBeCalledAfterRanksPassedDifferentArguments) {
   on_ranks(2, [](int rank) {
     Tensor w = variable({2}, {1, 2});
     CompiledFunction f = compile([&](const Tensors& in) { return Tensors{in[0] * 10.0 + w}; });
@@ -321,7 +321,7 @@ TEST(CompiledCalls, MayBeCalledAfterRanksGaveOtherArguments) {
 
 // ---- worlds ---------------------------------------------------------------------------------------------------------------
 
-TEST(CompiledCalls, RunsInTheWorldThatIsJoined) {
+TEST(CompiledCalls, RunInTheWorldThatIsJoined) {
   run_virtual_ranks(4, [](ProcessGroup& world) {
     const Tensor two = Tensor::from<float>({2}, {2, 2});
     CompiledFunction half = compile([&](const Tensors& in) { return Tensors{in[0] * 0.5}; });

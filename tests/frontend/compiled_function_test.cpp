@@ -59,7 +59,7 @@ std::vector<double> train(bool compiled, int steps, std::int64_t* recorded = nul
   return out;
 }
 
-TEST(CompiledFunction, GivesWhatLazyStepsGive) {
+TEST(CompiledFunction, GivesTheResultsOfLazySteps) {
   constexpr int kSteps = 8;
   std::vector<double> lazy;
   {
@@ -73,7 +73,7 @@ TEST(CompiledFunction, GivesWhatLazyStepsGive) {
   EXPECT_EQ(lazy_counters().mark_steps, kSteps);
 }
 
-TEST(CompiledFunction, IsTracedAgainForOtherTypesOnly) {
+TEST(CompiledFunction, IsTracedAgainOnlyForOtherTypes) {
   const FreshRank rank;
   int traced = 0;
   CompiledFunction twice = compile([&](const Tensors& in) {
@@ -89,7 +89,7 @@ TEST(CompiledFunction, IsTracedAgainForOtherTypesOnly) {
   EXPECT_EQ(traced, 2);
 }
 
-TEST(CompiledFunction, SeesVariablesAsTheyAreAtTheCall) {
+TEST(CompiledFunction, UsesTheValuesOfVariablesAtTheCall) {
   const FreshRank rank;
   Tensor w = variable({2}, {1, 2});
   CompiledFunction grow = compile([&](const Tensors& in) {
@@ -127,7 +127,7 @@ TEST(CompiledFunction, AResultMayBeReturnedAndAssigned) {
   EXPECT_EQ(w.item(), 27);
 }
 
-TEST(CompiledFunction, ScalarsOfAFunctionAreAskedForAtEachCall) {
+TEST(CompiledFunction, ScalarsOfAFunctionAreEvaluatedAtEachCall) {
   const FreshRank rank;
   double rate = 2;
   CompiledFunction scaled =
@@ -158,7 +158,7 @@ TEST(CompiledFunction, KeepsShardings) {
   });
 }
 
-TEST(CompiledFunction, MistakesAreNamed) {
+TEST(CompiledFunction, ErrorsNameTheMistake) {
   const FreshRank rank;
   Tensor w = variable({1}, {1});
   w.set_name("w");

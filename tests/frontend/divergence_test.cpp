@@ -46,7 +46,7 @@ TEST(Divergence, DifferentTracesNameTheFirstInstructionAndItsLineOnEveryRank) {
       "  rank 2: %add = f32[2]{0} add(%input, %input)    LINE+3");
 }
 
-TEST(Divergence, WholeValuesThatDifferBetweenRanksAreNamed) {
+TEST(Divergence, CompleteValuesThatDifferBetweenRanksAreAnError) {
   const std::string text = message_of(3, [](int rank) {
     Tensor x = Tensor::from<float>({2}, {1, 2});
     Tensor rate = Tensor::scalar(DType::kF32, rank == 2 ? 0.5 : 0.25);
@@ -68,7 +68,7 @@ Tensor rows_of(float first) {
   return x;
 }
 
-TEST(Divergence, WholeValuesThatDifferAreNamedAlsoWhereEachRankKeepsOnlyItsPart) {
+TEST(Divergence, CompleteValuesThatDifferAreAnErrorEvenIfEachRankKeepsOnlyItsShard) {
   const std::string some = message_of(4, [](int rank) {
     Tensor x = rows_of(rank % 3 == 1 ? 8.0F : 9.0F);  // only rank 0 keeps the row that differs
     x.set_name("batch");
@@ -81,7 +81,7 @@ TEST(Divergence, WholeValuesThatDifferAreNamedAlsoWhereEachRankKeepsOnlyItsPart)
   EXPECT_NE(all.find("each of the 4 ranks passes a different value"), std::string::npos) << all;
 }
 
-TEST(Divergence, ArgumentsOfACompiledFunctionThatDifferAreNamed) {
+TEST(Divergence, ArgumentsOfACompiledFunctionThatDifferAreAnError) {
   const std::string text = message_of(4, [](int rank) {
     CompiledFunction f = compile([](const std::vector<Tensor>& in) { return std::vector<Tensor>{sum(in[0])}; });
     for (const float first : {1.0F, 2.0F, static_cast<float>(rank / 2)}) (void)f({rows_of(first)});
@@ -89,7 +89,7 @@ TEST(Divergence, ArgumentsOfACompiledFunctionThatDifferAreNamed) {
   EXPECT_NE(text.find("ranks 2, 3 pass different values than ranks 0, 1"), std::string::npos) << text;
 }
 
-TEST(Divergence, WholeValuesAreComparedBitByBit) {
+TEST(Divergence, CompleteValuesAreComparedBitByBit) {
   const auto halves = [](float even, float odd) {
     return message_of(4, [=](int rank) { (void)sum(rows_of(rank % 2 == 0 ? even : odd)).item(); });
   };
@@ -98,7 +98,7 @@ TEST(Divergence, WholeValuesAreComparedBitByBit) {
   EXPECT_NE(halves(std::nanf("1"), std::nanf("2")).find("ranks 1, 3 pass different values"), std::string::npos);
 }
 
-TEST(Divergence, PartsAndResultsMayDifferBetweenRanks) {
+TEST(Divergence, ShardsAndResultsMayDifferBetweenRanks) {
   on_ranks(4, [](int rank) {
     const Mesh mesh({{"data", 2}, {"model", 2}});
     const Tensor own = Tensor::from_local_shards(Type::array(DType::kF32, {2}), mesh, {"data"},
@@ -116,7 +116,7 @@ TEST(Divergence, PartsAndResultsMayDifferBetweenRanks) {
   });
 }
 
-TEST(Divergence, WholeValuesAreNotComparedWhereTheUserSaysSo) {
+TEST(Divergence, CompleteValuesAreNotComparedIfTheUserDisablesIt) {
   on_ranks(4, [](int rank) {
     options().set("TESSERA_CHECK_INPUTS", "0");
     // Each rank's own row; the first row is that of rank 0.
@@ -124,7 +124,7 @@ TEST(Divergence, WholeValuesAreNotComparedWhereTheUserSaysSo) {
   });
 }
 
-TEST(Divergence, AWholeValueThatOneRankReadIsNoDifference) {
+TEST(Divergence, ACompleteValueThatOneRankReadIsNoDifference) {
   on_ranks(2, [](int rank) {
     Tensor x = Tensor::from<float>({2}, {1, 2}) + 1.0;
     mark_step();
@@ -150,7 +150,7 @@ TEST(Divergence, DifferentShapesAreADifference) {
       "  rank 1: %input = f32[3]{0} parameter(0), sharding={replicated}    LINE+2");
 }
 
-TEST(Divergence, AShardedValueReadByOneRankOnlyIsAnErrorThatSaysWhoDidNotJoin) {
+TEST(Divergence, AShardedValueReadByOneRankOnlyIsAnErrorThatNamesTheOtherRanks) {
   const int line = __LINE__;
   const std::string text = message_of(3, [](int rank) {
     const Tensor x = Tensor::from<float>({3}, {1, 2, 3});
@@ -165,7 +165,7 @@ TEST(Divergence, AShardedValueReadByOneRankOnlyIsAnErrorThatSaysWhoDidNotJoin) {
             "it); ranks 0, 2 are at mark_step at LINE+6 (every rank must take part)");
 }
 
-TEST(Divergence, AReadThatOthersNeverJoinIsAnErrorThatNamesThem) {
+TEST(Divergence, AReadWithoutTheOtherRanksIsAnErrorThatNamesThem) {
   const int line = __LINE__;
   const std::string text = message_of(2, [](int rank) {
     const Tensor x = Tensor::from<float>({2}, {1, 2});
@@ -177,7 +177,7 @@ TEST(Divergence, AReadThatOthersNeverJoinIsAnErrorThatNamesThem) {
             "has finished without joining");
 }
 
-TEST(Divergence, AMaterializedWholeValueMayBeReadByOneRank) {
+TEST(Divergence, AMaterializedReplicatedValueMayBeReadByOneRank) {
   on_ranks(3, [](int rank) {
     const Tensor x = Tensor::from<float>({3}, {1, 2, 3});
     mark_sharding(x, Mesh({{"data", 3}}), {"data"});

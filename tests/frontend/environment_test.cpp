@@ -79,7 +79,7 @@ TEST(DebugReport, LevelTwoAnalysesEveryExecution) {
   EXPECT_EQ(count_of(text, "Compilation Analysis:   Number of Graph Outputs: 2\n"), 1) << text;
 }
 
-TEST(DebugReport, NothingIsSaidUnasked) {
+TEST(DebugReport, NothingIsPrintedUnlessRequested) {
   const FreshRank rank;
   EXPECT_EQ(errors_of([] {
               for (int step = 0; step < 12; ++step) run_step(step + 2);
@@ -87,7 +87,7 @@ TEST(DebugReport, NothingIsSaidUnasked) {
             "");
 }
 
-TEST(DebugReport, TheCountersOfCompilationsAddUpToThatOfExecutions) {
+TEST(DebugReport, CompilationsAndCacheHitsAddUpToExecutions) {
   const FreshRank rank;
   for (const std::int64_t size : {2, 3, 2, 2, 5}) run_step(size);
   EXPECT_EQ(metrics().metric_data("CompileTime")->total_samples, 3);
@@ -119,7 +119,7 @@ class Variable {
   const char* name_;
 };
 
-TEST(DebugReport, OnlyRankZeroAdvisesAndAtTheEndWithTheFinalCounts) {
+TEST(DebugReport, OnlyRankZeroPrintsAdviceAndAtTheEndTheFinalCounts) {
   const Variable debug("PT_XLA_DEBUG", "1");
   const std::string text = errors_of([] { launch_steps(2, 13); });
   EXPECT_EQ(count_of(text, "CompileTime too frequent: 11 counts during 11 steps\n"), 1) << text;
@@ -139,7 +139,7 @@ TEST(DebugReport, EachStepAddsToTheMetricsFileOfItsRank) {
   }
 }
 
-TEST(DebugReport, FilesThatCannotBeWrittenCostOneWarningEach) {
+TEST(DebugReport, FilesThatCannotBeWrittenCauseOneWarningEach) {
   const Variable metrics_file("XLA_METRICS_FILE", "/no/such/folder/metrics");
   const Variable debug("PT_XLA_DEBUG", "1");
   const Variable debug_file("PT_XLA_DEBUG_FILE", "/no/such/folder/report");
@@ -154,7 +154,7 @@ TEST(DebugReport, FilesThatCannotBeWrittenCostOneWarningEach) {
 
 // ---- start and log level ------------------------------------------------------------------------------------------------
 
-TEST(Start, UnknownVariablesAreWarnedOfOnceOnRankZero) {
+TEST(Start, UnknownVariablesCauseOneWarningOnRankZero) {
   const Variable wrong("TESSERA_DUMPDIR", "x");
   const Variable old("XRT_TPU_CONFIG", "tpu_worker;0;10.0.0.2:8470");
   const std::string text = errors_of([] { launch_steps(3, 1); });
@@ -166,14 +166,14 @@ TEST(Start, UnknownVariablesAreWarnedOfOnceOnRankZero) {
   EXPECT_EQ(errors_of([] { launch_steps(3, 1); }), "");
 }
 
-TEST(Start, DebugLevelTellsOfEveryCompilation) {
+TEST(Start, DebugLevelReportsEveryCompilation) {
   const Variable level("TESSERA_LOG_LEVEL", "debug");
   const std::string text = errors_of([] { launch_steps(2, 1); });
   EXPECT_EQ(count_of(text, "rank 0 compiled step for mark_step at environment_test.cpp:"), 1) << text;
   EXPECT_EQ(count_of(text, "rank 1 compiled step"), 1) << text;
 }
 
-TEST(Start, ALogLevelThatDoesNotExistIsAnErrorThatNamesThoseThatDo) {
+TEST(Start, AnUnknownLogLevelIsAnErrorThatListsTheLevels) {
   EXPECT_EQ(testing::error_of([] { Options().set("TESSERA_LOG_LEVEL", "warn"); }),
             "TESSERA_LOG_LEVEL=warn: unknown value; known: debug, info, warning, error (the least important lines on "
             "standard error)");
@@ -214,7 +214,7 @@ std::vector<std::string> files_in(const std::string& folder) {
   return out;
 }
 
-TEST(ProgramCache, ASecondRunReadsWhatTheFirstPartitioned) {
+TEST(ProgramCache, ASecondRunReadsTheResultOfTheFirst) {
   const TemporaryFolder folder;
   const std::string cache = folder.file("made/by/it");
   const Outcome first = run_sharded(cache);
@@ -251,7 +251,7 @@ void expect_ignored(const std::string& content, const std::string& whole, const 
   EXPECT_EQ(read_file(path), whole);
 }
 
-TEST(ProgramCache, ADamagedFileCostsAWarningAndIsWrittenAnew) {
+TEST(ProgramCache, ADamagedFileCausesAWarningAndIsRewritten) {
   const TemporaryFolder folder;
   run_sharded(folder.file("cache"));
   const std::string path = files_in(folder.file("cache")).at(0);
@@ -272,7 +272,7 @@ TEST(ProgramCache, ADamagedFileCostsAWarningAndIsWrittenAnew) {
   expect_ignored(other_build, whole, path, "another build of Tessera wrote it");
 }
 
-TEST(ProgramCache, AFolderThatCannotBeWrittenCostsOneWarning) {
+TEST(ProgramCache, AFolderThatCannotBeWrittenCausesOneWarning) {
   const TemporaryFolder folder;
   const std::string file = folder.write("occupied", "a file");
   Outcome outcome;

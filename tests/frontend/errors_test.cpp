@@ -48,7 +48,7 @@ Tensor input(Dims dims, const std::string& name = "x") {
   return Tensor::abstract(Type::array(DType::kF32, std::move(dims)), name);
 }
 
-TEST_F(FrontendErrors, AProductShowsItsOperandsWithShardingsPlaceAndRank) {
+TEST_F(FrontendErrors, OfAProductShowOperandsWithShardingsLocationAndRank) {
   const Tensor x = input({128, 64});
   const Tensor w = input({32, 256}, "w");
   mark_sharding(x, kMesh, {"data", {}});
@@ -60,7 +60,7 @@ TEST_F(FrontendErrors, AProductShowsItsOperandsWithShardingsPlaceAndRank) {
              kHere);
 }
 
-TEST_F(FrontendErrors, RecordedOperandsShowWhereTheyWereMade) {
+TEST_F(FrontendErrors, ShowWhereTracedOperandsWereCreated) {
   const Tensor x = input({6, 4});
   const Tensor y = exp(x);
   expect([&] { return y + input({5}, "b"); },
@@ -159,7 +159,7 @@ TEST_F(FrontendErrors, OfTypesAndLabels) {
          "dropout: the probability must be in [0, 1), got 1\n  #0   %x: f32[6,4]" + kHere);
 }
 
-TEST_F(FrontendErrors, OfValuesThatWouldBeCutOrClampedSilently) {
+TEST_F(FrontendErrors, OfValuesThatWouldBeTruncatedOrClampedSilently) {
   const auto fails = [](const std::function<void()>& body, const std::string& with) {
     try {
       body();
@@ -214,7 +214,7 @@ class Net : public nn::Callable<Net> {
   nn::Linear up_{4, 3};
 };
 
-TEST_F(FrontendErrors, OfAModuleNameItsPathTheCallOfItAndThatOfTheModelNotTheLibrarysLine) {
+TEST_F(FrontendErrors, OfAModuleNameItsPathAndTheCallsInUserCode) {
   nn::Linear layer(4, 3);
   const std::string error_of_dot = "dot: contracting sizes differ: lhs dim 1 is 5, rhs dim 1 is 4";
   const auto text_of = [](auto&& body) {

@@ -81,7 +81,7 @@ TEST(Lazy, TheSeedIsAnInputAndChangesTheMask) {
   EXPECT_EQ(lazy_counters().compilations, 1);
 }
 
-TEST(Lazy, MicroBatchesDrawTheMaskOfTheWholeBatch) {
+TEST(Lazy, MicroBatchesDrawTheMaskOfTheCompleteBatch) {
   const FreshRank rank;
   const auto masked = [](std::int64_t rows) { return dropout(Tensor::ones(Type::array(DType::kF32, {rows, 5})), 0.5); };
   const auto whole = [&] {
@@ -135,7 +135,7 @@ TEST(Lazy, ReadingTwiceRunsOnce) {
   EXPECT_EQ(lazy_counters().forced_reads, 1);
 }
 
-TEST(Lazy, BackwardAfterTheStepSaysWhatToDo) {
+TEST(Lazy, BackwardAfterTheStepIsAnErrorWithTheRemedy) {
   const FreshRank rank;
   const Tensor x = variable({1}, {3});
   const Tensor loss = sum(x);
@@ -171,7 +171,7 @@ TEST(Lazy, AssignChangesTheVariableForAllItsHandles) {
   EXPECT_EQ(before.to_vector<float>(), (std::vector<float>{1, 2}));
 }
 
-TEST(Lazy, AValueThatATensorStillHasIsNotWrittenOver) {
+TEST(Lazy, AValueThatATensorStillHoldsIsNotOverwritten) {
   const FreshRank rank;
   Tensor w = Tensor::zeros(Type::array(DType::kF32, {2}));
   mark_step();
@@ -185,7 +185,7 @@ TEST(Lazy, AValueThatATensorStillHasIsNotWrittenOver) {
   EXPECT_FALSE(metrics().counter_value("DonationCopy").has_value());
 }
 
-TEST(Lazy, TwoResultsThatComeAfterOneValueTakeItsMemoryOnce) {
+TEST(Lazy, OnlyOneOfTwoResultsReusesTheMemoryOfAValue) {
   const FreshRank rank;
   Tensor w = Tensor::ones(Type::array(DType::kF32, {2}));
   mark_step();
@@ -197,7 +197,7 @@ TEST(Lazy, TwoResultsThatComeAfterOneValueTakeItsMemoryOnce) {
   EXPECT_EQ(w.to_vector<float>(), (std::vector<float>{10, 10}));
 }
 
-TEST(Lazy, AStepForWhichThereIsNoMemoryMayBeTakenAgain) {
+TEST(Lazy, AStepThatRanOutOfMemoryMayBeRepeated) {
   const FreshRank rank;
   options().set("TESSERA_ASYNC", "0");
   Tensor w = Tensor::ones(Type::array(DType::kF32, {2}));
@@ -219,7 +219,7 @@ TEST(Lazy, NoGradientFlowsThroughDetach) {
   EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{3, 5}));
 }
 
-TEST(Lazy, DeferredVariablesTakeTheirValueOnce) {
+TEST(Lazy, DeferredVariablesAreInitializedOnce) {
   const FreshRank rank;
   const Tensor a = Tensor::deferred(Type::array(DType::kF32, {1000}), nn::normal(1, 2), "a");
   const Tensor b = Tensor::deferred(Type::array(DType::kF32, {1000}), nn::normal(1, 2), "b");
@@ -254,7 +254,7 @@ void expect_error(const std::function<void()>& body, const std::vector<std::stri
   }
 }
 
-TEST(Lazy, LabelsOfFewBitsAreTheClassesTheyName) {
+TEST(Lazy, LabelsOfFewBitsSelectTheRightClasses) {
   const FreshRank rank;
   std::vector<float> logits;
   for (int i = 0; i < 3 * 300; ++i) logits.push_back(0.01F * static_cast<float>((7 * i) % 31));

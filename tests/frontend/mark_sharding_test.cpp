@@ -24,7 +24,7 @@ std::string message_of(const std::function<void()>& body) {
 Tensor matrix() { return Tensor::from<float>({4, 6}, std::vector<float>(24, 1)); }
 const Mesh kMesh({{"data", 2}, {"model", 3}});
 
-TEST(MarkSharding, WhatIsMarkedMayBeMarkedAlikeOrAnewOnceCleared) {
+TEST(MarkSharding, AMarkedTensorAcceptsTheSameMarkOrANewOneAfterClearing) {
   const FreshRank rank;
   plan_for_devices(6);
   Tensor twice = matrix();
@@ -36,7 +36,7 @@ TEST(MarkSharding, WhatIsMarkedMayBeMarkedAlikeOrAnewOnceCleared) {
   EXPECT_EQ(twice.sharding()->str(), "{-,model}");
 }
 
-TEST(MarkSharding, AnOptimizersParametersAreNotMarkedAnew) {
+TEST(MarkSharding, ParametersOfAnOptimizerCannotBeMarkedAgain) {
   const FreshRank rank;
   plan_for_devices(6);
   nn::Linear layer(4, 6);
@@ -47,7 +47,7 @@ TEST(MarkSharding, AnOptimizersParametersAreNotMarkedAnew) {
             std::string::npos);
 }
 
-TEST(MarkSharding, EachRankHoldsItsPartAndReadingGathersIt) {
+TEST(MarkSharding, EachRankStoresItsShardAndReadingGathersIt) {
   on_ranks(6, [](int rank) {
     std::vector<float> values;
     for (int i = 0; i < 20; ++i) values.push_back(static_cast<float>(i));
@@ -60,7 +60,7 @@ TEST(MarkSharding, EachRankHoldsItsPartAndReadingGathersIt) {
   });
 }
 
-TEST(MarkSharding, LocalShardsMakeTheGlobalTensor) {
+TEST(MarkSharding, LocalShardsFormTheGlobalTensor) {
   on_ranks(3, [](int rank) {
     const Mesh mesh({{"data", 3}});
     const float base = static_cast<float>(10 * rank);
@@ -82,7 +82,7 @@ TEST(MarkSharding, AnIntermediateValueKeepsItsMark) {
   });
 }
 
-TEST(MarkSharding, AnOpenDimIsForComputedTensorsOnly) {
+TEST(MarkSharding, OnlyComputedTensorsMayHaveOpenDims) {
   const FreshRank rank;
   plan_for_devices(6);
   const std::string text = message_of([] { mark_sharding(matrix(), kMesh, {kUnconstrained, "model"}); });
@@ -97,7 +97,7 @@ TEST(MarkSharding, AnOpenDimIsForComputedTensorsOnly) {
   EXPECT_NE(program.find("f32[2,2]"), std::string::npos) << program;
 }
 
-TEST(MarkSharding, WithGradientsTheGradientOfAProductIsBoundToo) {
+TEST(MarkSharding, WithGradientsTheGradientOfAProductIsConstrainedToo) {
   on_ranks(2, [](int) {
     const Mesh mesh({{"data", 2}});
     Tensor w = Tensor::from<double>({2, 2}, {1, 2, 3, 4});
@@ -123,7 +123,7 @@ TEST(MarkSharding, MaterializedVariablesCanBeMarkedAndCleared) {
   });
 }
 
-TEST(Visualize, ShowsWhichDevicesHoldWhichPart) {
+TEST(Visualize, ShowsTheDevicesOfEachTile) {
   const Type type = Type::array(DType::kF32, {4, 6});
   EXPECT_EQ(visualize_sharding(type, Sharding::from_spec(kMesh, {"data", {}}, 2), {.cell_width = 7, .cell_height = 1}),
             "┌───────┐\n│ 0,1,2 │\n├───────┤\n│ 3,4,5 │\n└───────┘\n");
@@ -138,7 +138,7 @@ TEST(Visualize, ShowsWhichDevicesHoldWhichPart) {
   EXPECT_THROW(visualize_sharding(Type::array(DType::kF32, {1, 1, 1, 1}), Sharding::replicated(kMesh, 4)), Error);
 }
 
-TEST(Visualize, PartsWithoutAnElementSaySo) {
+TEST(Visualize, EmptyTilesAreMarked) {
   const Type type = Type::array(DType::kF32, {4});  // over three devices: two, two, none
   const auto sharding = Sharding::from_spec(kMesh, {"model"}, 1);
   EXPECT_EQ(visualize_sharding(type, sharding, {.cell_width = 5, .cell_height = 1}),
@@ -156,7 +156,7 @@ TEST(Visualize, AnSvgIsAsWideAsItsTitle) {
   EXPECT_GE(width, 8 * static_cast<int>(svg.find('<', start) - start));
 }
 
-TEST(Visualize, AnSvgHasARectangleForEachPartWithItsDevices) {
+TEST(Visualize, AnSvgHasARectangleWithDevicesForEachTile) {
   const std::string svg =
       sharding_svg(Type::array(DType::kF32, {3, 6}), Sharding::from_spec(kMesh, {"data", "model"}, 2));
   std::size_t rectangles = 0;

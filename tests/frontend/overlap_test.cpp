@@ -71,7 +71,7 @@ std::vector<float> train(bool overlapped) {
   return out;
 }
 
-TEST(Overlap, GivesTheBitsOfStepsInTurn) {
+TEST(Overlap, GivesTheBitsOfConsecutiveSteps) {
   for (const int ranks : {1, 2, 4}) {
     std::vector<float> in_turn;
     on_ranks(ranks, [&](int rank) {
@@ -108,7 +108,7 @@ TEST(Overlap, EveryWayOfReadingWaits) {
     EXPECT_EQ(twice({stepped()}).front().to_vector<float>(), (std::vector<float>{6, 6}));
 }
 
-TEST(Overlap, ValuesThatNobodyHoldsAnyMoreAreLetGo) {
+TEST(Overlap, ValuesWithoutAHolderAreReleased) {
   const FreshRank rank;
   overlap(true);
   std::int64_t after_two = 0;
@@ -123,7 +123,7 @@ TEST(Overlap, ValuesThatNobodyHoldsAnyMoreAreLetGo) {
   EXPECT_LE(memory_info().used + memory_info().pooled, after_two);
 }
 
-TEST(Overlap, AStepStillUnderWayEndsWithItsRank) {
+TEST(Overlap, TheEndOfARankWaitsForItsRunningStep) {
   for (int round = 0; round < 20; ++round) {
     const FreshRank rank;
     overlap(true);
@@ -199,7 +199,7 @@ TEST(Overlap, ReadingAnEarlierValueDoesNotWait) {
                         });
 }
 
-TEST(Overlap, CollectivesOfTheUserWaitForTheStep) {
+TEST(Overlap, UserCollectivesWaitForTheStep) {
   on_ranks(2, [](int rank) {
     overlap(true);
     const Mesh mesh({{"data", 2}});
@@ -217,7 +217,7 @@ TEST(Overlap, CollectivesOfTheUserWaitForTheStep) {
   });
 }
 
-TEST(Overlap, WaitingIsAskedForAndMeasured) {
+TEST(Overlap, RequestedWaitsAreMeasured) {
   const FreshRank rank;
   overlap(true);
   for (int step = 1; step <= 3; ++step) {
@@ -234,7 +234,7 @@ TEST(Overlap, WaitingIsAskedForAndMeasured) {
   EXPECT_EQ(samples_of("DeviceLockWait"), 4);
 }
 
-TEST(Overlap, StepsInTurnNeverWait) {
+TEST(Overlap, ConsecutiveStepsNeverWait) {
   const FreshRank rank;
   overlap(false);
   const Tensor x = ones(4) + 1.0;
@@ -243,7 +243,7 @@ TEST(Overlap, StepsInTurnNeverWait) {
   EXPECT_EQ(samples_of("DeviceLockWait"), 0);
 }
 
-TEST(Overlap, TheMetricsFileIsOfWholeSteps) {
+TEST(Overlap, TheMetricsFileContainsCompleteSteps) {
   const FreshRank rank;
   overlap(true);
   const testing::TemporaryFolder folder;
@@ -267,7 +267,7 @@ std::string error_when(const std::function<void(const Tensor&)>& look) {
   });
 }
 
-TEST(Overlap, AnErrorIsThrownWhereItIsNoticed) {
+TEST(Overlap, AnErrorIsThrownByTheNextWait) {
   const auto names_it = [](const std::string& text) {
     return text.starts_with("rank 1 of 2: mark_step at overlap_test.cpp:") && text.ends_with(": the cable is cut");
   };
@@ -281,7 +281,7 @@ TEST(Overlap, AnErrorIsThrownWhereItIsNoticed) {
   EXPECT_PRED1(names_it, error_when([](const Tensor&) {})) << "at the end of the rank";
 }
 
-TEST(Overlap, AfterAnErrorItsValuesAreGoneAndTheRankGoesOn) {
+TEST(Overlap, AfterAnErrorItsValuesAreLostAndTheRankContinues) {
   std::atomic<int> runs{0};
   with_gated_executions([&](int) { require(++runs > 2, "the cable is cut"); },
                         [](int) {
@@ -299,7 +299,7 @@ TEST(Overlap, AfterAnErrorItsValuesAreGoneAndTheRankGoesOn) {
                         });
 }
 
-TEST(Overlap, ARankThatFailsWhileItsStepRunsIsNamed) {
+TEST(Overlap, TheErrorNamesARankThatFailsWhileItsStepRuns) {
   const std::string text = error_of([] {
     on_ranks(3, [](int rank) {
       overlap(true);

@@ -95,7 +95,7 @@ Course course_of(const Layout& layout) {
 
 class LayoutInvariance : public testing::TestWithParam<Layout> {};
 
-TEST_P(LayoutInvariance, LossesAndGradientsAreThoseOfOneRank) {
+TEST_P(LayoutInvariance, LossesAndGradientsEqualThoseOfOneRank) {
   static const Course expected = course_of({"data=1"});
   const Course course = course_of(GetParam());
   ASSERT_EQ(course.losses.size(), expected.losses.size());
@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(Meshes, LayoutInvariance,
                            return name;
                          });
 
-TEST(FsdpUnits, GatheredBytesAreThoseOfTheShardThatOtherAxesLeaveInTheTypeOfComputation) {
+TEST(FsdpUnits, GatheredBytesAreThoseOfTheGatheredShardInTheComputeType) {
   const FreshRank rank;
   plan_for_devices(6);
   const Mesh mesh({{"fsdp", 2}, {"model", 3}});
@@ -134,7 +134,7 @@ TEST(FsdpUnits, GatheredBytesAreThoseOfTheShardThatOtherAxesLeaveInTheTypeOfComp
 }
 
 // A rank stores only its shards, and no gradient is all-reduced.
-TEST(FsdpStep, StateIsSharedOutAndGradientsAreReduceScattered) {
+TEST(FsdpStep, StateIsShardedAndGradientsAreReduceScattered) {
   const FreshRank rank;
   plan_for_devices(4);
   const Mesh mesh({{"fsdp", 4}});
@@ -160,7 +160,7 @@ TEST(FsdpStep, StateIsSharedOutAndGradientsAreReduceScattered) {
 }
 
 // Sharding columns, then rows needs one sum in the forward pass and one in the backward pass.
-TEST(TensorParallel, AMegatronMlpHoldsOneAllReduceForwardAndOneBackward) {
+TEST(TensorParallel, AMegatronMlpHasOneAllReduceForwardAndOneBackward) {
   const FreshRank rank;
   plan_for_devices(2);
   const Mesh mesh({{"model", 2}});

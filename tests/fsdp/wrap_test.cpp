@@ -61,7 +61,7 @@ std::vector<std::string> wrapped(nn::Module& root, const WrapPolicy& policy) {
 }
 using Paths = std::vector<std::string>;
 
-TEST(WrapPolicy, SizeCountsWhatIsNotYetWrapped) {
+TEST(WrapPolicy, SizeCountsParametersThatAreNotYetWrapped) {
   const FreshRank rank;
   Root root;
   // `right` has 30 parameters and becomes a unit. `second` then has 20 left, which is too few. `tower` has 12 + 20 =
@@ -73,7 +73,7 @@ TEST(WrapPolicy, SizeCountsWhatIsNotYetWrapped) {
   EXPECT_EQ(wrapped(root, size_based_auto_wrap_policy()), Paths{});
 }
 
-TEST(WrapPolicy, ForcedLeavesAreNotEnteredAndExcludedClassesNotWrapped) {
+TEST(WrapPolicy, ForcedLeavesAreNotSearchedAndExcludedClassesNotWrapped) {
   const FreshRank rank;
   Root root;
   EXPECT_EQ(wrapped(root, size_based_auto_wrap_policy(
@@ -84,7 +84,7 @@ TEST(WrapPolicy, ForcedLeavesAreNotEnteredAndExcludedClassesNotWrapped) {
             Paths{"tower.second.right"});
 }
 
-TEST(WrapPolicy, ClassesWrapWhereverTheyAreButNeverTheRoot) {
+TEST(WrapPolicy, ClassesAreWrappedEverywhereExceptAtTheRoot) {
   const FreshRank rank;
   Root root;
   EXPECT_EQ(wrapped(root, transformer_auto_wrap_policy({"Pair", "Root"})), Paths{"tower.second"});
@@ -123,7 +123,7 @@ TEST(FullyShard, ParametersAreShardedOnDim0MinorToTensorParallelAxes) {
   EXPECT_EQ(model.block(0).unit(), "transformer.h.0");
 }
 
-TEST(FullyShard, ABatchGivenWholeIsSharedOutByRows) {
+TEST(FullyShard, ACompleteBatchIsShardedByRows) {
   const FreshRank rank;
   plan_for_devices(12);
   const Mesh mesh({{"data", 2}, {"fsdp", 3}, {"model", 2}});

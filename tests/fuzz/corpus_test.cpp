@@ -52,7 +52,7 @@ struct Case {
 };
 class Fuzz : public testing::TestWithParam<Case> {};
 
-TEST_P(Fuzz, TheReaderHoldsItsPropertiesOnTheCorpusAndOnMutationsOfIt) {
+TEST_P(Fuzz, TheReaderHasItsPropertiesOnTheCorpusAndItsMutations) {
   const auto [name, mutations] = GetParam();
   const auto check = reader(name).check;
   const auto texts = corpus(name == std::string("values") ? "hlo" : name);

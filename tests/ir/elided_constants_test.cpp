@@ -60,7 +60,7 @@ TEST(ElidedConstants, TextKeepsThem) {
   EXPECT_FALSE(has(text, kElidedKey)) << text;
 }
 
-TEST(ElidedConstants, AWholeTupleMayBe) {  // as XLA prints it
+TEST(ElidedConstants, ACompleteTupleMayBeElided) {  // as XLA prints it
   const Program program = round_trip("ENTRY e { ROOT c = (f32[12], (s32[3], f32[0])) constant({...}) }");
   EXPECT_EQ(value_of(program, "c").origins(), (std::vector<std::string>{"e/c:0", "e/c:1", ""}));
   EXPECT_TRUE(has(print_program(program), "constant(({...}, ({...}, {})))")) << print_program(program);
@@ -83,7 +83,7 @@ TEST(ElidedConstants, AreDifferentValuesUnlessTheyAreCopies) {
   EXPECT_FALSE(has(print_program(program, {.for_xla = true}), "tessera.elided"));
 }
 
-TEST(ElidedConstants, HashTellsProgramsApart) {
+TEST(ElidedConstants, HashesOfProgramsDiffer) {
   const auto hash_of = [](const char* value) {
     return read(fmt::format("ENTRY e {{ ROOT c = s32[2] constant({}) }}", value)).hash();
   };
@@ -106,7 +106,7 @@ TEST(ElidedConstants, ElementsCannotBeRead) {
   }
 }
 
-TEST(ElidedConstants, OriginsThatDoNotFitAreAnError) {
+TEST(ElidedConstants, MismatchedOriginsAreAnError) {
   const auto text = [](const char* type, const char* value, const char* origins) {
     return fmt::format("ENTRY e {{ ROOT c = {} constant({}), frontend_attributes={{tessera.elided=\"{}\"}} }}", type,
                        value, origins);
@@ -119,7 +119,7 @@ TEST(ElidedConstants, OriginsThatDoNotFitAreAnError) {
   EXPECT_FALSE(has(print_program(read(text("f32[3]", "{1, 2, 3}", "m/x"))), "tessera.elided"));
 }
 
-TEST(ElidedConstants, ValuesTakeTheirPlaces) {
+TEST(ElidedConstants, CanBeReplacedByValues) {
   std::vector<std::string> asked;
   const Program program = with_elided_constants(read(kModule), [&](const Type& type, const std::string& origin) {
     asked.push_back(origin);

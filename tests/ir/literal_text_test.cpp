@@ -13,7 +13,7 @@ namespace {
 
 Type scalar(DType dtype) { return Type::scalar(dtype); }
 
-TEST(LiteralText, EveryFormReads) {
+TEST(LiteralText, EveryFormIsRead) {
   EXPECT_EQ(parse_literal("1.5", scalar(DType::kF32)), Literal::scalar(1.5F));
   EXPECT_EQ(parse_literal("-3", scalar(DType::kF64)), Literal::scalar(-3.0));
   EXPECT_EQ(parse_literal("-0", scalar(DType::kF32)), Literal::scalar(-0.0F));
@@ -46,7 +46,7 @@ TEST(LiteralText, NanKeepsSignAndPayload) {
   EXPECT_THROW(parse_literal("nan(0x0)", scalar(DType::kF32)), Error);
 }
 
-TEST(LiteralText, SubnormalsReadAndTooLargeIsAnError) {
+TEST(LiteralText, SubnormalsAreReadAndTooLargeNumbersAreAnError) {
   EXPECT_EQ(parse_literal("1e-45", scalar(DType::kF32)), Literal::scalar(std::bit_cast<float>(1U)));
   EXPECT_EQ(parse_literal("1e-400", scalar(DType::kF64)), Literal::scalar(0.0));
   EXPECT_THROW(parse_literal("1e39", scalar(DType::kF32)), Error);
@@ -66,7 +66,7 @@ TEST(LiteralText, AnyBitsOfAnyTypeReadBackEqual) {
   }
 }
 
-TEST(LiteralText, AHugeTypeIsRefusedBeforeItIsMade) {
+TEST(LiteralText, AHugeTypeIsRefusedBeforeAllocation) {
   EXPECT_THROW(parse_literal("{1}", Type::array(DType::kF32, {1'000'000'000'000})), Error);
   EXPECT_TRUE(parse_literal("{...}", Type::array(DType::kF32, {1'000'000'000'000})).is_elided());  // takes no memory
 }

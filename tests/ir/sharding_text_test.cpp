@@ -64,19 +64,19 @@ TEST(ProgramShardings, AreFoundOnOneRefinedMesh) {
   expect_round_trip(program);
 }
 
-TEST(ProgramShardings, OneShardingOnATupleCountsForEveryLeaf) {
+TEST(ProgramShardings, OneShardingOnATupleAppliesToEveryLeaf) {
   const Program program = read(R"(HloModule m, num_partitions=2
     ENTRY e { ROOT x = (f32[4], (s32[], token[])) parameter(0), sharding={replicated} })");
   EXPECT_EQ(program.entry_computation()[0].sharding->size(), 3U);
   expect_round_trip(program);
 }
 
-TEST(ProgramShardings, TheDeviceCountFollowsFromTheTextWhenTheHeaderHasNone) {
+TEST(ProgramShardings, WithoutAHeaderEntryShardingsGiveTheDeviceCount) {
   EXPECT_EQ(read("HloModule m\nENTRY e { x = f32[4] parameter(0), sharding={devices=[3]<=[3]} }").num_partitions, 3);
   EXPECT_EQ(read("HloModule m\nENTRY e { x = f32[4] parameter(0), sharding={replicated} }").num_partitions, 1);
 }
 
-TEST(ProgramShardings, ShardyAttributesWinOverHlos) {
+TEST(ProgramShardings, ShardyAttributesTakePrecedenceOverHlos) {
   const Program program = read(
       R"(HloModule m, num_partitions=4, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<[\"data\"=2, \"model\"=2]>}}
     ENTRY e {
@@ -90,7 +90,7 @@ TEST(ProgramShardings, ShardyAttributesWinOverHlos) {
   expect_round_trip(program);
 }
 
-TEST(ProgramShardings, NamedMeshesArePrintedOnceAndAxesOnlyWhereHloLeavesThemOpen) {
+TEST(ProgramShardings, NamedMeshesArePrintedOnceAndAxesOnlyIfHloDoesNotDetermineThem) {
   const Mesh mesh({{"data", 2}, {"model", 3}});
   const Type type = Type::array(DType::kF32, {6, 6});
   Sharding open = spec(mesh, "data,-");

@@ -36,7 +36,7 @@ struct Case {
   const char* error;  // up to the first line break
 };
 class LineErrors : public testing::TestWithParam<Case> {};
-TEST_P(LineErrors, AreInWords) {
+TEST_P(LineErrors, HaveTheExpectedText) {
   const auto error = error_of_line(GetParam().text);
   EXPECT_EQ(error.substr(0, error.find('\n')), GetParam().error) << error;
 }
@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"/* z", "in.hlo:3:1: this comment is never closed"},
         Case{"= f32[]", "in.hlo:3:1: expected an instruction or \"}\", got \"=\""}));
 
-TEST(ProgramTextErrors, ShowTheOperandsOfAnOpThatDoesNotTakeThem) {
+TEST(ProgramTextErrors, ShowTheOperandsThatAnOpDoesNotAccept) {
   const auto error = error_of_line("  z = f32[4] add(x, y)");
   EXPECT_TRUE(error.starts_with("in.hlo:3:14: add: ")) << error;
   EXPECT_NE(error.find("\n  lhs  %x: f32[4]\n  rhs  %y: f32[3]\n    z = f32[4] add(x, y)\n               ^"),
@@ -94,7 +94,7 @@ TEST(ProgramTextErrors, ShowTheOperandsOfAnOpThatDoesNotTakeThem) {
 }
 
 // Texts whose sizes overflow 64 bits cause an error, and no allocation.
-TEST(ProgramTextErrors, OfSizesThat64BitsDoNotHold) {
+TEST(ProgramTextErrors, OfSizesThatOverflow64Bits) {
   const auto reason = [](const std::string& line) {
     const auto error = error_of_line(line);
     return error.substr(0, error.find('\n'));
@@ -116,7 +116,7 @@ TEST(ProgramTextErrors, OfSizesThat64BitsDoNotHold) {
             "in.hlo:3:57: custom-call: the operands together have more than 2^62 bytes");
 }
 
-TEST(ProgramTextErrors, CoverTheModule) {
+TEST(ProgramTextErrors, OfModuleHeadersAndComputations) {
   const auto first_line = [](std::string_view text) {
     const auto error = error_of(text);
     return error.substr(0, error.find('\n'));
@@ -202,12 +202,12 @@ TEST(ProgramTextErrors, AbsurdSizesAreErrors) {
   EXPECT_NE(error.find("in.hlo:3:12: an op's name of 1000000 letters"), std::string::npos);
 }
 
-TEST(ProgramTextErrors, AnUnknownOpUnlikeAllOthersDoesNotListThem) {
+TEST(ProgramTextErrors, AnUnknownOpWithoutASimilarNameDoesNotListAllOps) {
   const auto error = error_of_line("z = f32[4] frobnicate_twice(x)");
   EXPECT_TRUE(error.starts_with("in.hlo:3:12: unknown op \"frobnicate_twice\"; none of the ")) << error;
 }
 
-TEST(ProgramTextErrors, OpsThatHloHasAndTheTableLacksAreSaidToBeMissing) {
+TEST(ProgramTextErrors, OpsOfHloThatTheTableLacksAreReportedAsMissing) {
   for (const std::string op : {"dynamic-reshape", "set-dimension-size"}) {
     const auto error = error_of_line("z = f32[4] " + op + "(x)");
     EXPECT_EQ(
@@ -216,7 +216,7 @@ TEST(ProgramTextErrors, OpsThatHloHasAndTheTableLacksAreSaidToBeMissing) {
   }
 }
 
-TEST(ProgramTextErrors, BytesThatNoTerminalShouldSeeAreReplaced) {
+TEST(ProgramTextErrors, UnprintableBytesAreReplaced) {
   EXPECT_EQ(error_of("HloModule m\nENTRY e {\x1b[31m \xff\xc3\xa9"),
             "in.hlo:2:10: expected an instruction or \"}\", got the byte 0x1b\n"
             "  ENTRY e {?[31m ?\xc3\xa9\n"
@@ -227,7 +227,7 @@ TEST(ProgramTextErrors, BytesThatNoTerminalShouldSeeAreReplaced) {
             "        ^");
 }
 
-TEST(ProgramTextErrors, LongLinesAreCutAroundTheCaret) {
+TEST(ProgramTextErrors, LongLinesAreShortenedAroundTheCaret) {
   const auto error =
       error_of_line("z = f32[4] negate(x), a=\"" + std::string(5000, 'a') + "\", b b" + std::string(5000, 'c'));
   EXPECT_LT(error.size(), 600U);

@@ -76,7 +76,7 @@ TEST(ProgramText, OperandsMayCarryTypesAndNestedInstructions) {
   EXPECT_EQ(program.entry_computation()[2].name, "multiply.1");
 }
 
-TEST(ProgramText, ParametersMayStandInAnyOrder) {
+TEST(ProgramText, ParametersMayBeInAnyOrder) {
   const Program program = round_trip(R"(HloModule m
     ENTRY e { y = f32[2] parameter(1)  x = f32[3] parameter(0)  ROOT t = (f32[3], f32[2]) tuple(x, y) })");
   EXPECT_EQ(program.entry_computation().parameters, (std::vector<Id>{1, 0}));
@@ -88,7 +88,7 @@ TEST(ProgramText, TheLastComputationIsTheEntryUnlessOneIsMarked) {
   EXPECT_EQ(program.entry, 0);
 }
 
-TEST(ProgramText, LayoutsKeepTheirOrderAndLoseTheirTiles) {
+TEST(ProgramText, LayoutsKeepTheirOrderButNotTheirTiles) {
   const Program program = round_trip(R"(HloModule m
     ENTRY e (x: f32[8,128], s: f32[]) -> f32[8,128] {
       x = f32[8,128]{0,1:T(8,128)(2,1)S(5)} parameter(0)
@@ -99,7 +99,7 @@ TEST(ProgramText, LayoutsKeepTheirOrderAndLoseTheirTiles) {
   EXPECT_TRUE(named(program, "y").type.layout().empty());
 }
 
-TEST(ProgramText, ABraceBehindTheResultTypeOpensTheBodyUnlessANumberFollows) {
+TEST(ProgramText, ABraceAfterTheResultTypeOpensTheBodyUnlessANumberFollows) {
   EXPECT_EQ(read("HloModule m\n ENTRY e (x: f32[2]) -> f32[2] { x = f32[2] parameter(0) }").entry_computation().size(),
             1);
   EXPECT_EQ(
@@ -184,7 +184,7 @@ TEST(ProgramText, ControlFlowNamesItsComputations) {
   EXPECT_EQ(named(program, "c2").called, (std::vector<ComputationId>{2, 3}));
 }
 
-TEST(ProgramText, ForXlaLeavesOutWhatXlaDoesNotKnow) {
+TEST(ProgramText, ForXlaLeavesOutAttributesUnknownToXla) {
   const Program program = read(
       R"(HloModule m, num_partitions=4, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["data"=2, "model"=2]>},tessera.partitioned="true",mine="1"}
     ENTRY e { x = f32[4] parameter(0), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\"model\", ?}]>",tessera.unit="h.0",k="v"} })");
@@ -215,7 +215,7 @@ TEST(ProgramText, ReadsALargeModule) {
 }
 
 // As in XLA's reader. The listed result type must be that of the root.
-TEST(ProgramText, TheBodyCountsWhereOtherParametersAreListed) {
+TEST(ProgramText, TheBodyOverridesTheListedParameters) {
   const Program program = parse_program(
       "HloModule m\nf (a: f32[3], b: f32[]) -> f32[4] { p = f32[4] parameter(0) ROOT n = f32[4] negate(p) }\n"
       "ENTRY e (x: s32[2]) -> f32[4] { x = f32[4] parameter(0) ROOT y = f32[4] call(x), to_apply=f }",
@@ -267,7 +267,7 @@ TEST(Verify, NamesTheInstructionAndThePass) {
   EXPECT_EQ(broken([](Computation& c) { c.root = 7; }), "after pass 'localize': %e has no root");
 }
 
-TEST(Difference, SaysWhatDiffersFirst) {
+TEST(Difference, DescribesTheFirstDifference) {
   const auto base = "HloModule m\n ENTRY e { x = f32[2] parameter(0)  ROOT y = f32[2] negate(x) }";
   EXPECT_EQ(difference(read(base), read(base)), "");
   EXPECT_EQ(

@@ -12,7 +12,7 @@ namespace tessera {
 namespace {
 
 // A callback runs on one device. Other values need not be sharded.
-TEST(XlaSpellings, AMeshOfASingleDeviceMayBeTheOnlyOne) {
+TEST(XlaSpellings, TheOnlyMeshMayHaveASingleDevice) {
   const auto text = [](const std::string& header, int device) {
     return fmt::format(
         "HloModule m, {}frontend_attributes={{xla.sdy.meshes={{mx = #sdy.mesh<[], device_ids=[{}]>}}}}\n"
@@ -42,7 +42,7 @@ ENTRY e {
   EXPECT_EQ(named(program, "g").sharding->at(0).str(), "{a,-}");
 }
 
-TEST(XlaSpellings, ShardingsThatNameAxesKeepThemAndWhatIsOpen) {
+TEST(XlaSpellings, ShardingsWithAxisNamesKeepThemAndTheirOpenDims) {
   const Program program = round_trip(R"(HloModule m, num_partitions=8
 ENTRY e {
   a = f32[8,8] parameter(0), sharding={mesh['x'=2,'y'=4], [{'x'}, {'y':(1)2, ?}]}
@@ -83,7 +83,7 @@ ENTRY e {
 }
 
 // The shardings of the data come before that of the token, although an outfeed returns only the token.
-TEST(XlaSpellings, AnOutfeedSaysShardingsOfWhatItSends) {
+TEST(XlaSpellings, AnOutfeedMayHaveShardingsOfItsOperands) {
   const auto text = [](const std::string& shardings) {
     return "HloModule m, num_partitions=4\nENTRY e {\n  x = f32[8] parameter(0), sharding={devices=[4]<=[4]}\n"
            "  y = f32[8,2] parameter(1)\n  t = token[] after-all()\n  both = (f32[8], f32[8,2]) tuple(x, y)\n"

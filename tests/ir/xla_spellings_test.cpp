@@ -32,7 +32,7 @@ std::string module(std::string_view body) {
 
 std::string for_xla(std::string_view text) { return print_program(read(text), {.for_xla = true}); }
 
-TEST(XlaSpellings, TablesOfSourceLinesBehindTheHeaderGiveFileAndLine) {
+TEST(XlaSpellings, TablesOfSourceLinesAfterTheHeaderGiveFileAndLine) {
   const Program program = round_trip(R"(HloModule jit_f, is_scheduled=true
 
 FileNames
@@ -94,7 +94,7 @@ ENTRY e {
   EXPECT_EQ(out[3].data<float>()[1], 16);            // a tie between 16 and 18: rounds to even
 }
 
-TEST(XlaSpellings, AnyOpInTwoHalvesIsAsyncOfAComputationThatHoldsIt) {
+TEST(XlaSpellings, AnyOpWithStartAndDoneIsAsyncOfAComputationThatContainsIt) {
   const Program program = round_trip(R"(HloModule m
 ENTRY e {
   x = f32[2,3] parameter(0)
@@ -149,7 +149,7 @@ ENTRY e {
   EXPECT_EQ(evaluate(program, {x}), Literal::from<float>({2, 3}, {-1, -2, -3, -4, -5, -6}));
 }
 
-TEST(XlaSpellings, WhatHasNoPercentNoTypeAndNoNameIsUnderstood) {
+TEST(XlaSpellings, PercentSignsTypesAndNamesAreOptional) {
   const Program program = round_trip(R"(HloModule m // a comment
 ENTRY e { /* another */
   x = f32[2,3] parameter(0)
@@ -194,7 +194,7 @@ ENTRY e {
   evaluate(program, {});
 }
 
-TEST(XlaSpellings, ComputationsWrittenWhereTheyAreCalledGetFreshNames) {
+TEST(XlaSpellings, InlineComputationsGetNewNames) {
   const Program program = round_trip(R"(HloModule m
 _ { x = f32[] parameter(0) y = f32[] parameter(1) ROOT s = f32[] multiply(x, y) }
 ENTRY e {
@@ -222,7 +222,7 @@ ENTRY e {
   EXPECT_NE(refusal_of(module("  ROOT c = f32[2,3] call(x), to_apply={ROOT y = f32[2,3] parameter(0)")), "");
 }
 
-TEST(XlaSpellings, AModuleMayBeItsComputationsOrOneInstructionAlone) {
+TEST(XlaSpellings, AModuleMayConsistOfComputationsOrOfOneInstruction) {
   const Program computations =
       round_trip("add { x = f32[] parameter(0) ROOT y = f32[] negate(x) }\nENTRY e { ROOT a = f32[4] parameter(0) }");
   EXPECT_EQ(computations.name, "module_e");
@@ -239,7 +239,7 @@ TEST(XlaSpellings, AModuleMayBeItsComputationsOrOneInstructionAlone) {
             std::string::npos);
 }
 
-TEST(XlaSpellings, StringsMayStandInSingleQuotes) {
+TEST(XlaSpellings, StringsMayHaveSingleQuotes) {
   const Program program = round_trip(
       module("  ROOT y = f32[2,3] negate(x), metadata={op_name='it\\'s \"}'}, frontend_attributes={k='a}'}"));
   EXPECT_EQ(named(program, "y").notes->op_name, "it's \"}");
@@ -256,7 +256,7 @@ TEST(XlaSpellings, EveryNumberButZeroIsTrueAndEmptyRowsPrintOneByOne) {
   EXPECT_NE(print_program(program).find("f32[2,0,3]{2,1,0} constant({{}, {}})"), std::string::npos);
 }
 
-TEST(XlaSpellings, TailsOfLayoutsAndTablesOfSourcesArePrintedAgain) {
+TEST(XlaSpellings, LayoutSuffixesAndSourceTablesArePrintedAgain) {
   const std::string text =
       R"(HloModule m, entry_computation_layout={(f32[8,128]{1,0:T(8,128)}, s4[8]{0:E(4)})->(f32[8,128]{0,1:T(8,128)(2,1)S(1)}, s4[8]{0})}
 
@@ -287,7 +287,7 @@ ENTRY %e (a: f32[8,128], b: s4[8]) -> (f32[8,128], s4[8]) {
   EXPECT_EQ(named(program, "c").source(), "a.py:3");
 }
 
-TEST(XlaSpellings, ATailOfALayoutGoesWithTheShapeItWasSaidOf) {
+TEST(XlaSpellings, ALayoutSuffixIsDroppedWhenTheShapeChanges) {
   Program program = read("HloModule m\nENTRY e {\n  ROOT a = f32[8,128]{1,0:T(8,128)} parameter(0)\n}");
   Computation entry = program.entry_computation();
   entry.instructions[0].type = Type::array(DType::kF32, {4, 128});
@@ -296,7 +296,7 @@ TEST(XlaSpellings, ATailOfALayoutGoesWithTheShapeItWasSaidOf) {
   EXPECT_NE(text.find("%a = f32[4,128]{1,0} parameter(0)\n"), std::string::npos) << text;
 }
 
-TEST(XlaSpellings, ForXlaWhatItsReaderRefusesIsLeftOut) {
+TEST(XlaSpellings, ForXlaFormsThatItsReaderRefusesAreReplaced) {
   const std::string text =
       for_xla(module("  y = f32[2,3] negate(x), metadata={op_name=\"q\" preserve_layout=true source_column=3}\n"
                      "  s = ((f32[2,3]), f32[2,3], u32[]) custom-call-start(y), custom_call_target=\"foo\"\n"
@@ -305,7 +305,7 @@ TEST(XlaSpellings, ForXlaWhatItsReaderRefusesIsLeftOut) {
   EXPECT_NE(text.find("async-done(%s)\n"), std::string::npos) << text;
 }
 
-TEST(XlaSpellings, NamesThatXlaRefusesAreMadeNewForIt) {
+TEST(XlaSpellings, NamesThatXlaRefusesAreReplaced) {
   const std::string text = for_xla(
       "HloModule m\n%2 { %1 = f32[2] parameter(0)\n ROOT %_1 = f32[2] negate(%1) }\nENTRY e {\n  %f32 = f32[2] "
       "parameter(0)\n  c = f32[2] call(%f32), to_apply=%2\n  ROOT %3x = f32[2] sine(c), "
@@ -316,7 +316,7 @@ TEST(XlaSpellings, NamesThatXlaRefusesAreMadeNewForIt) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
 }
 
-TEST(XlaSpellings, ACommaMayEndALiteralAndAShardingMaySayNothing) {
+TEST(XlaSpellings, ACommaMayEndALiteralAndAShardingMayBeEmpty) {
   const Program program = round_trip(
       module("  c = f32[2,2] constant({{1,2,},{3,4},}), sharding={}\n  ROOT y = f32[2,3] negate(x), sharding={ }"));
   EXPECT_EQ(attributes_as<ConstantAttributes>(named(program, "c").attributes).value,
@@ -327,7 +327,7 @@ TEST(XlaSpellings, ACommaMayEndALiteralAndAShardingMaySayNothing) {
   EXPECT_NE(refusal_of(module("  ROOT t = (f32[2,3]) tuple(x), sharding={}")), "");
 }
 
-TEST(XlaSpellings, TheModeOfACollectiveIsWhatItsChannelSays) {
+TEST(XlaSpellings, TheModeOfACollectiveMustAgreeWithItsChannel) {
   const auto text = [](std::string_view attributes) {
     return fmt::format(
         "HloModule m, num_partitions=4\ns {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) "

@@ -65,7 +65,7 @@ ENTRY %main {{
 
 class CutVocabulary : public ::testing::TestWithParam<int> {};
 
-TEST_P(CutVocabulary, IsNeverWholeOnARank) {
+TEST_P(CutVocabulary, IsProcessedInChunksOnEveryRank) {
   const int ranks = GetParam();
   const Program program = cut_vocabulary(ranks);
   std::vector<std::vector<Literal>> arguments;

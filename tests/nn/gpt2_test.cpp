@@ -116,7 +116,7 @@ TEST(GPT2, LossOfAnUntrainedModelIsNearTheUniformOne) {
   EXPECT_NEAR(model(tokens, tokens).item(), std::log(11.0), 0.05);
 }
 
-TEST(GPT2, PositionsDoNotSeeWhatComesLater) {
+TEST(GPT2, PositionsDoNotDependOnLaterOnes) {
   const FreshRank rank;
   GPT2LMHeadModel model(tiny());
   const auto first = model.logits(tokens_of({1, 2, 3, 4, 5, 6}, 1)).to_vector<double>();

@@ -23,7 +23,7 @@ Tensor image(const Dims& dims) {
 }
 Tensor row(const Numbers& values) { return Tensor::from<double>({1, 1, 1, isize(values)}, values); }
 
-TEST(Images, AConvolutionWithPyTorchsArgumentsIsItsSum) {
+TEST(Images, AConvolutionWithPyTorchsArgumentsEqualsItsDefinition) {
   const FreshRank rank;
   constexpr std::int64_t kIn = 4, kOut = 6, kGroups = 2, kHeight = 7, kWidth = 6;
   Conv2d layer(kIn, kOut, {3, 2},
@@ -68,7 +68,7 @@ TEST(Images, PoolsByHand) {
   EXPECT_THROW(max({.kernel_size = {1, 2}, .padding = {0, 2}}), Error);
 }
 
-TEST(Images, TheLargestOfAWindowTakesItsGradientTheFirstAmongEqualOnes) {
+TEST(Images, AMaxPoolsGradientGoesToTheFirstOfTheLargestElements) {
   const FreshRank rank;
   Tensor x = row({1, 5, 2, 5, 5});
   x.set_requires_grad();
@@ -118,7 +118,7 @@ class Net : public Callable<Net> {
 };
 const Dims kImages{3, 3, 11, 7};
 
-TEST(Images, GradientsAreFiniteDifferences) {
+TEST(Images, GradientsAgreeWithFiniteDifferences) {
   const FreshRank rank;
   Net net;
   const Tensor x = image(kImages);

@@ -40,7 +40,7 @@ Literal ints(const Dims& dims, const std::vector<std::int32_t>& values) {
   return Literal::from<std::int32_t>(dims, values);
 }
 
-TEST(Collectives, AllGatherJoinsInTheOrderOfTheGroup) {
+TEST(Collectives, AllGatherConcatenatesInTheOrderOfTheGroup) {
   const auto out = on_devices({2, 1}, [](Value x) { return ops::all_gather(x, 1, kTurned, 1); });
   EXPECT_EQ(out[0], ints({2, 3}, {200, 0, 100, 201, 1, 101}));
   EXPECT_EQ(out[2], out[0]);
@@ -55,7 +55,7 @@ TEST(Collectives, ReduceScatterGivesMemberKPartK) {
   EXPECT_EQ(out[3], ints({1}, {1206}));
 }
 
-TEST(Collectives, AllReduceOfAllWhenNoGroupIsNamed) {
+TEST(Collectives, AllReduceWithoutGroupsIsOverAllDevices) {
   const auto out = on_devices({2}, [](Value x) { return ops::all_reduce(x, Reduction::kMax, {}, 0); });
   for (const Literal& one : out) EXPECT_EQ(one, ints({2}, {500, 501}));
 }
@@ -99,7 +99,7 @@ TEST(Collectives, BroadcastComesFromTheFirstOfTheGroup) {
   EXPECT_EQ(out[2], ints({1}, {0}));
 }
 
-TEST(Collectives, RaggedAllToAllPutsEachMembersRowsWhereItsSenderSays) {
+TEST(Collectives, RaggedAllToAllPutsRowsAtThePositionsOfTheSender) {
   // Device d sends its first row to member 0, which stores it at row 2, and its last two rows to member 1, which stores
   // them at row 0.
   const auto out = on_devices({3}, [](Value x) {
@@ -119,7 +119,7 @@ TEST(Collectives, RaggedAllToAllPutsEachMembersRowsWhereItsSenderSays) {
   EXPECT_EQ(out[4], ints({4}, {401, 402, -1, -1}));
 }
 
-TEST(Collectives, SeveralOperandsTravelTogether) {
+TEST(Collectives, SeveralOperandsAreExchangedTogether) {
   const auto out = on_devices({2}, [](Value x) {
     Builder& b = *x.builder;
     CollectiveAttributes attributes;
@@ -141,7 +141,7 @@ std::string error_of(const Dims& dims, const std::function<Value(Value)>& emit) 
   return "no error";
 }
 
-TEST(Collectives, NameADeviceInNoGroupAndSizesThatDoNotSplit) {
+TEST(Collectives, ErrorsNameDevicesWithoutAGroupAndSizesThatDoNotDivide) {
   EXPECT_EQ(error_of({3},
                      [](Value x) {
                        return ops::all_reduce(x, Reduction::kSum, {{{0, 1}, {2, 3}}}, 1);
@@ -154,7 +154,7 @@ TEST(Collectives, NameADeviceInNoGroupAndSizesThatDoNotSplit) {
 }
 
 // The properties of a collective's row that the scheduler, explain and the runtime use.
-TEST(CollectiveRows, EachHasAKindOfItsOwnAndACost) {
+TEST(CollectiveRows, EachHasADistinctKindAndACost) {
   std::set<CollectiveKind> kinds;
   for (const OpDef* op : op_table().rows()) {
     if (op->role != Role::kCollective || async_half(*op) != AsyncHalf::kNeither) {
@@ -181,7 +181,7 @@ TEST(CollectiveRows, AStartAndItsDoneBelongToTheOpThatTheyReplace) {
     }
 }
 
-TEST(ReductionRows, OneOpCombinesTheNumbersOfEachReduction) {
+TEST(ReductionRows, EachReductionHasAnOpThatCombinesTwoNumbers) {
   std::multiset<Reduction> combined;
   for (const OpDef* op : op_table().rows())
     if (op->combines) combined.insert(op->combines->of_numbers);

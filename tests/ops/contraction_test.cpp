@@ -35,7 +35,7 @@ TEST(Dot, BatchDimsComeFirst) {
             "{{{3}}, {{34}}}");
 }
 
-TEST(Dot, SumsWideAndRoundsOnce) {
+TEST(Dot, AccumulatesInAWiderTypeAndRoundsOnce) {
   // In bf16 steps, 256 + 1 + 1 stays 256; summed in a wider type it is 258.
   EXPECT_EQ(run("bf16[] dot(%a, %b), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
                 {"bf16[3] {256, 1, 1}", "bf16[3] {1, 1, 1}"}),
@@ -51,7 +51,7 @@ TEST(Dot, OfPredIsOrOfAnds) {
             "{true, false}");
 }
 
-TEST(Dot, TheResultsTypeSaysWhatIsSummed) {
+TEST(Dot, TheResultTypeDeterminesTheTypeOfTheSum) {
   EXPECT_EQ(
       run("f32[] dot(%a, %b), lhs_contracting_dims={0}, rhs_contracting_dims={0}", {"s8[2] {-3, 1}", "s8[2] {2, 1}"}),
       "-5");
@@ -75,7 +75,7 @@ TEST(Reduce, FoldsFromTheInit) {
             "{7, 7}");
 }
 
-TEST(Reduce, RunsComputationsThatAreNoKnownReduction) {
+TEST(Reduce, RunsComputationsThatAreNotAKnownReduction) {
   // f(acc, x) = x - acc: 0 -> 1 -> 4 -> -1.
   EXPECT_EQ(run("s32[1] reduce(%a, %b), dimensions={1}, to_apply=%f", {"s32[1,3] {{1, 5, 3}}", "s32[] 0"},
                 computation("s32", "subtract")),
@@ -105,7 +105,7 @@ TEST(Reduce, SeveralOperandsGiveATuple) {
       "({5, 7}, {1, 0})");
 }
 
-TEST(ReductionOf, RecognisesAnOpOfTheTwoParameters) {
+TEST(ReductionOf, RecognizesAnOpOnTheTwoParameters) {
   const auto recognised = [](const std::string& dtype, const std::string& op) {
     const Program program = parse_program(
         "HloModule m\n" + computation(dtype, op) + "\nENTRY %main {\n  ROOT %x = f32[] parameter(0)\n}\n", op_table());

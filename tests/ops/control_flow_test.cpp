@@ -72,7 +72,7 @@ std::optional<std::int64_t> trips(const Program& program) {
 }
 
 // In a compiled module the comparison is in a fusion, and XLA has recorded the trip count.
-TEST(While, ItsTripCountMayStandInBackendConfig) {
+TEST(While, ItsTripCountMayBeInBackendConfig) {
   const auto noted = [](const std::string& config) {
     return trips(
         parse_program("HloModule m\nless { a = s32[] parameter(0) b = s32[] constant(5) ROOT r = pred[] compare(a, b), "

@@ -6,7 +6,7 @@
 namespace tessera {
 namespace {
 
-TEST(IntegerArithmetic, IsTotal) {
+TEST(IntegerArithmetic, IsDefinedForAllInputs) {
   EXPECT_EQ(run("s32[4] divide(%a, %b)", {"s32[4] {7, -7, 5, -2147483648}", "s32[4] {2, 2, 0, -1}"}),
             "{3, -3, -1, -2147483648}");
   EXPECT_EQ(run("s32[4] remainder(%a, %b)", {"s32[4] {7, -7, 5, -2147483648}", "s32[4] {4, 4, 0, -1}"}),
@@ -33,7 +33,7 @@ TEST(IntegerArithmetic, PowersOfIntegersAreExact) {
   EXPECT_EQ(run("u8[2] power(%a, %b)", {"u8[2] {3, 2}", "u8[2] {6, 8}"}), "{217, 0}");
 }
 
-TEST(Shifts, ByTheWidthOrMoreLeaveZerosOrTheSign) {
+TEST(Shifts, ByTheWidthOrMoreGiveZerosOrTheSign) {
   const std::string by = "s8[5] {0, 1, 7, 8, -1}";
   EXPECT_EQ(run("s8[5] shift-left(%a, %b)", {"s8[5] {-3, -3, -3, -3, -3}", by}), "{-3, -6, -128, 0, 0}");
   EXPECT_EQ(run("s8[5] shift-right-arithmetic(%a, %b)", {"s8[5] {-100, -100, -100, -100, -100}", by}),
@@ -45,7 +45,7 @@ TEST(Shifts, ByTheWidthOrMoreLeaveZerosOrTheSign) {
   EXPECT_EQ(run("s64[2] shift-left(%a, %b)", {"s64[2] {1, 1}", "s64[2] {63, 64}"}), "{-9223372036854775808, 0}");
 }
 
-TEST(Bits, CountsAreOfTheElementsWidth) {
+TEST(Bits, CountsDependOnTheWidthOfTheType) {
   EXPECT_EQ(run("s8[3] count-leading-zeros(%a)", {"s8[3] {0, 1, -1}"}), "{8, 7, 0}");
   EXPECT_EQ(run("s16[3] popcnt(%a)", {"s16[3] {0, 5, -1}"}), "{0, 2, 16}");
   EXPECT_EQ(run("s32[2] not(%a)", {"s32[2] {0, 5}"}), "{-1, -6}");
@@ -77,7 +77,7 @@ TEST(FloatArithmetic, ExtremaPropagateNan) {
   EXPECT_EQ(run("f32[3] clamp(%a, %b, %c)", {"f32[] 0", "f32[3] {nan, -1, 9}", "f32[] 4"}), "{nan, 0, 4}");
 }
 
-TEST(FloatArithmetic, ClampIsMinOfMaxAlsoWhenTheBoundsCross) {
+TEST(FloatArithmetic, ClampIsMinOfMaxEvenIfTheBoundsCross) {
   EXPECT_EQ(run("s32[3] clamp(%a, %b, %c)", {"s32[] 5", "s32[3] {0, 4, 9}", "s32[] 3"}), "{3, 3, 3}");
 }
 
@@ -90,7 +90,7 @@ TEST(FloatArithmetic, SpecialValues) {
   EXPECT_EQ(run("f32[3] logistic(%a)", {"f32[3] {0, 200, -200}"}), "{0.5, 1, 0}");
 }
 
-TEST(Compare, TotalOrderPutsNansAtTheEndsAndTellsZerosApart) {
+TEST(Compare, TotalOrderPutsNansAtTheEndsAndDistinguishesZeros) {
   const std::vector<std::string> operands{"f32[4] {-0, nan, 1, nan}", "f32[4] {0, inf, nan, nan}"};
   EXPECT_EQ(run("pred[4] compare(%a, %b), direction=LT", operands), "{false, false, false, false}");
   EXPECT_EQ(run("pred[4] compare(%a, %b), direction=LT, type=TOTALORDER", operands), "{true, false, true, false}");
@@ -98,12 +98,12 @@ TEST(Compare, TotalOrderPutsNansAtTheEndsAndTellsZerosApart) {
   EXPECT_EQ(run("pred[4] compare(%a, %b), direction=NE", operands), "{false, true, true, true}");
 }
 
-TEST(Compare, UnsignedNumbersCompareAsSuch) {
+TEST(Compare, UnsignedNumbersCompareAsUnsigned) {
   EXPECT_EQ(run("pred[2] compare(%a, %b), direction=GT", {"u8[2] {200, 3}", "u8[2] {100, 200}"}), "{true, false}");
   EXPECT_EQ(run("pred[1] compare(%a, %b), direction=GT", {"u64[1] {18446744073709551615}", "u64[1] {1}"}), "{true}");
 }
 
-TEST(Convert, FloatToIntegerCutsSaturatesAndMakesNanZero) {
+TEST(Convert, FloatToIntegerTruncatesSaturatesAndMakesNanZero) {
   const std::string values = "f32[7] {1.9, -1.9, 300, -300, nan, inf, -inf}";
   EXPECT_EQ(run("s8[7] convert(%a)", {values}), "{1, -1, 127, -128, 0, 127, -128}");
   EXPECT_EQ(run("u8[7] convert(%a)", {values}), "{1, 0, 255, 0, 0, 255, 0}");
@@ -128,7 +128,7 @@ TEST(BitcastConvert, KeepsBytesAndAddsOrTakesTheMinorDim) {
   EXPECT_EQ(run("u32[2] bitcast-convert(%a)", {"u8[2,4] {{1, 0, 0, 0}, {3, 2, 0, 0}}"}), "{1, 515}");
 }
 
-TEST(Select, TakesAScalarOrOnePredicateAnElement) {
+TEST(Select, TakesAScalarPredicateOrOnePerElement) {
   EXPECT_EQ(run("s32[2] select(%a, %b, %c)", {"pred[2] {true, false}", "s32[2] {1, 2}", "s32[2] {3, 4}"}), "{1, 4}");
   EXPECT_EQ(run("s32[2] select(%a, %b, %c)", {"pred[] false", "s32[2] {1, 2}", "s32[2] {3, 4}"}), "{3, 4}");
 }

@@ -108,7 +108,7 @@ TEST_F(OpErrors, OfOpsThatMoveElements) {
             "get-tuple-element: index 1 is out of range for a tuple of 1");
 }
 
-TEST_F(OpErrors, OfSizesThat64BitsDoNotHold) {
+TEST_F(OpErrors, OfSizesThatOverflow64Bits) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   constexpr std::int64_t kHuge = std::int64_t{1} << 59;
   const auto s8 = [&](Dims dims) { return in(DType::kS8, std::move(dims)); };

@@ -64,7 +64,7 @@ TEST(Evaluate, StopsLoopsAtTheTripLimit) {
             "while %end: still running after 3 rounds, the trip limit");
 }
 
-TEST(Evaluate, RunsDevicesOfALoopWithoutCollectivesEachForItself) {
+TEST(Evaluate, RunsALoopWithoutCollectivesSeparatelyOnEachDevice) {
   Program program = parsed(kLoop);
   program.num_partitions = 2;
   const auto results =
@@ -150,7 +150,7 @@ TEST(EvaluateLockstep, PredicatesMustAgreeAmongTheDevicesOfACollectiveInside) {
 }
 
 // Devices 0 and 2 add up their values in as many iterations as they specify, and so do devices 1 and 3.
-TEST(EvaluateLockstep, GroupsOfACollectiveInALoopMayGoOnForDifferentTimes) {
+TEST(EvaluateLockstep, GroupsOfACollectiveInALoopMayIterateDifferently) {
   std::string text = kCollectiveLoop;
   text.replace(text.find("num_partitions=2"), 16, "num_partitions=4");
   text.replace(text.find("{{0,1}}"), 7, "{{0,2},{1,3}}");
@@ -215,7 +215,7 @@ TEST(Evaluate, OneDeviceCannotRunACollectiveAmongSeveral) {
   EXPECT_EQ(text.substr(0, text.find('\n')), "all-reduce: device 0 of the group {0,1} executes it, device 1 does not");
 }
 
-TEST(Evaluate, ObserveSeesAndMayChangeEveryValue) {
+TEST(Evaluate, ObserveReceivesEveryValueAndMayChangeIt) {
   const Program program = parsed(
       "HloModule m\nENTRY %main {\n  %x = s32[] parameter(0)\n  %y = s32[] negate(%x)\n  ROOT %z = s32[] add(%x, "
       "%y)\n}\n");

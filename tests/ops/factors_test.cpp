@@ -28,7 +28,7 @@ class Factors : public ::testing::Test {
   std::int64_t next = 0;
 };
 
-TEST_F(Factors, OfADotAreBatchFreeAndContracting) {
+TEST_F(Factors, OfADotAreBatchFreeAndContractingDims) {
   EXPECT_EQ(of(ops::dot(f32({2, 8, 3}), f32({3, 2, 5}), {{0}, {2}, {1}, {0}})),
             "([i,j,l],[l,i,k])->([i,j,k]) reduce{l}");
 }
@@ -46,7 +46,7 @@ TEST_F(Factors, OfAReshapeSplitAndMergeDims) {
   EXPECT_EQ(sizes(ops::reshape(f32({4, 6}), {2, 12})), (Dims{2, 2, 6}));
 }
 
-TEST_F(Factors, OfAReshapeWithoutCommonFactorisationAreBlockedOnlyThere) {
+TEST_F(Factors, OfAReshapeAreBlockedOnlyWithoutACommonFactorization) {
   // 3x5 -> 5x3 has no common factors; the dims around it keep theirs.
   EXPECT_EQ(of(ops::reshape(f32({2, 3, 5, 7}), {2, 5, 3, 7})), "([i,j,l,n])->([i,k,m,n]) blocked{j,k,l,m}");
   // 6x4 -> 4x6: the common major factor 2 stays.
@@ -60,11 +60,11 @@ TEST_F(Factors, OfMovedDimsArePermuted) {
   EXPECT_EQ(of(ops::reverse(f32({2, 5}), {1})), "([i,j])->([i,j]) permute{j}");
 }
 
-TEST_F(Factors, OfABroadcastAreNewInTheResult) {
+TEST_F(Factors, OfABroadcastOccurInTheResultOnly) {
   EXPECT_EQ(of(ops::broadcast(f32({3, 5}), {5, 2, 3}, {2, 0})), "([k,i])->([i,j,k])");
 }
 
-TEST_F(Factors, OfAReduceTellTheReduction) {
+TEST_F(Factors, OfAReduceContainTheReduction) {
   const Value max = ops::reduce(f32({3, 5}), Reduction::kMax, {1});
   EXPECT_EQ(of(max), "([i,j],[])->([i]) reduce{j}");
   const OpView seen = view(max);

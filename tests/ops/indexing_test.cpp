@@ -36,7 +36,7 @@ TEST(Gather, ClampsEachWindowIntoTheOperand) {
   EXPECT_EQ(out, s32s({4, 2}, {0, 1, 20, 21, 20, 21, 10, 11}));
 }
 
-TEST(Gather, TakesAnUnsignedIndexBeyondTheRangeAsLarge) {
+TEST(Gather, TreatsAnUnsignedIndexBeyondTheRangeAsLarge) {
   const Literal index = Literal::from<std::uint64_t>({1}, {std::numeric_limits<std::uint64_t>::max()});
   const Literal out =
       run([](Builder&, const Values& p) { return ops::take_rows(p[0], p[1]); }, {s32s({3}, {7, 8, 9}), index});
@@ -111,7 +111,7 @@ TEST(Sort, PutsNanLastInTheTotalOrder) {
   EXPECT_TRUE(std::isnan(values[4]));
 }
 
-TEST(Sort, KeepsTheOrderOfEqualKeysAndCarriesTheOthersAlong) {
+TEST(Sort, IsStableAndPermutesAllOperandsEqually) {
   const auto emit = [](Builder& main, const Values& p) {
     Builder inner = main.program().computation("by_tens");
     Values v;

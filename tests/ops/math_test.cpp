@@ -55,13 +55,13 @@ TEST(Fft, OfAnImpulseIsFlatAndOfAWaveOnePeak) {
               {1, 2, 4});
 }
 
-TEST(Fft, BackToRealNumbersIgnoresImaginaryPartsThatCannotBe) {
+TEST(Fft, InverseRealTransformsIgnoreImpossibleImaginaryParts) {
   expect_near(
       run_body("x = c64[3] constant({(4,9), (0,0), (2,-9)}) ROOT f = f32[4] fft(x), fft_type=IRFFT, fft_length={4}"),
       {1.5, 0.5, 1.5, 0.5});
 }
 
-TEST(Cholesky, ReadsOneTriangleAndIsNanWhereThereIsNoFactor) {
+TEST(Cholesky, ReadsOneTriangleAndIsNanWithoutAFactor) {
   expect_near(run_body("a = f32[2,2] constant({{4, 99}, {2, 10}}) ROOT l = f32[2,2] cholesky(a), lower=true"),
               {2, 0, 1, 3});
   expect_near(run_body("a = f32[2,2] constant({{4, 2}, {99, 10}}) ROOT u = f32[2,2] cholesky(a), lower=false"),
@@ -87,7 +87,7 @@ TEST(TriangularSolve, FromEitherSideTransposedOrWithOnesOnTheDiagonal) {
               {2, 2});
 }
 
-TEST(TopK, KeepsTheFirstOfEqualsAndPutsNanOnTop) {
+TEST(TopK, KeepsTheFirstOfEqualElementsAndOrdersNanFirst) {
   const Literal out =
       run_body("x = f32[6] constant({2, nan, 7, -inf, 7, -nan}) ROOT t = (f32[4], s32[4]) topk(x), k=4, largest=true");
   EXPECT_EQ(out.elements()[1], Literal::from<std::int32_t>({4}, {1, 2, 4, 0}));
@@ -101,7 +101,7 @@ TEST(TopK, KeepsTheFirstOfEqualsAndPutsNanOnTop) {
   EXPECT_EQ(call.elements()[0], Literal::from<float>({2, 2}, {3, 2, 6, 5}));
 }
 
-TEST(ReducePrecision, RoundsTiesToEvenAndFlushesWhatDoesNotFit) {
+TEST(ReducePrecision, RoundsTiesToEvenAndFlushesSmallNumbers) {
   expect_near(run_body("x = f32[6] constant({1.0625, 1.1875, 70000, 1e-8, -0.5, inf})\n"
                        "ROOT r = f32[6] reduce-precision(x), exponent_bits=5, mantissa_bits=3"),
               {1, 1.25, kInf, 0, -0.5, kInf}, 0);
@@ -111,7 +111,7 @@ TEST(ReducePrecision, RoundsTiesToEvenAndFlushesWhatDoesNotFit) {
       {2, 2}, 0);
 }
 
-TEST(StochasticConvert, GoesUpWhereTheBitsAreBelowTheFraction) {
+TEST(StochasticConvert, RoundsUpIfTheBitsAreBelowTheFraction) {
   expect_near(
       run_body("x = f32[5] constant({1.25, 1.25, -1.25, nan, 1e20})\n"
                "b = u32[5] constant({1073741823, 1073741824, 0, 0, 0}) ROOT r = s32[5] stochastic-convert(x, b)"),
@@ -131,7 +131,7 @@ TEST(Complex, ArithmeticAndParts) {
   EXPECT_THROW(run_body(xy + "ROOT r = pred[2] compare(x, y), direction=LT"), Error);
 }
 
-TEST(RaggedDot, RowsBehindTheLastGroupGiveZeros) {
+TEST(RaggedDot, RowsAfterTheLastGroupAreZero) {
   const std::string x = "x = f32[4,1] constant({{1}, {2}, {3}, {4}}) s = s32[2] constant({1, 2})\n";
   expect_near(run_body(x + "w = f32[2,1,1] constant({{{10}}, {{100}}})\n"
                            "ROOT r = f32[4,1] ragged-dot(x, w, s), lhs_contracting_dims={1}, rhs_contracting_dims={1}, "

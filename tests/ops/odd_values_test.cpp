@@ -33,7 +33,7 @@ TEST(NarrowIntegers, WrapAtTheirWidth) {
             "-6");
 }
 
-TEST(NarrowIntegers, FloatsSaturateAndIntegersWrapOnTheWayIn) {
+TEST(NarrowIntegers, FloatsSaturateAndIntegersWrapWhenConverted) {
   EXPECT_EQ(run("s4[5] convert(%a)", {"f32[5] {20, -20, 2.9, nan, -inf}"}), "{7, -8, 2, 0, -8}");
   EXPECT_EQ(run("u4[3] convert(%a)", {"f32[3] {-1, 15.5, 16}"}), "{0, 15, 15}");
   EXPECT_EQ(run("s4[2] convert(%a)", {"s64[2] {9223372036854775807, 23}"}), "{-1, 7}");
@@ -49,7 +49,7 @@ TEST(NarrowFloats, ComputeInF32AndRoundOnce) {
   EXPECT_EQ(run("f8e8m0fnu[5] convert(%a)", {"f32[5] {1.5, 3, 2.9, 0, -1}"}), "{2, 4, 2, nan, nan}");
 }
 
-TEST(BitcastConvert, CutsBytesIntoPartsLowestFirst) {
+TEST(BitcastConvert, SplitsBytesIntoPartsStartingWithTheLowest) {
   EXPECT_EQ(run("s4[2,2] bitcast-convert(%a)", {"s8[2] {39, -1}"}), "{{7, 2}, {-1, -1}}");
   EXPECT_EQ(run("s8[2] bitcast-convert(%a)", {"s4[2,2] {{7, 2}, {-1, -1}}"}), "{39, -1}");
   EXPECT_EQ(run("u2[1,4] bitcast-convert(%a)", {"u8[1] {228}"}), "{{0, 1, 2, 3}}");
@@ -61,7 +61,7 @@ TEST(ReducePrecision, TheLargestNumbersBecomeInfinite) {
       "{inf, 1}");
 }
 
-TEST(Dot, MayMixElementTypesWhereTheResultIsDeclared) {
+TEST(Dot, MayMixElementTypesIfTheResultIsDeclared) {
   const std::string dims = "dot(%a, %b), lhs_contracting_dims={0}, rhs_contracting_dims={0}";
   EXPECT_EQ(run("f32[] " + dims, {"bf16[2] {1.5, 2}", "f32[2] {4, -0.5}"}), "5");
   EXPECT_NE(error_of(dims, {"bf16[2] {1.5, 2}", "f32[2] {4, -0.5}"}).find("or declare the result's"),

@@ -77,7 +77,7 @@ TEST(RngBitGenerator, ThreeFryDrawsXlasWordsForAnEvenAndAnOddDim) {
             Literal::from<std::uint8_t>({5}, {0x5b, 0xb4, 0x94, 0xdc, 0x89}));
 }
 
-TEST(RngBitGenerator, GivesTheBitsAloneWhereOnlyTheyAreDeclared) {
+TEST(RngBitGenerator, ReturnsOnlyTheBitsIfOnlyTheyAreDeclared) {
   const Type state = Type::array(DType::kU64, {2});
   const Type bits = Type::array(DType::kU32, {5, 7});
   const auto drawn = [&](const Type& result) {
@@ -129,7 +129,7 @@ TEST(RandomBits, CountBeyond32BitsInTheHighWord) {
   EXPECT_TRUE(wide_iota);
 }
 
-TEST(RandomUniform, LiesInTheUnitIntervalWithTheRightMoments) {
+TEST(RandomUniform, IsInTheUnitIntervalWithTheRightMoments) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
     const Literal out = run(
         [&](const auto& p) {

@@ -24,7 +24,7 @@ TEST(ReplicaGroups, ReadListsAndIotas) {
   EXPECT_EQ(parsed("[2,4]<=[2,2,2]T(1,0,2)").groups, (Groups{{0, 1, 4, 5}, {2, 3, 6, 7}}));
 }
 
-TEST(ReplicaGroups, PrintTheShortestIotaWhereThereIsOne) {
+TEST(ReplicaGroups, PrintTheShortestIotaIfThereIsOne) {
   const auto text = [](Groups groups) { return field_text(ReplicaGroups{std::move(groups)}); };
   EXPECT_EQ(text({}), "{}");
   EXPECT_EQ(text({{0}}), "[1,1]<=[1]");
@@ -65,7 +65,7 @@ std::string error_of(std::string_view text) {
   return "no error";
 }
 
-TEST(ReplicaGroups, NameWhatIsWrong) {
+TEST(ReplicaGroups, ErrorsNameTheFault) {
   EXPECT_EQ(error_of("{{0,1},{1,2}}"), "device 1 is in two groups");
   EXPECT_EQ(error_of("[2,4]<=[6]"), "groups [2,4] do not contain exactly the 6 devices of [6]");
   EXPECT_EQ(error_of("[2,3]<=[2,3]T(0,0)"), "the permutation names dim 0 twice: {0,0}");

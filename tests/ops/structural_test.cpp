@@ -18,13 +18,13 @@ TEST(Pad, InteriorAndNegativeAmountsCombine) {
   EXPECT_EQ(run("s32[3,2] pad(%a, %b), padding=0_1x-1_0", {kMatrix, "s32[] 0"}), "{{2, 3}, {5, 6}, {0, 0}}");
 }
 
-TEST(Slice, TakesEveryStrideThElementBelowTheLimit) {
+TEST(Slice, TakesEveryElementAtAMultipleOfTheStride) {
   EXPECT_EQ(run("s32[2] slice(%a), slice={[1:5:2]}", {"s32[6] {0, 1, 2, 3, 4, 5}"}), "{1, 3}");
   EXPECT_EQ(run("s32[2] slice(%a), slice={[1:5:3]}", {"s32[6] {0, 1, 2, 3, 4, 5}"}), "{1, 4}");
   EXPECT_EQ(run("s32[1,2] slice(%a), slice={[1:2], [0:3:2]}", {kMatrix}), "{{4, 6}}");
 }
 
-TEST(Moves, PutElementsWhereHloSays) {
+TEST(DataMovement, PutElementsAtTheirPositionsInHlo) {
   EXPECT_EQ(run("s32[3,2] transpose(%a), dimensions={1,0}", {kMatrix}), "{{1, 4}, {2, 5}, {3, 6}}");
   EXPECT_EQ(run("s32[3,2] reshape(%a)", {kMatrix}), "{{1, 2}, {3, 4}, {5, 6}}");
   EXPECT_EQ(run("s32[2,3] reverse(%a), dimensions={1}", {kMatrix}), "{{3, 2, 1}, {6, 5, 4}}");
@@ -49,11 +49,11 @@ TEST(Iota, CountsAlongOneDim) {
   EXPECT_EQ(run("f32[2,3] iota(), iota_dimension=0", {}), "{{0, 0, 0}, {1, 1, 1}}");
 }
 
-TEST(Tuples, HandOnTheirElements) {
+TEST(Tuples, ReturnTheirElements) {
   EXPECT_EQ(run("s32[] get-tuple-element(%a), index=1", {"(f32[],s32[]) (1, 2)"}), "2");
 }
 
-TEST(AttributeTexts, SliceAndPaddingReadWhatTheyPrint) {
+TEST(AttributeTexts, SlicesAndPaddingReadBackAsPrinted) {
   std::vector<SliceRange> ranges;
   parse_field("{[0:7:2], [ 1 : 3 ]}", ranges);
   EXPECT_EQ(field_text(ranges), "{[0:7:2], [1:3]}");

@@ -32,7 +32,7 @@ std::vector<float> slid(const std::string& window) {
 
 using Floats = std::vector<float>;
 
-TEST(Convolution, SlidesByStrideWithinPaddingThatMayCut) {
+TEST(Convolution, SlidesByTheStrideWithPaddingThatMayBeNegative) {
   EXPECT_EQ(slid(""), Floats({21, 32, 43}));
   EXPECT_EQ(slid("pad=1_1"), Floats({10, 21, 32, 43, 4}));
   EXPECT_EQ(slid("stride=2 pad=1_0"), Floats({10, 32}));
@@ -40,35 +40,35 @@ TEST(Convolution, SlidesByStrideWithinPaddingThatMayCut) {
   EXPECT_EQ(slid("pad=-1_-1"), Floats({32}));
 }
 
-TEST(Convolution, SpreadsImageAndKernelAndTurnsTheKernelRound) {
+TEST(Convolution, DilatesImageAndKernelAndReversesTheKernel) {
   EXPECT_EQ(slid("lhs_dilate=2"), Floats({1, 20, 2, 30, 3, 40}));
   EXPECT_EQ(slid("rhs_dilate=2"), Floats({31, 42}));
   EXPECT_EQ(slid("rhs_reversal=1"), Floats({12, 23, 34}));
   EXPECT_EQ(slid("rhs_dilate=5"), Floats());
 }
 
-TEST(Convolution, FeatureGroupsSeeTheirOwnFeatures) {
+TEST(Convolution, FeatureGroupsUseOnlyTheirFeatures) {
   EXPECT_EQ(result_of("x = f32[1,4] constant({{1,2,3,4}})\n"
                       "w = f32[2,2] constant({{1,5},{10,50}})\n"
                       "ROOT y = convolution(x, w), dim_labels=bf_io->bf, feature_group_count=2\n"),
             Floats({21, 215}));
 }
 
-TEST(Convolution, BatchGroupsSeeTheirOwnRows) {
+TEST(Convolution, BatchGroupsUseOnlyTheirRows) {
   EXPECT_EQ(result_of("x = f32[4,1] constant({{3},{4},{30},{40}})\n"
                       "w = f32[1,2] constant({{5,7}})\n"
                       "ROOT y = convolution(x, w), dim_labels=bf_io->bf, batch_group_count=2\n"),
             Floats({15, 210, 20, 280}));
 }
 
-TEST(Convolution, TheResultsTypeSaysWhatIsSummed) {
+TEST(Convolution, TheResultTypeDeterminesTheTypeOfTheSum) {
   EXPECT_EQ(result_of("x = s8[1,2] constant({{-3,1}})\n"
                       "w = s8[2,1] constant({{2},{1}})\n"
                       "ROOT y = f32[1,1] convolution(x, w), dim_labels=bf_io->bf\n"),
             Floats({-5}));
 }
 
-TEST(Convolution, LabelsSayWhichDimIsWhat) {
+TEST(Convolution, LabelsDetermineTheRoleOfEachDim) {
   // The image [f, 0, b] = [2, 2, 1], the kernel [o, i, 0] = [1, 2, 1].
   EXPECT_EQ(result_of("x = f32[2,2,1] constant({{{1},{2}},{{3},{4}}})\n"
                       "w = f32[1,2,1] constant({{{10},{100}}})\n"
@@ -76,7 +76,7 @@ TEST(Convolution, LabelsSayWhichDimIsWhat) {
             Floats({310, 420}));
 }
 
-TEST(Convolution, ErrorsNameWhatDoesNotFit) {
+TEST(Convolution, ErrorsNameTheSizesThatDoNotMatch) {
   const auto message = [](const std::string& attributes) -> std::string {
     try {
       result_of("x = f32[1,4,3] parameter(0)\nw = f32[2,3,5] parameter(1)\nROOT y = convolution(x, w), " + attributes +
@@ -100,7 +100,7 @@ std::vector<float> reduced(const std::string& rest, const std::string& init = "0
                    ")\nROOT y = reduce-window(x, init)" + rest + "\n");
 }
 
-TEST(ReduceWindow, PaddingAndHolesAddNothing) {
+TEST(ReduceWindow, PaddingAndHolesDoNotContribute) {
   EXPECT_EQ(reduced(", window={size=2 pad=1_1}, to_apply=sum"), Floats({1, 3, 5, 3}));
   EXPECT_EQ(reduced(", window={size=2 pad=1_1}, to_apply=sum", "10"), Floats({11, 13, 15, 13}));
   EXPECT_EQ(reduced(", window={size=2 lhs_dilate=2}, to_apply=sum"), Floats({1, 2, 2, 3}));
@@ -108,7 +108,7 @@ TEST(ReduceWindow, PaddingAndHolesAddNothing) {
   EXPECT_EQ(reduced(", window={size=1 stride=2 pad=1_1}, to_apply=most", "-inf"), Floats({-INFINITY, 2, -INFINITY}));
 }
 
-TEST(ReduceWindow, WithoutAWindowEachElementStandsAlone) {
+TEST(ReduceWindow, WithoutAWindowEachElementIsCombinedWithTheInit) {
   EXPECT_EQ(reduced(", to_apply=sum", "10"), Floats({11, 12, 13}));
 }
 
@@ -118,7 +118,7 @@ TEST(SelectAndScatter, AddsToThePreferredElementTheFirstAmongEqualOnes) {
             Floats({0.5, 3.5, 0.5, 7.5, 0.5}));
 }
 
-TEST(SelectAndScatter, PaddingIsNeverChosen) {
+TEST(SelectAndScatter, PaddingIsNeverSelected) {
   EXPECT_EQ(result_of("x = f32[2] constant({-3,-7})\ns = f32[3] constant({1,2,4})\nz = f32[] constant(0)\n"
                       "ROOT y = select-and-scatter(x, s, z), window={size=2 pad=1_1}, select=ge, scatter=sum\n"),
             Floats({3, 4}));

@@ -28,7 +28,7 @@ void step_with_gradient(Tensor& parameter, const std::vector<double>& gradient, 
   mark_step();
 }
 
-TEST(AdamWTest, TwoStepsAreThoseWorkedOutByHand) {
+TEST(AdamWTest, TwoStepsEqualThoseComputedByHand) {
   const FreshRank rank;
   Tensor p = variable({1.0, -2.0});
   AdamW optimizer({p}, {.learning_rate = 0.1, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8, .weight_decay = 0.01});
@@ -73,7 +73,7 @@ TEST(ClipTest, GradientsAreScaledToTheGlobalNorm) {
   EXPECT_NEAR(b.grad().item(), std::sqrt(7.0) * 2 / (5 + 1e-6), 1e-14);
 }
 
-TEST(ClipTest, SmallGradientsStayAsTheyAre) {
+TEST(ClipTest, SmallGradientsAreNotChanged) {
   const FreshRank rank;
   Tensor a = variable({1});
   sum(a * 0.5).backward();
@@ -118,7 +118,7 @@ struct Regression {
   }
 };
 
-TEST(OptimizerTest, StateLiesInPartsOverTheAxesOfTheBatch) {
+TEST(OptimizerTest, StateIsShardedOverTheAxesOfTheBatch) {
   const FreshRank rank;
   plan_for_devices(3);
   const Mesh mesh({{"data", 3}});
@@ -142,7 +142,7 @@ TEST(OptimizerTest, StateLiesInPartsOverTheAxesOfTheBatch) {
   EXPECT_EQ(gathered, 2);
 }
 
-TEST(OptimizerTest, UpdatesInPartsAreTheUpdatesOfOneRank) {
+TEST(OptimizerTest, ShardedUpdatesEqualTheUpdatesOfOneRank) {
   std::vector<std::vector<double>> expected;
   {
     const FreshRank rank;
@@ -179,7 +179,7 @@ TEST(ScheduleTest, LinearWarmsUpAndFallsToZero) {
   EXPECT_DOUBLE_EQ(schedule.rate(10), 0);
 }
 
-TEST(ScheduleTest, TheOthersFollowTheirNames) {
+TEST(ScheduleTest, OtherSchedulesHaveTheShapeOfTheirName) {
   EXPECT_NEAR(Schedule(ScheduleType::kCosine, 2.0, 0, 8).rate(4), 1, 1e-15);
   EXPECT_DOUBLE_EQ(Schedule(ScheduleType::kConstant, 2.0, 5, 8).rate(0), 2);
   EXPECT_DOUBLE_EQ(Schedule(ScheduleType::kConstantWithWarmup, 2.0, 4, 8).rate(1), 0.5);

@@ -53,7 +53,7 @@ TEST_P(JaxModule, ReadsBackAsPrinted) {
 
 TEST_P(JaxModule, KeepsTheShardingsOfItsParameters) { EXPECT_GE(sharded_parameters(read(GetParam())), 1); }
 
-TEST_P(JaxModule, SpelledAsGspmdCallsNothingOfShardyAndIsTheSameProgram) {
+TEST_P(JaxModule, InGspmdFormHasNoShardyCallsAndIsTheSameProgram) {
   const Program program = read(GetParam());
   const std::string text = print_program(spelled_as_gspmd(program), {.for_xla = true});
   EXPECT_EQ(text.find("custom_call_target=\"xla.sdy."), std::string::npos);
@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(Each, JaxModule, testing::ValuesIn(modules()),
                          [](const auto& info) { return name_of(info.param); });
 
 // JAX prints a parameter at its first use, so parameters are not in the order of their numbers.
-TEST(JaxModules, AreThereWithParametersOutOfOrder) {
+TEST(JaxModules, IncludeOneWithParametersOutOfOrder) {
   EXPECT_GE(modules().size(), 28U);
   const auto paths = modules();
   const bool out_of_order = std::any_of(paths.begin(), paths.end(), [](const std::string& path) {
@@ -86,7 +86,7 @@ TEST(JaxModules, AreThereWithParametersOutOfOrder) {
   EXPECT_TRUE(out_of_order);
 }
 
-TEST(JaxModules, WithoutAnyShardingAreWholeOnEveryDevice) {
+TEST(JaxModules, WithoutAnyShardingAreFullyReplicated) {
   constexpr std::string_view kText =
       "HloModule plain\nENTRY main {\n  x = f32[5,3]{1,0} parameter(0)\n  ROOT y = f32[5,3]{1,0} tanh(x)\n}\n";
   const CheckReport report = check_partition(parse_program(kText, op_table(), {.num_partitions = kDevices}));

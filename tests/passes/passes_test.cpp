@@ -65,7 +65,7 @@ ENTRY %main (x: f32[2,3]) -> f32[3,2] {
 })");
 }
 
-TEST(MergeDuplicates, KeepsWhatDiffersInShardingOrFrontendAttributes) {
+TEST(MergeDuplicates, KeepsValuesThatDifferInShardingOrFrontendAttributes) {
   expect_unchanged(merge_duplicates, R"(
 HloModule m, num_partitions=2
 ENTRY %main (x: f32[4]) -> (f32[4], f32[4], f32[4], f32[4]) {
@@ -78,7 +78,7 @@ ENTRY %main (x: f32[4]) -> (f32[4], f32[4], f32[4], f32[4]) {
 })");
 }
 
-TEST(MergeDuplicates, WhatAFrontEndRemarksTellsNothingApart) {
+TEST(MergeDuplicates, CommentsOfAFrontEndDoNotPreventMerging) {
   expect_pass(merge_duplicates, R"(
 HloModule m
 ENTRY %main (x: f32[4,4]) -> (f32[4,4], f32[4,4]) {
@@ -96,7 +96,7 @@ ENTRY %main (x: f32[4,4]) -> (f32[4,4], f32[4,4]) {
 })");
 }
 
-TEST(MergeDuplicates, ComparesWhatComputationsSayNotTheirNames) {
+TEST(MergeDuplicates, ComparesTheContentOfComputationsNotTheirNames) {
   expect_pass(merge_duplicates, R"(
 HloModule m
 %sum (a: f32[], b: f32[]) -> f32[] {
@@ -170,7 +170,7 @@ TEST(SideEffects, KeepTheirInstructionsOnceEachAndInOrder) {
   expect_unchanged(simplify, kEffects);
 }
 
-TEST(SideEffects, AreThoseOfTheInstructionNotOfTheOp) {
+TEST(SideEffects, DependOnTheInstructionNotOnlyOnTheOp) {
   std::string harmless(kEffects);
   const std::string_view mark = ", custom_call_has_side_effect=true";
   for (auto at = harmless.find(mark); at != std::string::npos; at = harmless.find(mark))
@@ -210,7 +210,7 @@ ENTRY %main (x: f32[3]) -> f32[3] {
 
 // ---- callees -------------------------------------------------------------------------------------------------------
 
-TEST(SeparateCallees, LoopsThatShareTheirComputationsGetThemTwice) {
+TEST(SeparateCallees, LoopsThatShareTheirComputationsGetCopies) {
   const std::string computations = R"(
 %c (s: (s32[], f32[4])) -> pred[] {
   %s = (s32[], f32[4]) parameter(0)

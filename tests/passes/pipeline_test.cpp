@@ -65,19 +65,19 @@ TEST(Pipeline, NamesThePassThatBreaksTheProgram) {
   EXPECT_EQ(error.find("invalid program after pass 'break': "), 0U) << error;
 }
 
-TEST(Pipeline, LeavesOutWhatItIsToldToSkip) {
+TEST(Pipeline, SkipsTheListedPasses) {
   Pipeline pipeline("test", {.skip = {"break"}});
   pipeline.add("break", broken);
   EXPECT_EQ(error_of(pipeline), "no error");
 }
 
-TEST(Pipeline, RefusesToLeaveOutAPassThatDoesNotExist) {
+TEST(Pipeline, RefusesToSkipAnUnknownPass) {
   Pipeline pipeline("test", {.skip = {"simplfy"}});
   pipeline.add("simplify", simplify);
   EXPECT_EQ(error_of(pipeline), "there is no pass \"simplfy\" to skip in 'test'; its passes: simplify");
 }
 
-TEST(Pipeline, RefusesToLeaveOutWhatTheOthersNeed) {
+TEST(Pipeline, RefusesToSkipARequiredPass) {
   Pipeline pipeline("test", {.skip = {"simplify"}});
   pipeline.add_required("simplify", simplify);
   EXPECT_EQ(error_of(pipeline), "the pass \"simplify\" of 'test' cannot be skipped");
@@ -92,7 +92,7 @@ std::vector<std::string> files_below(const std::filesystem::path& folder) {
   return files;
 }
 
-TEST(Pipeline, WritesNumberedDumpsOnlyWhereAPassChangedSomething) {
+TEST(Pipeline, WritesNumberedDumpsOnlyIfAPassChangedTheProgram) {
   const testing::TemporaryFolder folder;
   Pipeline pipeline("test", {.dump_directory = folder.file("dump")});
   pipeline.add("nothing", [](const Program& p) { return p; }).add("simplify", simplify);
@@ -102,7 +102,7 @@ TEST(Pipeline, WritesNumberedDumpsOnlyWhereAPassChangedSomething) {
             (std::vector<std::string>{of_program + "00-input.hlo", of_program + "02-simplify.hlo"}));
 }
 
-TEST(Pipeline, ProgramsOfOneNameDoNotDumpOverEachOther) {
+TEST(Pipeline, DumpsOfProgramsWithEqualNamesDoNotOverwriteEachOther) {
   const testing::TemporaryFolder folder;
   options().set("TESSERA_DUMP_DIR", folder.file("dump"));
   Pipeline pipeline("test");
@@ -121,7 +121,7 @@ TEST(Pipeline, ProgramsOfOneNameDoNotDumpOverEachOther) {
   }
 }
 
-TEST(Pipeline, WhatIsMadeOfAProgramHasItsFolderAndAttemptsHaveNone) {
+TEST(Pipeline, DerivedProgramsShareTheFolderAndTrialsWriteNoDumps) {
   const testing::TemporaryFolder folder;
   options().set("TESSERA_DUMP_DIR", folder.file("dump"));
   const Program first = program();
@@ -137,7 +137,7 @@ TEST(Pipeline, WhatIsMadeOfAProgramHasItsFolderAndAttemptsHaveNone) {
   EXPECT_EQ(files_below(folder.file("dump")).size(), 2U);  // those of "test" only
 }
 
-TEST(Pipeline, AFolderHasANameAlsoWhereTheProgramsNameIsNone) {
+TEST(Pipeline, AFolderHasANameEvenIfTheProgramHasNone) {
   const testing::TemporaryFolder folder;
   Program odd = program();
   odd.name = "../a/b c";

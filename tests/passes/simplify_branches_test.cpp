@@ -60,13 +60,13 @@ std::string of(std::string_view type, std::string_view rest) {
   return conditional_of(parse_program(fmt::format(fmt::runtime(kBranches), type, rest), op_table()));
 }
 
-TEST(SimplifyBranches, ReturnAndAreGivenOnlyWhatIsRead) {
+TEST(SimplifyBranches, RemoveUnreadOperandsAndResults) {
   EXPECT_EQ(of("f32[3]", "ROOT %r = f32[3] get-tuple-element(%chosen), index=0"),
             "pred[] (f32[3], f32[3]) f32[3] -> (f32[3])");
   EXPECT_EQ(of("f32[3]", "ROOT %r = f32[3] get-tuple-element(%chosen), index=1"), "pred[] (f32[3]) f32[3] -> (f32[3])");
 }
 
-TEST(SimplifyBranches, ReturnAllToWhoeverTakesTheWhole) {
+TEST(SimplifyBranches, KeepAllResultsIfTheCompleteTupleIsUsed) {
   EXPECT_EQ(of("(f32[3], f32[3])", "ROOT %r = (f32[3], f32[3]) opt-barrier(%chosen)"),
             "pred[] (f32[3], f32[3], f32[3]) f32[3] -> (f32[3], f32[3])");
 }

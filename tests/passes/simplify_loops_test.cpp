@@ -67,7 +67,7 @@ ENTRY %main (x: f32[3], y: f32[3]) -> {}
                      body, entry);
 }
 
-TEST(SimplifyLoops, DropElementsThatOnlyTheyThemselvesRead) {
+TEST(SimplifyLoops, RemoveElementsThatOnlyTheyThemselvesRead) {
   const std::string_view entry = R"((f32[3], f32[3]) {
   %x = f32[3] parameter(0)
   %y = f32[3] parameter(1)
@@ -148,7 +148,7 @@ std::string replaced(std::string_view text, std::string_view what, std::string_v
   return out;
 }
 
-TEST(SimplifyLoops, MakeConstantsInTheBodyAndInTheConditionAndReadInvariantsAsTheyWentIn) {
+TEST(SimplifyLoops, RematerializeConstantsInsideAndReadInitialValuesOfInvariants) {
   const Program out = simplified(kConstants);
   EXPECT_EQ(states(out), "(s32[], f32[2,3], f32[2,3])");
   const Computation& entry = out.entry_computation();
@@ -161,14 +161,14 @@ TEST(SimplifyLoops, MakeConstantsInTheBodyAndInTheConditionAndReadInvariantsAsTh
             std::string::npos);
 }
 
-TEST(SimplifyLoops, KeepElementsAnnotatedOtherwiseThanTheirInitialValues) {
+TEST(SimplifyLoops, KeepElementsWhoseAnnotationDiffersFromTheInitialValue) {
   std::string text = replaced(kConstants, "HloModule m", "HloModule m, num_partitions=2");
   text = replaced(text, "%halves = f32[2,3] get-tuple-element(%s), index=2",
                   "%halves = f32[2,3] get-tuple-element(%s), index=2, sharding={devices=[2,1]<=[2]}");
   EXPECT_EQ(states(simplified(text)), "(s32[], f32[2,3], f32[2,3], f32[2,3])");
 }
 
-TEST(SimplifyLoops, LeaveLoopsWithSideEffects) {
+TEST(SimplifyLoops, DoNotChangeLoopsWithSideEffects) {
   const std::string text = replaced(kConstants, "%one = s32[] constant(1)",
                                     R"(%one = s32[] constant(1)
   %told = f32[2,3] custom-call(%a), custom_call_target="tell", custom_call_has_side_effect=true)");
@@ -227,12 +227,12 @@ ENTRY %main (x: f32[3]) -> f32[3] {
   ROOT %last = f32[3] get-tuple-element(%loop), index=1
 })";
 
-TEST(SimplifyLoops, GoThroughNestedLoopsFromBothSides) {
+TEST(SimplifyLoops, SimplifyNestedLoopsFromInsideAndOutside) {
   // `ones` moves from the outer loop into the inner one. The outer log can be removed after the inner one.
   EXPECT_EQ(states(simplified(kNested)), "(s32[], f32[3]) (s32[], f32[3])");
 }
 
-TEST(SimplifyLoops, GoWhereNobodyReadsMoreThanWhatWentIn) {
+TEST(SimplifyLoops, RemoveLoopsIfOnlyInitialValuesAreRead) {
   const Program out =
       simplified(text_of("ROOT %t = (s32[], f32[3], f32[3], f32[3]) tuple(%next, %a, %b, %c)", R"(f32[3] {
   %x = f32[3] parameter(0)
@@ -244,7 +244,7 @@ TEST(SimplifyLoops, GoWhereNobodyReadsMoreThanWhatWentIn) {
   EXPECT_EQ(states(out), "");
 }
 
-TEST(SimplifyLoops, OverOneBodyShareTheNewOne) {
+TEST(SimplifyLoops, LoopsThatShareABodyShareTheNewOne) {
   const std::string text = text_of(R"(%d = f32[3] add(%a, %c)
   ROOT %t = (s32[], f32[3], f32[3], f32[3]) tuple(%next, %d, %b, %c))",
                                    R"(f32[3] {
@@ -339,7 +339,7 @@ TEST(SimplifyLoops, KeepTheValuesOfRandomLoops) {
   EXPECT_GT(dropped, 100U);
 }
 
-TEST(SimplifyLoops, LeaveRandomLoopsThatPartitionAsBefore) {
+TEST(SimplifyLoops, RandomLoopsArePartitionedCorrectly) {
   std::mt19937 dice(12);
   for (int k = 0; k < 40; ++k) {
     std::string text = replaced(random_loop(dice), "HloModule m", "HloModule m, num_partitions=2");

@@ -9,7 +9,7 @@ namespace {
 
 using namespace passes_tests;  // NOLINT(google-build-using-namespace)
 
-TEST(Simplify, SlicesWhereTheStartIsConstant) {
+TEST(Simplify, TurnsDynamicSlicesAtConstantStartsIntoSlices) {
   expect_pass(simplify, R"(
 HloModule m
 ENTRY %main (x: f32[5,3], i: s32[]) -> (f32[2,3], f32[2,2], f32[1,3]) {
@@ -46,7 +46,7 @@ ENTRY %main (x: c64[]) -> c64[] {
 })");
 }
 
-TEST(Simplify, DropsMovesThatMoveNothing) {
+TEST(Simplify, RemovesDataMovementWithoutEffect) {
   expect_pass(simplify, R"(
 HloModule m
 ENTRY %main (x: f32[2,3], i: s32[]) -> f32[2,3] {
@@ -73,7 +73,7 @@ ENTRY %main (x: f32[2,3], i: s32[]) -> f32[2,3] {
 })");
 }
 
-TEST(Simplify, JoinsChainsOfMoves) {
+TEST(Simplify, MergesChainsOfDataMovement) {
   expect_pass(simplify, R"(
 HloModule m
 ENTRY %main (x: f32[2,3,5]) -> (f32[30], f32[3,5,2], f32[2,3,5], f32[7,2,3,5,4]) {
@@ -100,7 +100,7 @@ ENTRY %main (x: f32[2,3,5]) -> (f32[30], f32[3,5,2], f32[2,3,5], f32[7,2,3,5,4])
 
 // A shift, a padding whose border is sliced off, and every second position of two for each element; then slices that
 // are not a pad.
-TEST(Simplify, MakesASliceOfAPaddedValueOnePadding) {
+TEST(Simplify, TurnsASliceOfAPadIntoOnePad) {
   expect_pass(simplify, R"(
 HloModule m
 ENTRY %main (x: f32[8,3], z: f32[]) -> (f32[8,3], f32[8,2], f32[8,3], f32[4,3], f32[1,3]) {
@@ -130,7 +130,7 @@ ENTRY %main (x: f32[8,3], z: f32[]) -> (f32[8,3], f32[8,2], f32[8,3], f32[4,3], 
 })");
 }
 
-TEST(Simplify, MakesABroadcastIotaInPlace) {
+TEST(Simplify, TurnsABroadcastIotaIntoAnIota) {
   expect_pass(simplify, R"(
 HloModule m
 ENTRY %main (x: s32[2,3,5]) -> s32[2,3,5] {
@@ -148,7 +148,7 @@ ENTRY %main (x: s32[2,3,5]) -> s32[2,3,5] {
 })");
 }
 
-TEST(Simplify, DropsNeutralArithmeticAndFoldsScalars) {
+TEST(Simplify, RemovesNeutralArithmeticAndFoldsScalars) {
   expect_pass(simplify, R"(
 HloModule m
 ENTRY %main (x: f32[3]) -> f32[3] {
@@ -179,7 +179,7 @@ ENTRY %main (x: f32[3]) -> f32[3] {
 })");
 }
 
-TEST(Simplify, FoldsElementwiseOpsOfTheSameConstantEverywhere) {
+TEST(Simplify, FoldsElementwiseOpsOfSplatConstants) {
   expect_pass(simplify, R"(
 HloModule m
 ENTRY %main () -> (f32[4], pred[4]) {
@@ -202,7 +202,7 @@ ENTRY %main () -> (f32[4], pred[4]) {
 })");
 }
 
-TEST(Simplify, LeavesWhatNanOrInfinityWouldShow) {
+TEST(Simplify, KeepsOpsWhoseRemovalWouldChangeNanOrInfinity) {
   expect_unchanged(simplify, R"(
 HloModule m
 ENTRY %main (x: f32[3]) -> (f32[3], f32[3], f32[3]) {
@@ -254,7 +254,7 @@ ENTRY %main (x: f32[4]) -> (f32[4], f32[4], f32[4]) {
 })");
 }
 
-TEST(Simplify, WorksInsideCalledComputationsAndKeepsParametersInOrder) {
+TEST(Simplify, SimplifiesCalledComputationsAndKeepsParametersInOrder) {
   expect_pass(simplify, R"(
 HloModule m
 %body (a: f32[], b: f32[]) -> f32[] {
@@ -280,7 +280,7 @@ ENTRY %main (x: f32[]) -> f32[] {
 })");
 }
 
-TEST(Simplify, SharesComputationsItDoesNotTouch) {
+TEST(Simplify, SharesUnchangedComputations) {
   const Program before = parsed(R"(
 HloModule m
 %body (a: f32[]) -> f32[] {

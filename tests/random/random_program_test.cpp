@@ -37,7 +37,7 @@ TEST(RandomProgram, PartitionedEqualsUnpartitioned) {
   EXPECT_GT(report.on_ranks, 5 / kSanitizedShare);
 }
 
-TEST(RandomProgram, EveryOpStandsUnderEveryKindOfShardingItCanHave) {
+TEST(RandomProgram, EveryOpOccursWithEveryPossibleKindOfSharding) {
   CaseTable table;
   for (std::int64_t i = 0; i < feature_count(); ++i) {
     const auto seed = static_cast<std::uint64_t>(i);
@@ -73,7 +73,7 @@ TEST(RandomProgram, PrintsAndReadsBackEqualBeforeAndAfterPartitioning) {
 }
 
 // The first passes of partition() on the global program, one after another.
-TEST(RandomProgram, PassesThatTidyUpKeepEveryValue) {
+TEST(RandomProgram, SimplifyingPassesKeepEveryValue) {
   const std::pair<const char*, Program (*)(const Program&)> passes[] = {{"inline_calls", inline_calls},
                                                                         {"simplify", simplify},
                                                                         {"merge_duplicates", merge_duplicates},
@@ -131,7 +131,7 @@ void expect_all_found(const std::function<std::optional<Program>(const Program&)
 TEST(RandomProgram, PlantedFaultsAreFound) {
   expect_all_found([](const Program& program) { return std::optional(program); });
 }
-TEST(RandomProgram, PlantedFaultsAreFoundBesideAnIllConditionedResult) { expect_all_found(with_noise_result); }
+TEST(RandomProgram, PlantedFaultsAreFoundNextToAnIllConditionedResult) { expect_all_found(with_noise_result); }
 
 TEST(RandomProgram, NoiseDividedByNoiseIsNoFault) {
   int ill_conditioned = 0;
@@ -178,7 +178,7 @@ TEST(RandomProgram, PlantedFaultsInAnAdamWStepAreFound) {
   EXPECT_GE(found.size(), 8U);
 }
 
-TEST(RandomProgram, FailingProgramsAreMadeSmall) {
+TEST(RandomProgram, FailingProgramsAreShrunk) {
   const auto has_dot = [](const Program& program) {
     for (const auto& computation : program.computations)
       for (const auto& instruction : computation->instructions)

@@ -48,7 +48,7 @@ Program random_program(unsigned seed) {
   return out;
 }
 
-TEST(PlanProperty, BuffersOfRandomProgramsHoldWhatIsReadFromThem) {
+TEST(PlanProperty, BuffersOfRandomProgramsHoldTheValuesThatAreRead) {
   for (unsigned seed = 0; seed < 400; ++seed) {
     SCOPED_TRACE(seed);
     const Program program = random_program(seed);
@@ -60,7 +60,7 @@ TEST(PlanProperty, BuffersOfRandomProgramsHoldWhatIsReadFromThem) {
   }
 }
 
-TEST(PlanProperty, TheVerifierSeesABufferMovedOntoAnother) {
+TEST(PlanProperty, TheVerifierDetectsOverlappingBuffers) {
   int caught = 0;
   for (unsigned seed = 0; seed < 40; ++seed) {
     const Program program = random_program(seed);

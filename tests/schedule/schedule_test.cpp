@@ -48,7 +48,7 @@ ENTRY %main {
   EXPECT_TRUE(packed_operands(view_of(program, main, main[main.root])).empty());
 }
 
-TEST(Schedule, ValuesOfMoreBytesThan64BitsCountAreAnError) {
+TEST(Schedule, ValuesWhoseBytesOverflow64BitsAreAnError) {
   std::string text = "HloModule m\nENTRY %main {\n  %v0 = s8[1152921504606846976] parameter(0)\n";
   for (int i = 1; i < 20; ++i)
     text += fmt::format("  %v{} = s8[1152921504606846976] sort(%v{}), dimensions={{0}}, to_apply=%less\n", i, i - 1);
@@ -69,7 +69,7 @@ TEST(Schedule, ValuesOfMoreBytesThan64BitsCountAreAnError) {
   }
 }
 
-TEST(Schedule, ElementwiseChainsRunAsOneStepAndBroadcastsAsNone) {
+TEST(Schedule, ElementwiseChainsAreOneStepAndBroadcastsAreNone) {
   const Program program = read(R"(HloModule gelu
 ENTRY %main (x: f32[8,16], b: f32[16]) -> f32[8,16] {
   %x = f32[8,16] parameter(0)
@@ -86,7 +86,7 @@ ENTRY %main (x: f32[8,16], b: f32[16]) -> f32[8,16] {
   verify_schedule(program, *plan);
 }
 
-TEST(Schedule, ReductionsOfRowsRunWithWhatMakesAndReadsThem) {
+TEST(Schedule, ReductionsOfRowsAreFusedWithProducersAndConsumers) {
   const Program program = read("HloModule softmax\n" + kAdd + R"(ENTRY %main (x: f32[8,16]) -> f32[8,16] {
   %x = f32[8,16] parameter(0)
   %zero = f32[] constant(0)
@@ -106,7 +106,7 @@ TEST(Schedule, ReductionsOfRowsRunWithWhatMakesAndReadsThem) {
   verify_schedule(program, *plan);
 }
 
-TEST(Schedule, WhatOnlyATransposeReadsIsWrittenAsItWillLie) {
+TEST(Schedule, AValueOnlyReadByATransposeIsWrittenInItsLayout) {
   const Program program = read(R"(HloModule gradient
 ENTRY %main (d: f32[8,6], x: f32[8,4]) -> f32[4,6] {
   %d = f32[8,6] parameter(0)
@@ -120,7 +120,7 @@ ENTRY %main (d: f32[8,6], x: f32[8,4]) -> f32[4,6] {
   verify_schedule(program, *plan);
 }
 
-TEST(Schedule, AValueReadByAnOpBetweenEndsTheGroup) {
+TEST(Schedule, AValueReadByAnOpInBetweenEndsTheGroup) {
   const Program program = read("HloModule columns\n" + kAdd + R"(ENTRY %main (x: f32[8,16]) -> f32[8,16] {
   %x = f32[8,16] parameter(0)
   %zero = f32[] constant(0)
@@ -134,7 +134,7 @@ TEST(Schedule, AValueReadByAnOpBetweenEndsTheGroup) {
   verify_schedule(program, *plan);
 }
 
-TEST(Schedule, WhatAResultIsWrittenOverIsMadeWhereTheResultLies) {
+TEST(Schedule, TheOperandOfAnInPlaceUpdateIsComputedInTheBufferOfTheResult) {
   const Program program = read(R"(HloModule updates
 ENTRY %main (x: f32[4,16], i: s32[]) -> (f32[16,16], f32[16]) {
   %x = f32[4,16] parameter(0)
@@ -153,7 +153,7 @@ ENTRY %main (x: f32[4,16], i: s32[]) -> (f32[16,16], f32[16]) {
   verify_schedule(program, *plan);
 }
 
-TEST(Schedule, ADonatedParameterTakesItsResult) {
+TEST(Schedule, ADonatedParameterReceivesItsResult) {
   const std::string body = R"(
 ENTRY %main (w: f32[100], g: f32[100]) -> (f32[100], f32[]) {
   %w = f32[100] parameter(0)
@@ -263,7 +263,7 @@ ENTRY %main {
   EXPECT_EQ(plan->arena_bytes, 64 * 64 * 4);
 }
 
-TEST(Schedule, NothingBehindABarrierRunsBeforeWhatStandsInFrontOfIt) {
+TEST(Schedule, NothingAfterABarrierRunsBeforeItsOperands) {
   const Program program = read("HloModule barrier\n" + kAdd + R"(ENTRY %main {
   %h = f32[64,64] parameter(0)
   %zero = f32[] constant(0)
@@ -278,7 +278,7 @@ TEST(Schedule, NothingBehindABarrierRunsBeforeWhatStandsInFrontOfIt) {
   EXPECT_EQ(step_names(program, *make_schedule(program)), (std::vector<std::string>{"x", "slow", "sum"}));
 }
 
-TEST(Schedule, TransposesAndSlicesThatADotReadsAreNotMade) {
+TEST(Schedule, TransposesAndSlicesThatADotReadsAreNotComputed) {
   const Program program = read(R"(HloModule attention
 ENTRY %main (q: f32[2,8,3,16], k: f32[2,8,3,16]) -> f32[2,3,8,8] {
   %q = f32[2,8,3,16] parameter(0)
@@ -290,7 +290,7 @@ ENTRY %main (q: f32[2,8,3,16], k: f32[2,8,3,16]) -> f32[2,3,8,8] {
   EXPECT_EQ(step_names(program, *make_schedule(program)), std::vector<std::string>{"s"});
 }
 
-TEST(Schedule, AReshapeOfATransposeOfWhatLiesInMemoryIsPlanned) {
+TEST(Schedule, AReshapeOfATransposeOfAValueInMemoryIsPlanned) {
   // %t is in memory because %flat reshapes it. %back then reads %t, not %m.
   const Program program = read(R"(HloModule views
 ENTRY %main (x: s32[4,6]) -> (s32[24], s32[24]) {

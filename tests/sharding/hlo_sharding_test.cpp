@@ -102,7 +102,7 @@ TEST(HloShardingText, ErrorsQuoteTheText) {
             "sharding: unknown subgroup type \"shared\";");
 }
 
-TEST(HloShardingAxes, ASpecPrintsAsTheTileArrayItStandsFor) {
+TEST(HloShardingAxes, ASpecPrintsAsItsTileArray) {
   const Mesh mesh({{"data", 2}, {"model", 3}});
   EXPECT_EQ(hlo_sharding_text(spec(mesh, "data,-")), "{devices=[2,1,3]<=[6] last_tile_dim_replicate}");
   EXPECT_EQ(hlo_sharding_text(spec(mesh, "model,-")), "{devices=[3,1,2]<=[2,3]T(1,0) last_tile_dim_replicate}");
@@ -115,7 +115,7 @@ TEST(HloShardingAxes, ASpecPrintsAsTheTileArrayItStandsFor) {
   EXPECT_EQ(hlo_sharding_text(partial), "{devices=[2,1,3]<=[6] last_tile_dims={unreduced}}");
 }
 
-TEST(HloShardingAxes, ADeviceOrderThatIsNoIotaPrintsAsAList) {
+TEST(HloShardingAxes, ADeviceOrderThatIsNotAnIotaPrintsAsAList) {
   const Mesh mesh({{"x", 2}, {"y", 2}}, {0, 1, 3, 2});
   EXPECT_EQ(hlo_sharding_text(spec(mesh, "x,y")), "{devices=[2,2]0,1,3,2}");
   EXPECT_EQ(hlo_sharding_text(spec(mesh, "x")), "{devices=[2,2]<=[4] last_tile_dim_replicate}");
@@ -132,7 +132,7 @@ TEST(HloShardingAxes, NestingFactoringsShareOneMesh) {
   EXPECT_EQ(common_mesh({}, 6)->str(), "mesh<_0=6>");
 }
 
-TEST(HloShardingAxes, FactoringsThatDoNotNestGetMeshesOfTheirOwn) {
+TEST(HloShardingAxes, FactoringsThatDoNotNestGetSeparateMeshes) {
   const std::vector<std::pair<HloSharding, int>> texts = {{leaf("{devices=[2,3]<=[6]}"), 2},
                                                           {leaf("{devices=[3,2]<=[6]}"), 2}};
   EXPECT_FALSE(common_mesh({texts[0].first, texts[1].first}, 6).has_value());
@@ -221,7 +221,7 @@ TEST(SdySharding, EveryShardingReadsBackEqual) {
     }
 }
 
-TEST(HloShardingAxes, TextOfAnyShardingFindsTheSameDevicesAgain) {
+TEST(HloShardingAxes, TextOfAnyShardingReadsBackWithTheSameDevices) {
   std::mt19937 random(11);
   for (const auto& mesh : sample_meshes())
     for (int i = 0; i < 60; ++i) {
@@ -244,7 +244,7 @@ TEST(SdySharding, MeshesReadBackEqual) {
   EXPECT_EQ(read[1].name(), "m 2");
 }
 
-TEST(SdySharding, ReadsWhatJaxPrints) {
+TEST(SdySharding, ReadsTheOutputOfJax) {
   const auto meshes =
       parse_sdy_meshes(R"({mesh = #sdy.mesh<[\"x\"=2, \"y\"=4]>, maximal_mesh_3 = #sdy.mesh<[], device_ids=[3]>})");
   ASSERT_EQ(meshes.size(), 1U);

@@ -34,7 +34,7 @@ struct TileCase {
   std::vector<Interval> intervals;
 };
 
-TEST(Placement, CanonicalTilesAreCeilLongAndTrailingOnesMayBeEmpty) {
+TEST(Placement, CanonicalTilesHaveTheCeilingSizeAndTrailingOnesMayBeEmpty) {
   const TileCase cases[] = {
       {8, 4, 2, {{0, 2}, {2, 4}, {4, 6}, {6, 8}}},
       {7, 4, 2, {{0, 2}, {2, 4}, {4, 6}, {6, 7}}},
@@ -53,14 +53,14 @@ TEST(Placement, CanonicalTilesAreCeilLongAndTrailingOnesMayBeEmpty) {
   }
 }
 
-TEST(Placement, AHaloIsAPlacementWhoseBufferReachesOverItsNeighbours) {
+TEST(Placement, AHaloIsAPlacementWhoseIntervalsOverlap) {
   const DimPlacement halo{10, 5, 2, -1, 4};  // tile i holds [2i-1, 2i+3)
   EXPECT_EQ(halo.interval(0), (Interval{0, 3}));
   EXPECT_EQ(halo.interval(2), (Interval{3, 7}));
   EXPECT_EQ(halo.interval(4), (Interval{7, 10}));
 }
 
-TEST(Placement, ShardTypesAreRoundedUpPerDimAndTuplesGoLeafByLeaf) {
+TEST(Placement, ShardTypesAreRoundedUpPerDimAndPerLeafOfATuple) {
   const Mesh mesh({{"data", 2}, {"model", 3}});
   const Type array = Type::array(DType::kF32, {7, 9, 4});
   EXPECT_EQ(shard_type(array, sharded(mesh, "data,model,-")).str(), "f32[4,3,4]");
@@ -92,7 +92,7 @@ TEST(Placement, ADeviceFindsItsTileThroughAxisOrderDeviceOrderAndSubAxes) {
   EXPECT_EQ(starts(sharded(six, "z:(1)2")), (Starts{0, 0, 0, 6, 6, 6}));
 }
 
-TEST(Placement, ShardsOfEverySpecAssembleToTheWholeWithPaddingIgnored) {
+TEST(Placement, ShardsOfEverySpecAssembleToTheArrayWithoutPadding) {
   const Mesh meshes[] = {Mesh({{"a", 2}, {"b", 3}}), Mesh({{"a", 3}, {"b", 2}}), Mesh({{"a", 2}, {"b", 2}, {"c", 2}}),
                          Mesh({{"a", 2}, {"b", 3}}, {3, 0, 5, 1, 4, 2})};
   const char* specs[] = {"-,-", "a,b", "b,a", "a+b,-", "-,b+a", "b,-", "-,a"};
@@ -112,7 +112,7 @@ TEST(Placement, PaddingHoldsTheFillBytes) {
   EXPECT_EQ(shard, Literal::from<std::int32_t>({2}, {3, -1}));
 }
 
-TEST(Placement, APartialShardIsTheValueOnceAndTheIdentityElsewhere) {
+TEST(Placement, PartialShardsAreTheValueOnOneDeviceAndTheIdentityOnOthers) {
   const Mesh mesh({{"x", 2}, {"y", 2}});
   Sharding sharding = sharded(mesh, "x");
   sharding.partial = {mesh.whole_axis("y")};
@@ -163,7 +163,7 @@ TEST(Placement, EqualPlacementsAreTheSameMapOfDevicesToIntervals) {
   EXPECT_TRUE(same_placement(global, Sharding::maximal(mesh, 2), Sharding::maximal(flat, 2)));
 }
 
-TEST(Placement, EvenMeansEveryDimDivides) {
+TEST(Placement, EvenMeansThatEveryDimIsDivided) {
   const Mesh mesh({{"x", 2}, {"y", 3}});
   EXPECT_TRUE(is_even(Type::array(DType::kF32, {4, 3}), sharded(mesh, "x,y")));
   EXPECT_FALSE(is_even(Type::array(DType::kF32, {4, 3}), sharded(mesh, "y,-")));
@@ -178,7 +178,7 @@ void expect_error(const Type& type, const Sharding& sharding, const char* text) 
   }
 }
 
-TEST(Placement, AShardingThatDoesNotFitSaysWhy) {
+TEST(Placement, AMismatchedShardingIsAnErrorWithTheReason) {
   const Mesh mesh({{"x", 2}, {"y", 6}});
   const Type global = Type::array(DType::kF32, {4, 3});
   expect_error(global, sharded(mesh, "x"), "sharding {x} is for 1 dim, f32[4,3] has 2");
@@ -192,7 +192,7 @@ TEST(Placement, AShardingThatDoesNotFitSaysWhy) {
   check_sharding(global, part);
 }
 
-TEST(MergedAxes, JoinNeighboursThatContinueEachOther) {
+TEST(MergedAxes, MergeNeighboursThatContinueEachOther) {
   const AxisRef first{0, 1, 2}, second{0, 2, 3}, other{1, 1, 4}, nothing{2, 1, 1};
   EXPECT_EQ(merged_axes({first, nothing, second, other}), (std::vector<AxisRef>{{0, 1, 6}, other}));
   EXPECT_EQ(merged_axes({second, first}), (std::vector<AxisRef>{second, first}));

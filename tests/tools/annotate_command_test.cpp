@@ -7,7 +7,7 @@
 namespace tessera::command_tests {
 namespace {
 
-TEST_F(TesseraCommand, StrictModeAndABudgetRefuseCollectivesAndSayWhatWouldRemoveThem) {
+TEST_F(TesseraCommand, StrictModeAndABudgetRefuseCollectivesAndProposeRemedies) {
   const auto strict = run(std::string("partition ") + kMegatron + "-o " + path("p.hlo") + " --strict");
   EXPECT_EQ(strict.code, 1);
   EXPECT_NE(strict.error.find("strict mode: no annotation asks for 2 of 2 collectives"), std::string::npos)
@@ -54,7 +54,7 @@ ENTRY e { ROOT a = f32[5,7] parameter(0), sharding={devices=)" +
   EXPECT_NE(wrong.error.find("contradicts the axes given with it, {x,y}"), std::string::npos) << wrong.error;
 }
 
-TEST_F(TesseraCommand, AnAnnotationWinsOverTheTextAndSaysSo) {
+TEST_F(TesseraCommand, AnAnnotationOverridesTheTextWithANote) {
   const auto module = file("said.hlo", R"(HloModule m, num_partitions=4
 ENTRY e {
   x = f32[8,6] parameter(0), sharding={devices=[4,1]<=[4]}
@@ -75,7 +75,7 @@ ENTRY e {
   EXPECT_EQ(checked.error, "note: --annotate replaces the sharding of the text: %y has {-,b} instead of {a+b,-}\n");
 }
 
-TEST_F(TesseraCommand, ExplainSaysHowAValueWasComputedAndWhichAnnotationToChange) {
+TEST_F(TesseraCommand, ExplainShowsHowAValueWasComputedAndWhichAnnotationToChange) {
   const std::string mlp = "partition mlp.hlo --mesh d=2 --explain -o " + path("p.hlo") + " --annotate ";
   const auto one = run(mlp + "h=d,- --annotate y=-,d");
   ASSERT_EQ(one.code, 0) << one.error;

@@ -33,7 +33,7 @@ TEST_F(CommandErrors, OfFilesAndStandardInput) {
   expect({"print mlp.hlo -o no/such/out.hlo", 1, "cannot write no/such/out.hlo: No such file or directory"});
 }
 
-TEST_F(CommandErrors, OfBytesThatAreNoText) {
+TEST_F(CommandErrors, OfBytesThatAreNotText) {
   std::string garbage =
       "\x7f"
       "ELF\x02\x01\x01";
@@ -63,7 +63,7 @@ TEST_F(CommandErrors, OfSerializedProgramsNameTheirForm) {
   EXPECT_EQ(run("print " + file("text.hlo", "\nHloModule m\nENTRY e { ROOT x = f32[] parameter(0) }")).code, 0);
 }
 
-TEST_F(CommandErrors, OfTextsThatAreCutShort) {
+TEST_F(CommandErrors, OfTruncatedTexts) {
   const std::string whole = content(fs::path(TESSERA_DATA) / "mlp.hlo");
   int refused = 0;
   for (std::size_t size = 0; size < whole.size(); size += 97) {
@@ -175,7 +175,7 @@ TEST_F(CommandErrors, OfModulesForAnotherNumberOfDevices) {
   EXPECT_EQ(alone.code, 1);
 }
 
-TEST_F(CommandErrors, ANoteWhereNothingIsSharded) {
+TEST_F(CommandErrors, NoteProgramsWithoutShardings) {
   const std::string note =
       "note: nothing is sharded: each of the 2 devices computes the complete program; --annotate NAME=AXES,.. shards a "
       "value\n";
@@ -194,7 +194,7 @@ TEST_F(CommandErrors, OfPartitionedInputPartitionedAgain) {
           "--annotate (check partitions it itself)"});
 }
 
-TEST_F(CommandErrors, OfWhatATypeHasNotNameTheOpAndItsPlace) {
+TEST_F(CommandErrors, OfUnsupportedTypesNameTheOpAndItsLocation) {
   const auto module = file("powers.hlo", R"(HloModule powers
 ENTRY main {
   x = f8e8m0fnu[8,3] parameter(0)
@@ -228,7 +228,7 @@ ENTRY main {
   EXPECT_NE(outcome.out.find("result 0 s32[] at []: expected -1, got 0"), std::string::npos) << outcome.out;
 }
 
-TEST_F(CommandErrors, UnderMpirunAreSaidOnce) {
+TEST_F(CommandErrors, UnderMpirunAreReportedOnce) {
   allow_mpirun();
   const std::string launch = fmt::format("{} -n 3", TESSERA_MPIEXEC);
   const auto count = [](const std::string& text, const std::string& part) {

@@ -60,7 +60,7 @@ TEST_F(TesseraCommand, PartitionAndStatsKeepElidedConstantsAndWarnOnce) {
   EXPECT_EQ(run("stats mlp.hlo").error.find("warning"), std::string::npos);
 }
 
-TEST_F(TesseraCommand, CheckDrawsElidedConstantsAndSaysSo) {
+TEST_F(TesseraCommand, CheckDrawsElidedConstantsWithANote) {
   const auto dump = file("dump.hlo", kDump);
   for (const std::string engine : {"reference", "runtime"}) {
     const auto out = run("check " + dump + " --engine " + engine + " --json " + path("c.json"));

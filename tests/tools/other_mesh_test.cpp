@@ -19,7 +19,7 @@ ENTRY e {
   }
 };
 
-TEST_F(OtherMesh, TheSamePartsByOtherNames) {
+TEST_F(OtherMesh, GivesTheSameTilesWithOtherAxisNames) {
   const auto stats = [&](const std::string& mesh) {
     EXPECT_EQ(run("partition " + path("m.hlo") + mesh + " -o " + path("parts")).error, "") << mesh;
     return run("stats " + path("parts")).out;
@@ -30,7 +30,7 @@ TEST_F(OtherMesh, TheSamePartsByOtherNames) {
     EXPECT_EQ(stats(mesh), as_written) << mesh;
 }
 
-TEST_F(OtherMesh, WhatItCannotSayIsNamed) {
+TEST_F(OtherMesh, NotesShardingsThatItCannotExpress) {
   const auto outcome = run("partition " + path("m.hlo") + " --mesh a=3,b=2 -o " + path("parts"));
   EXPECT_EQ(outcome.code, 0);
   EXPECT_NE(outcome.error.find(

@@ -5,7 +5,7 @@
 namespace tessera::command_tests {
 namespace {
 
-TEST_F(TesseraCommand, CheckTakesTheOptionsOfPartition) {
+TEST_F(TesseraCommand, CheckAcceptsTheOptionsOfPartition) {
   const std::string cut =
       "mlp.hlo --mesh data=2,model=2 --annotate x=data,- --annotate w=-,model --annotate v=model,- ";
   for (const std::string how : {"--async", "--bf16-axes model", "--int8-axes model,data", "--fewer-collectives",
@@ -27,7 +27,7 @@ TEST_F(TesseraCommand, CheckTakesTheOptionsOfPartition) {
 }
 
 // Only large operands are compressed, so the error bounds of other results do not change.
-TEST_F(TesseraCommand, CheckAllowsCollectivesThatRoundTheirRoundings) {
+TEST_F(TesseraCommand, CheckAllowsTheRoundingOfCompressedCollectives) {
   const auto module = file("wide.hlo", R"(HloModule m, num_partitions=2
 ENTRY e {
   x = f32[96,64] parameter(0), sharding={devices=[1,2]<=[2]}
@@ -45,7 +45,7 @@ ENTRY e {
     }
 }
 
-TEST_F(TesseraCommand, CheckSaysWhichLoopsTheTripLimitStopped) {
+TEST_F(TesseraCommand, CheckNamesLoopsThatTheTripLimitStopped) {
   const auto loop = file("loop.hlo", R"(HloModule m, num_partitions=2
 %more (s: (s32[], f32[6])) -> pred[] {
   %s = (s32[], f32[6]) parameter(0)
@@ -85,7 +85,7 @@ ENTRY %main (x: f32[6]) -> (s32[], f32[6]) {
   EXPECT_EQ(runtime.error, "tessera check: while %end: still running after 7 rounds, the trip limit\n");
 }
 
-TEST_F(TesseraCommand, CheckRunsAnUnknownCustomCallAlikeOnBothEngines) {
+TEST_F(TesseraCommand, CheckRunsAnUnknownCustomCallEquallyOnBothEngines) {
   const auto call = file("call.hlo", R"(HloModule m, num_partitions=2
 ENTRY %main (x: f32[6]) -> f32[6] {
   %x = f32[6] parameter(0), sharding={devices=[2]<=[2]}
@@ -97,7 +97,7 @@ ENTRY %main (x: f32[6]) -> f32[6] {
   }
 }
 
-TEST_F(TesseraCommand, UnreducedValuesAreDrawnAndRunAsAddends) {
+TEST_F(TesseraCommand, UnreducedValuesAreDrawnAndRunAsPartialValues) {
   allow_mpirun();
   const auto program =
       file("unreduced.hlo",
@@ -116,7 +116,7 @@ TEST_F(TesseraCommand, UnreducedValuesAreDrawnAndRunAsAddends) {
   EXPECT_NE(ranks.error.find("note: result is unreduced over _0: shown reduced"), std::string::npos) << ranks.error;
 }
 
-TEST_F(TesseraCommand, RunEvaluatesByTheDefinitionsOfTheOpsWhenAsked) {
+TEST_F(TesseraCommand, RunEvaluatesTheDefinitionsOfTheOpsOnRequest) {
   const auto fast = run("run sum.hlo");
   const auto reference = run("run sum.hlo --engine reference");
   EXPECT_EQ(reference.code, 0) << reference.error;
@@ -124,7 +124,7 @@ TEST_F(TesseraCommand, RunEvaluatesByTheDefinitionsOfTheOpsWhenAsked) {
   EXPECT_EQ(run("run sum.hlo --engine referense").code, 2);
 }
 
-TEST_F(TesseraCommand, TheReferenceEngineRunsWhatIsForManyDevicesOnOneRank) {
+TEST_F(TesseraCommand, TheReferenceEngineRunsProgramsForManyDevicesOnOneRank) {
   allow_mpirun();
   const auto module = file("four.hlo", R"(HloModule m, num_partitions=4
 ENTRY e {
@@ -173,7 +173,7 @@ TEST_F(TesseraCommand, RunRefusesInputsThatDifferBetweenRanks) {
   EXPECT_EQ(run("", "TESSERA_CHECK_INPUTS=0 " + parts("--seed 1", "--seed 2")).code, 0);
 }
 
-TEST_F(TesseraCommand, RunSaysForWhatThereIsNoMemory) {
+TEST_F(TesseraCommand, RunNamesThePurposeOfAFailedAllocation) {
   allow_mpirun();
   const auto module = file("huge.hlo", R"(HloModule huge
 ENTRY e {

@@ -7,7 +7,7 @@
 namespace tessera::command_tests {
 namespace {
 
-TEST_F(TesseraCommand, HelpIsGoodAndNoVerbIsUsage) {
+TEST_F(TesseraCommand, HelpSucceedsAndAMissingVerbIsAUsageError) {
   EXPECT_EQ(run("--help").code, 0);
   EXPECT_NE(run("--help").out.find(
                 "Exit codes: 0 success, 1 the input is wrong, 2 the command line is wrong, 3 a check failed."),
@@ -86,7 +86,7 @@ TEST_F(TesseraCommand, PartitionPrintsOneAllReduceForAMegatronMlp) {
   EXPECT_EQ(out.error, "");
 }
 
-TEST_F(TesseraCommand, OpenResultsAndParametersLieAsTheyComeOut) {
+TEST_F(TesseraCommand, PropagationChoosesTheShardingsOfOpenResultsAndParameters) {
   const std::string spec = "partition mlp.hlo --mesh data=2,model=2 --annotate x=data,- --annotate w=-,model ";
   const auto local = [&](const std::string& more) {
     const std::string text = run(spec + more).out;
@@ -109,7 +109,7 @@ TEST_F(TesseraCommand, PartitioningTwiceIsAnErrorAndAClashOfCountsToo) {
       << clash.error;
 }
 
-TEST_F(TesseraCommand, StatsCountsWhatOneDeviceReceives) {
+TEST_F(TesseraCommand, StatsCountsTheBytesThatOneDeviceReceives) {
   ASSERT_EQ(run(std::string("partition ") + kMegatron + "-o " + path("p.hlo")).code, 0);
   const auto table = run("stats " + path("p.hlo"));
   EXPECT_EQ(table.code, 0) << table.error;
@@ -128,7 +128,7 @@ TEST_F(TesseraCommand, CheckPassesOnBothEngines) {
   }
 }
 
-TEST_F(TesseraCommand, ATopologyChoosesByTimeAndTellsIt) {
+TEST_F(TesseraCommand, ATopologySelectsByTimeAndReportsIt) {
   const auto program = file("m.hlo", R"(HloModule m
 ENTRY %main (x: f32[8,16]) -> f32[8,16] {
   %x = f32[8,16] parameter(0)
@@ -153,7 +153,7 @@ ENTRY %main (x: f32[8,16]) -> f32[8,16] {
   EXPECT_EQ(wrong.error, "tessera partition: the topology names the axis \"rack\", which no mesh has; known: a, b\n");
 }
 
-TEST_F(TesseraCommand, AttributesThatNobodyKnowsAreKeptAndNamedOnce) {
+TEST_F(TesseraCommand, UnknownAttributesAreKeptWithOneWarning) {
   const auto program = file("m.hlo",
                             "HloModule m\nENTRY e {\n  x = f32[4] parameter(0)\n"
                             "  y = f32[4] reverse(x), dimensions={0}, metadta={a}, operand_precision={high}\n"
@@ -173,7 +173,7 @@ TEST_F(TesseraCommand, AttributesThatNobodyKnowsAreKeptAndNamedOnce) {
   EXPECT_NE(empty.error.find("expected the value of the attribute, got \"}\""), std::string::npos) << empty.error;
 }
 
-TEST_F(TesseraCommand, PrintDrawsHowAValueLies) {
+TEST_F(TesseraCommand, PrintDrawsTheShardingOfAValue) {
   const auto drawn = run("print mlp.hlo --mesh data=2 --annotate x=data,- --sharding x");
   EXPECT_EQ(drawn.code, 0) << drawn.error;
   EXPECT_NE(drawn.out.find("{data,-}\n┌────────────┐\n│            │\n│     0      │\n"), std::string::npos)
@@ -196,7 +196,7 @@ TEST_F(TesseraCommand, APictureOfAPartitionedFileIsRefused) {
       << drawn.error;
 }
 
-TEST_F(TesseraCommand, DumpsOfAProgramStandInOneFolder) {
+TEST_F(TesseraCommand, DumpsOfAProgramAreInOneFolder) {
   allow_mpirun();
   const auto folders = [&](const std::string& name) {
     std::vector<std::string> out;
@@ -230,7 +230,7 @@ TEST_F(TesseraCommand, OutputsThatCannotBeWrittenAreFoundBeforeAnythingRuns) {
   EXPECT_FALSE(fs::exists(path("z.safetensors"))) << "nothing was made of it";
 }
 
-TEST_F(TesseraCommand, AxesThatNothingIsShardedOverAreNamed) {
+TEST_F(TesseraCommand, AxesWithoutShardingsAreNoted) {
   const auto out = run("partition mlp.hlo --mesh data=2,model=2,spare=2 --annotate x=data,- -o " + path("p.hlo"));
   EXPECT_EQ(
       out.error,
@@ -239,7 +239,7 @@ TEST_F(TesseraCommand, AxesThatNothingIsShardedOverAreNamed) {
   EXPECT_EQ(run(std::string("partition ") + kMegatron + "-o " + path("p.hlo")).error, "");
 }
 
-TEST_F(TesseraCommand, BytesOfALoopSayTheirRounds) {
+TEST_F(TesseraCommand, BytesOfALoopStateTheirIterations) {
   const auto module = file("loop.hlo", R"(HloModule m, num_partitions=2
 less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT l = pred[] compare(a, b), direction=LT }
 more { s = (s32[], f32[6]) parameter(0) i = s32[] get-tuple-element(s), index=0 n = s32[] constant(7)
@@ -259,7 +259,7 @@ ENTRY e { x = f32[6] parameter(0), sharding={devices=[2]<=[2]} zero = s32[] cons
   EXPECT_NE(stats.out.find("  run "), std::string::npos) << stats.out;
 }
 
-TEST_F(TesseraCommand, NamesOfShardingMarksThatHaveGoneStillServe) {
+TEST_F(TesseraCommand, NamesOfRemovedShardingMarksAreStillAccepted) {
   const std::string module = file("marks.hlo", R"(HloModule m, num_partitions=4
 ENTRY e {
   a = f32[8,8] parameter(0), sharding={devices=[4,1]<=[4]}
@@ -274,7 +274,7 @@ ENTRY e {
   EXPECT_TRUE(annotated.out.starts_with("%s2: f32[8,8] {-,x}")) << annotated.out << annotated.error;
 }
 
-TEST_F(TesseraCommand, ErrorsOfABorderTellItsPlaceAndWhatToAnnotate) {
+TEST_F(TesseraCommand, ErrorsAtARegionBorderHaveItsLocationAndARemedy) {
   const auto module = [](const char* mark, const char* local) {
     return fmt::format(R"(HloModule m, num_partitions=8
 ENTRY e {{
@@ -295,7 +295,7 @@ ENTRY e {{
   EXPECT_NE(vague.error.find("annotate %s\n"), std::string::npos) << vague.error;
 }
 
-TEST_F(TesseraCommand, UnknownVariablesOfTheEnvironmentAreWarnedOf) {
+TEST_F(TesseraCommand, UnknownEnvironmentVariablesCauseAWarning) {
   const std::string warning =
       "warning: unknown environment variable TESSERA_DUMPDIR; did you mean \"TESSERA_DUMP_DIR\"?\n";
   EXPECT_EQ(run("print mlp.hlo", "env TESSERA_DUMPDIR=x").error, warning);
@@ -304,7 +304,7 @@ TEST_F(TesseraCommand, UnknownVariablesOfTheEnvironmentAreWarnedOf) {
             warning);
 }
 
-TEST_F(TesseraCommand, OptimizeCombinesCollectivesWhichRunAsBefore) {
+TEST_F(TesseraCommand, OptimizeCombinesCollectivesWithoutChangingResults) {
   const auto optimized = run("optimize collectives.hlo -o " + path("o.hlo") + " --json -");
   EXPECT_EQ(optimized.code, 0) << optimized.error;
   EXPECT_NE(optimized.out.find("\"total_collective_bytes\": 994"), std::string::npos) << optimized.out;
@@ -318,7 +318,7 @@ TEST_F(TesseraCommand, OptimizeCombinesCollectivesWhichRunAsBefore) {
   EXPECT_EQ(run("run " + path("o.hlo"), launch).out, before.out);
 }
 
-TEST_F(TesseraCommand, OptimizeRefusesWhatIsStillToBePartitioned) {
+TEST_F(TesseraCommand, OptimizeRefusesGlobalPrograms) {
   const auto refused = run("optimize marked.hlo");
   EXPECT_EQ(refused.code, 1);
   EXPECT_NE(refused.error.find("this is a global program (%y of main has a sharding); run `tessera partition` first"),
@@ -328,7 +328,7 @@ TEST_F(TesseraCommand, OptimizeRefusesWhatIsStillToBePartitioned) {
   EXPECT_EQ(run("optimize " + path("p.hlo") + " -o " + path("o.hlo")).code, 0);
 }
 
-TEST_F(TesseraCommand, PassesAreLeftOutByName) {
+TEST_F(TesseraCommand, PassesAreSkippedByName) {
   const auto stats_without = [&](const std::string& passes) {
     EXPECT_EQ(run("optimize collectives.hlo -o " + path("o.hlo") + " " + passes).code, 0);
     return run("stats " + path("o.hlo")).out;

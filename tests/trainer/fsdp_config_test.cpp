@@ -33,7 +33,7 @@ TEST(FsdpMode, OptionsThatExcludeEachOtherAreRefused) {
             "--fsdp: false excludes every other option, got \"false full_shard\"");
 }
 
-TEST(FsdpConfig, ReadsTheFileOfTheSourceDocumentAndSaysWhatHasNoEffect) {
+TEST(FsdpConfig, ReadsTheFileOfTheSourceDocumentAndNotesKeysWithoutEffect) {
   const FsdpConfig c = config(R"({"fsdp_transformer_layer_cls_to_wrap": ["GPT2Block"], "xla": true,
     "xla_fsdp_settings": {"compute_dtype": "bfloat16", "shard_param_on_dim_0": true, "pin_layout_in_collective_ops": true},
     "xla_fsdp_grad_ckpt": true})");
@@ -55,7 +55,7 @@ TEST(FsdpConfig, KeysMayLeaveOutThePrefix) {
   EXPECT_FALSE(config("{}").reshard_after_forward.has_value());
 }
 
-TEST(FsdpConfig, MistakesAreNamed) {
+TEST(FsdpConfig, ErrorsNameTheMistake) {
   EXPECT_EQ(error_of([] { config(R"({"fsdp_min_num_param": 1})"); }),
             "f.json: unknown key \"fsdp_min_num_param\"; did you mean \"fsdp_min_num_params\"?");
   EXPECT_EQ(error_of([] { config(R"({"min_num_params": 1, "fsdp_transformer_layer_cls_to_wrap": ["GPT2Block"]})"); }),
@@ -66,7 +66,7 @@ TEST(FsdpConfig, MistakesAreNamed) {
             "f.json: xla_fsdp_settings: compute_dtype must be float32, bfloat16 or float16, got \"bf16\"");
 }
 
-TEST(FsdpConfig, KnobsWithoutEffectAreNotedOnlyWhereTheyAskForSomething) {
+TEST(FsdpConfig, KeysWithoutEffectAreNotedOnlyIfTheyDifferFromTheStandard) {
   EXPECT_TRUE(config(R"({"fsdp_forward_prefetch": false, "limit_all_gathers": true, "xla_fsdp_grad_ckpt": null})")
                   .notes.empty());
   EXPECT_EQ(

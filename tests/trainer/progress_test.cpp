@@ -42,7 +42,7 @@ std::string drawn(F&& draw) {
   return read_file(folder.file("out"));
 }
 
-TEST(ProgressBar, PrintsALineNowAndThenWhereThereIsNoTerminal) {
+TEST(ProgressBar, PrintsALineFromTimeToTimeWithoutATerminal) {
   const std::string text = drawn([](std::FILE* out) {
     ProgressBar bar(out, 4, false);
     for (std::int64_t step = 1; step <= 10; ++step) bar.update({.step = step, .total_steps = 10, .seconds = 1});
@@ -65,7 +65,7 @@ TEST(ProgressBar, RedrawsInPlaceOnATerminalAndKeepsPrintedLines) {
   EXPECT_NE(text.find("3/3"), std::string::npos);
 }
 
-TEST(ProgressBar, WhatFollowsItsEndStandsOnALineOfItsOwn) {
+TEST(ProgressBar, TextAfterTheBarStartsANewLine) {
   const std::string text = drawn([](std::FILE* out) {
     ProgressBar bar(out, 4, true);
     bar.update({.step = 3, .total_steps = 3, .seconds = 0.6});
@@ -75,7 +75,7 @@ TEST(ProgressBar, WhatFollowsItsEndStandsOnALineOfItsOwn) {
   EXPECT_TRUE(text.ends_with("\nheld out")) << text;
 }
 
-TEST(ProgressBar, StatusStandsOnATerminalUntilItIsErased) {
+TEST(ProgressBar, StatusStaysOnATerminalUntilItIsErased) {
   const auto draw = [](bool is_terminal) {
     return drawn([&](std::FILE* out) {
       ProgressBar bar(out, 4, is_terminal);

@@ -122,7 +122,7 @@ TEST(AccountingOfChunks, ChunksTakeLessMemoryAndReportedBytesShowIt) {
 }
 
 // Ranks on different nodes store the gathered arrays; ranks on one node read them from each other.
-TEST(AccountingOfNodes, ListedNodesCount) {
+TEST(AccountingOfNodes, ListedNodesDetermineTheFigures) {
   const StepPlan plan = plan_of(case_on("fsdp=4"));
   const auto peak = [&] {
     const FreshRank rank;

@@ -36,7 +36,7 @@ std::int64_t padded_bytes(const Type& global, std::int64_t devices) {
 
 class Fsdp : public ::testing::TestWithParam<std::int64_t> {};
 
-TEST_P(Fsdp, ParametersGradientsAndOptimizerStatePerRankAreTheirNthPartPlusPadding) {
+TEST_P(Fsdp, EachRankStoresAnNthOfParametersGradientsAndStatePlusPadding) {
   const std::int64_t devices = GetParam();
   on_ranks(static_cast<int>(devices), [&](int) {
     Training training(case_on(devices));
@@ -54,7 +54,7 @@ TEST_P(Fsdp, ParametersGradientsAndOptimizerStatePerRankAreTheirNthPartPlusPaddi
   });
 }
 
-TEST_P(Fsdp, GradientsAreStoredAsTheirParametersAre) {
+TEST_P(Fsdp, GradientsHaveTheShardingOfTheirParameters) {
   const std::int64_t devices = GetParam();
   on_ranks(static_cast<int>(devices), [&](int) {
     Training training(case_on(devices));
@@ -85,7 +85,7 @@ std::vector<std::set<std::string>> gathered_units(const Program& program, int* g
   return out;
 }
 
-TEST_P(Fsdp, GatheredAtOnceAreTheRootAndAtMostTwoOtherUnits) {
+TEST_P(Fsdp, AtMostTheRootAndTwoOtherUnitsAreGatheredAtATime) {
   int gathers = 0;
   const auto alive = gathered_units(plan_of(case_on(GetParam())).partitioned.program, &gathers);
   EXPECT_GE(gathers, 2 * 4 * 4) << "each of four units is gathered, its weights at least, in both passes";
@@ -112,7 +112,7 @@ TEST(FsdpWithoutResharding, KeepsEveryUnitGatheredFromForwardToBackward) {
   EXPECT_EQ(most, 4U);
 }
 
-TEST_P(Fsdp, AGradientIsReducedOnceByReduceScatterAndNeverAllReduced) {
+TEST_P(Fsdp, AGradientIsReduceScatteredOnceAndNeverAllReduced) {
   const std::int64_t devices = GetParam();
   const FreshRank rank;
   plan_for_devices(devices);

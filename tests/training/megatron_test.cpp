@@ -42,7 +42,7 @@ using Names = std::vector<std::string>;
 
 class MegatronMlp : public ::testing::TestWithParam<std::int64_t> {};
 
-TEST_P(MegatronMlp, ForwardHoldsOneAllReduce) {
+TEST_P(MegatronMlp, ForwardHasOneAllReduce) {
   const FreshRank rank;
   plan_for_devices(GetParam());
   const Mesh mesh({{"model", GetParam()}});
@@ -54,7 +54,7 @@ TEST_P(MegatronMlp, ForwardHoldsOneAllReduce) {
   EXPECT_EQ(collectives(), Names{"all-reduce model"});
 }
 
-TEST_P(MegatronMlp, ForwardAndBackwardHoldOneAllReduceEach) {
+TEST_P(MegatronMlp, ForwardAndBackwardHaveOneAllReduceEach) {
   const FreshRank rank;
   plan_for_devices(GetParam());
   const Mesh mesh({{"model", GetParam()}});

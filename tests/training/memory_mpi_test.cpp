@@ -43,7 +43,7 @@ std::int64_t summed(std::int64_t value) {
   return out;
 }
 
-TEST(ProcessMemory, GrowsByThePlanAtMostAndTheArenaIsThePlan) {
+TEST(ProcessMemory, GrowsByAtMostThePlanAndTheArenaEqualsThePlan) {
   const int ranks = world().size();
   join_world(world().shared_group());
   const std::int64_t private_before = status("VmRSS") - status("RssShmem");

@@ -47,7 +47,7 @@ void expect_close(const std::vector<double>& a, const std::vector<double>& b, do
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], tolerance * b[i]) << "step " << i;
 }
 
-TEST(MixedPrecision, LossesFollowThoseOfFloat32) {
+TEST(MixedPrecision, LossesAreCloseToThoseOfFloat32) {
   constexpr int kSteps = 30;
   const auto wide = losses(small("data=1", {}), kSteps);
   const auto narrow = losses(small("data=1", kNarrow), kSteps);
@@ -57,7 +57,7 @@ TEST(MixedPrecision, LossesFollowThoseOfFloat32) {
 }
 
 class NarrowMesh : public ::testing::TestWithParam<const char*> {};
-TEST_P(NarrowMesh, TrainsAsOneRankDoes) {
+TEST_P(NarrowMesh, TrainsLikeOneRank) {
   constexpr int kSteps = 6;
   static const std::vector<double> alone = losses(small("data=1", kNarrow), kSteps);
   expect_close(losses(small(GetParam(), kNarrow), kSteps), alone, 0.003);
@@ -74,7 +74,7 @@ std::set<std::string> types_of(const Program& program, std::string_view op) {
 }
 using Names = std::set<std::string>;
 
-TEST(MixedPrecision, GathersNarrowReducesWideAndKeepsStatisticsWide) {
+TEST(MixedPrecision, GathersBf16AndReducesAndKeepsStatisticsInF32) {
   for (const char* mesh : {"fsdp=2", "data=2"}) {
     SCOPED_TRACE(mesh);
     const Program program = plan_of(small(mesh, kNarrow)).partitioned.program;
@@ -97,7 +97,7 @@ TEST(MixedPrecision, GathersNarrowReducesWideAndKeepsStatisticsWide) {
   EXPECT_EQ(gathered, Names{"bf16"});
 }
 
-TEST(MixedPrecision, ReducesInTheTypeAskedFor) {
+TEST(MixedPrecision, ReducesInTheRequestedType) {
   const MixedPrecision types{.param_dtype = DType::kBF16, .reduce_dtype = DType::kBF16};
   const Program program = plan_of(small("fsdp=2", types)).partitioned.program;
   Names reduced;  // weights of norms are used, and therefore reduced, in f32
@@ -108,7 +108,7 @@ TEST(MixedPrecision, ReducesInTheTypeAskedFor) {
   EXPECT_EQ(reduced, Names{"bf16"});
 }
 
-TEST(MixedPrecision, WantsFloatsAndAReductionAtLeastAsWideAsTheUse) {
+TEST(MixedPrecision, RequiresFloatsAndAReductionAtLeastAsWideAsTheUse) {
   const FreshRank rank;
   nn::Linear layer(2, 2);
   EXPECT_EQ(error_of([&] { fully_shard(layer, {.mixed_precision = {.param_dtype = DType::kS32}}); }),
@@ -118,7 +118,7 @@ TEST(MixedPrecision, WantsFloatsAndAReductionAtLeastAsWideAsTheUse) {
 }
 
 // In bf16 a sum of ones stops at 256.
-TEST(MixedPrecision, SumsOfGradientsAreWide) {
+TEST(MixedPrecision, SumsOfGradientsAreInF32) {
   const FreshRank rank;
   constexpr std::int64_t kCount = 4096;
   const auto variable = [](Dims dims) {

@@ -26,7 +26,7 @@ double flops_alone() {
 
 class EvenMesh : public ::testing::TestWithParam<MeshCase> {};
 
-TEST_P(EvenMesh, EveryRankExecutesItsShareOfTheFlopsAndReceivesThePredictedBytes) {
+TEST_P(EvenMesh, EveryRankExecutesItsPartOfTheFlopsAndReceivesThePredictedBytes) {
   const auto ranks = measure_step({.mesh = GetParam().mesh});
   const auto count = static_cast<double>(ranks.size());
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Meshes, EvenMesh,
 
 // The work of norms, dropouts and residual sums is proportional to the width, and that of products to its square. If
 // the former were replicated along the axis, the figures of a narrow model would show it.
-TEST(NarrowModel, SharesOutNormsAndResidualSumsToo) {
+TEST(NarrowModel, ShardsNormsAndResidualSums) {
   TrainingCase options{
       .mesh = "data=1", .width = 32, .heads = 4, .layers = 3, .vocabulary = 256, .time = 64, .rows = 4};
   const double alone = execution_stats(plan_of(options).partitioned.program).flops_per_device;

@@ -41,7 +41,7 @@ std::string chaotic(int layers) {
   return text + fmt::format("ROOT r = f32[4,7] copy(h{}) }}", layers);
 }
 
-TEST(Check, AmplifiedRoundingsAreNoFault) {
+TEST(Check, AmplifiedRoundingErrorsAreNoFault) {
   const Program program = read(chaotic(40));
   for (const RunDevices& run : {RunDevices(), RunDevices(run_in_own_types)}) {
     const CheckReport report = check_against(program, program, run);
@@ -71,7 +71,7 @@ TEST(Check, NarrowTypesHideNoFault) {
 }
 
 // The check compares lowering and the runtime with the evaluation of the original program, so it finds a wrong rewrite.
-TEST(Check, RewritingsOfThePartitionedProgramAreCheckedToo) {
+TEST(Check, RewritesOfThePartitionedProgramAreChecked) {
   const Program program = read(scaled("f32", 2, 2));
   const auto wrong = [](const Program&) { return partition(read(scaled("f32", 129, 128))).program; };
   const auto right = [](const Program& p) { return lower(p, 3, LoweringOptions::from_environment()); };
@@ -96,14 +96,14 @@ TEST(Check, IntegersOfFewBitsAreNotAllZero) {
   }
 }
 
-TEST(Check, ReportsNameTheTypesOfTheModule) {
+TEST(Check, ReportsContainTheTypesOfTheModule) {
   const CheckReport report = check_against(read(scaled("bf16", 2, 2)), read(scaled("bf16", 6, 2)), {});
   ASSERT_FALSE(report.failures.empty());
   EXPECT_TRUE(report.failures.front().starts_with("result 0 bf16[5,6] at [")) << report.failures.front();
 }
 
 // The partitioned program has tanh(2) as an f32 constant. The check may allow its rounding error, but nothing larger.
-TEST(Check, ConstantsThatWereComputedAreRounded) {
+TEST(Check, ComputedConstantsAreRounded) {
   const auto text = [](int scale) {
     return fmt::format(
         "ENTRY main {{ x = f32[5,9] parameter(0), {} c = f32[] constant(2) t = f32[] tanh(c) s = f32[] constant({}) "
@@ -155,7 +155,7 @@ TEST(Check, NoiseDividedByNoiseIsIllConditionedAndNoFault) {
 }
 
 // The square root of the second moment is that of -1e-34 (NaN) or of an exact 0.
-TEST(Check, HyperparametersBelowZeroAreNoFault) {
+TEST(Check, NegativeHyperparametersAreNoFault) {
   const Program program = attention_step("attention_adamw_inputs.hlo");
   int ill_conditioned = 0;
   for (const std::uint64_t seed : {0, 5, 16, 47}) {
@@ -167,7 +167,7 @@ TEST(Check, HyperparametersBelowZeroAreNoFault) {
   EXPECT_EQ(ill_conditioned, 2) << "seeds 16 and 47";
 }
 
-TEST(Check, FaultsBesideAnIllConditionedResultAreFound) {
+TEST(Check, FaultsNextToAnIllConditionedResultAreFound) {
   const std::string path = std::string(TESSERA_CHECKED_PROGRAMS) + "/attention_adamw.hlo";
   const std::string text = read_file(path);
   const std::pair<std::string, std::string> faults[] = {

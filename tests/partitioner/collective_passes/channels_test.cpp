@@ -28,7 +28,7 @@ ENTRY main {{
                        op_table());
 }
 
-TEST(Channels, CollectivesTakeThoseBehindSendsAndReceives) {
+TEST(Channels, CollectivesUseChannelsAboveThoseOfSendsAndReceives) {
   const Program made = partition(with_sends("7")).program;
   std::multiset<std::int64_t> taken;
   for (const Instruction& instruction : made.entry_computation().instructions) {
@@ -41,7 +41,7 @@ TEST(Channels, CollectivesTakeThoseBehindSendsAndReceives) {
   EXPECT_EQ(taken, (std::multiset<std::int64_t>{8, 9})) << print_program(made);
 }
 
-TEST(Channels, OneThatCannotBeCountedOnIsAnError) {
+TEST(Channels, AnInvalidOrTooLargeChannelIsAnError) {
   const auto message = [](const std::string& channel) -> std::string {
     try {
       (void)partition(with_sends(channel));

@@ -157,7 +157,7 @@ void expect_chain(const Case& c, const Program& before) {
 
 // ---- gathers -------------------------------------------------------------------------------------------------------
 
-TEST(CollectiveMatmul, AGatherOfAnyDimOfEitherOperandIsSpreadOverTheDot) {
+TEST(CollectiveMatmul, AGatherOfAnyDimOfEitherOperandIsInterleavedWithTheDot) {
   for (const Ring& ring : kRings)
     for (const bool even : {true, false})
       for (const char letter : std::string("bmnk")) {
@@ -167,7 +167,7 @@ TEST(CollectiveMatmul, AGatherOfAnyDimOfEitherOperandIsSpreadOverTheDot) {
       }
 }
 
-TEST(CollectiveMatmul, IntegersStayWhatTheyAre) {
+TEST(CollectiveMatmul, IntegerResultsAreExact) {
   for (const char letter : std::string("mk")) {
     const Case c{kRings[4], "km", "nk", "mn", letter, false, "s32"};
     expect_chain(c, gathered(c, 0));
@@ -206,7 +206,7 @@ TEST(CollectiveMatmul, DotsThatReadOneGatherShareItsPermutes) {
   expect_collectives(chained, shared(kSecondDot), {{"collective-permute", 3}});
 }
 
-TEST(CollectiveMatmul, WhatIsReadOtherwiseOrMarkedOrWaitsStays) {
+TEST(CollectiveMatmul, GathersWithOtherConsumersMarksOrDependentDotsStay) {
   expect_untouched(chained, shared("  %e = f32[36,17] slice(%g), slice={[0:36], [2:19]}\n"));
   for (const char* mark : {"tessera.recompute", "tessera.barrier"})
     expect_untouched(chained, shared(kSecondDot, fmt::format(", frontend_attributes={{{}=\"true\"}}", mark)));
@@ -216,7 +216,7 @@ TEST(CollectiveMatmul, WhatIsReadOtherwiseOrMarkedOrWaitsStays) {
                           "  %e = f32[36,17] dot(%g, %u), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"));
 }
 
-TEST(CollectiveMatmul, WhatMayBeEqualOnAllIsNotAddedUpInOrdersOfTheirOwn) {
+TEST(CollectiveMatmul, ValuesThatMayBeReplicatedAreNotSummedInDifferentOrders) {
   const Case c{kRings[2], "mk", "kn", "mn", 'k'};
   const std::string text = print_program(gathered(c, 0));
   for (const char* sharding : {"{replicated}", "{devices=[1,2,2]<=[4] last_tile_dim_replicate}"})
@@ -232,7 +232,7 @@ TEST(CollectiveMatmul, ScattersOfNarrowFloatsRoundOnce) {
   expect_untouched(chained, parse_program(text, op_table()));
 }
 
-TEST(CollectiveMatmul, SmallDotsHideNothing) {
+TEST(CollectiveMatmul, SmallDotsAreNotInterleaved) {
   expect_untouched(
       chained,
       local_program(2, "  %x = f32[1,2] parameter(0)\n  %y = f32[2,50] parameter(1)\n  %g = f32[2,2] all-gather(%x), " +
@@ -243,7 +243,7 @@ TEST(CollectiveMatmul, SmallDotsHideNothing) {
 
 // ---- scatters ------------------------------------------------------------------------------------------------------
 
-TEST(CollectiveMatmul, AScatterOfAnyDimIsSpreadOverTheDot) {
+TEST(CollectiveMatmul, AScatterOfAnyDimIsInterleavedWithTheDot) {
   for (const Ring& ring : kRings)
     for (const bool even : {true, false})
       for (const char letter : std::string("bmn")) {
@@ -252,7 +252,7 @@ TEST(CollectiveMatmul, AScatterOfAnyDimIsSpreadOverTheDot) {
       }
 }
 
-TEST(CollectiveMatmul, ZerosThatMakeTheTilesEqualStayZerosBesideInfinity) {
+TEST(CollectiveMatmul, PaddingZerosStayZeroNextToInfinity) {
   expect_collectives(
       chained,
       local_program(3,
@@ -264,7 +264,7 @@ TEST(CollectiveMatmul, ZerosThatMakeTheTilesEqualStayZerosBesideInfinity) {
       {{"collective-permute", 2}});
 }
 
-TEST(CollectiveMatmul, OfAGatherAndAScatterAroundOneDotOneBecomesAChain) {
+TEST(CollectiveMatmul, OneOfAGatherAndAScatterAroundADotBecomesAChain) {
   const std::string body =
       "  %x = f32[9,90] parameter(0)\n  %v = f32[90,15] parameter(1)\n  %g = f32[27,90] all-gather(%x), " +
       over("[2,3]<=[6]", 3) +
@@ -301,7 +301,7 @@ ENTRY %main {
   return program;
 }
 
-TEST(CollectiveMatmul, PartitionedLayersAreRightOverPaddingAndSaySo) {
+TEST(CollectiveMatmul, PartitionedLayersAreRightWithPaddingAndAreExplained) {
   const std::vector<std::pair<const char*, int>> cases = {
       {"model=2", 61}, {"model=3", 61}, {"model=6", 61}, {"data=2,model=3", 60}};
   for (const auto& [axes, rows] : cases) {
@@ -328,7 +328,7 @@ TEST(CollectiveMatmul, PartitionedLayersAreRightOverPaddingAndSaySo) {
   }
 }
 
-TEST(CollectiveMatmul, PaddingOfASummedDimIsNeitherSentNorAddedUp) {
+TEST(CollectiveMatmul, PaddingOfAContractingDimIsNeitherSentNorSummed) {
   Program program = parse_program(R"(HloModule sums
 ENTRY %main {
   %x = f32[31,95] parameter(0)
@@ -350,7 +350,7 @@ ENTRY %main {
   EXPECT_TRUE(report.passed) << (report.failures.empty() ? "" : report.failures.front());
 }
 
-TEST(CollectiveMatmul, PairsSpanADotEach) {
+TEST(CollectiveMatmul, EachAsynchronousPairSpansADot) {
   const Case c{kRings[2], "mk", "kn", "mn", 'm'};
   const Program pairs = make_asynchronous(chained(gathered(c, 0)));
   expect_same_values(gathered(c, 0), pairs);

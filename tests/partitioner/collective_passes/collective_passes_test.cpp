@@ -18,7 +18,7 @@ std::string row_start(int part) {
       part);
 }
 
-TEST(SimplifyCollectives, TheOwnPartOfAGatherIsWhatWasGathered) {
+TEST(SimplifyCollectives, ASliceOfADevicesOwnPartOfAGatherIsTheOperand) {
   const auto text = [](const std::string& start) {
     return local_program(6, "  %x = f32[5,2] parameter(0)\n" + row_start(2) + "  %g = f32[5,6] all-gather(%x), " +
                                 over(kRows, 1) + ", dimensions={1}\n  ROOT %r = f32[5,2] dynamic-slice(%g, %zero, %" +
@@ -29,7 +29,7 @@ TEST(SimplifyCollectives, TheOwnPartOfAGatherIsWhatWasGathered) {
   expect_untouched(simplify_collectives, text("part"));  // the same part on all devices
 }
 
-TEST(SimplifyCollectives, APartOfASumIsAReduceScatterWhateverTheOrderOfParts) {
+TEST(SimplifyCollectives, ASliceOfAnAllReduceIsAReduceScatterInAnyOrderOfParts) {
   const auto text = [](const std::string& table, const std::string& more = "") {
     return local_program(
         6,
@@ -52,7 +52,7 @@ TEST(SimplifyCollectives, APartOfASumIsAReduceScatterWhateverTheOrderOfParts) {
                    text("{0, 2, 4, 0, 2, 4}", "  ROOT %t = (f32[2,5], f32[6,5]) tuple(%r, %a)\n"));
 }
 
-TEST(SimplifyCollectives, ASumScatteredAndGatheredIsAnAllReduce) {
+TEST(SimplifyCollectives, AReduceScatterAndAGatherAreAnAllReduce) {
   const auto text = [](const std::string& groups, const std::string& marks) {
     return local_program(6, "  %x = f32[6,5] parameter(0)\n  %s = f32[2,5] reduce-scatter(%x), " + over(kRows, 1) +
                                 ", dimensions={0}, to_apply=%max" + marks + "\n  ROOT %g = f32[6,5] all-gather(%s), " +
@@ -63,7 +63,7 @@ TEST(SimplifyCollectives, ASumScatteredAndGatheredIsAnAllReduce) {
   expect_untouched(simplify_collectives, text(kRows, ", frontend_attributes={tessera.barrier=\"true\"}"));
 }
 
-TEST(ReduceGathered, WhatIsGatheredToBeReducedIsReducedByTheGroup) {
+TEST(ReduceGathered, AGatherBeforeAReductionBecomesAReductionByTheGroup) {
   const std::string computations =
       "%least {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  %p = pred[] compare(%a, %b), direction=LT\n"
       "  ROOT %c = f32[] select(%p, %a, %b)\n}\n"
@@ -96,7 +96,7 @@ TEST(ReduceGathered, WhatIsGatheredToBeReducedIsReducedByTheGroup) {
   expect_untouched(reduce_gathered, text(taken, kRows, "least", ", frontend_attributes={tessera.recompute=\"true\"}"));
 }
 
-TEST(SimplifyCollectives, NothingIsExchangedInGroupsOfOne) {
+TEST(SimplifyCollectives, CollectivesInGroupsOfOneAreRemoved) {
   expect_collectives(
       simplify_collectives,
       local_program(3, "  %x = f32[6,5] parameter(0)\n  %a = f32[6,5] all-reduce(%x), " + over("[3,1]<=[3]", 1) +
@@ -133,7 +133,7 @@ TEST(ReassociateReductions, ASumOfSumsIsReducedOnce) {
   expect_collectives(reassociated, sums("  ROOT %r = f32[6,5] maximum(%a, %b)\n", "max"), {{"all-reduce", 1}});
 }
 
-TEST(ReassociateReductions, AChainOfMicroBatchesIsReducedOnceBesideWhatIsNotReduced) {
+TEST(ReassociateReductions, AChainOfMicroBatchesIsReducedOnceWithUnreducedTerms) {
   expect_collectives(reassociated, sums("  %s = f32[6,5] add(%a, %b)\n  ROOT %r = f32[6,5] add(%s, %c)\n"),
                      {{"all-reduce", 1}});
   expect_collectives(
@@ -147,7 +147,7 @@ TEST(ReassociateReductions, AChainOfMicroBatchesIsReducedOnceBesideWhatIsNotRedu
       {{"all-reduce", 1}});
 }
 
-TEST(ReassociateReductions, ExactScalingAndMovesStandBetween) {
+TEST(ReassociateReductions, ExactScalingAndDataMovementMayBeInBetween) {
   const std::string scaled =
       "  %f = f32[] constant({})\n  %w = f32[6,5] broadcast(%f), dimensions={{}}\n  %s = f32[6,5] multiply(%a, %w)\n"
       "  %t = f32[6,5] multiply(%w, %b)\n  ROOT %r = f32[6,5] add(%s, %t)\n";
@@ -159,7 +159,7 @@ TEST(ReassociateReductions, ExactScalingAndMovesStandBetween) {
                      {{"all-reduce", 1}});
 }
 
-TEST(ReassociateReductions, OtherReductionsGroupsAndReadersStay) {
+TEST(ReassociateReductions, OtherReductionsGroupsAndConsumersPreventIt) {
   expect_untouched(reassociated, sums("  ROOT %r = f32[6,5] add(%a, %b)\n", "max"));
   expect_untouched(reassociated, sums("  ROOT %r = f32[6,5] maximum(%a, %b)\n"));
   expect_untouched(reassociated, sums("  ROOT %r = f32[6,5] add(%a, %b)\n", "add", kColumns));
@@ -171,7 +171,7 @@ TEST(ReassociateReductions, OtherReductionsGroupsAndReadersStay) {
                      {{"all-reduce", 3}});
 }
 
-TEST(ReassociateReductions, ReduceScattersWithinTheMemoryBoundButNoStoredGradients) {
+TEST(ReassociateReductions, AppliesToReduceScattersWithinTheMemoryBoundButNotToStoredGradients) {
   const auto text = [](const std::string& marks) {
     std::string body = "  %p = f32[2,5] parameter(0)\n  %x = f32[6,5] parameter(1)\n  %y = f32[6,5] parameter(2)\n";
     for (const auto& [name, operand] : std::vector<std::pair<std::string, std::string>>{{"a", "x"}, {"b", "y"}})
@@ -216,7 +216,7 @@ int in_body(const Program& program) {
 
 const std::string kGatherV = "  %g = f32[6,5] all-gather(%n), " + over(kRows, 1) + ", dimensions={0}";
 
-TEST(HoistCollectives, WhatIsTheSameInEveryRoundIsGatheredBefore) {
+TEST(HoistCollectives, LoopInvariantGathersMoveBeforeTheLoop) {
   const Program same = loop("  %n = f32[2,5] negate(%v)\n" + kGatherV +
                             "\n  %un = f32[6,5] multiply(%u, %g)\n  %vn = f32[2,5] get-tuple-element(%s), index=2\n");
   const Program after = expect_collectives(hoisted, same, {{"all-gather", 1}});
@@ -232,14 +232,14 @@ TEST(HoistCollectives, WhatIsTheSameInEveryRoundIsGatheredBefore) {
   expect_untouched([](const Program& p) { return hoist_collectives(p, {.memory_bound = 119}); }, same);
 }
 
-TEST(HoistCollectives, NothingLeavesALoopThatNeverRuns) {
+TEST(HoistCollectives, NothingMovesOutOfALoopThatNeverRuns) {
   expect_untouched(hoisted, loop(kGatherV.substr(0, kGatherV.find("%n")) + "%v), " + over(kRows, 1) +
                                      ", dimensions={0}\n  %un = f32[6,5] multiply(%u, %g)\n"
                                      "  %vn = f32[2,5] get-tuple-element(%s), index=2\n",
                                  6, "0"));
 }
 
-TEST(HoistCollectives, ASumIsReducedOnceBehindTheLoop) {
+TEST(HoistCollectives, ASumIsReducedOnceAfterTheLoop) {
   const std::string x =
       "  %f = f32[] convert(%i)\n  %b = f32[6,5] broadcast(%f), dimensions={}\n"
       "  %id = u32[] partition-id()\n  %d = f32[] convert(%id)\n  %e = f32[6,5] broadcast(%d), dimensions={}\n"
@@ -263,7 +263,7 @@ TEST(HoistCollectives, ASumIsReducedOnceBehindTheLoop) {
             0);
 }
 
-TEST(HoistCollectives, MaximaAreTakenOnceBehindTheLoop) {
+TEST(HoistCollectives, MaximaAreReducedOnceAfterTheLoop) {
   const Program program = loop(
       "  %f = f32[] convert(%i)\n  %y = f32[] sine(%f)\n  %x = f32[6,5] broadcast(%y), dimensions={}\n"
       "  %m = f32[6,5] all-reduce(%x), " +
@@ -273,7 +273,7 @@ TEST(HoistCollectives, MaximaAreTakenOnceBehindTheLoop) {
   EXPECT_EQ(in_body(expect_collectives(hoisted, program, {{"all-reduce", 1}})), 0);
 }
 
-TEST(HoistCollectives, ASumThatIsReadOrScaledInTheLoopStays) {
+TEST(HoistCollectives, ASumThatIsReadOrScaledInTheLoopIsNotMoved) {
   const std::string reduce = "  %x = f32[6,5] broadcast(%f), dimensions={}\n  %a = f32[6,5] all-reduce(%x), " +
                              over(kRows, 1) + ", to_apply=%add\n";
   const std::string begin = "  %f = f32[] convert(%i)\n";
@@ -302,7 +302,7 @@ TEST(ShareGathers, ReshapesAndTransposesOfOneValueAreGatheredOnce) {
   expect_untouched([](const Program& p) { return share_gathers(p, {.memory_bound = 119}); }, program);
 }
 
-TEST(ShareGathers, NotAcrossRecomputationOrGroups) {
+TEST(ShareGathers, DoesNotShareAcrossRecomputationOrGroups) {
   const auto text = [](const std::string& marks, const std::string& groups) {
     return local_program(6, "  %x = f32[2,5] parameter(0)\n  %a = f32[6,5] all-gather(%x), " + over(kRows, 1) +
                                 ", dimensions={0}\n  %t = f32[10] reshape(%x)\n  %b = f32[30] all-gather(%t), " +
@@ -316,7 +316,7 @@ TEST(ShareGathers, NotAcrossRecomputationOrGroups) {
 
 // ---- asynchronous --------------------------------------------------------------------------------------------------
 
-TEST(MakeAsynchronous, PairsSpanWhatIsComputedBetween) {
+TEST(MakeAsynchronous, PairsSpanTheComputationInBetween) {
   const Program program = local_program(
       6, "  %x = f32[6,6] parameter(0)\n  %a = f32[6,6] all-reduce(%x), " + over(kRows, 1) +
              ", to_apply=%add\n  %g = f32[18,6] all-gather(%x), " + over(kRows, 2) +
@@ -342,7 +342,7 @@ TEST(MakeAsynchronous, PairsSpanWhatIsComputedBetween) {
 
 // ---- all of them ---------------------------------------------------------------------------------------------------
 
-TEST(OptimizeCollectives, EachPassIsLeftOutByItsName) {
+TEST(OptimizeCollectives, EachPassCanBeSkippedByName) {
   const Program program = sums("  %s = f32[6,5] add(%a, %b)\n  ROOT %r = (f32[6,5], f32[6,5]) tuple(%s, %c)\n");
   EXPECT_EQ(collectives_of(optimize_collectives(program)), (Counts{{"all-reduce", 1}}));
   EXPECT_EQ(collectives_of(optimize_collectives(program, {}, {"combine-collectives"})), (Counts{{"all-reduce", 2}}));

@@ -25,14 +25,14 @@ TEST(CombineCollectives, IndependentReductionsOfOneGroupBecomeOne) {
   EXPECT_EQ(program_stats(after).total_collective_bytes, program_stats(program).total_collective_bytes);
 }
 
-TEST(CombineCollectives, WhatDependsOnOneAnotherStays) {
+TEST(CombineCollectives, DependentCollectivesAreNotCombined) {
   expect_untouched(combined, local_program(6, "  %x = f32[5] parameter(0)\n" + all_reduce("a", "f32[5]", "x", 1) +
                                                   "  %z = f32[5] sine(%a)\n  %w = f32[5] multiply(%z, %x)\n" +
                                                   all_reduce("b", "f32[5]", "w", 2) +
                                                   "  ROOT %r = (f32[5], f32[5]) tuple(%a, %b)\n"));
 }
 
-TEST(CombineCollectives, OtherGroupsReductionsOrTypesStayApart) {
+TEST(CombineCollectives, DifferentGroupsReductionsOrTypesAreNotCombined) {
   expect_untouched(
       combined,
       local_program(6, "  %x = f32[5] parameter(0)\n  %i = s32[5] parameter(1)\n" + all_reduce("a", "f32[5]", "x", 1) +
@@ -42,7 +42,7 @@ TEST(CombineCollectives, OtherGroupsReductionsOrTypesStayApart) {
                            "  ROOT %r = (f32[5], f32[5], f32[5], s32[5]) tuple(%a, %b, %c, %d)\n"));
 }
 
-TEST(CombineCollectives, AUserBetweenThemKeepsThemApart) {
+TEST(CombineCollectives, AConsumerInBetweenPreventsCombining) {
   // %c depends on %b, so these two cannot be combined; %a and %b can.
   const Program program =
       local_program(6, "  %x = f32[5] parameter(0)\n" + all_reduce("a", "f32[5]", "x", 1) +
@@ -52,7 +52,7 @@ TEST(CombineCollectives, AUserBetweenThemKeepsThemApart) {
   expect_collectives(combined, program, {{"all-reduce", 2}});
 }
 
-TEST(CombineCollectives, ChainsWaitTogetherLevelByLevel) {
+TEST(CombineCollectives, ChainsAreCombinedLevelByLevel) {
   // Each value is scattered over rows and gathered over columns: one reduce-scatter and one all-gather remain.
   std::string body = "  %x = f32[6,5] parameter(0)\n  %y = f32[12] parameter(1)\n";
   for (const auto& [name, type, part, whole, channel] :
@@ -66,7 +66,7 @@ TEST(CombineCollectives, ChainsWaitTogetherLevelByLevel) {
   expect_collectives(combined, program, {{"all-gather", 1}, {"reduce-scatter", 1}});
 }
 
-TEST(CombineCollectives, GathersMoveUpToTheFirst) {
+TEST(CombineCollectives, GathersMoveToTheFirstOne) {
   const auto gather = [](const std::string& name, const std::string& type, const std::string& operand, int channel) {
     return fmt::format("  %{} = {} all-gather(%{}), {}, dimensions={{0}}\n", name, type, operand, over(kRows, channel));
   };
@@ -79,7 +79,7 @@ TEST(CombineCollectives, GathersMoveUpToTheFirst) {
   expect_collectives(combined, program, {{"all-gather", 1}});
 }
 
-TEST(CombineCollectives, GathersOfWhatIsComputedBetweenStay) {
+TEST(CombineCollectives, GathersOfValuesComputedInBetweenAreNotCombined) {
   const Program program =
       local_program(6, "  %x = f32[2,3] parameter(0)\n  %g = f32[6,3] all-gather(%x), " + over(kRows, 1) +
                            ", dimensions={0}\n  %s = f32[6,3] sine(%g)\n"
@@ -89,7 +89,7 @@ TEST(CombineCollectives, GathersOfWhatIsComputedBetweenStay) {
   expect_untouched(combined, program);
 }
 
-TEST(CombineCollectives, PermutesWithTheSamePairsTravelTogether) {
+TEST(CombineCollectives, PermutesWithTheSamePairsAreCombined) {
   const std::string pairs = "source_target_pairs={{0,3},{3,5},{5,1}}";
   const Program program = local_program(
       6,
@@ -100,7 +100,7 @@ TEST(CombineCollectives, PermutesWithTheSamePairsTravelTogether) {
   expect_collectives(combined, program, {{"collective-permute", 2}});
 }
 
-TEST(CombineCollectives, OneMovesNoMoreThanTheMemoryBound) {
+TEST(CombineCollectives, ACombinedCollectiveRespectsTheMemoryBound) {
   std::string body = "  %x = f32[10] parameter(0)\n";
   for (int k = 0; k < 5; ++k) body += all_reduce(fmt::format("a{}", k), "f32[10]", "x", k + 1);
   const Program program = local_program(
@@ -110,7 +110,7 @@ TEST(CombineCollectives, OneMovesNoMoreThanTheMemoryBound) {
   expect_untouched(bounded(79), program);
 }
 
-TEST(CombineCollectives, UnitsMarksAndControlEdgesKeepThemApart) {
+TEST(CombineCollectives, DifferentUnitsMarksAndControlEdgesPreventCombining) {
   const auto marked = [](const std::string& key, const std::string& value) {
     return fmt::format(", frontend_attributes={{{}=\"{}\"}}", key, value);
   };
@@ -124,7 +124,7 @@ TEST(CombineCollectives, UnitsMarksAndControlEdgesKeepThemApart) {
                                           "  ROOT %r = (f32[5], f32[5]) tuple(%a, %b)\n"));
 }
 
-TEST(CombineCollectives, EveryPartKeepsItsReason) {
+TEST(CombineCollectives, EveryPartKeepsItsExplanation) {
   const auto reason = [](const std::string& text, int line) {
     return fmt::format(
         ", metadata={{source_file=\"train.cpp\" source_line={}}}, "
@@ -146,7 +146,7 @@ TEST(CombineCollectives, EveryPartKeepsItsReason) {
   EXPECT_EQ(notes[0].bytes + notes[1].bytes, program_stats(after).total_collective_bytes);
 }
 
-TEST(CombineCollectives, GradientsOfASmallModelAreReducedInOne) {
+TEST(CombineCollectives, GradientsOfASmallModelShareOneReduction) {
   // Data parallelism: a chain of layers with its gradients; all reductions are over data.
   const Program program = parse_program(R"(HloModule m, num_partitions=4
 ENTRY %main {

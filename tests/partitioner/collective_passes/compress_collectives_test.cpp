@@ -37,7 +37,7 @@ double value_at(const Literal& x, std::int64_t i) { return std::fabs(element_as_
 
 std::int64_t bytes_of(const Program& program) { return program_stats(program).total_collective_bytes; }
 
-TEST(CompressCollectives, WhatIsGatheredOrMovedIsRoundedOnce) {
+TEST(CompressCollectives, GatheredOrPermutedValuesAreRoundedOnce) {
   for (const std::string& move : {"f32[3,97,61] all-gather(%x), " + over(kRows, 1) + ", dimensions={0}",
                                   std::string("f32[1,97,61] collective-permute(%x), channel_id=1, "
                                               "source_target_pairs={{0,1},{1,2},{2,0},{4,3},{3,5},{5,4}}")}) {
@@ -85,7 +85,7 @@ std::vector<Literal> expect_within(const Program& before, const Program& after, 
 }
 constexpr double kOfAddends = 1.01 * kRounding;  // includes the rounding of f32
 
-TEST(CompressCollectives, AddendsAreRoundedOnceAndAddedUpInF32) {
+TEST(CompressCollectives, PartialValuesAreRoundedOnceAndSummedInF32) {
   const std::string shape = "f32[67,65]";  // 4355 elements, which neither 2 nor 3 divides
   for (const std::string& groups : {kRows, kColumns}) {
     const Program before = over_mesh("  %x = " + shape + " parameter(0)\n  ROOT %r = " + shape + " all-reduce(%x), " +
@@ -99,7 +99,7 @@ TEST(CompressCollectives, AddendsAreRoundedOnceAndAddedUpInF32) {
   }
 }
 
-TEST(CompressCollectives, AScatteredSumMayBeOverAnyDim) {
+TEST(CompressCollectives, AReduceScatterMayBeAlongAnyDim) {
   for (const int dim : {0, 1, 2}) {
     SCOPED_TRACE(dim);
     Dims whole = {15, 18, 21};
@@ -161,7 +161,7 @@ TEST(CompressCollectives, Int8IsAQuarterOfTheBytesWithinAStepOfItsBlock) {
   }
 }
 
-TEST(CompressCollectives, Int8KeepsZerosAndSaysWhatIsNotFinite) {
+TEST(CompressCollectives, Int8KeepsZerosAndMarksBlocksThatAreNotFinite) {
   const Program before = over_mesh("  %x = f32[1,64,128] parameter(0)\n  ROOT %r = f32[3,64,128] all-gather(%x), " +
                                    over(kRows, 1) + ", dimensions={0}\n");
   auto arguments = arguments_of(before);
@@ -182,7 +182,7 @@ TEST(CompressCollectives, Int8KeepsZerosAndSaysWhatIsNotFinite) {
 
 // One block for each `largest`, with numbers up to it. 127 / largest is infinite below 3.7e-37, and for smaller blocks
 // f32 cannot represent the steps.
-TEST(CompressCollectives, Int8RoundsByHalfAStepHoweverSmallTheBlock) {
+TEST(CompressCollectives, Int8RoundsByHalfAStepForBlocksOfAnyMagnitude) {
   const Program before = over_mesh("  %x = f32[1,64,128] parameter(0)\n  ROOT %r = f32[3,64,128] all-gather(%x), " +
                                    over(kRows, 1) + ", dimensions={0}\n");
   const Program after = in_int8(before, "model");
@@ -206,7 +206,7 @@ TEST(CompressCollectives, Int8RoundsByHalfAStepHoweverSmallTheBlock) {
     }
 }
 
-TEST(CompressCollectives, OtherAxesTypesReductionsAndSmallOperandsStay) {
+TEST(CompressCollectives, OtherAxesTypesReductionsAndSmallOperandsAreNotCompressed) {
   const auto body = [](const std::string& type, const std::string& groups, const std::string& by) {
     return over_mesh("  %x = " + type + " parameter(0)\n  ROOT %r = " + type + " all-reduce(%x), " + over(groups, 1) +
                      ", to_apply=%" + by + "\n");

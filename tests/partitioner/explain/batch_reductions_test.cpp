@@ -12,7 +12,7 @@ namespace tessera {
 namespace {
 
 // A training step of y = x w with a sharded batch.
-TEST(BatchSums, NothingIsSaidToSpareTheSumOverABatch) {
+TEST(BatchSums, NoRemedyAvoidsTheSumOverABatch) {
   const Program program = parse_program(R"(HloModule m, num_partitions=2
 ENTRY %main (x: f32[8,6], t: f32[8,4], w: f32[6,4]) -> f32[6,4] {
   %x = f32[8,6] parameter(0), sharding={devices=[2,1]<=[2]}
@@ -32,7 +32,7 @@ ENTRY %main (x: f32[8,6], t: f32[8,4], w: f32[6,4]) -> f32[6,4] {
 
 // A sum over a hidden layer that the weights shard is not a sum over a batch, neither in the forward nor in the
 // backward pass.
-TEST(BatchSums, TheSumOverACutHiddenLayerIsNotTakenForABatch) {
+TEST(BatchSums, TheSumOverAShardedHiddenLayerIsNotABatchSum) {
   const Program program = parse_program(R"(HloModule m, num_partitions=2
 ENTRY %main (x: f32[8,6], u: f32[6,4], v: f32[4,6]) -> (f32[8,6], f32[6,4], f32[4,6]) {
   %x = f32[8,6] parameter(0)
@@ -58,7 +58,7 @@ ENTRY %main (x: f32[8,6], u: f32[6,4], v: f32[4,6]) -> (f32[8,6], f32[6,4], f32[
 }
 
 // The gradient of a sum starts with ones, which depend on no input.
-TEST(BatchSums, TheSumOverABatchBesideOnesIsOne) {
+TEST(BatchSums, TheSumOverABatchWithConstantOnesIsABatchSum) {
   const Program program = parse_program(R"(HloModule m, num_partitions=2
 ENTRY %main (x: f32[8,6], w: f32[6,4]) -> f32[6,4] {
   %x = f32[8,6] parameter(0), sharding={devices=[2,1]<=[2]}
@@ -76,7 +76,7 @@ ENTRY %main (x: f32[8,6], w: f32[6,4]) -> f32[6,4] {
 }
 
 // A dynamic-slice takes one layer of a sharded stack: the sum selects the value of one device, and is not over a batch.
-TEST(BatchSums, ALayerThatIsSlicedOutOfACutStackIsNoBatch) {
+TEST(BatchSums, ALayerSlicedOutOfAShardedStackIsNotABatch) {
   const Program program = parse_program(R"(HloModule m, num_partitions=3
 ENTRY %main (ws: f32[3,4,5], x: f32[6,4], i: s32[]) -> f32[6,5] {
   %ws = f32[3,4,5] parameter(0), sharding={devices=[3,1,1]<=[3]}
@@ -93,7 +93,7 @@ ENTRY %main (ws: f32[3,4,5], x: f32[6,4], i: s32[]) -> f32[6,5] {
   for (const auto& note : notes) EXPECT_EQ(note.remedy.text().find("batch"), std::string::npos) << note.remedy.text();
 }
 
-TEST(BatchSums, OfASumOverABatchAndMoreOnlyTheBatchsAxesAreSaidToBeNeeded) {
+TEST(BatchSums, OnlyTheBatchAxesOfALargerSumAreReportedAsNeeded) {
   const Program program = parse_program(R"(HloModule m, num_partitions=4
 %sum (a: f32[], b: f32[]) -> f32[] {
   %a = f32[] parameter(0)
@@ -117,7 +117,7 @@ ENTRY %main (x: f32[8,6], w: f32[6,4]) -> (f32[], f32[6,4]) {
             "the dims that reduce %loss sums over");
 }
 
-TEST(BatchSums, RowsOfACutTableAreNoBatch) {
+TEST(BatchSums, RowsOfAShardedTableAreNotABatch) {
   const Program program = parse_program(R"(HloModule m, num_partitions=2
 ENTRY main {
   table = f32[100,8] parameter(0), sharding={devices=[2,1]<=[2]}

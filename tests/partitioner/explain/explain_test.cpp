@@ -48,7 +48,7 @@ ENTRY %main (x: f32[3]) -> (s32[], f32[3]) {{
                        op_table());
 }
 
-TEST(Stats, CountALoopAsOftenAsItsTextSays) {
+TEST(Stats, CountALoopByItsTripCount) {
   constexpr std::int64_t kBytes = 18;  // of one all-reduce of f32[3]: 2 * 12 * 3/4
   const auto bytes = [](std::string_view condition, int step) {
     return program_stats(loop(condition, step)).total_collective_bytes;
@@ -76,7 +76,7 @@ ENTRY e {
   EXPECT_EQ(stats.total_collective_bytes, 8 * 3 * 4 / 2);
 }
 
-TEST(Stats, CountNoMoreThan64BitsHold) {
+TEST(Stats, SaturateAt64Bits) {
   const ProgramStats stats = program_stats(parse_program(R"(HloModule m, num_partitions=2
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
 body {
@@ -123,7 +123,7 @@ ENTRY %main (x: f32[6,9]) -> f32[6,9] {
   EXPECT_EQ(partition(annotate(program, program.meshes.front(), "inner/t", axis + ",-")).notes.size(), 0U);
 }
 
-TEST(Explain, WhatOnlyPassesAPartialSumOnIsNotSaidToSum) {
+TEST(Explain, AnOpThatOnlyPassesAPartialSumOnIsNotNamedAsTheSum) {
   const Program program = parse_program(R"(HloModule m, num_partitions=2
 ENTRY %main (x: f32[6,4], w: f32[4,10]) -> f32[10,6] {
   %x = f32[6,4] parameter(0), sharding={devices=[1,2]<=[2]}
@@ -155,7 +155,7 @@ ENTRY %main (x: f32[3]) -> f32[3] {
   return collective_notes(program).at(0).axes;
 }
 
-TEST(Explain, AxesAreNamedWhereDevicesAreThoseOfAxesElseDevices) {
+TEST(Explain, GroupsAlongAxesAreNamedByAxesAndOthersByDevices) {
   EXPECT_EQ(axes_of("all-reduce(%x), replica_groups={{0,1,2},{3,4,5}}, to_apply=%sum"), "b");
   EXPECT_EQ(axes_of("all-reduce(%x), replica_groups={{3,0},{1,4},{2,5}}, to_apply=%sum"), "a");
   EXPECT_EQ(axes_of("all-reduce(%x), replica_groups={}, to_apply=%sum"), "a+b");
@@ -166,7 +166,7 @@ TEST(Explain, AxesAreNamedWhereDevicesAreThoseOfAxesElseDevices) {
 
 // The sharding of a window's operand follows from that of its result, so the annotation of the operand has no
 // influence.
-TEST(Explain, WhereTheResultOfAWindowIsAnnotatedTheRemedyNamesIt) {
+TEST(Explain, TheRemedyNamesTheAnnotatedResultOfAWindow) {
   const Program program = parse_program(R"(HloModule m
 sum { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
 ENTRY e {
@@ -224,7 +224,7 @@ ENTRY %main (x: f32[6,6], w: f32[6,6]) -> f32[6,6] {
                        op_table());
 }
 
-TEST(Explain, ValuesOutsideTheEntryStandBehindTheirComputation) {
+TEST(Explain, ValuesOutsideTheEntryArePrefixedWithTheirComputation) {
   const auto notes = partition(summing_loop()).notes;
   const auto inside = std::find_if(notes.begin(), notes.end(), [](const auto& note) { return note.rounds > 1; });
   ASSERT_NE(inside, notes.end());
@@ -235,7 +235,7 @@ TEST(Explain, ValuesOutsideTheEntryStandBehindTheirComputation) {
   }
 }
 
-TEST(Explain, NotesSayHowManyRoundsTheirBytesAreOf) {
+TEST(Explain, NotesStateTheNumberOfIterationsInTheirBytes) {
   const auto notes = partition(summing_loop()).notes;
   const auto inside = std::find_if(notes.begin(), notes.end(), [](const auto& note) { return note.rounds > 1; });
   ASSERT_NE(inside, notes.end());
@@ -252,7 +252,7 @@ TEST(Explain, NotesSayHowManyRoundsTheirBytesAreOf) {
 }
 
 // Two loops with a collective of the same name each.
-TEST(Explain, CollectivesOfOneNameAreToldApartByTheirComputations) {
+TEST(Explain, CollectivesOfOneNameAreDistinguishedByComputation) {
   const auto half = [](const std::string& name, int rounds) {
     return fmt::format(R"(
 %more_{0} (s: (s32[], f32[6,6], f32[6,6])) -> pred[] {{
@@ -312,7 +312,7 @@ ENTRY %main (x: f32[6,6], w: f32[6,6]) -> f32[6,6] {
 }
 
 // Annotating %g only replaces its gather by one of %h or %x. The annotation of %x is the cause.
-TEST(Explain, ATriedRemedyFollowsAValueToTheParameterThatIsTheCause) {
+TEST(Explain, ATriedRemedyTracesAValueToTheParameterThatCausesIt) {
   Program program = parse_program(R"(HloModule m
 ENTRY main {
   x = f32[8,16] parameter(0)
@@ -337,7 +337,7 @@ ENTRY main {
 }
 
 // What a region's own collective is for, its text says.
-TEST(Explain, CollectivesOfTheTextAreAskedFor) {
+TEST(Explain, CollectivesOfTheTextCountAsRequested) {
   const Program program = parse_program(R"(HloModule m, num_partitions=3
 %sum (a: f32[], b: f32[]) -> f32[] {
   %a = f32[] parameter(0)

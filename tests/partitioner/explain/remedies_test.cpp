@@ -62,7 +62,7 @@ std::int64_t count_alike(const std::vector<CollectiveNote>& notes, const Collect
 
 class Remedies : public testing::TestWithParam<std::string> {};
 
-TEST_P(Remedies, DoWhatTheySay) {
+TEST_P(Remedies, HaveThePredictedEffect) {
   const Program program = read(GetParam());
   if (program.partitioned || program.meshes.empty()) return;
   const auto before = notes_of(program, true);
@@ -86,7 +86,7 @@ TEST_P(Remedies, DoWhatTheySay) {
   }
 }
 
-TEST(Remedy, IsTheSameBehindItsAttribute) {
+TEST(Remedy, ReadsBackEqualFromItsAttribute) {
   const Remedy remedy{.kind = Remedy::Kind::kChange,
                       .value = "inner/t@p1",
                       .spec = "{-,a+b}",

@@ -77,7 +77,7 @@ ENTRY %main (x: f32[B,W], w: f32[W,W]) -> (f32[], f32[W,W]) {
   return parse_program(out, op_table());
 }
 
-TEST(StrictMode, StrictModeTakesWhatAWrappedModuleNeedsAsAskedFor) {
+TEST(StrictMode, StrictModeAcceptsTheCollectivesOfAWrappedModule) {
   const std::string unshard =
       R"(custom-call(%w), custom_call_target="Sharding", sharding={replicated}, frontend_attributes={tessera.unit="root",tessera.recompute="true"})";
   const auto barrier = [](const std::string& gradient) {

@@ -60,7 +60,7 @@ Outcome outcome_of(const Case& c) {
 }
 using Bytes = std::map<std::string, std::int64_t>;
 
-TEST(Halo, AShiftByOnePassesOnOneRow) {
+TEST(Halo, AShiftByOneSendsOneRow) {
   EXPECT_EQ(outcome_of({"x = f32[16,8] parameter(0), $\nz = f32[] constant(7)\n"
                         "ROOT y = f32[16,8] pad(x, z), padding=1_-1x0_0, $\n"})
                 .bytes,
@@ -76,7 +76,7 @@ Case rolled(int size, int count, int devices = 4) {
           fmt::format("{{devices=[{0},1]<=[{0}]}}", devices), devices};
 }
 
-TEST(Halo, ARollPassesOnItsRowsAroundTheEnd) {
+TEST(Halo, ARollSendsItsRowsAroundTheEnd) {
   EXPECT_EQ(outcome_of(rolled(16, 1)).bytes, Bytes({{"collective-permute", 32}}));
   EXPECT_EQ(outcome_of(rolled(16, 3)).bytes, Bytes({{"collective-permute", 3 * 32}}));
   EXPECT_EQ(outcome_of(rolled(16, 4)).bytes, Bytes({{"collective-permute", 4 * 32}}));  // complete shards
@@ -92,7 +92,7 @@ TEST(Halo, ARollOfUnevenShardsIsRight) {
     }
 }
 
-TEST(Halo, AWrappedPaddingReadsItsBordersFromWhereTheyLie) {
+TEST(Halo, AWrappedPaddingReadsItsBordersFromTheirDevices) {
   const Outcome wrapped =
       outcome_of({"x = f32[16,8] parameter(0), $\na = f32[2,8] slice(x), slice={[14:16], [0:8]}\n"
                   "b = f32[2,8] slice(x), slice={[0:2], [0:8]}\n"
@@ -102,7 +102,7 @@ TEST(Halo, AWrappedPaddingReadsItsBordersFromWhereTheyLie) {
   EXPECT_EQ(wrapped.flops, 0);
 }
 
-TEST(Halo, PiecesComeTogetherWithoutMasks) {
+TEST(Halo, ConcatenatesAndSlicesNeedNoMasks) {
   const std::string joined =
       "x = f32[12,8] parameter(0), $\nz = f32[8,8] parameter(1), $\n"
       "ROOT y = f32[20,8] concatenate(x, z), dimensions={0}, $\n";
@@ -113,7 +113,7 @@ TEST(Halo, PiecesComeTogetherWithoutMasks) {
   EXPECT_EQ(outcome_of({cut, "{devices=[5,1]<=[5]}", 5}).flops, 0);
 }
 
-TEST(Halo, PartsOfSeveralValuesAreJoinedOverTwoAxesOfUnevenShards) {
+TEST(Halo, SeveralSlicesAreConcatenatedOverTwoAxesOfUnevenShards) {
   for (const std::string sharding : {"{devices=[3,2]<=[6]}", "{devices=[2,3]<=[3,2]T(1,0)}", "{devices=[6,1]<=[6]}",
                                      "{devices=[3,1,2]4,0,5,3,1,2 last_tile_dim_replicate}"}) {
     const Outcome joined =
@@ -125,7 +125,7 @@ TEST(Halo, PartsOfSeveralValuesAreJoinedOverTwoAxesOfUnevenShards) {
   }
 }
 
-TEST(Halo, ASliceThatOthersReadIsMadeAndJoined) {
+TEST(Halo, ASliceWithOtherConsumersIsComputedAndConcatenated) {
   const Outcome both =
       outcome_of({"x = f32[16,8] parameter(0), $\na = f32[8,8] slice(x), slice={[8:16], [0:8]}, $\n"
                   "b = f32[8,8] slice(x), slice={[0:8], [0:8]}\n"
@@ -139,7 +139,7 @@ TEST(Halo, AReverseIsOnePermute) {
             Bytes({{"collective-permute", 128}}));
 }
 
-TEST(Halo, TheMiddleOfAnOddNumberOfTilesSendsWhatItKeepsToItself) {
+TEST(Halo, TheMiddleOfAnOddNumberOfTilesSendsToItself) {
   const Case c{"x = f32[15,12] parameter(0), $\nROOT y = f32[15,12] reverse(x), dimensions={0}, $\n",
                "{devices=[5,1]<=[5]}", 5};
   EXPECT_EQ(outcome_of(c).bytes, Bytes({{"collective-permute", 144}}));
@@ -147,7 +147,7 @@ TEST(Halo, TheMiddleOfAnOddNumberOfTilesSendsWhatItKeepsToItself) {
   EXPECT_LE(program_stats(partition(program_of(c)).program).peak_bytes_per_device, 480);
 }
 
-TEST(Halo, OnlyWhatASliceTakesOfAReverseMoves) {
+TEST(Halo, OnlyTheSlicedElementsOfAReverseAreSent) {
   EXPECT_EQ(outcome_of({"x = f32[16,12] parameter(0), $\nr = f32[16,12] reverse(x), dimensions={0}\n"
                         "ROOT y = f32[8,12] slice(r), slice={[1:16:2], [0:12]}, $\n"})
                 .bytes,
@@ -165,7 +165,7 @@ TEST(Halo, OnlyWhatASliceTakesOfAReverseMoves) {
             Bytes({{"collective-permute", 4 * 48}}));
 }
 
-TEST(Halo, WhatIsGatheredBehindARepeatIsGatheredBeforeIt) {
+TEST(Halo, AGatherAfterABroadcastMovesBeforeIt) {
   const Bytes bytes = outcome_of({"x = f32[9,12] parameter(0), sharding={devices=[2,2]<=[2,2]T(1,0)}\n"
                                   "r = f32[9,12] reverse(x), dimensions={0}\n"
                                   "b = f32[9,2,12] broadcast(r), dimensions={0,2}\n"
@@ -175,7 +175,7 @@ TEST(Halo, WhatIsGatheredBehindARepeatIsGatheredBeforeIt) {
   EXPECT_EQ(bytes, Bytes({{"all-gather", 120}, {"all-to-all", 216}}));
 }
 
-TEST(Halo, AReverseThatThenLiesOtherwiseMovesOnce) {
+TEST(Halo, AReverseFollowedByAReshardIsOnePermute) {
   EXPECT_EQ(outcome_of({"x = f32[16,8] parameter(0), $\nr = f32[16,8] reverse(x), dimensions={0}, $\n"
                         "c = f32[] constant(3)\nt = f32[16,8] broadcast(c), dimensions={}\n"
                         "m = f32[16,8] multiply(r, t), $\n"
@@ -184,7 +184,7 @@ TEST(Halo, AReverseThatThenLiesOtherwiseMovesOnce) {
             Bytes({{"collective-permute", 128}}));
 }
 
-TEST(Halo, APadBetweenElementsAndASliceThatTakesThemBackStayWhereTheyAre) {
+TEST(Halo, InteriorPaddingAndASliceThatRemovesItAreLocal) {
   EXPECT_EQ(outcome_of({"x = f32[16,8] parameter(0), $\nz = f32[] constant(7)\n"
                         "p = f32[32,8] pad(x, z), padding=0_1_1x0_0\n"
                         "ROOT y = f32[16,8] slice(p), slice={[0:32:2], [0:8]}, $\n"})
@@ -192,7 +192,7 @@ TEST(Halo, APadBetweenElementsAndASliceThatTakesThemBackStayWhereTheyAre) {
             Bytes());
 }
 
-TEST(Halo, UnevenShardsPassOnWhatTheirBoundariesMove) {
+TEST(Halo, UnevenShardsSendOnlyRowsBeyondTheirBoundaries) {
   const Outcome odd =
       outcome_of({"x = f32[13,8] parameter(0), $\n"
                   "ROOT y = f32[11,8] slice(x), slice={[2:13], [0:8]}, $\n"});
@@ -204,14 +204,14 @@ const std::string kConvolution =
     "x = f32[2,16,12,8] parameter(0), $\nw = f32[3,3,8,4] parameter(1), sharding={replicated}\n"
     "ROOT y = f32[2,16,12,4] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, $\n";
 
-TEST(Halo, AConvolutionPassesOnARowEachWayAndSharesOutItsWork) {
+TEST(Halo, AConvolutionSendsOneRowEachWayAndShardsItsWork) {
   const Outcome sharded = outcome_of({kConvolution, "{devices=[1,4,1,1]<=[4]}"});
   EXPECT_EQ(sharded.bytes, Bytes({{"collective-permute", 2 * 2 * 12 * 8 * 4}}));
   const Outcome whole = outcome_of({kConvolution, "{replicated}"});
   EXPECT_LT(sharded.flops, whole.flops / 4 * 1.1);
 }
 
-TEST(Halo, AKernelsGradientPassesOnRowsAndAddsUpKernels) {
+TEST(Halo, AKernelsGradientSendsRowsAndAllReducesKernels) {
   const Outcome sharded = outcome_of(
       {"x = f32[2,16,12,8] parameter(0), $\nd = f32[2,16,12,4] parameter(1), $\n"
        "ROOT y = f32[3,3,8,4] convolution(x, d), window={size=16x12 pad=1_1x1_1}, dim_labels=f01b_i01o->01bf, "
@@ -222,7 +222,7 @@ TEST(Halo, AKernelsGradientPassesOnRowsAndAddsUpKernels) {
 }
 
 // Every device has the complete image, slices its rows with their neighbours, and does its part of the work.
-TEST(Halo, WindowsOfAWholeOperandAreTakenFromIt) {
+TEST(Halo, WindowsOfAReplicatedOperandAreSlicedLocally) {
   const Outcome convolution = outcome_of(
       {"x = f32[2,9,8,3] parameter(0), sharding={replicated} k = f32[3,3,3,5] parameter(1)\n"
        "ROOT y = f32[2,9,8,5] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, $\n",
@@ -274,13 +274,13 @@ TEST(Halo, APoolsGradientReadsTheWindowsThatReachItsRows) {
   EXPECT_EQ(sharded.flops, 2 * 6 * 3 + 2 * 6);  // six windows, and which of them are in range
 }
 
-TEST(Halo, CornersComeWithTheSecondExchange) {
+TEST(Halo, CornersAreSentInTheSecondExchange) {
   const Outcome sharded = outcome_of({kConvolution, "{devices=[1,2,2,1]<=[4]}"});
   // A row of 6 in each direction, then columns of 8 + 2 rows in each direction: 2 images, 8 features, 4 bytes.
   EXPECT_EQ(sharded.bytes, Bytes({{"collective-permute", 2 * 8 * 4 * (2 * 6 + 2 * 10)}}));
 }
 
-TEST(Halo, AWindowAsWideAsTheImageIsGatheredWhereThatIsLess) {
+TEST(Halo, AWindowAsWideAsTheImageIsGatheredIfThatIsLess) {
   // 7 rows in each direction, or all 8 rows of the other device.
   const Outcome wide =
       outcome_of({"x = f32[16,8] parameter(0), $\nz = f32[] constant(0)\n"
@@ -290,7 +290,7 @@ TEST(Halo, AWindowAsWideAsTheImageIsGatheredWhereThatIsLess) {
 }
 
 // 13 rows on 4 devices: the last device has one row, and the initial value in place of the others.
-TEST(Halo, ARunningSumOfUnevenShardsGathersItsPartsSums) {
+TEST(Halo, ARunningSumOfUnevenShardsGathersTileSums) {
   const std::string sums =
       "x = f32[13,8] parameter(0), $\nz = f32[] constant(0)\n"
       "ROOT y = f32[13,8] reduce-window(x, z), window={size=13x1 pad=12_0x0_0}, to_apply=sum, $\n";
@@ -301,7 +301,7 @@ TEST(Halo, ARunningSumOfUnevenShardsGathersItsPartsSums) {
 
 // Receives one row from each other device. The windows cover 4 rows instead of 16, and the sums of the previous tiles
 // are added.
-TEST(Halo, ARunningSumGathersItsPartsSums) {
+TEST(Halo, ARunningSumGathersTileSums) {
   const std::string sums =
       "x = f32[16,8] parameter(0), $\nz = f32[] constant(0)\n"
       "ROOT y = f32[16,8] reduce-window(x, z), window={size=16x1 pad=15_0x0_0}, to_apply=sum, $\n";

@@ -88,7 +88,7 @@ TEST(LargeIndices, ClampOnEverySharding) {
       }
 }
 
-TEST(LargeIndices, SimplifyKeepsWhereAConstantStartClampsTo) {
+TEST(LargeIndices, SimplifyKeepsTheClampedPositionOfAConstantStart) {
   for (const Index& index : kIndices) {
     const Program program = parse_program(
         fmt::format("ENTRY e {{ x = f32[7] parameter(0) i = {}[] constant({}) ROOT r = f32[2] dynamic-slice(x, i), "

@@ -25,7 +25,7 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
 
 class RealignedReshapes : public testing::TestWithParam<Case> {};
 
-TEST_P(RealignedReshapes, MoveWhatLiesBeyondABorder) {
+TEST_P(RealignedReshapes, SendOnlyElementsBeyondATileBoundary) {
   const Case& c = GetParam();
   const std::string text = fmt::format(
       "HloModule m, num_partitions={}\nENTRY e {{\n  x = {} parameter(0), sharding={}\n  n = {} negate(x)\n"
@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"f32[5,3,5,3]", "f32[15,15]", "{devices=[3,1,2,1]<=[6]}", "{devices=[3,2]<=[6]}", 6, 92}));
 
 // If the result had more tiles than rows, some devices would have no work.
-TEST(RealignedReshape, NotWhereDevicesWouldHoldNothing) {
+TEST(RealignedReshape, IsNotUsedIfDevicesWouldHaveNoElements) {
   const Program program = parse_program(
       "HloModule m, num_partitions=4\nENTRY e {\n  x = f32[14] parameter(0), sharding={devices=[4]<=[4]}\n"
       "  ROOT r = f32[2,7] reshape(x)\n}\n",

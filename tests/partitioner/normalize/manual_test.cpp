@@ -61,12 +61,12 @@ constexpr const char* kSum =
     "  ROOT s = f32[3,5] all-reduce(d), channel_id=1, replica_groups={{0,1,2},{3,4,5}}, use_global_device_ids=true, "
     "to_apply=add";
 
-TEST(ManualRegion, ShardysRegionKeepsItsOwnCollectiveAndGetsNoOtherInside) {
+TEST(ManualRegion, ShardysRegionKeepsItsCollectiveAndGetsNoOther) {
   // b is replicated, so each device slices its rows; a already has the required sharding.
   EXPECT_EQ(checked(shardy(kSum)), (Counts{{"all-reduce", 1}}));
 }
 
-TEST(ManualRegion, TheCheckSeesWhatARegionComputes) {
+TEST(ManualRegion, TheCheckComparesTheResultsOfARegion) {
   // Without the sum, the devices along y have different values, although the text declares them replicated.
   const auto only_partial_value = read(shardy("  ROOT s = f32[3,5] negate(d)"));
   EXPECT_FALSE(check_partition(only_partial_value).passed);
@@ -77,7 +77,7 @@ TEST(ManualRegion, TheCheckSeesWhatARegionComputes) {
 }
 
 // The same region in GSPMD's form.
-TEST(ManualRegion, GspmdsRegionIsTheSame) {
+TEST(ManualRegion, GspmdsRegionIsPartitionedEqually) {
   const std::string text = "HloModule m, num_partitions=6\n" + kAdd + R"(body {
   a = f32[3,2] parameter(0)
   b = f32[2,5] parameter(1)
@@ -120,7 +120,7 @@ constexpr const char* kSwap =
     "  ROOT s = f32[{0},6] collective-permute(d), channel_id=1, "
     "source_target_pairs={{{{0,2}},{{2,0}},{{1,3}},{{3,1}}}}";
 
-TEST(ManualRegion, OtherAxesShardWhatIsInside) {
+TEST(ManualRegion, OtherAxesShardTheContentOfARegion) {
   const std::string text = partly_manual(8, fmt::format(kSwap, 4), "4");
   const auto counts = checked(text);
   EXPECT_EQ(counts.at("collective-permute"), 1);
@@ -129,7 +129,7 @@ TEST(ManualRegion, OtherAxesShardWhatIsInside) {
   EXPECT_EQ(stats.flops_per_device, 2.0 * 8 * 4 * 6 / 4);
 }
 
-TEST(ManualRegion, ACutThatOtherAxesWouldNotDivideStaysWholeAlongThem) {
+TEST(ManualRegion, LocalRowsThatOtherAxesDoNotDivideAreNotShardedOverThem) {
   // Sharding 3 local rows over y gives other rows than sharding 6 rows over x and y.
   checked(partly_manual(6, fmt::format(kSwap, 3), "3"));
 }
@@ -163,7 +163,7 @@ TEST(ManualRegion, ReductionsOverOtherAxesInsideAreInserted) {
   checked(partly_manual(8, inside, "4"));
 }
 
-TEST(ManualRegion, AComputationCalledInAndOutOfARegionBecomesTwo) {
+TEST(ManualRegion, AComputationCalledInsideAndOutsideOfARegionIsCopied) {
   const std::string text = R"(HloModule m, num_partitions=2
 f { p = f32[4] parameter(0) ROOT n = f32[4] sine(p) }
 ENTRY e {
@@ -205,7 +205,7 @@ ENTRY e {
   EXPECT_EQ(checked(text).at("collective-permute"), 1);
 }
 
-TEST(ManualRegion, ADeviceOrderThatNoAxisExplainsIsCutInThatOrder) {
+TEST(ManualRegion, ADeviceOrderThatNoAxisDescribesIsKept) {
   const std::string text = R"(HloModule m, num_partitions=5
 ENTRY e {
   x = f32[10] parameter(0)
@@ -262,7 +262,7 @@ ENTRY e {
   EXPECT_THROW(partition(read(text)), Error);
 }
 
-TEST(ManualRegion, WhatDoesNotFitIsNamed) {
+TEST(ManualRegion, ErrorsNameMismatchedTypes) {
   const std::string text = R"(HloModule m, num_partitions=2
 ENTRY e {
   x = f32[8] parameter(0)
@@ -286,7 +286,7 @@ std::string error_of(const std::string& text) {
   return "no error";
 }
 
-TEST(ManualRegions, WhatIsInNoneCannotLeaveOne) {
+TEST(ManualRegions, AValueOutsideOfRegionsCannotLeaveOne) {
   EXPECT_EQ(error_of(R"(HloModule m, num_partitions=6
 ENTRY e {
   p = f32[12,6] parameter(0), sharding={devices=[2,3]<=[6]}
@@ -297,7 +297,7 @@ ENTRY e {
 
 // A sharding left to propagation is the same as no sharding. A value on one device, or a manual one, has no tiles with
 // which to enter the region.
-TEST(ManualRegions, WhatEntersIsReplicatedOrTiled) {
+TEST(ManualRegions, AValueThatEntersIsReplicatedOrTiled) {
   const auto entering = [](const std::string& sharding) {
     return "HloModule m, num_partitions=2\nENTRY e { x = f32[8] parameter(0), sharding=" + sharding +
            "\nm = f32[8] custom-call(x), custom_call_target=\"SPMDFullToShardShape\", sharding={manual}\n"
@@ -325,7 +325,7 @@ TEST(ManualRegions, ReplicasAreRefused) {
 
 // ---- groups, barriers ------------------------------------------------------------------------------------------------
 
-TEST(ShardGroups, MembersThatShardAsEachOtherEndUpAlike) {
+TEST(ShardGroups, MembersOfAShardAsGroupGetTheSameSharding) {
   const std::string text = R"(HloModule m, num_partitions=2, allow_spmd_sharding_propagation_to_output={true,true}
 ENTRY e {
   x = f32[8,4] parameter(0), sharding={devices=[2,1]<=[2]}
@@ -342,7 +342,7 @@ ENTRY e {
 }
 
 // %x and %z each share a group with %y, so all three form one group.
-TEST(ShardGroups, ShardysGroupsThatShareAMemberAreOne) {
+TEST(ShardGroups, ShardysGroupsWithACommonMemberAreMerged) {
   const auto member = [](const char* name, const char* of, int group) {
     return fmt::format(
         R"(  {} = () custom-call({}), custom_call_target="xla.sdy.ShardingGroup", custom_call_has_side_effect=true, )"

@@ -26,7 +26,7 @@ void expect_passes(int devices, const std::string& attributes, const std::string
   }
 }
 
-TEST(ShardingForms, AnyTwoMeetInAModule) {
+TEST(ShardingForms, AnyTwoFormsCanOccurInAModule) {
   const std::map<int, std::vector<std::string>> forms = {
       {2, {"{maximal device=1}", "{devices=[2,1]1,0}", "{devices=[1,2]<=[2]}", "{unknown}", "{unreduced}"}},
       {4,
@@ -53,7 +53,7 @@ TEST(ShardingForms, AnyTwoMeetInAModule) {
                 "ROOT t = (f32[6,5], f32[6]) tuple(d, r)");
 }
 
-TEST(ShardingForms, TuplesOfThemGoThroughControlFlow) {
+TEST(ShardingForms, TuplesOfFormsPassThroughControlFlow) {
   const std::string loop =
       "more { p = (f32[6,4], s32[]) parameter(0) i = s32[] get-tuple-element(p), index=1 n = s32[] constant(3)\n"
       "ROOT c = pred[] compare(i, n), direction=LT }\n"
@@ -84,7 +84,7 @@ TEST(ShardingForms, TuplesOfThemGoThroughControlFlow) {
   }
 }
 
-TEST(ShardingForms, ParametersAndResultsMayBeFreedOneByOne) {
+TEST(ShardingForms, ParametersAndResultsMayBeLeftOpenSeparately) {
   const auto shardings = [](const std::string& allowed) {
     const Program program =
         parse_program("HloModule m, num_partitions=4" + allowed +
@@ -106,7 +106,7 @@ TEST(ShardingForms, ParametersAndResultsMayBeFreedOneByOne) {
 }
 
 // If the header has no entry, none is added, except for the leaves that an open annotation refers to.
-TEST(ShardingForms, AnOpenAnnotationFreesTheResultsThatAreTheValue) {
+TEST(ShardingForms, AnOpenAnnotationOpensTheResultsThatAreTheValue) {
   const Program program = parse_program(
       "HloModule m, num_partitions=4\n"
       "ENTRY e { a = f32[8,6] parameter(0) k = f32[8,6] cosine(a) l = f32[8,6] sine(k)\n"
@@ -141,7 +141,7 @@ ROOT l = f32[8,6] sine(k) })",
 }
 
 // JAX appends numbers to the names of arguments.
-TEST(ShardingForms, AParameterIsFoundWithoutItsNumberWhereNoOtherMayBeMeant) {
+TEST(ShardingForms, AParameterIsFoundWithoutItsNumberIfUnambiguous) {
   const Program program = parse_program(
       "HloModule m, num_partitions=2\n"
       "ENTRY main { x.1 = f32[4,6] parameter(0) y.1 = f32[4,6] parameter(1) y.2 = f32[4,6] parameter(2)\n"

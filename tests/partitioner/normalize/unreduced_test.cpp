@@ -41,7 +41,7 @@ std::string unary(const std::string& op, const std::string& from, const std::str
   return "a = f32[7,5] parameter(0), sharding=" + from + "\nROOT r = f32[7,5] " + op + "(a), sharding=" + to;
 }
 
-TEST(Unreduced, ADotMayLeaveItsSumToWhoCalls) {
+TEST(Unreduced, ADotMayLeaveItsSumToTheCaller) {
   const Program program = read(
       "a = f32[7,11] parameter(0), sharding={devices=[1,6]<=[6]}\nb = f32[11,5] parameter(1), "
       "sharding={devices=[6,1]<=[6]}\n"
@@ -65,7 +65,7 @@ TEST(Unreduced, LinearOpsPassPartialValuesThrough) {
   EXPECT_NE(text.find("sharding={" + kThird + ", " + kThird + "}"), std::string::npos) << text;
 }
 
-TEST(Unreduced, AParameterIsSummedWhereItsValueIsNeeded) {
+TEST(Unreduced, AParameterIsSummedIfItsValueIsNeeded) {
   EXPECT_EQ(checked(read(unary("sine", kThird, kRows))), (Counts{{"all-reduce", 1}}));
   EXPECT_EQ(checked(read(unary("negate", "{unreduced}", "{replicated}"))), (Counts{{"all-reduce", 1}}));
   EXPECT_EQ(checked(read("a = f32[12,5] parameter(0), sharding={unreduced}\n"
@@ -84,7 +84,7 @@ TEST(Unreduced, AReplicatedResultBecomesPartialWithoutCommunication) {
   EXPECT_EQ(checked(read(unary("sine", "{unreduced}", "{unreduced}"))), (Counts{{"all-reduce", 1}}));
 }
 
-TEST(Unreduced, EveryFormMeetsEveryOther) {
+TEST(Unreduced, EveryFormCombinesWithEveryOther) {
   const std::vector<std::string> forms = {"{unreduced}",
                                           kThird,
                                           "{devices=[1,3,2]<=[6] last_tile_dims={unreduced}}",
@@ -137,7 +137,7 @@ Program without_sums(Program program) {
   return program;
 }
 
-TEST(Unreduced, AForgottenSumIsFound) {
+TEST(Unreduced, AMissingSumIsFound) {
   for (const std::string op : {"sine", "negate", "abs"}) {
     const Program program = read(unary(op, kThird, kRows));
     Partitioned parts = partition(program, {.keep_shardings = true});
@@ -147,7 +147,7 @@ TEST(Unreduced, AForgottenSumIsFound) {
   }
 }
 
-TEST(Unreduced, ASumTooManyOrPartialValuesTakenForTheValueAreFound) {
+TEST(Unreduced, AnExtraSumAndPartialValuesUsedAsTheValueAreFound) {
   const Program program = read(unary("negate", kThird, kThird));
   const Program summed = read(unary("negate", kThird, kRows));
   Partitioned parts = partition(program);
@@ -180,7 +180,7 @@ TEST(Unreduced, TheNoteOfASumNamesTheParametersAxes) {
 
 // The maxima of sharded rows are reduced before they are broadcast along the rows, even through a copy (as in a softmax
 // without gradients through its maxima).
-TEST(Unreduced, MaximaOfRowsAreMadeBeforeTheyAreRepeated) {
+TEST(Unreduced, MaximaOfRowsAreReducedBeforeTheyAreBroadcast) {
   const std::string text =
       "HloModule m, num_partitions=2\nmax { a = f32[] parameter(0) b = f32[] parameter(1) ROOT m = f32[] maximum(a, b) "
       "}\n"

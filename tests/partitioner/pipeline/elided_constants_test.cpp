@@ -164,7 +164,7 @@ TEST(ElidedConstants, ComputeTheSameInTheTypesOfTheModule) {
 }
 
 // A slice of unknown elements would not be identifiable: the complete constant stays, with its type.
-TEST(ElidedConstants, StayWholeOnEveryDevice) {
+TEST(ElidedConstants, StayReplicated) {
   for (const Case& one : kCases) {
     const Program program = read(one.text);
     const Program local = partition(program).program;
@@ -178,7 +178,7 @@ TEST(ElidedConstants, StayWholeOnEveryDevice) {
 
 // Otherwise a copy of one constant could get the values of another, and the check would miss faults or report false
 // ones.
-TEST(ElidedConstants, EachHasValuesOfItsOwn) {
+TEST(ElidedConstants, HaveDifferentValues) {
   const Program twins = read(R"(ENTRY e {
   x = f32[7] parameter(0), sharding={devices=[3]<=[3]}
   a = f32[7] constant({...})

@@ -29,7 +29,7 @@ TEST(Partition, SoftmaxOverAShardedDimReducesMaximumAndSum) {
   EXPECT_EQ(collective_counts(parts.program), (std::map<std::string, std::int64_t>{{"all-reduce", 2}}));
 }
 
-TEST(Partition, ReduceWithAnInitThatIsNoIdentityCountsItOnce) {
+TEST(Partition, ReduceAddsAnInitThatIsNotTheIdentityOnce) {
   const std::string body = kAdder +
                            "ENTRY main { x = f32[7,5] parameter(0) i = f32[] constant(3)\n"
                            "ROOT y = f32[5] reduce(x, i), dimensions={0}, to_apply=add }";
@@ -94,14 +94,14 @@ TEST(Partition, ArgmaxOverAShardedDimGathersOnePairPerDevice) {
   expect_equal({"uneven", argmax_module(5, 7, "-inf", "select(first, a, b)"), "a=2,b=3", {{"x", "b,a"}}});
 }
 
-TEST(Partition, AnInitThatWouldCountTwiceIsMetOnce) {
+TEST(Partition, TheInitOfATupleReductionIsUsedOnce) {
   for (const std::string spec : {"-,a", "a,b"})
     expect_equal({"sum_and_argmax", argmax_module(6, 12, "1", "add(a, b)"), "a=2,b=3", {{"x", spec}}});
 }
 
 // 13 rows on 2 or 4 devices: masking the padding takes a few operations; resharding to complete columns transfers many
 // bytes.
-TEST(Partition, PaddingOfASummedDimIsHiddenWhereThatIsLessThanMovingIt) {
+TEST(Partition, PaddingOfAReducedDimIsMaskedIfReshardingCostsMore) {
   const std::string body = kAdder +
                            "ENTRY main { x = f32[13,16] parameter(0) z = f32[] constant(0)\n"
                            "ROOT p = f32[16] reduce(x, z), dimensions={0}, to_apply=add }";
@@ -113,7 +113,7 @@ TEST(Partition, PaddingOfASummedDimIsHiddenWhereThatIsLessThanMovingIt) {
 }
 
 // One row comes from the neighbour; the result needs no computation.
-TEST(Partition, AShiftThatIsWrittenAsPadAndSliceBringsWhatItShifts) {
+TEST(Partition, AShiftAsPadAndSliceReceivesOnlyTheShiftedRows) {
   const Case c{"shift",
                "ENTRY main { x = f32[8,16] parameter(0) z = f32[] constant(0)\n"
                "p = f32[9,16] pad(x, z), padding=1_0x0_0\nROOT s = f32[8,16] slice(p), slice={[0:8], [0:16]} }",
@@ -126,7 +126,7 @@ TEST(Partition, AShiftThatIsWrittenAsPadAndSliceBringsWhatItShifts) {
 }
 
 // All elements of n are 8, although n belongs to a group: only l is gathered.
-TEST(Partition, AConstantInAShardingGroupIsNeitherComputedNorMoved) {
+TEST(Partition, AConstantInAShardingGroupIsNeitherComputedNorResharded) {
   const Program program = parse_program(
       "HloModule m, num_partitions=4\nENTRY e { a = f32[8,8] parameter(0), sharding={devices=[4,1]<=[4] shard_as 1}\n"
       "z = f32[] constant(2)\nb = f32[8,8] broadcast(z), dimensions={}, sharding={unknown shard_as 1}\n"
@@ -141,7 +141,7 @@ TEST(Partition, AConstantInAShardingGroupIsNeitherComputedNorMoved) {
 }
 
 // Without a channel the ids are replicas, and there is one replica.
-TEST(Partition, CollectivesOverTheOnlyReplicaGiveWhatTheyAreGiven) {
+TEST(Partition, CollectivesOverTheOnlyReplicaReturnTheirOperands) {
   const auto module = [](const std::string& collective) {
     return "HloModule m, num_partitions=4\n" + kAdder +
            "ENTRY main { x = f32[8,6] parameter(0), sharding={devices=[4,1]<=[4]}\nr = f32[8,6] " + collective +
@@ -161,7 +161,7 @@ TEST(Partition, CollectivesOverTheOnlyReplicaGiveWhatTheyAreGiven) {
 }
 
 // Values that are only computed elementwise need no positions.
-TEST(Partition, PositionsBeyond32BitsAreAnErrorWhereTheyAreNeeded) {
+TEST(Partition, PositionsBeyond32BitsAreAnErrorIfTheyAreNeeded) {
   const auto text = [](const std::string& op) {
     return "HloModule m, num_partitions=4\nENTRY main { x = f32[8589934592] parameter(0), "
            "sharding={devices=[4]<=[4]}\nROOT y = " +
@@ -177,7 +177,7 @@ TEST(Partition, PositionsBeyond32BitsAreAnErrorWhereTheyAreNeeded) {
   }
 }
 
-TEST(Partition, ASortedDimThatIsShardedTradesPlacesWithAnother) {
+TEST(Partition, AShardedSortDimIsReshardedToAnotherDim) {
   const std::string body =
       "less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT l = pred[] compare(a, b), direction=LT }\n"
       "ENTRY main { x = f32[6,12] parameter(0) ROOT y = f32[6,12] sort(x), dimensions={1}, to_apply=less }";
@@ -187,7 +187,7 @@ TEST(Partition, ASortedDimThatIsShardedTradesPlacesWithAnother) {
   EXPECT_EQ(collective_counts(parts), (std::map<std::string, std::int64_t>{{"all-to-all", 2}}));
 }
 
-TEST(Partition, ColumnsOfRowsThatAreShardedAreTakenWhereTheRowsAre) {
+TEST(Partition, ColumnsOfShardedRowsAreGatheredAndScatteredLocally) {
   const std::string header = "HloModule columns, num_partitions=4, allow_spmd_sharding_propagation_to_output={true}\n";
   const std::string types =
       "t = f32[8,20] parameter(0), sharding={devices=[4,1]<=[4]}\n"
@@ -209,7 +209,7 @@ TEST(Partition, ColumnsOfRowsThatAreShardedAreTakenWhereTheRowsAre) {
   }
 }
 
-TEST(Partition, CallsWithBatchDimsAreSharedOutOverThese) {
+TEST(Partition, CallsWithBatchDimsAreShardedOverThem) {
   const std::string text =
       "HloModule solve, num_partitions=4\nENTRY main {\n"
       "a = f32[8,5,5] parameter(0), sharding={devices=[4,1,1]<=[4]}  b = f32[8,5,3] parameter(1), "
@@ -227,7 +227,7 @@ TEST(Partition, CallsWithBatchDimsAreSharedOutOverThese) {
   EXPECT_GT(program_stats(partition(program_with("")).program).total_collective_bytes, 0);
 }
 
-TEST(Partition, ARowThatAnotherDeviceHoldsIsReadAsZerosWithoutAMask) {
+TEST(Partition, ARowOfAnotherDeviceIsReadAsZerosWithoutAMask) {
   const std::string body =
       "ENTRY main { x = f32[12,6] parameter(0) i = s32[] parameter(1) z = s32[] constant(0)\n"
       "ROOT r = f32[1,6] dynamic-slice(x, i, z), dynamic_slice_sizes={1,6} }";
@@ -245,7 +245,7 @@ TEST(Partition, RunningMaximumAlongAShardedDimNeedsNoMask) {
   for (const auto& instruction : parts.entry_computation().instructions) EXPECT_NE(instruction.op->name, "select");
 }
 
-TEST(Partition, AValueThatLiesTwoWaysKeepsWhatOneOfThemCallsPadding) {
+TEST(Partition, AValueWithTwoShardingsKeepsElementsThatArePaddingInOne) {
   // With 4 tiles, two of the four devices hold padding. With the 2 tiles of the permuted sharding they hold elements.
   const Program program = parse_program(R"(HloModule two_ways, num_partitions=4
 ENTRY %main (x: f64[2]) -> (f64[2], f64[2]) {

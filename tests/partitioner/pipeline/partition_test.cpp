@@ -22,7 +22,7 @@ TEST(Partition, DotIsRightForEveryShardingOfItsDims) {
         expect_equal({"dot", dot_module(7, 5, 11), "a=2,b=3", {{"x", x}, {"w", w}, {"h", h}}});
 }
 
-TEST(Partition, DotOverASharedContractionIsOneReduction) {
+TEST(Partition, DotOverAShardedContractingDimIsOneReduction) {
   const auto whole =
       partition(program_of({"d", dot_module(8, 6, 4), "m=2", {{"x", "-,m"}, {"w", "m,-"}, {"h", "-,-"}}}));
   EXPECT_EQ(collective_counts(whole.program), (std::map<std::string, std::int64_t>{{"all-reduce", 1}}));
@@ -31,7 +31,7 @@ TEST(Partition, DotOverASharedContractionIsOneReduction) {
   EXPECT_EQ(collective_counts(scattered.program), (std::map<std::string, std::int64_t>{{"reduce-scatter", 1}}));
 }
 
-TEST(Partition, MegatronMlpHoldsOneAllReduce) {
+TEST(Partition, MegatronMlpHasOneAllReduce) {
   const std::string body =
       "ENTRY main { x = f32[6,8] parameter(0) w1 = f32[8,12] parameter(1) w2 = f32[12,8] parameter(2)\n"
       "h = f32[6,12] dot(x, w1), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
@@ -46,7 +46,7 @@ TEST(Partition, MegatronMlpHoldsOneAllReduce) {
   EXPECT_EQ(parts.notes[0].bytes, 2 * (3 * 8 * 4) * 2 / 3);
 }
 
-TEST(Partition, AnOpenDimOfAnAnnotationTakesWhatPropagationFinds) {
+TEST(Partition, AnOpenDimOfAnAnnotationGetsItsAxesFromPropagation) {
   const std::string body =
       "ENTRY main { x = f32[6,5] parameter(0) w = f32[5,7] parameter(1)\n"
       "h = f32[6,7] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
@@ -63,7 +63,7 @@ TEST(Partition, AnOpenDimOfAnAnnotationTakesWhatPropagationFinds) {
 
 // The sum of two partial values, where one is sharded over an axis over which the other is partial: reducing over this
 // axis first transfers less than gathering the sharded value.
-TEST(Partition, PartialSumsAreAddedOverTheAxesBothHave) {
+TEST(Partition, PartialSumsAreReducedOverTheirCommonAxes) {
   const std::string body =
       "ENTRY main { a = f32[8,60] parameter(0) b = f32[60,12] parameter(1) c = f32[8,4] parameter(2) d = f32[4,12] "
       "parameter(3)\n"
@@ -76,7 +76,7 @@ TEST(Partition, PartialSumsAreAddedOverTheAxesBothHave) {
   EXPECT_EQ(collective_counts(parts.program), (std::map<std::string, std::int64_t>{{"reduce-scatter", 2}}));
 }
 
-TEST(Partition, AnOpStandsWhereItsOwnMeshSaysNotTheFirst) {
+TEST(Partition, AnOpUsesItsMeshNotTheFirstOne) {
   const Program program = parse_program(
       R"(HloModule two_meshes, num_partitions=6, frontend_attributes={tessera.meshes="{mesh = #sdy.mesh<[\"a\"=3, \"b\"=2]>, ordered = #sdy.mesh<[\"a\"=3, \"b\"=2], device_ids=[5, 0, 3, 1, 4, 2]>}"}
 ENTRY %main () -> s32[3,5] {
@@ -91,7 +91,7 @@ std::map<std::string, std::int64_t> counts_of(const Case& c) {
   return collective_counts(partition(program_of(c)).program);
 }
 
-TEST(Partition, AResultTakesTheAxisOfADimThatAnotherOperandSumsOver) {
+TEST(Partition, AResultMayUseTheAxisOfAnotherOperandsContractingDim) {
   // x is larger, and b shards its contracting dim. The columns of h are still sharded like those of w.
   const std::map<std::string, std::string> specs = {{"x", "-,b"}, {"w", "-,b"}};
   const Case c{"d, allow_spmd_sharding_propagation_to_output={true}", dot_module(40, 6, 9), "b=3", specs};
@@ -100,7 +100,7 @@ TEST(Partition, AResultTakesTheAxisOfADimThatAnotherOperandSumsOver) {
   expect_equal(c);
 }
 
-TEST(Partition, WorkIsNotDoneTwiceToSendLess) {
+TEST(Partition, WorkIsNotReplicatedToSendLess) {
   // Gathering both operands would transfer 1632 bytes, and summing the result transfers 3072. But after a gather each
   // device would do all the multiplications.
   EXPECT_EQ(counts_of({"d", dot_module(8, 4, 64), "a=4", {{"x", "-,a"}, {"w", "a,-"}}}),
@@ -111,7 +111,7 @@ TEST(Partition, WorkIsNotDoneTwiceToSendLess) {
             (std::map<std::string, std::int64_t>{{"all-gather", 1}}));
 }
 
-TEST(Partition, AResultThatIsBoundIsMadeWhereItMustLie) {
+TEST(Partition, AConstrainedResultIsComputedInItsSharding) {
   const Case c{"m",
                "ENTRY main { x = f32[6,9] parameter(0) one = f32[] constant(1) o = f32[6,9] broadcast(one), "
                "dimensions={}\nROOT y = f32[6,9] add(x, o) }",
@@ -123,7 +123,7 @@ TEST(Partition, AResultThatIsBoundIsMadeWhereItMustLie) {
   expect_equal(c);
 }
 
-TEST(Partition, SumsAreSharedOutOverIdleAxesUnlessThatTakesMoreMemory) {
+TEST(Partition, SumsAreShardedOverIdleAxesUnlessThatNeedsMoreMemory) {
   using Counts = std::map<std::string, std::int64_t>;
   const auto sum = [&](int columns) {
     return Case{"m",
@@ -145,7 +145,7 @@ TEST(Partition, SumsAreSharedOutOverIdleAxesUnlessThatTakesMoreMemory) {
   }
 }
 
-TEST(Partition, RenamingAndShufflingChangesNoSharding) {
+TEST(Partition, RenamingAndReorderingChangeNoSharding) {
   const std::string one =
       "ENTRY main { x = f32[6,8] parameter(0) w = f32[8,6] parameter(1) v = f32[8,6] parameter(2)\n"
       "a = f32[6,6] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
@@ -199,7 +199,7 @@ TEST(Annotate, UnknownNamesAndBadSpecsAreErrors) {
 }
 
 // Reshards of its operand, of its result and of its control predecessors keep the order.
-TEST(Partition, WhatMustRunBeforeWhatStaysSo) {
+TEST(Partition, ControlDependenciesAreKept) {
   const Program program = parse_program(R"(HloModule m, num_partitions=2
 ENTRY e {
   x = f32[8,4] parameter(0), sharding={devices=[2,1]<=[2]}
@@ -229,7 +229,7 @@ ENTRY e {
   EXPECT_FALSE(waits("a", "b"));
 }
 
-TEST(Partition, SumsOfNarrowElementsAreSharedOut) {
+TEST(Partition, SumsOfNarrowElementsAreSharded) {
   for (const std::string type : {"s4", "u4", "f8e5m2"})
     for (const std::string op : {"add", "maximum"})
       expect_equal({"narrow",
@@ -241,7 +241,7 @@ TEST(Partition, SumsOfNarrowElementsAreSharedOut) {
                     {{"x", "a,-"}}});
 }
 
-TEST(Partition, WhatIsAnnotatedManualIsWrittenSoForXla) {
+TEST(Partition, ManualAnnotationsAreWrittenForXla) {
   for (const std::string text : {"{manual}", "{devices=[2,1,2,2]<=[8] last_tile_dims={manual, replicated}}"}) {
     const Program program = parse_program(
         fmt::format("HloModule m, num_partitions=8\nENTRY e {{ ROOT a = f32[8,4] parameter(0), sharding={} }}", text),
@@ -252,7 +252,7 @@ TEST(Partition, WhatIsAnnotatedManualIsWrittenSoForXla) {
 }
 
 // XLA refuses attributes of one op on other ops.
-TEST(Partition, AttributesOfAnOpStayWithIt) {
+TEST(Partition, AttributesOfAnOpAreNotCopiedToInsertedOps) {
   const Case dot{"precise",
                  "ENTRY main { x = f32[5,6] parameter(0) w = f32[6,7] parameter(1)\nROOT h = f32[5,7] dot(x, w), "
                  "lhs_contracting_dims={1}, rhs_contracting_dims={0}, operand_precision={highest,highest} }",
@@ -270,7 +270,7 @@ TEST(Partition, AttributesOfAnOpStayWithIt) {
   EXPECT_FALSE(collective_counts(program).empty());
 }
 
-TEST(Partition, AnOpMayHaveNoResultAtAll) {
+TEST(Partition, AnOpMayHaveNoResult) {
   expect_equal({"print",
                 "ENTRY main { x = f32[7,4] parameter(0)\nc = () custom-call(x), custom_call_target=\"print\", "
                 "custom_call_has_side_effect=true\nROOT y = f32[7,4] negate(x) }",
@@ -280,7 +280,7 @@ TEST(Partition, AnOpMayHaveNoResultAtAll) {
 
 // A replicated scalar is resharded to one device, and from there to devices in another order. All devices already have
 // the value, so its inputs are not computed again.
-TEST(Partition, AScalarOfEveryDeviceIsNotComputedAgainForAnotherMesh) {
+TEST(Partition, AReplicatedScalarIsNotComputedAgainForAnotherMesh) {
   const std::string header =
       "HloModule m, num_partitions=4, frontend_attributes={xla.sdy.meshes=\"{mesh = #sdy.mesh<[\\\"a\\\"=2, "
       "\\\"b\\\"=2], "

@@ -28,7 +28,7 @@ std::string sharding_of_sum(const Program& program) {
   return "none";
 }
 
-TEST(Priority, TheLowerNumberDecidesWhereTwoAnnotationsDisagree) {
+TEST(Priority, TheLowerNumberDecidesIfTwoAnnotationsConflict) {
   EXPECT_EQ(sharding_of_sum(sum_of("a", "x@p1,-", "b", "y,-")), "{y,-}");
   EXPECT_EQ(sharding_of_sum(sum_of("a", "x,-", "b", "y@p1,-")), "{x,-}");
   EXPECT_EQ(sharding_of_sum(sum_of("a", "x@p2,-", "b", "y@p1,-")), "{y,-}");
@@ -36,12 +36,12 @@ TEST(Priority, TheLowerNumberDecidesWhereTwoAnnotationsDisagree) {
   EXPECT_EQ(sharding_of_sum(sum_of("a@p1", "x,-", "b@p2", "y@p0,-")), "{y,-}");
 }
 
-TEST(Priority, EachDimMayHaveItsOwn) {
+TEST(Priority, EachDimMayHaveAPriority) {
   EXPECT_EQ(sharding_of_sum(sum_of("a", "x@p1,-", "b", "-,y@p2")), "{x,y}");
   EXPECT_EQ(sharding_of_sum(sum_of("a", "x@p2,y", "b", "y@p1,x@p3")), "{x,y}");
 }
 
-TEST(Priority, NobodyTakesTheAxesThatALaterDimWaitsFor) {
+TEST(Priority, AxesThatALaterDimWillUseAreNotTaken) {
   // In round 0, dim 1 of a is open and could take x from b. But dim 0 of a will use x.
   const Program program = sum_of("a", "x@p1,?", "b", "-,x");
   EXPECT_TRUE(check_partition(program).passed);
@@ -49,7 +49,7 @@ TEST(Priority, NobodyTakesTheAxesThatALaterDimWaitsFor) {
   EXPECT_EQ(global.entry_computation()[0].sharding->front().str(), "{x,-}");
 }
 
-TEST(Priority, IsReadInBothSpellings) {
+TEST(Priority, IsReadInBothForms) {
   const Mesh mesh = Mesh::parse("x=2,y=3");
   const Program by_text = parse_program(
       "HloModule m, num_partitions=6, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<[\"x\"=2, \"y\"=3]>}}\n"
@@ -62,7 +62,7 @@ TEST(Priority, IsReadInBothSpellings) {
   EXPECT_EQ(by_name.str(), "{x@p1,-?@p2}");
 }
 
-TEST(Priority, AWrongOneSaysHowItIsWritten) {
+TEST(Priority, AWrongPriorityIsAnErrorWithTheCorrectForm) {
   const Mesh mesh = Mesh::parse("x=2");
   const Program plain = parse_program("HloModule m\nENTRY main { ROOT a = f32[12,6] parameter(0) }", op_table());
   for (const auto* wrong : {"x@1,-", "x@p,-", "x@p-1,-", "x@p1000001,-", "x@,-"})

@@ -33,12 +33,12 @@ std::string collectives(const Program& program) {
 const std::string kProduct = "([i, k], [j, k])->([i, j]) {i=8, j=4, k=6} reduction={k}, custom";
 const std::string kCall = "f32[8,4] custom-call(x, w)";
 
-TEST(ShardingRule, FactorsThatAreKeptNeedNoCommunication) {
+TEST(ShardingRule, PassThroughFactorsNeedNoCommunication) {
   EXPECT_EQ(collectives(with_rule(kProduct, kCall, "a,-", "-,-")), "");
   EXPECT_EQ(collectives(with_rule(kProduct, kCall, "b,-", "a,-")), "");  // uneven tiles of rows
 }
 
-TEST(ShardingRule, ReducedFactorsLeaveASum) {
+TEST(ShardingRule, ReducedFactorsCauseASum) {
   EXPECT_EQ(collectives(with_rule(kProduct, kCall, "-,a", "-,a")), "all-reducex1 ");
 }
 
@@ -48,7 +48,7 @@ TEST(ShardingRule, FactorsThatNeedReplicationAreGathered) {
             "all-gatherx1 ");
 }
 
-TEST(ShardingRule, DimsOfSeveralFactorsAndSeveralResults) {
+TEST(ShardingRule, SupportsDimsWithSeveralFactorsAndSeveralResults) {
   const std::string call = "(f32[4,2,6], f32[4,4]) custom-call(x, w)";
   // i occurs in both results; j would be summed over in one of them.
   EXPECT_EQ(collectives(with_rule("([ij, k], [l, k])->([i, j, k], [i, l]) {i=4, j=2, k=6, l=4}", call, "a,-", "-,-")),
@@ -65,7 +65,7 @@ TEST(ShardingRule, ThePerDeviceProgramCarriesItsSizes) {
   EXPECT_EQ(for_xla.find("sharding_rule"), std::string::npos);
 }
 
-TEST(ShardingRule, AWrongOneIsAnErrorThatQuotesIt) {
+TEST(ShardingRule, AWrongRuleIsAnErrorThatQuotesIt) {
   for (const auto& [rule, reason] : std::vector<std::pair<std::string, std::string>>{
            {"([i, k])->([i, j]) {i=8, j=4, k=6}", "has 1 operands, but the custom-call has 2"},
            {"([i, k], [j, k])->([i, j]) {i=9, j=4, k=6}",
@@ -82,7 +82,7 @@ TEST(ShardingRule, AWrongOneIsAnErrorThatQuotesIt) {
 }
 
 // As JAX writes batched matrix factorizations. XLA's operand_layout_constraints have the sizes of the operands.
-TEST(BatchDims, ACallIsAppliedToTheItemsEachDeviceHas) {
+TEST(BatchDims, ACallIsAppliedToTheItemsOfEachDevice) {
   const Program program = parse_program(
       "HloModule m, allow_spmd_sharding_propagation_to_output={true}\nENTRY main {\n"
       "x = f32[5,6,4,4] parameter(0) y = f32[5,6,4] parameter(1)\n"

@@ -11,7 +11,7 @@ using namespace annotated_programs;  // NOLINT(google-build-using-namespace)
 
 // e is first in the text but is read last: if it is computed just before its consumer, it is not in memory together
 // with f, from which i is computed.
-TEST(LittleMemory, InstructionsStandInTheOrderThatHoldsLeast) {
+TEST(MemoryPerDevice, InstructionsAreOrderedForTheLeastMemory) {
   const Program program = parse_program(
       "HloModule m\nENTRY main { v = f32[1,7] parameter(0) u = f32[1,7] parameter(1) w = f32[7,5000] parameter(2)\n"
       "q = f32[5000,1] parameter(3)\n"
@@ -41,7 +41,7 @@ std::int64_t sparing_peak(const Program& program) {
 
 // The sums of both loops start from one zero value. If each loop has a separate zero, it can accumulate its sum in
 // place.
-TEST(LittleMemory, AZeroIsNotHeldFromOneLoopToTheNext) {
+TEST(MemoryPerDevice, AZeroIsNotKeptFromOneLoopToTheNext) {
   const std::string state = "(s32[], f32[1000], f32[1000])";
   std::string text = "HloModule m\n";
   for (const std::string n : {"1", "2"})
@@ -67,7 +67,7 @@ TEST(LittleMemory, AZeroIsNotHeldFromOneLoopToTheNext) {
 }
 
 // Gathered parts of 4000 bytes each are written into the result one by one.
-TEST(LittleMemory, PartsArePutTogetherAsTheyCome) {
+TEST(MemoryPerDevice, GatheredPartsAreConcatenatedOneByOne) {
   const Program program = annotated(
       kFree +
           "ENTRY main { x = f32[500,2] parameter(0) y = f32[500,2] parameter(1) z = f32[500,2] parameter(2)\n"

@@ -35,7 +35,7 @@ std::int64_t bytes_of(const std::string& text) {
 }
 
 // One row of 5 from each other device, in either direction, for all accumulations.
-TEST(SplitScans, WhatThePartsComeToMoves) {
+TEST(SplitScans, OnlyTileTotalsAreExchanged) {
   for (const int devices : {2, 3, 4, 5, 6, 7, 8})
     for (const auto& [combine, init] :
          std::vector<std::pair<std::string, std::string>>{{"add", "0"}, {"maximum", "-inf"}, {"multiply", "1"}})
@@ -44,7 +44,7 @@ TEST(SplitScans, WhatThePartsComeToMoves) {
 }
 
 // An initial value of 2 would be added once per tile, and a window of 23 leaves out elements. Both cases stay correct.
-TEST(SplitScans, OtherWindowsStayAsTheyAre) {
+TEST(SplitScans, OtherWindowsAreNotSplit) {
   const std::int64_t split = bytes_of(module_of("add", "0", "23_0", 3));
   EXPECT_GT(bytes_of(module_of("add", "2", "23_0", 3)), split);
   std::string shorter = module_of("add", "0", "22_0", 3);
@@ -53,7 +53,7 @@ TEST(SplitScans, OtherWindowsStayAsTheyAre) {
 }
 
 // Receives the first k of each tile with their positions; no device holds a complete line of 997.
-TEST(SplitTopK, TheFirstOfEachPartMove) {
+TEST(SplitTopK, OnlyTheFirstElementsOfEachTileAreExchanged) {
   for (const int devices : {2, 3, 4, 5, 7, 8})
     for (const int k : {1, 3})
       for (const std::string largest : {"true", "false"}) {
@@ -67,14 +67,14 @@ TEST(SplitTopK, TheFirstOfEachPartMove) {
 }
 
 // 4 of 6 elements from each of two tiles are more bytes than the line.
-TEST(SplitTopK, WhereThatIsMoreTheLineIsGathered) {
+TEST(SplitTopK, TheLineIsGatheredIfThatIsLess) {
   EXPECT_LE(bytes_of("HloModule m, num_partitions=2\n"
                      "ENTRY main { x = f32[3,12] parameter(0), sharding={devices=[1,2]<=[2]}\n"
                      "ROOT t = (f32[3,4], s32[3,4]) topk(x), k=4, largest=true }\n"),
             3 * 6 * 4);
 }
 
-TEST(SplitTopK, PartsWaitForWhatTheLineWaitedForAndOthersForTheFirstOfAll) {
+TEST(SplitTopK, ControlDependenciesOfASplitTopKAreKept) {
   const Program program = parse_program(R"(HloModule m, num_partitions=4
 ENTRY main {
   x = f32[101] parameter(0), sharding={devices=[4]<=[4]}

@@ -95,7 +95,7 @@ Outcome by(const std::string& computation, const std::string& dtype, int columns
                                    dtype, columns, init, computation));
 }
 
-TEST(OwnReductions, GroupsReduceByXorWhateverTheInit) {
+TEST(UnnamedReductions, GroupsReduceByXorForAnyInit) {
   const Outcome even = by("xor", "u32", 16, "z = u32[] constant(0)\n");
   EXPECT_EQ(even.bytes, Bytes({{"all-reduce", 384}}));
   EXPECT_EQ(even.flops, 256);
@@ -105,7 +105,7 @@ TEST(OwnReductions, GroupsReduceByXorWhateverTheInit) {
       EXPECT_EQ(by("xor", "u32", columns, init).bytes, Bytes({{"all-reduce", 384}})) << columns << init;
 }
 
-TEST(OwnReductions, GroupsReduceByAnyComputationThatMayMeetItsInitAgain) {
+TEST(UnnamedReductions, GroupsReduceByComputationsThatMayUseTheInitTwice) {
   const Outcome even = by("lse", "f32", 16, "z = f32[] constant(-1e30)\n");
   EXPECT_EQ(even.bytes, Bytes({{"all-reduce", 384}}));
   EXPECT_EQ(even.flops, 256);
@@ -115,7 +115,7 @@ TEST(OwnReductions, GroupsReduceByAnyComputationThatMayMeetItsInitAgain) {
   EXPECT_EQ(by("lse", "f32", 16, "z = f32[] parameter(1)\n").bytes.count("all-reduce"), 0U);
 }
 
-TEST(OwnReductions, InGroupsOfTwoDimsAndWantedCut) {
+TEST(UnnamedReductions, WorkOverTwoDimsAndWithShardedResults) {
   const std::string z = "z = u32[] constant(0)\n";
   EXPECT_EQ(outcome_of(4, "x = u32[64,16] parameter(0), sharding={devices=[2,2]<=[4]}\n" + z +
                               "ROOT r = u32[] reduce(x, z), dimensions={0,1}, to_apply=xor\n")
@@ -128,7 +128,7 @@ TEST(OwnReductions, InGroupsOfTwoDimsAndWantedCut) {
             Bytes({{"all-to-all", 192}}));
 }
 
-TEST(OwnReductions, UnevenPartsEndWithTheInitOnlyWhereThatChangesNothing) {
+TEST(UnnamedReductions, UnevenTilesArePaddedWithTheInitOnlyIfItIsNeutral) {
   EXPECT_EQ(by("last", "f32", 18, "z = f32[] constant(0)\n").bytes, Bytes({{"all-gather", 3840}}));
   const std::string argmax =
       "x = f32[64,18] parameter(0), sharding={devices=[1,4]<=[4]}\ni = s32[64,18] iota(), iota_dimension=1\n"
@@ -138,7 +138,7 @@ TEST(OwnReductions, UnevenPartsEndWithTheInitOnlyWhereThatChangesNothing) {
 }
 
 // The effect of the initial value after other elements must be proven; testing a few elements is not enough.
-TEST(OwnReductions, UnevenPartsEndWithTheInitOnlyWhereThatIsProven) {
+TEST(UnnamedReductions, UnevenTilesArePaddedWithTheInitOnlyIfNeutralityIsProven) {
   const std::string jax_argmax =
       "x = f32[64,18] parameter(0), sharding={devices=[1,4]<=[4]}\ni = s32[64,18] iota(), iota_dimension=1\n"
       "low = f32[] constant(-inf)\nnone = s32[] constant(0)\n"

@@ -11,7 +11,7 @@ using namespace annotated_programs;  // NOLINT(google-build-using-namespace)
 
 // Axis a shards k in both operands, and the required rows of the result. Axis b is otherwise unused, so it shards the
 // rows during the computation.
-TEST(LittleWork, IdleAxesCutTheResultWhileASumKeepsItsAxis) {
+TEST(WorkPerDevice, IdleAxesShardTheResultWhileASumUsesItsAxis) {
   const std::string dot =
       "ENTRY main { x = f32[8,6] parameter(0) w = f32[6,10] parameter(1)\n"
       "ROOT h = f32[8,10] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0} }";
@@ -24,7 +24,7 @@ TEST(LittleWork, IdleAxesCutTheResultWhileASumKeepsItsAxis) {
 }
 
 // The sum must be replicated immediately. Adding x on one device only would need a mask for no gain.
-TEST(LittleWork, ASumThatIsBoundWholeIsMadeBeforeItIsAdded) {
+TEST(WorkPerDevice, AReplicatedSumIsReducedBeforeItIsAdded) {
   const std::string text = checked(parse_program(
       "HloModule m, num_partitions=3, allow_spmd_sharding_propagation_to_output={true}\n"
       "ENTRY main { x = f32[4,6] parameter(0) y = f32[4,6] parameter(1), sharding={devices=[1,3]<=[3]}\n"
@@ -38,7 +38,7 @@ TEST(LittleWork, ASumThatIsBoundWholeIsMadeBeforeItIsAdded) {
 }
 
 // The first device receives no row, so its row is zero. The padding of the last device's rows is not read.
-TEST(LittleWork, AShiftOfUnevenRowsNeedsNoMask) {
+TEST(WorkPerDevice, AShiftOfUnevenRowsNeedsNoMask) {
   const Program program = annotated(
       "HloModule m\nENTRY e { x = f32[13,4] parameter(0) z = f32[] constant(0)\n"
       "ROOT s = f32[13,4] pad(x, z), padding=1_-1x0_0 }",
@@ -49,7 +49,7 @@ TEST(LittleWork, AShiftOfUnevenRowsNeedsNoMask) {
 
 // Every device sums a value computed from iotas: 7,680 operations replace an all-reduce. With many more operations the
 // all-reduce is better.
-TEST(LittleWork, WhatFollowsFromConstantsIsComputedAgainWhereItWouldBeMoved) {
+TEST(WorkPerDevice, ValuesComputedFromConstantsAreRematerializedInsteadOfResharded) {
   const auto module = [](int columns) {
     return fmt::format(
         "HloModule m, num_partitions=4\n"
@@ -73,7 +73,7 @@ TEST(LittleWork, WhatFollowsFromConstantsIsComputedAgainWhereItWouldBeMoved) {
 
 // One consumer needs rows, the other one columns: the comparison is computed twice, on the elements that each consumer
 // needs.
-TEST(LittleWork, AMaskIsMadeAsEachReaderHasIt) {
+TEST(WorkPerDevice, AMaskIsRematerializedForEachConsumer) {
   const Program program = parse_program(
       "HloModule m, num_partitions=4\nENTRY e { x = f32[8,8] parameter(0), sharding={devices=[4,1]<=[4]}\n"
       "y = f32[8,8] parameter(1), sharding={devices=[1,4]<=[4]}\n"
@@ -88,7 +88,7 @@ TEST(LittleWork, AMaskIsMadeAsEachReaderHasIt) {
 }
 
 // 3 rows on 8 devices: a gather transfers 7 rows, most of them padding; an all-reduce of 3 rows transfers 2 * 7/8 * 3.
-TEST(LittleWork, MostlyEmptyTilesAreGatheredByASum) {
+TEST(WorkPerDevice, MostlyEmptyTilesAreGatheredByASum) {
   const auto gathered = [](const std::string& type, int rows, const std::string& op) {
     const std::string text = fmt::format(
         "HloModule m\nENTRY main {{ x = {0}[{1},5] parameter(0)\nROOT y = {0}[{1},5] {2}(x) }}", type, rows, op);
@@ -102,7 +102,7 @@ TEST(LittleWork, MostlyEmptyTilesAreGatheredByASum) {
 
 // Results 0..4 read elements before the operand, which permutes leave zero. Only padding of the result reads elements
 // after its end.
-TEST(LittleWork, WhatOnlyPaddingReadsIsNotMasked) {
+TEST(WorkPerDevice, ElementsReadOnlyByPaddingAreNotMasked) {
   const std::string text = checked(
       annotated(kFree + "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
                         "ENTRY main { x = f32[5,3] parameter(0) zero = f32[] constant(0)\n"
@@ -119,7 +119,7 @@ TEST(LittleWork, WhatOnlyPaddingReadsIsNotMasked) {
 }
 
 // The elements of a tuple are annotated separately: after the call, each has a sharding mark.
-TEST(LittleWork, CallsOfTuplesWithShardingsAreInlined) {
+TEST(WorkPerDevice, CallsOfTuplesWithShardingsAreInlined) {
   const std::string text = checked(
       annotated(kFree + "both { p = f32[6,4] parameter(0) t = f32[6,4] tanh(p) c = f32[6,4] cosine(p)\n"
                         "ROOT b = (f32[6,4], f32[6,4]) tuple(t, c) }\n"
@@ -135,7 +135,7 @@ TEST(LittleWork, CallsOfTuplesWithShardingsAreInlined) {
 
 // p is partial over a. Projecting its partial values takes every row; summing first takes only the rows that are
 // required. This saves work that costs more than the additional bytes.
-TEST(LittleWork, AProductOfAddendsIsNoSavingWhereItIsMoreWork) {
+TEST(WorkPerDevice, AProductOfPartialValuesIsNotUsedIfItIsMoreWork) {
   const Program program = annotated(
       "HloModule m\nENTRY main { x = f32[64,800] parameter(0) y = f32[800,16] parameter(1) w = f32[16,12] "
       "parameter(2)\n"
@@ -148,7 +148,7 @@ TEST(LittleWork, AProductOfAddendsIsNoSavingWhereItIsMoreWork) {
 }
 
 // The mark leaves d to propagation: d is summed once for both consumers.
-TEST(LittleWork, WhatSeveralReadBehindAMarkIsSummedOnce) {
+TEST(WorkPerDevice, AMarkedValueWithSeveralConsumersIsSummedOnce) {
   const std::string given = "frontend_attributes={xla.sdy.sharding=\"#sdy.sharding";
   const Program program = parse_program(
       "HloModule m, num_partitions=2, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<[\"a\"=2]>}}\n"
@@ -170,7 +170,7 @@ TEST(LittleWork, WhatSeveralReadBehindAMarkIsSummedOnce) {
 }
 
 // The consumer reads the cache in its sharding by heads. The cache is resharded only for the result.
-TEST(LittleWork, AResultIsMovedBehindWhatElseReadsIt) {
+TEST(WorkPerDevice, AResultIsReshardedAfterItsOtherConsumers) {
   const Program program = annotated(
       "HloModule m\nENTRY main { cache = f32[8,4,6] parameter(0) k = f32[1,4,6] parameter(1) q = f32[4,6] "
       "parameter(2)\n"
@@ -185,7 +185,7 @@ TEST(LittleWork, AResultIsMovedBehindWhatElseReadsIt) {
 
 // w is replicated and can be sharded without communication. Summing the results transfers less than twice the bytes of
 // gathering x, for a third of the work.
-TEST(LittleWork, AWholeOperandIsCutAsTheOtherWhereThatOneIsLarge) {
+TEST(WorkPerDevice, AReplicatedOperandIsShardedLikeALargeOtherOperand) {
   const auto flops = [](int columns) {
     const Program program =
         annotated(fmt::format("{}ENTRY main {{ x = f32[4,12] parameter(0) w = f32[12,{}] parameter(1)\n"
@@ -200,7 +200,7 @@ TEST(LittleWork, AWholeOperandIsCutAsTheOtherWhereThatOneIsLarge) {
 }
 
 // The batch is sharded: two sums of a few numbers each replace a gather of all images.
-TEST(LittleWork, ABatchNormOverACutBatchSumsItsMoments) {
+TEST(WorkPerDevice, ABatchNormOverAShardedBatchSumsItsMoments) {
   const std::string text = R"(HloModule m, allow_spmd_sharding_propagation_to_output={true}
 ENTRY main { x = f32[9,5,7,4] parameter(0) scale = f32[5] parameter(1) offset = f32[5] parameter(2) dy = f32[9,5,7,4] parameter(3)
 n = (f32[9,5,7,4], f32[5], f32[5]) batch-norm-training(x, scale, offset), epsilon=0.01, feature_index=1
@@ -222,7 +222,7 @@ ROOT t = (f32[9,5,7,4], f32[5]) tuple(dx, ds) })";
 
 // The product requires w with columns sharded over b, and the sum requires them over a. Resharding the sums is less
 // expensive than resharding w.
-TEST(LittleWork, WhatIsMovedMostIsTriedWhereItGoes) {
+TEST(WorkPerDevice, TheShardingRequiredForTheMostReshardedValueIsTried) {
   const Program program = parse_program(
       "HloModule m, num_partitions=4, allow_spmd_sharding_propagation_to_parameters={true}\n"
       "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }\n"
@@ -237,7 +237,7 @@ TEST(LittleWork, WhatIsMovedMostIsTriedWhereItGoes) {
 }
 
 // The slice reads a replicated operand. If it reads the sharding before that one, each device takes its column.
-TEST(LittleWork, WhatReadsAMovedValueIsTriedCutAsThatWas) {
+TEST(WorkPerDevice, ConsumersOfAReshardedValueMayUseItsFormerSharding) {
   const Program program = parse_program(
       "HloModule m, num_partitions=8, allow_spmd_sharding_propagation_to_output={true}\n"
       "ENTRY main { x = f32[32,16] parameter(0), sharding={devices=[1,8]<=[8]}\n"
@@ -251,7 +251,7 @@ TEST(LittleWork, WhatReadsAMovedValueIsTriedCutAsThatWas) {
 // Queries, keys and values are sharded by time. Softmax and its gradient keep the time of the queries, which is nearest
 // to the scores, and keys and values are gathered. Taking the sharding of the gradient's values at the same time would
 // reshard the weights between the two time dims.
-TEST(LittleWork, WhatIsNearestToTheInputsIsHeardFirst) {
+TEST(WorkPerDevice, ShardingsNearestToTheInputsTakePrecedence) {
   const std::string scores =
       "lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={2}\n";
   const std::string sums =
@@ -276,7 +276,7 @@ TEST(LittleWork, WhatIsNearestToTheInputsIsHeardFirst) {
 
 // x is resharded to rows for the product. The other consumers of x use this copy, because the result is required by
 // rows.
-TEST(LittleWork, ACopyThatAnotherNeededIsTakenForNothing) {
+TEST(WorkPerDevice, AnExistingReshardedCopyIsReused) {
   const Program program = annotated(
       "HloModule m\nENTRY main { x = f32[6,8] parameter(0) w = f32[8,8] parameter(1)\n"
       "u = f32[6,8] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n"
@@ -289,7 +289,7 @@ TEST(LittleWork, ACopyThatAnotherNeededIsTakenForNothing) {
 
 // The halves of x are exchanged along the dim that is sharded, but the result requires another sharding. If consumers
 // take precedence over operands, x is resharded once, and each device exchanges the halves locally.
-TEST(LittleWork, WhatAValueIsUsedForIsHeardBeforeWhatItIsMadeOf) {
+TEST(WorkPerDevice, ConsumersTakePrecedenceOverOperands) {
   const Program program = annotated(
       "HloModule m\nENTRY main { x = f32[6,4,8] parameter(0)\n"
       "l = f32[6,4,4] slice(x), slice={[0:6], [0:4], [0:4]} h = f32[6,4,4] slice(x), slice={[0:6], [0:4], [4:8]}\n"
@@ -301,7 +301,7 @@ TEST(LittleWork, WhatAValueIsUsedForIsHeardBeforeWhatItIsMadeOf) {
 
 // Choosing the fewest bytes for each op gives 624 bytes and 1552 operations per device. If ops shard as much work as
 // possible, both numbers decrease.
-TEST(LittleWork, SharingOutTheWorkIsTriedWhereFewBytesKeepItTogether) {
+TEST(WorkPerDevice, ShardingMoreWorkIsTriedIfFewestBytesReplicateIt) {
   const Program program = annotated(
       "HloModule m\nENTRY main { x = f32[8,6] parameter(0) w = f32[6,8] parameter(1) v = f32[8,6] parameter(2)\n"
       "h = f32[8,8] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0} t = f32[8,8] tanh(h)\n"

@@ -39,7 +39,7 @@ TEST(EmitReshard, CollectivesNameTheirAxesAndKeepTheirNotes) {
   EXPECT_EQ(channel, 6);
 }
 
-TEST(EmitReshard, ACoordinateIsTheDevicesPlaceInAnyMesh) {
+TEST(EmitReshard, ACoordinateIsTheDevicesPositionInAnyMesh) {
   const Mesh meshes[] = {Mesh({{"x", 2}, {"y", 3}, {"z", 2}}), Mesh({{"x", 2}, {"y", 3}}, {3, 0, 5, 1, 4, 2}),
                          Mesh({{"x", 2}, {"y", 3}}, {0, 2, 4, 1, 3, 5})};
   for (const Mesh& mesh : meshes)
@@ -92,7 +92,7 @@ TEST(EmitReshard, AMaskReplacesPaddingOnly) {
     }
 }
 
-TEST(EmitReshard, AMaskOfAnEvenShardingIsNothing) {
+TEST(EmitReshard, AnEvenShardingNeedsNoMask) {
   const Mesh mesh({{"x", 2}});
   const Type global = Type::array(DType::kF32, {4});
   const Sharding sharding = Sharding::from_spec(mesh, {{"x"}}, 1);

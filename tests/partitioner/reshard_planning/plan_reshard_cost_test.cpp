@@ -270,21 +270,21 @@ void check_costs(const char* mesh_text, const Dims& dims, std::size_t sources) {
   }
 }
 
-TEST(PlanReshardCost, NoDearerThanBruteForceOn2x3) {
+TEST(PlanReshardCost, NoMoreExpensiveThanBruteForceOn2x3) {
   for (const Dims& dims : {Dims{12}, Dims{7}, Dims{1}, Dims{6, 12}, Dims{5, 7}, Dims{10, 3}})
     check_costs("x=2,y=3", dims, 9);
   check_costs("x=2,y=3", {6, 6, 12}, 3);
   check_costs("x=2,y=3", {5, 3, 7}, 3);
 }
 
-TEST(PlanReshardCost, NoDearerThanBruteForceOn4x2) {
+TEST(PlanReshardCost, NoMoreExpensiveThanBruteForceOn4x2) {
   for (const Dims& dims : {Dims{16}, Dims{11}, Dims{3}, Dims{8, 16}, Dims{7, 10}, Dims{2, 13}})
     check_costs("x=4,y=2", dims, 9);
   check_costs("x=4,y=2", {8, 8, 8}, 3);
   check_costs("x=4,y=2", {5, 2, 9}, 3);
 }
 
-TEST(PlanReshardCost, NoDearerThanBruteForceOn2x2x2) {
+TEST(PlanReshardCost, NoMoreExpensiveThanBruteForceOn2x2x2) {
   for (const Dims& dims : {Dims{8}, Dims{13}, Dims{8, 8}, Dims{7, 9}, Dims{10, 3}}) check_costs("x=2,y=2,z=2", dims, 5);
   check_costs("x=2,y=2,z=2", {8, 4, 16}, 1);
   check_costs("x=2,y=2,z=2", {5, 3, 7}, 1);

@@ -41,7 +41,7 @@ void expect_plans(const std::vector<Case>& cases) {
   }
 }
 
-TEST(PlanReshard, OneStepWhereOneStepIsEnough) {
+TEST(PlanReshard, UsesOneStepIfThatIsEnough) {
   expect_plans({
       {"x=2,y=4", {8, 16}, "x,-", "x,-", "nothing"},
       {"x=2,y=4", {8, 16}, "-,-", "x,y", "slice{x+y}(0,1)"},
@@ -54,7 +54,7 @@ TEST(PlanReshard, OneStepWhereOneStepIsEnough) {
   });
 }
 
-TEST(PlanReshard, TheLastGatherIsTheOneThatNeedsNoOtherBuffer) {
+TEST(PlanReshard, TheLastGatherNeedsNoOtherBuffer) {
   expect_plans({
       {"x=2,y=4", {8, 16}, "x,y", "-,-", "all_gather{y}(1) 192 B; all_gather{x}(0) 256 B"},
       {"x=4,y=2", {8, 16}, "x,y", "-,-", "all_gather{y}(1) 64 B; all_gather{x}(0) 384 B"},
@@ -62,7 +62,7 @@ TEST(PlanReshard, TheLastGatherIsTheOneThatNeedsNoOtherBuffer) {
   });
 }
 
-TEST(PlanReshard, AReductionIsScatteredRatherThanFinishedEverywhere) {
+TEST(PlanReshard, AReductionIsScatteredRatherThanReplicated) {
   expect_plans({
       {"x=2,y=4", {8, 16}, "x,- sum y", "x,-", "all_reduce{y} 384 B"},
       {"x=2,y=4", {8, 16}, "x,- sum y", "x+y,-", "reduce_scatter{y}(0) 192 B"},
@@ -81,7 +81,7 @@ TEST(PlanReshard, ReplicasShareTheWorkOfAnAllReduce) {
 }
 
 // A device lacks at most its complete new shard of 128 bytes: no plan may receive more.
-TEST(PlanReshard, NeverMoreThanTheNewShardWhereSizesAreEven) {
+TEST(PlanReshard, NeverReceivesMoreThanTheNewShardForEvenSizes) {
   expect_plans({
       {"a=2,b=2,c=2", {8, 16}, "a+b,-", "b,a", "slice{c}(1); permute{a+b+c} 64 B; all_gather{c}(0) 64 B"},
       {"a=2,b=2", {8, 16}, "a+b,-", "b,a", "intersect(0->1) x2 128 B"},
@@ -89,7 +89,7 @@ TEST(PlanReshard, NeverMoreThanTheNewShardWhereSizesAreEven) {
   });
 }
 
-TEST(PlanReshard, UnevenBoundariesMoveByTheRowsThatDiffer) {
+TEST(PlanReshard, UnevenBoundariesMoveOnlyTheRowsThatDiffer) {
   expect_plans({
       // Four tiles of 6283 rows are 25132 rows; a half is 25129 rows. The difference is three rows of 64 floats.
       {"x=2,y=4", {50257, 64}, "x+y,-", "x,-", "all_gather{y}(0) 4825344 B; realign{x}(0) 768 B"},
@@ -118,7 +118,7 @@ TEST(PlanReshard, MeshesThatShareFactorsNeedNoDetour) {
   EXPECT_EQ(plan_reshard(global, sharding_of(two, "-,-"), sharding_of(turned, "x,-")).str(), "slice{x}(0)");
 }
 
-TEST(PlanReshard, OneDeviceCountsAsAnAddendOfASum) {
+TEST(PlanReshard, AValueOnOneDeviceIsAPartialValue) {
   const Mesh mesh({{"x", 2}, {"y", 2}});
   const Type global = Type::array(DType::kF32, {8, 16});
   const Sharding maximal = Sharding::maximal(mesh, 1);
@@ -128,7 +128,7 @@ TEST(PlanReshard, OneDeviceCountsAsAnAddendOfASum) {
   EXPECT_EQ(plan_reshard(global, maximal, Sharding::maximal(mesh, 2)).bytes(), 512);
 }
 
-TEST(PlanReshard, WhatCannotBeReshardedSaysWhy) {
+TEST(PlanReshard, ErrorsGiveTheReasonWhyAValueCannotBeResharded) {
   const Mesh four({{"x", 4}});
   const Mesh two({{"x", 2}});
   const Type global = Type::array(DType::kF32, {8});

@@ -41,7 +41,7 @@ TEST(PlanReshardValues, EveryShardingReachesEveryOther) {
     }
 }
 
-TEST(PlanReshardValues, PartialSumsReachEveryShardingAndStayPartialWhereAsked) {
+TEST(PlanReshardValues, PartialSumsReachEveryShardingAndStayPartialOnRequest) {
   for (const auto& [text, all_dims] : kCases)
     for (const Dims& dims : all_dims) {
       const auto shardings = all_shardings(Mesh::parse(text), isize(dims), true);
@@ -59,7 +59,7 @@ TEST(PlanReshardValues, EveryReductionIsFinishedBeforeAnotherBegins) {
                   all_shardings(mesh, 2, true, to), 15);
 }
 
-TEST(PlanReshardValues, EveryElementTypeIsMoved) {
+TEST(PlanReshardValues, EveryElementTypeIsResharded) {
   const Mesh mesh = Mesh::parse("x=2,y=2");
   for (int t = 0; t < kDTypeCount; ++t) {
     const auto dtype = static_cast<DType>(t);
@@ -69,7 +69,7 @@ TEST(PlanReshardValues, EveryElementTypeIsMoved) {
   }
 }
 
-TEST(PlanReshardValues, PrimeSizesOnAnyNumberOfDevices) {
+TEST(PlanReshardValues, SupportsPrimeSizesOnAnyNumberOfDevices) {
   for (const char* text : {"x=1", "x=2", "x=3", "x=4", "x=6", "x=8"})
     for (const std::int64_t size : {1, 2, 3, 5, 7, 11, 13}) {
       const auto shardings = all_shardings(Mesh::parse(text), 2, true);
@@ -77,7 +77,7 @@ TEST(PlanReshardValues, PrimeSizesOnAnyNumberOfDevices) {
     }
 }
 
-TEST(PlanReshardValues, ArraysWithoutElementsAndScalarsAreFine) {
+TEST(PlanReshardValues, SupportsEmptyArraysAndScalars) {
   const Mesh mesh = Mesh::parse("x=2,y=3");
   const auto shardings = all_shardings(mesh, 2, true);
   check_pairs(Type::array(DType::kF32, {0, 5}), shardings, shardings, 40);
@@ -103,7 +103,7 @@ std::vector<Sharding> sub_axis_shardings(const Mesh& mesh, const std::vector<Axi
   return out;
 }
 
-TEST(PlanReshardValues, PartsOfAxesAreAxesOfTheirOwn) {
+TEST(PlanReshardValues, SubAxesAreIndependentAxes) {
   const Mesh mesh({{"x", 6}, {"y", 2}});
   const auto two_three = sub_axis_shardings(mesh, {{0, 1, 2}, {0, 2, 3}, {1, 1, 2}}, 2);
   const auto three_two = sub_axis_shardings(mesh, {{0, 1, 3}, {0, 3, 2}, {1, 1, 2}}, 2);
@@ -114,7 +114,7 @@ TEST(PlanReshardValues, PartsOfAxesAreAxesOfTheirOwn) {
   }
 }
 
-TEST(PlanReshardValues, MeshesOfOtherAxesAndDeviceOrders) {
+TEST(PlanReshardValues, SupportsMeshesOfOtherAxesAndDeviceOrders) {
   const Mesh meshes[] = {
       Mesh::parse("x=2,y=3"),
       Mesh::parse("u=3,v=2"),
@@ -129,7 +129,7 @@ TEST(PlanReshardValues, MeshesOfOtherAxesAndDeviceOrders) {
         check_pairs(Type::array(DType::kF32, dims), all_shardings(from, 2, true), all_shardings(to, 2, true), 12);
 }
 
-TEST(PlanReshardValues, OneDeviceHoldsAllOrGetsAll) {
+TEST(PlanReshardValues, SupportsValuesOnOneDevice) {
   const Mesh mesh({{"x", 2}, {"y", 3}}, {5, 4, 3, 2, 1, 0});
   const std::vector<Sharding> maximal{Sharding::maximal(mesh, 0), Sharding::maximal(mesh, 4)};
   const auto shardings = all_shardings(mesh, 2, true);

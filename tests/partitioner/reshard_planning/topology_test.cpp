@@ -47,7 +47,7 @@ TEST(Topology, ReadsLatencyAndBandwidthByAxis) {
   EXPECT_FALSE(slow_x().is_uniform());
 }
 
-TEST(Topology, NamesWhatIsWrong) {
+TEST(Topology, ErrorsNameTheFault) {
   const auto error = [](std::string_view text) { return error_of([&] { Topology::parse(text, "net.json"); }); };
   EXPECT_NE(error(R"({"axis": {}})").find("did you mean \"axes\"?"), std::string::npos) << error(R"({"axis": {}})");
   EXPECT_NE(error(R"({"other": {"latency_ms": 1}})").find("did you mean \"latency_us\"?"), std::string::npos);
@@ -58,7 +58,7 @@ TEST(Topology, NamesWhatIsWrong) {
             "the topology names the axis \"modle\", which no mesh has; did you mean \"model\"?");
 }
 
-TEST(Topology, LittleCrossesTheSlowAxis) {
+TEST(Topology, FewBytesCrossTheSlowAxis) {
   // A single gather would run at the speed of x for all bytes. With three steps each device receives only a new eighth
   // over x.
   EXPECT_EQ(plan_reshard(kArray, spec("x+y,-"), spec("-,-")).str(), "all_gather{x+y}(0) 448 B");
@@ -68,7 +68,7 @@ TEST(Topology, LittleCrossesTheSlowAxis) {
               1e-15);
 }
 
-TEST(Topology, LatencyMakesOneLargeStepOfThreeSmallOnes) {
+TEST(Topology, LatencyMakesOneLargeStepBetterThanThreeSmallOnes) {
   EXPECT_EQ(plan_reshard(kArray, spec("-,-", "y"), spec("-,-")).str(),
             "slice{x}(0); all_reduce{y} 384 B; all_gather{x}(0) 256 B");
   EXPECT_EQ(plan_reshard(kArray, spec("-,-", "y"), spec("-,-"), late(10)).str(), "all_reduce{y} 768 B");
@@ -101,7 +101,7 @@ double seconds_on(const Topology& topology, const ReshardPlan& plan) {
   return sum;
 }
 
-TEST(Topology, NoPlanIsSlowerThanThatOfLeastBytesAndAllMoveTheRightValues) {
+TEST(Topology, NoPlanIsSlowerThanThatOfLeastBytesAndAllGiveTheRightValues) {
   const Mesh mesh = Mesh::parse("x=2,y=3");
   const auto all = all_shardings(mesh, 2, true);
   const Topology topologies[] = {
@@ -156,7 +156,7 @@ TEST(Topology, ChoosesThePlansOfAProgramAndTheirTimes) {
 
 // Two operands have different shardings, one over the slow axis and one over the fast axis: the one that can be
 // resharded over the fast axis is.
-TEST(Topology, DecidesWhichOperandMoves) {
+TEST(Topology, DecidesWhichOperandIsResharded) {
   const auto axes_moved = [](const char* slow) {
     Program program = parse_program(R"(HloModule m, num_partitions=6
 ENTRY %main (a: f32[12,6], b: f32[12,6]) -> f32[12,6] {

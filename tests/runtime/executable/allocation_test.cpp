@@ -99,7 +99,7 @@ void expect_planned(const Program& program) {
   });
 }
 
-TEST(Allocation, DotsOfEveryTypeTakeNothingButThePlan) {
+TEST(Allocation, DotsOfEveryTypeAllocateOnlyThePlan) {
   for (const std::string type : {"f32", "bf16", "f16", "f64", "s32"}) {
     SCOPED_TRACE(type);
     const auto dot = [&](const std::string& to) {
@@ -113,7 +113,7 @@ TEST(Allocation, DotsOfEveryTypeTakeNothingButThePlan) {
 }
 
 // The contracting dims are not contiguous, so the operands are packed first.
-TEST(Allocation, PackedDotsTakeNothingButThePlan) {
+TEST(Allocation, PackedDotsAllocateOnlyThePlan) {
   for (const std::string type : {"f32", "bf16", "f16", "f64", "s32"}) {
     SCOPED_TRACE(type);
     expect_planned(step_of("  %x = " + type + "[8,16,8,20] parameter(1)\n  %y = " + type + "[20,96,16] parameter(2)\n",
@@ -124,7 +124,7 @@ TEST(Allocation, PackedDotsTakeNothingButThePlan) {
   }
 }
 
-TEST(Allocation, AConvolutionAndItsGradientsTakeNothingButThePlan) {
+TEST(Allocation, AConvolutionAndItsGradientsAllocateOnlyThePlan) {
   for (const std::string type : {"f32", "bf16"}) {
     SCOPED_TRACE(type);
     expect_planned(
@@ -146,7 +146,7 @@ TEST(Allocation, AConvolutionAndItsGradientsTakeNothingButThePlan) {
   }
 }
 
-TEST(Allocation, AttentionTakesNothingButThePlan) {
+TEST(Allocation, AttentionAllocatesOnlyThePlan) {
   for (const std::string type : {"f32", "bf16"}) {
     SCOPED_TRACE(type);
     const std::string scores = "[2,4,32,32]";
@@ -195,7 +195,7 @@ TEST(Allocation, AttentionTakesNothingButThePlan) {
 }
 
 // Read in place (complete pages along dim 0), and packed along an inner dim.
-TEST(Allocation, AllGathersTakeNothingButThePlan) {
+TEST(Allocation, AllGathersAllocateOnlyThePlan) {
   const std::string groups = "channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true";
   for (const int dim : {0, 1}) {
     SCOPED_TRACE(dim);

@@ -10,7 +10,7 @@
 namespace tessera::testing {
 namespace {
 
-TEST(AssembledGathers, HoldBetweenProcesses) {
+TEST(AssembledGathers, GiveRightResultsBetweenProcesses) {
   ProcessGroup& group = world().group();
   const int ranks = group.size();
   expect_lockstep(gathered_in_turn(ranks, "s32", 25129 / ranks, 3), group, {}, 10);
@@ -18,7 +18,7 @@ TEST(AssembledGathers, HoldBetweenProcesses) {
     expect_lockstep(gathered_in_turn(ranks, "s8", 32801, 1), group, {.jitter = 5e-4, .seed = seed}, 8);
 }
 
-TEST(AssembledGathers, HoldInRandomPrograms) {
+TEST(AssembledGathers, GiveRightResultsInRandomPrograms) {
   if (world().group().size() != 4) GTEST_SKIP() << "programs for 4 ranks";
   for (unsigned seed = 100; seed < 110; ++seed) {
     SCOPED_TRACE(seed);
@@ -26,7 +26,7 @@ TEST(AssembledGathers, HoldInRandomPrograms) {
   }
 }
 
-TEST(AssembledGathers, AreCopiesWhereOneProcessCannotMap) {
+TEST(AssembledGathers, AreCopiesIfOneProcessCannotMap) {
   std::optional<NoMappings> refusing;
   if (world().rank() == 0) refusing.emplace();
   const int ranks = world().size();

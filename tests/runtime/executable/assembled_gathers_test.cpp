@@ -30,7 +30,7 @@ int count_assembled(const Schedule& plan) {
 // GPT-2's 50,257 words on 2 ranks, with few columns.
 constexpr int kWords = 25129;
 
-TEST(AssembledGathers, AreInThePlanOnceForANode) {
+TEST(AssembledGathers, ArePlannedOncePerNode) {
   for (const int ranks : {2, 3, 4}) {
     const Program program = gathered_in_turn(ranks, "s32", kWords, 3);
     const auto plan = make_schedule(program, on_one_node(ranks));
@@ -49,12 +49,12 @@ TEST(AssembledGathers, AreInThePlanOnceForANode) {
   }
 }
 
-TEST(AssembledGathers, LeaveSmallResultsAlone) {
+TEST(AssembledGathers, AreNotUsedForSmallResults) {
   EXPECT_EQ(count_assembled(*make_schedule(gathered_in_turn(2, "s32", 8191, 1), on_one_node(2))), 0);
   EXPECT_EQ(count_assembled(*make_schedule(gathered_in_turn(2, "s32", 8193, 1), on_one_node(2))), 3);
 }
 
-TEST(AssembledGathers, AreLookedUpInWithoutACopy) {
+TEST(AssembledGathers, LookupsReadThemWithoutACopy) {
   const Program program = looked_up(2, kWords);
   const auto plan = make_schedule(program, on_one_node(2));
   EXPECT_NO_THROW(verify_schedule(program, *plan));
@@ -62,7 +62,7 @@ TEST(AssembledGathers, AreLookedUpInWithoutACopy) {
   EXPECT_EQ(plan->arena_bytes, slice) << "no second one without the last row";
 }
 
-TEST(AssembledGathers, TheVerifierNeedsEveryWaitForClaimsAndParts) {
+TEST(AssembledGathers, TheVerifierRequiresEveryWaitForClaimsAndParts) {
   const Program program = gathered_in_turn(3, "s32", kWords, 1);
   const auto plan = make_schedule(program, on_one_node(3));
   int waits = 0;
@@ -85,7 +85,7 @@ TEST(AssembledGathers, TheVerifierNeedsEveryWaitForClaimsAndParts) {
   EXPECT_GE(waits, 8) << "three published, and claims of places used before";
 }
 
-TEST(AssembledGathers, TheVerifierNeedsClaimsAfterTheLastUse) {
+TEST(AssembledGathers, TheVerifierRequiresClaimsAfterTheLastUse) {
   int refused = 0;
   for (unsigned seed = 0; seed < 20; ++seed) {
     const Program program = random_gathers(seed, seed % 2 == 0);
@@ -107,7 +107,7 @@ TEST(AssembledGathers, TheVerifierNeedsClaimsAfterTheLastUse) {
   EXPECT_GT(refused, 20);
 }
 
-TEST(AssembledGathers, RandomPlansAreSound) {
+TEST(AssembledGathers, RandomPlansAreValid) {
   int assembled = 0;
   int direct = 0;
   for (int i = 0; i < cases_here(200); ++i) {
@@ -131,18 +131,18 @@ void run_on_ranks(int ranks, const Program& program, const SlowLinks& links, int
                     {.node_of = [&](int rank) { return rank * nodes / ranks; }});
 }
 
-TEST(AssembledGathers, HoldPartsOfOddBytes) {
+TEST(AssembledGathers, SupportPartsOfAnySize) {
   for (const int ranks : {2, 3, 4}) {
     run_on_ranks(ranks, gathered_in_turn(ranks, "s32", kWords / ranks, 3), {}, 6);
     run_on_ranks(ranks, gathered_in_turn(ranks, "s8", 32801, 1), {.jitter = 2e-4}, 4);
     run_on_ranks(ranks, looked_up(ranks, kWords / ranks), {.jitter = 2e-4}, 4);
   }
 }
-TEST(AssembledGathers, HoldWithRanksThatComeLate) {
+TEST(AssembledGathers, GiveRightResultsWithLateRanks) {
   for (int i = 0; i < cases_here(3); ++i)
     run_on_ranks(3, gathered_in_turn(3, "s32", 9001, 1), {.jitter = 1e-3, .seed = static_cast<unsigned>(i) + 1}, 12);
 }
-TEST(AssembledGathers, HoldInRandomPrograms) {
+TEST(AssembledGathers, GiveRightResultsInRandomPrograms) {
   for (int i = 0; i < cases_here(16); ++i) {
     const auto seed = static_cast<unsigned>(i);
     SCOPED_TRACE(seed);
@@ -151,7 +151,7 @@ TEST(AssembledGathers, HoldInRandomPrograms) {
   }
 }
 
-TEST(AssembledGathers, AreCopiesOnAllRanksWhereOneCannotMap) {
+TEST(AssembledGathers, AreCopiesOnAllRanksIfOneCannotMap) {
   const Program turns = gathered_in_turn(3, "s32", kWords, 1);
   run_virtual_ranks(3, [&](ProcessGroup& world) {
     std::optional<testing::NoMappings> refusing;

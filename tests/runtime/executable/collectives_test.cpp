@@ -40,7 +40,7 @@ constexpr const char* kAdd = R"(%add (a: f32[], b: f32[]) -> f32[] {
 }
 )";
 
-TEST(CollectivesOnRanks, GatherScatterReduceAndExchangeAlongEveryDim) {
+TEST(CollectivesOnRanks, WorkAlongEveryDim) {
   for (const int n : {1, 2, 3, 4, 6}) {
     SCOPED_TRACE(n);
     const std::string all = fmt::format("channel_id=1, replica_groups=[1,{}]<=[{}], use_global_device_ids=true", n, n);
@@ -106,7 +106,7 @@ TEST(CollectivesOnRanks, ReduceByAnyComputation) {
   }
 }
 
-TEST(CollectivesOnRanks, SubgroupsInAnyOrderAndPermutes) {
+TEST(CollectivesOnRanks, SupportSubgroupsInAnyOrderAndPermutes) {
   expect_as_lockstep(header(6) + kAdd + R"(ENTRY %main (x: f32[4]) -> (f32[12], f32[8], f32[4], f32[4], f32[4]) {
   %x = f32[4] parameter(0)
   %g = f32[12] all-gather(%x), channel_id=1, replica_groups={{4,0,2},{1,5,3}}, use_global_device_ids=true, dimensions={0}
@@ -158,14 +158,14 @@ std::string combined_text(int n) {
                      5 * n, 60 * n, 1000 * n, all, 12 / n, 24 / n, 60 / n, n - 1);
 }
 
-TEST(CollectivesOnRanks, SeveralOperandsTravelTogether) {
+TEST(CollectivesOnRanks, SeveralOperandsAreSentTogether) {
   for (const int n : {2, 3, 4}) {
     SCOPED_TRACE(n);
     expect_as_lockstep(combined_text(n), n);
   }
 }
 
-TEST(CollectivesOnRanks, SmallOperandsOfOneCollectiveAreOneMessage) {
+TEST(CollectivesOnRanks, SmallOperandsOfOneCollectiveShareAMessage) {
   const Program program = read(header(2) + kAdd + R"(ENTRY %main {
   %x = f32[3,5] parameter(0)
   %y = f32[12,60] parameter(1)
@@ -181,7 +181,7 @@ TEST(CollectivesOnRanks, SmallOperandsOfOneCollectiveAreOneMessage) {
   });
 }
 
-TEST(CollectivesOnRanks, LoopsThatHoldCollectivesAgree) {
+TEST(CollectivesOnRanks, RanksAgreeOnLoopsWithCollectives) {
   expect_as_lockstep(header(3) + kAdd + R"(%cond (s: (s32[], f32[6])) -> pred[] {
   %s = (s32[], f32[6]) parameter(0)
   %i = s32[] get-tuple-element(%s), index=0
@@ -209,7 +209,7 @@ ENTRY %main (x: f32[6]) -> (s32[], f32[6]) {
                      3);
 }
 
-TEST(CollectivesOnRanks, CountsTheBytesThatTheCollectivesMoved) {
+TEST(CollectivesOnRanks, CountTheBytesThatTheyTransfer) {
   const Program program = read(header(4) + kAdd + R"(ENTRY %main (x: f32[8,10]) -> (f32[32,10], f32[2,10], f32[8,10]) {
   %x = f32[8,10] parameter(0)
   %g = f32[32,10] all-gather(%x), channel_id=1, replica_groups=[1,4]<=[4], use_global_device_ids=true, dimensions={0}
@@ -228,7 +228,7 @@ TEST(CollectivesOnRanks, CountsTheBytesThatTheCollectivesMoved) {
   });
 }
 
-TEST(CollectivesOnRanks, TimesAreOfWhenEachWasOver) {
+TEST(CollectivesOnRanks, SamplesHaveTheTimeAtWhichTheCollectiveEnded) {
   const Program program = read(header(2) + R"(ENTRY %main (x: f32[4096]) -> f32[16384] {
   %x = f32[4096] parameter(0)
   %g = f32[8192] all-gather(%x), channel_id=1, replica_groups=[1,2]<=[2], use_global_device_ids=true, dimensions={0}
@@ -244,7 +244,7 @@ TEST(CollectivesOnRanks, TimesAreOfWhenEachWasOver) {
   });
 }
 
-TEST(CollectivesOnRanks, RanksThatRunDifferentProgramsAreTold) {
+TEST(CollectivesOnRanks, DifferentProgramsOnRanksAreAnError) {
   const auto text = [](const char* op) {
     return header(2) +
            fmt::format(
@@ -291,10 +291,10 @@ void run_unequally_often(int rounds_of_a_part) {
   });
 }
 
-TEST(CollectivesOnRanks, PartsOfAWorldMayRunUnequallyOften) { run_unequally_often(3); }
-TEST(CollectivesOnRanks, EachPartIsCountedOnItsOwn) { run_unequally_often(1); }
+TEST(CollectivesOnRanks, PartsOfAWorldMayRunDifferentNumbersOfTimes) { run_unequally_often(3); }
+TEST(CollectivesOnRanks, ExecutionsAreCountedForEachPart) { run_unequally_often(1); }
 
-TEST(CollectivesOnRanks, AGroupIsNoneThatLayThereBefore) {
+TEST(CollectivesOnRanks, AGroupAtTheAddressOfAFormerGroupIsDistinct) {
   const Program program = read(header(2) + R"(ENTRY %main (x: f32[2]) -> f32[4] {
   %x = f32[2] parameter(0)
   ROOT %g = f32[4] all-gather(%x), channel_id=1, replica_groups=[1,2]<=[2], use_global_device_ids=true, dimensions={0}

@@ -35,7 +35,7 @@ ENTRY %main (w: f32[64,3], m: f32[64,3], g: f32[64,3]) -> (f32[64,3], f32[64,3],
   ROOT %out = (f32[64,3], f32[64,3], f32[64,3]) tuple(%w2, %m2, %sum)
 })";
 
-TEST(Executable, RowsThatAreNoneAreComputed) {
+TEST(Executable, ArraysWithoutElementsAreSupported) {
   const Program program = read(R"(HloModule none
 ENTRY %main (x: f32[0,5], r: f32[0]) -> f32[0,5] {
   %x = f32[0,5] parameter(0)
@@ -49,7 +49,7 @@ ENTRY %main (x: f32[0,5], r: f32[0]) -> f32[0,5] {
                     evaluate(program, random_arguments(program, 1))));
 }
 
-TEST(Executable, SmallUpdatesOfFewBitsDoNotVanishInLargeNumbers) {
+TEST(Executable, SmallBf16UpdatesAreNotLostInLargeValues) {
   const Program program = read(R"(HloModule small
 %sum (a: bf16[], b: bf16[]) -> bf16[] {
   %a = bf16[] parameter(0)
@@ -97,7 +97,7 @@ std::ptrdiff_t thread_count() {
 
 // Without TESSERA_NUM_THREADS a rank uses one thread. A new thread, for which no OpenMP limit was set, compiles and
 // runs.
-TEST(Executable, ConvolutionsTakeNoMoreThreadsThanARankHas) {
+TEST(Executable, ConvolutionsUseNoMoreThreadsThanTheRankHas) {
   const Program program = read(
       "HloModule m\nENTRY main { x = f32[2,32,28,28] parameter(0) w = f32[32,32,3,3] parameter(1)\n"
       "ROOT y = f32[2,32,28,28] convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=bf01_oi01->bf01 }");
@@ -110,7 +110,7 @@ TEST(Executable, ConvolutionsTakeNoMoreThreadsThanARankHas) {
   rank.join();
 }
 
-TEST(Executable, AnArgumentThatSomeoneElseHoldsIsNotOverwritten) {
+TEST(Executable, AnArgumentWithAnotherHolderIsNotOverwritten) {
   const auto world = make_single_rank_world();
   const Program program = read(kUpdate);
   const auto values = random_arguments(program, 3);
@@ -122,7 +122,7 @@ TEST(Executable, AnArgumentThatSomeoneElseHoldsIsNotOverwritten) {
   EXPECT_EQ(metrics().counter_value("DonationCopy"), 2);
 }
 
-TEST(Executable, TheSameArrayGivenTwiceIsNotOverwrittenEither) {
+TEST(Executable, AnArrayPassedTwiceIsNotOverwritten) {
   const auto world = make_single_rank_world();
   const Program program = read(kUpdate);
   auto values = random_arguments(program, 3);
@@ -133,7 +133,7 @@ TEST(Executable, TheSameArrayGivenTwiceIsNotOverwrittenEither) {
   for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(close(results[i].to_literal(), expected[i])) << i;
 }
 
-TEST(Executable, AfterTheFirstStepNothingIsAllocated) {
+TEST(Executable, LaterStepsAllocateNothing) {
   const auto world = make_single_rank_world();
   const Program program = read(kUpdate);
   const auto executable = compile(program, *world);
@@ -150,7 +150,7 @@ TEST(Executable, AfterTheFirstStepNothingIsAllocated) {
   EXPECT_LE(memory_info().used + memory_info().pooled, before);
 }
 
-TEST(Executable, CrosswiseAliasesAndPassedThroughParametersAreRight) {
+TEST(Executable, CrosswiseAliasesAndReturnedParametersGiveRightResults) {
   const auto world = make_single_rank_world();
   for (const std::string alias : {"", ", input_output_alias={ {0}: (1, {}, may-alias), {1}: (0, {}, may-alias) }",
                                   ", input_output_alias={ {0}: (0, {}, may-alias), {2}: (1, {}, may-alias) }"}) {
@@ -196,7 +196,7 @@ ENTRY %main (x: f32[4,3], v: f32[3]) -> (s32[], f32[4,3], f32[3]) {
   ROOT %while = (s32[], f32[4,3], f32[3]) while(%init), condition=%cond, body=%body
 })";
 
-TEST(Executable, LoopsRunInTheirState) {
+TEST(Executable, LoopsAreExecutedAndTheirFlopsCounted) {
   const auto world = make_single_rank_world();
   const Program program = read(kLoop);
   const auto values = random_arguments(program, 4);
@@ -272,7 +272,7 @@ TEST(Executable, AnEqualProgramCompilesOnce) {
   EXPECT_EQ(metrics().metric_data("CompileTime")->total_samples, 2);
 }
 
-TEST(Executable, NamesWhatIsWrongWithItsArguments) {
+TEST(Executable, ErrorsNameTheWrongArgument) {
   const auto world = make_single_rank_world();
   const auto executable = compile(read(kUpdate), *world);
   const auto message = [&](std::vector<DeviceArray> arguments) -> std::string {
@@ -290,7 +290,7 @@ TEST(Executable, NamesWhatIsWrongWithItsArguments) {
       "update: argument 2 must be f32[64,3], is f32[]");
 }
 
-TEST(Executable, RefusesAWorldOfAnotherSizeAndAnUnknownBackend) {
+TEST(Executable, RefusesAWorldOfTheWrongSizeAndAnUnknownBackend) {
   const auto world = make_single_rank_world();
   Program program = read(kUpdate);
   program.num_partitions = 4;

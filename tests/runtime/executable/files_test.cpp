@@ -17,7 +17,7 @@ namespace {
 using testing::error_of;
 using testing::TemporaryFolder;
 
-TEST(Files, WritingReplacesAndLeavesNothingElseBehind) {
+TEST(Files, WritingReplacesTheFileAndLeavesNoTemporaryFile) {
   const TemporaryFolder folder;
   write_file(folder.file("a"), "first, and longer");
   write_file(folder.file("a"), "second");
@@ -35,7 +35,7 @@ TEST(Files, AppendingAddsToTheEnd) {
 }
 
 // As with -o /dev/null: a path that is not a regular file must not be replaced.
-TEST(Files, APipeIsWrittenToNotReplaced) {
+TEST(Files, APipeIsWrittenAndNotReplaced) {
   const TemporaryFolder folder;
   const std::string path = folder.file("pipe");
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);

@@ -34,7 +34,7 @@ TEST(Options, ReadTheEnvironmentOverTheirDefaults) {
   EXPECT_EQ(Options().text("PJRT_DEVICE"), "CPU");
 }
 
-TEST(Options, NameWhatIsWrong) {
+TEST(Options, ErrorsNameTheWrongValue) {
   EXPECT_EQ(message_of([] { Options().set("TESSERA_NUM_THREADS", "many"); }),
             "TESSERA_NUM_THREADS=many: must be an integer (compute threads of a rank)");
   EXPECT_EQ(message_of([] { Options().set("TESSERA_NUM_THREADS", "0"); }),
@@ -48,7 +48,7 @@ TEST(Options, NameWhatIsWrong) {
             "unknown option TESSERA_NUM_THREAD; did you mean \"TESSERA_NUM_THREADS\"?");
 }
 
-TEST(Options, UnknownVariablesOfTheEnvironmentAreFound) {
+TEST(Options, UnknownEnvironmentVariablesAreFound) {
   ::setenv("TESSERA_DUMPDIR", "x", 1);
   const auto lines = unknown_variables();  // may include variables of the environment in which the tests run
   ::unsetenv("TESSERA_DUMPDIR");
@@ -57,11 +57,11 @@ TEST(Options, UnknownVariablesOfTheEnvironmentAreFound) {
             1);
 }
 
-TEST(Options, EveryRowHasAMeaning) {
+TEST(Options, EveryRowHasADescription) {
   for (const OptionRow& row : Options::table()) EXPECT_FALSE(row.meaning.empty()) << row.name;
 }
 
-TEST(UsableCpus, AreThoseTheThreadMayRunOn) {
+TEST(UsableCpus, AreThoseThatTheThreadMayUse) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
   EXPECT_EQ(usable_cpu_count(), CPU_COUNT(&before));

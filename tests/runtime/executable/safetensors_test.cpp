@@ -37,7 +37,7 @@ SafetensorsFile sample() {
   return file;
 }
 
-TEST(Safetensors, WhatIsWrittenReadsBack) {
+TEST(Safetensors, WrittenFilesReadBackEqual) {
   const auto bytes = print_safetensors(sample());
   const SafetensorsFile back = parse_safetensors(bytes);
   EXPECT_EQ(back.metadata.at("format"), "pt");
@@ -49,7 +49,7 @@ TEST(Safetensors, WhatIsWrittenReadsBack) {
   EXPECT_EQ(back.find("missing"), nullptr);
 }
 
-TEST(Safetensors, EveryFaultIsNamed) {
+TEST(Safetensors, EveryFaultHasAnErrorThatNamesIt) {
   EXPECT_EQ(message_of(std::vector<std::byte>(3)), "f: 3 bytes are too few for a header");
   EXPECT_EQ(message_of(file_of("nonsense", 0)), "f: header: not JSON at line 1, column 1: syntax error");
   EXPECT_EQ(message_of(file_of(R"({"x":{"dtype":"F33","shape":[1],"data_offsets":[0,4]}})", 4)),

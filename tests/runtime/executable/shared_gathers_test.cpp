@@ -59,7 +59,7 @@ std::vector<Literal> arguments_of(const Program& program) {
   return out;
 }
 
-TEST(SharedGathers, AreInThePlanOnOneNodeOnly) {
+TEST(SharedGathers, ArePlannedOnOneNodeOnly) {
   const Program program = read(kText);
   const auto shared = make_schedule(program, on_one_node());
   EXPECT_EQ(shared->shared_gathers.size(), 3);
@@ -70,7 +70,7 @@ TEST(SharedGathers, AreInThePlanOnOneNodeOnly) {
   EXPECT_TRUE(make_schedule(program, apart)->shared_gathers.empty());
 }
 
-TEST(SharedGathers, TheVerifierNeedsEveryWait) {
+TEST(SharedGathers, TheVerifierRequiresEveryWait) {
   const Program program = read(kText);
   const auto plan = make_schedule(program, on_one_node());
   int waits = 0;
@@ -128,14 +128,14 @@ void expect_steps(int steps, const SlowLinks& links, int nodes, bool keeps_argum
       ASSERT_TRUE(testing::close(at(at(got, r), i), at(at(expected, i), r), 1)) << "step " << i << " rank " << r;
 }
 
-TEST(SharedGathers, HoldWhileMemoryIsWrittenOver) { expect_steps(30, {}, 1, false); }
-TEST(SharedGathers, HoldWithRanksThatComeLate) {
+TEST(SharedGathers, GiveRightResultsWhileMemoryIsOverwritten) { expect_steps(30, {}, 1, false); }
+TEST(SharedGathers, GiveRightResultsWithLateRanks) {
   for (const unsigned seed : {1U, 2U, 3U}) expect_steps(12, {.jitter = 1e-3, .seed = seed}, 1, false);
 }
-TEST(SharedGathers, FollowParametersThatMove) { expect_steps(8, {.jitter = 2e-4}, 1, true); }
+TEST(SharedGathers, FollowParametersThatChangeTheirAddress) { expect_steps(8, {.jitter = 2e-4}, 1, true); }
 // The exposed communication of a run is the time of its collectives, including their waits for peers, in metrics and in
 // the profile.
-TEST(SharedGathers, CountTheirWaitsAsTheirs) {
+TEST(SharedGathers, CountTheirWaitsAsCollectiveTime) {
   const Program program = read(kText);
   const std::vector<Literal> start = arguments_of(program);
   run_virtual_ranks(kRanks, [&](ProcessGroup& plain) {
@@ -163,7 +163,7 @@ TEST(SharedGathers, CountTheirWaitsAsTheirs) {
   });
 }
 
-TEST(SharedGathers, GoOtherWaysBetweenNodes) { expect_steps(3, {}, 3, false); }
+TEST(SharedGathers, AreCopiedBetweenNodes) { expect_steps(3, {}, 3, false); }
 
 // Two units, each gathered before use, and a sum that is only read at the end. %tiny is packed with its neighbour.
 const char* const kUnits = R"(HloModule units, num_partitions=4
@@ -217,7 +217,7 @@ TEST(Overlap, StartsEarlyAndWaitsLate) {
 }
 
 // The second array of the first pair is written until that pair has finished, although nothing reads it.
-TEST(Overlap, WhatNobodyReadsKeepsItsPlaceUntilItIsDone) {
+TEST(Overlap, AnUnreadResultKeepsItsMemoryUntilTheCollectiveEnds) {
   const Program program = read(R"(HloModule m, num_partitions=2
 add { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = f32[] add(x, y) }
 ENTRY main {
@@ -251,7 +251,7 @@ ENTRY main {
   EXPECT_TRUE(unread.offset + unread.bytes <= other.offset || other.offset + other.bytes <= unread.offset);
 }
 
-TEST(Overlap, AddsNoMoreThanItMay) {
+TEST(Overlap, AddsNoMoreMemoryThanAllowed) {
   const Program program = read(kUnits);
   ScheduleOptions options = between_nodes();
   const std::int64_t most = make_schedule(program, options)->arena_bytes;
@@ -273,7 +273,7 @@ TEST(Overlap, AddsNoMoreThanItMay) {
   EXPECT_EQ(overlapped_before, 4) << "all that leave a node, where memory is no matter";
 }
 
-TEST(Overlap, TheVerifierNeedsEveryWait) {
+TEST(Overlap, TheVerifierRequiresEveryWait) {
   const Program program = read(kUnits);
   const auto plan = make_schedule(program, between_nodes());
   int waits = 0;
@@ -309,7 +309,7 @@ TEST(Overlap, GivesTheSameResults) {
   }
 }
 
-TEST(NodeMemory, IsSeenSideBySideByAllRanks) {
+TEST(NodeMemory, IsMappedSideBySideOnAllRanks) {
   run_virtual_ranks(4, [](ProcessGroup& world) {
     const auto memory = node_memory();
     ASSERT_NE(memory, nullptr);

@@ -44,7 +44,7 @@ TEST(ChannelReductions, ABatchNormWritesItsResultAndNoSquares) {
   }
 }
 
-TEST(ChannelReductions, OfAllKindsTypesAndInitialValues) {
+TEST(ChannelReductions, SupportAllKindsTypesAndInitialValues) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kS32})
     for (const Reduction reduction : {Reduction::kSum, Reduction::kMax, Reduction::kMin, Reduction::kProduct})
       for (const Dims& reduced : std::vector<Dims>{{0, 2, 3}, {0, 3}, {0, 1, 2, 3}, {1, 3}, {0, 1, 3}, {0, 2}})
@@ -58,7 +58,7 @@ TEST(ChannelReductions, OfAllKindsTypesAndInitialValues) {
                            4096);
 }
 
-TEST(ChannelReductions, OfVeryManyElementsAreTakenByRows) {
+TEST(ChannelReductions, OverAllElementsOfALargeArrayAreFused) {
   const Program program = program_of({Type::array(DType::kF32, {70, 3, 1031})}, [](Builder&, auto& v) {
     return ops::reduce(ops::multiply(v[0], v[0]), Reduction::kSum, {0, 1, 2});
   });
@@ -66,7 +66,7 @@ TEST(ChannelReductions, OfVeryManyElementsAreTakenByRows) {
 }
 
 // One pass computes all sums for the gradient of a batch norm.
-TEST(ChannelReductions, OfOneValueRunTogether) {
+TEST(ChannelReductions, OfOneValueAreFused) {
   const Type type = Type::array(DType::kF32, {5, 3, 90, 131});
   const Program program = program_of({type, type}, [](Builder& b, auto& v) {
     const Value product = ops::multiply(v[0], v[1]);

@@ -55,7 +55,7 @@ TEST(Rows, ASoftmaxIsOneStepOverAnySizesAndTypes) {
     }
 }
 
-TEST(Rows, NumbersThatAreNoneAndInfinitiesStayInTheirRows) {
+TEST(Rows, NansAndInfinitiesAffectOnlyTheirRows) {
   const Type type = Type::array(DType::kF32, {5, 37});
   const Program program = program_of({type}, [](Builder&, auto& v) { return softmax(v[0]); });
   std::vector<Literal> arguments = testing::random_arguments(program, 3);
@@ -68,7 +68,7 @@ TEST(Rows, NumbersThatAreNoneAndInfinitiesStayInTheirRows) {
   expect_on_each_isa(program, arguments);
 }
 
-TEST(Rows, LayerNormAndItsGradientKeepOneElementARow) {
+TEST(Rows, LayerNormAndItsGradientKeepOneElementPerRow) {
   for (const DType dtype : {DType::kF32, DType::kF64})
     for (const Dims& dims : std::vector<Dims>{{3, 5}, {17, 129}, {2, 3, 768}}) {
       const std::int64_t width = dims.back();
@@ -94,7 +94,7 @@ TEST(Rows, LayerNormAndItsGradientKeepOneElementARow) {
 }
 
 // Selects the label's logit by position. One pass computes the losses (one for each row) and the gradient.
-TEST(Rows, CrossEntropyWithItsGradient) {
+TEST(Rows, CrossEntropyAndItsGradientMatchTheReference) {
   for (const std::int64_t classes : {3, 50, 4999, 9001}) {
     const Dims dims = {4, classes};
     expect_on_each_isa({Type::array(DType::kF32, dims), Type::array(DType::kS32, {4})}, [&](Builder& b, auto& v) {
@@ -112,7 +112,7 @@ TEST(Rows, CrossEntropyWithItsGradient) {
   }
 }
 
-TEST(Rows, PlacesAreCountedInEveryType) {
+TEST(Rows, IotasAreSupportedInEveryType) {
   for (const DType dtype : {DType::kU8, DType::kS16, DType::kS32, DType::kS64, DType::kBF16, DType::kF32, DType::kF64})
     for (const Dims& dims : std::vector<Dims>{{7, 100}, {3, 5003}, {2, 3, 1501}}) {
       if (dims.back() > 100 && dtype_size(dtype) == 1) continue;
@@ -124,7 +124,7 @@ TEST(Rows, PlacesAreCountedInEveryType) {
     }
 }
 
-TEST(Rows, AResultMayTakeTheBufferOfWhatItsRowsWereReducedFrom) {
+TEST(Rows, AResultMayReuseTheBufferOfTheOperandOfItsReduction) {
   const Type type = Type::array(DType::kF32, {9, 77});
   Program program = program_of({type}, [](Builder&, auto& v) {
     const Value sum = ops::reduce(v[0], Reduction::kSum, {1});
@@ -135,7 +135,7 @@ TEST(Rows, AResultMayTakeTheBufferOfWhatItsRowsWereReducedFrom) {
   expect_on_each_isa(program, testing::random_arguments(program, 2));
 }
 
-TEST(Rows, AReductionOfAllElementsFeedsThemAgain) {
+TEST(Rows, AReductionOfAllElementsMayBeAppliedToAllElements) {
   expect_on_each_isa({Type::array(DType::kF32, {13, 11})}, [](Builder&, auto& v) {
     const Value total = ops::reduce(v[0], Reduction::kSum, {0, 1});
     return ops::multiply(v[0], ops::broadcast(ops::rsqrt(ops::abs(total)), {13, 11}, {}));
@@ -182,7 +182,7 @@ Program linear_and_cross_entropy(const Dims& rows, std::int64_t width, std::int6
       });
 }
 
-TEST(Prepared, LogitsAndTheirGradientAreNeverWhole) {
+TEST(Prepared, LogitsAndTheirGradientAreComputedInChunks) {
   const Program program = linear_and_cross_entropy({6, 5}, 7, 211);
   const auto world = make_single_rank_world();
   const std::int64_t logits = 6 * 5 * 211 * 4;
@@ -199,7 +199,7 @@ TEST(Prepared, LogitsAndTheirGradientAreNeverWhole) {
   options().set("TESSERA_LARGEST_VALUE", "67108864");
 }
 
-TEST(Prepared, WhatIsNeededWholeStaysWhole) {
+TEST(Prepared, ValuesThatAreNeededCompletelyAreNotChunked) {
   options().set("TESSERA_LARGEST_VALUE", "1");
   const Type square = Type::array(DType::kF32, {6, 6});
   expect_on_each_isa({square, square}, [](Builder& b, auto& v) {
@@ -262,7 +262,7 @@ Program attention_and_gradients(std::int64_t b, std::int64_t t, std::int64_t h, 
   });
 }
 
-TEST(Prepared, ScoresOfAttentionAreNeverWhole) {
+TEST(Prepared, ScoresOfAttentionAreComputedInChunks) {
   const auto world = make_single_rank_world();
   const auto arena_at = [&](const Program& program, std::int64_t most) {
     options().set("TESSERA_LARGEST_SCORES", std::to_string(most));
@@ -281,7 +281,7 @@ TEST(Prepared, ScoresOfAttentionAreNeverWhole) {
   options().set("TESSERA_LARGEST_SCORES", "4194304");
 }
 
-TEST(Prepared, ScoresThatLeaveStayWhole) {
+TEST(Prepared, ScoresThatAreResultsAreNotChunked) {
   options().set("TESSERA_LARGEST_SCORES", "1");
   const Type type = Type::array(DType::kF32, {3, 7, 2});
   expect_on_each_isa({type, type, type}, [](Builder& b, auto& v) {
@@ -292,7 +292,7 @@ TEST(Prepared, ScoresThatLeaveStayWhole) {
   options().set("TESSERA_LARGEST_SCORES", "4194304");
 }
 
-TEST(Prepared, NarrowNumbersStayWideWithinAGroup) {
+TEST(Prepared, Bf16ValuesHaveExcessPrecisionWithinAGroup) {
   const Type type = Type::array(DType::kBF16, {5, 13});
   const auto world = make_single_rank_world();
   const Program program = program_of({type}, [](Builder& b, auto& v) {
@@ -315,7 +315,7 @@ TEST(Prepared, NarrowNumbersStayWideWithinAGroup) {
   EXPECT_EQ(first("0"), (std::vector<double>{0, -0.25, 0}));
 }
 
-TEST(Prepared, NarrowProductsAddToWideSums) {
+TEST(Prepared, Bf16ProductsAddToF32Sums) {
   const Type narrow = Type::array(DType::kBF16, {37, 64});
   expect_on_each_isa({narrow, Type::array(DType::kBF16, {37, 48}), Type::array(DType::kF32, {64, 48})},
                      [](Builder& b, auto& v) {
@@ -324,7 +324,7 @@ TEST(Prepared, NarrowProductsAddToWideSums) {
                      });
 }
 
-TEST(Prepared, SumsOfPaddedPartsAreOneCopy) {
+TEST(Prepared, SumsOfPaddedPartsBecomeACopy) {
   const Type part = Type::array(DType::kF32, {3, 2, 5});
   expect_on_each_isa({part, part, part}, [](Builder& b, auto& v) {
     const Value zero = ops::scalar(b, DType::kF32, 0);

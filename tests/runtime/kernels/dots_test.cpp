@@ -17,7 +17,7 @@ using testing::expect_on_each_isa;
 using testing::program_of;
 using testing::step_sizes;
 
-TEST(Dots, AreWrittenAsTheTransposeThatReadsThem) {
+TEST(Dots, AreWrittenInTheLayoutOfTheirTranspose) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kS32}) {
     SCOPED_TRACE(dtype_name(dtype));
     // The gradient of a weight: [n, k] transposed to [k, n].
@@ -45,7 +45,7 @@ TEST(Dots, AreWrittenAsTheTransposeThatReadsThem) {
   }
 }
 
-TEST(Dots, OfSixteenBitsAreMadeInF32WhereTheProcessorHasNone) {
+TEST(Dots, OfSixteenBitsAreComputedInF32WithoutNativeInstructions) {
   for (const DType dtype : {DType::kBF16, DType::kF16})
     for (const auto result : {std::optional<DType>(), std::optional(DType::kF32)})
       expect_on_each_isa({Type::array(dtype, {33, 70}), Type::array(dtype, {19, 70})}, [&](Builder&, auto& v) {
@@ -55,7 +55,7 @@ TEST(Dots, OfSixteenBitsAreMadeInF32WhereTheProcessorHasNone) {
 
 // Rows, columns and depths larger than one block, one panel and one vector; transposed operands; batches; results of
 // both types.
-TEST(Dots, OfSixteenBitsGoOverSeveralBlocks) {
+TEST(Dots, OfSixteenBitsSpanSeveralBlocks) {
   struct Sizes {
     std::int64_t m, n, k;
   };
@@ -76,7 +76,7 @@ TEST(Dots, OfSixteenBitsGoOverSeveralBlocks) {
                      });
 }
 
-TEST(Dots, AddToWhatDiesWhereItLies) {
+TEST(Dots, AddInPlaceToASummandWithoutLaterUse) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16})
     for (const Dims& dims : std::vector<Dims>{{3, 5}, {40, 33}, {64, 81}}) {
       const Type x = Type::array(dtype, {7, dims[0]});
@@ -104,7 +104,7 @@ struct DotCase {
   DotAttributes dims;
 };
 
-TEST(Dot, EveryArrangementOfDimsInEveryType) {
+TEST(Dot, SupportsEveryOrderOfDimsInEveryType) {
   const std::vector<DotCase> cases = {{{5, 7}, {7, 3}, {{}, {1}, {}, {0}}},
                                       {{7, 5}, {7, 3}, {{}, {0}, {}, {0}}},
                                       {{5, 7}, {3, 7}, {{}, {1}, {}, {1}}},
@@ -137,7 +137,7 @@ TEST(Dot, EveryArrangementOfDimsInEveryType) {
 
 // Each dim in turn is larger than a block and not a multiple of it: on processors with tile registers these products
 // use them.
-TEST(Dot, LargeOnesOfBf16InEveryOrder) {
+TEST(Dot, SupportsLargeBf16OperandsInEveryOrder) {
   struct Sizes {
     std::int64_t m, n, k;
   };
@@ -158,7 +158,7 @@ TEST(Dot, LargeOnesOfBf16InEveryOrder) {
     }
 }
 
-TEST(Dot, LargeOnesOfBf16AddToWhatIsThere) {
+TEST(Dot, AddsLargeBf16ProductsToExistingValues) {
   const Type sums = Type::array(DType::kF32, {600, 650});
   expect_as_reference(
       {Type::array(DType::kBF16, {1100, 600}), Type::array(DType::kBF16, {1100, 650}), sums},
@@ -168,7 +168,7 @@ TEST(Dot, LargeOnesOfBf16AddToWhatIsThere) {
       2048);
 }
 
-TEST(Dot, ReadsTransposedAndSlicedOperandsWhereTheyLie) {
+TEST(Dot, ReadsTransposedAndSlicedOperandsInPlace) {
   for (const Dims& dims : {Dims{2, 6, 3, 8}, Dims{2, 150, 3, 64}})
     for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16})
       expect_as_reference(

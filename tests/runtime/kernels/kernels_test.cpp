@@ -104,7 +104,7 @@ Value is_negative_nan(Value y, const std::vector<Value>& operands) {
 
 // An invalid operation gives the NaN of the processor's arithmetic, and a NaN operand keeps its sign. A sort in total
 // order makes the sign visible.
-TEST(Elementwise, NanHasTheSignThatTheReferenceGivesIt) {
+TEST(Elementwise, NanHasTheSameSignAsInTheReference) {
   for (const OpDef* row : op_table().rows()) {
     if (!row->elementwise || row->parse != nullptr || row->min_operands > 2) continue;
     for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
@@ -127,7 +127,7 @@ TEST(Elementwise, NanHasTheSignThatTheReferenceGivesIt) {
   }
 }
 
-TEST(Elementwise, ExtremaTellTheTwoZerosApart) {
+TEST(Elementwise, ExtremaDistinguishTheTwoZeros) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
     SCOPED_TRACE(dtype_name(dtype));
     const auto [a, b] = special_pairs(dtype);
@@ -168,7 +168,7 @@ TEST(Elementwise, ComparesInEveryDirectionAndOrder) {
       }
 }
 
-TEST(Elementwise, TranscendentalsOfF32AreWithinAFewStepsOverTheirRange) {
+TEST(Elementwise, TranscendentalsOfF32AreAccurateToAFewUlpsOverTheirRange) {
   std::vector<float> x;
   for (int i = -20000; i <= 20000; ++i) x.push_back(static_cast<float>(i) * 0.0051F);
   const Literal values = Literal::from<float>({static_cast<std::int64_t>(x.size())}, x);
@@ -208,7 +208,7 @@ TEST(Fused, GroupsReadTransposesSlicesIotasAndConversions) {
   });
 }
 
-TEST(Fused, ABigGroupStaysRight) {
+TEST(Fused, ALargeGroupGivesRightResults) {
   const Type type = Type::array(DType::kF32, {1037});
   expect_as_reference({type, type}, [](Builder& main, const std::vector<Value>& v) {
     std::vector<Value> all = {v[0], v[1]};
@@ -228,7 +228,7 @@ TEST(Fused, PhiloxBitsAreExact) {
   });
 }
 
-TEST(Movement, EveryElementWidthThroughEveryOp) {
+TEST(Movement, EveryOpMovesElementsOfEveryWidth) {
   for (const DType dtype : {DType::kPred, DType::kBF16, DType::kS32, DType::kF64}) {
     SCOPED_TRACE(dtype_name(dtype));
     expect_as_reference({Type::array(dtype, {3, 5, 17}), Type::scalar(dtype)}, [&](Builder& main,
@@ -242,7 +242,7 @@ TEST(Movement, EveryElementWidthThroughEveryOp) {
   }
 }
 
-TEST(Reduce, AnyDimsOfEveryTypeByEveryReduction) {
+TEST(Reduce, SupportsAnyDimsOfEveryTypeAndEveryReduction) {
   const std::vector<Dims> sets = {{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}, {}};
   for (const DType dtype : kAllTypes)
     for (const Reduction reduction : {Reduction::kSum, Reduction::kProduct, Reduction::kMin, Reduction::kMax}) {
@@ -260,7 +260,7 @@ TEST(Reduce, AnyDimsOfEveryTypeByEveryReduction) {
                       [](Builder&, const std::vector<Value>& v) { return ops::reduce(v[0], Reduction::kSum, {0}); });
 }
 
-TEST(Indexing, GathersClampAndScattersDropWhatLiesOutside) {
+TEST(Indexing, GathersClampAndScattersDropWindowsOutOfRange) {
   const auto ids = Literal::from<std::int32_t>({6}, {0, 4, -3, 9, 2, 2});
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kS32}) {
     const Type table = Type::array(dtype, {5, 3});
@@ -318,7 +318,7 @@ TEST(Indexing, StartsOfEveryTypeClamp) {
 }
 
 // Windows of one element become products without copies. The kernel's gradient adds up the images.
-TEST(Convolution, OfOneElementIsAProduct) {
+TEST(Convolution, WithWindowsOfOneElementIsAProduct) {
   struct Form {
     std::string lhs, rhs, result, rest;
   };

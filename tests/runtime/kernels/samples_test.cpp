@@ -28,7 +28,7 @@ bool has_complex_values(const Program& program) {
   return false;
 }
 
-TEST(Samples, RunAsTheReferenceEvaluates) {
+TEST(Samples, GiveTheResultsOfTheReferenceEvaluation) {
   const auto world = make_single_rank_world();
   for (const auto& sample : conformance::op_samples()) {
     if (!can_run(sample)) continue;
@@ -46,7 +46,7 @@ TEST(Samples, RunAsTheReferenceEvaluates) {
   }
 }
 
-TEST(Samples, TheReferenceOptionRunsEveryOpByItsRow) {
+TEST(Samples, TheReferenceOptionRunsEveryOpByReferenceEvaluation) {
   const auto world = make_single_rank_world();
   metrics().clear_all();
   for (const auto& sample : conformance::op_samples()) {

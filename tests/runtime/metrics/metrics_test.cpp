@@ -71,7 +71,7 @@ TEST(Metrics, NamesValuesAndClearing) {
   EXPECT_EQ(all.report(), "");
 }
 
-TEST(Metrics, AdviceNamesWhatHappensTooOften) {
+TEST(Metrics, AdviceNamesTooFrequentEvents) {
   Metrics all;
   for (int i = 0; i < 21; ++i) all.add_sample("CompileTime", MetricUnit::kTime, 1);
   EXPECT_EQ(performance_advice(all, 11),
@@ -80,7 +80,7 @@ TEST(Metrics, AdviceNamesWhatHappensTooOften) {
   EXPECT_TRUE(performance_advice(all, 50).empty());
 }
 
-TEST(Metrics, AdviceNamesWhatTakesTooLongAndWhatReferenceEvaluationRan) {
+TEST(Metrics, AdviceNamesSlowEventsAndOpsRunByReferenceEvaluation) {
   Metrics all;
   all.add_sample("CompileTime", MetricUnit::kTime, 300e9);
   all.add_sample("ExecuteTime", MetricUnit::kTime, 30e9);
@@ -107,7 +107,7 @@ double peak_of(int ranks, DType dtype, int threads = 1) {
   return out;
 }
 
-TEST(ComputePeak, IsThatOfTheProcessorsHoweverManyRanksAndThreadsShareThem) {
+TEST(ComputePeak, IsThatOfTheProcessorsForAnyNumberOfRanksAndThreads) {
   const int cores = usable_cpu_count();
   const double all = peak_of(cores, DType::kF32);
   EXPECT_GT(all, 1e8);
